@@ -1,0 +1,46 @@
+"""What goes wrong, one class a kind, so that callers can tell kinds apart without reading messages.
+
+Every message names what was expected, what was found and, where it helps, what to do.
+"""
+
+from __future__ import annotations
+
+
+class TrnqcError(Exception):
+    """Base of all errors that trnqc raises on purpose."""
+
+
+class InputError(TrnqcError, ValueError):
+    """The user's input is wrong: a file, an option, an array's shape, dtype or value."""
+
+
+class MoleculeError(InputError):
+    """A geometry, element, basis set, charge or spin that makes no molecule."""
+
+
+class UnsupportedError(TrnqcError):
+    """The request is sound but not something trnqc does; the message says what it does instead."""
+
+
+class UnsupportedPrecision(UnsupportedError):
+    """A backend was asked for a precision that it does not have."""
+
+
+class BackendUnavailable(TrnqcError, RuntimeError):
+    """A backend was asked for by name and cannot run here; the message says why and what to install."""
+
+
+class NotConverged(TrnqcError, RuntimeError):
+    """An iterative method stopped before reaching its threshold."""
+
+
+class MemoryLimit(TrnqcError, MemoryError):
+    """The job needs more memory than it was allowed; the message gives both figures."""
+
+
+class CompilerError(TrnqcError, RuntimeError):
+    """No usable compiler, or a compiler that failed; the message holds the command and its output."""
+
+
+class SimulationError(TrnqcError):
+    """A kernel breaks a rule of the simulated machine; the message gives operand, rule, found and allowed."""
