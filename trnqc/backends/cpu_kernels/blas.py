@@ -1,0 +1,53 @@
+"""Which BLAS NumPy multiplies with, and keeping it to one thread while we run threads of our own."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+NAMES = {"openblas": "OpenBLAS", "mkl": "MKL", "blis": "BLIS", "flexiblas": "FlexiBLAS", "accelerate": "Accelerate"}
+
+
+@dataclass(frozen=True)
+class Blas:
+    """NumPy's BLAS. core: the instruction-set variant of its kernels; threads: how many one call would use."""
+
+    name: str
+    version: str
+    core: str
+    threads: int | None
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.name, self.version, self.core) if part)
+
+
+def _built_with() -> tuple[str, str]:
+    built = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    return str(built.get("name", "unknown BLAS")), str(built.get("version", ""))
+
+
+def _of_numpy(libraries: list[dict], built: str) -> dict | None:
+    """NumPy's library among all that are loaded: other packages (PySCF, SciPy) bring BLAS libraries of their own."""
+    ours = [lib for lib in libraries if "numpy" in str(Path(lib["filepath"]).parent)]
+    shared = [lib for lib in libraries if "site-packages" not in lib["filepath"] and lib["internal_api"] in built]
+    return (ours + shared + [None])[0]
+
+
+def numpy_blas() -> Blas:
+    """The BLAS behind ``np.matmul``; only its build-time name when it cannot be asked (Accelerate, static builds)."""
+    name, version = _built_with()
+    libraries = [lib for lib in ThreadpoolController().info() if lib["user_api"] == "blas"]
+    lib = _of_numpy(libraries, name)
+    if lib is None:
+        return Blas(NAMES.get(name, name), version, "", None)
+    label = NAMES.get(lib["internal_api"], lib["internal_api"])
+    return Blas(label, lib["version"] or version, lib.get("architecture") or "", lib["num_threads"])
+
+
+def single_threaded() -> AbstractContextManager:
+    """A context in which every loaded BLAS uses one thread a call; the former numbers come back at its end."""
+    return ThreadpoolController().limit(limits=1, user_api="blas")

@@ -1,0 +1,60 @@
+"""B in the number format of each precision, laid out so that one GEMM gives T.
+
+bf16x3 and bf16 emulate a tensor engine that multiplies bf16 and accumulates in fp32: every bf16 value and every product
+of two is exact in fp32, so an fp32 GEMM on rounded factors has the same error bound. It is slower than fp32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Format:
+    """dtype: of the products. A row is `copies` runs of naux; T contracts runs `left` of B_i with `right` of B_j."""
+
+    dtype: type
+    copies: int
+    left: tuple[int, int]
+    right: tuple[int, int]
+
+    @property
+    def itemsize(self) -> int:
+        return np.dtype(self.dtype).itemsize
+
+    def left_of(self, encoded: np.ndarray) -> np.ndarray:
+        return self._runs(encoded, self.left)
+
+    def right_of(self, encoded: np.ndarray) -> np.ndarray:
+        return self._runs(encoded, self.right)
+
+    def _runs(self, encoded: np.ndarray, runs: tuple[int, int]) -> np.ndarray:
+        naux = encoded.shape[-1] // self.copies
+        return encoded[..., runs[0] * naux : runs[1] * naux]
+
+
+# With rows [lo|hi|hi|lo], left [hi|hi|lo] and right [lo|hi|hi] are views of the same array.
+FORMATS = {
+    "fp64": Format(np.float64, 1, (0, 1), (0, 1)),
+    "fp32": Format(np.float32, 1, (0, 1), (0, 1)),
+    "bf16x3": Format(np.float32, 4, (1, 4), (0, 3)),
+    "bf16": Format(np.float32, 1, (0, 1), (0, 1)),
+}
+
+
+def _bf16(values: np.ndarray) -> np.ndarray:
+    return values.astype(ml_dtypes.bfloat16).astype(np.float32)
+
+
+def encode(values: np.ndarray, precision: str) -> np.ndarray:
+    """fp64 [..., naux] -> [..., copies * naux] in the format of `precision`; fp64 is handed through uncopied."""
+    if precision == "bf16":
+        return _bf16(values)
+    if precision == "bf16x3":
+        hi = _bf16(values)
+        lo = _bf16(values - hi)
+        return np.concatenate((lo, hi, hi, lo), axis=-1)
+    return np.asarray(values, dtype=FORMATS[precision].dtype)

@@ -1,0 +1,86 @@
+"""Blocks of occupied pairs under a memory limit: pure arithmetic, no arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trnqc.backends.cpu_kernels.formats import Format
+from trnqc.errors import MemoryLimit
+
+# T of one task is written by the GEMM and read once by the energy pass: it should still lie in the outer caches then,
+# and be wide enough that packing B_i is paid back.
+SLAB_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class Task:
+    """Pairs (i, j) with i in [i0, i1), j in [j0, j1) and j <= i."""
+
+    i0: int
+    i1: int
+    j0: int
+    j1: int
+
+    @property
+    def pairs(self) -> int:
+        return sum(max(0, min(self.j1, i + 1) - self.j0) for i in range(self.i0, self.i1))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """panel: rows i held encoded at a time (nocc when all of B is). block: rows j a slab covers.
+
+    bytes: the most that is held at once, B included when it is in memory. whole: B is encoded once, as a whole.
+    """
+
+    nocc: int
+    panel: int
+    block: int
+    bytes: int
+    whole: bool
+
+    def panels(self) -> list[tuple[int, int]]:
+        return [(i, min(i + self.panel, self.nocc)) for i in range(0, self.nocc, self.panel)]
+
+    def tasks(self, i0: int, i1: int) -> list[Task]:
+        """Largest first, so that the last ones to finish are short. Their extent never depends on the thread count."""
+        rows = [(i, i + 1) for i in range(i0, i1)] if self.whole else [(i0, i1)]
+        tasks = [
+            Task(first, last, j, min(j + self.block, last)) for first, last in rows for j in range(0, last, self.block)
+        ]
+        return sorted(tasks, key=lambda task: task.pairs, reverse=True)
+
+
+def make_plan(
+    shape: tuple[int, int, int], form: Format, *, threads: int, limit: float | None, in_memory: bool, reuses: bool
+) -> Plan:
+    """Choose panel and block for factors of `shape` (nocc, nvir, naux).
+
+    limit: bytes, None for no limit. in_memory: B itself is held. reuses: B is its own encoding, without a copy.
+    Raises MemoryLimit when not even one row at a time fits.
+    """
+    nocc, nvir, naux = shape
+    source, encoded = nvir * naux * 8, nvir * naux * form.copies * form.itemsize
+    slab = nvir * nvir * form.itemsize
+    block = max(1, min(nocc, SLAB_BYTES // slab))
+    held = nocc * source if in_memory else 0
+    whole = held + (0 if reuses else nocc * encoded)
+
+    if limit is None or whole + threads * slab <= limit:
+        if limit is not None:
+            block = min(block, int(limit - whole) // (threads * slab))
+        return Plan(nocc, nocc, block, whole + threads * block * slab, True)
+
+    # Rows are fetched and encoded as they are needed: a panel of i, and a block of j for each thread.
+    per_block = threads * (slab + source + encoded)
+    per_row = source + encoded
+    least = held + per_block + per_row
+    if least > limit:
+        raise MemoryLimit(
+            f"the pair step needs at least {least / 1e6:.4g} MB ({held / 1e6:.4g} MB of it B itself) for nocc {nocc}, "
+            f"nvir {nvir}, naux {naux} on {threads} threads; the limit is {limit / 1e6:.4g} MB. "
+            "Raise the limit, use fewer threads, or keep B on disk"
+        )
+    block = max(1, min(block, int((limit - held) / 2 // per_block)))
+    panel = max(1, min(nocc, int(limit - held - block * per_block) // per_row))
+    return Plan(nocc, panel, block, held + block * per_block + panel * per_row, False)

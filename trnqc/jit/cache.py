@@ -1,0 +1,110 @@
+"""A directory of compiled libraries named by a digest of all that went into them; it can never hurt.
+
+An entry is a library and a file with the digest of its bytes. Both are written aside and renamed into place; an entry
+that is missing, unreadable, truncated or altered is a miss and is built again.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from trnqc.errors import CompilerError
+
+DIRECTORY_VARIABLE = "TRNQC_CACHE_DIR"
+
+
+def key_of(*parts: str) -> str:
+    """A digest of the parts that also tells ("ab", "c") from ("a", "bc")."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode()
+        digest.update(f"{len(data)}:".encode() + data)
+    return digest.hexdigest()[:32]
+
+
+def default_directory() -> Path:
+    """$TRNQC_CACHE_DIR, else trnqc in the user's cache directory."""
+    if os.environ.get(DIRECTORY_VARIABLE):
+        return Path(os.environ[DIRECTORY_VARIABLE]).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trnqc"
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Libraries in `directory`, which must be writable."""
+
+    directory: Path
+
+    def get(self, name: str, build: Callable[[Path], None]) -> Path:
+        """Path of the entry `name`; `build(path)` writes the library when there is no sound one."""
+        library, seal = self.directory / f"{name}.so", self.directory / f"{name}.sha256"
+        if not self._sound(library, seal):
+            self._store(library, seal, build)
+        return library
+
+    def _sound(self, library: Path, seal: Path) -> bool:
+        try:
+            return seal.read_text().strip() == _digest(library)
+        except (OSError, UnicodeDecodeError):
+            return False
+
+    def _store(self, library: Path, seal: Path, build: Callable[[Path], None]) -> None:
+        # The scratch folder lies inside the cache so that the renames stay on one file system.
+        with tempfile.TemporaryDirectory(prefix=".build-", dir=self.directory) as scratch:
+            fresh, fresh_seal = Path(scratch) / library.name, Path(scratch) / seal.name
+            build(fresh)
+            if not fresh.is_file():
+                raise CompilerError(f"the C compiler reported success but wrote no library at {fresh}")
+            fresh_seal.write_text(_digest(fresh))
+            os.replace(fresh, library)
+            os.replace(fresh_seal, seal)
+
+
+def _writable(directory: Path) -> str:
+    """Empty when files can be made in `directory` (created if missing), else the reason why not."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryFile(dir=directory):
+            return ""
+    except OSError as error:
+        return str(error)
+
+
+@functools.lru_cache(maxsize=8)
+def _cache_at(directory: Path) -> Cache:
+    problem = _writable(directory)
+    if not problem:
+        return Cache(directory)
+    private = _private_directory()
+    warnings.warn(
+        f"the cache of compiled kernels at {directory} cannot be written ({problem}); this process compiles into "
+        f"{private} and removes it at its end. Set {DIRECTORY_VARIABLE} to a writable folder to keep them.",
+        RuntimeWarning,
+        stacklevel=4,
+    )
+    return Cache(private)
+
+
+@functools.lru_cache(maxsize=1)
+def _temporary() -> tempfile.TemporaryDirectory:
+    return tempfile.TemporaryDirectory(prefix="trnqc-cache-")
+
+
+def _private_directory() -> Path:
+    return Path(_temporary().name)
+
+
+def library_cache() -> Cache:
+    """The cache in the user's directory, or, with a warning, in a private temporary one when that is not writable."""
+    return _cache_at(default_directory())

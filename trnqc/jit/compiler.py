@@ -1,0 +1,145 @@
+"""The system's C compiler: which one, which flags it takes, and how a text becomes a shared library."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from trnqc.errors import CompilerError
+
+REQUIRED_FLAGS = ("-shared", "-fPIC")
+# Each is used only if the compiler takes it. Contraction to fused multiply-add is safe and wanted; value-changing
+# options (-ffast-math and its parts) are not: sums must not depend on the compiler's mood.
+WANTED_FLAGS = ("-std=gnu11", "-O3", "-march=native", "-mprefer-vector-width=512", "-ffp-contract=fast",
+                "-fno-math-errno", "-fno-trapping-math")  # fmt: skip
+# For compilers without -march=native (Apple's on ARM before clang 15, some cross compilers).
+NATIVE_FALLBACKS = {"-march=native": ("-mcpu=native",)}
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C compiler that works here.
+
+    command: program and leading arguments. version: first line of ``--version``. flags: those it accepted.
+    target: its predefined macros under these flags, which name every CPU feature that the code may use.
+    """
+
+    command: tuple[str, ...]
+    version: str
+    flags: tuple[str, ...]
+    target: str
+
+    @property
+    def identity(self) -> str:
+        """Everything about the compiler that the machine code depends on."""
+        return "\n".join((*self.command, self.version, *self.flags, self.target))
+
+    @property
+    def label(self) -> str:
+        """A short name, such as ``gcc 12.2.0``."""
+        macros = dict(line.split(maxsplit=2)[1:] for line in self.target.splitlines() if len(line.split()) > 2)
+        kinds = {
+            "clang": ("__clang_major__", "__clang_minor__", "__clang_patchlevel__"),
+            "gcc": ("__GNUC__", "__GNUC_MINOR__", "__GNUC_PATCHLEVEL__"),
+        }
+        for name, parts in kinds.items():
+            if parts[0] in macros:
+                return f"{name} " + ".".join(macros.get(part, "?") for part in parts)
+        return self.version
+
+    def build(self, source: str, output: Path, defines: tuple[str, ...] = ()) -> None:
+        """Compile `source` into the shared library `output`; raises CompilerError with the command and its output."""
+        with tempfile.TemporaryDirectory(prefix="trnqc-cc-") as scratch:
+            text = Path(scratch) / "source.c"
+            text.write_text(source)
+            symbols = tuple(f"-D{define}" for define in defines)
+            _run((*self.command, *REQUIRED_FLAGS, *self.flags, *symbols, "-o", str(output), str(text), "-lm"))
+
+
+def _run(command: tuple[str, ...]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        raise CompilerError(f"cannot start the C compiler\n  command: {shlex.join(command)}\n  {error}") from error
+    if done.returncode != 0:
+        raise CompilerError(
+            f"the C compiler failed with exit status {done.returncode}\n  command: {shlex.join(command)}\n"
+            f"{done.stdout}{done.stderr}"
+        )
+    return done.stdout
+
+
+def _candidates() -> list[tuple[str, ...]]:
+    """Commands to try in order; CC, when set, is the user's choice and the only one."""
+    if os.environ.get("CC"):
+        return [tuple(shlex.split(os.environ["CC"]))]
+    found: list[tuple[str, ...]] = [(name,) for name in ("cc", "gcc", "clang") if shutil.which(name)]
+    if importlib.util.find_spec("ziglang"):
+        found.append((sys.executable, "-m", "ziglang", "cc"))
+    return found
+
+
+def _accepts(command: tuple[str, ...], flags: tuple[str, ...], scratch: Path) -> bool:
+    """Whether a one-line library compiles with `flags` and without a warning (clang only warns of unknown flags)."""
+    text, out = scratch / "probe.c", scratch / "probe.so"
+    text.write_text("int trnqc_probe(int x) { return x + 1; }\n")
+    try:
+        _run((*command, "-Werror", *REQUIRED_FLAGS, *flags, "-o", str(out), str(text)))
+    except CompilerError:
+        return False
+    return True
+
+
+def _probe_flags(command: tuple[str, ...], scratch: Path) -> tuple[str, ...]:
+    if _accepts(command, WANTED_FLAGS, scratch):
+        return WANTED_FLAGS
+    flags: tuple[str, ...] = ()
+    for wanted in WANTED_FLAGS:
+        for flag in (wanted, *NATIVE_FALLBACKS.get(wanted, ())):
+            if _accepts(command, (*flags, flag), scratch):
+                flags = (*flags, flag)
+                break
+    return flags
+
+
+def _probe(command: tuple[str, ...]) -> Compiler:
+    version = (_run((*command, "--version")).splitlines() or ["unknown version"])[0]
+    with tempfile.TemporaryDirectory(prefix="trnqc-cc-") as scratch:
+        # A plain build first: its failure is the one worth showing.
+        text, out = Path(scratch) / "probe.c", Path(scratch) / "probe.so"
+        text.write_text("int trnqc_probe(int x) { return x + 1; }\n")
+        _run((*command, *REQUIRED_FLAGS, "-o", str(out), str(text)))
+        flags = _probe_flags(command, Path(scratch))
+        target = _run((*command, *flags, "-dM", "-E", str(text)))
+    return Compiler(command, version, flags, target)
+
+
+@functools.lru_cache(maxsize=8)
+def _find(candidates: tuple[tuple[str, ...], ...]) -> Compiler:
+    failures = []
+    for command in candidates:
+        try:
+            return _probe(command)
+        except CompilerError as error:
+            failures.append(str(error))
+    raise CompilerError(
+        "no usable C compiler: install one (Debian and Ubuntu: apt-get install gcc; Fedora: dnf install gcc; macOS: "
+        "xcode-select --install; without root: pip install ziglang), or name one in the environment variable CC"
+        + "".join(f"\n{failure}" for failure in failures)
+    )
+
+
+def find_compiler() -> Compiler:
+    """The compiler that `compile_c` uses: $CC, else cc, gcc, clang, else the pip-installable zig.
+
+    Raises CompilerError, saying what to install, when none of them can build a shared library.
+    """
+    return _find(tuple(_candidates()))

@@ -1,0 +1,80 @@
+"""Functions of a shared library, called with arguments whose types are checked."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trnqc.errors import CompilerError
+
+SCALARS = {"int64": ctypes.c_int64, "float64": ctypes.c_double, "float32": ctypes.c_float}
+
+
+@dataclass(frozen=True)
+class Array:
+    """An argument that is a C-contiguous NumPy array, handed over as a pointer to its first element.
+
+    ndim None takes any rank. `written` asks for a writable array. `strided` takes an array of any strides: the callee
+    is told them in arguments of its own.
+    """
+
+    dtype: str
+    ndim: int | None = None
+    written: bool = False
+    strided: bool = False
+
+    def ctype(self) -> Any:
+        flags = ["ALIGNED"] + ["WRITEABLE"] * self.written + ["C_CONTIGUOUS"] * (not self.strided)
+        return np.ctypeslib.ndpointer(np.dtype(self.dtype), ndim=self.ndim, flags=",".join(flags))
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Argument types in order, each an Array or a name in SCALARS; `returns` is such a name, or None for void."""
+
+    arguments: tuple[Array | str, ...]
+    returns: str | None = None
+
+
+class Library:
+    """A loaded shared library; its bound functions are attributes. Calls release the interpreter's lock."""
+
+    def __init__(self, path: Path, functions: Mapping[str, Callable]) -> None:
+        self.path = path
+        self._functions = dict(functions)
+
+    def __getattr__(self, name: str) -> Callable:
+        try:
+            return self.__dict__["_functions"][name]
+        except KeyError:
+            raise AttributeError(f"{self.__dict__.get('path')} has no bound function {name!r}") from None
+
+    def __repr__(self) -> str:
+        return f"Library({self.path.name}: {', '.join(self._functions)})"
+
+
+def _scalar(name: str) -> Any:
+    if name not in SCALARS:
+        raise ValueError(f"unknown C scalar {name!r}; known: {', '.join(SCALARS)}")
+    return SCALARS[name]
+
+
+def load(path: Path, signatures: Mapping[str, Signature]) -> Library:
+    """Load a library and bind its functions; raises CompilerError when it does not load or lacks one of them.
+
+    A call with a wrong dtype, rank, layout or number of arguments raises ctypes.ArgumentError or TypeError.
+    """
+    try:
+        handle = ctypes.CDLL(str(path))
+        functions = {name: handle[name] for name in signatures}
+    except (OSError, AttributeError) as error:
+        raise CompilerError(f"the compiled library {path} cannot be used: {error}") from error
+    for name, signature in signatures.items():
+        functions[name].argtypes = [a.ctype() if isinstance(a, Array) else _scalar(a) for a in signature.arguments]
+        functions[name].restype = None if signature.returns is None else _scalar(signature.returns)
+    return Library(path, functions)
