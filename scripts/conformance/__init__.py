@@ -1,0 +1,1 @@
+"""Cases for ``scripts/sim_conformance.py``: other people's published NKI kernels, run from local checkouts."""
