@@ -36,8 +36,8 @@ def _status(name: str) -> BackendStatus:
     try:
         return _instance(name).status()
     except ImportError as error:
-        return BackendStatus(name, usable=False, reason=f"its module cannot be imported: {error}",
-                             hint=f"install what provides {error.name or 'the missing module'}")  # fmt: skip
+        reason = f"its module cannot be imported: {error}"
+        return BackendStatus(usable=False, reason=reason, hint=f"install what provides {error.name or 'it'}")
 
 
 def statuses() -> dict[str, BackendStatus]:

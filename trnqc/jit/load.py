@@ -19,18 +19,16 @@ SCALARS = {"int64": ctypes.c_int64, "float64": ctypes.c_double, "float32": ctype
 class Array:
     """An argument that is a C-contiguous NumPy array, handed over as a pointer to its first element.
 
-    ndim None takes any rank. `written` asks for a writable array. `strided` takes an array of any strides: the callee
-    is told them in arguments of its own.
+    ndim None takes any rank. `written` asks for a writable array.
     """
 
     dtype: str
     ndim: int | None = None
     written: bool = False
-    strided: bool = False
 
     def ctype(self) -> Any:
-        flags = ["ALIGNED"] + ["WRITEABLE"] * self.written + ["C_CONTIGUOUS"] * (not self.strided)
-        return np.ctypeslib.ndpointer(np.dtype(self.dtype), ndim=self.ndim, flags=",".join(flags))
+        flags: Any = ["C_CONTIGUOUS", "ALIGNED"] + ["WRITEABLE"] * self.written
+        return np.ctypeslib.ndpointer(np.dtype(self.dtype), ndim=self.ndim, flags=flags)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,152 @@
+"""What every backend must do, whatever it runs on. A backend's test module registers itself by subclassing:
+
+class TestMine(BackendContract):
+    backend = Mine()
+
+and may narrow the lists of sizes where its machine makes them slow, never the checks.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from tests.tolerances import PAIR_ENERGY, PRODUCT
+from trnqc.backends.base import Backend, BackendStatus
+from trnqc.errors import MemoryLimit, UnsupportedPrecision
+from trnqc.types import PRECISIONS, PairEnergies
+
+
+@functools.cache
+def random_factors(nocc: int, nvir: int, naux: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """B[nocc, nvir, naux] and orbital energies (Hartree) of a made-up molecule with a gap, elements of T near 0.05."""
+    rng = np.random.default_rng([nocc, nvir, naux])
+    B = rng.standard_normal((nocc, nvir, naux)) * np.sqrt(0.05) / naux**0.25
+    return B, np.sort(-0.4 - rng.random(nocc)), np.sort(0.1 + 2 * rng.random(nvir))
+
+
+@functools.cache
+def reference_pairs(nocc: int, nvir: int, naux: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Lower-triangular E_os, E_ss of whole pairs and the sums of the magnitudes of their terms, by plain einsum."""
+    B, eps_occ, eps_vir = random_factors(nocc, nvir, naux)
+    T = np.einsum("iap,jbp->ijab", B, B)
+    D = eps_occ[:, None, None, None] + eps_occ[:, None, None] - eps_vir[:, None] - eps_vir
+    whole = np.tril(2 - np.eye(nocc))
+    os = whole * np.einsum("ijab,ijab->ij", T, T / D)
+    exchange = whole * np.einsum("ijab,ijba->ij", T, T / D)
+    scale = whole * np.einsum("ijab,ijab->ij", abs(T), abs(T / D))
+    return os, os - exchange, scale
+
+
+def magnitudes(a_t: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The size of what a product may err by: |a_t| . |b| over the contracted index, which is the second last of each."""
+    return np.einsum("...km,...kn->...mn", abs(a_t), abs(b))
+
+
+class BackendContract:
+    """Collected through subclasses only: its own name does not start with Test."""
+
+    backend: ClassVar[Backend]
+    # nocc = 1; nvir = 1; everything 1; primes; one under, on and over a tile of 32 and of 128; naux no multiple of 128.
+    sizes: ClassVar[tuple[tuple[int, int, int], ...]] = (
+        (1, 1, 1), (1, 7, 13), (3, 1, 5), (4, 31, 128), (3, 32, 127), (2, 33, 129), (5, 67, 131), (2, 129, 140),
+    )  # fmt: skip
+    gemm_sizes: ClassVar[tuple[tuple[int, int, int], ...]] = ((1, 1, 1), (13, 7, 5), (128, 128, 512), (129, 131, 513))
+    batches: ClassVar[tuple[int, ...]] = (1, 3)
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        cls = metafunc.cls
+        for name, values in (
+            ("precision", cls.backend.precisions),
+            ("size", cls.sizes),
+            ("gemm_size", cls.gemm_sizes),
+            ("batch", cls.batches),
+            ("fused", (True, False)),
+        ):
+            if name in metafunc.fixturenames:
+                metafunc.parametrize(name, values, ids=str)
+
+    def test_says_what_it_is(self):
+        status = self.backend.status()
+        assert isinstance(status, BackendStatus)
+        assert status.usable, status.reason
+        assert self.backend.precisions and set(self.backend.precisions) <= set(PRECISIONS)
+
+    def test_gemm(self, precision, gemm_size):
+        k, m, n = gemm_size
+        rng = np.random.default_rng(1)
+        a_t, b = rng.standard_normal((k, m)), rng.standard_normal((k, n))
+        product = self.backend.gemm(a_t, b, precision=precision)
+        assert product.shape == (m, n)
+        assert product.dtype == (np.float64 if precision == "fp64" else np.float32)
+        assert np.all(abs(product - a_t.T @ b) <= PRODUCT[precision] * magnitudes(a_t, b))
+
+    def test_batched_contraction(self, precision, batch):
+        rng = np.random.default_rng(2)
+        a_t, b = rng.standard_normal((batch, 67, 19)), rng.standard_normal((batch, 67, 130))
+        product = self.backend.batched_contraction(a_t, b, precision=precision)
+        assert product.shape == (batch, 19, 130)
+        exact = np.einsum("zkm,zkn->zmn", a_t, b)
+        assert np.all(abs(product - exact) <= PRODUCT[precision] * magnitudes(a_t, b))
+
+    def test_pair_energies(self, precision, size, fused):
+        result = self.backend.mp2_pairs(*random_factors(*size), precision=precision, fused=fused)
+        assert isinstance(result, PairEnergies)
+        os, ss, scale = reference_pairs(*size)
+        for found, exact in ((result.os, os), (result.ss, ss)):
+            assert found.shape == exact.shape and found.dtype == np.float64
+            # The same-spin part is a difference of two sums, each with the error of one.
+            assert np.all(abs(found - exact) <= 2 * PAIR_ENERGY[precision] * scale)
+            assert np.all(np.triu(found, 1) == 0)
+
+    def test_says_what_ran(self, precision):
+        result = self.backend.mp2_pairs(*random_factors(1, 7, 13), precision=precision)
+        assert len(result.ran_on.split()) > 1
+
+    def test_one_virtual_has_no_same_spin_energy(self, precision):
+        result = self.backend.mp2_pairs(*random_factors(3, 1, 5), precision=precision)
+        # T[a,b] with a = b only: direct and exchange terms are the same for every pair.
+        assert np.all(abs(result.ss) <= 2 * PAIR_ENERGY[precision] * abs(result.os).max())
+
+    def test_leaves_its_input_alone(self, precision, fused):
+        B, eps_occ, eps_vir = (x.copy() for x in random_factors(3, 32, 127))
+        self.backend.mp2_pairs(B, eps_occ, eps_vir, precision=precision, fused=fused)
+        for found, given in zip((B, eps_occ, eps_vir), random_factors(3, 32, 127)):
+            np.testing.assert_array_equal(found, given)
+
+    def test_repeats_itself_to_the_bit(self, precision, fused):
+        first, second = (
+            self.backend.mp2_pairs(*random_factors(3, 32, 127), precision=precision, fused=fused) for _ in range(2)
+        )
+        np.testing.assert_array_equal(first.os, second.os)
+        np.testing.assert_array_equal(first.ss, second.ss)
+
+    def test_reports_progress_to_the_end(self, fused):
+        seen = []
+        self.backend.mp2_pairs(
+            *random_factors(5, 7, 13),
+            precision=self.backend.precisions[0],
+            fused=fused,
+            progress=lambda done, total: seen.append((done, total)),
+        )
+        assert seen[-1] == (15, 15)
+        assert [done for done, _ in seen] == sorted({done for done, _ in seen})
+
+    def test_refuses_an_unknown_precision(self):
+        arrays = random_factors(1, 1, 1)
+        for refused in (
+            lambda: self.backend.mp2_pairs(*arrays, precision="fp8"),
+            lambda: self.backend.gemm(np.eye(2), np.eye(2), precision="fp8"),
+            lambda: self.backend.batched_contraction(np.eye(2)[None], np.eye(2)[None], precision="fp8"),
+        ):
+            with pytest.raises(UnsupportedPrecision, match="fp8"):
+                refused()
+
+    def test_refuses_a_limit_that_cannot_do(self, precision, fused):
+        with pytest.raises(MemoryLimit) as caught:
+            self.backend.mp2_pairs(*random_factors(3, 32, 127), precision=precision, fused=fused, max_memory=1000)
+        # Needed and allowed: two figures.
+        assert sum(word.replace(".", "", 1).isdigit() for word in str(caught.value).split()) >= 2
