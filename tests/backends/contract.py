@@ -42,7 +42,7 @@ def reference_pairs(nocc: int, nvir: int, naux: int) -> tuple[np.ndarray, np.nda
 
 
 def magnitudes(a_t: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The size of what a product may err by: |a_t| . |b| over the contracted index, which is the second last of each."""
+    """What the error of a product is measured by: the sum of its terms' magnitudes."""
     return np.einsum("...km,...kn->...mn", abs(a_t), abs(b))
 
 

@@ -41,11 +41,13 @@ def test_rows_on_disk_give_the_same_energies(tmp_path, precision, fused):
     np.save(tmp_path / "B.npy", B)
     mapped = np.load(tmp_path / "B.npy", mmap_mode="r")
     scale = reference_pairs(*SIZE)[2]
+    # The factors are rounded alike; only the order of sums in the GEMM may differ with the shape of its operands.
+    error = PAIR_ENERGY["fp64" if precision == "fp64" else "fp32"]
     with h5py.File(tmp_path / "B.h5", "w") as file:
         dataset = file.create_dataset("B", data=B)
         form = FORMATS[precision]
         row = 67 * 131 * (8 + form.copies * form.itemsize)
-        tight = 3 * row + form.itemsize * 67 * 67
+        tight = 2 * row + form.itemsize * 67 * 67
         options = {"threads": 1, "limit": tight, "in_memory": False}
         assert make_plan(B.shape, form, reuses=False, **options).panel < 3
         for source in (mapped, dataset):
@@ -53,8 +55,8 @@ def test_rows_on_disk_give_the_same_energies(tmp_path, precision, fused):
                 run = BACKEND.mp2_pairs(
                     source, eps_occ, eps_vir, precision=precision, fused=fused, threads=1, max_memory=limit
                 )
-                assert np.all(abs(run.os - in_memory.os) <= PAIR_ENERGY["fp64"] * scale)
-                assert np.all(abs(run.ss - in_memory.ss) <= PAIR_ENERGY["fp64"] * scale)
+                assert np.all(abs(run.os - in_memory.os) <= error * scale)
+                assert np.all(abs(run.ss - in_memory.ss) <= error * scale)
 
 
 def test_the_limit_counts_the_copy_in_fp32():
