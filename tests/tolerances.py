@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # Error of a dot product over the sum of its terms' magnitudes: each factor is rounded (2^-53, 2^-24, 2^-9), and sums
-# of up to a few hundred terms add a few roundings. The two-way bf16 split rounds each lo (2^-18) and drops lo.lo (2^-18).
+# of up to a few hundred terms add a few roundings. The bf16 split in two rounds each lo (2^-18), drops lo.lo (2^-18).
 PRODUCT = {"fp64": 1e-14, "fp32": 2e-6, "bf16x3": 1.5e-5, "bf16": 5e-3}
 
 # Relative error of a pair's energy, against the sum of the magnitudes of its terms: twice the error of T, as E ~ T^2.

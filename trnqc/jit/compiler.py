@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib.util
 import os
@@ -116,7 +117,14 @@ def _probe(command: tuple[str, ...]) -> Compiler:
         # A plain build first: its failure is the one worth showing.
         text, out = Path(scratch) / "probe.c", Path(scratch) / "probe.so"
         text.write_text("int trnqc_probe(int x) { return x + 1; }\n")
-        _run((*command, *REQUIRED_FLAGS, "-o", str(out), str(text)))
+        plain = (*command, *REQUIRED_FLAGS, "-o", str(out), str(text))
+        _run(plain)
+        try:
+            ctypes.CDLL(str(out))
+        except OSError as error:
+            raise CompilerError(
+                f"the C compiler's library does not load here: {error}\n  {shlex.join(plain)}"
+            ) from error
         flags = _probe_flags(command, Path(scratch))
         target = _run((*command, *flags, "-dM", "-E", str(text)))
     return Compiler(command, version, flags, target)

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trnqc import jit
+from trnqc.errors import CompilerError
+from trnqc.jit import cache, compiler
+
+SCALE = """
+void scale(double *x, long long n, double by) { for (long long i = 0; i < n; i++) x[i] *= by; }
+long long version(void) { return VERSION; }
+"""
+SIGNATURES = {
+    "scale": jit.Signature((jit.Array("float64", ndim=1, written=True), "int64", "float64")),
+    "version": jit.Signature((), returns="int64"),
+}
+
+
+@pytest.fixture
+def directory(tmp_path, monkeypatch) -> Path:
+    """An empty cache of this test's own."""
+    monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def build(version: int = 1) -> jit.Library:
+    return jit.compile_c(SCALE, SIGNATURES, name="scale", defines=(f"VERSION={version}",))
+
+
+def test_compiles_binds_and_calls(directory):
+    library = build(7)
+    x = np.arange(5.0)
+    library.scale(x, 5, 3.0)
+    np.testing.assert_array_equal(x, 3 * np.arange(5.0))
+    assert library.version() == 7
+    assert "scale" in repr(library)
+
+
+def test_small_gemm_with_native_flags(directory):
+    source = """
+    void gemm(const float *a, const float *b, float *c, long long m, long long n, long long k) {
+        for (long long i = 0; i < m; i++)
+            for (long long j = 0; j < n; j++) {
+                float sum = 0;
+                for (long long l = 0; l < k; l++) sum += a[i * k + l] * b[l * n + j];
+                c[i * n + j] = sum;
+            }
+    }"""
+    matrix = jit.Array("float32", ndim=2)
+    signature = jit.Signature((matrix, matrix, jit.Array("float32", ndim=2, written=True), *["int64"] * 3))
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((13, 7), dtype=np.float32), rng.standard_normal((7, 17), dtype=np.float32)
+    c = np.empty((13, 17), np.float32)
+    jit.compile_c(source, {"gemm": signature}, name="gemm").gemm(a, b, c, 13, 17, 7)
+    np.testing.assert_allclose(c, a @ b, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [np.zeros(3, np.float32), np.zeros((3, 1)), np.zeros(6)[::2], [0.0, 0.0, 0.0], 5],
+    ids=["dtype", "rank", "strides", "list", "number"],
+)
+def test_refuses_a_wrong_array(directory, argument):
+    with pytest.raises(ctypes.ArgumentError):
+        build().scale(argument, 3, 1.0)
+
+
+def test_refuses_a_read_only_array_to_write(directory):
+    x = np.zeros(3)
+    x.flags.writeable = False
+    with pytest.raises(ctypes.ArgumentError):
+        build().scale(x, 3, 1.0)
+
+
+def test_refuses_a_wrong_number_of_arguments(directory):
+    with pytest.raises(TypeError):
+        build().scale(np.zeros(3))
+
+
+def test_unbound_function_is_no_attribute(directory):
+    with pytest.raises(AttributeError, match="absent"):
+        build().absent
+
+
+def test_a_missing_function_is_an_error(directory):
+    with pytest.raises(CompilerError, match="nowhere"):
+        jit.compile_c("int here;", {"nowhere": jit.Signature(())}, name="empty")
+
+
+def test_rejected_text_shows_command_and_message(directory):
+    with pytest.raises(CompilerError) as caught:
+        jit.compile_c("int broken(", {}, name="broken")
+    assert compiler.find_compiler().command[0] in str(caught.value)
+    assert "error" in str(caught.value)
+    assert not list(directory.glob("broken*"))
+
+
+def test_each_text_is_compiled_once(directory, monkeypatch):
+    first = build()
+
+    def unwanted(*_: object) -> None:
+        raise AssertionError("compiled again")
+
+    monkeypatch.setattr(jit.Compiler, "build", unwanted)
+    assert build().path == first.path
+    with pytest.raises(AssertionError, match="compiled again"):
+        build(2)
+
+
+def test_everything_that_matters_is_in_the_key():
+    assert len({cache.key_of("ab", "c"), cache.key_of("a", "bc"), cache.key_of("abc")}) == 3
+    found = compiler.find_compiler()
+    for field in ("command", "version", "flags", "target"):
+        value = getattr(found, field)
+        other = dataclasses.replace(found, **{field: value[:-1]})
+        assert cache.key_of(other.identity) != cache.key_of(found.identity)
+
+
+@pytest.mark.parametrize("harm", ["truncated", "altered", "emptied", "no seal", "wrong seal", "seal is no text"])
+def test_a_harmed_entry_is_built_again(directory, harm):
+    # In a process of its own: the library must not be loaded already when it is harmed.
+    program = f"""
+import sys; sys.path.insert(0, {str(Path(__file__).resolve().parents[2])!r})
+from tests.jit.test_jit import build
+print(build(5).version(), build(5).path)
+"""
+
+    def run() -> list[str]:
+        return subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        ).stdout.split()
+
+    version, name = run()
+    library = Path(name)
+    seal, data = library.with_suffix(".sha256"), library.read_bytes()
+    if harm.startswith(("trunc", "alter", "empt")):
+        library.write_bytes({"truncated": data[:700], "altered": data[:-9] + b"?" + data[-8:], "emptied": b""}[harm])
+    elif harm == "no seal":
+        seal.unlink()
+    else:
+        seal.write_bytes(b"0" * 64 if harm == "wrong seal" else b"\xff\xfe")
+    assert run() == [version, name]
+    assert seal.read_text() == cache._digest(library)
+
+
+def test_leaves_nothing_half_written(directory):
+    path = build().path
+    assert {p.name for p in directory.iterdir()} == {path.name, path.with_suffix(".sha256").name}
+    assert stat.S_IMODE(directory.stat().st_mode) & 0o077 == 0
+
+
+def test_an_unwritable_cache_is_said_and_left_alone(tmp_path, monkeypatch):
+    occupied = tmp_path / "a-file"
+    occupied.write_text("mine")
+    monkeypatch.setenv("TRNQC_CACHE_DIR", str(occupied / "cache"))
+    with pytest.warns(RuntimeWarning, match="TRNQC_CACHE_DIR"):
+        library = build(11)
+    assert library.version() == 11
+    assert not library.path.is_relative_to(tmp_path)
+    assert occupied.read_text() == "mine"
+
+
+def test_directories_by_environment(monkeypatch, tmp_path):
+    monkeypatch.delenv("TRNQC_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache.default_directory() == tmp_path / "trnqc"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache.default_directory() == Path.home() / ".cache" / "trnqc"
+
+
+def test_no_compiler_says_what_to_install(monkeypatch):
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", os.devnull)
+    monkeypatch.setattr(compiler.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(CompilerError, match="install"):
+        compiler.find_compiler()
+
+
+@pytest.mark.parametrize("wrong", ["no-such-compiler", "false", "echo"])
+def test_a_wrong_cc_is_not_passed_over(monkeypatch, wrong):
+    monkeypatch.setenv("CC", wrong)
+    with pytest.raises(CompilerError, match=wrong):
+        compiler.find_compiler()
+
+
+def test_flags_that_a_compiler_refuses_are_left_out(monkeypatch, tmp_path):
+    real = compiler.find_compiler().command
+    picky = tmp_path / "picky-cc"
+    picky.write_text(
+        "#!/bin/sh\n"
+        'for word in "$@"; do case "$word" in -march=*|-mprefer*) echo "unknown: $word" >&2; exit 1;; esac; done\n'
+        f'exec {" ".join(real)} "$@"\n'
+    )
+    picky.chmod(0o755)
+    monkeypatch.setenv("CC", str(picky))
+    found = compiler.find_compiler()
+    assert "-O3" in found.flags
+    assert not any(flag.startswith(("-march", "-mprefer")) for flag in found.flags)
+    assert found.identity != compiler._find((real,)).identity
+
+
+def test_the_label_is_short():
+    name, version = compiler.find_compiler().label.split()
+    assert name in ("gcc", "clang")
+    assert version.split(".")[0].isdigit()
