@@ -1,3 +1,27 @@
 """trnqc: the expensive steps of quantum chemistry and atomistic machine learning, fast on accelerators and laptops."""
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trnqc.chem.dfmp2 import DFMP2, mp2_energy
+    from trnqc.chem.result import MP2Result
+
 __version__ = "0.1.0.dev0"
+__all__ = ["DFMP2", "MP2Result", "__version__", "mp2_energy"]
+
+# PySCF takes a second to import: names that need it are looked up when first used.
+_HOMES = {"DFMP2": "trnqc.chem.dfmp2", "mp2_energy": "trnqc.chem.dfmp2", "MP2Result": "trnqc.chem.result"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'trnqc' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,95 @@
+"""The auxiliary basis of the correlation step: the MP2-fitting (RI) set of the orbital basis, never the JK set.
+
+Elements for which the library has none get a generated even-tempered set: AutoAux (Stoychev, Auer, Neese, J. Chem.
+Theory Comput. 13, 554 (2017)), whose fitting error is a few times below that of PySCF's own even-tempered default.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+from pyscf import df, gto
+from pyscf.lib.exceptions import BasisNotFoundError
+
+from trnqc.errors import MoleculeError
+
+GENERATED = "autoaux"
+
+
+@dataclass(frozen=True, eq=False)
+class AuxiliaryBasis:
+    """auxmol: PySCF's molecule of auxiliary functions. names: set by element, "autoaux" where it was generated."""
+
+    auxmol: gto.Mole
+    names: dict[str, str]
+
+    @property
+    def generated(self) -> tuple[str, ...]:
+        """Elements with a generated set that nobody asked for by name."""
+        return tuple(symbol for symbol, name in self.names.items() if name.startswith(f"{GENERATED} ("))
+
+    @property
+    def warning(self) -> str | None:
+        """What the user has to be told, if anything."""
+        if not self.generated:
+            return None
+        return (
+            f"no MP2-fitting auxiliary set in the library for {', '.join(self.generated)} in this orbital basis: "
+            "an even-tempered set was generated (AutoAux)"
+        )
+
+
+def auxiliary_basis(mol: gto.Mole, auxbasis: str | dict[str, Any] | None = None) -> AuxiliaryBasis:
+    """The auxiliary functions for mol.
+
+    auxbasis: None for the RI set of each element's orbital basis, a set's name for all elements, "autoaux" to
+    generate all, or PySCF's dict by element. MoleculeError names the elements that a named set lacks.
+    """
+    kinds = sorted({mol.atom_symbol(a) for a in range(mol.natm)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PySCF advertises another package whenever a set is missing
+        if auxbasis is None:
+            sets, names = _default(mol, kinds)
+        else:
+            given = dict(auxbasis) if isinstance(auxbasis, dict) else dict.fromkeys(kinds, auxbasis)
+            sets, names = _given(mol, kinds, given)
+        return AuxiliaryBasis(df.addons.make_auxmol(mol, sets), names)
+
+
+def _default(mol: gto.Mole, kinds: list[str]) -> tuple[dict[str, Any], dict[str, str]]:
+    silent = mol.copy(deep=False)
+    silent.verbose = 0
+    found = df.make_auxbasis(silent, mp2fit=True)
+    sets = {symbol: found[symbol] for symbol in kinds if isinstance(found.get(symbol), str)}
+    missing = [symbol for symbol in kinds if symbol not in sets]
+    names = sets | dict.fromkeys(missing, f"{GENERATED} (none in the library)")
+    return sets | _generate(silent, missing), names
+
+
+def _given(mol: gto.Mole, kinds: list[str], given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    missing = [symbol for symbol in kinds if symbol not in given and "default" not in given]
+    if missing:
+        raise MoleculeError(f"the auxiliary basis has no entry for {', '.join(missing)}")
+    chosen = {symbol: given.get(symbol, given.get("default")) for symbol in kinds}
+    for symbol, name in chosen.items():
+        if isinstance(name, str) and name.lower() != GENERATED:
+            _check_library(name, symbol)
+    generate = [symbol for symbol, name in chosen.items() if isinstance(name, str) and name.lower() == GENERATED]
+    names = {symbol: name if isinstance(name, str) else "given functions" for symbol, name in chosen.items()}
+    return chosen | _generate(mol, generate), names
+
+
+def _generate(mol: gto.Mole, kinds: list[str]) -> dict[str, Any]:
+    return {symbol: functions for symbol, functions in df.autoaux(mol).items() if symbol in kinds} if kinds else {}
+
+
+def _check_library(name: str, symbol: str) -> None:
+    try:
+        gto.basis.load(name, symbol)
+    except BasisNotFoundError:
+        raise MoleculeError(
+            f"no auxiliary basis {name!r} for {symbol} in PySCF's library; leave it out for the default RI set, "
+            f"or take {GENERATED}"
+        ) from None

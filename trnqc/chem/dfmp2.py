@@ -1,0 +1,265 @@
+"""DF-MP2 as a method object in PySCF's shape, and as a function of plain factors.
+
+mf -> active orbitals, auxiliary basis -> factors B -> pairs on a backend -> MP2Result
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pyscf import gto, lib
+from pyscf.data.nist import BOHR
+
+from trnqc.chem.auxbasis import AuxiliaryBasis, auxiliary_basis
+from trnqc.chem.factors import Factors, build_factors
+from trnqc.chem.molecule import Geometry
+from trnqc.chem.orbitals import Frozen as FrozenOrbitals
+from trnqc.chem.orbitals import active_orbitals, check_reference, chemical_core
+from trnqc.chem.pairs import PairStep, check_factors, choose, run_pairs, warn
+from trnqc.chem.result import SCS, SOS, Frozen, MP2Result, Pairs, Run, Sizes, System, triangle
+from trnqc.chem.versions import versions
+from trnqc.types import PairEnergies
+
+Progress = Callable[[str, int, int], None]
+
+
+class DFMP2:
+    """Closed-shell DF-MP2 on a converged PySCF RHF object, density-fitted or not.
+
+    Only mo_coeff, mo_energy and mo_occ of ``mf`` enter (and its energy, for e_tot); integrals are made here.
+
+    auxbasis: None for the MP2-fitting (RI) set of the orbital basis. Unlike PySCF's dfmp2, which takes over the JK
+        set of a density-fitted ``mf``, an SCF's fitting set is never used. A name, or PySCF's dict by element,
+        overrides.
+    frozen: as in PySCF: None or 0 correlates all electrons, n freezes the n lowest orbitals, a list the orbitals with
+        these indices, occupied or virtual. The command line freezes the chemical core by default; here `set_frozen`
+        does.
+    precision: "fp64", "fp32", "bf16x3" or "bf16"; integrals, metric and B are fp64 always. None: the backend's best.
+    backend: "auto" (a usable Trainium device that has the precision, else the CPU), "cpu", "simulator", "neuron".
+    max_memory: MB (10^6 bytes) for what this object allocates, default ``mf.max_memory``.
+    fused: energy expression inside the product kernel, or apart from it; the same numbers to the precision.
+    progress: called as progress(stage, done, total).
+
+    Raises InputError, UnsupportedError, NotConverged, MoleculeError, MemoryLimit, BackendUnavailable,
+    UnsupportedPrecision. After `kernel`: e_corr, e_tot, e_corr_os, e_corr_ss (Hartree), pair_energies
+    (lower-triangular ``.os``, ``.ss``), result.
+    """
+
+    def __init__(
+        self,
+        mf: Any,
+        auxbasis: str | dict[str, Any] | None = None,
+        frozen: FrozenOrbitals = None,
+        precision: str | None = "fp64",
+        backend: str = "auto",
+        max_memory: float | None = None,
+        *,
+        fused: bool = True,
+        threads: int | None = None,
+        allow_unconverged: bool = False,
+        scs: tuple[float, float] = SCS,
+        sos: float = SOS,
+        progress: Progress | None = None,
+    ) -> None:
+        check_reference(mf, allow_unconverged)
+        self._scf, self.mol = mf, mf.mol
+        self.verbose, self.stdout = mf.verbose, mf.stdout
+        self.max_memory = mf.max_memory if max_memory is None else max_memory
+        self.mo_coeff, self.mo_energy, self.mo_occ = mf.mo_coeff, mf.mo_energy, mf.mo_occ
+        self.auxbasis, self.frozen = auxbasis, frozen
+        self.precision, self.backend, self.fused = precision, backend, fused
+        self.threads, self.progress = threads, progress
+        self.scs, self.sos = scs, sos
+        self.result: MP2Result | None = None
+
+    @property
+    def nmo(self) -> int:
+        """Active orbitals, as PySCF counts."""
+        o = self._orbitals()
+        return len(o.eps_occ) + len(o.eps_vir)
+
+    @property
+    def nocc(self) -> int:
+        """Active occupied orbitals."""
+        return len(self._orbitals().eps_occ)
+
+    @property
+    def e_hf(self) -> float:
+        """Energy of the reference, Hartree."""
+        return float(self._scf.e_tot)
+
+    @property
+    def e_corr(self) -> float | None:
+        """Correlation energy, Hartree; None before `kernel`."""
+        return None if self.result is None else self.result.e_corr
+
+    @property
+    def e_tot(self) -> float | None:
+        """Reference plus correlation energy, Hartree; None before `kernel`."""
+        return None if self.result is None else self.result.e_tot
+
+    @property
+    def e_corr_os(self) -> float | None:
+        """Opposite-spin part of e_corr, Hartree; None before `kernel`."""
+        return None if self.result is None else self.result.e_corr_os
+
+    @property
+    def e_corr_ss(self) -> float | None:
+        """Same-spin part of e_corr, Hartree; None before `kernel`."""
+        return None if self.result is None else self.result.e_corr_ss
+
+    @property
+    def pair_energies(self) -> PairEnergies | None:
+        """``.os``, ``.ss``: float64 [nocc, nocc], lower-triangular, ij and ji together; None before `kernel`."""
+        return None if self.result is None else self.result.pair_energies
+
+    def set_frozen(self) -> DFMP2:
+        """Freeze the chemical core of every element; returns self."""
+        self.frozen = chemical_core(self.mol)
+        return self
+
+    def ao2mo(self) -> Factors:
+        """The fitted three-index integrals of the active orbitals; fp64, Hartree^1/2."""
+        return self._factors(self.auxiliary_basis())
+
+    def auxiliary_basis(self) -> AuxiliaryBasis:
+        """The functions that `ao2mo` fits with."""
+        return auxiliary_basis(self.mol, self.auxbasis)
+
+    def kernel(self, eris: Factors | None = None) -> tuple[float, None]:
+        """Compute; returns (e_corr, None), the None standing where PySCF returns amplitudes.
+
+        eris: what `ao2mo` returned, to use the same factors again.
+        """
+        choice = choose(self.backend, self.precision)
+        auxiliary = self.auxiliary_basis()
+        factors = eris if eris is not None else self._factors(auxiliary)
+        step = run_pairs(
+            factors.B, factors.eps_occ, factors.eps_vir, choice, fused=self.fused, threads=self.threads,
+            max_memory=self.max_memory, progress=self.progress and _stage(self.progress, "pairs"),
+        )  # fmt: skip
+        told = tuple(filter(None, [self._unconverged(), auxiliary.warning])) + step.warnings
+        self.result = self._result(auxiliary, factors, step, told)
+        warn(told)
+        lib.logger.note(self, "E(%s) = %.15g  E_corr = %.15g", "DF-MP2", self.e_tot, self.e_corr)
+        return self.result.e_corr, None
+
+    def _orbitals(self) -> Any:
+        return active_orbitals(self.mo_coeff, self.mo_energy, self.mo_occ, self.frozen)
+
+    def _factors(self, auxiliary: AuxiliaryBasis) -> Factors:
+        o = self._orbitals()
+        return build_factors(
+            self.mol, auxiliary.auxmol, o.c_occ, o.c_vir, o.eps_occ, o.eps_vir,
+            max_bytes=1e6 * self.max_memory, threads=self.threads, progress=self.progress,
+        )  # fmt: skip
+
+    def _unconverged(self) -> str | None:
+        return (
+            None
+            if self._scf.converged
+            else "the SCF has not converged; the MP2 energy of its orbitals is not well defined"
+        )
+
+    def _result(self, auxiliary: AuxiliaryBasis, factors: Factors, step: PairStep, told: tuple[str, ...]) -> MP2Result:
+        o, mf = self._orbitals(), self._scf
+        nocc, nvir, naux = factors.B.shape
+        fitting = (
+            f"density-fitted ({_basis_name(mf.with_df.auxbasis)})" if getattr(mf, "with_df", None) else "conventional"
+        )
+        system = System(
+            geometry=describe(self.mol),
+            basis=_basis_name(self.mol.basis),
+            auxbasis=auxiliary.names,
+            generated=auxiliary.generated,
+            metric=factors.metric,
+            scf=f"RHF, {fitting}, {'converged' if mf.converged else 'NOT converged'}",
+        )
+        return assemble(
+            step,
+            e_hf=self.e_hf,
+            sizes=Sizes(nocc, nvir, naux, self.mol.nao_nr(), len(self.mo_energy)),
+            frozen=Frozen(o.frozen_occ, o.frozen_vir),
+            system=system,
+            timings=factors.timings | step.timings,
+            scs=self.scs,
+            sos=self.sos,
+            warnings=told,
+        )
+
+
+def mp2_energy(
+    B: Any,
+    eps_occ: Any,
+    eps_vir: Any,
+    precision: str | None = "fp64",
+    backend: str = "auto",
+    *,
+    fused: bool = True,
+    threads: int | None = None,
+    max_memory: float | None = None,
+    scs: tuple[float, float] = SCS,
+    sos: float = SOS,
+    progress: Callable[[int, int], None] | None = None,
+) -> MP2Result:
+    """Closed-shell MP2 correlation energy from factors of (ia|jb) = sum_Q B[i, a, Q] B[j, b, Q].
+
+    B [nocc, nvir, naux] in Hartree^1/2, orbital energies eps_occ [nocc], eps_vir [nvir] in Hartree: NumPy arrays,
+    PyTorch tensors, memory maps, or an HDF5 dataset for B; float64 or float32, without NaN. The result has no e_hf
+    and no system. max_memory: MB (10^6 bytes) for B and what is added; None for no limit. The rest as in `DFMP2`.
+    """
+    choice = choose(backend, precision)
+    start = time.perf_counter()
+    B, eps_occ, eps_vir = check_factors(B, eps_occ, eps_vir)
+    checked = time.perf_counter() - start
+    step = run_pairs(
+        B, eps_occ, eps_vir, choice, fused=fused, threads=threads, max_memory=max_memory, progress=progress
+    )
+    warn(step.warnings)
+    return assemble(
+        step,
+        sizes=Sizes(*B.shape),
+        timings={"checks": checked} | step.timings,
+        scs=scs,
+        sos=sos,
+        warnings=step.warnings,
+    )
+
+
+def assemble(step: PairStep, **rest: Any) -> MP2Result:
+    """A result from a pair step; ``rest`` are fields of MP2Result."""
+    return MP2Result(
+        **{"e_hf": None} | rest,
+        e_corr_os=float(step.energies.os.sum()),
+        e_corr_ss=float(step.energies.ss.sum()),
+        pairs=Pairs(triangle(step.energies.os), triangle(step.energies.ss)),
+        run=describe_run(step),
+        error=step.error,
+        versions=versions(),
+    )
+
+
+def describe_run(step: PairStep) -> Run:
+    """Where and how a pair step ran."""
+    choice = step.choice
+    return Run(choice.backend.name, step.energies.ran_on, choice.note, choice.precision, step.fused)
+
+
+def describe(mol: gto.Mole) -> Geometry:
+    """The geometry of a PySCF molecule, Angstrom, under its formula."""
+    symbols = tuple(mol.atom_symbol(a) for a in range(mol.natm))
+    xyz = tuple(tuple(row) for row in (mol.atom_coords() * BOHR).tolist())
+    nameless = Geometry("", symbols, xyz, int(mol.charge), int(mol.spin))
+    return Geometry(nameless.formula, symbols, xyz, int(mol.charge), int(mol.spin))
+
+
+def _stage(progress: Progress, stage: str) -> Callable[[int, int], None]:
+    return lambda done, total: progress(stage, done, total)
+
+
+def _basis_name(basis: Any) -> str:
+    if isinstance(basis, dict):
+        return ", ".join(f"{symbol}: {_basis_name(basis[symbol])}" for symbol in sorted(basis))
+    return basis if isinstance(basis, str) else "default" if basis is None else "given functions"

@@ -1,0 +1,152 @@
+"""Three-index factors B[i, a, Q] with (ia|jb) = sum_Q B[i, a, Q] B[j, b, Q], in fp64 throughout.
+
+    aux shells -> blocks of P -> (mu nu|P) packed -> (i nu|P) -> (ia|P) into B[:, :, block] -> metric divided out by
+    row i
+
+Transform first, then fit: the metric is solved for nocc * nvir right-hand sides instead of nao^2 / 2. Blocks of P,
+and then rows i, are tasks for a pool of threads, each with one-thread BLAS and one-thread libcint: no barriers inside
+a task.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+
+import numpy as np
+from pyscf import gto, lib
+from threadpoolctl import threadpool_limits
+
+from trnqc.chem.memory import FactorMemory
+from trnqc.chem.metric import CholeskyMetric, EigenMetric, factorise
+
+Progress = Callable[[str, int, int], None]
+"""Called as progress(stage, done, total) from the calling thread."""
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """B: float64 [nocc, nvir, naux], C-contiguous, Hartree^1/2.
+
+    naux is below the number of auxiliary functions where linearly dependent ones were dropped; ``metric`` says so in
+    words.
+    timings: wall seconds by stage; the integrals' and the transformation's share of their common pool is by thread
+    time.
+    """
+
+    B: np.ndarray
+    eps_occ: np.ndarray
+    eps_vir: np.ndarray
+    metric: str
+    timings: dict[str, float] = field(default_factory=dict)
+
+
+def build_factors(
+    mol: gto.Mole,
+    auxmol: gto.Mole,
+    c_occ: np.ndarray,
+    c_vir: np.ndarray,
+    eps_occ: np.ndarray,
+    eps_vir: np.ndarray,
+    *,
+    max_bytes: float | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Factors:
+    """Factors for the active orbitals c_occ[nao, nocc], c_vir[nao, nvir] with energies in Hartree.
+
+    max_bytes bounds everything allocated here; MemoryLimit if B, the metric and the smallest buffers do not fit.
+    threads: of the machine, default PySCF's (OMP_NUM_THREADS).
+    """
+    threads = threads or lib.num_threads()
+    width = check_memory(auxmol, len(c_occ), c_occ.shape[1], c_vir.shape[1], max_bytes, threads)
+    blocks = list(shell_blocks(auxmol.ao_loc_nr(), width))
+
+    B = np.empty((c_occ.shape[1], c_vir.shape[1], auxmol.nao_nr()))
+    task = _BlockTask(mol, auxmol, c_occ, c_vir, B)
+    timings = {}
+    # Both limits are for the process; libcint's is set by each worker for itself, because OpenMP keeps it by thread.
+    with threadpool_limits(1, user_api="blas"), _one_thread_pool(threads) as pool:
+        start = time.perf_counter()
+        shares = np.sum(_run(pool, task, blocks, "integrals", progress), axis=0)
+        wall = time.perf_counter() - start
+        timings["integrals"], timings["transformation"] = (wall * shares / shares.sum()).tolist()
+
+        start = time.perf_counter()
+        with threadpool_limits(threads, user_api="blas"):
+            metric = factorise(auxmol.intor("int2c2e", hermi=1))
+        timings["metric"] = time.perf_counter() - start
+
+        start = time.perf_counter()
+        _run(pool, metric.fit, list(B), "fitting", progress)
+        B = _cut(B, metric)
+        timings["fitting"] = time.perf_counter() - start
+    return Factors(B, np.array(eps_occ), np.array(eps_vir), metric.note, timings)
+
+
+def check_memory(
+    auxmol: gto.Mole, nao: int, nocc: int, nvir: int, max_bytes: float | None, threads: int | None = None
+) -> int:
+    """Auxiliary functions a block that `build_factors` will take within max_bytes, or MemoryLimit."""
+    memory = FactorMemory(nao, nocc, nvir, auxmol.nao_nr(), threads or lib.num_threads())
+    return memory.block_width(max_bytes, smallest=int(np.diff(auxmol.ao_loc_nr()).max()))
+
+
+def shell_blocks(ao_loc: Sequence[int], width: int) -> Iterator[tuple[int, int]]:
+    """Ranges of shells [k0, k1) of at most ``width`` functions each (one shell where a single one is wider)."""
+    k0 = 0
+    for k in range(1, len(ao_loc)):
+        if ao_loc[k] - ao_loc[k0] > width and k - 1 > k0:
+            yield k0, k - 1
+            k0 = k - 1
+    if k0 < len(ao_loc) - 1:
+        yield k0, len(ao_loc) - 1
+
+
+class _BlockTask:
+    """(ia|P) for one range of auxiliary shells, written to its columns of B."""
+
+    def __init__(self, mol: gto.Mole, auxmol: gto.Mole, c_occ: np.ndarray, c_vir: np.ndarray, B: np.ndarray) -> None:
+        self.nbas, self.nao, self.B = mol.nbas, mol.nao_nr(), B
+        self.c_occ_t, self.c_vir_t = np.ascontiguousarray(c_occ.T), np.ascontiguousarray(c_vir.T)
+        self.int3c = gto.moleintor.ascint3(mol._add_suffix("int3c2e"))
+        self.env = gto.mole.conc_env(mol._atm, mol._bas, mol._env, auxmol._atm, auxmol._bas, auxmol._env)
+        self.ao_loc = gto.moleintor.make_loc(self.env[1], self.int3c)
+        self.optimiser = gto.moleintor.make_cintopt(*self.env, self.int3c)
+
+    def __call__(self, block: tuple[int, int]) -> tuple[float, float]:
+        """Fill B[:, :, P] for the shells [k0, k1); returns seconds of integrals and of transformation."""
+        k0, k1 = (self.nbas + k for k in block)
+        p0, p1 = (int(self.ao_loc[k] - self.ao_loc[self.nbas]) for k in (k0, k1))
+        start = time.perf_counter()
+        shells = (0, self.nbas, 0, self.nbas, k0, k1)
+        packed = gto.moleintor.getints3c(self.int3c, *self.env, shells, 1, "s2ij", self.ao_loc, self.optimiser).T
+        middle = time.perf_counter()
+        full = lib.unpack_tril(np.ascontiguousarray(packed))
+        half = self.c_occ_t @ full.reshape(-1, self.nao).T
+        for i, row in enumerate(half.reshape(-1, p1 - p0, self.nao)):
+            np.matmul(self.c_vir_t, row.T, out=self.B[i, :, p0:p1])
+        return middle - start, time.perf_counter() - middle
+
+
+def _one_thread_pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, initializer=lib.num_threads, initargs=(1,))
+
+
+def _run(pool: ThreadPoolExecutor, task: Callable, items: Iterable, stage: str, progress: Progress | None) -> list:
+    futures = [pool.submit(task, item) for item in items]
+    try:
+        for done, future in enumerate(as_completed(futures), start=1):
+            future.result()
+            if progress:
+                progress(stage, done, len(futures))
+    finally:
+        for future in futures:
+            future.cancel()
+    return [future.result() for future in futures]
+
+
+def _cut(B: np.ndarray, metric: CholeskyMetric | EigenMetric) -> np.ndarray:
+    return B if metric.naux == B.shape[2] else np.ascontiguousarray(B[:, :, : metric.naux])

@@ -1,0 +1,128 @@
+"""A DF-MP2 job from a geometry to its result: what the command line and the example run.
+
+geometry -> molecule -> sizes checked -> RHF -> factors -> pairs -> result, and the same factors on other backends
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from pyscf import gto, lib
+
+from trnqc.chem.auxbasis import auxiliary_basis
+from trnqc.chem.dfmp2 import DFMP2, describe_run
+from trnqc.chem.factors import Factors, check_memory
+from trnqc.chem.memory import available_memory
+from trnqc.chem.molecule import Geometry, build_mole
+from trnqc.chem.orbitals import Frozen, active_orbitals, chemical_core
+from trnqc.chem.pairs import Choice, ResultWarning, choose, run_pairs
+from trnqc.chem.reference import generated_fitting_sets, run_rhf
+from trnqc.chem.result import SCS, SOS, Comparison, MP2Result
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """frozen: "core" for the chemical core, else as in `DFMP2`. precision None: the backend's best.
+
+    compare_with: (backend, precision) on which the pairs run once more. max_memory: MB (10^6 bytes), None for all
+    that is free.
+    """
+
+    geometry: Geometry
+    basis: str = "cc-pvdz"
+    auxbasis: str | None = None
+    frozen: Frozen | str = "core"
+    backend: str = "auto"
+    precision: str | None = None
+    fused: bool = False
+    compare_with: Sequence[tuple[str, str | None]] = ()
+    scs: tuple[float, float] = SCS
+    sos: float = SOS
+    max_memory: float | None = None
+    threads: int | None = None
+    density_fit: bool = True
+    conv_tol: float = 1e-10
+    max_cycle: int = 100
+    allow_unconverged: bool = False
+    verbose: int = 0
+
+
+def run(job: Job, progress: Progress | None = None) -> MP2Result:
+    """Run the job. What can be known to fail (backends, basis, sizes, memory) fails before the SCF starts."""
+    choice = choose(job.backend, job.precision)
+    others = [choose(*other) for other in job.compare_with]
+    max_memory = job.max_memory or available_memory() / 1e6
+    with lib.with_omp_threads(job.threads or lib.num_threads()):
+        mol = build_mole(job.geometry, job.basis, max_memory)
+        mol.verbose = job.verbose
+        frozen = chemical_core(mol) if isinstance(job.frozen, str) else job.frozen
+        _check_sizes(mol, job, frozen, max_memory)
+
+        start = time.perf_counter()
+        mf = run_rhf(
+            mol, density_fit=job.density_fit, conv_tol=job.conv_tol, max_cycle=job.max_cycle,
+            allow_unconverged=job.allow_unconverged, progress=progress,
+        )  # fmt: skip
+        scf_seconds = time.perf_counter() - start
+
+        mp = DFMP2(
+            mf, job.auxbasis, frozen, choice.precision, choice.backend.name, max_memory, fused=job.fused,
+            threads=job.threads, allow_unconverged=True, scs=job.scs, sos=job.sos, progress=progress,
+        )  # fmt: skip
+        factors = mp.ao2mo()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResultWarning)  # they stand in the result, which the caller shows
+            mp.kernel(factors)
+        result = _finish(mp.result, job, choice, mf, scf_seconds)
+        return replace(
+            result, comparisons=tuple(_compare(result, factors, job, other, max_memory, progress) for other in others)
+        )
+
+
+def _check_sizes(mol: gto.Mole, job: Job, frozen: Frozen, max_memory: float) -> None:
+    nao = mol.nao_nr()
+    occupation = 2.0 * (np.arange(nao) < mol.nelectron // 2)
+    o = active_orbitals(np.eye(nao), np.zeros(nao), occupation, frozen)
+    auxmol = auxiliary_basis(mol, job.auxbasis).auxmol
+    check_memory(auxmol, nao, len(o.eps_occ), len(o.eps_vir), 1e6 * max_memory, job.threads)
+
+
+def _finish(result: MP2Result | None, job: Job, choice: Choice, mf: object, scf_seconds: float) -> MP2Result:
+    """The result of `DFMP2` with what only the job knows: the molecule's name, why the backend was taken, SCF time."""
+    assert result is not None and result.system is not None
+    told = result.warnings
+    if elements := generated_fitting_sets(mf):
+        told = (f"no JK-fitting set in the library for {', '.join(elements)}: the SCF used a generated one", *told)
+    return replace(
+        result,
+        system=replace(result.system, geometry=job.geometry),
+        run=replace(result.run, note=choice.note),
+        timings={"SCF": scf_seconds} | dict(result.timings),
+        warnings=told,
+    )
+
+
+def _compare(
+    main: MP2Result, factors: Factors, job: Job, other: Choice, max_memory: float, progress: Progress | None
+) -> Comparison:
+    stage = f"pairs on {other.backend.name}"
+    step = run_pairs(
+        factors.B, factors.eps_occ, factors.eps_vir, other, fused=job.fused, threads=job.threads, max_memory=max_memory,
+        progress=progress and (lambda done, total: progress(stage, done, total)),
+    )  # fmt: skip
+    os, ss = float(step.energies.os.sum()), float(step.energies.ss.sum())
+    return Comparison(
+        run=describe_run(step),
+        e_corr_os=os,
+        e_corr_ss=ss,
+        difference_os=os - main.e_corr_os,
+        difference_ss=ss - main.e_corr_ss,
+        estimated_error=step.error.corr,
+        seconds=step.timings["pairs"],
+    )

@@ -1,0 +1,76 @@
+"""How much memory a job needs, said before it is taken."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from trnqc.errors import InputError, MemoryLimit
+
+_UNITS = {"": 1e6, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_COMFORTABLE_BLOCK = 64
+
+
+@dataclass(frozen=True)
+class FactorMemory:
+    """Sizes of the factor step: nao atomic, nocc and nvir active orbitals, naux auxiliary functions, pool threads."""
+
+    nao: int
+    nocc: int
+    nvir: int
+    naux: int
+    threads: int
+
+    @property
+    def factors(self) -> int:
+        """Bytes of B."""
+        return 8 * self.nocc * self.nvir * self.naux
+
+    @property
+    def metric(self) -> int:
+        """Bytes of (P|Q), its factor and LAPACK's copy."""
+        return 3 * 8 * self.naux**2
+
+    @property
+    def column(self) -> int:
+        """Bytes of all threads' buffers for one auxiliary function: packed twice, square, half-transformed."""
+        return 8 * self.threads * (self.nao * (self.nao + 1) + self.nao**2 + self.nocc * self.nao)
+
+    def block_width(self, limit: float | None, smallest: int) -> int:
+        """Auxiliary functions a block so that all fits ``limit`` bytes; MemoryLimit if ``smallest`` does not."""
+        balanced = -(-self.naux // (4 * self.threads))
+        wanted = max(smallest, min(_COMFORTABLE_BLOCK, balanced))
+        if limit is None:
+            return wanted
+        room = (limit - self.factors - self.metric) / self.column
+        if room < smallest:
+            needed = self.factors + self.metric + smallest * self.column
+            raise MemoryLimit(
+                f"the factors B[{self.nocc}, {self.nvir}, {self.naux}] need {gigabytes(needed)} "
+                f"({gigabytes(self.factors)} for B itself), the memory limit is {gigabytes(limit)}: "
+                "raise the limit, freeze more orbitals or take a smaller basis"
+            )
+        return min(wanted, int(room))
+
+
+def gigabytes(count: float) -> str:
+    """Bytes in words, decimal units."""
+    return f"{count / 1e9:.2f} GB" if count >= 1e8 else f"{count / 1e6:.3g} MB"
+
+
+def parse_memory(text: str) -> float:
+    """Bytes of "4G", "500M", "4000" (MB, as PySCF counts), "1.5 GB"; decimal units."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]?)B?\s*", text, re.IGNORECASE)
+    if not match or float(match[1]) == 0:
+        raise InputError(f"a memory limit such as 4G, 500M or 4000 (MB) was expected, got {text!r}")
+    return float(match[1]) * _UNITS[match[2].upper()]
+
+
+def available_memory() -> float:
+    """Bytes of physical memory not in use now."""
+    try:
+        with open("/proc/meminfo") as lines:
+            return 1e3 * next(int(line.split()[1]) * 1.024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

@@ -1,0 +1,103 @@
+"""The orbitals that are correlated: a converged closed-shell reference less the frozen ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pyscf import gto, scf
+from pyscf.data import elements
+
+from trnqc.errors import InputError, MoleculeError, NotConverged, UnsupportedError
+
+Frozen = int | Sequence[int] | None
+
+
+@dataclass(frozen=True, eq=False)
+class ActiveOrbitals:
+    """Coefficients c_occ[nao, nocc], c_vir[nao, nvir] and energies (Hartree) of what is correlated.
+
+    frozen_occ, frozen_vir: indices of the frozen orbitals among all, ascending.
+    """
+
+    c_occ: np.ndarray
+    c_vir: np.ndarray
+    eps_occ: np.ndarray
+    eps_vir: np.ndarray
+    frozen_occ: tuple[int, ...]
+    frozen_vir: tuple[int, ...]
+
+
+def chemical_core(mol: gto.Mole) -> int:
+    """Number of chemical core orbitals that no effective core potential has removed: PySCF's count by element."""
+    return int(elements.chemcore(mol))
+
+
+def check_reference(mf: Any, allow_unconverged: bool = False) -> None:
+    """A molecular, real, restricted closed-shell Hartree-Fock object that has been run, or one clear error."""
+    kind = type(mf).__name__
+    if not isinstance(mf, scf.hf.SCF):
+        raise InputError(f"a PySCF RHF object was expected, got {kind}")
+    if hasattr(mf.mol, "lattice_vectors"):
+        raise UnsupportedError(f"{kind} is periodic; only molecules are supported")
+    if hasattr(mf, "xc"):
+        raise UnsupportedError(f"{kind} is a Kohn-Sham object; MP2 needs Hartree-Fock orbitals: run scf.RHF")
+    if isinstance(mf, scf.rohf.ROHF) or not isinstance(mf, scf.hf.RHF):
+        raise UnsupportedError(f"{kind} is not a restricted closed-shell object; only RHF references are supported")
+    if mf.mo_coeff is None or mf.mo_energy is None:
+        raise InputError(f"{kind} has no orbitals yet: run mf.kernel() first")
+    if not mf.converged and not allow_unconverged:
+        raise NotConverged(
+            "the SCF has not converged, so its orbitals give no MP2 energy: converge it (more cycles, another guess or "
+            "method), or allow it explicitly (allow_unconverged=True, --allow-unconverged)"
+        )
+    if np.iscomplexobj(mf.mo_coeff):
+        raise UnsupportedError("complex orbitals are not supported; only real ones")
+    if not set(np.unique(mf.mo_occ)) <= {0.0, 2.0}:
+        raise UnsupportedError(f"occupations of 2 and 0 were expected, found {sorted(set(np.unique(mf.mo_occ)))}")
+
+
+def active_orbitals(mo_coeff: np.ndarray, mo_energy: np.ndarray, mo_occ: np.ndarray, frozen: Frozen) -> ActiveOrbitals:
+    """Split mo_coeff[nao, nmo] by occupation and leave out the frozen orbitals.
+
+    frozen as in PySCF: None or 0 for none, n for the n lowest, or a list of indices of occupied and virtual orbitals.
+    """
+    occupied = np.asarray(mo_occ) > 0
+    active = _active_mask(occupied, frozen)
+    occ, vir = occupied & active, ~occupied & active
+    if not occ.any():
+        raise MoleculeError(
+            f"all {occupied.sum()} occupied orbitals are frozen, none is left to correlate: freeze fewer"
+            if occupied.any()
+            else "there are no occupied orbitals"
+        )
+    if not vir.any():
+        what = "all virtual orbitals are frozen" if not occupied.all() else "the orbital basis has no virtual orbitals"
+        raise MoleculeError(f"{what}, so there is no correlation energy: take a larger basis or freeze fewer")
+    c, e = np.asarray(mo_coeff, dtype=float), np.asarray(mo_energy, dtype=float)
+    left_out = (np.flatnonzero(mask & ~active) for mask in (occupied, ~occupied))
+    return ActiveOrbitals(c[:, occ], c[:, vir], e[occ], e[vir], *(tuple(index.tolist()) for index in left_out))
+
+
+def _active_mask(occupied: np.ndarray, frozen: Frozen) -> np.ndarray:
+    nmo, mask = len(occupied), np.ones(len(occupied), dtype=bool)
+    if frozen is None:
+        return mask
+    if isinstance(frozen, int | np.integer) and not isinstance(frozen, bool):
+        if not 0 <= frozen <= nmo:
+            raise InputError(f"frozen must be a number of orbitals between 0 and {nmo}, got {frozen}")
+        if frozen >= occupied.sum():
+            raise MoleculeError(
+                f"{frozen} frozen orbitals leave none of the {occupied.sum()} occupied ones to correlate: freeze fewer"
+            )
+        mask[:frozen] = False
+        return mask
+    index = np.asarray(frozen)
+    if index.ndim != 1 or (index.size and not np.issubdtype(index.dtype, np.integer)):
+        raise InputError(f"frozen must be None, a number or a list of orbital indices, got {frozen!r}")
+    if index.size and (index.min() < 0 or index.max() >= nmo):
+        raise InputError(f"frozen orbital indices must lie between 0 and {nmo - 1}, got {index.tolist()}")
+    mask[index.astype(int)] = False
+    return mask

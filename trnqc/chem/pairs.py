@@ -1,0 +1,158 @@
+"""The pair step: factors checked, sent to a backend, and the error of its precision measured."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import h5py
+import numpy as np
+
+from trnqc import backends
+from trnqc.backends.base import Backend
+from trnqc.chem.accuracy import ErrorEstimate, estimate_error
+from trnqc.errors import InputError, TrnqcError
+from trnqc.types import PRECISIONS, PairEnergies
+
+WORTH_A_WARNING = 1e-6
+"""Estimated error in Hartree above which a result warns: programs count as agreeing below it."""
+
+
+class ResultWarning(UserWarning):
+    """Something about a result that its user has to know; it also stands in ``MP2Result.warnings``."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A backend, the precision it will use and a note that says why it was taken."""
+
+    backend: Backend
+    precision: str
+    note: str
+
+
+@dataclass(frozen=True, eq=False)
+class PairStep:
+    """What came out of one pair step; seconds of wall time by stage."""
+
+    choice: Choice
+    fused: bool
+    energies: PairEnergies
+    error: ErrorEstimate
+    timings: dict[str, float]
+    warnings: tuple[str, ...]
+
+
+def choose(backend: str = "auto", precision: str | None = "fp64") -> Choice:
+    """The backend for a request; precision None is the best of whichever is taken: fp64 if it has that, else fp32.
+
+    ``auto`` is a usable Trainium device that has the precision, else the CPU.
+    """
+    if precision is not None and precision not in PRECISIONS:
+        raise InputError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
+    if precision is None:
+        chosen = backends.select(backend, "fp32").backend
+        precision = "fp64" if "fp64" in chosen.precisions else "fp32"
+    selection = backends.select(backend, precision)
+    return Choice(selection.backend, precision, selection.note)
+
+
+def run_pairs(
+    B: Any,
+    eps_occ: np.ndarray,
+    eps_vir: np.ndarray,
+    choice: Choice,
+    *,
+    fused: bool = True,
+    threads: int | None = None,
+    max_memory: float | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> PairStep:
+    """Pair energies of checked arrays on the chosen backend; max_memory in MB (10^6 bytes), B included."""
+    told = list(_gap_warning(eps_occ, eps_vir)) + list(_precision_warning(choice.precision))
+    start = time.perf_counter()
+    energies = choice.backend.mp2_pairs(
+        B, eps_occ, eps_vir, precision=choice.precision, fused=fused, threads=threads,
+        max_memory=max_memory and 1e6 * max_memory, progress=progress,
+    )  # fmt: skip
+    middle = time.perf_counter()
+    if not (np.isfinite(energies.os).all() and np.isfinite(energies.ss).all()):
+        raise TrnqcError(
+            f"{energies.ran_on} returned pair energies that are not finite at precision {choice.precision}: "
+            "an orbital-energy denominator vanishes or a product overflows"
+        )
+    error = estimate_error(energies, B, eps_occ, eps_vir)
+    timings = {"pairs": middle - start, "error estimate": time.perf_counter() - middle}
+    if error.corr > WORTH_A_WARNING:
+        told.append(f"the estimated error of precision {choice.precision} is {error.corr:.1e} Hartree")
+    return PairStep(choice, fused, energies, error, timings, tuple(told))
+
+
+def check_factors(B: Any, eps_occ: Any, eps_vir: Any) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Arrays or tensors -> float64 arrays of agreeing shapes without NaN, or an InputError that names the culprit.
+
+    B [nocc, nvir, naux] is copied only where its dtype or layout differs; an HDF5 dataset or memory map stays on disk.
+    """
+    eps_occ, eps_vir = _real_array("eps_occ", eps_occ, 1), _real_array("eps_vir", eps_vir, 1)
+    if not (isinstance(B, h5py.Dataset) and B.dtype == np.float64 and B.ndim == 3):
+        B = _real_array("B", B, 3)
+    if 0 in B.shape:
+        raise InputError(f"B[nocc, nvir, naux] must have at least one of each, got shape {B.shape}")
+    if B.shape[:2] != (len(eps_occ), len(eps_vir)):
+        raise InputError(
+            f"B[nocc, nvir, naux] has shape {tuple(B.shape)}, but there are {len(eps_occ)} occupied and "
+            f"{len(eps_vir)} virtual energies"
+        )
+    for name, values in (("eps_occ", eps_occ), ("eps_vir", eps_vir)):
+        _check_finite(name, values)
+    for i in range(len(eps_occ)):
+        _check_finite(f"B[{i}]", np.asarray(B[i]))
+    return B, eps_occ, eps_vir
+
+
+def _real_array(name: str, values: Any, ndim: int) -> np.ndarray:
+    if hasattr(values, "detach"):  # a tensor of PyTorch, which need not be installed
+        values = values.detach().cpu().numpy()
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise InputError(f"{name} must be an array of real numbers: {error}") from None
+    if array.dtype not in (np.float64, np.float32):
+        raise InputError(f"{name} must hold float64 or float32 numbers, got dtype {array.dtype}")
+    if array.ndim != ndim:
+        raise InputError(f"{name} must have {ndim} dimension{'s' * (ndim > 1)}, got shape {array.shape}")
+    return np.asarray(array, dtype=np.float64, order="C")
+
+
+def _check_finite(name: str, values: np.ndarray) -> None:
+    bad = np.argwhere(~np.isfinite(values))
+    if len(bad):
+        raise InputError(
+            f"{name} must be finite, found {values[tuple(bad[0])]} at index {bad[0].tolist()} "
+            f"({len(bad)} such numbers in all)"
+        )
+
+
+def _gap_warning(eps_occ: np.ndarray, eps_vir: np.ndarray) -> tuple[str, ...]:
+    gap = eps_vir.min() - eps_occ.max()
+    if gap > 0:
+        return ()
+    return (
+        f"the lowest virtual energy lies {-gap:.3g} Hartree below the highest occupied one: "
+        "MP2 is not meaningful for this reference",
+    )
+
+
+def _precision_warning(precision: str) -> tuple[str, ...]:
+    if precision != "bf16":
+        return ()
+    return ("bf16 keeps 8 bits of B, good for screening only: errors up to 1e-3 Hartree; bf16x3 is within 1e-6",)
+
+
+def warn(messages: tuple[str, ...]) -> None:
+    """Say each message as a ResultWarning, attributed to the caller of the public function."""
+    for message in messages:
+        warnings.warn(message, ResultWarning, stacklevel=3)

@@ -1,0 +1,45 @@
+"""The Hartree-Fock reference of the command line: PySCF's RHF, density-fitted with the JK set or conventional."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from pyscf import df, gto, lib, scf
+
+from trnqc.chem.orbitals import check_reference
+
+GRADIENT_FACTOR = 0.1
+"""Times sqrt(conv_tol): a tenth of PySCF's default, because E(corr) is linear in the error of the orbitals."""
+
+
+def run_rhf(
+    mol: gto.Mole,
+    *,
+    density_fit: bool = True,
+    conv_tol: float = 1e-10,
+    max_cycle: int = 100,
+    allow_unconverged: bool = False,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Any:
+    """Run RHF and return the PySCF object; conv_tol in Hartree. NotConverged unless allowed."""
+    mf = scf.RHF(mol)
+    if density_fit:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PySCF advertises another package whenever a set is missing
+            mf = mf.density_fit(auxbasis=df.make_auxbasis(mol))
+    mf.conv_tol, mf.conv_tol_grad, mf.max_cycle = conv_tol, GRADIENT_FACTOR * conv_tol**0.5, max_cycle
+    if progress:
+        mf.callback = lambda env: progress("SCF", env["cycle"] + 1, 0)
+    if mol.verbose == 0:
+        mf.verbose = lib.logger.QUIET
+    mf.kernel()
+    check_reference(mf, allow_unconverged)
+    return mf
+
+
+def generated_fitting_sets(mf: Any) -> tuple[str, ...]:
+    """Elements whose JK-fitting set is not in the library, so that PySCF generated one."""
+    sets = getattr(mf, "with_df", None) and mf.with_df.auxbasis
+    return tuple(sorted(s for s, name in sets.items() if not isinstance(name, str))) if isinstance(sets, dict) else ()
