@@ -1,0 +1,302 @@
+"""What `gemm` and `batched_contraction` share: the plan of blocks and the program over them.
+
+    shapes  --plan-->  rows, cols, kchunk, batch, hold     (how much of each operand lies on chip at once)
+            --table-->  offsets of every item, in memory   (an item is ``batch`` products of a block [rows, cols])
+            --fori_loop-->  load, multiply, drain           (one device loop for each size of block)
+
+Blocks at an edge run at their true size, as items of a size of their own: at most two sizes along each of z, m, n, so
+at most eight loops. Their bodies depend on K, the block sizes and the remainders; the static instruction count is the
+same for one row block and for a thousand.
+
+All plain functions here are inlined when a kernel is compiled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from nki_kernels.lang import nisa, nl
+
+P = 128  # partitions: rows of the contraction index in one matmul, and columns of the stationary operand
+RUN = 512  # columns of the moving operand; one PSUM bank of fp32
+BANKS = 8
+DRAINS = 4  # output tiles in flight between PSUM and memory
+SBUF_BYTES = 176 * 1024  # per partition, usable on every generation
+
+
+def blocks_of(extent: int, step: int):
+    """(size, count, first) of full blocks and of the remainder."""
+    kinds = []
+    if extent >= step:
+        kinds = kinds + [(step, extent // step, 0)]
+    if extent % step > 0:
+        kinds = kinds + [(extent % step, 1, extent - extent % step)]
+    return kinds
+
+
+def plan(Z: int, M: int, N: int, K: int, itemsize: int, sbuf_bytes: int = SBUF_BYTES):
+    """Block sizes for Z products [K, M].T @ [K, N]; itemsize in bytes, summed over the parts of a split operand.
+
+    hold: all of b stays on chip for the whole launch. Else, while K allows it, a row block of a stays for ``cols``
+    columns and b comes in runs of 512. Else both are streamed in ``kchunk`` blocks of 128 through a block that fills
+    PSUM.
+    Returns the kernels' keyword arguments.
+    """
+    nk = (K + P - 1) // P
+    space = (sbuf_bytes - DRAINS * RUN * 4 - 4096) // itemsize
+    height = (M + P - 1) // P * P
+    for rows in [1024, 512, 256]:
+        rows = min(rows, height)
+        if Z == 1 and N <= 4 * RUN and nk * (rows + N) <= space:
+            return {"rows": rows, "cols": N, "kchunk": nk, "batch": 1, "hold": 1}
+    batch = min(Z, 4)
+    for rows in [1024, 512, 256]:
+        rows = min(rows, height)
+        if nk * ((1 if batch == 1 else 2) * rows + 2 * min(N, RUN)) <= space:
+            return {"rows": rows, "cols": min(N, 4 * RUN), "kchunk": nk, "batch": batch, "hold": 0}
+    rows, cols = min(height, 4 * P), min(N, 2 * RUN)
+    kchunk = min(nk - 1, space // (2 * (rows + cols)))
+    assert kchunk > 0, f"gemm plan: {sbuf_bytes} bytes of SBUF per partition do not hold one block"
+    return {"rows": rows, "cols": cols, "kchunk": kchunk, "batch": 1, "hold": 0}
+
+
+@dataclass
+class Memory(nl.NKIObject):
+    """Arguments in memory, their extents, and the tiles on chip that all loops share."""
+
+    a: Any  # parts of the stationary operand, [..., K, M]
+    b: Any  # parts of the moving operand, [..., K, N]
+    out: Any  # [..., M, N]
+    products: Any  # (part of a, part of b) of each product
+    M: int
+    N: int
+    K: int
+    table: Any  # [items, 3] int32: element offsets into a, b and out
+    fields: Any
+    left: Any  # tiles of a, used in turn; each a list over parts of [128, kchunk, rows]
+    right: Any  # the same of b
+    drain: Any
+    banks: Any
+    kchunk: int
+    hold: int
+
+
+def _tiles(parts, count: int, kchunk: int, width: int):
+    tiles = []
+    for _ in range(count):
+        split = []
+        for part in parts:
+            split.append(nl.ndarray((P, kchunk, width), dtype=part.dtype, buffer=nl.sbuf))
+        tiles.append(split)
+    return tiles
+
+
+def _products(a, b):
+    """Products of a split that matter: high high, high low, low high; low low is below the rounding of the sum."""
+    pairs = []
+    for p in range(len(a)):
+        for q in range(len(b)):
+            if p + q < 2:
+                pairs.append((p, q))
+    return pairs
+
+
+def _loops(zs, ms, ns):
+    """(z, m, n, lines, lanes, first row, rows of the table) of each loop; its items fill ``lanes`` partitions.
+
+    The count of products, or of row blocks where there is one product only, runs over partitions and ``lines``.
+    """
+    loops = []
+    first = 0
+    for z in zs:
+        for m in ms:
+            for n in ns:
+                count = z[1] if z[1] > 1 else m[1]
+                lines = (count + P - 1) // P
+                lanes = (count + lines - 1) // lines
+                size = lanes * lines * n[1] * (m[1] if z[1] > 1 else 1)
+                loops.append((z, m, n, lines, lanes, first, size))
+                first = first + size
+    return loops
+
+
+def _table(loops, M: int, N: int, K: int):
+    """[items, 3] int32 in memory: element offsets of every item into a, b, out. Rows past a loop's count are unused."""
+    last = loops[len(loops) - 1]
+    table = nl.ndarray((last[5] + last[6], 3), dtype=nl.int32, buffer=nl.hbm)
+    for z, m, n, lines, lanes, first, size in loops:
+        tile = nl.ndarray((lanes, size // lanes, 3), dtype=nl.int32, buffer=nl.sbuf)
+        steps = [(K * M, 1, 0), (K * N, 0, 1), (M * N, N, 1)]  # one product, one row, one column further; a, b, out
+        for f in range(3):
+            per_z, per_row, per_col = steps[f]
+            step_z, step_m = per_z * z[0], per_row * m[0]
+            split_z = z[1] > 1
+            nisa.iota(
+                dst=tile[0:lanes, 0 : size // lanes, f : f + 1],
+                pattern=[
+                    [step_z, lines if split_z else 1],
+                    [step_m, m[1] if split_z else lines],
+                    [per_col * n[0], n[1]],
+                ],
+                offset=per_z * z[2] + per_row * m[2] + per_col * n[2],
+                channel_multiplier=lines * (step_z if split_z else step_m),
+            )
+        nisa.dma_copy(dst=table[first : first + size, :], src=tile)
+    return table
+
+
+def _load(mem, tiles, parts, at, offset: int, stride: int, k0: int, k1: int, width: int):
+    """Contraction blocks k0..k1 of ``width`` columns into SBUF, every part; the last block of K at its true height."""
+    whole = min(k1, mem.K // P)
+    for p in range(len(parts)):
+        dim = len(parts[p].shape) - 1
+        if whole > k0:
+            pattern = [[stride, P], [P * stride, whole - k0], [1, width]]
+            start = offset + k0 * P * stride
+            source = parts[p].ap(pattern=pattern, offset=start, scalar_offset=at, indirect_dim=dim)
+            nisa.dma_copy(dst=tiles[p][0:P, 0 : whole - k0, 0:width], src=source)
+        if k1 > whole:
+            height = mem.K - whole * P
+            pattern = [[stride, height], [1, width]]
+            start = offset + whole * P * stride
+            source = parts[p].ap(pattern=pattern, offset=start, scalar_offset=at, indirect_dim=dim)
+            nisa.dma_copy(dst=tiles[p][0:height, whole - k0, 0:width], src=source)
+
+
+def _multiply(mem, bank, left, right, tile, b_start: int, k0: int, k1: int):
+    """bank[m, n] (+)= a[:, tile].T @ b[:, run] over contraction blocks k0..k1, all products of a split in one bank."""
+    a0, m, b0, n = tile
+    for k in range(k0, k1):
+        height = min(P, mem.K - k * P)
+        for x in range(len(mem.products)):
+            p, q = mem.products[x]
+            nisa.nc_matmul(
+                dst=bank[0:m, 0:n],
+                stationary=left[p][0:height, k - k0, a0 : a0 + m],
+                moving=right[q][0:height, k - k0, b0 - b_start : b0 - b_start + n],
+                accumulate=(k > 0 or x > 0),
+            )
+
+
+def _store(mem, bank, x: int, tile, at, offset: int):
+    """A finished product from PSUM to its place in the output."""
+    a0, m, b0, n = tile
+    drain = mem.drain[x % DRAINS][0:m, 0:n]
+    nisa.tensor_copy(dst=drain, src=bank[0:m, 0:n])
+    place = mem.out.ap(
+        pattern=[[mem.N, m], [1, n]],
+        offset=offset + a0 * mem.N + b0,
+        scalar_offset=at,
+        indirect_dim=len(mem.out.shape) - 1,
+    )
+    nisa.dma_copy(dst=place, src=drain)
+
+
+def _tile_list(m: int, b0: int, n: int):
+    """Tiles (a0, rows, b0, columns) of m rows and of columns b0..b0 + n, by runs, within a run by row tiles."""
+    tiles = []
+    for c0 in range(b0, b0 + n, RUN):
+        for a0 in range(0, m, P):
+            tiles.append((a0, min(P, m - a0), c0, min(RUN, b0 + n - c0)))
+    return tiles
+
+
+def _resident(mem, at, g: int, m: int, n: int):
+    """One block whose row block of a stays on chip: every product runs through all of K before the next begins."""
+    nk = (mem.K + P - 1) // P
+    left = mem.left[g % len(mem.left)]
+    _load(mem, left, mem.a, at[0], g * mem.K * mem.M, mem.M, 0, nk, m)
+    turn = 0
+    for b0 in range(0, n, RUN):
+        width = min(RUN, n - b0)
+        right = mem.right[0]
+        start = 0
+        if mem.hold == 0:
+            right = mem.right[(b0 // RUN + g) % 2]
+            start = b0
+            _load(mem, right, mem.b, at[1], g * mem.K * mem.N + b0, mem.N, 0, nk, width)
+        for tile in _tile_list(m, b0, width):
+            bank = mem.banks[turn % BANKS]
+            _multiply(mem, bank, left, right, tile, start, 0, nk)
+            _store(mem, bank, turn, tile, at[2], g * mem.M * mem.N)
+            turn = turn + 1
+
+
+def _streamed(mem, at, m: int, n: int):
+    """One block that stays in PSUM while both operands pass by in chunks of K."""
+    nk = (mem.K + P - 1) // P
+    tiles = _tile_list(m, 0, n)
+    for k0 in range(0, nk, mem.kchunk):
+        k1 = min(k0 + mem.kchunk, nk)
+        turn = k0 // mem.kchunk % 2
+        _load(mem, mem.left[turn], mem.a, at[0], 0, mem.M, k0, k1, m)
+        _load(mem, mem.right[turn], mem.b, at[1], 0, mem.N, k0, k1, n)
+        for x in range(len(tiles)):
+            _multiply(mem, mem.banks[x], mem.left[turn], mem.right[turn], tiles[x], 0, k0, k1)
+    for x in range(len(tiles)):
+        _store(mem, mem.banks[x], x, tiles[x], at[2], 0)
+
+
+def _loop(mem, size, first: int, last: int, cores: int):
+    """The device loop over the items of one size (z, m, n)."""
+
+    def body(it):
+        nisa.dma_copy(
+            dst=mem.fields, src=mem.table.ap(pattern=[[3, 1], [1, 3]], offset=0, scalar_offset=it, indirect_dim=0)
+        )
+        at = []
+        for f in range(3):
+            register = nisa.register_alloc()
+            nisa.register_load(register, mem.fields[0:1, f : f + 1])
+            at.append(register)
+        if mem.kchunk * P >= mem.K:
+            for g in range(size[0]):
+                _resident(mem, at, g, size[1], size[2])
+        else:
+            _streamed(mem, at, size[1], size[2])
+
+    nl.fori_loop(first, last, body, step=cores)
+
+
+def contract(a, b, out, extents, blocks):
+    """out[z] = a[z].T @ b[z] for extents (Z, M, N, K) and blocks as `plan` returns them; a, b tuples of parts."""
+    Z, M, N, K = extents
+    rows, cols, kchunk, batch, hold = blocks["rows"], blocks["cols"], blocks["kchunk"], blocks["batch"], blocks["hold"]
+    resident = kchunk * P >= K
+    assert resident or (batch == 1 and (rows // P) * ((cols + RUN - 1) // RUN) <= BANKS), "the block must fit PSUM"
+    assert hold == 0 or (resident and Z == 1 and cols >= N), "only a single, whole b can be held"
+    zs, ms, ns = blocks_of(Z, batch), blocks_of(M, rows), blocks_of(N, cols)
+    loops = _loops(zs, ms, ns)
+    drain = []
+    for _ in range(DRAINS):
+        drain.append(nl.ndarray((P, RUN), dtype=nl.float32, buffer=nl.sbuf))
+    banks = []
+    for _ in range(BANKS):
+        banks.append(nl.ndarray((P, RUN), dtype=nl.float32, buffer=nl.psum))
+    run = min(RUN, cols) if resident and hold == 0 else cols
+    mem = Memory(
+        a=a,
+        b=b,
+        out=out,
+        products=_products(a, b),
+        M=M,
+        N=N,
+        K=K,
+        table=_table(loops, M, N, K),
+        fields=nl.ndarray((1, 3), dtype=nl.int32, buffer=nl.sbuf),
+        left=_tiles(a, 1 if resident and batch == 1 else 2, kchunk, min(rows, M)),
+        right=_tiles(b, 1 if hold == 1 else 2, kchunk, min(run, N)),
+        drain=drain,
+        banks=banks,
+        kchunk=kchunk,
+        hold=hold,
+    )
+    if hold == 1:
+        _load(mem, mem.right[0], b, nisa.register_alloc(0), 0, N, 0, kchunk, N)
+    cores = nl.num_programs(0) if nl.program_ndim() > 0 else 1
+    core = nl.program_id(0) if nl.program_ndim() > 0 else 0
+    for z, m, n, _, _, first, _ in loops:
+        items = z[1] * m[1] * n[1]
+        if core < items:
+            _loop(mem, (z[0], m[0], n[0]), first + core, first + items, cores)

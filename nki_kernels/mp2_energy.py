@@ -1,0 +1,367 @@
+"""Fused DF-MP2 pair energies: two-index products on the tensor engine, energy expression on the way out of PSUM.
+
+For a pair i < j, T[a, b] = sum_P B_i[a, P] B_j[b, P] and its partner T[b, a] is the same product with the roles of i and j
+swapped. On a tile (rows A, columns B right of the diagonal) both land in the same layout with the same denominators:
+
+    T = B_i[A] . B_j[B]^T,   U = B_j[A] . B_i[B]^T,   D = eps_i + eps_j - eps_a - eps_b
+    opposite spin  += sum (T^2 + U^2) / D             exchange += sum 2 T U / D             same spin = opposite - exchange
+
+Every element of T is computed once. A 128 x 128 tile on the diagonal holds both halves, so its U is its own transpose, made on
+chip from the finished product (one pass of the tensor engine instead of naux / 128). For i = j, U = T and the same-spin
+part vanishes. In RHF terms E_os(ij) = (2 - delta_ij) sum_ab T^2 / D; the host applies the weight.
+
+Limits: any nvir and naux; block is nvir or a multiple of 128; int32 block numbers.
+Program: one device loop for each class of work item (see ``mp2_plan.WorkList``); the static instruction count depends on
+block, naux and group only, never on the number of occupied orbitals or pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nki_kernels.lang import nisa, nki, nl
+from nki_kernels.mp2_plan import ACCUMULATORS, RUN, P, block_kinds
+
+
+def tile_list(rows: int, cols: int, same: bool):
+    """Tiles (a0, m, b0, n, diagonal) of one block pair: row tiles of 128, column runs of at most 512 of even length."""
+    tiles = []
+    for a0 in range(0, rows, P):
+        m = min(P, rows - a0)
+        start = 0
+        if same:
+            tiles.append((a0, m, a0, m, True))
+            start = a0 + m
+        runs = (cols - start + RUN - 1) // RUN
+        for r in range(runs):
+            b0 = start + (cols - start) * r // runs
+            b1 = start + (cols - start) * (r + 1) // runs
+            tiles.append((a0, m, b0, b1 - b0, False))
+    return tiles
+
+
+@dataclass
+class Memory(nl.NKIObject):
+    """Arguments in HBM and the tiles on chip that all loops share. Lists of two are used in turn, to overlap engines."""
+
+    parts: Any  # factors in HBM: [bt] or [high, low]
+    products: Any  # (part of the stationary, part of the moving operand) of each product
+    ev_row: Any
+    ev_col: Any
+    e_pair: Any
+    work: Any
+    out: Any
+    left: Any  # blocks A and B of B_i, each a list over parts of [128, kchunk, block]
+    right: Any  # the same of B_j, twice
+    row: Any
+    col: Any
+    fields: Any
+    e: Any
+    bias: Any
+    scratch: Any
+    transposed: Any
+    stats: Any
+    result: Any
+    banks: Any
+    turned: Any
+
+
+def _operand_tiles(parts, nblk: int, kchunk: int):
+    """SBUF tiles of one factor: of block A, and of block B where there are several blocks; each a list over parts."""
+    tiles = []
+    for _ in range(min(nblk, 2)):
+        split = []
+        for part in parts:
+            split.append(nl.ndarray((P, kchunk, part.shape[3]), dtype=part.dtype, buffer=nl.sbuf))
+        tiles.append(split)
+    return tiles
+
+
+def _scratch_tiles():
+    names = ["delta", "inverse", "tr", "ur", "tt", "uu", "tu"]
+    tiles = {}
+    for name in names:
+        tiles[name] = nl.ndarray((P, RUN), dtype=nl.float32, buffer=nl.sbuf)
+    return tiles
+
+
+def _memory(parts, ev_row, ev_col, e_pair, work, out, nvir: int, kchunk: int):
+    block, group = ev_row.shape[1], e_pair.shape[1]
+    nblk, rtiles = ev_row.shape[0], ev_col.shape[2]
+    ntiles = 1
+    for kind in block_kinds(nvir, block):
+        ntiles = max(ntiles, len(tile_list(kind[0], kind[1], kind[2])))
+    f32 = nl.float32
+    banks = []
+    for _ in range(ACCUMULATORS):
+        banks.append(nl.ndarray((P, RUN), dtype=f32, buffer=nl.psum))
+    return Memory(
+        parts=parts,
+        products=[(0, 0)] if len(parts) == 1 else [(0, 0), (0, 1), (1, 0)],
+        ev_row=ev_row,
+        ev_col=ev_col,
+        e_pair=e_pair,
+        work=work,
+        out=out,
+        left=_operand_tiles(parts, nblk, kchunk),
+        right=[_operand_tiles(parts, nblk, kchunk), _operand_tiles(parts, nblk, kchunk)],
+        row=nl.ndarray((P, block), dtype=f32, buffer=nl.sbuf),
+        col=nl.ndarray((P, rtiles), dtype=f32, buffer=nl.sbuf),
+        fields=nl.ndarray((1, work.shape[1]), dtype=nl.int32, buffer=nl.sbuf),
+        e=nl.ndarray((P, group), dtype=f32, buffer=nl.sbuf),
+        bias=[nl.ndarray((P, rtiles), dtype=f32, buffer=nl.sbuf), nl.ndarray((P, rtiles), dtype=f32, buffer=nl.sbuf)],
+        scratch=[_scratch_tiles(), _scratch_tiles()],
+        transposed=[nl.ndarray((P, P), dtype=f32, buffer=nl.sbuf), nl.ndarray((P, P), dtype=f32, buffer=nl.sbuf)],
+        stats=[nl.ndarray((P, 2, ntiles), dtype=f32, buffer=nl.sbuf), nl.ndarray((P, 2, ntiles), dtype=f32, buffer=nl.sbuf)],
+        result=nl.ndarray((P, group, 2), dtype=f32, buffer=nl.sbuf),
+        banks=banks,
+        turned=[nl.ndarray((P, P), dtype=f32, buffer=nl.psum), nl.ndarray((P, P), dtype=f32, buffer=nl.psum)],
+    )
+
+
+def _field(mem, n: int):
+    """Column n of the current work row, in a register."""
+    register = nisa.register_alloc()
+    nisa.register_load(register, mem.fields[0:1, n : n + 1])
+    return register
+
+
+def _load_operand(mem, tiles, index, k0: int, k1: int, width: int):
+    """Auxiliary blocks k0..k1 of one factor block (its number in a register) into SBUF, every part of the split."""
+    for p in range(len(mem.parts)):
+        source = mem.parts[p]
+        nk, block = source.shape[2], source.shape[3]
+        nisa.dma_copy(
+            dst=tiles[p][0:P, 0 : k1 - k0, 0:width],
+            src=source.ap(
+                pattern=[[nk * block, P], [block, k1 - k0], [1, width]],
+                offset=k0 * block,
+                scalar_offset=index,
+                indirect_dim=0,
+            ),
+        )
+
+
+def _load_blocks(mem, tiles, indices, kind, k0: int, k1: int):
+    _load_operand(mem, tiles[0], indices[0], k0, k1, kind[0])
+    if not kind[2]:
+        _load_operand(mem, tiles[1], indices[1], k0, k1, kind[1])
+
+
+def _sides(tiles, kind):
+    """Tiles of the row block and of the column block, which are the same on the diagonal of blocks."""
+    return [tiles[0], tiles[0]] if kind[2] else [tiles[0], tiles[1]]
+
+
+def _load_virtuals(mem, a, b):
+    """-eps of block A down the partitions, and of block B along the free axis of every partition; a, b registers."""
+    rtiles, block = mem.ev_col.shape[2], mem.ev_row.shape[1]
+    nisa.dma_copy(dst=mem.col, src=mem.ev_col.ap(pattern=[[rtiles, P], [1, rtiles]], scalar_offset=a, indirect_dim=0))
+    nisa.dma_copy(dst=mem.row, src=mem.ev_row.ap(pattern=[[0, P], [1, block]], scalar_offset=b, indirect_dim=0))
+
+
+def _product(mem, bank, left, right, tile, k0: int, k1: int, naux: int):
+    """bank[m, n] (+)= left[A] . right[B]^T over auxiliary blocks k0..k1; the last one at its true height."""
+    a0, m, b0, n, _ = tile
+    for k in range(k0, k1):
+        height = min(P, naux - k * P)
+        for x in range(len(mem.products)):
+            p, q = mem.products[x]
+            nisa.nc_matmul(
+                dst=bank[0:m, 0:n],
+                stationary=left[p][0:height, k - k0, a0 : a0 + m],
+                moving=right[q][0:height, k - k0, b0 : b0 + n],
+                accumulate=(k > 0 or x > 0),
+            )
+
+
+def _products(mem, banks, left, right, tile, same_pair: bool, k0: int, k1: int, naux: int):
+    """T, and U off the diagonal: the same operands with their roles swapped."""
+    _product(mem, banks[0], left[0], right[1], tile, k0, k1, naux)
+    if not tile[4] and not same_pair:
+        _product(mem, banks[1], right[0], left[1], tile, k0, k1, naux)
+
+
+def _add_up(scratch, tile, terms, scale: float, lane):
+    """lane[m, 1] = scale * sum over terms and columns, by the scalar engine's accumulators."""
+    _, m, _, n, _ = tile
+    for x in range(len(terms)):
+        data = scratch[terms[x]][0:m, 0:n]
+        first, last = x == 0, x == len(terms) - 1
+        nisa.activation(
+            dst=data,
+            op=nl.copy,
+            data=data,
+            scale=scale,
+            reduce_op=nl.add,
+            reduce_res=lane if last else None,
+            reduce_cmd=nisa.reduce_cmd.reset_reduce if first else nisa.reduce_cmd.reduce,
+        )
+
+
+def _multiply(scratch, name: str, tile, data1, data2):
+    nisa.tensor_tensor(dst=scratch[name][0 : tile[1], 0 : tile[3]], data1=data1, data2=data2, op=nl.multiply)
+    return scratch[name][0 : tile[1], 0 : tile[3]]
+
+
+def _energies(mem, banks, turn: int, slot: int, tile, x: int, same_pair: bool):
+    """Sums of one tile into column x of stats: opposite spin, and exchange for i < j."""
+    a0, m, b0, n, diagonal = tile
+    scratch, stats = mem.scratch[turn % 2], mem.stats[slot % 2]
+    delta, inverse = scratch["delta"][0:m, 0:n], scratch["inverse"][0:m, 0:n]
+    bias = mem.bias[slot % 2][0:m, a0 // P : a0 // P + 1]
+    nisa.tensor_scalar(dst=delta, data=mem.row[0:m, b0 : b0 + n], op0=nl.add, operand0=bias)
+    nisa.reciprocal(dst=inverse, data=delta)
+    T = banks[0][0:m, 0:n]
+    tr = _multiply(scratch, "tr", tile, T, inverse)
+    _multiply(scratch, "tt", tile, tr, T)
+    if same_pair:
+        _add_up(scratch, tile, ["tt"], 1.0 if diagonal else 2.0, stats[0:m, 0, x : x + 1])
+        return
+    if diagonal:
+        flat = mem.transposed[turn % 2][0:m, 0:m]
+        U = mem.turned[turn % 2][0:m, 0:m]
+        nisa.tensor_copy(dst=flat, src=T)
+        nisa.nc_transpose(dst=U, data=flat, engine=nisa.engine.tensor)
+    else:
+        U = banks[1][0:m, 0:n]
+        ur = _multiply(scratch, "ur", tile, U, inverse)
+        _multiply(scratch, "uu", tile, ur, U)
+    _multiply(scratch, "tu", tile, tr, U)
+    _add_up(scratch, tile, ["tt"] if diagonal else ["tt", "uu"], 1.0, stats[0:m, 0, x : x + 1])
+    _add_up(scratch, tile, ["tu"], 1.0 if diagonal else 2.0, stats[0:m, 1, x : x + 1])
+
+
+def _pair(mem, left, right, slot: int, kind, same_pair: bool, naux: int, resident: bool, indices):
+    """All tiles of one pair in one block pair; its two sums into result[:, slot]."""
+    tiles = tile_list(kind[0], kind[1], kind[2])
+    stats, result = mem.stats[slot % 2], mem.result
+    nisa.memset(dst=stats, value=0.0)
+    nisa.tensor_scalar(dst=mem.bias[slot % 2], data=mem.col, op0=nl.add, operand0=mem.e[0:P, slot : slot + 1])
+    nk = (naux + P - 1) // P
+    if resident:
+        for x in range(len(tiles)):
+            b = 2 * (x % (ACCUMULATORS // 2))
+            banks = mem.banks[b : b + 2]
+            _products(mem, banks, left, right, tiles[x], same_pair, 0, nk, naux)
+            _energies(mem, banks, x, slot, tiles[x], x, same_pair)
+    else:
+        kchunk = left[0][0].shape[1]
+        for k0 in range(0, nk, kchunk):
+            k1 = min(k0 + kchunk, nk)
+            _load_blocks(mem, left, indices[0], kind, k0, k1)
+            if not same_pair:
+                _load_blocks(mem, right, indices[1], kind, k0, k1)
+            for x in range(len(tiles)):
+                _products(mem, mem.banks[2 * x : 2 * x + 2], left, right, tiles[x], same_pair, k0, k1, naux)
+        for x in range(len(tiles)):
+            _energies(mem, mem.banks[2 * x : 2 * x + 2], x, slot, tiles[x], x, same_pair)
+    nisa.tensor_reduce(dst=result[0:P, slot, 0:1], op=nl.add, data=stats[0:P, 0, :], axis=1)
+    if same_pair:
+        nisa.memset(dst=result[0:P, slot, 1:2], value=0.0)
+    else:
+        opposite, same = result[0:P, slot, 0:1], result[0:P, slot, 1:2]
+        nisa.tensor_reduce(dst=same, op=nl.add, data=stats[0:P, 1, :], axis=1)
+        nisa.tensor_tensor(dst=same, data1=opposite, data2=same, op=nl.subtract)
+
+
+def _item(mem, it, count: int, same_pair: bool, kind, naux: int):
+    """One work item: ``count`` pairs that share i, on one block pair."""
+    nfields, group = mem.work.shape[1], mem.e_pair.shape[1]
+    nisa.dma_copy(
+        dst=mem.fields, src=mem.work.ap(pattern=[[nfields, 1], [1, nfields]], scalar_offset=it, indirect_dim=0)
+    )
+    nisa.dma_copy(dst=mem.e, src=mem.e_pair.ap(pattern=[[0, P], [1, group]], scalar_offset=it, indirect_dim=0))
+    if mem.ev_row.shape[0] > 1:
+        _load_virtuals(mem, _field(mem, nfields - 2), _field(mem, nfields - 1))
+    nk = (naux + P - 1) // P
+    resident = mem.left[0][0].shape[1] == nk
+    i_blocks = [_field(mem, 0), _field(mem, 1)]
+    left = _sides(mem.left, kind)
+    if resident:
+        _load_blocks(mem, left, i_blocks, kind, 0, nk)
+    for g in range(count):
+        j_blocks = [_field(mem, 2 + 2 * g), _field(mem, 3 + 2 * g)]
+        right = left if same_pair else _sides(mem.right[g % 2], kind)
+        if resident and not same_pair:
+            _load_blocks(mem, right, j_blocks, kind, 0, nk)
+        _pair(mem, left, right, g, kind, same_pair, naux, resident, [i_blocks, j_blocks])
+    nisa.dma_copy(
+        dst=mem.out.ap(pattern=[[2 * group, P], [1, 2 * count]], scalar_offset=it, indirect_dim=0),
+        src=mem.result[0:P, 0:count, 0:2],
+    )
+
+
+def _loop(mem, limits, c: int, count: int, same_pair: bool, kind, naux: int):
+    """The device loop over the items of class c."""
+    first, last = nisa.register_alloc(), nisa.register_alloc()
+    nisa.register_load(first, limits[0:1, 2 * c : 2 * c + 1])
+    nisa.register_load(last, limits[0:1, 2 * c + 1 : 2 * c + 2])
+
+    def body(it):
+        _item(mem, it, count, same_pair, kind, naux)
+
+    nl.fori_loop(first, last, body)
+
+
+@nki.jit
+def mp2_energy(parts, ev_row, ev_col, e_pair, work, bounds, nvir, naux, kchunk):
+    """Partial sums of the opposite- and same-spin pair energies, one a partition, without the weight 2 - delta_ij.
+
+    parts: a tuple of one factor tensor bt [nocc * nblk, 128, nk, block], fp32 or bf16, or of two, the high and low parts
+    of a bf16 split (then three products: high high + high low + low high);
+    ev_row [nblk, block], ev_col [nblk, 128, row tiles], e_pair [n, group] fp32; work [n, 4 + 2 group],
+    bounds [cores, 2 classes] int32, all as made by ``mp2_plan``; nvir, naux, kchunk compile-time integers.
+    Returns out [n, 128, group, 2] fp32, opposite spin then same spin; slots that no item owns are left unwritten.
+    """
+    out = nl.ndarray((work.shape[0], P, e_pair.shape[1], 2), dtype=nl.float32, buffer=nl.shared_hbm)
+    core = nl.program_id(0)
+    limits = nl.ndarray((1, bounds.shape[1]), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=limits, src=bounds[core : core + 1, :])
+    mem = _memory(parts, ev_row, ev_col, e_pair, work, out, nvir, kchunk)
+    if ev_row.shape[0] == 1:
+        _load_virtuals(mem, nisa.register_alloc(0), nisa.register_alloc(0))
+    kinds = block_kinds(nvir, ev_row.shape[1])
+    pair_kinds = [(e_pair.shape[1], False), (1, False), (1, True)]
+    for p in range(3):
+        for k in range(len(kinds)):
+            if p > 0 or pair_kinds[0][0] > 1:
+                _loop(mem, limits, p * len(kinds) + k, pair_kinds[p][0], pair_kinds[p][1], kinds[k], naux)
+    return out
+
+
+def reference_mp2_energy(parts, ev_row, ev_col, e_pair, work, bounds, nvir, naux, kchunk):
+    """The same partial sums in NumPy, fp64 arithmetic on the given (rounded) factors; unowned slots are NaN."""
+    n, group = e_pair.shape
+    kinds = block_kinds(nvir, ev_row.shape[1])
+    out = np.full((n, P, group, 2), np.nan)
+    parts = [np.asarray(part, np.float64).transpose(0, 3, 2, 1) for part in parts]
+
+    def factor(part, index, width):
+        return part[index, :width].reshape(width, -1)
+
+    def product(x, y, rows, cols):
+        high = factor(parts[0], x, rows) @ factor(parts[0], y, cols).T
+        if len(parts) == 1:
+            return high
+        low = factor(parts[0], x, rows) @ factor(parts[1], y, cols).T
+        return high + low + factor(parts[1], x, rows) @ factor(parts[0], y, cols).T
+
+    for core in range(bounds.shape[0]):
+        for c in range(bounds.shape[1] // 2):
+            (rows, cols, same), pair_kind = kinds[c % len(kinds)], c // len(kinds)
+            for it in range(bounds[core, 2 * c], bounds[core, 2 * c + 1]):
+                ia, ib, a, b = *work[it, :2], *work[it, -2:]
+                for g in range(group if pair_kind == 0 else 1):
+                    ja, jb = (ia, ib) if pair_kind == 2 else work[it, 2 + 2 * g : 4 + 2 * g]
+                    T, U = product(ia, jb, rows, cols), product(ja, ib, rows, cols)
+                    D = e_pair[it, g] + ev_row[a, :rows, None].astype(np.float64) + ev_row[b, None, :cols]
+                    both = 0.5 if same else 1.0
+                    os, x = both * (T * T + U * U) / D, both * 2 * T * U / D
+                    lanes = np.zeros((-(-rows // P) * P, 2))
+                    lanes[:rows, 0], lanes[:rows, 1] = os.sum(1), (os - x).sum(1)
+                    out[it, :, g] = lanes.reshape(-1, P, 2).sum(0)
+    return out

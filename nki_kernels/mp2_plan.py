@@ -1,0 +1,194 @@
+"""Host side of the pair-energy kernel: tile sizes -> packed factors -> work list -> launches -> pair energies.
+
+    B[i, a, P]  --pack_factors-->  bt[i * nblk + A, p, k, a']     P = 128 k + p, a = block * A + a'
+    pairs       --work_list----->  WorkList(rows, bounds, e_pair, owner)
+    out[n, p, g, 2]  --sum_lanes-->  per-pair (opposite spin, same spin), added in fp64
+
+The auxiliary index lies on the partitions, so that both operands of the tensor engine are read as they are stored; nothing is
+transposed on the way in. A partition's data of one block are contiguous (nk * block elements): one large DMA an operand.
+Padding of the last auxiliary block and of the last virtual block exists in memory only; no product ever reads it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+P = 128  # partitions: contraction rows of one matmul, and stationary columns
+RUN = 512  # moving columns of one matmul; one PSUM bank of fp32
+ACCUMULATORS = 6  # PSUM banks that hold products; the two others hold transposed diagonal tiles
+FIELDS = 4  # of a work row, besides one pair of block numbers per j: i's blocks A and B, then A and B themselves
+
+
+@dataclass(frozen=True)
+class Mp2Tiles:
+    """Compile-time constants of one program.
+
+    block: virtual orbitals of one block (nvir itself, or a multiple of 128); kchunk: auxiliary blocks of 128 that lie in
+    SBUF at once (all of them, or fewer when factors are streamed); group: number of j that share one i in a loop body.
+    """
+
+    nvir: int
+    naux: int
+    block: int
+    kchunk: int
+    group: int
+
+    @property
+    def nk(self) -> int:
+        return -(-self.naux // P)
+
+    @property
+    def nblk(self) -> int:
+        return -(-self.nvir // self.block)
+
+    def sbuf_bytes(self, itemsize: int) -> int:
+        """Bytes per partition of the kernel's tiles; itemsize sums over the parts of a split factor."""
+        operands = (3 if self.nblk == 1 else 6) * self.kchunk * self.block * itemsize
+        energies = 4 * (self.block + 2 * -(-self.block // P))
+        return operands + energies + 2 * 7 * RUN * 4 + 2 * P * 4 + 1024
+
+
+def choose_tiles(nvir: int, naux: int, itemsize: int, sbuf_bytes: int = 176 * 1024, group: int = 2) -> Mp2Tiles:
+    """Tiles that fit ``sbuf_bytes`` per partition, itemsize as in ``Mp2Tiles.sbuf_bytes``.
+
+    Whole factors B_i stay on chip when three fit; else blocks of at least 512 virtuals; else blocks of 256, small enough
+    for all products of a block to stay in PSUM, with the auxiliary index streamed in chunks.
+    """
+    nk = -(-naux // P)
+    whole = Mp2Tiles(nvir, naux, nvir, nk, group)
+    if whole.sbuf_bytes(itemsize) <= sbuf_bytes:
+        return whole
+    for nblk in range(2, -(-nvir // RUN) + 1):
+        block = P * -(-nvir // (nblk * P))
+        if block < nvir and Mp2Tiles(nvir, naux, block, nk, group).sbuf_bytes(itemsize) <= sbuf_bytes:
+            return Mp2Tiles(nvir, naux, block, nk, group)
+    block = min(nvir, 2 * P)
+    chunks = [k for k in range(1, nk + 1) if Mp2Tiles(nvir, naux, block, k, 1).sbuf_bytes(itemsize) <= sbuf_bytes]
+    if not chunks:
+        least = Mp2Tiles(nvir, naux, block, 1, 1).sbuf_bytes(itemsize)
+        raise ValueError(f"mp2_energy tiles: at least {least} bytes of SBUF per partition are needed, {sbuf_bytes} are allowed")
+    return Mp2Tiles(nvir, naux, block, chunks[-1], 1)
+
+
+def block_kinds(nvir: int, block: int):
+    """Shapes of the block pairs (A, B), A <= B: (rows, columns, A == B). At most four, whatever nvir."""
+    nblk = -(-nvir // block)
+    last = nvir - (nblk - 1) * block
+    kinds = [(last, last, True)]
+    if nblk > 1:
+        kinds = kinds + [(block, block, True), (block, last, False)]
+    if nblk > 2:
+        kinds = kinds + [(block, block, False)]
+    return kinds
+
+
+def block_pairs(tiles: Mp2Tiles, kind: int) -> list[tuple[int, int]]:
+    """The block pairs (A, B) of one of ``block_kinds``."""
+    end = tiles.nblk - 1
+    return [
+        [(end, end)],
+        [(a, a) for a in range(end)],
+        [(a, end) for a in range(end)],
+        [(a, b) for a in range(end) for b in range(a + 1, end)],
+    ][kind]
+
+
+@dataclass(frozen=True, eq=False)
+class WorkList:
+    """Work items of one launch, sorted by class = 3 pair kinds (group of j, single j, i = j) x block kinds.
+
+    rows int32 [n, FIELDS + 2 group]: (i, A), (i, B), then (j, A), (j, B) per j, as block numbers of bt, then A, B.
+    bounds int32 [cores, 2 classes]: first and last item of each class for each core.
+    e_pair float32 [n, group]: eps_i + eps_j in Hartree. owner int [n, group]: index into the pairs, -1 where unused.
+    """
+
+    rows: np.ndarray
+    bounds: np.ndarray
+    e_pair: np.ndarray
+    owner: np.ndarray
+    weight: np.ndarray
+
+
+def group_pairs(pairs: np.ndarray, group: int) -> list[list[list[int]]]:
+    """Indices into pairs, by pair kind: lists of ``group`` pairs that share their first index, lists of one, diagonals."""
+    kinds: list[list[list[int]]] = [[], [], [[n] for n in np.flatnonzero(pairs[:, 0] == pairs[:, 1])]]
+    for i in np.unique(pairs[:, 0]):
+        mine = np.flatnonzero((pairs[:, 0] == i) & (pairs[:, 1] != i)).tolist()
+        full = len(mine) // group * group if group > 1 else 0
+        kinds[0] += [mine[n : n + group] for n in range(0, full, group)]
+        kinds[1] += [[n] for n in mine[full:]]
+    return kinds
+
+
+def work_list(
+    pairs: np.ndarray, eps_occ: np.ndarray, tiles: Mp2Tiles, cores: int = 1, capacity: int | None = None
+) -> WorkList:
+    """Work items for pairs int [npair, 2]; padded with unused rows to ``capacity`` so that launches share a program."""
+    nblk, group = tiles.nblk, tiles.group
+    rows, owner, limits = [], [], []
+    for members in group_pairs(pairs, group):
+        for kind in range(len(block_kinds(tiles.nvir, tiles.block))):
+            first = len(rows)
+            for ns in members:
+                i, js = pairs[ns[0], 0], pairs[ns, 1]
+                for a, b in block_pairs(tiles, kind):
+                    js_blocks = [j * nblk + x for j in js for x in (a, b)]
+                    pad = 2 * (group - len(js))
+                    rows.append([i * nblk + a, i * nblk + b, *js_blocks, *[0] * pad, a, b])
+                    owner.append([*ns, *[-1] * (group - len(ns))])
+            limits.append((first, len(rows)))
+    split = [[first + (last - first) * c // cores for c in range(cores + 1)] for first, last in limits]
+    bounds = [[edge for cut in split for edge in cut[c : c + 2]] for c in range(cores)]
+    size = capacity or len(rows)
+    if len(rows) > size:
+        raise ValueError(f"work list: {len(rows)} items do not fit the capacity of {size}")
+    table = np.zeros((size, FIELDS + 2 * group), np.int32)
+    table[: len(rows)] = rows
+    owners = np.full((size, group), -1)
+    owners[: len(rows)] = owner
+    e_pairs = eps_occ[pairs].sum(axis=1)
+    e_pair = np.where(owners >= 0, e_pairs[owners], 0.0).astype(np.float32)
+    weight = np.where(pairs[:, 0] == pairs[:, 1], 1.0, 2.0)
+    return WorkList(table, np.asarray(bounds, np.int32), e_pair, owners, weight)
+
+
+def pack_factors(B: np.ndarray, tiles: Mp2Tiles, dtype) -> np.ndarray:
+    """B[nocc, nvir, naux] -> bt[nocc * nblk, 128, nk, block] in ``dtype``, rounded once."""
+    nocc = B.shape[0]
+    bt = np.zeros((nocc, tiles.nblk, P, tiles.nk, tiles.block), dtype)
+    for i in range(nocc):
+        padded = np.zeros((tiles.nk * P, tiles.nblk * tiles.block))
+        padded[: tiles.naux, : tiles.nvir] = B[i].T
+        bt[i] = padded.reshape(tiles.nk, P, tiles.nblk, tiles.block).transpose(2, 1, 0, 3)
+    return bt.reshape(nocc * tiles.nblk, P, tiles.nk, tiles.block)
+
+
+def split_factors(bt: np.ndarray, low_dtype) -> tuple[np.ndarray, np.ndarray]:
+    """fp64 bt -> (high, low), both in ``low_dtype``, with high + low = bt to twice its mantissa."""
+    high = bt.astype(low_dtype)
+    return high, (bt - high.astype(np.float64)).astype(low_dtype)
+
+
+def pack_virtuals(eps_vir: np.ndarray, tiles: Mp2Tiles) -> tuple[np.ndarray, np.ndarray]:
+    """-eps_a for columns, [nblk, block], and for rows, [nblk, 128, row tiles of a block]; float32."""
+    rtiles = -(-tiles.block // P)
+    negative = np.zeros(tiles.nblk * tiles.block, np.float64)
+    negative[: tiles.nvir] = -eps_vir
+    row = negative.reshape(tiles.nblk, tiles.block)
+    col = np.zeros((tiles.nblk, rtiles * P))
+    col[:, : tiles.block] = row
+    return row.astype(np.float32), np.ascontiguousarray(
+        col.reshape(tiles.nblk, rtiles, P).transpose(0, 2, 1), np.float32
+    )
+
+
+def sum_lanes(out: np.ndarray, work: WorkList, npair: int) -> tuple[np.ndarray, np.ndarray]:
+    """Kernel output float32 [n, 128, group, 2] -> (E_os, E_ss) of each pair, float64 [npair], weighted by 2 - delta_ij."""
+    sums = out.astype(np.float64).sum(axis=1)
+    used = work.owner >= 0
+    e = np.zeros((npair, 2))
+    np.add.at(e, work.owner[used], sums[used])
+    e *= work.weight[:, None]
+    return e[:, 0], e[:, 1]

@@ -1,0 +1,156 @@
+"""The pair-energy kernel against its reference and against plain sums, and its instruction counts."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from nki_kernels import mp2_plan as plan
+from nki_kernels.lang import nki
+from nki_kernels.mp2_energy import mp2_energy, reference_mp2_energy, tile_list
+from trnqc import sim
+
+RELATIVE = {"fp32": 2e-6, "bf16x3": 2e-5, "bf16": 2e-2}  # of the largest pair energy; inputs rounded to 24, 16, 8 bits
+
+
+def problem(nocc, nvir, naux, seed=0):
+    rng = np.random.default_rng(seed)
+    B = rng.normal(size=(nocc, nvir, naux)) * 0.1
+    return B, -np.sort(rng.uniform(0.5, 1.0, nocc)), np.sort(rng.uniform(0.1, 2.0, nvir))
+
+
+def arguments(B, eps_occ, eps_vir, tiles, precision="fp32", cores=1):
+    pairs = np.stack(np.tril_indices(len(B)), axis=1)
+    work = plan.work_list(pairs, eps_occ, tiles, cores)
+    bt = plan.pack_factors(B, tiles, np.float64)
+    if precision == "bf16x3":
+        parts = plan.split_factors(bt, ml_dtypes.bfloat16)
+    else:
+        parts = (bt.astype(np.float32 if precision == "fp32" else ml_dtypes.bfloat16),)
+    virtuals = plan.pack_virtuals(eps_vir, tiles)
+    return pairs, work, (parts, *virtuals, work.e_pair, work.rows, work.bounds, tiles.nvir, tiles.naux, tiles.kchunk)
+
+
+def plain_sums(B, eps_occ, eps_vir, pairs):
+    os, ss = [], []
+    for i, j in pairs:
+        T = B[i] @ B[j].T
+        R = T / (eps_occ[i] + eps_occ[j] - eps_vir[:, None] - eps_vir)
+        weight = 1 if i == j else 2
+        os.append(weight * (R * T).sum())
+        ss.append(weight * (R * (T - T.T)).sum())
+    return np.array(os), np.array(ss)
+
+
+def check(B, eps_occ, eps_vir, tiles, precision="fp32", cores=1):
+    pairs, work, args = arguments(B, eps_occ, eps_vir, tiles, precision, cores)
+    reference = reference_mp2_energy(*args)
+    kernel = mp2_energy if cores == 1 else mp2_energy[cores]
+    out = np.asarray(nki.simulate(kernel)(*args))
+    owned = ~np.isnan(reference)
+    assert np.abs(out - reference)[owned].max() <= 1e-5 * np.abs(reference[owned]).max()
+    os, ss = plan.sum_lanes(out, work, len(pairs))
+    plain_os, plain_ss = plain_sums(B, eps_occ, eps_vir, pairs)
+    scale = np.abs(plain_os).max()
+    assert np.abs(os - plain_os).max() <= RELATIVE[precision] * scale
+    assert np.abs(ss - plain_ss).max() <= RELATIVE[precision] * scale
+    same = pairs[:, 0] == pairs[:, 1]
+    assert not ss[same].any()
+
+
+SIZES = [
+    pytest.param(1, 1, 1, id="one of each"),
+    pytest.param(2, 5, 7, id="tiny"),
+    pytest.param(3, 128, 128, id="exactly one tile"),
+    pytest.param(4, 129, 130, id="one over a tile"),
+    pytest.param(5, 127, 257, id="prime, one over two tiles"),
+    pytest.param(2, 509, 140, id="prime nvir of caffeine"),
+    pytest.param(2, 700, 129, id="two runs of columns"),
+]
+
+
+@pytest.mark.parametrize("nocc, nvir, naux", SIZES)
+def test_resident_factors(nocc, nvir, naux):
+    check(*problem(nocc, nvir, naux), plan.choose_tiles(nvir, naux, 4))
+
+
+@pytest.mark.parametrize("precision", ["bf16x3", "bf16"])
+def test_split_precision(precision):
+    check(*problem(3, 150, 140), plan.choose_tiles(150, 140, 4), precision)
+
+
+@pytest.mark.parametrize("group", [1, 3])
+def test_groups(group):
+    check(*problem(5, 40, 30), plan.Mp2Tiles(40, 30, 40, 1, group))
+
+
+@pytest.mark.parametrize(
+    "nvir, naux, block, kchunk, group",
+    [(300, 140, 128, 2, 2), (257, 150, 128, 2, 1), (700, 300, 256, 2, 1), (300, 520, 256, 3, 1), (100, 260, 100, 1, 1)],
+)
+def test_blocks_of_virtuals_and_streamed_factors(nvir, naux, block, kchunk, group):
+    check(*problem(3, nvir, naux), plan.Mp2Tiles(nvir, naux, block, kchunk, group))
+
+
+def test_two_cores_share_the_work(monkeypatch):
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn2")
+    check(*problem(5, 140, 130), plan.choose_tiles(140, 130, 4), cores=2)
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
+def test_every_generation_accepts_it(monkeypatch, target):
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", target)
+    check(*problem(2, 140, 130), plan.choose_tiles(140, 130, 4))
+
+
+def traced(nocc, nvir, naux, precision="fp32"):
+    """A dry run: counts and capacity without arithmetic."""
+    tiles = plan.choose_tiles(nvir, naux, 4)
+    pairs = np.stack(np.tril_indices(nocc), axis=1)
+    work = plan.work_list(pairs, -np.ones(nocc), tiles)
+    shape = (nocc * tiles.nblk, plan.P, tiles.nk, tiles.block)
+    parts = (sim.Spec(shape, np.float32),) if precision == "fp32" else (sim.Spec(shape, ml_dtypes.bfloat16),) * 2
+    row, col = (sim.Spec(x.shape, np.float32) for x in plan.pack_virtuals(np.ones(nvir), tiles))
+    e_pair = sim.Spec(work.e_pair.shape, np.float32)
+    args = (parts, row, col, e_pair, work.rows, work.bounds, nvir, naux, tiles.kchunk)
+    return sim.trace(mp2_energy)(*args), tiles
+
+
+def needed_matmuls(nocc, nvir, naux, products=1):
+    """Every product tile once: T and U right of the diagonal, T on it; for i = j, T alone."""
+    nk = -(-naux // plan.P)
+    tiles = tile_list(nvir, nvir, True)
+    diagonal = sum(tile[4] for tile in tiles)
+    right = len(tiles) - diagonal
+    unlike = nocc * (nocc - 1) // 2
+    return nk * products * (unlike * (diagonal + 2 * right) + nocc * (diagonal + right))
+
+
+@pytest.mark.parametrize("precision, products", [("fp32", 1), ("bf16x3", 3)])
+def test_program_does_not_grow_with_occupied_orbitals(precision, products):
+    small, _ = traced(4, 150, 140, precision)
+    large, _ = traced(64, 150, 140, precision)
+    assert small.static == large.static
+    assert small.executed["nc_matmul"] == needed_matmuls(4, 150, 140, products)
+    assert large.executed["nc_matmul"] == needed_matmuls(64, 150, 140, products)
+
+
+@pytest.mark.parametrize("nocc, nvir, naux", [(64, 448, 1536), (96, 672, 2304), (37, 509, 1434)])
+@pytest.mark.parametrize("target", ["trn1", "trn2"])
+def test_medium_large_and_caffeine_fit_and_do_no_needless_product(monkeypatch, target, nocc, nvir, naux):
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", target)
+    trace, tiles = traced(nocc, nvir, naux)
+    assert tiles.nblk == 1
+    assert trace.executed["nc_matmul"] == needed_matmuls(nocc, nvir, naux)
+    assert trace.executed["nc_transpose"] == nocc * (nocc - 1) // 2 * -(-nvir // plan.P)
+
+
+def test_several_thousand_virtuals(monkeypatch):
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn1")
+    trace, tiles = traced(4, 2800, 9000)
+    assert tiles.nblk > 1 and sum(trace.static.values()) < 20000
+
+
+def test_the_kernel_stays_inside_the_language():
+    import nki_kernels.mp2_energy as module
+
+    assert sim.lint(module) == []

@@ -1,0 +1,82 @@
+"""The host side of the pair kernel: tiles that fit, factors that unpack, work lists that cover every element once."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nki_kernels import mp2_plan as plan
+
+TRN1_SBUF = 176 * 1024
+
+
+def all_pairs(nocc):
+    return np.stack(np.tril_indices(nocc), axis=1)
+
+
+@given(nvir=st.integers(1, 5000), naux=st.integers(1, 12000), itemsize=st.sampled_from([2, 4]))
+@settings(deadline=None, max_examples=200)
+def test_tiles_fit_the_budget(nvir, naux, itemsize):
+    tiles = plan.choose_tiles(nvir, naux, itemsize, TRN1_SBUF)
+    assert tiles.sbuf_bytes(itemsize) <= TRN1_SBUF
+    assert tiles.block == nvir or tiles.block % plan.P == 0
+    assert tiles.kchunk == tiles.nk or tiles.block <= 2 * plan.P
+
+
+def test_whole_factors_stay_on_chip_at_the_shapes_of_molecules():
+    for nvir, naux in [(243, 666), (448, 1536), (509, 1434), (672, 2304)]:
+        tiles = plan.choose_tiles(nvir, naux, 4, TRN1_SBUF)
+        assert (tiles.block, tiles.kchunk) == (nvir, tiles.nk)
+
+
+def test_too_small_a_budget_names_the_least():
+    with pytest.raises(ValueError, match=r"at least \d+ bytes of SBUF per partition are needed, 1000 are allowed"):
+        plan.choose_tiles(300, 300, 4, 1000)
+
+
+@given(nvir=st.integers(1, 2000), block_tiles=st.integers(1, 6))
+def test_block_pairs_cover_the_upper_triangle_once(nvir, block_tiles):
+    block = min(nvir, plan.P * block_tiles)
+    tiles = plan.Mp2Tiles(nvir, 128, block, 1, 1)
+    seen = np.zeros((tiles.nblk, tiles.nblk), int)
+    for kind, (rows, cols, same) in enumerate(plan.block_kinds(nvir, block)):
+        for a, b in plan.block_pairs(tiles, kind):
+            seen[a, b] += 1
+            assert rows == min(block, nvir - a * block) and cols == min(block, nvir - b * block) and same == (a == b)
+    assert np.array_equal(seen, np.triu(np.ones_like(seen)))
+
+
+@given(nocc=st.integers(1, 23), group=st.integers(1, 4), cores=st.integers(1, 3))
+def test_every_pair_is_worked_once_by_one_core(nocc, group, cores):
+    tiles = plan.Mp2Tiles(5, 7, 5, 1, group)
+    pairs = all_pairs(nocc)
+    work = plan.work_list(pairs, -np.arange(1.0, nocc + 1), tiles, cores, capacity=len(pairs) + 3)
+    assert np.array_equal(np.sort(work.owner[work.owner >= 0]), np.arange(len(pairs)))
+    ranges = work.bounds.reshape(cores, -1, 2)
+    items = np.concatenate([np.arange(*r) for core in ranges for r in core])
+    assert np.array_equal(np.sort(items), np.arange((work.owner[:, 0] >= 0).sum()))
+    used = work.owner >= 0
+    assert np.allclose(work.e_pair[used], -(pairs.sum(axis=1) + 2)[work.owner[used]])
+
+
+def test_capacity_too_small():
+    with pytest.raises(ValueError, match="3 items do not fit the capacity of 2"):
+        plan.work_list(all_pairs(2), -np.ones(2), plan.Mp2Tiles(5, 7, 5, 1, 1), capacity=2)
+
+
+@pytest.mark.parametrize("nvir, naux, block", [(1, 1, 1), (5, 130, 5), (300, 127, 128), (129, 257, 128)])
+def test_packing_keeps_every_element(nvir, naux, block):
+    B = np.random.default_rng(0).normal(size=(3, nvir, naux))
+    tiles = plan.Mp2Tiles(nvir, naux, block, 1, 1)
+    bt = plan.pack_factors(B, tiles, np.float64).reshape(3, tiles.nblk, plan.P, tiles.nk, block)
+    back = bt.transpose(0, 1, 4, 3, 2).reshape(3, tiles.nblk * block, -1)
+    assert np.array_equal(back[:, :nvir, :naux], B)
+    assert not back[:, nvir:].any() and not back[:, :, naux:].any()
+
+
+def test_split_holds_twice_the_mantissa():
+    import ml_dtypes
+
+    x = np.random.default_rng(1).normal(size=1000)
+    high, low = plan.split_factors(x, ml_dtypes.bfloat16)
+    assert np.abs(high.astype(float) + low.astype(float) - x).max() <= 2.0**-17 * np.abs(x).max()

@@ -1,0 +1,117 @@
+"""What every backend that runs NKI kernels shares: factors -> packed operands -> launches -> pair energies.
+
+A ``Device`` puts arrays where kernels can read them and calls kernels there; ``simulator`` and ``neuron`` provide one each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import ml_dtypes
+import numpy as np
+
+from nki_kernels import mp2_plan as plan
+from nki_kernels.gemm import gemm
+from nki_kernels.mp2_energy import mp2_energy
+from trnqc.errors import MemoryLimit
+from trnqc.types import PairEnergies
+
+PRECISIONS = ("fp32", "bf16x3", "bf16")  # the machine has no fp64
+PAIRS_A_LAUNCH = 256  # enough to hide a launch behind its work, few enough to show progress
+COLUMNS_A_GEMM = 8  # j factors in one unfused GEMM
+
+
+class Device(Protocol):
+    """Where kernels run."""
+
+    cores: int
+
+    def put(self, array: np.ndarray) -> Any:
+        """The array in the device's memory."""
+
+    def call(self, kernel: Callable, *args: Any) -> np.ndarray:
+        """Runs a kernel over arrays made by ``put`` and integers; returns its result as a host array."""
+
+
+def split(array: np.ndarray, precision: str) -> tuple[np.ndarray, ...]:
+    """The operand in the parts that the tensor engine multiplies: one, or the high and low parts of a bf16 split."""
+    if precision == "bf16x3":
+        return plan.split_factors(array, ml_dtypes.bfloat16)
+    return (array.astype(np.float32 if precision == "fp32" else ml_dtypes.bfloat16),)
+
+
+def _check_memory(needed: float, max_memory: float | None, what: str) -> None:
+    if max_memory is not None and needed > max_memory:
+        raise MemoryLimit(f"{what} needs {needed / 2**20:.0f} MiB, the limit is {max_memory / 2**20:.0f} MiB")
+
+
+def pair_list(nocc: int) -> np.ndarray:
+    """All pairs i >= j, int [npair, 2], those of one i together."""
+    i, j = np.tril_indices(nocc)
+    return np.stack([i, j], axis=1)
+
+
+def mp2_pairs(device: Device, B, eps_occ, eps_vir, *, precision, fused, max_memory, progress, ran_on) -> PairEnergies:
+    """Pair energies of B[nocc, nvir, naux] (fp64, Hartree^1/2) by the fused kernel, or by GEMM kernel and host expression."""
+    run = _fused if fused else _apart
+    os, ss = run(device, np.asarray(B), np.asarray(eps_occ), np.asarray(eps_vir), precision, max_memory, progress)
+    return PairEnergies(os, ss, ran_on)
+
+
+def _fused(device, B, eps_occ, eps_vir, precision, max_memory, progress):
+    nocc, nvir, naux = B.shape
+    itemsize = 2 * (2 if precision == "bf16x3" else 1) if precision != "fp32" else 4
+    tiles = plan.choose_tiles(nvir, naux, itemsize)
+    packed = nocc * tiles.nblk * plan.P * tiles.nk * tiles.block
+    _check_memory(packed * (8 + itemsize), max_memory, "packing B for the NKI kernel")
+    parts = tuple(device.put(part) for part in split(plan.pack_factors(B, tiles, np.float64), precision))
+    row, col = (device.put(x) for x in plan.pack_virtuals(eps_vir, tiles))
+    pairs = pair_list(nocc)
+    chunks = [pairs[n : n + PAIRS_A_LAUNCH] for n in range(0, len(pairs), PAIRS_A_LAUNCH)]
+    works = [plan.work_list(chunk, eps_occ, tiles, device.cores) for chunk in chunks]
+    capacity = max(len(work.rows) for work in works)
+    os, ss = np.zeros((nocc, nocc)), np.zeros((nocc, nocc))
+    done = 0
+    for chunk in chunks:
+        work = plan.work_list(chunk, eps_occ, tiles, device.cores, capacity)
+        data = (device.put(x) for x in (work.e_pair, work.rows, work.bounds))
+        out = device.call(mp2_energy, parts, row, col, *data, nvir, naux, tiles.kchunk)
+        i, j = chunk.T
+        os[i, j], ss[i, j] = plan.sum_lanes(out, work, len(chunk))
+        done += len(chunk)
+        if progress is not None:
+            progress(done, len(pairs))
+    return os, ss
+
+
+def _apart(device, B, eps_occ, eps_vir, precision, max_memory, progress):
+    """GEMM kernel into memory, then the energy expression on the host; every launch has the same shape."""
+    nocc, nvir, naux = B.shape
+    width = min(COLUMNS_A_GEMM, nocc)
+    _check_memory(nvir * width * (nvir + naux) * 8.0, max_memory, "one product block of the unfused route")
+    delta = eps_vir[:, None] + eps_vir
+    os, ss = np.zeros((nocc, nocc)), np.zeros((nocc, nocc))
+    for i in range(nocc):
+        left = _put_split(device, B[i].T, precision)
+        for start in range(0, i + 1, width):
+            first = min(start, nocc - width)
+            right = _put_split(device, B[first : first + width].reshape(-1, naux).T, precision)
+            T = device.call(gemm, left, right).astype(np.float64).reshape(nvir, width, nvir)
+            for j in range(first, min(first + width, i + 1)):
+                os[i, j], ss[i, j] = pair_expression(T[:, j - first], eps_occ[i] + eps_occ[j] - delta, i == j)
+        if progress is not None:
+            progress((i + 1) * (i + 2) // 2, nocc * (nocc + 1) // 2)
+    return os, ss
+
+
+def _put_split(device, array, precision):
+    return tuple(device.put(part) for part in split(np.ascontiguousarray(array), precision))
+
+
+def pair_expression(T: np.ndarray, delta: np.ndarray, same: bool) -> tuple[float, float]:
+    """(E_os, E_ss) of a pair from T[nvir, nvir] and its denominators, weighted by 2 - delta_ij; Hartree."""
+    R = T / delta
+    os, exchange = np.vdot(R, T), np.vdot(R, T.T)
+    weight = 1.0 if same else 2.0
+    return weight * os, weight * (os - exchange)

@@ -1,0 +1,59 @@
+"""The NKI kernels on this machine: the vendor's simulator where its wheel is installed, else ``trnqc.sim``.
+
+For correctness, not for speed: every instruction is checked against the rules of the machine and executed by NumPy.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nki_kernels.batched_contraction import batched_contraction
+from nki_kernels.gemm import gemm
+from nki_kernels.lang import REAL, nki
+from trnqc import sim
+from trnqc.backends import nki_host
+from trnqc.backends.base import BackendStatus, check_precision
+from trnqc.types import PairEnergies
+
+
+class SimulatedDevice:
+    """``nki_host.Device``: arrays stay where they are, kernels run under ``simulate``."""
+
+    cores = 1
+
+    def put(self, array: np.ndarray) -> np.ndarray:
+        return array
+
+    def call(self, kernel, *args) -> np.ndarray:
+        return nki.simulate(kernel)(*args)
+
+
+class Simulator:
+    """NKI kernels under a simulator on the host."""
+
+    name = "simulator"
+    precisions = nki_host.PRECISIONS
+
+    def status(self) -> BackendStatus:
+        which = f"nki {nki.__version__} (vendor's simulator)" if REAL else "trnqc.sim (strict stand-in for nki)"
+        target = sim.current_target()
+        return BackendStatus(
+            usable=True, reason=f"{which}, target {target.name}", hint="", versions={"nki": which}, devices=(target.name,)
+        )
+
+    def gemm(self, a_t, b, *, precision: str) -> np.ndarray:
+        check_precision(self, precision)
+        return SimulatedDevice().call(gemm, nki_host.split(a_t, precision), nki_host.split(b, precision))
+
+    def batched_contraction(self, a_t, b, *, precision: str) -> np.ndarray:
+        check_precision(self, precision)
+        return SimulatedDevice().call(batched_contraction, nki_host.split(a_t, precision), nki_host.split(b, precision))
+
+    def mp2_pairs(
+        self, B, eps_occ, eps_vir, *, precision: str, fused=True, threads=None, max_memory=None, progress=None
+    ) -> PairEnergies:
+        check_precision(self, precision)
+        return nki_host.mp2_pairs(
+            SimulatedDevice(), B, eps_occ, eps_vir, precision=precision, fused=fused, max_memory=max_memory,
+            progress=progress, ran_on=self.status().reason,
+        )  # fmt: skip
