@@ -1,0 +1,67 @@
+"""Enumerations of the instruction set. Members are required; plain integers and strings are refused."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from trnqc.sim.faults import NkiValidationError
+
+
+class engine(Enum):
+    """Engines of a NeuronCore."""
+
+    tensor = 1
+    vector = 5
+    scalar = 2
+    gpsimd = 3
+    dma = 4
+    sync = 6
+    unknown = 0
+
+
+class reduce_cmd(Enum):
+    """What an instruction does with its engine's reduction registers."""
+
+    idle = 0
+    reset = 1
+    reduce = 2
+    reset_reduce = 3
+    load_reduce = 4
+
+
+class dge_mode(Enum):
+    """Who makes the descriptors of a DMA."""
+
+    unknown = 0
+    swdge = 1
+    hwdge = 2
+    none = 3
+
+
+class oob_mode(Enum):
+    """What a DMA does with runtime indices outside the tensor."""
+
+    error = 0
+    skip = 1
+
+
+class matmul_perf_mode(Enum):
+    """Modes of the TensorE."""
+
+    none = "none"
+    double_row = "double_row"
+
+
+class dma_engine(Enum):
+    """Engines of core-to-core transfers."""
+
+    dma = 1
+    gpsimd_dma = 2
+
+
+def member(op: str, role: str, value: Any, kind: type[Enum]) -> None:
+    """Refuse anything but a member of ``kind``."""
+    if not isinstance(value, kind):
+        allowed = ", ".join(f"nisa.{m}" for m in kind)
+        raise NkiValidationError(f"{op} {role} must be one of {allowed}, got {value!r}")
