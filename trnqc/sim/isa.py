@@ -5,9 +5,29 @@ from __future__ import annotations
 from trnqc.sim.enums import dge_mode, dma_engine, engine, matmul_perf_mode, oob_mode, reduce_cmd
 from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.isa_dma import dma_compute, dma_copy, dma_transpose
+from trnqc.sim.isa_gather import local_gather, nc_n_gather, nc_stream_shuffle
+from trnqc.sim.isa_gen4 import activate2, exponential
 from trnqc.sim.isa_matmul import nc_matmul, nc_transpose
+from trnqc.sim.isa_mx import nc_matmul_mx, quantize_mx
+from trnqc.sim.isa_random import dropout, rand2, rand_get_state, rand_set_state, rng, set_rng_seed
 from trnqc.sim.isa_reduce import tensor_partition_reduce, tensor_reduce
 from trnqc.sim.isa_scalar import activation, activation_reduce
+from trnqc.sim.isa_scan import (
+    bn_aggr,
+    bn_stats,
+    tensor_scalar_cumulative,
+    tensor_scalar_reduce,
+    tensor_tensor_scan,
+)
+from trnqc.sim.isa_search import (
+    max8,
+    nc_find_index8,
+    nc_match_replace8,
+    nonzero_with_count,
+    sequence_bounds,
+    topk,
+)
+from trnqc.sim.isa_select import affine_select, iota, range_select, select_reduce, tensor_copy_predicated
 from trnqc.sim.isa_vector import (
     memset,
     reciprocal,

@@ -49,12 +49,12 @@ def nc_matmul(
     _check_bank(run, dst)
     for role, value in (("is_stationary_onezero", is_stationary_onezero), ("is_moving_onezero", is_moving_onezero)):
         checks.flag("nc_matmul", role, value)
-    adds = _accumulation(run, dst, accumulate)
+    adds = accumulation(run, "nc_matmul", dst, accumulate)
     if run.issue("nc_matmul", "tensor", (dst,), (stationary, moving), name):
         left = widen(stationary.array()).reshape(rows, -1)
         right = widen(moving.array()).reshape(rows, -1)
         product = _transposed(left, right) if is_transpose and run.target.generation >= 3 else left.T @ right
-        _deposit(dst, product, adds)
+        deposit(dst, product, adds)
 
 
 def _check_operand_dtypes(run: Run, stationary: NkiTensor, moving: NkiTensor) -> None:
@@ -162,48 +162,48 @@ def _check_bank(run: Run, dst: NkiTensor) -> None:
         )
 
 
-def _accumulation(run: Run, dst: NkiTensor, accumulate: bool | None) -> bool | np.ndarray:
+def accumulation(run: Run, op: str, dst: NkiTensor, accumulate: bool | None) -> bool | np.ndarray:
     """Whether to add (per element where that differs), by what the destination holds; updates its state."""
     state = dst.storage.psum
     assert state is not None
     key = dst.psum_key()
-    if accumulate is not None and not checks.flag("nc_matmul", "accumulate", accumulate):
+    if accumulate is not None and not checks.flag(op, "accumulate", accumulate):
         state.set(key, OPEN)
         return False
     code, mixed = state.codes_of(key)
     codes = {code} if mixed is None else set(np.unique(mixed).tolist())
     if accumulate is not None:
-        _check_adding(run, dst, codes)
+        _check_adding(run, op, dst, codes)
         adds: bool | np.ndarray = True
     else:
-        _check_inferred(dst, codes)
+        _check_inferred(op, dst, codes)
         adds = code == OPEN if mixed is None else mixed == OPEN
     state.set(key, OPEN)
     return adds
 
 
-def _check_adding(run: Run, dst: NkiTensor, codes: set[int]) -> None:
+def _check_adding(run: Run, op: str, dst: NkiTensor, codes: set[int]) -> None:
     if FRESH in codes:
         raise NkiValidationError(
-            f"nc_matmul accumulate=True on `{dst.name}`, where no matmul wrote yet; start the group with accumulate=False "
+            f"{op} accumulate=True on `{dst.name}`, where no matmul wrote yet; start the group with accumulate=False "
             "(accumulate=(k > 0))"
         )
     if codes & {FILLED, REFILLED} and run.target.generation < 4:
         raise NkiValidationError(
-            f"nc_matmul accumulate=True on `{dst.name}`, which was written by something else than a matmul: undefined on "
+            f"{op} accumulate=True on `{dst.name}`, which was written by something else than a matmul: undefined on "
             f"{run.target.name}; start the group with accumulate=False and add the initial values afterwards"
         )
 
 
-def _check_inferred(dst: NkiTensor, codes: set[int]) -> None:
+def _check_inferred(op: str, dst: NkiTensor, codes: set[int]) -> None:
     if codes & {DRAINED, REFILLED}:
         raise NkiValidationError(
-            f"nc_matmul accumulate=None on `{dst.name}`, whose last group was read already: the machine would keep adding to "
+            f"{op} accumulate=None on `{dst.name}`, whose last group was read already: the machine would keep adding to "
             "it; make a fresh PSUM tile for each group, or pass accumulate=(k > 0)"
         )
 
 
-def _deposit(dst: NkiTensor, product: np.ndarray, adds: bool | np.ndarray) -> None:
+def deposit(dst: NkiTensor, product: np.ndarray, adds: bool | np.ndarray) -> None:
     out = dst.array()
     product = product.reshape(out.shape)
     if adds is False:

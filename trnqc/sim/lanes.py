@@ -17,7 +17,6 @@ from trnqc.sim.values import store, widen
 
 IDENTITY = {ops.add: 0.0, ops.subtract: 0.0, ops.multiply: 1.0, ops.maximum: -np.inf, ops.max: -np.inf,
             ops.minimum: np.inf, ops.min: np.inf}  # fmt: skip
-INITIALISED = (reduce_cmd.reset, reduce_cmd.reset_reduce, reduce_cmd.load_reduce)
 REDUCING = (reduce_cmd.reduce, reduce_cmd.reset_reduce, reduce_cmd.load_reduce)
 
 
@@ -64,18 +63,29 @@ class Reduction:
         first = data.start_partition
         self.used = slice(first, first + data.shape[0])
 
-    def take(self, values: np.ndarray) -> np.ndarray:
-        """Fold ``values`` [P, n] into the registers and return them; after ``idle`` their content is undefined."""
-        own = registers(self.run, self.engine)[self.used]
+    def start_values(self) -> np.ndarray:
+        """The registers' values before this instruction's results; NaN after ``idle``, which leaves them undefined."""
+        own = registers(self.run, self.engine)[self.used].copy()
         if self.cmd is reduce_cmd.idle:
             own[...] = np.nan
-        if self.cmd in (reduce_cmd.reset, reduce_cmd.reset_reduce):
+        elif self.cmd in (reduce_cmd.reset, reduce_cmd.reset_reduce):
             own[...] = IDENTITY[self.op]
-        if self.cmd is reduce_cmd.load_reduce:
-            own[...] = widen(self.start.array()).reshape(-1) if isinstance(self.start, NkiTensor) else self.start
-        if self.cmd in REDUCING:
-            own[...] = self.op.alu(own, self.op.fold(values, axis=1)) if self.op is not ops.add else own + values.sum(1)
+        elif self.cmd is reduce_cmd.load_reduce:
+            start = self.start
+            own[...] = widen(start.array()).reshape(-1) if isinstance(start, NkiTensor) else start
         return own
+
+    def take(self, values: np.ndarray) -> None:
+        """Fold ``values`` [P, n] into the registers."""
+        state = self.start_values()
+        if self.cmd in REDUCING:
+            with np.errstate(all="ignore"):
+                state = self.op.alu(state, self.op.fold(values, axis=1))
+        self.keep(state)
+
+    def keep(self, state: np.ndarray) -> None:
+        """Leave ``state`` in the registers."""
+        registers(self.run, self.engine)[self.used] = state
 
     def write(self) -> None:
         """Read the registers out into ``reduce_res``, where there is one."""
