@@ -333,6 +333,12 @@ def mp2_energy(parts, ev_row, ev_col, e_pair, work, bounds, nvir, naux, kchunk):
     return out
 
 
+def _halves(rows: int, cols: int, same: bool):
+    """Masks [rows, cols] of the elements that stand for themselves (diagonal tiles) and for their partners too."""
+    a, b = np.arange(rows)[:, None] // P, np.arange(cols) // P
+    return (same & (a == b)).astype(float), ((not same) | (a < b)).astype(float)
+
+
 def reference_mp2_energy(parts, ev_row, ev_col, e_pair, work, bounds, nvir, naux, kchunk):
     """The same partial sums in NumPy, fp64 arithmetic on the given (rounded) factors; unowned slots are NaN."""
     n, group = e_pair.shape
@@ -359,8 +365,8 @@ def reference_mp2_energy(parts, ev_row, ev_col, e_pair, work, bounds, nvir, naux
                     ja, jb = (ia, ib) if pair_kind == 2 else work[it, 2 + 2 * g : 4 + 2 * g]
                     T, U = product(ia, jb, rows, cols), product(ja, ib, rows, cols)
                     D = e_pair[it, g] + ev_row[a, :rows, None].astype(np.float64) + ev_row[b, None, :cols]
-                    both = 0.5 if same else 1.0
-                    os, x = both * (T * T + U * U) / D, both * 2 * T * U / D
+                    once, twice = _halves(rows, cols, same)
+                    os, x = (once * T * T + twice * (T * T + U * U)) / D, (once + 2 * twice) * T * U / D
                     lanes = np.zeros((-(-rows // P) * P, 2))
                     lanes[:rows, 0], lanes[:rows, 1] = os.sum(1), (os - x).sum(1)
                     out[it, :, g] = lanes.reshape(-1, P, 2).sum(0)
