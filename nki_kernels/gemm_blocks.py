@@ -65,9 +65,10 @@ def plan(Z: int, M: int, N: int, K: int, itemsize: int, sbuf_bytes: int = SBUF_B
 class Memory(nl.NKIObject):
     """Arguments in memory, their extents, and the tiles on chip that all loops share."""
 
-    a: Any  # parts of the stationary operand, [..., K, M]
-    b: Any  # parts of the moving operand, [..., K, N]
-    out: Any  # [..., M, N]
+    a: Any  # stationary operand [parts, Z, K, M], as a column of elements: offsets of items count elements
+    b: Any  # moving operand [parts, Z, K, N], likewise
+    out: Any  # [Z, M, N], likewise
+    Z: int
     products: Any  # (part of a, part of b) of each product
     M: int
     N: int
@@ -82,21 +83,21 @@ class Memory(nl.NKIObject):
     hold: int
 
 
-def _tiles(parts, count: int, kchunk: int, width: int):
+def _tiles(operand, count: int, kchunk: int, width: int):
     tiles = []
     for _ in range(count):
         split = []
-        for part in parts:
-            split.append(nl.ndarray((P, kchunk, width), dtype=part.dtype, buffer=nl.sbuf))
+        for _ in range(operand.shape[0]):
+            split.append(nl.ndarray((P, kchunk, width), dtype=operand.dtype, buffer=nl.sbuf))
         tiles.append(split)
     return tiles
 
 
-def _products(a, b):
+def _products(parts_a: int, parts_b: int):
     """Products of a split that matter: high high, high low, low high; low low is below the rounding of the sum."""
     pairs = []
-    for p in range(len(a)):
-        for q in range(len(b)):
+    for p in range(parts_a):
+        for q in range(parts_b):
             if p + q < 2:
                 pairs.append((p, q))
     return pairs
@@ -146,21 +147,19 @@ def _table(loops, M: int, N: int, K: int):
     return table
 
 
-def _load(mem, tiles, parts, at, offset: int, stride: int, k0: int, k1: int, width: int):
+def _load(mem, tiles, operand, at, offset: int, stride: int, k0: int, k1: int, width: int):
     """Contraction blocks k0..k1 of ``width`` columns into SBUF, every part; the last block of K at its true height."""
     whole = min(k1, mem.K // P)
-    for p in range(len(parts)):
-        dim = len(parts[p].shape) - 1
+    for p in range(len(tiles)):
+        base = p * mem.Z * mem.K * stride + offset
         if whole > k0:
             pattern = [[stride, P], [P * stride, whole - k0], [1, width]]
-            start = offset + k0 * P * stride
-            source = parts[p].ap(pattern=pattern, offset=start, scalar_offset=at, indirect_dim=dim)
+            source = operand.ap(pattern=pattern, offset=base + k0 * P * stride, scalar_offset=at, indirect_dim=0)
             nisa.dma_copy(dst=tiles[p][0:P, 0 : whole - k0, 0:width], src=source)
         if k1 > whole:
             height = mem.K - whole * P
             pattern = [[stride, height], [1, width]]
-            start = offset + whole * P * stride
-            source = parts[p].ap(pattern=pattern, offset=start, scalar_offset=at, indirect_dim=dim)
+            source = operand.ap(pattern=pattern, offset=base + whole * P * stride, scalar_offset=at, indirect_dim=0)
             nisa.dma_copy(dst=tiles[p][0:height, whole - k0, 0:width], src=source)
 
 
@@ -188,7 +187,7 @@ def _store(mem, bank, x: int, tile, at, offset: int):
         pattern=[[mem.N, m], [1, n]],
         offset=offset + a0 * mem.N + b0,
         scalar_offset=at,
-        indirect_dim=len(mem.out.shape) - 1,
+        indirect_dim=0,
     )
     nisa.dma_copy(dst=place, src=drain)
 
@@ -259,9 +258,16 @@ def _loop(mem, size, first: int, last: int, cores: int):
     nl.fori_loop(first, last, body, step=cores)
 
 
-def contract(a, b, out, extents, blocks):
-    """out[z] = a[z].T @ b[z] for extents (Z, M, N, K) and blocks as `plan` returns them; a, b tuples of parts."""
-    Z, M, N, K = extents
+def contract(a, b, out, blocks):
+    """out[z] = sum over parts p, q of a[p, z].T @ b[q, z]; a[parts, Z, K, M], b[parts, Z, K, N], out [Z, M, N] fp32.
+
+    blocks: as `plan` returns them; rows = 0 plans here.
+    """
+    parts, Z, K, M = a.shape
+    N = b.shape[3]
+    assert b.shape[1] == Z and b.shape[2] == K, f"operands differ: a_t is [parts, Z, K, M] = {a.shape}, b is {b.shape}"
+    if blocks["rows"] == 0:
+        blocks = plan(Z, M, N, K, parts * (4 if a.dtype == nl.float32 else 2))
     rows, cols, kchunk, batch, hold = blocks["rows"], blocks["cols"], blocks["kchunk"], blocks["batch"], blocks["hold"]
     resident = kchunk * P >= K
     assert resident or (batch == 1 and (rows // P) * ((cols + RUN - 1) // RUN) <= BANKS), "the block must fit PSUM"
@@ -276,10 +282,11 @@ def contract(a, b, out, extents, blocks):
         banks.append(nl.ndarray((P, RUN), dtype=nl.float32, buffer=nl.psum))
     run = min(RUN, cols) if resident and hold == 0 else cols
     mem = Memory(
-        a=a,
-        b=b,
-        out=out,
-        products=_products(a, b),
+        a=a.reshape((parts * Z * K * M, 1)),
+        b=b.reshape((b.shape[0] * Z * K * N, 1)),
+        out=out.reshape((Z * M * N, 1)),
+        Z=Z,
+        products=_products(parts, b.shape[0]),
         M=M,
         N=N,
         K=K,
@@ -293,7 +300,7 @@ def contract(a, b, out, extents, blocks):
         hold=hold,
     )
     if hold == 1:
-        _load(mem, mem.right[0], b, nisa.register_alloc(0), 0, N, 0, kchunk, N)
+        _load(mem, mem.right[0], mem.b, nisa.register_alloc(0), 0, N, 0, kchunk, N)
     cores = nl.num_programs(0) if nl.program_ndim() > 0 else 1
     core = nl.program_id(0) if nl.program_ndim() > 0 else 0
     for z, m, n, _, _, first, _ in loops:
