@@ -146,8 +146,10 @@ class _Doors:
         if isinstance(value, dict):
             return {k: self.enter(v, f"{name}[{k!r}]") for k, v in value.items()}
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            changed = {f.name: self.enter(getattr(value, f.name), f"{name}.{f.name}") for f in dataclasses.fields(value) if f.init}
-            return dataclasses.replace(value, **changed)
+            fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}
+            changed = {k: self.enter(v, f"{name}.{k}") for k, v in fields.items()}
+            same = all(changed[k] is v for k, v in fields.items())
+            return value if same else dataclasses.replace(value, **changed)
         return value
 
     def _spec(self, spec: Spec, name: str) -> NkiTensor:
