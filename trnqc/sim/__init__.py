@@ -8,13 +8,15 @@ storages (``memory``) in fp32 arithmetic with one rounding per store (``values``
 
 from __future__ import annotations
 
-from trnqc.sim import isa, language
+from trnqc.sim import isa, language, typing
 from trnqc.sim.faults import NkiValidationError, RangeWarning
+from trnqc.sim.install import find_real_nki, install, uninstall
 from trnqc.sim.jit import Kernel, jit
 from trnqc.sim.launch import Spec
 from trnqc.sim.machine import Trace
 from trnqc.sim.simulate import last_trace, simulate, trace
 
 __all__ = [
-    "Kernel", "NkiValidationError", "RangeWarning", "Spec", "Trace", "isa", "jit", "language", "last_trace", "simulate", "trace",
+    "Kernel", "NkiValidationError", "RangeWarning", "Spec", "Trace", "find_real_nki", "install", "isa", "jit", "language",
+    "last_trace", "simulate", "trace", "typing", "uninstall",
 ]  # fmt: skip

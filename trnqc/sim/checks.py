@@ -92,7 +92,9 @@ def scalar(op: str, role: str, value: Any, data: NkiTensor, dtype: DType | None 
         raise NkiValidationError(f"{op} {role} must be a number or a ({data.shape[0]}, 1) tile, got {value!r}")
     tile(op, role, value)
     if value.shape[0] != data.shape[0] or value.size != value.shape[0]:
-        raise NkiValidationError(f"{op} {role} must be a number or a ({data.shape[0]}, 1) tile, got shape {value.shape}")
+        raise NkiValidationError(
+            f"{op} {role} must be a number or a ({data.shape[0]}, 1) tile, got shape {value.shape}"
+        )
     if dtype is not None and value.dtype is not dtype:
         raise NkiValidationError(f"{op} {role} tile must be {dtype}, got {value.dtype}")
     return (value,)

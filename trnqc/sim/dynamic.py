@@ -135,7 +135,16 @@ def scalar_source(index: Any) -> Any:
 
 def vector_source(offsets: Any) -> NkiTensor:
     """(P, n) integers in SBUF."""
-    if not hasattr(offsets, "storage") or offsets.buffer.value != "sbuf" or not offsets.dtype.is_int or offsets.ndim != 2:
-        found = f"{offsets.shape} {offsets.dtype} in {offsets.buffer.value}" if hasattr(offsets, "storage") else repr(offsets)
+    if (
+        not hasattr(offsets, "storage")
+        or offsets.buffer.value != "sbuf"
+        or not offsets.dtype.is_int
+        or offsets.ndim != 2
+    ):
+        found = (
+            f"{offsets.shape} {offsets.dtype} in {offsets.buffer.value}"
+            if hasattr(offsets, "storage")
+            else repr(offsets)
+        )
         raise NkiValidationError(f"vector_offset must be a (P, 1) integer tensor in sbuf, got {found}")
     return offsets

@@ -20,6 +20,11 @@ class engine(Enum):
     unknown = 0
 
 
+# Older spellings of the members.
+tensor_engine, vector_engine, scalar_engine = engine.tensor, engine.vector, engine.scalar
+gpsimd_engine, unknown_engine = engine.gpsimd, engine.unknown
+
+
 class reduce_cmd(Enum):
     """What an instruction does with its engine's reduction registers."""
 

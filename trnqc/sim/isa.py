@@ -1,9 +1,24 @@
 """``nki.isa``: names only; the instructions live in the ``isa_*`` modules."""
 
+# ruff: noqa: F401
+
 from __future__ import annotations
 
-from trnqc.sim.enums import dge_mode, dma_engine, engine, matmul_perf_mode, oob_mode, reduce_cmd
+from trnqc.sim.enums import (
+    dge_mode,
+    dma_engine,
+    engine,
+    gpsimd_engine,
+    matmul_perf_mode,
+    oob_mode,
+    reduce_cmd,
+    scalar_engine,
+    tensor_engine,
+    unknown_engine,
+    vector_engine,
+)
 from trnqc.sim.faults import NkiValidationError
+from trnqc.sim.isa_cores import core_barrier
 from trnqc.sim.isa_dma import dma_compute, dma_copy, dma_transpose
 from trnqc.sim.isa_gather import local_gather, nc_n_gather, nc_stream_shuffle
 from trnqc.sim.isa_gen4 import activate2, exponential

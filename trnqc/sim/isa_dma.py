@@ -187,7 +187,9 @@ def dma_transpose(
     if order not in _AXES.values():
         raise NkiValidationError(f"dma_transpose axes must be one of {list(_AXES.values())}, got {axes}")
     if len(order) != src.ndim or dst.ndim != src.ndim:
-        raise NkiValidationError(f"dma_transpose ranks must agree with axes {order}, got src {src.shape}, dst {dst.shape}")
+        raise NkiValidationError(
+            f"dma_transpose ranks must agree with axes {order}, got src {src.shape}, dst {dst.shape}"
+        )
     if dst.shape != tuple(src.shape[a] for a in order):
         raise NkiValidationError(
             f"dma_transpose dst must have shape {tuple(src.shape[a] for a in order)}, got {dst.shape}"

@@ -44,7 +44,13 @@ def fold(op: Op, value: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
 
 
 def tensor_reduce(
-    dst: NkiTensor, op: Any, data: NkiTensor, axis: Any, negate: bool = False, keepdims: bool = False, name: str | None = None
+    dst: NkiTensor,
+    op: Any,
+    data: NkiTensor,
+    axis: Any,
+    negate: bool = False,
+    keepdims: bool = False,
+    name: str | None = None,
 ) -> None:
     """dst = reduction of data over its last free axes, negated on request."""
     run = machine.current()

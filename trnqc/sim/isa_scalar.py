@@ -7,17 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.sim import checks, dtypes, machine, ops
-from trnqc.sim.enums import member, reduce_cmd
+from trnqc.sim import checks, dtypes, lanes, machine, ops
+from trnqc.sim.enums import reduce_cmd
 from trnqc.sim.faults import NkiValidationError, RangeWarning
 from trnqc.sim.isa_vector import column
 from trnqc.sim.machine import Run
 from trnqc.sim.ops import Op
-from trnqc.sim.targets import PARTITIONS
 from trnqc.sim.tensor import NkiTensor
 from trnqc.sim.values import store, widen
 
-_SCALAR_LANES = "scalar"
+_COMMANDS = (reduce_cmd.idle, reduce_cmd.reset, reduce_cmd.reduce, reduce_cmd.reset_reduce)
 
 
 def activation(
@@ -71,8 +70,9 @@ def _activate(
     fn = activation_function(called, op)
     operands = checks.scalar(called, "scale", scale, data)
     operands += _check_bias(run, called, bias, data)
-    outputs = (dst, *_check_sum(called, data, reduce_op, reduce_res, cmd))
-    if run.issue(called, "scalar", outputs, (data, *operands), name):
+    chosen = ops.add if reduce_op is None and cmd in (reduce_cmd.idle, reduce_cmd.reset) else reduce_op
+    reduction = lanes.Reduction(run, called, "scalar", cmd, chosen, reduce_res, data, (ops.add,), _COMMANDS)
+    if run.issue(called, "scalar", (dst, *reduction.outputs), (data, *operands), name):
         rank = data.ndim
         x = widen(data.array())
         if isinstance(scale, NkiTensor):
@@ -83,7 +83,9 @@ def _activate(
             x = x + (widen(column(bias, rank)) if isinstance(bias, NkiTensor) else np.float32(bias))
         y = evaluate(fn, x)
         store(dst.array(), y, dst.dtype)
-        _accumulate(run, y, reduce_res, cmd)
+        if cmd is not reduce_cmd.idle:
+            reduction.take(y.reshape(y.shape[0], -1))
+        reduction.write()
 
 
 def activation_function(called: str, op: Any) -> Op:
@@ -106,20 +108,6 @@ def _check_bias(run: Run, called: str, bias: Any, data: NkiTensor) -> tuple[NkiT
     return tensors
 
 
-def _check_sum(called: str, data: NkiTensor, reduce_op: Any, reduce_res: Any, cmd: Any) -> tuple[NkiTensor, ...]:
-    member(called, "reduce_cmd", cmd, reduce_cmd)
-    if cmd is reduce_cmd.load_reduce:
-        raise NkiValidationError(f"{called} reduce_cmd must be idle, reset, reduce or reset_reduce, got load_reduce")
-    if cmd in (reduce_cmd.reduce, reduce_cmd.reset_reduce) and reduce_op is not ops.add:
-        raise NkiValidationError(f"{called} reduce_op must be nl.add, got {reduce_op!r}")
-    if reduce_res is None:
-        return ()
-    checks.tile(called, "reduce_res", reduce_res)
-    if reduce_res.shape[0] != data.shape[0] or reduce_res.size != data.shape[0]:
-        raise NkiValidationError(f"{called} reduce_res must be ({data.shape[0]}, 1), got {reduce_res.shape}")
-    return (reduce_res,)
-
-
 def evaluate(fn: Op, x: np.ndarray) -> np.ndarray:
     """fn in fp32. Finite arguments outside the documented input range give NaN, with a warning: the chip gives garbage."""
     assert fn.act is not None
@@ -138,23 +126,3 @@ def evaluate(fn: Op, x: np.ndarray) -> np.ndarray:
             )
             y = np.where(bad, np.float32(np.nan), y)
     return y
-
-
-def lanes(run: Run, unit: str) -> np.ndarray:
-    """The reduction registers of an engine, one fp32 a partition."""
-    if unit not in run.lanes:
-        run.lanes[unit] = np.full(PARTITIONS, np.nan, np.float32)
-    return run.lanes[unit]
-
-
-def _accumulate(run: Run, y: np.ndarray, reduce_res: NkiTensor | None, cmd: reduce_cmd) -> None:
-    if cmd is reduce_cmd.idle and reduce_res is None:
-        return
-    registers = lanes(run, _SCALAR_LANES)
-    rows = y.shape[0]
-    if cmd in (reduce_cmd.reset, reduce_cmd.reset_reduce):
-        registers[:] = 0
-    if cmd in (reduce_cmd.reduce, reduce_cmd.reset_reduce):
-        registers[:rows] += y.reshape(rows, -1).sum(1, dtype=np.float32)
-    if reduce_res is not None:
-        store(reduce_res.array(), registers[:rows], reduce_res.dtype)

@@ -28,7 +28,9 @@ def tensor_copy(dst: NkiTensor, src: NkiTensor, engine: engine = engine.unknown,
     checks.same_tiles("tensor_copy", "dst", dst, src=src)
     checks.engine_choice("tensor_copy", engine, _COMPUTE)
     if engine.name == "scalar" and run.target.generation < 3:
-        raise NkiValidationError("tensor_copy on the scalar engine needs trn2 or later; use nisa.activation(op=nl.copy)")
+        raise NkiValidationError(
+            "tensor_copy on the scalar engine needs trn2 or later; use nisa.activation(op=nl.copy)"
+        )
     if engine.name == "gpsimd":
         checks.no_psum("tensor_copy", "GpSimd does not reach it", dst=dst, src=src)
     if run.issue("tensor_copy", _named(engine), (dst,), (src,), name):
@@ -79,7 +81,12 @@ def _check_fill(dtype: dtypes.DType, value: Any) -> None:
 
 
 def tensor_tensor(
-    dst: NkiTensor, data1: NkiTensor, data2: NkiTensor, op: Any, engine: engine = engine.unknown, name: str | None = None
+    dst: NkiTensor,
+    data1: NkiTensor,
+    data2: NkiTensor,
+    op: Any,
+    engine: engine = engine.unknown,
+    name: str | None = None,
 ) -> None:
     """dst = data1 op data2, equal partitions and elements per partition; at most one input in PSUM."""
     run = machine.current()
@@ -128,7 +135,9 @@ def _store_wrapped(dst: NkiTensor, op: Op, a: np.ndarray, b: np.ndarray) -> None
 
 def apply(op: Op, a: np.ndarray, b: Any = None) -> np.ndarray:
     """op on arrays or an array and a constant: fp32 arithmetic, or bits of the integers as they are."""
-    if op.alu is None or (op.bits is not None and a.dtype.kind in "iu" and isinstance(b, np.ndarray) and b.dtype == a.dtype):
+    if op.alu is None or (
+        op.bits is not None and a.dtype.kind in "iu" and isinstance(b, np.ndarray) and b.dtype == a.dtype
+    ):
         assert op.bits is not None
         return op.bits(a) if op.unary else op.bits(a, np.asarray(b).astype(a.dtype))
     with np.errstate(all="ignore"):
@@ -162,7 +171,9 @@ def tensor_scalar(
         raise NkiValidationError(f"tensor_scalar operand1 must be None without op1, got {operand1!r}")
     kinds = {s[0].alu is None for s in steps if s[0] is not ops.bypass}
     if len(kinds) > 1:
-        raise NkiValidationError(f"tensor_scalar op0 and op1 must both be bitwise or both arithmetic, got {op0!r}, {op1!r}")
+        raise NkiValidationError(
+            f"tensor_scalar op0 and op1 must both be bitwise or both arithmetic, got {op0!r}, {op1!r}"
+        )
     if True in kinds:
         checks.integers("tensor_scalar", "bitwise operators", data=data, dst=dst)
     _check_tensor_scalar_engine(run, engine, dst, data, [s[0] for s in steps], True in kinds)

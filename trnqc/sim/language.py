@@ -1,5 +1,7 @@
 """``nki.language``: names only; the parts live in their own modules."""
 
+# ruff: noqa: F401
+
 from __future__ import annotations
 
 from trnqc.sim.alloc import (
@@ -47,8 +49,20 @@ from trnqc.sim.dtypes import (
     uint32,
 )
 from trnqc.sim.indexing import ds
+from trnqc.sim.language_data import (
+    dropout,
+    expand_dims,
+    gather_flattened,
+    load,
+    load_transpose2d,
+    rand,
+    random_seed,
+    store,
+)
+from trnqc.sim.language_math import all, broadcast_to, matmul, rms_norm, softmax, transpose, where
 from trnqc.sim.loops import dynamic_range, fori_loop, no_reorder, while_loop
 from trnqc.sim.memory import MemoryRegion
+from trnqc.sim.objects import NKIObject
 from trnqc.sim.ops import (
     abs,
     abs_max,

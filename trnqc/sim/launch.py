@@ -60,7 +60,9 @@ class Links:
         try:
             self.barrier.wait()
         except threading.BrokenBarrierError:
-            raise NkiValidationError("a core waits for another that never came: barriers must match on all cores") from None
+            raise NkiValidationError(
+                "a core waits for another that never came: barriers must match on all cores"
+            ) from None
 
 
 def execute(
@@ -120,7 +122,13 @@ def _run_all(runs: list[Run], function: Callable[..., Any], bound: inspect.Bound
 def _finish(run: Run) -> Trace:
     sbuf, psum = check_capacity(run)
     return Trace(
-        run.target.name, run.static, run.executed, sbuf, psum, tuple(t for t in run.tiles if t.first >= 0), tuple(run.records)
+        run.target.name,
+        run.static,
+        run.executed,
+        sbuf,
+        psum,
+        tuple(t for t in run.tiles if t.first >= 0),
+        tuple(run.records),
     )
 
 

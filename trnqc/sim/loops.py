@@ -20,7 +20,10 @@ from trnqc.sim.registers import VirtualRegister, read
 
 
 def fori_loop(
-    lower: int | VirtualRegister, upper: int | VirtualRegister, body_fun: Callable[[VirtualRegister], None], step: int = 1
+    lower: int | VirtualRegister,
+    upper: int | VirtualRegister,
+    body_fun: Callable[[VirtualRegister], None],
+    step: int = 1,
 ) -> None:
     """``body_fun(i)`` for i = lower, lower + step, ... below upper; i is a register."""
     run = machine.current()

@@ -106,7 +106,12 @@ class Run:
     lanes: dict = field(default_factory=dict)  # reduction registers by engine
 
     def issue(
-        self, op: str, engine: str, outputs: tuple[NkiTensor, ...], inputs: tuple[NkiTensor, ...], name: str | None = None
+        self,
+        op: str,
+        engine: str,
+        outputs: tuple[NkiTensor, ...],
+        inputs: tuple[NkiTensor, ...],
+        name: str | None = None,
     ) -> bool:
         """Account for one instruction on tensors ``outputs`` and ``inputs``; True if its data are to be computed."""
         tick = self.tick

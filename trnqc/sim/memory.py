@@ -146,7 +146,9 @@ def _check_address(address: object, storage: Storage, nbytes: int, limit: int) -
             f"address partition offset {partition} with {storage.partitions} partitions exceeds maximum {PARTITIONS}"
         )
     if offset < 0 or offset + nbytes > limit:
-        raise NkiValidationError(f"address free offset {offset} with {nbytes} bytes exceeds the {limit} bytes there are")
+        raise NkiValidationError(
+            f"address free offset {offset} with {nbytes} bytes exceeds the {limit} bytes there are"
+        )
     if storage.buffer is MemoryRegion.psum and offset % PSUM_BANK_BYTES:
         raise NkiValidationError(f"PSUM address must start on a bank (a multiple of {PSUM_BANK_BYTES}), got {offset}")
     return partition, offset

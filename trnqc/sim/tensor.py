@@ -19,9 +19,10 @@ from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.indexing import resolve_key
 from trnqc.sim.machine import Region
 from trnqc.sim.memory import MemoryRegion, Storage
+from trnqc.sim.objects import NKIObject
 
 
-class NkiTensor:
+class NkiTensor(NKIObject):
     """View ``shape``, ``strides``, ``offset`` (in elements of ``dtype``) of a storage."""
 
     __slots__ = ("_array", "dtype", "dynamic", "offset", "shape", "storage", "strides")
@@ -214,7 +215,9 @@ class NkiTensor:
     def vector_select(self, dim: int, vector_offset: NkiTensor) -> NkiTensor:
         """Row ``vector_offset[p]`` of an HBM tensor for each partition p; ``vector_offset`` is (P, 1) integer in SBUF."""
         if dim != 0 or self.on_chip:
-            raise NkiValidationError(f"vector_select needs dim 0 of an HBM tensor, got dim {dim} in {self.buffer.value}")
+            raise NkiValidationError(
+                f"vector_select needs dim 0 of an HBM tensor, got dim {dim} in {self.buffer.value}"
+            )
         self._one_dynamic("vector_select")
         source = vector_source(vector_offset)
         new = self._view((source.shape[0], *self.shape[1:]), self.strides, self.offset)
@@ -249,7 +252,9 @@ class NkiTensor:
             raise NkiValidationError(f"expand_dim cannot insert before dim {dim} of {self!r}")
         step = self.strides[where] * self.shape[where] if where < self.ndim else 1
         new = self._view(
-            (*self.shape[:where], 1, *self.shape[where:]), (*self.strides[:where], step, *self.strides[where:]), self.offset
+            (*self.shape[:where], 1, *self.shape[where:]),
+            (*self.strides[:where], step, *self.strides[where:]),
+            self.offset,
         )
         if new.dynamic is not None:
             new.dynamic = new.dynamic.with_dim(where)
@@ -392,7 +397,9 @@ def _check_ap_bounds(view: NkiTensor) -> None:
     if not storage.on_chip:
         return
     if view.ndim < 2:
-        raise NkiValidationError(f"ap on {storage.buffer.value} needs a partition pair and a free pair, got {view.get_pattern()}")
+        raise NkiValidationError(
+            f"ap on {storage.buffer.value} needs a partition pair and a free pair, got {view.get_pattern()}"
+        )
     if view.shape[0] > 1 and view.strides[0] != free:
         raise NkiValidationError(
             f"ap partition step must be the free size of the tensor, {free}, got {view.strides[0]} on `{view.name}`"
@@ -424,7 +431,9 @@ def _rearrange(t: NkiTensor, src: tuple, dst: tuple, sizes: dict[str, int]) -> N
     names = [n for g in groups for n in g]
     wanted = [n for g in dst for n in ((g,) if isinstance(g, str) else g)]
     if len(groups) != t.ndim or len(set(names)) != len(names) or sorted(names) != sorted(wanted):
-        raise NkiValidationError(f"rearrange patterns {src} -> {dst} do not name the {t.ndim} dimensions of {t!r} once each")
+        raise NkiValidationError(
+            f"rearrange patterns {src} -> {dst} do not name the {t.ndim} dimensions of {t!r} once each"
+        )
     for dim in reversed(range(t.ndim)):
         if len(groups[dim]) > 1:
             t = t.reshape_dim(dim, tuple(sizes.get(n, -1) for n in groups[dim]))

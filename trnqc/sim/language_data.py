@@ -1,0 +1,77 @@
+"""``nl`` functions that move data: between HBM and SBUF, gathers, random numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trnqc.sim import checks, dtypes, isa_dma, isa_gather, isa_random, isa_vector, ops
+from trnqc.sim.alloc import ndarray, sbuf
+from trnqc.sim.checks import SBUF
+from trnqc.sim.faults import NkiValidationError
+from trnqc.sim.memory import MemoryRegion
+from trnqc.sim.tensor import NkiTensor
+
+_HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
+
+
+def load(src: NkiTensor, dtype: Any = None) -> NkiTensor:
+    """A new SBUF tile with the values of an HBM tensor; the first dimension becomes the partition."""
+    checks.tensor("nl.load", "src", src, _HBM)
+    out = ndarray(src.shape, src.dtype if dtype is None else dtype)
+    isa_dma.dma_copy(out, src)
+    return out
+
+
+def store(dst: NkiTensor, value: NkiTensor) -> None:
+    """An SBUF tile to an HBM tensor."""
+    checks.tensor("nl.store", "dst", dst, _HBM)
+    checks.tensor("nl.store", "value", value, SBUF)
+    isa_dma.dma_copy(dst, value)
+
+
+def load_transpose2d(src: NkiTensor, dtype: Any = None) -> NkiTensor:
+    """A new SBUF tile with the transpose of a 2-D HBM tensor."""
+    checks.tensor("nl.load_transpose2d", "src", src, _HBM)
+    if src.ndim != 2:
+        raise NkiValidationError(f"nl.load_transpose2d src must be 2-D, got shape {src.shape}")
+    out = ndarray((src.shape[1], src.shape[0]), src.dtype)
+    isa_dma.dma_transpose(out, src)
+    return out if dtype is None else ops.copy(out, dtype)
+
+
+def expand_dims(x: NkiTensor, axis: int) -> NkiTensor:
+    """A view with a new dimension of size 1."""
+    return x.expand_dim(axis)
+
+
+def gather_flattened(data: NkiTensor, indices: NkiTensor, axis: int = 0, dtype: Any = None) -> NkiTensor:
+    """out[p, i] = data[p, indices[p, i]], free dimensions flattened."""
+    if axis != 0:
+        raise NkiValidationError(f"nl.gather_flattened axis must be 0, got {axis}")
+    out = ndarray(indices.shape, data.dtype)
+    isa_gather.nc_n_gather(out, data, indices)
+    return out if dtype is None else ops.copy(out, dtype)
+
+
+def dropout(x: NkiTensor, rate: Any, dtype: Any = None) -> NkiTensor:
+    """x with elements set to zero with probability ``rate``."""
+    out = ndarray(x.shape, x.dtype if dtype is None else dtype)
+    isa_random.dropout(out, x, rate)
+    return out
+
+
+def random_seed(seed: NkiTensor) -> None:
+    """Seed the random numbers of ``rand`` with a (1, 1) 32-bit tile."""
+    if not isinstance(seed, NkiTensor) or seed.size != 1:
+        raise NkiValidationError(f"nl.random_seed seed must be a (1, 1) tile, got {seed!r}")
+    isa_random.set_rng_seed(seed)
+
+
+def rand(shape: Any, dtype: Any, buffer: MemoryRegion = sbuf, name: str = "") -> NkiTensor:
+    """A tile of uniform random numbers in [0, 1)."""
+    out = ndarray(shape, dtype, buffer, name)
+    bits = ndarray(shape, dtypes.uint32)
+    isa_random.rng(bits)
+    isa_vector.tensor_scalar(bits, bits, ops.right_shift, 8)
+    isa_vector.tensor_scalar(out, bits, ops.multiply, 2.0**-24)
+    return out
