@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from trnqc.sim import find_real_nki
+from trnqc.sim.install import find_real_nki
 
 REAL = find_real_nki() is not None
 
@@ -18,4 +18,4 @@ else:
     import trnqc.sim.isa as nisa
     import trnqc.sim.language as nl
 
-__all__ = ["REAL", "nki", "nisa", "nl"]
+__all__ = ["REAL", "nisa", "nki", "nl"]

@@ -1,18 +1,18 @@
 """Fused DF-MP2 pair energies: two-index products on the tensor engine, energy expression on the way out of PSUM.
 
-For a pair i < j, T[a, b] = sum_P B_i[a, P] B_j[b, P] and its partner T[b, a] is the same product with the roles of i and j
-swapped. On a tile (rows A, columns B right of the diagonal) both land in the same layout with the same denominators:
+For a pair i < j, T[a, b] = sum_P B_i[a, P] B_j[b, P] and its partner T[b, a] is the same product with the roles of i
+and j swapped. On a tile (rows A, columns B right of the diagonal) both land in one layout with the same denominators:
 
-    T = B_i[A] . B_j[B]^T,   U = B_j[A] . B_i[B]^T,   D = eps_i + eps_j - eps_a - eps_b
-    opposite spin  += sum (T^2 + U^2) / D             exchange += sum 2 T U / D             same spin = opposite - exchange
+    T = B_i[A] . B_j[B]^T        U = B_j[A] . B_i[B]^T        D = eps_i + eps_j - eps_a - eps_b
+    opposite spin += sum (T^2 + U^2) / D       exchange += sum 2 T U / D       same spin = opposite - exchange
 
-Every element of T is computed once. A 128 x 128 tile on the diagonal holds both halves, so its U is its own transpose, made on
-chip from the finished product (one pass of the tensor engine instead of naux / 128). For i = j, U = T and the same-spin
-part vanishes. In RHF terms E_os(ij) = (2 - delta_ij) sum_ab T^2 / D; the host applies the weight.
+Every element of T is computed once. A 128 x 128 tile on the diagonal holds both halves, so its U is its own transpose,
+made on chip from the finished product (one pass of the tensor engine instead of naux / 128). For i = j, U = T and the
+same-spin part vanishes. In RHF terms E_os(ij) = (2 - delta_ij) sum_ab T^2 / D; the host applies the weight.
 
 Limits: any nvir and naux; block is nvir or a multiple of 128; int32 block numbers.
-Program: one device loop for each class of work item (see ``mp2_plan.WorkList``); the static instruction count depends on
-block, naux and group only, never on the number of occupied orbitals or pairs.
+Program: one device loop for each class of work item (see ``mp2_plan.WorkList``); the static instruction count depends
+on block, naux and group only, never on the number of occupied orbitals or pairs.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def tile_list(rows: int, cols: int, same: bool):
 
 @dataclass
 class Memory(nl.NKIObject):
-    """Arguments in HBM and the tiles on chip that all loops share. Lists of two are used in turn, to overlap engines."""
+    """Arguments in HBM and the tiles on chip that all loops share; lists of two are used in turn."""
 
-    parts: Any  # factors in HBM: [bt] or [high, low]
+    bt: Any  # factors in HBM
     products: Any  # (part of the stationary, part of the moving operand) of each product
     ev_row: Any
     ev_col: Any
@@ -69,13 +69,13 @@ class Memory(nl.NKIObject):
     turned: Any
 
 
-def _operand_tiles(parts, nblk: int, kchunk: int):
+def _operand_tiles(bt, nblk: int, kchunk: int):
     """SBUF tiles of one factor: of block A, and of block B where there are several blocks; each a list over parts."""
     tiles = []
     for _ in range(min(nblk, 2)):
         split = []
-        for part in parts:
-            split.append(nl.ndarray((P, kchunk, part.shape[3]), dtype=part.dtype, buffer=nl.sbuf))
+        for _ in range(bt.shape[0]):
+            split.append(nl.ndarray((P, kchunk, bt.shape[4]), dtype=bt.dtype, buffer=nl.sbuf))
         tiles.append(split)
     return tiles
 
@@ -88,7 +88,7 @@ def _scratch_tiles():
     return tiles
 
 
-def _memory(parts, ev_row, ev_col, e_pair, work, out, nvir: int, kchunk: int):
+def _memory(bt, ev_row, ev_col, e_pair, work, out, nvir: int, kchunk: int):
     block, group = ev_row.shape[1], e_pair.shape[1]
     nblk, rtiles = ev_row.shape[0], ev_col.shape[2]
     ntiles = 1
@@ -99,15 +99,15 @@ def _memory(parts, ev_row, ev_col, e_pair, work, out, nvir: int, kchunk: int):
     for _ in range(ACCUMULATORS):
         banks.append(nl.ndarray((P, RUN), dtype=f32, buffer=nl.psum))
     return Memory(
-        parts=parts,
-        products=[(0, 0)] if len(parts) == 1 else [(0, 0), (0, 1), (1, 0)],
+        bt=bt,
+        products=[(0, 0)] if bt.shape[0] == 1 else [(0, 0), (0, 1), (1, 0)],
         ev_row=ev_row,
         ev_col=ev_col,
         e_pair=e_pair,
         work=work,
         out=out,
-        left=_operand_tiles(parts, nblk, kchunk),
-        right=[_operand_tiles(parts, nblk, kchunk), _operand_tiles(parts, nblk, kchunk)],
+        left=_operand_tiles(bt, nblk, kchunk),
+        right=[_operand_tiles(bt, nblk, kchunk), _operand_tiles(bt, nblk, kchunk)],
         row=nl.ndarray((P, block), dtype=f32, buffer=nl.sbuf),
         col=nl.ndarray((P, rtiles), dtype=f32, buffer=nl.sbuf),
         fields=nl.ndarray((1, work.shape[1]), dtype=nl.int32, buffer=nl.sbuf),
@@ -115,7 +115,10 @@ def _memory(parts, ev_row, ev_col, e_pair, work, out, nvir: int, kchunk: int):
         bias=[nl.ndarray((P, rtiles), dtype=f32, buffer=nl.sbuf), nl.ndarray((P, rtiles), dtype=f32, buffer=nl.sbuf)],
         scratch=[_scratch_tiles(), _scratch_tiles()],
         transposed=[nl.ndarray((P, P), dtype=f32, buffer=nl.sbuf), nl.ndarray((P, P), dtype=f32, buffer=nl.sbuf)],
-        stats=[nl.ndarray((P, 2, ntiles), dtype=f32, buffer=nl.sbuf), nl.ndarray((P, 2, ntiles), dtype=f32, buffer=nl.sbuf)],
+        stats=[
+            nl.ndarray((P, 2, ntiles), dtype=f32, buffer=nl.sbuf),
+            nl.ndarray((P, 2, ntiles), dtype=f32, buffer=nl.sbuf),
+        ],
         result=nl.ndarray((P, group, 2), dtype=f32, buffer=nl.sbuf),
         banks=banks,
         turned=[nl.ndarray((P, P), dtype=f32, buffer=nl.psum), nl.ndarray((P, P), dtype=f32, buffer=nl.psum)],
@@ -131,16 +134,15 @@ def _field(mem, n: int):
 
 def _load_operand(mem, tiles, index, k0: int, k1: int, width: int):
     """Auxiliary blocks k0..k1 of one factor block (its number in a register) into SBUF, every part of the split."""
-    for p in range(len(mem.parts)):
-        source = mem.parts[p]
-        nk, block = source.shape[2], source.shape[3]
+    parts, blocks, _, nk, block = mem.bt.shape
+    for p in range(parts):
         nisa.dma_copy(
             dst=tiles[p][0:P, 0 : k1 - k0, 0:width],
-            src=source.ap(
+            src=mem.bt.ap(
                 pattern=[[nk * block, P], [block, k1 - k0], [1, width]],
-                offset=k0 * block,
+                offset=p * blocks * P * nk * block + k0 * block,
                 scalar_offset=index,
-                indirect_dim=0,
+                indirect_dim=1,
             ),
         )
 
@@ -308,11 +310,11 @@ def _loop(mem, limits, c: int, count: int, same_pair: bool, kind, naux: int):
 
 
 @nki.jit
-def mp2_energy(parts, ev_row, ev_col, e_pair, work, bounds, nvir, naux, kchunk):
+def mp2_energy(bt, ev_row, ev_col, e_pair, work, bounds, nvir, naux, kchunk):
     """Partial sums of the opposite- and same-spin pair energies, one a partition, without the weight 2 - delta_ij.
 
-    parts: a tuple of one factor tensor bt [nocc * nblk, 128, nk, block], fp32 or bf16, or of two, the high and low parts
-    of a bf16 split (then three products: high high + high low + low high);
+    bt [parts, nocc * nblk, 128, nk, block] fp32 or bf16: one part, or the high and low parts of a bf16 split (then
+    three products: high high + high low + low high);
     ev_row [nblk, block], ev_col [nblk, 128, row tiles], e_pair [n, group] fp32; work [n, 4 + 2 group],
     bounds [cores, 2 classes] int32, all as made by ``mp2_plan``; nvir, naux, kchunk compile-time integers.
     Returns out [n, 128, group, 2] fp32, opposite spin then same spin; slots that no item owns are left unwritten.
@@ -321,7 +323,7 @@ def mp2_energy(parts, ev_row, ev_col, e_pair, work, bounds, nvir, naux, kchunk):
     core = nl.program_id(0)
     limits = nl.ndarray((1, bounds.shape[1]), dtype=nl.int32, buffer=nl.sbuf)
     nisa.dma_copy(dst=limits, src=bounds[core : core + 1, :])
-    mem = _memory(parts, ev_row, ev_col, e_pair, work, out, nvir, kchunk)
+    mem = _memory(bt, ev_row, ev_col, e_pair, work, out, nvir, kchunk)
     if ev_row.shape[0] == 1:
         _load_virtuals(mem, nisa.register_alloc(0), nisa.register_alloc(0))
     kinds = block_kinds(nvir, ev_row.shape[1])
@@ -339,12 +341,12 @@ def _halves(rows: int, cols: int, same: bool):
     return (same & (a == b)).astype(float), ((not same) | (a < b)).astype(float)
 
 
-def reference_mp2_energy(parts, ev_row, ev_col, e_pair, work, bounds, nvir, naux, kchunk):
+def reference_mp2_energy(bt, ev_row, ev_col, e_pair, work, bounds, nvir, naux, kchunk):
     """The same partial sums in NumPy, fp64 arithmetic on the given (rounded) factors; unowned slots are NaN."""
     n, group = e_pair.shape
     kinds = block_kinds(nvir, ev_row.shape[1])
     out = np.full((n, P, group, 2), np.nan)
-    parts = [np.asarray(part, np.float64).transpose(0, 3, 2, 1) for part in parts]
+    parts = [np.asarray(part, np.float64).transpose(0, 3, 2, 1) for part in bt]
 
     def factor(part, index, width):
         return part[index, :width].reshape(width, -1)

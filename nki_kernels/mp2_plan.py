@@ -1,18 +1,19 @@
 """Host side of the pair-energy kernel: tile sizes -> packed factors -> work list -> launches -> pair energies.
 
-    B[i, a, P]  --pack_factors-->  bt[i * nblk + A, p, k, a']     P = 128 k + p, a = block * A + a'
+    B[i, a, P]  --pack_factors-->  bt[part, i * nblk + A, p, k, a']     P = 128 k + p, a = block * A + a'
     pairs       --work_list----->  WorkList(rows, bounds, e_pair, owner)
     out[n, p, g, 2]  --sum_lanes-->  per-pair (opposite spin, same spin), added in fp64
 
-The auxiliary index lies on the partitions, so that both operands of the tensor engine are read as they are stored; nothing is
-transposed on the way in. A partition's data of one block are contiguous (nk * block elements): one large DMA an operand.
-Padding of the last auxiliary block and of the last virtual block exists in memory only; no product ever reads it.
+The auxiliary index lies on the partitions, so that both operands of the tensor engine are read as they are stored;
+nothing is transposed on the way in. A partition's data of one block are contiguous (nk * block elements): one large DMA
+an operand. Padding of the last auxiliary block and of the last virtual block exists in memory only; none is multiplied.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import ml_dtypes
 import numpy as np
 
 P = 128  # partitions: contraction rows of one matmul, and stationary columns
@@ -25,8 +26,8 @@ FIELDS = 4  # of a work row, besides one pair of block numbers per j: i's blocks
 class Mp2Tiles:
     """Compile-time constants of one program.
 
-    block: virtual orbitals of one block (nvir itself, or a multiple of 128); kchunk: auxiliary blocks of 128 that lie in
-    SBUF at once (all of them, or fewer when factors are streamed); group: number of j that share one i in a loop body.
+    block: virtual orbitals of one block (nvir itself, or a multiple of 128). kchunk: auxiliary blocks of 128 that lie
+    in SBUF at once (all of them, or fewer when factors are streamed). group: number of j that share one i in a body.
     """
 
     nvir: int
@@ -53,8 +54,8 @@ class Mp2Tiles:
 def choose_tiles(nvir: int, naux: int, itemsize: int, sbuf_bytes: int = 176 * 1024, group: int = 2) -> Mp2Tiles:
     """Tiles that fit ``sbuf_bytes`` per partition, itemsize as in ``Mp2Tiles.sbuf_bytes``.
 
-    Whole factors B_i stay on chip when three fit; else blocks of at least 512 virtuals; else blocks of 256, small enough
-    for all products of a block to stay in PSUM, with the auxiliary index streamed in chunks.
+    Whole factors B_i stay on chip when three fit; else blocks of at least 512 virtuals; else blocks of 256, small
+    enough for all products of a block to stay in PSUM, with the auxiliary index streamed in chunks.
     """
     nk = -(-naux // P)
     whole = Mp2Tiles(nvir, naux, nvir, nk, group)
@@ -68,7 +69,9 @@ def choose_tiles(nvir: int, naux: int, itemsize: int, sbuf_bytes: int = 176 * 10
     chunks = [k for k in range(1, nk + 1) if Mp2Tiles(nvir, naux, block, k, 1).sbuf_bytes(itemsize) <= sbuf_bytes]
     if not chunks:
         least = Mp2Tiles(nvir, naux, block, 1, 1).sbuf_bytes(itemsize)
-        raise ValueError(f"mp2_energy tiles: at least {least} bytes of SBUF per partition are needed, {sbuf_bytes} are allowed")
+        raise ValueError(
+            f"mp2_energy: at least {least} bytes of SBUF per partition are needed, {sbuf_bytes} are allowed"
+        )
     return Mp2Tiles(nvir, naux, block, chunks[-1], 1)
 
 
@@ -112,7 +115,7 @@ class WorkList:
 
 
 def group_pairs(pairs: np.ndarray, group: int) -> list[list[list[int]]]:
-    """Indices into pairs, by pair kind: lists of ``group`` pairs that share their first index, lists of one, diagonals."""
+    """Indices into pairs by pair kind: lists of ``group`` pairs with one first index, single ones, diagonals."""
     kinds: list[list[list[int]]] = [[], [], [[n] for n in np.flatnonzero(pairs[:, 0] == pairs[:, 1])]]
     for i in np.unique(pairs[:, 0]):
         mine = np.flatnonzero((pairs[:, 0] == i) & (pairs[:, 1] != i)).tolist()
@@ -154,21 +157,29 @@ def work_list(
     return WorkList(table, np.asarray(bounds, np.int32), e_pair, owners, weight)
 
 
-def pack_factors(B: np.ndarray, tiles: Mp2Tiles, dtype) -> np.ndarray:
-    """B[nocc, nvir, naux] -> bt[nocc * nblk, 128, nk, block] in ``dtype``, rounded once."""
+def pack_factors(B: np.ndarray, tiles: Mp2Tiles, precision: str) -> np.ndarray:
+    """B[nocc, nvir, naux] fp64 -> bt[parts, nocc * nblk, 128, nk, block], rounded once; parts as in ``split``."""
     nocc = B.shape[0]
-    bt = np.zeros((nocc, tiles.nblk, P, tiles.nk, tiles.block), dtype)
+    bt = None
     for i in range(nocc):
         padded = np.zeros((tiles.nk * P, tiles.nblk * tiles.block))
         padded[: tiles.naux, : tiles.nvir] = B[i].T
-        bt[i] = padded.reshape(tiles.nk, P, tiles.nblk, tiles.block).transpose(2, 1, 0, 3)
-    return bt.reshape(nocc * tiles.nblk, P, tiles.nk, tiles.block)
+        blocks = split(padded.reshape(tiles.nk, P, tiles.nblk, tiles.block).transpose(2, 1, 0, 3), precision)
+        if bt is None:
+            bt = np.empty((len(blocks), nocc, *blocks.shape[1:]), blocks.dtype)
+        bt[:, i] = blocks
+    return bt.reshape(len(bt), nocc * tiles.nblk, P, tiles.nk, tiles.block)
 
 
-def split_factors(bt: np.ndarray, low_dtype) -> tuple[np.ndarray, np.ndarray]:
-    """fp64 bt -> (high, low), both in ``low_dtype``, with high + low = bt to twice its mantissa."""
-    high = bt.astype(low_dtype)
-    return high, (bt - high.astype(np.float64)).astype(low_dtype)
+def split(array: np.ndarray, precision: str) -> np.ndarray:
+    """fp64 operand -> its parts for the tensor engine, [parts, ...]: one in fp32 or bf16, or for bf16x3 two in bf16,
+    high + low, that hold twice bf16's mantissa."""
+    if precision == "fp32":
+        return array.astype(np.float32)[None]
+    high = array.astype(ml_dtypes.bfloat16)
+    if precision == "bf16":
+        return high[None]
+    return np.stack([high, (array - high.astype(np.float64)).astype(ml_dtypes.bfloat16)])
 
 
 def pack_virtuals(eps_vir: np.ndarray, tiles: Mp2Tiles) -> tuple[np.ndarray, np.ndarray]:
@@ -185,7 +196,7 @@ def pack_virtuals(eps_vir: np.ndarray, tiles: Mp2Tiles) -> tuple[np.ndarray, np.
 
 
 def sum_lanes(out: np.ndarray, work: WorkList, npair: int) -> tuple[np.ndarray, np.ndarray]:
-    """Kernel output float32 [n, 128, group, 2] -> (E_os, E_ss) of each pair, float64 [npair], weighted by 2 - delta_ij."""
+    """Kernel output float32 [n, 128, group, 2] -> E_os, E_ss of each pair, float64 [npair], weight 2 - delta_ij."""
     sums = out.astype(np.float64).sum(axis=1)
     used = work.owner >= 0
     e = np.zeros((npair, 2))

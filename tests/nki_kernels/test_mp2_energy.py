@@ -21,13 +21,9 @@ def problem(nocc, nvir, naux, seed=0):
 def arguments(B, eps_occ, eps_vir, tiles, precision="fp32", cores=1):
     pairs = np.stack(np.tril_indices(len(B)), axis=1)
     work = plan.work_list(pairs, eps_occ, tiles, cores)
-    bt = plan.pack_factors(B, tiles, np.float64)
-    if precision == "bf16x3":
-        parts = plan.split_factors(bt, ml_dtypes.bfloat16)
-    else:
-        parts = (bt.astype(np.float32 if precision == "fp32" else ml_dtypes.bfloat16),)
+    bt = plan.pack_factors(B, tiles, precision)
     virtuals = plan.pack_virtuals(eps_vir, tiles)
-    return pairs, work, (parts, *virtuals, work.e_pair, work.rows, work.bounds, tiles.nvir, tiles.naux, tiles.kchunk)
+    return pairs, work, (bt, *virtuals, work.e_pair, work.rows, work.bounds, tiles.nvir, tiles.naux, tiles.kchunk)
 
 
 def plain_sums(B, eps_occ, eps_vir, pairs):
@@ -107,11 +103,11 @@ def traced(nocc, nvir, naux, precision="fp32"):
     tiles = plan.choose_tiles(nvir, naux, 4)
     pairs = np.stack(np.tril_indices(nocc), axis=1)
     work = plan.work_list(pairs, -np.ones(nocc), tiles)
-    shape = (nocc * tiles.nblk, plan.P, tiles.nk, tiles.block)
-    parts = (sim.Spec(shape, np.float32),) if precision == "fp32" else (sim.Spec(shape, ml_dtypes.bfloat16),) * 2
+    parts, dtype = (1, np.float32) if precision == "fp32" else (2, ml_dtypes.bfloat16)
+    bt = sim.Spec((parts, nocc * tiles.nblk, plan.P, tiles.nk, tiles.block), dtype)
     row, col = (sim.Spec(x.shape, np.float32) for x in plan.pack_virtuals(np.ones(nvir), tiles))
     e_pair = sim.Spec(work.e_pair.shape, np.float32)
-    args = (parts, row, col, e_pair, work.rows, work.bounds, nvir, naux, tiles.kchunk)
+    args = (bt, row, col, e_pair, work.rows, work.bounds, nvir, naux, tiles.kchunk)
     return sim.trace(mp2_energy)(*args), tiles
 
 

@@ -1,6 +1,6 @@
 """What every backend that runs NKI kernels shares: factors -> packed operands -> launches -> pair energies.
 
-A ``Device`` puts arrays where kernels can read them and calls kernels there; ``simulator`` and ``neuron`` provide one each.
+A ``Device`` puts arrays where kernels can read them and calls kernels there; both NKI backends have one.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import ml_dtypes
 import numpy as np
 
 from nki_kernels import mp2_plan as plan
@@ -34,13 +33,6 @@ class Device(Protocol):
         """Runs a kernel over arrays made by ``put`` and integers; returns its result as a host array."""
 
 
-def split(array: np.ndarray, precision: str) -> tuple[np.ndarray, ...]:
-    """The operand in the parts that the tensor engine multiplies: one, or the high and low parts of a bf16 split."""
-    if precision == "bf16x3":
-        return plan.split_factors(array, ml_dtypes.bfloat16)
-    return (array.astype(np.float32 if precision == "fp32" else ml_dtypes.bfloat16),)
-
-
 def _check_memory(needed: float, max_memory: float | None, what: str) -> None:
     if max_memory is not None and needed > max_memory:
         raise MemoryLimit(f"{what} needs {needed / 2**20:.0f} MiB, the limit is {max_memory / 2**20:.0f} MiB")
@@ -53,19 +45,19 @@ def pair_list(nocc: int) -> np.ndarray:
 
 
 def mp2_pairs(device: Device, B, eps_occ, eps_vir, *, precision, fused, max_memory, progress, ran_on) -> PairEnergies:
-    """Pair energies of B[nocc, nvir, naux] (fp64, Hartree^1/2) by the fused kernel, or by GEMM kernel and host expression."""
+    """Pair energies of B[nocc, nvir, naux] (fp64, Hartree^1/2): fused kernel, or GEMM and host expression apart."""
     run = _fused if fused else _apart
-    os, ss = run(device, np.asarray(B), np.asarray(eps_occ), np.asarray(eps_vir), precision, max_memory, progress)
+    os, ss = run(device, B, np.asarray(eps_occ), np.asarray(eps_vir), precision, max_memory, progress)
     return PairEnergies(os, ss, ran_on)
 
 
 def _fused(device, B, eps_occ, eps_vir, precision, max_memory, progress):
     nocc, nvir, naux = B.shape
-    itemsize = 2 * (2 if precision == "bf16x3" else 1) if precision != "fp32" else 4
+    itemsize = 2 if precision == "bf16" else 4  # bytes of all parts of one element
     tiles = plan.choose_tiles(nvir, naux, itemsize)
     packed = nocc * tiles.nblk * plan.P * tiles.nk * tiles.block
-    _check_memory(packed * (8 + itemsize), max_memory, "packing B for the NKI kernel")
-    parts = tuple(device.put(part) for part in split(plan.pack_factors(B, tiles, np.float64), precision))
+    _check_memory(8.0 * B.size + packed * itemsize, max_memory, "packing B for the NKI kernel")
+    bt = device.put(plan.pack_factors(B, tiles, precision))
     row, col = (device.put(x) for x in plan.pack_virtuals(eps_vir, tiles))
     pairs = pair_list(nocc)
     chunks = [pairs[n : n + PAIRS_A_LAUNCH] for n in range(0, len(pairs), PAIRS_A_LAUNCH)]
@@ -76,7 +68,7 @@ def _fused(device, B, eps_occ, eps_vir, precision, max_memory, progress):
     for chunk in chunks:
         work = plan.work_list(chunk, eps_occ, tiles, device.cores, capacity)
         data = (device.put(x) for x in (work.e_pair, work.rows, work.bounds))
-        out = device.call(mp2_energy, parts, row, col, *data, nvir, naux, tiles.kchunk)
+        out = device.call(mp2_energy, bt, row, col, *data, nvir, naux, tiles.kchunk)
         i, j = chunk.T
         os[i, j], ss[i, j] = plan.sum_lanes(out, work, len(chunk))
         done += len(chunk)
@@ -93,20 +85,16 @@ def _apart(device, B, eps_occ, eps_vir, precision, max_memory, progress):
     delta = eps_vir[:, None] + eps_vir
     os, ss = np.zeros((nocc, nocc)), np.zeros((nocc, nocc))
     for i in range(nocc):
-        left = _put_split(device, B[i].T, precision)
+        left = device.put(plan.split(B[i].T, precision))
         for start in range(0, i + 1, width):
             first = min(start, nocc - width)
-            right = _put_split(device, B[first : first + width].reshape(-1, naux).T, precision)
+            right = device.put(plan.split(B[first : first + width].reshape(-1, naux).T, precision))
             T = device.call(gemm, left, right).astype(np.float64).reshape(nvir, width, nvir)
             for j in range(first, min(first + width, i + 1)):
                 os[i, j], ss[i, j] = pair_expression(T[:, j - first], eps_occ[i] + eps_occ[j] - delta, i == j)
         if progress is not None:
             progress((i + 1) * (i + 2) // 2, nocc * (nocc + 1) // 2)
     return os, ss
-
-
-def _put_split(device, array, precision):
-    return tuple(device.put(part) for part in split(np.ascontiguousarray(array), precision))
 
 
 def pair_expression(T: np.ndarray, delta: np.ndarray, same: bool) -> tuple[float, float]:

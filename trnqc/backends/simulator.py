@@ -5,15 +5,24 @@ For correctness, not for speed: every instruction is checked against the rules o
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 
 from nki_kernels.batched_contraction import batched_contraction
 from nki_kernels.gemm import gemm
 from nki_kernels.lang import REAL, nki
-from trnqc import sim
+from nki_kernels.mp2_plan import split
 from trnqc.backends import nki_host
 from trnqc.backends.base import BackendStatus, check_precision
+from trnqc.sim.targets import target_from_environment
 from trnqc.types import PairEnergies
+
+_SIMULATOR = f"vendor's simulator, nki {nki.__version__}" if REAL else "trnqc.sim, strict stand-in for nki"
+
+
+def _target() -> str:
+    return target_from_environment().name
 
 
 class SimulatedDevice:
@@ -25,6 +34,8 @@ class SimulatedDevice:
         return array
 
     def call(self, kernel, *args) -> np.ndarray:
+        # The vendor's simulator takes the newest generation's looser limits when nothing is set.
+        os.environ.setdefault("NEURON_PLATFORM_TARGET_OVERRIDE", _target())
         return nki.simulate(kernel)(*args)
 
 
@@ -35,19 +46,15 @@ class Simulator:
     precisions = nki_host.PRECISIONS
 
     def status(self) -> BackendStatus:
-        which = f"nki {nki.__version__} (vendor's simulator)" if REAL else "trnqc.sim (strict stand-in for nki)"
-        target = sim.current_target()
-        return BackendStatus(
-            usable=True, reason=f"{which}, target {target.name}", hint="", versions={"nki": which}, devices=(target.name,)
-        )
+        return BackendStatus(True, versions={"nki": _SIMULATOR}, devices=(f"simulated {_target()}",))
 
     def gemm(self, a_t, b, *, precision: str) -> np.ndarray:
         check_precision(self, precision)
-        return SimulatedDevice().call(gemm, nki_host.split(a_t, precision), nki_host.split(b, precision))
+        return SimulatedDevice().call(gemm, split(a_t, precision), split(b, precision))
 
     def batched_contraction(self, a_t, b, *, precision: str) -> np.ndarray:
         check_precision(self, precision)
-        return SimulatedDevice().call(batched_contraction, nki_host.split(a_t, precision), nki_host.split(b, precision))
+        return SimulatedDevice().call(batched_contraction, split(a_t, precision), split(b, precision))
 
     def mp2_pairs(
         self, B, eps_occ, eps_vir, *, precision: str, fused=True, threads=None, max_memory=None, progress=None
@@ -55,5 +62,5 @@ class Simulator:
         check_precision(self, precision)
         return nki_host.mp2_pairs(
             SimulatedDevice(), B, eps_occ, eps_vir, precision=precision, fused=fused, max_memory=max_memory,
-            progress=progress, ran_on=self.status().reason,
+            progress=progress, ran_on=f"NKI kernels on {_SIMULATOR}, target {_target()}",
         )  # fmt: skip
