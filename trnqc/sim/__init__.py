@@ -1,9 +1,9 @@
 """A strict stand-in for the vendor's ``nki`` where that is not installed: same names, same rules, on NumPy.
 
-``simulate(kernel)(*arrays)`` runs a kernel with data; ``trace(kernel)(*args)`` checks and counts its instructions without.
-A kernel is ordinary Python calling ``language`` and ``isa``; every instruction checks its operands against the rules of the
-selected NeuronCore generation (``targets``), is counted by the current run (``machine``), and computes on views (``tensor``) of
-storages (``memory``) in fp32 arithmetic with one rounding per store (``values``).
+``simulate(kernel)(*arrays)`` runs a kernel with data; ``trace(kernel)(*args)`` checks and counts its instructions
+without. A kernel is ordinary Python calling ``language`` and ``isa``; every instruction checks its operands against
+the rules of the selected NeuronCore generation (``targets``), is counted by the current run (``machine``), and
+computes on views (``tensor``) of storages (``memory``) in fp32 arithmetic with one rounding per store (``values``).
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from trnqc.sim.faults import NkiValidationError, RangeWarning
 from trnqc.sim.install import find_real_nki, install, uninstall
 from trnqc.sim.jit import Kernel, jit
 from trnqc.sim.launch import Spec
+from trnqc.sim.lint import lint
 from trnqc.sim.machine import Trace
 from trnqc.sim.simulate import last_trace, simulate, trace
 
 __all__ = [
-    "Kernel", "NkiValidationError", "RangeWarning", "Spec", "Trace", "find_real_nki", "install", "isa", "jit", "language",
-    "last_trace", "simulate", "trace", "typing", "uninstall",
+    "Kernel", "NkiValidationError", "RangeWarning", "Spec", "Trace", "find_real_nki", "install", "isa", "jit",
+    "language", "last_trace", "lint", "simulate", "trace", "typing", "uninstall",
 ]  # fmt: skip

@@ -85,7 +85,10 @@ def is_number(value: Any) -> bool:
 
 
 def scalar(op: str, role: str, value: Any, data: NkiTensor, dtype: DType | None = float32) -> tuple[NkiTensor, ...]:
-    """A constant, or a (P, 1) tile of ``dtype`` (any if None) with the partitions of ``data``; the tensors among them."""
+    """A constant, or a (P, 1) tile of ``dtype`` (any if None) with the partitions of ``data``.
+
+    The tensors among them.
+    """
     if is_number(value):
         return ()
     if not isinstance(value, NkiTensor):

@@ -51,7 +51,8 @@ class ScalarOffset:
         index = self.index()
         if not self.fits(view, index):
             raise NkiValidationError(
-                f"Out-of-bound access for tensor `{view.name}`: runtime index {index} (times {self.scale} elements, dimension "
+                f"Out-of-bound access for tensor `{view.name}`: runtime index {index} (times {self.scale} "
+                "elements, dimension "
                 f"size {self.limit}) moves the pattern {view.get_pattern()} outside {view.storage.shape}"
             )
         return view.offset + index * self.scale
@@ -87,7 +88,8 @@ class VectorOffset:
 
     def resolve(self, view: NkiTensor) -> int:
         raise NkiValidationError(
-            f"`{view.name}` is addressed row by row (vector_offset), which only nisa.dma_copy, dma_compute and dma_transpose take"
+            f"`{view.name}` is addressed row by row (vector_offset), which only nisa.dma_copy, dma_compute and "
+            "dma_transpose take"
         )
 
     def positions(self, view: NkiTensor) -> tuple[np.ndarray, np.ndarray]:
@@ -124,7 +126,8 @@ def scalar_source(index: Any) -> Any:
     if hasattr(index, "storage"):
         if index.size != 1 or index.buffer.value != "sbuf" or not index.dtype.is_int:
             raise NkiValidationError(
-                f"scalar_offset must be a register or a (1, 1) integer tensor in sbuf, got {index.shape} {index.dtype} in "
+                f"scalar_offset must be a register or a (1, 1) integer tensor in sbuf, got {index.shape} "
+                f"{index.dtype} in "
                 f"{index.buffer.value}"
             )
         return index

@@ -30,8 +30,8 @@ def ds(start: Any, size: int) -> DynamicSlice:
 def resolve_key(tensor: NkiTensor, key: Any) -> NkiTensor:
     """The view ``tensor[key]``.
 
-    On chip an integer on dim 0 keeps the dimension at size 1, and the last dimension stays where the view would fall below
-    two dimensions; HBM views stay at least one-dimensional.
+    On chip an integer on dim 0 keeps the dimension at size 1, and the last dimension stays where the view would fall
+    below two dimensions; HBM views stay at least one-dimensional.
     """
     if type(key) is not tuple:
         key = (key,)

@@ -41,7 +41,10 @@ def _if_recent(module: ModuleType) -> ModuleType | None:
 
 
 def install() -> bool:
-    """Make ``nki`` and its submodules resolve to the simulator; False, and nothing done, where the real one is installed."""
+    """Make ``nki`` and its submodules resolve to the simulator.
+
+    False, and nothing done, where the real one is installed.
+    """
     if find_real_nki() is not None:
         return False
     nki = ModuleType("nki", "Simulated nki.")

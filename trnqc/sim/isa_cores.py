@@ -19,7 +19,8 @@ def core_barrier(
     enums.member("core_barrier", "engine", engine, enums.engine)
     if run.target.generation < 3 or run.links is None:
         raise NkiValidationError(
-            f"core_barrier needs a launch on two cores (kernel[2]) of trn2 or later, got {run.cores} on {run.target.name}"
+            f"core_barrier needs a launch on two cores (kernel[2]) of trn2 or later, got {run.cores} on "
+            f"{run.target.name}"
         )
     if tuple(cores) != (0, 1):
         raise NkiValidationError(f"core_barrier cores must be (0, 1), got {cores!r}")

@@ -117,7 +117,8 @@ def scatter(t: NkiTensor, value: np.ndarray, valid: np.ndarray | None, skip: boo
 def _check_inside(t: NkiTensor, inside: np.ndarray, skip: bool) -> None:
     if not skip and not inside.all():
         raise NkiValidationError(
-            f"Out-of-bound access for tensor `{t.name}`: vector_offset of row {int(inside.argmin())} leaves the tensor of shape "
+            f"Out-of-bound access for tensor `{t.name}`: vector_offset of row {int(inside.argmin())} leaves the "
+            "tensor of shape "
             f"{t.storage.shape}; oob_mode.skip would leave such rows alone"
         )
 
@@ -215,7 +216,8 @@ def _check_transpose_dge(run: Run, src: NkiTensor, mode: dge_mode) -> None:
             )
         if src.dtype.itemsize != 2 or src.shape[-1] > 128 or src.shape[0] % 16 or src.on_chip:
             raise NkiValidationError(
-                "dma_transpose with vector_offset needs an HBM src of a 2-byte dtype, rows in multiples of 16 and at most 128 "
+                "dma_transpose with vector_offset needs an HBM src of a 2-byte dtype, rows in multiples of 16 "
+                "and at most 128 "
                 f"columns, got {src.shape} {src.dtype}"
             )
         return
@@ -227,6 +229,7 @@ def _check_transpose_dge(run: Run, src: NkiTensor, mode: dge_mode) -> None:
     fits = first == 16 if src.ndim == 2 else first in (1, 2, 4, 8, 16) and rows % 16 == 0
     if src.dtype.itemsize != 2 or src.shape[-1] > 128 or not fits:
         raise NkiValidationError(
-            "dma_transpose with hwdge needs a 2-byte dtype, at most 128 columns and a leading dimension of 16 (2-D) or of "
+            "dma_transpose with hwdge needs a 2-byte dtype, at most 128 columns and a leading dimension of 16 "
+            "(2-D) or of "
             f"1, 2, 4, 8, 16 with shape[0] * shape[-2] a multiple of 16, got {src.shape} {src.dtype}"
         )

@@ -1,4 +1,4 @@
-"""TensorE: matrix multiplication with accumulation in PSUM, and transposes (which the VectorE does too for small tiles)."""
+"""TensorE: matrix multiplication with accumulation in PSUM, and transposes (small ones on the VectorE too)."""
 
 from __future__ import annotations
 
@@ -63,11 +63,13 @@ def _check_operand_dtypes(run: Run, stationary: NkiTensor, moving: NkiTensor) ->
         if dtype not in _OPERANDS or (dtype is dtypes.float8_e4m3fn and run.target.generation < 4):
             names = ", ".join(d.name for d in _OPERANDS)
             raise NkiValidationError(
-                f"nc_matmul {role} dtype {dtype} not supported on {run.target.name} (allowed: {names}; float8_e4m3fn on trn3)"
+                f"nc_matmul {role} dtype {dtype} not supported on {run.target.name} (allowed: {names}; "
+                "float8_e4m3fn on trn3)"
             )
     if (left in _FP32) != (right in _FP32):
         raise NkiValidationError(
-            f"nc_matmul float32 and tfloat32 operands pair only with each other, got stationary {left} and moving {right}"
+            f"nc_matmul float32 and tfloat32 operands pair only with each other, got stationary {left} and "
+            f"moving {right}"
         )
     if {left, right} == {dtypes.float8_e4m3, dtypes.float8_e4m3fn}:
         raise NkiValidationError("nc_matmul cannot mix float8_e4m3 and float8_e4m3fn operands")
@@ -198,7 +200,8 @@ def _check_adding(run: Run, op: str, dst: NkiTensor, codes: set[int]) -> None:
 def _check_inferred(op: str, dst: NkiTensor, codes: set[int]) -> None:
     if codes & {DRAINED, REFILLED}:
         raise NkiValidationError(
-            f"{op} accumulate=None on `{dst.name}`, whose last group was read already: the machine would keep adding to "
+            f"{op} accumulate=None on `{dst.name}`, whose last group was read already: the machine would keep "
+            "adding to "
             "it; make a fresh PSUM tile for each group, or pass accumulate=(k > 0)"
         )
 
@@ -224,7 +227,10 @@ def _transposed(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def nc_transpose(dst: NkiTensor, data: NkiTensor, engine: engine = engine.unknown, name: str | None = None) -> None:
-    """dst[F, P] = data[P, F].T, free dimensions flattened. TensorE: SBUF to PSUM up to 128 x 128; VectorE up to 32 x 32."""
+    """dst[F, P] = data[P, F].T, free dimensions flattened.
+
+    TensorE: SBUF to PSUM up to 128 x 128; VectorE up to 32 x 32.
+    """
     run = machine.current()
     checks.tile("nc_transpose", "data", data)
     checks.tile("nc_transpose", "dst", dst)

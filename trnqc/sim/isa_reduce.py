@@ -1,4 +1,4 @@
-"""Reductions: over free axes on the VectorE, with its lane registers; over partitions on GpSimd; running sums and scans."""
+"""Reductions: over free axes on the VectorE, over partitions on GpSimd."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def last_axes(op: str, axis: Any, rank: int) -> int:
     axes = sorted(a + rank if a < 0 else a for a in ((axis,) if isinstance(axis, int) else tuple(axis)))
     if not axes or axes[0] < 1 or axes != list(range(axes[0], rank)):
         raise NkiValidationError(
-            f"{op} axis must be the last contiguous dim(s) of the tile, without the partition dim, got {axis} of {rank} dims"
+            f"{op} axis must be the last contiguous dim(s) of the tile, without the partition dim, got {axis} "
+            f"of {rank} dims"
         )
     return axes[0]
 

@@ -30,7 +30,10 @@ def activation(
     reduce_cmd: reduce_cmd = reduce_cmd.idle,
     name: str | None = None,
 ) -> None:
-    """dst = op(data * scale + bias); the sum of dst along the free axes can be added to the lane registers and read out."""
+    """dst = op(data * scale + bias).
+
+    The sum of dst along the free axes can be added to the lane registers and read out.
+    """
     run = machine.current()
     _activate(run, "activation", dst, op, data, bias, scale, reduce_op, reduce_res, reduce_cmd, name)
 
@@ -100,7 +103,8 @@ def _check_bias(run: Run, called: str, bias: Any, data: NkiTensor) -> tuple[NkiT
         return ()
     if checks.is_number(bias) and run.target.generation < 3:
         raise NkiValidationError(
-            f"{called} bias must be a ({data.shape[0]}, 1) tile on {run.target.name} (constants need trn2), got {bias!r}"
+            f"{called} bias must be a ({data.shape[0]}, 1) tile on {run.target.name} (constants need trn2), got "
+            f"{bias!r}"
         )
     tensors = checks.scalar(called, "bias", bias, data, None)
     if tensors and tensors[0].dtype is dtypes.tfloat32:
@@ -109,7 +113,10 @@ def _check_bias(run: Run, called: str, bias: Any, data: NkiTensor) -> tuple[NkiT
 
 
 def evaluate(fn: Op, x: np.ndarray) -> np.ndarray:
-    """fn in fp32. Finite arguments outside the documented input range give NaN, with a warning: the chip gives garbage."""
+    """fn in fp32.
+
+    Finite arguments outside the documented input range give NaN, with a warning: the chip gives garbage.
+    """
     assert fn.act is not None
     with np.errstate(all="ignore"):
         y = np.asarray(fn.act(x)).astype(np.float32, copy=False)
@@ -120,7 +127,8 @@ def evaluate(fn: Op, x: np.ndarray) -> np.ndarray:
         if bad.any():
             where = x[bad].flat[0]
             warnings.warn(
-                f"ScalarE {fn.name} is valid within [{low:g}, {high:g}]; {int(bad.sum())} arguments are outside, e.g. {where:g}",
+                f"ScalarE {fn.name} is valid within [{low:g}, {high:g}]; {int(bad.sum())} arguments are "
+                f"outside, e.g. {where:g}",
                 RangeWarning,
                 stacklevel=4,
             )

@@ -159,7 +159,10 @@ def tensor_scalar(
     engine: engine = engine.unknown,
     name: str | None = None,
 ) -> None:
-    """dst = (data op0 operand0) op1 operand1; operands are constants or fp32 (P, 1) tiles; ``reverse`` swaps the sides."""
+    """dst = (data op0 operand0) op1 operand1.
+
+    Operands are constants or fp32 (P, 1) tiles; ``reverse`` swaps the sides.
+    """
     run = machine.current()
     checks.tile("tensor_scalar", "dst", dst)
     checks.tile("tensor_scalar", "data", data)

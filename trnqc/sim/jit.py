@@ -1,4 +1,4 @@
-"""``nki.jit``: marks a kernel. There is no compiler here, so a direct call runs only where NKI_SIMULATOR=1 asks for it."""
+"""``nki.jit`` marks a kernel. There is no compiler here: a direct call runs only where NKI_SIMULATOR=1 asks for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``nl`` functions of tiles: each is one or a few instructions and returns a new SBUF tile (PSUM for matmul and transpose)."""
+"""``nl`` functions of tiles: a few instructions each, returning a new SBUF tile (PSUM: matmul and transpose)."""
 
 from __future__ import annotations
 

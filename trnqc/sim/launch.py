@@ -68,7 +68,10 @@ class Links:
 def execute(
     function: Callable[..., Any], args: tuple, kwargs: dict, cores: int = 1, dry: bool = False, records: bool = False
 ) -> tuple[Any, Trace]:
-    """Run ``function`` on ``cores`` cores; returns core 0's results as NumPy arrays (None in a dry run) and its trace."""
+    """Run ``function`` on ``cores`` cores.
+
+    Returns core 0's results as NumPy arrays (None in a dry run) and its trace.
+    """
     if running() is not None:
         raise NkiValidationError("a kernel is running already; call helpers as plain functions")
     if os.environ.get("NKI_PRECISE_FP", "1") == "0":

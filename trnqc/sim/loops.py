@@ -1,7 +1,7 @@
 """Loops that run on the device: the body is one piece of program, whatever the trip count.
 
-In a dry run the body is visited for the first pass, which stands for all of them, and once more, uncounted, for the last one,
-so that offsets are checked at both ends.
+In a dry run the body is visited for the first pass, which stands for all of them, and once more, uncounted, for the
+last one, so that offsets are checked at both ends.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ def _bound(run: Run, what: str, role: str, bound: Any) -> int:
     if isinstance(bound, VirtualRegister):
         if run.dry and bound.visit and run.loop_path:
             raise NkiValidationError(
-                f"{what} {role} was loaded inside an outer device loop, so the trip count may differ from pass to pass; a trace "
+                f"{what} {role} was loaded inside an outer device loop, so the trip count may differ from pass "
+                "to pass; a trace "
                 "cannot count it, simulate with data instead"
             )
         return read(bound)

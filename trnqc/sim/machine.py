@@ -1,7 +1,7 @@
 """The run in progress: which core, which generation, what was issued, what memory was live.
 
-Every instruction goes through ``Run.issue``. Its id is its place in the compiled program, so an instruction in the body of
-a device loop has one id however often it executes.
+Every instruction goes through ``Run.issue``. Its id is its place in the compiled program, so an instruction in the
+body of a device loop has one id however often it executes.
 """
 
 from __future__ import annotations
@@ -139,7 +139,8 @@ class Run:
         if record is not None:
             if record.scope and self.loop_path[: len(record.scope)] != record.scope:
                 raise NkiValidationError(
-                    f"tile {record.name}{record.shape} was made in one pass of a device loop and is used outside of it; make it before "
+                    f"tile {record.name}{record.shape} was made in one pass of a device loop and is used "
+                    "outside of it; make it before "
                     "the loop"
                 )
             if record.first < 0:
@@ -150,7 +151,10 @@ class Run:
             self._touch(tensor.dynamic.source, tick)
 
     def _computable(self, outputs: tuple[NkiTensor, ...], inputs: tuple[NkiTensor, ...]) -> bool:
-        """In a dry run: whether all operands are integer data that are really there; checks runtime offsets either way."""
+        """In a dry run: whether all operands are integer data that are really there.
+
+        Checks runtime offsets either way.
+        """
         known = True
         for tensor in outputs + inputs:
             if tensor.dynamic is not None and not tensor.dynamic.check_dry(tensor):

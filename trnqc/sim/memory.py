@@ -1,7 +1,7 @@
 """Storage behind tensors: HBM, SBUF and PSUM, poisoned when fresh, and the capacity check over live ranges.
 
-A tile occupies its bytes from its first use to its last; a tile made outside a device loop and used in it stays until the
-loop ends. Each on-chip tile is charged on all partitions. PSUM is handed out in whole banks.
+A tile occupies its bytes from its first use to its last; a tile made outside a device loop and used in it stays until
+the loop ends. Each on-chip tile is charged on all partitions. PSUM is handed out in whole banks.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ ON_CHIP = (MemoryRegion.sbuf, MemoryRegion.psum)
 class Storage:
     """One allocation: flat bytes with the dtype and shape that it was made with.
 
-    ``free`` is the element count of one partition, ``base_partition`` where the kernel placed the tile, ``argument`` whether the
-    caller owns it. In a dry run floating-point
+    ``free`` is the element count of one partition, ``base_partition`` where the kernel placed the tile, ``argument``
+    whether the caller owns it. In a dry run floating-point
     storage has no bytes (``raw`` is None) and ``known`` tells whether integer data are real.
     """
 
     __slots__ = (
-        "argument", "base_partition", "buffer", "dtype", "free", "known", "name", "on_chip", "partitions", "psum", "raw", "record", "shape", "size",
+        "argument", "base_partition", "buffer", "dtype", "free", "known", "name", "on_chip", "partitions", "psum",
+        "raw", "record", "shape", "size",
     )  # fmt: skip
 
     def __init__(self, shape: tuple[int, ...], dtype: DType, buffer: MemoryRegion, name: str, raw: np.ndarray | None):
@@ -190,7 +191,8 @@ def check_capacity(run: Run) -> tuple[int, int]:
             largest = sorted(live, key=charged, reverse=True)[:6]
             named = ", ".join(f"{t.name}{t.shape} {t.dtype} {charged(t)}" for t in largest)
             raise NkiValidationError(
-                f"{region.value} holds {limit} bytes per partition on {run.target.name}; {len(live)} tiles live at once "
+                f"{region.value} holds {limit} bytes per partition on {run.target.name}; {len(live)} tiles live "
+                "at once "
                 f"take {level} (largest: {named})"
             )
         marks.append(level)

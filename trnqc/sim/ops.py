@@ -1,7 +1,8 @@
-"""The operators of the engines as values: each is callable as an ``nl`` function and passable as ``op=`` to instructions.
+"""The operators of the engines as values: each is callable as an ``nl`` function and passable as ``op=`` to
+instructions.
 
-Tables of what an operator does: ``alu`` on fp32 arrays (VectorE, GpSimd), ``bits`` on integer bit patterns, ``act`` on ScalarE.
-An operator without an entry does not exist on that engine.
+Tables of what an operator does: ``alu`` on fp32 arrays (VectorE, GpSimd), ``bits`` on integer bit patterns, ``act``
+on ScalarE. An operator without an entry does not exist on that engine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What each PSUM location holds: nothing yet, data from a copy, an open accumulation, or one that was read already.
 
-``nc_matmul`` decides with it whether it overwrites or adds. The state is kept per element; since most kernels multiply into
-and read one same region again and again, the region in use is held apart as a single code.
+``nc_matmul`` decides with it whether it overwrites or adds. The state is kept per element; since most kernels
+multiply into and read one same region again and again, the region in use is held apart as a single code.
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ class VirtualRegister:
 
     def _no_python_value(self, *_: object) -> int:
         raise TypeError(
-            "a VirtualRegister has no value while the kernel is being built; use it as scalar_offset or as a loop bound "
+            "a VirtualRegister has no value while the kernel is being built; use it as scalar_offset or as a "
+            "loop bound "
             "(nl.fori_loop, nl.while_loop)"
         )
 

@@ -30,8 +30,8 @@ def simulate(kernel: Kernel | Callable[..., Any]) -> Callable[..., Any]:
 def trace(kernel: Kernel | Callable[..., Any], records: bool = False) -> Callable[..., Trace]:
     """``trace(kernel)(*args)`` checks and counts every instruction without touching floating-point data.
 
-    Arguments may be ``Spec``; integer arrays keep their values, which are loop bounds and offsets. With ``records`` the executed
-    instructions are kept, one pass of each device loop.
+    Arguments may be ``Spec``; integer arrays keep their values, which are loop bounds and offsets. With ``records``
+    the executed instructions are kept, one pass of each device loop.
     """
 
     def run(*args: Any, **kwargs: Any) -> Trace:

@@ -1,8 +1,8 @@
 """Limits of the simulated NeuronCore generations, one frozen row each, and the choice between them.
 
-The generation is read from ``NEURON_PLATFORM_TARGET_OVERRIDE`` (trn1 | inf2 | gen2, trn2 | gen3, trn3 | gen4). Unset means
-trn2: of the two generations that the vendor's NKI supports officially, the one with the tighter limits. (The vendor's own
-simulator takes trn3 when unset.)
+The generation is read from ``NEURON_PLATFORM_TARGET_OVERRIDE`` (trn1 | inf2 | gen2, trn2 | gen3, trn3 | gen4). Unset
+means trn2: of the two generations that the vendor's NKI supports officially, the one with the tighter limits. (The
+vendor's own simulator takes trn3 when unset.)
 """
 
 from __future__ import annotations

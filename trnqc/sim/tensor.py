@@ -1,7 +1,7 @@
 """NkiTensor: a strided view of a storage, and every way of making another view of it.
 
-Views share storage and cost nothing. On-chip tensors keep their partition dimension first, without striding, and stay at
-least two-dimensional. There are no Python operators on tensors.
+Views share storage and cost nothing. On-chip tensors keep their partition dimension first, without striding, and stay
+at least two-dimensional. There are no Python operators on tensors.
 """
 
 from __future__ import annotations
@@ -213,7 +213,10 @@ class NkiTensor(NKIObject):
             raise NkiValidationError(f"{what}: `{self.name}` is indirect already; only one runtime index per tensor")
 
     def vector_select(self, dim: int, vector_offset: NkiTensor) -> NkiTensor:
-        """Row ``vector_offset[p]`` of an HBM tensor for each partition p; ``vector_offset`` is (P, 1) integer in SBUF."""
+        """Row ``vector_offset[p]`` of an HBM tensor for each partition p.
+
+        ``vector_offset`` is (P, 1) integer in SBUF.
+        """
         if dim != 0 or self.on_chip:
             raise NkiValidationError(
                 f"vector_select needs dim 0 of an HBM tensor, got dim {dim} in {self.buffer.value}"
@@ -391,7 +394,8 @@ def _check_ap_bounds(view: NkiTensor) -> None:
     total = storage.nbytes // view.dtype.itemsize
     if view.offset + low < 0 or view.offset + high >= total:
         raise NkiValidationError(
-            f"Out-of-bound access for tensor `{view.name}`: ap pattern {view.get_pattern()} at offset {view.offset} covers "
+            f"Out-of-bound access for tensor `{view.name}`: ap pattern {view.get_pattern()} at offset "
+            f"{view.offset} covers "
             f"elements [{view.offset + low}, {view.offset + high}] of {total}"
         )
     if not storage.on_chip:
@@ -408,7 +412,8 @@ def _check_ap_bounds(view: NkiTensor) -> None:
     column = view.offset % free
     if column + low < 0 or column + high >= free:
         raise NkiValidationError(
-            f"Out-of-bound access for tensor `{view.name}`: free pattern {view.get_pattern()[1:]} from column {column} leaves "
+            f"Out-of-bound access for tensor `{view.name}`: free pattern {view.get_pattern()[1:]} from column "
+            f"{column} leaves "
             f"the {free} elements of a partition"
         )
 
@@ -438,10 +443,8 @@ def _rearrange(t: NkiTensor, src: tuple, dst: tuple, sizes: dict[str, int]) -> N
         if len(groups[dim]) > 1:
             t = t.reshape_dim(dim, tuple(sizes.get(n, -1) for n in groups[dim]))
     t = t.permute(tuple(names.index(n) for n in wanted))
-    position = 0
-    for g in dst:
+    for position, g in enumerate(dst):
         width = 1 if isinstance(g, str) else len(g)
         if width > 1:
             t = t.flatten_dims(position, position + width - 1)
-        position += 1
     return t

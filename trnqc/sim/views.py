@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import prod
 
 from trnqc.sim.faults import NkiValidationError
@@ -41,8 +42,8 @@ def span(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
 def reshape_strides(shape: Sequence[int], strides: Sequence[int], new: Sequence[int]) -> Dims | None:
     """Strides of ``new`` over the same elements, or None where that needs a copy; equal element counts.
 
-    Dimensions of both shapes are matched from the left in the smallest groups of equal size; a group of old dimensions must
-    be mergeable, that is, each stride must be the next one times its size.
+    Dimensions of both shapes are matched from the left in the smallest groups of equal size; a group of old
+    dimensions must be mergeable, that is, each stride must be the next one times its size.
     """
     old = [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
     out: list[int] = []
@@ -60,7 +61,7 @@ def reshape_strides(shape: Sequence[int], strides: Sequence[int], new: Sequence[
             else:
                 size_new, j = size_new * new[j], j + 1
         group = old[i0:i]
-        if any(a[1] != b[0] * b[1] for a, b in zip(group, group[1:], strict=False)):
+        if any(a[1] != b[0] * b[1] for a, b in pairwise(group)):
             return None
         inner = group[-1][1] if group else 1
         out += [inner * step for step in row_major(new[j0:j])]
