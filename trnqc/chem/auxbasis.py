@@ -20,15 +20,14 @@ GENERATED = "autoaux"
 
 @dataclass(frozen=True, eq=False)
 class AuxiliaryBasis:
-    """auxmol: PySCF's molecule of auxiliary functions. names: set by element, "autoaux" where it was generated."""
+    """auxmol: PySCF's molecule of auxiliary functions. names: set by element, "autoaux" where it was generated.
+
+    generated: elements whose set was generated because the library has none.
+    """
 
     auxmol: gto.Mole
     names: dict[str, str]
-
-    @property
-    def generated(self) -> tuple[str, ...]:
-        """Elements with a generated set that nobody asked for by name."""
-        return tuple(symbol for symbol, name in self.names.items() if name.startswith(f"{GENERATED} ("))
+    generated: tuple[str, ...] = ()
 
     @property
     def warning(self) -> str | None:
@@ -51,21 +50,22 @@ def auxiliary_basis(mol: gto.Mole, auxbasis: str | dict[str, Any] | None = None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PySCF advertises another package whenever a set is missing
         if auxbasis is None:
-            sets, names = _default(mol, kinds)
+            sets, missing = _default(mol, kinds)
+            names = {symbol: GENERATED if symbol in missing else sets[symbol] for symbol in kinds}
         else:
             given = dict(auxbasis) if isinstance(auxbasis, dict) else dict.fromkeys(kinds, auxbasis)
-            sets, names = _given(mol, kinds, given)
-        return AuxiliaryBasis(df.addons.make_auxmol(mol, sets), names)
+            (sets, names), missing = _given(mol, kinds, given), []
+        return AuxiliaryBasis(df.addons.make_auxmol(mol, sets), names, tuple(missing))
 
 
-def _default(mol: gto.Mole, kinds: list[str]) -> tuple[dict[str, Any], dict[str, str]]:
+def _default(mol: gto.Mole, kinds: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """Sets by element, and the elements whose set had to be generated."""
     silent = mol.copy(deep=False)
     silent.verbose = 0
     found = df.make_auxbasis(silent, mp2fit=True)
     sets = {symbol: found[symbol] for symbol in kinds if isinstance(found.get(symbol), str)}
     missing = [symbol for symbol in kinds if symbol not in sets]
-    names = sets | dict.fromkeys(missing, f"{GENERATED} (none in the library)")
-    return sets | _generate(silent, missing), names
+    return sets | _generate(silent, missing), missing
 
 
 def _given(mol: gto.Mole, kinds: list[str], given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:

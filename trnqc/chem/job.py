@@ -25,13 +25,15 @@ from trnqc.chem.result import SCS, SOS, Comparison, MP2Result
 
 Progress = Callable[[str, int, int], None]
 
+SHARE_OF_FREE_MEMORY = 0.9
+
 
 @dataclass(frozen=True)
 class Job:
     """frozen: "core" for the chemical core, else as in `DFMP2`. precision None: the backend's best.
 
-    compare_with: (backend, precision) on which the pairs run once more. max_memory: MB (10^6 bytes), None for all
-    that is free.
+    compare_with: (backend, precision) on which the pairs run once more. max_memory: MB (10^6 bytes), None for 90 %
+    of what is free.
     """
 
     geometry: Geometry
@@ -57,7 +59,7 @@ def run(job: Job, progress: Progress | None = None) -> MP2Result:
     """Run the job. What can be known to fail (backends, basis, sizes, memory) fails before the SCF starts."""
     choice = choose(job.backend, job.precision)
     others = [choose(*other) for other in job.compare_with]
-    max_memory = job.max_memory or available_memory() / 1e6
+    max_memory = job.max_memory or SHARE_OF_FREE_MEMORY * available_memory() / 1e6
     with lib.with_omp_threads(job.threads or lib.num_threads()):
         mol = build_mole(job.geometry, job.basis, max_memory)
         mol.verbose = job.verbose

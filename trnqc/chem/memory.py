@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from trnqc.errors import InputError, MemoryLimit
 
@@ -68,9 +70,17 @@ def parse_memory(text: str) -> float:
 
 
 def available_memory() -> float:
-    """Bytes of physical memory not in use now."""
+    """Bytes that this process may still take: free physical memory, or less where a control group says so."""
     try:
-        with open("/proc/meminfo") as lines:
-            return 1e3 * next(int(line.split()[1]) * 1.024 for line in lines if line.startswith("MemAvailable"))
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration):
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        free = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    return min(free, _control_group_room())
+
+
+def _control_group_room(group: Path = Path("/sys/fs/cgroup")) -> float:
+    try:
+        return float(group.joinpath("memory.max").read_text()) - float(group.joinpath("memory.current").read_text())
+    except (OSError, ValueError):  # no control group, or "max"
+        return math.inf

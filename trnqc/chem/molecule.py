@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -182,7 +183,9 @@ def _check_distances(geometry: Geometry, path: Path) -> None:
 
 def _check_basis(basis: str, symbol: str) -> None:
     try:
-        gto.basis.load(basis, symbol)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PySCF advertises another package whenever a set is missing
+            gto.basis.load(basis, symbol)
     except BasisNotFoundError:
         raise MoleculeError(
             f"no basis set {basis!r} for {symbol} in PySCF's library; check the spelling (cc-pvdz, def2-tzvp, ...) "

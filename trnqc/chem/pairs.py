@@ -76,7 +76,7 @@ def run_pairs(
     start = time.perf_counter()
     energies = choice.backend.mp2_pairs(
         B, eps_occ, eps_vir, precision=choice.precision, fused=fused, threads=threads,
-        max_memory=max_memory and 1e6 * max_memory, progress=progress,
+        max_memory=None if max_memory is None else 1e6 * max_memory, progress=progress,
     )  # fmt: skip
     middle = time.perf_counter()
     if not (np.isfinite(energies.os).all() and np.isfinite(energies.ss).all()):
@@ -114,11 +114,11 @@ def check_factors(B: Any, eps_occ: Any, eps_vir: Any) -> tuple[Any, np.ndarray, 
 
 
 def _real_array(name: str, values: Any, ndim: int) -> np.ndarray:
-    if hasattr(values, "detach"):  # a tensor of PyTorch, which need not be installed
-        values = values.detach().cpu().numpy()
     try:
+        if hasattr(values, "detach"):  # a tensor of PyTorch, which need not be installed
+            values = values.detach().cpu().numpy()
         array = np.asarray(values)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be an array of real numbers: {error}") from None
     if array.dtype not in (np.float64, np.float32):
         raise InputError(f"{name} must hold float64 or float32 numbers, got dtype {array.dtype}")

@@ -1,0 +1,64 @@
+"""The RI set and nothing else; generated sets are told."""
+
+from __future__ import annotations
+
+import pytest
+from pyscf import df, gto
+
+from trnqc import DFMP2
+from trnqc.chem.auxbasis import auxiliary_basis
+from trnqc.errors import MoleculeError
+
+KF = "K 0 0 0; F 0 0 2.2"
+
+
+@pytest.mark.parametrize(
+    ("basis", "names"),
+    [
+        ("cc-pvdz", {"H": "cc-pvdz-ri", "O": "cc-pvdz-ri"}),
+        ("def2-tzvp", {"H": "def2-tzvp-ri", "O": "def2-tzvp-ri"}),
+        ({"H": "cc-pvdz", "O": "aug-cc-pvtz"}, {"H": "cc-pvdz-ri", "O": "aug-cc-pvtz-ri"}),
+    ],
+)
+def test_default_is_the_ri_set_of_each_orbital_basis(basis, names):
+    mol = gto.M(atom="O 0 0 0; H 0 0.76 0.59; H 0 -0.76 0.59", basis=basis, verbose=0)
+    found = auxiliary_basis(mol)
+    assert found.names == names
+    assert found.generated == ()
+    assert found.warning is None
+    assert found.auxmol.nao_nr() == df.addons.make_auxmol(mol, df.make_auxbasis(mol, mp2fit=True)).nao_nr()
+
+
+def test_missing_elements_are_generated_and_told(capfd):
+    found = auxiliary_basis(gto.M(atom=KF, basis="6-31g*", verbose=0))
+    assert found.names == {"F": "cc-pvdz-ri", "K": "autoaux"}
+    assert found.generated == ("K",)
+    assert "for K" in found.warning
+    assert capfd.readouterr().out == ""
+
+
+def test_asking_for_a_generated_set_is_no_surprise(reference):
+    found = auxiliary_basis(reference("water").mol, "autoaux")
+    assert set(found.names.values()) == {"autoaux"}
+    assert found.warning is None
+
+
+def test_generated_set_fits_as_well_as_the_ri_set(reference):
+    """Both within 1e-4 Hartree of each other: the fitting error of either is below that for water."""
+    mf = reference("water")
+    assert DFMP2(mf, auxbasis="autoaux").kernel()[0] == pytest.approx(DFMP2(mf).kernel()[0], abs=1e-4)
+
+
+def test_library_set_without_the_element():
+    with pytest.raises(MoleculeError, match="'cc-pvdz-ri' for K"):
+        auxiliary_basis(gto.M(atom=KF, basis="6-31g*", verbose=0), "cc-pvdz-ri")
+
+
+def test_dict_without_the_element(reference):
+    with pytest.raises(MoleculeError, match="no entry for O"):
+        auxiliary_basis(reference("water").mol, {"H": "cc-pvdz-ri"})
+
+
+def test_dict_with_a_default(reference):
+    found = auxiliary_basis(reference("water").mol, {"H": "cc-pvtz-ri", "default": "cc-pvdz-ri"})
+    assert found.names == {"H": "cc-pvtz-ri", "O": "cc-pvdz-ri"}

@@ -1,0 +1,120 @@
+"""From a geometry to a result, and failing before the SCF where it can be known."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from pyscf import df, scf
+
+from trnqc.chem import job as jobs
+from trnqc.chem.job import Job, run
+from trnqc.chem.molecule import Geometry, build_mole, load_geometry
+from trnqc.chem.reference import run_rhf
+from trnqc.errors import BackendUnavailable, InputError, MemoryLimit, MoleculeError, NotConverged
+
+WATER = Job(load_geometry("water"), fused=True)
+
+
+@pytest.fixture
+def no_scf(monkeypatch):
+    def fail(*args, **options):
+        pytest.fail("the SCF was started")
+
+    monkeypatch.setattr(jobs, "run_rhf", fail)
+
+
+def test_energy_is_that_of_pyscf(pyscf_mp2):
+    result = run(WATER)
+    mol = build_mole(WATER.geometry, "cc-pvdz")
+    mf = scf.RHF(mol).density_fit(auxbasis=df.make_auxbasis(mol)).run(conv_tol=1e-12)
+    assert result.e_hf == pytest.approx(mf.e_tot, abs=1e-9)
+    # Orbitals converged apart differ: E(corr) is linear in them.
+    assert (result.e_corr_os, result.e_corr_ss) == pytest.approx(pyscf_mp2(mf, frozen=1), abs=1e-6)
+
+
+def test_result_knows_molecule_core_and_times():
+    result = run(WATER)
+    assert result.system.geometry == WATER.geometry
+    assert result.frozen.occ == (0,)
+    assert result.sizes.nocc == 4
+    assert "SCF" in result.timings
+    assert result.run.precision == "fp64"
+    assert "neuron" in result.run.note or "cpu" in result.run.note
+    assert result.warnings == ()
+
+
+@pytest.mark.parametrize(("frozen", "nocc"), [(0, 5), (2, 3), ([1], 4)])
+def test_frozen_as_asked(frozen, nocc):
+    assert run(dataclasses.replace(WATER, frozen=frozen)).sizes.nocc == nocc
+
+
+def test_conventional_reference_differs_by_the_fit():
+    fitted, exact = run(WATER), run(dataclasses.replace(WATER, density_fit=False))
+    assert 1e-7 < abs(fitted.e_hf - exact.e_hf) < 1e-4
+    assert "conventional" in exact.system.scf
+
+
+def test_comparison_runs_the_same_factors_again():
+    result = run(dataclasses.replace(WATER, compare_with=(("cpu", "fp32"), ("cpu", None))))
+    single, again = result.comparisons
+    assert (single.run.precision, again.run.precision) == ("fp32", "fp64")
+    assert 0 < abs(single.difference) < 1e-6
+    assert single.e_corr_os == pytest.approx(result.e_corr_os + single.difference_os, abs=1e-15)
+    assert abs(again.difference) < 1e-13
+
+
+def test_progress_covers_every_stage():
+    stages = set()
+    run(dataclasses.replace(WATER, compare_with=(("cpu", "fp32"),)), lambda stage, done, total: stages.add(stage))
+    assert {"SCF", "integrals", "fitting", "pairs", "pairs on cpu"} <= stages
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "words"),
+    [
+        ({"backend": "abacus"}, InputError, "abacus"),
+        ({"compare_with": (("abacus", None),)}, InputError, "abacus"),
+        ({"precision": "fp8"}, InputError, "fp8"),
+        ({"basis": "cc-pvxz"}, MoleculeError, "cc-pvxz"),
+        ({"auxbasis": "cc-pvxz-ri"}, MoleculeError, "cc-pvxz-ri"),
+        ({"frozen": 5}, MoleculeError, "leave none"),
+        ({"max_memory": 0.1}, MemoryLimit, "limit is 0.1 MB"),
+        ({"geometry": Geometry("he", ("He",), ((0.0, 0.0, 0.0),)), "basis": "sto-3g"}, MoleculeError, "no virtual"),
+    ],
+)
+def test_what_can_be_known_fails_before_the_scf(no_scf, change, kind, words):
+    with pytest.raises(kind, match=words):
+        run(dataclasses.replace(WATER, **change))
+
+
+def test_absent_backend_fails_before_the_scf(no_scf, monkeypatch):
+    from trnqc import backends
+    from trnqc.backends.base import BackendStatus
+
+    absent = BackendStatus(usable=False, reason="no device", hint="use one")
+    monkeypatch.setattr(backends, "_status", lambda name: absent)
+    with pytest.raises(BackendUnavailable, match="no device"):
+        run(dataclasses.replace(WATER, backend="neuron"))
+
+
+def test_unconverged_scf_stops_unless_allowed():
+    short = dataclasses.replace(WATER, max_cycle=1)
+    with pytest.raises(NotConverged):
+        run(short)
+    result = run(dataclasses.replace(short, allow_unconverged=True))
+    assert "NOT converged" in result.system.scf
+    assert any("not converged" in message for message in result.warnings)
+
+
+def test_generated_fitting_sets_are_told(capfd):
+    result = run(Job(Geometry("kf", ("K", "F"), ((0.0, 0.0, 0.0), (0.0, 0.0, 2.2))), basis="6-31g*", conv_tol=1e-8))
+    assert result.system.generated == ("K",)
+    assert [("RI" in m or "MP2" in m, "JK" in m) for m in result.warnings] == [(False, True), (True, False)]
+    assert capfd.readouterr().out == ""
+
+
+def test_reference_is_fitted_with_the_jk_set():
+    mf = run_rhf(build_mole(load_geometry("water"), "cc-pvdz"))
+    assert set(mf.with_df.auxbasis.values()) == {"cc-pvdz-jkfit"}
+    assert mf.conv_tol_grad == pytest.approx(1e-6)

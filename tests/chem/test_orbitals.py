@@ -1,0 +1,84 @@
+"""What is frozen, and which references are turned away."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pyscf import dft, gto, scf
+from pyscf.mp import dfmp2
+
+from trnqc.chem.orbitals import active_orbitals, check_reference, chemical_core
+from trnqc.errors import InputError, MoleculeError, NotConverged, UnsupportedError
+
+
+@pytest.mark.parametrize("frozen", [None, 0, 1, 4, [], [0, 2], [0, 20, 23], (1, 5), np.array([3, 7]), np.int64(2)])
+def test_same_orbitals_as_pyscf(reference, frozen):
+    mf = reference("water")
+    _, c_occ, c_vir, _ = dfmp2.DFMP2(mf, frozen=frozen).split_mo_coeff()
+    found = active_orbitals(mf.mo_coeff, mf.mo_energy, mf.mo_occ, frozen)
+    np.testing.assert_array_equal(found.c_occ, c_occ)
+    np.testing.assert_array_equal(found.c_vir, c_vir)
+    assert len(found.eps_occ) + len(found.frozen_occ) == 5
+    assert len(found.eps_vir) + len(found.frozen_vir) == 19
+
+
+@pytest.mark.parametrize(
+    ("frozen", "kind", "words"),
+    [
+        (5, MoleculeError, "5 frozen orbitals leave none of the 5"),
+        (9, MoleculeError, "9 frozen orbitals leave none"),
+        (-1, InputError, "between 0 and 24"),
+        (25, InputError, "between 0 and 24"),
+        (True, InputError, "dimension|number or a list"),
+        (1.5, InputError, "number or a list"),
+        ("core", InputError, "number or a list"),
+        ([0, 24], InputError, "between 0 and 23"),
+        ([-1], InputError, "between 0 and 23"),
+        ([0.5], InputError, "number or a list"),
+        (range(5), MoleculeError, "all 5 occupied orbitals are frozen"),
+        (range(5, 24), MoleculeError, "all virtual orbitals are frozen"),
+    ],
+)
+def test_frozen_that_leaves_nothing_or_means_nothing(reference, frozen, kind, words):
+    mf = reference("water")
+    with pytest.raises(kind, match=words):
+        active_orbitals(mf.mo_coeff, mf.mo_energy, mf.mo_occ, frozen)
+
+
+def test_basis_without_virtuals():
+    with pytest.raises(MoleculeError, match="no virtual orbitals"):
+        active_orbitals(np.eye(1), np.zeros(1), np.array([2.0]), None)
+
+
+@pytest.mark.parametrize(
+    ("name", "core"), [("water", 1), ("hydrogen sulfide", 5), ("hydrogen", 0), ("hydrogen iodide", 4)]
+)
+def test_chemical_core(reference, name, core):
+    assert chemical_core(reference(name).mol) == core
+
+
+def _hydrogen():
+    return gto.M(atom="H 0 0 0; H 0 0 0.74", basis="sto-3g", verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "words"),
+    [
+        (lambda: scf.UHF(_hydrogen()), UnsupportedError, "only RHF"),
+        (lambda: scf.ROHF(_hydrogen()), UnsupportedError, "only RHF"),
+        (lambda: scf.GHF(_hydrogen()), UnsupportedError, "only RHF"),
+        (lambda: dft.RKS(_hydrogen()), UnsupportedError, "Kohn-Sham"),
+        (lambda: scf.RHF(_hydrogen()), InputError, "run mf.kernel"),
+        (lambda: _hydrogen(), InputError, "RHF object was expected, got Mole"),
+    ],
+)
+def test_references_that_are_no_rhf(make, kind, words):
+    with pytest.raises(kind, match=words):
+        check_reference(make())
+
+
+def test_unconverged_reference_stops_unless_allowed():
+    mf = scf.RHF(gto.M(atom="O 0 0 0; H 0 0.76 0.59; H 0 -0.76 0.59", basis="sto-3g", verbose=0)).run(max_cycle=1)
+    with pytest.raises(NotConverged, match="--allow-unconverged"):
+        check_reference(mf)
+    check_reference(mf, allow_unconverged=True)

@@ -1,0 +1,136 @@
+"""``trnqc mp2`` as its users meet it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trnqc import MP2Result
+from trnqc.cli import main
+from trnqc.errors import MoleculeError
+
+ROOT = Path(__file__).resolve().parents[2]
+WATER = ("mp2", "water", "--basis", "6-31g", "--fused-energy")
+
+
+def total(text: str) -> float:
+    return float(re.search(r"E\(MP2\) = (\S+) Hartree", text)[1])
+
+
+def test_summary_says_what_was_computed(trnqc):
+    status, out, err = trnqc(*WATER, "--pairs")
+    assert (status, err) == (0, "")
+    for words in ("H2O, 3 atoms", "6-31g", "cc-pvdz-ri", "1 occupied", "opposite spin", "same spin", "SCS-MP2", "SOS-MP2",
+                  "backend", "cpu", "fp64", "estimated error", "taken because", "SCF", "integrals", "pairs"):  # fmt: skip
+        assert words in out
+    assert len(re.findall(r"^│\s+\d+ │\s+\d+ │", out, re.MULTILINE)) == 10
+
+
+def test_json_holds_what_was_printed(trnqc, tmp_path):
+    path = tmp_path / "out.json"
+    status, out, _ = trnqc(*WATER, "--json", path, "--quiet")
+    result = MP2Result.load(path)
+    assert status == 0
+    assert total(out) == result.e_tot
+    assert result.system.geometry.name == "water"
+
+
+@pytest.mark.parametrize(
+    ("options", "check"),
+    [
+        (("--all-electron",), lambda r: r.frozen.occ == ()),
+        (("--frozen-core",), lambda r: r.frozen.occ == (0,)),
+        (("--frozen", "2"), lambda r: r.frozen.occ == (0, 1)),
+        (("--frozen", "0,12"), lambda r: (r.frozen.occ, r.frozen.vir) == ((0,), (12,))),
+        (("--charge", "2"), lambda r: r.sizes.nocc == 3),
+        (("--scs-os", "1", "--scs-ss", "0", "--sos", "2"), lambda r: (r.scs, r.sos) == ((1.0, 0.0), 2.0)),
+        (("--precision", "fp32"), lambda r: r.run.precision == "fp32"),
+        (("--backend", "cpu"), lambda r: "asked for" in r.run.note),
+        (("--no-fused-energy",), lambda r: not r.run.fused),
+        (("--auxbasis", "autoaux"), lambda r: set(r.system.auxbasis.values()) == {"autoaux"}),
+        (("--conventional",), lambda r: "conventional" in r.system.scf),
+        (("--threads", "1", "--max-memory", "500M", "--conv-tol", "1e-8"), lambda r: "1 thread" in r.run.ran_on),
+        (("--compare-with", "cpu:fp32"), lambda r: r.comparisons[0].run.precision == "fp32"),
+    ],
+)
+def test_options_reach_the_job(trnqc, tmp_path, options, check):
+    path = tmp_path / "out.json"
+    assert trnqc(*WATER, *options, "--json", path)[0] == 0
+    assert check(MP2Result.load(path))
+
+
+def test_comparison_prints_the_differences(trnqc):
+    _, out, _ = trnqc(*WATER, "--compare-with", "cpu:fp32")
+    assert "Same factors on cpu (fp32)" in out
+    assert (
+        len(re.findall(r"│ [+-]\d\.\de[+-]\d\d │", " ".join(out.split()))) + len(re.findall(r"[+-]\d\.\de-\d\d", out))
+        >= 3
+    )
+
+
+def test_geometry_file_in_bohr(trnqc, tmp_path):
+    path = tmp_path / "h2.xyz"
+    path.write_text("2\n\nH 0 0 0\nH 0 0 1.4\n")
+    _, out, _ = trnqc("mp2", path, "--unit", "bohr", "--basis", "cc-pvdz", "-q")
+    # Hartree-Fock and MP2 of H2 at 1.4 Bohr, cc-pVDZ: -1.128714 and -0.026372 Hartree, here with fitting errors.
+    assert total(out) == pytest.approx(-1.15509, abs=2e-4)
+
+
+def test_bf16_warns_on_standard_error(trnqc):
+    status, _, err = trnqc(*WATER, "--precision", "bf16")
+    assert status == 0
+    assert "screening" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("mp2", "watre"), "did you mean 'water'"),
+        (("mp2", "water", "--basis", "nonsense"), "no basis set 'nonsense'"),
+        (("mp2", "water", "--charge", "1"), "9 electrons"),
+        (("mp2", "water", "--spin", "2"), "open shell"),
+        (("mp2", "water", "--frozen", "one"), "--frozen takes"),
+        (("mp2", "water", "--frozen", "7"), "7 frozen orbitals leave none"),
+        (("mp2", "water", "--threads", "0"), "--threads must be positive"),
+        (("mp2", "water", "--conv-tol", "-1"), "--conv-tol must be positive"),
+        (("mp2", "water", "--max-memory", "lots"), "such as 4G"),
+        (("mp2", "water", "--max-memory", "10k"), "memory limit is 0.01 MB"),
+        (("mp2", "water", "--max-cycle", "1", "--basis", "sto-3g"), "has not converged"),
+        (("mp2", "water", "--compare-with", "cpu:fp8"), "'fp8'"),
+        (("mp2", "water", "--json", "/nowhere/out.json"), "cannot be written"),
+    ],
+)
+def test_errors_are_one_line_and_status_two(trnqc, arguments, words):
+    status, out, err = trnqc(*arguments)
+    assert (status, out) == (2, "")
+    assert words in err
+    assert err.startswith("trnqc: error: ")
+    assert err.count("\n") == 1
+
+
+def test_traceback_on_request():
+    with pytest.raises(MoleculeError):
+        main(["mp2", "watre", "-vv"])
+
+
+def test_interrupt(trnqc, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("trnqc.cli.mp2.run_job", interrupt)
+    assert trnqc(*WATER, "-q") == (130, "", "trnqc: interrupted\n")
+
+
+@pytest.mark.parametrize("program", [["-m", "trnqc", "mp2"], [str(ROOT / "examples" / "df_mp2.py")]])
+def test_module_and_example_are_the_same_job(program, tmp_path):
+    done = subprocess.run(
+        [sys.executable, *program, "water", "--basis", "sto-3g", "--auxbasis", "cc-pvdz-ri", "-q"],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert total(done.stdout) == pytest.approx(-74.99, abs=0.02)
