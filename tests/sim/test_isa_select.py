@@ -56,8 +56,8 @@ def test_affine_select_does_not_read_psum():
 def ranged(x, low, high, target="trn2", **options):
     return on_tiles(
         lambda x, low, high, out, top: nisa.range_select(
-            dst=out, on_true_tile=x, comp_op0=nl.greater_equal, comp_op1=nl.less, bound0=low, bound1=high, reduce_res=top,
-            **options,
+            dst=out, on_true_tile=x, comp_op0=nl.greater_equal, comp_op1=nl.less, bound0=low, bound1=high,
+            reduce_res=top, **options,
         ),
         {"x": x, "low": low, "high": high},
         {"out": (x.shape, nl.float32), "top": ((len(x), 1), nl.float32)},

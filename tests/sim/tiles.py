@@ -13,8 +13,8 @@ from trnqc.sim import language as nl
 def on_tiles(body, inputs, outputs, target="trn2"):
     """Outputs of ``body(**tiles)`` as arrays.
 
-    inputs: arrays by name; an array prefixed "psum:" in its name goes through PSUM. outputs: (shape, dtype) by name; an output
-    named like an input starts from that input.
+    inputs: arrays by name; one named "psum:..." is passed as a PSUM tile. outputs: (shape, dtype) by name;
+    an output named like an input starts from that input.
     """
 
     @jit

@@ -123,7 +123,7 @@ def nc_matmul_mx(
         raise NkiValidationError(f"{op} moving free size must be at most {limit} for a {dst.dtype} dst, got {N}")
     if dst.shape[0] != M or dst.size != M * N:
         raise NkiValidationError(f"{op} dst must be [{M}, {N}] (stationary free x moving free), got {dst.shape}")
-    adds = accumulation(run, dst, accumulate)
+    adds = accumulation(run, op, dst, accumulate)
     if run.issue(op, "tensor", (dst,), (stationary, moving, stationary_scale, moving_scale), name):
         left, right = dequantized(stationary, stationary_scale), dequantized(moving, moving_scale)
         with np.errstate(all="ignore"):
