@@ -34,9 +34,9 @@ MAY_IMPORT |= dict.fromkeys(("autotune", "trnqc.cli"), ROOMS)
 # Third-party package -> where it may be imported at all.
 PLACES = {
     "pyscf": ("trnqc.chem", "trnqc.cli"),
-    "torch": ("trnqc.torch_ops", "trnqc.backends.neuron"),
-    "torch_neuronx": ("trnqc.torch_ops", "trnqc.backends.neuron"),
-    "torch_xla": ("trnqc.torch_ops", "trnqc.backends.neuron"),
+    "torch": ("trnqc.torch_ops", "trnqc.backends.torch_launch"),
+    "torch_neuronx": ("trnqc.torch_ops", "trnqc.backends.torch_launch", "trnqc.backends.neuron"),
+    "torch_xla": ("trnqc.backends.torch_launch", "trnqc.backends.neuron"),
     "nki": ("nki_kernels.lang", "trnqc.sim", "trnqc.backends"),
 }
 

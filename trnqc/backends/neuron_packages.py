@@ -1,0 +1,83 @@
+"""Which of the vendor's packages are really here: the public index carries stubs of the same names.
+
+A stub counts as absent whichever way it shows itself: by its version, or by raising ImportError("WRONG PACKAGE ...").
+"""
+
+from __future__ import annotations
+
+import glob
+import importlib
+import importlib.metadata
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+INDEX = "https://pip.repos.neuron.amazonaws.com"
+INSTALL = f'pip install --extra-index-url {INDEX} "neuronx-cc==2.*" "torch-neuronx==2.9.*" nki (see docs/trainium.md)'
+PRODUCT = Path("/sys/devices/virtual/dmi/id/product_name")
+
+
+@dataclass(frozen=True)
+class Package:
+    """A distribution as found here; ``problem`` is empty when it can be used."""
+
+    name: str
+    version: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    module: str
+    oldest: tuple[int, ...]
+    stubs: tuple[str, ...]
+
+
+WANTED = {
+    "nki": _Wanted("nki", (0, 3), ("0.0.1",)),
+    "torch-neuronx": _Wanted("torch_neuronx", (2, 0), ("1.0",)),
+}
+
+
+def release(version: str) -> tuple[int, ...]:
+    """Leading numbers of a version: "2.9.0.2.11+abc" -> (2, 9, 0, 2, 11)."""
+    return tuple(int(number) for number in re.match(r"[\d.]*", version)[0].split(".") if number)  # type: ignore[index]
+
+
+def find(name: str) -> Package:
+    """Looks up one of ``WANTED``: installed, no stub, new enough, importable. Never raises."""
+    wanted = WANTED[name]
+    try:
+        version = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return Package(name, "", f"{name} is not installed")
+    if version in wanted.stubs:
+        return Package(name, version, f"{name} {version} is the public index's stub, not the vendor's package")
+    if release(version) < wanted.oldest:
+        oldest = ".".join(map(str, wanted.oldest))
+        return Package(name, version, f"{name} {version} is too old: {oldest} or newer is needed")
+    try:
+        importlib.import_module(wanted.module)
+    except Exception as error:  # the vendor's packages raise anything on a half-installed machine
+        stub = "WRONG PACKAGE" in str(error)
+        why = "is the public index's stub, not the vendor's package" if stub else f"cannot be imported: {error}"
+        return Package(name, version, f"{name} {version} {why}")
+    return Package(name, version, "")
+
+
+def device_files() -> tuple[str, ...]:
+    """Trainium and Inferentia chips that the driver shows."""
+    return tuple(sorted(glob.glob("/dev/neuron[0-9]*")))
+
+
+def logical_cores() -> int:
+    """Physical cores of one logical NeuronCore, over which a kernel is launched: NEURON_LOGICAL_NC_CONFIG, else the
+    default of the machine: 1 on trn1 and inf2, 2 on later ones."""
+    text = os.environ.get("NEURON_LOGICAL_NC_CONFIG", "")
+    if text in ("1", "2"):
+        return int(text)
+    platform = os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE", "")
+    if not platform and PRODUCT.is_file():
+        platform = PRODUCT.read_text(encoding="utf-8", errors="replace").strip()
+    return 1 if platform.startswith(("trn1", "inf2", "gen2")) or not platform else 2
