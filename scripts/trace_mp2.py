@@ -48,7 +48,7 @@ def arguments(nocc: int, nvir: int, naux: int, precision: str):
 
 
 def needed_products(nocc: int, tiles: plan.Mp2Tiles, products: int) -> int:
-    """Matmul instructions if each product tile is computed once: T and U right of the diagonal, T on it and for i = j."""
+    """Matmul instructions if each tile is computed once: T and U right of the diagonal, T on it and for i = j."""
     tile_of_pair = tile_of_same = 0
     for kind, (rows, cols, same) in enumerate(plan.block_kinds(tiles.nvir, tiles.block)):
         listed, count = tile_list(rows, cols, same), len(plan.block_pairs(tiles, kind))
