@@ -19,7 +19,7 @@ from trnqc.sim import dtypes
 from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.machine import Run, Trace, leave, running
 from trnqc.sim.memory import MemoryRegion, Storage, check_capacity, check_shape
-from trnqc.sim.targets import target_from_environment
+from trnqc.sim.targets import Target, target_from_environment
 from trnqc.sim.tensor import NkiTensor
 
 BARRIER_TIMEOUT = 60.0
@@ -66,10 +66,18 @@ class Links:
 
 
 def execute(
-    function: Callable[..., Any], args: tuple, kwargs: dict, cores: int = 1, dry: bool = False, records: bool = False
+    function: Callable[..., Any],
+    args: tuple,
+    kwargs: dict,
+    cores: int = 1,
+    dry: bool = False,
+    records: bool = False,
+    target: Target | None = None,
+    observer: Any = None,
 ) -> tuple[Any, Trace]:
     """Run ``function`` on ``cores`` cores.
 
+    target: None takes the environment's; observer: told of core 0's instructions and device loops.
     Returns core 0's results as NumPy arrays (None in a dry run) and its trace.
     """
     if running() is not None:
@@ -81,8 +89,9 @@ def execute(
     entered = {name: doors.enter(value, name) for name, value in bound.arguments.items()}
     bound.arguments.update(entered)
     links = Links(cores) if cores > 1 else None
-    target = target_from_environment()
+    target = target or target_from_environment()
     runs = [Run(target, dry=dry, recording=records, core=c, cores=cores, links=links) for c in range(cores)]
+    runs[0].observer = observer
     results = _run_all(runs, function, bound)
     traces = [_finish(run) for run in runs]
     doors.copy_back()

@@ -38,7 +38,7 @@ def while_loop(init: VirtualRegister, body_fun: Callable[[VirtualRegister], Virt
     if not isinstance(init, VirtualRegister):
         raise NkiValidationError(f"while_loop init must be a VirtualRegister, got {type(init).__name__}")
     _check_place(run, "while_loop")
-    condition, loop = read(init), _Loop(run)
+    condition, loop = read(init), _Loop(run, (init,))
     while condition != 0:
         loop.start_pass(loop.passes, first=loop.passes == 0)
         returned = body_fun(VirtualRegister(condition))
@@ -46,6 +46,7 @@ def while_loop(init: VirtualRegister, body_fun: Callable[[VirtualRegister], Virt
             raise NkiValidationError("while_loop body must return the register that holds the next condition")
         condition = read(returned)
         loop.end_pass()
+    loop.trips = loop.passes
     loop.close()
 
 
@@ -64,7 +65,8 @@ def _passes(run: Run, what: str, lower: Any, upper: Any, step: Any) -> Iterator[
     if not isinstance(step, (int, np.integer)) or isinstance(step, bool) or step < 1:
         raise NkiValidationError(f"{what} step must be a positive compile-time integer, got {step!r}")
     count = max(0, -((first - end) // int(step)))
-    loop, weight = _Loop(run), run.weight
+    loop, weight = _Loop(run, (lower, upper)), run.weight
+    loop.trips = count
     visits = range(count) if not run.dry else sorted({0, count - 1}) if count else []
     for i in visits:
         loop.start_pass(i, first=i == 0)
@@ -99,14 +101,16 @@ def _bound(run: Run, what: str, role: str, bound: Any) -> int:
 class _Loop:
     """Bookkeeping of one device loop: passes share instruction and tile numbers, and outer tiles live to its end."""
 
-    def __init__(self, run: Run):
+    def __init__(self, run: Run, bounds: tuple = ()):
         run.loops_made += 1
         self.run = run
         self.id = run.loops_made
-        self.passes = 0
+        self.passes = self.trips = 0
         self.begin = run.tick
         self.made = (run.tiles_made, run.loops_made)
         self.path, self.counting = run.loop_path, run.counting
+        if run.observer is not None:
+            run.observer.open_loop(run, self.id, bounds)
 
     def start_pass(self, index: int, first: bool) -> None:
         run = self.run
@@ -121,6 +125,8 @@ class _Loop:
     def close(self) -> None:
         run = self.run
         run.loop_path, run.counting = self.path, self.counting
+        if run.observer is not None:
+            run.observer.close_loop(run, self.id, self.trips)
         if not self.counting:
             return
         for tile in run.tiles:

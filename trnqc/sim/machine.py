@@ -104,6 +104,7 @@ class Run:
     tiles: list[TileRecord] = field(default_factory=list)
     records: list[Instruction] = field(default_factory=list)
     lanes: dict = field(default_factory=dict)  # reduction registers by engine
+    observer: Any = None  # told of every instruction and device loop, see timeline_record
 
     def issue(
         self,
@@ -132,6 +133,8 @@ class Run:
         if self.recording and self.weight:
             outs, ins = tuple(t.region() for t in outputs), tuple(t.region() for t in inputs)
             self.records.append(Instruction(tick, op, engine, outs, ins, self.loop_path, name))
+        if self.observer is not None:
+            self.observer.instruction(self, tick, op, engine, outputs, inputs, name)
         return not self.dry or self._computable(outputs, inputs)
 
     def _touch(self, tensor: NkiTensor, tick: int) -> None:

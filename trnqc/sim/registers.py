@@ -12,12 +12,13 @@ from trnqc.sim.tensor import NkiTensor
 class VirtualRegister:
     """A register. Python control flow and arithmetic on it do not compile, so they raise TypeError here."""
 
-    __slots__ = ("frozen", "value", "visit")
+    __slots__ = ("frozen", "value", "visit", "writer")
 
     def __init__(self, state: int | None = None, frozen: bool = False):
         self.value = state
         self.frozen = frozen
         self.visit = _loop_depth()
+        self.writer = -1  # id of the instruction that last wrote it
 
     def _no_python_value(self, *_: object) -> int:
         raise TypeError(
@@ -77,6 +78,7 @@ def register_move(dst: VirtualRegister, src: int | VirtualRegister) -> None:
         value, visit = int(src), 0
     else:
         raise NkiValidationError(f"register_move src must be an int or a VirtualRegister, got {src!r}")
+    target.writer = run.tick
     run.issue("register_move", "sync", (), ())
     target.value, target.visit = _wrap(value), visit
 
@@ -96,6 +98,7 @@ def register_load(dst: VirtualRegister, src: NkiTensor) -> None:
     target, tensor = _writable(dst, "register_load"), _one_element("register_load", "src", src)
     if not tensor.dtype.is_int:
         raise NkiValidationError(f"register_load src must be an integer tensor, got {tensor.dtype}")
+    target.writer = run.tick
     if not run.issue("register_load", "sync", (), (tensor,)):
         raise NkiValidationError(
             f"register_load src `{tensor.name}` depends on floating-point data, which a trace does not compute"
