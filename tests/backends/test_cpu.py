@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import tracemalloc
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,11 +10,12 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_info
 
 from tests.backends.contract import BackendContract, random_factors, reference_pairs
-from tests.tolerances import PAIR_ENERGY
+from tests.tolerances import PAIR_ENERGY, PRODUCT
 from trnqc.backends import cpu
 from trnqc.backends.cpu_kernels.blas import numpy_blas, single_threaded
-from trnqc.backends.cpu_kernels.formats import FORMATS, encode
+from trnqc.backends.cpu_kernels.formats import encode
 from trnqc.backends.cpu_kernels.plan import make_plan
+from trnqc.backends.cpu_kernels.products import make_products
 from trnqc.errors import CompilerError, InputError, MemoryLimit
 from trnqc.jit import compiler
 from trnqc.types import PRECISIONS
@@ -45,11 +49,10 @@ def test_rows_on_disk_give_the_same_energies(tmp_path, precision, fused):
     error = PAIR_ENERGY["fp64" if precision == "fp64" else "fp32"]
     with h5py.File(tmp_path / "B.h5", "w") as file:
         dataset = file.create_dataset("B", data=B)
-        form = FORMATS[precision]
-        row = 67 * 131 * (8 + form.copies * form.itemsize)
-        tight = 2 * row + form.itemsize * 67 * 67
-        options = {"threads": 1, "limit": tight, "in_memory": False}
-        assert make_plan(B.shape, form, reuses=False, **options).panel < 3
+        products = make_products(dataset, precision, compiled=fused)
+        tight = 2.5 * products.orbital_bytes + products.slab_bytes + products.scratch_bytes
+        plan = make_plan(SIZE[0], products, threads=1, limit=tight, fixed=products.scratch_bytes)
+        assert not plan.whole
         for source in (mapped, dataset):
             for limit in (tight, None):
                 run = BACKEND.mp2_pairs(
@@ -59,30 +62,47 @@ def test_rows_on_disk_give_the_same_energies(tmp_path, precision, fused):
                 assert np.all(abs(run.ss - in_memory.ss) <= error * scale)
 
 
-def test_the_limit_counts_the_copy_in_fp32():
+def test_the_limit_counts_b_and_its_copy():
     B, eps_occ, eps_vir = random_factors(*SIZE)
-    slab = 8 * 67 * 67
-    BACKEND.mp2_pairs(B, eps_occ, eps_vir, precision="fp64", threads=1, max_memory=B.nbytes + slab)
-    with pytest.raises(MemoryLimit):
-        BACKEND.mp2_pairs(B, eps_occ, eps_vir, precision="fp32", threads=1, max_memory=B.nbytes + slab)
+    limit = B.nbytes + 5 * 8 * 67 * 67
+    run = BACKEND.mp2_pairs(B, eps_occ, eps_vir, precision="fp64", fused=False, threads=1, max_memory=limit)
+    assert run.os.sum() < 0
+    for precision, fused in (("fp32", False), ("fp64", True)):
+        with pytest.raises(MemoryLimit):
+            BACKEND.mp2_pairs(B, eps_occ, eps_vir, precision=precision, fused=fused, threads=1, max_memory=limit)
+
+
+@pytest.mark.parametrize(("precision", "fused"), [("fp64", True), ("fp64", False), ("fp32", True), ("bf16x3", True)])
+def test_what_is_allocated_stays_within_the_plan(precision, fused):
+    B, eps_occ, eps_vir = random_factors(9, 120, 300)
+    products = make_products(B, precision, compiled=fused)
+    fixed = B.nbytes + 2 * products.scratch_bytes
+    tight = fixed + 4 * products.orbital_bytes + 2 * products.slab_bytes
+    for limit in (None, tight):
+        plan = make_plan(9, products, threads=2, limit=limit, fixed=fixed)
+        tracemalloc.start()
+        BACKEND.mp2_pairs(B, eps_occ, eps_vir, precision=precision, fused=fused, threads=2, max_memory=limit)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert B.nbytes + peak <= plan.bytes + 2e5  # of Python objects
 
 
 @given(
-    shape=st.tuples(st.integers(1, 30), st.integers(1, 300), st.integers(1, 900)),
-    precision=st.sampled_from(PRECISIONS),
+    nocc=st.integers(1, 30),
+    orbital=st.integers(0, 10**6),
+    slab=st.integers(1, 10**7),
     threads=st.integers(1, 9),
     share=st.floats(0.01, 4),
-    in_memory=st.booleans(),
+    fixed=st.integers(0, 10**7),
 )
 @settings(max_examples=200, deadline=None)
-def test_every_plan_keeps_the_limit_and_covers_each_pair_once(shape, precision, threads, share, in_memory):
-    nocc = shape[0]
-    limit = share * 8 * np.prod(shape) + 1e5
+def test_every_plan_keeps_the_limit_and_covers_each_pair_once(nocc, orbital, slab, threads, share, fixed):
+    limit = share * (nocc * orbital + fixed + threads * slab)
+    sizes = SimpleNamespace(orbital_bytes=orbital, slab_bytes=slab)
     try:
-        plan = make_plan(
-            shape, FORMATS[precision], threads=threads, limit=limit, in_memory=in_memory, reuses=precision == "fp64"
-        )
+        plan = make_plan(nocc, sizes, threads=threads, limit=limit, fixed=fixed)
     except MemoryLimit:
+        assert share < 1
         return
     assert plan.bytes <= limit
     pairs = [
@@ -97,9 +117,37 @@ def test_every_plan_keeps_the_limit_and_covers_each_pair_once(shape, precision, 
 
 
 def test_a_plan_does_not_depend_on_threads_while_memory_is_plenty():
-    plans = {make_plan((20, 190, 840), FORMATS["fp64"], threads=n, limit=None, in_memory=True, reuses=True).block
-             for n in (1, 2, 64)}  # fmt: skip
-    assert len(plans) == 1
+    sizes = SimpleNamespace(orbital_bytes=10**6, slab_bytes=3 * 10**5)
+    assert len({make_plan(20, sizes, threads=n, limit=None, fixed=0).block for n in (1, 2, 64)}) == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@given(rows=st.integers(1, 150), orbitals=st.integers(1, 4), naux=st.integers(1, 1100), data=st.data())
+@settings(max_examples=25, deadline=None)
+def test_compiled_products_are_products(dtype, rows, orbitals, naux, data):
+    B = np.random.default_rng([rows, orbitals, naux]).standard_normal((orbitals, rows, naux))
+    precision = "fp64" if dtype is np.float64 else "fp32"
+    products = make_products(B, precision, compiled=True)
+    i = data.draw(st.integers(0, orbitals - 1))
+    j0 = data.draw(st.integers(0, i))
+    j1 = data.draw(st.integers(j0 + 1, i + 1))
+    loaded = products.load(0, orbitals)
+    slab = products.multiply(loaded, loaded, i, j0, j1, products.slab(j1 - j0))
+    found = slab.data[:, slab.column : slab.column + (j1 - j0) * rows].reshape(rows, j1 - j0, rows)
+    exact = np.einsum("ap,jbp->ajb", B[i], B[j0:j1])
+    bound = PRODUCT[precision] * np.einsum("ap,jbp->ajb", abs(B[i]), abs(B[j0:j1]))
+    needed = np.ones_like(exact, dtype=bool)
+    if slab.symmetric:
+        needed[:, -1, :] = np.tril(needed[:, -1, :])
+    assert np.all((abs(found - exact) <= bound) | ~needed)
+
+
+def test_a_memory_limit_changes_no_bit_of_the_compiled_products():
+    B, eps_occ, eps_vir = random_factors(*SIZE)
+    free = BACKEND.mp2_pairs(B, eps_occ, eps_vir, precision="fp32")
+    tight = BACKEND.mp2_pairs(B, eps_occ, eps_vir, precision="fp32", threads=1, max_memory=B.nbytes + 6e5)
+    np.testing.assert_array_equal(free.os, tight.os)
+    np.testing.assert_array_equal(free.ss, tight.ss)
 
 
 @given(st.lists(st.floats(-8, 8, allow_subnormal=False), min_size=1, max_size=40))

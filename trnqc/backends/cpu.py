@@ -1,11 +1,13 @@
-"""The CPU backend: NumPy's BLAS for the products, one compiled pass over each slab of them for the energies.
+"""The CPU backend: products and energies of the pair step compiled for this machine.
 
-    B -> format of the precision (formats.py) -> tasks of one i and a block of j (plan.py), dealt to threads (pairs.py)
-      -> T_j = B_i B_j^T, one GEMM a task -> pair_energy.c (energy.py) -> E_os[i,j], E_ss[i,j]
+    B -> panels in the format of the precision (formats.py, products.py)
+      -> tasks of one i and a block of j (plan.py), dealt to threads (pairs.py)
+      -> T_j = B_i B_j^T, pair_product.c or one GEMM of NumPy's BLAS (products.py)
+      -> E_os[i,j], E_ss[i,j], pair_energy.c or NumPy (energy.py)
 
-Threads run over tasks, not inside GEMMs: products of this size are too small to share, and a busy machine stalls
-a shared one at every barrier. Each pair's sums are made by one thread in one order, so results are the same for any
-number of threads.
+B is packed once, where a BLAS packs it anew for every product, and nothing depends on which BLAS is installed.
+Threads run over tasks, not inside products, which are too small to share: a busy machine would stall them at every
+barrier. Each pair's sums are made by one thread in one order, so results are the same for any number of threads.
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ import numpy as np
 from trnqc import jit
 from trnqc.backends.base import BackendStatus, Progress, check_precision
 from trnqc.backends.cpu_kernels.blas import numpy_blas
-from trnqc.backends.cpu_kernels.energy import compiled_pass, numpy_pass, pair_kernel
+from trnqc.backends.cpu_kernels.energy import compiled_pass, energy_library, numpy_pass
 from trnqc.backends.cpu_kernels.formats import FORMATS, encode
 from trnqc.backends.cpu_kernels.pairs import pair_sums
+from trnqc.backends.cpu_kernels.products import make_products
 from trnqc.errors import CompilerError, InputError
 from trnqc.types import PRECISIONS, PairEnergies
 
@@ -55,7 +58,7 @@ class Cpu:
         versions = {"numpy": np.__version__, "BLAS": f"{blas} (threads a call: {blas.threads or 'unknown'})"}
         reason = hint = ""
         try:
-            pair_kernel("float64")
+            energy_library("float64")
             versions["C compiler"] = jit.find_compiler().version
             versions["pair kernel"] = "compiled"
         except CompilerError as error:
@@ -90,10 +93,10 @@ class Cpu:
         threads = threads or default_threads()
         eps_occ, eps_vir = (np.ascontiguousarray(e, dtype=np.float64) for e in (eps_occ, eps_vir))
         energies = compiled_pass(eps_vir, FORMATS[precision].dtype) if fused else numpy_pass(eps_vir)
-        blas = numpy_blas()
+        products = make_products(B, precision, compiled=fused)
         os_sums, x_sums = pair_sums(
-            B, eps_occ, energies, precision=precision, threads=threads, max_memory=max_memory, progress=progress
+            B, eps_occ, products, energies, threads=threads, max_memory=max_memory, progress=progress
         )
         twice = 2.0 - np.eye(len(eps_occ))
-        how = f"compiled pair kernel ({jit.find_compiler().label})" if fused else "GEMM and NumPy expression apart"
-        return PairEnergies(twice * os_sums, twice * (os_sums - x_sums), f"{blas}, {threads} threads, {how}")
+        how = "compiled energy pass" if fused else "energy expression apart in NumPy"
+        return PairEnergies(twice * os_sums, twice * (os_sums - x_sums), f"{products.label}, {how}, {threads} threads")

@@ -3,48 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import resources
 
 import numpy as np
 
 from trnqc import jit
+from trnqc.backends.cpu_kernels.products import C_TYPES, Slab, source_of
 
-# (slab [nvir, n * nvir] holding T_j[a,b] at [a, j * nvir + b], e_pair [n]) -> sums over a, b of T^2 / D and T T^T / D
-EnergyPass = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+# T of n pairs and e_pair[n] = e_i + e_j -> for each pair the sums over a, b of T^2 / D and of T T^T / D
+EnergyPass = Callable[[Slab, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
-def compiled_pass(eps_vir: np.ndarray, dtype: type) -> EnergyPass:
+def compiled_pass(eps_vir: np.ndarray, dtype: np.dtype | type) -> EnergyPass:
     """The energy expression in one pass of compiled code; raises CompilerError."""
-    function = pair_kernel(np.dtype(dtype).name).pair_energies
+    function = energy_library(np.dtype(dtype).name).pair_energies
     nvir = len(eps_vir)
 
-    def run(slab: np.ndarray, e_pair: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def run(slab: Slab, e_pair: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         n = len(e_pair)
         os_sums, x_sums = np.empty(n), np.empty(n)
-        function(slab, n, nvir, n * nvir, nvir, eps_vir, e_pair, os_sums, x_sums)
+        stride = slab.data.shape[1]
+        function(slab.data, n, nvir, stride, slab.column, slab.symmetric, eps_vir, e_pair, os_sums, x_sums)
         return os_sums, x_sums
 
     return run
 
 
 def numpy_pass(eps_vir: np.ndarray) -> EnergyPass:
-    """The energy expression as whole-array operations, apart from the GEMM."""
+    """The energy expression as whole-array operations on a full T, apart from the product."""
 
-    def run(slab: np.ndarray, e_pair: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        nvir, n = len(eps_vir), len(e_pair)
-        T = slab.reshape(nvir, n, nvir).transpose(1, 0, 2).astype(np.float64)
-        weighted = T / (e_pair[:, None, None] - eps_vir[:, None] - eps_vir)
-        return (weighted * T).sum((1, 2)), (weighted * T.transpose(0, 2, 1)).sum((1, 2))
+    def run(slab: Slab, e_pair: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        n, nvir = len(e_pair), len(eps_vir)
+        sums = np.empty((2, n))
+        for j in range(n):
+            T = slab.data[:, j * nvir : (j + 1) * nvir].astype(np.float64)
+            weighted = T / (e_pair[j] - eps_vir[:, None] - eps_vir)
+            sums[:, j] = (weighted * T).sum(), (weighted * T.T).sum()
+        return sums[0], sums[1]
 
     return run
 
 
-def pair_kernel(dtype: str) -> jit.Library:
-    """pair_energy.c compiled for slabs of `dtype`."""
-    source = resources.files("trnqc.backends.cpu_kernels").joinpath("pair_energy.c").read_text()
-    real = {"float64": "double", "float32": "float"}[dtype]
+def energy_library(dtype: str) -> jit.Library:
+    """pair_energy.c for slabs of `dtype`."""
     vector, result = jit.Array("float64", ndim=1), jit.Array("float64", ndim=1, written=True)
-    arguments = (jit.Array(dtype, ndim=2), "int64", "int64", "int64", "int64", vector, vector, result, result)
-    return jit.compile_c(
-        source, {"pair_energies": jit.Signature(arguments)}, name="pair_energy", defines=(f"REAL={real}",)
-    )
+    n = "int64"
+    arguments = (jit.Array(dtype, ndim=2), n, n, n, n, n, vector, vector, result, result)
+    defines = (f"REAL={C_TYPES[dtype]}",)
+    signatures = {"pair_energies": jit.Signature(arguments)}
+    return jit.compile_c(source_of("pair_energy.c"), signatures, name="pair_energy", defines=defines)

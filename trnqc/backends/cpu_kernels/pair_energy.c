@@ -1,4 +1,4 @@
-/* Second-order pair energies from a slab of integrals T_j[a,b] = (ia|jb), one i, several j.
+/* Second-order pair energies from a slab of integrals T_j[a,b] = (ia|jb), one i, several j <= i.
  *
  *   os[j] = sum_ab T[a,b]^2 / D[a,b]           D[a,b] = e_pair[j] - e_vir[a] - e_vir[b]
  *   x[j]  = sum_ab T[a,b] T[b,a] / D[a,b]      (e_pair[j] = e_i + e_j; all energies in Hartree)
@@ -6,8 +6,9 @@
  * D is symmetric, so the tiles (A,B) and (B,A) are visited together and two elements share one division:
  * with t = T[a,b] and u = T[b,a] they add (t^2 + u^2) / D to os and 2 t u / D to x.
  *
- * Compiled once with REAL = double and once with REAL = float; arithmetic and sums are in double in both. The order of
- * the sums depends on nvir alone. T_j[a,b] lies at t[j * pair_stride + a * row_stride + b].
+ * REAL is double or float; arithmetic and sums are in double. The order of the sums depends on nvir alone.
+ * T_j[a,b] lies at t[a * stride + column + j * nvir + b]. Of a symmetric T_j (i = j) only the lower half is read, in
+ * tiles counted from its first element.
  */
 #include <stdint.h>
 
@@ -15,7 +16,7 @@ enum { TILE = 32 };
 
 /* Adds one tile pair; `u` is T_BA already transposed. Sums run along b in TILE separate lanes, so that the inner loop
  * vectorises without reordering any addition. */
-static inline void add_tile(int na, int nb, const REAL *restrict t, int64_t row_stride, double u[restrict TILE][TILE],
+static inline void add_tile(int na, int nb, const REAL *restrict t, int64_t stride, double u[restrict TILE][TILE],
                             const double *restrict e_a, const double *restrict e_b, double e_pair, double both,
                             double *restrict os, double *restrict x)
 {
@@ -23,7 +24,7 @@ static inline void add_tile(int na, int nb, const REAL *restrict t, int64_t row_
     for (int a = 0; a < na; a++) {
         const double e = e_pair - e_a[a];
         for (int b = 0; b < nb; b++) {
-            const double r = 1.0 / (e - e_b[b]), p = t[a * row_stride + b], q = u[a][b];
+            const double r = 1.0 / (e - e_b[b]), p = t[a * stride + b], q = u[a][b];
             os_lane[b] += (p * p + both * (q * q)) * r;
             x_lane[b] += p * q * r;
         }
@@ -37,38 +38,49 @@ static inline void add_tile(int na, int nb, const REAL *restrict t, int64_t row_
     *x += (1 + both) * x_sum;
 }
 
-static inline void transpose(int na, int nb, const REAL *restrict t, int64_t row_stride, double u[restrict TILE][TILE])
+static inline void transpose(int na, int nb, const REAL *restrict t, int64_t stride, double u[restrict TILE][TILE])
 {
     for (int b = 0; b < nb; b++)
         for (int a = 0; a < na; a++)
-            u[a][b] = t[b * row_stride + a];
+            u[a][b] = t[b * stride + a];
 }
 
-static void pair(const REAL *t, int64_t nvir, int64_t row_stride, const double *e_vir, double e_pair, double *os,
-                 double *x)
+static inline void copy(int na, int nb, const REAL *restrict t, int64_t stride, double u[restrict TILE][TILE])
+{
+    for (int a = 0; a < na; a++)
+        for (int b = 0; b < nb; b++)
+            u[a][b] = t[a * stride + b];
+}
+
+static void pair(const REAL *t, int64_t nvir, int64_t stride, const double *e_vir, double e_pair, int symmetric,
+                 double *os, double *x)
 {
     _Alignas(64) double u[TILE][TILE];
     *os = *x = 0;
     for (int64_t a = 0; a < nvir; a += TILE) {
         const int na = nvir - a < TILE ? (int)(nvir - a) : TILE;
         for (int64_t b = 0; b <= a; b += TILE) {
-            const int nb = nvir - b < TILE ? (int)(nvir - b) : TILE;
-            const REAL *ab = t + a * row_stride + b, *ba = t + b * row_stride + a;
+            const REAL *ab = t + a * stride + b, *ba = t + b * stride + a;
             const double both = a == b ? 0.0 : 1.0; /* a diagonal tile is its own partner: counted once */
-            if (na == TILE && nb == TILE) {         /* constant bounds, which the compiler unrolls */
-                transpose(TILE, TILE, ba, row_stride, u);
-                add_tile(TILE, TILE, ab, row_stride, u, e_vir + a, e_vir + b, e_pair, both, os, x);
-            } else {
-                transpose(na, nb, ba, row_stride, u);
-                add_tile(na, nb, ab, row_stride, u, e_vir + a, e_vir + b, e_pair, both, os, x);
-            }
+            const int nb = a == b ? na : TILE;
+            if (symmetric && a != b)
+                copy(na, nb, ab, stride, u);
+            else if (na == TILE) /* constant bounds, which the compiler unrolls */
+                transpose(TILE, TILE, ba, stride, u);
+            else
+                transpose(na, nb, ba, stride, u);
+            if (na == TILE)
+                add_tile(TILE, TILE, ab, stride, u, e_vir + a, e_vir + b, e_pair, both, os, x);
+            else
+                add_tile(na, nb, ab, stride, u, e_vir + a, e_vir + b, e_pair, both, os, x);
         }
     }
 }
 
-void pair_energies(const REAL *t, int64_t npair, int64_t nvir, int64_t row_stride, int64_t pair_stride,
+/* The sums of `pairs` pairs; the last of them is symmetric if `symmetric` is not zero. */
+void pair_energies(const REAL *t, int64_t pairs, int64_t nvir, int64_t stride, int64_t column, int64_t symmetric,
                    const double *e_vir, const double *e_pair, double *os, double *x)
 {
-    for (int64_t j = 0; j < npair; j++)
-        pair(t + j * pair_stride, nvir, row_stride, e_vir, e_pair[j], os + j, x + j);
+    for (int64_t j = 0; j < pairs; j++)
+        pair(t + column + j * nvir, nvir, stride, e_vir, e_pair[j], symmetric && j == pairs - 1, os + j, x + j);
 }

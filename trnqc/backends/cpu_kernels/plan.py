@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
-from trnqc.backends.cpu_kernels.formats import Format
 from trnqc.errors import MemoryLimit
 
 # T of one task is written by the GEMM and read once by the energy pass: it should still lie in the outer caches then,
 # and be wide enough that packing B_i is paid back.
 SLAB_BYTES = 4 << 20
+
+
+class Sizes(Protocol):
+    """Bytes that one loaded orbital and one pair of T take."""
+
+    @property
+    def orbital_bytes(self) -> int: ...
+
+    @property
+    def slab_bytes(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -28,9 +38,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Plan:
-    """panel: rows i held encoded at a time (nocc when all of B is). block: rows j a slab covers.
+    """panel: rows i loaded at a time (nocc when all of B is). block: rows j a slab covers.
 
-    bytes: the most that is held at once, B included when it is in memory. whole: B is encoded once, as a whole.
+    bytes: the most that is held at once, B included when it is in memory. whole: all rows are loaded once.
     """
 
     nocc: int
@@ -51,36 +61,29 @@ class Plan:
         return sorted(tasks, key=lambda task: task.pairs, reverse=True)
 
 
-def make_plan(
-    shape: tuple[int, int, int], form: Format, *, threads: int, limit: float | None, in_memory: bool, reuses: bool
-) -> Plan:
-    """Choose panel and block for factors of `shape` (nocc, nvir, naux).
+def make_plan(nocc: int, sizes: Sizes, *, threads: int, limit: float | None, fixed: int) -> Plan:
+    """Choose panel and block for nocc orbitals.
 
-    limit: bytes, None for no limit. in_memory: B itself is held. reuses: B is its own encoding, without a copy.
+    limit: bytes, None for no limit. fixed: bytes held whatever the blocks: B where it is in memory, and scratch.
     Raises MemoryLimit when not even one row at a time fits.
     """
-    nocc, nvir, naux = shape
-    source, encoded = nvir * naux * 8, nvir * naux * form.copies * form.itemsize
-    slab = nvir * nvir * form.itemsize
+    slab, orbital = sizes.slab_bytes, sizes.orbital_bytes
     block = max(1, min(nocc, SLAB_BYTES // slab))
-    held = nocc * source if in_memory else 0
-    whole = held + (0 if reuses else nocc * encoded)
-
+    whole = fixed + nocc * orbital
     if limit is None or whole + threads * slab <= limit:
         if limit is not None:
             block = min(block, int(limit - whole) // (threads * slab))
         return Plan(nocc, nocc, block, whole + threads * block * slab, True)
 
-    # Rows are fetched and encoded as they are needed: a panel of i, and a block of j for each thread.
-    per_block = threads * (slab + source + encoded)
-    per_row = source + encoded
-    least = held + per_block + per_row
+    # Rows are loaded as they are needed: a panel of i, and a block of j for each thread.
+    per_block = threads * (slab + orbital)
+    least = fixed + per_block + orbital
     if least > limit:
         raise MemoryLimit(
-            f"the pair step needs at least {least / 1e6:.4g} MB ({held / 1e6:.4g} MB of it B itself) for nocc {nocc}, "
-            f"nvir {nvir}, naux {naux} on {threads} threads; the limit is {limit / 1e6:.4g} MB. "
+            f"the pair step on {threads} threads needs at least {least / 1e6:.4g} MB ({fixed / 1e6:.4g} MB of it "
+            f"for B and fixed buffers); the limit is {limit / 1e6:.4g} MB. "
             "Raise the limit, use fewer threads, or keep B on disk"
         )
-    block = max(1, min(block, int((limit - held) / 2 // per_block)))
-    panel = max(1, min(nocc, int(limit - held - block * per_block) // per_row))
-    return Plan(nocc, panel, block, held + block * per_block + panel * per_row, False)
+    block = max(1, min(block, int((limit - fixed) / 2 // per_block)))
+    panel = max(1, min(nocc, int(limit - fixed - block * per_block) // max(orbital, 1)))
+    return Plan(nocc, panel, block, fixed + block * per_block + panel * orbital, False)

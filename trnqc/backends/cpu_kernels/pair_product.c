@@ -1,0 +1,119 @@
+/* T[r, c] = sum_k left[r, k] right[c, k] for a few rows and many columns: the GEMM of the pair step.
+ *
+ * Operands are packed once and serve as left and as right factor of many products, so that no product packs anything.
+ * Rows stand in panels of P, and K is cut into runs of at most `depth`: element (r, k) lies at
+ *
+ *   data[k0 * panels * P + (r / P) * run * P + (k - k0) * P + r % P]      k in the run [k0, k0 + run)
+ *
+ * REAL is double or float. Every element of T is summed over k in the same order wherever its tile lies.
+ */
+#include <stdint.h>
+
+/* A tile of T is MR rows by VECTORS vectors; its sums, one run of columns and one row element fill the registers without
+ * spilling, and are enough chains to hide the latency of multiply-add. */
+#if defined(__AVX512F__)
+enum { VECTOR_BYTES = 64, VECTORS = 2, MR = 8 };
+#elif defined(__AVX__)
+enum { VECTOR_BYTES = 32, VECTORS = 3, MR = 4 };
+#else
+#error "written for AVX and AVX-512; elsewhere the BLAS of the platform serves better"
+#endif
+enum { WIDTH = VECTOR_BYTES / sizeof(REAL), P = VECTORS * WIDTH };
+enum { TILE = 32 };     /* of pair_energy.c, which reads a symmetric T in whole tiles */
+enum { ROW_BLOCK = 256 }; /* rows of `left` that stay in the second-level cache while the columns pass by */
+
+typedef REAL vector __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(REAL)), may_alias));
+
+int64_t panel_rows(void) { return P; }
+
+static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Packs rows [row, row + rows) of an operand of `panels` panels from source[rows, K]. */
+void pack(const REAL *source, int64_t rows, int64_t K, int64_t row, int64_t panels, int64_t depth, REAL *data)
+{
+    enum { STRIP = 16 }; /* one cache line or two of the source at a time */
+    for (int64_t k0 = 0; k0 < K; k0 += depth) {
+        const int64_t run = smaller(depth, K - k0);
+        for (int64_t r0 = 0; r0 < rows;) {
+            const int64_t lane = (row + r0) % P, n = smaller(P - lane, rows - r0);
+            REAL *to = data + k0 * panels * P + (row + r0) / P * run * P + lane;
+            for (int64_t k = 0; k < run; k += STRIP)
+                for (int64_t r = 0; r < n; r++)
+                    for (int64_t q = k; q < smaller(k + STRIP, run); q++)
+                        to[q * P + r] = source[(r0 + r) * K + k0 + q];
+            r0 += n;
+        }
+    }
+}
+
+/* One tile of mr x P elements. `mr` is a constant in every call, so that the sums stay in registers. */
+static inline __attribute__((always_inline)) void tile(int mr, int64_t run, const REAL *restrict left,
+                                                       const REAL *restrict right, REAL *restrict t, int64_t stride,
+                                                       int add)
+{
+    vector sum[MR][VECTORS];
+#pragma GCC unroll 16
+    for (int r = 0; r < mr; r++)
+#pragma GCC unroll 4
+        for (int v = 0; v < VECTORS; v++)
+            sum[r][v] = add ? *(const vector *)(t + r * stride + v * WIDTH) : (vector){0};
+    for (int64_t k = 0; k < run; k++) {
+        const vector *column = (const vector *)(right + k * P);
+#pragma GCC unroll 16
+        for (int r = 0; r < mr; r++)
+#pragma GCC unroll 4
+            for (int v = 0; v < VECTORS; v++)
+                sum[r][v] += left[k * P + r] * column[v];
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < mr; r++)
+#pragma GCC unroll 4
+        for (int v = 0; v < VECTORS; v++)
+            *(vector *)(t + r * stride + v * WIDTH) = sum[r][v];
+}
+
+static void tile_of(int mr, int64_t run, const REAL *left, const REAL *right, REAL *t, int64_t stride, int add)
+{
+    switch (mr) {
+#define CASE(n) case n: tile(n, run, left, right, t, stride, add); break;
+        CASE(1) CASE(2) CASE(3) CASE(4)
+#if __AVX512F__
+        CASE(5) CASE(6) CASE(7) CASE(8)
+#endif
+#undef CASE
+    }
+}
+
+/* Rows [first, last) of t, counted from `row` of left, by one panel of columns. */
+static void column_of_tiles(int64_t first, int64_t last, int64_t row, int64_t run, const REAL *left, const REAL *right,
+                            REAL *t, int64_t stride, int add)
+{
+    for (int64_t r = first; r < last;) {
+        const int64_t lane = (row + r) % P, mr = smaller(MR - lane % MR, last - r);
+        tile_of((int)mr, run, left + (row + r) / P * run * P + lane, right, t + r * stride, stride, add);
+        r += mr;
+    }
+}
+
+/* t[rows, stride]: rows [row, row + rows) of `left` by panels [panel, panel + stride / P) of `right`.
+ *
+ * From column `symmetric` of t on, T is symmetric with its first element there (i = j), and tiles that lie wholly above
+ * its diagonal are left as they are; pass `stride` where there is no such part.
+ */
+void product(const REAL *left, int64_t left_panels, int64_t row, int64_t rows, const REAL *right, int64_t right_panels,
+             int64_t panel, int64_t K, int64_t depth, int64_t symmetric, REAL *t, int64_t stride)
+{
+    for (int64_t k0 = 0; k0 < K; k0 += depth) {
+        const int64_t run = smaller(depth, K - k0);
+        const REAL *rows_of = left + k0 * left_panels * P;
+        const REAL *columns_of = right + (k0 * right_panels + panel * run) * P;
+        for (int64_t block = 0; block < rows; block += ROW_BLOCK) {
+            const int64_t last = smaller(block + ROW_BLOCK, rows);
+            for (int64_t c = 0; c < stride; c += P) {
+                const int64_t above = c > symmetric ? (c - symmetric) / TILE * TILE : 0;
+                const int64_t first = above > block ? above : block;
+                column_of_tiles(first, last, row, run, rows_of, columns_of + c * run, t + c, stride, k0 > 0);
+            }
+        }
+    }
+}

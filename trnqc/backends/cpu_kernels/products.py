@@ -1,0 +1,197 @@
+"""The products T_j = B_i B_j^T of the pair step, two ways: compiled for packed factors, or by NumPy's BLAS.
+
+Both say how much one loaded B_i takes (``orbital_bytes``), T of a pair (``slab_bytes``) and the temporaries of a thread
+(``scratch_bytes``), and offer
+``load(i0, i1)``: rows of B ready to be multiplied; ``slab(pairs)``: room for T; ``multiply``: T of one i and a block of
+j <= i in that room.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, Protocol
+
+import numpy as np
+
+from trnqc import jit
+from trnqc.backends.cpu_kernels.blas import numpy_blas
+from trnqc.backends.cpu_kernels.formats import FORMATS, encode
+
+# The longest run of the auxiliary index that is summed in registers: a panel of it should stay in the innermost
+# caches. Runs are made even, for a short last one would cost as many loads and stores of T as a long one.
+DEPTH = 512
+LINE = 64  # bytes of a cache line
+C_TYPES = {"float64": "double", "float32": "float"}
+
+Map = Callable[..., Any]  # map, or a pool's
+
+
+@dataclass(frozen=True)
+class Slab:
+    """T_j[a, b] of consecutive j, the last being i if `symmetric`, at data[a, column + (j - j0) * nvir + b].
+
+    Of a symmetric T_j only the lower half need be there.
+    """
+
+    data: np.ndarray
+    column: int
+    symmetric: bool
+
+
+class Products(Protocol):
+    """How the pair loop gets its T."""
+
+    orbital_bytes: int
+    slab_bytes: int
+    scratch_bytes: int
+    label: str
+
+    def load(self, i0: int, i1: int, map: Map = map) -> Any: ...
+
+    def slab(self, pairs: int) -> np.ndarray: ...
+
+    def multiply(self, left: Any, right: Any, i: int, j0: int, j1: int, room: np.ndarray) -> Slab: ...
+
+
+def make_products(B: Any, precision: str, compiled: bool) -> Products:
+    """The compiled products where they are asked for and written for this machine, else NumPy's.
+
+    bf16x3 multiplies two different arrangements of its parts and takes NumPy's. Raises CompilerError.
+    """
+    if compiled and FORMATS[precision].copies == 1 and "#define __AVX__ 1" in jit.find_compiler().target:
+        return CompiledProducts(B, precision)
+    return NumpyProducts(B, precision)
+
+
+def _encoded(B: Any, i: int, precision: str) -> np.ndarray:
+    return encode(np.asarray(B[i], dtype=np.float64), precision)
+
+
+def _encoding_bytes(B: Any, precision: str) -> int:
+    """Temporaries of `_encoded`: the row in fp64, the encoded row, and what lies between."""
+    if precision == "fp64" and isinstance(B, np.ndarray):
+        return 0
+    return B.shape[1] * B.shape[2] * 8 * (1 + FORMATS[precision].copies)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    data: np.ndarray
+    first: int
+
+
+class NumpyProducts:
+    """Rows as they are, one ``np.matmul`` a product."""
+
+    def __init__(self, B: Any, precision: str) -> None:
+        self.B, self.precision, self.form = B, precision, FORMATS[precision]
+        _, self.nvir, naux = B.shape
+        self.reuses = precision == "fp64" and isinstance(B, np.ndarray)
+        self.orbital_bytes = 0 if self.reuses else self.nvir * naux * self.form.copies * self.form.itemsize
+        self.slab_bytes = self.nvir**2 * self.form.itemsize
+        # Besides the encoding, T and its weighted copies in the unfused energy expression.
+        self.scratch_bytes = _encoding_bytes(B, precision) + 32 * self.nvir**2
+        self.label = f"products by {numpy_blas()}"
+
+    def load(self, i0: int, i1: int, map: Map = map) -> _Rows:
+        if self.reuses:
+            return _Rows(self.B[i0:i1], i0)
+        data = np.empty((i1 - i0, self.nvir, self.form.copies * self.B.shape[2]), dtype=self.form.dtype)
+
+        def fill(i: int) -> None:
+            data[i - i0] = _encoded(self.B, i, self.precision)
+
+        list(map(fill, range(i0, i1)))
+        return _Rows(data, i0)
+
+    def slab(self, pairs: int) -> np.ndarray:
+        return np.empty(pairs * self.nvir**2, dtype=self.form.dtype)
+
+    def multiply(self, left: _Rows, right: _Rows, i: int, j0: int, j1: int, room: np.ndarray) -> Slab:
+        columns = (j1 - j0) * self.nvir
+        T = room[: self.nvir * columns].reshape(self.nvir, columns)
+        factors = self.form.right_of(right.data[j0 - right.first : j1 - right.first])
+        one = self.form.left_of(left.data[i - left.first])
+        np.matmul(one, factors.reshape(columns, factors.shape[-1]).T, out=T)
+        return Slab(T, 0, j1 == i + 1)
+
+
+@dataclass(frozen=True)
+class _Panels:
+    data: np.ndarray
+    count: int
+    first: int
+
+
+class CompiledProducts:
+    """Rows packed once for all products; pair_product.c."""
+
+    def __init__(self, B: Any, precision: str) -> None:
+        self.B, self.precision = B, precision
+        self.dtype = np.dtype(FORMATS[precision].dtype)
+        _, self.nvir, self.naux = B.shape
+        self.depth = -(-self.naux // -(-self.naux // DEPTH))
+        self.library = product_library(self.dtype.name)
+        self.width = int(self.library.panel_rows())
+        # The widest row of T starts and ends inside a panel.
+        self.slab_bytes = self.nvir * (self.nvir + 2 * self.width) * self.dtype.itemsize + LINE
+        self.orbital_bytes = (self.nvir + self.width) * self.naux * self.dtype.itemsize
+        self.scratch_bytes = _encoding_bytes(B, precision)
+        self.label = f"compiled products ({jit.find_compiler().label})"
+
+    def load(self, i0: int, i1: int, map: Map = map) -> _Panels:
+        count = -(-(i1 - i0) * self.nvir // self.width)
+        data = _aligned(count * self.width * self.naux, self.dtype)
+
+        def pack(i: int) -> None:
+            rows = np.ascontiguousarray(_encoded(self.B, i, self.precision))
+            first = (i - i0) * self.nvir
+            self.library.pack(rows, self.nvir, self.naux, first, count, self.depth, data)
+
+        list(map(pack, range(i0, i1)))
+        return _Panels(data, count, i0)
+
+    def slab(self, pairs: int) -> np.ndarray:
+        return _aligned(self.nvir * (pairs * self.nvir + 2 * self.width), self.dtype)
+
+    def multiply(self, left: _Panels, right: _Panels, i: int, j0: int, j1: int, room: np.ndarray) -> Slab:
+        start, end = (j0 - right.first) * self.nvir, (j1 - right.first) * self.nvir
+        panel = start // self.width
+        stride, column = (-(-end // self.width) - panel) * self.width, start - panel * self.width
+        symmetric = column + (i - j0) * self.nvir if j1 == i + 1 else stride
+        T = room[: self.nvir * stride].reshape(self.nvir, stride)
+        self.library.product(
+            left.data, left.count, (i - left.first) * self.nvir, self.nvir, right.data, right.count,
+            panel, self.naux, self.depth, symmetric, T, stride,
+        )  # fmt: skip
+        return Slab(T, column, j1 == i + 1)
+
+
+def _aligned(size: int, dtype: np.dtype) -> np.ndarray:
+    """Zeros that start on a cache line."""
+    room = np.zeros(size + LINE // dtype.itemsize, dtype=dtype)
+    start = -room.ctypes.data % LINE // dtype.itemsize
+    return room[start : start + size]
+
+
+def source_of(name: str) -> str:
+    """The text of a C file of this package."""
+    return resources.files("trnqc.backends.cpu_kernels").joinpath(name).read_text()
+
+
+@functools.cache
+def product_library(dtype: str) -> jit.Library:
+    """pair_product.c for products of `dtype`."""
+    rows, packed = jit.Array(dtype, ndim=2), jit.Array(dtype, ndim=1)
+    packed_out, slab = jit.Array(dtype, ndim=1, written=True), jit.Array(dtype, ndim=2, written=True)
+    n = "int64"
+    signatures = {
+        "panel_rows": jit.Signature((), returns=n),
+        "pack": jit.Signature((rows, n, n, n, n, n, packed_out)),
+        "product": jit.Signature((packed, n, n, n, packed, n, n, n, n, n, slab, n)),
+    }
+    defines = (f"REAL={C_TYPES[dtype]}",)
+    return jit.compile_c(source_of("pair_product.c"), signatures, name="pair_product", defines=defines)
