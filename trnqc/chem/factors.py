@@ -20,7 +20,7 @@ from pyscf import gto, lib
 from threadpoolctl import threadpool_limits
 
 from trnqc.chem.memory import FactorMemory
-from trnqc.chem.metric import CholeskyMetric, EigenMetric, factorise
+from trnqc.chem.metric import factorise
 
 Progress = Callable[[str, int, int], None]
 """Called as progress(stage, done, total) from the calling thread."""
@@ -81,7 +81,7 @@ def build_factors(
 
         start = time.perf_counter()
         _run(pool, metric.fit, list(B), "fitting", progress)
-        B = _cut(B, metric)
+        B = _compacted(B, metric.naux)
         timings["fitting"] = time.perf_counter() - start
     return Factors(B, np.array(eps_occ), np.array(eps_vir), metric.note, timings)
 
@@ -148,5 +148,12 @@ def _run(pool: ThreadPoolExecutor, task: Callable, items: Iterable, stage: str, 
     return [future.result() for future in futures]
 
 
-def _cut(B: np.ndarray, metric: CholeskyMetric | EigenMetric) -> np.ndarray:
-    return B if metric.naux == B.shape[2] else np.ascontiguousarray(B[:, :, : metric.naux])
+def _compacted(B: np.ndarray, naux: int) -> np.ndarray:
+    """B[:, :, :naux] as a contiguous array in B's own memory: rows move up, none over one still to be moved."""
+    nocc, nvir, _ = B.shape
+    if naux == B.shape[2]:
+        return B
+    front = B.reshape(-1)[: nocc * nvir * naux].reshape(nocc, nvir, naux)
+    for i in range(nocc):
+        front[i] = B[i, :, :naux]
+    return front

@@ -36,8 +36,8 @@ class FactorMemory:
 
     @property
     def column(self) -> int:
-        """Bytes of all threads' buffers for one auxiliary function: packed twice, square, half-transformed."""
-        return 8 * self.threads * (self.nao * (self.nao + 1) + self.nao**2 + self.nocc * self.nao)
+        """Bytes of all threads' buffers for one auxiliary function: packed, square, half-transformed, one row of B."""
+        return 8 * self.threads * (self.nao * (self.nao + 1) // 2 + self.nao**2 + self.nocc * self.nao + self.nvir)
 
     def block_width(self, limit: float | None, smallest: int) -> int:
         """Auxiliary functions a block so that all fits ``limit`` bytes; MemoryLimit if ``smallest`` does not."""
