@@ -1,0 +1,52 @@
+"""Access to decoded JSON that names the file, the place, what was expected and what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trnqc.errors import InputError
+
+_WORDS = {dict: "an object", list: "a list", str: "a string", (int, float): "a number"}
+
+
+def need(record: Any, key: str, kind: Any, path: Path, where: str) -> Any:
+    """``record[key]`` of the given kind; InputError otherwise."""
+    if not isinstance(record, Mapping):
+        raise InputError(f"{path}: {where}: expected an object, found {type(record).__name__}")
+    if key not in record:
+        raise InputError(f"{path}: {where}: expected the field {key!r}, found {_some(record)}")
+    value = record[key]
+    if isinstance(value, bool) or not isinstance(value, kind):
+        raise InputError(f"{path}: {where}: {key!r}: expected {_WORDS[kind]}, found {value!r:.80}")
+    return value
+
+
+def numbers(records: Sequence[Any], key: str, path: Path, where: str) -> np.ndarray:
+    """One field of every record as float64 or, if all are whole, int64 (nanosecond clocks exceed 2^53)."""
+    column = [need(record, key, (int, float), path, f"{where}[{k}]") for k, record in enumerate(records)]
+    whole = all(isinstance(value, int) for value in column)
+    return np.asarray(column, dtype=np.int64 if whole else np.float64)
+
+
+def strings(records: Sequence[Mapping[str, Any]], *keys: str) -> list[str]:
+    """Of every record the first of these fields that it has, else the empty string."""
+    return [next((str(r[key]) for key in keys if r.get(key) not in (None, "")), "") for r in records]
+
+
+def ordered(start: np.ndarray, end: np.ndarray, path: Path, where: str) -> None:
+    """InputError if an event is not a finite interval."""
+    wrong = np.flatnonzero(~(np.isfinite(start) & np.isfinite(end) & (end >= start)))
+    if len(wrong):
+        k = int(wrong[0])
+        raise InputError(
+            f"{path}: {where}[{k}]: expected a start before the end, found start {start[k]} and end {end[k]}"
+        )
+
+
+def _some(record: Mapping[str, Any]) -> str:
+    names = sorted(map(str, record))
+    return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "") if names else "no fields"

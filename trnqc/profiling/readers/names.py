@@ -1,0 +1,38 @@
+"""The sources' names of engines and queues -> ours."""
+
+from __future__ import annotations
+
+import re
+
+# Vendor labels differ by tool and age: table values, track names of the UI, labels of the older JSON.
+_ENGINES = {
+    "tensor": ("tensor", "tensormatrix", "pe", "tensore", "tensormatrixe", "pea"),
+    "vector": ("vector", "vectore", "dve"),
+    "scalar": ("scalar", "scalare", "act", "activation"),
+    "gpsimd": ("gpsimd", "gpsimde", "pool", "pooling"),
+    "sync": ("sync", "synce", "sp", "syncengine"),
+}
+_BY_NAME = {name: engine for engine, names in _ENGINES.items() for name in names}
+_SUFFIX = re.compile(r"[\s_-]*(engine|eng)?$")
+# Hardware queues are called q<Owner><Purpose><number>, e.g. qSyncIO0 or qScalarSpillReload0-Q1-E64.
+_QUEUE = re.compile(r"^(dma\b|dma[\s_-]?\d|q[A-Z]\w*\d)", re.IGNORECASE)
+_NUMBERED = re.compile(r"^dma[\s_-]?(?:engine|eng)?[\s_-]?(\d+)$", re.IGNORECASE)
+
+
+def engine_of(label: str) -> str | None:
+    """One of our five engine names, ``dma...`` for DMA engines and queues, None for anything else."""
+    text = label.strip()
+    numbered = _NUMBERED.match(text)
+    if numbered:
+        return f"dma{int(numbered[1])}"
+    known = _BY_NAME.get(_SUFFIX.sub("", text.lower()).replace(" ", ""))
+    if known:
+        return known
+    if text.lower() == "dma":
+        return "dma"
+    return f"dma {text}" if _QUEUE.match(text) else None
+
+
+def lane_name(label: str) -> str:
+    """Our name where there is one, else the source's own."""
+    return engine_of(label) or label.strip() or "unnamed"

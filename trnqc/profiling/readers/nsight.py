@@ -1,0 +1,39 @@
+"""``nsys stats --report cuda_gpu_trace --format json``: a list of kernels and copies on the streams of a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trnqc.errors import InputError
+from trnqc.profiling.profile import Profile
+from trnqc.profiling.readers.tracks import Track, to_lanes
+
+START, DURATION = "Start (ns)", "Duration (ns)"
+
+
+def matches(data: Any) -> bool:
+    return isinstance(data, list) and bool(data) and isinstance(data[0], Mapping) and {START, DURATION} <= set(data[0])
+
+
+def read(data: list[Any], path: Path) -> tuple[Profile, ...]:
+    """One profile. InputError: a row without start or duration."""
+    tracks: dict[str, Track] = {}
+    for k, row in enumerate(data):
+        stream = f"stream {row.get('Strm', '?')}"
+        device = str(row.get("Device", "GPU"))
+        track = tracks.setdefault(f"{device}/{stream}", Track(device, stream))
+        start, duration = _whole(row, START, path, k), _whole(row, DURATION, path, k)
+        track.add(start, start + duration, str(row.get("Name", "")))
+    made = to_lanes(list(tracks.values()), path)
+    return (Profile(path.stem, str(path), "Nsight Systems GPU trace JSON", "device", lanes=made),)
+
+
+def _whole(row: Any, key: str, path: Path, k: int) -> int:
+    """The tool writes numbers, or numbers as text, with or without thousands separators."""
+    value = row.get(key) if isinstance(row, Mapping) else None
+    try:
+        return int(str(value).replace(",", ""))
+    except ValueError:
+        raise InputError(f"{path}: row {k}: {key}: expected a whole number, found {value!r}") from None

@@ -1,0 +1,77 @@
+"""The wire format of protocol buffers, as far as traces need it: (field number, value) pairs of a message.
+
+A varint gives an int, the 64- and 32-bit kinds their bytes as an int, length-delimited fields a memoryview.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+Field = int | memoryview
+
+
+class Truncated(ValueError):
+    """The message ends inside a field, or the bytes are no message."""
+
+
+def fields(message: memoryview) -> Iterator[tuple[int, Field]]:
+    """All fields in order. Truncated: where the bytes stop making sense."""
+    at, end = 0, len(message)
+    while at < end:
+        tag, at = _varint(message, at, end)
+        number, kind = tag >> 3, tag & 7
+        if number == 0:
+            raise Truncated("field number 0")
+        if kind == VARINT:
+            value, at = _varint(message, at, end)
+            yield number, value
+            continue
+        if kind == BYTES:
+            size, at = _varint(message, at, end)
+        elif kind in (FIXED64, FIXED32):
+            size = 8 if kind == FIXED64 else 4
+        else:
+            raise Truncated(f"wire type {kind}")
+        if at + size > end:
+            raise Truncated(f"a field of {size} bytes where {end - at} are left")
+        chunk = message[at : at + size]
+        yield number, chunk if kind == BYTES else int.from_bytes(chunk, "little")
+        at += size
+
+
+def _varint(message: memoryview, at: int, end: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < end:
+        byte = message[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+        if shift > 63:
+            raise Truncated("a number of more than ten bytes")
+    raise Truncated("a number without its last byte")
+
+
+def signed(value: int) -> int:
+    """The int64 that a varint or fixed64 stands for."""
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def text(value: Field) -> str:
+    if isinstance(value, int):
+        raise Truncated("a number where text was due")
+    return bytes(value).decode("utf-8", "replace")
+
+
+def message(value: Field) -> memoryview:
+    if isinstance(value, int):
+        raise Truncated("a number where a message was due")
+    return value
+
+
+def number(value: Field) -> int:
+    if not isinstance(value, int):
+        raise Truncated("bytes where a number was due")
+    return value

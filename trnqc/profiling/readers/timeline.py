@@ -1,0 +1,75 @@
+"""The simulator's timeline, JSON of schema ``trnqc.timeline/1``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trnqc.errors import InputError
+from trnqc.profiling.machines import target_of
+from trnqc.profiling.profile import Labels, Profile
+from trnqc.profiling.readers.checks import need, numbers, strings
+from trnqc.profiling.readers.fields import normal
+from trnqc.profiling.readers.lanes import columns, lanes
+
+FAMILY = "trnqc.timeline/"
+SCHEMA = "trnqc.timeline/1"
+
+
+def matches(data: Any) -> bool:
+    return isinstance(data, Mapping) and str(data.get("schema", "")).startswith(FAMILY)
+
+
+def read(data: Mapping[str, Any], path: Path) -> tuple[Profile, ...]:
+    """One profile. InputError: another version of the schema, a field missing or of the wrong kind."""
+    if data["schema"] != SCHEMA:
+        raise InputError(f"{path}: expected schema {SCHEMA}, found {data['schema']!r}; use the trnqc that wrote it")
+    events = need(data, "events", list, path, "timeline")
+    summary, notes = normal(need(data, "summary", dict, path, "timeline"))
+    words = data.get("extrapolation") or ""
+    target = need(data, "target", str, path, "timeline")
+    profile = Profile(
+        title=need(data, "kernel", str, path, "timeline"),
+        path=str(path),
+        format=SCHEMA,
+        measurement=need(data, "measurement", str, path, "timeline"),
+        target=target_of(target) or target,
+        summary={k: v for k, v in summary.items() if k not in ("measurement", "target", "kernel")},
+        lanes=_lanes(events, path),
+        stalls=_stalls(need(data, "stalls", dict, path, "timeline"), path),
+        high_water={k: float(v) for k, v in need(data, "high_water", dict, path, "timeline").items()},
+        provenance=_flat(data.get("versions", {}), "version") | _flat(data.get("constants", {}), "constant"),
+        notes=[*notes, *([str(words)] if words else [])],
+    )
+    return (profile,)
+
+
+def _lanes(events: list[Any], path: Path) -> tuple:
+    start = numbers(events, "start_ns", path, "events")
+    end = numbers(events, "end_ns", path, "events")
+    for k, event in enumerate(events):
+        need(event, "engine", str, path, f"events[{k}]")
+    table = columns(
+        Labels.of(strings(events, "engine")),
+        start,
+        end,
+        Labels.of(strings(events, "op")),
+        Labels.of(strings(events, "name")),
+        stall=Labels.of(text or "none" for text in strings(events, "stall")),
+        stall_ns=np.asarray([float(event.get("stall_ns") or 0.0) for event in events]),
+    )
+    return lanes([table], path, "events")
+
+
+def _stalls(stalls: Mapping[str, Any], path: Path) -> dict[str, dict[str, float]]:
+    return {
+        engine: {cause: float(need(causes, cause, (int, float), path, f"stalls[{engine!r}]")) for cause in causes}
+        for engine, causes in stalls.items()
+    }
+
+
+def _flat(values: Mapping[str, Any], kind: str) -> dict[str, str]:
+    return {f"{kind} {name}": str(value) for name, value in values.items()} if isinstance(values, Mapping) else {}

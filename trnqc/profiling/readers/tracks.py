@@ -1,0 +1,79 @@
+"""Named tracks of slices and counters, as trace viewers know them -> a profile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from trnqc.profiling.profile import NO_STALL, Labels, Lane, Series
+from trnqc.profiling.readers.lanes import Columns, columns, lanes
+from trnqc.profiling.readers.names import engine_of
+
+
+@dataclass
+class Track:
+    """Slices of one row of a trace while it is being read; times in ns on the trace's clock."""
+
+    process: str
+    thread: str
+    start: list[float] = field(default_factory=list)
+    end: list[float] = field(default_factory=list)
+    op: list[str] = field(default_factory=list)
+    name: list[str] = field(default_factory=list)
+    stall: list[str] = field(default_factory=list)
+    stall_ns: list[float] = field(default_factory=list)
+
+    def add(
+        self, start: float, end: float, op: str, name: str = "", stall: str = NO_STALL, stall_ns: float = 0.0
+    ) -> None:
+        self.start.append(start)
+        self.end.append(end)
+        self.op.append(op)
+        self.name.append(name)
+        self.stall.append(stall)
+        self.stall_ns.append(stall_ns)
+
+
+def to_lanes(tracks: Sequence[Track], path: Path) -> tuple[Lane, ...]:
+    """One lane a track, or an engine where several tracks show one; each process that shows engines is a core."""
+    used = [track for track in tracks if track.start]
+    processes = list(dict.fromkeys(track.process for track in used))
+    cores = [p for p in processes if any(t.process == p and engine_of(t.thread) for t in used)]
+    return lanes([_columns(track, cores, len(processes) > 1) for track in used], path, "slice")
+
+
+def _columns(track: Track, cores: list[str], several: bool) -> Columns:
+    n = len(track.start)
+    plain = bool(engine_of(track.thread)) or not several
+    lane = track.thread if plain else f"{track.process} / {track.thread}"
+    core = cores.index(track.process) if track.process in cores else 0
+    whole = all(isinstance(t, int) for t in track.start + track.end)
+    kind = np.int64 if whole else np.float64
+    return columns(
+        Labels.same(lane, n),
+        np.asarray(track.start, dtype=kind),
+        np.asarray(track.end, dtype=kind),
+        Labels.of(track.op),
+        Labels.of(track.name),
+        core=np.full(n, core),
+        stall=Labels.of(track.stall),
+        stall_ns=np.asarray(track.stall_ns, dtype=np.float64),
+    )
+
+
+def to_series(name: str, unit: str, points: Sequence[tuple[float, float]], origin: float) -> Series:
+    """points: (time in ns, value), any order; the origin is taken off while times may still be whole."""
+    ordered = sorted(points)
+    return Series(
+        name,
+        unit,
+        np.asarray([t - origin for t, _ in ordered], dtype=np.float64),
+        np.asarray([value for _, value in ordered], dtype=np.float64),
+    )
+
+
+def origin_of(tracks: Sequence[Track]) -> float:
+    return min((min(track.start) for track in tracks if track.start), default=0)
