@@ -23,7 +23,7 @@ _BUILTINS = {
     "range", "len", "min", "max", "abs", "print", "int", "float", "bool", "str", "tuple", "list", "dict", "isinstance",
     "slice",
 }  # fmt: skip
-_ITERABLE = ("range", "affine_range", "sequential_range", "static_range", "keys", "values", "items", "list", "tuple")
+_SEQUENCES = ("range", "list", "tuple")
 _DEVICE_LOOPS = ("fori_loop", "while_loop", "dynamic_range")
 _BANNED: dict[type[ast.AST], str] = {
     ast.Try: "try is not in the language",
@@ -206,12 +206,11 @@ def _allowed_class(target: type) -> bool:
 def _loops(source: _Source, node: ast.AST) -> Iterator[Finding]:
     if not isinstance(node, ast.For) or not isinstance(node.iter, ast.Call):
         return
-    called = node.iter.func
-    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-    if name not in _ITERABLE:
-        what = "nl.dynamic_range is gone from NKI 0.7; use nl.fori_loop" if name == "dynamic_range" else None
-        message = what or f"loops run over ranges, lists and tuples, not over {ast.unparse(node.iter)}"
-        yield source.at(node, message)
+    name = node.iter.func.attr if isinstance(node.iter.func, ast.Attribute) else getattr(node.iter.func, "id", "")
+    if name == "dynamic_range":
+        yield source.at(node, "nl.dynamic_range is gone from NKI 0.7; use nl.fori_loop")
+    elif getattr(source.meaning(node.iter.func), "__module__", "") == "builtins" and name not in _SEQUENCES:
+        yield source.at(node, f"loops run over ranges, lists and tuples, not over {ast.unparse(node.iter)}")
 
 
 def _comprehensions(source: _Source, node: ast.AST) -> Iterator[Finding]:
