@@ -7,6 +7,7 @@ Arrays are prepared, packed and added up on the host as for the simulator (``nki
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from trnqc.backends.base import BackendStatus, Progress, check_precision
 from trnqc.backends.torch_launch import launch, to_numpy, to_tensor
 from trnqc.types import PairEnergies
 
-_REFERENCES = {
+_REFERENCES: dict[Any, Callable[..., Any]] = {
     gemm: reference_gemm,
     batched_contraction: reference_batched_contraction,
     mp2_energy: reference_mp2_energy,

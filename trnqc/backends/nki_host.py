@@ -13,6 +13,7 @@ import numpy as np
 from nki_kernels import mp2_plan as plan
 from nki_kernels.gemm import gemm
 from nki_kernels.mp2_energy import mp2_energy
+from trnqc.backends.base import Progress
 from trnqc.errors import MemoryLimit
 from trnqc.types import PairEnergies
 
@@ -44,14 +45,33 @@ def pair_list(nocc: int) -> np.ndarray:
     return np.stack([i, j], axis=1)
 
 
-def mp2_pairs(device: Device, B, eps_occ, eps_vir, *, precision, fused, max_memory, progress, ran_on) -> PairEnergies:
+def mp2_pairs(
+    device: Device,
+    B: Any,
+    eps_occ: np.ndarray,
+    eps_vir: np.ndarray,
+    *,
+    precision: str,
+    fused: bool,
+    max_memory: float | None,
+    progress: Progress | None,
+    ran_on: str,
+) -> PairEnergies:
     """Pair energies of B[nocc, nvir, naux] (fp64, Hartree^1/2): fused kernel, or GEMM and host expression apart."""
     run = _fused if fused else _apart
     os, ss = run(device, B, np.asarray(eps_occ), np.asarray(eps_vir), precision, max_memory, progress)
     return PairEnergies(os, ss, ran_on)
 
 
-def _fused(device, B, eps_occ, eps_vir, precision, max_memory, progress):
+def _fused(
+    device: Device,
+    B: Any,
+    eps_occ: np.ndarray,
+    eps_vir: np.ndarray,
+    precision: str,
+    max_memory: float | None,
+    progress: Progress | None,
+) -> tuple[np.ndarray, np.ndarray]:
     nocc, nvir, naux = B.shape
     itemsize = 2 if precision == "bf16" else 4  # bytes of all parts of one element
     tiles = plan.choose_tiles(nvir, naux, itemsize)
@@ -77,7 +97,15 @@ def _fused(device, B, eps_occ, eps_vir, precision, max_memory, progress):
     return os, ss
 
 
-def _apart(device, B, eps_occ, eps_vir, precision, max_memory, progress):
+def _apart(
+    device: Device,
+    B: Any,
+    eps_occ: np.ndarray,
+    eps_vir: np.ndarray,
+    precision: str,
+    max_memory: float | None,
+    progress: Progress | None,
+) -> tuple[np.ndarray, np.ndarray]:
     """GEMM kernel into memory, then the energy expression on the host; every launch has the same shape."""
     nocc, nvir, naux = B.shape
     width = min(COLUMNS_A_GEMM, nocc)

@@ -6,6 +6,7 @@ For correctness, not for speed: every instruction is checked against the rules o
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from nki_kernels.gemm import gemm
 from nki_kernels.lang import REAL, nki
 from nki_kernels.mp2_plan import split
 from trnqc.backends import nki_host
-from trnqc.backends.base import BackendStatus, check_precision
+from trnqc.backends.base import BackendStatus, Progress, check_precision
 from trnqc.sim.targets import target_from_environment
 from trnqc.types import PairEnergies
 
@@ -33,7 +34,7 @@ class SimulatedDevice:
     def put(self, array: np.ndarray) -> np.ndarray:
         return array
 
-    def call(self, kernel, *args) -> np.ndarray:
+    def call(self, kernel: Any, *args: Any) -> np.ndarray:
         # The vendor's simulator takes the newest generation's looser limits when nothing is set.
         os.environ.setdefault("NEURON_PLATFORM_TARGET_OVERRIDE", _target())
         return nki.simulate(kernel)(*args)
@@ -48,16 +49,25 @@ class Simulator:
     def status(self) -> BackendStatus:
         return BackendStatus(True, versions={"nki": _SIMULATOR}, devices=(f"simulated {_target()}",))
 
-    def gemm(self, a_t, b, *, precision: str) -> np.ndarray:
+    def gemm(self, a_t: np.ndarray, b: np.ndarray, *, precision: str) -> np.ndarray:
         check_precision(self, precision)
         return SimulatedDevice().call(gemm, split(a_t, precision), split(b, precision))
 
-    def batched_contraction(self, a_t, b, *, precision: str) -> np.ndarray:
+    def batched_contraction(self, a_t: np.ndarray, b: np.ndarray, *, precision: str) -> np.ndarray:
         check_precision(self, precision)
         return SimulatedDevice().call(batched_contraction, split(a_t, precision), split(b, precision))
 
     def mp2_pairs(
-        self, B, eps_occ, eps_vir, *, precision: str, fused=True, threads=None, max_memory=None, progress=None
+        self,
+        B: Any,
+        eps_occ: np.ndarray,
+        eps_vir: np.ndarray,
+        *,
+        precision: str,
+        fused: bool = True,
+        threads: int | None = None,
+        max_memory: float | None = None,
+        progress: Progress | None = None,
     ) -> PairEnergies:
         check_precision(self, precision)
         return nki_host.mp2_pairs(
