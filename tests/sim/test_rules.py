@@ -1,4 +1,4 @@
-"""Every rule that a kernel can break: one case a rule, with the operand, the rule, what was found and what is allowed."""
+"""Every rule that a kernel can break, a case each; messages give operand, rule, found, allowed."""
 
 import operator
 import re
