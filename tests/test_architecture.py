@@ -22,7 +22,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "trnqc.gen": BASE,
     "trnqc.jit": BASE | {"trnqc.gen"},
     "nki_kernels": {"trnqc.sim"},
-    "trnqc.backends": BASE | {"trnqc.jit", "trnqc.gen", "trnqc.sim", "nki_kernels"},
+    "trnqc.tuning": BASE | {"trnqc.jit", "trnqc.sim", "nki_kernels"},
+    "trnqc.backends": BASE | {"trnqc.jit", "trnqc.gen", "trnqc.sim", "trnqc.tuning", "nki_kernels"},
     "trnqc.chem": BASE | {"trnqc.backends", "nki_kernels"},
 }
 TOP = {"trnqc", "trnqc.torch_ops", "trnqc.profiling", "trnqc.cli", "autotune"}

@@ -1,0 +1,85 @@
+"""Which constants a launch takes: a user's record, else a shipped one, else a neighbour's, else the kernel's default.
+
+The note says which, in words that go into results.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from trnqc.tuning import records
+from trnqc.tuning.kernels import Infeasible, Values, check, tunable
+from trnqc.tuning.records import Record
+from trnqc.tuning.sources import source_hash
+
+NEAR = math.log(1.5)  # a neighbour's extents differ by no more than this factor, each; further off tiles change
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Compile-time constants for one launch, where they come from in words, and the record if there is one."""
+
+    constants: dict[str, int]
+    note: str
+    record: Record | None = None
+
+
+def choose(kernel: str, shape: Values, precision: str, target: str, instrument: Values | None = None) -> Choice:
+    """Constants for a launch.
+
+    instrument: versions and flags of this machine's compiler; device records made with others do not count (None: no
+    device record counts). Raises InputError for an unknown kernel, shape, precision or target.
+    """
+    check(kernel, shape, precision, target)
+    known = tunable(kernel)
+    source = source_hash(known.module, known.name)
+    valid = [
+        (origin, path, record)
+        for origin, path, record in _records(kernel)
+        if (record.source, record.target, record.precision) == (source, target, precision)
+        and tuple(record.shape) == known.dims
+        and (record.measurement == "modelled" or record.instrument == instrument)
+    ]
+    for origin, path, record in sorted(valid, key=lambda found: _rank(found, shape)):
+        distance = _distance(record.shape, shape)
+        if distance[0] > NEAR:
+            continue
+        try:
+            constants = known.realise(record.point, shape, precision, target)
+        except (Infeasible, KeyError):  # a point of knobs that this version has not, or that do not fit this shape
+            continue
+        return Choice(constants, _note(origin, path, record, shape), record)
+    return Choice(known.default(shape, precision), "default tiles (no tuning record)")
+
+
+def _records(kernel: str) -> Iterator[tuple[str, Path, Record]]:
+    for path, record in records.read_all(records.user_directory(), kernel):
+        yield "user", path, record
+    for path, record in records.read_all(records.shipped_directory(), kernel, writable=False):
+        yield "shipped", path, record
+
+
+def _distance(here: Values, there: Values) -> tuple[float, float]:
+    """Largest and summed |log| of the ratios of extents."""
+    logs = [abs(math.log(here[dim] / there[dim])) for dim in there]
+    return max(logs), sum(logs)
+
+
+def _rank(found: tuple[str, Path, Record], shape: Values) -> tuple:
+    """Exact before near; user before shipped; device before modelled; then by distance; faster first."""
+    origin, path, record = found
+    far = _distance(record.shape, shape)[1]
+    trust = records.MEASUREMENTS.index(record.measurement)
+    return far > 0, origin != "user", far, trust, record.time_ns, path.name
+
+
+def _note(origin: str, path: Path, record: Record, shape: Values) -> str:
+    tiles = ", ".join(f"{name} {value}" for name, value in record.constants.items())
+    note = f"{record.measurement} tuning, {origin} record {path.name}"
+    if record.shape == dict(shape):
+        return f"tiles {tiles} ({note})"
+    theirs = ", ".join(f"{dim} {extent}" for dim, extent in record.shape.items())
+    return f"tiles by the nearest record, of {theirs} ({note})"

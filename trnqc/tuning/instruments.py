@@ -1,0 +1,33 @@
+"""What a measurement depends on besides kernel and shape: the model's version, or a machine's versions and flags."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+from pathlib import Path
+
+from trnqc import sim
+
+PACKAGES = ("nki", "neuronx-cc", "torch-neuronx")
+FLAGS = ("NEURON_CC_FLAGS", "NEURON_LOGICAL_NC_CONFIG")
+
+
+def model_identity() -> dict[str, str]:
+    """The simulator's timeline, by a digest of its source and of its table of costs."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(sim.__file__).parent.glob("timeline*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return {"model": f"trnqc.sim.timeline {digest.hexdigest()[:12]}"}
+
+
+def device_identity() -> dict[str, str]:
+    """Versions of the vendor's packages found here ("absent" where there is none) and the compiler flags in force."""
+    return {name: _version(name) for name in PACKAGES} | {flag: os.environ.get(flag, "") for flag in FLAGS}
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "absent"

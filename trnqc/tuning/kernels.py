@@ -1,0 +1,177 @@
+"""What can be tuned: for each kernel its shape, knobs, own default and the rules that a choice must keep.
+
+A *point* gives each knob a value in terms that carry over to other shapes (numbers of blocks and of chunks);
+``realise`` turns it into the kernel's compile-time constants for one shape, or raises Infeasible with the rule that it
+breaks. Shape classes are exact: a point is recorded for these extents; ``choose`` says when a neighbour's is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from nki_kernels import gemm_blocks, mp2_plan
+from nki_kernels.mp2_energy import tile_list
+from trnqc.errors import InputError
+from trnqc.sim.targets import TARGETS
+
+P = 128
+Values = Mapping[str, int]
+ITEMSIZE = {"fp32": 4, "bf16x3": 4, "bf16": 2}  # bytes of one element, summed over the parts of a split operand
+PARTS = {"fp32": 1, "bf16x3": 2, "bf16": 1}
+
+
+class Infeasible(Exception):
+    """A point that the kernel or the chip cannot take; the message is the rule."""
+
+
+@dataclass(frozen=True)
+class Tunable:
+    """One kernel. dims: extents of a shape class; knobs: names of a point; default and realise return constants,
+    default_point the default in terms of knobs (which rounds, where the default is no point)."""
+
+    name: str
+    module: str
+    dims: tuple[str, ...]
+    knobs: tuple[str, ...]
+    default: Callable[[Values, str], dict[str, int]]
+    default_point: Callable[[Values, str], dict[str, int]]
+    realise: Callable[[Values, Values, str, str], dict[str, int]]
+    workload: str
+
+
+def ceil(a: int, b: int) -> int:
+    """a / b, rounded up."""
+    return -(-a // b)
+
+
+def _require(rule: bool, message: str) -> None:
+    if not rule:
+        raise Infeasible(message)
+
+
+def _fits(needed: int, target: str) -> None:
+    usable = TARGETS[target].sbuf_usable
+    _require(needed <= usable, f"SBUF: {needed} bytes per partition are needed, {target} has {usable}")
+
+
+# -- mp2_energy -------------------------------------------------------------------------------------------------------
+
+
+def _mp2_constants(tiles: mp2_plan.Mp2Tiles) -> dict[str, int]:
+    return {"block": tiles.block, "kchunk": tiles.kchunk, "group": tiles.group}
+
+
+def mp2_default(shape: Values, precision: str) -> dict[str, int]:
+    """What the kernel's planner takes when nothing is known."""
+    return _mp2_constants(mp2_plan.choose_tiles(shape["nvir"], shape["naux"], ITEMSIZE[precision]))
+
+
+def mp2_default_point(shape: Values, precision: str) -> dict[str, int]:
+    """The same as a point."""
+    tiles = mp2_tiles(shape, mp2_default(shape, precision))
+    return {"blocks": tiles.nblk, "chunks": ceil(tiles.nk, tiles.kchunk), "group": tiles.group}
+
+
+def mp2_tiles(shape: Values, constants: Values) -> mp2_plan.Mp2Tiles:
+    """The planner's value for recorded constants."""
+    return mp2_plan.Mp2Tiles(shape["nvir"], shape["naux"], constants["block"], constants["kchunk"], constants["group"])
+
+
+def mp2_realise(point: Values, shape: Values, precision: str, target: str) -> dict[str, int]:
+    """blocks of virtuals, chunks of the auxiliary index, group of j that share one i -> block, kchunk, group."""
+    nvir, nk = shape["nvir"], ceil(shape["naux"], P)
+    block = nvir if point["blocks"] == 1 else P * ceil(nvir, point["blocks"] * P)
+    kchunk = ceil(nk, point["chunks"])
+    tiles = mp2_plan.Mp2Tiles(nvir, shape["naux"], block, kchunk, point["group"])
+    _require(tiles.nblk == point["blocks"], f"{nvir} virtuals make no {point['blocks']} blocks of a multiple of {P}")
+    _require(ceil(nk, kchunk) == point["chunks"], f"{nk} auxiliary blocks make no {point['chunks']} chunks")
+    if kchunk < nk:
+        in_flight = max(len(tile_list(*kind)) for kind in mp2_plan.block_kinds(nvir, block))
+        held = mp2_plan.ACCUMULATORS // 2
+        _require(in_flight <= held, f"PSUM: {in_flight} tiles of a streamed block are in flight, {held} can be held")
+        _require(point["group"] == 1, "streamed factors are not shared within a group")
+    _fits(tiles.sbuf_bytes(ITEMSIZE[precision]), target)
+    return _mp2_constants(tiles)
+
+
+# -- gemm, batched_contraction ----------------------------------------------------------------------------------------
+
+
+def product_default(shape: Values, precision: str) -> dict[str, int]:
+    """What the kernels' planner takes when nothing is known."""
+    return dict(gemm_blocks.plan(shape.get("Z", 1), shape["M"], shape["N"], shape["K"], ITEMSIZE[precision]))
+
+
+def product_default_point(shape: Values, precision: str) -> dict[str, int]:
+    """The same as a point."""
+    c = product_default(shape, precision)
+    return {k: c[k] for k in ("rows", "cols", "batch", "hold")} | {"chunks": ceil(ceil(shape["K"], P), c["kchunk"])}
+
+
+def product_realise(point: Values, shape: Values, precision: str, target: str) -> dict[str, int]:
+    """rows and cols of a block, chunks of K, products an iteration, b held or not -> the kernels' keyword arguments."""
+    Z, M, N, nk = shape.get("Z", 1), shape["M"], shape["N"], ceil(shape["K"], P)
+    rows, cols = min(P * ceil(M, P), point["rows"]), min(N, point["cols"])
+    kchunk = ceil(nk, point["chunks"])
+    _require(ceil(nk, kchunk) == point["chunks"], f"{nk} blocks of K make no {point['chunks']} chunks")
+    _require(point["batch"] <= Z, f"{Z} products are not walked {point['batch']} at a time")
+    batch, hold = point["batch"], point["hold"]
+    resident = kchunk == nk
+    if hold:
+        _require(resident and Z == 1, "b is held for a single product whose K is resident")
+        cols = N
+    if not resident:
+        tiles, banks = ceil(rows, P) * ceil(cols, gemm_blocks.RUN), gemm_blocks.BANKS
+        _require(batch == 1, "streamed products are walked one at a time")
+        _require(tiles <= banks, f"PSUM: {tiles} banks are needed by a streamed block, {banks} exist")
+    constants = {"rows": rows, "cols": cols, "kchunk": kchunk, "batch": batch, "hold": hold}
+    _fits(_product_bytes(constants, N, nk, ITEMSIZE[precision]), target)
+    return constants
+
+
+def _product_bytes(c: Values, N: int, nk: int, itemsize: int) -> int:
+    """Bytes per partition: operands in flight, drains and tables."""
+    cols, resident = c["cols"], c["kchunk"] == nk
+    run = min(gemm_blocks.RUN, cols)
+    left = (1 if resident and c["batch"] == 1 else 2) * c["rows"]
+    right = N if c["hold"] else 2 * (run if resident else cols)
+    return c["kchunk"] * (left + right) * itemsize + gemm_blocks.DRAINS * gemm_blocks.RUN * 4 + 4096
+
+
+TUNABLES = {
+    t.name: t
+    for t in (
+        Tunable(
+            "mp2_energy", "nki_kernels.mp2_energy", ("nvir", "naux"), ("blocks", "chunks", "group"),
+            mp2_default, mp2_default_point, mp2_realise, "one launch of the 253 pairs of 22 occupied orbitals",
+        ),
+        Tunable(
+            "gemm", "nki_kernels.gemm", ("M", "N", "K"), ("rows", "cols", "chunks", "batch", "hold"),
+            product_default, product_default_point, product_realise, "one product",
+        ),
+        Tunable(
+            "batched_contraction", "nki_kernels.batched_contraction", ("Z", "M", "N", "K"),
+            ("rows", "cols", "chunks", "batch", "hold"),
+            product_default, product_default_point, product_realise, "one launch of Z products",
+        ),
+    )
+}  # fmt: skip
+
+
+def tunable(name: str) -> Tunable:
+    """The kernel of that name; raises InputError."""
+    if name not in TUNABLES:
+        raise InputError(f"kernels that can be tuned are {', '.join(TUNABLES)}; {name!r} was asked for")
+    return TUNABLES[name]
+
+
+def check(name: str, shape: Values, precision: str, target: str) -> None:
+    """Raises InputError unless the kernel, its shape, the precision and the target are known and sound."""
+    dims = tunable(name).dims
+    if tuple(shape) != dims or any(n < 1 for n in shape.values()):
+        raise InputError(f"a shape of {name} gives {', '.join(dims)}, each at least 1; found {dict(shape)}")
+    if precision not in ITEMSIZE:
+        raise InputError(f"precisions of the kernels are {', '.join(ITEMSIZE)}; {precision!r} was asked for")
+    if target not in TARGETS:
+        raise InputError(f"targets are {', '.join(TARGETS)}; {target!r} was asked for")

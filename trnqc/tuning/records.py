@@ -1,0 +1,189 @@
+"""Records of tuned choices: one readable JSON file each, found again by what they are valid for.
+
+Two directories hold them: the user's (`user_directory`) and the one that ships with the tuner (`shipped_directory`).
+A file is written aside and renamed into place under a lock, so that readers see whole records and concurrent writers
+keep the better one. A damaged file is set aside with a warning; other files are left alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trnqc.jit.cache import default_directory
+
+SCHEMA = "trnqc.tuning/1"
+MEASUREMENTS = ("device", "modelled")  # in order of trust
+
+
+class BadRecord(ValueError):
+    """A file that should hold a record and does not."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One tuned choice.
+
+    Identity (`key`): kernel, source (hash of its meaning), target, precision, shape (exact class), measurement,
+    instrument (what a clock or a model depends on: versions, flags, costs). Choice: point, constants. Evidence: time_ns
+    of the choice and default_ns of the kernel's own default for the workload; search says how it was found.
+    """
+
+    kernel: str
+    source: str
+    target: str
+    precision: str
+    shape: dict[str, int]
+    measurement: str
+    instrument: dict[str, str]
+    point: dict[str, int]
+    constants: dict[str, int]
+    time_ns: float
+    default_ns: float
+    workload: str
+    search: dict[str, Any]
+
+    def key(self) -> str:
+        """12 hex digits over the identity."""
+        parts = [self.kernel, self.source, self.target, self.precision, self.shape, self.measurement, self.instrument]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
+
+    def file_name(self) -> str:
+        """Readable, and unique by the key."""
+        shape = "-".join(f"{dim}{extent}" for dim, extent in self.shape.items())
+        return f"{self.kernel}-{self.target}-{self.precision}-{shape}-{self.measurement}-{self.key()}.json"
+
+
+def user_directory() -> Path:
+    """tuning/records in the cache directory ($TRNQC_CACHE_DIR, else the user's)."""
+    return default_directory() / "tuning" / "records"
+
+
+def shipped_directory() -> Path | None:
+    """The data folder of the tuner, which is found and not imported; None where it is not installed."""
+    spec = importlib.util.find_spec("autotune")
+    places = list(spec.submodule_search_locations or []) if spec else []
+    return Path(places[0]) / "records" if places else None
+
+
+def dumps(record: Record) -> str:
+    """Readable JSON with a digest of its content as the last entry."""
+    body = {"schema": SCHEMA} | dataclasses.asdict(record)
+    return json.dumps(body | {"digest": _digest(body)}, indent=1) + "\n"
+
+
+def loads(text: str) -> Record | None:
+    """The record in a text; None for another schema's; raises BadRecord for a damaged one."""
+    try:
+        body = json.loads(text)
+    except ValueError as error:
+        raise BadRecord(f"no JSON: {error}") from None
+    if not isinstance(body, dict) or not str(body.get("schema", "")).startswith("trnqc.tuning/"):
+        found = body.get("schema") if isinstance(body, dict) else type(body).__name__
+        raise BadRecord(f"schema {SCHEMA} was expected, found {found}")
+    if body.pop("schema") != SCHEMA:
+        return None
+    if body.pop("digest", None) != _digest({"schema": SCHEMA} | body):
+        raise BadRecord("its digest does not match its content: it was truncated or edited")
+    try:
+        return Record(**body)
+    except TypeError as error:
+        raise BadRecord(str(error)) from None
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def read_all(directory: Path | None, kernel: str = "", writable: bool = True) -> list[tuple[Path, Record]]:
+    """All sound records of a kernel (or of all) in name order; damaged files are set aside, or only named."""
+    if directory is None or not directory.is_dir():
+        return []
+    found = []
+    for path in sorted(directory.glob(f"{kernel}*.json")):
+        record = _read(path, directory, writable)
+        if record is not None and (not kernel or record.kernel == kernel):
+            found.append((path, record))
+    return found
+
+
+def _read(path: Path, directory: Path, writable: bool) -> Record | None:
+    try:
+        return loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        warnings.warn(f"tuning record {path} cannot be read ({error}); it is not used", RuntimeWarning, stacklevel=4)
+        return None
+    except (BadRecord, UnicodeDecodeError) as error:
+        if writable:
+            return _set_aside(path, directory, str(error))
+        _complain(path, str(error), "it is not used")
+        return None
+
+
+def _complain(path: Path, problem: str, done: str) -> None:
+    warnings.warn(f"tuning record {path} is damaged ({problem}); {done}", RuntimeWarning, stacklevel=5)
+
+
+def _set_aside(path: Path, directory: Path, problem: str) -> Record | None:
+    try:
+        with locked(directory):
+            try:  # a sound record may have taken its place since
+                return loads(path.read_text(encoding="utf-8"))
+            except (BadRecord, UnicodeDecodeError):
+                aside = path.with_suffix(".damaged")
+                os.replace(path, aside)
+        _complain(path, problem, f"it was moved to {aside.name} and is not used")
+    except OSError as error:
+        _complain(path, problem, f"it could not be moved away ({error}) and is not used")
+    return None
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """One writer at a time in a directory, across processes."""
+    with open(directory / ".lock", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def store(record: Record, directory: Path | None = None) -> Path:
+    """Write a record unless one of its key is as good; returns its path. Raises OSError where that is not possible."""
+    directory = directory or user_directory()
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / record.file_name()
+    with locked(directory):
+        try:
+            old = loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            old = None
+        if old is None or record.time_ns < old.time_ns:
+            write_aside(path, dumps(record))
+    return path
+
+
+def write_aside(path: Path, text: str) -> None:
+    """Write a file such that no reader ever sees half of it."""
+    handle, fresh = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(fresh, 0o644)
+        os.replace(fresh, path)
+    except BaseException:
+        Path(fresh).unlink(missing_ok=True)
+        raise
