@@ -34,6 +34,9 @@ sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
 from conformance import examples, library
 from conformance.cases import Case, judge
 
+import trnqc.sim
+from trnqc.errors import SimulationError
+
 OUTPUT = Path(__file__).resolve().parents[1] / "profiles" / "sim_conformance.json"
 SOURCES = ("sdk", "library", "samples", "nkipy")
 COLOURS = {"pass": "green", "refused": "cyan", "differs": "red", "error": "red", "time": "yellow"}
@@ -58,9 +61,6 @@ def run_case(case: Case, root: Path) -> tuple[str, float | None, str]:
     """(outcome, error, why) of one case in this process."""
     os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"] = case.target
     np.random.seed(0)
-    import trnqc.sim
-    from trnqc.errors import SimulationError
-
     trnqc.sim.install()
     try:
         with redirect_stdout(open(os.devnull, "w")):
@@ -68,7 +68,8 @@ def run_case(case: Case, root: Path) -> tuple[str, float | None, str]:
     except SimulationError as error:
         return "refused", None, f"{error} ({place(error, root)})"
     except BaseException as error:
-        return "error", None, f"{type(error).__name__}: {error} ({place(error, root)})"
+        unknown_name = isinstance(error, (TypeError, AttributeError)) and bool(case.refused)
+        return "refused" if unknown_name else "error", None, f"{type(error).__name__}: {error} ({place(error, root)})"
     if isinstance(done, library.Manager):
         verdict = judge(done.results, done.expected, done.rtol, done.atol)
     else:
@@ -154,7 +155,8 @@ def main() -> int:
     for case in [*examples.CASES, *library.cases()]:
         if case.source in roots and options.only in case.key:
             outcomes.append(isolated(case, roots[case.source], options.limit))
-            console.print(f"{outcomes[-1].outcome:8} {outcomes[-1].seconds:6.1f} s  {case.key}", highlight=False)
+            line = f"{outcomes[-1].outcome:8} {outcomes[-1].seconds:6.1f} s  {case.key}"
+            console.print(line, highlight=False, markup=False)
     console.print(table(outcomes))
     console.print(dict(Counter(o.outcome for o in outcomes)))
     save(outcomes, options.output)

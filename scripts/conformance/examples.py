@@ -53,6 +53,9 @@ MATMULS = (
     ("nki_matmul_fully_optimized_", (256, 512, 1024), SMALL_BLOCKS),
     ("nki_matmul_fully_optimized_", (2048, 1024, 1024), {}),
 )
+# These samples still pass the dtype that tensor_copy took before dst decided it.
+OLD_COPY = "unexpected keyword argument 'dtype'"
+OLD_COPIES = ("nki_matmul_basic_", "nki_matmul_tiled_", "nki_matmul_hoist_load_")
 
 
 def _matmul(folder: str, kernel: str, m: int, k: int, n: int, options: dict):
@@ -70,9 +73,10 @@ for _source, _folder in (
     ("samples", "src/nki_samples/tutorials/matrix_multiplication"),
 ):
     for _kernel, (_m, _k, _n), _options in MATMULS:
-        case(_source, _kernel, f"{_m}x{_k}x{_n} bf16", "trn1", "trn2", rtol=1e-2, atol=1e-4)(
+        case(_source, _kernel, f"{_m}x{_k}x{_n} bf16", "trn1", "trn2", rtol=1e-2, atol=1e-4,
+             refused=OLD_COPY if _source == "samples" and _kernel in OLD_COPIES else "")(
             _matmul(_folder, _kernel, _m, _k, _n, _options)
-        )
+        )  # fmt: skip
 
 
 # ---- scans, pooling, transposes, additions ---------------------------------------------------------------------------
@@ -255,7 +259,7 @@ case("nkipy", "nki_rmsnorm_kernel", "128x512 fp32", "trn1", "trn2", rtol=1e-5)(_
 case("nkipy", "nki_rmsnorm_kernel", "131x384 bf16", "trn2", rtol=2e-2)(_rmsnorm(131, 384, BF16))
 
 
-@case("nkipy", "simple_nki_kernel add", "128x512 fp32", "trn2")
+@case("nkipy", "simple_nki_kernel add", "128x512 fp32", "trn2", refused="index of `a_input`")
 def simple_nki_kernel(root: Path):
     sys.modules.update({n: ModuleType(n) for n in ("nkipy", "nkipy.core", "nkipy.runtime")})
     sys.modules["nkipy.core"].nki_op = sys.modules["nkipy.runtime"].DeviceKernel = None

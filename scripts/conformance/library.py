@@ -113,6 +113,8 @@ class Manager:
         out = list(out) if isinstance(out, (tuple, list)) else [out]
         check = job.validation_args
         golden = getattr(check.golden_output, "golden", check.golden_output)
+        if golden is None:  # the kernel holds its own assertions
+            return
         for got, want in zip(out, golden.values(), strict=True):
             validator = getattr(want, "validator", None)
             if validator is not None:

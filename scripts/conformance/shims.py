@@ -14,7 +14,8 @@ from types import ModuleType
 import ml_dtypes
 import numpy as np
 
-UNUSED = ("allpairspy", "aws_embedded_metrics", "boto3", "botocore", "fabric2", "invoke", "paramiko", "plotext")
+UNUSED = ("allpairspy", "aws_embedded_metrics", "boto3", "botocore", "fabric2", "invoke", "neuronxcc",
+          "paramiko", "plotext")  # fmt: skip
 UNUSED_INSIDE = ("test.utils.test_orchestrator", "test.utils.host_management")
 
 
@@ -66,7 +67,7 @@ def is_float_type(dtype: object) -> bool:
 
 def install() -> None:
     """Make the stand-ins importable in this process."""
-    sys.meta_path.append(_Unused())
+    sys.meta_path.insert(0, _Unused())
     shim = ModuleType("neuron_dtypes")
     shim.static_cast, shim.is_float_type = static_cast, is_float_type
     shim.sizeinbytes = lambda dtype: numpy_dtype(dtype).itemsize

@@ -33,6 +33,11 @@ class DType:
         return hash(self.name)
 
     @property
+    def dtype(self) -> np.dtype:
+        """What NumPy takes the format for where it wants a dtype."""
+        return self.numpy
+
+    @property
     def itemsize(self) -> int:
         return self.numpy.itemsize
 

@@ -8,8 +8,7 @@ import sys
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from trnqc.sim import enums, isa, language, typing
-from trnqc.sim.dtypes import DType
+from trnqc.sim import dtypes, enums, isa, language, typing
 from trnqc.sim.jit import jit
 from trnqc.sim.simulate import simulate
 
@@ -50,14 +49,14 @@ def install() -> bool:
     nki = ModuleType("nki", "Simulated nki.")
     nki.__spec__ = ModuleSpec("nki", None, is_package=True)
     nki.__path__ = []
-    parts = {"language": language, "isa": isa, "typing": typing}
-    names = {"jit": jit, "simulate": simulate, "dtype": DType, "__version__": EMULATED_VERSION, _MARK: True}
+    parts = {"language": language, "isa": isa, "typing": typing, "dtype": dtypes}
+    names = {"jit": jit, "simulate": simulate, "__version__": EMULATED_VERSION, _MARK: True}
     for name, value in {**parts, **names}.items():
         setattr(nki, name, value)
     sys.modules["nki"] = nki
     for name, part in parts.items():
         sys.modules[f"nki.{name}"] = part
-    sys.modules["nki.isa.constants"] = enums
+    sys.modules["nki.isa.constants"] = isa.constants = enums
     return True
 
 

@@ -18,7 +18,7 @@ from trnqc.sim.enums import (
     vector_engine,
 )
 from trnqc.sim.faults import NkiValidationError
-from trnqc.sim.isa_cores import core_barrier
+from trnqc.sim.isa_cores import core_barrier, sendrecv
 from trnqc.sim.isa_dma import dma_compute, dma_copy, dma_transpose
 from trnqc.sim.isa_gather import local_gather, nc_n_gather, nc_stream_shuffle
 from trnqc.sim.isa_gen4 import activate2, exponential

@@ -10,6 +10,15 @@ class NKIObject:
 
     __slots__ = ()
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """A dataclass of plain defaults without annotations gets its fields from them, as the kernel language reads it."""
+        super().__init_subclass__(**kwargs)
+        if not cls.__dict__.get("__annotations__"):
+            plain = (type(None), bool, int, float, str)
+            fields = {k: Any for k, v in vars(cls).items() if not k.startswith("__") and isinstance(v, plain)}
+            if fields:
+                cls.__annotations__ = fields
+
     def __init__(self, **kwargs: Any) -> None:
         for name, value in kwargs.items():
             setattr(self, name, value)
