@@ -22,6 +22,7 @@ P = 128  # partitions: rows of the contraction index in one matmul, and columns 
 RUN = 512  # columns of the moving operand; one PSUM bank of fp32
 BANKS = 8
 DRAINS = 4  # output tiles in flight between PSUM and memory
+BODY = 256  # products that a plan unrolls in one loop body, K permitting; three times as many for a split
 SBUF_BYTES = 176 * 1024  # per partition, usable on every generation
 
 
@@ -46,15 +47,20 @@ def plan(Z: int, M: int, N: int, K: int, itemsize: int, sbuf_bytes: int = SBUF_B
     nk = (K + P - 1) // P
     space = (sbuf_bytes - DRAINS * RUN * 4 - 4096) // itemsize
     height = (M + P - 1) // P * P
-    for rows in [1024, 512, 256]:
-        rows = min(rows, height)
-        if Z == 1 and N <= 4 * RUN and nk * (rows + N) <= space:
+    runs = (N + RUN - 1) // RUN
+    for most in [1024, 512, 256]:
+        rows = min(most, height)
+        tiles = nk * rows // P * runs
+        if Z == 1 and runs <= 4 and (tiles <= BODY or most == 256) and nk * (rows + N) <= space:
             return {"rows": rows, "cols": N, "kchunk": nk, "batch": 1, "hold": 1}
     batch = min(Z, 4)
-    for rows in [1024, 512, 256]:
-        rows = min(rows, height)
-        if nk * ((1 if batch == 1 else 2) * rows + 2 * min(N, RUN)) <= space:
-            return {"rows": rows, "cols": min(N, 4 * RUN), "kchunk": nk, "batch": batch, "hold": 0}
+    for most in [1024, 512, 256]:
+        rows = min(most, height)
+        tiles = nk * rows // P
+        cols = RUN * max(1, min(4, BODY // tiles))
+        buffers = 1 if batch == 1 else 2
+        if (tiles <= BODY or most == 256) and nk * (buffers * rows + 2 * min(N, RUN)) <= space:
+            return {"rows": rows, "cols": min(N, cols), "kchunk": nk, "batch": batch, "hold": 0}
     rows, cols = min(height, 4 * P), min(N, 2 * RUN)
     kchunk = min(nk - 1, space // (2 * (rows + cols)))
     assert kchunk > 0, f"gemm plan: {sbuf_bytes} bytes of SBUF per partition do not hold one block"
