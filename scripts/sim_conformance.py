@@ -31,7 +31,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
 
-from conformance import examples, library
+from conformance import examples, library, library_direct
 from conformance.cases import Case, judge
 
 import trnqc.sim
@@ -152,7 +152,7 @@ def main() -> int:
 
     console = Console(width=200)
     outcomes = []
-    for case in [*examples.CASES, *library.cases()]:
+    for case in [*examples.CASES, *library_direct.CASES, *library.cases()]:
         if case.source in roots and options.only in case.key:
             outcomes.append(isolated(case, roots[case.source], options.limit))
             line = f"{outcomes[-1].outcome:8} {outcomes[-1].seconds:6.1f} s  {case.key}"

@@ -89,8 +89,6 @@ PICKS = (
     Pick("experimental.conv.test_depthwise_conv1d", "test_depthwise_conv1d_fast", (0, 1, 2, 3)),
     sweep("experimental.dynamic_shapes.test_dynamic_elementwise_add", "test_dynamic_elementwise_add_fast",
           {"m_dim": 128, "h_dim": 512}, {"m_dim": 256, "h_dim": 1024}),
-    Pick("experimental.loss.test_cross_entropy_forward", "test_switch_transformers_fast"),
-    Pick("experimental.loss.test_cross_entropy_backward", "test_switch_transformers_fast"),
 )  # fmt: skip
 
 

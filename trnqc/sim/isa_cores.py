@@ -40,7 +40,7 @@ def sendrecv(
     dma_engine: enums.dma_engine = enums.dma_engine.dma,
     name: str | None = None,
 ) -> None:
-    """Send ``src`` to core ``send_to_rank`` and receive what core ``recv_from_rank`` sends on the same pipe into ``dst``.
+    """Send ``src`` to core ``send_to_rank``; receive into ``dst`` what core ``recv_from_rank`` sends on the same pipe.
 
     Both are SBUF tiles of one shape and dtype. ``gpsimd_dma`` moves at most 256 elements of a partition.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 
@@ -11,9 +12,9 @@ class NKIObject:
     __slots__ = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """A dataclass of plain defaults without annotations gets its fields from them, as the kernel language reads it."""
+        """Plain defaults without annotations become the fields of a dataclass, as the kernel language reads them."""
         super().__init_subclass__(**kwargs)
-        if not cls.__dict__.get("__annotations__"):
+        if not inspect.get_annotations(cls):
             plain = (type(None), bool, int, float, str)
             fields = {k: Any for k, v in vars(cls).items() if not k.startswith("__") and isinstance(v, plain)}
             if fields:
