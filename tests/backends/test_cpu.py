@@ -17,7 +17,6 @@ from trnqc.backends.cpu_kernels.formats import encode
 from trnqc.backends.cpu_kernels.plan import make_plan
 from trnqc.backends.cpu_kernels.products import make_products
 from trnqc.errors import CompilerError, InputError, MemoryLimit
-from trnqc.jit import compiler
 from trnqc.types import PRECISIONS
 
 BACKEND = cpu.Cpu()
@@ -187,7 +186,6 @@ def test_an_interrupted_run_stops():
 
 def test_without_a_compiler_only_the_fused_pass_is_lost(monkeypatch):
     monkeypatch.setenv("CC", "no-such-compiler")
-    compiler._find.cache_clear()
     arrays = random_factors(3, 32, 127)
     with pytest.raises(CompilerError, match="no-such-compiler"):
         BACKEND.mp2_pairs(*arrays, precision="fp64")

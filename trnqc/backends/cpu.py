@@ -58,8 +58,8 @@ class Cpu:
         versions = {"numpy": np.__version__, "BLAS": f"{blas} (threads a call: {blas.threads or 'unknown'})"}
         reason = hint = ""
         try:
-            energy_library("float64")
             versions["C compiler"] = jit.find_compiler().version
+            energy_library("float64")
             versions["pair kernel"] = "compiled"
         except CompilerError as error:
             versions["pair kernel"] = "not compiled"

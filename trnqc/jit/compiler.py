@@ -78,10 +78,10 @@ def _run(command: tuple[str, ...]) -> str:
     return done.stdout
 
 
-def _candidates() -> list[tuple[str, ...]]:
+def _candidates(chosen: str) -> list[tuple[str, ...]]:
     """Commands to try in order; CC, when set, is the user's choice and the only one."""
-    if os.environ.get("CC"):
-        return [tuple(shlex.split(os.environ["CC"]))]
+    if chosen:
+        return [tuple(shlex.split(chosen))]
     found: list[tuple[str, ...]] = [(name,) for name in ("cc", "gcc", "clang") if shutil.which(name)]
     if importlib.util.find_spec("ziglang"):
         found.append((sys.executable, "-m", "ziglang", "cc"))
@@ -131,9 +131,10 @@ def _probe(command: tuple[str, ...]) -> Compiler:
 
 
 @functools.lru_cache(maxsize=8)
-def _find(candidates: tuple[tuple[str, ...], ...]) -> Compiler:
+def _find(chosen: str, path: str) -> Compiler:
+    """Remembered by the two environment variables that the answer depends on."""
     failures = []
-    for command in candidates:
+    for command in _candidates(chosen):
         try:
             return _probe(command)
         except CompilerError as error:
@@ -150,4 +151,4 @@ def find_compiler() -> Compiler:
 
     Raises CompilerError, saying what to install, when none of them can build a shared library.
     """
-    return _find(tuple(_candidates()))
+    return _find(os.environ.get("CC", ""), os.environ.get("PATH", ""))

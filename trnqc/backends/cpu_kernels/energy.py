@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -43,6 +44,7 @@ def numpy_pass(eps_vir: np.ndarray) -> EnergyPass:
     return run
 
 
+@functools.cache
 def energy_library(dtype: str) -> jit.Library:
     """pair_energy.c for slabs of `dtype`."""
     vector, result = jit.Array("float64", ndim=1), jit.Array("float64", ndim=1, written=True)

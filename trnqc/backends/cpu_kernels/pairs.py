@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from trnqc.backends.base import Progress
-from trnqc.backends.cpu_kernels.blas import single_threaded
 from trnqc.backends.cpu_kernels.energy import EnergyPass
 from trnqc.backends.cpu_kernels.plan import Plan, Task, make_plan
 from trnqc.backends.cpu_kernels.products import Products
@@ -31,7 +30,7 @@ def pair_sums(
     fixed = held + threads * products.scratch_bytes
     plan = make_plan(B.shape[0], products, threads=threads, limit=max_memory, fixed=fixed)
     step = _PairStep(products, eps_occ, plan, energies, threads)
-    with single_threaded(), ThreadPoolExecutor(threads, thread_name_prefix="trnqc-mp2") as pool:
+    with products.alone(), ThreadPoolExecutor(threads, thread_name_prefix="trnqc-mp2") as pool:
         _deal(step, pool, progress)
     return step.os, step.x
 

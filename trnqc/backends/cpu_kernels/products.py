@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Protocol
@@ -17,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from trnqc import jit
-from trnqc.backends.cpu_kernels.blas import numpy_blas
+from trnqc.backends.cpu_kernels.blas import numpy_blas, single_threaded
 from trnqc.backends.cpu_kernels.formats import FORMATS, encode
 
 # The longest run of the auxiliary index that is summed in registers: a panel of it should stay in the innermost
@@ -48,6 +49,10 @@ class Products(Protocol):
     slab_bytes: int
     scratch_bytes: int
     label: str
+
+    def alone(self) -> AbstractContextManager:
+        """While it lasts, one product keeps to the thread that asks for it."""
+        ...
 
     def load(self, i0: int, i1: int, map: Map = map) -> Any: ...
 
@@ -96,6 +101,9 @@ class NumpyProducts:
         self.scratch_bytes = _encoding_bytes(B, precision) + 32 * self.nvir**2
         self.label = f"products by {numpy_blas()}"
 
+    def alone(self) -> AbstractContextManager:
+        return single_threaded()
+
     def load(self, i0: int, i1: int, map: Map = map) -> _Rows:
         if self.reuses:
             return _Rows(self.B[i0:i1], i0)
@@ -141,6 +149,9 @@ class CompiledProducts:
         self.orbital_bytes = (self.nvir + self.width) * self.naux * self.dtype.itemsize
         self.scratch_bytes = _encoding_bytes(B, precision)
         self.label = f"compiled products ({jit.find_compiler().label})"
+
+    def alone(self) -> AbstractContextManager:
+        return nullcontext()
 
     def load(self, i0: int, i1: int, map: Map = map) -> _Panels:
         count = -(-(i1 - i0) * self.nvir // self.width)

@@ -1,0 +1,277 @@
+"""How fast is the CPU backend's MP2 pair step, and how near to what the machine can do?
+
+    python scripts/bench_mp2_cpu.py [--large | --cases water/cc-pvdz ...] [--threads 1 2] [--out profiles/mp2_cpu.json]
+
+One run, in which the contestants take turns so that a busy machine disturbs all of them alike:
+
+    trnqc fp64, fp32        our pair step
+    PySCF as installed      its dfmp2 with the BLAS of its own wheel and no environment set
+    PySCF, best kernels     the same with the OPENBLAS_CORETYPE that is fastest here, found by trying
+    GEMM fp64, fp32         the same products by NumPy's BLAS, no energy expression: the floor of a step that uses it
+    products fp64, fp32     our compiled products with no energy expression
+
+on benzene/cc-pVTZ, (H2O)10/cc-pVDZ and caffeine/cc-pVDZ (--large: caffeine/cc-pVTZ too), frozen core, the MP2-fitting
+basis, the same factors for all; then the whole MP2 part (integrals, factors, pairs). Medians, and ratios as medians of
+the ratios within each round. Orbitals and factors are kept in --cache, so that a second run is short.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from scripts.mp2_cpu.contestants import CORE_VARIABLE, Worker  # noqa: E402
+
+CASES = {"benzene/cc-pvtz": 15, "water10/cc-pvdz": 5, "caffeine/cc-pvdz": 5}  # rounds of the pair step
+LARGE = {"caffeine/cc-pvtz": 3}
+WHOLE_ROUNDS = 3
+CORES = ("Haswell", "Zen", "SkylakeX", "Sandybridge")
+OURS, INSTALLED, BEST = "trnqc", "PySCF as installed", "PySCF, best kernels"
+
+# (what, numerator, denominator, bound): seconds of the first over seconds of the second.
+TARGETS = (
+    ("fp64 over PySCF as installed", INSTALLED, f"{OURS} fp64", 3.5),
+    ("fp32 over PySCF as installed", INSTALLED, f"{OURS} fp32", 6.5),
+    ("fp64 over PySCF's best kernels", BEST, f"{OURS} fp64", 1.7),
+    ("fp32 over PySCF's best kernels", BEST, f"{OURS} fp32", 3.5),
+)
+FLOORS = (
+    ("fp64 over its GEMM floor", f"{OURS} fp64", "GEMM fp64", 1.10),
+    ("fp32 over its GEMM floor", f"{OURS} fp32", "GEMM fp32", 1.10),
+    ("fp64 over its own products", f"{OURS} fp64", "products fp64", 1.10),
+    ("fp32 over its own products", f"{OURS} fp32", "products fp32", 1.10),
+)
+WHOLE = (
+    ("whole, fp64 over PySCF as installed", INSTALLED, f"{OURS} fp64", None),
+    ("whole, fp32 over PySCF as installed", INSTALLED, f"{OURS} fp32", None),
+    ("whole, fp64 over PySCF's best kernels", BEST, f"{OURS} fp64", None),
+    ("whole, fp32 over PySCF's best kernels", BEST, f"{OURS} fp32", None),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    title: str
+    rounds: int
+    file: Path
+    nocc: int
+    nvir: int
+    naux: int
+
+    @property
+    def gflop(self) -> float:
+        """What the products of the pairs i >= j need."""
+        return self.nocc * (self.nocc + 1) * self.nvir**2 * self.naux / 1e9
+
+
+def prepare(title: str, rounds: int, cache: Path, console: Console) -> Case:
+    """Orbitals and factors of a molecule and basis, computed or from the cache."""
+    name, _, basis = title.partition("/")
+    file = cache / f"{name}-{basis}.npz"
+    factors_file = file.with_suffix(".B.npy")
+    if not (file.exists() and factors_file.exists()):
+        from trnqc.chem.dfmp2 import DFMP2
+        from trnqc.chem.molecule import build_mole, load_geometry
+        from trnqc.chem.orbitals import chemical_core
+        from trnqc.chem.reference import run_rhf
+
+        console.print(f"{title}: SCF and factors")
+        mol = build_mole(load_geometry(name), basis)
+        mf = run_rhf(mol)
+        frozen = chemical_core(mol)
+        factors = DFMP2(mf, frozen=frozen, max_memory=1e6).ao2mo()
+        np.save(factors_file, factors.B)
+        np.savez(
+            file, mol=mol.dumps(), mo_coeff=mf.mo_coeff, mo_energy=mf.mo_energy, mo_occ=mf.mo_occ, e_tot=mf.e_tot,
+            frozen=frozen, eps_occ=factors.eps_occ, eps_vir=factors.eps_vir,
+        )  # fmt: skip
+    return Case(title, rounds, file, *np.load(factors_file, mmap_mode="r").shape)
+
+
+def best_core(console: Console) -> str:
+    """The OPENBLAS_CORETYPE with which PySCF's pair step is fastest; one that the CPU cannot run ends its worker."""
+    rates: dict[str, float] = {}
+    for core in CORES:
+        worker = Worker("pyscf", core)
+        try:
+            rates[core] = worker.ask(do="rate")
+        except (RuntimeError, BrokenPipeError):
+            console.print(f"OPENBLAS_CORETYPE={core} does not run on this CPU")
+        worker.close()
+    console.print("PySCF's pair step by core type, GFLOP/s: " + ", ".join(f"{c} {r:.1f}" for c, r in rates.items()))
+    return max(rates, key=lambda core: rates[core])
+
+
+def in_turns(rounds: int, contestants: dict[str, tuple[Worker, dict[str, Any]]]) -> dict[str, list[dict]]:
+    """Each contestant once untimed, then `rounds` times, the order turned by one place a round."""
+    names, runs = list(contestants), {name: [] for name in contestants}
+    for n in range(-1, rounds):
+        turn = max(n, 0) % len(names)
+        for name in names[turn:] + names[:turn]:
+            worker, request = contestants[name]
+            answer = worker.ask(**request)
+            if n >= 0:
+                runs[name].append(answer)
+    return runs
+
+
+def pair_contestants(workers: dict[str, Worker], threads: int) -> dict[str, tuple[Worker, dict[str, Any]]]:
+    ours, requests = workers[OURS], {}
+    for precision in ("fp64", "fp32"):
+        common = {"threads": threads, "precision": precision}
+        requests[f"{OURS} {precision}"] = (ours, {"do": "pairs"} | common)
+        requests[f"GEMM {precision}"] = (ours, {"do": "products", "compiled": False} | common)
+        requests[f"products {precision}"] = (ours, {"do": "products", "compiled": True} | common)
+    for name in (INSTALLED, BEST):
+        requests[name] = (workers[name], {"do": "pairs", "threads": threads})
+    return requests
+
+
+def whole_contestants(workers: dict[str, Worker], threads: int) -> dict[str, tuple[Worker, dict[str, Any]]]:
+    requests = {
+        f"{OURS} {precision}": (workers[OURS], {"do": "whole", "threads": threads, "precision": precision})
+        for precision in ("fp64", "fp32")
+    }
+    return requests | {name: (workers[name], {"do": "whole", "threads": threads}) for name in (INSTALLED, BEST)}
+
+
+def summary(case: Case, threads: int, part: str, runs: dict[str, list[dict]], targets: tuple) -> dict[str, Any]:
+    """Medians by contestant, differences of their energies, and ratios paired by round."""
+    reference = runs[BEST][0]
+    rows = {}
+    for name, samples in runs.items():
+        row: dict[str, Any] = {"wall_s": median(s["wall"] for s in samples), "cpu_s": median(s["cpu"] for s in samples)}
+        if part == "pairs":
+            row["gflops"] = case.gflop / row["wall_s"]
+        for key in ("os", "ss", "e_corr"):
+            if key in samples[0]:
+                row[f"{key}_minus_pyscf_hartree"] = samples[0][key] - reference[key]
+        if "stages" in samples[0]:
+            row["stages_s"] = {stage: median(s["stages"][stage] for s in samples) for stage in samples[0]["stages"]}
+        if "ran_on" in samples[0]:
+            row["ran_on"] = samples[0]["ran_on"]
+        rows[name] = row | {
+            "wall_samples_s": [s["wall"] for s in samples],
+            "cpu_samples_s": [s["cpu"] for s in samples],
+        }
+    ratios = []
+    for what, above, below, bound in targets:
+        by_clock = {
+            clock: median(a[clock] / b[clock] for a, b in zip(runs[above], runs[below])) for clock in ("wall", "cpu")
+        }
+        reached = None
+        if bound is not None:
+            reached = by_clock["wall"] <= bound if (what, above, below, bound) in FLOORS else by_clock["wall"] >= bound
+        ratios.append({"what": what, **by_clock, "target": bound, "reached": reached})
+    sizes = {"nocc": case.nocc, "nvir": case.nvir, "naux": case.naux, "gflop": case.gflop}
+    return {"case": case.title, **sizes, "threads": threads, "part": part, "contestants": rows, "ratios": ratios}
+
+
+def show(console: Console, result: dict[str, Any]) -> None:
+    threads = f"{result['threads']} thread" + "s" * (result["threads"] > 1)
+    sizes = f"{result['nocc']}/{result['nvir']}/{result['naux']}"
+    table = Table(title=f"{result['case']}  {sizes}  {result['part']}, {threads}", title_justify="left")
+    for column in ("", "wall s", "CPU s", "GFLOP/s", "E - E(PySCF)"):
+        table.add_column(column, justify="left" if not column else "right")
+    for name, row in result["contestants"].items():
+        difference = row.get("e_corr_minus_pyscf_hartree")
+        if "os_minus_pyscf_hartree" in row:
+            difference = row["os_minus_pyscf_hartree"] + row["ss_minus_pyscf_hartree"]
+        rate = f"{row['gflops']:.1f}" if "gflops" in row else ""
+        error = "" if difference is None else f"{difference:.1e}"
+        table.add_row(name, f"{row['wall_s']:.4f}", f"{row['cpu_s']:.4f}", rate, error)
+    console.print(table)
+    for ratio in result["ratios"]:
+        target = (
+            ""
+            if ratio["target"] is None
+            else f"  (target {ratio['target']}: {'reached' if ratio['reached'] else 'missed'})"
+        )
+        console.print(f"  {ratio['what']}: {ratio['wall']:.2f} wall, {ratio['cpu']:.2f} CPU{target}")
+
+
+def machine() -> dict[str, Any]:
+    facts = {"system": platform.platform(), "cpus": os.cpu_count(), "load_average": os.getloadavg()}
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        lines = dict(line.split(":", 1) for line in info.read_text().split("\n\n")[0].splitlines() if ":" in line)
+        fields = {key.strip(): value.strip() for key, value in lines.items()}
+        facts |= {key: fields[key] for key in ("model name", "cpu family", "model", "cache size") if key in fields}
+    return facts
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--large", action="store_true", help="caffeine/cc-pVTZ too (needs 8 GB and 20 min)")
+    parser.add_argument("--cases", nargs="+", metavar="MOLECULE/BASIS", help="these instead of the usual ones")
+    parser.add_argument("--rounds", type=int, help="rounds of every case, instead of its own number")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "trnqc-bench-mp2-cpu")
+    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "mp2_cpu.json")
+    return parser.parse_args()
+
+
+def measure(cases: list[Case], workers: dict[str, Worker], threads: list[int], console: Console) -> list:
+    results = []
+    for case in cases:
+        for worker in workers.values():
+            worker.ask(do="load", case=str(case.file))
+        for n in threads:
+            runs = in_turns(case.rounds, pair_contestants(workers, n))
+            results.append(summary(case, n, "pairs", runs, TARGETS + FLOORS))
+            show(console, results[-1])
+            runs = in_turns(min(case.rounds, WHOLE_ROUNDS), whole_contestants(workers, n))
+            results.append(summary(case, n, "whole", runs, WHOLE))
+            show(console, results[-1])
+    return results
+
+
+def main() -> None:
+    args, console = options(), Console(soft_wrap=True)
+    args.cache.mkdir(parents=True, exist_ok=True)
+    before = machine()
+    chosen = dict.fromkeys(args.cases, 5) if args.cases else CASES | (LARGE if args.large else {})
+    cases = [prepare(case, args.rounds or rounds, args.cache, console) for case, rounds in chosen.items()]
+    core = best_core(console)
+    workers = {OURS: Worker("trnqc"), INSTALLED: Worker("pyscf"), BEST: Worker("pyscf", core)}
+    peak = workers[OURS].ask(do="peak")
+    console.print("one core's multiply-add peak, GFLOP/s: " + ", ".join(f"{t} {r:.0f}" for t, r in peak.items()))
+    results = measure(cases, workers, args.threads, console)
+    record = {
+        "command": " ".join(["python", *sys.argv]),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "machine": before | {"load_average_after": os.getloadavg(), "core_peak_gflops": peak},
+        "contestants": {
+            OURS: {"status": workers[OURS].ask(do="status"), "blas": workers[OURS].ask(do="libraries")},
+            INSTALLED: {CORE_VARIABLE: None, "blas": workers[INSTALLED].ask(do="libraries")},
+            BEST: {CORE_VARIABLE: core, "blas": workers[BEST].ask(do="libraries")},
+        },
+        "results": results,
+    }
+    for worker in workers.values():
+        worker.close()
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    aside = args.out.with_suffix(".tmp")
+    aside.write_text(json.dumps(record, indent=1) + "\n")
+    aside.replace(args.out)
+    console.print(f"written to {args.out}")
+
+
+if __name__ == "__main__":
+    main()
