@@ -1,0 +1,49 @@
+"""What the README and docs tell people to type works: Python blocks are run, command lines are parsed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import trnqc
+from trnqc.cli import _parser
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMAND = re.compile(r"^(?:\s{4}|\$ )(?:\.venv/bin/)?(trnqc \S.*?)(?:\s{2,}#.*)?$", re.MULTILINE)
+
+
+def commands() -> list[str]:
+    return [line for page in PAGES for line in COMMAND.findall(page.read_text(encoding="utf-8"))]
+
+
+def test_python_blocks_run(tmp_path, monkeypatch):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) >= 2
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), names)
+    result = names["result"]
+    assert isinstance(result, trnqc.MP2Result)
+    assert result.e_corr == pytest.approx(names["e_corr"], abs=1e-6)
+    assert trnqc.MP2Result.load("water.json").e_corr == names["e_corr"]
+
+
+def test_the_documents_name_commands():
+    assert len(commands()) >= 4
+
+
+@pytest.mark.parametrize("line", commands())
+def test_command_lines_are_understood(line):
+    _parser().parse_args(shlex.split(line)[1:])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    assert not [target for target in targets if not (page.parent / target).exists()]
