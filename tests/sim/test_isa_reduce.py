@@ -36,17 +36,17 @@ def test_subtraction_runs_from_the_first_element():
     np.testing.assert_allclose(got[:, 0], x[:, 0] - x[:, 1:].sum(1), rtol=1e-5, atol=1e-6)
 
 
-def test_bits():
+@pytest.mark.parametrize(
+    ("op", "fn"),
+    [(nl.bitwise_or, np.bitwise_or), (nl.bitwise_and, np.bitwise_and), (nl.bitwise_xor, np.bitwise_xor)],
+    ids=str,
+)
+def test_bits(op, fn):
     x = np.random.default_rng(0).integers(0, 255, (5, 7), np.uint8)
-    for op, fn in ((nl.bitwise_or, np.bitwise_or), (nl.bitwise_and, np.bitwise_and), (nl.bitwise_xor, np.bitwise_xor)):
-        got = on_tiles(lambda x, out: nisa.tensor_reduce(out, op, x, 1), {"x": x}, {"out": ((5, 1), nl.uint8)})
-        np.testing.assert_array_equal(got[:, 0], fn.reduce(x, axis=1))
+    got = on_tiles(lambda x, out: nisa.tensor_reduce(out, op, x, 1), {"x": x}, {"out": ((5, 1), nl.uint8)})
+    np.testing.assert_array_equal(got[:, 0], fn.reduce(x, axis=1))
     with pytest.raises(SimulationError, match="negate is for arithmetic operators"):
-        on_tiles(
-            lambda x, out: nisa.tensor_reduce(out, nl.bitwise_or, x, 1, negate=True),
-            {"x": x},
-            {"out": ((5, 1), nl.uint8)},
-        )
+        on_tiles(lambda x, out: nisa.tensor_reduce(out, op, x, 1, negate=True), {"x": x}, {"out": ((5, 1), nl.uint8)})
 
 
 def test_strided_views_reduce_in_the_order_of_the_view():

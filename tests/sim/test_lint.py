@@ -1,0 +1,68 @@
+"""The linter finds each departure from the language, at its line, and nothing in a clean kernel."""
+
+import inspect
+
+import pytest
+
+from tests.sim import lint_cases as cases
+from trnqc.sim import jit
+from trnqc.sim.lint import lint
+
+EXPECTED = {
+    "identity": ("x is None", "`is` is not in the language"),
+    "keyword_only": ("def keyword_only", "keyword-only arguments"),
+    "list_argument": ("def list_argument", "kernel argument x is a list; use a tuple"),
+    "list_default": ("def list_default", "kernel argument default is a list"),
+    "tries": ("try:", "try is not in the language"),
+    "lambdas": ("lambda", "lambda is not in the language"),
+    "generates": ("yield", "generators are not in the language"),
+    "generator_expression": ("for n in", "generators are not in the language"),
+    "tensor_comprehension": ("for i in range(3)", "nl.load inside a comprehension"),
+    "numpy_call": ("np.prod", "np.prod: calls into numpy are not in the language"),
+    "library_call": ("math.ceil", "math.ceil: calls into math are not in the language"),
+    "product_of_tensors": ("a * b", "`a * b`: no Python operators on tensors"),
+    "in_place": ("a += 1", "no Python operators on tensors"),
+    "negated": ("-tile", "no Python operators on tensors"),
+    "of_an_argument": ("x + 1", "no Python operators on tensors"),
+    "assigned": ("a[0, 0] = 1", "tensors are not assigned to"),
+    "unknown_function": ("nl.arange", "nl.arange does not exist"),
+    "unknown_instruction": ("dynamic_src", "nisa.tensor_copy_dynamic_src does not exist"),
+    "nested_loops": ("nl.fori_loop(0, 3, outer)", "nested device loops do not compile"),
+    "through_a_helper": (None, "star-unpacking is not in the language"),
+    "enumerates": ("enumerate", "loops run over ranges, lists and tuples, not over enumerate(x.shape)"),
+    "old_loop": ("dynamic_range", "nl.dynamic_range is gone from NKI 0.7"),
+    "raises": ("raise", "raise is not in the language"),
+    "with_file": ("with open", "with open('f') is not in the language"),
+    "decorated_helper": ("def inner", "helpers are plain functions, without decorators"),
+    "plain_class": ("Plain()", "classes in kernels derive from nl.NKIObject"),
+    "imports": ("import os", "imports stand outside of kernels"),
+    "builtin": ("sorted", "sorted is not in the language"),
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_finds(name):
+    where, message = EXPECTED[name]
+    findings = lint(getattr(cases, name))
+    matching = [f for f in findings if message in f.message]
+    assert matching, [str(f) for f in findings]
+    with open(cases.__file__) as file:
+        line = file.read().splitlines()[matching[0].line - 1]
+    assert where is None or where in line
+
+
+def test_every_case_is_expected_and_only_helpers_are_clean():
+    functions = {n for n, f in inspect.getmembers(cases, inspect.isfunction) if f.__module__ == cases.__name__}
+    assert functions == set(EXPECTED) | {"clean", "tile_of", "helper"}
+
+
+def test_a_clean_kernel_has_no_findings():
+    assert lint(cases.clean) == ()
+    assert lint(jit(cases.clean)) == ()
+
+
+def test_lists_are_fine_in_helpers():
+    """Only the kernel's own arguments must be tuples."""
+    findings = lint(cases.through_a_helper)
+    assert [f.function for f in findings] == ["helper"]
+    assert str(findings[0]).startswith(cases.__file__)

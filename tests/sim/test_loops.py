@@ -1,0 +1,196 @@
+"""Registers and device loops, executed and traced."""
+
+import numpy as np
+import pytest
+
+from tests.sim.running import counted, dry, run
+from trnqc.errors import SimulationError
+from trnqc.sim import Spec
+from trnqc.sim import isa as nisa
+from trnqc.sim import language as nl
+
+TABLE = np.arange(40, dtype=np.float32).reshape(20, 2)
+
+
+def doubled_rows(lower, upper, step=1):
+    """Rows lower, lower + step, ... of a table, times two; bounds are numbers or come from a (1, 2) tensor."""
+
+    def body(x, bounds):
+        out, tile = nl.ndarray(x.shape, nl.float32, nl.shared_hbm), nl.load(bounds)
+        ends = [lower, upper]
+        for k in range(2):
+            if ends[k] is None:
+                ends[k] = nisa.register_alloc()
+                nisa.register_load(ends[k], tile[:, k])
+
+        def double(i):
+            row = nl.ndarray((1, 2), nl.float32)
+            nisa.dma_copy(row, x.ap([[2, 1], [1, 2]], scalar_offset=i))
+            nisa.tensor_scalar(row, row, nl.multiply, 2.0)
+            nisa.dma_copy(out.ap([[2, 1], [1, 2]], scalar_offset=i), row)
+
+        nl.fori_loop(ends[0], ends[1], double, step)
+        return out
+
+    return body
+
+
+LOOPS = [(0, 20, 1), (3, 17, 4), (5, 6, 1), (7, 7, 1), (9, 2, 1)]
+
+
+@pytest.mark.parametrize("from_memory", [False, True])
+@pytest.mark.parametrize(("lower", "upper", "step"), LOOPS)
+def test_fori_loop(lower, upper, step, from_memory):
+    bounds = np.array([[lower, upper]], np.int32)
+    body = doubled_rows(*((None, None) if from_memory else (lower, upper)), step)
+    want = np.full_like(TABLE, np.nan)
+    want[lower:upper:step] = 2 * TABLE[lower:upper:step]
+    np.testing.assert_array_equal(run(body, TABLE, bounds), want)
+
+
+@pytest.mark.parametrize(("lower", "upper", "step"), LOOPS)
+def test_a_trace_counts_what_a_run_executes(lower, upper, step):
+    bounds = np.array([[lower, upper]], np.int32)
+    body = doubled_rows(None, None, step)
+    real = counted(body, TABLE, bounds)
+    traced = dry(body, Spec(TABLE.shape, nl.float32), bounds)
+    assert traced.executed == real.executed
+    assert traced.static == real.static
+    passes = len(range(lower, upper, step))
+    assert real.executed["tensor_scalar"] == passes
+    assert real.static["tensor_scalar"] == min(passes, 1)
+    assert traced.sbuf_high_water == real.sbuf_high_water
+
+
+def test_the_last_pass_of_a_traced_loop_is_checked_too():
+    with pytest.raises(SimulationError, match="runtime index 20"):
+        dry(doubled_rows(0, 21), Spec(TABLE.shape, nl.float32), np.zeros((1, 2), np.int32))
+
+
+def countdown(x, start):
+    """Adds ``x`` to itself while a counter in memory runs down to zero."""
+    total, value, left = nl.zeros((1, 2), nl.float32), nl.load(x[0:1]), nl.load(start)
+    out = nl.ndarray((1, 2), nl.float32, nl.shared_hbm)
+
+    def body(r):
+        nisa.tensor_tensor(total, total, value, nl.add)
+        nisa.tensor_scalar(left, left, nl.subtract, 1.0)
+        nisa.register_load(r, left)
+        return r
+
+    condition = nisa.register_alloc()
+    nisa.register_load(condition, left)
+    nl.while_loop(condition, body)
+    nisa.dma_copy(out, total)
+    return out
+
+
+@pytest.mark.parametrize("passes", [0, 1, 5])
+def test_while_loop(passes):
+    x, start = TABLE[3:5], np.array([[passes]], np.int32)
+    np.testing.assert_array_equal(run(countdown, x, start), passes * x[0:1])
+    real, traced = counted(countdown, x, start), dry(countdown, Spec(x.shape, nl.float32), start)
+    assert traced.executed == real.executed
+    assert real.executed["tensor_tensor"] == passes
+
+
+def test_while_loop_body_returns_the_condition():
+    with pytest.raises(SimulationError, match="must return the register"):
+        run(lambda x: nl.while_loop(nisa.register_alloc(1), lambda r: None), TABLE)
+
+
+def test_dynamic_range_warns_and_works():
+    def body(x):
+        out = nl.ndarray(x.shape, nl.float32, nl.shared_hbm)
+        for i in nl.dynamic_range(0, 20, 3):
+            nisa.dma_copy(out.ap([[2, 1], [1, 2]], scalar_offset=i), x[0:1])
+        return out
+
+    with pytest.warns(DeprecationWarning, match="use nl.fori_loop"):
+        got = run(body, TABLE)
+    np.testing.assert_array_equal(got[::3], np.tile(TABLE[0], (7, 1)))
+
+
+def test_nested_loops_multiply():
+    def body(x):
+        def outer(i):
+            nl.fori_loop(0, 3, lambda j: nisa.memset(nl.ndarray((1, 1), nl.float32), 0))
+
+        nl.fori_loop(0, 5, outer)
+
+    for trace in (counted(body, TABLE), dry(body, TABLE)):
+        assert (trace.static["memset"], trace.executed["memset"]) == (1, 15)
+
+
+def test_a_trace_refuses_trip_counts_that_may_vary():
+    def body(x, counts):
+        tile = nl.load(counts)
+
+        def outer(i):
+            inner = nisa.register_alloc()
+            nisa.register_load(inner, tile.ap([[4, 1], [1, 1]], scalar_offset=i, indirect_dim=1))
+            nl.fori_loop(0, inner, lambda j: nisa.memset(nl.ndarray((1, 1), nl.float32), 0))
+
+        nl.fori_loop(0, 4, outer)
+
+    counts = np.array([[1, 2, 3, 4]], np.int32)
+    assert counted(body, TABLE, counts).executed["memset"] == 10
+    with pytest.raises(SimulationError, match="the trip count may differ from pass to pass"):
+        dry(body, TABLE, counts)
+
+
+def test_the_loop_index_belongs_to_the_loop():
+    with pytest.raises(SimulationError, match="is a loop index, which the loop alone may change"):
+        run(lambda x: nl.fori_loop(0, 2, lambda i: nisa.register_move(i, 0)), TABLE)
+
+
+@pytest.mark.parametrize("step", [0, -1, 1.5, True])
+def test_steps_are_positive_constants(step):
+    with pytest.raises(SimulationError, match="step must be a positive compile-time integer"):
+        run(lambda x: nl.fori_loop(0, 2, lambda i: None, step), TABLE)
+
+
+def test_no_device_loops_where_order_is_kept():
+    def body(x):
+        with nl.no_reorder():
+            nl.fori_loop(0, 2, lambda i: None)
+
+    with pytest.raises(SimulationError, match="not allowed inside nl.no_reorder"):
+        run(body, TABLE)
+
+
+def test_registers_move_load_and_store():
+    def body(x, n):
+        tile, out = nl.load(n), nl.ndarray((1, 3), nl.int32, nl.shared_hbm)
+        a, b = nisa.register_alloc(2**31 + 5), nisa.register_alloc()
+        nisa.register_load(b, tile)
+        nisa.register_store(out[:, 0], a)
+        nisa.register_store(out[:, 1], b)
+        nisa.register_move(a, b)
+        nisa.register_store(out[:, 2], a)
+        return out
+
+    got = run(body, TABLE, np.array([[-7]], np.int32))
+    np.testing.assert_array_equal(got, [[5 - 2**31, -7, -7]])
+
+
+def test_traces_do_not_guess_values_that_come_from_floats():
+    def body(x):
+        whole, register = nl.ndarray((1, 1), nl.int32), nisa.register_alloc()
+        nisa.dma_copy(whole, x[0:1, 0:1])
+        nisa.register_load(register, whole)
+        nl.fori_loop(0, register, lambda i: None)
+
+    run(body, TABLE)
+    with pytest.raises(SimulationError, match="depends on floating-point data, which a trace does not compute"):
+        dry(body, TABLE)
+
+
+def test_integers_are_computed_in_traces():
+    def body(x):
+        one, register = nl.full((1, 1), 3, nl.int32), nisa.register_alloc()
+        nisa.tensor_tensor(one, one, one, nl.multiply)
+        nisa.register_load(register, one)
+        nl.fori_loop(0, register, lambda i: nisa.memset(nl.ndarray((1, 1), nl.float32), 0))
+
+    assert dry(body, Spec((2, 2), nl.float32)).executed["memset"] == 10
