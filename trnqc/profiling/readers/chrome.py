@@ -16,6 +16,8 @@ from trnqc.profiling.readers.checks import need
 from trnqc.profiling.readers.tracks import Track, origin_of, to_lanes, to_series
 
 OURS = "trnqc.profile/1"
+# Counters in our own files that stand for a figure of the profile: its name -> the counter's.
+CAPACITIES = {"sbuf": "SBUF high-water", "psum": "PSUM high-water"}
 Key = tuple[str, str]
 
 
@@ -30,6 +32,7 @@ def read(data: Any, path: Path) -> tuple[Profile, ...]:
     events = data["traceEvents"] if isinstance(data, Mapping) else data
     about = data.get("otherData", {}) if isinstance(data, Mapping) else {}
     about = about if isinstance(about, Mapping) and about.get("schema") == OURS else {}
+    shown = set(CAPACITIES.values()) if about else set()
     tracks, counters = _walk(events, path)
     form = "trace-event JSON"
     if isinstance(data, Mapping) and ("deviceProperties" in data or "schemaVersion" in data):
@@ -45,7 +48,7 @@ def read(data: Any, path: Path) -> tuple[Profile, ...]:
             summary=about.get("summary", {}),
             lanes=to_lanes(list(tracks.values()), path),
             stalls=about.get("stalls", {}),
-            series=[to_series(*name, points, origin) for name, points in counters.items()],
+            series=[to_series(*name, points, origin) for name, points in counters.items() if name[0] not in shown],
             high_water=about.get("high_water", {}),
             provenance=about.get("provenance", {}),
             notes=about.get("notes", ()),
@@ -91,7 +94,8 @@ def _names(events: list[Any]) -> tuple[dict[str, str], dict[Key, str]]:
             if event.get("name") == "process_name":
                 process[pid] = name
             elif event.get("name") == "thread_name":
-                thread[pid, str(event.get("tid", ""))] = name.strip()
+                # Our own files say which lane a thread is a part of.
+                thread[pid, str(event.get("tid", ""))] = str(event["args"].get("lane", name)).strip()
     return process, thread
 
 
@@ -117,5 +121,5 @@ def _values(event: Mapping[str, Any]) -> list[tuple[tuple[str, str], float]]:
 
 
 def _ns(microseconds: float) -> float:
-    """Whole picoseconds are kept: the third decimal of a microsecond is a nanosecond, floats hold a few more."""
+    """Nanoseconds; picoseconds are kept, what lies below them is the rounding of the microseconds."""
     return microseconds * 1000 if isinstance(microseconds, int) else round(microseconds * 1000, 3)

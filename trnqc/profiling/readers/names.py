@@ -15,7 +15,7 @@ _ENGINES = {
 _BY_NAME = {name: engine for engine, names in _ENGINES.items() for name in names}
 _SUFFIX = re.compile(r"[\s_-]*(engine|eng)?$")
 # Hardware queues are called q<Owner><Purpose><number>, e.g. qSyncIO0 or qScalarSpillReload0-Q1-E64.
-_QUEUE = re.compile(r"^(dma\b|dma[\s_-]?\d|q[A-Z]\w*\d)", re.IGNORECASE)
+_QUEUE = re.compile(r"^(?:dma[\s_-]+)?(q[A-Z]\w*\d.*)$", re.IGNORECASE)
 _NUMBERED = re.compile(r"^dma[\s_-]?(?:engine|eng)?[\s_-]?(\d+)$", re.IGNORECASE)
 
 
@@ -28,9 +28,10 @@ def engine_of(label: str) -> str | None:
     known = _BY_NAME.get(_SUFFIX.sub("", text.lower()).replace(" ", ""))
     if known:
         return known
-    if text.lower() == "dma":
-        return "dma"
-    return f"dma {text}" if _QUEUE.match(text) else None
+    queue = _QUEUE.match(text)
+    if queue:
+        return f"dma {queue[1]}"
+    return text.lower() if text.lower().split(" ")[0] == "dma" else None
 
 
 def lane_name(label: str) -> str:

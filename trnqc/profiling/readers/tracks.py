@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,8 @@ import numpy as np
 from trnqc.profiling.profile import NO_STALL, Labels, Lane, Series
 from trnqc.profiling.readers.lanes import Columns, columns, lanes
 from trnqc.profiling.readers.names import engine_of
+
+_CORE = re.compile(r"^(?:neuron\s*core|nc)[\s_-]*(\d+)$", re.IGNORECASE)
 
 
 @dataclass
@@ -49,7 +52,7 @@ def _columns(track: Track, cores: list[str], several: bool) -> Columns:
     n = len(track.start)
     plain = bool(engine_of(track.thread)) or not several
     lane = track.thread if plain else f"{track.process} / {track.thread}"
-    core = cores.index(track.process) if track.process in cores else 0
+    core = _core(track.process, cores)
     whole = all(isinstance(t, int) for t in track.start + track.end)
     kind = np.int64 if whole else np.float64
     return columns(
@@ -62,6 +65,14 @@ def _columns(track: Track, cores: list[str], several: bool) -> Columns:
         stall=Labels.of(track.stall),
         stall_ns=np.asarray(track.stall_ns, dtype=np.float64),
     )
+
+
+def _core(process: str, cores: list[str]) -> int:
+    """The number in the process's name if it names a core, else its place among the processes that show engines."""
+    numbered = _CORE.match(process)
+    if numbered:
+        return int(numbered[1])
+    return cores.index(process) if process in cores else 0
 
 
 def to_series(name: str, unit: str, points: Sequence[tuple[float, float]], origin: float) -> Series:

@@ -1,0 +1,9 @@
+"""Profiles -> files for other tools: a Perfetto trace and the analysis as JSON. All are written aside and renamed."""
+
+from __future__ import annotations
+
+from trnqc.profiling.writers.analysis import analysis
+from trnqc.profiling.writers.aside import write_text
+from trnqc.profiling.writers.perfetto import trace
+
+__all__ = ["analysis", "trace", "write_text"]
