@@ -16,8 +16,9 @@ from trnqc.sim.launch import Spec
 from trnqc.sim.lint import lint
 from trnqc.sim.machine import Trace
 from trnqc.sim.simulate import last_trace, simulate, trace
+from trnqc.sim.timeline import Timeline, timeline
 
 __all__ = [
-    "Kernel", "NkiValidationError", "RangeWarning", "Spec", "Trace", "find_real_nki", "install", "isa", "jit",
-    "language", "last_trace", "lint", "simulate", "trace", "typing", "uninstall",
+    "Kernel", "NkiValidationError", "RangeWarning", "Spec", "Timeline", "Trace", "find_real_nki", "install", "isa",
+    "jit", "language", "last_trace", "lint", "simulate", "timeline", "trace", "typing", "uninstall",
 ]  # fmt: skip

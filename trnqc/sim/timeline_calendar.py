@@ -1,0 +1,123 @@
+"""Calendars of things that only one user has at a time: ports, PSUM banks, DMA engines, descriptor generators.
+
+Instructions are placed in program order, which is not the order of time; a calendar lets a later instruction take a
+gap that an earlier one left.
+"""
+
+from __future__ import annotations
+
+_KEPT = 64  # intervals kept; what lies before them is past
+
+
+class Calendar:
+    """Busy intervals in order of time, each [start, end, owner]."""
+
+    __slots__ = ("busy", "past")
+
+    def __init__(self) -> None:
+        self.busy: list[list] = []
+        self.past = 0.0  # nothing can be booked before
+
+    def book(self, ready: float, length: float, owner: object) -> float:
+        """Start of the first stretch of ``length`` at or after ``ready`` free of other owners; it is booked."""
+        busy = self.busy
+        start = self.probe(ready, length, owner)
+        where = len(busy)
+        while where and busy[where - 1][0] > start:
+            where -= 1
+        if where and busy[where - 1][2] == owner and busy[where - 1][1] >= start:
+            busy[where - 1][1] = max(busy[where - 1][1], start + length)
+        else:
+            busy.insert(where, [start, start + length, owner])
+            self._forget()
+        return start
+
+    def probe(self, ready: float, length: float, owner: object) -> float:
+        """The start that ``book`` would return."""
+        start = max(ready, self.past)
+        busy = self.busy
+        if not busy or start >= busy[-1][1]:
+            return start
+        for begin, end, who in busy:
+            if end <= start or who == owner:
+                continue
+            if begin - start >= length:
+                break
+            start = end
+        return start
+
+    def _forget(self) -> None:
+        if len(self.busy) > _KEPT:
+            self.past = max(self.past, self.busy.pop(0)[1])
+
+    def fill(self, ready: float, length: float) -> tuple[float, float]:
+        """Book ``length`` of free time at or after ``ready``, in pieces where it must be; (first start, last end)."""
+        busy = self.busy
+        ready = max(ready, self.past)
+        if not busy or ready > busy[-1][1]:
+            busy.append([ready, ready + length, None])
+            self._forget()
+            return ready, ready + length
+        last = busy[-1]
+        if ready >= last[0]:
+            start = last[1]
+            last[1] = start + length
+            return start, last[1]
+        return self._fill_gaps(ready, length)
+
+    def _fill_gaps(self, ready: float, length: float) -> tuple[float, float]:
+        busy, left, at, first, last = self.busy, length, ready, -1.0, ready
+        k = len(busy)
+        while k and busy[k - 1][1] > ready:
+            k -= 1
+        merged = busy[:k]
+        for begin, end, _ in [*busy[k:], [float("inf"), float("inf"), None]]:
+            if left > 0 and begin > at:
+                take = min(left, begin - at)
+                first = at if first < 0 else first
+                last = at + take
+                left -= take
+                _join(merged, at, last)
+            if begin < float("inf"):
+                _join(merged, begin, end)
+                at = max(at, end)
+        self.busy = merged
+        while len(self.busy) > _KEPT:
+            self._forget()
+        return max(first, ready), last
+
+    def cover(self, start: float, end: float) -> float:
+        """Book [start, end) together with whoever is there; returns how much of it was free."""
+        busy = self.busy
+        start = max(start, self.past)
+        if end <= start:
+            return 0.0
+        if not busy or start > busy[-1][1]:
+            busy.append([start, end, None])
+            self._forget()
+            return end - start
+        before = sum(e - s for s, e, _ in busy)
+        k = len(busy)
+        while k and busy[k - 1][1] >= start:
+            k -= 1
+        stop = k
+        low, high = start, end
+        while stop < len(busy) and busy[stop][0] <= end:
+            low, high = min(low, busy[stop][0]), max(high, busy[stop][1])
+            stop += 1
+        busy[k:stop] = [[low, high, None]]
+        return sum(e - s for s, e, _ in busy) - before
+
+    def shift(self, dt: float) -> None:
+        """Move everything later by ``dt``."""
+        self.past += dt
+        for interval in self.busy:
+            interval[0] += dt
+            interval[1] += dt
+
+
+def _join(merged: list[list], start: float, end: float) -> None:
+    if merged and merged[-1][1] >= start:
+        merged[-1][1] = max(merged[-1][1], end)
+    else:
+        merged.append([start, end, None])
