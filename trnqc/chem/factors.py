@@ -75,8 +75,7 @@ def build_factors(
         timings["integrals"], timings["transformation"] = (wall * shares / shares.sum()).tolist()
 
         start = time.perf_counter()
-        with threadpool_limits(threads, user_api="blas"):
-            metric = factorise(auxmol.intor("int2c2e", hermi=1))
+        metric = factorise(auxmol.intor("int2c2e", hermi=1))
         timings["metric"] = time.perf_counter() - start
 
         start = time.perf_counter()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pyscf import df, gto, lib, scf
+from threadpoolctl import threadpool_limits
 
 from trnqc.chem.orbitals import check_reference
 
@@ -34,7 +35,9 @@ def run_rhf(
         mf.callback = lambda env: progress("SCF", env["cycle"] + 1, 0)
     if mol.verbose == 0:
         mf.verbose = lib.logger.QUIET
-    mf.kernel()
+    # PySCF threads by OpenMP; a second set of threads inside small BLAS calls only fights with it.
+    with threadpool_limits(1, user_api="blas"):
+        mf.kernel()
     check_reference(mf, allow_unconverged)
     return mf
 
