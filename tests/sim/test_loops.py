@@ -155,7 +155,7 @@ def test_no_device_loops_where_order_is_kept():
         with nl.no_reorder():
             nl.fori_loop(0, 2, lambda i: None)
 
-    with pytest.raises(SimulationError, match="not allowed inside nl.no_reorder"):
+    with pytest.raises(SimulationError, match=r"not allowed inside nl\.no_reorder"):
         run(body, TABLE)
 
 

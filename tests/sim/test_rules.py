@@ -151,6 +151,14 @@ REFUSED = {
         "leaves the 32 elements of a partition",
     ),
     "ap past the end": (lambda x: x.ap([[64, 128], [1, 65]]), "covers elements [0, 8192] of 8192"),
+    "free stride": (
+        lambda x: nisa.memset(sb(8, 2, 33000, dtype=nl.uint8)[:, :, 0], 0),
+        "memset dst free pattern must have counts up to 65535 and strides up to 32767, got [[33000, 2]]",
+    ),
+    "rank": (
+        lambda x: nisa.memset(sb(8, 1, 1, 1, 1, 1), 0),
+        "memset dst must have at most 5 dimensions, got shape (8, 1, 1, 1, 1, 1)",
+    ),
     "two PSUM inputs": (
         lambda x: nisa.tensor_tensor(sb(8, 8), ps(8, 8), ps(8, 8), nl.add),
         "tensor_tensor data1 and data2 cannot both be in psum",

@@ -35,7 +35,7 @@ def test_unset_is_trn2(monkeypatch):
 
 def test_unknown_target(monkeypatch):
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn9")
-    with pytest.raises(SimulationError, match="must be one of .*trn1.*, got 'trn9'"):
+    with pytest.raises(SimulationError, match=r"must be one of .*trn1.*, got 'trn9'"):
         target_from_environment()
 
 

@@ -20,6 +20,8 @@ PSUM = (MemoryRegion.psum,)
 ON_CHIP = (MemoryRegion.sbuf, MemoryRegion.psum)
 DMA = (MemoryRegion.sbuf, MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
 MAX_RANK = 5
+MAX_STRIDE = 2**15 - 1  # free strides are int16 in an instruction, counts uint16
+MAX_COUNT = 2**16 - 1
 FREE_LIMIT = {MemoryRegion.sbuf: 64 * 1024, MemoryRegion.psum: 4 * 1024}
 
 
@@ -47,11 +49,22 @@ def tile(op: str, role: str, t: Any, buffers: tuple[MemoryRegion, ...] = ON_CHIP
                 f"{op} {role} of {rows} partitions must start at partition "
                 f"{', '.join(str(p) for p in range(0, 128, step))}, got {start} (DMA may start anywhere)"
             )
+    if t.partition_stride > MAX_STRIDE:
+        _check_strides(op, role, t)
     limit = FREE_LIMIT.get(t.storage.buffer)
     if limit is not None and t.size > limit * rows:
         raise NkiValidationError(
             f"{op} {role} must have at most {limit} elements per partition in {t.buffer.value}, got {t.size // rows}"
         )
+
+
+def _check_strides(op: str, role: str, t: NkiTensor) -> None:
+    for n, stride in zip(t.shape[1:], t.strides[1:], strict=True):
+        if n > MAX_COUNT or (n > 1 and not -MAX_STRIDE <= stride <= MAX_STRIDE):
+            raise NkiValidationError(
+                f"{op} {role} free pattern must have counts up to {MAX_COUNT} and strides up to {MAX_STRIDE}, got "
+                f"{t.get_pattern()[1:]}"
+            )
 
 
 def same_tiles(op: str, role: str, reference: NkiTensor, **others: NkiTensor) -> None:

@@ -60,7 +60,15 @@ from trnqc.sim.language_data import (
     store,
 )
 from trnqc.sim.language_math import all, broadcast_to, matmul, rms_norm, softmax, transpose, where
-from trnqc.sim.loops import dynamic_range, fori_loop, no_reorder, while_loop
+from trnqc.sim.loops import (
+    affine_range,
+    dynamic_range,
+    fori_loop,
+    no_reorder,
+    sequential_range,
+    static_range,
+    while_loop,
+)
 from trnqc.sim.memory import MemoryRegion
 from trnqc.sim.objects import NKIObject
 from trnqc.sim.ops import (
@@ -134,5 +142,3 @@ from trnqc.sim.ops import (
 )
 from trnqc.sim.tensor import NkiTensor
 from trnqc.sim.tile_size import tile_size
-
-affine_range = sequential_range = static_range = range

@@ -59,6 +59,14 @@ def dynamic_range(
     return _passes(machine.current(), "dynamic_range", lower, upper, step)
 
 
+def affine_range(start: int, stop: int | None = None, step: int = 1) -> range:
+    """Plain ``range``, unrolled; so are ``sequential_range`` and ``static_range``."""
+    return range(start) if stop is None else range(start, stop, step)
+
+
+sequential_range = static_range = affine_range
+
+
 def _passes(run: Run, what: str, lower: Any, upper: Any, step: Any) -> Iterator[VirtualRegister]:
     _check_place(run, what)
     first, end = _bound(run, what, "lower", lower), _bound(run, what, "upper", upper)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.sim import views
+from trnqc.sim import access, views
 from trnqc.sim.dtypes import DType, as_dtype
 from trnqc.sim.dynamic import ScalarOffset, VectorOffset, scalar_source, vector_source
 from trnqc.sim.faults import NkiValidationError
@@ -317,7 +317,7 @@ class NkiTensor(NKIObject):
 
     def rearrange(self, src_pattern: tuple, dst_pattern: tuple, fixed_sizes: dict[str, int] | None = None) -> NkiTensor:
         """Split, reorder and merge named dimensions: patterns are tuples of names or of groups (tuples) of names."""
-        return _rearrange(self, src_pattern, dst_pattern, fixed_sizes or {})
+        return access.rearrange(self, src_pattern, dst_pattern, fixed_sizes or {})
 
     def view(self, dtype: Any) -> NkiTensor:
         """The same bytes in another dtype; the last dimension, which must be dense, is scaled."""
@@ -355,12 +355,12 @@ class NkiTensor(NKIObject):
         integer SBUF tensor, to everything; ``vector_offset``, (P, 1) integers in SBUF, row by row (HBM, dim 0).
         """
         new_dtype = self.dtype if dtype is None else as_dtype(dtype)
-        steps, counts = _check_pattern(pattern)
+        steps, counts = access.check_pattern(pattern)
         start = self.offset * self.dtype.itemsize // new_dtype.itemsize if offset is None else int(offset)
         new = object.__new__(NkiTensor)
         new._set(self.storage, counts, steps, start, new_dtype, None)
         if scalar_offset is None and vector_offset is None:
-            _check_ap_bounds(new)
+            access.check_bounds(new)
             return new
         if scalar_offset is not None and vector_offset is not None:
             raise NkiValidationError("ap takes at most one of scalar_offset and vector_offset")
@@ -368,83 +368,11 @@ class NkiTensor(NKIObject):
             raise NkiValidationError(f"ap indirect_dim must be within [0, {self.ndim}), got {indirect_dim}")
         scale, limit = prod(self.shape[indirect_dim + 1 :]), self.shape[indirect_dim]
         if vector_offset is not None:
-            new.dynamic = _vector_ap(self, vector_offset, indirect_dim, scale, limit, counts)
+            new.dynamic = access.vector_offset(self, vector_offset, indirect_dim, scale, limit, counts)
             new.strides = (0, *steps[1:])
         else:
             if self.on_chip and indirect_dim == 0:
                 raise NkiValidationError("ap scalar_offset cannot move along the partition dimension of on-chip memory")
             new.dynamic = ScalarOffset(scalar_source(scalar_offset), scale, limit, None)
-        _check_ap_bounds(new)
+        access.check_bounds(new)
         return new
-
-
-def _check_pattern(pattern: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    pairs = [tuple(p) for p in pattern]
-    if not pairs or any(len(p) != 2 or not all(isinstance(n, (int, np.integer)) for n in p) for p in pairs):
-        raise NkiValidationError(f"ap pattern must be a list of [step, count] pairs of integers, got {pattern}")
-    if any(count < 1 for _, count in pairs):
-        raise NkiValidationError(f"ap pattern counts must be positive, got {pattern}")
-    return tuple(int(s) for s, _ in pairs), tuple(int(n) for _, n in pairs)
-
-
-def _check_ap_bounds(view: NkiTensor) -> None:
-    """Static bounds of an access pattern; a runtime offset is checked when its value is known."""
-    storage, free = view.storage, view.partition_stride
-    low, high = views.span(view.shape, view.strides)
-    total = storage.nbytes // view.dtype.itemsize
-    if view.offset + low < 0 or view.offset + high >= total:
-        raise NkiValidationError(
-            f"Out-of-bound access for tensor `{view.name}`: ap pattern {view.get_pattern()} at offset "
-            f"{view.offset} covers "
-            f"elements [{view.offset + low}, {view.offset + high}] of {total}"
-        )
-    if not storage.on_chip:
-        return
-    if view.ndim < 2:
-        raise NkiValidationError(
-            f"ap on {storage.buffer.value} needs a partition pair and a free pair, got {view.get_pattern()}"
-        )
-    if view.shape[0] > 1 and view.strides[0] != free:
-        raise NkiValidationError(
-            f"ap partition step must be the free size of the tensor, {free}, got {view.strides[0]} on `{view.name}`"
-        )
-    low, high = views.span(view.shape[1:], view.strides[1:])
-    column = view.offset % free
-    if column + low < 0 or column + high >= free:
-        raise NkiValidationError(
-            f"Out-of-bound access for tensor `{view.name}`: free pattern {view.get_pattern()[1:]} from column "
-            f"{column} leaves "
-            f"the {free} elements of a partition"
-        )
-
-
-def _vector_ap(
-    base: NkiTensor, offsets: Any, dim: int, scale: int, limit: int, counts: tuple[int, ...]
-) -> VectorOffset:
-    if dim != 0 or base.on_chip:
-        raise NkiValidationError(
-            f"ap vector_offset needs indirect_dim 0 of an HBM tensor, got dim {dim} in {base.buffer.value}"
-        )
-    source = vector_source(offsets)
-    if source.size < counts[0]:
-        raise NkiValidationError(f"ap vector_offset has {source.size} indices for {counts[0]} rows of the pattern")
-    return VectorOffset(source, scale, limit, 0)
-
-
-def _rearrange(t: NkiTensor, src: tuple, dst: tuple, sizes: dict[str, int]) -> NkiTensor:
-    groups = [(g,) if isinstance(g, str) else tuple(g) for g in src]
-    names = [n for g in groups for n in g]
-    wanted = [n for g in dst for n in ((g,) if isinstance(g, str) else g)]
-    if len(groups) != t.ndim or len(set(names)) != len(names) or sorted(names) != sorted(wanted):
-        raise NkiValidationError(
-            f"rearrange patterns {src} -> {dst} do not name the {t.ndim} dimensions of {t!r} once each"
-        )
-    for dim in reversed(range(t.ndim)):
-        if len(groups[dim]) > 1:
-            t = t.reshape_dim(dim, tuple(sizes.get(n, -1) for n in groups[dim]))
-    t = t.permute(tuple(names.index(n) for n in wanted))
-    for position, g in enumerate(dst):
-        width = 1 if isinstance(g, str) else len(g)
-        if width > 1:
-            t = t.flatten_dims(position, position + width - 1)
-    return t
