@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from trnqc.types import PairEnergies
 
@@ -35,7 +36,8 @@ def estimate_error(energies: PairEnergies, B: np.ndarray, eps_occ: np.ndarray, e
     """Estimate the errors of ``energies``, computed at any precision from B[nocc, nvir, naux]."""
     i, j = np.tril_indices(len(eps_occ))
     picked = sample(len(i))
-    exact = np.array([pair_energy(B, eps_occ, eps_vir, i[k], j[k]) for k in picked])
+    with threadpool_limits(1, user_api="blas"):  # products too small to share among threads
+        exact = np.array([pair_energy(B, eps_occ, eps_vir, i[k], j[k]) for k in picked])
     found = np.stack([energies.os[i, j], energies.ss[i, j]], axis=1)
     difference = found[picked] - exact
 
