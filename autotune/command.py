@@ -1,0 +1,165 @@
+"""Find the compile-time constants with which a kernel runs fastest at a shape, and record them for later launches."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from autotune.runner import Outcome, Request, Step, tune
+from autotune.search import SEARCHES
+from trnqc.errors import InputError
+from trnqc.sim.targets import TARGETS, target_from_environment
+from trnqc.tuning import records
+from trnqc.tuning.kernels import ITEMSIZE, TUNABLES, tunable
+from trnqc.tuning.sources import source_hash
+
+COLUMNS = ("origin", "kernel", "target", "precision", "shape", "tiles", "time", "default", "measurement", "state")
+MOST = 200  # candidates that a budget of time may take
+NAME = "tune"
+HELP = "find the fastest tiles of a kernel at a shape, on the modelled timeline or on a device"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """KERNEL and --shape, or --list."""
+    shapes = "; ".join(f"{t.name}: {','.join(f'{dim}=...' for dim in t.dims)}" for t in TUNABLES.values())
+    parser.add_argument("kernel", nargs="?", choices=tuple(TUNABLES), metavar="KERNEL", help=", ".join(TUNABLES))
+    parser.add_argument("--shape", help=f"extents by name or in this order ({shapes})")
+    parser.add_argument("--target", choices=tuple(TARGETS), help="generation (default: the machine's, else trn2)")
+    parser.add_argument("--precision", nargs="+", choices=tuple(ITEMSIZE), default=["fp32"], help="one or several")
+    parser.add_argument("--instrument", default="modelled", choices=records.MEASUREMENTS, help="what times candidates")
+    parser.add_argument("--budget", default="64", help="candidates (64) or time spent on them (90s, 10m, 1h)")
+    parser.add_argument("--search", default="auto", choices=("auto", *SEARCHES), help="default: by size and budget")
+    parser.add_argument("--seed", type=int, default=0, help="of the search; the same seed repeats it")
+    parser.add_argument("--timeout", type=float, default=120.0, help="seconds that one candidate may take")
+    parser.add_argument("--fresh", action="store_true", help="measure again what an earlier or killed run has measured")
+    parser.add_argument("--list", action="store_true", help="show all records (of KERNEL) and end")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Tune each precision asked for, or list records; 0 when a record was found for each."""
+    console = Console()
+    if args.list:
+        console.print(listing(args.kernel or ""))
+        return 0
+    if args.kernel is None or args.shape is None:
+        raise InputError("trnqc tune needs KERNEL and --shape, or --list")
+    budget, seconds = parse_budget(args.budget)
+    for precision in args.precision:
+        request = Request(
+            kernel=args.kernel,
+            shape=parse_shape(args.kernel, args.shape),
+            precision=precision,
+            target=args.target or target_from_environment().name,
+            instrument=args.instrument,
+            search=args.search,
+            budget=budget,
+            seconds=seconds,
+            timeout=args.timeout,
+            seed=args.seed,
+        )
+        with bars(console, f"{args.kernel} {precision}") as progress:
+            outcome = tune(request, progress, fresh=args.fresh)
+        console.print(summary(outcome))
+    return 0
+
+
+def parse_shape(kernel: str, text: str) -> dict[str, int]:
+    """ "nvir=448,naux=1536" or "448,1536" (also with x between) -> {"nvir": 448, "naux": 1536}; raises InputError."""
+    dims = tunable(kernel).dims
+    words = [word for word in re.split(r"[,x\s]+", text) if word]
+    named = dict(word.split("=", 1) for word in words if "=" in word)
+    values = named if len(named) == len(words) else dict(zip(dims, words))
+    if set(values) != set(dims) or len(words) != len(dims) or not all(n.isdigit() and int(n) for n in values.values()):
+        raise InputError(f"a shape of {kernel} is {','.join(f'{dim}=N' for dim in dims)} with N >= 1; found {text!r}")
+    return {dim: int(values[dim]) for dim in dims}
+
+
+def parse_budget(text: str) -> tuple[int, float | None]:
+    """ "40" -> (40, None) candidates; "90s", "10m", "1h" -> (MOST, seconds); raises InputError."""
+    found = re.fullmatch(r"(\d+)([smh]?)", text)
+    if not found or int(found[1]) < 1:
+        raise InputError(f"a budget is a number of candidates or a time such as 90s, 10m, 1h; found {text!r}")
+    if not found[2]:
+        return int(found[1]), None
+    return MOST, float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
+
+
+class bars:
+    """A progress bar on a terminal; elsewhere silence. Called as `runner.tune` calls its progress."""
+
+    def __init__(self, console: Console, title: str) -> None:
+        columns = (
+            TextColumn("{task.description:>24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+            TimeRemainingColumn(), TextColumn("best {task.fields[best]}"),
+        )  # fmt: skip
+        self._bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._task = self._bar.add_task(title, total=None, best="-")
+        self._best = float("inf")
+
+    def __enter__(self) -> bars:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, step: Step, done: int, expected: int) -> None:
+        if step.fraction == 1.0 and step.trial.time_ns is not None:
+            self._best = min(self._best, step.trial.time_ns)
+        self._bar.update(self._task, completed=done, total=expected, best=duration(self._best))
+
+
+def duration(ns: float) -> str:
+    """Readable to four digits; "-" for none."""
+    if not 0 < ns < float("inf"):
+        return "-"
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if ns >= size:
+            return f"{ns / size:.4g} {unit}"
+    return f"{ns:.4g} ns"
+
+
+def tiles(constants: dict[str, int]) -> str:
+    """block 448, kchunk 12, group 2"""
+    return ", ".join(f"{name} {value}" for name, value in constants.items())
+
+
+def summary(outcome: Outcome) -> Table:
+    """What was searched, what came out, what failed."""
+    record, request = outcome.record, outcome.request
+    rows = Table(show_header=False, box=None, pad_edge=False, title_justify="left", title_style="bold")
+    rows.title = f"{request.kernel} {tiles(request.shape)}, {request.precision}, {request.target}"
+    cut = ", ".join(f"{rule} {n}" for rule, n in sorted(outcome.space.cut.items()))
+    rows.add_row("space", f"{len(outcome.space)} feasible points; cut before timing: {cut or 'none'}")
+    rows.add_row("search", f"{outcome.search}: {outcome.why}; seed {request.seed}")
+    replayed = sum(step.replayed for step in outcome.steps)
+    rows.add_row("measured", f"{len(outcome.steps)} candidates, {replayed} of them read from the journal")
+    rows.add_row("default", f"{duration(record.default_ns)} ({tiles(outcome.steps[0].constants)})")
+    gain = f", {record.default_ns / record.time_ns:.3f} times as fast" if record.default_ns else ""
+    rows.add_row("best", f"{duration(record.time_ns)} ({tiles(record.constants)}){gain}")
+    rows.add_row("", f"{record.measurement} time of {record.workload}")
+    for step in outcome.steps:
+        if step.trial.status != "ok":
+            rows.add_row(step.trial.status, f"{tiles(step.constants)}: {step.trial.detail}")
+    rows.add_row("record", str(outcome.path or "not stored"))
+    return rows
+
+
+def listing(kernel: str) -> Table:
+    """Every record, the user's first; "stale" where the kernel has changed since."""
+    rows = Table(title="tuning records", title_justify="left")
+    for heading in COLUMNS:
+        rows.add_column(heading, overflow="fold")
+    for origin, directory in (("user", records.user_directory()), ("shipped", records.shipped_directory())):
+        for _, r in records.read_all(directory, kernel, writable=origin == "user"):
+            known = TUNABLES.get(r.kernel)
+            fresh = known is not None and source_hash(known.module, known.name) == r.source
+            rows.add_row(
+                origin, r.kernel, r.target, r.precision, tiles(r.shape), tiles(r.constants), duration(r.time_ns),
+                duration(r.default_ns), r.measurement, "in use" if fresh else "stale: the kernel has changed",
+            )  # fmt: skip
+    return rows

@@ -1,0 +1,103 @@
+"""One candidate, one child process: a crash, a hang or a leak of a candidate ends with its process."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotune.instruments import Job
+from trnqc.tuning.kernels import P, ceil
+
+CONTRACTED = {"mp2_energy": "naux", "gemm": "K", "batched_contraction": "K"}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What became of a candidate. status: ok, wrong, crashed or timeout; time_ns is None unless ok."""
+
+    status: str
+    time_ns: float | None = None
+    error: float | None = None
+    detail: str = ""
+    seconds: float = 0.0
+
+
+def reduced(job: Job, fraction: float) -> Job:
+    """The candidate on a fraction of its work: a shorter contraction index in as many chunks, all else as it is."""
+    if fraction == 1.0:
+        return job
+    dim = CONTRACTED[job.kernel]
+    nk, kchunk = ceil(job.shape[dim], P), job.constants["kchunk"]
+    chunks = ceil(nk, kchunk)
+    short = max(chunks, math.ceil(nk * fraction))
+    return dataclasses.replace(
+        job, shape=job.shape | {dim: short * P}, constants=job.constants | {"kchunk": ceil(short, chunks)}
+    )
+
+
+def measure(job: Job, timeout: float) -> Trial:
+    """Run the candidate in a process of its own, for at most `timeout` seconds."""
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="trnqc-tune-") as scratch:
+        found = _run(job, timeout, Path(scratch))
+    return dataclasses.replace(found, seconds=time.monotonic() - start)
+
+
+def _run(job: Job, timeout: float, scratch: Path) -> Trial:
+    answer, noise = scratch / "answer.json", scratch / "stderr"
+    with noise.open("wb") as stderr:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "autotune.candidate", str(answer)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            env=_environment(job.target),
+            start_new_session=True,
+        )
+        try:
+            _send(child, job)
+            code = child.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return Trial("timeout", detail=f"not done after {timeout:.0f} s")
+        finally:
+            _end(child)
+    try:
+        return Trial(**json.loads(answer.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        last = noise.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+        how = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        return Trial("crashed", detail=": ".join([f"its process ended with {how}", *last]))
+
+
+def _environment(target: str) -> dict[str, str]:
+    """The child sees the same modules, and compiles and simulates for the target."""
+    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    return os.environ | {"PYTHONPATH": path, "NEURON_PLATFORM_TARGET_OVERRIDE": target}
+
+
+def _send(child: subprocess.Popen, job: Job) -> None:
+    """The pipe stays open: its end tells the child that this process is gone."""
+    assert child.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        child.stdin.write(json.dumps(dataclasses.asdict(job)).encode() + b"\n")
+        child.stdin.flush()
+
+
+def _end(child: subprocess.Popen) -> None:
+    """The candidate and whatever it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    if child.stdin is not None:
+        with contextlib.suppress(BrokenPipeError):
+            child.stdin.close()
+    child.wait()

@@ -1,0 +1,188 @@
+"""A tuning run: default first, then what the search proposes, each measured once, the best one recorded."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotune import journal as journals
+from autotune.instruments import GATED_LAST, Job, resolve
+from autotune.measure import Trial, measure, reduced
+from autotune.search import SEARCHES, pick
+from autotune.spaces import Space, space
+from trnqc.errors import TrnqcError
+from trnqc.tuning import records
+from trnqc.tuning.instruments import device_identity, model_identity
+from trnqc.tuning.kernels import tunable
+from trnqc.tuning.records import Record
+from trnqc.tuning.sources import source_hash
+
+Measure = Callable[[Job, float], Trial]
+Progress = Callable[["Step", int, int], None]
+
+
+class TuningFailed(TrnqcError):
+    """Neither the default nor any candidate ran; the message holds the first reason."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to tune and how far to go. budget: whole workloads measured; seconds: of measuring, None for no limit."""
+
+    kernel: str
+    shape: dict[str, int]
+    precision: str
+    target: str
+    instrument: str = "modelled"
+    search: str = "auto"
+    budget: int = 64
+    seconds: float | None = None
+    timeout: float = 120.0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Step:
+    """One measured candidate, for progress and reports. gate: its result was compared with the reference."""
+
+    constants: dict[str, int]
+    fraction: float
+    trial: Trial
+    replayed: bool
+    gate: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All steps, the default's trial first; the record of the best one, and where it was stored (None: not stored)."""
+
+    request: Request
+    space: Space
+    search: str
+    why: str
+    steps: tuple[Step, ...]
+    record: Record
+    path: Path | None
+
+
+def identity(instrument: str) -> dict[str, str]:
+    """What a measurement by this instrument depends on."""
+    if instrument == "modelled":
+        return model_identity()
+    return device_identity() if instrument == "device" else {"instrument": instrument}
+
+
+def tune(
+    request: Request,
+    progress: Progress | None = None,
+    journal_directory: Path | None = None,
+    record_directory: Path | None = None,
+    fresh: bool = False,
+    measure: Measure = measure,
+) -> Outcome:
+    """Run or resume; progress(step, done, expected). Same request, same journal: same outcome, at no further cost.
+
+    Raises InputError for an unsound request, TuningFailed when nothing ran.
+    """
+    resolve(request.instrument)
+    choices = space(request.kernel, request.shape, request.precision, request.target)
+    name, why = pick(request.search, len(choices), request.budget)
+    run = _run_name(request, name)
+    with journals.opened(run, journal_directory, fresh) as journal:
+        walk = _Walk(request, journal, measure, progress, expected=min(request.budget, len(choices)) + 1)
+        known = tunable(request.kernel)
+        walk.step(known.default(request.shape, request.precision), 1.0)
+        if len(choices):
+            _converse(walk, choices, name)
+        best = _verified(walk, choices)
+    record = _record(request, best, walk.steps, choices, name, run)
+    measured = request.instrument in records.MEASUREMENTS
+    path = records.store(record, record_directory) if measured or record_directory else None
+    return Outcome(request, choices, name, why, tuple(walk.steps), record, path)
+
+
+def _run_name(request: Request, search: str) -> dict:
+    """What makes two runs the same: all that decides which candidates are measured and what comes out."""
+    name = dataclasses.asdict(request) | {"search": search}
+    known = tunable(request.kernel)
+    return name | {"source": source_hash(known.module, known.name), "depends": identity(request.instrument)}
+
+
+class _Walk:
+    """Measures through the journal and keeps the list of steps."""
+
+    def __init__(
+        self, request: Request, journal: journals.Journal, measure: Measure, progress: Progress | None, expected: int
+    ) -> None:
+        self.request, self.journal, self.measure, self.progress = request, journal, measure, progress
+        self.expected = expected
+        self.steps: list[Step] = []
+        self.spent = 0.0
+        self.gates_all = request.instrument not in GATED_LAST
+
+    def step(self, constants: dict[str, int], fraction: float, gate: bool = False) -> Trial:
+        r, gate = self.request, gate or self.gates_all
+        trial = self.journal.get(constants, fraction, gate)
+        replayed = trial is not None
+        if trial is None:
+            job = Job(r.kernel, r.shape, r.precision, r.target, constants, r.instrument, gate)
+            trial = self.measure(reduced(job, fraction), r.timeout)
+            self.journal.add(constants, fraction, trial, gate)
+        self.spent += trial.seconds
+        self.steps.append(Step(constants, fraction, trial, replayed, gate))
+        if self.progress is not None:
+            self.progress(self.steps[-1], len(self.steps), max(self.expected, len(self.steps)))
+        return trial
+
+    def out_of_time(self) -> bool:
+        return self.request.seconds is not None and self.spent >= self.request.seconds
+
+
+def _converse(walk: _Walk, choices: Space, name: str) -> None:
+    """Proposals of the search until it or the time is at an end."""
+    search = SEARCHES[name](choices.points, walk.request.seed, walk.request.budget)
+    try:
+        proposal = next(search)
+        while not walk.out_of_time():
+            trial = walk.step(choices.constants[proposal.index], proposal.fraction)
+            proposal = search.send(trial.time_ns)
+    except StopIteration:
+        pass
+
+
+def _verified(walk: _Walk, choices: Space) -> Step:
+    """The fastest step whose result is right; raises TuningFailed where there is none."""
+    while True:
+        bad = [step.constants for step in walk.steps if step.gate and step.trial.status != "ok"]
+        whole = [s for s in walk.steps if s.fraction == 1.0 and s.trial.status == "ok" and s.constants not in bad]
+        if not whole:
+            first = next(step.trial for step in walk.steps if step.trial.status != "ok")
+            why = f"the first one {first.status}: {first.detail}"
+            raise TuningFailed(f"{walk.request.kernel}: no candidate ran and was right; {why}")
+        # Among equals a point of the space wins over the default's own constants, which may be no point.
+        best = min(whole, key=lambda s: (s.trial.time_ns, s.constants not in choices.constants, not s.gate))
+        if best.gate:
+            return best
+        walk.step(best.constants, 1.0, gate=True)
+
+
+def _record(request: Request, best: Step, steps: list[Step], choices: Space, search: str, run: dict) -> Record:
+    point = choices.points[choices.constants.index(best.constants)] if best.constants in choices.constants else {}
+    failed = {s: sum(step.trial.status == s for step in steps) for s in ("wrong", "crashed", "timeout")}
+    return Record(
+        kernel=request.kernel,
+        source=run["source"],
+        target=request.target,
+        precision=request.precision,
+        shape=dict(request.shape),
+        measurement=request.instrument,
+        instrument=run["depends"],
+        point=point,
+        constants=best.constants,
+        time_ns=float(best.trial.time_ns or 0.0),
+        default_ns=float(steps[0].trial.time_ns or 0.0),
+        workload=tunable(request.kernel).workload,
+        search={"method": search, "seed": request.seed, "measured": len(steps), "feasible": len(choices)} | failed,
+    )

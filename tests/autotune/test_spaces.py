@@ -1,0 +1,62 @@
+"""Spaces hold every point that keeps the rules, once, and no other."""
+
+import itertools
+
+import pytest
+
+from autotune.spaces import knob_values, space
+from trnqc.errors import InputError
+from trnqc.tuning.kernels import Infeasible, tunable
+
+SHAPES = [
+    ("mp2_energy", {"nvir": 448, "naux": 1536}),
+    ("mp2_energy", {"nvir": 1, "naux": 1}),
+    ("mp2_energy", {"nvir": 2801, "naux": 9001}),
+    ("gemm", {"M": 4096, "N": 4096, "K": 4096}),
+    ("gemm", {"M": 1, "N": 1, "K": 1}),
+    ("batched_contraction", {"Z": 97, "M": 129, "N": 513, "K": 257}),
+]
+
+
+@pytest.mark.parametrize("precision, target", [("fp32", "trn1"), ("bf16", "trn2")])
+@pytest.mark.parametrize("kernel, shape", SHAPES)
+def test_points_are_all_feasible_and_distinct(kernel, shape, precision, target):
+    known, found = tunable(kernel), space(kernel, shape, precision, target)
+    assert len(found) > 0
+    for point, constants in zip(found.points, found.constants):
+        assert known.realise(point, shape, precision, target) == constants
+    assert len({tuple(c.items()) for c in found.constants}) == len(found)
+
+
+@pytest.mark.parametrize("kernel, shape", SHAPES)
+def test_what_is_missing_is_cut_by_a_rule_or_a_duplicate(kernel, shape):
+    known, found = tunable(kernel), space(kernel, shape, "fp32", "trn1")
+    values = knob_values(kernel, shape)
+    cut = 0
+    for combination in itertools.product(*values.values()):
+        try:
+            constants = known.realise(dict(zip(values, combination)), shape, "fp32", "trn1")
+        except Infeasible:
+            cut += 1
+        else:
+            assert constants in found.constants
+    assert cut <= sum(found.cut.values()) <= cut + 1  # the default's own point may be cut as well
+
+
+@pytest.mark.parametrize("kernel, shape", SHAPES)
+def test_the_default_comes_first_where_it_is_a_point(kernel, shape):
+    default = tunable(kernel).default(shape, "fp32")
+    constants = space(kernel, shape, "fp32", "trn1").constants
+    assert default not in constants or constants[0] == default
+
+
+def test_capacity_cuts_before_timing():
+    large = {"nvir": 2800, "naux": 9000}
+    found = space("mp2_energy", large, "fp32", "trn1")
+    assert found.cut["SBUF"] > 0 and found.cut["PSUM"] > 0
+    assert len(space("mp2_energy", large, "bf16", "trn2")) > len(found)
+
+
+def test_unsound_requests_are_refused():
+    with pytest.raises(InputError, match="nvir, naux, each at least 1"):
+        space("mp2_energy", {"nvir": 0, "naux": 3}, "fp32", "trn1")
