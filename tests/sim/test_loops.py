@@ -111,6 +111,22 @@ def test_dynamic_range_warns_and_works():
     np.testing.assert_array_equal(got[::3], np.tile(TABLE[0], (7, 1)))
 
 
+def test_bodies_that_change_from_pass_to_pass_are_refused():
+    def body(x):
+        sizes = [1]
+
+        def step(i):
+            for _ in sizes:
+                nisa.memset(nl.ndarray((1, 1), nl.float32), 0)
+            sizes.append(1)
+
+        nl.fori_loop(0, 3, step)
+
+    for start in (run, dry):
+        with pytest.raises(SimulationError, match="issued 1 instructions in its first pass and 2 in a later one"):
+            start(body, TABLE)
+
+
 def test_nested_loops_multiply():
     def body(x):
         def outer(i):

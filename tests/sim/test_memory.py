@@ -123,6 +123,24 @@ def test_tiles_used_in_a_loop_live_to_its_end():
     assert counted(body, X).sbuf_high_water == 180 * KIB
 
 
+def test_tiles_made_before_a_loop_may_carry_state_through_it():
+    """``outer`` is written late in the body and may be read early in the next pass."""
+
+    def body(x):
+        out = nl.ndarray((128, 1), nl.float32, nl.shared_hbm)
+        outer = nl.ndarray((128, 25 * KIB), nl.float32)
+
+        def step(i):
+            inner = nl.zeros((128, 20 * KIB), nl.float32)
+            nisa.dma_copy(out, inner[:, 0:1])
+            nisa.memset(outer, 0)
+
+        nl.fori_loop(0, 3, step)
+        return out
+
+    assert counted(body, X).sbuf_high_water == dry(body, X).sbuf_high_water == 180 * KIB
+
+
 def test_tiles_of_a_loop_body_stay_in_it():
     def body(x):
         made = []

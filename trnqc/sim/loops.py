@@ -113,7 +113,7 @@ class _Loop:
         run.loops_made += 1
         self.run = run
         self.id = run.loops_made
-        self.passes = self.trips = 0
+        self.passes = self.trips = self.issued = 0
         self.begin = run.tick
         self.made = (run.tiles_made, run.loops_made)
         self.path, self.counting = run.loop_path, run.counting
@@ -128,6 +128,13 @@ class _Loop:
         run.loop_path = (*self.path, (self.id, index))
 
     def end_pass(self) -> None:
+        issued = self.run.tick - self.begin
+        if self.passes and issued != self.issued:
+            raise NkiValidationError(
+                f"the body of a device loop issued {self.issued} instructions in its first pass and {issued} in a later one; "
+                "it is compiled once, so it cannot depend on Python state that changes from pass to pass"
+            )
+        self.issued = issued
         self.passes += 1
 
     def close(self) -> None:
@@ -138,8 +145,8 @@ class _Loop:
         if not self.counting:
             return
         for tile in run.tiles:
-            if 0 <= tile.first < self.begin <= tile.last:
-                tile.last = run.tick - 1
+            if tile.id <= self.made[0] and tile.last >= self.begin:
+                tile.first, tile.last = min(tile.first, self.begin), run.tick - 1
 
 
 @contextmanager
