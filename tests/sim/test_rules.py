@@ -151,6 +151,10 @@ REFUSED = {
         "leaves the 32 elements of a partition",
     ),
     "ap past the end": (lambda x: x.ap([[64, 128], [1, 65]]), "covers elements [0, 8192] of 8192"),
+    "writing to a broadcast": (
+        lambda x: nisa.memset(sb(8, 1, 4).broadcast(1, 3), 0),
+        "memset cannot write to the broadcast view",
+    ),
     "free stride": (
         lambda x: nisa.memset(sb(8, 2, 33000, dtype=nl.uint8)[:, :, 0], 0),
         "memset dst free pattern must have counts up to 65535 and strides up to 32767, got [[33000, 2]]",
@@ -300,6 +304,14 @@ GENERATION = {
         "trn1",
         "trn2",
         "activation bias must be a (8, 1) tile on trn1",
+    ),
+    "bias of a reciprocal": (
+        lambda x: nisa.activation(
+            sb(8, 8), nl.reciprocal, nl.ones((8, 8), nl.float32), bias=nl.zeros((8, 1), nl.float32)
+        ),
+        "trn1",
+        "trn2",
+        "activation with nl.reciprocal takes no bias on trn1",
     ),
     "copy on ScalarE": (
         lambda x: nisa.tensor_copy(sb(8, 8), sb(8, 8), engine=nisa.engine.scalar),

@@ -73,6 +73,8 @@ def _activate(
     fn = activation_function(called, op)
     operands = checks.scalar(called, "scale", scale, data)
     operands += _check_bias(run, called, bias, data)
+    if fn is ops.reciprocal and bias is not None and run.target.generation < 3:
+        raise NkiValidationError(f"{called} with nl.reciprocal takes no bias on {run.target.name}, got {bias!r}")
     chosen = ops.add if reduce_op is None and cmd in (reduce_cmd.idle, reduce_cmd.reset) else reduce_op
     reduction = lanes.Reduction(run, called, "scalar", cmd, chosen, reduce_res, data, (ops.add,), _COMMANDS)
     if run.issue(called, "scalar", (dst, *reduction.outputs), (data, *operands), name):

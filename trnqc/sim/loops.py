@@ -131,8 +131,8 @@ class _Loop:
         issued = self.run.tick - self.begin
         if self.passes and issued != self.issued:
             raise NkiValidationError(
-                f"the body of a device loop issued {self.issued} instructions in its first pass and {issued} in a later one; "
-                "it is compiled once, so it cannot depend on Python state that changes from pass to pass"
+                f"device loop body issued {self.issued} instructions in its first pass and {issued} in a later "
+                "one; it is compiled once, so it cannot depend on Python state that changes from pass to pass"
             )
         self.issued = issued
         self.passes += 1
