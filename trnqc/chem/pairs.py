@@ -17,8 +17,8 @@ from trnqc.chem.accuracy import ErrorEstimate, estimate_error
 from trnqc.errors import InputError, TrnqcError
 from trnqc.types import PRECISIONS, PairEnergies
 
-WORTH_A_WARNING = 1e-6
-"""Estimated error in Hartree above which a result warns: programs count as agreeing below it."""
+WORTH_A_WARNING = 4e-6
+"""Estimated error in Hartree above which a result warns: programs agree to 1e-6, the estimate is on the safe side."""
 
 
 class ResultWarning(UserWarning):
