@@ -6,8 +6,8 @@ d_k = E_k(as run) - E_k(fp64), every x_k = W d_k / w_k estimates the error of th
 
     |mean(x)| + 2 std(x) / sqrt(n) + eps64 sqrt(naux) sum_k |E_k|
 
-is reported: their mean, twice its standard error, and the rounding of fp64 itself. Up to n pairs all are computed and the
-first two terms are the exact |sum_k d_k|.
+is reported: their mean, twice its standard error, and the rounding of fp64 itself. Up to n pairs all are computed and
+the first two terms are the exact |sum_k d_k|.
 """
 
 from __future__ import annotations
