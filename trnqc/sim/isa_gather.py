@@ -79,7 +79,8 @@ def local_gather(
     count = available if num_valid_indices is None else num_valid_indices
     if not 1 <= count <= min(available, GATHER_INDICES):
         raise NkiValidationError(
-            f"{op} num_valid_indices must be between 1 and {min(available, GATHER_INDICES)} for this index tile, got {count}"
+            f"{op} num_valid_indices must be between 1 and {min(available, GATHER_INDICES)} for this index tile, "
+            f"got {count}"
         )
     if dst.size // P < count * num_elem_per_idx:
         raise NkiValidationError(
@@ -132,13 +133,13 @@ def _check_start(op: str, role: str, t: NkiTensor, active: int) -> None:
     step = QUADRANT if active == QUADRANT else 2 * QUADRANT if active == 2 * QUADRANT else PARTITIONS
     if t.start_partition % step:
         raise NkiValidationError(
-            f"{op} {role} must start at partition {', '.join(str(p) for p in range(0, PARTITIONS, step))} with {active} active "
-            f"partitions, got {t.start_partition}"
+            f"{op} {role} must start at partition {', '.join(str(p) for p in range(0, PARTITIONS, step))} with "
+            f"{active} active partitions, got {t.start_partition}"
         )
 
 
 def _pairs(op: str, mask: list[int], to_rows: int, from_rows: int) -> list[tuple[int, int]]:
-    """(destination, source) partitions; a source of a single quadrant's worth or less must hold every row that is named."""
+    """(destination, source) partitions; a source of one quadrant's worth or less must hold every row that is named."""
     pairs = []
     for to in range(to_rows):
         choice = mask[to % QUADRANT]
@@ -147,7 +148,8 @@ def _pairs(op: str, mask: list[int], to_rows: int, from_rows: int) -> list[tuple
         source = to // QUADRANT * QUADRANT + choice
         if source >= from_rows:
             raise NkiValidationError(
-                f"{op} shuffle_mask entry {choice} for partition {to} reads partition {source} of src, which has {from_rows}"
+                f"{op} shuffle_mask entry {choice} for partition {to} reads partition {source} of src, which has "
+                f"{from_rows}"
             )
         pairs.append((to, source))
     return pairs

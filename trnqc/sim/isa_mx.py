@@ -1,9 +1,9 @@
 """Microscaling formats on trn3: quantisation of 16-bit tiles and products of quantised tiles.
 
-A group of 32 values, 8 partitions by 4 elements, shares a power of two kept in E8M0 (OCP Microscaling Formats v1.0): byte
-127 + exponent, 255 for NaN. The four elements are packed into one: element f of a tile [P, F] in an x4 dtype holds the values
-4 f to 4 f + 3, lowest bits first. The scale of group (g, f) lies in column f of partition 32 (g // 4) + g % 4 of the scale
-tile: the scales of each quadrant of 32 partitions start that quadrant.
+A group of 32 values, 8 partitions by 4 elements, shares a power of two kept in E8M0 (OCP Microscaling Formats v1.0):
+byte 127 + exponent, 255 for NaN. The four elements are packed into one: element f of a tile [P, F] in an x4 dtype
+holds the values 4 f to 4 f + 3, lowest bits first. The scale of group (g, f) lies in column f of partition
+32 (g // 4) + g % 4 of the scale tile: the scales of each quadrant of 32 partitions start that quadrant.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ SCALES = (dtypes.float8_e8m0fnu, dtypes.uint8)
 def quantize_mx(dst: NkiTensor, src: NkiTensor, dst_scale: NkiTensor, name: str | None = None) -> None:
     """dst, dst_scale = src[P, 4 F] (fp16 or bf16) in MXFP8. VectorE.
 
-    The scale is 2^(floor(log2 max|group|) - (Emax - 1)) with Emax 8 (e4m3fn) or 15 (e5m2), 2^-127 for groups of zeros: one
-    more than the format needs, so that rounding up cannot overflow.
+    The scale is 2^(floor(log2 max|group|) - (Emax - 1)) with Emax 8 (e4m3fn) or 15 (e5m2), 2^-127 for groups of
+    zeros: one more than the format needs, so that rounding up cannot overflow.
     """
     op = "quantize_mx"
     run = machine.current()
@@ -49,7 +49,8 @@ def quantize_mx(dst: NkiTensor, src: NkiTensor, dst_scale: NkiTensor, name: str 
         raise NkiValidationError(f"{op} src partition dimension must be a multiple of 32, got {P}")
     if n % PACK or dst.shape[0] != P or dst.size * PACK != src.size:
         raise NkiValidationError(
-            f"{op} src must have a multiple of 4 elements per partition and dst a quarter of them, got {src.shape} and {dst.shape}"
+            f"{op} src must have a multiple of 4 elements per partition and dst a quarter of them, got "
+            f"{src.shape} and {dst.shape}"
         )
     _check_scale(op, "dst_scale", dst_scale, P, n // PACK)
     if run.issue(op, "vector", (dst, dst_scale), (src,), name):
@@ -72,8 +73,8 @@ def _check_scale(op: str, role: str, scale: NkiTensor, P: int, columns: int) -> 
     needed = int(_scale_rows(P)[-1]) + 1
     if scale.shape[0] < needed or scale.size != scale.shape[0] * columns:
         raise NkiValidationError(
-            f"{op} {role} must have {columns} elements in each of at least {needed} partitions (four for each 32 of the data), "
-            f"got {scale.shape}"
+            f"{op} {role} must have {columns} elements in each of at least {needed} partitions (four for each 32 "
+            f"of the data), got {scale.shape}"
         )
     if scale.start_partition % 4:
         raise NkiValidationError(f"{op} {role} must start at a multiple of 4 partitions, got {scale.start_partition}")
@@ -100,7 +101,7 @@ def nc_matmul_mx(
     accumulate: bool | None = None,
     name: str | None = None,
 ) -> None:
-    """dst[M, N] (+)= sum over partitions and packed elements of stationary[K, M] moving[K, N], scales applied. TensorE."""
+    """dst[M, N] (+)= sum over partitions and packed elements of stationary[K, M] moving[K, N], scaled. TensorE."""
     op = "nc_matmul_mx"
     run = machine.current()
     needs_generation(run, op, 4)
@@ -113,7 +114,8 @@ def nc_matmul_mx(
     K, M, N = stationary.shape[0], stationary.size // stationary.shape[0], moving.size // moving.shape[0]
     if moving.shape[0] != K or K % QUADRANT:
         raise NkiValidationError(
-            f"{op} stationary and moving must have the same partition dimension, a multiple of 32, got {K}, {moving.shape[0]}"
+            f"{op} stationary and moving must have the same partition dimension, a multiple of 32, got {K}, "
+            f"{moving.shape[0]}"
         )
     _check_rows(op, K, tile_size, tile_position)
     if M % 2 or M > PARTITIONS:
@@ -141,8 +143,8 @@ def _check_rows(op: str, K: int, size: tuple[int, int] | None, position: tuple[i
         )
     if position[0] % size[0] or not 0 <= position[0] <= PARTITIONS - size[0] or size[0] < K:
         raise NkiValidationError(
-            f"{op} tile_position row must be a multiple of the row size below {PARTITIONS} and K at most the row size, got "
-            f"{position}, {size} with K = {K}"
+            f"{op} tile_position row must be a multiple of the row size below {PARTITIONS} and K at most the row "
+            f"size, got {position}, {size} with K = {K}"
         )
 
 

@@ -1,8 +1,8 @@
 """Pseudo-random numbers: a XORWOW generator in every lane of the VectorE and of GpSimd.
 
-State: six words a stream (five of the shift register, one counter); one stream a lane on GpSimd, four on the VectorE, whose
-numbers are taken in turn. The vendor publishes the size of the state but neither its order nor the seeding from one word,
-so sequences repeat here for the same seeds but need not be the chip's.
+State: six words a stream (five of the shift register, one counter); one stream a lane on GpSimd, four on the VectorE,
+whose numbers are taken in turn. The vendor publishes the size of the state but neither its order nor the seeding from
+one word, so sequences repeat here for the same seeds but need not be the chip's.
 """
 
 from __future__ import annotations
@@ -150,7 +150,10 @@ def _check_state(op: str, role: str, t: NkiTensor, unit: str, psum: bool) -> Non
 
 
 def rand2(dst: NkiTensor, min: float | NkiTensor, max: float | NkiTensor, name: str | None = None) -> None:
-    """dst = uniform fp32 numbers within [min, max], cast to dst's dtype; bounds constants or (P, 1) tiles. VectorE, gen4."""
+    """dst = uniform fp32 numbers within [min, max], cast to dst's dtype. VectorE, gen4.
+
+    Bounds are constants or (P, 1) tiles.
+    """
     run = machine.current()
     needs_generation(run, "rand2", 4)
     checks.tile("rand2", "dst", dst)

@@ -49,7 +49,8 @@ def tensor_tensor_scan(
 ) -> None:
     """dst[p, i] = (data0[p, i] op0 dst[p, i-1]) op1 data1[p, i], with ``initial`` for dst[p, -1].
 
-    The state stays in fp32 whatever the dtype of dst; free dimensions are flattened; ``reverse`` swaps an operator's sides.
+    The state stays in fp32 whatever the dtype of dst; free dimensions are flattened; ``reverse`` swaps an operator's
+    sides.
     """
     op = "tensor_tensor_scan"
     run = machine.current()
@@ -102,7 +103,9 @@ def tensor_scalar_reduce(
     vectors = _operand(op, fn, operand0, data)
     starts = () if reduce_init is None else checks.scalar(op, "reduce_init", reduce_init, data)
     negate = checks.flag(op, "reduce_res_negate", reduce_res_negate)
-    red = Reduction(run, op, "vector", reduce_cmd, reduce_op, reduce_res, data, REDUCTIONS, commands, reduce_init, negate)
+    red = Reduction(
+        run, op, "vector", reduce_cmd, reduce_op, reduce_res, data, REDUCTIONS, commands, reduce_init, negate
+    )
     if run.issue(op, "vector", (dst, *red.outputs), (data, *vectors, *starts), name):
         value = apply(fn, widen(rows(data))) if fn.unary else apply(fn, widen(rows(data)), _value(operand0))
         red.take(value)
@@ -121,7 +124,9 @@ def _operand(op: str, fn: Op, operand: Any, data: NkiTensor) -> tuple[NkiTensor,
 def _registers_start(op: str, role: str, cmd: Any, start: Any) -> tuple[reduce_cmd, ...]:
     """The commands of the accumulating VectorE instructions; ``start`` goes with load_reduce and only with it."""
     if (cmd is reduce_cmd.load_reduce) != (start is not None):
-        raise NkiValidationError(f"{op} {role} goes with reduce_cmd.load_reduce and only with it, got {start!r} and {cmd}")
+        raise NkiValidationError(
+            f"{op} {role} goes with reduce_cmd.load_reduce and only with it, got {start!r} and {cmd}"
+        )
     return reduce_cmd.reduce, reduce_cmd.reset_reduce, reduce_cmd.load_reduce
 
 
@@ -137,8 +142,8 @@ def tensor_scalar_cumulative(
 ) -> None:
     """dst[p, i] = reg[p] = (src[p, i] op0 imm0) op1 reg[p], the registers carried from element to element.
 
-    They start from the identity of op1 (reset_reduce), go on (reduce) or start from ``imm1`` (load_reduce). 32-bit integer
-    tiles are refused.
+    They start from the identity of op1 (reset_reduce), go on (reduce) or start from ``imm1`` (load_reduce). 32-bit
+    integer tiles are refused.
     """
     op = "tensor_scalar_cumulative"
     run = machine.current()
@@ -164,7 +169,10 @@ def tensor_scalar_cumulative(
 
 
 def bn_stats(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> None:
-    """dst[p, 0:6] = count, mean, count * variance of the even, then of the odd elements of data[p, ...] (at most 512)."""
+    """dst[p, 0:6] = count, mean, count * variance of the even, then of the odd elements of data[p, ...].
+
+    At most 512 of them.
+    """
     run = machine.current()
     checks.tile("bn_stats", "dst", dst)
     checks.tile("bn_stats", "data", data)

@@ -1,4 +1,4 @@
-"""Search within partitions: the eight largest, where they are, replacing them; top-k, nonzero positions, segment bounds."""
+"""Search within partitions: the eight largest, where they are, replacing them; top-k, nonzeros, segment bounds."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ def nc_match_replace8(
 ) -> None:
     """dst = data with the first occurrence of each vals[p, i] replaced by ``imm``. VectorE.
 
-    ``vals`` are matched from the last to the first, so of n equal ones the last takes the first place. dst_idx[p, i] is the
-    place taken by vals[p, i], all ones if none.
+    ``vals`` are matched from the last to the first, so of n equal ones the last takes the first place. dst_idx[p, i]
+    is the place taken by vals[p, i], all ones if none.
     """
     op = "nc_match_replace8"
     run = machine.current()
@@ -156,8 +156,8 @@ def _store_places(dst: NkiTensor, places: np.ndarray) -> None:
 def topk(val_dst: NkiTensor, idx_dst: NkiTensor, src: NkiTensor, n: int, name: str | None = None) -> None:
     """The K largest of each group of 16 partitions, ascending, and their places. GpSimd.
 
-    Element e of a group's n values lies at src[e % 16, e // 16]. Every partition of the group gets the group's result in
-    val_dst [P, K] (bf16) and idx_dst [P, K] (uint32); of equal values the lower place ranks higher.
+    Element e of a group's n values lies at src[e % 16, e // 16]. Every partition of the group gets the group's result
+    in val_dst [P, K] (bf16) and idx_dst [P, K] (uint32); of equal values the lower place ranks higher.
     """
     op = "topk"
     run = machine.current()
@@ -192,9 +192,11 @@ def topk(val_dst: NkiTensor, idx_dst: NkiTensor, src: NkiTensor, n: int, name: s
 def nonzero_with_count(
     dst: NkiTensor, src: NkiTensor, index_offset: int = 0, padding_val: int = -1, name: str | None = None
 ) -> None:
-    """dst[p] = places of the nonzero elements of src[p] plus ``index_offset``, padding, and last their number. GpSimd, gen3+.
+    """dst[p] = places of the nonzero elements of src[p] plus ``index_offset``, padding, and last their number.
+    GpSimd, gen3+.
 
-    Only partitions 0, 16, 32, ... of the machine are read and written. src: fp32 or int32, [P, T]; dst: int32, [P, T + 1].
+    Only partitions 0, 16, 32, ... of the machine are read and written. src: fp32 or int32, [P, T];
+    dst: int32, [P, T + 1].
     """
     op = "nonzero_with_count"
     run = machine.current()
@@ -242,7 +244,8 @@ def sequence_bounds(dst: NkiTensor, segment_ids: NkiTensor, name: str | None = N
     n = segment_ids.size
     if segment_ids.shape[0] != 1 or dst.shape != (1, 2, n):
         raise NkiValidationError(
-            f"{op} needs segment_ids of shape (1, n) and dst of shape (1, 2, n), got {segment_ids.shape} and {dst.shape}"
+            f"{op} needs segment_ids of shape (1, n) and dst of shape (1, 2, n), got {segment_ids.shape} and "
+            f"{dst.shape}"
         )
     if run.issue(op, "gpsimd", (dst,), (segment_ids,), name):
         ids = segment_ids.array().reshape(-1)

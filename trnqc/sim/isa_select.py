@@ -9,7 +9,7 @@ import numpy as np
 
 from trnqc.sim import checks, dtypes, lanes, machine, ops
 from trnqc.sim.checks import SBUF
-from trnqc.sim.enums import member, reduce_cmd
+from trnqc.sim.enums import reduce_cmd
 from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.isa_search import int32, needs_generation, one_of, rows
 from trnqc.sim.tensor import NkiTensor
@@ -111,8 +111,8 @@ def range_select(
 ) -> None:
     """dst = on_true_tile where comp_op0(j, bound0[p]) and comp_op1(j, bound1[p]), else the lowest fp32. VectorE, gen3+.
 
-    j = range_start + place in the partition, compared in fp32. bounds: (P, 1) fp32. The maximum of the result goes through the
-    reduction registers.
+    j = range_start + place in the partition, compared in fp32. bounds: (P, 1) fp32. The maximum of the result goes
+    through the reduction registers.
     """
     op = "range_select"
     run = machine.current()

@@ -30,8 +30,8 @@ def registers(run: Run, engine: str) -> np.ndarray:
 class Reduction:
     """What one instruction does with the registers of the lanes that it uses.
 
-    Checked when made; ``take`` folds the results of the instruction in, ``write`` reads the registers out into ``reduce_res``.
-    ``reduce_init`` is the value that ``load_reduce`` starts from.
+    Checked when made; ``take`` folds the results of the instruction in, ``write`` reads the registers out into
+    ``reduce_res``. ``reduce_init`` is the value that ``load_reduce`` starts from.
     """
 
     def __init__(
@@ -53,13 +53,15 @@ class Reduction:
             names = ", ".join(c.name for c in commands)
             raise NkiValidationError(f"{op} reduce_cmd must be one of {names}, got {cmd.name}")
         if reduce_op not in allowed:
-            raise NkiValidationError(f"{op} reduce_op must be one of {', '.join(map(repr, allowed))}, got {reduce_op!r}")
+            names = ", ".join(map(repr, allowed))
+            raise NkiValidationError(f"{op} reduce_op must be one of {names}, got {reduce_op!r}")
         self.outputs: tuple[NkiTensor, ...] = ()
         if reduce_res is not None:
             if checks.is_number(reduce_res):
                 raise NkiValidationError(f"{op} reduce_res must be a ({data.shape[0]}, 1) tile, got {reduce_res!r}")
             self.outputs = checks.scalar(op, "reduce_res", reduce_res, data, None)
-        self.run, self.engine, self.cmd, self.op, self.negate, self.start = run, engine, cmd, reduce_op, negate, reduce_init
+        self.run, self.engine, self.cmd, self.op = run, engine, cmd, reduce_op
+        self.negate, self.start = negate, reduce_init
         first = data.start_partition
         self.used = slice(first, first + data.shape[0])
 
