@@ -41,6 +41,7 @@ def test_jit_keeps_the_name_and_refuses_old_arguments():
         jit(platform_target="trn2")
     with pytest.warns(DeprecationWarning, match="ignores mode="):
         assert isinstance(jit(mode="auto")(doubled.func), Kernel)
+    assert isinstance(jit(show_compiler_tb=True)(doubled.func), Kernel)
     with pytest.raises(TypeError, match=r"unexpected keyword arguments \['grid'\]"):
         jit(grid=1)
 

@@ -28,6 +28,12 @@ def test_switch(monkeypatch, name, target, version):
     assert nisa.get_nc_sub_version() == 0
 
 
+def test_generations_are_ordered():
+    versions = nisa.nc_version
+    assert versions.gen2 < versions.gen3 <= versions.gen3 < versions.gen4
+    assert versions.gen4 >= versions.gen3
+
+
 def test_unset_is_trn2(monkeypatch):
     monkeypatch.delenv("NEURON_PLATFORM_TARGET_OVERRIDE", raising=False)
     assert target_from_environment().name == "trn2"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.sim.running import run
+from tests.sim.running import dry, run
 from trnqc.errors import SimulationError
 from trnqc.sim import isa as nisa
 from trnqc.sim import language as nl
@@ -211,6 +211,19 @@ def test_access_patterns_are_strided_reads_of_the_storage(data):
     start = data.draw(st.integers(0, left))
     want = np.lib.stride_tricks.as_strided(array.ravel()[start:], [n for _, n in pairs], [4 * s for s, _ in pairs])
     np.testing.assert_array_equal(on_chip(lambda t: t.ap(pairs, offset=start), array), want)
+
+
+def test_patterns_that_leave_the_tensor_may_be_made_but_not_used():
+    def body(x, use):
+        outside = x.ap([[8, 4], [1, 8]], offset=1)
+        tile = nl.zeros((4, 8), nl.int32)
+        if use:
+            nisa.dma_copy(tile, outside)
+
+    run(body, counting((4, 8)), False)
+    for start in (run, dry):
+        with pytest.raises(SimulationError, match=r"at offset 1 covers elements \[1, 32\] of 32"):
+            start(body, counting((4, 8)), True)
 
 
 def test_access_patterns_ignore_the_view_they_are_made_of():

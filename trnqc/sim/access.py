@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trnqc.sim import views
-from trnqc.sim.dynamic import VectorOffset, vector_source
+from trnqc.sim.dynamic import OutOfBounds, VectorOffset, vector_source
 from trnqc.sim.faults import NkiValidationError
 
 if TYPE_CHECKING:
@@ -25,18 +25,27 @@ def check_pattern(pattern: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], tu
 
 
 def check_bounds(view: NkiTensor) -> None:
-    """Static bounds of an access pattern; a runtime offset is checked when its value is known."""
+    """Static rules of an access pattern; a runtime offset is checked when its value is known.
+
+    A pattern that leaves its tensor is refused by the first instruction that takes it: kernels make patterns for
+    ragged ends before they decide not to use them.
+    """
+    fault = _out_of_bounds(view)
+    if fault is not None:
+        view.dynamic = OutOfBounds(fault)
+
+
+def _out_of_bounds(view: NkiTensor) -> str | None:
     storage, free = view.storage, view.partition_stride
     low, high = views.span(view.shape, view.strides)
     total = storage.nbytes // view.dtype.itemsize
     if view.offset + low < 0 or view.offset + high >= total:
-        raise NkiValidationError(
-            f"Out-of-bound access for tensor `{view.name}`: ap pattern {view.get_pattern()} at offset "
-            f"{view.offset} covers "
-            f"elements [{view.offset + low}, {view.offset + high}] of {total}"
+        return (
+            f"Out-of-bound access for tensor `{view.name}`: ap pattern {view.get_pattern()} at offset {view.offset} "
+            f"covers elements [{view.offset + low}, {view.offset + high}] of {total}"
         )
     if not storage.on_chip:
-        return
+        return None
     if view.ndim < 2:
         raise NkiValidationError(
             f"ap on {storage.buffer.value} needs a partition pair and a free pair, got {view.get_pattern()}"
@@ -48,11 +57,11 @@ def check_bounds(view: NkiTensor) -> None:
     low, high = views.span(view.shape[1:], view.strides[1:])
     column = view.offset % free
     if column + low < 0 or column + high >= free:
-        raise NkiValidationError(
-            f"Out-of-bound access for tensor `{view.name}`: free pattern {view.get_pattern()[1:]} from column "
-            f"{column} leaves "
-            f"the {free} elements of a partition"
+        return (
+            f"Out-of-bound access for tensor `{view.name}`: free pattern {view.get_pattern()[1:]} from column {column} "
+            f"leaves the {free} elements of a partition"
         )
+    return None
 
 
 def vector_offset(

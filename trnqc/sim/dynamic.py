@@ -121,6 +121,29 @@ class VectorOffset:
         return self
 
 
+class OutOfBounds:
+    """Stands for the address of a view that leaves its tensor; using it raises ``message``."""
+
+    __slots__ = ("dim", "message", "source")
+
+    def __init__(self, message: str):
+        self.message, self.source, self.dim = message, None, None
+
+    def resolve(self, view: NkiTensor) -> int:
+        raise NkiValidationError(self.message)
+
+    check_dry = resolve
+
+    def permuted(self, order: tuple[int, ...]) -> OutOfBounds:
+        return self
+
+    def without_dim(self, gone: int, own: bool) -> OutOfBounds:
+        return self
+
+    def with_dim(self, new: int) -> OutOfBounds:
+        return self
+
+
 def scalar_source(index: Any) -> Any:
     """A register, or a one-element integer tensor in SBUF."""
     if hasattr(index, "storage"):

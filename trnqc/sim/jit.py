@@ -12,6 +12,9 @@ from trnqc.sim import machine
 from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.launch import execute
 
+# Options of the compiler that published kernels pass; they change no result.
+_COMPILER_OPTIONS = {"debug_kernel", "experimental_flags", "show_compiler_tb"}
+
 
 class Kernel:
     """A kernel function with the number of cores (LNC) that it is launched on."""
@@ -44,6 +47,7 @@ def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
     if "mode" in kwargs:
         warnings.warn("nki.jit ignores mode=", DeprecationWarning, stacklevel=2)
         kwargs.pop("mode")
-    if kwargs:
-        raise TypeError(f"jit() got unexpected keyword arguments {sorted(kwargs)}")
+    unknown = set(kwargs) - _COMPILER_OPTIONS
+    if unknown:
+        raise TypeError(f"jit() got unexpected keyword arguments {sorted(unknown)}")
     return Kernel if fn is None else Kernel(fn)

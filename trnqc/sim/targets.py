@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from enum import Enum
+from functools import total_ordering
 
 from trnqc.sim.faults import NkiValidationError
 
@@ -19,12 +20,16 @@ PSUM_BANKS = 8
 PSUM_BANK_BYTES = 2 * KIB
 
 
+@total_ordering
 class nc_version(Enum):
-    """NeuronCore generation."""
+    """NeuronCore generation; later ones are greater."""
 
     gen2 = 2
     gen3 = 3
     gen4 = 4
+
+    def __lt__(self, other: nc_version) -> bool:
+        return self.value < other.value if isinstance(other, nc_version) else NotImplemented
 
 
 @dataclass(frozen=True)

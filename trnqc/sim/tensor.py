@@ -14,7 +14,7 @@ import numpy as np
 
 from trnqc.sim import access, views
 from trnqc.sim.dtypes import DType, as_dtype
-from trnqc.sim.dynamic import ScalarOffset, VectorOffset, scalar_source, vector_source
+from trnqc.sim.dynamic import OutOfBounds, ScalarOffset, VectorOffset, scalar_source, vector_source
 from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.indexing import resolve_key
 from trnqc.sim.machine import Region
@@ -43,7 +43,7 @@ class NkiTensor(NKIObject):
         strides: tuple[int, ...],
         offset: int,
         dtype: DType,
-        dynamic: ScalarOffset | VectorOffset | None,
+        dynamic: ScalarOffset | VectorOffset | OutOfBounds | None,
     ) -> None:
         self.storage = storage
         self.shape = shape
