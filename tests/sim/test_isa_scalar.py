@@ -127,6 +127,18 @@ def test_activation_reduce_sums_what_the_function_gave():
     np.testing.assert_allclose(total[:, 0], want.sum((1, 2)), rtol=1e-6)
 
 
+def test_an_unwanted_result_may_go_to_a_broadcast_column():
+    """Kernels that want the sum only let all results fall on one element; the last stays."""
+    x = normal(9, 5)
+
+    def body(x, dump, total):
+        nisa.activation_reduce(dump.broadcast(1, 5), nl.square, x, nl.add, total)
+
+    dump, total = on_tiles(body, {"x": x}, {"dump": ((9, 1), nl.float32), "total": ((9, 1), nl.float32)})
+    np.testing.assert_allclose(total, (x**2).sum(1, keepdims=True), rtol=1e-6)
+    np.testing.assert_array_equal(dump, x[:, 4:] ** 2)
+
+
 def test_lane_registers_carry_a_sum_over_instructions():
     x = normal(9, 5)
     commands = [nisa.reduce_cmd.reset_reduce, nisa.reduce_cmd.reduce, nisa.reduce_cmd.idle, nisa.reduce_cmd.reduce]

@@ -154,10 +154,6 @@ REFUSED = {
         lambda x: nisa.dma_copy(sb(128, 65), x.ap([[64, 128], [1, 65]])),
         "covers elements [0, 8192] of 8192",
     ),
-    "writing to a broadcast": (
-        lambda x: nisa.memset(sb(8, 1, 4).broadcast(1, 3), 0),
-        "memset cannot write to the broadcast view",
-    ),
     "free stride": (
         lambda x: nisa.memset(sb(8, 2, 33000, dtype=nl.uint8)[:, :, 0], 0),
         "memset dst free pattern must have counts up to 65535 and strides up to 32767, got [[33000, 2]]",

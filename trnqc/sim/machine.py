@@ -123,9 +123,6 @@ class Run:
             self.static[op] += 1
         for tensor in outputs + inputs:
             self._touch(tensor, tick)
-        for tensor in outputs:
-            if 0 in tensor.strides:
-                _check_distinct(op, tensor)
         for tensor in inputs:
             if tensor.storage.psum is not None:
                 tensor.storage.psum.mark_read(tensor.psum_key())
@@ -179,13 +176,6 @@ class Run:
         before = getattr(_active, "run", None)
         _active.run = self
         return before
-
-
-def _check_distinct(op: str, dst: NkiTensor) -> None:
-    """A written view names each element once; row-by-row addressing replaces the stride of dimension 0."""
-    first = 1 if dst.dynamic is not None else 0
-    if any(stride == 0 and n > 1 for n, stride in zip(dst.shape[first:], dst.strides[first:], strict=True)):
-        raise NkiValidationError(f"{op} cannot write to the broadcast view {dst!r}: its elements share memory")
 
 
 def leave(before: Run | None) -> None:
