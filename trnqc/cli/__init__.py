@@ -1,25 +1,32 @@
 """The command line: ``trnqc mp2`` computes, ``trnqc doctor`` says what can compute here.
 
-arguments -> one module a command -> exit status: 0 done, 2 wrong input or unmet request (one line on stderr), 130
-interrupted
+    arguments -> one module a command -> exit status: 0 done, 2 wrong input or unmet request, 130 interrupted
+
+A command is a module with ``add_arguments(parser)`` and ``run(args) -> int``, imported when it is asked for. What goes
+wrong on purpose is one line on standard error.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Sequence
 
 from trnqc import __version__
-from trnqc.cli import doctor, mp2
 from trnqc.errors import TrnqcError
 
-COMMANDS = (mp2, doctor)
+# name: (module, line of help)
+COMMANDS = {
+    "mp2": ("trnqc.cli.mp2", "DF-MP2 energy of a molecule"),
+    "doctor": ("trnqc.cli.doctor", "which backends run on this machine, and why the others do not"),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; argv without the program's name, default the process's."""
-    args = _parser().parse_args(argv)
+    argv = list(sys.argv[1:] if argv is None else argv)
+    args = _parser(argv).parse_args(argv)
     try:
         return args.run(args)
     except TrnqcError as error:
@@ -32,12 +39,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="trnqc", description="Quantum chemistry on accelerators and laptops.")
     parser.add_argument("--version", action="version", version=f"trnqc {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in COMMANDS:
-        one = commands.add_parser(command.NAME, help=command.HELP, description=command.__doc__)
-        command.add_arguments(one)
-        one.set_defaults(run=command.run)
+    for name, (where, line) in COMMANDS.items():
+        one = commands.add_parser(name, help=line)
+        if name in argv:
+            module = importlib.import_module(where)
+            one.description = module.__doc__
+            module.add_arguments(one)
+            one.set_defaults(run=module.run)
     return parser

@@ -12,9 +12,6 @@ from rich.text import Text
 from trnqc import backends
 from trnqc.backends.base import BackendStatus
 
-NAME = "doctor"
-HELP = "which backends run on this machine, and why the others do not"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """This command has no options."""

@@ -19,8 +19,6 @@ from trnqc.cli.report import brief, report
 from trnqc.errors import InputError
 from trnqc.types import PRECISIONS
 
-NAME = "mp2"
-HELP = "DF-MP2 energy of a molecule"
 BACKENDS = ("auto", "cpu", "simulator", "neuron")
 
 
