@@ -96,17 +96,18 @@ class Calendar:
             busy.append([start, end, None])
             self._forget()
             return end - start
-        before = sum(e - s for s, e, _ in busy)
         k = len(busy)
         while k and busy[k - 1][1] >= start:
             k -= 1
-        stop = k
-        low, high = start, end
+        stop, low, high, taken = k, start, end, 0.0
         while stop < len(busy) and busy[stop][0] <= end:
-            low, high = min(low, busy[stop][0]), max(high, busy[stop][1])
+            begin, until, _ = busy[stop]
+            taken += min(until, end) - max(begin, start)
+            low, high = min(low, begin), max(high, until)
             stop += 1
         busy[k:stop] = [[low, high, None]]
-        return sum(e - s for s, e, _ in busy) - before
+        self._forget()
+        return end - start - taken
 
     def shift(self, dt: float) -> None:
         """Move everything later by ``dt``."""

@@ -196,27 +196,28 @@ class Schedule:
         cause, idle = self._stall(queue, issue - free, wait)
         self._show("sync", QUEUES[queue], step, issue, issued, cause, idle)
         generator = min(self.generators, key=lambda g: g.busy[-1][1] if g.busy else 0.0)
-        described = generator.fill(issue, c["dma_generate_ns"])[1]
-        ready = max(issue + c["dma_start_ns"], described)
-        begin, end = float("inf"), ready
-        for lane, share in work.shares:
+        generate = c["dma_generate_ns"]
+        last_ready = generator.fill(issue, generate)[1] + c["dma_start_ns"] - generate
+        begin, end, queued = float("inf"), 0.0, 0.0
+        for n, (lane, share) in enumerate(work.shares, 1):  # each lane starts once its own descriptors are made
+            ready = last_ready - generate * (1 - n / len(work.shares))
             first, last = self.lanes[lane].fill(ready, share)
-            begin, end = min(begin, first), max(end, last)
+            begin, end, queued = min(begin, first), max(end, last), max(queued, first - ready)
             self.totals.sums["dma", lane] += share
             late = first - ready
             self._show(f"dma{lane}", QUEUES[queue], step, first, last, "dma_queue" if late > 0 else "none", late)
-        self._traffic(step, work, begin, end, ready)
+        self._traffic(step, work, begin, end, queued)
         finish = end + c["dma_finish_ns"]
         self._done(node, finish, finish)
 
-    def _traffic(self, step: Step, work: Work, begin: float, end: float, ready: float) -> None:
+    def _traffic(self, step: Step, work: Work, begin: float, end: float, queued: float) -> None:
         sums = self.totals.sums
         sums["transfers"] += 1
         sums["moved"] += work.moved
         sums["rows"] += work.rows
         sums["dma_active"] += self.moving.cover(begin, end)
-        if begin > ready:
-            sums["stall", DMA, "dma_queue"] += begin - ready
+        if queued > 0:
+            sums["stall", DMA, "dma_queue"] += queued
         for o in step.inputs:
             sums["read", o.space] += work.moved / max(1, len(step.inputs))
         for o in step.outputs:
