@@ -12,9 +12,10 @@ from rich.table import Table
 from autotune.runner import Outcome, Request, Step, tune
 from autotune.search import SEARCHES
 from trnqc.errors import InputError
-from trnqc.sim.targets import TARGETS, target_from_environment
+from trnqc.sim.targets import TARGETS
 from trnqc.tuning import records
-from trnqc.tuning.kernels import ITEMSIZE, TUNABLES, tunable
+from trnqc.tuning.instruments import machine_target
+from trnqc.tuning.kernels import ITEMSIZE, TUNABLES, parse_shape
 from trnqc.tuning.sources import source_hash
 
 COLUMNS = ("origin", "kernel", "target", "precision", "shape", "tiles", "time", "default", "measurement", "state")
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
             kernel=args.kernel,
             shape=parse_shape(args.kernel, args.shape),
             precision=precision,
-            target=args.target or target_from_environment().name,
+            target=args.target or machine_target(),
             instrument=args.instrument,
             search=args.search,
             budget=budget,
@@ -65,17 +66,6 @@ def run(args: argparse.Namespace) -> int:
             outcome = tune(request, progress, fresh=args.fresh)
         console.print(summary(outcome))
     return 0
-
-
-def parse_shape(kernel: str, text: str) -> dict[str, int]:
-    """ "nvir=448,naux=1536" or "448,1536" (also with x between) -> {"nvir": 448, "naux": 1536}; raises InputError."""
-    dims = tunable(kernel).dims
-    words = [word for word in re.split(r"[,x\s]+", text) if word]
-    named = dict(word.split("=", 1) for word in words if "=" in word)
-    values = named if len(named) == len(words) else dict(zip(dims, words))
-    if set(values) != set(dims) or len(words) != len(dims) or not all(n.isdigit() and int(n) for n in values.values()):
-        raise InputError(f"a shape of {kernel} is {','.join(f'{dim}=N' for dim in dims)} with N >= 1; found {text!r}")
-    return {dim: int(values[dim]) for dim in dims}
 
 
 def parse_budget(text: str) -> tuple[int, float | None]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from trnqc.errors import InputError
 from trnqc.tuning.calls import GATE, Call, example_call, gate_call
+from trnqc.tuning.instruments import machine_target
 
 WARM_UP = 2
 REPEATS = 11
@@ -70,11 +71,16 @@ def modelled(job: Job) -> Reading:
 def device(job: Job) -> Reading:
     """On the first Trainium device of this machine: the gate (always), warm-up, the median of synchronised launches."""
     from trnqc.backends.neuron import open_device
+    from trnqc.neff_cache import program, watch
+
+    if machine_target() != job.target:
+        raise InputError(f"this machine is {machine_target()}; a {job.target} cannot be timed on it")
 
     here = open_device()
-    gate = gate_call(job.kernel, job.shape, job.precision, job.constants, here.cores)
-    return clock(here, gate, lambda fill: example_call(
-        job.kernel, job.shape, job.precision, job.constants, here.cores, fill))  # fmt: skip
+    what = (job.kernel, job.shape, job.precision)
+    gate = gate_call(*what, job.constants, here.cores)
+    with watch(program(*what, job.target, job.constants)):
+        return clock(here, gate, lambda fill: example_call(*what, job.constants, here.cores, fill))
 
 
 def clock(here: Any, gate: Call, workload: Callable[..., Call]) -> Reading:

@@ -91,7 +91,7 @@ def tune(
     name, why = pick(request.search, len(choices), request.budget)
     run = _run_name(request, name)
     with journals.opened(run, journal_directory, fresh) as journal:
-        walk = _Walk(request, journal, measure, progress, expected=min(request.budget, len(choices)) + 1)
+        walk = _Walk(request, journal, measure, progress, expected=min(request.budget, len(choices)))
         known = tunable(request.kernel)
         walk.step(known.default(request.shape, request.precision), 1.0)
         if len(choices):
@@ -124,6 +124,9 @@ class _Walk:
 
     def step(self, constants: dict[str, int], fraction: float, gate: bool = False) -> Trial:
         r, gate = self.request, gate or self.gates_all
+        for step in self.steps:
+            if (step.constants, step.fraction, step.gate) == (constants, fraction, gate):
+                return step.trial
         trial = self.journal.get(constants, fraction, gate)
         replayed = trial is not None
         if trial is None:

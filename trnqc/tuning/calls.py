@@ -57,7 +57,7 @@ def example_call(
 ) -> Call:
     """The workload of `kernels.Tunable.workload`; fill(shape, dtype) makes its floating-point operands."""
     if name == "mp2_energy":
-        pairs = np.stack(np.tril_indices(NOCC), axis=1)
+        pairs = mp2_plan.star_pairs(NOCC, constants["group"])
         return _mp2_call(shape, precision, constants, pairs, cores, fill)
     return _product_call(name, shape, precision, constants, fill)
 

@@ -6,7 +6,7 @@ The note says which, in words that go into results.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +27,9 @@ class Choice:
     record: Record | None = None
 
 
-def choose(kernel: str, shape: Values, precision: str, target: str, instrument: Values | None = None) -> Choice:
+def choose(
+    kernel: str, shape: Values, precision: str, target: str, instrument: Mapping[str, str] | None = None
+) -> Choice:
     """Constants for a launch.
 
     instrument: versions and flags of this machine's compiler; device records made with others do not count (None: no

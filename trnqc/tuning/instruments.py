@@ -8,8 +8,11 @@ import os
 from pathlib import Path
 
 from trnqc import sim
+from trnqc.sim.targets import TARGETS, target_from_environment
 
 PACKAGES = ("nki", "neuronx-cc", "torch-neuronx")
+PRODUCT = Path("/sys/devices/virtual/dmi/id/product_name")  # the instance type, "trn1.2xlarge"
+_FAMILIES = {"trn1": ("trn1", "inf2"), "trn2": ("trn2",), "trn3": ("trn3",)}
 FLAGS = ("NEURON_CC_FLAGS", "NEURON_LOGICAL_NC_CONFIG")
 
 
@@ -24,6 +27,16 @@ def model_identity() -> dict[str, str]:
 def device_identity() -> dict[str, str]:
     """Versions of the vendor's packages found here ("absent" where there is none) and the compiler flags in force."""
     return {name: _version(name) for name in PACKAGES} | {flag: os.environ.get(flag, "") for flag in FLAGS}
+
+
+def machine_target(product: Path = PRODUCT) -> str:
+    """The generation to compile for: NEURON_PLATFORM_TARGET_OVERRIDE, else this machine's, else the simulator's."""
+    if not os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE") and product.is_file():
+        name = product.read_text(encoding="utf-8", errors="replace").strip()
+        for target in TARGETS:
+            if name.startswith(_FAMILIES[target]):
+                return target
+    return target_from_environment().name
 
 
 def _version(name: str) -> str:

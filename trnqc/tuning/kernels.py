@@ -7,6 +7,7 @@ breaks. Shape classes are exact: a point is recorded for these extents; ``choose
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -164,6 +165,17 @@ def tunable(name: str) -> Tunable:
     if name not in TUNABLES:
         raise InputError(f"kernels that can be tuned are {', '.join(TUNABLES)}; {name!r} was asked for")
     return TUNABLES[name]
+
+
+def parse_shape(kernel: str, text: str) -> dict[str, int]:
+    """ "nvir=448,naux=1536" or "448,1536" (also with x between) -> {"nvir": 448, "naux": 1536}; raises InputError."""
+    dims = tunable(kernel).dims
+    words = [word for word in re.split(r"[,x\s]+", text) if word]
+    named = dict(word.split("=", 1) for word in words if "=" in word)
+    values = named if len(named) == len(words) else dict(zip(dims, words))
+    if set(values) != set(dims) or len(words) != len(dims) or not all(n.isdigit() and int(n) for n in values.values()):
+        raise InputError(f"a shape of {kernel} is {','.join(f'{dim}=N' for dim in dims)} with N >= 1; found {text!r}")
+    return {dim: int(values[dim]) for dim in dims}
 
 
 def check(name: str, shape: Values, precision: str, target: str) -> None:

@@ -1,0 +1,82 @@
+"""Show, make ahead of time and clear compiled programs in the vendor's caches; only our own are ever touched."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.table import Table
+
+from trnqc.errors import InputError
+from trnqc.neff_cache import ledger
+from trnqc.neff_cache.places import Place, entries, places
+from trnqc.neff_cache.programs import program
+from trnqc.neff_cache.warming import warm
+from trnqc.sim.targets import TARGETS
+from trnqc.tuning.instruments import machine_target
+from trnqc.tuning.kernels import ITEMSIZE, TUNABLES, parse_shape
+
+NAME = "cache"
+HELP = "compiled programs (NEFF) in the vendor's caches: list, warm, clear"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """list | warm KERNEL --shape ... | clear [KERNEL]"""
+    parser.add_argument("action", choices=("list", "warm", "clear"), help="what to do")
+    parser.add_argument("kernel", nargs="?", choices=tuple(TUNABLES), metavar="KERNEL", help=", ".join(TUNABLES))
+    parser.add_argument("--shape", help="warm: extents by name or in order, as for trnqc tune")
+    parser.add_argument("--precision", choices=tuple(ITEMSIZE), default="fp32", help="warm: default fp32")
+    parser.add_argument("--target", choices=tuple(TARGETS), help="warm: default this machine's, else trn2")
+    parser.add_argument("--stale", action="store_true", help="clear: only programs of kernels that have changed since")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when the action is done; an entry that must be left alone is reported and is no failure."""
+    actions: dict[str, Callable[[argparse.Namespace, Console], None]] = {"list": _list, "warm": _warm, "clear": _clear}
+    actions[args.action](args, Console())
+    return 0
+
+
+def _list(args: argparse.Namespace, console: Console) -> None:
+    owners = ledger.owners()
+    for place in places():
+        console.print(table(place, owners, args.kernel or ""))
+
+
+def table(place: Place, owners: dict, kernel: str = "") -> Table:
+    """One row an entry: ours by program, the others by what can be seen."""
+    rows = Table(title=f"{place.kind} cache {place.root} ({place.decided_by})", title_justify="left")
+    for heading in ("entry", "compiler", "state", "MiB", "age", "program"):
+        rows.add_column(heading, overflow="fold")
+    for entry in entries(place):
+        owner = owners.get(entry.path.absolute())
+        if kernel and (owner is None or owner.kernel != kernel):
+            continue
+        whose = owner.words() if owner else "not ours" + (", calls an NKI kernel" if entry.has_kernel else "")
+        age = f"{(time.time() - entry.modified) / 3600:.1f} h"
+        rows.add_row(entry.path.name, entry.compiler, entry.state, f"{entry.size / 2**20:.2f}", age, whose)
+    rows.caption = place.note or None
+    return rows
+
+
+def _warm(args: argparse.Namespace, console: Console) -> None:
+    if args.kernel is None or args.shape is None:
+        raise InputError("trnqc cache warm needs KERNEL and --shape")
+    shape = parse_shape(args.kernel, args.shape)
+    wanted = program(args.kernel, shape, args.precision, args.target or machine_target())
+    made = warm(wanted)
+    console.print(f"{wanted.words()} (key {wanted.key()})")
+    for entry in made:
+        console.print(f"  compiled into {entry.path}")
+    if not made:
+        console.print("  nothing new appeared in the caches: it was compiled before")
+
+
+def _clear(args: argparse.Namespace, console: Console) -> None:
+    done = ledger.clear(args.kernel or "", args.stale)
+    for claim, what in done:
+        console.print(f"{what}: {claim.path} ({claim.program.words()})")
+    removed = sum(what == "removed" for _, what in done)
+    console.print(f"{removed} of {len(done)} entries of ours removed; entries of others are never touched")
