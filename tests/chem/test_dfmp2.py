@@ -12,7 +12,7 @@ from pyscf import df, gto, mp, scf
 
 from trnqc import DFMP2
 from trnqc.chem.molecule import load_geometry
-from trnqc.errors import InputError, MemoryLimit, MoleculeError, NotConverged, UnsupportedError
+from trnqc.errors import InputError, MemoryLimit, MoleculeError, NotConverged, UnsupportedError, UnsupportedPrecision
 
 # Hartree, in each spin component: what a user may expect of two programs (README), on molecules of this size.
 TOLERANCE = {"fp64": 1e-9, "fp32": 1e-6, "bf16x3": 1e-6}
@@ -44,6 +44,19 @@ def test_both_spin_components_against_pyscf(reference, pyscf_mp2, name, precisio
     auxbasis = df.autoaux(mf.mol) if name == "hydrogen iodide" else None  # the library has none for iodine
     found = energies(mf, auxbasis=auxbasis, precision=precision)
     np.testing.assert_allclose(found, pyscf_mp2(mf, auxbasis=auxbasis), rtol=0, atol=TOLERANCE[precision])
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("precision", ["fp32", "bf16x3"])
+def test_nki_kernels_on_the_simulator_against_pyscf(reference, pyscf_mp2, precision, fused):
+    mf = reference("water")
+    found = energies(mf, frozen=1, backend="simulator", precision=precision, fused=fused)
+    np.testing.assert_allclose(found, pyscf_mp2(mf, frozen=1), rtol=0, atol=TOLERANCE[precision])
+
+
+def test_simulator_has_no_fp64(reference):
+    with pytest.raises(UnsupportedPrecision, match=r"simulator.*fp32"):
+        DFMP2(reference("water"), backend="simulator").kernel()
 
 
 @pytest.mark.parametrize("frozen", [None, 0, 1, 4, [0, 2], [0, 20, 23]])

@@ -112,6 +112,7 @@ def test_vanishing_denominator_is_an_error():
         trnqc.mp2_energy(np.ones((1, 1, 1)), [0.5], [0.5])
 
 
+@pytest.mark.filterwarnings("ignore:the estimated error")
 def test_bf16_only_by_name_and_with_a_warning(factors_like):
     B, o, v = factors_like(3, 5, 11)
     with pytest.warns(ResultWarning, match="screening"):
@@ -120,6 +121,7 @@ def test_bf16_only_by_name_and_with_a_warning(factors_like):
     assert 0 < abs(result.e_corr - exact.e_corr) <= 1.001 * result.error.corr
 
 
+@pytest.mark.filterwarnings("ignore:bf16 keeps 8 bits")
 def test_a_large_estimated_error_is_told(factors_like):
     B, o, v = factors_like(3, 5, 11)
     with pytest.warns(ResultWarning, match="estimated error of precision bf16"):

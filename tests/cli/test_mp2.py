@@ -59,6 +59,8 @@ def test_json_holds_what_was_printed(trnqc, tmp_path):
         (("--conventional",), lambda r: "conventional" in r.system.scf),
         (("--threads", "1", "--max-memory", "500M", "--conv-tol", "1e-8"), lambda r: "1 thread" in r.run.ran_on),
         (("--compare-with", "cpu:fp32"), lambda r: r.comparisons[0].run.precision == "fp32"),
+        (("--compare-with", "simulator"), lambda r: 0 < abs(r.comparisons[0].difference) < 1e-6),
+        (("--backend", "simulator"), lambda r: (r.run.backend, r.run.precision) == ("simulator", "fp32")),
     ],
 )
 def test_options_reach_the_job(trnqc, tmp_path, options, check):
@@ -102,6 +104,7 @@ def test_bf16_warns_on_standard_error(trnqc):
         (("mp2", "water", "--max-memory", "10k"), "memory limit is 0.01 MB"),
         (("mp2", "water", "--max-cycle", "1", "--basis", "sto-3g"), "has not converged"),
         (("mp2", "water", "--compare-with", "cpu:fp8"), "'fp8'"),
+        (("mp2", "water", "--backend", "simulator", "--precision", "fp64"), "precision 'fp64' was asked for"),
         (("mp2", "water", "--json", "/nowhere/out.json"), "cannot be written"),
     ],
 )
