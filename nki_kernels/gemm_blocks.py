@@ -21,8 +21,10 @@ from nki_kernels.lang import nisa, nl
 P = 128  # partitions: rows of the contraction index in one matmul, and columns of the stationary operand
 RUN = 512  # columns of the moving operand; one PSUM bank of fp32
 BANKS = 8
+STRIPE = 256  # columns of a in one tile: products start with the first stripe, and each is free when its last is done
 DRAINS = 4  # output tiles in flight between PSUM and memory
-BODY = 256  # products that a plan unrolls in one loop body, K permitting; three times as many for a split
+BODY = 512  # products that a plan with resident operands unrolls in one loop body; three times as many for a split
+CHUNK = 4  # contraction blocks of a streamed chunk at most
 SBUF_BYTES = 176 * 1024  # per partition, usable on every generation
 
 
@@ -39,31 +41,33 @@ def blocks_of(extent: int, step: int):
 def plan(Z: int, M: int, N: int, K: int, itemsize: int, sbuf_bytes: int = SBUF_BYTES):
     """Block sizes for Z products [K, M].T @ [K, N]; itemsize in bytes, summed over the parts of a split operand.
 
-    hold: all of b stays on chip for the whole launch. Else, while K allows it, a row block of a stays for ``cols``
-    columns and b comes in runs of 512. Else both are streamed in ``kchunk`` blocks of 128 through a block that fills
-    PSUM.
-    Returns the kernels' keyword arguments.
+    hold: all of b stays on chip for the whole launch. Else, for many products, short K or plain bf16, which most need
+    reuse, a row block of a stays for ``cols`` columns and b comes in runs of 512. Else both are streamed in chunks of
+    ``kchunk`` blocks of 128 through a block that fills PSUM: an even number of chunks, so that the two buffers keep
+    alternating from one block to the next. Returns the kernels' keyword arguments.
     """
     nk = (K + P - 1) // P
     space = (sbuf_bytes - DRAINS * RUN * 4 - 4096) // itemsize
     height = (M + P - 1) // P * P
     runs = (N + RUN - 1) // RUN
-    for most in [1024, 512, 256]:
-        rows = min(most, height)
-        tiles = nk * rows // P * runs
-        if Z == 1 and runs <= 4 and (tiles <= BODY or most == 256) and nk * (rows + N) <= space:
-            return {"rows": rows, "cols": N, "kchunk": nk, "batch": 1, "hold": 1}
-    batch = min(Z, 4)
-    for most in [1024, 512, 256]:
-        rows = min(most, height)
-        tiles = nk * rows // P
-        cols = RUN * max(1, min(4, BODY // tiles))
-        buffers = 1 if batch == 1 else 2
-        if (tiles <= BODY or most == 256) and nk * (buffers * rows + 2 * min(N, RUN)) <= space:
-            return {"rows": rows, "cols": min(N, cols), "kchunk": nk, "batch": batch, "hold": 0}
-    rows, cols = min(height, 4 * P), min(N, 2 * RUN)
-    kchunk = min(nk - 1, space // (2 * (rows + cols)))
-    assert kchunk > 0, f"gemm plan: {sbuf_bytes} bytes of SBUF per partition do not hold one block"
+    rows = min(8 * P, height)
+    if Z == 1 and runs <= 4 and nk * rows // P * runs <= BODY and nk * (rows + N) <= space:
+        return {"rows": rows, "cols": N, "kchunk": nk, "batch": 1, "hold": 1}
+    if Z > 1 or itemsize == 2 or nk == 1:
+        batch = min(Z, 4)
+        for most in [8 * P, 4 * P, 2 * P]:
+            rows = min(most, height)
+            tiles = nk * rows // P
+            cols = RUN * max(1, min(2, BODY // tiles))
+            buffers = 1 if batch == 1 else 2
+            if (tiles <= BODY or most == 2 * P) and nk * (buffers * rows + 2 * min(N, RUN)) <= space:
+                return {"rows": rows, "cols": min(N, cols), "kchunk": nk, "batch": batch, "hold": 0}
+    blocks = (height + 4 * P - 1) // (4 * P)
+    rows = (height // P + blocks - 1) // blocks * P
+    cols = min(N, 2 * RUN)
+    pairs = (nk + 2 * CHUNK - 1) // (2 * CHUNK)
+    kchunk = min((nk + 2 * pairs - 1) // (2 * pairs), space // (2 * (rows + cols)))
+    assert 0 < kchunk < nk, f"gemm plan: {sbuf_bytes} bytes of SBUF per partition do not hold one block"
     return {"rows": rows, "cols": cols, "kchunk": kchunk, "batch": 1, "hold": 0}
 
 
@@ -81,22 +85,31 @@ class Memory(nl.NKIObject):
     K: int
     table: Any  # [items, 3] int32: element offsets into a, b and out
     fields: Any
-    left: Any  # tiles of a, used in turn; each a list over parts of [128, kchunk, rows]
-    right: Any  # the same of b
+    left: Any  # tiles of a, used in turn; each a list over stripes, over parts of [128, kchunk, stripe]
+    right: Any  # tiles of b, used in turn; each a list over parts of [128, kchunk, columns]
     drain: Any
     banks: Any
     kchunk: int
     hold: int
 
 
-def _tiles(operand, count: int, kchunk: int, width: int):
-    tiles = []
+def _tiles(operand, kchunk: int, width: int):
+    """A tile for each part of an operand."""
+    split = []
+    for _ in range(operand.shape[0]):
+        split.append(nl.ndarray((P, kchunk, width), dtype=operand.dtype, buffer=nl.sbuf))
+    return split
+
+
+def _buffers(operand, count: int, kchunk: int, width: int, stripe: int):
+    """``count`` sets of tiles of ``width`` columns in all, each a list over stripes."""
+    buffers = []
     for _ in range(count):
-        split = []
-        for _ in range(operand.shape[0]):
-            split.append(nl.ndarray((P, kchunk, width), dtype=operand.dtype, buffer=nl.sbuf))
-        tiles.append(split)
-    return tiles
+        stripes = []
+        for first in range(0, width, stripe):
+            stripes.append(_tiles(operand, kchunk, min(stripe, width - first)))
+        buffers.append(stripes)
+    return buffers
 
 
 def _products(parts_a: int, parts_b: int):
@@ -169,16 +182,24 @@ def _load(mem, tiles, operand, at, offset: int, stride: int, k0: int, k1: int, w
             nisa.dma_copy(dst=tiles[p][0:height, whole - k0, 0:width], src=source)
 
 
+def _load_stripes(mem, stripes, at, offset: int, k0: int, k1: int, first: int, last: int, m: int):
+    """Stripes first..last of a block of m columns of a."""
+    for s in range(first, last):
+        width = min(STRIPE, m - s * STRIPE)
+        _load(mem, stripes[s], mem.a, at, offset + s * STRIPE, mem.M, k0, k1, width)
+
+
 def _multiply(mem, bank, left, right, tile, b_start: int, k0: int, k1: int):
     """bank[m, n] (+)= a[:, tile].T @ b[:, run] over contraction blocks k0..k1, all products of a split in one bank."""
     a0, m, b0, n = tile
+    stripe, column = left[a0 // STRIPE], a0 % STRIPE
     for k in range(k0, k1):
         height = min(P, mem.K - k * P)
         for x in range(len(mem.products)):
             p, q = mem.products[x]
             nisa.nc_matmul(
                 dst=bank[0:m, 0:n],
-                stationary=left[p][0:height, k - k0, a0 : a0 + m],
+                stationary=stripe[p][0:height, k - k0, column : column + m],
                 moving=right[q][0:height, k - k0, b0 - b_start : b0 - b_start + n],
                 accumulate=(k > 0 or x > 0),
             )
@@ -211,7 +232,9 @@ def _resident(mem, at, g: int, m: int, n: int):
     """One block whose row block of a stays on chip: every product runs through all of K before the next begins."""
     nk = (mem.K + P - 1) // P
     left = mem.left[g % len(mem.left)]
-    _load(mem, left, mem.a, at[0], g * mem.K * mem.M, mem.M, 0, nk, m)
+    stripes = (m + STRIPE - 1) // STRIPE
+    offset = g * mem.K * mem.M
+    _load_stripes(mem, left, at[0], offset, 0, nk, 0, 1, m)
     turn = 0
     for b0 in range(0, n, RUN):
         width = min(RUN, n - b0)
@@ -221,8 +244,10 @@ def _resident(mem, at, g: int, m: int, n: int):
             right = mem.right[(b0 // RUN + g) % 2]
             start = b0
             _load(mem, right, mem.b, at[1], g * mem.K * mem.N + b0, mem.N, 0, nk, width)
+        if b0 == 0:
+            _load_stripes(mem, left, at[0], offset, 0, nk, 1, stripes, m)
         for tile in _tile_list(m, b0, width):
-            bank = mem.banks[turn % BANKS]
+            bank = mem.banks[(turn + g) % BANKS]
             _multiply(mem, bank, left, right, tile, start, 0, nk)
             _store(mem, bank, turn, tile, at[2], g * mem.M * mem.N)
             turn = turn + 1
@@ -232,10 +257,11 @@ def _streamed(mem, at, m: int, n: int):
     """One block that stays in PSUM while both operands pass by in chunks of K."""
     nk = (mem.K + P - 1) // P
     tiles = _tile_list(m, 0, n)
+    stripes = (m + STRIPE - 1) // STRIPE
     for k0 in range(0, nk, mem.kchunk):
         k1 = min(k0 + mem.kchunk, nk)
         turn = k0 // mem.kchunk % 2
-        _load(mem, mem.left[turn], mem.a, at[0], 0, mem.M, k0, k1, m)
+        _load_stripes(mem, mem.left[turn], at[0], 0, k0, k1, 0, stripes, m)
         _load(mem, mem.right[turn], mem.b, at[1], 0, mem.N, k0, k1, n)
         for x in range(len(tiles)):
             _multiply(mem, mem.banks[x], mem.left[turn], mem.right[turn], tiles[x], 0, k0, k1)
@@ -287,6 +313,9 @@ def contract(a, b, out, blocks):
     for _ in range(BANKS):
         banks.append(nl.ndarray((P, RUN), dtype=nl.float32, buffer=nl.psum))
     run = min(RUN, cols) if resident and hold == 0 else cols
+    right = [_tiles(b, kchunk, min(run, N))]
+    if hold == 0:
+        right.append(_tiles(b, kchunk, min(run, N)))
     mem = Memory(
         a=a.reshape((parts * Z * K * M, 1)),
         b=b.reshape((b.shape[0] * Z * K * N, 1)),
@@ -298,8 +327,8 @@ def contract(a, b, out, blocks):
         K=K,
         table=_table(loops, M, N, K),
         fields=nl.ndarray((1, 3), dtype=nl.int32, buffer=nl.sbuf),
-        left=_tiles(a, 1 if resident and batch == 1 else 2, kchunk, min(rows, M)),
-        right=_tiles(b, 1 if hold == 1 else 2, kchunk, min(run, N)),
+        left=_buffers(a, 1 if resident and batch == 1 else 2, kchunk, min(rows, M), STRIPE),
+        right=right,
         drain=drain,
         banks=banks,
         kchunk=kchunk,
