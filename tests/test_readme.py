@@ -40,7 +40,8 @@ def test_the_documents_name_commands():
 
 @pytest.mark.parametrize("line", commands())
 def test_command_lines_are_understood(line):
-    _parser().parse_args(shlex.split(line)[1:])
+    arguments = shlex.split(line)[1:]
+    _parser(arguments).parse_args(arguments)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
