@@ -20,8 +20,6 @@ from trnqc.tuning.sources import source_hash
 
 COLUMNS = ("origin", "kernel", "target", "precision", "shape", "tiles", "time", "default", "measurement", "state")
 MOST = 200  # candidates that a budget of time may take
-NAME = "tune"
-HELP = "find the fastest tiles of a kernel at a shape, on the modelled timeline or on a device"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,6 +12,7 @@ from autotune.instruments import GATED_LAST, Job, resolve
 from autotune.measure import Trial, measure, reduced
 from autotune.search import SEARCHES, pick
 from autotune.spaces import Space, space
+from trnqc import backends
 from trnqc.errors import TrnqcError
 from trnqc.tuning import records
 from trnqc.tuning.instruments import device_identity, model_identity
@@ -84,9 +85,11 @@ def tune(
 ) -> Outcome:
     """Run or resume; progress(step, done, expected). Same request, same journal: same outcome, at no further cost.
 
-    Raises InputError for an unsound request, TuningFailed when nothing ran.
+    Raises InputError for an unsound request, BackendUnavailable without a device for it, TuningFailed when nothing ran.
     """
     resolve(request.instrument)
+    if request.instrument == "device":
+        backends.get("neuron")
     choices = space(request.kernel, request.shape, request.precision, request.target)
     name, why = pick(request.search, len(choices), request.budget)
     run = _run_name(request, name)

@@ -95,7 +95,8 @@ def product_point(**changed):
 @pytest.mark.parametrize(
     "point, rule",
     [
-        (product_point(rows=2048, cols=4096, chunks=1), "SBUF"),
+        (product_point(rows=2048, cols=4096, chunks=1), "program: 4096 products"),
+        (product_point(rows=1024, cols=512, chunks=1), "SBUF"),
         (product_point(rows=512, cols=2048, chunks=4), "PSUM: 16 banks"),
         (product_point(hold=1, chunks=2), "b is held"),
         (product_point(batch=2), "1 products"),

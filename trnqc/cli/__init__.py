@@ -20,6 +20,8 @@ from trnqc.errors import TrnqcError
 COMMANDS = {
     "mp2": ("trnqc.cli.mp2", "DF-MP2 energy of a molecule"),
     "doctor": ("trnqc.cli.doctor", "which backends run on this machine, and why the others do not"),
+    "tune": ("autotune.command", "the fastest tiles of a kernel at a shape, modelled or on a device; recorded"),
+    "cache": ("trnqc.neff_cache.command", "compiled programs in the vendor's caches: list, warm, clear ours"),
 }
 
 

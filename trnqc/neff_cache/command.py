@@ -18,9 +18,6 @@ from trnqc.sim.targets import TARGETS
 from trnqc.tuning.instruments import machine_target
 from trnqc.tuning.kernels import ITEMSIZE, TUNABLES, parse_shape
 
-NAME = "cache"
-HELP = "compiled programs (NEFF) in the vendor's caches: list, warm, clear"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """list | warm KERNEL --shape ... | clear [KERNEL]"""

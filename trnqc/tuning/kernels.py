@@ -17,6 +17,7 @@ from trnqc.errors import InputError
 from trnqc.sim.targets import TARGETS
 
 P = 128
+MOST_UNROLLED = 4 * gemm_blocks.BODY  # products of one part in a loop body: programs have to compile and to load
 Values = Mapping[str, int]
 ITEMSIZE = {"fp32": 4, "bf16x3": 4, "bf16": 2}  # bytes of one element, summed over the parts of a split operand
 PARTS = {"fp32": 1, "bf16x3": 2, "bf16": 1}
@@ -126,6 +127,8 @@ def product_realise(point: Values, shape: Values, precision: str, target: str) -
         tiles, banks = ceil(rows, P) * ceil(cols, gemm_blocks.RUN), gemm_blocks.BANKS
         _require(batch == 1, "streamed products are walked one at a time")
         _require(tiles <= banks, f"PSUM: {tiles} banks are needed by a streamed block, {banks} exist")
+    unrolled = ceil(rows, P) * ceil(cols, gemm_blocks.RUN) * kchunk * batch
+    _require(unrolled <= MOST_UNROLLED, f"program: {unrolled} products in one body, {MOST_UNROLLED} are allowed")
     constants = {"rows": rows, "cols": cols, "kchunk": kchunk, "batch": batch, "hold": hold}
     _fits(_product_bytes(constants, N, nk, ITEMSIZE[precision]), target)
     return constants
@@ -170,7 +173,7 @@ def tunable(name: str) -> Tunable:
 def parse_shape(kernel: str, text: str) -> dict[str, int]:
     """ "nvir=448,naux=1536" or "448,1536" (also with x between) -> {"nvir": 448, "naux": 1536}; raises InputError."""
     dims = tunable(kernel).dims
-    words = [word for word in re.split(r"[,x\s]+", text) if word]
+    words = [word for word in re.split(r"[,\s]+|(?<=\d)x(?=\d)", text) if word]
     named = dict(word.split("=", 1) for word in words if "=" in word)
     values = named if len(named) == len(words) else dict(zip(dims, words))
     if set(values) != set(dims) or len(words) != len(dims) or not all(n.isdigit() and int(n) for n in values.values()):
