@@ -209,27 +209,31 @@ def _multiply(scratch, name: str, tile, data1, data2):
     return scratch[name][0 : tile[1], 0 : tile[3]]
 
 
+def _transposed(mem, turn: int, T, m: int):
+    """The transpose of a finished square tile, in PSUM: copied out by the scalar engine, turned by the tensor engine."""
+    flat, turned = mem.transposed[turn % 2][0:m, 0:m], mem.turned[turn % 2][0:m, 0:m]
+    nisa.activation(dst=flat, op=nl.copy, data=T)
+    nisa.nc_transpose(dst=turned, data=flat, engine=nisa.engine.tensor)
+    return turned
+
+
 def _energies(mem, banks, turn: int, slot: int, tile, x: int, same_pair: bool):
     """Sums of one tile into column x of stats: opposite spin, and exchange for i < j."""
     a0, m, b0, n, diagonal = tile
     scratch, stats = mem.scratch[turn % 2], mem.stats[slot % 2]
+    T, U = banks[0][0:m, 0:n], banks[1][0:m, 0:n]
+    if diagonal and not same_pair:
+        U = _transposed(mem, turn, T, m)
     delta, inverse = scratch["delta"][0:m, 0:n], scratch["inverse"][0:m, 0:n]
     bias = mem.bias[slot % 2][0:m, a0 // P : a0 // P + 1]
     nisa.tensor_scalar(dst=delta, data=mem.row[0:m, b0 : b0 + n], op0=nl.add, operand0=bias)
     nisa.reciprocal(dst=inverse, data=delta)
-    T = banks[0][0:m, 0:n]
     tr = _multiply(scratch, "tr", tile, T, inverse)
     _multiply(scratch, "tt", tile, tr, T)
     if same_pair:
         _add_up(scratch, tile, ["tt"], 1.0 if diagonal else 2.0, stats[0:m, 0, x : x + 1])
         return
-    if diagonal:
-        flat = mem.transposed[turn % 2][0:m, 0:m]
-        U = mem.turned[turn % 2][0:m, 0:m]
-        nisa.tensor_copy(dst=flat, src=T)
-        nisa.nc_transpose(dst=U, data=flat, engine=nisa.engine.tensor)
-    else:
-        U = banks[1][0:m, 0:n]
+    if not diagonal:
         ur = _multiply(scratch, "ur", tile, U, inverse)
         _multiply(scratch, "uu", tile, ur, U)
     _multiply(scratch, "tu", tile, tr, U)
@@ -237,37 +241,70 @@ def _energies(mem, banks, turn: int, slot: int, tile, x: int, same_pair: bool):
     _add_up(scratch, tile, ["tu"], 1.0 if diagonal else 2.0, stats[0:m, 1, x : x + 1])
 
 
-def _pair(mem, left, right, slot: int, kind, same_pair: bool, naux: int, resident: bool, indices):
-    """All tiles of one pair in one block pair; its two sums into result[:, slot]."""
-    tiles = tile_list(kind[0], kind[1], kind[2])
-    stats, result = mem.stats[slot % 2], mem.result
-    nisa.memset(dst=stats, value=0.0)
+def _open_pair(mem, slot: int):
+    nisa.memset(dst=mem.stats[slot % 2], value=0.0)
     nisa.tensor_scalar(dst=mem.bias[slot % 2], data=mem.col, op0=nl.add, operand0=mem.e[0:P, slot : slot + 1])
-    nk = (naux + P - 1) // P
-    if resident:
-        for x in range(len(tiles)):
-            b = 2 * (x % (ACCUMULATORS // 2))
-            banks = mem.banks[b : b + 2]
-            _products(mem, banks, left, right, tiles[x], same_pair, 0, nk, naux)
-            _energies(mem, banks, x, slot, tiles[x], x, same_pair)
-    else:
-        kchunk = left[0][0].shape[1]
-        for k0 in range(0, nk, kchunk):
-            k1 = min(k0 + kchunk, nk)
-            _load_blocks(mem, left, indices[0], kind, k0, k1)
-            if not same_pair:
-                _load_blocks(mem, right, indices[1], kind, k0, k1)
-            for x in range(len(tiles)):
-                _products(mem, mem.banks[2 * x : 2 * x + 2], left, right, tiles[x], same_pair, k0, k1, naux)
-        for x in range(len(tiles)):
-            _energies(mem, mem.banks[2 * x : 2 * x + 2], x, slot, tiles[x], x, same_pair)
-    nisa.tensor_reduce(dst=result[0:P, slot, 0:1], op=nl.add, data=stats[0:P, 0, :], axis=1)
+
+
+def _close_pair(mem, slot: int, same_pair: bool):
+    """The pair's two sums over its tiles into result[:, slot]."""
+    stats = mem.stats[slot % 2]
+    opposite, same = mem.result[0:P, slot, 0:1], mem.result[0:P, slot, 1:2]
+    nisa.tensor_reduce(dst=opposite, op=nl.add, data=stats[0:P, 0, :], axis=1)
     if same_pair:
-        nisa.memset(dst=result[0:P, slot, 1:2], value=0.0)
+        nisa.memset(dst=same, value=0.0)
     else:
-        opposite, same = result[0:P, slot, 0:1], result[0:P, slot, 1:2]
         nisa.tensor_reduce(dst=same, op=nl.add, data=stats[0:P, 1, :], axis=1)
         nisa.tensor_tensor(dst=same, data1=opposite, data2=same, op=nl.subtract)
+
+
+def _settle(mem, waiting, tiles, same_pair: bool):
+    """Energies of the finished products in ``waiting``, of which there is one or none."""
+    for turn, slot, x, banks in waiting:
+        _energies(mem, banks, turn, slot, tiles[x], x, same_pair)
+        if x == len(tiles) - 1:
+            _close_pair(mem, slot, same_pair)
+
+
+def _resident(mem, left, rights, blocks, kind, same_pair: bool, naux: int):
+    """Pairs whose factors lie on chip whole: every tile runs through all of naux.
+
+    The energies of a tile are issued behind the products of the next one, so that the tensor engine never waits for
+    the scalar engine's copy of a tile that it is to transpose.
+    """
+    tiles = tile_list(kind[0], kind[1], kind[2])
+    nk = (naux + P - 1) // P
+    waiting = []
+    turn = 0
+    for g in range(len(rights)):
+        if not same_pair:
+            _load_blocks(mem, rights[g], blocks[g], kind, 0, nk)
+        _open_pair(mem, g)
+        for x in range(len(tiles)):
+            b = 2 * (turn % (ACCUMULATORS // 2))
+            banks = mem.banks[b : b + 2]
+            _products(mem, banks, left, rights[g], tiles[x], same_pair, 0, nk, naux)
+            _settle(mem, waiting, tiles, same_pair)
+            waiting = [(turn, g, x, banks)]
+            turn = turn + 1
+    _settle(mem, waiting, tiles, same_pair)
+
+
+def _streamed(mem, left, right, blocks, kind, same_pair: bool, naux: int):
+    """One pair whose products stay in PSUM while both factors pass by in chunks of naux."""
+    tiles = tile_list(kind[0], kind[1], kind[2])
+    nk, kchunk = (naux + P - 1) // P, left[0][0].shape[1]
+    _open_pair(mem, 0)
+    for k0 in range(0, nk, kchunk):
+        k1 = min(k0 + kchunk, nk)
+        _load_blocks(mem, left, blocks[0], kind, k0, k1)
+        if not same_pair:
+            _load_blocks(mem, right, blocks[1], kind, k0, k1)
+        for x in range(len(tiles)):
+            _products(mem, mem.banks[2 * x : 2 * x + 2], left, right, tiles[x], same_pair, k0, k1, naux)
+    for x in range(len(tiles)):
+        _energies(mem, mem.banks[2 * x : 2 * x + 2], x, 0, tiles[x], x, same_pair)
+    _close_pair(mem, 0, same_pair)
 
 
 def _item(mem, it, count: int, same_pair: bool, kind, naux: int):
@@ -279,18 +316,18 @@ def _item(mem, it, count: int, same_pair: bool, kind, naux: int):
     nisa.dma_copy(dst=mem.e, src=mem.e_pair.ap(pattern=[[0, P], [1, group]], scalar_offset=it, indirect_dim=0))
     if mem.ev_row.shape[0] > 1:
         _load_virtuals(mem, _field(mem, nfields - 2), _field(mem, nfields - 1))
-    nk = (naux + P - 1) // P
-    resident = mem.left[0][0].shape[1] == nk
     i_blocks = [_field(mem, 0), _field(mem, 1)]
     left = _sides(mem.left, kind)
-    if resident:
-        _load_blocks(mem, left, i_blocks, kind, 0, nk)
+    j_blocks, rights = [], []
     for g in range(count):
-        j_blocks = [_field(mem, 2 + 2 * g), _field(mem, 3 + 2 * g)]
-        right = left if same_pair else _sides(mem.right[g % 2], kind)
-        if resident and not same_pair:
-            _load_blocks(mem, right, j_blocks, kind, 0, nk)
-        _pair(mem, left, right, g, kind, same_pair, naux, resident, [i_blocks, j_blocks])
+        j_blocks.append([_field(mem, 2 + 2 * g), _field(mem, 3 + 2 * g)])
+        rights.append(left if same_pair else _sides(mem.right[g % 2], kind))
+    nk = (naux + P - 1) // P
+    if mem.left[0][0].shape[1] == nk:
+        _load_blocks(mem, left, i_blocks, kind, 0, nk)
+        _resident(mem, left, rights, j_blocks, kind, same_pair, naux)
+    else:
+        _streamed(mem, left, rights[0], [i_blocks, j_blocks[0]], kind, same_pair, naux)
     nisa.dma_copy(
         dst=mem.out.ap(pattern=[[2 * group, P], [1, 2 * count]], scalar_offset=it, indirect_dim=0),
         src=mem.result[0:P, 0:count, 0:2],

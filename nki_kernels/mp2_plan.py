@@ -51,7 +51,7 @@ class Mp2Tiles:
         return operands + energies + 2 * 7 * RUN * 4 + 2 * P * 4 + 1024
 
 
-def choose_tiles(nvir: int, naux: int, itemsize: int, sbuf_bytes: int = 176 * 1024, group: int = 2) -> Mp2Tiles:
+def choose_tiles(nvir: int, naux: int, itemsize: int, sbuf_bytes: int = 176 * 1024, group: int = 8) -> Mp2Tiles:
     """Tiles that fit ``sbuf_bytes`` per partition, itemsize as in ``Mp2Tiles.sbuf_bytes``.
 
     Whole factors B_i stay on chip when three fit; else blocks of at least 512 virtuals; else blocks of 256, small
@@ -114,6 +114,31 @@ class WorkList:
     weight: np.ndarray
 
 
+def star_pairs(nocc: int, group: int) -> np.ndarray:
+    """All pairs, int [npair, 2]: first those that fill groups of ``group`` around a first index, then the rest.
+
+    Which index of a pair comes first is free. As many pairs as possible fill groups if every orbital is first in a
+    multiple of ``group`` pairs: a tournament with these scores is made by letting one orbital after another win against
+    those that still have the fewest wins to come, and lose to the others (Landau's theorem; a score that cannot be met
+    is met as nearly as possible, which leaves a few more single pairs).
+    """
+    stars, rest = divmod(nocc * (nocc - 1) // 2, group)
+    wins = [group * (stars // nocc + (i < stars % nocc)) for i in range(nocc)]
+    wins[-1] += rest
+    beaten: list[list[int]] = [[] for _ in range(nocc)]
+    for i in range(nocc - 1, -1, -1):
+        others = sorted(range(i), key=lambda j: wins[j])
+        won = min(max(wins[i], 0), i)
+        beaten[i] += others[:won]
+        for j in others[won:]:
+            beaten[j].append(i)
+            wins[j] -= 1
+    full = [len(js) // group * group for js in beaten]
+    grouped = [(i, j) for i in range(nocc) for j in beaten[i][: full[i]]]
+    single = [(i, j) for i in range(nocc) for j in beaten[i][full[i] :]]
+    return np.array([*grouped, *single, *((i, i) for i in range(nocc))])
+
+
 def group_pairs(pairs: np.ndarray, group: int) -> list[list[list[int]]]:
     """Indices into pairs by pair kind: lists of ``group`` pairs with one first index, single ones, diagonals."""
     kinds: list[list[list[int]]] = [[], [], [[n] for n in np.flatnonzero(pairs[:, 0] == pairs[:, 1])]]
@@ -155,6 +180,16 @@ def work_list(
     e_pair = np.where(owners >= 0, e_pairs[owners], 0.0).astype(np.float32)
     weight = np.where(pairs[:, 0] == pairs[:, 1], 1.0, 2.0)
     return WorkList(table, np.asarray(bounds, np.int32), e_pair, owners, weight)
+
+
+def launches(
+    nocc: int, eps_occ: np.ndarray, tiles: Mp2Tiles, cores: int, pairs_a_launch: int
+) -> list[tuple[np.ndarray, WorkList]]:
+    """All pairs of ``nocc`` orbitals as (pairs, work list) of launches that share one compiled program."""
+    pairs, step = star_pairs(nocc, tiles.group), -(-pairs_a_launch // tiles.group) * tiles.group
+    chunks = [pairs[n : n + step] for n in range(0, len(pairs), step)]
+    capacity = max(len(work_list(chunk, eps_occ, tiles).rows) for chunk in chunks)
+    return [(chunk, work_list(chunk, eps_occ, tiles, cores, capacity)) for chunk in chunks]
 
 
 def pack_factors(B: np.ndarray, tiles: Mp2Tiles, precision: str) -> np.ndarray:

@@ -59,16 +59,12 @@ class Launches:
         start = time.perf_counter()
         tiles = plan.choose_tiles(nvir, naux, 2 if precision == "bf16" else 4)
         packed, virtuals = plan.pack_factors(B, tiles, precision), plan.pack_virtuals(eps_vir, tiles)
-        pairs, size = nki_host.pair_list(nocc), nki_host.PAIRS_A_LAUNCH
-        self.chunks = [pairs[n : n + size] for n in range(0, len(pairs), size)]
-        works = [plan.work_list(chunk, eps_occ, tiles, device.cores) for chunk in self.chunks]
-        rows = max(len(work.rows) for work in works)
-        self.works = [plan.work_list(chunk, eps_occ, tiles, device.cores, rows) for chunk in self.chunks]
+        self.launches = plan.launches(nocc, eps_occ, tiles, device.cores, device.pairs_a_launch)
         middle = time.perf_counter()
         shared = [device.put(x) for x in (packed, *virtuals)]
         self.arguments = [
             (*shared, *(device.put(x) for x in (w.e_pair, w.rows, w.bounds)), nvir, naux, tiles.kchunk)
-            for w in self.works
+            for _, w in self.launches
         ]
         self.kind, self.nocc = shared[0].device.type, nocc
         synchronize(self.kind)
@@ -84,8 +80,8 @@ class Launches:
     def energies(self, results: list[Any]) -> tuple[float, float]:
         """(E_os, E_ss) in Hartree, added in fp64."""
         sums = [
-            plan.sum_lanes(to_numpy(result.cpu()), work, len(chunk))
-            for result, work, chunk in zip(results, self.works, self.chunks)
+            plan.sum_lanes(to_numpy(result.cpu()), work, len(pairs))
+            for result, (pairs, work) in zip(results, self.launches)
         ]
         return sum(float(os.sum()) for os, _ in sums), sum(float(ss.sum()) for _, ss in sums)
 
@@ -114,7 +110,7 @@ def measure(device: TorchDevice, shape: tuple[int, int, int], precision: str, wa
         "nvir": nvir,
         "naux": naux,
         "precision": precision,
-        "launches": len(launches.chunks),
+        "launches": len(launches.launches),
         "cores": device.cores,
         "relative_error": error,
         "first_pass_seconds": first,

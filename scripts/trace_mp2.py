@@ -39,7 +39,7 @@ COLUMNS = ("shape", "nocc/nvir/naux", "target", "precision", "block", "kchunk", 
 def arguments(nocc: int, nvir: int, naux: int, precision: str):
     """Arguments of a launch over all pairs, factors by shape only."""
     tiles = plan.choose_tiles(nvir, naux, 4)
-    work = plan.work_list(np.stack(np.tril_indices(nocc), axis=1), -np.ones(nocc), tiles)
+    work = plan.work_list(plan.star_pairs(nocc, tiles.group), -np.ones(nocc), tiles)
     parts, dtype = (1, np.float32) if precision == "fp32" else (2, ml_dtypes.bfloat16)
     bt = sim.Spec((parts, nocc * tiles.nblk, plan.P, tiles.nk, tiles.block), dtype)
     row, col = (sim.Spec(x.shape, np.float32) for x in plan.pack_virtuals(np.ones(nvir), tiles))

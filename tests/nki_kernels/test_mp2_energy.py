@@ -19,7 +19,7 @@ def problem(nocc, nvir, naux, seed=0):
 
 
 def arguments(B, eps_occ, eps_vir, tiles, precision="fp32", cores=1):
-    pairs = np.stack(np.tril_indices(len(B)), axis=1)
+    pairs = plan.star_pairs(len(B), tiles.group)
     work = plan.work_list(pairs, eps_occ, tiles, cores)
     bt = plan.pack_factors(B, tiles, precision)
     virtuals = plan.pack_virtuals(eps_vir, tiles)
@@ -101,7 +101,7 @@ def test_every_generation_accepts_it(monkeypatch, target):
 def traced(nocc, nvir, naux, precision="fp32"):
     """A dry run: counts and capacity without arithmetic."""
     tiles = plan.choose_tiles(nvir, naux, 4)
-    pairs = np.stack(np.tril_indices(nocc), axis=1)
+    pairs = plan.star_pairs(nocc, tiles.group)
     work = plan.work_list(pairs, -np.ones(nocc), tiles)
     parts, dtype = (1, np.float32) if precision == "fp32" else (2, ml_dtypes.bfloat16)
     bt = sim.Spec((parts, nocc * tiles.nblk, plan.P, tiles.nk, tiles.block), dtype)

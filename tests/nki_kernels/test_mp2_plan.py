@@ -59,6 +59,29 @@ def test_every_pair_is_worked_once_by_one_core(nocc, group, cores):
     assert np.allclose(work.e_pair[used], -(pairs.sum(axis=1) + 2)[work.owner[used]])
 
 
+@given(nocc=st.integers(1, 90), group=st.integers(1, 9))
+@settings(deadline=None)
+def test_stars_hold_every_pair_once_and_leave_few_single(nocc, group):
+    pairs = plan.star_pairs(nocc, group)
+    seen = np.zeros((nocc, nocc), int)
+    np.add.at(seen, (pairs.max(axis=1), pairs.min(axis=1)), 1)
+    assert np.array_equal(seen, np.tril(np.ones_like(seen)))
+    _, single, same = plan.group_pairs(pairs, group)
+    assert len(same) == nocc
+    if group > 1 and nocc > 4 * group:
+        assert len(single) < group
+
+
+@given(nocc=st.integers(1, 40), size=st.integers(1, 300))
+@settings(deadline=None)
+def test_launches_share_one_program(nocc, size):
+    tiles = plan.Mp2Tiles(5, 7, 5, 1, 8)
+    parts = plan.launches(nocc, -np.arange(1.0, nocc + 1), tiles, 1, size)
+    assert len({work.rows.shape for _, work in parts}) == 1
+    assert sum(len(pairs) for pairs, _ in parts) == nocc * (nocc + 1) // 2
+    assert sum((work.owner >= 0).sum() for _, work in parts) == nocc * (nocc + 1) // 2
+
+
 def test_capacity_too_small():
     with pytest.raises(ValueError, match="3 items do not fit the capacity of 2"):
         plan.work_list(all_pairs(2), -np.ones(2), plan.Mp2Tiles(5, 7, 5, 1, 1), capacity=2)

@@ -32,6 +32,8 @@ _REFERENCES: dict[Any, Callable[..., Any]] = {
 class TorchDevice:
     """``nki_host.Device`` over torch tensors: "neuron", "xla", or "cpu" within ``torch_launch.host_kernels``."""
 
+    pairs_a_launch = 4096
+
     def __init__(self, device: Any, cores: int):
         self.device, self.cores = device, cores
 

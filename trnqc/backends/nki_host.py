@@ -18,14 +18,14 @@ from trnqc.errors import MemoryLimit
 from trnqc.types import PairEnergies
 
 PRECISIONS = ("fp32", "bf16x3", "bf16")  # the machine has no fp64
-PAIRS_A_LAUNCH = 256  # enough to hide a launch behind its work, few enough to show progress
 COLUMNS_A_GEMM = 8  # j factors in one unfused GEMM
 
 
 class Device(Protocol):
-    """Where kernels run."""
+    """Where kernels run; pairs_a_launch: enough to hide a launch behind its work, few enough to show progress."""
 
     cores: int
+    pairs_a_launch: int
 
     def put(self, array: np.ndarray) -> Any:
         """The array in the device's memory."""
@@ -37,12 +37,6 @@ class Device(Protocol):
 def _check_memory(needed: float, max_memory: float | None, what: str) -> None:
     if max_memory is not None and needed > max_memory:
         raise MemoryLimit(f"{what} needs {needed / 2**20:.0f} MiB, the limit is {max_memory / 2**20:.0f} MiB")
-
-
-def pair_list(nocc: int) -> np.ndarray:
-    """All pairs i >= j, int [npair, 2], those of one i together."""
-    i, j = np.tril_indices(nocc)
-    return np.stack([i, j], axis=1)
 
 
 def mp2_pairs(
@@ -79,21 +73,16 @@ def _fused(
     _check_memory(8.0 * B.size + packed * itemsize, max_memory, "packing B for the NKI kernel")
     bt = device.put(plan.pack_factors(B, tiles, precision))
     row, col = (device.put(x) for x in plan.pack_virtuals(eps_vir, tiles))
-    pairs = pair_list(nocc)
-    chunks = [pairs[n : n + PAIRS_A_LAUNCH] for n in range(0, len(pairs), PAIRS_A_LAUNCH)]
-    works = [plan.work_list(chunk, eps_occ, tiles, device.cores) for chunk in chunks]
-    capacity = max(len(work.rows) for work in works)
     os, ss = np.zeros((nocc, nocc)), np.zeros((nocc, nocc))
     done = 0
-    for chunk in chunks:
-        work = plan.work_list(chunk, eps_occ, tiles, device.cores, capacity)
+    for pairs, work in plan.launches(nocc, eps_occ, tiles, device.cores, device.pairs_a_launch):
         data = (device.put(x) for x in (work.e_pair, work.rows, work.bounds))
         out = device.call(mp2_energy, bt, row, col, *data, nvir, naux, tiles.kchunk)
-        i, j = chunk.T
-        os[i, j], ss[i, j] = plan.sum_lanes(out, work, len(chunk))
-        done += len(chunk)
+        i, j = pairs.max(axis=1), pairs.min(axis=1)
+        os[i, j], ss[i, j] = plan.sum_lanes(out, work, len(pairs))
+        done += len(pairs)
         if progress is not None:
-            progress(done, len(pairs))
+            progress(done, nocc * (nocc + 1) // 2)
     return os, ss
 
 

@@ -30,6 +30,7 @@ class SimulatedDevice:
     """``nki_host.Device``: arrays stay where they are, kernels run under ``simulate``."""
 
     cores = 1
+    pairs_a_launch = 64
 
     def put(self, array: np.ndarray) -> np.ndarray:
         return array
