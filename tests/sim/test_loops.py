@@ -55,10 +55,10 @@ def test_a_trace_counts_what_a_run_executes(lower, upper, step):
     real = counted(body, TABLE, bounds)
     traced = dry(body, Spec(TABLE.shape, nl.float32), bounds)
     assert traced.executed == real.executed
-    assert traced.static == real.static
     passes = len(range(lower, upper, step))
     assert real.executed["tensor_scalar"] == passes
-    assert real.static["tensor_scalar"] == min(passes, 1)
+    assert traced.static["tensor_scalar"] == 1  # in the program, passes or not
+    assert traced.static == real.static or not passes
     assert traced.sbuf_high_water == real.sbuf_high_water
 
 

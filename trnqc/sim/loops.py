@@ -1,7 +1,8 @@
 """Loops that run on the device: the body is one piece of program, whatever the trip count.
 
 In a dry run the body is visited for the first pass, which stands for all of them, and once more, uncounted, for the
-last one, so that offsets are checked at both ends.
+last one, so that offsets are checked at both ends. A loop without passes is visited once too, as ``absent``: its
+instructions are part of the program, but nothing runs and offsets and registers in it have no values.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def while_loop(init: VirtualRegister, body_fun: Callable[[VirtualRegister], Virt
     if not isinstance(init, VirtualRegister):
         raise NkiValidationError(f"while_loop init must be a VirtualRegister, got {type(init).__name__}")
     _check_place(run, "while_loop")
-    condition, loop = read(init), _Loop(run, (init,))
+    condition, loop = 0 if run.absent else read(init), _Loop(run, (init,))
     while condition != 0:
         loop.start_pass(loop.passes, first=loop.passes == 0)
         returned = body_fun(VirtualRegister(condition))
@@ -69,21 +70,21 @@ sequential_range = static_range = affine_range
 
 def _passes(run: Run, what: str, lower: Any, upper: Any, step: Any) -> Iterator[VirtualRegister]:
     _check_place(run, what)
-    first, end = _bound(run, what, "lower", lower), _bound(run, what, "upper", upper)
+    first, end = (0, 0) if run.absent else (_bound(run, what, "lower", lower), _bound(run, what, "upper", upper))
     if not isinstance(step, (int, np.integer)) or isinstance(step, bool) or step < 1:
         raise NkiValidationError(f"{what} step must be a positive compile-time integer, got {step!r}")
     count = max(0, -((first - end) // int(step)))
-    loop, weight = _Loop(run, (lower, upper)), run.weight
+    loop, weight, absent = _Loop(run, (lower, upper)), run.weight, run.absent
     loop.trips = count
-    visits = range(count) if not run.dry else sorted({0, count - 1}) if count else []
-    for i in visits:
+    run.absent = absent or (run.dry and count == 0)
+    for i in range(count) if not run.dry else sorted({0, max(0, count - 1)}):
         loop.start_pass(i, first=i == 0)
         if run.dry:
             run.weight = weight * count if i == 0 else 0
         index = VirtualRegister(first + i * int(step), frozen=True)
         yield index
         loop.end_pass()
-    run.weight = weight
+    run.weight, run.absent = weight, absent
     loop.close()
 
 

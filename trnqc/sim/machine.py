@@ -97,6 +97,7 @@ class Run:
     shared_made: int = 0
     counting: bool = True  # first visit to the present place in the program
     weight: int = 1  # executions that one visit stands for
+    absent: bool = False  # inside a device loop that makes no pass
     loop_path: tuple[tuple[int, int], ...] = ()
     no_reorder: int = 0
     static: Counter = field(default_factory=Counter)
@@ -135,7 +136,7 @@ class Run:
             self.records.append(Instruction(tick, op, engine, outs, ins, self.loop_path, name))
         if self.observer is not None:
             self.observer.instruction(self, tick, op, engine, outputs, inputs, name)
-        return not self.dry or self._computable(outputs, inputs)
+        return not self.dry or (not self.absent and self._computable(outputs, inputs))
 
     def _touch(self, tensor: NkiTensor, tick: int) -> None:
         record = tensor.storage.record

@@ -73,13 +73,15 @@ def register_move(dst: VirtualRegister, src: int | VirtualRegister) -> None:
     run = machine.current()
     target = _writable(dst, "register_move")
     if isinstance(src, VirtualRegister):
-        value, visit = read(src), src.visit
+        value, visit = 0 if run.absent else read(src), src.visit
     elif isinstance(src, (int, np.integer)) and not isinstance(src, bool):
         value, visit = int(src), 0
     else:
         raise NkiValidationError(f"register_move src must be an int or a VirtualRegister, got {src!r}")
     target.writer = run.tick
     run.issue("register_move", "sync", (), ())
+    if run.absent:
+        return
     target.value, target.visit = _wrap(value), visit
 
 
@@ -99,7 +101,10 @@ def register_load(dst: VirtualRegister, src: NkiTensor) -> None:
     if not tensor.dtype.is_int:
         raise NkiValidationError(f"register_load src must be an integer tensor, got {tensor.dtype}")
     target.writer = run.tick
-    if not run.issue("register_load", "sync", (), (tensor,)):
+    known = run.issue("register_load", "sync", (), (tensor,))
+    if run.absent:
+        return
+    if not known:
         raise NkiValidationError(
             f"register_load src `{tensor.name}` depends on floating-point data, which a trace does not compute"
         )
