@@ -51,7 +51,7 @@ def test_unknown_name():
 def test_named_backend_that_cannot_run_is_an_error(neuron):
     neuron.usable = False
     for ask in (lambda: backends.get("neuron"), lambda: backends.select("neuron", "fp32")):
-        with pytest.raises(BackendUnavailable, match="no device is attached.*attach one"):
+        with pytest.raises(BackendUnavailable, match=r"no device is attached.*attach one"):
             ask()
 
 
@@ -80,7 +80,7 @@ def test_auto(neuron, usable, precision, chosen, why):
 
 
 def test_precision_that_a_named_backend_lacks(neuron):
-    with pytest.raises(UnsupportedPrecision, match="fp32, bf16x3.*fp64"):
+    with pytest.raises(UnsupportedPrecision, match=r"fp32, bf16x3.*fp64"):
         backends.select("neuron", "fp64")
 
 
