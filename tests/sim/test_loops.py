@@ -94,6 +94,27 @@ def test_while_loop(passes):
     assert real.executed["tensor_tensor"] == passes
 
 
+def test_a_loop_without_passes_leaves_psum_as_it_was():
+    """Its body counts as program only: what follows may start its accumulation on the same tile."""
+
+    def body(x, count):
+        tile, psum = nl.load(x), nl.ndarray((2, 2), nl.float32, nl.psum)
+        passes, out = nisa.register_alloc(), nl.ndarray((2, 2), nl.float32)
+        nisa.register_load(passes, nl.load(count))
+
+        def step(i):
+            nisa.nc_matmul(psum, tile, tile)
+            nisa.tensor_copy(out, psum)
+
+        nl.fori_loop(0, passes, step)
+        nisa.nc_matmul(psum, tile, tile)
+
+    trace = dry(body, Spec((20, 2), nl.float32), np.zeros((1, 1), np.int32))
+    assert (trace.static["nc_matmul"], trace.executed["nc_matmul"]) == (2, 1)
+    with pytest.raises(SimulationError, match="whose last group was read already"):
+        dry(body, Spec((20, 2), nl.float32), np.ones((1, 1), np.int32))
+
+
 def test_while_loop_body_returns_the_condition():
     with pytest.raises(SimulationError, match="must return the register"):
         run(lambda x: nl.while_loop(nisa.register_alloc(1), lambda r: None), TABLE)

@@ -168,6 +168,8 @@ def accumulation(run: Run, op: str, dst: NkiTensor, accumulate: bool | None) -> 
     """Whether to add (per element where that differs), by what the destination holds; updates its state."""
     state = dst.storage.psum
     assert state is not None
+    if run.absent:
+        return False
     key = dst.psum_key()
     if accumulate is not None and not checks.flag(op, "accumulate", accumulate):
         state.set(key, OPEN)
@@ -249,7 +251,7 @@ def nc_transpose(dst: NkiTensor, data: NkiTensor, engine: engine = engine.unknow
         raise NkiValidationError(f"nc_transpose dst must be [{columns}, {rows}], got {dst.shape}")
     if dst.dtype is not data.dtype:
         raise NkiValidationError(f"nc_transpose dst dtype must be that of data, {data.dtype}, got {dst.dtype}")
-    if chosen == "tensor" and dst.storage.psum is not None:
+    if chosen == "tensor" and dst.storage.psum is not None and not run.absent:
         dst.storage.psum.mark_filled(dst.psum_key())
     if run.issue("nc_transpose", chosen, (dst,), (data,), name):
         flat = data.array().reshape(rows, columns)

@@ -124,13 +124,8 @@ class Run:
             self.static[op] += 1
         for tensor in outputs + inputs:
             self._touch(tensor, tick)
-        for tensor in inputs:
-            if tensor.storage.psum is not None:
-                tensor.storage.psum.mark_read(tensor.psum_key())
-        if engine != "tensor":
-            for tensor in outputs:
-                if tensor.storage.psum is not None:
-                    tensor.storage.psum.mark_filled(tensor.psum_key())
+        if not self.absent:
+            _mark_psum(outputs if engine != "tensor" else (), inputs)
         if self.recording and self.weight:
             outs, ins = tuple(t.region() for t in outputs), tuple(t.region() for t in inputs)
             self.records.append(Instruction(tick, op, engine, outs, ins, self.loop_path, name))
@@ -177,6 +172,16 @@ class Run:
         before = getattr(_active, "run", None)
         _active.run = self
         return before
+
+
+def _mark_psum(written: tuple[NkiTensor, ...], read: tuple[NkiTensor, ...]) -> None:
+    """Reads close accumulations; writes by other engines than the TensorE, which keeps its own account, fill."""
+    for tensor in read:
+        if tensor.storage.psum is not None:
+            tensor.storage.psum.mark_read(tensor.psum_key())
+    for tensor in written:
+        if tensor.storage.psum is not None:
+            tensor.storage.psum.mark_filled(tensor.psum_key())
 
 
 def leave(before: Run | None) -> None:
