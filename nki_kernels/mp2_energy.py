@@ -54,7 +54,7 @@ class Memory(nl.NKIObject):
     e_pair: Any
     work: Any
     out: Any
-    left: Any  # blocks A and B of B_i, each a list over parts of [128, kchunk, block]
+    left: Any  # blocks A and B of B_i, each a list over parts of [128, kchunk, block]; twice if streamed
     right: Any  # the same of B_j, twice
     row: Any
     col: Any
@@ -95,6 +95,9 @@ def _memory(bt, ev_row, ev_col, e_pair, work, out, nvir: int, kchunk: int):
     for kind in block_kinds(nvir, block):
         ntiles = max(ntiles, len(tile_list(kind[0], kind[1], kind[2])))
     f32 = nl.float32
+    left = [_operand_tiles(bt, nblk, kchunk)]
+    if kchunk < bt.shape[3]:
+        left.append(_operand_tiles(bt, nblk, kchunk))
     banks = []
     for _ in range(ACCUMULATORS):
         banks.append(nl.ndarray((P, RUN), dtype=f32, buffer=nl.psum))
@@ -106,7 +109,7 @@ def _memory(bt, ev_row, ev_col, e_pair, work, out, nvir: int, kchunk: int):
         e_pair=e_pair,
         work=work,
         out=out,
-        left=_operand_tiles(bt, nblk, kchunk),
+        left=left,
         right=[_operand_tiles(bt, nblk, kchunk), _operand_tiles(bt, nblk, kchunk)],
         row=nl.ndarray((P, block), dtype=f32, buffer=nl.sbuf),
         col=nl.ndarray((P, rtiles), dtype=f32, buffer=nl.sbuf),
@@ -210,7 +213,7 @@ def _multiply(scratch, name: str, tile, data1, data2):
 
 
 def _transposed(mem, turn: int, T, m: int):
-    """The transpose of a finished square tile, in PSUM: copied out by the scalar engine, turned by the tensor engine."""
+    """The transpose of a finished square tile, in PSUM: the scalar engine copies it out, the tensor engine turns it."""
     flat, turned = mem.transposed[turn % 2][0:m, 0:m], mem.turned[turn % 2][0:m, 0:m]
     nisa.activation(dst=flat, op=nl.copy, data=T)
     nisa.nc_transpose(dst=turned, data=flat, engine=nisa.engine.tensor)
@@ -266,7 +269,7 @@ def _settle(mem, waiting, tiles, same_pair: bool):
             _close_pair(mem, slot, same_pair)
 
 
-def _resident(mem, left, rights, blocks, kind, same_pair: bool, naux: int):
+def _resident(mem, i_blocks, j_blocks, kind, same_pair: bool, naux: int):
     """Pairs whose factors lie on chip whole: every tile runs through all of naux.
 
     The energies of a tile are issued behind the products of the next one, so that the tensor engine never waits for
@@ -274,29 +277,34 @@ def _resident(mem, left, rights, blocks, kind, same_pair: bool, naux: int):
     """
     tiles = tile_list(kind[0], kind[1], kind[2])
     nk = (naux + P - 1) // P
+    left = _sides(mem.left[0], kind)
+    _load_blocks(mem, left, i_blocks, kind, 0, nk)
     waiting = []
     turn = 0
-    for g in range(len(rights)):
+    for g in range(len(j_blocks)):
+        right = left if same_pair else _sides(mem.right[g % 2], kind)
         if not same_pair:
-            _load_blocks(mem, rights[g], blocks[g], kind, 0, nk)
+            _load_blocks(mem, right, j_blocks[g], kind, 0, nk)
         _open_pair(mem, g)
         for x in range(len(tiles)):
             b = 2 * (turn % (ACCUMULATORS // 2))
             banks = mem.banks[b : b + 2]
-            _products(mem, banks, left, rights[g], tiles[x], same_pair, 0, nk, naux)
+            _products(mem, banks, left, right, tiles[x], same_pair, 0, nk, naux)
             _settle(mem, waiting, tiles, same_pair)
             waiting = [(turn, g, x, banks)]
             turn = turn + 1
     _settle(mem, waiting, tiles, same_pair)
 
 
-def _streamed(mem, left, right, blocks, kind, same_pair: bool, naux: int):
+def _streamed(mem, blocks, kind, same_pair: bool, naux: int):
     """One pair whose products stay in PSUM while both factors pass by in chunks of naux."""
     tiles = tile_list(kind[0], kind[1], kind[2])
-    nk, kchunk = (naux + P - 1) // P, left[0][0].shape[1]
+    nk, kchunk = (naux + P - 1) // P, mem.left[0][0][0].shape[1]
     _open_pair(mem, 0)
     for k0 in range(0, nk, kchunk):
         k1 = min(k0 + kchunk, nk)
+        left = _sides(mem.left[k0 // kchunk % 2], kind)
+        right = left if same_pair else _sides(mem.right[k0 // kchunk % 2], kind)
         _load_blocks(mem, left, blocks[0], kind, k0, k1)
         if not same_pair:
             _load_blocks(mem, right, blocks[1], kind, k0, k1)
@@ -317,17 +325,13 @@ def _item(mem, it, count: int, same_pair: bool, kind, naux: int):
     if mem.ev_row.shape[0] > 1:
         _load_virtuals(mem, _field(mem, nfields - 2), _field(mem, nfields - 1))
     i_blocks = [_field(mem, 0), _field(mem, 1)]
-    left = _sides(mem.left, kind)
-    j_blocks, rights = [], []
+    j_blocks = []
     for g in range(count):
         j_blocks.append([_field(mem, 2 + 2 * g), _field(mem, 3 + 2 * g)])
-        rights.append(left if same_pair else _sides(mem.right[g % 2], kind))
-    nk = (naux + P - 1) // P
-    if mem.left[0][0].shape[1] == nk:
-        _load_blocks(mem, left, i_blocks, kind, 0, nk)
-        _resident(mem, left, rights, j_blocks, kind, same_pair, naux)
+    if len(mem.left) == 1:
+        _resident(mem, i_blocks, j_blocks, kind, same_pair, naux)
     else:
-        _streamed(mem, left, rights[0], [i_blocks, j_blocks[0]], kind, same_pair, naux)
+        _streamed(mem, [i_blocks, j_blocks[0]], kind, same_pair, naux)
     nisa.dma_copy(
         dst=mem.out.ap(pattern=[[2 * group, P], [1, 2 * count]], scalar_offset=it, indirect_dim=0),
         src=mem.result[0:P, 0:count, 0:2],

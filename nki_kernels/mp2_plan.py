@@ -46,7 +46,8 @@ class Mp2Tiles:
 
     def sbuf_bytes(self, itemsize: int) -> int:
         """Bytes per partition of the kernel's tiles; itemsize sums over the parts of a split factor."""
-        operands = (3 if self.nblk == 1 else 6) * self.kchunk * self.block * itemsize
+        sets = 3 if self.kchunk == self.nk else 4  # B_i and two B_j in turn; when streamed two of each
+        operands = sets * min(self.nblk, 2) * self.kchunk * self.block * itemsize
         energies = 4 * (self.block + 2 * -(-self.block // P))
         return operands + energies + 2 * 7 * RUN * 4 + 2 * P * 4 + 1024
 
