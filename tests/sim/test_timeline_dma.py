@@ -8,6 +8,7 @@ from trnqc.sim import Spec
 from trnqc.sim import isa as nisa
 from trnqc.sim import language as nl
 from trnqc.sim.timeline_costs import constants_for
+import itertools
 
 
 def load(rows, columns, times=1):
@@ -26,7 +27,7 @@ def test_one_load_takes_its_latencies_and_its_bytes(target):
     assert found.total_ns == pytest.approx(c["dma_start_ns"] + share + c["dma_finish_ns"])
     lanes = [bars(found, f"dma{n}")[0] for n in range(16)]
     assert [e.end_ns - e.start_ns for e in lanes] == pytest.approx([share] * 16)
-    steps = [b.start_ns - a.start_ns for a, b in zip(lanes, lanes[1:])]
+    steps = [b.start_ns - a.start_ns for a, b in itertools.pairwise(lanes)]
     assert steps == pytest.approx([c["dma_generate_ns"] / 16] * 15)
 
 

@@ -7,6 +7,7 @@ from trnqc.sim import Spec
 from trnqc.sim import isa as nisa
 from trnqc.sim import language as nl
 from trnqc.sim.timeline_costs import constants_for
+import itertools
 
 X = Spec((P, 512), "float32")
 
@@ -102,7 +103,7 @@ def test_multiplies_of_a_group_follow_one_another_without_a_gap():
             nisa.nc_matmul(dst=bank, stationary=left, moving=right, accumulate=k > 0)
 
     events = bars(timed(body), "tensor", "tensor")
-    for before, after in zip(events, events[1:]):
+    for before, after in itertools.pairwise(events):
         assert after.start_ns == pytest.approx(before.end_ns)
 
 
