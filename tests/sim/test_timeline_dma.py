@@ -1,5 +1,7 @@
 """Transfers: lanes, rows, latencies, descriptors, registers."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,6 @@ from trnqc.sim import Spec
 from trnqc.sim import isa as nisa
 from trnqc.sim import language as nl
 from trnqc.sim.timeline_costs import constants_for
-import itertools
 
 
 def load(rows, columns, times=1):

@@ -1,5 +1,7 @@
 """Order: what must wait waits, what need not does not."""
 
+import itertools
+
 import pytest
 
 from tests.sim.timing import P, add, bars, output, psum, sbuf, timed
@@ -7,7 +9,6 @@ from trnqc.sim import Spec
 from trnqc.sim import isa as nisa
 from trnqc.sim import language as nl
 from trnqc.sim.timeline_costs import constants_for
-import itertools
 
 X = Spec((P, 512), "float32")
 
