@@ -23,7 +23,7 @@ def knob_values(kernel: str, shape: Values) -> dict[str, list[int]]:
         return {
             "blocks": list(range(1, min(ceil(shape["nvir"], P), 12) + 1)),
             "chunks": _few(ceil(shape["naux"], P)),
-            "group": [1, 2, 3, 4, 6, 8],
+            "group": [1, 2, 3, 4, 6, 8, 12, 16],
         }
     return {
         "rows": [128, 256, 384, 512, 768, 1024, 1536, 2048],

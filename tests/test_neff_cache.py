@@ -217,7 +217,7 @@ def test_only_our_entries_are_cleared(caches):
 
 
 def test_clearing_one_kernel_leaves_the_others(caches):
-    other = program("mp2_energy", {"nvir": 5, "naux": 7}, "fp32", "trn2")
+    other = program("mp2_energy", {"nocc": 3, "nvir": 5, "naux": 7}, "fp32", "trn2")
     folders = []
     for n, one in enumerate((gemm_program(), other)):
         with ledger.watch(one):

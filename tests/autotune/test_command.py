@@ -18,14 +18,18 @@ def own_cache(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("text", ["448,1536", "nvir=448,naux=1536", "naux=1536,nvir=448", "448x1536", "448 1536"])
+@pytest.mark.parametrize(
+    "text", ["5,448,1536", "nocc=5,nvir=448,naux=1536", "naux=1536,nvir=448,nocc=5", "5x448x1536", "5 448 1536"]
+)
 def test_shapes_are_read(text):
-    assert parse_shape("mp2_energy", text) == {"nvir": 448, "naux": 1536}
+    assert parse_shape("mp2_energy", text) == {"nocc": 5, "nvir": 448, "naux": 1536}
 
 
-@pytest.mark.parametrize("text", ["", "448", "1,2,3", "nvir=448", "a=1,b=2", "nvir=0,naux=1", "-1,2", "nvir=1,2"])
+@pytest.mark.parametrize(
+    "text", ["", "448", "1,2", "nvir=448", "a=1,b=2,c=3", "nocc=1,nvir=0,naux=1", "1,-1,2", "nvir=1,2,3"]
+)
 def test_other_shapes_are_refused(text):
-    with pytest.raises(InputError, match="a shape of mp2_energy is nvir=N,naux=N with N >= 1"):
+    with pytest.raises(InputError, match="a shape of mp2_energy is nocc=N,nvir=N,naux=N with N >= 1"):
         parse_shape("mp2_energy", text)
 
 
@@ -76,7 +80,7 @@ def test_what_is_missing_is_said(capsys):
 def test_help_names_the_extents_of_every_kernel(capsys):
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
-    assert "mp2_energy: nvir=...,naux=..." in parser.format_help().replace("\n", " ").replace("  ", "")
+    assert "mp2_energy: nocc=...,nvir=...,naux=..." in parser.format_help().replace("\n", " ").replace("  ", "")
 
 
 def test_a_device_that_is_not_there_is_said(capsys, monkeypatch):

@@ -11,7 +11,7 @@ from autotune.measure import measure, reduced
 from trnqc.errors import InputError
 from trnqc.tuning.calls import example_call, gate_call
 
-SHAPE = {"nvir": 448, "naux": 1536}
+SHAPE = {"nocc": 64, "nvir": 448, "naux": 1536}
 
 
 def job(instrument, group=2, **changed):

@@ -17,7 +17,7 @@ from trnqc.tuning import records
 from trnqc.tuning.choose import choose
 
 ROOT = Path(__file__).resolve().parents[2]
-SHAPE = {"nvir": 100, "naux": 100}  # six points: the groups
+SHAPE = {"nocc": 10, "nvir": 100, "naux": 100}  # six points: the groups
 
 
 def request(instrument="steady", **changed):

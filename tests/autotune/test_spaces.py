@@ -9,9 +9,9 @@ from trnqc.errors import InputError
 from trnqc.tuning.kernels import Infeasible, tunable
 
 SHAPES = [
-    ("mp2_energy", {"nvir": 448, "naux": 1536}),
-    ("mp2_energy", {"nvir": 1, "naux": 1}),
-    ("mp2_energy", {"nvir": 2801, "naux": 9001}),
+    ("mp2_energy", {"nocc": 17, "nvir": 448, "naux": 1536}),
+    ("mp2_energy", {"nocc": 17, "nvir": 1, "naux": 1}),
+    ("mp2_energy", {"nocc": 17, "nvir": 2801, "naux": 9001}),
     ("gemm", {"M": 4096, "N": 4096, "K": 4096}),
     ("gemm", {"M": 1, "N": 1, "K": 1}),
     ("batched_contraction", {"Z": 97, "M": 129, "N": 513, "K": 257}),
@@ -51,12 +51,12 @@ def test_the_default_comes_first_where_it_is_a_point(kernel, shape):
 
 
 def test_capacity_cuts_before_timing():
-    large = {"nvir": 2800, "naux": 9000}
+    large = {"nocc": 17, "nvir": 2800, "naux": 9000}
     found = space("mp2_energy", large, "fp32", "trn1")
     assert found.cut["SBUF"] > 0 and found.cut["PSUM"] > 0
     assert len(space("mp2_energy", large, "bf16", "trn2")) > len(found)
 
 
 def test_unsound_requests_are_refused():
-    with pytest.raises(InputError, match="nvir, naux, each at least 1"):
-        space("mp2_energy", {"nvir": 0, "naux": 3}, "fp32", "trn1")
+    with pytest.raises(InputError, match="nocc, nvir, naux, each at least 1"):
+        space("mp2_energy", {"nocc": 17, "nvir": 0, "naux": 3}, "fp32", "trn1")

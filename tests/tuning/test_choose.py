@@ -10,7 +10,7 @@ from trnqc.tuning.kernels import tunable
 from trnqc.tuning.records import Record
 from trnqc.tuning.sources import source_hash
 
-SHAPE = {"nvir": 448, "naux": 1536}
+SHAPE = {"nocc": 64, "nvir": 448, "naux": 1536}
 MACHINE = {"nki": "0.6.0", "NEURON_CC_FLAGS": ""}
 
 
@@ -78,28 +78,28 @@ def test_records_for_something_else_do_not_count(shelves, changed):
 
 def test_a_near_neighbour_is_used_and_named(shelves):
     path = shelves("user", 3)
-    found = choose("mp2_energy", {"nvir": 440, "naux": 1500}, "fp32", "trn2")
+    found = choose("mp2_energy", {"nocc": 64, "nvir": 440, "naux": 1500}, "fp32", "trn2")
     assert found.constants == {"block": 440, "kchunk": 12, "group": 3}
-    assert found.note.startswith("tiles by the nearest record, of nvir 448, naux 1536 (modelled tuning, user record ")
-    assert path.name in found.note
+    assert found.note.startswith("tiles by the nearest record, of nocc 64, nvir 448, naux 1536 (modelled tuning, ")
+    assert f"user record {path.name}" in found.note
 
 
 def test_the_exact_shape_goes_before_a_users_neighbour(shelves):
-    shelves("user", 3, shape={"nvir": 449, "naux": 1536})
+    shelves("user", 3, shape={"nocc": 64, "nvir": 449, "naux": 1536})
     shelves("shipped", 4)
     assert group() == 4
 
 
 def test_the_nearest_neighbour_is_taken(shelves):
-    shelves("user", 3, shape={"nvir": 500, "naux": 1536})
-    shelves("user", 4, shape={"nvir": 450, "naux": 1536})
+    shelves("user", 3, shape={"nocc": 64, "nvir": 500, "naux": 1536})
+    shelves("user", 4, shape={"nocc": 64, "nvir": 450, "naux": 1536})
     assert group() == 4
 
 
-@pytest.mark.parametrize("shape", [{"nvir": 100, "naux": 1536}, {"nvir": 448, "naux": 6000}])
+@pytest.mark.parametrize("shape", [(100, 448, 1536), (64, 100, 1536), (64, 448, 6000)])
 def test_a_far_neighbour_is_not_used(shelves, shape):
     shelves("user", 3)
-    assert choose("mp2_energy", shape, "fp32", "trn2").record is None
+    assert choose("mp2_energy", dict(zip(SHAPE, shape)), "fp32", "trn2").record is None
 
 
 def test_a_point_that_does_not_fit_is_passed_over(shelves):

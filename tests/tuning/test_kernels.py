@@ -10,7 +10,7 @@ from trnqc.tuning.calls import GATE, example_call, gate_call
 from trnqc.tuning.kernels import Infeasible, check, tunable
 
 SHAPES = {
-    "mp2_energy": {"nvir": 300, "naux": 400},
+    "mp2_energy": {"nocc": 9, "nvir": 300, "naux": 400},
     "gemm": {"M": 300, "N": 700, "K": 260},
     "batched_contraction": {"Z": 5, "M": 129, "N": 130, "K": 257},
 }
@@ -74,18 +74,20 @@ def test_what_passes_the_capacity_rule_fits_the_chip(data):
 
 
 @pytest.mark.parametrize(
-    "kernel, shape, point, rule",
+    "shape, point, rule",
     [
-        ("mp2_energy", {"nvir": 4000, "naux": 9000}, {"blocks": 1, "chunks": 1, "group": 1}, "SBUF: .* has 180224"),
-        ("mp2_energy", {"nvir": 1000, "naux": 900}, {"blocks": 2, "chunks": 2, "group": 1}, "PSUM: .* are in flight"),
-        ("mp2_energy", {"nvir": 200, "naux": 900}, {"blocks": 2, "chunks": 2, "group": 2}, "within a group"),
-        ("mp2_energy", {"nvir": 200, "naux": 900}, {"blocks": 3, "chunks": 1, "group": 1}, "no 3 blocks"),
-        ("mp2_energy", {"nvir": 200, "naux": 900}, {"blocks": 1, "chunks": 5, "group": 1}, "no 5 chunks"),
+        ((9, 4000, 9000), (1, 1, 1), "SBUF: .* has 180224"),
+        ((9, 1000, 900), (2, 2, 1), "PSUM: .* are in flight"),
+        ((9, 200, 900), (2, 2, 2), "within a group"),
+        ((9, 200, 900), (3, 1, 1), "no 3 blocks"),
+        ((9, 200, 900), (1, 5, 1), "no 5 chunks"),
+        ((9, 20, 90), (1, 1, 9), "no group of 9"),
     ],
 )
-def test_rules_name_themselves(kernel, shape, point, rule):
+def test_rules_name_themselves(shape, point, rule):
+    known = tunable("mp2_energy")
     with pytest.raises(Infeasible, match=rule):
-        tunable(kernel).realise(point, shape, "fp32", "trn1")
+        known.realise(dict(zip(known.knobs, point)), dict(zip(known.dims, shape)), "fp32", "trn1")
 
 
 def product_point(**changed):
@@ -107,10 +109,15 @@ def test_product_rules_name_themselves(point, rule):
         tunable("gemm").realise(point, {"M": 4096, "N": 4096, "K": 4096}, "fp32", "trn1")
 
 
-@given(nvir=st.integers(1, 3000), naux=st.integers(1, 9000), precision=st.sampled_from(["fp32", "bf16"]))
+@given(
+    nocc=st.integers(9, 99),
+    nvir=st.integers(1, 3000),
+    naux=st.integers(1, 9000),
+    precision=st.sampled_from(["fp32", "bf16"]),
+)
 @settings(deadline=None)
-def test_the_default_of_mp2_keeps_the_rules_of_the_smallest_chip(nvir, naux, precision):
-    known, shape = tunable("mp2_energy"), {"nvir": nvir, "naux": naux}
+def test_the_default_of_mp2_keeps_the_rules_of_the_smallest_chip(nocc, nvir, naux, precision):
+    known, shape = tunable("mp2_energy"), {"nocc": nocc, "nvir": nvir, "naux": naux}
     point = known.default_point(shape, precision)
     realised = known.realise(point, shape, precision, "trn1")
     assert realised["block"] == known.default(shape, precision)["block"]

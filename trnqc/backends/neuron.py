@@ -20,6 +20,7 @@ from trnqc.backends import neuron_packages as packages
 from trnqc.backends import nki_host
 from trnqc.backends.base import BackendStatus, Progress, check_precision
 from trnqc.backends.torch_launch import launch, to_numpy, to_tensor
+from trnqc.tuning.instruments import machine_target
 from trnqc.types import PairEnergies
 
 _REFERENCES: dict[Any, Callable[..., Any]] = {
@@ -35,7 +36,7 @@ class TorchDevice:
     pairs_a_launch = 4096
 
     def __init__(self, device: Any, cores: int):
-        self.device, self.cores = device, cores
+        self.device, self.cores, self.target = device, cores, machine_target()
 
     def put(self, array: np.ndarray) -> Any:
         return to_tensor(array).to(self.device)

@@ -15,6 +15,9 @@ from nki_kernels.gemm import gemm
 from nki_kernels.mp2_energy import mp2_energy
 from trnqc.backends.base import Progress
 from trnqc.errors import MemoryLimit
+from trnqc.tuning.choose import choose
+from trnqc.tuning.instruments import device_identity
+from trnqc.tuning.kernels import mp2_tiles
 from trnqc.types import PairEnergies
 
 PRECISIONS = ("fp32", "bf16x3", "bf16")  # the machine has no fp64
@@ -25,6 +28,7 @@ class Device(Protocol):
     """Where kernels run; pairs_a_launch: enough to hide a launch behind its work, few enough to show progress."""
 
     cores: int
+    target: str  # generation, "trn1", "trn2" or "trn3"
     pairs_a_launch: int
 
     def put(self, array: np.ndarray) -> Any:
@@ -52,9 +56,14 @@ def mp2_pairs(
     ran_on: str,
 ) -> PairEnergies:
     """Pair energies of B[nocc, nvir, naux] (fp64, Hartree^1/2): fused kernel, or GEMM and host expression apart."""
-    run = _fused if fused else _apart
-    os, ss = run(device, B, np.asarray(eps_occ), np.asarray(eps_vir), precision, max_memory, progress)
-    return PairEnergies(os, ss, ran_on)
+    eps_occ, eps_vir = np.asarray(eps_occ), np.asarray(eps_vir)
+    if not fused:
+        return PairEnergies(*_apart(device, B, eps_occ, eps_vir, precision, max_memory, progress), ran_on)
+    shape = dict(zip(("nocc", "nvir", "naux"), B.shape))
+    choice = choose("mp2_energy", shape, precision, device.target, device_identity())
+    tiles = mp2_tiles(shape, choice.constants)
+    os, ss = _fused(device, B, eps_occ, eps_vir, precision, tiles, max_memory, progress)
+    return PairEnergies(os, ss, f"{ran_on}; {choice.note}")
 
 
 def _fused(
@@ -63,12 +72,12 @@ def _fused(
     eps_occ: np.ndarray,
     eps_vir: np.ndarray,
     precision: str,
+    tiles: plan.Mp2Tiles,
     max_memory: float | None,
     progress: Progress | None,
 ) -> tuple[np.ndarray, np.ndarray]:
     nocc, nvir, naux = B.shape
     itemsize = 2 if precision == "bf16" else 4  # bytes of all parts of one element
-    tiles = plan.choose_tiles(nvir, naux, itemsize)
     packed = nocc * tiles.nblk * plan.P * tiles.nk * tiles.block
     _check_memory(8.0 * B.size + packed * itemsize, max_memory, "packing B for the NKI kernel")
     bt = device.put(plan.pack_factors(B, tiles, precision))

@@ -20,7 +20,6 @@ from nki_kernels.mp2_energy import mp2_energy, reference_mp2_energy
 from trnqc.sim.launch import Spec
 from trnqc.tuning.kernels import PARTS, P, Values, mp2_tiles
 
-NOCC = 22  # 253 pairs: about one launch of the MP2 driver
 GATE = 1e-4  # allowed error over the largest entry: a sound kernel is within 1e-5, a wrong one off by order 1
 
 _KERNELS: dict[str, tuple[Any, Callable]] = {
@@ -57,7 +56,7 @@ def example_call(
 ) -> Call:
     """The workload of `kernels.Tunable.workload`; fill(shape, dtype) makes its floating-point operands."""
     if name == "mp2_energy":
-        pairs = mp2_plan.star_pairs(NOCC, constants["group"])
+        pairs = mp2_plan.star_pairs(shape["nocc"], constants["group"])
         return _mp2_call(shape, precision, constants, pairs, cores, fill)
     return _product_call(name, shape, precision, constants, fill)
 

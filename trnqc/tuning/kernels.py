@@ -82,7 +82,8 @@ def mp2_tiles(shape: Values, constants: Values) -> mp2_plan.Mp2Tiles:
 
 def mp2_realise(point: Values, shape: Values, precision: str, target: str) -> dict[str, int]:
     """blocks of virtuals, chunks of the auxiliary index, group of j that share one i -> block, kchunk, group."""
-    nvir, nk = shape["nvir"], ceil(shape["naux"], P)
+    nocc, nvir, nk = shape["nocc"], shape["nvir"], ceil(shape["naux"], P)
+    _require(point["group"] <= max(1, nocc - 1), f"{nocc} orbitals make no group of {point['group']} pairs")
     block = nvir if point["blocks"] == 1 else P * ceil(nvir, point["blocks"] * P)
     kchunk = ceil(nk, point["chunks"])
     tiles = mp2_plan.Mp2Tiles(nvir, shape["naux"], block, kchunk, point["group"])
@@ -147,8 +148,8 @@ TUNABLES = {
     t.name: t
     for t in (
         Tunable(
-            "mp2_energy", "nki_kernels.mp2_energy", ("nvir", "naux"), ("blocks", "chunks", "group"),
-            mp2_default, mp2_default_point, mp2_realise, "one launch of the 253 pairs of 22 occupied orbitals",
+            "mp2_energy", "nki_kernels.mp2_energy", ("nocc", "nvir", "naux"), ("blocks", "chunks", "group"),
+            mp2_default, mp2_default_point, mp2_realise, "all pairs in one launch",
         ),
         Tunable(
             "gemm", "nki_kernels.gemm", ("M", "N", "K"), ("rows", "cols", "chunks", "batch", "hold"),
