@@ -68,8 +68,8 @@ def run_case(case: Case, root: Path) -> tuple[str, float | None, str]:
     except SimulationError as error:
         return "refused", None, f"{error} ({place(error, root)})"
     except BaseException as error:
-        unknown_name = isinstance(error, (TypeError, AttributeError)) and bool(case.refused)
-        return "refused" if unknown_name else "error", None, f"{type(error).__name__}: {error} ({place(error, root)})"
+        on_record = bool(case.refused) and case.refused in str(error)
+        return "refused" if on_record else "error", None, f"{type(error).__name__}: {error} ({place(error, root)})"
     if isinstance(done, library.Manager):
         verdict = judge(done.results, done.expected, done.rtol, done.atol)
     else:

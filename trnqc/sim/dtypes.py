@@ -5,7 +5,7 @@ There is no 64-bit format of any kind: arrays in float64 or int64 are refused at
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import ml_dtypes
 import numpy as np
@@ -13,13 +13,19 @@ import numpy as np
 from trnqc.sim.faults import NkiValidationError
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class DType:
-    """A number format. ``kind`` is 'float', 'int', 'bool' or 'packed' (four values in one element)."""
+    """A number format. ``kind`` is 'float', 'int', 'bool' or 'packed' (four values in one element).
 
-    name: str
-    numpy: np.dtype
-    kind: str
+    There is one object of each format: copies, also from a pickle or ``dataclasses.asdict``, are that object.
+    """
+
+    __slots__ = ("kind", "name", "numpy")
+
+    def __init__(self, name: str, numpy: np.dtype, kind: str):
+        self.name, self.numpy, self.kind = name, numpy, kind
+
+    def __reduce__(self) -> tuple[Callable[[str], DType], tuple[str]]:
+        return as_dtype, (self.name,)
 
     def __repr__(self) -> str:
         return self.name
