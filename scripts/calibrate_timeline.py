@@ -20,12 +20,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
+sys.path.insert(0, str(ROOT))
 
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
-from timeline import mamba, matmul  # noqa: E402
 
+from scripts.timeline import mamba, matmul  # noqa: E402
 from trnqc.sim import Spec, Timeline, timeline  # noqa: E402
 from trnqc.sim.timeline_costs import constants_for  # noqa: E402
 
