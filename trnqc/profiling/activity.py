@@ -83,6 +83,25 @@ def busy(lane: Lane) -> np.ndarray:
     return intervals.union(lane.intervals[~lane.op.among(WAITS)])
 
 
+def unlisted(profile: Profile) -> str | None:
+    """What the lanes lack, in words: sources list a part of the events where passes repeat or there are too many."""
+    whole, busiest = 0.0, ""
+    for engine in ENGINES:
+        active = profile.number(f"{engine}_engine_active_time") or 0.0
+        if active > whole:
+            whole, busiest = active, engine
+    lanes = [lane for lane in profile.lanes if lane.engine == busiest]
+    if not lanes:
+        return None
+    listed = sum(intervals.total(busy(lane)) for lane in lanes) * 1e-9 / len(profile.cores)
+    if listed >= 0.98 * whole:
+        return None
+    return (
+        f"The events listed hold {100 * listed / whole:.1f} % of the {busiest} engine's active time: lanes, overlap "
+        "and instruction times show that part, the summary the whole run."
+    )
+
+
 def is_dma(engine: str) -> bool:
     return engine.startswith(DMA)
 

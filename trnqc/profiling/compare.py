@@ -19,7 +19,11 @@ class Row:
 
     @property
     def difference(self) -> float | None:
-        return None if self.a is None or self.b is None else self.b - self.a
+        if self.a is None or self.b is None:
+            return None
+        difference = self.b - self.a
+        # What is left of equal figures that were added up in another order is no difference.
+        return difference if abs(difference) > 1e-9 * max(abs(self.a), abs(self.b)) else 0.0
 
     @property
     def ratio(self) -> float | None:

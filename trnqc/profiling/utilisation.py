@@ -63,9 +63,9 @@ def completed(profile: Profile) -> tuple[dict[str, Value], frozenset[str]]:
 
 
 def _from_events(profile: Profile) -> dict[str, Value]:
-    """Times and counts by engine, as means over the cores that the profile shows."""
+    """Times and counts by engine, as means over the cores that the profile shows; none where events are missing."""
     start, end = profile.span
-    if end <= start:
+    if end <= start or activity.unlisted(profile):
         return {}
     cores = len(profile.cores)
     fields: dict[str, Value] = {"total_time": (end - start) * 1e-9}

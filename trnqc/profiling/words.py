@@ -35,6 +35,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *("dma_transfer_total_bytes", "dma_queue_count"),
     ),
 }
+# What four digits would show as 1000 of a unit is 1 of the next.
+ROUNDS_UP = 1 - 5e-5
 HEADLINES = (
     *("total_time", "tensor_engine_active_time_percent", "vector_engine_active_time_percent"),
     *("scalar_engine_active_time_percent", "gpsimd_engine_active_time_percent", "dma_active_time_percent"),
@@ -80,7 +82,7 @@ def engine(name: str) -> str:
 def duration(ns: float) -> str:
     """Four significant digits with the unit that fits."""
     for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if abs(ns) >= size:
+        if abs(ns) >= size * ROUNDS_UP:
             return f"{_four(ns / size)} {unit}"
     return f"{_four(ns)} ns"
 
@@ -89,7 +91,7 @@ def amount(value: float, unit: str, base: float = 1000.0) -> str:
     """With a prefix: kB, MB ... or, for base 1024, KiB, MiB ..."""
     prefixes = ("", "Ki", "Mi", "Gi", "Ti", "Pi") if base == 1024 else ("", "k", "M", "G", "T", "P")
     power = 0
-    while abs(value) >= base and power < len(prefixes) - 1:
+    while abs(value) >= base * ROUNDS_UP and power < len(prefixes) - 1:
         value /= base
         power += 1
     return f"{_four(value)} {prefixes[power]}{unit}"
@@ -111,7 +113,9 @@ def value(name: str, number: float | int | str | None) -> str:
         return amount(number, "flop")
     if name.endswith(("_intensity", "_bandwidth_ratio")):
         return f"{_four(number)} flop/B"
-    return f"{number:,}".replace(",", "\u202f") if isinstance(number, int) or number == int(number) else _four(number)
+    if number == int(number):
+        return f"{int(number):,}".replace(",", "\u202f")
+    return _four(number)
 
 
 def _four(number: float) -> str:
