@@ -31,6 +31,8 @@ def knob_values(kernel: str, shape: Values) -> dict[str, list[int]]:
         "chunks": _few(ceil(shape["K"], P)),
         "batch": _few(min(shape.get("Z", 1), 8)),
         "hold": [0, 1],
+        "drains": [2, 4, 8],
+        "drainer": [0, 1, 2],
     }
 
 

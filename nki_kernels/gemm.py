@@ -18,20 +18,21 @@ from nki_kernels.lang import nki, nl
 
 
 @nki.jit
-def gemm(a_t, b, rows=0, cols=0, kchunk=0, batch=1, hold=0):
+def gemm(a_t, b, rows=0, cols=0, kchunk=0, batch=1, hold=0, drains=4, drainer=0):
     """a_t[parts, K, M], b[parts, K, N]; returns [M, N] fp32.
 
     rows, cols, kchunk, batch, hold: compile-time block sizes as ``gemm_blocks.plan`` returns them; rows = 0 plans here.
+    drains: output tiles in flight between PSUM and memory; drainer: who copies them, 0 VectorE, 1 ScalarE, 2 in turn.
     """
     out = nl.ndarray((a_t.shape[2], b.shape[2]), dtype=nl.float32, buffer=nl.shared_hbm)
     a4 = a_t.reshape((a_t.shape[0], 1, a_t.shape[1], a_t.shape[2]))
     b4 = b.reshape((b.shape[0], 1, b.shape[1], b.shape[2]))
     blocks = {"rows": rows, "cols": cols, "kchunk": kchunk, "batch": batch, "hold": hold}
-    contract(a4, b4, out.reshape((1, out.shape[0], out.shape[1])), blocks)
+    contract(a4, b4, out.reshape((1, out.shape[0], out.shape[1])), blocks, drains, drainer)
     return out
 
 
-def reference_gemm(a_t, b, rows=0, cols=0, kchunk=0, batch=1, hold=0):
+def reference_gemm(a_t, b, rows=0, cols=0, kchunk=0, batch=1, hold=0, drains=4, drainer=0):
     """The same sum of products in NumPy: fp64 arithmetic on the given (rounded) parts, rounded once to fp32."""
     a_t, b = np.asarray(a_t, np.float64), np.asarray(b, np.float64)
     total = sum(a_t[p].T @ b[q] for p in range(len(a_t)) for q in range(len(b)) if p + q < 2)

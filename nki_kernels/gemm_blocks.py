@@ -22,7 +22,7 @@ P = 128  # partitions: rows of the contraction index in one matmul, and columns 
 RUN = 512  # columns of the moving operand; one PSUM bank of fp32
 BANKS = 8
 STRIPE = 256  # columns of a in one tile: products start with the first stripe, and each is free when its last is done
-DRAINS = 4  # output tiles in flight between PSUM and memory
+DRAINS = 4  # output tiles in flight between PSUM and memory, as plans reckon
 BODY = 512  # products that a plan with resident operands unrolls in one loop body; three times as many for a split
 CHUNK = 4  # contraction blocks of a streamed chunk at most
 SBUF_BYTES = 176 * 1024  # per partition, usable on every generation
@@ -88,6 +88,7 @@ class Memory(nl.NKIObject):
     left: Any  # tiles of a, used in turn; each a list over stripes, over parts of [128, kchunk, stripe]
     right: Any  # tiles of b, used in turn; each a list over parts of [128, kchunk, columns]
     drain: Any
+    drainer: int  # engine of the copies out of PSUM: 0 VectorE, 1 ScalarE, 2 both in turn
     banks: Any
     kchunk: int
     hold: int
@@ -208,8 +209,11 @@ def _multiply(mem, bank, left, right, tile, b_start: int, k0: int, k1: int):
 def _store(mem, bank, x: int, tile, at, offset: int):
     """A finished product from PSUM to its place in the output."""
     a0, m, b0, n = tile
-    drain = mem.drain[x % DRAINS][0:m, 0:n]
-    nisa.tensor_copy(dst=drain, src=bank[0:m, 0:n])
+    drain = mem.drain[x % len(mem.drain)][0:m, 0:n]
+    if mem.drainer == 1 or (mem.drainer == 2 and x % 2 == 1):
+        nisa.activation(dst=drain, op=nl.copy, data=bank[0:m, 0:n])
+    else:
+        nisa.tensor_copy(dst=drain, src=bank[0:m, 0:n], engine=nisa.engine.vector)
     place = mem.out.ap(
         pattern=[[mem.N, m], [1, n]],
         offset=offset + a0 * mem.N + b0,
@@ -290,10 +294,10 @@ def _loop(mem, size, first: int, last: int, cores: int):
     nl.fori_loop(first, last, body, step=cores)
 
 
-def contract(a, b, out, blocks):
+def contract(a, b, out, blocks, drains=DRAINS, drainer=0):
     """out[z] = sum over parts p, q of a[p, z].T @ b[q, z]; a[parts, Z, K, M], b[parts, Z, K, N], out [Z, M, N] fp32.
 
-    blocks: as `plan` returns them; rows = 0 plans here.
+    blocks: as `plan` returns them; rows = 0 plans here. drains, drainer: as the kernels take them.
     """
     parts, Z, K, M = a.shape
     N = b.shape[3]
@@ -307,7 +311,7 @@ def contract(a, b, out, blocks):
     zs, ms, ns = blocks_of(Z, batch), blocks_of(M, rows), blocks_of(N, cols)
     loops = _loops(zs, ms, ns)
     drain = []
-    for _ in range(DRAINS):
+    for _ in range(drains):
         drain.append(nl.ndarray((P, RUN), dtype=nl.float32, buffer=nl.sbuf))
     banks = []
     for _ in range(BANKS):
@@ -330,6 +334,7 @@ def contract(a, b, out, blocks):
         left=_buffers(a, 1 if resident and batch == 1 else 2, kchunk, min(rows, M), STRIPE),
         right=right,
         drain=drain,
+        drainer=drainer,
         banks=banks,
         kchunk=kchunk,
         hold=hold,

@@ -16,7 +16,7 @@ from trnqc.neff_cache.warming import warm
 COMPILER = "neuronxcc-2.24.1234.0+abcdef12"
 FLAG = "--cache_dir in NEURON_CC_FLAGS"
 SHAPE = {"M": 256, "N": 512, "K": 384}
-TILES = {"rows": 128, "cols": 512, "kchunk": 3, "batch": 1, "hold": 0}
+TILES = {"rows": 128, "cols": 512, "kchunk": 3, "batch": 1, "hold": 0, "drains": 4, "drainer": 0}
 
 
 @pytest.fixture

@@ -88,7 +88,7 @@ class Host:
 
 
 CALL = {"shape": {"M": 70, "N": 65, "K": 130}, "precision": "fp32"}
-CONSTANTS = {"rows": 128, "cols": 65, "kchunk": 2, "batch": 1, "hold": 0}
+CONSTANTS = {"rows": 128, "cols": 65, "kchunk": 2, "batch": 1, "hold": 0, "drains": 4, "drainer": 0}
 
 
 def test_the_clock_gates_and_times():

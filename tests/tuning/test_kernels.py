@@ -17,12 +17,12 @@ SHAPES = {
 POINTS = {
     "mp2_energy": [{"blocks": 1, "chunks": 1, "group": 3}, {"blocks": 3, "chunks": 2, "group": 1}],
     "gemm": [
-        {"rows": 128, "cols": 512, "chunks": 1, "batch": 1, "hold": 1},
-        {"rows": 256, "cols": 512, "chunks": 3, "batch": 1, "hold": 0},
+        {"rows": 128, "cols": 512, "chunks": 1, "batch": 1, "hold": 1, "drains": 2, "drainer": 1},
+        {"rows": 256, "cols": 512, "chunks": 3, "batch": 1, "hold": 0, "drains": 4, "drainer": 2},
     ],
     "batched_contraction": [
-        {"rows": 128, "cols": 512, "chunks": 1, "batch": 2, "hold": 0},
-        {"rows": 128, "cols": 512, "chunks": 3, "batch": 1, "hold": 0},
+        {"rows": 128, "cols": 512, "chunks": 1, "batch": 2, "hold": 0, "drains": 4, "drainer": 2},
+        {"rows": 128, "cols": 512, "chunks": 3, "batch": 1, "hold": 0, "drains": 4, "drainer": 2},
     ],
 }
 CASES = [(kernel, point) for kernel, points in POINTS.items() for point in points]
@@ -59,7 +59,7 @@ def test_what_passes_the_capacity_rule_fits_the_chip(data):
     extents = {dim: data.draw(st.sampled_from([1, 127, 128, 640, 1000, 1300])) for dim in tunable(kernel).dims}
     precision = data.draw(st.sampled_from(["fp32", "bf16"]))
     values = {"blocks": [1, 2, 3], "chunks": [1, 2, 5], "group": [1, 2, 4], "rows": [128, 512, 1024], "hold": [0, 1]}
-    values |= {"cols": [512, 1024, 4096], "batch": [1, 2, 8]}
+    values |= {"cols": [512, 1024, 4096], "batch": [1, 2, 8], "drains": [1, 8], "drainer": [0, 1, 2]}
     if "Z" in extents:
         extents["Z"] = min(extents["Z"], 130)
     point = {knob: data.draw(st.sampled_from(values[knob])) for knob in tunable(kernel).knobs}
@@ -91,7 +91,7 @@ def test_rules_name_themselves(shape, point, rule):
 
 
 def product_point(**changed):
-    return {"rows": 128, "cols": 512, "chunks": 1, "batch": 1, "hold": 0} | changed
+    return {"rows": 128, "cols": 512, "chunks": 1, "batch": 1, "hold": 0, "drains": 4, "drainer": 2} | changed
 
 
 @pytest.mark.parametrize(

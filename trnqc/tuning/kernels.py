@@ -19,6 +19,7 @@ from trnqc.sim.targets import TARGETS
 P = 128
 MOST_UNROLLED = 4 * gemm_blocks.BODY  # products of one part in a loop body: programs have to compile and to load
 Values = Mapping[str, int]
+PRODUCT_KNOBS = ("rows", "cols", "chunks", "batch", "hold", "drains", "drainer")
 ITEMSIZE = {"fp32": 4, "bf16x3": 4, "bf16": 2}  # bytes of one element, summed over the parts of a split operand
 PARTS = {"fp32": 1, "bf16x3": 2, "bf16": 1}
 
@@ -103,17 +104,19 @@ def mp2_realise(point: Values, shape: Values, precision: str, target: str) -> di
 
 def product_default(shape: Values, precision: str) -> dict[str, int]:
     """What the kernels' planner takes when nothing is known."""
-    return dict(gemm_blocks.plan(shape.get("Z", 1), shape["M"], shape["N"], shape["K"], ITEMSIZE[precision]))
+    blocks = gemm_blocks.plan(shape.get("Z", 1), shape["M"], shape["N"], shape["K"], ITEMSIZE[precision])
+    return blocks | {"drains": gemm_blocks.DRAINS, "drainer": 0}
 
 
 def product_default_point(shape: Values, precision: str) -> dict[str, int]:
     """The same as a point."""
-    c = product_default(shape, precision)
-    return {k: c[k] for k in ("rows", "cols", "batch", "hold")} | {"chunks": ceil(ceil(shape["K"], P), c["kchunk"])}
+    constants = product_default(shape, precision)
+    chunks = ceil(ceil(shape["K"], P), constants["kchunk"])
+    return {knob: chunks if knob == "chunks" else constants[knob] for knob in PRODUCT_KNOBS}
 
 
 def product_realise(point: Values, shape: Values, precision: str, target: str) -> dict[str, int]:
-    """rows and cols of a block, chunks of K, products an iteration, b held or not -> the kernels' keyword arguments."""
+    """rows, cols of a block, chunks of K, products an iteration, b held, drains and who drains -> keyword arguments."""
     Z, M, N, nk = shape.get("Z", 1), shape["M"], shape["N"], ceil(shape["K"], P)
     rows, cols = min(P * ceil(M, P), point["rows"]), min(N, point["cols"])
     kchunk = ceil(nk, point["chunks"])
@@ -131,6 +134,7 @@ def product_realise(point: Values, shape: Values, precision: str, target: str) -
     unrolled = ceil(rows, P) * ceil(cols, gemm_blocks.RUN) * kchunk * batch
     _require(unrolled <= MOST_UNROLLED, f"program: {unrolled} products in one body, {MOST_UNROLLED} are allowed")
     constants = {"rows": rows, "cols": cols, "kchunk": kchunk, "batch": batch, "hold": hold}
+    constants |= {"drains": point["drains"], "drainer": point["drainer"]}
     _fits(_product_bytes(constants, N, nk, ITEMSIZE[precision]), target)
     return constants
 
@@ -141,7 +145,7 @@ def _product_bytes(c: Values, N: int, nk: int, itemsize: int) -> int:
     run = min(gemm_blocks.RUN, cols)
     left = (1 if resident and c["batch"] == 1 else 2) * c["rows"]
     right = N if c["hold"] else 2 * (run if resident else cols)
-    return c["kchunk"] * (left + right) * itemsize + gemm_blocks.DRAINS * gemm_blocks.RUN * 4 + 4096
+    return c["kchunk"] * (left + right) * itemsize + c["drains"] * gemm_blocks.RUN * 4 + 4096
 
 
 TUNABLES = {
@@ -152,12 +156,12 @@ TUNABLES = {
             mp2_default, mp2_default_point, mp2_realise, "all pairs in one launch",
         ),
         Tunable(
-            "gemm", "nki_kernels.gemm", ("M", "N", "K"), ("rows", "cols", "chunks", "batch", "hold"),
+            "gemm", "nki_kernels.gemm", ("M", "N", "K"), PRODUCT_KNOBS,
             product_default, product_default_point, product_realise, "one product",
         ),
         Tunable(
             "batched_contraction", "nki_kernels.batched_contraction", ("Z", "M", "N", "K"),
-            ("rows", "cols", "chunks", "batch", "hold"),
+            PRODUCT_KNOBS,
             product_default, product_default_point, product_realise, "one launch of Z products",
         ),
     )
