@@ -30,6 +30,7 @@ from nki_kernels.gemm import gemm  # noqa: E402
 from nki_kernels.mp2_energy import mp2_energy  # noqa: E402
 from scripts.timeline.rfc_pair import rfc_pair  # noqa: E402
 from trnqc.sim import Spec, Timeline, timeline  # noqa: E402
+from trnqc.sim.timeline_costs import TABLE, constants_for  # noqa: E402
 
 SHAPES = {"medium": (64, 448, 1536), "large": (96, 672, 2304)}  # nocc, nvir, naux
 PUBLISHED = (
@@ -78,14 +79,14 @@ def line(kernel: str, shape: str, precision: str, found: Timeline, launches: int
     )  # fmt: skip
 
 
-def pair_energies(shape: str, target: str, precision: str) -> Line:
+def pair_energies(shape: str, target: str, precision: str, constants: dict[str, float] | None = None) -> Line:
     """mp2_energy over all pairs in one launch, with its default tiles."""
     began = time.perf_counter()
     nocc, nvir, naux = SHAPES[shape]
     parts, dtype = (2, "bfloat16") if precision == "bf16x3" else (1, "float32")
     tiles = plan.choose_tiles(nvir, naux, 4)
     ((_, work),) = plan.launches(nocc, np.linspace(-1.0, -0.3, nocc), tiles, 1, nocc * nocc)
-    found = timeline(mp2_energy, target=target, event_limit=0)(
+    found = timeline(mp2_energy, target=target, constants=constants, event_limit=0)(
         Spec((parts, nocc * tiles.nblk, plan.P, tiles.nk, tiles.block), dtype),
         Spec((tiles.nblk, tiles.block), "float32"),
         Spec((tiles.nblk, plan.P, -(-tiles.block // plan.P)), "float32"),
@@ -122,6 +123,30 @@ def products(target: str, precision: str) -> list[Line]:
     began = time.perf_counter()
     many = timeline(batched_contraction, target=target, event_limit=0)(batch, batch)
     return [first, line("batched_contraction", f"64 x {nvir} x {nvir} x {naux}", precision, many, 1, 1, began)]
+
+
+def sensitivity(shape: str = "medium", target: str = "trn1") -> list[dict[str, object]]:
+    """What each assumed constant is worth: it is doubled, or turned over if it is a flag; fp32."""
+    base, found = pair_energies(shape, target, "fp32"), []
+    for c in TABLE:
+        if c.assumed and c.name != "launch_ns":
+            before = constants_for(target)[c.name]
+            after = 1.0 - before if c.unit == "flag" else 2.0 * before
+            changed = pair_energies(shape, target, "fp32", {c.name: after})
+            found.append(
+                {
+                    "constant": c.name,
+                    "value": before,
+                    "changed_to": after,
+                    "time_change_percent": 100 * (changed.seconds / base.seconds - 1),
+                    "tensor_active_percent": changed.tensor_active_percent,
+                }
+            )
+    print(f"mp2_energy {shape} {target} fp32, modelled, if an assumed constant were another:")
+    for x in found:
+        change = f"{x['value']:>8g} -> {x['changed_to']:<8g} time {x['time_change_percent']:+6.2f} %"
+        print(f"  {x['constant']:24} {change}, TensorE active {x['tensor_active_percent']:.1f} %")
+    return found
 
 
 def show(lines: list[Line]) -> None:
@@ -164,6 +189,7 @@ def main() -> int:
         "command": "python scripts/model_mp2.py",
         "published": [{"shape": s, "what": w, "seconds": t, "target": "trn1"} for s, w, t in PUBLISHED],
         "lines": [asdict(x) for x in lines],
+        "sensitivity": sensitivity(),
     }
     args.json.parent.mkdir(parents=True, exist_ok=True)
     args.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
