@@ -188,3 +188,22 @@ def test_comparison_of_profiles_with_different_fields():
     assert list(rows) == ["total_time", "hbm_read_bytes", "event_count"]
     assert rows["event_count"].difference is None
     assert rows["hbm_read_bytes"].ratio is None
+
+
+def test_holes_of_a_partial_list_are_left_out_of_percentages():
+    """An extrapolated run lists its first and last passes: the time between them is unknown, not idle."""
+    lanes = [lane("tensor", [(0, 100, "m", 0), (900, 1000, "m", 0)]), lane("vector", [(50, 100, "v", 0)])]
+    claimed = Profile("k", "p", "f", "modelled", summary={"tensor_engine_active_time": 9e-7}, lanes=lanes)
+    assert activity.stretches(claimed).tolist() == [[0, 100], [900, 1000]]
+    assert [row.percent for row in activity.activities(claimed)] == [100, 25]
+    assert "22.2 % of the tensor engine's active time" in activity.unlisted(claimed)
+    whole = replace(claimed, summary={"tensor_engine_active_time": 2e-7})
+    assert activity.unlisted(whole) is None
+    assert [row.percent for row in activity.activities(whole)] == [20, 5]
+
+
+def test_times_are_not_computed_from_a_part_of_the_events():
+    partial = Profile(
+        "k", "p", "f", "modelled", summary={"tensor_engine_active_time": 9e-7}, lanes=[lane("tensor", [(0, 9, "m", 0)])]
+    )
+    assert "tensor_engine_instruction_time" not in completed(partial)[0]

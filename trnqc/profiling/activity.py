@@ -1,7 +1,7 @@
 """What the engines did and when: activity, overlap, stalls and the instructions that took the time.
 
-Everything here is computed from the events of the lanes. Percentages are of the time from the first event to the last,
-per core where there are several.
+Everything here is computed from the events of the lanes. Percentages are of the time whose events are listed, as a rule
+from the first event to the last, per core where there are several.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from trnqc.profiling.profile import ENGINES, NO_STALL, Lane, Profile
 WAITS = ("EVENT_SEMAPHORE",)
 DMA = "dma"
 HELPERS = ("vector", "scalar")
+GAP = 0.05  # of the whole time: where nothing at all runs so long and events are missing, they are missing there
 
 
 @dataclass(frozen=True)
@@ -85,11 +86,7 @@ def busy(lane: Lane) -> np.ndarray:
 
 def unlisted(profile: Profile) -> str | None:
     """What the lanes lack, in words: sources list a part of the events where passes repeat or there are too many."""
-    whole, busiest = 0.0, ""
-    for engine in ENGINES:
-        active = profile.number(f"{engine}_engine_active_time") or 0.0
-        if active > whole:
-            whole, busiest = active, engine
+    whole, busiest = max((_claimed(profile, engine), engine) for engine in ENGINES)
     lanes = [lane for lane in profile.lanes if lane.engine == busiest]
     if not lanes:
         return None
@@ -102,18 +99,34 @@ def unlisted(profile: Profile) -> str | None:
     )
 
 
+def _claimed(profile: Profile, engine: str) -> float:
+    """Seconds that the summary says an engine worked; a timeline's active time holds what no event does."""
+    times = (profile.number(f"{engine}_engine_{kind}_time") for kind in ("busy", "active"))
+    return next((time for time in times if time is not None), 0.0)
+
+
+def stretches(profile: Profile) -> np.ndarray:
+    """[k, 2] ns: the parts of the run whose events are listed. One part unless events are missing."""
+    start, end = profile.span
+    if not unlisted(profile):
+        return np.asarray([[start, end]])
+    anything = intervals.merge(*(lane.intervals for lane in profile.lanes))
+    idle = intervals.complement(intervals.union(anything), start, end)
+    return intervals.complement(idle[idle[:, 1] - idle[:, 0] > GAP * (end - start)], start, end)
+
+
 def is_dma(engine: str) -> bool:
     return engine.startswith(DMA)
 
 
 def activities(profile: Profile) -> tuple[Activity, ...]:
     """One for every lane and, for each core, one for all its DMA together (engine ``dma``)."""
-    start, end = profile.span
-    made = [_activity(lane.engine, lane.core, [lane], end - start) for lane in profile.lanes]
+    length = intervals.total(stretches(profile))
+    made = [_activity(lane.engine, lane.core, [lane], length) for lane in profile.lanes]
     for core in profile.cores:
         group = [lane for lane in profile.lanes if lane.core == core and is_dma(lane.engine)]
         if group and [lane.engine for lane in group] != [DMA]:
-            made.append(_activity(DMA, core, group, end - start))
+            made.append(_activity(DMA, core, group, length))
     return tuple(made)
 
 

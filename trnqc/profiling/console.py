@@ -140,5 +140,5 @@ def _compared(title: str, rows: list[Row], show: Callable[[str, float | None], s
         sign = "+" if row.difference is not None and row.difference > 0 else ""
         change = "–" if row.difference is None else sign + show(row.name, row.difference)
         ratio = "–" if row.ratio is None else f"{row.ratio:.3f}"
-        table.add_row(row.name, show(row.name, row.a), show(row.name, row.b), change, ratio)
+        table.add_row(words.LABELS.get(row.name, row.name), show(row.name, row.a), show(row.name, row.b), change, ratio)
     return table

@@ -43,6 +43,21 @@ HEADLINES = (
     *("mfu_estimated_percent", "hfu_estimated_percent", "mbu_estimated_percent", "mm_arithmetic_intensity"),
     *("hbm_read_bytes", "hbm_write_bytes", "vector_scalar_hidden_percent"),
 )
+LABELS = {
+    "total_time": "Total time",
+    "tensor_engine_active_time_percent": "Tensor engine active",
+    "vector_engine_active_time_percent": "Vector engine active",
+    "scalar_engine_active_time_percent": "Scalar engine active",
+    "gpsimd_engine_active_time_percent": "GpSimd engine active",
+    "dma_active_time_percent": "DMA active",
+    "mfu_estimated_percent": "Model flops utilisation",
+    "hfu_estimated_percent": "Hardware flops utilisation",
+    "mbu_estimated_percent": "HBM bandwidth utilisation",
+    "mm_arithmetic_intensity": "Arithmetic intensity",
+    "hbm_read_bytes": "Read from HBM",
+    "hbm_write_bytes": "Written to HBM",
+    "vector_scalar_hidden_percent": "Vector and Scalar time behind Tensor",
+}
 CAUSES = {
     "raw": "waits for a value to be written",
     "war": "waits for a reader before overwriting",

@@ -113,7 +113,7 @@ def _timeline(profile: Profile, core: int) -> Markup:
     whole, near = (start, end), lanes.close_up(profile, core)
     where = f", core {core}" if len(profile.cores) > 1 else ""
     first = "Listed events" if activity.unlisted(profile) else "Whole run"
-    views = [_view(f"{first}{where}", drawn, whole, whole)]
+    views = [_view(f"{first}{where}", drawn, lanes.first_view(profile), whole)]
     if near:
         views.append(_view(f"Close-up{where}", drawn, near, whole))
     data = element("script", lanes.data(drawn), type="application/json")

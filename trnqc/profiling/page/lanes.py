@@ -44,7 +44,7 @@ def rows(profile: Profile, core: int) -> tuple[list[Row], list[str]]:
     if len(dma) > MANY_DMA:
         notes.append(f"{len(dma)} DMA queues are drawn as one lane: the time in which any of them was busy")
         dma = [_one_lane(dma)]
-    share = max(EVENTS // max(len(engines) + len(dma), 1), 1000)
+    share = _share_of_each([len(lane) for lane in engines + dma])
     made: list[Row] = []
     top = float(TOP)
     for lane in engines + dma:
@@ -73,6 +73,17 @@ def _one_lane(group: list[Lane]) -> Lane:
     return _plain("dma", intervals.merge(*map(activity.busy, group)), group[0].core, "any queue busy")
 
 
+def _share_of_each(lengths: Sequence[int]) -> int:
+    """The most events a lane may have so that all stay below EVENTS; what short lanes leave goes to long ones."""
+    left = EVENTS
+    for k, length in enumerate(sorted(lengths)):
+        equal = left // (len(lengths) - k)
+        if length > equal:
+            return equal
+        left -= length
+    return EVENTS
+
+
 def _ranked(lane: Lane) -> Lane:
     """Its instructions numbered by the time they take, so that the longest has the full colour."""
     if not len(lane):
@@ -96,15 +107,25 @@ def _thinned(lane: Lane, most: int) -> Lane:
     return _plain(lane.engine, busy, lane.core, "several instructions")
 
 
+def first_view(profile: Profile) -> tuple[float, float]:
+    """The whole run, or its longest part whose events are listed."""
+    parts = activity.stretches(profile)
+    start, end = parts[np.argmax(parts[:, 1] - parts[:, 0])]
+    return float(start), float(end)
+
+
 def close_up(profile: Profile, core: int, blocks: int = 26) -> tuple[float, float] | None:
     """A window past the middle that shows about so many events of the busiest engine; None if all fit anyway."""
     mine = [lane for lane in profile.lanes if lane.core == core and lane.engine in ENGINES]
     busiest = max(mine, key=lambda lane: intervals.total(activity.busy(lane)), default=None)
     if busiest is None or len(busiest) < 4 * blocks:
         return None
-    first = int(0.55 * len(busiest))
-    last = min(first + blocks, len(busiest) - 1)
-    start, end = float(busiest.start[first]), float(busiest.end[last])
+    low, high = first_view(profile)
+    first = int(np.searchsorted(busiest.start, low + 0.55 * (high - low)))
+    last = min(first + blocks, int(np.searchsorted(busiest.start, high)) - 1)
+    if last <= first:
+        return None
+    start, end = float(busiest.start[first]), float(busiest.end[first : last + 1].max())
     return (start, end) if end > start else None
 
 

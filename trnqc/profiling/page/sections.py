@@ -4,27 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trnqc.profiling import activity, words
+from trnqc.profiling import activity, intervals, words
 from trnqc.profiling.compare import Comparison, Row
 from trnqc.profiling.page.markup import Markup, element, join, table
 from trnqc.profiling.profile import ENGINES, Profile, Value
 from trnqc.profiling.utilisation import completed, roofline
-
-LABELS = {
-    "total_time": "Total time",
-    "tensor_engine_active_time_percent": "Tensor engine active",
-    "vector_engine_active_time_percent": "Vector engine active",
-    "scalar_engine_active_time_percent": "Scalar engine active",
-    "gpsimd_engine_active_time_percent": "GpSimd engine active",
-    "dma_active_time_percent": "DMA active",
-    "mfu_estimated_percent": "Model flops utilisation",
-    "hfu_estimated_percent": "Hardware flops utilisation",
-    "mbu_estimated_percent": "HBM bandwidth utilisation",
-    "mm_arithmetic_intensity": "Arithmetic intensity",
-    "hbm_read_bytes": "Read from HBM",
-    "hbm_write_bytes": "Written to HBM",
-    "vector_scalar_hidden_percent": "Vector and Scalar time behind Tensor",
-}
 
 
 def headline(profile: Profile) -> Markup:
@@ -44,7 +28,7 @@ def _card(name: str, value: Value) -> Markup:
     colour = next((engine for engine in (*ENGINES, "dma") if name.startswith(engine)), "plain")
     return element(
         "div",
-        element("dt", LABELS[name]),
+        element("dt", words.LABELS[name]),
         element("dd", words.value(name, value), bar if name.endswith("_percent") else ""),
         class_=f"card {colour}",
     )
@@ -120,7 +104,7 @@ def stalls(profile: Profile, top: int = 6) -> Markup:
 
 def instructions(profile: Profile, top: int = 12) -> Markup:
     found = activity.ops(profile, top)
-    whole = profile.span[1] - profile.span[0]
+    whole = intervals.total(activity.stretches(profile))
     rows = [
         [
             words.engine(one.engine),
@@ -180,7 +164,7 @@ def comparison(both: Comparison) -> Markup:
         )
     rows = {row.name: row for row in both.rows}
     head = ["field", "A", "B", "difference", "B / A"]
-    main = [_compared(rows[name], words.value, LABELS[name]) for name in words.HEADLINES if name in rows]
+    main = [_compared(rows[name], words.value, words.LABELS[name]) for name in words.HEADLINES if name in rows]
     parts.append(table(head, main, "Main figures"))
     if both.stalls:
         body = [_compared(row, lambda _, ns: "–" if ns is None else words.duration(ns)) for row in both.stalls[:16]]

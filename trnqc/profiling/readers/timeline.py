@@ -41,7 +41,7 @@ def read(data: Mapping[str, Any], path: Path) -> tuple[Profile, ...]:
         lanes=_lanes(events, path),
         stalls=_stalls(need(data, "stalls", dict, path, "timeline"), path),
         high_water={k: float(v) for k, v in need(data, "high_water", dict, path, "timeline").items()},
-        provenance=_flat(data.get("versions", {}), "version") | _flat(data.get("constants", {}), "constant"),
+        provenance=_provenance(data),
         notes=[*notes, *([str(words)] if words else [])],
     )
     return (profile,)
@@ -69,6 +69,11 @@ def _stalls(stalls: Mapping[str, Any], path: Path) -> dict[str, dict[str, float]
         engine: {cause: float(need(causes, cause, (int, float), path, f"stalls[{engine!r}]")) for cause in causes}
         for engine, causes in stalls.items()
     }
+
+
+def _provenance(data: Mapping[str, Any]) -> dict[str, str]:
+    command = {"command": str(data["command"])} if data.get("command") else {}
+    return command | _flat(data.get("versions", {}), "version") | _flat(data.get("constants", {}), "constant")
 
 
 def _flat(values: Mapping[str, Any], kind: str) -> dict[str, str]:
