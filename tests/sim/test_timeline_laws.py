@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.sim.timing import P, add, output, psum, sbuf, timed
-from trnqc.sim import NkiValidationError, Spec, Timeline, last_trace, simulate
+from trnqc.sim import NkiValidationError, Spec, Timeline, jit, last_trace, simulate
 from trnqc.sim import isa as nisa
 from trnqc.sim import language as nl
 from trnqc.sim.timeline_calendar import Calendar
@@ -139,3 +139,25 @@ def test_events_stop_at_their_limit():
     found = timed(small, Spec((P, 64), "float32"), event_limit=3)
     assert len(found.events) == 3
     assert "beyond the limit" in found.extrapolation
+
+
+def test_a_refused_kernel_is_refused_with_the_same_words():
+    def body():
+        tile = sbuf(16, 8)
+        nisa.memset(dst=tile.ap(pattern=[[16, 8], [1, 17]]), value=0.0)
+
+    with pytest.raises(NkiValidationError, match="Out-of-bound"):
+        timed(body)
+
+
+def test_core_zero_of_two_cores_is_timed():
+    @jit
+    def body(x):
+        out, tile = output((2 * P, 64)), sbuf(64)
+        core = nl.program_id(0)
+        nisa.dma_copy(dst=tile, src=x)
+        nisa.dma_copy(dst=out[core * P : (core + 1) * P, :], src=tile)
+        nisa.core_barrier(out, (0, 1))
+        return out
+
+    assert timed(body[2], Spec((P, 64), "float32")).summary()["dma_transfer_count"] == 2

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnqc.sim import views
-from trnqc.sim.dynamic import VectorOffset
 
 if TYPE_CHECKING:
     from trnqc.sim.machine import Run
@@ -108,6 +107,7 @@ class Recorder:
     ) -> None:
         if run.loop_path and not _first_pass(run):
             return
+        engine = "sync" if engine == "unknown" else engine
         outs = tuple([self._operand(t) for t in outputs])
         ins = tuple([self._operand(t) for t in inputs])
         registers: tuple[int, ...] = ()
@@ -116,7 +116,7 @@ class Recorder:
                 source = t.dynamic.source
                 if hasattr(source, "storage"):
                     ins = (*ins, self._operand(source))
-                elif source.writer >= 0:
+                elif source is not None and source.writer >= 0:
                     registers = (*registers, source.writer)
         self._place().append(Step(tick, op, engine, outs, ins, registers, name or ""))
 
@@ -145,7 +145,7 @@ class Recorder:
         else:
             p0, p1, start, whole, width = 0, 1, t.offset, storage.nbytes // item, t.size
         b0, b1 = (start + low) * item, (start + high + 1) * item
-        if t.dynamic is not None and (not on_chip or isinstance(t.dynamic, VectorOffset) or t.dynamic.scale):
+        if t.dynamic is not None:  # anywhere
             b0, b1 = 0, whole * item
         number = self._number(storage)
         return Operand(
