@@ -3,7 +3,8 @@
     python scripts/calibrate_timeline.py [--json profiles/timeline_calibration.json]
 
 Every row runs one of our own kernels (scripts/timeline) at the published size and compares one figure. The constants
-of ``trnqc.sim.timeline_costs`` are the same for all rows. Rows marked "bound" are upper limits of regression tests
+of ``trnqc.sim.timeline_costs`` are the same for all rows; those marked "published profile" there were read off profiles
+that some of the rows come from. Rows marked "bound" are upper limits of regression tests
 and do not enter the statistics. Left out: Mamba without tiling at 8192 steps, which spilled on the device; kernels
 whose source or generation is not published (attention, average pooling, RMSNorm with projection).
 """
