@@ -278,18 +278,22 @@ def _resident(mem, i_blocks, j_blocks, kind, same_pair: bool, naux: int):
     tiles = tile_list(kind[0], kind[1], kind[2])
     nk = (naux + P - 1) // P
     left = _sides(mem.left[0], kind)
+    rights = []
+    for g in range(len(j_blocks)):
+        rights.append(left if same_pair else _sides(mem.right[g % 2], kind))
+    if not same_pair:  # the first B_j has a free tile before B_i has: loads start in this order
+        _load_blocks(mem, rights[0], j_blocks[0], kind, 0, nk)
     _load_blocks(mem, left, i_blocks, kind, 0, nk)
     waiting = []
     turn = 0
     for g in range(len(j_blocks)):
-        right = left if same_pair else _sides(mem.right[g % 2], kind)
-        if not same_pair:
-            _load_blocks(mem, right, j_blocks[g], kind, 0, nk)
+        if g > 0:
+            _load_blocks(mem, rights[g], j_blocks[g], kind, 0, nk)
         _open_pair(mem, g)
         for x in range(len(tiles)):
             b = 2 * (turn % (ACCUMULATORS // 2))
             banks = mem.banks[b : b + 2]
-            _products(mem, banks, left, right, tiles[x], same_pair, 0, nk, naux)
+            _products(mem, banks, left, rights[g], tiles[x], same_pair, 0, nk, naux)
             _settle(mem, waiting, tiles, same_pair)
             waiting = [(turn, g, x, banks)]
             turn = turn + 1
