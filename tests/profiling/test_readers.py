@@ -14,6 +14,7 @@ from trnqc.errors import InputError, UnsupportedError
 from trnqc.profiling import activity
 from trnqc.profiling.readers import read
 from trnqc.profiling.readers.fields import normal
+from trnqc.profiling.writers import trace
 
 
 def json_file(make):
@@ -179,6 +180,16 @@ def test_target_can_be_given(tmp_path):
 def test_fractions_and_percentages_are_told_apart(fields, tensor):
     found, _ = normal(fields)
     assert found["tensor_engine_active_time_percent"] == pytest.approx(tensor)
+
+
+def test_our_own_percentages_are_never_fractions(tmp_path):
+    """A kernel that reaches half a percent of the peak is no kernel that reaches fifty."""
+    slow = {"tensor_engine_active_time_percent": 0.5, "measurement": "modelled"}
+    (profile,) = read(samples.write(tmp_path / "t.json", samples.timeline(summary=slow)))
+    assert profile.number("tensor_engine_active_time_percent") == 0.5
+    path = tmp_path / "trace.json"
+    path.write_text(trace(profile))
+    assert read(path)[0].number("tensor_engine_active_time_percent") == 0.5
 
 
 def test_figures_that_could_not_be_had_are_left_out():

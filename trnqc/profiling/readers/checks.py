@@ -10,6 +10,7 @@ import numpy as np
 
 from trnqc.errors import InputError
 
+LARGEST = 2.0**63  # clocks count nanoseconds in 64 bits; larger numbers, infinite ones and nan are damage
 _WORDS = {dict: "an object", list: "a list", str: "a string", (int, float): "a number"}
 
 
@@ -20,7 +21,8 @@ def need(record: Any, key: str, kind: Any, path: Path, where: str) -> Any:
     if key not in record:
         raise InputError(f"{path}: {where}: expected the field {key!r}, found {_some(record)}")
     value = record[key]
-    if isinstance(value, bool) or not isinstance(value, kind):
+    odd = isinstance(value, bool) or not isinstance(value, kind)
+    if odd or (isinstance(value, int | float) and not abs(value) < LARGEST):
         raise InputError(f"{path}: {where}: {key!r}: expected {_WORDS[kind]}, found {value!r:.80}")
     return value
 
@@ -30,6 +32,12 @@ def numbers(records: Sequence[Any], key: str, path: Path, where: str) -> np.ndar
     column = [need(record, key, (int, float), path, f"{where}[{k}]") for k, record in enumerate(records)]
     whole = all(isinstance(value, int) for value in column)
     return np.asarray(column, dtype=np.int64 if whole else np.float64)
+
+
+def given_numbers(records: Sequence[Any], key: str, path: Path, where: str) -> np.ndarray:
+    """The same for a field that records may lack or leave null: 0 then."""
+    full = [record if record.get(key) is not None else {key: 0} for record in records]
+    return numbers(full, key, path, where)
 
 
 def strings(records: Sequence[Mapping[str, Any]], *keys: str) -> list[str]:

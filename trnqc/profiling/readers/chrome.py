@@ -13,6 +13,7 @@ from typing import Any
 from trnqc.errors import InputError
 from trnqc.profiling.profile import NO_STALL, Profile
 from trnqc.profiling.readers.checks import need
+from trnqc.profiling.readers.fields import available
 from trnqc.profiling.readers.tracks import Track, origin_of, to_lanes, to_series
 
 OURS = "trnqc.profile/1"
@@ -38,22 +39,31 @@ def read(data: Any, path: Path) -> tuple[Profile, ...]:
     if isinstance(data, Mapping) and ("deviceProperties" in data or "schemaVersion" in data):
         form = "torch.profiler trace JSON"
     origin = origin_of(list(tracks.values()))
+    stalls = _part(about, "stalls", path)
     return (
         Profile(
             title=str(about.get("title", path.name.split(".")[0])),
             path=str(path),
             format=form,
             measurement=str(about.get("measurement", "device")),
-            target=about.get("target"),
-            summary=about.get("summary", {}),
+            target=None if about.get("target") is None else str(about["target"]),
+            summary=available(_part(about, "summary", path))[0],
             lanes=to_lanes(list(tracks.values()), path),
-            stalls=about.get("stalls", {}),
+            stalls={engine: _figures(_part(stalls, engine, path, "stalls"), path, engine) for engine in stalls},
             series=[to_series(*name, points, origin) for name, points in counters.items() if name[0] not in shown],
-            high_water=about.get("high_water", {}),
-            provenance=about.get("provenance", {}),
-            notes=about.get("notes", ()),
+            high_water=_figures(_part(about, "high_water", path), path, "high_water"),
+            provenance={k: str(v) for k, v in _part(about, "provenance", path).items()},
+            notes=[str(note) for note in (need(about, "notes", list, path, "otherData") if about else ())],
         ),
     )
+
+
+def _part(about: Mapping[str, Any], name: str, path: Path, where: str = "otherData") -> Mapping[str, Any]:
+    return need(about, name, dict, path, where) if about else {}
+
+
+def _figures(values: Mapping[str, Any], path: Path, where: str) -> dict[str, float]:
+    return {name: need(values, name, (int, float), path, where) for name in values}
 
 
 def _walk(events: list[Any], path: Path) -> tuple[dict[Key, Track], dict[tuple[str, str], list[tuple[float, float]]]]:

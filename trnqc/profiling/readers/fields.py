@@ -11,16 +11,21 @@ from trnqc.profiling.profile import Value
 PERCENT = "_percent"
 
 
-def normal(raw: Mapping[str, Any]) -> tuple[dict[str, Value], list[str]]:
-    """(fields, notes).
-
-    The vendor's tools write percentages as fractions of one, and negative ones where a figure could not be
-    had; other sources write true percentages. Which of the two is settled from the file itself where it can be.
-    """
+def available(raw: Mapping[str, Any]) -> tuple[dict[str, Value], list[str]]:
+    """(fields, notes) of a source that writes percentages as they are called: what is no figure is left out."""
     given = {str(k): v for k, v in raw.items() if isinstance(v, int | float | str) and not isinstance(v, bool)}
     missing = sorted(k for k, v in given.items() if not _available(k, v))
     fields = {k: v for k, v in given.items() if k not in missing}
-    notes = [f"the source could not give {', '.join(missing)}"] if missing else []
+    return fields, [f"the source could not give {', '.join(missing)}"] if missing else []
+
+
+def normal(raw: Mapping[str, Any]) -> tuple[dict[str, Value], list[str]]:
+    """(fields, notes) of the vendor's.
+
+    The vendor's tools write percentages as fractions of one, and negative ones where a figure could not be
+    had; whether a file's are fractions is settled from the file itself where it can be.
+    """
+    fields, notes = available(raw)
     if _fractions(fields):
         fields = {k: v * 100 if k.endswith(PERCENT) and not isinstance(v, str) else v for k, v in fields.items()}
         notes.append("percentages stand as fractions of one in the source")

@@ -21,6 +21,8 @@ def read(data: list[Any], path: Path) -> tuple[Profile, ...]:
     """One profile. InputError: a row without start or duration."""
     tracks: dict[str, Track] = {}
     for k, row in enumerate(data):
+        if not isinstance(row, Mapping):
+            raise InputError(f"{path}: row {k}: expected an object, found {row!r:.80}")
         stream = f"stream {row.get('Strm', '?')}"
         device = str(row.get("Device", "GPU"))
         track = tracks.setdefault(f"{device}/{stream}", Track(device, stream))
@@ -30,10 +32,10 @@ def read(data: list[Any], path: Path) -> tuple[Profile, ...]:
     return (Profile(path.stem, str(path), "Nsight Systems GPU trace JSON", "device", lanes=made),)
 
 
-def _whole(row: Any, key: str, path: Path, k: int) -> int:
+def _whole(row: Mapping[str, Any], key: str, path: Path, k: int) -> int:
     """The tool writes numbers, or numbers as text, with or without thousands separators."""
-    value = row.get(key) if isinstance(row, Mapping) else None
-    try:
-        return int(str(value).replace(",", ""))
-    except ValueError:
-        raise InputError(f"{path}: row {k}: {key}: expected a whole number, found {value!r}") from None
+    value = row.get(key)
+    text = str(value).replace(",", "")
+    if not text.isdecimal() or not text.isascii() or len(text) > 19 or int(text) >= 2**63:
+        raise InputError(f"{path}: row {k}: {key}: expected a whole number, found {value!r:.80}")
+    return int(text)

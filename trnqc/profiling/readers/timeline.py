@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from trnqc.errors import InputError
 from trnqc.profiling.machines import target_of
 from trnqc.profiling.profile import Labels, Profile
-from trnqc.profiling.readers.checks import need, numbers, strings
-from trnqc.profiling.readers.fields import normal
+from trnqc.profiling.readers.checks import given_numbers, need, numbers, strings
+from trnqc.profiling.readers.fields import available
 from trnqc.profiling.readers.lanes import columns, lanes
 
 FAMILY = "trnqc.timeline/"
@@ -28,7 +26,7 @@ def read(data: Mapping[str, Any], path: Path) -> tuple[Profile, ...]:
     if data["schema"] != SCHEMA:
         raise InputError(f"{path}: expected schema {SCHEMA}, found {data['schema']!r}; use the trnqc that wrote it")
     events = need(data, "events", list, path, "timeline")
-    summary, notes = normal(need(data, "summary", dict, path, "timeline"))
+    summary, notes = available(need(data, "summary", dict, path, "timeline"))
     words = data.get("extrapolation") or ""
     target = need(data, "target", str, path, "timeline")
     profile = Profile(
@@ -40,7 +38,7 @@ def read(data: Mapping[str, Any], path: Path) -> tuple[Profile, ...]:
         summary={k: v for k, v in summary.items() if k not in ("measurement", "target", "kernel")},
         lanes=_lanes(events, path),
         stalls=_stalls(need(data, "stalls", dict, path, "timeline"), path),
-        high_water={k: float(v) for k, v in need(data, "high_water", dict, path, "timeline").items()},
+        high_water=_numbers(need(data, "high_water", dict, path, "timeline"), path, "high_water"),
         provenance=_provenance(data),
         notes=[*notes, *([str(words)] if words else [])],
     )
@@ -59,16 +57,19 @@ def _lanes(events: list[Any], path: Path) -> tuple:
         Labels.of(strings(events, "op")),
         Labels.of(strings(events, "name")),
         stall=Labels.of(text or "none" for text in strings(events, "stall")),
-        stall_ns=np.asarray([float(event.get("stall_ns") or 0.0) for event in events]),
+        stall_ns=given_numbers(events, "stall_ns", path, "events"),
     )
     return lanes([table], path, "events")
 
 
 def _stalls(stalls: Mapping[str, Any], path: Path) -> dict[str, dict[str, float]]:
     return {
-        engine: {cause: float(need(causes, cause, (int, float), path, f"stalls[{engine!r}]")) for cause in causes}
-        for engine, causes in stalls.items()
+        engine: _numbers(need(stalls, engine, dict, path, "stalls"), path, f"stalls[{engine!r}]") for engine in stalls
     }
+
+
+def _numbers(values: Mapping[str, Any], path: Path, where: str) -> dict[str, float]:
+    return {name: float(need(values, name, (int, float), path, where)) for name in values}
 
 
 def _provenance(data: Mapping[str, Any]) -> dict[str, str]:

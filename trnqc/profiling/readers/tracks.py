@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -37,7 +38,7 @@ class Track:
         self.op.append(op)
         self.name.append(name)
         self.stall.append(stall)
-        self.stall_ns.append(stall_ns)
+        self.stall_ns.append(stall_ns if math.isfinite(stall_ns) else 0.0)
 
 
 def to_lanes(tracks: Sequence[Track], path: Path) -> tuple[Lane, ...]:
@@ -76,8 +77,11 @@ def _core(process: str, cores: list[str]) -> int:
 
 
 def to_series(name: str, unit: str, points: Sequence[tuple[float, float]], origin: float) -> Series:
-    """points: (time in ns, value), any order; the origin is taken off while times may still be whole."""
-    ordered = sorted(points)
+    """points: (time in ns, value), any order, those without a finite value left out.
+
+    The origin is taken off while times may still be whole.
+    """
+    ordered = sorted(point for point in points if math.isfinite(point[1]))
     return Series(
         name,
         unit,

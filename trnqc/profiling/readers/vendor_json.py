@@ -16,7 +16,7 @@ import numpy as np
 from trnqc.errors import InputError
 from trnqc.profiling.machines import target_of
 from trnqc.profiling.profile import NO_STALL, Labels, Profile
-from trnqc.profiling.readers.checks import need, numbers, strings
+from trnqc.profiling.readers.checks import given_numbers, need, numbers, strings
 from trnqc.profiling.readers.fields import normal
 from trnqc.profiling.readers.lanes import Columns, columns, lanes
 
@@ -77,7 +77,9 @@ def _summary(name: str, raw: Mapping[str, Any], path: Path, form: str, **more: A
 def _full(data: Mapping[str, Any], path: Path) -> Profile:
     rows = data.get("summary", data.get("Summary", []))
     rows = [rows] if isinstance(rows, Mapping) else rows
-    if not isinstance(rows, list) or len(rows) > 1:
+    if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+        raise InputError(f"{path}: summary: expected a list of objects, found {rows!r:.80}")
+    if len(rows) > 1:
         raise InputError(f"{path}: expected one summary, found {len(rows)}; export one worker or core at a time")
     tables = [_instructions(data.get("instruction", data.get("Instruction")), path)]
     tables += [_transfers(data[name], path, name) for name in DMA_LISTS if isinstance(data.get(name), list)]
@@ -97,14 +99,14 @@ def _instructions(records: Any, path: Path) -> Columns:
     start, end = _times(records, path, "instruction")
     if records and not any(key in records[0] for key in ("engine", "label")):
         need(records[0], "label", str, path, "instruction[0]")
-    waits = np.asarray([float(record.get("evt_wait_time_ns") or 0.0) for record in records])
+    waits = given_numbers(records, "evt_wait_time_ns", path, "instruction")
     return columns(
         Labels.of(strings(records, "engine", "label")),
         start,
         end,
         Labels.of(strings(records, "opcode")),
         Labels.of(strings(records, "nki_source_location", "hlo_name", "operands")),
-        core=np.asarray([int(record.get("pcore_idx") or 0) for record in records], dtype=np.int64),
+        core=given_numbers(records, "pcore_idx", path, "instruction").astype(np.int64),
         stall=Labels.of("semaphore" if wait > 0 else NO_STALL for wait in waits),
         stall_ns=waits,
     )
@@ -122,7 +124,7 @@ def _transfers(records: Any, path: Path, where: str) -> Columns:
         end,
         Labels.of(strings(records, "queue_type", "op", "label")),
         Labels.of(strings(records, "variable")),
-        core=np.asarray([int(record.get("pcore_idx") or 0) for record in records], dtype=np.int64),
+        core=given_numbers(records, "pcore_idx", path, where).astype(np.int64),
     )
 
 
