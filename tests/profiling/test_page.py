@@ -133,6 +133,9 @@ def test_long_runs_stay_small_and_say_so():
     html = page([long])
     assert len(html) < 6_000_000
     assert "Tensor: 1000000 events are drawn as" in html
+    tensor = lanes.rows(long, 0)[0][0].lane
+    assert len(tensor) <= lanes.EVENTS
+    assert float(np.sum(tensor.end - tensor.start)) == pytest.approx(7e6)
 
 
 def test_long_runs_get_a_close_up():

@@ -51,7 +51,8 @@ def rows(profile: Profile, core: int) -> tuple[list[Row], list[str]]:
         height = SHORT if activity.is_dma(lane.engine) and len(dma) > 2 else TALL
         drawn = _ranked(_thinned(lane, share))
         if len(drawn) < len(lane):
-            notes.append(f"{words.engine(lane.engine)}: {len(lane)} events are drawn as {len(drawn)} blocks")
+            which = f"{words.engine(lane.engine)}: {len(lane)} events"
+            notes.append(f"{which} are drawn as {len(drawn)} blocks of the same busy time")
         colour = lane.engine if lane.engine in ENGINES else ("dma" if activity.is_dma(lane.engine) else "other")
         made.append(Row(drawn, _label(lane.engine), colour, top, height))
         top += height + (2 if height == SHORT else GAP)
@@ -96,15 +97,15 @@ def _ranked(lane: Lane) -> Lane:
 
 
 def _thinned(lane: Lane, most: int) -> Lane:
-    """At most about ``most`` blocks: events closer to one another than a gap that grows until they fit become one."""
+    """At most so many blocks: one for each of equal slices of time, as long as the lane was busy within it."""
     if len(lane) <= most:
         return lane
     busy = activity.busy(lane)
-    gap = (busy[-1, 1] - busy[0, 0]) / (20 * most) if len(busy) else 0.0
-    while len(busy) > most:
-        widened = intervals.union(busy + np.asarray([0.0, gap]))
-        busy, gap = widened - np.asarray([0.0, gap]), 2 * gap
-    return _plain(lane.engine, busy, lane.core, "several instructions")
+    edges = np.linspace(busy[0, 0], busy[-1, 1], most + 1) if len(busy) else np.zeros(2)
+    share = intervals.coverage(busy, edges)
+    used = share > 0
+    blocks = np.column_stack([edges[:-1], edges[:-1] + share])[used]
+    return _plain(lane.engine, blocks, lane.core, "several instructions")
 
 
 def first_view(profile: Profile) -> tuple[float, float]:
