@@ -42,6 +42,17 @@ def test_summary_values(name, value, text):
     assert words.value(name, value) == text
 
 
+@pytest.mark.parametrize(
+    ("ns", "step", "largest", "text"),
+    [
+        *((0, 1e5, 9e5, "0 µs"), (1e5, 1e5, 9e5, "100 µs"), (55_002_000, 2000, 55_010_000, "55.002 ms")),
+        *((2e9, 5e8, 4e9, "2.0 s"), (3, 0.5, 7, "3.0 ns")),
+    ],
+)
+def test_moments_that_differ_look_different(ns, step, largest, text):
+    assert words.moment(ns, step, largest) == text
+
+
 def test_binary_prefixes():
     assert words.amount(192 * 1024, "B", 1024) == "192 KiB"
 

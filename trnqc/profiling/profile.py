@@ -92,6 +92,35 @@ class Lane:
         for name in ("start", "end", "stall_ns"):
             getattr(self, name).setflags(write=False)
 
+    @classmethod
+    def joined(cls, parts: Sequence[Lane]) -> Lane:
+        """The events of several lanes in one, which takes the first one's engine and core."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            parts[0].engine,
+            np.concatenate([part.start for part in parts]),
+            np.concatenate([part.end for part in parts]),
+            Labels.joined([part.op for part in parts]),
+            Labels.joined([part.name for part in parts]),
+            Labels.joined([part.stall for part in parts]),
+            np.concatenate([part.stall_ns for part in parts]),
+            parts[0].core,
+        )
+
+    def part(self, index: np.ndarray) -> Lane:
+        """The events of these indices."""
+        return Lane(
+            self.engine,
+            self.start[index],
+            self.end[index],
+            self.op.take(index),
+            self.name.take(index),
+            self.stall.take(index),
+            self.stall_ns[index],
+            self.core,
+        )
+
     def __len__(self) -> int:
         return len(self.start)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from trnqc.profiling.profile import ENGINES
@@ -37,6 +38,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 # What four digits would show as 1000 of a unit is 1 of the next.
 ROUNDS_UP = 1 - 5e-5
+UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 HEADLINES = (
     *("total_time", "tensor_engine_active_time_percent", "vector_engine_active_time_percent"),
     *("scalar_engine_active_time_percent", "gpsimd_engine_active_time_percent", "dma_active_time_percent"),
@@ -96,10 +98,15 @@ def engine(name: str) -> str:
 
 def duration(ns: float) -> str:
     """Four significant digits with the unit that fits."""
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if abs(ns) >= size * ROUNDS_UP:
-            return f"{_four(ns / size)} {unit}"
-    return f"{_four(ns)} ns"
+    unit, size = next(((u, s) for u, s in UNITS if abs(ns) >= s * ROUNDS_UP), UNITS[-1])
+    return f"{_four(ns / size)} {unit}"
+
+
+def moment(ns: float, step: float, largest: float) -> str:
+    """A point in time so exactly that points ``step`` apart differ, in the unit that fits ``largest``; all in ns."""
+    unit, size = next(((u, s) for u, s in UNITS if abs(largest) >= s * ROUNDS_UP), UNITS[-1])
+    digits = max(0, math.ceil(-math.log10(step / size) - 1e-9))
+    return f"{ns / size:.{digits}f} {unit}"
 
 
 def amount(value: float, unit: str, base: float = 1000.0) -> str:

@@ -126,7 +126,9 @@ def _view(title: str, drawn: list[lanes.Row], window: tuple[float, float], whole
         element("button", face, type="button", data_act=act, aria_label=f"{title}: {name}", title=name)
         for act, face, name in BUTTONS
     ]
-    span = f"{words.duration(window[0])} to {words.duration(window[1])}, {words.duration(window[1] - window[0])} wide"
+    width = window[1] - window[0]
+    ends = [words.moment(t, width / 1000, window[1]) for t in window]
+    span = f"{ends[0]} to {ends[1]}, {words.duration(width)} wide"
     head = element(
         "div",
         element("h3", title),

@@ -14,6 +14,11 @@
       if (Math.abs(ns) >= size * (1 - 5e-5)) return `${four(ns / size)} ${unit}`;
     return `${four(ns)} ns`;
   };
+  // A point in time so exactly that points a step apart differ.
+  const moment = (ns, step, largest) => {
+    const [unit, size] = [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]].find(([u, s]) => u === "ns" || Math.abs(largest) >= s * (1 - 5e-5));
+    return `${(ns / size).toFixed(Math.max(0, Math.ceil(-Math.log10(step / size) - 1e-9)))} ${unit}`;
+  };
   const make = (name, attributes, content) => {
     const node = document.createElementNS(SVG, name);
     for (const key in attributes) node.setAttribute(key, attributes[key]);
@@ -106,12 +111,14 @@
         bodies[row].replaceChildren(...drawn.map(([d, shade]) => make("path", {d, class: shade})));
       });
       const axis = svg.querySelector(".axis");
-      axis.replaceChildren(...ticks(...window).flatMap(t => {
+      const times = ticks(...window), width = window[1] - window[0];
+      const step = times.length > 1 ? times[1] - times[0] : width;
+      axis.replaceChildren(...times.flatMap(t => {
         const at = x(t);
         return [make("line", {x1: at, x2: at, y1: TOP, y2: bottom + 4, class: "grid"}),
-          make("text", {x: at, y: bottom + 20, class: "tick", "text-anchor": "middle"}, duration(t))];
+          make("text", {x: at, y: bottom + 20, class: "tick", "text-anchor": "middle"}, moment(t, step, window[1]))];
       }));
-      if (shown) shown.textContent = `${duration(window[0])} to ${duration(window[1])}, ${duration(window[1] - window[0])} wide`;
+      if (shown) shown.textContent = `${moment(window[0], width / 1000, window[1])} to ${moment(window[1], width / 1000, window[1])}, ${duration(width)} wide`;
     };
     let due = false;
     const show = next => {

@@ -36,7 +36,8 @@ class Row:
 
 
 def rows(profile: Profile, core: int) -> tuple[list[Row], list[str]]:
-    """(the rows of a core, what was merged to draw them)."""
+    """(the rows of a core, what was merged to draw them); the close-up is never merged."""
+    near = close_up(profile, core)
     mine = [lane for lane in profile.lanes if lane.core == core and len(lane)]
     engines = [lane for lane in mine if not activity.is_dma(lane.engine)]
     dma = [lane for lane in mine if activity.is_dma(lane.engine)]
@@ -49,7 +50,7 @@ def rows(profile: Profile, core: int) -> tuple[list[Row], list[str]]:
     top = float(TOP)
     for lane in engines + dma:
         height = SHORT if activity.is_dma(lane.engine) and len(dma) > 2 else TALL
-        drawn = _ranked(_thinned(lane, share))
+        drawn = _ranked(_thinned(lane, share, near))
         if len(drawn) < len(lane):
             which = f"{words.engine(lane.engine)}: {len(lane)} events"
             notes.append(f"{which} are drawn as {len(drawn)} blocks of the same busy time")
@@ -96,16 +97,27 @@ def _ranked(lane: Lane) -> Lane:
     return replace(lane, op=Labels(place[lane.op.codes], tuple(lane.op.names[k] for k in order)))
 
 
-def _thinned(lane: Lane, most: int) -> Lane:
-    """At most so many blocks: one for each of equal slices of time, as long as the lane was busy within it."""
+def _thinned(lane: Lane, most: int, near: tuple[float, float] | None) -> Lane:
+    """At most about so many blocks: one for each of equal slices of time, as long as the lane was busy within it.
+
+    What lies in the window ``near`` stays as it is.
+    """
     if len(lane) <= most:
         return lane
+    low, high = near or (0.0, 0.0)
+    kept = np.flatnonzero((lane.end > low) & (lane.start < high)) if near else np.empty(0, dtype=np.int64)
+    exact = lane.intervals[kept]
+    low, high = (min(low, exact[:, 0].min()), max(high, exact[:, 1].max())) if len(kept) else (low, high)
     busy = activity.busy(lane)
-    edges = np.linspace(busy[0, 0], busy[-1, 1], most + 1) if len(busy) else np.zeros(2)
+    start, end = busy[0, 0], busy[-1, 1]
+    busy = intervals.intersection(busy, intervals.complement(np.asarray([[low, high]]), start, end))
+    edges = np.linspace(start, end, most + 1)
     share = intervals.coverage(busy, edges)
     used = share > 0
-    blocks = np.column_stack([edges[:-1], edges[:-1] + share])[used]
-    return _plain(lane.engine, blocks, lane.core, "several instructions")
+    # A slice that the window cuts keeps to its own side.
+    first = np.where((edges[:-1] > low) & (edges[:-1] < high), high, edges[:-1])[used]
+    rest = _plain(lane.engine, np.column_stack([first, first + share[used]]), lane.core, "several instructions")
+    return Lane.joined([rest, lane.part(kept)])
 
 
 def first_view(profile: Profile) -> tuple[float, float]:
@@ -163,10 +175,14 @@ def _share(lane: Lane, window: tuple[float, float]) -> float:
 
 def _grid(window: tuple[float, float], bottom: float) -> Markup:
     marks = []
-    for t in ticks(*window):
+    times = ticks(*window)
+    step = times[1] - times[0] if len(times) > 1 else window[1] - window[0]
+    for t in times:
         x = LEFT + (t - window[0]) / (window[1] - window[0]) * (WIDTH - LEFT - RIGHT)
         marks.append(element("line", x1=x, x2=x, y1=TOP, y2=bottom + 4, class_="grid"))
-        marks.append(element("text", words.duration(t), x=x, y=bottom + 20, class_="tick", text_anchor="middle"))
+        marks.append(
+            element("text", words.moment(t, step, window[1]), x=x, y=bottom + 20, class_="tick", text_anchor="middle")
+        )
     return element("g", *marks, class_="axis")
 
 

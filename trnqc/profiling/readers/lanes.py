@@ -68,7 +68,7 @@ def lanes(tables: list[Columns], path: Path, where: str = "event") -> tuple[Lane
     for table in tables:
         for lane in _split(table, origin):
             parts.setdefault((lane.engine, lane.core), []).append(lane)
-    return tuple(_joined(parts[key]) for key in sorted(parts, key=_place))
+    return tuple(Lane.joined(parts[key]) for key in sorted(parts, key=_place))
 
 
 def _place(key: tuple[str, int]) -> tuple:
@@ -79,21 +79,6 @@ def _place(key: tuple[str, int]) -> tuple:
     number = engine.removeprefix("dma")
     dma = engine.startswith("dma")
     return core, 1 if dma else 2, int(number) if dma and number.isdigit() else 0, engine
-
-
-def _joined(parts: list[Lane]) -> Lane:
-    if len(parts) == 1:
-        return parts[0]
-    return Lane(
-        parts[0].engine,
-        np.concatenate([part.start for part in parts]),
-        np.concatenate([part.end for part in parts]),
-        Labels.joined([part.op for part in parts]),
-        Labels.joined([part.name for part in parts]),
-        Labels.joined([part.stall for part in parts]),
-        np.concatenate([part.stall_ns for part in parts]),
-        parts[0].core,
-    )
 
 
 def _split(t: Columns, origin: float) -> list[Lane]:
