@@ -82,6 +82,7 @@ def test_what_passes_the_capacity_rule_fits_the_chip(data):
         ((9, 200, 900), (3, 1, 1), "no 3 blocks"),
         ((9, 200, 900), (1, 5, 1), "no 5 chunks"),
         ((9, 20, 90), (1, 1, 9), "no group of 9"),
+        ((99, 672, 2304), (1, 1, 16), "program: 5184 products"),
     ],
 )
 def test_rules_name_themselves(shape, point, rule):
@@ -97,7 +98,7 @@ def product_point(**changed):
 @pytest.mark.parametrize(
     "point, rule",
     [
-        (product_point(rows=2048, cols=4096, chunks=1), "program: 4096 products"),
+        (product_point(rows=2048, cols=4096, chunks=1, batch=1), "SBUF"),
         (product_point(rows=1024, cols=512, chunks=1), "SBUF"),
         (product_point(rows=512, cols=2048, chunks=4), "PSUM: 16 banks"),
         (product_point(hold=1, chunks=2), "b is held"),

@@ -17,7 +17,7 @@ from trnqc.errors import InputError
 from trnqc.sim.targets import TARGETS
 
 P = 128
-MOST_UNROLLED = 4 * gemm_blocks.BODY  # products of one part in a loop body: programs have to compile and to load
+MOST_UNROLLED = 4096  # products of one part in a loop body: programs have to compile and to load; an assumption
 Values = Mapping[str, int]
 PRODUCT_KNOBS = ("rows", "cols", "chunks", "batch", "hold", "drains", "drainer")
 ITEMSIZE = {"fp32": 4, "bf16x3": 4, "bf16": 2}  # bytes of one element, summed over the parts of a split operand
@@ -51,6 +51,12 @@ def ceil(a: int, b: int) -> int:
 def _require(rule: bool, message: str) -> None:
     if not rule:
         raise Infeasible(message)
+
+
+def _unrolled(products: int, default: int = 0) -> None:
+    """What the default unrolls is always allowed."""
+    most = max(MOST_UNROLLED, default)
+    _require(products <= most, f"program: {products} products in one body, {most} are allowed")
 
 
 def _fits(needed: int, target: str) -> None:
@@ -96,7 +102,14 @@ def mp2_realise(point: Values, shape: Values, precision: str, target: str) -> di
         _require(in_flight <= held, f"PSUM: {in_flight} tiles of a streamed block are in flight, {held} can be held")
         _require(point["group"] == 1, "streamed factors are not shared within a group")
     _fits(tiles.sbuf_bytes(ITEMSIZE[precision]), target)
+    _unrolled(_mp2_products(tiles), _mp2_products(mp2_tiles(shape, mp2_default(shape, precision))))
     return _mp2_constants(tiles)
+
+
+def _mp2_products(tiles: mp2_plan.Mp2Tiles) -> int:
+    """Products in the body of the largest class: a group of pairs on one pair of blocks."""
+    kinds = mp2_plan.block_kinds(tiles.nvir, tiles.block)
+    return tiles.group * tiles.nk * max(sum(1 if tile[4] else 2 for tile in tile_list(*kind)) for kind in kinds)
 
 
 # -- gemm, batched_contraction ----------------------------------------------------------------------------------------
@@ -131,8 +144,7 @@ def product_realise(point: Values, shape: Values, precision: str, target: str) -
         tiles, banks = ceil(rows, P) * ceil(cols, gemm_blocks.RUN), gemm_blocks.BANKS
         _require(batch == 1, "streamed products are walked one at a time")
         _require(tiles <= banks, f"PSUM: {tiles} banks are needed by a streamed block, {banks} exist")
-    unrolled = ceil(rows, P) * ceil(cols, gemm_blocks.RUN) * kchunk * batch
-    _require(unrolled <= MOST_UNROLLED, f"program: {unrolled} products in one body, {MOST_UNROLLED} are allowed")
+    _unrolled(ceil(rows, P) * ceil(cols, gemm_blocks.RUN) * kchunk * batch)
     constants = {"rows": rows, "cols": cols, "kchunk": kchunk, "batch": batch, "hold": hold}
     constants |= {"drains": point["drains"], "drainer": point["drainer"]}
     _fits(_product_bytes(constants, N, nk, ITEMSIZE[precision]), target)

@@ -1,0 +1,182 @@
+"""What tuning gains over the kernels' own defaults, and how near the searches come to the best point; modelled.
+
+    python scripts/bench_autotune.py [--only KERNEL] [--budget 40] [--seeds 3] [--ship] [--out profiles/autotune.json]
+
+Ten shapes of the three kernels on trn1 and trn2. For each: the modelled time of the default, of what halving and the
+model-guided search find within the budget (median over seeds), and of the best of all feasible points. The best is run
+on the simulator with data against its reference before it counts. --ship replaces the records of these shapes in
+autotune/records.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from autotune.command import duration, tiles  # noqa: E402
+from autotune.instruments import Job  # noqa: E402
+from autotune.measure import Trial, measure_here  # noqa: E402
+from autotune.runner import Outcome, Request, tune  # noqa: E402
+from trnqc import __version__  # noqa: E402
+from trnqc.tuning import records  # noqa: E402
+from trnqc.tuning.instruments import model_identity  # noqa: E402
+from trnqc.tuning.kernels import parse_shape  # noqa: E402
+from trnqc.tuning.records import Record, write_aside  # noqa: E402
+
+SEARCHES = ("halving", "model")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A shape, and what it stands for."""
+
+    what: str
+    kernel: str
+    shape: str
+    precision: str
+    target: str
+
+
+CASES = (
+    Case("water/cc-pVDZ", "mp2_energy", "4,19,84", "fp32", "trn2"),
+    Case("benzene/cc-pVTZ", "mp2_energy", "15,243,666", "fp32", "trn1"),
+    Case("caffeine/cc-pVTZ, prime nvir", "mp2_energy", "37,509,1434", "fp32", "trn2"),
+    Case("medium", "mp2_energy", "64,448,1536", "bf16x3", "trn1"),
+    Case("large", "mp2_energy", "96,672,2304", "fp32", "trn2"),
+    Case("factors that do not fit on chip", "mp2_energy", "30,1400,4000", "fp32", "trn1"),
+    Case("square", "gemm", "4096,4096,4096", "bf16", "trn2"),
+    Case("short contraction", "gemm", "4096,4096,128", "bf16", "trn1"),
+    Case("awkward extents", "gemm", "1000,3001,777", "fp32", "trn2"),
+    Case("many small products", "batched_contraction", "97,129,513,257", "bf16", "trn1"),
+)
+
+
+class Memo:
+    """The modelled time of each candidate, asked for once however many searches propose it."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Trial] = {}
+
+    def __call__(self, job: Job, timeout: float) -> Trial:
+        key = json.dumps(vars(job), sort_keys=True)
+        if key not in self.known:
+            os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"] = job.target
+            self.known[key] = measure_here(job, timeout)
+        return self.known[key]
+
+
+def run(case: Case, search: str, budget: int, seed: int, memo: Memo) -> Outcome:
+    """One search, in folders of its own."""
+    shape = parse_shape(case.kernel, case.shape)
+    request = Request(case.kernel, shape, case.precision, case.target, search=search, budget=budget, seed=seed)
+    with tempfile.TemporaryDirectory() as scratch:
+        return tune(request, None, Path(scratch) / "journals", Path(scratch) / "records", measure=memo)
+
+
+def compare(case: Case, budget: int, seeds: int) -> tuple[dict[str, Any], Outcome]:
+    """Default, searches and the best point of one case."""
+    memo, start = Memo(), time.monotonic()
+    best = run(case, "exhaustive", 10**9, 0, memo)
+    default, time_ns = best.record.default_ns, best.record.time_ns
+    found: dict[str, Any] = {
+        "what": case.what,
+        "kernel": case.kernel,
+        "shape": best.record.shape,
+        "precision": case.precision,
+        "target": case.target,
+        "feasible_points": len(best.space),
+        "cut": dict(best.space.cut),
+        "default": {"ns": default, "constants": best.steps[0].constants},
+        "best": {"ns": time_ns, "constants": best.record.constants, "gain": default / time_ns},
+        "failed": {k: best.record.search[k] for k in ("wrong", "crashed", "timeout")},
+    }
+    for search in SEARCHES:
+        times = [run(case, search, budget, seed, memo).record.time_ns for seed in range(seeds)]
+        found[search] = {
+            "ns": median(times),
+            "gain": default / median(times),
+            "gap_to_best": median(times) / time_ns - 1,
+            "worst_gap_to_best": max(times) / time_ns - 1,
+        }
+    found["seconds"] = time.monotonic() - start
+    return found, best
+
+
+def table(rows: list[dict[str, Any]], budget: int) -> Table:
+    """One row a case."""
+    shown = Table(title=f"Modelled times; searches with a budget of {budget}", title_justify="left")
+    headings = ("what", "kernel", "shape", "", "default", "best", "gain", "points", "halving gap", "model gap")
+    for heading in headings:
+        shown.add_column(heading, overflow="fold")
+    for row in rows:
+        shown.add_row(
+            row["what"], row["kernel"], ",".join(map(str, row["shape"].values())),
+            f"{row['precision']} {row['target']}", duration(row["default"]["ns"]), duration(row["best"]["ns"]),
+            f"{row['best']['gain']:.3f}", str(row["feasible_points"]),
+            *(f"{100 * row[s]['gap_to_best']:.2f} %" for s in SEARCHES),
+        )  # fmt: skip
+    return shown
+
+
+def ship(record: Record) -> None:
+    """The record into the shipped folder, in place of what an older kernel or model left there for the same shape."""
+    folder = ROOT / "autotune" / "records"
+    same = ("kernel", "target", "precision", "shape", "measurement")
+    for path, old in records.read_all(folder, record.kernel, writable=False):
+        if all(getattr(old, name) == getattr(record, name) for name in same):
+            path.unlink()
+    records.store(record, folder)
+
+
+def main() -> None:
+    """Run the cases, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="cases of this kernel")
+    parser.add_argument("--budget", type=int, default=40, help="candidates that the searches may time")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--ship", action="store_true", help="write the best of each case into autotune/records")
+    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "autotune.json")
+    args = parser.parse_args()
+    console, rows = Console(), []
+    for case in CASES:
+        if args.only and case.kernel != args.only:
+            continue
+        row, outcome = compare(case, args.budget, args.seeds)
+        rows.append(row)
+        console.print(f"{case.what}: {row['best']['gain']:.3f} times as fast, {tiles(row['best']['constants'])}")
+        if args.ship:
+            ship(outcome.record)
+    report = {
+        "schema": "trnqc.autotune-bench/1",
+        "measurement": "modelled",
+        "command": " ".join(["python", "scripts/bench_autotune.py", *sys.argv[1:]]),
+        "date": datetime.date.today().isoformat(),
+        "machine": platform.machine(),
+        "versions": {"trnqc": __version__, "python": platform.python_version()} | model_identity(),
+        "budget": args.budget,
+        "seeds": args.seeds,
+        "gain": {"median": median(r["best"]["gain"] for r in rows), "largest": max(r["best"]["gain"] for r in rows)},
+        "cases": rows,
+    }
+    write_aside(args.out, json.dumps(report, indent=1) + "\n")
+    console.print(table(rows, args.budget))
+
+
+if __name__ == "__main__":
+    main()
