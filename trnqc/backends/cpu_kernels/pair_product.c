@@ -56,7 +56,7 @@ static inline __attribute__((always_inline)) void tile(int mr, int64_t run, cons
     for (int r = 0; r < mr; r++)
 #pragma GCC unroll 4
         for (int v = 0; v < VECTORS; v++)
-            sum[r][v] = add ? *(const vector *)(t + r * stride + v * WIDTH) : (vector){0};
+            sum[r][v] = (vector){0};
     for (int64_t k = 0; k < run; k++) {
         const vector *column = (const vector *)(right + k * P);
 #pragma GCC unroll 16
@@ -68,8 +68,12 @@ static inline __attribute__((always_inline)) void tile(int mr, int64_t run, cons
 #pragma GCC unroll 16
     for (int r = 0; r < mr; r++)
 #pragma GCC unroll 4
-        for (int v = 0; v < VECTORS; v++)
-            *(vector *)(t + r * stride + v * WIDTH) = sum[r][v];
+        for (int v = 0; v < VECTORS; v++) {
+            vector *to = (vector *)(t + r * stride + v * WIDTH);
+            if (add) /* runs are summed apart: shorter chains err less */
+                sum[r][v] += *to;
+            *to = sum[r][v];
+        }
 }
 
 static void tile_of(int mr, int64_t run, const REAL *left, const REAL *right, REAL *t, int64_t stride, int add)

@@ -21,9 +21,10 @@ from trnqc import jit
 from trnqc.backends.cpu_kernels.blas import numpy_blas, single_threaded
 from trnqc.backends.cpu_kernels.formats import FORMATS, encode
 
-# The longest run of the auxiliary index that is summed in registers: a panel of it should stay in the innermost
-# caches. Runs are made even, for a short last one would cost as many loads and stores of T as a long one.
-DEPTH = 512
+# The longest run of the auxiliary index that is summed in registers: a panel of it should stay in the innermost caches,
+# and in fp32 shorter chains of additions err less. Runs are made even, for a short last one would cost as many loads
+# and stores of T as a long one.
+DEPTH = {"float64": 512, "float32": 256}
 LINE = 64  # bytes of a cache line
 C_TYPES = {"float64": "double", "float32": "float"}
 
@@ -141,7 +142,7 @@ class CompiledProducts:
         self.B, self.precision = B, precision
         self.dtype = np.dtype(FORMATS[precision].dtype)
         _, self.nvir, self.naux = B.shape
-        self.depth = -(-self.naux // -(-self.naux // DEPTH))
+        self.depth = -(-self.naux // -(-self.naux // DEPTH[self.dtype.name]))
         self.library = product_library(self.dtype.name)
         self.width = int(self.library.panel_rows())
         # The widest row of T starts and ends inside a panel.
