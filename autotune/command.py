@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget", default="64", help="candidates (64) or time spent on them (90s, 10m, 1h)")
     parser.add_argument("--search", default="auto", choices=("auto", *SEARCHES), help="default: by size and budget")
     parser.add_argument("--seed", type=int, default=0, help="of the search; the same seed repeats it")
-    parser.add_argument("--timeout", type=float, default=120.0, help="seconds that one candidate may take")
+    parser.add_argument("--timeout", type=float, help="seconds for one candidate (120; on a device 1800)")
     parser.add_argument("--fresh", action="store_true", help="measure again what an earlier or killed run has measured")
     parser.add_argument("--list", action="store_true", help="show all records (of KERNEL) and end")
 
@@ -57,10 +57,10 @@ def run(args: argparse.Namespace) -> int:
             search=args.search,
             budget=budget,
             seconds=seconds,
-            timeout=args.timeout,
+            timeout=args.timeout or (1800.0 if args.instrument == "device" else 120.0),
             seed=args.seed,
         )
-        with bars(console, f"{args.kernel} {precision}") as progress:
+        with Bars(console, f"{args.kernel} {precision}") as progress:
             outcome = tune(request, progress, fresh=args.fresh)
         console.print(summary(outcome))
     return 0
@@ -76,7 +76,7 @@ def parse_budget(text: str) -> tuple[int, float | None]:
     return MOST, float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
 
 
-class bars:
+class Bars:
     """A progress bar on a terminal; elsewhere silence. Called as `runner.tune` calls its progress."""
 
     def __init__(self, console: Console, title: str) -> None:
@@ -88,7 +88,7 @@ class bars:
         self._task = self._bar.add_task(title, total=None, best="-")
         self._best = float("inf")
 
-    def __enter__(self) -> bars:
+    def __enter__(self) -> Bars:
         self._bar.start()
         return self
 

@@ -13,9 +13,9 @@ from autotune.measure import Trial, measure, reduced
 from autotune.search import SEARCHES, pick
 from autotune.spaces import Space, space
 from trnqc import backends
-from trnqc.errors import TrnqcError
+from trnqc.errors import InputError, TrnqcError
 from trnqc.tuning import records
-from trnqc.tuning.instruments import device_identity, model_identity
+from trnqc.tuning.instruments import chip_target, device_identity, model_identity
 from trnqc.tuning.kernels import tunable
 from trnqc.tuning.records import Record
 from trnqc.tuning.sources import source_hash
@@ -90,6 +90,8 @@ def tune(
     resolve(request.instrument)
     if request.instrument == "device":
         backends.get("neuron")
+        if chip_target() not in (None, request.target):
+            raise InputError(f"this machine's chips are {chip_target()}; {request.target} cannot be timed on them")
     choices = space(request.kernel, request.shape, request.precision, request.target)
     name, why = pick(request.search, len(choices), request.budget)
     run = _run_name(request, name)

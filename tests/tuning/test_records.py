@@ -44,6 +44,12 @@ def test_records_are_readable(tmp_path):
     assert len(path.read_text().splitlines()) > 15
 
 
+def test_a_file_in_the_place_of_the_directory_is_a_warning(tmp_path):
+    (tmp_path / "records").write_text("not a folder")
+    with pytest.warns(RuntimeWarning, match="cannot be read"):
+        assert records.read_all(tmp_path / "records") == []
+
+
 @pytest.mark.parametrize(
     "changed",
     [
@@ -147,3 +153,16 @@ def test_concurrent_writers_keep_the_best(tmp_path):
         writer.join()
         assert writer.exitcode == 0
     assert [r.time_ns for _, r in records.read_all(tmp_path)] == [100.0]
+
+
+def test_shipped_records_are_sound():
+    """Readable, of known kernels, within the rules of their target; they may be older than the kernels of today."""
+    from trnqc.tuning.kernels import TUNABLES
+
+    found = records.read_all(records.shipped_directory(), writable=False)
+    assert len(found) == len(list(records.shipped_directory().glob("*.json"))) > 0
+    for path, one in found:
+        known = TUNABLES[one.kernel]
+        assert path.name == one.file_name() and one.time_ns <= one.default_ns
+        if one.point:
+            assert known.realise(one.point, one.shape, one.precision, one.target) == one.constants

@@ -21,7 +21,7 @@ from trnqc.neff_cache.ledger import watch
 from trnqc.neff_cache.places import Entry, places
 from trnqc.neff_cache.programs import Program
 from trnqc.tuning.calls import example_call
-from trnqc.tuning.instruments import machine_target
+from trnqc.tuning.instruments import chip_target, machine_target
 
 TOOL = "neuron_parallel_compile"
 TIMEOUT = 3600.0
@@ -33,7 +33,7 @@ def warm(program: Program, timeout: float = TIMEOUT) -> list[Entry]:
     Raises CompilerError where neither way is open, or with the command and its last lines where one fails.
     """
     devices = neuron_packages.device_files()
-    if devices and machine_target() == program.target:
+    if devices and (chip_target() or machine_target()) == program.target:
         with watch(program) as seen:
             launch(program)
         return seen.claimed
@@ -48,7 +48,7 @@ def warm(program: Program, timeout: float = TIMEOUT) -> list[Entry]:
 
 
 def _closed(program: Program, devices: tuple[str, ...]) -> str:
-    here = f"its devices are {machine_target()}" if devices else "it has no /dev/neuron* device"
+    here = f"its devices are {chip_target() or machine_target()}" if devices else "it has no /dev/neuron* device"
     return (
         f"{program.words()} cannot be compiled on this machine: {here}, and the vendor's {TOOL} is not on PATH. "
         f"Run this on a {program.target} instance, or install the compiler: {neuron_packages.INSTALL}"

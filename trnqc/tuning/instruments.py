@@ -29,14 +29,18 @@ def device_identity() -> dict[str, str]:
     return {name: _version(name) for name in PACKAGES} | {flag: os.environ.get(flag, "") for flag in FLAGS}
 
 
-def machine_target(product: Path = PRODUCT) -> str:
+def chip_target(product: Path | None = None) -> str | None:
+    """The generation of this machine's own chips by its instance type; None where that is no instance with any."""
+    product = product or PRODUCT
+    name = product.read_text(encoding="utf-8", errors="replace").strip() if product.is_file() else ""
+    return next((target for target in TARGETS if name.startswith(_FAMILIES[target])), None)
+
+
+def machine_target() -> str:
     """The generation to compile for: NEURON_PLATFORM_TARGET_OVERRIDE, else this machine's, else the simulator's."""
-    if not os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE") and product.is_file():
-        name = product.read_text(encoding="utf-8", errors="replace").strip()
-        for target in TARGETS:
-            if name.startswith(_FAMILIES[target]):
-                return target
-    return target_from_environment().name
+    if os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE"):
+        return target_from_environment().name
+    return chip_target() or target_from_environment().name
 
 
 def _version(name: str) -> str:

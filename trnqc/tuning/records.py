@@ -108,10 +108,17 @@ def _digest(body: Mapping[str, Any]) -> str:
 
 def read_all(directory: Path | None, kernel: str = "", writable: bool = True) -> list[tuple[Path, Record]]:
     """All sound records of a kernel (or of all) in name order; damaged files are set aside, or only named."""
-    if directory is None or not directory.is_dir():
+    if directory is None:
+        return []
+    try:
+        paths = sorted(path for path in directory.iterdir() if path.name.startswith(kernel) and path.suffix == ".json")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        warnings.warn(f"tuning records in {directory} cannot be read: {error}", RuntimeWarning, stacklevel=3)
         return []
     found = []
-    for path in sorted(directory.glob(f"{kernel}*.json")):
+    for path in paths:
         record = _read(path, directory, writable)
         if record is not None and (not kernel or record.kernel == kernel):
             found.append((path, record))
