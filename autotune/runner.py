@@ -10,7 +10,7 @@ from pathlib import Path
 from autotune import journal as journals
 from autotune.instruments import GATED_LAST, Job, resolve
 from autotune.measure import Trial, measure, reduced
-from autotune.search import SEARCHES, pick
+from autotune.search import SEARCHES, expected, pick
 from autotune.spaces import Space, space
 from trnqc import backends
 from trnqc.errors import InputError, TrnqcError
@@ -96,7 +96,7 @@ def tune(
     name, why = pick(request.search, len(choices), request.budget)
     run = _run_name(request, name)
     with journals.opened(run, journal_directory, fresh) as journal:
-        walk = _Walk(request, journal, measure, progress, expected=min(request.budget, len(choices)))
+        walk = _Walk(request, journal, measure, progress, expected(name, len(choices), request.budget) + 1)
         known = tunable(request.kernel)
         walk.step(known.default(request.shape, request.precision), 1.0)
         if len(choices):

@@ -28,6 +28,7 @@ class Proposal:
     fraction: float = 1.0
 
 
+FRACTIONS = (0.25, 0.5, 1.0)  # of the workload, in the rounds of halving
 Conversation = Generator[Proposal, float | None, None]
 
 
@@ -43,16 +44,21 @@ def halving(points: list[Point], seed: int, budget: int) -> Conversation:
     (Jamieson and Talwalkar, AISTATS 2016.) Each round costs the same; the budget counts whole workloads. The first
     point, the kernel's default, always takes part.
     """
-    fractions = (0.25, 0.5, 1.0)
-    start = max(1, min(len(points), int(budget / sum(f / 2**n for n, f in enumerate(fractions)))))
-    alive = [0, *random.Random(seed).sample(range(1, len(points)), start - 1)]
-    for n, fraction in enumerate(fractions):
+    counts = _rounds(len(points), budget)
+    alive = [0, *random.Random(seed).sample(range(1, len(points)), counts[0] - 1)]
+    for n, fraction in enumerate(FRACTIONS):
         costs = {}
         for index in alive:
             cost = yield Proposal(index, fraction)
             costs[index] = math.inf if cost is None else cost
         survivors = [index for index in alive if costs[index] < math.inf]
-        alive = sorted(survivors, key=lambda index: costs[index])[: max(1, start // 2 ** (n + 1))]
+        alive = sorted(survivors, key=lambda index: costs[index])[: counts[n + 1]] if n + 1 < len(counts) else []
+
+
+def _rounds(size: int, budget: int) -> list[int]:
+    """Candidates in each round of halving."""
+    start = max(1, min(size, int(budget / sum(f / 2**n for n, f in enumerate(FRACTIONS)))))
+    return [max(1, start // 2**n) for n in range(len(FRACTIONS))]
 
 
 def model(points: list[Point], seed: int, budget: int) -> Conversation:
@@ -107,6 +113,11 @@ SEARCHES: dict[str, Callable[[list[Point], int, int], Conversation]] = {
     "halving": halving,
     "model": model,
 }
+
+
+def expected(name: str, size: int, budget: int) -> int:
+    """How many candidates a search is going to propose, at most."""
+    return sum(_rounds(size, budget)) if name == "halving" else min(size, budget)
 
 
 def pick(name: str, size: int, budget: int) -> tuple[str, str]:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from autotune.search import SEARCHES, halving, model, pick
+from autotune.search import SEARCHES, expected, halving, model, pick
 from trnqc.errors import InputError, UnsupportedError
 
 POINTS = [{"a": a, "b": b, "c": c} for a, b, c in itertools.product([1, 2, 4, 8], [16, 32, 64], [0, 1, 2, 3])]
@@ -45,6 +45,7 @@ def test_the_budget_holds_and_nothing_is_measured_twice(name, budget):
     assert len(set(steps)) == len(steps) >= 1
     assert sum(fraction for _, fraction in steps) <= max(budget, 1.75)
     assert any(fraction == 1.0 for _, fraction in steps)
+    assert len(steps) <= expected(name, len(RAGGED), budget)
 
 
 @pytest.mark.parametrize("name", SEARCHES)
