@@ -62,3 +62,27 @@ def test_dict_without_the_element(reference):
 def test_dict_with_a_default(reference):
     found = auxiliary_basis(reference("water").mol, {"H": "cc-pvtz-ri", "default": "cc-pvdz-ri"})
     assert found.names == {"H": "cc-pvtz-ri", "O": "cc-pvdz-ri"}
+
+
+@pytest.mark.parametrize("labels", [("O1", "H1", "H2"), ("o", "h", "h@2")])
+def test_labels_fall_back_on_the_elements_sets(labels):
+    """As PySCF's integrals do, for orbital and auxiliary basis alike."""
+    places = [(0, 0, 0.117), (0, 0.757, -0.469), (0, -0.757, -0.469)]
+    mol = gto.M(atom=list(zip(labels, places)), basis={"o": "cc-pvdz", "H": "cc-pvdz"}, verbose=0)
+    for asked in (None, {"O": "cc-pvdz-ri", "h": "cc-pvdz-ri"}):
+        found = auxiliary_basis(mol, asked)
+        assert found.auxmol.nao_nr() == 84
+        assert set(found.names.values()) == {"cc-pvdz-ri"}
+
+
+@pytest.mark.parametrize("basis", ["6-31g", {"K": "6-31g", "F": "6-31g"}])
+def test_ghost_atoms_have_the_functions_of_their_element(basis):
+    found = auxiliary_basis(gto.M(atom="K 0 0 0; F 0 0 2.2; ghost-F 0 0 5", basis=basis, verbose=0))
+    assert found.names == {"K": "autoaux", "F": "cc-pvdz-ri", "GHOST-F": "cc-pvdz-ri"}
+    by_atom = found.auxmol.aoslice_by_atom()
+    assert by_atom[1, 1] - by_atom[1, 0] == by_atom[2, 1] - by_atom[2, 0] > 0
+
+
+def test_what_is_neither_name_nor_dict(reference):
+    with pytest.raises(MoleculeError, match="got 3"):
+        auxiliary_basis(reference("water").mol, 3)

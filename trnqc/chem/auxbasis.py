@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyscf import df, gto
+from pyscf.data import elements
 from pyscf.lib.exceptions import BasisNotFoundError
 
 from trnqc.errors import MoleculeError
@@ -46,33 +47,56 @@ def auxiliary_basis(mol: gto.Mole, auxbasis: str | dict[str, Any] | None = None)
     auxbasis: None for the RI set of each element's orbital basis, a set's name for all elements, "autoaux" to
     generate all, or PySCF's dict by element. MoleculeError names the elements that a named set lacks.
     """
-    kinds = sorted({mol.atom_symbol(a) for a in range(mol.natm)})
+    mol = _spelled_out(mol)
+    kinds = sorted(mol._basis)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PySCF advertises another package whenever a set is missing
         if auxbasis is None:
             sets, missing = _default(mol, kinds)
             names = {symbol: GENERATED if symbol in missing else sets[symbol] for symbol in kinds}
         else:
-            given = dict(auxbasis) if isinstance(auxbasis, dict) else dict.fromkeys(kinds, auxbasis)
+            if not isinstance(auxbasis, str | dict):
+                raise MoleculeError(f"auxbasis must be None, a set's name or a dict by element, got {auxbasis!r}")
+            given = auxbasis if isinstance(auxbasis, dict) else dict.fromkeys(kinds, auxbasis)
             (sets, names), missing = _given(mol, kinds, given), []
         return AuxiliaryBasis(df.addons.make_auxmol(mol, sets), names, tuple(missing))
 
 
+def _spelled_out(mol: gto.Mole) -> gto.Mole:
+    """A silent copy with an entry of its own in the orbital basis for every label that has functions.
+
+    PySCF's integrals fall back from the labels "O1" and "GHOST-O" to "O"; its makers of auxiliary sets do not.
+    """
+    copy = mol.copy(deep=False)
+    copy.verbose = 0
+    labels = {mol.atom_symbol(a) for a in range(mol.natm)}
+    copy._basis = {label: functions for label in labels if (functions := _entry(mol._basis, label))}
+    if isinstance(mol.basis, dict):
+        copy.basis = {label: _entry(mol.basis, label) for label in copy._basis}
+    return copy
+
+
+def _entry(table: dict[str, Any], label: str) -> Any:
+    """What ``table`` holds for an atom: by its label, else by its element, else by default."""
+    by_label = {key if key == "default" else elements._atom_symbol(key): value for key, value in table.items()}
+    for key in (label, elements._std_symbol(label), elements._std_symbol_without_ghost(label), "default"):
+        if key in by_label:
+            return by_label[key]
+    return None
+
+
 def _default(mol: gto.Mole, kinds: list[str]) -> tuple[dict[str, Any], list[str]]:
     """Sets by element, and the elements whose set had to be generated."""
-    silent = mol.copy(deep=False)
-    silent.verbose = 0
-    found = df.make_auxbasis(silent, mp2fit=True)
+    found = df.make_auxbasis(mol, mp2fit=True)
     sets = {symbol: found[symbol] for symbol in kinds if isinstance(found.get(symbol), str)}
     missing = [symbol for symbol in kinds if symbol not in sets]
-    return sets | _generate(silent, missing), missing
+    return sets | _generate(mol, missing), missing
 
 
 def _given(mol: gto.Mole, kinds: list[str], given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    missing = [symbol for symbol in kinds if symbol not in given and "default" not in given]
-    if missing:
+    chosen = {symbol: _entry(given, symbol) for symbol in kinds}
+    if missing := [symbol for symbol, name in chosen.items() if name is None]:
         raise MoleculeError(f"the auxiliary basis has no entry for {', '.join(missing)}")
-    chosen = {symbol: given.get(symbol, given.get("default")) for symbol in kinds}
     for symbol, name in chosen.items():
         if isinstance(name, str) and name.lower() != GENERATED:
             _check_library(name, symbol)
