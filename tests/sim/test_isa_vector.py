@@ -208,3 +208,14 @@ def test_operands_may_start_on_different_quarters(a, b, rows):
 
     got = on_tiles(body, {"x": x}, {"out": ((128, 3), nl.float32)})
     np.testing.assert_array_equal(got[b : b + rows], x[a : a + rows])
+
+
+def test_scalar_tensor_tensor_takes_vectors_of_any_dtype():
+    x, t = normal(5, 7), normal(5, 7, seed=1)
+    c = normal(5, 1, seed=2).astype(ml_dtypes.bfloat16)
+    got = on_tiles(
+        lambda x, c, t, out: nisa.scalar_tensor_tensor(out, x, nl.multiply, c, nl.add, t),
+        {"x": x, "c": c, "t": t},
+        {"out": (x.shape, nl.float32)},
+    )
+    np.testing.assert_allclose(got, x * c.astype(np.float32) + t, rtol=1e-6, atol=1e-6)

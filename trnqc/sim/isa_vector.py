@@ -189,9 +189,16 @@ def tensor_scalar(
 
 
 def _step(
-    run: Run, op: str, which: str, fn: Any, operand: Any, reverse: bool, data: NkiTensor
+    run: Run,
+    op: str,
+    which: str,
+    fn: Any,
+    operand: Any,
+    reverse: bool,
+    data: NkiTensor,
+    vector_dtype: dtypes.DType | None = dtypes.float32,
 ) -> tuple[Op, Any, bool, tuple[NkiTensor, ...]]:
-    """One checked (operator, operand, reverse, tensors among the operand)."""
+    """One checked (operator, operand, reverse, tensors among the operand); (P, 1) tiles of any dtype if None."""
     checked = checks.alu_op(run, op, f"op{which}", fn)
     swaps = checks.flag(op, f"reverse{which}", reverse)
     if checked.unary:
@@ -203,7 +210,7 @@ def _step(
         if any(not t.dtype.is_int for t in tensors) or (not tensors and int(operand) != operand):
             raise NkiValidationError(f"{op} operand{which} of {fn!r} must be an integer, got {operand!r}")
         return checked, operand, swaps, tensors
-    return checked, operand, swaps, checks.scalar(op, f"operand{which}", operand, data)
+    return checked, operand, swaps, checks.scalar(op, f"operand{which}", operand, data, vector_dtype)
 
 
 def column(operand: NkiTensor, rank: int) -> np.ndarray:
@@ -263,7 +270,7 @@ def scalar_tensor_tensor(
     second = checks.alu_op(run, op, "op1", op1, arithmetic_only=True)
     if second.unary:
         raise NkiValidationError(f"{op} op1 must be a binary operator, got {op1!r}")
-    first, operand, swaps, tensors = _step(run, op, "0", op0, operand0, reverse0, data)
+    first, operand, swaps, tensors = _step(run, op, "0", op0, operand0, reverse0, data, None)
     swaps1 = checks.flag(op, "reverse1", reverse1)
     if run.issue(op, "vector", (dst,), (data, *tensors, operand1), name):
         value = _apply_scalar(first, widen(data.array()), operand, swaps)
