@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
+import os
+import pickle
 
 import numpy as np
 import pytest
@@ -53,6 +56,13 @@ def test_nothing_can_be_changed(result):
         result.e_hf = 0.0
     with pytest.raises(TypeError):
         result.timings["pairs"] = 0.0
+    with pytest.raises(TypeError):
+        result.system.auxbasis["O"] = "another"
+
+
+def test_results_travel_between_processes(result):
+    assert pickle.loads(pickle.dumps(result)) == result
+    assert copy.deepcopy(result) == result
 
 
 def test_replacing_a_result_keeps_what_was_there_on_failure(result, tmp_path, monkeypatch):
@@ -63,6 +73,23 @@ def test_replacing_a_result_keeps_what_was_there_on_failure(result, tmp_path, mo
         result.save(path)
     assert path.read_text() == "precious"
     assert [p.name for p in tmp_path.iterdir()] == ["out.json"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_nothing_is_left_aside_whatever_happens(result, tmp_path, monkeypatch, error):
+    monkeypatch.setattr("os.replace", lambda *args: (_ for _ in ()).throw(error))
+    with pytest.raises(error):
+        result.save(tmp_path / "out.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_not_a_file_stays(result, tmp_path):
+    """Renaming over a device or a pipe would take it away from everybody else."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(InputError, match="not a regular file"):
+        result.save(pipe)
+    assert pipe.is_fifo()
 
 
 def test_folder_that_is_not_there(result, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import tempfile
 from collections.abc import Mapping
@@ -68,6 +69,9 @@ class System:
     metric: str
     scf: str
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "auxbasis", MappingProxyType(dict(self.auxbasis)))
+
 
 @dataclass(frozen=True)
 class Run:
@@ -124,6 +128,10 @@ class MP2Result:
     def __post_init__(self) -> None:
         for name in ("timings", "versions"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Read-only mappings do not pickle; results travel between processes in the form they have on disk.
+        return MP2Result.from_dict, (self.to_dict(),)
 
     @property
     def e_corr(self) -> float:
@@ -187,18 +195,23 @@ class MP2Result:
     def save(self, path: str | Path) -> None:
         """Write JSON beside ``path`` and rename it into place, so that a reader never sees half a file."""
         path = Path(path)
+        if path.exists() and not path.is_file():  # renaming over /dev/stdout would take it away
+            raise InputError(f"{path}: cannot be written: not a regular file")
+        text = self.to_json()
         try:
             handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         except OSError as error:
             raise InputError(f"{path}: cannot be written: {error}") from error
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                stream.write(self.to_json())
+                stream.write(text)
             os.chmod(aside, 0o666 & ~_umask())
             os.replace(aside, path)
-        except OSError as error:
+        except BaseException as error:
             Path(aside).unlink(missing_ok=True)
-            raise InputError(f"{path}: cannot be written: {error}") from error
+            if isinstance(error, OSError):
+                raise InputError(f"{path}: cannot be written: {error}") from error
+            raise
 
     @classmethod
     def load(cls, path: str | Path) -> MP2Result:
@@ -209,6 +222,16 @@ class MP2Result:
             raise InputError(f"{path}: cannot be read: {error}") from error
         except ValueError as error:
             raise InputError(f"{path}: not a result of trnqc: {error}") from error
+
+
+def check_scaling(scs: Any, sos: Any) -> None:
+    """scs is two finite numbers (c_os, c_ss), sos one, or an InputError."""
+    try:
+        usable = len(scs) == 2 and all(math.isfinite(factor) for factor in (*scs, sos))
+    except TypeError:
+        usable = False
+    if not usable:
+        raise InputError(f"scs must be two finite factors (opposite, same spin) and sos one, got {scs!r} and {sos!r}")
 
 
 def triangle(matrix: np.ndarray) -> Triangle:
