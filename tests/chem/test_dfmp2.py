@@ -127,6 +127,19 @@ def test_factors_can_be_used_again(reference):
     assert 0 < abs(first - second) < 1e-6
 
 
+def test_factors_of_other_orbitals_are_refused(reference):
+    method = DFMP2(reference("water"))
+    factors = method.ao2mo()
+    method.frozen = 1
+    with pytest.raises(InputError, match="5 occupied and 19 virtual orbitals are not of the 4 and 19"):
+        method.kernel(factors)
+
+
+def test_threads_are_counted_from_one(reference):
+    with pytest.raises(InputError, match="threads must be a positive number"):
+        DFMP2(reference("water"), threads=-1).ao2mo()
+
+
 def test_result_describes_the_run(reference):
     method = DFMP2(reference("hydroxide"), precision="fp32", fused=False)
     method.kernel()

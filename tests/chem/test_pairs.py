@@ -53,6 +53,7 @@ def test_layouts_and_dtypes_are_taken_as_they_come(factors_like):
     single = trnqc.mp2_energy(B.astype(np.float32), o, v).e_corr
     assert single == pytest.approx(whole, rel=1e-6)
     assert single != whole
+    assert trnqc.mp2_energy(B.astype(">f8"), o, v).e_corr == whole
 
 
 def test_tensors(factors_like):
@@ -107,6 +108,7 @@ def test_no_gap_warns(factors_like):
     assert any("below" in message for message in result.warnings)
 
 
+@pytest.mark.filterwarnings("error:invalid value")
 def test_vanishing_denominator_is_an_error():
     with pytest.raises(TrnqcError, match="denominator vanishes"):
         trnqc.mp2_energy(np.ones((1, 1, 1)), [0.5], [0.5])
@@ -186,3 +188,22 @@ def test_a_backend_that_is_absent_says_why(monkeypatch, factors_like):
 def test_a_backend_without_the_precision_says_what_it_has():
     with pytest.raises(UnsupportedPrecision, match="fp32"):
         base.check_precision(FakeBackend("neuron", ("fp32",)), "fp64")
+
+
+@pytest.mark.parametrize("threads", [0, -1])
+def test_threads_are_counted_from_one(factors_like, threads):
+    with pytest.raises(InputError, match=f"threads must be a positive number, or None for all, got {threads}"):
+        trnqc.mp2_energy(*factors_like(2, 3, 5), threads=threads)
+
+
+@pytest.mark.parametrize("options", [{"scs": (np.nan, 1.0)}, {"scs": 3}, {"scs": (1, 2, 3)}, {"sos": np.inf}])
+def test_scaling_factors_are_finite(factors_like, options):
+    with pytest.raises(InputError, match="two finite factors"):
+        trnqc.mp2_energy(*factors_like(2, 3, 5), **options)
+
+
+def test_a_tensor_without_data(factors_like):
+    torch = pytest.importorskip("torch")
+    B, o, v = factors_like(2, 3, 5)
+    with pytest.raises(InputError, match="B must be an array of real numbers"):
+        trnqc.mp2_energy(torch.empty(B.shape, device="meta"), o, v)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from pyscf import gto, lib
 from pyscf.data.nist import BOHR
 
@@ -17,9 +18,10 @@ from trnqc.chem.factors import Factors, build_factors
 from trnqc.chem.molecule import Geometry
 from trnqc.chem.orbitals import Frozen as FrozenOrbitals
 from trnqc.chem.orbitals import active_orbitals, check_reference, chemical_core
-from trnqc.chem.pairs import PairStep, check_factors, choose, run_pairs, warn
-from trnqc.chem.result import SCS, SOS, Frozen, MP2Result, Pairs, Run, Sizes, System, triangle
+from trnqc.chem.pairs import PairStep, check_factors, check_threads, choose, run_pairs, warn
+from trnqc.chem.result import SCS, SOS, Frozen, MP2Result, Pairs, Run, Sizes, System, check_scaling, triangle
 from trnqc.chem.versions import versions
+from trnqc.errors import InputError
 from trnqc.types import PairEnergies
 
 Progress = Callable[[str, int, int], None]
@@ -134,8 +136,9 @@ class DFMP2:
         eris: what `ao2mo` returned, to use the same factors again.
         """
         choice = choose(self.backend, self.precision)
+        check_scaling(self.scs, self.sos)
         auxiliary = self.auxiliary_basis()
-        factors = eris if eris is not None else self._factors(auxiliary)
+        factors = self._factors(auxiliary) if eris is None else self._checked(eris)
         step = run_pairs(
             factors.B, factors.eps_occ, factors.eps_vir, choice, fused=self.fused, threads=self.threads,
             max_memory=self.max_memory, progress=self.progress and _stage(self.progress, "pairs"),
@@ -150,11 +153,21 @@ class DFMP2:
         return active_orbitals(self.mo_coeff, self.mo_energy, self.mo_occ, self.frozen)
 
     def _factors(self, auxiliary: AuxiliaryBasis) -> Factors:
+        check_threads(self.threads)
         o = self._orbitals()
         return build_factors(
             self.mol, auxiliary.auxmol, o.c_occ, o.c_vir, o.eps_occ, o.eps_vir,
             max_bytes=1e6 * self.max_memory, threads=self.threads, progress=self.progress,
         )  # fmt: skip
+
+    def _checked(self, eris: Factors) -> Factors:
+        o = self._orbitals()
+        if not (np.array_equal(eris.eps_occ, o.eps_occ) and np.array_equal(eris.eps_vir, o.eps_vir)):
+            raise InputError(
+                f"eris with {len(eris.eps_occ)} occupied and {len(eris.eps_vir)} virtual orbitals are not of the "
+                f"{len(o.eps_occ)} and {len(o.eps_vir)} active ones here: call ao2mo() again"
+            )
+        return eris
 
     def _unconverged(self) -> str | None:
         return (
@@ -211,6 +224,7 @@ def mp2_energy(
     and no system. max_memory: MB (10^6 bytes) for B and what is added; None for no limit. The rest as in `DFMP2`.
     """
     choice = choose(backend, precision)
+    check_scaling(scs, sos)
     start = time.perf_counter()
     B, eps_occ, eps_vir = check_factors(B, eps_occ, eps_vir)
     checked = time.perf_counter() - start

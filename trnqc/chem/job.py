@@ -21,7 +21,7 @@ from trnqc.chem.molecule import Geometry, build_mole
 from trnqc.chem.orbitals import Frozen, active_orbitals, chemical_core
 from trnqc.chem.pairs import Choice, ResultWarning, choose, run_pairs
 from trnqc.chem.reference import generated_fitting_sets, run_rhf
-from trnqc.chem.result import SCS, SOS, Comparison, MP2Result
+from trnqc.chem.result import SCS, SOS, Comparison, MP2Result, check_scaling
 
 Progress = Callable[[str, int, int], None]
 
@@ -59,6 +59,7 @@ def run(job: Job, progress: Progress | None = None) -> MP2Result:
     """Run the job. What can be known to fail (backends, basis, sizes, memory) fails before the SCF starts."""
     choice = choose(job.backend, job.precision)
     others = [choose(*other) for other in job.compare_with]
+    check_scaling(job.scs, job.sos)
     max_memory = job.max_memory or SHARE_OF_FREE_MEMORY * available_memory() / 1e6
     with lib.with_omp_threads(job.threads or lib.num_threads()):
         mol = build_mole(job.geometry, job.basis, max_memory)

@@ -72,12 +72,14 @@ def run_pairs(
     progress: Callable[[int, int], None] | None = None,
 ) -> PairStep:
     """Pair energies of checked arrays on the chosen backend; max_memory in MB (10^6 bytes), B included."""
+    check_threads(threads)
     told = list(_gap_warning(eps_occ, eps_vir)) + list(_precision_warning(choice.precision))
     start = time.perf_counter()
-    energies = choice.backend.mp2_pairs(
-        B, eps_occ, eps_vir, precision=choice.precision, fused=fused, threads=threads,
-        max_memory=None if max_memory is None else 1e6 * max_memory, progress=progress,
-    )  # fmt: skip
+    with np.errstate(all="ignore"):  # what is not finite is found and named below
+        energies = choice.backend.mp2_pairs(
+            B, eps_occ, eps_vir, precision=choice.precision, fused=fused, threads=threads,
+            max_memory=None if max_memory is None else 1e6 * max_memory, progress=progress,
+        )  # fmt: skip
     middle = time.perf_counter()
     if not (np.isfinite(energies.os).all() and np.isfinite(energies.ss).all()):
         raise TrnqcError(
@@ -89,6 +91,12 @@ def run_pairs(
     if error.corr > WORTH_A_WARNING:
         told.append(f"the estimated error of precision {choice.precision} is {error.corr:.1e} Hartree")
     return PairStep(choice, fused, energies, error, timings, tuple(told))
+
+
+def check_threads(threads: int | None) -> None:
+    """A positive number, or None for what the machine has."""
+    if threads is not None and threads < 1:
+        raise InputError(f"threads must be a positive number, or None for all, got {threads}")
 
 
 def check_factors(B: Any, eps_occ: Any, eps_vir: Any) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -118,9 +126,9 @@ def _real_array(name: str, values: Any, ndim: int) -> np.ndarray:
         if hasattr(values, "detach"):  # a tensor of PyTorch, which need not be installed
             values = values.detach().cpu().numpy()
         array = np.asarray(values)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{name} must be an array of real numbers: {error}") from None
-    if array.dtype not in (np.float64, np.float32):
+    if array.dtype.newbyteorder("=") not in (np.float64, np.float32):
         raise InputError(f"{name} must hold float64 or float32 numbers, got dtype {array.dtype}")
     if array.ndim != ndim:
         raise InputError(f"{name} must have {ndim} dimension{'s' * (ndim > 1)}, got shape {array.shape}")
