@@ -42,5 +42,9 @@ class CompilerError(TrnqcError, RuntimeError):
     """No usable compiler, or a compiler that failed; the message holds the command and its output."""
 
 
+class ProgramError(TrnqcError):
+    """A generated program breaks a rule of its language: a type, a name, an index, a lane; the message names both sides."""
+
+
 class SimulationError(TrnqcError):
     """A kernel breaks a rule of the simulated machine; the message gives operand, rule, found and allowed."""

@@ -1,0 +1,72 @@
+"""What the target languages spell differently. A new dialect is another table here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """threads: whether a lane is a thread (else lanes are vector elements of one thread).
+
+    header: first lines of a text. kernel, local: what stands before a started and a called function.
+    constraints: the letter by which inline assembly names a register of each type.
+    """
+
+    name: str
+    threads: bool
+    header: tuple[str, ...]
+    kernel: str
+    local: str
+    restrict: str
+    shared: str
+    barrier: str
+    asm: str
+    constraints: dict[str, str]
+    types: dict[str, str] = field(
+        default_factory=lambda: {"f64": "double", "f32": "float", "i64": "int64_t", "i32": "int32_t", "bool": "int"}
+    )
+
+
+C = Dialect(
+    name="C",
+    threads=False,
+    header=("#include <math.h>", "#include <stdint.h>"),
+    kernel="void",
+    local="static void",
+    restrict="restrict",
+    shared="",
+    barrier="",
+    asm="__asm__ volatile",
+    # A value that has to be in memory or a register, whichever the compiler likes: all machines know "g".
+    constraints={"f64": "+m", "f32": "+m", "i64": "+r", "i32": "+r"},
+)
+
+CUDA = Dialect(
+    name="CUDA",
+    threads=True,
+    header=("#include <cstdint>",),
+    kernel='extern "C" __global__ void',
+    local="static __device__ __forceinline__ void",
+    restrict="__restrict__",
+    shared="__shared__ ",
+    barrier="__syncthreads();",
+    asm="asm volatile",
+    constraints={"f64": "+d", "f32": "+f", "i64": "+l", "i32": "+r"},
+)
+
+# How ``+=`` on memory is written for a GPU; PLACE and VALUE are filled in.
+ACCUMULATE = {
+    "plain": "PLACE += VALUE;",
+    "fence": 'PLACE += VALUE; asm volatile("" ::: "memory");',
+    "atomic": "atomicAdd(&PLACE, VALUE);",
+}
+
+RESERVED = frozenset(
+    ["auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while", "asm", "bool", "class", "new", "delete", "this", "template", "typename", "operator", "private", "public", "protected", "namespace", "using", "true", "false", "try", "catch", "throw", "and", "or", "not", "xor", "friend", "virtual", "I", "lane", "lanes", "threadIdx", "blockIdx", "blockDim", "gridDim", "NULL", "INFINITY", "NAN", "half"]
+)
+
+
+def safe(name: str) -> str:
+    """The name, with an underscore where the target's language or this text has taken it."""
+    return f"{name}_" if name in RESERVED or name.endswith("_") else name

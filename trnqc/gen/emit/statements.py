@@ -1,0 +1,188 @@
+"""Statements, functions and the whole text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trnqc.errors import ProgramError
+from trnqc.gen import statements as st
+from trnqc.gen.emit.dialect import ACCUMULATE, Dialect, safe
+from trnqc.gen.emit.expressions import Scalars
+from trnqc.gen.emit.vectors import Vectors, preamble
+from trnqc.gen.lanes import Lanes, analyse
+from trnqc.gen.listing import functions as with_callees
+from trnqc.gen.values import Array, Value
+
+PAD = "    "
+
+
+class Text:
+    """A text of one dialect for a number of lanes."""
+
+    def __init__(self, dialect: Dialect, lanes: int, accumulate: str = "plain", min_blocks: int = 0) -> None:
+        if lanes < 1 or lanes & (lanes - 1):
+            raise ProgramError(f"lanes are a power of two, found {lanes}")
+        if accumulate not in ACCUMULATE:
+            raise ProgramError(f"accumulate is one of {', '.join(ACCUMULATE)}, found {accumulate!r}")
+        self.dialect, self.lanes, self.style, self.min_blocks = dialect, lanes, accumulate, min_blocks
+        self.vectors = lanes > 1 and not dialect.threads
+
+    def render(self, roots: Sequence[st.Function]) -> str:
+        done: dict[str, st.Function] = {}
+        parts: list[str] = []
+        helpers: dict[str, str] = {}
+        for root in roots:
+            program = analyse(root)
+            for f in with_callees(root):
+                if done.setdefault(f.name, f) != f:
+                    raise ProgramError(f"two functions are named {f.name}")
+                body = _Function(self, f, program, started=f is root)
+                lines = body.lines()
+                helpers |= body.expressions.helpers
+                if "\n".join(lines) not in parts:
+                    parts.append("\n".join(lines))
+        head = [*self.dialect.header, *(preamble(self.lanes) if self.vectors else [])]
+        return "\n".join([*head, *_by_need(helpers)]) + "\n\n" + "\n\n".join(parts) + "\n"
+
+
+def _by_need(helpers: dict[str, str]) -> list[str]:
+    """Helpers that others use stand first."""
+    return [helpers[name] for name in sorted(helpers, key=lambda n: (n.startswith(("min", "max")), n))]
+
+
+class _Function:
+    def __init__(self, text: Text, function: st.Function, program: Lanes, started: bool) -> None:
+        self.parent, self.function, self.program, self.started = text, function, program, started
+        self.dialect = text.dialect
+        kind = Vectors if text.vectors else Scalars
+        self.expressions = kind(text.dialect, text.lanes, function, program)
+
+    def lines(self) -> list[str]:
+        f = self.function
+        title = [f"// {f.title}"] if f.title else []
+        pad = PAD * (2 if self.looped else 1)
+        body = self.block(f.body, pad)
+        return [*title, f"{self.head()} {{", *self.opening(), *body, *([f"{PAD}}}"] if self.looped else []), "}"]
+
+    @property
+    def looped(self) -> bool:
+        return self.started and self.function.group is not None and not self.dialect.threads
+
+    def head(self) -> str:
+        f, d = self.function, self.dialect
+        params = [self.param(p) for p in f.params]
+        if self.looped:
+            params += ["int64_t groups_begin", "int64_t groups_end"]
+        if d.threads and not self.started:
+            params.append("int lane")
+        bounds = f"{self.parent.lanes}, {self.parent.min_blocks}" if self.parent.min_blocks else f"{self.parent.lanes}"
+        launch = f" __launch_bounds__({bounds})" if d.threads and self.started else ""
+        return f"{d.kernel if self.started else d.local}{launch} {safe(f.name)}({', '.join(params) or 'void'})"
+
+    def param(self, p: Value | Array) -> str:
+        if isinstance(p, Value):
+            return f"{self.expressions.variable_type(p)} {safe(p.attr)}"
+        const = "" if p.name in self.function.written else "const "
+        return f"{const}{self.expressions.array_type(p)} *{self.dialect.restrict} {safe(p.name)}"
+
+    def opening(self) -> list[str]:
+        f, group = self.function, self.function.group
+        if not self.dialect.threads:
+            if not self.looped or group is None:
+                return []
+            g = safe(group.attr)
+            return [f"{PAD}for (int64_t {g} = groups_begin; {g} < groups_end; {g}++) {{"]
+        lines = [f"{PAD}const int lane = threadIdx.x;", f"{PAD}(void)lane;"] if self.started else []
+        return lines + ([f"{PAD}const int64_t {safe(group.attr)} = blockIdx.x;"] if group is not None and f else [])
+
+    def block(self, block: st.Block, pad: str) -> list[str]:
+        lines = [f"{pad}// {block.title}"] if block.title else []
+        for s in block.body:
+            method = getattr(self, f"on_{type(s).__name__.lower()}")
+            lines += method(s, pad)
+        return lines
+
+    on_block = block
+
+    def on_let(self, s: st.Let | st.Declare, pad: str) -> list[str]:
+        x = self.expressions
+        differs = s.var.attr in self.program.names[self.function.name]
+        kind, value = x.variable_type(s.value), x.text(s.value)
+        if isinstance(x, Vectors) and differs:
+            x.masks[s.var.attr] = x.kind(s.value)
+            kind, value = x.vector(x.kind(s.value)), x.spread(s.value)
+        return [f"{pad}{kind} {safe(s.var.attr)} = {value};"]
+
+    on_declare = on_let
+
+    def on_assign(self, s: st.Assign, pad: str) -> list[str]:
+        x = self.expressions
+        if isinstance(x, Vectors) and s.var.attr in self.program.names[self.function.name]:
+            return [f"{pad}{safe(s.var.attr)} = {x.spread(s.value, x.kind(s.var))};"]
+        return [f"{pad}{safe(s.var.attr)} = {x.text(s.value)};"]
+
+    def on_declarearray(self, s: st.DeclareArray, pad: str) -> list[str]:
+        a, threads = s.array, self.dialect.threads
+        kind = self.expressions.array_type(a)
+        if a.data is not None:
+            numbers = ", ".join(self.expressions.text(Value("const", a.dtype, (), n)) for n in a.data)
+            return [f"{pad}static const {kind} {safe(a.name)}[{a.size}] = {{{numbers}}};"]
+        size = (a.size or 0) * (self.parent.lanes if threads and a.lanes and a.space == "shared" else 1)
+        shared = self.dialect.shared if a.space == "shared" else ""
+        return [f"{pad}{shared}{kind} {safe(a.name)}[{size}];"]
+
+    def on_store(self, s: st.Store, pad: str) -> list[str]:
+        return [pad + self.expressions.store(s)]
+
+    def on_accumulate(self, s: st.Accumulate, pad: str) -> list[str]:
+        if not self.dialect.threads or s.array.space == "local":
+            return [pad + self.expressions.accumulate(s)]
+        x = self.expressions
+        place, value = x.element(s.array, s.index), x.text(s.value)
+        if s.array.lanes:
+            return [pad + ACCUMULATE[self.parent.style].replace("PLACE", place).replace("VALUE", value)]
+        if x.differs(s.value) or x.differs(s.index):
+            return [f"{pad}atomicAdd(&{place}, {value});"]
+        return [f"{pad}if (lane == 0) {place} += {value};"]
+
+    def on_for(self, s: st.For, pad: str) -> list[str]:
+        x, i = self.expressions, safe(s.var.attr)
+        step = f"{i}++" if s.step == 1 else f"{i} += {s.step}"
+        kind = self.dialect.types[s.var.dtype]
+        end = x.text(s.end)
+        begin = x.text(s.begin)
+        if s.end.op not in ("const", "var"):
+            # The language evaluates bounds once.
+            head = f"for ({kind} {i} = {begin}, {i}_end = {end}; {i} < {i}_end; {step}) {{"
+        else:
+            head = f"for ({kind} {i} = {begin}; {i} < {end}; {step}) {{"
+        return [pad + head, *self.block(s.body, pad + PAD), f"{pad}}}"]
+
+    def on_while(self, s: st.While, pad: str) -> list[str]:
+        head = f"{pad}while ({self.expressions.text(s.condition)}) {{"
+        return [head, *self.block(s.body, pad + PAD), f"{pad}}}"]
+
+    def on_if(self, s: st.If, pad: str) -> list[str]:
+        lines = [f"{pad}if ({self.expressions.text(s.condition)}) {{", *self.block(s.then, pad + PAD)]
+        if s.orelse.body:
+            lines += [f"{pad}}} else {{", *self.block(s.orelse, pad + PAD)]
+        return [*lines, f"{pad}}}"]
+
+    def on_call(self, s: st.Call, pad: str) -> list[str]:
+        x = self.expressions
+        texts = []
+        for param, given in zip(s.function.params, s.arguments):
+            if isinstance(given, Array):
+                texts.append(safe(given.name))
+            elif isinstance(x, Vectors) and st.name_of(param) in self.program.names[s.function.name]:
+                texts.append(x.spread(given))
+            else:
+                texts.append(x.text(given))
+        return [f"{pad}{safe(s.function.name)}({', '.join(texts + ['lane'] * self.dialect.threads)});"]
+
+    def on_barrier(self, s: st.Barrier, pad: str) -> list[str]:
+        return [pad + self.dialect.barrier] if self.dialect.barrier else []
+
+    def on_fence(self, s: st.Fence, pad: str) -> list[str]:
+        operands = ", ".join(f'"{self.dialect.constraints[v.dtype]}"({safe(v.attr)})' for v in s.variables)
+        return [f'{pad}{self.dialect.asm}("" : {operands} : : "memory");']

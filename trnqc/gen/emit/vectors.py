@@ -1,0 +1,184 @@
+"""Values as text over GCC's and Clang's vector types, for what differs by lane; the rest stays scalar.
+
+An operator takes a vector and a scalar of the same kind together; only where that is not so a scalar is spread.
+"""
+
+from __future__ import annotations
+
+from trnqc.gen import statements as st
+from trnqc.gen.emit.dialect import safe
+from trnqc.gen.emit.expressions import ATOM, PREFIX, Scalars, Text
+from trnqc.gen.values import BYTES, Array, Value
+
+MASKS = {8: "i64", 4: "i32"}  # what comparing elements of that many bytes gives: all bits of an integer set, or none
+BITWISE = {"and": ("&", 3), "or": ("|", 2)}
+
+
+class Vectors(Scalars):
+    """Expressions of one function, all lanes at a time."""
+
+    masks: dict[str, str]
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)  # type: ignore[arg-type]
+        self.masks = {}
+
+    def vector(self, dtype: str) -> str:
+        return f"{dtype}x{self.lanes}"
+
+    def kind(self, value: Value) -> str:
+        """Element type of the vector that holds a value; a condition's is the integer as wide as what it compares."""
+        if value.dtype != "bool":
+            return value.dtype
+        if value.op == "var":
+            return self.masks.get(value.attr, "i64")
+        below = next((a for a in value.args if self.differs(a)), value.args[0])
+        return self.kind(below) if below.dtype == "bool" else MASKS[BYTES[below.dtype]]
+
+    def variable_type(self, value: Value) -> str:
+        if not self.differs(value):
+            return super().variable_type(value)
+        return self.vector(self.kind(value))
+
+    def array_type(self, array: Array) -> str:
+        if not self.program.array_differs(self.function, array):
+            return super().array_type(array)
+        # Parameters come from outside and are aligned as their elements are.
+        return self.vector(array.dtype) + ("u" if array.space == "global" else "")
+
+    def spread(self, value: Value, kind: str = "") -> str:
+        """Text of a vector of the wanted element type, whatever the value is."""
+        kind = kind or self.kind(value)
+        if self.differs(value):
+            text = self.text(value)
+            return text if self.kind(value) == kind else self.converted(text, kind)
+        text = f"-({self.text(value)})" if value.dtype == "bool" else self.text(value)
+        name = f"all_{self.vector(kind)}"
+        element = self.dialect.types[kind]
+        # 0 is subtracted, not added: the sum of -0 and 0 is not -0.
+        body = f"return x - ({self.vector(kind)}){{0}};"
+        self.helpers[name] = f"static inline {self.vector(kind)} {name}({element} x) {{ {body} }}"
+        return f"{name}({text})"
+
+    def converted(self, text: str, kind: str) -> str:
+        return f"__builtin_convertvector({text}, {self.vector(kind)})"
+
+    def bound(self, value: Value) -> Text:
+        by_lane = getattr(self, f"lanes_{value.op}", None)
+        return by_lane(value) if by_lane and self.differs(value) else super().bound(value)
+
+    def lanes_load(self, value: Value) -> Text:
+        array, index = value.attr, value.args[0]
+        if not self.differs(index):
+            return self.element(array, index), ATOM
+        by_lane = self.program.array_differs(self.function, array)
+        vector, source = self.vector(array.dtype), self.array_type(array)
+        name = f"gather_{source if by_lane else vector}"
+        read = "a[at[l]][l]" if by_lane else "a[at[l]]"
+        self.helpers[name] = (
+            f"static inline {vector} {name}{'_lanes' if by_lane else ''}(const {source} *a, {self.vector('i64')} at) {{ "
+            f"{vector} r; for (int l = 0; l < {self.lanes}; l++) r[l] = {read}; return r; }}"
+        )
+        return f"{name}{'_lanes' if by_lane else ''}({safe(array.name)}, {self.spread(index, 'i64')})", ATOM
+
+    def lanes_not(self, value: Value) -> Text:
+        return f"~{self.inside(value.args[0], ATOM)}", PREFIX
+
+    def lanes_and(self, value: Value) -> Text:
+        sign, binding = BITWISE[value.op]
+        kind = self.kind(value)
+        a, b = (self.spread(v, kind) for v in value.args)
+        return f"({a}) {sign} ({b})", binding
+
+    lanes_or = lanes_and
+
+    def lanes_eq(self, value: Value) -> Text:
+        text, _ = super().on_infix(value)
+        return f"({text})", ATOM
+
+    lanes_lt = lanes_le = lanes_eq
+
+    def lanes_sqrt(self, value: Value) -> Text:
+        name = f"{value.op}_{self.vector(value.dtype)}"
+        scalar = value.op + ("f" if value.dtype == "f32" else "")
+        vector = self.vector(value.dtype)
+        self.helpers[name] = (
+            f"static inline {vector} {name}({vector} x) {{ "
+            f"{vector} r; for (int l = 0; l < {self.lanes}; l++) r[l] = {scalar}(x[l]); return r; }}"
+        )
+        return f"{name}({self.text(value.args[0])})", ATOM
+
+    lanes_exp = lanes_sqrt
+
+    def lanes_min(self, value: Value) -> Text:
+        return self.chosen_of_two(value, "<")
+
+    def lanes_max(self, value: Value) -> Text:
+        return self.chosen_of_two(value, ">")
+
+    def chosen_of_two(self, value: Value, sign: str) -> Text:
+        name, vector = f"{value.op}_{self.vector(value.dtype)}", self.vector(value.dtype)
+        select = self.selector(value.dtype)
+        self.helpers[name] = (
+            f"static inline {vector} {name}({vector} a, {vector} b) {{ return {select}(a {sign} b, a, b); }}"
+        )
+        return f"{name}({', '.join(self.spread(a) for a in value.args)})", ATOM
+
+    def lanes_select(self, value: Value) -> Text:
+        condition, a, b = value.args
+        select = self.selector(value.dtype)
+        mask = self.spread(condition, MASKS[BYTES[value.dtype]])
+        return f"{select}({mask}, {self.spread(a)}, {self.spread(b)})", ATOM
+
+    def selector(self, dtype: str) -> str:
+        vector, mask = self.vector(dtype), self.vector(MASKS[BYTES[dtype]])
+        name = f"select_{vector}"
+        self.helpers[name] = (
+            f"static inline {vector} {name}({mask} m, {vector} a, {vector} b) {{ "
+            f"return ({vector})((m & ({mask})a) | (~m & ({mask})b)); }}"
+        )
+        return name
+
+    def lanes_cast(self, value: Value) -> Text:
+        return self.converted(self.text(value.args[0]), value.dtype), ATOM
+
+    def store(self, s: st.Store) -> str:
+        if self.differs(s.index):
+            return self.scatter(s, "=")
+        if self.program.array_differs(self.function, s.array):
+            return f"{self.element(s.array, s.index)} = {self.spread(s.value)};"
+        return super().store(s)
+
+    def accumulate(self, s: st.Accumulate) -> str:
+        if self.differs(s.index):
+            return self.scatter(s, "+=")
+        if self.program.array_differs(self.function, s.array) or not self.differs(s.value):
+            return super().accumulate(s)
+        vector, element = self.vector(s.value.dtype), self.dialect.types[s.value.dtype]
+        name = f"sum_{vector}"
+        self.helpers[name] = (
+            f"static inline {element} {name}({vector} x) {{ "
+            f"{element} r = x[0]; for (int l = 1; l < {self.lanes}; l++) r += x[l]; return r; }}"
+        )
+        return f"{self.element(s.array, s.index)} += {name}({self.text(s.value)});"
+
+    def scatter(self, s: st.Store | st.Accumulate, sign: str) -> str:
+        by_lane = "[l]" if self.program.array_differs(self.function, s.array) else ""
+        at, value = self.spread(s.index, "i64"), self.spread(s.value)
+        return (
+            f"{{ const {self.vector('i64')} at = {at}; const {self.vector(s.value.dtype)} x = {value}; "
+            f"for (int l = 0; l < {self.lanes}; l++) {safe(s.array.name)}[at[l]]{by_lane} {sign} x[l]; }}"
+        )
+
+
+def preamble(lanes: int) -> list[str]:
+    """The vector types of a text; those that end in u may lie at any address that suits an element."""
+    lines = ['#pragma GCC diagnostic ignored "-Wpsabi"']
+    for dtype, element in (("f64", "double"), ("f32", "float"), ("i64", "int64_t"), ("i32", "int32_t")):
+        size = BYTES[dtype]
+        attributes = f"vector_size({lanes * size})"
+        lines.append(f"typedef {element} {dtype}x{lanes} __attribute__(({attributes}));")
+        lines.append(
+            f"typedef {element} {dtype}x{lanes}u __attribute__(({attributes}, aligned({size}), may_alias));"
+        )
+    return lines

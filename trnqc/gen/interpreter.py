@@ -1,0 +1,191 @@
+"""What a program means: run it on NumPy arrays, all lanes at a time. Every emitter is judged by this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from trnqc.errors import ProgramError
+from trnqc.gen import statements as st
+from trnqc.gen.lanes import Lanes, analyse
+from trnqc.gen.values import FLOATS, Array, Value, walk
+
+NUMPY = {"f64": np.float64, "f32": np.float32, "i64": np.int64, "i32": np.int32, "bool": np.bool_}
+
+
+def run(
+    function: st.Function, arguments: Mapping[str, Any], *, lanes: int = 1, groups: range | tuple[int, int] = (0, 1)
+) -> None:
+    """Run a function; arrays that it writes change in place.
+
+    arguments: by name; scalars, or C-contiguous arrays of the parameter's type, an array of lanes having the lanes as
+    its last axis. groups: begin and end, for a function with a group. A read or store outside an array, an integer
+    division by zero or a wrong argument raises ProgramError; local elements that were never stored are NaN.
+    """
+    program = analyse(function)
+    first, last = (groups.start, groups.stop) if isinstance(groups, range) else groups
+    given = {st.name_of(p): _argument(p, arguments, lanes, function) for p in function.params}
+    with np.errstate(all="ignore"):
+        for group in range(first, last) if function.group is not None else (0,):
+            frame = _Frame(function, program, lanes, dict(given))
+            if function.group is not None:
+                frame.names[function.group.attr] = np.int64(group)
+            frame.block(function.body)
+
+
+def evaluate(value: Value, names: Mapping[str, Any]) -> Any:
+    """A value from the variables and (flat or full) arrays named; for use without a program."""
+    frame = _Frame(st.Function("expression", (), st.Block(())), Lanes({"expression": set()}), 1, dict(names))
+    with np.errstate(all="ignore"):
+        return frame.value(value)
+
+
+def _argument(param: Value | Array, arguments: Mapping[str, Any], lanes: int, function: st.Function) -> Any:
+    name = st.name_of(param)
+    if name not in arguments:
+        raise ProgramError(f"{function.name} wants the argument {name!r}, found {sorted(arguments)}")
+    kind = NUMPY[param.dtype]
+    if isinstance(param, Value):
+        return kind(arguments[name])
+    array = arguments[name]
+    if not isinstance(array, np.ndarray) or array.dtype != kind or not array.flags.c_contiguous:
+        raise ProgramError(f"{function.name}: {name} is to be a C-contiguous array of {kind.__name__}")
+    if param.lanes and (array.ndim == 0 or array.shape[-1] != lanes):
+        raise ProgramError(f"{function.name}: the last axis of {name} is to be the {lanes} lanes, found {array.shape}")
+    return array.reshape(-1, lanes) if param.lanes else array.reshape(-1)
+
+
+class _Frame:
+    """One call: names holds scalars, lane vectors and flat arrays, of shape [n] or, by lane, [n, lanes]."""
+
+    def __init__(self, function: st.Function, program: Lanes, lanes: int, names: dict[str, Any]) -> None:
+        self.function, self.program, self.lanes, self.names = function, program, lanes, names
+
+    def value(self, root: Value) -> Any:
+        known: dict[Value, Any] = {}
+        for value in walk((root,)):
+            known[value] = self.one(value, [known[a] for a in value.args])
+        return known[root]
+
+    def one(self, value: Value, args: list[Any]) -> Any:
+        match value.op:
+            case "const":
+                return NUMPY[value.dtype](value.attr)
+            case "var":
+                return self.name(value.attr)
+            case "load":
+                return self.name(value.attr.name)[self.place(value.attr, args[0])]
+            case "cast":
+                return np.asarray(np.trunc(args[0]) if value.dtype not in FLOATS else args[0]).astype(
+                    NUMPY[value.dtype]
+                )[()]
+        return OPERATIONS[value.op](*args)
+
+    def name(self, name: str) -> Any:
+        try:
+            return self.names[name]
+        except KeyError:
+            raise ProgramError(f"{self.function.name}: {name} is read before it is introduced") from None
+
+    def place(self, array: Array, index: Any) -> Any:
+        data = self.name(array.name)
+        if np.any((index < 0) | (index >= len(data))):
+            raise ProgramError(f"{self.function.name}: {array.name}[{index}] lies outside its {len(data)} elements")
+        if data.ndim == 2 and np.ndim(index):
+            return index, np.arange(self.lanes)
+        return index
+
+    def block(self, block: st.Block) -> None:
+        for s in block.body:
+            getattr(self, f"do_{type(s).__name__.lower()}")(s)
+
+    do_block = block
+
+    def do_let(self, s: st.Let | st.Declare | st.Assign) -> None:
+        self.names[s.var.attr] = self.value(s.value)
+
+    do_declare = do_let
+
+    def do_assign(self, s: st.Assign) -> None:
+        self.name(s.var.attr)
+        self.do_let(s)
+
+    def do_declarearray(self, s: st.DeclareArray) -> None:
+        array = s.array
+        if array.data is not None:
+            self.names[array.name] = np.array(array.data, NUMPY[array.dtype])
+            return
+        rest = (self.lanes,) if self.program.array_differs(self.function, array) else ()
+        undefined = np.nan if array.dtype in FLOATS else np.iinfo(NUMPY[array.dtype]).min
+        self.names[array.name] = np.full((array.size or 0, *rest), undefined, NUMPY[array.dtype])
+
+    def do_store(self, s: st.Store) -> None:
+        data, place = self.name(s.array.name), self.place(s.array, self.value(s.index))
+        data[place] = self.value(s.value)
+
+    def do_accumulate(self, s: st.Accumulate) -> None:
+        data, index, value = self.name(s.array.name), self.value(s.index), self.value(s.value)
+        place = self.place(s.array, index)
+        if data.ndim == 2:
+            data[place] += value
+        elif np.ndim(index):
+            np.add.at(data, place, value)
+        else:
+            total = np.add.accumulate(value)[-1] if np.ndim(value) else value
+            data[place] += total
+
+    def do_for(self, s: st.For) -> None:
+        for i in range(int(self.value(s.begin)), int(self.value(s.end)), s.step):
+            self.names[s.var.attr] = NUMPY[s.var.dtype](i)
+            self.block(s.body)
+
+    def do_while(self, s: st.While) -> None:
+        while self.value(s.condition):
+            self.block(s.body)
+
+    def do_if(self, s: st.If) -> None:
+        self.block(s.then if self.value(s.condition) else s.orelse)
+
+    def do_call(self, s: st.Call) -> None:
+        names = {
+            st.name_of(p): self.name(a.name) if isinstance(a, Array) else self.value(a)
+            for p, a in zip(s.function.params, s.arguments)
+        }
+        _Frame(s.function, self.program, self.lanes, names).block(s.function.body)
+
+    def do_barrier(self, s: st.Statement) -> None:
+        """Lanes advance together here."""
+
+    do_fence = do_barrier
+
+
+def _quotient(a: Any, b: Any) -> Any:
+    if np.any(b == 0):
+        raise ProgramError("an integer division by zero")
+    return np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))
+
+
+# Integer division goes towards zero and the remainder has the sign of the dividend, as in C.
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "idiv": _quotient,
+    "mod": lambda a, b: a - b * _quotient(a, b),
+    "neg": lambda a: -a,
+    "fma": lambda a, b, c: a * b + c,
+    "sqrt": np.sqrt,
+    "exp": np.exp,
+    "min": lambda a, b: np.where(a < b, a, b)[()],
+    "max": lambda a, b: np.where(a > b, a, b)[()],
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "eq": lambda a, b: a == b,
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+    "not": np.logical_not,
+    "select": lambda c, a, b: np.where(c, a, b)[()],
+}

@@ -1,0 +1,103 @@
+"""Which variables and local arrays differ by lane; a program's author states it for parameter arrays only.
+
+What is computed from something that differs by lane differs by lane. Control flow may not: it is checked here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from trnqc.errors import ProgramError
+from trnqc.gen import statements as st
+from trnqc.gen.listing import expression, functions
+from trnqc.gen.values import Array, Value, walk
+
+
+@dataclass
+class Lanes:
+    """names[function name]: variables and arrays that differ by lane there."""
+
+    names: dict[str, set[str]] = field(default_factory=dict)
+
+    def differs(self, function: st.Function, value: Value) -> bool:
+        """Whether the value is not the same on every lane."""
+        names = self.names[function.name]
+        for part in walk((value,)):
+            if part.op == "var" and part.attr in names:
+                return True
+            if part.op == "load" and (part.attr.lanes or part.attr.name in names):
+                return True
+        return False
+
+    def array_differs(self, function: st.Function, array: Array) -> bool:
+        return array.lanes or array.name in self.names[function.name]
+
+
+def analyse(root: st.Function) -> Lanes:
+    """Lanes of the function and all that it calls.
+
+    Raises ProgramError when control flow differs by lane, or a value that does is stored where all lanes have one place.
+    """
+    program = functions(root)
+    if len({f.name for f in program}) != len(program):
+        raise ProgramError(f"two functions have one name: {', '.join(f.name for f in program)}")
+    lanes = Lanes({f.name: set() for f in program})
+    size = -1
+    while size != (size := sum(map(len, lanes.names.values()))):
+        for f in reversed(program):
+            for s in st.statements(f.body):
+                _spread(lanes, f, s)
+    for f in program:
+        for s in st.statements(f.body):
+            _check(lanes, f, s)
+    return lanes
+
+
+def _spread(lanes: Lanes, f: st.Function, s: st.Statement) -> None:
+    names = lanes.names[f.name]
+    match s:
+        case st.Let() | st.Declare() | st.Assign() if lanes.differs(f, s.value):
+            names.add(s.var.attr)
+        case st.Store() | st.Accumulate() if s.array.space == "local":
+            if lanes.differs(f, s.value) or lanes.differs(f, s.index):
+                names.add(s.array.name)
+        case st.Call():
+            for param, given in zip(s.function.params, s.arguments):
+                if isinstance(given, Array) and isinstance(param, Array):
+                    if given.space == "local" and param.lanes:
+                        names.add(given.name)
+                elif isinstance(given, Value) and isinstance(param, Value) and lanes.differs(f, given):
+                    lanes.names[s.function.name].add(param.attr)
+
+
+def _check(lanes: Lanes, f: st.Function, s: st.Statement) -> None:
+    match s:
+        case st.For() | st.While() | st.If():
+            for value in st.values(s):
+                if lanes.differs(f, value):
+                    raise ProgramError(
+                        f"function {f.name}: control flow must be the same on every lane, but {expression(value)} "
+                        "differs; use select"
+                    )
+        case st.Store() if not lanes.array_differs(f, s.array):
+            if lanes.differs(f, s.value) and not lanes.differs(f, s.index):
+                raise ProgramError(
+                    f"function {f.name}: {s.array.name} has one place for all lanes, but {expression(s.value)} differs "
+                    "by lane; mark the array as one of lanes, or accumulate"
+                )
+        case st.Call():
+            _check_call(lanes, f, s)
+
+
+def _check_call(lanes: Lanes, f: st.Function, call: st.Call) -> None:
+    params = call.function.params
+    wrong = len(params) != len(call.arguments)
+    for param, given in zip(params, call.arguments):
+        wrong |= isinstance(param, Array) != isinstance(given, Array) or param.dtype != given.dtype
+        if isinstance(param, Array) and isinstance(given, Array):
+            wrong |= lanes.array_differs(f, given) != param.lanes
+    if wrong:
+        raise ProgramError(
+            f"function {f.name}: {call.function.name} takes {[st.name_of(p) for p in params]} (types, arrays and lanes "
+            f"alike), found {[st.name_of(a) or expression(a) for a in call.arguments]}"  # type: ignore[arg-type]
+        )

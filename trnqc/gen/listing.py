@@ -1,0 +1,114 @@
+"""Programs as people read them: no types where the context gives them, no target's spelling."""
+
+from __future__ import annotations
+
+from trnqc.gen import statements as st
+from trnqc.gen.values import Array, Value
+
+# How strongly an operation binds; an operand that binds less is put in parentheses.
+BINDING = {"or": 1, "and": 2, "not": 3, "eq": 4, "lt": 5, "le": 5, "add": 6, "sub": 6, "mul": 7, "div": 7, "idiv": 7,
+           "mod": 7, "neg": 8}  # fmt: skip
+SIGNS = {"or": "or", "and": "and", "eq": "==", "lt": "<", "le": "<=", "add": "+", "sub": "-", "mul": "*", "div": "/",
+         "idiv": "//", "mod": "%"}  # fmt: skip
+ATOM = 9
+
+
+def expression(value: Value) -> str:
+    """One line; a value shared within it is written out each time."""
+    return _expression(value)[0]
+
+
+def _expression(value: Value) -> tuple[str, int]:
+    op, args = value.op, value.args
+    match op:
+        case "const":
+            return repr(value.attr), ATOM if value.attr >= 0 else BINDING["neg"]
+        case "var":
+            return value.attr, ATOM
+        case "load":
+            return f"{value.attr.name}[{expression(args[0])}]", ATOM
+        case "neg" | "not":
+            return f"{'-' if op == 'neg' else 'not '}{_inside(args[0], BINDING[op])}", BINDING[op]
+        case "cast":
+            return f"{value.dtype}({expression(args[0])})", ATOM
+    if op in SIGNS:
+        binding = BINDING[op]
+        return f"{_inside(args[0], binding)} {SIGNS[op]} {_inside(args[1], binding + 1)}", binding
+    return f"{op}({', '.join(expression(a) for a in args)})", ATOM
+
+
+def _inside(value: Value, binding: int) -> str:
+    text, strength = _expression(value)
+    return text if strength >= binding else f"({text})"
+
+
+def listing(program: st.Function | st.Statement) -> str:
+    """The whole program, local functions first, indented by two."""
+    if isinstance(program, st.Function):
+        lines = [line for f in functions(program) for line in (*_function(f), "")]
+        return "\n".join(lines)
+    return "\n".join(_lines(program, "")) + "\n"
+
+
+def functions(root: st.Function) -> list[st.Function]:
+    """The function and all that it calls, callees first, each once."""
+    found: list[st.Function] = []
+    for s in st.statements(root.body):
+        if isinstance(s, st.Call):
+            found += [f for f in functions(s.function) if f not in found]
+    return [*found, root]
+
+
+def _function(function: st.Function) -> list[str]:
+    written = function.written
+    params = ", ".join(_param(p, written) for p in function.params)
+    group = f" for each {function.group.attr}" if function.group is not None else ""
+    title = [f"# {function.title}"] if function.title else []
+    return [*title, f"function {function.name}({params}){group}:", *_lines(function.body, "  ")]
+
+
+def _param(param: Value | Array, written: tuple[str, ...]) -> str:
+    if isinstance(param, Value):
+        return f"{param.attr}: {param.dtype}"
+    role = "out " if param.name in written else ""
+    return f"{role}{array(param)}"
+
+
+def array(a: Array) -> str:
+    """An array's name, extents, type, space and lanes, as in ``shared h[9]: f64 lanes``."""
+    extents = ", ".join("?" if n is None else str(n) for n in a.shape)
+    space = "" if a.space == "global" else f"{a.space} "
+    return f"{space}{a.name}[{extents}]: {a.dtype}{' lanes' if a.lanes else ''}"
+
+
+def _lines(s: st.Statement, pad: str) -> list[str]:
+    match s:
+        case st.Block():
+            head = [f"{pad}# {s.title}"] if s.title else []
+            return head + [line for inner in s.body for line in _lines(inner, pad)]
+        case st.Let():
+            return [f"{pad}{s.var.attr} = {expression(s.value)}"]
+        case st.Declare():
+            return [f"{pad}var {s.var.attr}: {s.var.dtype} = {expression(s.value)}"]
+        case st.Assign():
+            return [f"{pad}{s.var.attr} := {expression(s.value)}"]
+        case st.DeclareArray():
+            return [f"{pad}{array(s.array)}"]
+        case st.Store() | st.Accumulate():
+            sign = "=" if isinstance(s, st.Store) else "+="
+            return [f"{pad}{s.array.name}[{expression(s.index)}] {sign} {expression(s.value)}"]
+        case st.For():
+            step = f" step {s.step}" if s.step != 1 else ""
+            head_line = f"{pad}for {s.var.attr} in {expression(s.begin)} .. {expression(s.end)}{step}:"
+            return [head_line, *_lines(s.body, pad + "  ")]
+        case st.While():
+            return [f"{pad}while {expression(s.condition)}:", *_lines(s.body, pad + "  ")]
+        case st.If():
+            lines = [f"{pad}if {expression(s.condition)}:", *_lines(s.then, pad + "  ")]
+            return lines + ([f"{pad}else:", *_lines(s.orelse, pad + "  ")] if s.orelse.body else [])
+        case st.Call():
+            names = (a.name if isinstance(a, Array) else expression(a) for a in s.arguments)
+            return [f"{pad}{s.function.name}({', '.join(names)})"]
+        case st.Fence():
+            return [f"{pad}fence{''.join(f' {v.attr}' for v in s.variables)}"]
+    return [f"{pad}{type(s).__name__.lower()}"]
