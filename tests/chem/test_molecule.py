@@ -29,6 +29,15 @@ def test_reads_symbols_numbers_and_trailing_blank_lines(xyz):
     assert (g.formula, g.electrons) == ("FH", 10)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["\ufeff" + GOOD, GOOD.replace("\n", "\r\n"), GOOD.replace("0.917", "0.917 -0.41"), GOOD.replace(" 0", "\t0")],
+    ids=["byte-order mark", "windows", "charges", "tabs"],
+)
+def test_what_other_programs_write(xyz, text):
+    assert load_geometry(xyz(text)).coordinates == load_geometry(xyz(GOOD)).coordinates
+
+
 def test_bohr_is_converted_to_angstrom(xyz):
     assert load_geometry(xyz(GOOD), unit="bohr").coordinates[1][2] == pytest.approx(0.917 * BOHR, rel=1e-15)
 

@@ -68,7 +68,7 @@ def read_xyz(path: Path, unit: str = "angstrom") -> tuple[tuple[str, ...], tuple
     if unit.lower() not in UNITS:
         raise MoleculeError(f"unit must be one of {', '.join(UNITS)}, got {unit!r}")
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise MoleculeError(f"{path}: cannot be read as text: {error}") from error
     count = _atom_count(path, lines)
