@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -45,3 +46,18 @@ def test_help_needs_no_chemistry():
         "import sys, trnqc.cli\ntry: trnqc.cli.main(['--help'])\nexcept SystemExit: assert 'pyscf' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_interrupt_while_a_command_is_imported(monkeypatch, capsys):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("importlib.import_module", interrupt)
+    assert main(["mp2", "water"]) == 130
+    assert capsys.readouterr().err == "trnqc: interrupted\n"
+
+
+def test_warnings_are_one_line_without_code(monkeypatch, capsys):
+    monkeypatch.setattr("trnqc.cli.doctor.run", lambda args: warnings.warn("mind the step", stacklevel=1))
+    main(["doctor"])
+    assert capsys.readouterr().err == "trnqc: warning: mind the step\n"

@@ -78,7 +78,7 @@ def test_comparison_prints_the_differences(trnqc):
 def test_geometry_file_in_bohr(trnqc, tmp_path):
     path = tmp_path / "h2.xyz"
     path.write_text("2\n\nH 0 0 0\nH 0 0 1.4\n")
-    _, out, _ = trnqc("mp2", path, "--unit", "bohr", "--basis", "cc-pvdz", "-q")
+    _, out, _ = trnqc("mp2", path, "--unit", "Bohr", "--basis", "cc-pvdz", "-q")
     # Hartree-Fock and MP2 of H2 at 1.4 Bohr, cc-pVDZ: -1.128714 and -0.026372 Hartree, here with fitting errors.
     assert total(out) == pytest.approx(-1.15509, abs=2e-4)
 
@@ -100,12 +100,15 @@ def test_bf16_warns_on_standard_error(trnqc):
         (("mp2", "water", "--frozen", "7"), "7 frozen orbitals leave none"),
         (("mp2", "water", "--threads", "0"), "--threads must be positive"),
         (("mp2", "water", "--conv-tol", "-1"), "--conv-tol must be positive"),
+        (("mp2", "water", "--conv-tol", "nan"), "--conv-tol must be positive"),
+        (("mp2", "water", "--sos", "inf"), "two finite factors"),
         (("mp2", "water", "--max-memory", "lots"), "such as 4G"),
         (("mp2", "water", "--max-memory", "10k"), "memory limit is 0.01 MB"),
         (("mp2", "water", "--max-cycle", "1", "--basis", "sto-3g"), "has not converged"),
         (("mp2", "water", "--compare-with", "cpu:fp8"), "'fp8'"),
         (("mp2", "water", "--backend", "simulator", "--precision", "fp64"), "precision 'fp64' was asked for"),
         (("mp2", "water", "--json", "/nowhere/out.json"), "cannot be written"),
+        (("mp2", "water", "--json", "/dev/null"), "cannot be written"),
     ],
 )
 def test_errors_are_one_line_and_status_two(trnqc, arguments, words):

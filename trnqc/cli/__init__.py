@@ -11,7 +11,9 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from trnqc import __version__
 from trnqc.errors import TrnqcError
@@ -29,9 +31,12 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; argv without the program's name, default the process's."""
     argv = list(sys.argv[1:] if argv is None else argv)
-    args = _parser(argv).parse_args(argv)
+    args = argparse.Namespace()
     try:
-        return args.run(args)
+        args = _parser(argv).parse_args(argv)
+        with warnings.catch_warnings():
+            warnings.showwarning = _say
+            return args.run(args)
     except TrnqcError as error:
         if getattr(args, "verbose", 0) > 1:
             raise
@@ -40,6 +45,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("trnqc: interrupted", file=sys.stderr)
         return 130
+
+
+def _say(message: Warning | str, *_: Any, **__: Any) -> None:
+    """A warning for readers: without the line of code that gave it."""
+    print(f"trnqc: warning: {message}", file=sys.stderr)
 
 
 def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
             result = run_job(job, progress)
         Console().print(report(result, pairs=args.pairs))
     for message in result.warnings:
-        console.print(f"[yellow]warning:[/] {message}", highlight=False)
+        console.print(f"[yellow]warning:[/] {message}", highlight=False, soft_wrap=True)
     if args.json:
         result.save(args.json)
     return 0
@@ -83,7 +83,11 @@ def _molecule(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--charge", type=int, default=0, help="charge of the molecule (default: 0)")
     group.add_argument("--spin", type=int, default=0, help="unpaired electrons, 2S as in PySCF; only 0 is supported")
     group.add_argument(
-        "--unit", choices=tuple(UNITS), default="angstrom", help="of the file's coordinates (default: angstrom)"
+        "--unit",
+        type=str.lower,
+        choices=tuple(UNITS),
+        default="angstrom",
+        help="of the file's coordinates (default: angstrom)",
     )
     group.add_argument("--basis", default="cc-pvdz", help="orbital basis (default: %(default)s)")
 
@@ -173,14 +177,16 @@ def _other(text: str) -> tuple[str, str | None]:
 
 
 def _positive(option: str, value: Any) -> Any:
-    if value is not None and value <= 0:
+    if value is not None and not value > 0:  # NaN is not positive either
         raise InputError(f"{option} must be positive, got {value}")
     return value
 
 
 def _check_target(path: Path | None) -> None:
     """Before hours of work rather than after them."""
-    if path is not None and (path.is_dir() or not os.access(path.parent, os.W_OK)):
+    if path is None:
+        return
+    if (path.exists() and not path.is_file()) or not os.access(path.parent, os.W_OK):
         raise InputError(
             f"--json {path}: cannot be written there; give a file in an existing directory that you may write to"
         )
