@@ -24,7 +24,7 @@ def load(rows, columns, times=1):
 def test_one_load_takes_its_latencies_and_its_bytes(target):
     c = constants_for(target)
     found = timed(lambda x: nisa.dma_copy(dst=sbuf(1024), src=x), Spec((P, 1024), "float32"), target=target)
-    share = 8 * (4096 / c["dma_bytes_per_ns"] + c["dma_row_ns"])
+    share = 8 * 4096 / c["dma_bytes_per_ns"] + c["dma_row_ns"]
     assert found.total_ns == pytest.approx(c["dma_start_ns"] + share + c["dma_finish_ns"])
     lanes = [bars(found, f"dma{n}")[0] for n in range(16)]
     assert [e.end_ns - e.start_ns for e in lanes] == pytest.approx([share] * 16)
@@ -40,10 +40,11 @@ def test_a_lane_serves_eight_partitions(rows, lanes):
 
 
 def test_long_rows_move_faster():
-    """Bytes a ns of a lane, by bytes a row: overhead dominates below 256 B, 2 KiB is near the top."""
+    """Bytes a ns of a lane, by bytes a row of its own: overhead dominates below 256 B, 2 KiB is near the top."""
 
     def rate(columns):
-        event = bars(load(P, columns), "dma0")[0]
+        found = timed(lambda x: nisa.dma_copy(dst=sbuf(columns), src=x[0:P, 1:]), Spec((P, columns + 1), "float32"))
+        event = bars(found, "dma0")[0]
         return 8 * 4 * columns / (event.end_ns - event.start_ns)
 
     rates = [rate(n) for n in (1, 16, 64, 512, 1024, 8192)]
@@ -52,6 +53,32 @@ def test_long_rows_move_faster():
     assert rates[2] < 0.75 * 23
     assert rates[3] > 0.9 * 23
     assert rates[5] < 23
+
+
+@pytest.mark.parametrize(("rows", "columns", "runs"), [(P, 64, 1), (P, 63, 8), (3, 64, 1), (P, 8192, 1)])
+@pytest.mark.parametrize("store", [False, True])
+def test_rows_that_adjoin_in_hbm_are_one_run(rows, columns, runs, store):
+    """From 256 B on."""
+
+    def body(x):
+        tile, out = sbuf(columns, rows), output((rows, columns))
+        nisa.dma_copy(dst=tile, src=x)
+        nisa.dma_copy(dst=out, src=tile)
+        return out
+
+    event = bars(timed(body, Spec((rows, columns), "float32")), "dma0", "stores" if store else "loads")[0]
+    c = constants_for("trn2")
+    expected = min(rows, 8) * 4 * columns / c["dma_bytes_per_ns"] + runs * c["dma_row_ns"]
+    assert event.end_ns - event.start_ns == pytest.approx(expected)
+
+
+def test_rows_that_lie_together_in_pairs():
+    def body(x):
+        nisa.dma_copy(dst=sbuf(512), src=x.ap(pattern=[[2048, 64], [512, 2], [1, 512]]))
+
+    event = bars(timed(body, Spec((P, 1024), "float32")), "dma3")[0]
+    c = constants_for("trn2")
+    assert event.end_ns - event.start_ns == pytest.approx(8 * 2048 / c["dma_bytes_per_ns"] + 4 * c["dma_row_ns"])
 
 
 def test_scattered_elements_cost_a_row_each():
@@ -72,7 +99,7 @@ def test_descriptors_are_made_one_instruction_at_a_time():
 def test_lanes_are_shared_by_what_uses_them():
     c = constants_for("trn2")
     found = load(P, 8192, times=3)
-    share = 8 * (4 * 8192 / 23 + c["dma_row_ns"])
+    share = 8 * 4 * 8192 / 23 + c["dma_row_ns"]
     ends = [e.end_ns for e in bars(found, "dma15")]
     assert ends[2] - ends[0] == pytest.approx(2 * share, rel=1e-3)
     assert found.stalls["dma"]["dma_queue"] > 0
@@ -106,4 +133,5 @@ def test_traffic_is_counted():
     assert s["hbm_read_bytes"] == s["hbm_write_bytes"] == P * 512 * 4
     assert s["dma_transfer_count"] == 2
     assert s["dma_transfer_average_bytes"] == P * 512 * 4
+    assert s["dma_packet_time"] == pytest.approx(16 * s["dma_engine_busy_time"])
     assert 0 < s["dma_active_time_percent"] < 100

@@ -68,7 +68,7 @@ def binding(summary: Mapping[str, Any]) -> str:
     """The engine (or the DMA engines) with the longest busy time."""
     names = [ENGINES[TENSOR], ENGINES[VECTOR], ENGINES[SCALAR], ENGINES[3]]
     times = {name: float(summary[f"{name}_engine_busy_time"]) for name in names}
-    times["dma"] = float(summary["dma_packet_time"])
+    times["dma"] = float(summary["dma_engine_busy_time"])
     return max(times, key=lambda name: times[name])
 
 
@@ -104,8 +104,8 @@ def _traffic(sums: Mapping[Any, float], total: float, c: Mapping[str, float]) ->
     return found | {
         "dma_active_time": sums.get("dma_active", 0.0) * 1e-9,
         "dma_active_time_percent": 100 * sums.get("dma_active", 0.0) / total,
-        "dma_packet_time": max(lanes, default=0.0) * 1e-9,
-        "dma_packet_time_percent": 100 * max(lanes, default=0.0) / total,
+        "dma_packet_time": sum(lanes) * 1e-9,
+        "dma_engine_busy_time": max(lanes, default=0.0) * 1e-9,
         "dma_transfer_count": int(transfers),
         "dma_transfer_average_bytes": moved / transfers if transfers else 0.0,
         "dma_queue_count": 2,

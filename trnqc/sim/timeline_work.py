@@ -140,16 +140,20 @@ class WorkTable:
             return Work(0.0, 0.0, moved=total * copies, shares=shares, rows=-(-total // run))
         row = chip.width * chip.itemsize
         runs = [max(1, o.run) for o in sides if not (step.op == "dma_transpose" and o.space == "hbm")]
-        pieces = max(1, -(-row // min(runs)))
-        one = copies * (row / rate + pieces * c["dma_row_ns"])
-        shares = []
+        pieces = max(1, -(-row // min(runs)))  # of one partition
+        joined = 1  # partitions that lie together in HBM
+        if min(runs) >= row >= c["dma_join_bytes"] and step.op != "dma_transpose":
+            joined = max(1, min((o.run for o in sides if o.space == "hbm"), default=row) // row)
+        shares, rows = [], 0
         span = int(c["dma_partitions"])
         for e in range(int(c["dma_engines"])):
             lanes = min(chip.p1, (e + 1) * span) - max(chip.p0, e * span)
             if lanes > 0:
-                shares.append((e, lanes * one))
-        lanes = chip.p1 - chip.p0
-        return Work(0.0, 0.0, moved=lanes * row * copies, shares=tuple(shares), rows=lanes * pieces)
+                mine = -(-lanes // joined) * pieces
+                rows += mine
+                shares.append((e, copies * (lanes * row / rate + mine * c["dma_row_ns"])))
+        moved = (chip.p1 - chip.p0) * row * copies
+        return Work(0.0, 0.0, moved=moved, shares=tuple(shares), rows=rows)
 
     def _sync(self, step: Step) -> Work:
         c = self.c
