@@ -6,7 +6,7 @@ import pytest
 
 from scripts.timeline import mamba, matmul
 from scripts.timeline.rfc_pair import pack_pair, rfc_pair
-from trnqc.sim import simulate
+from trnqc.sim import Spec, simulate, timeline
 
 RNG = np.random.default_rng(5)
 
@@ -21,12 +21,37 @@ def normal(*shape):
         (matmul.tiled, {}),
         (matmul.hoisted, {}),
         (matmul.blocked, {}),
+        (matmul.blocked, {"kept": 1}),
+        (matmul.blocked, {"rows": 1, "cols": 1, "kept": 3}),
         (matmul.k_blocked, {"rows": 1, "cols": 2, "depth": 2}),
+        (matmul.k_blocked, {"rows": 2, "cols": 1, "depth": 1}),
+        (matmul.k_blocked, {"rows": 1, "cols": 2, "depth": 2, "room": 16_000}),
+        (matmul.k_blocked, {"rows": 2, "cols": 1, "depth": 1, "room": 1}),
     ],
 )
 def test_matmul(kernel, options):
     a_t, b = normal(256, 256), normal(256, 1024)
     np.testing.assert_allclose(simulate(kernel)(a_t, b, **options), a_t.T @ b, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize(("room", "away"), [(16_896, 0), (16_895, 1), (12_000, 3), (1, 4)])
+def test_sums_beyond_the_room_travel(room, away):
+    """Two contraction blocks: a sum in HBM is written twice, and read for the second addition and for the result."""
+    run = timeline(matmul.k_blocked, target="trn2")
+    found = run(Spec((256, 256), "float32"), Spec((256, 1024), "float32"), rows=1, cols=2, depth=1, room=room)
+    s, total = found.summary(), 128 * 512 * 4
+    assert s["hbm_write_bytes"] == (4 + 2 * away) * total
+    assert s["hbm_read_bytes"] == 256 * 1024 * 4 + 256 * 256 * 4 + 2 * away * total
+
+
+def test_kept_columns_are_not_loaded_again():
+    def read(kept):
+        run = timeline(matmul.blocked, target="trn2")
+        found = run(Spec((256, 512), "float32"), Spec((256, 2048), "float32"), kept=kept)
+        return found.summary()["hbm_read_bytes"]
+
+    column = 256 * 512 * 4
+    assert [read(0) - read(n) for n in (1, 2, 4)] == [column, 2 * column, 4 * column]
 
 
 def test_double_row():
