@@ -148,5 +148,6 @@ class BackendContract:
     def test_refuses_a_limit_that_cannot_do(self, precision, fused):
         with pytest.raises(MemoryLimit) as caught:
             self.backend.mp2_pairs(*random_factors(3, 32, 127), precision=precision, fused=fused, max_memory=1000)
+        assert "the limit is 0.001 MB" in str(caught.value)
         # Needed and allowed: two figures.
         assert sum(word.replace(".", "", 1).isdigit() for word in str(caught.value).split()) >= 2

@@ -40,7 +40,9 @@ class Device(Protocol):
 
 def _check_memory(needed: float, max_memory: float | None, what: str) -> None:
     if max_memory is not None and needed > max_memory:
-        raise MemoryLimit(f"{what} needs {needed / 2**20:.0f} MiB, the limit is {max_memory / 2**20:.0f} MiB")
+        raise MemoryLimit(
+            f"{what} needs {needed / 1e6:.4g} MB, the limit is {max_memory / 1e6:.4g} MB: raise the limit"
+        )
 
 
 def mp2_pairs(
