@@ -213,5 +213,3 @@ def bn_aggr(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> None:
 def _statistics(op: str, dst: NkiTensor, data: NkiTensor, width: int) -> None:
     if dst.shape[0] != data.shape[0] or dst.size != width * data.shape[0]:
         raise NkiValidationError(f"{op} dst must be [{data.shape[0]}, {width}], got {dst.shape}")
-
-

@@ -255,5 +255,3 @@ def sequence_bounds(dst: NkiTensor, segment_ids: NkiTensor, name: str | None = N
         bounds = np.stack([np.repeat(begins, lengths), np.repeat(ends, lengths)])
         bounds[:, ids == 0] = [[n], [-1]]
         store(dst.array(), bounds, dst.dtype)
-
-

@@ -210,5 +210,3 @@ def tensor_copy_predicated(
             cast = np.empty(out.shape, out.dtype)
             store(cast, np.full(out.shape, src, np.float32), dst.dtype)
             out[mask] = cast[mask]
-
-
