@@ -1,7 +1,7 @@
 """The dependence graph that schedulers order: values that are kept, and which of them each needs.
 
-A node is a value that will have a name of its own; what lies between nodes is computed with the node that uses it and is
-never kept. In a recurrence a node is one intermediate, not each of the products in its sum.
+A node is a value that will have a name of its own; what lies between nodes is computed with the node that uses it and
+is never kept. In a recurrence a node is one intermediate, not each of the products in its sum.
 """
 
 from __future__ import annotations

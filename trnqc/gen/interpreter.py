@@ -167,6 +167,11 @@ def _quotient(a: Any, b: Any) -> Any:
     return np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))
 
 
+def _where(condition: Any, a: Any, b: Any) -> Any:
+    chosen: Any = np.where(condition, a, b)
+    return chosen[()]
+
+
 # Integer division goes towards zero and the remainder has the sign of the dividend, as in C.
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "add": lambda a, b: a + b,
@@ -179,13 +184,13 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "fma": lambda a, b, c: a * b + c,
     "sqrt": np.sqrt,
     "exp": np.exp,
-    "min": lambda a, b: np.where(a < b, a, b)[()],
-    "max": lambda a, b: np.where(a > b, a, b)[()],
+    "min": lambda a, b: _where(a < b, a, b),
+    "max": lambda a, b: _where(a > b, a, b),
     "lt": lambda a, b: a < b,
     "le": lambda a, b: a <= b,
     "eq": lambda a, b: a == b,
     "and": lambda a, b: a & b,
     "or": lambda a, b: a | b,
     "not": np.logical_not,
-    "select": lambda c, a, b: np.where(c, a, b)[()],
+    "select": lambda c, a, b: _where(c, a, b),
 }

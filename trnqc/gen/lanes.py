@@ -36,7 +36,8 @@ class Lanes:
 def analyse(root: st.Function) -> Lanes:
     """Lanes of the function and all that it calls.
 
-    Raises ProgramError when control flow differs by lane, or a value that does is stored where all lanes have one place.
+    Raises ProgramError when control flow differs by lane, or when a value that does is stored where all lanes have one
+    place.
     """
     program = functions(root)
     if len({f.name for f in program}) != len(program):

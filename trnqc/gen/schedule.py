@@ -89,13 +89,14 @@ class _Completion:
         self.order: list[int] = []
 
     def run(self) -> Order:
+        # Of equal costs the larger: what it shares with others is then there, and its own values are soon gone.
         missing = {t: self.below[t] & ~self.done for t in self.graph.targets if t not in self.graph.inputs}
         costs: dict[int, int] = {}
         while missing:
             for t in missing:
                 if t not in costs:
                     costs[t] = self.extra(missing[t])
-            t = min(missing, key=lambda t: (costs[t], missing[t].bit_count(), self.ties()))
+            t = min(missing, key=lambda t: (costs[t], -missing[t].bit_count(), self.ties()))
             fresh = missing.pop(t)
             self.complete(t)
             # Only targets that share nodes or operands with what was completed have changed.

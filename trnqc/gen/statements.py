@@ -152,9 +152,7 @@ class Function:
                 found.add(s.array.name)
             elif isinstance(s, Call):
                 inside = s.function.written
-                found.update(
-                    name_of(a) for p, a in zip(s.function.params, s.arguments) if name_of(p) in inside
-                )
+                found.update(name_of(a) for p, a in zip(s.function.params, s.arguments) if name_of(p) in inside)
         return tuple(name_of(p) for p in self.params if isinstance(p, Array) and p.name in found)
 
 

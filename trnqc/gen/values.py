@@ -36,6 +36,7 @@ class Value:
     dtype: str
     args: tuple[Value, ...]
     attr: Any
+    _key: str | None
 
     def __new__(cls, op: str, dtype: str, args: tuple[Value, ...] = (), attr: Any = None) -> Value:
         # Floats by their bits: 0.0 is not -0.0, and NaN is itself.

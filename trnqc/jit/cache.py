@@ -46,9 +46,9 @@ class Cache:
 
     directory: Path
 
-    def get(self, name: str, build: Callable[[Path], None]) -> Path:
-        """Path of the entry `name`; `build(path)` writes the library when there is no sound one."""
-        library, seal = self.directory / f"{name}.so", self.directory / f"{name}.sha256"
+    def get(self, name: str, build: Callable[[Path], None], suffix: str = ".so") -> Path:
+        """Path of the entry `name`; `build(path)` writes the file when there is no sound one."""
+        library, seal = self.directory / f"{name}{suffix}", self.directory / f"{name}.sha256"
         if not self._sound(library, seal):
             self._store(library, seal, build)
         return library
@@ -65,7 +65,7 @@ class Cache:
             fresh, fresh_seal = Path(scratch) / library.name, Path(scratch) / seal.name
             build(fresh)
             if not fresh.is_file():
-                raise CompilerError(f"the C compiler reported success but wrote no library at {fresh}")
+                raise CompilerError(f"the compiler reported success but wrote nothing at {fresh}")
             fresh_seal.write_text(_digest(fresh))
             os.replace(fresh, library)
             os.replace(fresh_seal, seal)

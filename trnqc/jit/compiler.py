@@ -56,13 +56,13 @@ class Compiler:
                 return f"{name} " + ".".join(macros.get(part, "?") for part in parts)
         return self.version
 
-    def build(self, source: str, output: Path, defines: tuple[str, ...] = ()) -> None:
+    def build(self, source: str, output: Path, defines: tuple[str, ...] = (), flags: tuple[str, ...] = ()) -> None:
         """Compile `source` into the shared library `output`; raises CompilerError with the command and its output."""
         with tempfile.TemporaryDirectory(prefix="trnqc-cc-") as scratch:
             text = Path(scratch) / "source.c"
             text.write_text(source)
             symbols = tuple(f"-D{define}" for define in defines)
-            _run((*self.command, *REQUIRED_FLAGS, *self.flags, *symbols, "-o", str(output), str(text), "-lm"))
+            _run((*self.command, *REQUIRED_FLAGS, *self.flags, *flags, *symbols, "-o", str(output), str(text), "-lm"))
 
 
 def _run(command: tuple[str, ...]) -> str:

@@ -17,7 +17,7 @@ __all__ = ["ACCUMULATE", "emit_c", "emit_cuda"]
 def emit_c(*functions: Function, lanes: int = 1) -> str:
     """C for `lanes` SIMD lanes (a power of two; 1 is plain scalar C).
 
-    A parameter array of lanes is a pointer to vectors without alignment beyond their element's: a NumPy array whose last
+    A parameter array of lanes is a pointer to vectors that are aligned as their elements are: a NumPy array whose last
     axis is the lanes fits. A function with a group takes the range of groups as two last arguments.
     Raises ProgramError for a program that breaks the language's rules.
     """

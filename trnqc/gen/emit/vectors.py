@@ -73,13 +73,12 @@ class Vectors(Scalars):
             return self.element(array, index), ATOM
         by_lane = self.program.array_differs(self.function, array)
         vector, source = self.vector(array.dtype), self.array_type(array)
-        name = f"gather_{source if by_lane else vector}"
-        read = "a[at[l]][l]" if by_lane else "a[at[l]]"
+        name = f"gather_{source}_x{self.lanes}"
         self.helpers[name] = (
-            f"static inline {vector} {name}{'_lanes' if by_lane else ''}(const {source} *a, {self.vector('i64')} at) {{ "
-            f"{vector} r; for (int l = 0; l < {self.lanes}; l++) r[l] = {read}; return r; }}"
+            f"static inline {vector} {name}(const {source} *a, {self.vector('i64')} at) {{ {vector} r; "
+            f"for (int l = 0; l < {self.lanes}; l++) r[l] = a[at[l]]{'[l]' if by_lane else ''}; return r; }}"
         )
-        return f"{name}{'_lanes' if by_lane else ''}({safe(array.name)}, {self.spread(index, 'i64')})", ATOM
+        return f"{name}({safe(array.name)}, {self.spread(index, 'i64')})", ATOM
 
     def lanes_not(self, value: Value) -> Text:
         return f"~{self.inside(value.args[0], ATOM)}", PREFIX
@@ -163,12 +162,14 @@ class Vectors(Scalars):
         return f"{self.element(s.array, s.index)} += {name}({self.text(s.value)});"
 
     def scatter(self, s: st.Store | st.Accumulate, sign: str) -> str:
-        by_lane = "[l]" if self.program.array_differs(self.function, s.array) else ""
-        at, value = self.spread(s.index, "i64"), self.spread(s.value)
-        return (
-            f"{{ const {self.vector('i64')} at = {at}; const {self.vector(s.value.dtype)} x = {value}; "
-            f"for (int l = 0; l < {self.lanes}; l++) {safe(s.array.name)}[at[l]]{by_lane} {sign} x[l]; }}"
+        by_lane = self.program.array_differs(self.function, s.array)
+        target, vector = self.array_type(s.array), self.vector(s.value.dtype)
+        name = f"{'store' if sign == '=' else 'add'}_at_{target}_x{self.lanes}"
+        self.helpers[name] = (
+            f"static inline void {name}({target} *a, {self.vector('i64')} at, {vector} x) {{ "
+            f"for (int l = 0; l < {self.lanes}; l++) a[at[l]]{'[l]' if by_lane else ''} {sign} x[l]; }}"
         )
+        return f"{name}({safe(s.array.name)}, {self.spread(s.index, 'i64')}, {self.spread(s.value)});"
 
 
 def preamble(lanes: int) -> list[str]:
@@ -178,7 +179,5 @@ def preamble(lanes: int) -> list[str]:
         size = BYTES[dtype]
         attributes = f"vector_size({lanes * size})"
         lines.append(f"typedef {element} {dtype}x{lanes} __attribute__(({attributes}));")
-        lines.append(
-            f"typedef {element} {dtype}x{lanes}u __attribute__(({attributes}, aligned({size}), may_alias));"
-        )
+        lines.append(f"typedef {element} {dtype}x{lanes}u __attribute__(({attributes}, aligned({size}), may_alias));")
     return lines

@@ -1,0 +1,68 @@
+"""Small programs without a domain, and how to run one through the compiler and the interpreter alike."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trnqc import jit
+from trnqc.gen import Array, Value, Var, const, emit_c, run
+from trnqc.gen import statements as st
+from trnqc.gen.simplify import horner
+from trnqc.gen.values import fma
+
+STRICT = ("-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-ffp-contract=off", "-O1")
+C_NAMES = {"i64": "int64", "f64": "float64", "f32": "float32"}
+NUMPY = {"i64": np.int64, "i32": np.int32, "f64": np.float64, "f32": np.float32}
+
+i, j, k = (Var(name, "i64") for name in "ijk")
+
+
+def signature(function: st.Function) -> jit.Signature:
+    written = function.written
+    types = [
+        jit.Array(NUMPY[p.dtype].__name__, written=p.name in written) if isinstance(p, Array) else C_NAMES[p.dtype]
+        for p in function.params
+    ]
+    return jit.Signature((*types, *["int64"] * (2 * (function.group is not None))))
+
+
+def compiled(function: st.Function, lanes: int, flags: tuple[str, ...] = STRICT):
+    library = jit.compile_c(
+        emit_c(function, lanes=lanes), {function.name: signature(function)}, name="gen-test", flags=flags
+    )
+    return getattr(library, function.name)
+
+
+def run_both(function: st.Function, arguments: dict, lanes: int, groups: tuple[int, int] = (0, 1), **options):
+    """Arguments after the interpreter, and after the compiled function; both start from copies."""
+    results = []
+    for kind in ("interpreter", "compiled"):
+        given = {n: a.copy() if isinstance(a, np.ndarray) else a for n, a in arguments.items()}
+        if kind == "interpreter":
+            run(function, given, lanes=lanes, groups=groups)
+        else:
+            extent = groups if function.group is not None else ()
+            compiled(function, lanes, **options)(*(given[st.name_of(p)] for p in function.params), *extent)
+        results.append(given)
+    return results
+
+
+def gemm(dtype: str = "f64") -> st.Function:
+    """c[i, j] = sum over k of a[i, k] b[k, j], a lane being one more column index."""
+    m, n, q = (Var(name, "i64") for name in "mnq")
+    a, b = Array("a", dtype, (m, q)), Array("b", dtype, (q, n), lanes=True)
+    c, total = Array("c", dtype, (m, n), lanes=True), Var("total", dtype)
+    inner = st.loop(k, q, st.Assign(total, fma(a[i, k], b[k, j], total)))
+    body = st.loop(i, m, st.loop(j, n, st.Declare(total, const(0, dtype)), inner, st.store(c[i, j], total)))
+    return st.Function("gemm", (m, n, q, a, b, c), st.block(body, title="one element after the other"), title="c = a b")
+
+
+def polynomial(coefficients=(1.0, -0.5, 0.25, 2.0)) -> st.Function:
+    """y = p(x) and z = p(x)^2, in every group n elements."""
+    n, group = Var("n", "i64"), Var("group", "i64")
+    x, y, z = (Array(name, "f64", (None, n), lanes=True) for name in "xyz")
+    p: Value = Var("p")
+    body = st.loop(
+        i, n, st.Let(p, horner(coefficients, x[group, i])), st.store(y[group, i], p), st.store(z[group, i], p * p)
+    )
+    return st.Function("polynomial", (n, x, y, z), st.block(body), group=group)

@@ -1,0 +1,211 @@
+"""Emitted C does what the interpreter says, on every number of lanes and with warnings as errors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.gen import programs
+from tests.gen.programs import compiled, gemm, i, j, polynomial, run_both
+from trnqc.errors import ProgramError
+from trnqc.gen import Array, Var, const, emit_c, emit_cuda, run
+from trnqc.gen import statements as st
+from trnqc.gen import values as v
+
+LANES = (1, 4, 8)
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize("dtype, eps", [("f64", 2e-15), ("f32", 1e-6)])
+@pytest.mark.parametrize("m, n, q", [(1, 1, 1), (3, 2, 5), (2, 7, 1), (2, 3, 0)])
+def test_gemm(lanes, dtype, eps, m, n, q):
+    rng = np.random.default_rng(m * n + q)
+    kind = programs.NUMPY[dtype]
+    a, b = rng.normal(size=(m, q)).astype(kind), rng.normal(size=(q, n, lanes)).astype(kind)
+    c = np.full((m, n, lanes), np.nan, kind)
+    ours, theirs = run_both(gemm(dtype), {"m": m, "n": n, "q": q, "a": a, "b": b, "c": c}, lanes)
+    np.testing.assert_array_equal(ours["c"], theirs["c"])
+    np.testing.assert_allclose(ours["c"], np.einsum("ik,kjl->ijl", a, b), rtol=eps, atol=eps * q)
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_groups_are_a_range(lanes):
+    x = np.random.default_rng(1).normal(size=(5, 3, lanes))
+    zero = np.zeros_like(x)
+    ours, theirs = run_both(polynomial(), {"n": 3, "x": x, "y": zero, "z": zero}, lanes, groups=(1, 4))
+    np.testing.assert_array_equal(ours["z"], theirs["z"])
+    want = np.polynomial.polynomial.polyval(x, (1.0, -0.5, 0.25, 2.0))
+    np.testing.assert_allclose(ours["y"][1:4], want[1:4], rtol=1e-14, atol=1e-14)
+    assert not ours["y"][[0, 4]].any()
+
+
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize("dtype", ["f64", "f32"])
+def test_every_operation(lanes, dtype):
+    a, b, out = (Array(n, dtype, (None,), lanes=True) for n in ("a", "b", "out"))
+    x, y, big = Var("x", dtype), Var("y", dtype), Var("big", "bool")
+    results = [
+        x + y, x - y, x * y, x / y, -x, v.fma(x, y, x), v.sqrt(x * x), v.exp(-x * x), v.minimum(x, y),
+        v.maximum(y, 0.5), v.select(big, x, 2.0), v.select(v.both(big, v.lt(x, y)), x, y),
+        v.select(v.either(v.invert(big), v.le(x, y)), x, y),
+        v.select(v.eq(x, y), x * 3.0, y), v.cast(v.cast(x * 8.0, "i64"), dtype), v.cast(v.cast(x * 8.0, "i32"), dtype),
+        v.cast(v.cast(x * 8.0, "i64") % 3, dtype), v.cast(v.cast(x * 8.0, "i64") // 5, dtype),
+        v.cast(v.cast(x, "f32"), dtype), const(-1.5, dtype) * x - (x - y), x - (y - x) * (x + y) / (x - 3.0),
+    ]  # fmt: skip
+    body = [st.Let(x, a[0]), st.Let(y, b[0]), st.Let(big, v.lt(1.0, x))]
+    body += [st.store(out[n], value) for n, value in enumerate(results)]
+    f = st.Function("operations", (a, b, out), st.block(body))
+    kind = programs.NUMPY[dtype]
+    for xs, ys in [(1.25, -0.5), (-0.75, -0.75), (2.5, 7.0), (-3.0, 0.0)]:
+        given = {
+            "a": (xs * (1 + np.arange(lanes)[None] / 8)).astype(kind),
+            "b": np.full((1, lanes), ys, kind),
+            "out": np.zeros((len(results), lanes), kind),
+        }
+        ours, theirs = run_both(f, given, lanes)
+        ulps = 4 * np.finfo(kind).eps  # exp is the library's own
+        np.testing.assert_allclose(theirs["out"], ours["out"], rtol=ulps, atol=0)
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_indices_that_differ_by_lane(lanes):
+    n = Var("n", "i64")
+    table, sums = Array("table", "f64", (n,)), Array("sums", "f64", (n,))
+    at = Array("at", "i64", (None,), lanes=True)
+    x, out = Array("x", "f64", (None,), lanes=True), Array("out", "f64", (None,), lanes=True)
+    body = st.block(
+        st.store(out[0], table[at[0]] * x[at[1]]),
+        st.accumulate(sums[at[0]], x[0]),
+        st.accumulate(sums[0], x[0]),
+        st.store(out[at[1]], 7.0),
+    )
+    rng = np.random.default_rng(lanes)
+    given = {
+        "n": 5, "table": rng.normal(size=5), "sums": np.zeros(5), "x": rng.normal(size=(2, lanes)),
+        "at": np.stack([np.arange(lanes) % 5, (np.arange(lanes) + 1) % 2]), "out": np.zeros((2, lanes)),
+    }  # fmt: skip
+    f = st.Function("gather", (n, table, sums, at, x, out), body)
+    ours, theirs = run_both(f, given, lanes)
+    np.testing.assert_array_equal(ours["out"], theirs["out"])
+    np.testing.assert_array_equal(ours["sums"], theirs["sums"])
+    assert ours["sums"].sum() == pytest.approx(2 * given["x"][0].sum(), rel=1e-13, abs=1e-13)
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_merge_of_two_sorted_lists(lanes):
+    """Co-iteration by while and if: what intersecting two compressed levels needs."""
+    na, nb, count = (Var(n, "i64") for n in ("na", "nb", "count"))
+    a, b, found = (Array(n, "i64", (None,)) for n in ("a", "b", "found"))
+    p, q = Var("p", "i64"), Var("q", "i64")
+    step = st.If(
+        v.eq(a[p], b[q]),
+        st.block(
+            st.store(found[count + 1], a[p]), st.Assign(count, count + 1), st.Assign(p, p + 1), st.Assign(q, q + 1)
+        ),
+        st.block(st.If(v.lt(a[p], b[q]), st.block(st.Assign(p, p + 1)), st.block(st.Assign(q, q + 1)))),
+    )
+    zero = const(0, "i64")
+    merge = st.While(v.both(v.lt(p, na), v.lt(q, nb)), st.block(step))
+    body = st.block(st.Declare(p, zero), st.Declare(q, zero), st.Declare(count, zero), merge, st.store(found[0], count))
+    f = st.Function("merge", (na, nb, a, b, found), body)
+    for left, right in [([1, 4, 6, 9], [0, 4, 5, 9, 11]), ([], [3]), ([2], [2]), ([1, 3], [2, 4])]:
+        given = {
+            "na": len(left), "nb": len(right), "a": np.array(left, np.int64), "b": np.array(right, np.int64),
+            "found": np.full(6, -1),
+        }  # fmt: skip
+        ours, theirs = run_both(f, given, lanes)
+        np.testing.assert_array_equal(ours["found"], theirs["found"])
+        common = sorted(set(left) & set(right))
+        assert list(ours["found"][: 1 + len(common)]) == [len(common), *common]
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_local_arrays_tables_calls_and_fences(lanes):
+    x, out = Array("x", "f64", (None,), lanes=True), Array("out", "f64", (None,), lanes=True)
+    factor, work = Var("factor"), Array("work", "f64", (3,), "local")
+    cells = Array("cells", "f64", (3,), lanes=True)
+    weights = Array("weights", "f64", (3,), "constant", data=(0.5, -2.0, 1e-3))
+    scale = st.Function(
+        "scale", (factor, cells), st.block(st.loop(i, 3, st.store(cells[i], cells[i] * factor))), title="scale cells"
+    )
+    t = Var("double")  # a word of C
+    body = st.block(
+        st.DeclareArray(weights),
+        st.DeclareArray(work),
+        st.loop(j, 3, st.store(work[j], x[j] * weights[j])),
+        st.Call(scale, (x[0], work)),
+        st.Call(scale, (const(0.5), work)),
+        st.Declare(t, const(0.0)),
+        st.loop(j, 3, st.Assign(t, t + work[j]), st.Fence((t,)), begin=0, step=2),
+        st.Barrier(),
+        st.store(out[0], t),
+    )
+    given = {"x": np.random.default_rng(2).normal(size=(3, lanes)), "out": np.zeros((1, lanes))}
+    ours, theirs = run_both(st.Function("work", (x, out), body), given, lanes)
+    np.testing.assert_array_equal(ours["out"], theirs["out"])
+    np.testing.assert_allclose(ours["out"][0], 0.5 * given["x"][0] * (0.5 * given["x"][0] + 1e-3 * given["x"][2]))
+
+
+def test_loop_bounds_are_evaluated_once():
+    n = Array("n", "i64", (1,))
+    f = st.Function("once", (n,), st.block(st.loop(i, n[0] + 1, st.store(n[0], n[0] + 2))))
+    ours, theirs = run_both(f, {"n": np.array([3])}, 1)
+    assert ours["n"][0] == theirs["n"][0] == 11
+
+
+@pytest.mark.parametrize("emit", ["emit_c(programs.gemm(), lanes=8)", "emit_cuda(programs.polynomial())"])
+def test_text_is_the_same_in_any_process(emit):
+    program = f"from tests.gen import programs; from trnqc.gen import emit_c, emit_cuda; print({emit}, end='')"
+    texts = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=ROOT,
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT), "PATH": ""},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "1", "12345")
+    }
+    assert texts == {eval(emit, {"programs": programs, "emit_c": emit_c, "emit_cuda": emit_cuda})}
+
+
+def test_lanes_are_checked():
+    x, s = Array("x", "f64", (None,), lanes=True), Array("s", "f64", (1,))
+    uneven = st.Function("f", (x,), st.block(st.If(v.lt(x[0], 0.0), st.block(st.store(x[0], 0.0)))))
+    with pytest.raises(ProgramError, match="select"):
+        emit_c(uneven, lanes=4)
+    with pytest.raises(ProgramError, match="select"):
+        run(uneven, {"x": np.zeros((1, 4))}, lanes=4)
+    with pytest.raises(ProgramError, match="one place for all lanes"):
+        emit_c(st.Function("f", (x, s), st.block(st.store(s[0], x[0]))))
+    with pytest.raises(ProgramError, match="power of two"):
+        emit_c(gemm(), lanes=3)
+
+
+@pytest.mark.parametrize(
+    "wrong, match",
+    [
+        ({}, "wants the argument"),
+        ({"x": np.zeros((2, 3))}, "lanes"),
+        ({"x": np.zeros((2, 4), np.float32)}, "float64"),
+        ({"x": np.zeros((0, 4))}, "outside"),
+    ],
+)
+def test_the_interpreter_checks_what_it_is_given(wrong, match):
+    x = Array("x", "f64", (None,), lanes=True)
+    with pytest.raises(ProgramError, match=match):
+        run(st.Function("f", (x,), st.block(st.store(x[0], x[0] + 1.0))), wrong, lanes=4)
+
+
+def test_compiled_functions_run_with_the_usual_flags_too():
+    x = np.random.default_rng(3).normal(size=(1, 4, 8))
+    zero = np.zeros_like(x)
+    ours, theirs = run_both(polynomial(), {"n": 4, "x": x, "y": zero, "z": zero}, 8, flags=())
+    np.testing.assert_allclose(ours["z"], theirs["z"], rtol=1e-13)
+    assert callable(compiled(polynomial(), 8, flags=()))

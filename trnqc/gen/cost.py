@@ -1,0 +1,132 @@
+"""What a program costs, counted on the statements that are emitted, for one lane.
+
+Loops multiply what is inside them: by a number where their bounds are numbers, else by a name such as ``N``; so a count
+is a sum of products of numbers and trip counts, printed as such and evaluated when the names are known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from trnqc.errors import ProgramError
+from trnqc.gen import statements as st
+from trnqc.gen.listing import expression
+from trnqc.gen.values import BYTES, FLOATS, Value, walk
+
+# Flops of an operation on floats; what a library call costs is not a matter of flops and counts as one.
+FLOPS = {"add": 1, "sub": 1, "mul": 1, "div": 1, "fma": 2, "neg": 1, "sqrt": 1, "exp": 1, "min": 1, "max": 1}
+Trips = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Count:
+    """terms[names of trip counts] = factor."""
+
+    terms: Mapping[Trips, int] = field(default_factory=dict)
+
+    def __add__(self, other: Count) -> Count:
+        total = Counter(self.terms)
+        total.update(other.terms)
+        return Count({k: v for k, v in sorted(total.items()) if v})
+
+    def times(self, factor: int, trip: str = "") -> Count:
+        """This count in every pass of a loop."""
+        more = (trip,) if trip else ()
+        return Count({tuple(sorted((*k, *more))): v * factor for k, v in self.terms.items() if v * factor})
+
+    def at(self, **trips: int) -> int:
+        """The number for given trip counts, by the text that stands for them here (see `names`)."""
+        missing = [name for name in self.names if name not in trips]
+        if missing:
+            raise ProgramError(f"the count {self} needs {', '.join(missing)}")
+        total = 0
+        for k, v in self.terms.items():
+            for name in k:
+                v *= trips[name]
+            total += v
+        return total
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for k in self.terms for name in k))
+
+    def __str__(self) -> str:
+        return " + ".join(" ".join((str(v), *k)) for k, v in sorted(self.terms.items())) or "0"
+
+
+ZERO = Count()
+
+
+@dataclass(frozen=True)
+class Cost:
+    """flops; bytes read and written in global arrays, every access counted; operations by name (static)."""
+
+    flops: Count = ZERO
+    read: Count = ZERO
+    written: Count = ZERO
+    operations: Mapping[str, int] = field(default_factory=dict)
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.flops + other.flops, self.read + other.read, self.written + other.written,
+                    dict(sorted((Counter(self.operations) + Counter(other.operations)).items())))  # fmt: skip
+
+    def times(self, factor: int, trip: str = "") -> Cost:
+        return Cost(self.flops.times(factor, trip), self.read.times(factor, trip), self.written.times(factor, trip),
+                    self.operations)  # fmt: skip
+
+    def __str__(self) -> str:
+        return f"{self.flops} flops, {self.read} bytes read, {self.written} bytes written"
+
+
+def cost_of_values(*roots: Value) -> Cost:
+    """Every value below the roots once."""
+    flops = read = 0
+    operations: Counter[str] = Counter()
+    for value in walk(roots):
+        if value.dtype in FLOATS and value.op in FLOPS:
+            flops += FLOPS[value.op]
+            operations[value.op] += 1
+        if value.op == "load" and value.attr.space == "global":
+            read += BYTES[value.dtype]
+    return Cost(_number(flops), _number(read), ZERO, dict(sorted(operations.items())))
+
+
+def cost(program: st.Function | st.Statement) -> Cost:
+    """The program's cost for one group; a while loop counts as one pass, and of an if both branches are counted."""
+    match program:
+        case st.Function():
+            return cost(program.body)
+        case st.Block():
+            return sum((cost(s) for s in program.body), Cost())
+        case st.For():
+            inner = cost(program.body)
+            if program.begin.op == program.end.op == "const":
+                trips = max(0, -(-(program.end.attr - program.begin.attr) // program.step))
+                return inner.times(trips)
+            return inner.times(1, _trip(program))
+        case st.While():
+            return cost_of_values(program.condition) + cost(program.body)
+        case st.If():
+            return cost_of_values(program.condition) + cost(program.then) + cost(program.orelse)
+        case st.Call():
+            return cost(program.function)
+    own = cost_of_values(*st.values(program))
+    if isinstance(program, st.Store | st.Accumulate):
+        size = BYTES[program.array.dtype] if program.array.space == "global" else 0
+        adding = isinstance(program, st.Accumulate)
+        flops = int(adding and program.array.dtype in FLOATS)
+        own = own + Cost(_number(flops), _number(size * adding), _number(size))
+    return own
+
+
+def _number(n: int) -> Count:
+    return Count({(): n}) if n else ZERO
+
+
+def _trip(loop: st.For) -> str:
+    span = expression(loop.end)
+    if not (loop.begin.op == "const" and loop.begin.attr == 0):
+        span = f"({span} - {expression(loop.begin)})"
+    return span if loop.step == 1 else f"{span}/{loop.step}"
