@@ -63,7 +63,7 @@ TABLE = (
     _same("dma_partitions", 8, "partitions", DOC, "partitions that one DMA engine serves"),
     Constant("dma_bytes_per_ns", (17, 23, 33), "B/ns", DOC, "rate of one DMA engine on long rows"),
     _same("dma_row_ns", 5, "ns", SEEN, "added for every contiguous run of bytes of a DMA engine's share"),
-    _same("dma_join_bytes", 256, "bytes", DOC, "rows of partitions from here on that adjoin in HBM are one run"),
+    _same("dma_join_bytes", 256, "bytes", ASSUMED, "rows of partitions from here on that adjoin in HBM are one run"),
     _same("dma_start_ns", 1300, "ns", DOC, "from the trigger to the first byte of the last lane"),
     _same("dma_finish_ns", 300, "ns", SEEN, "from the last byte to the start of what waited for it"),
     _same("dma_generate_ns", 600, "ns", DOC, "descriptors of one DMA instruction, lane after lane"),
