@@ -92,17 +92,18 @@ class _Completion:
         # Of equal costs the larger: what it shares with others is then there, and its own values are soon gone.
         missing = {t: self.below[t] & ~self.done for t in self.graph.targets if t not in self.graph.inputs}
         costs: dict[int, int] = {}
+        around: dict[int, int] = {}  # what a target's cost was found from
         while missing:
             for t in missing:
                 if t not in costs:
-                    costs[t] = self.extra(missing[t])
+                    costs[t], around[t] = self.extra(missing[t]), self.around(missing[t])
             t = min(missing, key=lambda t: (costs[t], -missing[t].bit_count(), self.ties()))
             fresh = missing.pop(t)
             self.complete(t)
             # Only targets that share nodes or operands with what was completed have changed.
             near = fresh | _union(self.needed[v] for v in _bits(fresh))
             missing = {u: m & ~fresh for u, m in missing.items() if m & ~fresh}
-            costs = {u: c for u, c in costs.items() if u in missing and not self.around(missing[u]) & near}
+            costs = {u: c for u, c in costs.items() if u in missing and not around[u] & near}
         left = [v for v in self.graph.computed if not self.done >> v & 1]
         return (*self.order, *left)
 

@@ -55,11 +55,10 @@ class Value:
     @property
     def key(self) -> str:
         """A digest of the structure, the same in every process; the order of nothing else may reach the text."""
-        if self._key is None:
-            for value in walk((self,), stop=lambda v: v._key is not None):
-                words = (value.op, value.dtype, _word(value.attr), *(a.key for a in value.args))
-                value._key = hashlib.blake2b("\0".join(words).encode(), digest_size=12).hexdigest()
-        return self._key
+        for value in () if self._key else walk((self,), stop=lambda v: v._key is not None):
+            words = (value.op, value.dtype, _word(value.attr), *(a.key for a in value.args))
+            value._key = hashlib.blake2b("\0".join(words).encode(), digest_size=12).hexdigest()
+        return self._key or ""
 
     def __repr__(self) -> str:
         from trnqc.gen.listing import expression
