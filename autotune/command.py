@@ -18,7 +18,7 @@ from trnqc.tuning.instruments import machine_target
 from trnqc.tuning.kernels import ITEMSIZE, TUNABLES, parse_shape
 from trnqc.tuning.sources import source_hash
 
-COLUMNS = ("origin", "kernel", "target", "precision", "shape", "tiles", "time", "default", "measurement", "state")
+COLUMNS = ("kernel", "shape", "tiles", "time, default", "record")
 MOST = 200  # candidates that a budget of time may take
 
 
@@ -139,7 +139,7 @@ def summary(outcome: Outcome) -> Table:
 
 def listing(kernel: str) -> Table:
     """Every record, the user's first; "stale" where the kernel has changed since."""
-    rows = Table(title="tuning records", title_justify="left")
+    rows = Table(title="tuning records", title_justify="left", show_lines=True)
     for heading in COLUMNS:
         rows.add_column(heading, overflow="fold")
     for origin, directory in (("user", records.user_directory()), ("shipped", records.shipped_directory())):
@@ -147,7 +147,10 @@ def listing(kernel: str) -> Table:
             known = TUNABLES.get(r.kernel)
             fresh = known is not None and source_hash(known.module, known.name) == r.source
             rows.add_row(
-                origin, r.kernel, r.target, r.precision, tiles(r.shape), tiles(r.constants), duration(r.time_ns),
-                duration(r.default_ns), r.measurement, "in use" if fresh else "stale: the kernel has changed",
-            )  # fmt: skip
+                f"{r.kernel}\n{r.target} {r.precision}",
+                tiles(r.shape),
+                tiles(r.constants),
+                f"{duration(r.time_ns)}\n{duration(r.default_ns)}",
+                f"{origin}, {r.measurement}\n{'in use' if fresh else 'stale: the kernel has changed'}",
+            )
     return rows
