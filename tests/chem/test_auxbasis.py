@@ -17,6 +17,8 @@ KF = "K 0 0 0; F 0 0 2.2"
     [
         ("cc-pvdz", {"H": "cc-pvdz-ri", "O": "cc-pvdz-ri"}),
         ("def2-tzvp", {"H": "def2-tzvp-ri", "O": "def2-tzvp-ri"}),
+        ("6-31g**", {"H": "cc-pvdz-ri", "O": "cc-pvdz-ri"}),
+        ("6-311++G(d,p)", {"H": "aug-cc-pvtz-ri", "O": "aug-cc-pvtz-ri"}),
         ({"H": "cc-pvdz", "O": "aug-cc-pvtz"}, {"H": "cc-pvdz-ri", "O": "aug-cc-pvtz-ri"}),
     ],
 )
@@ -26,7 +28,7 @@ def test_default_is_the_ri_set_of_each_orbital_basis(basis, names):
     assert found.names == names
     assert found.generated == ()
     assert found.warning is None
-    assert found.auxmol.nao_nr() == df.addons.make_auxmol(mol, df.make_auxbasis(mol, mp2fit=True)).nao_nr()
+    assert found.auxmol.nao_nr() == df.addons.make_auxmol(mol, names).nao_nr()
 
 
 def test_missing_elements_are_generated_and_told(capfd):
@@ -86,3 +88,8 @@ def test_ghost_atoms_have_the_functions_of_their_element(basis):
 def test_what_is_neither_name_nor_dict(reference):
     with pytest.raises(MoleculeError, match="got 3"):
         auxiliary_basis(reference("water").mol, 3)
+
+
+def test_a_name_that_no_set_can_be_made_from(reference):
+    with pytest.raises(MoleculeError, match="cannot be made for H: @3s2p1d implies 3"):
+        auxiliary_basis(reference("water").mol, "cc-pvdz@3s2p1d")

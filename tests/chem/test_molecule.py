@@ -128,3 +128,10 @@ def test_mole_has_the_geometry_and_is_silent():
     mol = build_mole(g, "cc-pvdz", max_memory_mb=123)
     np.testing.assert_allclose(mol.atom_coords() * BOHR, g.coordinates, atol=1e-14)
     assert (mol.max_memory, mol.verbose, mol.charge, mol.spin) == (123, 0, 0, 0)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("basis", ["minao", "6-31+g(d,p)", "lanl2dz"])
+def test_sets_without_core_potentials_build_in_silence(basis):
+    """PySCF raises for some of these where it is asked for a core potential, and advertises for others."""
+    assert build_mole(load_geometry("water"), basis).has_ecp() == {}

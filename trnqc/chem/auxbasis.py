@@ -65,14 +65,16 @@ def auxiliary_basis(mol: gto.Mole, auxbasis: str | dict[str, Any] | None = None)
 def _spelled_out(mol: gto.Mole) -> gto.Mole:
     """A silent copy with an entry of its own in the orbital basis for every label that has functions.
 
-    PySCF's integrals fall back from the labels "O1" and "GHOST-O" to "O"; its makers of auxiliary sets do not.
+    PySCF's integrals fall back from the labels "O1" and "GHOST-O" to "O"; its makers of auxiliary sets do not. Nor do
+    they know "6-31g**" where one name stands for all atoms.
     """
     copy = mol.copy(deep=False)
     copy.verbose = 0
     labels = {mol.atom_symbol(a) for a in range(mol.natm)}
     copy._basis = {label: functions for label in labels if (functions := _entry(mol._basis, label))}
-    if isinstance(mol.basis, dict):
-        copy.basis = {label: _entry(mol.basis, label) for label in copy._basis}
+    if isinstance(mol.basis, str | dict):
+        named = mol.basis if isinstance(mol.basis, dict) else {"default": mol.basis}
+        copy.basis = {label: _entry(named, label) for label in copy._basis}
     return copy
 
 
@@ -117,3 +119,5 @@ def _check_library(name: str, symbol: str) -> None:
             f"no auxiliary basis {name!r} for {symbol} in PySCF's library; leave it out for the default RI set, "
             f"or take {GENERATED}"
         ) from None
+    except (AssertionError, KeyError, ValueError, RuntimeError, OSError) as error:  # of PySCF's parsers
+        raise MoleculeError(f"auxiliary basis {name!r} cannot be made for {symbol}: {error}") from None

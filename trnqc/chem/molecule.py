@@ -191,10 +191,14 @@ def _check_basis(basis: str, symbol: str) -> None:
             f"no basis set {basis!r} for {symbol} in PySCF's library; check the spelling (cc-pvdz, def2-tzvp, ...) "
             "or take another set"
         ) from None
+    except (AssertionError, KeyError, ValueError, RuntimeError, OSError) as error:  # of PySCF's parsers
+        raise MoleculeError(f"basis set {basis!r} cannot be made for {symbol}: {error}") from None
 
 
 def _has_core_potential(basis: str, symbol: str) -> bool:
     try:
-        return bool(gto.basis.load_ecp(basis, symbol))
-    except (BasisNotFoundError, KeyError, RuntimeError):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return bool(gto.basis.load_ecp(basis, symbol))
+    except (BasisNotFoundError, KeyError, ValueError, RuntimeError, OSError):
         return False
