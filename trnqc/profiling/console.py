@@ -33,7 +33,7 @@ def report(profile: Profile, top: int = 5, everything: bool = False) -> Group:
 def _table(title: str, *columns: str, left: int = 1) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold")
     for k, column in enumerate(columns):
-        table.add_column(column, justify="left" if k < left else "right", no_wrap=k == 0 or k >= left)
+        table.add_column(column, justify="left" if k < left else "right", no_wrap=k >= left)
     return table
 
 
