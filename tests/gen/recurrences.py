@@ -92,19 +92,23 @@ def vertical(la: int, lb: int, lc: int, ld: int, rule: str) -> Vertical:
 
 
 def kernel(system: Vertical, order: tuple[int, ...]) -> st.Function:
-    """One primitive quartet a lane: reads its coefficients and Boys values, adds the targets to h in memory."""
+    """One contracted quartet a lane: a loop over K primitive ones adds the targets to h in memory.
+
+    A primitive's coefficients are read in alphabetical order of their names, its Boys values by their order m.
+    """
     graph = system.graph
-    group = Var("group", "i64")
+    group, k, primitives = Var("group", "i64"), Var("k", "i64"), Var("K", "i64")
     leaves = sorted({p.attr for p in _variables(system)} - {b.attr for b in system.boys})
-    given, boys = Array("p", "f64", (None, len(leaves)), lanes=True), Array("F", "f64", (None, 64), lanes=True)
+    given = Array("p", "f64", (None, primitives, len(leaves)), lanes=True)
+    boys = Array("F", "f64", (None, primitives, len(system.boys)), lanes=True)
     h = Array("h", "f64", (None, len(system.targets)), lanes=True)
     place = {t: n for n, t in enumerate(system.targets)}
-    reads = [st.Let(Var(name), given[group, n]) for n, name in enumerate(leaves)]
-    reads += [st.Let(b, boys[group, int(b.attr[2:])]) for b in system.boys]
+    reads = [st.Let(Var(name), given[group, k, n]) for n, name in enumerate(leaves)]
+    reads += [st.Let(b, boys[group, k, int(b.attr[2:])]) for b in system.boys]
     lines, _ = straight_line(graph, order, finish=lambda node, variable: st.accumulate(h[group, place[node]], variable))
     done = [st.accumulate(h[group, place[b]], b) for b in system.boys if b in place]
-    body = st.block(st.block(reads, title="coefficients and Boys values"), done, st.block(lines, title="recurrence"))
-    return st.Function("vertical", (given, boys, h), body, group=group)
+    one = st.block(st.block(reads, title="coefficients and Boys values"), done, st.block(lines, title="recurrence"))
+    return st.Function("vertical", (primitives, given, boys, h), st.block(st.loop(k, primitives, one)), group=group)
 
 
 def _variables(system: Vertical) -> list[Value]:

@@ -39,17 +39,50 @@ def fifo(graph: Graph, ties: Ties = first) -> Order:
 
 
 def greedy(graph: Graph, ties: Ties = first) -> Order:
-    """The ready node with the smallest net change of the number of live values."""
-    ready = _Ready(graph)
-    waiting = [len(users) for users in graph.users]
+    """The ready node with the smallest net change of the number of live values, one step ahead."""
+    return by_score(graph, lambda state, v: state.freed(v) - bool(graph.users[v]), ties)
+
+
+def reach(graph: Graph, ties: Ties = first) -> Order:
+    """The ready node from which the fewest nodes are reached: what is nearly used up is finished before more begins."""
+    above = [0] * len(graph)
+    for v in reversed(range(len(graph))):
+        above[v] = _union(above[w] | 1 << w for w in graph.users[v])
+    return by_score(graph, lambda state, v: -above[v].bit_count(), ties)
+
+
+class State:
+    """What a score may ask: `waiting` users of each node, `missing` operands of each, `done` nodes as bits."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.waiting = [len(users) for users in graph.users]
+        self.ready = _Ready(graph)
+        self.missing = self.ready.missing
+        self.done = sum(1 << v for v in graph.inputs)
+
+    def freed(self, v: int) -> int:
+        """Operands that v is the last to use."""
+        return sum(self.waiting[u] == 1 for u in self.graph.operands[v])
+
+    def take(self, v: int) -> None:
+        for u in self.graph.operands[v]:
+            self.waiting[u] -= 1
+        self.done |= 1 << v
+        self.ready.take(v)
+
+
+def by_score(graph: Graph, score: Callable[[State, int], float], ties: Ties = first) -> Order:
+    """List scheduling: of the ready nodes the one of highest score; ties to the one that became ready last.
+
+    A published score is tried by writing it as a function of the state and a node.
+    """
+    state = State(graph)
     order: list[int] = []
-    while ready.nodes:
-        freed = {v: sum(waiting[u] == 1 for u in graph.operands[v]) for v in ready.nodes}
-        v = min(ready.nodes, key=lambda v: (bool(waiting[v]) - freed[v], ties()))
-        for u in graph.operands[v]:
-            waiting[u] -= 1
-        order.append(v)
-        ready.take(v)
+    while state.ready.nodes:
+        best = max(enumerate(state.ready.nodes), key=lambda entry: (score(state, entry[1]), ties(), entry[0]))[1]
+        order.append(best)
+        state.take(best)
     return tuple(order)
 
 
@@ -148,7 +181,9 @@ def _union(masks: Iterable[int]) -> int:
     return total
 
 
-METHODS: dict[str, Callable[[Graph, Ties], Order]] = {"level": level, "fifo": fifo, "greedy": greedy, "target": target}
+METHODS: dict[str, Callable[[Graph, Ties], Order]] = {
+    method.__name__: method for method in (level, fifo, greedy, reach, target)
+}
 
 
 def best_of(graph: Graph, method: str = "target", draws: int = 8, seed: int = 0) -> Order:

@@ -1,0 +1,108 @@
+"""CUDA text through nvcc without a GPU: reports, cache, failures, many builds at once."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.gen.programs import gemm, polynomial
+from tests.gen.recurrences import kernel, vertical
+from trnqc import jit
+from trnqc.errors import CompilerError
+from trnqc.gen import emit_cuda
+from trnqc.gen.schedule import best_of
+from trnqc.jit import nvcc
+
+needs_nvcc = pytest.mark.skipif(not shutil.which("nvcc"), reason="needs the CUDA compiler")
+
+# What ptxas -v prints, shortened.
+PTXAS = """ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'one' for 'sm_80'
+ptxas info    : Function properties for one
+    176 bytes stack frame, 316 bytes spill stores, 384 bytes spill loads
+ptxas info    : Used 255 registers, used 1 barriers, 176 bytes cumulative stack size, 2048 bytes smem, 380 bytes cmem[0]
+ptxas info    : Compiling entry function 'two' for 'sm_80'
+ptxas info    : Function properties for two
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 32 registers, used 0 barriers, 380 bytes cmem[0]
+"""
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def test_ptxas_report_is_read():
+    one, two = nvcc.read_ptxas(PTXAS)
+    assert one == jit.Kernel("one", 255, 176, 316, 384, 2048)
+    assert two == jit.Kernel("two", 32, 0, 0, 0, 0)
+    assert not one.given_up
+    assert jit.Kernel("lost", 32, 90_000, 80_000, 90_000, 0).given_up
+    with pytest.raises(CompilerError, match="not known"):
+        nvcc.read_ptxas(PTXAS.replace("spill stores", "spilled"))
+
+
+def test_no_nvcc_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.delenv("NVCC", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    with pytest.raises(CompilerError, match="CUDA toolkit"):
+        nvcc.find_nvcc()
+
+
+@needs_nvcc
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("function", [gemm(), gemm("f32"), polynomial()], ids=["gemm", "gemm f32", "polynomial"])
+def test_generated_kernels_compile(function, arch):
+    build = jit.compile_cuda(
+        emit_cuda(function), name="test", arch=arch, flags=(*nvcc.DEFAULT_FLAGS, "-Werror=all-warnings")
+    )
+    found = build.kernel(function.name)
+    assert 0 < found.registers < 128
+    assert found.spill_stores == 0
+    assert build.cubin[:4] == b"\x7fELF"
+    with pytest.raises(CompilerError, match=function.name):
+        build.kernel("other")
+
+
+@needs_nvcc
+def test_a_build_is_made_once(monkeypatch):
+    source = emit_cuda(polynomial())
+    first = jit.compile_cuda(source, name="test")
+    monkeypatch.setattr(nvcc, "_nvcc", lambda *args: pytest.fail("compiled again"))
+    assert jit.compile_cuda(source, name="test") == first
+
+
+@needs_nvcc
+def test_a_text_that_nvcc_rejects_is_shown():
+    with pytest.raises(CompilerError, match="undeclared_name"):
+        jit.compile_cuda('extern "C" __global__ void f(double *x) { *x = undeclared_name; }', name="test")
+
+
+@needs_nvcc
+@pytest.mark.parametrize("accumulate", ["fence", "atomic"])
+@pytest.mark.parametrize("name, registers", [("1111", 128), ("2111", 128), ("2121", 168)])
+def test_scheduled_recurrences_do_not_spill(name, registers, accumulate):
+    system = vertical(*map(int, name), "interleaved")
+    source = emit_cuda(kernel(system, best_of(system.graph, draws=2)), accumulate=accumulate)
+    found = jit.compile_cuda(source, name="test").kernel("vertical")
+    assert (found.spill_stores, found.spill_loads) == (0, 0)
+    assert found.registers <= registers
+
+
+def test_builds_run_together_and_failures_are_results():
+    seen = []
+
+    def job(number: int):
+        source = f"long long f(void) {{ return {number}; }}" if number else "not C"
+        return jit.compile_c(source, {"f": jit.Signature((), "int64")}, name="part")
+
+    jobs = {str(number): (lambda number=number: job(number)) for number in (3, 0, 5)}
+    results = jit.build_all(jobs, workers=2, progress=lambda done, total, name: seen.append((done, total, name)))
+    assert list(results) == ["3", "0", "5"]
+    assert results["3"].f() == 3
+    assert results["5"].f() == 5
+    assert isinstance(results["0"], CompilerError)
+    assert [(done, total) for done, total, _ in seen] == [(1, 3), (2, 3), (3, 3)]
