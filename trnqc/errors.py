@@ -43,7 +43,7 @@ class CompilerError(TrnqcError, RuntimeError):
 
 
 class ProgramError(TrnqcError):
-    """A generated program breaks a rule of its language: a type, a name, an index, a lane; the message names both sides."""
+    """A generated program breaks a rule of its language: a type, a name, an index, a lane; both sides are named."""
 
 
 class SimulationError(TrnqcError):
