@@ -86,7 +86,7 @@ def test_a_text_that_nvcc_rejects_is_shown():
 @pytest.mark.parametrize("name, registers", [("1111", 128), ("2111", 128), ("2121", 168)])
 def test_scheduled_recurrences_do_not_spill(name, registers, accumulate):
     system = vertical(*map(int, name), "interleaved")
-    source = emit_cuda(kernel(system, best_of(system.graph, draws=2)), accumulate=accumulate)
+    source = emit_cuda(kernel(system, best_of(system.graph)), accumulate=accumulate)
     found = jit.compile_cuda(source, name="test").kernel("vertical")
     assert (found.spill_stores, found.spill_loads) == (0, 0)
     assert found.registers <= registers
