@@ -149,6 +149,18 @@ class DFMP2:
         lib.logger.note(self, "E(%s) = %.15g  E_corr = %.15g", "DF-MP2", self.e_tot, self.e_corr)
         return self.result.e_corr, None
 
+    def run(self, eris: Factors | None = None, **attributes: Any) -> DFMP2:
+        """Set attributes, compute and return self, as PySCF's objects do."""
+        for name, value in attributes.items():
+            if name not in self._settable():
+                raise InputError(f"DFMP2 has no attribute {name!r} to set; it has {', '.join(sorted(self._settable()))}")
+            setattr(self, name, value)
+        self.kernel(eris)
+        return self
+
+    def _settable(self) -> set[str]:
+        return {name for name in vars(self) if not name.startswith("_")} - {"result", "mol", "stdout"}
+
     def _orbitals(self) -> Any:
         return active_orbitals(self.mo_coeff, self.mo_energy, self.mo_occ, self.frozen)
 
