@@ -121,7 +121,7 @@ def test_attributes_are_those_of_pyscf(reference):
 def test_run_sets_attributes_and_returns_the_object(reference):
     method = DFMP2(reference("water")).run(frozen=1)
     assert method.e_corr == DFMP2(reference("water"), frozen=1).kernel()[0]
-    with pytest.raises(InputError, match="no attribute 'frosen' to set; it has .*frozen"):
+    with pytest.raises(InputError, match=r"no attribute 'frosen' to set; it has .*frozen"):
         method.run(frosen=1)
 
 

@@ -153,7 +153,9 @@ class DFMP2:
         """Set attributes, compute and return self, as PySCF's objects do."""
         for name, value in attributes.items():
             if name not in self._settable():
-                raise InputError(f"DFMP2 has no attribute {name!r} to set; it has {', '.join(sorted(self._settable()))}")
+                raise InputError(
+                    f"DFMP2 has no attribute {name!r} to set; it has {', '.join(sorted(self._settable()))}"
+                )
             setattr(self, name, value)
         self.kernel(eris)
         return self
