@@ -19,7 +19,6 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.gen.recurrences import RULES, kernel, vertical
-
 from trnqc.errors import CompilerError
 from trnqc.gen import emit_cuda
 from trnqc.gen.emit import ACCUMULATE

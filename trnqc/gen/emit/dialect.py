@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Dialect:
     barrier: str
     asm: str
     constraints: dict[str, str]
-    types: dict[str, str] = field(
-        default_factory=lambda: {"f64": "double", "f32": "float", "i64": "int64_t", "i32": "int32_t", "bool": "int"}
-    )
+    types: dict[str, str]
+    infinity: str
+    nan: str
 
 
 C = Dialect(
@@ -38,14 +38,17 @@ C = Dialect(
     shared="",
     barrier="",
     asm="__asm__ volatile",
-    # A value that has to be in memory or a register, whichever the compiler likes: all machines know "g".
+    # Through memory, since the letters of vector registers differ by machine; a fence in C is rare.
     constraints={"f64": "+m", "f32": "+m", "i64": "+r", "i32": "+r"},
+    types={"f64": "double", "f32": "float", "i64": "int64_t", "i32": "int32_t", "bool": "int"},
+    infinity="INFINITY",
+    nan="NAN",
 )
 
 CUDA = Dialect(
     name="CUDA",
     threads=True,
-    header=("#include <cstdint>",),
+    header=(),  # nothing to include: the run-time compiler has no headers
     kernel='extern "C" __global__ void',
     local="static __device__ __forceinline__ void",
     restrict="__restrict__",
@@ -53,6 +56,9 @@ CUDA = Dialect(
     barrier="__syncthreads();",
     asm="asm volatile",
     constraints={"f64": "+d", "f32": "+f", "i64": "+l", "i32": "+r"},
+    types={"f64": "double", "f32": "float", "i64": "long long", "i32": "int", "bool": "bool"},
+    infinity="__int_as_float(0x7f800000)",
+    nan="__int_as_float(0x7fffffff)",
 )
 
 # How ``+=`` on memory is written for a GPU; PLACE and VALUE are filled in.

@@ -42,7 +42,8 @@ class Text:
                 if "\n".join(lines) not in parts:
                     parts.append("\n".join(lines))
         head = [*self.dialect.header, *(preamble(self.lanes) if self.vectors else [])]
-        return "\n".join([*head, *_by_need(helpers)]) + "\n\n" + "\n\n".join(parts) + "\n"
+        top = "\n".join([*head, *_by_need(helpers)])
+        return "\n\n".join([*([top] if top else []), *parts]) + "\n"
 
 
 def _by_need(helpers: dict[str, str]) -> list[str]:
@@ -93,7 +94,11 @@ class _Function:
             g = safe(group.attr)
             return [f"{PAD}for (int64_t {g} = groups_begin; {g} < groups_end; {g}++) {{"]
         lines = [f"{PAD}const int lane = threadIdx.x;", f"{PAD}(void)lane;"] if self.started else []
-        return lines + ([f"{PAD}const int64_t {safe(group.attr)} = blockIdx.x;"] if group is not None and f else [])
+        return lines + (
+            [f"{PAD}const {self.dialect.types['i64']} {safe(group.attr)} = blockIdx.x;"]
+            if group is not None and f
+            else []
+        )
 
     def block(self, block: st.Block, pad: str) -> list[str]:
         lines = [f"{pad}// {block.title}"] if block.title else []

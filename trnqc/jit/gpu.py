@@ -1,0 +1,82 @@
+"""CUDA text on a GPU of this machine: NVRTC or a cubin, and a launch.
+
+All of it goes through the maintained bindings of the package cuda-core (``pip install 'trnqc[cuda]'``), which is
+imported when first asked for. `nvcc.py` compiles without them, and without a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trnqc.errors import BackendUnavailable, CompilerError
+from trnqc.jit.cache import key_of, library_cache
+
+
+def bindings() -> Any:
+    """The module cuda.core; raises BackendUnavailable, saying what to install, when it cannot be imported."""
+    try:
+        import cuda.core as core
+    except ImportError as error:
+        raise BackendUnavailable(
+            f"the CUDA bindings cannot be imported ({error}): pip install 'trnqc[cuda]'; kernels for the CPU need none"
+        ) from error
+    return core
+
+
+def compile_nvrtc(source: str, *, name: str, arch: str = "sm_80") -> bytes:
+    """A cubin by the run-time compiler, from the cache if it is there.
+
+    Raises BackendUnavailable without bindings or NVRTC's library, CompilerError when it rejects the text.
+    """
+    core = bindings()
+    key = key_of(f"NVRTC {_version()}", arch, source)
+
+    def build(out: Path) -> None:
+        out.write_bytes(_nvrtc(core, source, arch))
+
+    return library_cache().get(f"{name}-{arch}-{key}", build, ".cubin").read_bytes()
+
+
+def _version() -> str:
+    from cuda.bindings import nvrtc
+
+    try:
+        return str(nvrtc.nvrtcVersion())
+    except Exception as error:
+        raise BackendUnavailable(f"NVRTC's library does not load: pip install 'trnqc[cuda]' ({error})") from error
+
+
+def _nvrtc(core: Any, source: str, arch: str) -> bytes:
+    try:
+        program = core.Program(source, "c++", core.ProgramOptions(arch=arch, std="c++17"))
+        return bytes(program.compile("cubin").code)
+    except Exception as error:  # the bindings raise a class of their own for each library
+        raise CompilerError(f"NVRTC rejects the text for {arch}:\n{error}") from error
+
+
+class Module:
+    """Kernels of a cubin on one device; `launch` runs one of them on a stream of the module's own."""
+
+    def __init__(self, cubin: bytes, device: int = 0) -> None:
+        core = bindings()
+        try:
+            self.device = core.Device(device)
+            self.device.set_current()
+        except Exception as error:
+            raise BackendUnavailable(f"CUDA device {device} cannot be used: {error}") from error
+        self._core, self._code = core, core.ObjectCode.from_cubin(cubin)
+        self.stream = self.device.create_stream()
+
+    def launch(self, kernel: str, groups: int, lanes: int, arguments: Sequence[int | np.generic]) -> None:
+        """Start `groups` blocks of `lanes` threads and wait for them.
+
+        arguments: in order of the function's parameters; an array as the address of its device memory (a tensor's
+        ``data_ptr()``), a scalar as a NumPy scalar of the parameter's type. `lanes` is what the text was made for.
+        """
+        config = self._core.LaunchConfig(grid=groups, block=lanes)
+        self._core.launch(self.stream, config, self._code.get_kernel(kernel), *arguments)
+        self.stream.sync()
