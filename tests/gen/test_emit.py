@@ -128,7 +128,7 @@ def test_merge_of_two_sorted_lists(lanes):
 def test_local_arrays_tables_calls_and_fences(lanes):
     x, out = Array("x", "f64", (None,), lanes=True), Array("out", "f64", (None,), lanes=True)
     factor, work = Var("factor"), Array("work", "f64", (3,), "local")
-    cells = Array("cells", "f64", (3,), lanes=True)
+    cells = Array("cells", "f64", (3,), "local")
     weights = Array("weights", "f64", (3,), "constant", data=(0.5, -2.0, 1e-3))
     scale = st.Function(
         "scale", (factor, cells), st.block(st.loop(i, 3, st.store(cells[i], cells[i] * factor))), title="scale cells"
@@ -186,6 +186,22 @@ def test_lanes_are_checked():
         emit_c(st.Function("f", (x, s), st.block(st.store(s[0], x[0]))))
     with pytest.raises(ProgramError, match="power of two"):
         emit_c(gemm(), lanes=3)
+
+
+def test_names_are_checked():
+    x, a, b = Var("x"), Array("a", "f64", (None,)), Array("b", "f64", (4,), "local")
+    one = st.Let(x, const(1.0))
+    for body, match in [
+        (st.block(st.store(a[0], x)), "not introduced"),
+        (st.block(st.loop(i, 3, one), st.store(a[0], x)), "not introduced"),
+        (st.block(one, one), "twice"),
+        (st.block(st.store(b[0], 1.0)), "not introduced"),
+        (st.block(st.Assign(x, const(1.0))), "not introduced"),
+        (st.block(st.Let(Var("x", "f32"), const(1.0, "f32")), st.store(a[0], x)), "used as"),
+    ]:
+        with pytest.raises(ProgramError, match=match):
+            emit_c(st.Function("f", (a,), body))
+    emit_c(st.Function("f", (a,), st.block(st.loop(i, 3, one), st.loop(i, 2, one, st.store(a[i], x)))))
 
 
 @pytest.mark.parametrize(

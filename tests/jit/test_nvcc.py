@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 
 import pytest
@@ -10,7 +11,9 @@ from tests.gen.programs import gemm, polynomial
 from tests.gen.recurrences import kernel, vertical
 from trnqc import jit
 from trnqc.errors import CompilerError
-from trnqc.gen import emit_cuda
+from trnqc.gen import Array, Var, const, emit_cuda
+from trnqc.gen import statements as st
+from trnqc.gen import values as v
 from trnqc.gen.schedule import best_of
 from trnqc.jit import nvcc
 
@@ -106,3 +109,36 @@ def test_builds_run_together_and_failures_are_results():
     assert results["5"].f() == 5
     assert isinstance(results["0"], CompilerError)
     assert [(done, total) for done, total, _ in seen] == [(1, 3), (2, 3), (3, 3)]
+
+
+def everything() -> st.Function:
+    """One kernel with every statement: shared and local arrays, a table, a call, sums over lanes, integers."""
+    x, out = Array("x", "f64", (None, 4), lanes=True), Array("out", "f64", (4,))
+    count, at = Array("count", "i64", (4,)), Array("at", "i32", (None, 4), lanes=True)
+    work, near = Array("work", "f64", (4,), "local"), Array("near", "f64", (4,), "shared", lanes=True)
+    common = Array("common", "f64", (4,), "shared")
+    table = Array("table", "f64", (4,), "constant", data=(0.5, -math.inf, math.inf, 1e-300))
+    group, factor, total, i = Var("group", "i64"), Var("factor"), Var("total"), Var("i", "i64")
+    scale = st.Function("scale", (factor, work), st.block(st.loop(i, 4, st.store(work[i], work[i] * factor))))
+    body = st.block(
+        [st.DeclareArray(a) for a in (table, work, near, common)],
+        st.loop(i, 4, st.store(work[i], x[group, i]), st.store(common[i], table[i]), st.store(near[i], x[group, i])),
+        st.Call(scale, (x[group, 0], work)),
+        st.Barrier(),
+        st.Declare(total, const(0.0)),
+        st.loop(i, 4, st.Assign(total, total + v.minimum(work[i], common[i]) * near[i]), st.Fence((total,))),
+        st.While(v.lt(count[0], 0), st.block(st.accumulate(count[0], 1))),
+        st.accumulate(out[0], total),
+        st.accumulate(out[at[group, 1]], total),
+        st.accumulate(count[1], v.cast(at[group, 2], "i64")),
+        st.If(v.lt(common[0], 1.0), st.block(st.accumulate(out[1], common[0])), st.block(st.store(out[2], 1.0))),
+    )
+    return st.Function("everything", (x, at, out, count), body, group=group)
+
+
+@needs_nvcc
+@pytest.mark.parametrize("accumulate", ["plain", "fence", "atomic"])
+def test_every_statement_compiles(accumulate):
+    text = emit_cuda(everything(), lanes=64, accumulate=accumulate, min_blocks=2)
+    build = jit.compile_cuda(text, name="test", flags=(*nvcc.DEFAULT_FLAGS, "-Werror=all-warnings"))
+    assert build.kernel("everything").shared == 4 * 8 * 64 + 4 * 8

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from trnqc.errors import ProgramError
+from trnqc.gen import scopes
 from trnqc.gen import statements as st
 from trnqc.gen.listing import expression, functions
 from trnqc.gen.values import Array, Value, walk
@@ -36,8 +37,8 @@ class Lanes:
 def analyse(root: st.Function) -> Lanes:
     """Lanes of the function and all that it calls.
 
-    Raises ProgramError when control flow differs by lane, or when a value that does is stored where all lanes have one
-    place.
+    Raises ProgramError for a name out of its scope, when control flow differs by lane, or when a value that does is
+    stored where all lanes have one place.
     """
     program = functions(root)
     if len({f.name for f in program}) != len(program):
@@ -49,6 +50,7 @@ def analyse(root: st.Function) -> Lanes:
             for s in st.statements(f.body):
                 _spread(lanes, f, s)
     for f in program:
+        scopes.check(f)
         for s in st.statements(f.body):
             _check(lanes, f, s)
     return lanes
@@ -65,8 +67,10 @@ def _spread(lanes: Lanes, f: st.Function, s: st.Statement) -> None:
         case st.Call():
             for param, given in zip(s.function.params, s.arguments):
                 if isinstance(given, Array) and isinstance(param, Array):
-                    if given.space == "local" and param.lanes:
+                    if given.space == param.space == "local":
+                        # A called function is written for one lane, whose own array it gets.
                         names.add(given.name)
+                        lanes.names[s.function.name].add(param.name)
                 elif isinstance(given, Value) and isinstance(param, Value) and lanes.differs(f, given):
                     lanes.names[s.function.name].add(param.attr)
 
@@ -96,9 +100,9 @@ def _check_call(lanes: Lanes, f: st.Function, call: st.Call) -> None:
     for param, given in zip(params, call.arguments):
         wrong |= isinstance(param, Array) != isinstance(given, Array) or param.dtype != given.dtype
         if isinstance(param, Array) and isinstance(given, Array):
-            wrong |= lanes.array_differs(f, given) != param.lanes
+            wrong |= param.space != given.space or param.lanes != given.lanes
     if wrong:
         raise ProgramError(
-            f"function {f.name}: {call.function.name} takes {[st.name_of(p) for p in params]} (types, arrays and lanes "
+            f"function {f.name}: {call.function.name} takes {[st.name_of(p) for p in params]} (types, spaces and lanes "
             f"alike), found {[st.name_of(a) or expression(a) for a in call.arguments]}"  # type: ignore[arg-type]
         )

@@ -12,6 +12,9 @@ from trnqc.gen.values import Value, Var, rebuilt, walk
 
 Finish = Callable[[Value, Value], Statement | Sequence[Statement]]
 
+# A slot that holds values of several types has a variable for each.
+SLOTS = {"f64": "s", "f32": "f", "i64": "n", "i32": "m", "bool": "c"}
+
 
 def substitute(value: Value, known: Mapping[Value, Value]) -> Value:
     """The value with every part in `known` replaced; nothing is looked for inside a replaced part."""
@@ -32,7 +35,7 @@ def straight_line(
     """Statements that compute the nodes in order, and the variable that holds each node.
 
     names: what to call a node; the rest are v0, v1, ... finish(node, variable): statements to put right after a target
-    is computed, such as a store. With `slots` nodes share the variables s0, s1, ..., which Assign changes: then only
+    is computed, such as a store. With `slots` nodes share variables such as s0 and s1, which Assign changes: then only
     values that nothing needs later may be read after the last statement. Raises ProgramError for a wrong order.
     """
     graph.check(order)
@@ -45,7 +48,7 @@ def straight_line(
     for v in order:
         value = graph.values[v]
         expression = rebuilt(value, tuple(substitute(a, held) for a in value.args))
-        name = f"s{slots.place[v]}" if slots else names.get(value, f"v{v}")
+        name = f"{SLOTS[value.dtype]}{slots.place[v]}" if slots else names.get(value, f"v{v}")
         variable = Var(name, value.dtype)
         kind = Let if not slots else Assign if variable in opened else Declare
         opened.add(variable)

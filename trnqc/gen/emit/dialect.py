@@ -24,8 +24,6 @@ class Dialect:
     asm: str
     constraints: dict[str, str]
     types: dict[str, str]
-    infinity: str
-    nan: str
 
 
 C = Dialect(
@@ -41,14 +39,18 @@ C = Dialect(
     # Through memory, since the letters of vector registers differ by machine; a fence in C is rare.
     constraints={"f64": "+m", "f32": "+m", "i64": "+r", "i32": "+r"},
     types={"f64": "double", "f32": "float", "i64": "int64_t", "i32": "int32_t", "bool": "int"},
-    infinity="INFINITY",
-    nan="NAN",
 )
 
 CUDA = Dialect(
     name="CUDA",
     threads=True,
-    header=(),  # nothing to include: the run-time compiler has no headers
+    # The run-time compiler has no headers, and so neither of these.
+    header=(
+        "#ifdef __CUDACC_RTC__",
+        "#define INFINITY (1e300 * 1e300)",
+        "#define NAN (INFINITY - INFINITY)",
+        "#endif",
+    ),
     kernel='extern "C" __global__ void',
     local="static __device__ __forceinline__ void",
     restrict="__restrict__",
@@ -57,8 +59,6 @@ CUDA = Dialect(
     asm="asm volatile",
     constraints={"f64": "+d", "f32": "+f", "i64": "+l", "i32": "+r"},
     types={"f64": "double", "f32": "float", "i64": "long long", "i32": "int", "bool": "bool"},
-    infinity="__int_as_float(0x7f800000)",
-    nan="__int_as_float(0x7fffffff)",
 )
 
 # How ``+=`` on memory is written for a GPU; PLACE and VALUE are filled in.

@@ -62,7 +62,7 @@ class Scalars:
         if value.dtype in ("i32", "i64"):
             return f"{number}{'LL' if abs(number) >= 2**31 else ''}", ATOM if number >= 0 else PREFIX
         if not math.isfinite(number):
-            word = self.dialect.nan if math.isnan(number) else self.dialect.infinity
+            word = "NAN" if math.isnan(number) else "INFINITY"
             sign = "-" if number < 0 else ""
             return f"(({self.dialect.types[value.dtype]}){sign}{word})", ATOM
         text = repr(number) if value.dtype == "f64" else f"{np.float32(number)!s}f"

@@ -144,11 +144,16 @@ class _Function:
             return [pad + self.expressions.accumulate(s)]
         x = self.expressions
         place, value = x.element(s.array, s.index), x.text(s.value)
-        if s.array.lanes:
-            return [pad + ACCUMULATE[self.parent.style].replace("PLACE", place).replace("VALUE", value)]
-        if x.differs(s.value) or x.differs(s.index):
-            return [f"{pad}atomicAdd(&{place}, {value});"]
-        return [f"{pad}if (lane == 0) {place} += {value};"]
+        by_lane, integer = s.array.lanes, s.array.dtype == "i64"
+        if by_lane and not x.differs(s.index):
+            style = ACCUMULATE["plain" if integer else self.parent.style]
+            return [pad + style.replace("PLACE", place).replace("VALUE", value)]
+        # All lanes of a group, and in global memory all groups, add to one place.
+        atomic = f"atomicAdd(&{place}, {value});"
+        if integer:  # the hardware's 64-bit sum is that of unsigned numbers, which has the same bits
+            atomic = f"atomicAdd((unsigned long long *)&{place}, (unsigned long long)({value}));"
+        same = not (x.differs(s.value) or x.differs(s.index))
+        return [f"{pad}if (lane == 0) {atomic}" if same else pad + atomic]
 
     def on_for(self, s: st.For, pad: str) -> list[str]:
         x, i = self.expressions, safe(s.var.attr)
