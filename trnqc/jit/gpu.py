@@ -30,7 +30,8 @@ def bindings() -> Any:
 def compile_nvrtc(source: str, *, name: str, arch: str = "sm_80") -> bytes:
     """A cubin by the run-time compiler, from the cache if it is there.
 
-    Raises BackendUnavailable without bindings or NVRTC's library, CompilerError when it rejects the text.
+    Raises BackendUnavailable without bindings or NVRTC's library, CompilerError when it rejects the text (among
+    others one with infinite numbers in a constant table, which nvcc takes).
     """
     core = bindings()
     key = key_of(f"NVRTC {_version()}", arch, source)
