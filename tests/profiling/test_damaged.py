@@ -32,7 +32,7 @@ FORMS = {
     "nsight": samples.nsight,
 }
 DAMAGE = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-ODD = st.sampled_from([None, True, -1, 1e300, float("nan"), "", "x", [], {}, [1], {"a": 1}])
+ODD = st.sampled_from([None, True, -1, 1e300, 1e-300, float("nan"), "", "x", [], {}, [1], {"a": 1}])
 
 
 def reads_or_refuses(path) -> None:

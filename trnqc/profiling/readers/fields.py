@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from trnqc.profiling.profile import Value
+from trnqc.profiling.readers.checks import LARGEST
 
 PERCENT = "_percent"
+SMALLEST = 1e-18  # below any time or share; like LARGEST it keeps quotients of damaged figures finite
 
 
 def available(raw: Mapping[str, Any]) -> tuple[dict[str, Value], list[str]]:
@@ -33,7 +34,9 @@ def normal(raw: Mapping[str, Any]) -> tuple[dict[str, Value], list[str]]:
 
 
 def _available(name: str, value: Value) -> bool:
-    return isinstance(value, str) or (math.isfinite(value) and not (value < 0 and name.endswith(PERCENT)))
+    if isinstance(value, str) or value == 0:
+        return True
+    return SMALLEST < abs(value) < LARGEST and not (value < 0 and name.endswith(PERCENT))
 
 
 def _fractions(fields: Mapping[str, Value]) -> bool:
