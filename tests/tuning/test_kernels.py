@@ -51,6 +51,7 @@ def test_a_wrong_result_is_seen(kernel):
     assert gate.error(broken) == float("inf")
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(deadline=None, max_examples=40)
 def test_what_passes_the_capacity_rule_fits_the_chip(data):
