@@ -75,8 +75,12 @@ class Contestant:
     def libraries(self) -> list[dict[str, Any]]:
         from threadpoolctl import threadpool_info
 
-        keys = ("internal_api", "version", "architecture", "num_threads", "threading_layer", "filepath")
-        return [{key: lib.get(key) for key in keys} for lib in threadpool_info() if lib["user_api"] == "blas"]
+        keys = ("internal_api", "version", "architecture", "num_threads", "threading_layer")
+        return [
+            {key: lib.get(key) for key in keys} | {"file": "/".join(Path(lib["filepath"]).parts[-2:])}
+            for lib in threadpool_info()
+            if lib["user_api"] == "blas"
+        ]
 
 
 class Trnqc(Contestant):
