@@ -12,7 +12,6 @@ from trnqc.errors import InputError
 
 PE_ROWS = PE_COLUMNS = 128
 FP32_PASSES = 4
-SBUF_PARTITIONS = 128
 DMA_ENGINES = 16
 
 
@@ -23,7 +22,6 @@ class Machine:
     target: str
     words: str
     tensor_ghz: float
-    base_ghz: float
     sbuf: int
     psum: int
     cores: int
@@ -61,9 +59,9 @@ KIB = 1024
 MACHINES = {
     machine.target: machine
     for machine in (
-        Machine("trn1", "Trainium1, NeuronCore-v2", 2.8, 1.4, 192 * KIB, 16 * KIB, 2, 820e9, 2, 17e9),
-        Machine("trn2", "Trainium2, NeuronCore-v3", 2.4, 1.2, 224 * KIB, 16 * KIB, 8, 2.9e12, 4, 23e9),
-        Machine("trn3", "Trainium3, NeuronCore-v4", 2.4, 1.2, 256 * KIB, 16 * KIB, 8, 4.7e12, 4, 33e9),
+        Machine("trn1", "Trainium1, NeuronCore-v2", 2.8, 192 * KIB, 16 * KIB, 2, 820e9, 2, 17e9),
+        Machine("trn2", "Trainium2, NeuronCore-v3", 2.4, 224 * KIB, 16 * KIB, 8, 2.9e12, 4, 23e9),
+        Machine("trn3", "Trainium3, NeuronCore-v4", 2.4, 256 * KIB, 16 * KIB, 8, 4.7e12, 4, 33e9),
     )
 }
 
