@@ -23,7 +23,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "nki_kernels": {"trnqc.sim"},
     "trnqc.tuning": BASE | {"trnqc.jit", "trnqc.sim", "nki_kernels"},
     "trnqc.backends": BASE | {"trnqc.jit", "trnqc.gen", "trnqc.sim", "trnqc.tuning", "nki_kernels"},
-    "trnqc.chem": BASE | {"trnqc.backends", "nki_kernels"},
+    "trnqc.eri": BASE | {"trnqc.gen", "trnqc.jit"},
+    "trnqc.contraction": BASE,
+    "trnqc.chem": BASE | {"trnqc.backends", "nki_kernels", "trnqc.eri"},
 }
 TOP = {"trnqc", "trnqc.torch_ops", "trnqc.profiling", "trnqc.cli", "autotune"}
 ROOMS = set(MAY_IMPORT) | TOP
@@ -33,7 +35,7 @@ MAY_IMPORT |= dict.fromkeys(("autotune", "trnqc.cli"), ROOMS)
 
 # Third-party package -> where it may be imported at all.
 PLACES = {
-    "pyscf": ("trnqc.chem", "trnqc.cli"),
+    "pyscf": ("trnqc.chem", "trnqc.cli", "trnqc.eri"),
     "torch": ("trnqc.torch_ops", "trnqc.backends.torch_launch"),
     "torch_neuronx": ("trnqc.torch_ops", "trnqc.backends.torch_launch", "trnqc.backends.neuron"),
     "torch_xla": ("trnqc.backends.torch_launch", "trnqc.backends.neuron"),

@@ -26,6 +26,10 @@ class UnsupportedPrecision(UnsupportedError):
     """A backend was asked for a precision that it does not have."""
 
 
+class UnsupportedClass(UnsupportedError):
+    """Integrals over shells, or with an operator, for which no kernel is generated."""
+
+
 class BackendUnavailable(TrnqcError, RuntimeError):
     """A backend was asked for by name and cannot run here; the message says why and what to install."""
 
