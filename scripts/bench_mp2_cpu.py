@@ -18,13 +18,11 @@ the ratios within each round. Orbitals and factors are kept in --cache, so that 
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
 import os
-import platform
 import sys
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -36,6 +34,7 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from scripts.measuring import heading, in_turns, machine, write_json  # noqa: E402
 from scripts.mp2_cpu.contestants import CORE_VARIABLE, Worker  # noqa: E402
 
 CASES = {"benzene/cc-pvtz": 15, "water10/cc-pvdz": 5, "caffeine/cc-pvdz": 5}  # rounds of the pair step
@@ -118,17 +117,9 @@ def best_core(console: Console) -> str:
     return max(rates, key=lambda core: rates[core])
 
 
-def in_turns(rounds: int, contestants: dict[str, tuple[Worker, dict[str, Any]]]) -> dict[str, list[dict]]:
-    """Each contestant once untimed, then `rounds` times, the order turned by one place a round."""
-    names, runs = list(contestants), {name: [] for name in contestants}
-    for n in range(-1, rounds):
-        turn = max(n, 0) % len(names)
-        for name in names[turn:] + names[:turn]:
-            worker, request = contestants[name]
-            answer = worker.ask(**request)
-            if n >= 0:
-                runs[name].append(answer)
-    return runs
+def asked(rounds: int, contestants: dict[str, tuple[Worker, dict[str, Any]]]) -> dict[str, list[dict]]:
+    """Answers of each contestant's worker to its request, in turns."""
+    return in_turns(rounds, {name: partial(worker.ask, **ask) for name, (worker, ask) in contestants.items()})
 
 
 def pair_contestants(workers: dict[str, Worker], threads: int) -> dict[str, tuple[Worker, dict[str, Any]]]:
@@ -206,16 +197,6 @@ def show(console: Console, result: dict[str, Any]) -> None:
         console.print(f"  {ratio['what']}: {ratio['wall']:.2f} wall, {ratio['cpu']:.2f} CPU{target}")
 
 
-def machine() -> dict[str, Any]:
-    facts = {"system": platform.platform(), "cpus": os.cpu_count(), "load_average": os.getloadavg()}
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        lines = dict(line.split(":", 1) for line in info.read_text().split("\n\n")[0].splitlines() if ":" in line)
-        fields = {key.strip(): value.strip() for key, value in lines.items()}
-        facts |= {key: fields[key] for key in ("model name", "cpu family", "model", "cache size") if key in fields}
-    return facts
-
-
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--large", action="store_true", help="caffeine/cc-pVTZ too (needs 8 GB and 20 min)")
@@ -233,10 +214,10 @@ def measure(cases: list[Case], workers: dict[str, Worker], threads: list[int], c
         for worker in workers.values():
             worker.ask(do="load", case=str(case.file))
         for n in threads:
-            runs = in_turns(case.rounds, pair_contestants(workers, n))
+            runs = asked(case.rounds, pair_contestants(workers, n))
             results.append(summary(case, n, "pairs", runs, TARGETS + FLOORS))
             show(console, results[-1])
-            runs = in_turns(min(case.rounds, WHOLE_ROUNDS), whole_contestants(workers, n))
+            runs = asked(min(case.rounds, WHOLE_ROUNDS), whole_contestants(workers, n))
             results.append(summary(case, n, "whole", runs, WHOLE))
             show(console, results[-1])
     return results
@@ -253,9 +234,7 @@ def main() -> None:
     peak = workers[OURS].ask(do="peak")
     console.print("one core's multiply-add peak, GFLOP/s: " + ", ".join(f"{t} {r:.0f}" for t, r in peak.items()))
     results = measure(cases, workers, args.threads, console)
-    record = {
-        "command": " ".join(["python", *sys.argv]),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    record = heading() | {
         "machine": before | {"load_average_after": os.getloadavg(), "core_peak_gflops": peak},
         "contestants": {
             OURS: {"status": workers[OURS].ask(do="status"), "blas": workers[OURS].ask(do="libraries")},
@@ -266,10 +245,7 @@ def main() -> None:
     }
     for worker in workers.values():
         worker.close()
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    aside = args.out.with_suffix(".tmp")
-    aside.write_text(json.dumps(record, indent=1) + "\n")
-    aside.replace(args.out)
+    write_json(record, args.out)
     console.print(f"written to {args.out}")
 
 
