@@ -1,0 +1,62 @@
+"""Angular parts of Gaussian functions: Cartesian powers and real solid harmonics, in libcint's order and normalisation."""
+
+from __future__ import annotations
+
+from functools import cache
+from math import comb, factorial, pi, sqrt
+
+import numpy as np
+
+Powers = tuple[int, int, int]
+
+
+def ncart(l: int) -> int:
+    """Cartesian functions of a shell."""
+    return (l + 1) * (l + 2) // 2
+
+
+@cache
+def cartesians(l: int) -> tuple[Powers, ...]:
+    """Powers of x, y, z in order: x^l, x^(l-1) y, x^(l-1) z, x^(l-2) y^2, ..., z^l."""
+    return tuple((x, y, l - x - y) for x in range(l, -1, -1) for y in range(l - x, -1, -1))
+
+
+def raised(powers: Powers, axis: int, by: int = 1) -> Powers:
+    """The powers with that of one axis changed by `by`."""
+    x, y, z = (p + by * (n == axis) for n, p in enumerate(powers))
+    return x, y, z
+
+
+@cache
+def spherical(l: int) -> np.ndarray:
+    """Coefficients [ncart(l), 2 l + 1] of real solid harmonics in Cartesian functions, m = -l .. l; read-only.
+
+    The harmonics r^l Y_lm are normalised on the unit sphere. Up to p it is the identity, x, y, z: there the factor is
+    part of a shell's contraction coefficients. Helgaker, Jorgensen, Olsen, Molecular Electronic-Structure Theory
+    (2000), eqs. 6.4.47 to 6.4.50, where S_lm = sqrt(4 pi / (2 l + 1)) r^l Y_lm.
+    """
+    if l <= 1:
+        matrix = np.eye(2 * l + 1)
+    else:
+        place = {powers: n for n, powers in enumerate(cartesians(l))}
+        matrix = np.zeros((ncart(l), 2 * l + 1))
+        for m in range(-l, l + 1):
+            for powers, value in _harmonic(l, m):
+                matrix[place[powers], m + l] += value
+    matrix.flags.writeable = False
+    return matrix
+
+
+def _harmonic(l: int, m: int) -> list[tuple[Powers, float]]:
+    size = abs(m)
+    norm = sqrt((2 * l + 1) / (4 * pi) * 2 * factorial(l + size) * factorial(l - size) / (2 if m == 0 else 1))
+    norm /= 2**size * factorial(l)
+    terms = []
+    for t in range((l - size) // 2 + 1):
+        for u in range(t + 1):
+            for twice_v in range(m < 0, size + 1, 2):
+                sign = (-1) ** (t + twice_v // 2)
+                count = comb(l, t) * comb(l - t, size + t) * comb(t, u) * comb(size, twice_v)
+                y = 2 * u + twice_v
+                terms.append(((2 * t + size - y, y, l - 2 * t - size), sign * norm * count / 4**t))
+    return terms
