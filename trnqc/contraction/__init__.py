@@ -1,0 +1,9 @@
+"""Dense tensor contractions: from expressions to plans that fit in memory and run on BLAS.
+
+    text or Python objects ─ parse, expression ─► sums of products over index spaces
+    ─ operations ─► binary trees of least work ─ later stages ─► loops, tiles ─ lower, execute ─► arrays
+
+Planners are pure: index sets, extents and limits in, a plan out; no arrays, no device.
+"""
+
+from __future__ import annotations

@@ -1,0 +1,151 @@
+"""The binary operation tree: what the first stage yields and every later stage takes.
+
+A leaf is an operand as it comes: an array, or a function that yields one element at a stated cost. A node multiplies
+two operands (or takes one) and sums over the indices that nothing else needs. Names are unique in a tree, so that later
+stages attach what they decide (fused loops, tiles, places) to the names of nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+from trnqc.contraction.counts import Count
+from trnqc.contraction.expression import Index
+from trnqc.errors import InputError
+
+
+def union(*groups: Iterable[str]) -> tuple[str, ...]:
+    """Labels in order of first appearance."""
+    return tuple(dict.fromkeys(label for group in groups for label in group))
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """Operand number `operand`, one label per axis; a label that repeats takes the diagonal.
+
+    cost: multiply-adds for one element of a function; 0 for an array that is stored. reciprocal: 1/x of each element.
+    """
+
+    name: str
+    indices: tuple[str, ...]
+    operand: int
+    cost: int = 0
+    reciprocal: bool = False
+
+    def __str__(self) -> str:
+        return f"{'1/' if self.reciprocal else ''}{self.name}[{','.join(self.indices)}]"
+
+
+@dataclass(frozen=True)
+class Node:
+    """name[indices] = sum over the other indices of the product of one or two operands."""
+
+    name: str
+    indices: tuple[str, ...]
+    operands: tuple[Leaf | Node, ...]
+
+    @cached_property
+    def loops(self) -> tuple[str, ...]:
+        """The indices of the perfect loop nest of this step: those of the result, then the summed ones."""
+        return union(self.indices, *(operand.indices for operand in self.operands))
+
+    @property
+    def summed(self) -> tuple[str, ...]:
+        return self.loops[len(self.indices) :]
+
+    @property
+    def operations(self) -> int:
+        """Floating-point operations of one pass of the loops: a multiplication for a product, an addition for a sum."""
+        return len(self.operands) - 1 + bool(self.summed)
+
+    def __str__(self) -> str:
+        total = f"sum({','.join(self.summed)}) " if self.summed else ""
+        factors = [str(o) if isinstance(o, Leaf) else f"{o.name}[{','.join(o.indices)}]" for o in self.operands]
+        return f"{self.name}[{','.join(self.indices)}] = {total}{' * '.join(factors)}"
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The steps that make `root`, over indices with known extents."""
+
+    root: Node
+    indices: Mapping[str, Index]
+
+    def __post_init__(self) -> None:
+        names = [node.name for node in self.nodes]
+        for node in self.nodes:
+            missing = [label for label in node.loops if label not in self.indices]
+            if missing or len(set(node.indices)) != len(node.indices) or not 1 <= len(node.operands) <= 2:
+                raise InputError(f"a step has one or two operands, known indices and no index twice; found {node}")
+            if names.count(node.name) > 1:
+                raise InputError(f"the names of steps are unique; found {node.name} twice")
+            have = union(*(operand.indices for operand in node.operands))
+            if not set(node.indices) <= set(have):
+                raise InputError(f"the operands of {node} do not carry all indices of its result")
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """All steps, producers before consumers, left before right; the root is last."""
+        return tuple(_postorder(self.root))
+
+    @cached_property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """All leaves in the order of `nodes`; a function that stands twice is there twice."""
+        return tuple(operand for node in self.nodes for operand in node.operands if isinstance(operand, Leaf))
+
+    def consumer(self, name: str) -> Node | None:
+        """The step that takes the result of step `name`; None for the root."""
+        for node in self.nodes:
+            if any(isinstance(operand, Node) and operand.name == name for operand in node.operands):
+                return node
+        return None
+
+    def extent(self, label: str) -> int:
+        return self.indices[label].extent
+
+    def size(self, labels: Iterable[str]) -> int:
+        """Product of extents; 1 for none."""
+        return prod(self.indices[label].extent for label in labels)
+
+    def count(self, labels: Iterable[str]) -> Count:
+        """The same product in the symbols of the indices."""
+        return Count.product(self.indices[label].symbol for label in labels)
+
+    @property
+    def multiply_adds(self) -> int:
+        """The total over the steps of the product of the extents of each step's indices."""
+        return sum(self.size(node.loops) for node in self.nodes)
+
+    @property
+    def symbolic_multiply_adds(self) -> Count:
+        return sum((self.count(node.loops) for node in self.nodes), Count())
+
+    @property
+    def operations(self) -> Count:
+        """Multiplications and additions counted apart: 6 N^6 where `symbolic_multiply_adds` is 3 N^6."""
+        return sum((node.operations * self.count(node.loops) for node in self.nodes), Count())
+
+    @property
+    def function_cost(self) -> int:
+        """What computing every element of every function once costs."""
+        return sum(leaf.cost * self.size(union(leaf.indices)) for leaf in self.leaves)
+
+    @property
+    def temporaries(self) -> tuple[Node, ...]:
+        """All results but the last."""
+        return self.nodes[:-1]
+
+    def __str__(self) -> str:
+        rows = [(str(node), str(self.count(node.loops)), f"{self.size(node.loops):.3g}") for node in self.nodes]
+        widths = [max(len(row[column]) for row in rows) for column in range(3)]
+        return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows)
+
+
+def _postorder(node: Node) -> Iterator[Node]:
+    for operand in node.operands:
+        if isinstance(operand, Node):
+            yield from _postorder(operand)
+    yield node
