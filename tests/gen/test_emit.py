@@ -12,7 +12,7 @@ import pytest
 from tests.gen import programs
 from tests.gen.programs import compiled, gemm, i, j, polynomial, run_both
 from trnqc.errors import ProgramError
-from trnqc.gen import Array, Var, const, emit_c, emit_cuda, run
+from trnqc.gen import Array, Var, const, emit_c, emit_cuda, listing, run
 from trnqc.gen import statements as st
 from trnqc.gen import values as v
 
@@ -149,6 +149,34 @@ def test_local_arrays_tables_calls_and_fences(lanes):
     ours, theirs = run_both(st.Function("work", (x, out), body), given, lanes)
     np.testing.assert_array_equal(ours["out"], theirs["out"])
     np.testing.assert_allclose(ours["out"][0], 0.5 * given["x"][0] * (0.5 * given["x"][0] + 1e-3 * given["x"][2]))
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_views_of_arrays(lanes):
+    """A called function adds row j of a table, and of an array of lanes, to a place that differs by call."""
+    n, j = Var("n", "i64"), Var("j", "i64")
+    row, total = Array("row", "f64", (2,)), Array("total", "f64", lanes=True)
+    part = Array("part", "f64", (2,), lanes=True)
+    add = st.Function("add", (row, part, total), st.block(st.accumulate(total[0], row[1] * part[1])))
+    table, x = Array("table", "f64", (n, 2)), Array("x", "f64", (n, 2), lanes=True)
+    out = Array("out", "f64", (n,), lanes=True)
+    call = st.Call(add, (st.view(table[j, 0]), st.view(x[j, 0]), st.view(out[n - 1 - j])))
+    f = st.Function("rows", (n, table, x, out), st.block(st.loop(j, n, call)))
+    assert f.written == ("out",) and "add(table[j * 2 + 0 ..], " in listing(f)
+    assert "add(table + (j * 2 + 0), x + (j * 2 + 0) * 128, out + (n - 1 - j) * 128, lane)" in emit_cuda(f, lanes=128)
+    rng = np.random.default_rng(lanes)
+    given = {"n": 3, "table": rng.normal(size=(3, 2)), "x": rng.normal(size=(3, 2, lanes)), "out": np.ones((3, lanes))}
+    ours, theirs = run_both(f, given, lanes)
+    np.testing.assert_array_equal(ours["out"], theirs["out"])
+    np.testing.assert_allclose(ours["out"][::-1], 1 + given["table"][:, 1:] * given["x"][:, 1], rtol=1e-14)
+
+
+def test_a_view_begins_at_one_element_for_all_lanes():
+    cells, at = Array("cells", "f64", (4,)), Array("at", "i64", (1,), lanes=True)
+    clear = st.Function("clear", (cells,), st.block(st.store(cells[0], const(0.0))))
+    f = st.Function("bad", (cells, at), st.block(st.Call(clear, (st.view(cells[at[0]]),))))
+    with pytest.raises(ProgramError, match="the same on every lane"):
+        emit_c(f)
 
 
 def test_loop_bounds_are_evaluated_once():

@@ -97,6 +97,15 @@ class _Frame:
             return index, np.arange(self.lanes)
         return index
 
+    def array(self, given: Array | st.View) -> Any:
+        if isinstance(given, Array):
+            return self.name(given.name)
+        data, begin = self.name(given.array.name), self.value(given.begin)
+        if not 0 <= begin <= len(data):
+            name = f"{given.array.name}[{begin} ..]"
+            raise ProgramError(f"{self.function.name}: {name} begins outside the {len(data)} elements")
+        return data[begin:]
+
     def block(self, block: st.Block) -> None:
         for s in block.body:
             getattr(self, f"do_{type(s).__name__.lower()}")(s)
@@ -150,7 +159,7 @@ class _Frame:
 
     def do_call(self, s: st.Call) -> None:
         names = {
-            st.name_of(p): self.name(a.name) if isinstance(a, Array) else self.value(a)
+            st.name_of(p): self.value(a) if isinstance(a, Value) else self.array(a)
             for p, a in zip(s.function.params, s.arguments)
         }
         _Frame(s.function, self.program, self.lanes, names).block(s.function.body)

@@ -65,7 +65,7 @@ def _spread(lanes: Lanes, f: st.Function, s: st.Statement) -> None:
             if lanes.differs(f, s.value) or lanes.differs(f, s.index):
                 names.add(s.array.name)
         case st.Call():
-            for param, given in zip(s.function.params, s.arguments):
+            for param, given in zip(s.function.params, map(st.whole, s.arguments)):
                 if isinstance(given, Array) and isinstance(param, Array):
                     if given.space == param.space == "local":
                         # A called function is written for one lane, whose own array it gets.
@@ -97,12 +97,19 @@ def _check(lanes: Lanes, f: st.Function, s: st.Statement) -> None:
 def _check_call(lanes: Lanes, f: st.Function, call: st.Call) -> None:
     params = call.function.params
     wrong = len(params) != len(call.arguments)
-    for param, given in zip(params, call.arguments):
+    for argument in call.arguments:
+        if isinstance(argument, st.View) and lanes.differs(f, argument.begin):
+            raise ProgramError(
+                f"function {f.name}: a view of {argument.array.name} begins at {expression(argument.begin)}, which is "
+                "to be the same on every lane"
+            )
+    given_to = [st.whole(a) for a in call.arguments]
+    for param, given in zip(params, given_to):
         wrong |= isinstance(param, Array) != isinstance(given, Array) or param.dtype != given.dtype
         if isinstance(param, Array) and isinstance(given, Array):
             wrong |= param.space != given.space or param.lanes != given.lanes
     if wrong:
         raise ProgramError(
             f"function {f.name}: {call.function.name} takes {[st.name_of(p) for p in params]} (types, spaces and lanes "
-            f"alike), found {[st.name_of(a) or expression(a) for a in call.arguments]}"  # type: ignore[arg-type]
+            f"alike), found {[st.name_of(a) or expression(a) for a in given_to]}"  # type: ignore[arg-type]
         )

@@ -74,6 +74,12 @@ def _param(param: Value | Array, written: tuple[str, ...]) -> str:
     return f"{role}{array(param)}"
 
 
+def _argument(a: Value | Array | st.View) -> str:
+    if isinstance(a, st.View):
+        return f"{a.array.name}[{expression(a.begin)} ..]"
+    return a.name if isinstance(a, Array) else expression(a)
+
+
 def array(a: Array) -> str:
     """An array's name, extents, type, space and lanes, as in ``shared h[9]: f64 lanes``."""
     extents = ", ".join("?" if n is None else str(n) for n in a.shape)
@@ -107,8 +113,7 @@ def _lines(s: st.Statement, pad: str) -> list[str]:
             lines = [f"{pad}if {expression(s.condition)}:", *_lines(s.then, pad + "  ")]
             return lines + ([f"{pad}else:", *_lines(s.orelse, pad + "  ")] if s.orelse.body else [])
         case st.Call():
-            names = (a.name if isinstance(a, Array) else expression(a) for a in s.arguments)
-            return [f"{pad}{s.function.name}({', '.join(names)})"]
+            return [f"{pad}{s.function.name}({', '.join(map(_argument, s.arguments))})"]
         case st.Fence():
             return [f"{pad}fence{''.join(f' {v.attr}' for v in s.variables)}"]
     return [f"{pad}{type(s).__name__.lower()}"]

@@ -32,7 +32,7 @@ def _block(function: st.Function, block: st.Block, names: dict[str, Value | Arra
             case st.Store() | st.Accumulate():
                 _known(function, s.array, names)
             case st.Call():
-                for array in s.arguments:
+                for array in map(st.whole, s.arguments):
                     if isinstance(array, Array):
                         _known(function, array, names)
             case st.For():

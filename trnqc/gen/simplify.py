@@ -13,7 +13,7 @@ import numpy as np
 from trnqc.errors import ProgramError
 from trnqc.gen import statements as st
 from trnqc.gen.interpreter import evaluate
-from trnqc.gen.values import FLOATS, INTEGERS, Value, const, rebuilt, walk
+from trnqc.gen.values import FLOATS, INTEGERS, Array, Value, const, rebuilt, walk
 
 Rule = Callable[[Value], Value]
 COMMUTES = ("add", "mul", "eq", "and", "or")
@@ -151,8 +151,14 @@ def _statement(s: st.Statement, rules: tuple[Rule, ...]) -> st.Statement:
         case st.If():
             return st.If(new(s.condition), in_statements(s.then, *rules), in_statements(s.orelse, *rules))
         case st.Call():
-            return st.Call(s.function, tuple(new(a) if isinstance(a, Value) else a for a in s.arguments))
+            return st.Call(s.function, tuple(_argument(a, new) for a in s.arguments))
     return s
+
+
+def _argument(a: Value | Array | st.View, new: Rule) -> Value | Array | st.View:
+    if isinstance(a, st.View):
+        return st.View(a.array, new(a.begin))
+    return new(a) if isinstance(a, Value) else a
 
 
 def horner(coefficients: Sequence[float], x: Value) -> Value:

@@ -102,11 +102,22 @@ class If(Statement):
 
 
 @dataclass(frozen=True)
+class View:
+    """An array from the element `begin` on, as an argument of a Call; begin is the same on every lane."""
+
+    array: Array
+    begin: Value
+
+
+@dataclass(frozen=True)
 class Call(Statement):
-    """Run a function that is local to the text; arguments are values and arrays in the order of its parameters."""
+    """Run a function that is local to the text; arguments are values, arrays and views in the order of its parameters.
+
+    Through two parameters of which one is written no element may be reached by both.
+    """
 
     function: Function
-    arguments: tuple[Value | Array, ...]
+    arguments: tuple[Value | Array | View, ...]
 
 
 @dataclass(frozen=True)
@@ -152,7 +163,7 @@ class Function:
                 found.add(s.array.name)
             elif isinstance(s, Call):
                 inside = s.function.written
-                found.update(name_of(a) for p, a in zip(s.function.params, s.arguments) if name_of(p) in inside)
+                found.update(name_of(whole(a)) for p, a in zip(s.function.params, s.arguments) if name_of(p) in inside)
         return tuple(name_of(p) for p in self.params if isinstance(p, Array) and p.name in found)
 
 
@@ -161,6 +172,16 @@ def name_of(param: Value | Array) -> str:
     if isinstance(param, Array):
         return param.name
     return param.attr if param.op == "var" else ""
+
+
+def whole(argument: Value | Array | View) -> Value | Array:
+    """The array that a view is of; any other argument itself."""
+    return argument.array if isinstance(argument, View) else argument
+
+
+def view(element: Value) -> View:
+    """``view(a[i, j])``: the array from that element on."""
+    return View(*_element(element))
 
 
 def block(*parts: Statement | list[Any] | tuple[Any, ...], title: str = "") -> Block:
@@ -214,7 +235,8 @@ def values(statement: Statement) -> tuple[Value, ...]:
         case While() | If():
             return (statement.condition,)
         case Call():
-            return tuple(a for a in statement.arguments if isinstance(a, Value))
+            given = (a.begin if isinstance(a, View) else a for a in statement.arguments)
+            return tuple(a for a in given if isinstance(a, Value))
     return ()
 
 

@@ -80,6 +80,11 @@ class Scalars:
             return f"{safe(array.name)}[{self.inside(index, PRODUCT)} * {self.lanes} + lane]"
         return f"{safe(array.name)}[{self.text(index)}]"
 
+    def address(self, array: Array, begin: Value) -> str:
+        """Where the array goes on from an element, for a called function."""
+        step = f" * {self.lanes}" if self.dialect.threads and array.lanes else ""
+        return f"{safe(array.name)} + {self.inside(begin, PRODUCT)}{step}"
+
     def on_neg(self, value: Value) -> Text:
         return f"-{self.inside(value.args[0], ATOM)}", PREFIX
 

@@ -182,7 +182,9 @@ class _Function:
         x = self.expressions
         texts = []
         for param, given in zip(s.function.params, s.arguments):
-            if isinstance(given, Array):
+            if isinstance(given, st.View):
+                texts.append(x.address(given.array, given.begin))
+            elif isinstance(given, Array):
                 texts.append(safe(given.name))
             elif isinstance(x, Vectors) and st.name_of(param) in self.program.names[s.function.name]:
                 texts.append(x.spread(given))
