@@ -1,0 +1,41 @@
+"""The vertical recurrence of one primitive quartet as a function of a program, all of it in straight-line code.
+
+Both tiers, `straight` here and `columns.vertical`, take a class's (la, lb, lc, ld) and `add`, and return a function
+with the parameters of `parameters`, so that a kernel calls either:
+
+  PA_x, WP_x, PA_y, WP_y, PA_z, WP_z, QC_x, WQ_x, ... WQ_z, half_zeta, half_eta, half_both   f64, see `recurrence`
+  boys     local f64 [la+lb+lc+ld+1]: G[0|0]^(m), all prefactors and contraction coefficients included
+  h        global f64 lanes [n_e, n_f]: the targets G[e|f]^(0) are added (`add`) or stored, in the order of `components`
+  scratch  global f64 lanes, as much as the tier says it needs; it may hold anything before and after
+"""
+
+from __future__ import annotations
+
+from trnqc.eri.recurrence import LEAVES, components, fewest_nodes, recurrence
+from trnqc.gen import Array, Value
+from trnqc.gen import statements as st
+from trnqc.gen.schedule import best_of
+from trnqc.gen.sequence import straight_line
+
+
+def parameters(la: int, lb: int, lc: int, ld: int) -> tuple[Value | Array, ...]:
+    """Of a vertical function: LEAVES, boys, h, scratch."""
+    boys = Array("boys", "f64", (la + lb + lc + ld + 1,), "local")
+    h = Array("h", "f64", (len(components(la, lb)), len(components(lc, ld))), lanes=True)
+    return (*LEAVES, boys, h, Array("scratch", "f64", (None,), lanes=True))
+
+
+def straight(la: int, lb: int, lc: int, ld: int, add: bool, rule: str = "", draws: int = 1) -> st.Function:
+    """A vertical function without loops or scratch. rule: by default that of fewest nodes."""
+    system = recurrence(la, lb, lc, ld, rule or fewest_nodes(la, lb, lc, ld))
+    given = parameters(la, lb, lc, ld)
+    boys, h = given[-3], given[-2]
+    assert isinstance(boys, Array) and isinstance(h, Array)
+    graph, n_f = system.graph, len(components(lc, ld))
+    place = {target: h[divmod(n, n_f)] for n, target in enumerate(system.targets)}
+    put = st.accumulate if add else st.store
+    lines, _ = straight_line(graph, best_of(graph, draws=draws), finish=lambda node, held: put(place[node], held))
+    reads = [st.Let(f, boys[m]) for m, f in enumerate(system.boys)]
+    done = [put(place[f], f) for f in system.boys if f in place]
+    name = f"vertical_{la}{lb}{lc}{ld}_{'add' if add else 'store'}"
+    return st.Function(name, given, st.block(reads, done, lines), title=f"[e0|f0] of a primitive ({la}{lb}|{lc}{ld})")
