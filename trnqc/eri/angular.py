@@ -1,4 +1,4 @@
-"""Angular parts of Gaussian functions: Cartesian powers and real solid harmonics, in libcint's order and normalisation."""
+"""Angular parts of Gaussians: Cartesian powers and real solid harmonics, ordered and normalised as in libcint."""
 
 from __future__ import annotations
 
