@@ -11,24 +11,14 @@ from trnqc.gen.simplify import horner
 from trnqc.gen.values import fma
 
 STRICT = ("-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-ffp-contract=off", "-O1")
-C_NAMES = {"i64": "int64", "f64": "float64", "f32": "float32"}
 NUMPY = {"i64": np.int64, "i32": np.int32, "f64": np.float64, "f32": np.float32}
 
 i, j, k = (Var(name, "i64") for name in "ijk")
 
 
-def signature(function: st.Function) -> jit.Signature:
-    written = function.written
-    types = [
-        jit.Array(NUMPY[p.dtype].__name__, written=p.name in written) if isinstance(p, Array) else C_NAMES[p.dtype]
-        for p in function.params
-    ]
-    return jit.Signature((*types, *["int64"] * (2 * (function.group is not None))))
-
-
 def compiled(function: st.Function, lanes: int, flags: tuple[str, ...] = STRICT):
     library = jit.compile_c(
-        emit_c(function, lanes=lanes), {function.name: signature(function)}, name="gen-test", flags=flags
+        emit_c(function, lanes=lanes), {function.name: jit.signature_of(function)}, name="gen-test", flags=flags
     )
     return getattr(library, function.name)
 

@@ -15,12 +15,12 @@ from collections.abc import Mapping
 
 from trnqc.jit.cache import key_of, library_cache
 from trnqc.jit.compiler import Compiler, find_compiler
-from trnqc.jit.load import Array, Library, Signature, load
+from trnqc.jit.load import Array, Library, Signature, load, signature_of
 from trnqc.jit.nvcc import Build, Kernel, compile_cuda
 from trnqc.jit.parallel import build_all
 
 __all__ = ["Array", "Build", "Compiler", "Kernel", "Library", "Signature", "build_all", "compile_c", "compile_cuda",
-           "find_compiler"]  # fmt: skip
+           "find_compiler", "signature_of"]  # fmt: skip
 
 
 def compile_c(

@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 
 from trnqc.errors import CompilerError
+from trnqc.gen import values
+from trnqc.gen.statements import Function
 
-SCALARS = {"int64": ctypes.c_int64, "float64": ctypes.c_double, "float32": ctypes.c_float}
+SCALARS = {"int64": ctypes.c_int64, "int32": ctypes.c_int32, "float64": ctypes.c_double, "float32": ctypes.c_float}
+NAMES = {"i64": "int64", "i32": "int32", "f64": "float64", "f32": "float32"}
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,16 @@ class Signature:
 
     arguments: tuple[Array | str, ...]
     returns: str | None = None
+
+
+def signature_of(function: Function) -> Signature:
+    """Types of the arguments of a generated function in C; one with a group takes a range of groups last."""
+    written = function.written
+    types = tuple(
+        Array(NAMES[p.dtype], written=p.name in written) if isinstance(p, values.Array) else NAMES[p.dtype]
+        for p in function.params
+    )
+    return Signature(types + ("int64", "int64") * (function.group is not None))
 
 
 class Library:
