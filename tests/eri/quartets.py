@@ -1,0 +1,112 @@
+"""One bra pair against a vector of ket pairs of a class: our kernel's integrals beside libcint's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from pyscf import gto
+
+from trnqc import jit
+from trnqc.eri import boys
+from trnqc.eri.classes import BOUND, QuartetClass
+from trnqc.eri.kernel import parameters, quartet_function, work_size
+from trnqc.eri.pairs import ShellPairs, pairs_between
+from trnqc.gen import Array, emit_c
+
+LANES = 8
+QUICK = ("-O1",)  # correctness does not need the optimiser
+
+
+def shells(l: int, centres: np.ndarray, exponents: np.ndarray, coefficients: np.ndarray, cartesian: bool) -> gto.Mole:
+    """A molecule of one shell on each centre [n, 3]: exponents [n, p], coefficients [n, c, p]."""
+    mol = gto.Mole(verbose=0, unit="Bohr", cart=cartesian, charge=0)
+    mol.atom = [(f"ghost-He{n}", tuple(point)) for n, point in enumerate(centres)]
+    mol.basis = {
+        f"ghost-He{n}": [[l, *([e, *c] for e, c in zip(exponents[n], coefficients[n].T))]] for n in range(len(centres))
+    }
+    return mol.build(parse_arg=False)
+
+
+def random_shells(rng: np.random.Generator, l: int, n: int, primitives: int, contractions: int, cartesian: bool,
+                  exponents: tuple[float, float] = (0.2, 4.0), spread: float = 1.0) -> gto.Mole:  # fmt: skip
+    low, high = np.log(exponents)
+    e = np.exp(rng.uniform(low, high, (n, primitives)))
+    c = rng.uniform(0.2, 1.0, (n, contractions, primitives))
+    return shells(l, rng.normal(scale=spread, size=(n, 3)), e, c, cartesian)
+
+
+def libcint(bra: Sequence[gto.Mole], ket: Sequence[gto.Mole], cls: QuartetClass, omega: float = 0.0) -> np.ndarray:
+    """(ab|cd) f64 [n_ab, n_cd, na nb, nc nd, kets]: shell 0 of a and b with shell n of c and d."""
+    whole = gto.conc_mol(gto.conc_mol(*bra), gto.conc_mol(*ket))
+    whole.cart = cls.cartesian
+    n = ket[0].nbas
+    signed = {"coulomb": 0.0, "erf": omega, "erfc": -omega}[cls.operator]
+    with whole.with_range_coulomb(signed):
+        all_kets = [whole.intor("int2e", shls_slice=(0, 1, 1, 2, 2 + k, 3 + k, 2 + n + k, 3 + n + k)) for k in range(n)]
+    na, nb, nc, nd = cls.extents
+    block = np.stack(all_kets, axis=-1)
+    ca, cb, cc, cd = (size // f for size, f in zip(block.shape, cls.extents))
+    block = block.reshape(ca, na, cb, nb, cc, nc, cd, nd, n).transpose(0, 2, 4, 6, 1, 3, 5, 7, 8)
+    return block.reshape(ca * cb, cc * cd, na * nb, nc * nd, n)
+
+
+def compiled(cls: QuartetClass, flags: tuple[str, ...] = QUICK):
+    function = quartet_function(cls)
+    source = emit_c(function, lanes=LANES)
+    library = jit.compile_c(source, {cls.name: jit.signature_of(function)}, name="eri-test", flags=flags)
+    return getattr(library, cls.name)
+
+
+def pairs(side: Sequence[gto.Mole]) -> ShellPairs:
+    """Shell n of one molecule with shell n of the other."""
+    a, b = side
+    (found,) = pairs_between(a, b)
+    assert not found.swapped
+    return found.take(np.flatnonzero(found.first == found.second))
+
+
+def wide(pairs: ShellPairs, general: bool) -> np.ndarray:
+    """Records of a class; in a general one a segmented side has the contraction coefficient 1."""
+    if not general or pairs.general:
+        return pairs.records
+    return np.concatenate([pairs.records, np.ones((*pairs.records.shape[:2], 1))], axis=2)
+
+
+def arguments(cls: QuartetClass, bra: ShellPairs, ket: ShellPairs, omega: float = 0.0, cutoff: float = 0.0) -> dict:
+    """The kernel's arguments by name for the first bra pair; lanes beyond the ket pairs are padding."""
+    of_ket = wide(ket, cls.general)
+    rows = np.zeros((*of_ket.shape[1:], LANES))
+    rows[:, 0] = 1.0
+    rows[..., : len(ket)] = of_ket.transpose(1, 2, 0)
+    centre = np.zeros((6, LANES))
+    centre[:, : len(ket)] = ket.centre.T
+    n_ab, n_cd = bra.contractions, ket.contractions
+    na, nb, nc, nd = cls.extents
+    return {
+        "n_bra": int(bra.count[0]), "bra": wide(bra, cls.general)[0].copy(), "bra_centre": bra.centre[0].copy(),
+        "n_ket": len(rows), "ket": rows, "ket_centre": centre,
+        "ket_bound": np.append(rows[:, BOUND].max(axis=1), 0.0), "n_ab": n_ab, "n_cd": n_cd, "cutoff": cutoff,
+        "omega": omega, "boys": boys.table(cls.order).copy(),
+        "work": np.full((work_size(cls, n_ab, n_cd), LANES), np.nan),
+        "out": np.full((n_ab, n_cd, na * nb, nc * nd, LANES), np.nan),
+    }  # fmt: skip
+
+
+def ours(cls: QuartetClass, bra: ShellPairs, ket: ShellPairs, omega: float = 0.0, cutoff: float = 0.0) -> np.ndarray:
+    """The same as `libcint` from our kernel."""
+    given = arguments(cls, bra, ket, omega, cutoff)
+    names = [p.name if isinstance(p, Array) else p.attr for p in parameters(cls).all]
+    compiled(cls)(*(given[name] for name in names))
+    return given["out"][..., : len(ket)]
+
+
+def both(cls: QuartetClass, seed: int = 0, primitives: int = 2, contractions: tuple[int, ...] = (1, 1, 1, 1),
+         omega: float = 0.0, kets: int = 5, **shape) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Ours and libcint's for random shells."""
+    rng = np.random.default_rng([seed, *cls.shells])
+    moles = [
+        random_shells(rng, l, n, primitives, c, cls.cartesian, **shape)
+        for l, n, c in zip(cls.shells, (1, 1, kets, kets), contractions)
+    ]
+    return ours(cls, pairs(moles[:2]), pairs(moles[2:]), omega), libcint(moles[:2], moles[2:], cls, omega)

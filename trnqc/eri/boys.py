@@ -1,0 +1,161 @@
+"""The Boys function F_m(T) = integral of t^2m exp(-T t^2) over 0 < t < 1, for m = 0 .. L at once.
+
+One row of a table for each interval of T holds a polynomial for the highest order, F_L, and e^-T at the interval's
+middle; the lower orders follow downwards, F_m = (2 T F_(m+1) + e^-T) / (2 m + 1), where nothing cancels. Beyond the
+table F_L = (2 L - 1)!! / (2 T)^L sqrt(pi / (4 T)) to the last bit but few, and e^-T = 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import numpy as np
+from numpy.polynomial import chebyshev
+
+from trnqc.gen import Array, Value, Var
+from trnqc.gen import statements as st
+from trnqc.gen.simplify import horner
+from trnqc.gen.values import cast, fma, lt, minimum, select, sqrt
+
+Put = Callable[[Value, Value], st.Statement]
+
+# Intervals to a unit of T, a power of two so that the middles are exact; coefficients of F_L. A row with e^-T is one
+# cache line of 64 bytes.
+DENSITY, COEFFICIENTS = 8, 7
+ROW = COEFFICIENTS + 1
+_TAYLOR = 16
+
+
+def reference(order: int, t: np.ndarray) -> np.ndarray:
+    """F_m(T) = e^-T sum_i (2 T)^i (2 m - 1)!! / (2 m + 2 i + 1)!!, all terms positive, for T up to some hundreds."""
+    t = np.asarray(t, np.longdouble)
+    term = np.ones_like(t) / (2 * order + 1)
+    total = term.copy()
+    for i in range(1, 200 + 3 * math.ceil(float(t.max(initial=0)))):
+        term = term * (2 * t / (2 * order + 2 * i + 1))
+        total += term
+    return np.exp(-t) * total
+
+
+@cache
+def end(order: int) -> int:
+    """The T from which on F_order and all below it are their asymptotic forms to 1e-15 relative."""
+    t = 16
+    while _tail(order, float(t)) > 1e-15:
+        t += 1
+    return t
+
+
+def _tail(order: int, t: float) -> float:
+    """Q(order + 1/2, T) of the incomplete gamma function: what the asymptotic form is too large by, relatively."""
+    q = math.erfc(math.sqrt(t))
+    for m in range(order):
+        q += math.exp((m + 0.5) * math.log(t) - t - math.lgamma(m + 1.5))
+    return q
+
+
+@cache
+def table(order: int) -> np.ndarray:
+    """The table for m = 0 .. order, f64 [rows, 8], read-only.
+
+    Row i is for i/8 <= T < (i+1)/8: seven coefficients of F_order in T - (i + 1/2)/8, lowest first, and e^-T in the
+    middle. The polynomials are Taylor's, cut short in Chebyshev polynomials: to 1e-15 of F_order(0).
+    """
+    middle = (np.arange(end(order) * DENSITY) + 0.5) / DENSITY
+    taylor = np.stack([reference(order + k, middle) * (-1) ** k / math.factorial(k) for k in range(_TAYLOR)])
+    scale = 0.5 / DENSITY ** np.arange(_TAYLOR) / 2.0 ** (np.arange(_TAYLOR) - 1)
+    rows = np.empty((len(middle), ROW))
+    rows[:, -1] = np.exp(-middle)
+    for row, column in zip(rows, (taylor * scale[:, None]).T):
+        short = chebyshev.cheb2poly(chebyshev.poly2cheb(column.astype(float))[:COEFFICIENTS])
+        row[:COEFFICIENTS] = short / scale[:COEFFICIENTS]
+    rows.flags.writeable = False
+    return rows
+
+
+def table_array(order: int) -> Array:
+    """The table as a parameter ``table``."""
+    return Array("table", "f64", (end(order) * DENSITY, ROW))
+
+
+@cache
+def function(order: int, operator: str) -> st.Function:
+    """A function that stores G_m, m = 0 .. order, into its last parameter, the local array ``boys``.
+
+    With f and rho given, f (2 rho)^m F_m(T), T = rho distance, for coulomb. erf(omega r)/r has rho omega^2 / (rho +
+    omega^2) in place of rho, and f times the root of what rho has thereby been multiplied with; erfc is the difference,
+    whose error is 1e-14 of the coulomb value.
+    """
+    factor, rho, distance, omega = (Var(n) for n in ("factor", "rho", "distance", "omega"))
+    given, boys = table_array(order), Array("boys", "f64", (order + 1,), "local")
+    made: list[st.Statement] = []
+    if operator != "erf":
+        made += _values(order, factor, rho, distance, given, boys, "full", st.store)
+    if operator != "coulomb":
+        share, root = Var("share"), Var("root")
+        made += [st.Let(share, omega * omega / (omega * omega + rho)), st.Let(root, sqrt(share))]
+        factor = factor * root if operator == "erf" else -(factor * root)
+        put = st.store if operator == "erf" else st.accumulate
+        made += _values(order, factor, rho * share, distance, given, boys, "long", put)
+    name = f"boys_{order}" + f"_{operator}" * (operator != "coulomb")
+    params = (Var("factor"), rho, distance, omega, given, boys)
+    return st.Function(name, params, st.block(made), title=f"(2 rho)^m F_m(T), m = 0 .. {order}")
+
+
+def _values(
+    order: int, factor: Value, rho: Value, distance: Value, table: Array, boys: Array, name: str, put: Put
+) -> list[st.Statement]:
+    """G_m = (distance G_(m+1) + factor (2 rho)^m e^-T) / (2 m + 1) downwards; this form needs no power of T."""
+    made: list[st.Statement] = []
+
+    def let(word: str, value: Value) -> Value:
+        variable = Var(f"{name}_{word}", value.dtype)
+        made.append(st.Let(variable, value))
+        return variable
+
+    two_rho, t = let("two_rho", rho + rho), let("T", rho * distance)
+    last = float(end(order))
+    within = let("within", minimum(t, last - 0.25 / DENSITY))
+    row = let("row", cast(within * float(DENSITY), "i64"))
+    step = let("step", within - (cast(row, "f64") + 0.5) * (1 / DENSITY))
+    small = let("small", lt(t, last))
+    near = let("near", _polynomial([table[row, k] for k in range(COEFFICIENTS)], step))
+    powers = [let("p0", factor)]
+    for m in range(1, order + 1):
+        powers.append(let(f"p{m}", powers[-1] * two_rho))
+    g = let(f"G{order}", select(small, near, _asymptotic(order, t)) * powers[order])
+    made.append(put(boys[order], g))
+    if order:
+        decay = let("decay", select(small, table[row, COEFFICIENTS] * horner(_exponential(), step), 0.0))
+        for m in range(order - 1, -1, -1):
+            inverse = 1 / (2 * m + 1)
+            g = let(f"G{m}", fma(distance * inverse, g, decay * inverse * powers[m]))
+            made.append(put(boys[m], g))
+    return made
+
+
+def _polynomial(coefficients: Sequence[Value], x: Value) -> Value:
+    total = coefficients[-1]
+    for c in reversed(coefficients[:-1]):
+        total = fma(total, x, c)
+    return total
+
+
+@cache
+def _exponential() -> tuple[float, ...]:
+    """exp(-x) for |x| within half an interval, to 1e-16."""
+    half = 0.5 / DENSITY
+    scale = half ** np.arange(_TAYLOR)
+    taylor = np.array([(-1) ** k / math.factorial(k) for k in range(_TAYLOR)]) * scale
+    short = chebyshev.cheb2poly(chebyshev.poly2cheb(taylor)[:8])
+    return tuple(float(c) for c in short / scale[: len(short)])
+
+
+def _asymptotic(order: int, t: Value) -> Value:
+    inverse = 1.0 / t
+    total = sqrt(inverse) * (0.5 * math.sqrt(math.pi))
+    for m in range(order):
+        total = total * (inverse * (m + 0.5))
+    return total

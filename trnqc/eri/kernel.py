@@ -1,0 +1,206 @@
+"""The kernel of a class of shell quartets: contracted integrals of one bra pair with a lane's ket pair each.
+
+primitive quartet: prefactor, Boys values (boys.py) -> [e0|f0] (vertical.py or columns.py), added up in memory
+contracted quartet: -> (ab|cd) (horizontal.py)
+
+Lanes run over ket pairs, the bra pair is the same on all. Of a generally contracted class the recurrence of a primitive
+quartet runs once: its targets are added to a set for each ket contraction, and these, once a bra primitive, to a set
+for each pair of contractions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from trnqc.eri import boys, horizontal, vertical
+from trnqc.eri.classes import BOUND, COEFFICIENT, CONTRACTION, ZETA, P, QuartetClass
+from trnqc.eri.recurrence import BRA, HALF_BOTH, HALVES, KET, SHIFTS, components
+from trnqc.gen import Array, Value, Var, const
+from trnqc.gen import statements as st
+from trnqc.gen.values import both, fma, le, lt, sqrt
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Of a kernel, in order.
+
+    bra f64 [n_bra, 6 or 6 + n_ab], bra_centre f64 [6] = A, A - B; ket f64 lanes [n_ket, 6 or 6 + n_cd], ket_centre f64
+    lanes [6] = C, C - D: records of classes.py. ket_bound f64 [n_ket + 1]: the largest BOUND of a row over the lanes,
+    falling; the last entry is read, and any number. Lanes without a pair have COEFFICIENT 0 and ZETA 1.
+    n_ab, n_cd: pairs of contractions, 1 in a segmented class; a segmented side of a general class has 1.0 at
+    CONTRACTION. cutoff: primitive quartets with a product of BOUNDs below it are left out. omega: of the operator,
+    bohr^-1. boys: `boys.table(cls.order)`. work f64 lanes [work_size(...)] may hold anything.
+    out f64 lanes [n_ab, n_cd, na nb, nc nd] is overwritten.
+    """
+
+    n_bra: Value
+    bra: Array
+    bra_centre: Array
+    n_ket: Value
+    ket: Array
+    ket_centre: Array
+    ket_bound: Array
+    n_ab: Value
+    n_cd: Value
+    cutoff: Value
+    omega: Value
+    boys: Array
+    work: Array
+    out: Array
+
+    @property
+    def all(self) -> tuple[Value | Array, ...]:
+        return tuple(vars(self).values())
+
+
+def parameters(cls: QuartetClass) -> Parameters:
+    n_bra, n_ket, n_ab, n_cd = (Var(name, "i64") for name in ("n_bra", "n_ket", "n_ab", "n_cd"))
+    wide_ab, wide_cd = (n + CONTRACTION if cls.general else CONTRACTION for n in (n_ab, n_cd))
+    na, nb, nc, nd = cls.extents
+    table = boys.table_array(cls.order)
+    return Parameters(
+        n_bra, Array("bra", "f64", (n_bra, wide_ab)), Array("bra_centre", "f64", (6,)),
+        n_ket, Array("ket", "f64", (n_ket, wide_cd), lanes=True), Array("ket_centre", "f64", (6,), lanes=True),
+        Array("ket_bound", "f64", (n_ket + 1,)), n_ab, n_cd, Var("cutoff"), Var("omega"),
+        Array("boys", "f64", table.shape), Array("work", "f64", (None,), lanes=True),
+        Array("out", "f64", (n_ab, n_cd, na * nb, nc * nd), lanes=True),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where `work` holds what: targets [n_ab, n_cd, n_t], ket sums [n_cd, n_t], a primitive's targets, scratch."""
+
+    cls: QuartetClass
+    n_ab: Value | int
+    n_cd: Value | int
+
+    @property
+    def targets(self) -> int:
+        la, lb, lc, ld = self.cls.shells
+        return len(components(la, lb)) * len(components(lc, ld))
+
+    @property
+    def ket_sums(self) -> Value | int:
+        return self.n_ab * self.n_cd * self.targets if self.cls.general else self.targets
+
+    @property
+    def primitive(self) -> Value | int:
+        return self.ket_sums + self.n_cd * self.targets if self.cls.general else self.ket_sums
+
+    @property
+    def scratch(self) -> Value | int:
+        return self.primitive + self.targets if self.cls.general else self.primitive
+
+    @property
+    def size(self) -> Value | int:
+        return self.scratch + horizontal.scratch_size(*self.cls.shells, self.cls.cartesian)
+
+
+def work_size(cls: QuartetClass, n_ab: int, n_cd: int) -> int:
+    """Elements, of one lane, of the kernel's parameter `work`."""
+    size = Places(cls, n_ab, n_cd).size
+    assert isinstance(size, int)
+    return size
+
+
+@cache
+def quartet_function(cls: QuartetClass) -> st.Function:
+    """The kernel, named `cls.name`, with the parameters of `Parameters`."""
+    p = parameters(cls)
+    i = Var("i", "i64")
+    places = Places(cls, p.n_ab, p.n_cd)
+    per_bra = [st.Let(Var(f"bra_{word}"), p.bra[i, at]) for word, at in _WORDS]
+    per_bra += [st.Let(SHIFTS[BRA][n][0], _BRA[f"P{x}"] - p.bra_centre[n]) for n, x in enumerate("xyz")]
+    per_bra += [st.Let(HALVES[BRA], 0.5 / _BRA["zeta"])]
+    kets = _kets(cls, p, places)
+    if cls.general:
+        kets = [_zero(p.work, places.ket_sums, p.n_cd * places.targets), *kets, *_over_bra(p, places, i)]
+    body = [
+        _zero(p.work, 0, p.n_ab * p.n_cd * places.targets if cls.general else places.targets),
+        st.loop(i, p.n_bra, per_bra, kets),
+        *_contracted(cls, p, places),
+    ]
+    return st.Function(cls.name, p.all, st.block(body), title=f"({cls.digits}) integrals, {cls.operator}")
+
+
+_WORDS = (("zeta", ZETA), ("Px", P), ("Py", P + 1), ("Pz", P + 2), ("coefficient", COEFFICIENT), ("bound", BOUND))
+_BRA = {word: Var(f"bra_{word}") for word, _ in _WORDS}
+_KET = {word: Var(f"ket_{word}") for word, _ in _WORDS}
+
+
+def _zero(array: Array, begin: Value | int, count: Value | int) -> st.Statement:
+    n = Var("n", "i64")
+    return st.loop(n, count, st.store(array[n + begin], 0.0))
+
+
+def _kets(cls: QuartetClass, p: Parameters, places: Places) -> list[st.Statement]:
+    """The loop over ket primitives for one of the bra."""
+    j = Var("j", "i64")
+    step = _primitive(cls, p, places, j)
+    if cls.general:
+        cd, t = Var("cd", "i64"), Var("t", "i64")
+        n, to = places.targets, places.ket_sums
+        share = Var("share")
+        add = st.accumulate(p.work[cd * n + t + to], share * p.work[t + places.primitive])
+        step += [st.loop(cd, p.n_cd, st.Let(share, p.ket[j, cd + CONTRACTION]), st.loop(t, n, add))]
+    large = both(lt(j, p.n_ket), le(p.cutoff, _BRA["bound"] * p.ket_bound[j]))
+    return [st.Declare(j, const(0, "i64")), st.While(large, st.block(step, st.Assign(j, j + 1)))]
+
+
+def _primitive(cls: QuartetClass, p: Parameters, places: Places, j: Value) -> list[st.Statement]:
+    """One primitive quartet: its coefficients, Boys values and recurrence."""
+    made: list[st.Statement] = []
+
+    def let(variable: Value | str, value: Value) -> Value:
+        variable = variable if isinstance(variable, Value) else Var(variable)
+        made.append(st.Let(variable, value))
+        return variable
+
+    for word, at in _WORDS[:-1]:
+        let(_KET[word], p.ket[j, at])
+    zeta, eta = _BRA["zeta"], _KET["zeta"]
+    # One division gives 1/eta and 1/sqrt(zeta + eta).
+    root = let("root", sqrt(zeta + eta))
+    inverse = let("inverse", 1.0 / (root * eta))
+    inverse_root = let("inverse_root", inverse * eta)
+    let(HALVES[KET], 0.5 * (inverse * root))
+    let(HALF_BOTH, HALVES[BRA] * HALVES[KET])
+    rho = let("rho", zeta * eta * (inverse_root * inverse_root))
+    between = [let(f"PQ_{x}", _BRA[f"P{x}"] - _KET[f"P{x}"]) for x in "xyz"]
+    for n, x in enumerate("xyz"):
+        let(SHIFTS[BRA][n][1], -(HALVES[BRA] * between[n]))
+        let(SHIFTS[KET][n][0], _KET[f"P{x}"] - p.ket_centre[n])
+        let(SHIFTS[KET][n][1], HALVES[KET] * between[n])
+    distance = let("distance", fma(between[0], between[0], fma(between[1], between[1], between[2] * between[2])))
+    factor = let("factor", _BRA["coefficient"] * _KET["coefficient"] * inverse_root)
+    values = Array("values", "f64", (cls.order + 1,), "local")
+    base = boys.function(cls.order, cls.operator)
+    made += [st.DeclareArray(values), st.Call(base, (factor, rho, distance, p.omega, p.boys, values))]
+    step = vertical.straight(*cls.shells, add=not cls.general)
+    own = vertical.parameters(*cls.shells)
+    into = p.work[places.primitive if cls.general else 0]
+    made.append(st.Call(step, (*own[:-3], values, st.view(into), st.view(p.work[places.scratch]))))
+    return made
+
+
+def _over_bra(p: Parameters, places: Places, i: Value) -> list[st.Statement]:
+    """Add the ket sums of one bra primitive to the targets of all pairs of contractions."""
+    ab, t, share = Var("ab", "i64"), Var("t", "i64"), Var("share")
+    n = p.n_cd * places.targets
+    add = st.accumulate(p.work[ab * n + t], share * p.work[t + places.ket_sums])
+    return [st.loop(ab, p.n_ab, st.Let(share, p.bra[i, ab + CONTRACTION]), st.loop(t, n, add))]
+
+
+def _contracted(cls: QuartetClass, p: Parameters, places: Places) -> list[st.Statement]:
+    """From targets to integrals, for every pair of contractions."""
+    final = horizontal.phase2(*cls.shells, cls.cartesian)
+    ab, cd = Var("ab", "i64"), Var("cd", "i64")
+    scratch = st.view(p.work[places.scratch])
+
+    def one(ab: Value | int, cd: Value | int) -> st.Statement:
+        h = p.work[(ab * p.n_cd + cd) * places.targets] if cls.general else p.work[0]
+        return st.Call(final, (st.view(h), p.bra_centre, p.ket_centre, scratch, st.view(p.out[ab, cd, 0, 0])))
+
+    return [st.loop(ab, p.n_ab, st.loop(cd, p.n_cd, one(ab, cd)))] if cls.general else [one(0, 0)]
