@@ -113,12 +113,22 @@ def cost(program: st.Function | st.Statement) -> Cost:
         case st.Call():
             return cost(program.function)
     own = cost_of_values(*st.values(program))
+    if isinstance(program, st.GatherRows | st.ScatterRows):
+        return own + _rows(program)
     if isinstance(program, st.Store | st.Accumulate):
         size = BYTES[program.array.dtype] if program.array.space == "global" else 0
         adding = isinstance(program, st.Accumulate)
         flops = int(adding and program.array.dtype in FLOATS)
         own = own + Cost(_number(flops), _number(size * adding), _number(size))
     return own
+
+
+def _rows(s: st.GatherRows | st.ScatterRows) -> Cost:
+    adding = isinstance(s, st.ScatterRows)
+    size, (into, out_of) = BYTES[s.target.dtype], (s.target.space == "global", s.source.space == "global")
+    one = Cost(_number(int(adding and s.target.dtype in FLOATS)), _number(size * (out_of + (adding and into))),
+               _number(size * into))  # fmt: skip
+    return one.times(s.count.attr) if s.count.op == "const" else one.times(1, expression(s.count))
 
 
 def _number(n: int) -> Count:

@@ -145,6 +145,16 @@ class _Frame:
             total = np.add.accumulate(value)[-1] if np.ndim(value) else value
             data[place] += total
 
+    def do_gatherrows(self, s: st.GatherRows) -> None:
+        for i in range(int(self.value(s.count))):
+            place = self.place(s.source, self.value(s.start) + i)
+            self.name(s.target.name)[self.place(s.target, i)] = self.name(s.source.name)[place]
+
+    def do_scatterrows(self, s: st.ScatterRows) -> None:
+        source, start = self.name(s.source.name), self.value(s.start)
+        for i in range(int(self.value(s.count))):
+            np.add.at(self.name(s.target.name), self.place(s.target, start + i), source[self.place(s.source, i)])
+
     def do_for(self, s: st.For) -> None:
         for i in range(int(self.value(s.begin)), int(self.value(s.end)), s.step):
             self.names[s.var.attr] = NUMPY[s.var.dtype](i)

@@ -64,6 +64,8 @@ def _spread(lanes: Lanes, f: st.Function, s: st.Statement) -> None:
         case st.Store() | st.Accumulate() if s.array.space == "local":
             if lanes.differs(f, s.value) or lanes.differs(f, s.index):
                 names.add(s.array.name)
+        case st.GatherRows() if s.target.space == "local":
+            names.add(s.target.name)
         case st.Call():
             for param, given in zip(s.function.params, map(st.whole, s.arguments)):
                 if isinstance(given, Array) and isinstance(param, Array):
@@ -90,8 +92,21 @@ def _check(lanes: Lanes, f: st.Function, s: st.Statement) -> None:
                     f"function {f.name}: {s.array.name} has one place for all lanes, but {expression(s.value)} differs "
                     "by lane; mark the array as one of lanes, or accumulate"
                 )
+        case st.GatherRows() | st.ScatterRows():
+            _check_rows(lanes, f, s)
         case st.Call():
             _check_call(lanes, f, s)
+
+
+def _check_rows(lanes: Lanes, f: st.Function, s: st.GatherRows | st.ScatterRows) -> None:
+    by_lane, common = (s.target, s.source) if isinstance(s, st.GatherRows) else (s.source, s.target)
+    if not lanes.array_differs(f, by_lane) or lanes.array_differs(f, common) or by_lane.dtype != common.dtype:
+        raise ProgramError(
+            f"function {f.name}: rows go from an array without lanes to one of lanes, or back as a sum, both of one "
+            f"type; found {s.source.name} and {s.target.name}"
+        )
+    if lanes.differs(f, s.count) or s.count.dtype != "i64" or s.start.dtype != "i64":
+        raise ProgramError(f"function {f.name}: a row's length is the same on every lane, and like its start an i64")
 
 
 def _check_call(lanes: Lanes, f: st.Function, call: st.Call) -> None:

@@ -103,6 +103,11 @@ def _lines(s: st.Statement, pad: str) -> list[str]:
         case st.Store() | st.Accumulate():
             sign = "=" if isinstance(s, st.Store) else "+="
             return [f"{pad}{s.array.name}[{expression(s.index)}] {sign} {expression(s.value)}"]
+        case st.GatherRows() | st.ScatterRows():
+            row = f"[{expression(s.start)} .. + {expression(s.count)}]"
+            if isinstance(s, st.GatherRows):
+                return [f"{pad}{s.target.name} = {s.source.name}{row}"]
+            return [f"{pad}{s.target.name}{row} += {s.source.name}"]
         case st.For():
             step = f" step {s.step}" if s.step != 1 else ""
             head_line = f"{pad}for {s.var.attr} in {expression(s.begin)} .. {expression(s.end)}{step}:"

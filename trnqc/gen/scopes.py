@@ -31,6 +31,9 @@ def _block(function: st.Function, block: st.Block, names: dict[str, Value | Arra
                 _read(function, s.var, names)
             case st.Store() | st.Accumulate():
                 _known(function, s.array, names)
+            case st.GatherRows() | st.ScatterRows():
+                _known(function, s.target, names)
+                _known(function, s.source, names)
             case st.Call():
                 for array in map(st.whole, s.arguments):
                     if isinstance(array, Array):

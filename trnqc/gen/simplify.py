@@ -144,6 +144,8 @@ def _statement(s: st.Statement, rules: tuple[Rule, ...]) -> st.Statement:
             return type(s)(s.var, new(s.value))
         case st.Store() | st.Accumulate():
             return type(s)(s.array, new(s.index), new(s.value))
+        case st.GatherRows() | st.ScatterRows():
+            return type(s)(s.target, s.source, new(s.start), new(s.count))
         case st.For():
             return st.For(s.var, new(s.begin), new(s.end), in_statements(s.body, *rules), s.step)
         case st.While():

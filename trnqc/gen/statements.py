@@ -78,6 +78,32 @@ class Accumulate(Statement):
 
 
 @dataclass(frozen=True)
+class GatherRows(Statement):
+    """target[i] = source[start + i] for i < count: every lane takes a row from a start of its own.
+
+    The target is of lanes, the source is not; neither reaches into the other.
+    """
+
+    target: Array
+    source: Array
+    start: Value
+    count: Value
+
+
+@dataclass(frozen=True)
+class ScatterRows(Statement):
+    """target[start + i] += source[i] for i < count: every lane adds a row at a start of its own, in order of lanes.
+
+    The source is of lanes, the target is not. Rows of two lanes are the same place or do not meet.
+    """
+
+    target: Array
+    source: Array
+    start: Value
+    count: Value
+
+
+@dataclass(frozen=True)
 class For(Statement):
     """var = begin, begin + step, ... while less than end; the bounds are evaluated once. step is positive."""
 
@@ -161,6 +187,8 @@ class Function:
         for s in statements(self.body):
             if isinstance(s, Store | Accumulate):
                 found.add(s.array.name)
+            elif isinstance(s, GatherRows | ScatterRows):
+                found.add(s.target.name)
             elif isinstance(s, Call):
                 inside = s.function.written
                 found.update(name_of(whole(a)) for p, a in zip(s.function.params, s.arguments) if name_of(p) in inside)
@@ -230,6 +258,8 @@ def values(statement: Statement) -> tuple[Value, ...]:
             return (statement.value,)
         case Store() | Accumulate():
             return (statement.index, statement.value)
+        case GatherRows() | ScatterRows():
+            return (statement.start, statement.count)
         case For():
             return (statement.begin, statement.end)
         case While() | If():

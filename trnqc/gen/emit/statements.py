@@ -11,7 +11,7 @@ from trnqc.gen.emit.expressions import Scalars
 from trnqc.gen.emit.vectors import Vectors, preamble
 from trnqc.gen.lanes import Lanes, analyse
 from trnqc.gen.listing import functions as with_callees
-from trnqc.gen.values import Array, Value
+from trnqc.gen.values import Array, Value, Var
 
 PAD = "    "
 
@@ -48,7 +48,8 @@ class Text:
 
 def _by_need(helpers: dict[str, str]) -> list[str]:
     """Helpers that others use stand first."""
-    return [helpers[name] for name in sorted(helpers, key=lambda n: (n.startswith(("min", "max")), n))]
+    users = ("min", "max", "gather_rows", "scatter_rows")
+    return [helpers[name] for name in sorted(helpers, key=lambda n: (n.startswith(users), n))]
 
 
 class _Function:
@@ -154,6 +155,19 @@ class _Function:
             atomic = f"atomicAdd((unsigned long long *)&{place}, (unsigned long long)({value}));"
         same = not (x.differs(s.value) or x.differs(s.index))
         return [f"{pad}if (lane == 0) {atomic}" if same else pad + atomic]
+
+    def on_gatherrows(self, s: st.GatherRows | st.ScatterRows, pad: str) -> list[str]:
+        x = self.expressions
+        if isinstance(x, Vectors):
+            return [pad + x.rows(s)]
+        i = Var("row_", "i64")
+        if isinstance(s, st.GatherRows):
+            one: st.Statement = st.Store(s.target, i, Value("load", s.source.dtype, (s.start + i,), s.source))
+        else:
+            one = st.Accumulate(s.target, s.start + i, Value("load", s.source.dtype, (i,), s.source))
+        return self.on_for(st.loop(i, s.count, one), pad)
+
+    on_scatterrows = on_gatherrows
 
     def on_for(self, s: st.For, pad: str) -> list[str]:
         x, i = self.expressions, safe(s.var.attr)

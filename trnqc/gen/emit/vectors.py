@@ -6,6 +6,7 @@ An operator takes a vector and a scalar of the same kind together; only where th
 from __future__ import annotations
 
 from trnqc.gen import statements as st
+from trnqc.gen.emit import rows
 from trnqc.gen.emit.dialect import safe
 from trnqc.gen.emit.expressions import ATOM, PREFIX, Scalars, Text
 from trnqc.gen.values import BYTES, Array, Value
@@ -160,6 +161,18 @@ class Vectors(Scalars):
             f"{element} r = x[0]; for (int l = 1; l < {self.lanes}; l++) r += x[l]; return r; }}"
         )
         return f"{self.element(s.array, s.index)} += {name}({self.text(s.value)});"
+
+    def rows(self, s: st.GatherRows | st.ScatterRows) -> str:
+        gathers = isinstance(s, st.GatherRows)
+        by_lane, common = (s.target, s.source) if gathers else (s.source, s.target)
+        vector, kind = self.vector(common.dtype), self.array_type(by_lane)
+        exchange, name = f"transpose_{vector}", f"{'gather' if gathers else 'scatter'}_rows_{kind}"
+        mask, element = self.vector(MASKS[BYTES[common.dtype]]), self.dialect.types[common.dtype]
+        self.helpers[exchange] = rows.transpose(exchange, vector, mask, self.lanes)
+        write = rows.gather if gathers else rows.scatter
+        self.helpers[name] = write(name, exchange, vector, kind, element, self.lanes)
+        places = f"{safe(by_lane.name)}, {safe(common.name)}, {self.spread(s.start, 'i64')}"
+        return f"{name}({places}, {self.text(s.count)});"
 
     def scatter(self, s: st.Store | st.Accumulate, sign: str) -> str:
         by_lane = self.program.array_differs(self.function, s.array)
