@@ -25,13 +25,15 @@ from trnqc.gen.values import fma
 BRA, KET = 0, 1
 X, Y, Z = 0, 1, 2
 # Which axis is reduced, in order of preference. Sides and axes interleaved: few values live; one side exhausted first:
-# few values computed.
+# fewer values computed.
 RULES = {
     "interleaved": ((KET, Z), (BRA, Z), (KET, Y), (BRA, Y), (KET, X), (BRA, X)),
     "mirrored": ((BRA, X), (KET, X), (BRA, Y), (KET, Y), (BRA, Z), (KET, Z)),
     "ket first": ((KET, Z), (KET, Y), (KET, X), (BRA, Z), (BRA, Y), (BRA, X)),
     "bra first": ((BRA, X), (BRA, Y), (BRA, Z), (KET, X), (KET, Y), (KET, Z)),
 }
+# One side exhausted first, and of its axes the one that leaves the fewest terms: a sixth fewer flops at (22|22).
+CHEAPEST = {"ket cheapest": KET, "bra cheapest": BRA}
 
 # P-A and -h (P-Q); Q-C and k (P-Q); h, k and h k.
 SHIFTS = {
@@ -43,9 +45,18 @@ HALF_BOTH = Var("half_both")
 LEAVES = (*(v for side in (BRA, KET) for pair in SHIFTS[side] for v in pair), *HALVES.values(), HALF_BOTH)
 
 
-def fewest_nodes(la: int, lb: int, lc: int, ld: int) -> str:
+def fewest_flops(la: int, lb: int, lc: int, ld: int) -> str:
     """The rule that exhausts the side of lower angular momentum first."""
-    return "ket first" if la + lb >= lc + ld else "bra first"
+    return "ket cheapest" if la + lb >= lc + ld else "bra cheapest"
+
+
+def choice(rule: str, powers: tuple[Powers, Powers]) -> tuple[int, int]:
+    """Side and axis on which a rule of RULES or CHEAPEST reduces."""
+    if rule in RULES:
+        return next((side, axis) for side, axis in RULES[rule] if powers[side][axis])
+    side = CHEAPEST[rule] if any(powers[CHEAPEST[rule]]) else 1 - CHEAPEST[rule]
+    mine, other = powers[side], powers[1 - side]
+    return side, min((n for n in (Z, Y, X) if mine[n]), key=lambda n: 2 * (mine[n] > 1) + (other[n] > 0))
 
 
 @dataclass(frozen=True)
@@ -67,7 +78,7 @@ def components(l: int, low: int) -> tuple[Powers, ...]:
 
 
 def recurrence(la: int, lb: int, lc: int, ld: int, rule: str) -> Recurrence:
-    """The graph of a class under a rule of RULES."""
+    """The graph of a class under a rule of RULES or CHEAPEST."""
     nodes: dict[tuple[Powers, Powers, int], Value] = {}
 
     def node(a: Powers, c: Powers, m: int) -> Value:
@@ -76,7 +87,7 @@ def recurrence(la: int, lb: int, lc: int, ld: int, rule: str) -> Recurrence:
         return nodes[a, c, m]
 
     def reduced(powers: tuple[Powers, Powers], m: int) -> Value:
-        side, axis = next((s, n) for s, n in RULES[rule] if powers[s][n])
+        side, axis = choice(rule, powers)
         other = powers[1 - side]
         low = raised(powers[side], axis, -1)
 

@@ -11,7 +11,7 @@ with the parameters of `parameters`, so that a kernel calls either:
 
 from __future__ import annotations
 
-from trnqc.eri.recurrence import LEAVES, components, fewest_nodes, recurrence
+from trnqc.eri.recurrence import LEAVES, components, fewest_flops, recurrence
 from trnqc.gen import Array, Value
 from trnqc.gen import statements as st
 from trnqc.gen.schedule import best_of
@@ -26,8 +26,8 @@ def parameters(la: int, lb: int, lc: int, ld: int) -> tuple[Value | Array, ...]:
 
 
 def straight(la: int, lb: int, lc: int, ld: int, add: bool, rule: str = "", draws: int = 1) -> st.Function:
-    """A vertical function without loops or scratch. rule: by default that of fewest nodes."""
-    system = recurrence(la, lb, lc, ld, rule or fewest_nodes(la, lb, lc, ld))
+    """A vertical function without loops or scratch. rule: by default that of fewest flops."""
+    system = recurrence(la, lb, lc, ld, rule or fewest_flops(la, lb, lc, ld))
     given = parameters(la, lb, lc, ld)
     boys, h = given[-3], given[-2]
     assert isinstance(boys, Array) and isinstance(h, Array)
