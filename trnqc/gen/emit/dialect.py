@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class Dialect:
     """threads: whether a lane is a thread (else lanes are vector elements of one thread).
 
-    header: first lines of a text. kernel, local: what stands before a started and a called function.
+    header: first lines of a text. kernel, local: what stands before a started and a called function; restrict,
+    local_restrict: what their pointers are marked with, since no two of them reach one element.
     constraints: the letter by which inline assembly names a register of each type.
     """
 
@@ -19,6 +20,7 @@ class Dialect:
     kernel: str
     local: str
     restrict: str
+    local_restrict: str
     shared: str
     barrier: str
     asm: str
@@ -33,6 +35,7 @@ C = Dialect(
     kernel="void",
     local="static void",
     restrict="restrict",
+    local_restrict="restrict",
     shared="",
     barrier="",
     asm="__asm__ volatile",
@@ -54,6 +57,8 @@ CUDA = Dialect(
     kernel='extern "C" __global__ void',
     local="static __device__ __forceinline__ void",
     restrict="__restrict__",
+    # Marked pointers of an inlined function let nvcc move accesses across a fence, which undoes the schedule.
+    local_restrict="",
     shared="__shared__ ",
     barrier="__syncthreads();",
     asm="asm volatile",

@@ -85,7 +85,8 @@ class _Function:
         if isinstance(p, Value):
             return f"{self.expressions.variable_type(p)} {safe(p.attr)}"
         const = "" if p.name in self.function.written else "const "
-        return f"{const}{self.expressions.array_type(p)} *{self.dialect.restrict} {safe(p.name)}"
+        restrict = self.dialect.restrict if self.started else self.dialect.local_restrict
+        return f"{const}{self.expressions.array_type(p)} *{restrict}{' ' * bool(restrict)}{safe(p.name)}"
 
     def opening(self) -> list[str]:
         f, group = self.function, self.function.group
