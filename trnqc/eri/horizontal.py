@@ -190,20 +190,22 @@ def _layout(*shells_and_kind: int | bool) -> tuple[list[Stage], int]:
 
 @cache
 def phase2(
-    la: int, lb: int, lc: int, ld: int, cartesian: bool, *, fused: bool = True, unrolled: bool | None = None
-) -> st.Function:
+    la: int, lb: int, lc: int, ld: int, cartesian: bool, *,
+    fused: bool = True, unrolled: bool | None = None, space: str = "global",
+) -> st.Function:  # fmt: skip
     """A function of h, ab, cd, scratch and out that makes integrals of one bra with the kets of all lanes.
 
     h: lanes [e, f], e and f in the order of `combined`; ab: [6], no lanes, A - B in 3..5; cd: lanes [6], C - D in 3..5;
     scratch: lanes [scratch_size]; out: lanes [na nb, nc nd], a and c outer. h and out may not overlap, and h is not
     changed. fused: see `stages`. unrolled: one body without loops; None lets the size decide.
+    space: of h, "local" where h is in registers.
     """
     order, size = _layout(la, lb, lc, ld, cartesian, fused)
     start = (len(combined(la, lb)), len(combined(lc, ld)))
     final = start
     for stage in order:
         final = _after(stage, final)
-    h = Array("h", "f64", (start[0] * start[1],), lanes=True)
+    h = Array("h", "f64", (start[0] * start[1],), space, lanes=space != "local")
     scratch = Array("scratch", "f64", (size,), lanes=True)
     out = Array("out", "f64", (final[0] * final[1],), lanes=True)
     if unrolled is None:

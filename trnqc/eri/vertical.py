@@ -5,7 +5,8 @@ with the parameters of `parameters`, so that a kernel calls either:
 
   PA_x, WP_x, PA_y, WP_y, PA_z, WP_z, QC_x, WQ_x, ... WQ_z, half_zeta, half_eta, half_both   f64, see `recurrence`
   boys     local f64 [la+lb+lc+ld+1]: G[0|0]^(m), all prefactors and contraction coefficients included
-  h        global f64 lanes [n_e, n_f]: the targets G[e|f]^(0) are added (`add`) or stored, in the order of `components`
+  h        f64 [n_e, n_f], of lanes: the targets G[e|f]^(0) are added (`add`) or stored, in the order of `components`;
+           global, or as `space` says
   scratch  global f64 lanes, as much as the tier says it needs; it may hold anything before and after
 """
 
@@ -18,17 +19,19 @@ from trnqc.gen.schedule import best_of
 from trnqc.gen.sequence import straight_line
 
 
-def parameters(la: int, lb: int, lc: int, ld: int) -> tuple[Value | Array, ...]:
-    """Of a vertical function: LEAVES, boys, h, scratch."""
+def parameters(la: int, lb: int, lc: int, ld: int, space: str = "global") -> tuple[Value | Array, ...]:
+    """Of a vertical function: LEAVES, boys, h in the given space, scratch."""
     boys = Array("boys", "f64", (la + lb + lc + ld + 1,), "local")
-    h = Array("h", "f64", (len(components(la, lb)), len(components(lc, ld))), lanes=True)
+    h = Array("h", "f64", (len(components(la, lb)), len(components(lc, ld))), space, lanes=space != "local")
     return (*LEAVES, boys, h, Array("scratch", "f64", (None,), lanes=True))
 
 
-def straight(la: int, lb: int, lc: int, ld: int, add: bool, rule: str = "", draws: int = 1) -> st.Function:
-    """A vertical function without loops or scratch. rule: by default that of fewest flops."""
+def straight(
+    la: int, lb: int, lc: int, ld: int, add: bool, rule: str = "", draws: int = 1, space: str = "global"
+) -> st.Function:
+    """A vertical function without loops or scratch. rule: by default that of fewest flops. draws: see `best_of`."""
     system = recurrence(la, lb, lc, ld, rule or fewest_flops(la, lb, lc, ld))
-    given = parameters(la, lb, lc, ld)
+    given = parameters(la, lb, lc, ld, space)
     boys, h = given[-3], given[-2]
     assert isinstance(boys, Array) and isinstance(h, Array)
     graph, n_f = system.graph, len(components(lc, ld))
