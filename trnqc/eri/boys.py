@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from trnqc.gen import Array, Value, Var
+from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.simplify import horner
 from trnqc.gen.values import cast, fma, lt, minimum, select, sqrt
@@ -116,19 +116,22 @@ def _values(
         return variable
 
     two_rho, t = let("two_rho", rho + rho), let("T", rho * distance)
-    last = float(end(order))
-    within = let("within", minimum(t, last - 0.25 / DENSITY))
+    # A quarter of an interval early, so that the last row is not left by rounding.
+    last = end(order) - 0.25 / DENSITY
+    within = let("within", minimum(t, last))
     row = let("row", cast(within * float(DENSITY), "i64"))
     step = let("step", within - (cast(row, "f64") + 0.5) * (1 / DENSITY))
     small = let("small", lt(t, last))
-    near = let("near", _polynomial([table[row, k] for k in range(COEFFICIENTS)], step))
+    held = Array(f"{name}_held", "f64", (ROW,), "local")
+    made += [st.DeclareArray(held), st.GatherRows(held, table, row * ROW, const(ROW, "i64"))]
+    near = let("near", _polynomial([held[k] for k in range(COEFFICIENTS)], step))
     powers = [let("p0", factor)]
     for m in range(1, order + 1):
         powers.append(let(f"p{m}", powers[-1] * two_rho))
     g = let(f"G{order}", select(small, near, _asymptotic(order, t)) * powers[order])
     made.append(put(boys[order], g))
     if order:
-        decay = let("decay", select(small, table[row, COEFFICIENTS] * horner(_exponential(), step), 0.0))
+        decay = let("decay", select(small, held[COEFFICIENTS] * horner(_exponential(), step), 0.0))
         for m in range(order - 1, -1, -1):
             inverse = 1 / (2 * m + 1)
             g = let(f"G{m}", fma(distance * inverse, g, decay * inverse * powers[m]))

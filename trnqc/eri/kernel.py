@@ -105,16 +105,25 @@ def work_size(cls: QuartetClass, n_ab: int, n_cd: int) -> int:
     return size
 
 
+TIERS = ("straight",)
+
+
 @cache
-def quartet_function(cls: QuartetClass) -> st.Function:
-    """The kernel, named `cls.name`, with the parameters of `Parameters`."""
+def primitive_function(cls: QuartetClass, tier: str = "auto") -> st.Function:
+    """The recurrence of one primitive quartet in the given tier: it adds to its targets, or in a general class stores."""
+    return vertical.straight(*cls.shells, add=not cls.general)
+
+
+@cache
+def quartet_function(cls: QuartetClass, tier: str = "auto") -> st.Function:
+    """The kernel, named `cls.name`, with the parameters of `Parameters`. tier: one of TIERS, by default the faster."""
     p = parameters(cls)
     i = Var("i", "i64")
     places = Places(cls, p.n_ab, p.n_cd)
     per_bra = [st.Let(Var(f"bra_{word}"), p.bra[i, at]) for word, at in _WORDS]
     per_bra += [st.Let(SHIFTS[BRA][n][0], _BRA[f"P{x}"] - p.bra_centre[n]) for n, x in enumerate("xyz")]
     per_bra += [st.Let(HALVES[BRA], 0.5 / _BRA["zeta"])]
-    kets = _kets(cls, p, places)
+    kets = _kets(cls, p, places, tier)
     if cls.general:
         kets = [_zero(p.work, places.ket_sums, p.n_cd * places.targets), *kets, *_over_bra(p, places, i)]
     body = [
@@ -135,10 +144,10 @@ def _zero(array: Array, begin: Value | int, count: Value | int) -> st.Statement:
     return st.loop(n, count, st.store(array[n + begin], 0.0))
 
 
-def _kets(cls: QuartetClass, p: Parameters, places: Places) -> list[st.Statement]:
+def _kets(cls: QuartetClass, p: Parameters, places: Places, tier: str) -> list[st.Statement]:
     """The loop over ket primitives for one of the bra."""
     j = Var("j", "i64")
-    step = _primitive(cls, p, places, j)
+    step = _primitive(cls, p, places, tier, j)
     if cls.general:
         cd, t = Var("cd", "i64"), Var("t", "i64")
         n, to = places.targets, places.ket_sums
@@ -149,7 +158,7 @@ def _kets(cls: QuartetClass, p: Parameters, places: Places) -> list[st.Statement
     return [st.Declare(j, const(0, "i64")), st.While(large, st.block(step, st.Assign(j, j + 1)))]
 
 
-def _primitive(cls: QuartetClass, p: Parameters, places: Places, j: Value) -> list[st.Statement]:
+def _primitive(cls: QuartetClass, p: Parameters, places: Places, tier: str, j: Value) -> list[st.Statement]:
     """One primitive quartet: its coefficients, Boys values and recurrence."""
     made: list[st.Statement] = []
 
@@ -178,10 +187,11 @@ def _primitive(cls: QuartetClass, p: Parameters, places: Places, j: Value) -> li
     values = Array("values", "f64", (cls.order + 1,), "local")
     base = boys.function(cls.order, cls.operator)
     made += [st.DeclareArray(values), st.Call(base, (factor, rho, distance, p.omega, p.boys, values))]
-    step = vertical.straight(*cls.shells, add=not cls.general)
     own = vertical.parameters(*cls.shells)
     into = p.work[places.primitive if cls.general else 0]
-    made.append(st.Call(step, (*own[:-3], values, st.view(into), st.view(p.work[places.scratch]))))
+    made.append(
+        st.Call(primitive_function(cls, tier), (*own[:-3], values, st.view(into), st.view(p.work[places.scratch])))
+    )
     return made
 
 
