@@ -1,0 +1,30 @@
+"""The Boys function where its table ends and the asymptotic form takes over."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from trnqc.eri import boys
+from trnqc.gen import Array, Var, run
+from trnqc.gen import statements as st
+
+
+@pytest.mark.parametrize("order", [0, 1, 4, 9])
+def test_values_on_both_sides_of_the_end(order):
+    n = Var("n", "i64")
+    t, out = Array("t", "f64", (n,), lanes=True), Array("out", "f64", (n, order + 1), lanes=True)
+    i, m, one = Var("i", "i64"), Var("m", "i64"), Var("one")
+    local = Array("values", "f64", (order + 1,), "local")
+    body = st.block(
+        st.DeclareArray(local),
+        st.Call(boys.function(order, "coulomb"), (one, one, t[i], one, boys.table_array(order), local)),
+        st.loop(m, order + 1, st.store(out[i, m], local[m])),
+    )
+    f = st.Function("values_of", (n, one, boys.table_array(order), t, out), st.block(st.loop(i, n, body)))
+    end = boys.end(order)
+    given = np.linspace(end - 0.3, end + 0.3, 48).reshape(-1, 4)
+    found = np.empty((len(given), order + 1, 4))
+    run(f, {"n": len(given), "one": 1.0, boys.table_array(order).name: boys.table(order), "t": given, "out": found}, lanes=4)
+    for m in range(order + 1):
+        np.testing.assert_allclose(found[:, m], 2.0**m * boys.reference(m, given).astype(float), rtol=1e-13)
