@@ -5,7 +5,8 @@ source, signatures -> compiler  (compiler.py: found, its flags probed)
                    -> functions  (load.py: bound with the types of their arguments)
 
 CUDA source -> cubin and ptxas's figures  (nvcc.py: no GPU needed; same cache)
-            -> cubin and a launch  (gpu.py: the optional bindings; not imported from here)
+            -> cubin and a launch  (gpu.py: the optional bindings; device.py: memory, streams, and a stand-in on the
+               CPU; not imported from here)
 many builds at once, with progress  (parallel.py)
 """
 

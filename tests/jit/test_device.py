@@ -1,0 +1,85 @@
+"""One contract for every device: the stand-in on the CPU always, GPUs where there are any."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from tests.gen.programs import polynomial
+from trnqc.errors import BackendUnavailable, MemoryLimit
+from trnqc.gen import run
+from trnqc.jit.device import CudaDevice, Device, SimulatedDevice, cuda_devices
+
+
+def devices() -> list:
+    try:
+        found = list(cuda_devices())
+    except BackendUnavailable as error:
+        found = [pytest.param(None, marks=pytest.mark.skip(reason=str(error)), id="cuda")]
+    return [SimulatedDevice(), SimulatedDevice(lanes=4), *found]
+
+
+@pytest.mark.parametrize("device", devices())
+def test_a_launch_does_what_the_interpreter_says(device: Device):
+    groups, n, lanes = 3, 5, min(32, device.most_lanes)
+    x = np.random.default_rng(0).normal(size=(groups, n, lanes))
+    ours = {"n": n, "x": x, "y": np.zeros_like(x), "z": np.zeros_like(x)}
+    run(polynomial(), ours, lanes=lanes, groups=(0, groups))
+    built = device.build(polynomial(), lanes)
+    there, y, z = device.upload(x), device.zeros(*x.shape), device.zeros(*x.shape)
+    device.launch(built, groups, (n, there, y, z), stream=1)
+    device.synchronize()
+    np.testing.assert_allclose(device.download(y), ours["y"], rtol=1e-13)
+    np.testing.assert_allclose(device.download(z), ours["z"], rtol=1e-13)
+    free = device.free_memory()
+    device.release(there, y, z)
+    assert device.free_memory() >= free
+
+
+@pytest.mark.parametrize("device", devices())
+@pytest.mark.parametrize("kind", [np.float64, np.int64])
+def test_memory_keeps_arrays(device: Device, kind):
+    for shape in ((0,), (7,), (3, 2, 5)):
+        given = np.arange(np.prod(shape)).reshape(shape).astype(kind)
+        memory = device.upload(given)
+        assert (memory.shape, memory.nbytes) == (shape, given.nbytes)
+        np.testing.assert_array_equal(device.download(memory), given)
+    assert not device.download(device.zeros(4, dtype=kind)).any()
+
+
+def test_memory_runs_out():
+    device = SimulatedDevice("small", memory=1000)
+    first = device.zeros(100)
+    assert device.free_memory() == 200
+    with pytest.raises(MemoryLimit, match=r"small has .* left"):
+        device.zeros(26)
+    device.release(first)
+    assert device.free_memory() == 1000
+
+
+def test_a_stream_must_be_there():
+    device = SimulatedDevice(streams=2)
+    built = device.build(polynomial(), 8)
+    with pytest.raises(BackendUnavailable, match=r"streams 0 \.\. 1"):
+        device.launch(built, 0, (1, *(device.zeros(0) for _ in range(3))), stream=2)
+
+
+def test_without_bindings_or_a_gpu_they_say_why(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cuda.core", None)
+    for make in (cuda_devices, CudaDevice):
+        with pytest.raises(BackendUnavailable, match=r"pip install 'trnqc\[cuda\]'"):
+            make()
+
+
+def test_the_bindings_have_what_is_called():
+    """Without a GPU the calls cannot be made, but their names and keywords can be looked up."""
+    core = pytest.importorskip("cuda.core", reason="needs cuda-core")
+    from cuda.bindings import driver
+
+    wanted = {core.Device: ("allocate", "create_stream", "get_all_devices", "set_current", "arch", "name"),
+              core.Buffer: ("fill", "close", "handle"), core.ObjectCode: ("from_cubin", "get_kernel"),
+              core.Stream: ("sync",), driver: ("cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemGetInfo")}  # fmt: skip
+    assert not [(owner, name) for owner, names in wanted.items() for name in names if not hasattr(owner, name)]
+    core.LaunchConfig(grid=1, block=32)
