@@ -140,5 +140,9 @@ def everything() -> st.Function:
 @pytest.mark.parametrize("accumulate", ["plain", "fence", "atomic"])
 def test_every_statement_compiles(accumulate):
     text = emit_cuda(everything(), lanes=64, accumulate=accumulate, min_blocks=2)
+    # What differs by lane is added up in each warp first, unless its place differs as well.
+    assert "{ const double sum_ = warp_sum_f64(total); if (lane % 32 == 0) atomicAdd(&out[0], sum_); }" in text
+    assert "{ const double sum_ = common[0]; if (lane == 0) atomicAdd(&out[1], sum_); }" in text
+    assert "warp_sum" not in emit_cuda(everything(), lanes=16)
     build = jit.compile_cuda(text, name="test", flags=(*nvcc.DEFAULT_FLAGS, "-Werror=all-warnings"))
     assert build.kernel("everything").shared == 4 * 8 * 64 + 4 * 8

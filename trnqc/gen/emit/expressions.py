@@ -85,6 +85,15 @@ class Scalars:
         step = f" * {self.lanes}" if self.dialect.threads and array.lanes else ""
         return f"{safe(array.name)} + {self.inside(begin, PRODUCT)}{step}"
 
+    def warp_sum(self, dtype: str) -> str:
+        """Name of a function whose value, on every lane, is the sum over the lanes of a warp."""
+        kind, name = self.dialect.types[dtype], f"warp_sum_{dtype}"
+        self.helpers[name] = (
+            f"static __device__ __forceinline__ {kind} {name}({kind} x) {{ "
+            "for (int n = 16; n; n /= 2) x += __shfl_xor_sync(0xffffffffu, x, n); return x; }"
+        )
+        return name
+
     def on_neg(self, value: Value) -> Text:
         return f"-{self.inside(value.args[0], ATOM)}", PREFIX
 

@@ -14,6 +14,8 @@ from trnqc.gen.listing import functions as with_callees
 from trnqc.gen.values import Array, Value, Var
 
 PAD = "    "
+# Lanes of a CUDA block that add up in registers before one of them adds to memory.
+WARP = 32
 
 
 class Text:
@@ -151,11 +153,16 @@ class _Function:
             style = ACCUMULATE["plain" if integer else self.parent.style]
             return [pad + style.replace("PLACE", place).replace("VALUE", value)]
         # All lanes of a group, and in global memory all groups, add to one place.
-        atomic = f"atomicAdd(&{place}, {value});"
+        who = ""
+        if not x.differs(s.index):
+            warps = x.differs(s.value) and self.parent.lanes % WARP == 0
+            who = f"if (lane % {WARP} == 0) " if warps else "" if x.differs(s.value) else "if (lane == 0) "
+            value = f"{x.warp_sum(s.value.dtype)}({value})" if warps else value
+        kind = self.dialect.types[s.array.dtype]
+        atomic = f"atomicAdd(&{place}, sum_);"
         if integer:  # the hardware's 64-bit sum is that of unsigned numbers, which has the same bits
-            atomic = f"atomicAdd((unsigned long long *)&{place}, (unsigned long long)({value}));"
-        same = not (x.differs(s.value) or x.differs(s.index))
-        return [f"{pad}if (lane == 0) {atomic}" if same else pad + atomic]
+            atomic = f"atomicAdd((unsigned long long *)&{place}, (unsigned long long)sum_);"
+        return [f"{pad}{{ const {kind} sum_ = {value}; {who}{atomic} }}"]
 
     def on_gatherrows(self, s: st.GatherRows | st.ScatterRows, pad: str) -> list[str]:
         x = self.expressions
