@@ -18,7 +18,7 @@ from trnqc.eri.classes import BOUND, COEFFICIENT, CONTRACTION, ZETA, P, QuartetC
 from trnqc.eri.recurrence import BRA, HALF_BOTH, HALVES, KET, SHIFTS, components
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
-from trnqc.gen.values import both, fma, le, lt, sqrt
+from trnqc.gen.values import both, either, eq, fma, le, lt, minimum, sqrt
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,9 @@ TIERS = ("straight",)
 
 
 @cache
-def primitive_function(cls: QuartetClass, tier: str = "auto") -> st.Function:
-    """The recurrence of one primitive quartet in the given tier: it adds to its targets, or in a general class stores."""
-    return vertical.straight(*cls.shells, add=not cls.general)
+def primitive_function(cls: QuartetClass, tier: str = "auto", add: bool = True) -> st.Function:
+    """The recurrence of a primitive quartet in the given tier, which adds to its targets or stores them."""
+    return vertical.straight(*cls.shells, add=add)
 
 
 @cache
@@ -123,14 +123,11 @@ def quartet_function(cls: QuartetClass, tier: str = "auto") -> st.Function:
     per_bra = [st.Let(Var(f"bra_{word}"), p.bra[i, at]) for word, at in _WORDS]
     per_bra += [st.Let(SHIFTS[BRA][n][0], _BRA[f"P{x}"] - p.bra_centre[n]) for n, x in enumerate("xyz")]
     per_bra += [st.Let(HALVES[BRA], 0.5 / _BRA["zeta"])]
-    kets = _kets(cls, p, places, tier)
-    if cls.general:
-        kets = [_zero(p.work, places.ket_sums, p.n_cd * places.targets), *kets, *_over_bra(p, places, i)]
-    body = [
-        _zero(p.work, 0, p.n_ab * p.n_cd * places.targets if cls.general else places.targets),
-        st.loop(i, p.n_bra, per_bra, kets),
-        *_contracted(cls, p, places),
-    ]
+    kets = _general_kets(cls, p, places, tier, i) if cls.general else _kets(cls, p, places, tier, i)
+    # Rows are ordered by BOUND: after the first that is too small for every ket none is large enough.
+    enough = both(lt(i, p.n_bra), le(p.cutoff, p.bra[minimum(i, p.n_bra - 1), BOUND] * p.ket_bound[0]))
+    bras = st.While(either(eq(i, 0), enough), st.block(per_bra, kets, st.Assign(i, i + 1)))
+    body = [st.Declare(i, const(0, "i64")), bras, *_contracted(cls, p, places)]
     return st.Function(cls.name, p.all, st.block(body), title=f"({cls.digits}) integrals, {cls.operator}")
 
 
@@ -139,26 +136,43 @@ _BRA = {word: Var(f"bra_{word}") for word, _ in _WORDS}
 _KET = {word: Var(f"ket_{word}") for word, _ in _WORDS}
 
 
-def _zero(array: Array, begin: Value | int, count: Value | int) -> st.Statement:
-    n = Var("n", "i64")
-    return st.loop(n, count, st.store(array[n + begin], 0.0))
-
-
-def _kets(cls: QuartetClass, p: Parameters, places: Places, tier: str) -> list[st.Statement]:
-    """The loop over ket primitives for one of the bra."""
+def _kets(cls: QuartetClass, p: Parameters, places: Places, tier: str, i: Value) -> list[st.Statement]:
+    """The loop over ket primitives for one of the bra. The very first quartet stores, so that nothing is cleared."""
     j = Var("j", "i64")
-    step = _primitive(cls, p, places, tier, j)
-    if cls.general:
-        cd, t = Var("cd", "i64"), Var("t", "i64")
-        n, to = places.targets, places.ket_sums
-        share = Var("share")
-        add = st.accumulate(p.work[cd * n + t + to], share * p.work[t + places.primitive])
-        step += [st.loop(cd, p.n_cd, st.Let(share, p.ket[j, cd + CONTRACTION]), st.loop(t, n, add))]
-    large = both(lt(j, p.n_ket), le(p.cutoff, _BRA["bound"] * p.ket_bound[j]))
-    return [st.Declare(j, const(0, "i64")), st.While(large, st.block(step, st.Assign(j, j + 1)))]
+    store, add = (_primitive(cls, p, places, primitive_function(cls, tier, add), j) for add in (False, True))
+    following = st.Assign(j, j + 1)
+    return [
+        st.Declare(j, const(0, "i64")),
+        st.If(eq(i, 0), st.block(store, following)),
+        st.While(_large(p, j), st.block(add, following)),
+    ]
 
 
-def _primitive(cls: QuartetClass, p: Parameters, places: Places, tier: str, j: Value) -> list[st.Statement]:
+def _general_kets(cls: QuartetClass, p: Parameters, places: Places, tier: str, i: Value) -> list[st.Statement]:
+    """The same for a general class: to sums over ket primitives, and of these to the targets."""
+    j, cd, ab, t = (Var(name, "i64") for name in ("j", "cd", "ab", "t"))
+    n, many = places.targets, p.n_cd * places.targets
+    to_ket = _shared(j, cd, p.n_cd, p.ket, t, n, places.ket_sums, places.primitive, p.work)
+    to_bra = _shared(i, ab, p.n_ab, p.bra, t, many, 0, places.ket_sums, p.work)
+    step = _primitive(cls, p, places, primitive_function(cls, tier, False), j)
+    within = st.While(either(eq(j, 0), _large(p, j)), st.block(step, to_ket, st.Assign(j, j + 1)))
+    return [st.Declare(j, const(0, "i64")), within, to_bra]
+
+
+def _large(p: Parameters, j: Value) -> Value:
+    return both(lt(j, p.n_ket), le(p.cutoff, _BRA["bound"] * p.ket_bound[j]))
+
+
+def _shared(row: Value, c: Value, count: Value, records: Array, t: Value, n: Value | int, to: Value | int,
+            source: Value | int, work: Array) -> st.Statement:  # fmt: skip
+    """A primitive's n values times the coefficient of each contraction c, the first stored and others added."""
+    share = Var("share")
+    place, value = work[c * n + t + to], share * work[t + source]
+    begin, more = (st.block(st.loop(t, n, put(place, value))) for put in (st.store, st.accumulate))
+    return st.loop(c, count, st.Let(share, records[row, c + CONTRACTION]), st.If(eq(row, 0), begin, more))
+
+
+def _primitive(cls: QuartetClass, p: Parameters, places: Places, recurrence: st.Function, j: Value) -> list[st.Statement]:
     """One primitive quartet: its coefficients, Boys values and recurrence."""
     made: list[st.Statement] = []
 
@@ -190,17 +204,9 @@ def _primitive(cls: QuartetClass, p: Parameters, places: Places, tier: str, j: V
     own = vertical.parameters(*cls.shells)
     into = p.work[places.primitive if cls.general else 0]
     made.append(
-        st.Call(primitive_function(cls, tier), (*own[:-3], values, st.view(into), st.view(p.work[places.scratch])))
+        st.Call(recurrence, (*own[:-3], values, st.view(into), st.view(p.work[places.scratch])))
     )
     return made
-
-
-def _over_bra(p: Parameters, places: Places, i: Value) -> list[st.Statement]:
-    """Add the ket sums of one bra primitive to the targets of all pairs of contractions."""
-    ab, t, share = Var("ab", "i64"), Var("t", "i64"), Var("share")
-    n = p.n_cd * places.targets
-    add = st.accumulate(p.work[ab * n + t], share * p.work[t + places.ket_sums])
-    return [st.loop(ab, p.n_ab, st.Let(share, p.bra[i, ab + CONTRACTION]), st.loop(t, n, add))]
 
 
 def _contracted(cls: QuartetClass, p: Parameters, places: Places) -> list[st.Statement]:
