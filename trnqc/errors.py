@@ -18,6 +18,17 @@ class MoleculeError(InputError):
     """A geometry, element, basis set, charge or spin that makes no molecule."""
 
 
+class ExpressionError(InputError):
+    """A tensor expression that means nothing; where it came as text, the message points at the index or tensor.
+
+    axis: number of the index at fault in its factor; None when it is the factor or the whole.
+    """
+
+    def __init__(self, message: str, axis: int | None = None) -> None:
+        super().__init__(message)
+        self.axis = axis
+
+
 class UnsupportedError(TrnqcError):
     """The request is sound but not something trnqc does; the message says what it does instead."""
 
