@@ -27,7 +27,7 @@ NEGLIGIBLE = 1e-18
 _ARRAYS = ("first", "second", "ao_first", "ao_second", "count", "centre", "bound")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ShellPairs:
     """Pairs (a, b) of one class: la >= lb, nca and ncb contractions, rows padded to the longest (classes.py).
 

@@ -1,0 +1,282 @@
+"""Coulomb and exchange matrices of a molecule from integrals that are never kept.
+
+molecule -> pairs (pairs.py) -> Schwarz bounds, tables (screening.py) -> drivers by class (batch.py, library.py)
+density -> symmetric and antisymmetric parts -> blocks (layout.py) -> tasks on threads -> halves of J and K -> J, K
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from pyscf import gto, lib
+
+from trnqc.eri import boys, library
+from trnqc.eri.batch import BLOCKS, NUMBERS, Batch
+from trnqc.eri.classes import QuartetClass
+from trnqc.eri.kernel import work_size
+from trnqc.eri.layout import Layout, block_maxima, layout_of, pair_orbitals
+from trnqc.eri.pairs import ShellPairs, pairs_of
+from trnqc.eri.screening import Table, tables
+from trnqc.errors import BackendUnavailable, InputError, MemoryLimit
+from trnqc.jit import Library
+
+CUTOFF = 1e-13
+# Times the cutoff: primitive quartets below it are left out. A contracted integral has some hundreds that matter.
+PRIMITIVE = 1e-2
+# Name -> module with a class JKBuilder of the same methods.
+BACKENDS = {"cpu": "trnqc.eri.jk", "cuda": "trnqc.eri.cuda"}
+# Tasks a thread, about, so that the threads end together.
+SHARES = 12
+
+Matrices = tuple[np.ndarray | None, np.ndarray | None]
+
+
+def get_jk(
+    mol: gto.Mole,
+    dm: np.ndarray,
+    hermi: int = 1,
+    with_j: bool = True,
+    with_k: bool = True,
+    omega: float | None = None,
+    backend: str = "auto",
+    cutoff: float = CUTOFF,
+    threads: int | None = None,
+) -> Matrices:
+    """J_kl = sum (ij|kl) D_ji and K_il = sum (ij|kl) D_jk as PySCF's get_jk gives them, None for what is not wanted.
+
+    dm [nao, nao] or [n, nao, nao]. hermi: 1 symmetric, 2 antisymmetric, 0 neither. omega, bohr^-1: > 0 for
+    erf(omega r)/r, < 0 for erfc(|omega| r)/r, 0 for 1/r, None for the molecule's own. cutoff: integrals times density
+    below it are left out. Raises InputError for a density that cannot be one, BackendUnavailable.
+    """
+    return builder(backend)(mol, omega=omega, cutoff=cutoff, threads=threads).get_jk(dm, hermi, with_j, with_k)
+
+
+def builder(backend: str = "auto") -> type[JKBuilder]:
+    """The class that builds J and K on a backend; auto is the CPU."""
+    name = "cpu" if backend == "auto" else backend
+    if name not in BACKENDS:
+        raise InputError(f"backend is auto or one of {', '.join(BACKENDS)}, found {backend!r}")
+    try:
+        return importlib.import_module(BACKENDS[name]).JKBuilder  # type: ignore[no-any-return]
+    except ImportError as error:
+        raise BackendUnavailable(f"the {name} backend cannot be imported: {error}; use backend='cpu'") from error
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Bra pairs begin .. end of a table with all ket pairs of another."""
+
+    bra: Table
+    ket: Table
+    cls: QuartetClass
+    begin: int
+    end: int
+    cost: float
+
+
+class JKBuilder:
+    """J and K of one molecule, any number of times; keeps pairs, bounds and compiled functions.
+
+    Raises CompilerError, UnsupportedClass or MoleculeError for what cannot be built.
+    """
+
+    def __init__(
+        self, mol: gto.Mole, omega: float | None = None, cutoff: float = CUTOFF, threads: int | None = None
+    ) -> None:
+        self.mol, self.cutoff = mol, cutoff
+        self.threads = threads or lib.num_threads()
+        signed = float(mol.omega if omega is None else omega)
+        self.operator = "erf" if signed > 0 else "erfc" if signed < 0 else "coulomb"
+        self.omega = abs(signed)
+        self.layout: Layout = layout_of(mol)
+        self._pairs = pairs_of(mol)
+        self._tables: tuple[Table, ...] | None = None
+        self._libraries: dict[tuple[bool, bool], dict[QuartetClass, Library]] = {}
+
+    @property
+    def ran_on(self) -> str:
+        return f"{library.words()}, {self.threads} thread{'s' * (self.threads > 1)}"
+
+    def classes(self) -> tuple[QuartetClass, ...]:
+        """Of all quartets of the molecule."""
+        found = [self._class(a, b) for n, a in enumerate(self._pairs) for b in self._pairs[: n + 1]]
+        return tuple(dict.fromkeys(found))
+
+    def build(self, with_j: bool = True, with_k: bool = True) -> dict[QuartetClass, Library]:
+        """Compile what the molecule needs, where that is not done yet."""
+        if (with_j, with_k) not in self._libraries:
+            batches = [Batch(cls, with_j, with_k) for cls in self.classes()]
+            made = library.build([batch.program for batch in batches])
+            self._libraries[with_j, with_k] = {batch.cls: made[batch.name] for batch in batches}
+        return self._libraries[with_j, with_k]
+
+    def get_jk(self, dm: np.ndarray, hermi: int = 1, with_j: bool = True, with_k: bool = True) -> Matrices:
+        """As the function of this name."""
+        given = self._checked(dm, hermi)
+        vj = np.zeros_like(given) if with_j else None
+        vk = np.zeros_like(given) if with_k else None
+        for sign, part in _parts(given, hermi):
+            wants_j = with_j and sign > 0
+            if len(part) and (wants_j or with_k):
+                j, k = self._halves(part, wants_j, with_k)
+                if vj is not None and wants_j:
+                    vj += j
+                if vk is not None:
+                    vk += k + sign * k.transpose(0, 2, 1)
+        shape = np.shape(dm)
+        return (None if vj is None else vj.reshape(shape)), (None if vk is None else vk.reshape(shape))
+
+    def _checked(self, dm: np.ndarray, hermi: int) -> np.ndarray:
+        nao = self.mol.nao_nr()
+        given = np.asarray(dm)
+        if hermi not in (0, 1, 2):
+            raise InputError(f"hermi is 0, 1 or 2, found {hermi!r}")
+        if given.ndim not in (2, 3) or given.shape[-2:] != (nao, nao):
+            raise InputError(f"dm is [{nao}, {nao}] or [n, {nao}, {nao}] for this molecule, found {given.shape}")
+        if given.dtype.kind not in "fiu":
+            raise InputError(f"dm holds real numbers, found {given.dtype}: give real and imaginary parts apart")
+        given = given.reshape(-1, nao, nao).astype(np.float64, copy=False)
+        if not np.isfinite(given).all():
+            raise InputError("dm has elements that are not finite: the step that made it has failed")
+        needed, allowed = (2 * self.threads + 6) * 8e-6 * given.size, self.mol.max_memory
+        if needed > allowed:
+            raise MemoryLimit(
+                f"J and K of {len(given)} densities of {nao} orbitals on {self.threads} threads take {needed:.0f} MB, "
+                f"allowed are mol.max_memory = {allowed:.0f} MB: allow more, or use fewer threads"
+            )
+        return given
+
+    def _class(self, bra: ShellPairs, ket: ShellPairs) -> QuartetClass:
+        general = bra.general or ket.general
+        return QuartetClass(bra.la, bra.lb, ket.la, ket.lb, self.mol.cart, general, self.operator)
+
+    def _table(self, libraries: dict[QuartetClass, Library]) -> tuple[Table, ...]:
+        if self._tables is None:
+            own = {p: (c := self._class(p, p), libraries[c]) for p in self._pairs}
+            self._tables = tables(self._pairs, self.layout, own, self.omega, self.cutoff)
+        return self._tables
+
+    def _halves(self, dm: np.ndarray, with_j: bool, with_k: bool) -> tuple[np.ndarray, np.ndarray]:
+        """J, and the half of K, of densities that are all symmetric or all antisymmetric."""
+        libraries = self.build(with_j, with_k)
+        found = self._table(libraries)
+        orbitals = [pair_orbitals(table.pairs) for table in found]
+        flat = [dm[:, i, j].reshape(len(dm), -1) for i, j in orbitals] or [np.zeros((len(dm), 0))]
+        run = _Run(self, dm, np.concatenate(flat, axis=1), with_j, with_k)
+        tasks = deque(self._tasks(found))
+        with ThreadPoolExecutor(self.threads) as pool:
+            workers = [pool.submit(run.work, tasks, libraries) for _ in range(self.threads)]
+            results = [worker.result() for worker in workers]
+        pairs, blocks = (np.sum(parts, axis=0) for parts in zip(*results))
+        half = np.zeros_like(dm)
+        for table, (i, j) in zip(found, orbitals):
+            half[:, i, j] = pairs[:, table.at : table.at + table.elements].reshape(-1, *i.shape)
+        # Twice, since only one of (ab|cd) and (ab|dc) was met.
+        return 2 * (half + half.transpose(0, 2, 1)), self.layout.matrices(blocks)
+
+    def _tasks(self, found: tuple[Table, ...]) -> list[_Task]:
+        """The most expensive first."""
+        whole = [
+            _Task(a, b, self._class(a.pairs, b.pairs), 0, len(a), _cost(a, b))
+            for n, a in enumerate(found)
+            for b in found[: n + 1]
+        ]
+        share = sum(task.cost for task in whole) / (SHARES * self.threads)
+        tasks = []
+        for task in whole:
+            parts = 1 if self.threads == 1 else int(min(len(task.bra), max(1, np.ceil(task.cost / share))))
+            edges = np.linspace(0, len(task.bra), parts + 1).astype(int).tolist()
+            tasks += [_Task(task.bra, task.ket, task.cls, i, j, task.cost / parts) for i, j in pairwise(edges)]
+        return sorted(tasks, key=lambda task: -task.cost)
+
+
+def _parts(dm: np.ndarray, hermi: int) -> list[tuple[int, np.ndarray]]:
+    """Symmetric (1) and antisymmetric (-1) parts; all zero ones are left out."""
+    if hermi:
+        return [(1 if hermi == 1 else -1, dm)]
+    turned = dm.transpose(0, 2, 1)
+    return [(sign, part) for sign, part in ((1, (dm + turned) / 2), (-1, (dm - turned) / 2)) if part.any()]
+
+
+def _cost(bra: Table, ket: Table) -> float:
+    """Something that grows as the time does."""
+    a, b = bra.pairs, ket.pairs
+    elements = np.prod([*a.extents, *b.extents]) * a.contractions * b.contractions
+    order = a.la + a.lb + b.la + b.lb
+    primitives = float(a.count.mean() * b.count.mean())
+    quartets = len(bra) * len(ket) / (2 if bra is ket else 1)
+    return quartets * (primitives * (order + 1) ** 4 + 20.0 * float(elements) + 200.0)
+
+
+class _Run:
+    """One build: what all tasks share."""
+
+    def __init__(self, owner: JKBuilder, dm: np.ndarray, pairs: np.ndarray, with_j: bool, with_k: bool) -> None:
+        self.owner, self.with_j, self.with_k = owner, with_j, with_k
+        self.count, self.pairs, self.blocks = len(dm), pairs, owner.layout.blocked(dm)
+        self.maxima = block_maxima(owner.mol, dm)
+        largest = min(1.0, 4.0 * float(self.maxima.max(initial=0)))
+        self.reals = np.array([owner.cutoff, PRIMITIVE * owner.cutoff, owner.omega, largest])
+
+    def work(self, tasks: deque[_Task], libraries: dict[QuartetClass, Library]) -> tuple[np.ndarray, np.ndarray]:
+        """Take tasks until none is left; this thread's sums over them."""
+        sums = np.zeros_like(self.pairs), np.zeros_like(self.blocks)
+        scratch = _Scratch()
+        while True:
+            try:
+                task = tasks.popleft()
+            except IndexError:
+                return sums
+            function = getattr(libraries[task.cls], Batch(task.cls, self.with_j, self.with_k).name)
+            function(*self._arguments(task, scratch, *sums), task.begin, task.end)
+
+    def _arguments(self, task: _Task, scratch: _Scratch, vj: np.ndarray, vk: np.ndarray) -> tuple[Any, ...]:
+        """In the order of `Batch.arrays`."""
+        bra, ket, cls, width = task.bra, task.ket, task.cls, library.lanes()
+        n_ab, n_cd = bra.pairs.contractions, ket.pairs.contractions
+        a, b, c, d = cls.extents
+        bra_records, ket_records = ((t.general_records if cls.general else t.records) for t in (bra, ket))
+        _, rows, wide = ket_records.shape
+        return (
+            self._numbers(task), self.reals,
+            bra_records, bra.places, bra.measures, ket_records, ket.places, ket.measures, ket.bounds,
+            self.maxima, self.pairs, self.blocks, vj, vk, boys.table(cls.order), scratch.lane,
+            scratch.integers(len(ket) + width), scratch("weight", len(ket) + width),
+            scratch("ket", rows * wide * width), scratch("centre", 6 * width),
+            scratch("work", work_size(cls, n_ab, n_cd) * width), scratch("out", n_ab * n_cd * a * b * c * d * width),
+            scratch("j_ab", self.count * n_ab * a * b * width),
+        )  # fmt: skip
+
+    def _numbers(self, task: _Task) -> np.ndarray:
+        bra, ket, layout = task.bra, task.ket, self.owner.layout
+        l = dict(zip("abcd", task.cls.shells))
+        at_row = [(layout.at[l[block[0]], l[block[1]]], layout.shells[l[block[1]]]) for block in BLOCKS]
+        numbers = (
+            len(ket), bra.records.shape[1], ket.records.shape[1], bra.pairs.contractions, ket.pairs.contractions,
+            bra.pairs.ncb, ket.pairs.ncb, bra is ket, self.count, library.lanes(), self.owner.mol.nbas,
+            self.blocks.shape[1], self.pairs.shape[1], bra.at, ket.at, *(n for pair in at_row for n in pair),
+        )  # fmt: skip
+        assert len(numbers) == len(NUMBERS)
+        return np.array(numbers, np.int64)
+
+
+class _Scratch:
+    """Buffers of one thread that grow as they must."""
+
+    def __init__(self) -> None:
+        self.lane = np.arange(library.lanes())
+        self._buffers: dict[str, np.ndarray] = {}
+
+    def __call__(self, name: str, size: int, dtype: Any = np.float64) -> np.ndarray:
+        if name not in self._buffers or self._buffers[name].size < size:
+            self._buffers[name] = library.aligned(size, dtype=dtype)
+        return self._buffers[name]
+
+    def integers(self, size: int) -> np.ndarray:
+        return self("queue", size, np.int64)

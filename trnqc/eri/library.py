@@ -1,0 +1,171 @@
+"""Programs of this room as compiled functions: made, built several at a time and kept on disk.
+
+name, heads -> in the cache?  -> functions
+            -> else programs (gen) -> C for this CPU's lanes -> compiler (jit) -> cache -> functions
+
+Making the program of a large class takes longer than loading it, so an entry is named by what the program is made by,
+the sources of the module and of all that it imports, and not by its text.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import importlib.util
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+
+from trnqc.errors import CompilerError
+from trnqc.gen import Array, Value, emit_c
+from trnqc.gen import statements as st
+from trnqc.jit import Library, Signature, build_all, find_compiler
+from trnqc.jit.cache import key_of, library_cache
+from trnqc.jit.load import NAMES as TYPES
+from trnqc.jit.load import Array as Argument
+from trnqc.jit.load import load
+
+# Predefined macros of the compiler -> doubles in a vector of that CPU.
+VECTORS = (("__AVX512F__", 8), ("__AVX__", 4), ("__SSE2__", 2), ("__ARM_NEON", 2))
+WORDS = {8: "AVX-512", 4: "AVX", 2: "128-bit", 1: "scalar"}
+# Seconds before a build is shown.
+PATIENCE = 2.0
+
+
+@dataclass(frozen=True)
+class Head:
+    """A function before it is made: its name, its parameters and the arrays that it writes; it has a group."""
+
+    name: str
+    parameters: tuple[Value | Array, ...]
+    written: tuple[str, ...]
+
+    @property
+    def signature(self) -> Signature:
+        types = tuple(
+            Argument(TYPES[p.dtype], written=p.name in self.written) if isinstance(p, Array) else TYPES[p.dtype]
+            for p in self.parameters
+        )
+        return Signature((*types, "int64", "int64"))
+
+
+@dataclass(frozen=True)
+class Program:
+    """Functions of one text that can be made when they are needed; equal when their name and their maker are.
+
+    module: of `make`, such as ``__name__``.
+    """
+
+    name: str
+    module: str
+    heads: tuple[Head, ...] = field(compare=False)
+    make: Callable[[], tuple[st.Function, ...]] = field(compare=False)
+
+
+def lanes() -> int:
+    """Doubles that a vector of this CPU holds, as the compiler's target macros tell."""
+    macros = set(find_compiler().target.split())
+    return next((n for macro, n in VECTORS if macro in macros), 1)
+
+
+def build(programs: Sequence[Program], what: str = "integral kernels") -> dict[str, Library]:
+    """Every program compiled, by name; a bar on the terminal where that takes longer than two seconds.
+
+    Raises CompilerError, naming the program, when one of them cannot be built.
+    """
+    jobs = {p.name: functools.partial(_library, p) for p in programs}
+    with _Bar(what) as bar:
+        made = build_all(jobs, progress=bar)
+    for name, library in made.items():
+        if isinstance(library, CompilerError):
+            raise CompilerError(f"{name} cannot be built: {library}") from library
+    return made  # type: ignore[return-value]
+
+
+def aligned(*shape: int, dtype: Any = np.float64) -> np.ndarray:
+    """Zeros that begin at an address which suits vectors."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    raw = np.zeros(size + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + size].view(dtype).reshape(shape)
+
+
+@functools.cache
+def _library(program: Program) -> Library:
+    compiler, width = find_compiler(), lanes()
+    key = key_of(compiler.identity, _sources(program.module), str(width), program.name)
+
+    def write(out: Path) -> None:
+        compiler.build(emit_c(*program.make(), lanes=width), out)
+
+    path = library_cache().get(f"{program.name}-{key}", write)
+    return load(path, {head.name: head.signature for head in program.heads})
+
+
+@functools.cache
+def _sources(module: str) -> str:
+    """A digest of a module of this package and of all that it imports of this package, straight or not."""
+    digest, seen, waiting = hashlib.sha256(), set(), [module]
+    while waiting:
+        name = waiting.pop()
+        spec = importlib.util.find_spec(name) if name not in seen else None
+        seen.add(name)
+        if spec is None or spec.origin is None:
+            continue
+        text = Path(spec.origin).read_text(encoding="utf-8")
+        digest.update(f"{name}\n{text}".encode())
+        waiting += sorted(_imported(text))
+    return digest.hexdigest()
+
+
+def _imported(text: str) -> Iterator[str]:
+    """Modules of this package that a source imports; rooms are packages, whose names may be modules."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("trnqc."):
+            yield str(node.module)
+            for alias in node.names:
+                inside = f"{node.module}.{alias.name}"
+                if _is_module(inside):
+                    yield inside
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+class _Bar:
+    """Progress of a build, on a terminal and after a while only."""
+
+    def __init__(self, what: str) -> None:
+        self.what, self.began = what, time.monotonic()
+        self.bars = Progress(console=Console(stderr=True), transient=True)
+
+    def __enter__(self) -> _Bar:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.bars.stop()
+
+    def __call__(self, done: int, total: int, name: str) -> None:
+        if time.monotonic() - self.began < PATIENCE or not self.bars.console.is_terminal:
+            return
+        if not self.bars.task_ids:
+            self.bars.start()
+            self.bars.add_task(f"building {self.what}", total=total)
+        self.bars.update(self.bars.task_ids[0], completed=done)
+
+
+def words() -> str:
+    """Compiler and vectors in words."""
+    width = lanes()
+    return f"generated C, {find_compiler().label}, {width} lanes {WORDS[width]}"
