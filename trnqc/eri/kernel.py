@@ -108,14 +108,45 @@ def work_size(cls: QuartetClass, n_ab: int, n_cd: int) -> int:
 TIERS = ("straight",)
 
 
+@dataclass(frozen=True)
+class Variant:
+    """What else can be chosen of a kernel; the defaults suit CPUs.
+
+    rule, method, draws: of the tier "straight", see there. space: where a segmented class keeps its targets: "global"
+    in work, "shared" or "local", which are registers if these suffice. peeled: the first primitive quartet has code of
+    its own, which stores, so that nothing is cleared. fused: see `horizontal.stages`.
+    """
+
+    rule: str = ""
+    method: str = "target"
+    draws: int = 1
+    space: str = "global"
+    peeled: bool = True
+    fused: bool = True
+
+    def targets(self, cls: QuartetClass) -> Array | None:
+        """The array of the targets, unless it is in work."""
+        la, lb, lc, ld = cls.shells
+        shape = (len(components(la, lb)), len(components(lc, ld)))
+        kept = self.space != "global" and not cls.general
+        return Array("h", "f64", shape, self.space, lanes=self.space != "local") if kept else None
+
+
+STANDARD = Variant()
+
+
 @cache
-def primitive_function(cls: QuartetClass, tier: str = "auto", add: bool = True) -> st.Function:
+def primitive_function(
+    cls: QuartetClass, tier: str = "auto", add: bool = True, variant: Variant = STANDARD
+) -> st.Function:
     """The recurrence of a primitive quartet in the given tier, which adds to its targets or stores them."""
-    return vertical.straight(*cls.shells, add=add)
+    space = "global" if cls.general else variant.space
+    chosen = {"rule": variant.rule, "method": variant.method, "draws": variant.draws, "space": space}
+    return vertical.straight(*cls.shells, add=add, **chosen)  # type: ignore[arg-type]
 
 
 @cache
-def quartet_function(cls: QuartetClass, tier: str = "auto") -> st.Function:
+def quartet_function(cls: QuartetClass, tier: str = "auto", variant: Variant = STANDARD) -> st.Function:
     """The kernel, named `cls.name`, with the parameters of `Parameters`. tier: one of TIERS, by default the faster."""
     p = parameters(cls)
     i = Var("i", "i64")
@@ -123,11 +154,12 @@ def quartet_function(cls: QuartetClass, tier: str = "auto") -> st.Function:
     per_bra = [st.Let(Var(f"bra_{word}"), p.bra[i, at]) for word, at in _WORDS]
     per_bra += [st.Let(SHIFTS[BRA][n][0], _BRA[f"P{x}"] - p.bra_centre[n]) for n, x in enumerate("xyz")]
     per_bra += [st.Let(HALVES[BRA], 0.5 / _BRA["zeta"])]
-    kets = _general_kets(cls, p, places, tier, i) if cls.general else _kets(cls, p, places, tier, i)
+    kets = _general_kets(cls, p, places, tier, i) if cls.general else _kets(cls, p, places, tier, variant, i)
     # Rows are ordered by BOUND: after the first that is too small for every ket none is large enough.
     enough = both(lt(i, p.n_bra), le(p.cutoff, p.bra[minimum(i, p.n_bra - 1), BOUND] * p.ket_bound[0]))
     bras = st.While(either(eq(i, 0), enough), st.block(per_bra, kets, st.Assign(i, i + 1)))
-    body = [st.Declare(i, const(0, "i64")), bras, *_contracted(cls, p, places)]
+    begin = _begin(cls, p, places, variant)
+    body = [*begin, st.Declare(i, const(0, "i64")), bras, *_contracted(cls, p, places, variant)]
     return st.Function(cls.name, p.all, st.block(body), title=f"({cls.digits}) integrals, {cls.operator}")
 
 
@@ -136,16 +168,30 @@ _BRA = {word: Var(f"bra_{word}") for word, _ in _WORDS}
 _KET = {word: Var(f"ket_{word}") for word, _ in _WORDS}
 
 
-def _kets(cls: QuartetClass, p: Parameters, places: Places, tier: str, i: Value) -> list[st.Statement]:
-    """The loop over ket primitives for one of the bra. The very first quartet stores, so that nothing is cleared."""
+def _begin(cls: QuartetClass, p: Parameters, places: Places, variant: Variant) -> list[st.Statement]:
+    """Targets that are not in work are introduced, and cleared if the first primitive quartet does not store."""
+    h, n = variant.targets(cls), Var("n", "i64")
+    made: list[st.Statement] = [st.DeclareArray(h)] if h else []
+    if cls.general or variant.peeled:
+        return made
+    zero = const(0.0)
+    if h and h.space == "local":
+        return made + [st.Store(h, const(k, "i64"), zero) for k in range(places.targets)]
+    return [*made, st.loop(n, places.targets, st.Store(h or p.work, n, zero))]
+
+
+def _kets(
+    cls: QuartetClass, p: Parameters, places: Places, tier: str, variant: Variant, i: Value
+) -> list[st.Statement]:
+    """The loop over ket primitives for one of the bra."""
     j = Var("j", "i64")
-    store, add = (_primitive(cls, p, places, primitive_function(cls, tier, add), j) for add in (False, True))
-    following = st.Assign(j, j + 1)
-    return [
-        st.Declare(j, const(0, "i64")),
-        st.If(eq(i, 0), st.block(store, following)),
-        st.While(_large(p, j), st.block(add, following)),
-    ]
+
+    def step(add: bool) -> st.Block:
+        function = primitive_function(cls, tier, add, variant)
+        return st.block(_primitive(cls, p, places, function, j, variant.targets(cls)), st.Assign(j, j + 1))
+
+    first = [st.If(eq(i, 0), step(False))] if variant.peeled else []
+    return [st.Declare(j, const(0, "i64")), *first, st.While(_large(p, j), step(True))]
 
 
 def _general_kets(cls: QuartetClass, p: Parameters, places: Places, tier: str, i: Value) -> list[st.Statement]:
@@ -172,8 +218,10 @@ def _shared(row: Value, c: Value, count: Value, records: Array, t: Value, n: Val
     return st.loop(c, count, st.Let(share, records[row, c + CONTRACTION]), st.If(eq(row, 0), begin, more))
 
 
-def _primitive(cls: QuartetClass, p: Parameters, places: Places, recurrence: st.Function, j: Value) -> list[st.Statement]:
-    """One primitive quartet: its coefficients, Boys values and recurrence."""
+def _primitive(
+    cls: QuartetClass, p: Parameters, places: Places, recurrence: st.Function, j: Value, h: Array | None = None
+) -> list[st.Statement]:
+    """One primitive quartet: its coefficients, Boys values and recurrence to h, by default in work."""
     made: list[st.Statement] = []
 
     def let(variable: Value | str, value: Value) -> Value:
@@ -202,21 +250,23 @@ def _primitive(cls: QuartetClass, p: Parameters, places: Places, recurrence: st.
     base = boys.function(cls.order, cls.operator)
     made += [st.DeclareArray(values), st.Call(base, (factor, rho, distance, p.omega, p.boys, values))]
     own = vertical.parameters(*cls.shells)
-    into = p.work[places.primitive if cls.general else 0]
-    made.append(
-        st.Call(recurrence, (*own[:-3], values, st.view(into), st.view(p.work[places.scratch])))
-    )
+    into = h or st.view(p.work[places.primitive if cls.general else 0])
+    made.append(st.Call(recurrence, (*own[:-3], values, into, st.view(p.work[places.scratch]))))
     return made
 
 
-def _contracted(cls: QuartetClass, p: Parameters, places: Places) -> list[st.Statement]:
+def _contracted(cls: QuartetClass, p: Parameters, places: Places, variant: Variant) -> list[st.Statement]:
     """From targets to integrals, for every pair of contractions."""
-    final = horizontal.phase2(*cls.shells, cls.cartesian)
+    kept = variant.targets(cls)
+    space = kept.space if kept else "global"
+    # Registers have no indices: what is in them is worked on without loops.
+    unrolled = True if space == "local" else None
+    final = horizontal.phase2(*cls.shells, cls.cartesian, fused=variant.fused, unrolled=unrolled, space=space)
     ab, cd = Var("ab", "i64"), Var("cd", "i64")
     scratch = st.view(p.work[places.scratch])
 
     def one(ab: Value | int, cd: Value | int) -> st.Statement:
-        h = p.work[(ab * p.n_cd + cd) * places.targets] if cls.general else p.work[0]
-        return st.Call(final, (st.view(h), p.bra_centre, p.ket_centre, scratch, st.view(p.out[ab, cd, 0, 0])))
+        h = kept or st.view(p.work[(ab * p.n_cd + cd) * places.targets if cls.general else 0])
+        return st.Call(final, (h, p.bra_centre, p.ket_centre, scratch, st.view(p.out[ab, cd, 0, 0])))
 
     return [st.loop(ab, p.n_ab, st.loop(cd, p.n_cd, one(ab, cd)))] if cls.general else [one(0, 0)]

@@ -27,9 +27,10 @@ def parameters(la: int, lb: int, lc: int, ld: int, space: str = "global") -> tup
 
 
 def straight(
-    la: int, lb: int, lc: int, ld: int, add: bool, rule: str = "", draws: int = 1, space: str = "global"
-) -> st.Function:
-    """A vertical function without loops or scratch. rule: by default that of fewest flops. draws: see `best_of`."""
+    la: int, lb: int, lc: int, ld: int, add: bool, *,
+    rule: str = "", method: str = "target", draws: int = 1, space: str = "global",
+) -> st.Function:  # fmt: skip
+    """A vertical function without loops or scratch. rule: by default that of fewest flops. method, draws: `best_of`."""
     system = recurrence(la, lb, lc, ld, rule or fewest_flops(la, lb, lc, ld))
     given = parameters(la, lb, lc, ld, space)
     boys, h = given[-3], given[-2]
@@ -37,7 +38,7 @@ def straight(
     graph, n_f = system.graph, len(components(lc, ld))
     place = {target: h[divmod(n, n_f)] for n, target in enumerate(system.targets)}
     put = st.accumulate if add else st.store
-    lines, _ = straight_line(graph, best_of(graph, draws=draws), finish=lambda node, held: put(place[node], held))
+    lines, _ = straight_line(graph, best_of(graph, method, draws), finish=lambda node, held: put(place[node], held))
     reads = [st.Let(f, boys[m]) for m, f in enumerate(system.boys)]
     done = [put(place[f], f) for f in system.boys if f in place]
     name = f"vertical_{la}{lb}{lc}{ld}_{'add' if add else 'store'}"
