@@ -98,7 +98,7 @@ class _Inner:
 
     def row(self, c: Value | int, mark: str) -> list[st.Statement]:
         """All d of one c; mark tells names of one c from those of another."""
-        nb, nc, nd = self.cls.extents[1:]
+        _, nb, _, nd = self.cls.extents
         made: list[st.Statement] = []
         dac, dbc, kac, kbc = (Var(f"{x}{mark}") for x in ("dac", "dbc", "kac", "kbc"))
         if self.with_k:
