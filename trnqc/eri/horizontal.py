@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from trnqc.eri.angular import Powers, cartesians, ncart, raised, spherical
+from trnqc.eri.lines import lines
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.cost import cost_of_values
-from trnqc.gen.graph import graph_of
-from trnqc.gen.schedule import best_of
-from trnqc.gen.sequence import straight_line
 from trnqc.gen.values import fma
 
 Body = Callable[[Sequence[Value]], list[Value]]
@@ -249,7 +247,5 @@ def _unrolled(order: list[Stage], extents: tuple[int, int], h: Array, scratch: A
 
 def _straight(values: Sequence[Value], places: Sequence[Value]) -> list[st.Statement]:
     """The values, each stored at its place as soon as it is there."""
-    graph = graph_of(values)
     place = dict(zip(values, places, strict=True))
-    order = best_of(graph, "target", draws=1)
-    return straight_line(graph, order, finish=lambda node, variable: st.store(place[node], variable))[0]
+    return lines(values, lambda value, held: st.store(place[value], held), "target")

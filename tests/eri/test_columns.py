@@ -1,0 +1,78 @@
+"""The vertical recurrence by columns gives the values of the graph, whatever axes either reduces."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.gen.programs import compiled
+from trnqc.eri import columns
+from trnqc.eri.angular import raised
+from trnqc.eri.recurrence import LEAVES, components, recurrence
+from trnqc.gen import listing, run
+from trnqc.gen.interpreter import evaluate
+
+
+def arguments(shells: tuple[int, int, int, int], lanes: int = 1) -> dict:
+    rng = np.random.default_rng(sum(shells))
+    given = {leaf.attr: rng.uniform(-1, 1) for leaf in LEAVES}
+    la, lb, lc, ld = shells
+    given["boys"] = rng.uniform(0.1, 1, sum(shells) + 1)
+    given["h"] = np.ones((len(components(la, lb)), len(components(lc, ld)), lanes))
+    given["scratch"] = np.full((columns.scratch_size(*shells), lanes), np.nan)
+    return given
+
+
+def wanted(shells: tuple[int, int, int, int], given: dict, rule: str) -> np.ndarray:
+    names = {k: v for k, v in given.items() if np.ndim(v) == 0} | {f"F_{m}": f for m, f in enumerate(given["boys"])}
+    targets = recurrence(*shells, rule).targets
+    return np.array([evaluate(t, names) for t in targets]).reshape(given["h"].shape[:2])
+
+
+SHELLS = [
+    (0, 0, 0, 0),
+    (1, 0, 0, 0),
+    (0, 0, 1, 0),
+    (1, 1, 1, 0),
+    (1, 0, 2, 2),
+    (2, 2, 1, 1),
+    (3, 0, 2, 0),
+    (4, 0, 0, 0),
+]
+
+
+@pytest.mark.parametrize("add", [True, False])
+@pytest.mark.parametrize("shells", SHELLS)
+def test_columns_hold_the_graphs_values(shells, add):
+    given = arguments(shells)
+    want = wanted(shells, given, "interleaved") + add
+    run(columns.vertical(*shells, add), given)
+    np.testing.assert_allclose(given["h"][..., 0], want, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("shells", [(2, 2, 2, 2), (3, 3, 1, 0)])
+def test_compiled(shells):
+    given = arguments(shells, lanes=8)
+    want = wanted(shells, given, "ket first") + 1
+    compiled(columns.vertical(*shells, add=True), 8, flags=())(*given.values())
+    np.testing.assert_allclose(given["h"], np.broadcast_to(want[..., None], given["h"].shape), rtol=1e-10, atol=1e-11)
+
+
+@pytest.mark.parametrize("shells", [(3, 3, 2, 2), (4, 4, 4, 4)])
+def test_every_column_follows_those_that_it_is_made_of(shells):
+    made = {(0, 0, 0)}
+    path = [(0, 0, 0)]
+    plan = columns.plan(*shells)
+    for column in plan.tree():
+        path = [*path[: column.level], column.powers]
+        assert path[-2] == raised(column.powers, column.axis, -1)
+        if column.lower:
+            assert path[-3] == raised(column.powers, column.axis, -2)
+        made.add(column.powers)
+    assert made == set(components(0, plan.f_high))
+
+
+def test_code_grows_with_the_rows_not_with_the_graph():
+    sizes = [listing(columns.vertical(l, l, l, l, add=True)).count("\n") for l in (1, 2, 3)]
+    nodes = [len(recurrence(l, l, l, l, "bra cheapest").nodes) for l in (1, 2, 3)]
+    assert nodes[2] / nodes[1] > 6 and sizes[2] / sizes[1] < 3
