@@ -89,6 +89,15 @@ def test_horner_is_the_cheapest_polynomial():
         horner([], x)
 
 
+def test_the_caller_gives_a_function_its_trip_counts():
+    n, m, i = Var("n", "i64"), Var("m", "i64"), Var("i", "i64")
+    x = Array("x", "f64", (None,))
+    add = st.Function("add", (n, x), st.block(st.loop(i, n, st.accumulate(x[i], 1.0))))
+    found = cost(st.block(st.Call(add, (const(5, "i64"), x)), st.loop(i, m, st.Call(add, (m, x)))))
+    assert str(found.flops) == "5 + 1 m m"
+    assert found.flops.at(m=3) == 14
+
+
 def test_cost_of_a_gemm():
     m, p, q = (Var(name, "i64") for name in "mpq")
     i, j, k = (Var(name, "i64") for name in "ijk")

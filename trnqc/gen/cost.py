@@ -6,6 +6,7 @@ is a sum of products of numbers and trip counts, printed as such and evaluated w
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -46,6 +47,15 @@ class Count:
             for name in k:
                 v *= trips[name]
             total += v
+        return total
+
+    def called(self, arguments: Mapping[str, int | str]) -> Count:
+        """The count of a function as its caller sees it: trip counts that are parameters are what is handed over."""
+        total = ZERO
+        for k, v in self.terms.items():
+            given = [arguments.get(name, name) for name in k]
+            numbers = math.prod(a for a in given if isinstance(a, int))
+            total += Count({tuple(sorted(a for a in given if isinstance(a, str))): v * numbers})
         return total
 
     @property
@@ -111,7 +121,13 @@ def cost(program: st.Function | st.Statement) -> Cost:
         case st.If():
             return cost_of_values(program.condition) + cost(program.then) + cost(program.orelse)
         case st.Call():
-            return cost(program.function)
+            given = {
+                st.name_of(p): a.attr if a.op == "const" else expression(a)
+                for p, a in zip(program.function.params, program.arguments) if isinstance(a, Value)
+            }  # fmt: skip
+            inner = cost(program.function)
+            return Cost(inner.flops.called(given), inner.read.called(given), inner.written.called(given),
+                        inner.operations)  # fmt: skip
     own = cost_of_values(*st.values(program))
     if isinstance(program, st.GatherRows | st.ScatterRows):
         return own + _rows(program)
