@@ -10,6 +10,7 @@ import importlib
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -154,7 +155,9 @@ class JKBuilder:
 
     def _class(self, bra: ShellPairs, ket: ShellPairs) -> QuartetClass:
         general = bra.general or ket.general
-        return QuartetClass(bra.la, bra.lb, ket.la, ket.lb, self.mol.cart, general, self.operator)
+        l = (bra.la, bra.lb, ket.la, ket.lb)
+        # Of s and p functions there is one kind.
+        return QuartetClass(*l, self.mol.cart and max(l) > 1, general, self.operator)
 
     def _table(self, libraries: dict[QuartetClass, Library]) -> tuple[Table, ...]:
         if self._tables is None:
@@ -214,6 +217,9 @@ def _cost(bra: Table, ket: Table) -> float:
     return quartets * (primitives * (order + 1) ** 4 + 20.0 * float(elements) + 200.0)
 
 
+_work_size = cache(work_size)
+
+
 class _Run:
     """One build: what all tasks share."""
 
@@ -249,7 +255,7 @@ class _Run:
             self.maxima, self.pairs, self.blocks, vj, vk, boys.table(cls.order), scratch.lane,
             scratch.integers(len(ket) + width), scratch("weight", len(ket) + width),
             scratch("ket", rows * wide * width), scratch("centre", 6 * width),
-            scratch("work", work_size(cls, n_ab, n_cd) * width), scratch("out", n_ab * n_cd * a * b * c * d * width),
+            scratch("work", _work_size(cls, n_ab, n_cd) * width), scratch("out", n_ab * n_cd * a * b * c * d * width),
             scratch("j_ab", self.count * n_ab * a * b * width),
         )  # fmt: skip
 

@@ -71,7 +71,12 @@ class Program:
 
 def lanes() -> int:
     """Doubles that a vector of this CPU holds, as the compiler's target macros tell."""
-    macros = set(find_compiler().target.split())
+    return _widest(find_compiler().target)
+
+
+@functools.cache
+def _widest(target: str) -> int:
+    macros = set(target.split())
     return next((n for macro, n in VECTORS if macro in macros), 1)
 
 
@@ -111,8 +116,9 @@ def _library(program: Program) -> Library:
 
 @functools.cache
 def _sources(module: str) -> str:
-    """A digest of a module of this package and of all that it imports of this package, straight or not."""
-    digest, seen, waiting = hashlib.sha256(), set(), [module]
+    """A digest of a module of this package and of all that it imports of this package, directly or not."""
+    # This module says how programs are kept, not what they are.
+    digest, seen, waiting = hashlib.sha256(), {__name__}, [module]
     while waiting:
         name = waiting.pop()
         spec = importlib.util.find_spec(name) if name not in seen else None
