@@ -154,7 +154,7 @@ def quartet_function(cls: QuartetClass, tier: str = "auto", variant: Variant = S
     per_bra = [st.Let(Var(f"bra_{word}"), p.bra[i, at]) for word, at in _WORDS]
     per_bra += [st.Let(SHIFTS[BRA][n][0], _BRA[f"P{x}"] - p.bra_centre[n]) for n, x in enumerate("xyz")]
     per_bra += [st.Let(HALVES[BRA], 0.5 / _BRA["zeta"])]
-    kets = _general_kets(cls, p, places, tier, i) if cls.general else _kets(cls, p, places, tier, variant, i)
+    kets = _general_kets(cls, p, places, tier, variant, i) if cls.general else _kets(cls, p, places, tier, variant, i)
     # Rows are ordered by BOUND: after the first that is too small for every ket none is large enough.
     enough = both(lt(i, p.n_bra), le(p.cutoff, p.bra[minimum(i, p.n_bra - 1), BOUND] * p.ket_bound[0]))
     bras = st.While(either(eq(i, 0), enough), st.block(per_bra, kets, st.Assign(i, i + 1)))
@@ -194,13 +194,15 @@ def _kets(
     return [st.Declare(j, const(0, "i64")), *first, st.While(_large(p, j), step(True))]
 
 
-def _general_kets(cls: QuartetClass, p: Parameters, places: Places, tier: str, i: Value) -> list[st.Statement]:
+def _general_kets(
+    cls: QuartetClass, p: Parameters, places: Places, tier: str, variant: Variant, i: Value
+) -> list[st.Statement]:
     """The same for a general class: to sums over ket primitives, and of these to the targets."""
     j, cd, ab, t = (Var(name, "i64") for name in ("j", "cd", "ab", "t"))
     n, many = places.targets, p.n_cd * places.targets
     to_ket = _shared(j, cd, p.n_cd, p.ket, t, n, places.ket_sums, places.primitive, p.work)
     to_bra = _shared(i, ab, p.n_ab, p.bra, t, many, 0, places.ket_sums, p.work)
-    step = _primitive(cls, p, places, primitive_function(cls, tier, False), j)
+    step = _primitive(cls, p, places, primitive_function(cls, tier, False, variant), j)
     within = st.While(either(eq(j, 0), _large(p, j)), st.block(step, to_ket, st.Assign(j, j + 1)))
     return [st.Declare(j, const(0, "i64")), within, to_bra]
 

@@ -11,6 +11,11 @@ h = 1/(2 zeta) and k = 1/(2 eta) no coefficient then depends on rho, nor on the 
 
 Leaves are the variables of LEAVES and F_0 .. F_L, the given G[0|0]^(m). Targets: every G[e|f]^(0) with
 la <= |e| <= la+lb and lc <= |f| <= lc+ld.
+
+A density-fitting shell of solid harmonics needs less. It is a derivative of an s function by its centre, of which the
+terms in c_i k give multiples of r^2, which harmonics do not have, and Q = C (Ahlrichs, Phys. Chem. Chem. Phys. 6, 5119
+(2004)): only k (P-Q)_i G[a|c]^(m+1) + a_i h k G[a-1_i|c]^(m+1) is left. The rule FITTED computes these in place of
+G[a|c]; what the harmonics are made from them is the same.
 """
 
 from __future__ import annotations
@@ -33,7 +38,8 @@ RULES = {
     "bra first": ((BRA, X), (BRA, Y), (BRA, Z), (KET, X), (KET, Y), (KET, Z)),
 }
 # One side exhausted first, and of its axes the one that leaves the fewest terms: a sixth fewer flops at (22|22).
-CHEAPEST = {"ket cheapest": KET, "bra cheapest": BRA}
+FITTED = "fitted"
+CHEAPEST = {"ket cheapest": KET, "bra cheapest": BRA, FITTED: KET}
 
 # P-A and -h (P-Q); Q-C and k (P-Q); h, k and h k.
 SHIFTS = {
@@ -56,20 +62,23 @@ def choice(rule: str, powers: tuple[Powers, Powers]) -> tuple[int, int]:
         return next((side, axis) for side, axis in RULES[rule] if powers[side][axis])
     side = CHEAPEST[rule] if any(powers[CHEAPEST[rule]]) else 1 - CHEAPEST[rule]
     mine, other = powers[side], powers[1 - side]
-    return side, min((n for n in (Z, Y, X) if mine[n]), key=lambda n: 2 * (mine[n] > 1) + (other[n] > 0))
+    own = 0 if rule == FITTED and side == KET else 2
+    return side, min((n for n in (Z, Y, X) if mine[n]), key=lambda n: own * (mine[n] > 1) + (other[n] > 0))
 
 
 @dataclass(frozen=True)
 class Recurrence:
-    """nodes[(a, c, m)]: the value of an intermediate; boys: F_0, F_1, ...; targets [e, f] in row-major order."""
+    """nodes[(a, c, m)]: the value of an intermediate; boys: those needed of F_0, F_1, ..., by order; targets [e, f] in
+    row-major order.
+    """
 
     nodes: dict[tuple[Powers, Powers, int], Value]
-    boys: tuple[Value, ...]
+    boys: dict[int, Value]
     targets: tuple[Value, ...]
 
     @property
     def graph(self) -> Graph:
-        return graph_of(self.targets, tuple(self.nodes.values()), self.boys)
+        return graph_of(self.targets, tuple(self.nodes.values()), tuple(self.boys.values()))
 
 
 def components(l: int, low: int) -> tuple[Powers, ...]:
@@ -95,8 +104,12 @@ def recurrence(la: int, lb: int, lc: int, ld: int, rule: str) -> Recurrence:
             return node(mine, other, order) if side == BRA else node(other, mine, order)
 
         near, far = SHIFTS[side][axis]
-        total = fma(far, at(low, other, m + 1), near * at(low, other, m))
-        if low[axis]:
+        fitted = rule == FITTED and side == KET
+        if fitted:
+            total = far * at(low, other, m + 1)
+        else:
+            total = fma(far, at(low, other, m + 1), near * at(low, other, m))
+        if low[axis] and not fitted:
             half, lower = HALVES[side], raised(low, axis, -1)
             inner = at(lower, other, m) - half * at(lower, other, m + 1)
             total = fma(_times(half, low[axis]), inner, total)
@@ -106,7 +119,7 @@ def recurrence(la: int, lb: int, lc: int, ld: int, rule: str) -> Recurrence:
 
     targets = tuple(node(a, c, 0) for a in components(la, lb) for c in components(lc, ld))
     orders = {m: v for (a, c, m), v in nodes.items() if not any(a + c)}
-    return Recurrence(nodes, tuple(orders[m] for m in sorted(orders)), targets)
+    return Recurrence(nodes, dict(sorted(orders.items())), targets)
 
 
 def _times(value: Value, count: int) -> Value:

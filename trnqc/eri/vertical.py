@@ -39,7 +39,7 @@ def straight(
     place = {target: h[divmod(n, n_f)] for n, target in enumerate(system.targets)}
     put = st.accumulate if add else st.store
     lines, _ = straight_line(graph, best_of(graph, method, draws), finish=lambda node, held: put(place[node], held))
-    reads = [st.Let(f, boys[m]) for m, f in enumerate(system.boys)]
-    done = [put(place[f], f) for f in system.boys if f in place]
+    reads = [st.Let(f, boys[m]) for m, f in system.boys.items()]
+    done = [put(place[f], f) for f in system.boys.values() if f in place]
     name = f"vertical_{la}{lb}{lc}{ld}_{'add' if add else 'store'}"
     return st.Function(name, given, st.block(reads, done, lines), title=f"[e0|f0] of a primitive ({la}{lb}|{lc}{ld})")
