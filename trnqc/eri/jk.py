@@ -225,7 +225,7 @@ class _Run:
 
     def __init__(self, owner: JKBuilder, dm: np.ndarray, pairs: np.ndarray, with_j: bool, with_k: bool) -> None:
         self.owner, self.with_j, self.with_k = owner, with_j, with_k
-        self.count, self.pairs, self.blocks = len(dm), pairs, owner.layout.blocked(dm)
+        self.count, self.pairs, self.blocks = len(dm), np.ascontiguousarray(pairs), owner.layout.blocked(dm)
         self.maxima = block_maxima(owner.mol, dm)
         largest = min(1.0, 4.0 * float(self.maxima.max(initial=0)))
         self.reals = np.array([owner.cutoff, PRIMITIVE * owner.cutoff, owner.omega, largest])
