@@ -7,3 +7,10 @@ Planners are pure: index sets, extents and limits in, a plan out; no arrays, no 
 """
 
 from __future__ import annotations
+
+from trnqc.contraction.api import contract, einsum, einsum_plan
+from trnqc.contraction.operations import path
+from trnqc.contraction.plan import Plan
+from trnqc.contraction.text import parse
+
+__all__ = ["Plan", "contract", "einsum", "einsum_plan", "parse", "path"]

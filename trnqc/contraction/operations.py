@@ -26,14 +26,15 @@ def minimise(
     indices: Mapping[str, Index],
     name: str = "result",
     symmetries: Sequence[Sequence[Symmetry]] = (),
+    first: int = 1,
 ) -> Tree:
     """The tree of least multiply-adds for name[output] = product of the leaves, summed over all other labels.
 
-    symmetries: of each leaf; loops are then counted over unique elements only. Of the two operands of a step that comes
-    first whose order of evaluation holds less memory.
+    symmetries: of each leaf; the search then counts loops over unique elements only. Of the two operands of a step that
+    comes first whose order of evaluation holds less memory. first: number of the first temporary's name.
     """
     network = _network([leaf.indices for leaf in leaves], output, {x: i.extent for x, i in indices.items()}, symmetries)
-    return build(network, best_splits(network), leaves, output, indices, name)
+    return build(network, best_splits(network), leaves, output, indices, name, first)
 
 
 def best_splits(network: Network) -> Splits:
@@ -56,9 +57,10 @@ def build(
     output: Sequence[str],
     indices: Mapping[str, Index],
     name: str = "result",
+    first: int = 1,
 ) -> Tree:
-    """The tree of a plan. Temporaries are T1, T2 ... in order of evaluation (name.1 ... where the result is one)."""
-    builder = _Builder(network, splits, leaves, tuple(output), indices, name)
+    """The tree of a plan. Temporaries are T`first` and so on, in order of evaluation."""
+    builder = _Builder(network, splits, leaves, tuple(output), name, first)
     root = builder.root()
     used = {label: indices[label] for label in union(*(leaf.indices for leaf in leaves))}
     return Tree(root, used)
@@ -71,11 +73,11 @@ class _Builder:
         splits: Splits,
         leaves: Sequence[Leaf],
         output: tuple[str, ...],
-        indices: Mapping[str, Index],
         name: str,
+        first: int,
     ) -> None:
         self.network, self.splits, self.leaves, self.output = network, splits, leaves, output
-        self.indices, self.name, self.made = indices, name, 0
+        self.name, self.next = name, first
 
     def root(self) -> Node:
         everything = self.network.everything
@@ -105,8 +107,8 @@ class _Builder:
         return Node(self._next(), self._kept(part), (leaf,))
 
     def _next(self) -> str:
-        self.made += 1
-        return f"T{self.made}"
+        self.next += 1
+        return f"T{self.next - 1}"
 
     def _kept(self, part: int) -> tuple[str, ...]:
         inside = union(*(self.leaves[k].indices for k in bits(part)))
@@ -140,8 +142,9 @@ def path(
     size_dict: Mapping[str, int],
     memory_limit: int | None = None,
 ) -> Path:
-    """The best order as a list of operand positions, results appended at the end; fits `optimize=` of opt_einsum.
+    """The best order as a list of operand positions, results appended at the end.
 
+    opt_einsum takes it: ``opt_einsum.paths.register_path_fn("trnqc", path)``, then ``optimize="trnqc"``.
     memory_limit: elements of the largest temporary; a path that exceeds it is refused, since a path alone cannot
     make a temporary smaller: `einsum` with a memory limit can.
     """

@@ -1,0 +1,93 @@
+"""What users call: `einsum` for one contraction and `einsum_plan` to see its plan before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from trnqc.contraction.arrays import as_arrays
+from trnqc.contraction.counts import Count
+from trnqc.contraction.execute import Gemm
+from trnqc.contraction.operations import minimise
+from trnqc.contraction.plan import Assignment, Part, Plan
+from trnqc.contraction.subscripts import Shape, Subscripts, interleaved, parse_subscripts
+from trnqc.errors import InputError, MemoryLimit
+
+RESULT = "result"
+
+
+def einsum(
+    subscripts: Any,
+    *operands: Any,
+    memory_limit: int | None = None,
+    gemm: Gemm | None = None,
+    check_finite: bool = True,
+) -> Any:
+    """NumPy's einsum with the work planned: einsum("acik,befl,dfjk,cdel->abij", A, B, C, D).
+
+    operands: NumPy, PyTorch or like arrays of one library; the interleaved form of NumPy is taken too. memory_limit:
+    bytes for temporaries. gemm(a_t[Z, K, M], b[Z, K, N]) -> [Z, M, N] replaces the library's matrix product.
+    check_finite: refuse operands with nan or inf. The result may be a view with transposed axes.
+    Raises ExpressionError (subscripts, extents), InputError (operands), MemoryLimit.
+    """
+    if not isinstance(subscripts, str):
+        subscripts, operands = _spelt((subscripts, *operands))
+    arrays = as_arrays(operands)
+    plan, parsed = _planned(subscripts, tuple(tuple(x.shape) for x in arrays), _itemsize(arrays), memory_limit)
+    squeezed = [_squeeze(x, axes) for x, axes in zip(arrays, parsed.squeezed)]
+    return plan.run(squeezed, gemm, check_finite)
+
+
+# The name under which opt_einsum's users look for it.
+contract = einsum
+
+
+def einsum_plan(subscripts: str, *operands: Any, memory_limit: int | None = None) -> Plan:
+    """The plan of `einsum` for operands, or for shapes (tuples of numbers) in their place."""
+    shapes = [_shape(x) for x in operands]
+    arrays = [x for x in operands if hasattr(x, "shape")]
+    return _planned(subscripts, tuple(shapes), _itemsize(arrays), memory_limit)[0]
+
+
+@lru_cache(maxsize=256)
+def _planned(
+    subscripts: str, shapes: tuple[Shape, ...], itemsize: int, memory_limit: int | None
+) -> tuple[Plan, Subscripts]:
+    parsed = parse_subscripts(subscripts, shapes)
+    leaves, indices = parsed.leaves(), parsed.indices()
+    tree = minimise(leaves, parsed.output, indices, RESULT)
+    used = [label for labels in parsed.inputs for label in labels]
+    operations = len(leaves) - 1 + bool(set(used) - set(parsed.output))
+    plan = Plan(
+        title=subscripts,
+        assignments=(Assignment(RESULT, parsed.output, (Part(Fraction(1), tree),)),),
+        inputs=tuple((leaf.name, leaf.indices) for leaf in leaves),
+        outputs=(RESULT,),
+        direct=operations * Count.product(indices[label].symbol for label in dict.fromkeys(used)),
+    )
+    if memory_limit is not None and plan.peak * itemsize > memory_limit:
+        raise MemoryLimit(f"the plan holds {plan.peak * itemsize} bytes of temporaries; the limit is {memory_limit}")
+    return plan, parsed
+
+
+def _spelt(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    if len(operands) < 2:
+        raise InputError("einsum takes subscripts and operands, or operands each with its list of indices")
+    text, arrays = interleaved(operands)
+    return text, tuple(arrays)
+
+
+def _shape(operand: Any) -> Shape:
+    if isinstance(operand, tuple) and all(isinstance(n, int) for n in operand):
+        return operand
+    return tuple(as_arrays([operand])[0].shape)
+
+
+def _itemsize(arrays: Sequence[Any]) -> int:
+    return max((x.dtype.itemsize for x in arrays if hasattr(x, "dtype")), default=8)
+
+
+def _squeeze(x: Any, axes: tuple[int, ...]) -> Any:
+    return x.reshape(tuple(n for axis, n in enumerate(x.shape) if axis not in axes)) if axes else x

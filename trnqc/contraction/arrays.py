@@ -1,0 +1,97 @@
+"""All that differs between array libraries. A library is imported by whoever made the operands, never here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from trnqc.errors import InputError, UnsupportedError
+
+Array = Any
+
+
+def library_of(operands: Sequence[Array]) -> ModuleType:
+    """numpy, torch or another library with NumPy's names that all operands belong to."""
+    names = list(dict.fromkeys(type(x).__module__.partition(".")[0] for x in operands))
+    if len(names) > 1:
+        raise InputError(f"operands are arrays of one library; found {' and '.join(names)}: convert them first")
+    library = sys.modules.get(names[0], np) if names else np
+    for needed in ("matmul", "einsum", "result_type"):
+        if not hasattr(library, needed):
+            raise UnsupportedError(
+                f"arrays of {library.__name__}: it has no {needed}; numpy and torch arrays are taken"
+            )
+    return library
+
+
+def as_arrays(operands: Sequence[Any]) -> list[Array]:
+    """Lists, tuples and Python numbers become NumPy arrays; everything else stays."""
+    plain = (list, tuple, int, float, complex)
+    return [np.asarray(x) if isinstance(x, plain) or not hasattr(x, "shape") else x for x in operands]
+
+
+def one_type(library: ModuleType, operands: Sequence[Array]) -> list[Array]:
+    """All operands in the element type that holds every one of them."""
+    kinds = {x.dtype for x in operands}
+    if len(kinds) < 2:
+        return list(operands)
+    found, *others = operands
+    kind = found.dtype
+    for other in others:
+        kind = np.promote_types(kind, other.dtype) if library is np else library.promote_types(kind, other.dtype)
+    return [cast(x, kind) for x in operands]
+
+
+def cast(x: Array, kind: Any) -> Array:
+    if x.dtype == kind:
+        return x
+    return x.astype(kind) if hasattr(x, "astype") else x.to(kind)
+
+
+def transpose(x: Array, axes: Sequence[int]) -> Array:
+    """A view with its axes in this order."""
+    if tuple(axes) == tuple(range(len(axes))):
+        return x
+    return x.permute(tuple(axes)) if hasattr(x, "permute") else x.transpose(tuple(axes))
+
+
+def matmul(library: ModuleType, a: Array, b: Array) -> Array:
+    """Stacked a[..., m, k] @ b[..., k, n]. NumPy leaves BLAS where no axis of a matrix is contiguous: copied here."""
+    if library is np:
+        a, b = _for_blas(a), _for_blas(b)
+    return library.matmul(a, b)
+
+
+def _for_blas(x: np.ndarray) -> np.ndarray:
+    rows, columns = x.shape[-2:]
+    step, stride = x.strides[-2:]
+    by_row = stride == x.itemsize and step >= columns * x.itemsize
+    by_column = step == x.itemsize and stride >= rows * x.itemsize
+    return x if by_row or by_column else np.ascontiguousarray(x)
+
+
+def diagonal(library: ModuleType, x: Array, labels: Sequence[str]) -> tuple[Array, tuple[str, ...]]:
+    """x with axes of equal labels drawn together, and the labels left."""
+    left = tuple(dict.fromkeys(labels))
+    if len(left) == len(labels):
+        return x, left
+    letters = {label: chr(ord("a") + k) for k, label in enumerate(left)}
+    text = "".join(letters[label] for label in labels) + "->" + "".join(letters[label] for label in left)
+    return library.einsum(text, x), left
+
+
+def require_finite(library: ModuleType, x: Array, name: str) -> None:
+    """Raise InputError where x has an element that is not finite."""
+    if getattr(x.dtype, "kind", "f") not in "fc":
+        return
+    # The sum is finite in nearly every case and costs no array of truth values.
+    with np.errstate(all="ignore"):
+        if bool(library.isfinite(x.sum())):
+            return
+    bad = int((~library.isfinite(x)).sum())
+    if bad:
+        raise InputError(f"operand {name} has {bad} elements that are not finite; check_finite=False lets them pass")

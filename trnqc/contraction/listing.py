@@ -1,0 +1,141 @@
+"""How a plan reads: as text for people and as plain data for programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trnqc.contraction.lower import Product, Step
+from trnqc.contraction.tree import Leaf, Tree
+
+if TYPE_CHECKING:
+    from trnqc.contraction.plan import Assignment, Part, Plan
+
+BYTES = 8  # of one element, fp64
+
+
+def text(plan: Plan) -> str:
+    """One line a step: what it computes, as which operation, its multiply-adds in symbols and numbers; then totals."""
+    rows: list[tuple[str, ...]] = [("step", "as", "multiply-adds", "", "elements")]
+    for assignment in plan.assignments:
+        for part in assignment.parts:
+            rows += [_row(part.tree, step) for step in part.steps]
+        if closing := _closing(assignment):
+            rows.append((closing, "", "", "", ""))
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+    extents = ", ".join(f"{symbol} = {extent}" for symbol, extent in plan.extents.items())
+    return "\n".join([f"{plan.title}    {extents}".rstrip(), "", *lines, "", *_totals(plan)])
+
+
+def _row(tree: Tree, step: Step) -> tuple[str, ...]:
+    node = step.node
+    return (
+        str(node),
+        how(tree, step),
+        str(tree.count(node.loops)),
+        f"{tree.size(node.loops):.4g}",
+        f"{tree.size(node.indices):.4g}",
+    )
+
+
+def how(tree: Tree, step: Step) -> str:
+    """gemm 3 x 100 x 20 x 50: a stack of 3 products of [100, 50] and [50, 20]."""
+    operation = step.operation
+    if not isinstance(operation, Product) or operation.kind == "multiply":
+        return operation.kind
+    groups = [operation.rows, operation.columns, operation.inner]
+    if operation.batch:
+        groups.insert(0, operation.batch)
+    return f"{operation.kind} " + " x ".join(str(tree.size(group)) for group in groups)
+
+
+def _closing(assignment: Assignment) -> str:
+    """The sum of the parts, where there is one."""
+    (first, *others) = assignment.parts
+    if not others and first.coefficient == 1 and not assignment.accumulate:
+        return ""
+    terms = [_scaled(part) for part in assignment.parts]
+    total = "".join(f" {'-' if t.startswith('-') else '+'} {t.removeprefix('-')}" for t in terms)
+    sign = "+=" if assignment.accumulate else "="
+    return f"{assignment.target}[{','.join(assignment.labels)}] {sign}{total.removeprefix(' +')}"
+
+
+def _scaled(part: Part) -> str:
+    name = part.tree.root.name
+    if abs(part.coefficient) == 1:
+        return name if part.coefficient > 0 else f"-{name}"
+    return f"{part.coefficient} {name}"
+
+
+def _totals(plan: Plan) -> list[str]:
+    count, direct = plan.operations, plan.direct
+    number, before = count.at(plan.extents), direct.at(plan.extents)
+    saved = f", {before / number:.4g} times as many" if number else ""
+    temporaries = [(tree, node) for tree in plan.trees for node in tree.temporaries]
+    lines = [
+        f"operations   {count} = {float(number):.4g}; in one loop nest a term {direct} = {float(before):.4g}{saved}",
+        f"multiply-adds  {plan.multiply_adds:.4g}",
+    ]
+    if temporaries:
+        tree, node = max(temporaries, key=lambda pair: pair[0].size(pair[1].indices))
+        largest = f"the largest {node.name} with {tree.count(node.indices)} = {tree.size(node.indices):.4g} elements"
+        lines.append(f"temporaries  {len(temporaries)}, {largest}")
+    held = f"{plan.peak:.4g} elements, {_bytes(plan.peak * BYTES)} in fp64"
+    lines.append(f"peak memory  {held}, beside operands and results, with copies of operands")
+    return lines
+
+
+def _bytes(number: int) -> str:
+    value, unit = float(number), "B"
+    for larger in ("kB", "MB", "GB", "TB", "PB"):
+        if value < 1000:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.4g} {unit}"
+
+
+def data(plan: Plan) -> dict[str, Any]:
+    """What `text` shows and what is needed to redo it, in JSON's types."""
+    return {
+        "title": plan.title,
+        "extents": plan.extents,
+        "inputs": [{"name": name, "labels": list(labels)} for name, labels in plan.inputs],
+        "outputs": list(plan.outputs),
+        "assignments": [
+            {
+                "target": assignment.target,
+                "labels": list(assignment.labels),
+                "accumulate": assignment.accumulate,
+                "parts": [
+                    {"coefficient": str(part.coefficient), "steps": [_step(part.tree, step) for step in part.steps]}
+                    for part in assignment.parts
+                ],
+            }
+            for assignment in plan.assignments
+        ],
+        "multiply_adds": plan.multiply_adds,
+        "symbolic_multiply_adds": str(plan.symbolic_multiply_adds),
+        "operations": str(plan.operations),
+        "direct_operations": str(plan.direct),
+        "peak_elements": plan.peak,
+    }
+
+
+def _step(tree: Tree, step: Step) -> dict[str, Any]:
+    node = step.node
+    return {
+        "name": node.name,
+        "indices": list(node.indices),
+        "summed": list(node.summed),
+        "operands": [_operand(operand) for operand in node.operands],
+        "as": how(tree, step),
+        "multiply_adds": tree.size(node.loops),
+        "elements": tree.size(node.indices),
+    }
+
+
+def _operand(operand: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": operand.name, "labels": list(operand.indices)}
+    if isinstance(operand, Leaf):
+        found |= {"operand": operand.operand, "cost": operand.cost, "reciprocal": operand.reciprocal}
+    return found

@@ -1,0 +1,216 @@
+"""From steps of a tree to array operations: batched matrix products, products of elements and sums.
+
+The labels of a product fall into four groups: batch (both operands and the result), rows (left and result), columns
+(right and result) and inner (both operands, summed). The axes of an operand are brought together by views where they
+lie side by side; the orders of groups are chosen so that few elements must be copied, with a look at what the consumer
+of the result will want. Extents only weigh the choice: the same operations run on slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+
+from trnqc.contraction.tree import Leaf, Node, Tree, union
+
+Labels = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Side:
+    """How an operand enters a product: summed over `sums` first, then its axes in `order`.
+
+    flipped: `order` is batch, inner, own labels; else batch, own labels, inner. copied: its axes do not lie ready.
+    """
+
+    sums: Labels
+    order: Labels
+    flipped: bool = False
+    copied: bool = False
+
+
+@dataclass(frozen=True)
+class Product:
+    """result[batch, rows, columns] = sum over inner of left[batch, rows, inner] right[batch, inner, columns].
+
+    order: labels of the result, axis by axis. Where inner is empty elements are multiplied and all orders follow it.
+    """
+
+    batch: Labels
+    rows: Labels
+    columns: Labels
+    inner: Labels
+    left: Side
+    right: Side
+    order: Labels
+
+    @property
+    def kind(self) -> str:
+        if not self.inner:
+            return "multiply"
+        if self.rows and self.columns:
+            return "gemm"
+        return "gemv" if self.rows or self.columns else "dot"
+
+
+@dataclass(frozen=True)
+class Sum:
+    """One operand summed over `sums`, its other axes in `order`."""
+
+    sums: Labels
+    order: Labels
+
+    @property
+    def kind(self) -> str:
+        return "sum" if self.sums else "copy"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A node, what it does, and its operands in the order left, right of the operation."""
+
+    node: Node
+    operation: Product | Sum
+    operands: tuple[Leaf | Node, ...]
+
+    @property
+    def order(self) -> Labels:
+        return self.operation.order
+
+    @property
+    def workspace(self) -> tuple[Labels, ...]:
+        """Labels of the arrays that the step makes beside its result: copies, sums and reciprocals of operands."""
+        if isinstance(self.operation, Sum):
+            return ()
+        sides = zip((self.operation.left, self.operation.right), self.operands)
+        return tuple(
+            side.order for side, o in sides if side.copied or side.sums or (isinstance(o, Leaf) and o.reciprocal)
+        )
+
+
+def lower(tree: Tree) -> tuple[Step, ...]:
+    """One operation per step of the tree. Operands lie in memory as their labels say, the last axis fastest."""
+    made: dict[str, Labels] = {}
+    steps = []
+    for node in tree.nodes:
+        step = _sum(node, made) if len(node.operands) == 1 else _product(tree, node, made)
+        made[node.name] = step.order
+        steps.append(step)
+    return tuple(steps)
+
+
+def stored(operand: Leaf | Node, made: Mapping[str, Labels]) -> Labels:
+    """Labels of an operand as it lies in memory, diagonals taken."""
+    return made[operand.name] if isinstance(operand, Node) else union(operand.indices)
+
+
+def _sum(node: Node, made: Mapping[str, Labels]) -> Step:
+    have = stored(node.operands[0], made)
+    return Step(node, Sum(tuple(x for x in have if x not in node.indices), node.indices), node.operands)
+
+
+def _product(tree: Tree, node: Node, made: Mapping[str, Labels]) -> Step:
+    left, right = node.operands
+    choices = _choices(tree, node, (left, right), made)
+    return min(choices, key=lambda choice: choice[0])[1]
+
+
+def _choices(
+    tree: Tree, node: Node, operands: tuple[Leaf | Node, Leaf | Node], made: Mapping[str, Labels]
+) -> Iterator[tuple[int, Step]]:
+    """(elements copied, step) of every sensible order of groups; the first of equals is taken."""
+    kept = set(node.indices)
+    wishes = _wishes(tree, node)
+    for pair in (operands, operands[::-1]):
+        have = [stored(operand, made) for operand in pair]
+        sums = [tuple(x for x in h if x not in other and x not in kept) for h, other in zip(have, have[::-1])]
+        a, b = (tuple(x for x in h if x not in s) for h, s in zip(have, sums))
+        both = [x for x in a if x in b]
+        if all(x in kept for x in both):
+            order = node.indices if wishes is None else _grouped(node.indices, wishes)
+            sides = [Side(s, tuple(x for x in order if x in h)) for s, h in zip(sums, have)]
+            own = [tuple(x for x in order if x in h and x not in both) for h in (a, b)]
+            batch = tuple(x for x in order if x in both)
+            yield 0, Step(node, Product(batch, own[0], own[1], (), sides[0], sides[1], order), pair)
+            continue
+        groups = {
+            "batch": [x for x in both if x in kept],
+            "rows": [x for x in a if x not in both],
+            "columns": [x for x in b if x not in both],
+            "inner": [x for x in both if x not in kept],
+        }
+        guides = [a, b, node.indices, *([] if wishes is None else [_grouped(node.indices, wishes)])]
+        for chosen in product(*(_orders(group, guides) for group in groups.values())):
+            yield _choice(tree, node, pair, (a, b), sums, chosen, wishes)
+
+
+def _choice(
+    tree: Tree,
+    node: Node,
+    pair: tuple[Leaf | Node, ...],
+    have: tuple[Labels, Labels],
+    sums: list[Labels],
+    chosen: tuple[Labels, ...],
+    wishes: tuple[frozenset[str], ...] | None,
+) -> tuple[int, Step]:
+    batch, rows, columns, inner = chosen
+    copied = 0
+    sides = []
+    for labels, summed, own in zip(have, sums, (rows, columns)):
+        flipped = _flipped(labels, own, inner)
+        # The matrix of the right operand is inner by columns: it is flipped where columns come first.
+        order = (*batch, *inner, *own) if flipped else (*batch, *own, *inner)
+        sides.append(Side(summed, order, flipped, not _lies_ready(labels, own, inner, batch)))
+        copied += tree.size(labels) if sides[-1].copied else 0
+    order = (*batch, *rows, *columns)
+    copied += _later(tree, node, order, wishes)
+    return copied, Step(node, Product(batch, rows, columns, inner, sides[0], sides[1], order), pair)
+
+
+def _orders(group: list[str], guides: list[Labels]) -> list[Labels]:
+    """The orders in which the guides that hold the whole group have it."""
+    found = [tuple(x for x in guide if x in group) for guide in guides]
+    return list(dict.fromkeys(order for order in found if len(order) == len(group)))
+
+
+def _flipped(labels: Labels, own: Labels, inner: Labels) -> bool:
+    """Whether the last of an operand's axes is one of its own, not one of the inner ones."""
+    last = next((x for x in reversed(labels) if x in own or x in inner), None)
+    return last in own
+
+
+def _run(labels: Labels, group: Labels) -> bool:
+    """Whether the group stands in the labels side by side and in this order."""
+    if not group or group[0] not in labels:
+        return not group
+    start = labels.index(group[0])
+    return labels[start : start + len(group)] == group
+
+
+def _lies_ready(labels: Labels, own: Labels, inner: Labels, batch: Labels) -> bool:
+    """Whether the operand is a stack of matrices for BLAS as it lies: both groups in one piece, a matrix axis last."""
+    return _run(labels, own) and _run(labels, inner) and (not labels or labels[-1] not in batch)
+
+
+def _wishes(tree: Tree, node: Node) -> tuple[frozenset[str], ...] | None:
+    """The groups (batch, own, inner) in which the consumer of a temporary takes its labels; None for the root."""
+    consumer = tree.consumer(node.name)
+    if consumer is None:
+        return None
+    mine, outside = set(node.indices), set(consumer.indices)
+    others: Collection[str] = {x for o in consumer.operands if o is not node for x in o.indices}
+    both = mine & set(others)
+    return frozenset(both & outside), frozenset(mine - both), frozenset(both - outside)
+
+
+def _grouped(labels: Labels, groups: tuple[frozenset[str], ...]) -> Labels:
+    return tuple(x for group in groups for x in labels if x in group)
+
+
+def _later(tree: Tree, node: Node, order: Labels, wishes: tuple[frozenset[str], ...] | None) -> int:
+    """Elements that the consumer (or the caller, who likes the result in order) has to copy."""
+    if wishes is None:
+        return 0 if order == node.indices else tree.size(order)
+    batch, own, inner = (tuple(x for x in order if x in group) for group in wishes)
+    return 0 if _lies_ready(order, own, inner, batch) else tree.size(order)

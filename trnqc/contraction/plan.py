@@ -1,0 +1,202 @@
+"""Plans: assignments of sums of trees in order, what they cost, how they read, and how they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from types import ModuleType
+from typing import Any
+
+from trnqc.contraction import listing
+from trnqc.contraction.arrays import Array, as_arrays, library_of, one_type, require_finite
+from trnqc.contraction.counts import Count
+from trnqc.contraction.execute import Gemm, run_steps
+from trnqc.contraction.lower import Step, lower
+from trnqc.contraction.tree import Leaf, Tree
+from trnqc.errors import InputError
+
+
+@dataclass(frozen=True)
+class Part:
+    """coefficient times what the tree yields."""
+
+    coefficient: Fraction
+    tree: Tree
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        return lower(self.tree)
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """target[labels] = (or, accumulate, +=) the sum of the parts, each with its axes in the order of the labels."""
+
+    target: str
+    labels: tuple[str, ...]
+    parts: tuple[Part, ...]
+    accumulate: bool = False
+
+    @property
+    def reads(self) -> set[str]:
+        found = {leaf.name for part in self.parts for leaf in part.tree.leaves}
+        return found | {self.target} if self.accumulate else found
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to compute in which order. inputs: name and labels of every array to be handed in; outputs: what comes back.
+
+    direct: operations if every product were formed in one loop nest over all of its indices.
+    """
+
+    title: str
+    assignments: tuple[Assignment, ...]
+    inputs: tuple[tuple[str, tuple[str, ...]], ...]
+    outputs: tuple[str, ...]
+    direct: Count
+
+    @cached_property
+    def trees(self) -> tuple[Tree, ...]:
+        return tuple(part.tree for assignment in self.assignments for part in assignment.parts)
+
+    @property
+    def multiply_adds(self) -> int:
+        """The total over the steps of the product of the extents of each step's indices."""
+        return sum(tree.multiply_adds for tree in self.trees)
+
+    @property
+    def symbolic_multiply_adds(self) -> Count:
+        return sum((tree.symbolic_multiply_adds for tree in self.trees), Count())
+
+    @property
+    def operations(self) -> Count:
+        """Multiplications and additions, counted apart."""
+        return sum((tree.operations for tree in self.trees), Count())
+
+    @cached_property
+    def extents(self) -> dict[str, int]:
+        """By symbol, as in counts."""
+        return {index.symbol: index.extent for tree in self.trees for index in tree.indices.values()}
+
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of the inputs, by name."""
+        extents = {label: index.extent for tree in self.trees for label, index in tree.indices.items()}
+        return {name: tuple(extents[label] for label in labels) for name, labels in self.inputs}
+
+    @cached_property
+    def peak(self) -> int:
+        """Most elements held at once beside inputs and outputs: temporaries, and copies that steps make of operands."""
+        return max((held for _, held in self.held()), default=0)
+
+    def held(self) -> Iterator[tuple[str, int]]:
+        """(name of a step, elements held while it runs, its result included)."""
+        last = {name: k for k, assignment in enumerate(self.assignments) for name in assignment.reads}
+        kept = {name for name, _ in self.inputs} | set(self.outputs)
+        alive: dict[str, int] = {}
+        for k, assignment in enumerate(self.assignments):
+            size = assignment.parts[0].tree.size(assignment.labels)
+            for number, part in enumerate(assignment.parts):
+                for name, held in _held(part, assignment.target in kept and not number):
+                    yield name, held + sum(alive.values())
+                if assignment.target not in kept:
+                    alive[assignment.target] = size
+            for name in [name for name in alive if last.get(name, -1) <= k]:
+                del alive[name]
+
+    def run(
+        self,
+        operands: Sequence[Any] | Mapping[str, Any],
+        gemm: Gemm | None = None,
+        check_finite: bool = True,
+    ) -> Any:
+        """The outputs: one array for one output, else a dictionary by name.
+
+        operands: in the order of `inputs`, or by name; arrays of one library, or functions that take one slice for each
+        axis and return that block. gemm: takes the place of the library's product of stacked matrices. Results may be
+        views with transposed axes.
+        """
+        names = [name for name, _ in self.inputs]
+        if not isinstance(operands, Mapping):
+            operands = dict(zip(names, operands, strict=True)) if len(operands) == len(names) else {}
+        if missing := [name for name in names if name not in operands]:
+            raise InputError(f"the plan takes {len(names)} operands: {', '.join(names)}; {missing[0]} is missing")
+        values = self._accepted({name: operands[name] for name in names}, check_finite)
+        library = library_of([x for x in values.values() if not callable(x)])
+        last = {name: k for k, assignment in enumerate(self.assignments) for name in assignment.reads}
+        for k, assignment in enumerate(self.assignments):
+            values[assignment.target] = _assign(library, assignment, values, gemm)
+            for name in [name for name in values if last.get(name, -1) <= k and name not in self.outputs]:
+                del values[name]
+        if len(self.outputs) == 1:
+            return values[self.outputs[0]]
+        return {name: values[name] for name in self.outputs}
+
+    def _accepted(self, operands: dict[str, Any], check_finite: bool) -> dict[str, Any]:
+        arrays = [name for name, x in operands.items() if not callable(x)]
+        library = library_of(found := as_arrays([operands[name] for name in arrays]))
+        for name, array in zip(arrays, one_type(library, found)):
+            expected = self.shapes[name]
+            if tuple(array.shape) != expected:
+                raise InputError(f"operand {name} has the shape {expected} in this plan; found {tuple(array.shape)}")
+            if check_finite:
+                require_finite(library, array, name)
+            operands[name] = array
+        return operands
+
+    def __str__(self) -> str:
+        return listing.text(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of the plan in lists, dictionaries, strings and numbers."""
+        return listing.data(self)
+
+
+def _held(part: Part, free: bool) -> Iterator[tuple[str, int]]:
+    """For every step the elements of its operands, result and copies; the part's result does not count where free."""
+    tree = part.tree
+    alive: dict[str, int] = {}
+    for step in part.steps:
+        node = step.node
+        result = 0 if node is tree.root and free else tree.size(node.indices)
+        yield node.name, sum(alive.values()) + result + sum(tree.size(labels) for labels in step.workspace)
+        for operand in node.operands:
+            alive.pop(operand.name, None)
+        alive[node.name] = result
+
+
+def _assign(library: ModuleType, assignment: Assignment, values: Mapping[str, Any], gemm: Gemm | None) -> Array:
+    total, ours = (values[assignment.target] if assignment.accumulate else None), False
+    for part in assignment.parts:
+        operands = {leaf.name: _value(leaf, part.tree, values[leaf.name]) for leaf in part.tree.leaves}
+        found = run_steps(library, part.steps, operands, gemm)
+        # A step that only turns axes yields a view of somebody's array.
+        fresh = part.steps[-1].operation.kind != "copy"
+        if part.coefficient != 1:
+            found = _scaled(found, float(part.coefficient), fresh)
+            fresh = True
+        if total is None:
+            total, ours = found, fresh
+        elif ours:
+            total += found
+        else:
+            total, ours = total + found, True
+    return total
+
+
+def _scaled(x: Array, factor: float, ours: bool) -> Array:
+    if ours and hasattr(x, "ndim") and x.ndim:
+        x *= factor
+        return x
+    return x * factor
+
+
+def _value(leaf: Leaf, tree: Tree, value: Any) -> Array:
+    """The array of a leaf; a function is asked for all of its elements."""
+    if not callable(value):
+        return value
+    block: Callable[..., Array] = value
+    return block(*(slice(0, tree.extent(label)) for label in leaf.indices))
