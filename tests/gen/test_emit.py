@@ -163,8 +163,9 @@ def test_views_of_arrays(lanes):
     call = st.Call(add, (st.view(table[j, 0]), st.view(x[j, 0]), st.view(out[n - 1 - j])))
     f = st.Function("rows", (n, table, x, out), st.block(st.loop(j, n, call)))
     assert f.written == ("out",) and "add(table[j * 2 + 0 ..], " in listing(f)
-    # A called function's pointers are not marked in CUDA: nvcc would move accesses across fences.
+    # Pointers of called functions, and to what is written, are not marked in CUDA: see `Dialect`.
     assert "add(const double *row" in emit_cuda(f) and "add(const double *restrict row" in emit_c(f)
+    assert "const double *__restrict__ table" in emit_cuda(f) and "double *out)" in emit_cuda(f)
     assert "add(table + (j * 2 + 0), x + (j * 2 + 0) * 128, out + (n - 1 - j) * 128, lane)" in emit_cuda(f, lanes=128)
     rng = np.random.default_rng(lanes)
     given = {"n": 3, "table": rng.normal(size=(3, 2)), "x": rng.normal(size=(3, 2, lanes)), "out": np.ones((3, lanes))}

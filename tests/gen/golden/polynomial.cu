@@ -3,7 +3,7 @@
 #define NAN (INFINITY - INFINITY)
 #endif
 
-extern "C" __global__ void __launch_bounds__(64) polynomial(long long n, const double *__restrict__ x, double *__restrict__ y, double *__restrict__ z) {
+extern "C" __global__ void __launch_bounds__(64) polynomial(long long n, const double *__restrict__ x, double *y, double *z) {
     const int lane = threadIdx.x;
     (void)lane;
     const long long group = blockIdx.x;

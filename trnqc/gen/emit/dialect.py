@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Dialect:
     """threads: whether a lane is a thread (else lanes are vector elements of one thread).
 
-    header: first lines of a text. kernel, local: what stands before a started and a called function; restrict,
-    local_restrict: what their pointers are marked with, since no two of them reach one element.
+    header: first lines of a text. kernel, local: what stands before a started and a called function. restrict:
+    marks pointers no two of which reach one element; restrict_written: whether those that are written to as well.
     constraints: the letter by which inline assembly names a register of each type.
     """
 
@@ -20,7 +20,7 @@ class Dialect:
     kernel: str
     local: str
     restrict: str
-    local_restrict: str
+    restrict_written: bool
     shared: str
     barrier: str
     asm: str
@@ -35,7 +35,7 @@ C = Dialect(
     kernel="void",
     local="static void",
     restrict="restrict",
-    local_restrict="restrict",
+    restrict_written=True,
     shared="",
     barrier="",
     asm="__asm__ volatile",
@@ -57,8 +57,8 @@ CUDA = Dialect(
     kernel='extern "C" __global__ void',
     local="static __device__ __forceinline__ void",
     restrict="__restrict__",
-    # Marked pointers of an inlined function let nvcc move accesses across a fence, which undoes the schedule.
-    local_restrict="",
+    # Across a fence nvcc moves accesses through marked pointers, and those of inlined functions: so goes the schedule.
+    restrict_written=False,
     shared="__shared__ ",
     barrier="__syncthreads();",
     asm="asm volatile",

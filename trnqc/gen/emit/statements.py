@@ -86,9 +86,9 @@ class _Function:
     def param(self, p: Value | Array) -> str:
         if isinstance(p, Value):
             return f"{self.expressions.variable_type(p)} {safe(p.attr)}"
-        const = "" if p.name in self.function.written else "const "
-        restrict = self.dialect.restrict if self.started else self.dialect.local_restrict
-        return f"{const}{self.expressions.array_type(p)} *{restrict}{' ' * bool(restrict)}{safe(p.name)}"
+        read = p.name not in self.function.written
+        marked = self.dialect.restrict_written or (read and self.started)
+        return f"{'const ' * read}{self.expressions.array_type(p)} *{f'{self.dialect.restrict} ' * marked}{safe(p.name)}"
 
     def opening(self) -> list[str]:
         f, group = self.function, self.function.group
