@@ -87,8 +87,8 @@ class _Function:
         if isinstance(p, Value):
             return f"{self.expressions.variable_type(p)} {safe(p.attr)}"
         read = p.name not in self.function.written
-        marked = self.dialect.restrict_written or (read and self.started)
-        return f"{'const ' * read}{self.expressions.array_type(p)} *{f'{self.dialect.restrict} ' * marked}{safe(p.name)}"
+        mark = f"{self.dialect.restrict} " if self.dialect.restrict_written or (read and self.started) else ""
+        return f"{'const ' * read}{self.expressions.array_type(p)} *{mark}{safe(p.name)}"
 
     def opening(self) -> list[str]:
         f, group = self.function, self.function.group
