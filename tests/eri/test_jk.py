@@ -1,0 +1,154 @@
+"""J and K against PySCF's, over bases, densities and operators."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pyscf import gto, scf
+
+from trnqc.eri.jk import JKBuilder, get_jk
+from trnqc.errors import BackendUnavailable, InputError, MemoryLimit
+
+WATER = "O 0 0 0.1; H 0 0.75 -0.45; H 0 -0.7 -0.5"
+# All integrals times density below the cutoff together.
+CLOSE = 1e-10
+
+
+def molecule(basis, atom=WATER, **more) -> gto.Mole:
+    return gto.M(atom=atom, basis=basis, verbose=0, spin=None, **more)
+
+
+def density(mol: gto.Mole, *count: int, sign: int = 1, seed: int = 0) -> np.ndarray:
+    nao = mol.nao_nr()
+    dm = np.random.default_rng(seed).normal(size=(*count, nao, nao))
+    return dm + sign * dm.swapaxes(-1, -2) if sign else dm
+
+
+def matches(mol: gto.Mole, dm: np.ndarray, hermi: int = 1, omega=None, **options) -> JKBuilder:
+    builder = JKBuilder(mol, omega=omega, threads=1, **options)
+    for ours, theirs in zip(builder.get_jk(dm, hermi), scf.hf.get_jk(mol, dm, hermi, omega=omega)):
+        assert ours.shape == theirs.shape
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=CLOSE)
+    return builder
+
+
+@pytest.mark.parametrize(
+    "basis, cart",
+    [
+        ("sto-3g", False),
+        ("def2-svp", False),
+        ("cc-pvdz", False),
+        ("6-31g*", True),
+        pytest.param("cc-pvtz", False, marks=pytest.mark.slow),
+        pytest.param({"O": "ano@5s4p2d", "H": "ano@3s2p"}, False, marks=pytest.mark.slow),
+    ],
+)
+def test_bases(basis, cart):
+    mol = molecule(basis, cart=cart)
+    matches(mol, density(mol))
+
+
+def test_general_contractions():
+    shared = [[0, [9.0, 0.1, 0.3, 0.0], [1.3, 0.5, -0.4, 0.1], [0.3, 0.6, 0.2, 1.0]]]
+    shared += [[1, [2.0, 0.4, -0.3], [0.4, 0.7, 1.0]]]
+    mol = molecule({"O": shared, "H": [[0, [1.1, 0.5], [0.25, 0.6]], [1, [0.9, 1.0]]]})
+    matches(mol, density(mol, 2))
+
+
+@pytest.mark.parametrize(
+    "atom", ["He 0 0 0", "O 0 0 0; ghost-H 0 0 1.2; H 0 0.8 -0.3", "H 0 0 0; H 0 0 0.74; H 0 0 40"]
+)
+def test_few_ghostly_and_distant_atoms(atom):
+    mol = molecule("6-31g", atom=atom)
+    matches(mol, density(mol))
+
+
+@pytest.mark.parametrize("count", [(), (1,), (3,)])
+@pytest.mark.parametrize("hermi, sign", [(1, 1), (2, -1), (0, 0), (0, 1), (0, -1)])
+def test_densities(hermi, sign, count):
+    mol = molecule("sto-3g")
+    matches(mol, density(mol, *count, sign=sign), hermi)
+
+
+@pytest.mark.parametrize("omega", [0.3, -0.3, 5.0])
+def test_range_separation(omega):
+    mol = molecule("sto-3g")
+    matches(mol, density(mol), omega=omega)
+    with mol.with_range_coulomb(omega):
+        matches(mol, density(mol), omega=None)
+
+
+def test_what_is_not_wanted_is_none():
+    mol = molecule("sto-3g")
+    dm = density(mol)
+    vj, vk = scf.hf.get_jk(mol, dm)
+    only_j, no_k = get_jk(mol, dm, with_k=False)
+    no_j, only_k = get_jk(mol, dm, with_j=False)
+    assert no_j is no_k is None
+    np.testing.assert_allclose(only_j, vj, rtol=0, atol=CLOSE)
+    np.testing.assert_allclose(only_k, vk, rtol=0, atol=CLOSE)
+
+
+def test_threads_change_nothing_but_the_order_of_sums():
+    mol = molecule("6-31g", atom="O 0 0 0.1; H 0 0.75 -0.45; H 0 -0.7 -0.5; O 3 0 0; H 3 0.8 0.5; H 3 -0.8 0.5")
+    dm = density(mol)
+    one, two = (JKBuilder(mol, threads=n) for n in (1, 2))
+    for ours, theirs in zip(two.get_jk(dm), one.get_jk(dm)):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-13 * np.abs(theirs).max())
+    assert two.ran_on.endswith("2 threads")
+    assert one.ran_on.endswith("1 thread")
+
+
+def test_a_small_change_of_density_is_cheap_and_right():
+    """Builds add up: what a direct SCF does from step to step."""
+    mol = molecule("6-31g")
+    first, change = density(mol), 1e-4 * density(mol, seed=1)
+    builder = JKBuilder(mol, threads=1)
+    for total, a, b in zip(*(builder.get_jk(dm) for dm in (first + change, first, change))):
+        np.testing.assert_allclose(a + b, total, rtol=0, atol=CLOSE)
+
+
+def test_a_coarse_cutoff_bounds_the_error():
+    mol = molecule("sto-3g", atom="".join(f"H 0 0 {1.5 * n};" for n in range(12)))
+    dm = density(mol)
+    exact = scf.hf.get_jk(mol, dm)
+    for cutoff in (1e-5, 1e-9):
+        worst = max(np.abs(o - e).max() for o, e in zip(JKBuilder(mol, cutoff=cutoff, threads=1).get_jk(dm), exact))
+        assert worst <= 12**2 * cutoff
+    assert worst > 0
+
+
+def test_an_empty_density():
+    mol = molecule("sto-3g")
+    for hermi in (0, 1, 2):
+        for matrix in get_jk(mol, np.zeros((2, 7, 7)), hermi):
+            assert matrix.shape == (2, 7, 7)
+            assert not matrix.any()
+
+
+def test_what_cannot_be_a_density():
+    mol = molecule("sto-3g")
+    good = density(mol)
+    bad = good.copy()
+    bad[2, 3] = np.nan
+    builder = JKBuilder(mol, threads=1)
+    for dm, hermi, match in [
+        (good[:3], 1, r"\[7, 7\]"),
+        (bad, 1, "not finite"),
+        (good + 0j, 1, "real"),
+        (good, 3, "hermi"),
+    ]:
+        with pytest.raises(InputError, match=match):
+            builder.get_jk(dm, hermi)
+    mol.max_memory = 1e-3
+    with pytest.raises(MemoryLimit, match="max_memory"):
+        builder.get_jk(good)
+
+
+def test_backends_by_name(monkeypatch):
+    mol = molecule("sto-3g")
+    with pytest.raises(InputError, match="auto or one of cpu, cuda"):
+        get_jk(mol, density(mol), backend="abacus")
+    monkeypatch.setattr("trnqc.eri.jk.BACKENDS", {"cuda": "trnqc.eri.nowhere"})
+    with pytest.raises(BackendUnavailable, match="cpu"):
+        get_jk(mol, density(mol), backend="cuda")

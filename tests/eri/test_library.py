@@ -1,0 +1,101 @@
+"""Programs as compiled functions: found again, built anew when their makers change, and named when they fail."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from trnqc.eri import library
+from trnqc.errors import CompilerError
+from trnqc.gen import Array, Var
+from trnqc.gen import statements as st
+
+X, GROUP = Array("x", "f64", (None,)), Var("group", "i64")
+HEAD = library.Head("add_one", (X,), ("x",))
+
+
+def program(make, name: str = "add_one", module: str = "trnqc.eri.classes") -> library.Program:
+    return library.Program(name, module, (HEAD,), make)
+
+
+def add_one() -> tuple[st.Function, ...]:
+    return (st.Function("add_one", (X,), st.block(st.accumulate(X[GROUP], 1.0)), group=GROUP),)
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path))
+    library._library.cache_clear()
+    yield tmp_path
+    library._library.cache_clear()
+
+
+def test_built_once_and_found_again(directory):
+    x = np.zeros(3)
+    library.build([program(add_one)])["add_one"].add_one(x, 1, 3)
+    np.testing.assert_array_equal(x, [0, 1, 1])
+
+    def unwanted():
+        raise AssertionError("made again")
+
+    library._library.cache_clear()
+    library.build([program(unwanted)])["add_one"].add_one(x, 0, 1)
+    np.testing.assert_array_equal(x, [1, 1, 1])
+    assert len(list(directory.glob("add_one-*.so"))) == 1
+
+
+def test_a_changed_source_is_a_new_program(directory, monkeypatch):
+    room = directory / "makers"
+    room.mkdir()
+    (room / "maker.py").write_text("from trnqc.gen import Array\nNUMBER = 1\n")
+    monkeypatch.syspath_prepend(str(room))
+    sys.modules.pop("maker", None)
+    digests = set()
+    for number in (1, 2):
+        (room / "maker.py").write_text(f"from trnqc.gen import Array\nNUMBER = {number}\n")
+        library._sources.cache_clear()
+        digests.add(library._sources("maker"))
+    assert len(digests) == 2
+    assert digests.isdisjoint({library._sources("trnqc.gen.values"), library._sources("trnqc.eri.classes")})
+
+
+def test_sources_reach_all_that_is_imported():
+    """A change of the emitter or of a recurrence must not find an old kernel."""
+    library._sources.cache_clear()
+    seen = set()
+    waiting = ["trnqc.eri.batch"]
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            spec = library.importlib.util.find_spec(name)
+            waiting += library._imported(library.Path(spec.origin).read_text())
+    assert {"trnqc.eri.kernel", "trnqc.eri.horizontal", "trnqc.eri.boys", "trnqc.gen.emit.vectors"} <= seen
+
+
+def test_a_failure_names_its_program():
+    def broken():
+        raise CompilerError("internal error, segmentation fault")
+
+    with pytest.raises(CompilerError, match=r"add_one cannot be built: .*segmentation fault"):
+        library.build([program(broken)])
+
+
+def test_buffers_suit_vectors():
+    for shape in ((3,), (5, 8), (1, 2, 3)):
+        made = library.aligned(*shape)
+        assert made.shape == shape
+        assert made.ctypes.data % 64 == 0
+        assert made.flags.c_contiguous
+    assert library.aligned(4, dtype=np.int64).dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    "macros, lanes", [("__AVX512F__ __AVX__ __SSE2__", 8), ("__AVX__", 4), ("__ARM_NEON", 2), ("", 1)]
+)
+def test_lanes_follow_the_target(macros, lanes):
+    target = "\n".join(f"#define {macro} 1" for macro in macros.split())
+    assert library._widest(target) == lanes
+    assert library.words().split(", ")[-1].startswith(f"{library.lanes()} lanes")
