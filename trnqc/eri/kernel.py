@@ -118,7 +118,7 @@ class Variant:
     """
 
     rule: str = ""
-    method: str = "target"
+    method: str = ""
     draws: int = 1
     space: str = "global"
     peeled: bool = True

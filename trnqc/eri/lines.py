@@ -12,11 +12,11 @@ from trnqc.gen.sequence import Finish, straight_line
 from trnqc.gen.values import FLOATS, walk
 
 
-def lines(values: Sequence[Value], finish: Finish, method: str = "") -> list[st.Statement]:
+def lines(values: Sequence[Value], finish: Finish, method: str = "listed") -> list[st.Statement]:
     """Statements that compute the values, each handed to `finish` (see `straight_line`) as soon as it is there.
 
-    method: of `schedule.METHODS`; without one the values come in their order. Indices get no names.
+    method: of `schedule.METHODS`. Indices get no names.
     """
     nodes = [v for v in walk(tuple(values)) if v.dtype in FLOATS and v.op not in FREE]
     graph = graph_of(values, nodes)
-    return straight_line(graph, best_of(graph, method, draws=1) if method else graph.computed, finish=finish)[0]
+    return straight_line(graph, best_of(graph, method, draws=1), finish=finish)[0]

@@ -18,6 +18,9 @@ from trnqc.gen import statements as st
 from trnqc.gen.schedule import best_of
 from trnqc.gen.sequence import straight_line
 
+# Nodes of a graph that is ordered for few live values even where nothing is asked for.
+SMALL = 400
+
 
 def parameters(la: int, lb: int, lc: int, ld: int, space: str = "global") -> tuple[Value | Array, ...]:
     """Of a vertical function: LEAVES, boys, h in the given space, scratch."""
@@ -28,9 +31,13 @@ def parameters(la: int, lb: int, lc: int, ld: int, space: str = "global") -> tup
 
 def straight(
     la: int, lb: int, lc: int, ld: int, add: bool, *,
-    rule: str = "", method: str = "target", draws: int = 1, space: str = "global",
+    rule: str = "", method: str = "", draws: int = 1, space: str = "global",
 ) -> st.Function:  # fmt: skip
-    """A vertical function without loops or scratch. rule: by default that of fewest flops. method, draws: `best_of`."""
+    """A vertical function without loops or scratch.
+
+    rule: by default that of fewest flops, for CPUs. method, draws: of `best_of`; by default, and if the rule is too, a
+    large graph keeps the order of its targets, in which CPUs are as fast and which takes no seconds to find.
+    """
     system = recurrence(la, lb, lc, ld, rule or fewest_flops(la, lb, lc, ld))
     given = parameters(la, lb, lc, ld, space)
     boys, h = given[-3], given[-2]
@@ -38,6 +45,7 @@ def straight(
     graph, n_f = system.graph, len(components(lc, ld))
     place = {target: h[divmod(n, n_f)] for n, target in enumerate(system.targets)}
     put = st.accumulate if add else st.store
+    method = method or ("listed" if not rule and len(graph) >= SMALL else "target")
     lines, _ = straight_line(graph, best_of(graph, method, draws), finish=lambda node, held: put(place[node], held))
     reads = [st.Let(f, boys[m]) for m, f in system.boys.items()]
     done = [put(place[f], f) for f in system.boys.values() if f in place]
