@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -10,9 +10,12 @@ from typing import Any
 from trnqc.contraction.arrays import as_arrays
 from trnqc.contraction.counts import Count
 from trnqc.contraction.execute import Gemm
+from trnqc.contraction.expression import Program
 from trnqc.contraction.operations import minimise
 from trnqc.contraction.plan import Assignment, Part, Plan
+from trnqc.contraction.program import plan_program
 from trnqc.contraction.subscripts import Shape, Subscripts, interleaved, parse_subscripts
+from trnqc.contraction.text import parse
 from trnqc.errors import InputError, MemoryLimit
 
 RESULT = "result"
@@ -44,11 +47,34 @@ def einsum(
 contract = einsum
 
 
-def einsum_plan(subscripts: str, *operands: Any, memory_limit: int | None = None) -> Plan:
-    """The plan of `einsum` for operands, or for shapes (tuples of numbers) in their place."""
-    shapes = [_shape(x) for x in operands]
-    arrays = [x for x in operands if hasattr(x, "shape")]
-    return _planned(subscripts, tuple(shapes), _itemsize(arrays), memory_limit)[0]
+def einsum_plan(
+    expression: str | Program,
+    *operands: Any,
+    outputs: Sequence[str] = (),
+    memory_limit: int | None = None,
+) -> Plan:
+    """The plan of subscripts, or of a program: a Program, or its text (trnqc.contraction.text).
+
+    operands: of subscripts the arrays, or their shapes; of a program one dictionary name -> array or shape, not needed
+    where the program states all extents. outputs: targets of a program to hand back; those that nothing reads where
+    none is named. memory_limit: bytes for temporaries; raises MemoryLimit.
+    """
+    if isinstance(expression, str) and "=" not in expression:
+        arrays = [x for x in operands if hasattr(x, "shape")]
+        return _planned(expression, tuple(_shape(x) for x in operands), _itemsize(arrays), memory_limit)[0]
+    program = parse(expression) if isinstance(expression, str) else expression
+    if len(operands) > 1 or (operands and not isinstance(operands[0], Mapping)):
+        raise InputError("the operands of a program come as one dictionary: name -> array or shape")
+    given: Mapping[str, Any] = operands[0] if operands else {}
+    program = program.shaped({name: _shape(x) for name, x in given.items() if not callable(x)})
+    return _within(plan_program(program, outputs), _itemsize(list(given.values())), memory_limit)
+
+
+def _within(plan: Plan, itemsize: int, memory_limit: int | None) -> Plan:
+    held = plan.peak * itemsize
+    if memory_limit is not None and held > memory_limit:
+        raise MemoryLimit(f"the plan holds {held} bytes of temporaries; the limit is {memory_limit}")
+    return plan
 
 
 @lru_cache(maxsize=256)
@@ -67,9 +93,7 @@ def _planned(
         outputs=(RESULT,),
         direct=operations * Count.product(indices[label].symbol for label in dict.fromkeys(used)),
     )
-    if memory_limit is not None and plan.peak * itemsize > memory_limit:
-        raise MemoryLimit(f"the plan holds {plan.peak * itemsize} bytes of temporaries; the limit is {memory_limit}")
-    return plan, parsed
+    return _within(plan, itemsize, memory_limit), parsed
 
 
 def _spelt(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:

@@ -258,6 +258,23 @@ class Program:
         tensors = tuple(replace(t, spaces=tuple(spaces[s.name] for s in t.spaces)) for t in self.tensors)
         return replace(self, spaces=tuple(spaces.values()), tensors=tensors)
 
+    def shaped(self, shapes: Mapping[str, tuple[int, ...]]) -> Program:
+        """The same program with the extents that arrays of these shapes give to the spaces of tensors."""
+        extents: dict[str, int] = {space.name: space.extent for space in self.spaces if space.extent is not None}
+        for name, shape in shapes.items():
+            tensor = self.tensor(name)
+            if tensor is None:
+                raise ExpressionError(
+                    f"there is no tensor {name}; tensors are {', '.join(t.name for t in self.tensors)}"
+                )
+            if len(shape) != tensor.rank:
+                raise ExpressionError(f"{name} has {tensor.rank} indices; found an array of shape {shape}")
+            for axis, (space, extent) in enumerate(zip(tensor.spaces, shape)):
+                if extents.setdefault(space.name, extent) != extent:
+                    expected = f"space {space.name} of extent {extents[space.name]}"
+                    raise ExpressionError(f"axis {axis} of {name} runs over {expected}; found {extent}", axis)
+        return self.sized(**extents)
+
     def indices(self) -> dict[str, Index]:
         """Every label with its extent; all extents must be known."""
         if missing := [space.name for space in self.spaces if space.extent is None]:

@@ -1,0 +1,244 @@
+"""Programs: sub-products shared across terms, versions of tensors, and the numbers against term-by-term NumPy."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from trnqc.contraction import einsum_plan, parse
+from trnqc.contraction.canonical import Item, canonical
+from trnqc.contraction.counts import Count
+from trnqc.contraction.expression import Program, Space, Symmetry, Tensor
+from trnqc.contraction.program import plan_program
+from trnqc.errors import ExpressionError, InputError, MemoryLimit
+
+O, V = 3, 5
+HEAD = f"""
+space o = {O}
+space v = {V}
+index i j k l : o
+index a b c d : v
+tensor t[v,v,o,o] antisymmetric(0,1) antisymmetric(2,3)
+tensor g[o,o,v,v] antisymmetric(0,1) antisymmetric(2,3)
+tensor w[o,v,v,o]
+tensor f[v,v]
+tensor z
+"""
+TRIPLES = Count.product("ooovvv")
+
+
+def antisymmetric(x: np.ndarray) -> np.ndarray:
+    x = x - x.swapaxes(0, 1)
+    return x - x.swapaxes(2, 3)
+
+
+@pytest.fixture
+def arrays():
+    rng = np.random.default_rng(11)
+    return {
+        "t": antisymmetric(rng.standard_normal((V, V, O, O))),
+        "g": antisymmetric(rng.standard_normal((O, O, V, V))),
+        "w": rng.standard_normal((O, V, V, O)),
+        "f": rng.standard_normal((V, V)),
+        "z": np.array(rng.standard_normal()),
+    }
+
+
+def term_by_term(program: Program, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Every term by itself through numpy.einsum."""
+    values = dict(arrays)
+    for statement in program.statements:
+        total = values[statement.target.tensor] if statement.accumulate else 0.0
+        for term in statement.terms:
+            letter = {label: chr(97 + k) for k, label in enumerate(term.labels)}
+            inputs = ",".join("".join(letter[x] for x in factor.labels) for factor in term.factors)
+            operands = [1 / values[f.tensor] if f.reciprocal else values[f.tensor] for f in term.factors]
+            output = "".join(letter[x] for x in statement.target.labels)
+            total = total + float(term.coefficient) * np.einsum(f"{inputs}->{output}", *operands, optimize=True)
+        values[statement.target.tensor] = total
+    return values
+
+
+def check(text: str, arrays: dict[str, np.ndarray], *outputs: str):
+    """The plan of a text whose numbers have been compared, shared and not."""
+    program = parse(HEAD + text)
+    outputs = outputs or program.targets
+    expected = term_by_term(program, arrays)
+    for share in (False, True):
+        plan = plan_program(program, outputs, share=share)
+        found = plan.run({name: arrays[name] for name in program.inputs})
+        found = {outputs[0]: found} if len(outputs) == 1 else found
+        for name in outputs:
+            np.testing.assert_allclose(found[name], expected[name], rtol=1e-10, atol=1e-10)
+    return plan
+
+
+def test_exchanged_terms_are_computed_once(arrays):
+    plan = check("R[a,b,i,j] = P(i,j) * P(a,b) * t[a,c,i,k] * w[k,b,c,j]", arrays)
+    assert plan.symbolic_multiply_adds == TRIPLES + 4 * Count.product("oovv")
+
+
+def test_sub_products_of_different_terms_are_shared(arrays):
+    """g t is common to the ring of doubles and to the one with a vector in between."""
+    plan = check("R[a,b,i,j] = g[k,l,c,d] * t[a,c,i,k] * t[d,b,l,j] + g[k,l,c,d] * t[a,c,i,k] * w[l,b,d,j]", arrays)
+    assert plan.symbolic_multiply_adds == 3 * TRIPLES
+
+
+def test_a_term_takes_a_detour_that_pays_by_sharing():
+    """x (y z) is cheaper alone, (x y) z when x y is needed anyway: known counts of a chain of matrices."""
+    small, large = Space("s", 4), Space("l", 5)
+    x, y, z = Tensor("x", (large, large)), Tensor("y", (large, large)), Tensor("z", (large, small))
+    labels = {"abc": large, "m": small}
+    product, chain = x["ab"] * y["bc"], x["ab"] * y["bc"] * z["cm"]
+    alone = plan_program(Program.of(labels, ("U", "am", chain)))
+    assert alone.multiply_adds == 2 * 5 * 5 * 4
+    both = plan_program(Program.of(labels, ("W", "ac", product), ("U", "am", chain)))
+    assert both.multiply_adds == 5**3 + 5 * 5 * 4 + 5 * 5  # x y once, times z; x y handed to W
+    apart = plan_program(Program.of(labels, ("W", "ac", product), ("U", "am", chain)), share=False)
+    assert apart.multiply_adds == 5**3 + 2 * 5 * 5 * 4
+
+
+def test_sharing_never_costs_more(arrays):
+    text = """R[a,b,i,j] = P(a,b) * f[a,c] * t[c,b,i,j] + 1/4 * g[k,l,c,d] * t[c,d,i,j] * t[a,b,k,l]
+    E = R[a,b,i,j] * g[i,j,a,b]"""
+    program = parse(HEAD + text)
+    check(text, arrays)
+    assert plan_program(program).multiply_adds <= plan_program(program, share=False).multiply_adds
+
+
+def test_a_tensor_that_changed_is_another_tensor(arrays):
+    text = "\n".join([
+        "X[a,b] = f[a,c] * f[c,b]",
+        "Y[a,b] = X[a,c] * X[c,b]",
+        "X[a,b] += f[b,a]",
+        "Y[a,b] += X[a,c] * X[c,b] - 2 * f[a,c] * f[c,b]",
+    ])  # fmt: skip
+    plan = check(text, arrays)
+    assert plan.symbolic_multiply_adds == 3 * Count.product("vvv") + 3 * Count.product("vv")
+
+
+def test_inputs_may_be_added_to(arrays):
+    before = arrays["f"].copy()
+    check("f[a,b] += 1/3 * f[b,a] * z\nY[a] = f[a,b]", arrays, "f", "Y")
+    np.testing.assert_array_equal(arrays["f"], before)
+
+
+def test_scalars_denominators_and_signs(arrays):
+    check("E = z * z - 1/2 * f[a,a] * z\nY[a,b] = -f[a,b] / f[b,a] * z\nY[a,b] -= f[a,b] / (2 * z)", arrays)
+
+
+def test_results_are_new_arrays(arrays):
+    plan = einsum_plan(HEAD + "Y[a,b] = f[b,a]\nY[a,b] += f[a,b]", outputs=["Y"])
+    before = arrays["f"].copy()
+    plan.run({"f": arrays["f"]})
+    np.testing.assert_array_equal(arrays["f"], before)
+
+
+factors = some.sampled_from(["t[{},{},{},{}]", "w[{2},{0},{1},{3}]", "g[{2},{3},{0},{1}]", "f[{0},{1}]"])
+
+
+@some.composite
+def texts(draw):
+    """A few statements of random products; labels are chosen so that every target index stands in every term."""
+    lines = []
+    for number in range(draw(some.integers(1, 3))):
+        terms = []
+        for _ in range(draw(some.integers(1, 3))):
+            words = [f"{draw(some.integers(-3, 3)) or 1} * w[i,a,{draw(some.sampled_from('abcd'))},i]"]
+            for _ in range(draw(some.integers(0, 3))):
+                v = [draw(some.sampled_from("abcd")) for _ in range(2)]
+                o = [draw(some.sampled_from("ijkl")) for _ in range(2)]
+                words.append(draw(factors).format(*v, *o))
+            terms.append(" * ".join(words).replace("* -", "* -1 * "))
+        text = " + ".join(terms).replace("+ -", "- ")
+        lines.append(f"X{number}[a,i] = {text}")
+    return "\n".join(lines)
+
+
+@given(texts())
+@settings(deadline=None, max_examples=60)
+def test_random_programs(text):
+    rng = np.random.default_rng(2)
+    arrays = {
+        "t": antisymmetric(rng.standard_normal((V, V, O, O))),
+        "g": antisymmetric(rng.standard_normal((O, O, V, V))),
+        "w": rng.standard_normal((O, V, V, O)),
+        "f": rng.standard_normal((V, V)),
+    }
+    check(text, arrays)
+
+
+@given(some.permutations(range(3)), some.permutations("ijkl"), some.permutations("abcd"), some.integers(0, 2**6 - 1))
+def test_keys_do_not_depend_on_names(order, o, v, swaps):
+    symmetries = {"t": (Symmetry((0, 1), -1), Symmetry((2, 3), -1)), "g": (Symmetry((0, 1), -1), Symmetry((2, 3), -1))}
+    written = [("g", "klcd"), ("t", "acik"), ("t", "dblj")]
+    names = dict(zip("ijklabcd", [*o, *v]))
+    items, sign = [], 1
+    for k, (name, labels) in enumerate(written):
+        new = [names[x] for x in labels]
+        for place in (0, 2):
+            if swaps >> (2 * k + place // 2) & 1:
+                new[place], new[place + 1] = new[place + 1], new[place]
+                sign = -sign
+        items.append(Item(name, tuple(new)))
+    first = canonical([Item(n, tuple(x)) for n, x in written], frozenset("abij"), symmetries)
+    kept = frozenset(names[x] for x in "abij")
+    second = canonical([items[k] for k in order], kept, symmetries)
+    assert first.key == second.key
+    # The value is the same element by element: t is determined by its kept labels in the order of the numbers.
+    back = tuple(names[x] for x in first.labels)
+    same = canonical([Item(n, tuple(names[y] for y in x)) for n, x in written], kept, symmetries)
+    assert same.labels == back
+    assert set(second.labels) == set(back)
+
+
+def test_products_that_differ_have_different_keys():
+    keys = set()
+    for labels in permutations("abij"):
+        keys.add(canonical([Item("x", tuple("abij")), Item("y", labels)], frozenset("ab"), {}).key)
+    assert len(keys) == 24
+    assert canonical([Item("x", ("a",))], frozenset("a"), {}) != canonical(
+        [Item("x", ("a",), True)], frozenset("a"), {}
+    )
+
+
+def test_extents_come_from_arrays(arrays):
+    open_head = HEAD.replace(f"= {O}", "").replace(f"= {V}", "")
+    text = open_head + "Y[a,b] = f[a,c] * f[c,b]\nE = g[i,j,a,b] * t[a,b,i,j]"
+    plan = einsum_plan(text, {"f": arrays["f"], "t": arrays["t"].shape})
+    assert plan.extents == {"v": V, "o": O}
+    with pytest.raises(ExpressionError, match="extent of space o is not known"):
+        einsum_plan(text, {"f": arrays["f"]})
+    with pytest.raises(ExpressionError, match="axis 1 of f runs over space v of extent 5; found 4"):
+        einsum_plan(text, {"f": arrays["f"][:, :4]})
+    with pytest.raises(ExpressionError, match="there is no tensor y"):
+        einsum_plan(text, {"y": arrays["f"]})
+    with pytest.raises(ExpressionError, match="f has 2 indices"):
+        einsum_plan(text, {"f": arrays["t"]})
+
+
+def test_refusals(arrays):
+    text = HEAD + "Y[a,b] = f[a,c] * f[c,d] * f[d,b]"
+    with pytest.raises(InputError, match="one dictionary"):
+        einsum_plan(text, arrays["f"])
+    with pytest.raises(ExpressionError, match="Q is no target; targets are Y"):
+        einsum_plan(text, outputs=["Q"])
+    with pytest.raises(MemoryLimit, match="200 bytes of temporaries; the limit is 199"):
+        einsum_plan(text, memory_limit=199)
+    with pytest.raises(InputError, match="f is missing"):
+        einsum_plan(text).run({})
+
+
+def test_temporaries_go_as_soon_as_they_may():
+    """X is dropped after Y has read it; only Y's own temporary and the last X are held at once."""
+    text = HEAD + "X[a,b,i,j] = t[a,b,i,j] * z\nY[a,b] = X[a,c,i,j] * g[i,j,c,b]\nU = Y[a,b] * f[a,b]"
+    plan = einsum_plan(text)
+    size = V * V * O * O
+    assert plan.outputs == ("U",)
+    assert plan.peak <= 3 * size
+    printed = str(plan)
+    assert "Y[a,b] = sum(" in printed and "v = 5, o = 3" in printed

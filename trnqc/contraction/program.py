@@ -1,0 +1,171 @@
+"""Plans of programs: every term in its best order, sub-products that terms share computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from trnqc.contraction.canonical import Item, Key
+from trnqc.contraction.counts import Count
+from trnqc.contraction.expression import Program, Statement, Symmetry
+from trnqc.contraction.expression import Term as Written
+from trnqc.contraction.network import Network
+from trnqc.contraction.operations import build, minimise
+from trnqc.contraction.plan import Assignment, Part, Plan
+from trnqc.contraction.sharing import Sharing, Term
+from trnqc.contraction.tree import Leaf, Tree
+from trnqc.errors import ExpressionError
+
+
+def plan_program(program: Program, outputs: Sequence[str] = (), share: bool = True) -> Plan:
+    """The plan of all statements. All extents must be known.
+
+    outputs: names of targets to hand back; those that no later statement reads where none is named. share=False plans
+    every term alone, for comparison.
+    """
+    outputs = tuple(outputs) or _unread(program)
+    if unknown := [name for name in outputs if name not in program.targets]:
+        raise ExpressionError(f"{unknown[0]} is no target; targets are {', '.join(program.targets)}")
+    return _Planner(program, share).plan(outputs)
+
+
+def _unread(program: Program) -> tuple[str, ...]:
+    read = {
+        factor.tensor
+        for statement in program.statements
+        for term in statement.terms
+        for factor in term.factors
+        if factor.tensor != statement.target.tensor
+    }
+    return tuple(name for name in program.targets if name not in read) or program.targets[-1:]
+
+
+class _Planner:
+    def __init__(self, program: Program, share: bool) -> None:
+        self.program = program
+        self.indices = program.indices()
+        self.extents = {label: index.extent for label, index in self.indices.items()}
+        self.inputs = {name: number for number, name in enumerate(program.inputs)}
+        self.terms: list[list[Term]] = []
+        self._read(program)
+        self.sharing = Sharing([term for terms in self.terms for term in terms]) if share else None
+        self.shared: dict[Key, str] = {}
+        self.assignments: list[Assignment] = []
+        self.temporaries = 0
+
+    def _read(self, program: Program) -> None:
+        """Terms over versions of tensors: a target is another tensor after each statement that changes it."""
+        versions: dict[str, int] = {}
+        symmetries: dict[str, tuple[Symmetry, ...]] = {t.name: t.symmetries for t in program.tensors}
+        for statement in program.statements:
+            terms = []
+            for term in statement.terms:
+                items = tuple(Item(_versioned(f.tensor, versions), f.labels, f.reciprocal) for f in term.factors)
+                terms.append(Term(items, statement.target.labels, self.extents, symmetries))
+            self.terms.append(terms)
+            versions[statement.target.tensor] = versions.get(statement.target.tensor, 0) + 1
+
+    def plan(self, outputs: tuple[str, ...]) -> Plan:
+        direct = Count()
+        for statement, terms in zip(self.program.statements, self.terms):
+            parts = []
+            for number, (written, term) in enumerate(zip(statement.terms, terms)):
+                name = statement.target.tensor + (f".{number + 1}" if len(terms) > 1 else "")
+                parts.append(self._part(name, written.coefficient, term))
+                direct = direct + self._direct(written, statement)
+            target = statement.target
+            self.assignments.append(Assignment(target.tensor, target.labels, tuple(parts), statement.accumulate))
+        inputs = tuple((name, self._declared(name)) for name in self.inputs)
+        return Plan(str(self.program), tuple(self.assignments), inputs, outputs, direct)
+
+    def _declared(self, name: str) -> tuple[str, ...]:
+        """Labels that show the shape of an input: those where it is first used."""
+        for statement in self.program.statements:
+            for factor in [f for term in statement.terms for f in term.factors] + [statement.target]:
+                if factor.tensor == name:
+                    return factor.labels
+        raise ExpressionError(f"{name} is not used")
+
+    def _direct(self, written: Written, statement: Statement) -> Count:
+        labels = written.labels
+        operations = len(written.factors) - 1 + bool(set(labels) - set(statement.target.labels))
+        return operations * Count.product(self.indices[label].symbol for label in labels)
+
+    def _part(self, name: str, coefficient: Fraction, term: Term) -> Part:
+        everything = term.network.everything
+        shared = self.sharing.chosen if self.sharing else frozenset()
+        if self.sharing and self.sharing.whole(term, shared):
+            leaf, sign = self._shared(term, everything)
+            return Part(coefficient * sign, self._tree(name, [leaf], term.kept))
+        if not term.parts or not shared & term.keys:
+            return Part(coefficient, self._tree(name, [self._leaf(item) for item in term.items], term.kept))
+        leaves, splits, sign = self._planned(term, everything, shared)
+        return Part(coefficient * sign, self._tree(name, leaves, term.kept, splits))
+
+    def _planned(
+        self, term: Term, part: int, shared: frozenset[Key]
+    ) -> tuple[list[Leaf], dict[int, tuple[int, int]], int]:
+        """Leaves and splits of a part in which shared sub-products have become leaves."""
+        _, splits, used = term.plan(part, shared)
+        atoms = list(used) + [1 << k for k in range(len(term.items)) if part >> k & 1 and not _within(k, used)]
+        leaves, sign = [], 1
+        for atom in atoms:
+            if atom in used:
+                leaf, factor = self._shared(term, atom)
+                sign *= factor
+            else:
+                leaf = self._leaf(term.items[atom.bit_length() - 1])
+            leaves.append(leaf)
+
+        def renamed(chosen: int) -> int:
+            return sum(1 << k for k, atom in enumerate(atoms) if atom & chosen)
+
+        return leaves, {renamed(p): (renamed(a), renamed(b)) for p, (a, b) in splits.items()}, sign
+
+    def _shared(self, term: Term, part: int) -> tuple[Leaf, int]:
+        """The leaf of a shared product and its sign here; the product is planned where it is first needed."""
+        assert self.sharing is not None
+        found = term.parts[part]
+        if found.key not in self.shared:
+            home, at = self.sharing.home[found.key]
+            home_form = home.parts[at]
+            leaves, splits, sign = self._planned(home, at, self.sharing.chosen - {found.key})
+            name = self._free_name()
+            tree = self._tree(name, leaves, home_form.labels, splits)
+            made = Part(Fraction(sign * home_form.sign), tree)
+            self.assignments.append(Assignment(name, home_form.labels, (made,)))
+            self.shared[found.key] = name
+        return Leaf(self.shared[found.key], found.labels, -1), found.sign
+
+    def _free_name(self) -> str:
+        taken = {tensor.name for tensor in self.program.tensors} | set(self.program.targets)
+        number = len(self.shared) + 1
+        while f"S{number}" in taken:
+            number += len(self.program.targets)
+        return f"S{number}"
+
+    def _leaf(self, item: Item) -> Leaf:
+        name = item.name.partition("@")[0]
+        tensor = self.program.tensor(name)
+        cost = tensor.cost if tensor else 0
+        return Leaf(name, item.labels, self.inputs.get(name, -1), cost, item.reciprocal)
+
+    def _tree(
+        self, name: str, leaves: list[Leaf], kept: tuple[str, ...], splits: dict[int, tuple[int, int]] | None = None
+    ) -> Tree:
+        first = self.temporaries + 1
+        if splits is None:
+            tree = minimise(leaves, kept, self.indices, name, first=first)
+        else:
+            network = Network.of([leaf.indices for leaf in leaves], kept, self.extents)
+            tree = build(network, splits, leaves, kept, self.indices, name, first)
+        self.temporaries += len(tree.temporaries)
+        return tree
+
+
+def _within(operand: int, parts: tuple[int, ...]) -> bool:
+    return any(part >> operand & 1 for part in parts)
+
+
+def _versioned(name: str, versions: Mapping[str, int]) -> str:
+    return f"{name}@{versions[name]}" if name in versions else name
