@@ -8,12 +8,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trnqc.chem.dfmp2 import DFMP2, mp2_energy
     from trnqc.chem.result import MP2Result
+    from trnqc.eri.accelerate import accelerate
+    from trnqc.tensors import einsum, einsum_plan
 
 __version__ = "0.1.0.dev0"
-__all__ = ["DFMP2", "MP2Result", "__version__", "mp2_energy"]
+__all__ = ["DFMP2", "MP2Result", "__version__", "accelerate", "einsum", "einsum_plan", "mp2_energy"]
 
 # PySCF takes a second to import: names that need it are looked up when first used.
-_HOMES = {"DFMP2": "trnqc.chem.dfmp2", "mp2_energy": "trnqc.chem.dfmp2", "MP2Result": "trnqc.chem.result"}
+_HOMES = {
+    "DFMP2": "trnqc.chem.dfmp2",
+    "MP2Result": "trnqc.chem.result",
+    "accelerate": "trnqc.eri.accelerate",
+    "einsum": "trnqc.tensors",
+    "einsum_plan": "trnqc.tensors",
+    "mp2_energy": "trnqc.chem.dfmp2",
+}
 
 
 def __getattr__(name: str) -> Any:

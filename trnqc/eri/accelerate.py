@@ -1,0 +1,158 @@
+"""PySCF's mean-field objects with our integrals: same methods, same numbers.
+
+SCF object -> object of the same class with a layer on top -> J, K and their gradients from generated kernels
+
+Like PySCF's own `density_fit`, `accelerate` returns a new object that shares the state of the old one. All else that a
+method does (DIIS, grids, symmetry, scanners, checkpoints) is PySCF's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pyscf import gto, lib, scf
+from pyscf.df.df_jk import _DFHF
+from pyscf.lib import logger
+
+from trnqc.eri.door import Kept, actual_omega, is_ours
+from trnqc.eri.gradient import accelerate_gradients
+from trnqc.eri.integrals import int2e
+from trnqc.eri.jk import JKBuilder, builder
+from trnqc.errors import InputError, UnsupportedError
+
+
+def accelerate(mf: Any, backend: str = "auto") -> Any:
+    """The SCF object with J and K by our integrals: same class with a layer on top, same attributes, same numbers.
+
+    mf: RHF, UHF, ROHF, RKS, UKS or ROKS of a molecule, with or without symmetry, density fitting, solvent or spin-free
+    X2C; `newton()` and scanners come after. backend: where J and K are made, as in `get_jk`. The layer adds `undo()`,
+    the object without it, and `ran_on`, in words what made the last J and K.
+
+    Where PySCF keeps all integrals in memory (they fit into `mf.max_memory`) so does this, made by our kernels; else J
+    and K are direct, incremental if `mf.direct_scf`, without integrals that add less than `mf.direct_scf_tol`. A basis
+    beyond the kernels is left to PySCF, with a warning that names the shell.
+    Raises UnsupportedError for other kinds of object; CompilerError, when integrals are first needed, without compiler.
+    """
+    _check(mf)
+    builder(backend)
+    if isinstance(mf, _Accelerated):
+        mf = mf.undo()
+    return lib.set_class(_Accelerated(mf, backend), (_Accelerated, mf.__class__))
+
+
+def _check(mf: Any) -> None:
+    if not isinstance(mf, scf.hf.SCF):
+        raise InputError(f"trnqc.accelerate takes an SCF object of PySCF, such as scf.RHF(mol), found {type(mf)}")
+    kind, modules = type(mf).__name__, [cls.__module__ for cls in type(mf).__mro__]
+    if any(name.startswith("pyscf.pbc") for name in modules):
+        raise UnsupportedError(f"{kind} is periodic, trnqc's integrals are of molecules: use PySCF's object as it is")
+    if any(name.startswith("pyscf.sgx") for name in modules):
+        raise UnsupportedError(f"{kind} makes K on a grid: accelerate the object that it was made from instead")
+    if "_scf" in mf.__dict__:
+        raise UnsupportedError(f"{kind} holds another SCF object: accelerate that one first, then call .newton()")
+    if not isinstance(mf, scf.hf.RHF | scf.uhf.UHF):
+        raise UnsupportedError(
+            f"{kind} has orbitals of several components; trnqc accelerates RHF, UHF, ROHF, RKS, UKS and ROKS: use "
+            "PySCF's object as it is"
+        )
+
+
+class _Accelerated(lib.StreamObject):
+    """The layer that `accelerate` puts on an SCF object."""
+
+    __name_mixin__ = "Accelerated"
+    _keys = frozenset({"backend", "ran_on"})
+    _eri: Any
+
+    def __init__(self, mf: Any, backend: str) -> None:
+        self.__dict__.update(mf.__dict__)
+        self.backend, self.ran_on = backend, "nothing yet"
+        self._kept = Kept()
+
+    def undo(self) -> Any:
+        """The object as PySCF has it, sharing this one's state."""
+        plain = lib.view(self, lib.drop_class(self.__class__, _Accelerated))
+        for name in ("backend", "ran_on", "_kept"):
+            del plain.__dict__[name]
+        if isinstance(plain.__dict__.get("_scf"), _Accelerated):  # put below a second-order solver later on
+            plain._scf = plain._scf.undo()
+        return plain
+
+    def reset(self, mol: gto.Mole | None = None) -> Any:
+        self._kept = Kept()
+        return super().reset(mol)
+
+    def __reduce__(self) -> Any:
+        return accelerate, (self.undo(), self.backend)
+
+    def to_gpu(self) -> Any:
+        return self.undo().to_gpu()
+
+    def density_fit(self, *args: Any, **options: Any) -> Any:
+        return accelerate(self.undo().density_fit(*args, **options), self.backend)
+
+    def get_jk(
+        self,
+        mol: gto.Mole | None = None,
+        dm: Any = None,
+        hermi: int = 1,
+        with_j: bool = True,
+        with_k: bool = True,
+        omega: float | None = None,
+    ) -> tuple[Any, Any]:
+        """J and K [..., nao, nao] of the density matrices as PySCF has them; None for what is not asked for."""
+        mol = self.mol if mol is None else mol
+        dm = self.make_rdm1() if dm is None else dm
+        if not (isinstance(self, _DFHF) and self.with_df):
+            return self._four_centre_jk(mol, dm, hermi, with_j, with_k, omega)
+        if not (with_k and self.only_dfj):
+            return super().get_jk(mol, dm, hermi, with_j, with_k, omega)
+        vj = super().get_jk(mol, dm, hermi, True, False, omega)[0] if with_j else None
+        return vj, self._four_centre_jk(mol, dm, hermi, False, True, omega)[1]
+
+    def _four_centre_jk(
+        self, mol: gto.Mole, dm: Any, hermi: int, with_j: bool, with_k: bool, omega: float | None
+    ) -> tuple[Any, Any]:
+        ours = self._kept.get(mol, "ours", lambda: is_ours(mol))
+        if not omega and (self._eri is not None or mol.incore_anyway or self._is_mem_enough()):
+            if self._eri is None:
+                self._eri = int2e(mol, aosym="s8") if ours else mol.intor("int2e", aosym="s8")
+                self.ran_on = "all integrals in memory, by " + ("generated kernels" if ours else "PySCF")
+            return scf.hf.dot_eri_dm(self._eri, dm, hermi, with_j, with_k)
+        if not ours:
+            self.ran_on = "PySCF"
+            return scf.hf.SCF.get_jk(self, mol, dm, hermi, with_j, with_k, omega)
+        start = logger.process_clock(), logger.perf_counter()
+        own = self._kept.get(mol, actual_omega(mol, omega), lambda: self._builder(mol, omega))
+        found = jk_of(own, dm, hermi, with_j, with_k)
+        self.ran_on = own.ran_on
+        logger.timer(self, "vj and vk", *start)
+        return found
+
+    def _builder(self, mol: gto.Mole, omega: float | None) -> JKBuilder:
+        make = builder(self.backend)
+        return make(mol, omega=actual_omega(mol, omega), cutoff=self.direct_scf_tol, threads=lib.num_threads())
+
+    def nuc_grad_method(self) -> Any:
+        """PySCF's gradients of this object, J and K by our integrals; with density fitting PySCF's as they are."""
+        gradients = super().nuc_grad_method()
+        return gradients if isinstance(self, _DFHF) else accelerate_gradients(gradients)
+
+    Gradients = nuc_grad_method
+
+
+def jk_of(own: JKBuilder, dm: Any, hermi: int, with_j: bool, with_k: bool) -> tuple[Any, Any]:
+    """J and K of density matrices of any leading shape, real or complex."""
+    dm = np.asarray(dm)
+    dms = dm.reshape(-1, *dm.shape[-2:])
+    parts, symmetry = (np.concatenate([dms.real, dms.imag]), 0) if np.iscomplexobj(dms) else (dms, hermi)
+    vj, vk = own.get_jk(parts, symmetry, with_j, with_k)
+    return _shaped(vj, dm), _shaped(vk, dm)
+
+
+def _shaped(found: np.ndarray | None, dm: np.ndarray) -> np.ndarray | None:
+    if found is None or not np.iscomplexobj(dm):
+        return None if found is None else found.reshape(dm.shape)
+    real, imaginary = found.reshape(2, *dm.shape)
+    return real + 1j * imaginary
