@@ -101,28 +101,43 @@ def _functions(batch: Batch) -> tuple[st.Function, ...]:
 
 def driver(batch: Batch, kernel: st.Function | None = None) -> st.Function:
     """The program; its groups are the bra pairs. kernel: of the class, by default its own."""
-    a, cls = batch.arrays, batch.cls
-    na, nb, _, _ = cls.extents
-    settings = [st.Let(_N[x], a["numbers"][i]) for i, x in enumerate(NUMBERS)]
-    settings += [st.Let(_X[x], a["reals"][i]) for i, x in enumerate(REALS)]
-    i, s = Var("i", "i64"), Var("s", "i64")
+    cls, count = batch.cls, Var("count", "i64")
+    parts = (
+        settings(batch), selected(batch, count),
+        digested(batch, kernel or quartet_function(cls), const(0, "i64"), count),
+    )  # fmt: skip
+    arrays = tuple(batch.arrays.values())
+    return st.Function(batch.name, arrays, st.block(parts), group=G, title=f"({cls.digits}) into J and K")
+
+
+def settings(batch: Batch) -> st.Block:
+    """Variables for all numbers and reals."""
+    numbers = [st.Let(_N[x], batch.arrays["numbers"][i]) for i, x in enumerate(NUMBERS)]
+    reals = [st.Let(_X[x], batch.arrays["reals"][i]) for i, x in enumerate(REALS)]
+    return st.block(numbers, reals, title="settings")
+
+
+def digested(batch: Batch, kernel: st.Function, begin: Value, end: Value) -> list[st.Statement]:
+    """Places begin .. end of the queue of bra pair G into J and K, a vector at a time."""
+    a, i, s, first = batch.arrays, Var("i", "i64"), Var("s", "i64"), Var("first", "i64")
+    na, nb, _, _ = batch.cls.extents
     size = _N["n_ab"] * (na * nb)
     flush = st.accumulate(a["vj"][s * _N["pair_elements"] + _N["bra_at"] + G * size + i], a["j_ab"][s * size + i])
-    count, first = Var("count", "i64"), Var("first", "i64")
-    step = [_batch(batch, kernel or quartet_function(cls), first), st.Assign(first, first + _N["lanes"])]
-    body = st.block(
-        st.block(settings, title="settings"),
-        st.block(_queue(a, batch, count), title="ket pairs that matter"),
-        [st.loop(i, _N["densities"] * size, st.store(a["j_ab"][i], 0.0))] * batch.with_j,
-        st.Declare(first, const(0, "i64")),
-        st.While(lt(first, count), st.block(step)),
-        [st.loop(s, _N["densities"], st.loop(i, size, flush))] * batch.with_j,
-    )
-    return st.Function(batch.name, tuple(a.values()), body, group=G, title=f"({cls.digits}) into J and K")
+    step = [_batch(batch, kernel, first), st.Assign(first, first + _N["lanes"])]
+    return [
+        *([st.loop(i, _N["densities"] * size, st.store(a["j_ab"][i], 0.0))] * batch.with_j),
+        st.Declare(first, begin),
+        st.While(lt(first, end), st.block(step)),
+        *([st.loop(s, _N["densities"], st.loop(i, size, flush))] * batch.with_j),
+    ]
 
 
-def _queue(a: dict[str, Array], batch: Batch, count: Value) -> list[st.Statement]:
-    """queue[0 .. count]: ket pairs that pass the test, weight their factors, then as many lanes of weight 0."""
+def selected(batch: Batch, count: Value) -> st.Block:
+    """queue[0 .. count]: ket pairs that pass the test, weight their factors, then as many lanes of weight 0.
+
+    count is declared here.
+    """
+    a = batch.arrays
     k, end, i = Var("k", "i64"), Var("end", "i64"), Var("i", "i64")
     q, bound = Var("q"), Var("bound")
     (sa, sb), (sc, sd) = (Var("shell_a", "i64"), Var("shell_b", "i64")), (Var("shell_c", "i64"), Var("shell_d", "i64"))
@@ -147,7 +162,7 @@ def _queue(a: dict[str, Array], batch: Batch, count: Value) -> list[st.Statement
     enough = le(_X["cutoff"], q * a["ket_measures"][minimum(k, end - 1), SCHWARZ] * _X["largest"])
     last = a["queue"][maximum(count - 1, const(0, "i64"))]
     zero = const(0, "i64")
-    return [
+    return st.block(
         st.Let(sa, a["bra_places"][G, SHELL_A]), st.Let(sb, a["bra_places"][G, SHELL_B]),
         st.Let(q, a["bra_measures"][G, SCHWARZ]),
         st.Let(Var("factor"), select(eq(sa, sb), const(0.5), const(1.0))),
@@ -157,7 +172,8 @@ def _queue(a: dict[str, Array], batch: Batch, count: Value) -> list[st.Statement
         st.While(both(lt(k, end), enough), st.block(one)),
         st.loop(i, _N["lanes"], st.store(a["queue"][count + i], select(lt(const(0, "i64"), count), last, zero)),
                 st.store(a["weight"][count + i], 0.0)),
-    ]  # fmt: skip
+        title="ket pairs that matter",
+    )  # fmt: skip
 
 
 def _batch(batch: Batch, kernel: st.Function, first: Value) -> list[st.Statement]:
