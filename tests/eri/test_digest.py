@@ -102,7 +102,7 @@ def build(mol, dm, eri, bounds, cutoff, with_j, with_k, lanes):
     orbitals = [pair_orbitals(t.pairs) for t in found]
     flat = np.concatenate([dm[:, i, j].reshape(len(dm), -1) for i, j in orbitals], axis=1)
     builder.omega = float(len(table))
-    work = jk._Run(builder, dm, flat, with_j, with_k)
+    work = jk.Run(builder, dm, flat, with_j, with_k)
     vj, vk = np.zeros_like(work.pairs), np.zeros_like(work.blocks)
     for task in builder._tasks(tuple(found)):
         batch = Batch(task.cls, with_j, with_k)

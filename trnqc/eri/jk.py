@@ -70,7 +70,7 @@ def builder(backend: str = "auto") -> type[JKBuilder]:
 
 
 @dataclass(frozen=True)
-class _Task:
+class Task:
     """Bra pairs begin .. end of a table with all ket pairs of another."""
 
     bra: Table
@@ -171,22 +171,29 @@ class JKBuilder:
         found = self._table(libraries)
         orbitals = [pair_orbitals(table.pairs) for table in found]
         flat = [dm[:, i, j].reshape(len(dm), -1) for i, j in orbitals] or [np.zeros((len(dm), 0))]
-        run = _Run(self, dm, np.concatenate(flat, axis=1), with_j, with_k)
-        tasks = deque(self._tasks(found))
-        with ThreadPoolExecutor(self.threads) as pool:
-            workers = [pool.submit(run.work, tasks, libraries) for _ in range(self.threads)]
-            results = [worker.result() for worker in workers]
-        pairs, blocks = (np.sum(parts, axis=0) for parts in zip(*results))
+        run = Run(self, dm, np.concatenate(flat, axis=1), with_j, with_k)
+        pairs, blocks = self._summed(run, found, libraries)
         half = np.zeros_like(dm)
         for table, (i, j) in zip(found, orbitals):
             half[:, i, j] = pairs[:, table.at : table.at + table.elements].reshape(-1, *i.shape)
         # Twice, since only one of (ab|cd) and (ab|dc) was met.
         return 2 * (half + half.transpose(0, 2, 1)), self.layout.matrices(blocks)
 
-    def _tasks(self, found: tuple[Table, ...]) -> list[_Task]:
+    def _summed(
+        self, run: Run, found: tuple[Table, ...], libraries: dict[QuartetClass, Library]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What all quartets add to `run.pairs` and `run.blocks`, on threads."""
+        tasks = deque(self._tasks(found))
+        with ThreadPoolExecutor(self.threads) as pool:
+            workers = [pool.submit(run.work, tasks, libraries) for _ in range(self.threads)]
+            results = [worker.result() for worker in workers]
+        pairs, blocks = (np.sum(parts, axis=0) for parts in zip(*results))
+        return pairs, blocks
+
+    def _tasks(self, found: tuple[Table, ...]) -> list[Task]:
         """The most expensive first."""
         whole = [
-            _Task(a, b, self._class(a.pairs, b.pairs), 0, len(a), _cost(a, b))
+            Task(a, b, self._class(a.pairs, b.pairs), 0, len(a), cost_of(a, b))
             for n, a in enumerate(found)
             for b in found[: n + 1]
         ]
@@ -195,7 +202,7 @@ class JKBuilder:
         for task in whole:
             parts = 1 if self.threads == 1 else int(min(len(task.bra), max(1, np.ceil(task.cost / share))))
             edges = np.linspace(0, len(task.bra), parts + 1).astype(int).tolist()
-            tasks += [_Task(task.bra, task.ket, task.cls, i, j, task.cost / parts) for i, j in pairwise(edges)]
+            tasks += [Task(task.bra, task.ket, task.cls, i, j, task.cost / parts) for i, j in pairwise(edges)]
         return sorted(tasks, key=lambda task: -task.cost)
 
 
@@ -207,7 +214,7 @@ def _parts(dm: np.ndarray, hermi: int) -> list[tuple[int, np.ndarray]]:
     return [(sign, part) for sign, part in ((1, (dm + turned) / 2), (-1, (dm - turned) / 2)) if part.any()]
 
 
-def _cost(bra: Table, ket: Table) -> float:
+def cost_of(bra: Table, ket: Table) -> float:
     """Something that grows as the time does."""
     a, b = bra.pairs, ket.pairs
     elements = np.prod([*a.extents, *b.extents]) * a.contractions * b.contractions
@@ -220,7 +227,7 @@ def _cost(bra: Table, ket: Table) -> float:
 _work_size = cache(work_size)
 
 
-class _Run:
+class Run:
     """One build: what all tasks share."""
 
     def __init__(self, owner: JKBuilder, dm: np.ndarray, pairs: np.ndarray, with_j: bool, with_k: bool) -> None:
@@ -230,7 +237,7 @@ class _Run:
         largest = min(1.0, 4.0 * float(self.maxima.max(initial=0)))
         self.reals = np.array([owner.cutoff, PRIMITIVE * owner.cutoff, owner.omega, largest])
 
-    def work(self, tasks: deque[_Task], libraries: dict[QuartetClass, Library]) -> tuple[np.ndarray, np.ndarray]:
+    def work(self, tasks: deque[Task], libraries: dict[QuartetClass, Library]) -> tuple[np.ndarray, np.ndarray]:
         """Take tasks until none is left; this thread's sums over them."""
         sums = np.zeros_like(self.pairs), np.zeros_like(self.blocks)
         scratch = _Scratch()
@@ -242,7 +249,7 @@ class _Run:
             function = getattr(libraries[task.cls], Batch(task.cls, self.with_j, self.with_k).name)
             function(*self._arguments(task, scratch, *sums), task.begin, task.end)
 
-    def _arguments(self, task: _Task, scratch: _Scratch, vj: np.ndarray, vk: np.ndarray) -> tuple[Any, ...]:
+    def _arguments(self, task: Task, scratch: _Scratch, vj: np.ndarray, vk: np.ndarray) -> tuple[Any, ...]:
         """In the order of `Batch.arrays`."""
         bra, ket, cls, width = task.bra, task.ket, task.cls, library.lanes()
         n_ab, n_cd = bra.pairs.contractions, ket.pairs.contractions
@@ -250,7 +257,7 @@ class _Run:
         bra_records, ket_records = ((t.general_records if cls.general else t.records) for t in (bra, ket))
         _, rows, wide = ket_records.shape
         return (
-            self._numbers(task), self.reals,
+            self.numbers(task, library.lanes()), self.reals,
             bra_records, bra.places, bra.measures, ket_records, ket.places, ket.measures, ket.bounds,
             self.maxima, self.pairs, self.blocks, vj, vk, boys.table(cls.order), scratch.lane,
             scratch.integers(len(ket) + width), scratch("weight", len(ket) + width),
@@ -259,13 +266,14 @@ class _Run:
             scratch("j_ab", self.count * n_ab * a * b * width),
         )  # fmt: skip
 
-    def _numbers(self, task: _Task) -> np.ndarray:
+    def numbers(self, task: Task, lanes: int) -> np.ndarray:
+        """i64, in the order of `batch.NUMBERS`."""
         bra, ket, layout = task.bra, task.ket, self.owner.layout
         l = dict(zip("abcd", task.cls.shells))
         at_row = [(layout.at[l[block[0]], l[block[1]]], layout.shells[l[block[1]]]) for block in BLOCKS]
         numbers = (
             len(ket), bra.records.shape[1], ket.records.shape[1], bra.pairs.contractions, ket.pairs.contractions,
-            bra.pairs.ncb, ket.pairs.ncb, bra is ket, self.count, library.lanes(), self.owner.mol.nbas,
+            bra.pairs.ncb, ket.pairs.ncb, bra is ket, self.count, lanes, self.owner.mol.nbas,
             self.blocks.shape[1], self.pairs.shape[1], bra.at, ket.at, *(n for pair in at_row for n in pair),
         )  # fmt: skip
         assert len(numbers) == len(NUMBERS)
