@@ -49,7 +49,7 @@ class _Planner:
         self.terms: list[list[Term]] = []
         self._read(program)
         self.sharing = Sharing([term for terms in self.terms for term in terms]) if share else None
-        self.shared: dict[Key, str] = {}
+        self.shared: dict[Key, tuple[str, int]] = {}
         self.assignments: list[Assignment] = []
         self.temporaries = 0
 
@@ -132,10 +132,10 @@ class _Planner:
             leaves, splits, sign = self._planned(home, at, self.sharing.chosen - {found.key})
             name = self._free_name()
             tree = self._tree(name, leaves, home_form.labels, splits)
-            made = Part(Fraction(sign * home_form.sign), tree)
-            self.assignments.append(Assignment(name, home_form.labels, (made,)))
-            self.shared[found.key] = name
-        return Leaf(self.shared[found.key], found.labels, -1), found.sign
+            self.assignments.append(Assignment(name, home_form.labels, (Part(Fraction(1), tree),)))
+            self.shared[found.key] = name, sign * home_form.sign
+        name, sign = self.shared[found.key]
+        return Leaf(name, found.labels, -1), sign * found.sign
 
     def _free_name(self) -> str:
         taken = {tensor.name for tensor in self.program.tensors} | set(self.program.targets)
