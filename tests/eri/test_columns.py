@@ -8,18 +8,18 @@ import pytest
 from tests.gen.programs import compiled
 from trnqc.eri import columns
 from trnqc.eri.angular import raised
-from trnqc.eri.recurrence import LEAVES, components, recurrence
+from trnqc.eri.recurrence import FITTED, LEAVES, components, recurrence
 from trnqc.gen import listing, run
 from trnqc.gen.interpreter import evaluate
 
 
-def arguments(shells: tuple[int, int, int, int], lanes: int = 1) -> dict:
+def arguments(shells: tuple[int, int, int, int], lanes: int = 1, fitted: bool = False) -> dict:
     rng = np.random.default_rng(sum(shells))
     given = {leaf.attr: rng.uniform(-1, 1) for leaf in LEAVES}
     la, lb, lc, ld = shells
     given["boys"] = rng.uniform(0.1, 1, sum(shells) + 1)
     given["h"] = np.ones((len(components(la, lb)), len(components(lc, ld)), lanes))
-    given["scratch"] = np.full((columns.scratch_size(*shells), lanes), np.nan)
+    given["scratch"] = np.full((columns.scratch_size(*shells, fitted), lanes), np.nan)
     return given
 
 
@@ -47,6 +47,14 @@ def test_columns_hold_the_graphs_values(shells, add):
     given = arguments(shells)
     want = wanted(shells, given, "interleaved") + add
     run(columns.vertical(*shells, add), given)
+    np.testing.assert_allclose(given["h"][..., 0], want, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("shells", [(1, 0, 2, 0), (2, 1, 3, 0), (0, 0, 4, 0)])
+def test_columns_of_a_fitting_shell(shells):
+    given = arguments(shells, fitted=True)
+    want = wanted(shells, given, FITTED) + 1
+    run(columns.vertical(*shells, add=True, fitted=True), given)
     np.testing.assert_allclose(given["h"][..., 0], want, rtol=1e-11, atol=1e-12)
 
 

@@ -12,7 +12,7 @@ The recurrence is that of `recurrence.py`; f is reduced on its smallest power, w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -42,13 +42,18 @@ class Column:
 
 @dataclass(frozen=True)
 class Plan:
-    """side: the one whose functions are columns; the other's are rows. low, high: least and most of e and f wanted."""
+    """What is made in which order and where.
+
+    side: the one whose functions are columns; the other's are rows. *_low, *_high: least and most of e and f wanted.
+    fitted: columns by the rule FITTED, for which one order m a level is enough.
+    """
 
     side: int
     e_low: int
     e_high: int
     f_low: int
     f_high: int
+    fitted: bool = False
 
     @cached_property
     def rows(self) -> tuple[Powers, ...]:
@@ -61,19 +66,22 @@ class Plan:
     @property
     def first(self) -> int:
         """The first of the rows that is a target."""
-        return len(components(0, self.e_low - 1)) if self.e_low else 0
+        return _count(self.e_low)
 
     @property
     def lowest(self) -> int:
         """The first of the rows that any column needs: each level takes e down by one at most."""
-        least = self.e_low - self.f_high
-        return len(components(0, least - 1)) if least > 0 else 0
+        return _count(self.e_low - self.f_high)
+
+    def orders(self, level: int) -> int:
+        """How many m = 0, 1, ... a column of the level has; of a fitted one it is the highest alone."""
+        if level == 0:
+            return self.e_high + self.f_high + 1
+        return 1 if self.fitted else self.f_high - level + 1
 
     def begin(self, level: int) -> int:
-        """Where the column of a level lies: for f = 0 of e_high + f_high + 1 orders m, later of those still needed."""
-        if level == 0:
-            return 0
-        return len(self.rows) * (self.e_high + self.f_high + 1 + sum(self.f_high - n + 1 for n in range(1, level)))
+        """Where the column of a level lies."""
+        return len(self.rows) * sum(map(self.orders, range(level)))
 
     def tree(self, f: Powers = (0, 0, 0)) -> Iterator[Column]:
         """All columns but that of f = 0, each after the one that it hangs from, depth first."""
@@ -88,66 +96,69 @@ def _axis(f: Powers) -> int:
     return choice("ket cheapest", ((0, 0, 0), f))[1]
 
 
-def plan(la: int, lb: int, lc: int, ld: int) -> Plan:
+def _count(l: int) -> int:
+    """Cartesian functions below l."""
+    return l * (l + 1) * (l + 2) // 6 if l > 0 else 0
+
+
+def plan(la: int, lb: int, lc: int, ld: int, fitted: bool = False) -> Plan:
     """Columns of the side of lower angular momentum; of the bra if both are alike, as its targets lie side by side."""
-    if la + lb > lc + ld:
-        return Plan(KET, la, la + lb, lc, lc + ld)
+    if fitted or la + lb > lc + ld:
+        return Plan(KET, la, la + lb, lc, lc + ld, fitted)
     return Plan(BRA, lc, lc + ld, la, la + lb)
 
 
-def scratch_size(la: int, lb: int, lc: int, ld: int) -> int:
+def scratch_size(la: int, lb: int, lc: int, ld: int, fitted: bool = False) -> int:
     """Elements that `vertical` wants as scratch memory."""
-    made = plan(la, lb, lc, ld)
+    made = plan(la, lb, lc, ld, fitted)
     return made.begin(max(made.f_high, 1))
 
 
-def vertical(la: int, lb: int, lc: int, ld: int, add: bool) -> st.Function:
-    """A vertical function, see `trnqc.eri.vertical`, with loops over columns and rows."""
-    code = _Code(plan(la, lb, lc, ld), (la, lb, lc, ld), add)
-    body = [
-        st.block(code.base(), title="f = 0"),
-        *(st.block(code.column(c), title=_title(c)) for c in code.plan.tree()),
-    ]
-    name = f"columns_{la}{lb}{lc}{ld}_{'add' if add else 'store'}"
-    return st.Function(name, code.given, st.block(body), title=f"[e0|f0] of a primitive ({la}{lb}|{lc}{ld})")
+def vertical(la: int, lb: int, lc: int, ld: int, add: bool, fitted: bool = False) -> st.Function:
+    """A vertical function, see `trnqc.eri.vertical`, with loops over columns and rows.
 
-
-def _title(column: Column) -> str:
-    return "f = {}{}{}".format(*column.powers)
+    fitted: by the rule FITTED, for a density-fitting shell (lc, 0) of solid harmonics.
+    """
+    code = _Code(plan(la, lb, lc, ld, fitted), (la, lb, lc, ld), add)
+    base = st.block(code.base(), title="f = 0")
+    columns = [st.block(code.column(c), title="f = {}{}{}".format(*c.powers)) for c in code.plan.tree()]
+    name = f"columns_{la}{lb}{lc}{ld}{'_fitted' * fitted}_{'add' if add else 'store'}"
+    return st.Function(name, code.given, st.block(base, columns), title=f"[e0|f0] of a primitive ({la}{lb}|{lc}{ld})")
 
 
 class _Code:
     """Statements of one vertical function, and the functions that it calls."""
 
     def __init__(self, plan: Plan, shells: tuple[int, int, int, int], add: bool) -> None:
-        self.plan, self.add, self.word = plan, add, "".join(map(str, shells)) + ("add" if add else "store")
+        self.plan, self.add, self.word = plan, add, "".join(map(str, shells)) + "_fitted" * plan.fitted
         self.given = parameters(*shells)
         boys, h, scratch = self.given[-3:]
         assert isinstance(boys, Array) and isinstance(h, Array) and isinstance(scratch, Array)
-        self.boys, self.h, self.scratch = boys, h, scratch
+        self.boys, self.scratch = boys, scratch
         wanted = components(plan.f_low, plan.f_high - plan.f_low)
         self.targets = {f: h[n, 0] if plan.side == BRA else h[0, n] for n, f in enumerate(wanted)}
         self.stride = 1 if plan.side == BRA else len(wanted)
         self.steps: dict[tuple[int, bool, bool, bool], st.Function] = {}
 
     def at(self, level: int, m: Value | int, e: int) -> Value:
+        """G[e|f]^(m) of the column f of a level that was made last."""
         return self.scratch[m * len(self.plan.rows) + (self.plan.begin(level) + e)]
 
     def base(self) -> list[st.Statement]:
         """G[e|0]^(m) for all e, an order m less with each level of e, and the target f = 0."""
         m, p = Var("m", "i64"), self.plan
+        least = p.f_high if p.fitted else 0
         made: list[st.Statement] = []
-        made.append(st.loop(m, p.e_high + p.f_high + 1, st.store(self.at(0, m, 0), self.boys[m])))
+        made.append(st.loop(m, p.orders(0), st.store(self.at(0, m, 0), self.boys[m]), begin=least))
         for level in range(1, p.e_high + 1):
             values = [self.risen(e, m) for e in cartesians(level)]
-            rise = _straight(values, [self.at(0, m, p.place[e]) for e in cartesians(level)])
-            made.append(st.loop(m, p.e_high + p.f_high + 1 - level, rise, st.Fence()))
+            rise = _in_order(values, [self.at(0, m, p.place[e]) for e in cartesians(level)])
+            made.append(st.loop(m, p.orders(0) - level, rise, st.Fence(), begin=least))
         if (0, 0, 0) in self.targets:
-            n, first = Var("n", "i64"), p.first
-            to = self.targets[0, 0, 0]
-            into = to.attr, to.args[0] + n * self.stride
+            n, to = Var("n", "i64"), self.targets[0, 0, 0]
             put = st.Accumulate if self.add else st.Store
-            made.append(st.loop(n, len(p.rows) - first, put(*into, self.scratch[n + (p.begin(0) + first)])))
+            into = to.args[0] + n * self.stride
+            made.append(st.loop(n, len(p.rows) - p.first, put(to.attr, into, self.scratch[n + p.first])))
         return made
 
     def risen(self, e: Powers, m: Value) -> Value:
@@ -165,69 +176,65 @@ class _Code:
 
     def column(self, column: Column) -> list[st.Statement]:
         """All rows of a column; those of m = 0 apart if they are targets, which need no lower e."""
-        p, f = self.plan, column.powers
-        orders = p.f_high - column.level + 1
-        made = []
-        if f in self.targets:
-            made.append(self.call(column, 0, 1, keep=column.level < p.f_high, hand_out=True))
-        skipped = int(f in self.targets)
-        if orders > skipped:
-            made.append(self.call(column, skipped, orders - skipped, keep=True, hand_out=False))
+        p, level = self.plan, column.level
+        last, out = level == p.f_high, column.powers in self.targets
+        made = [self.call(column, 0, 1, keep=not last, hand_out=True)] if out else []
+        if not last:
+            made.append(self.call(column, int(out), p.orders(level) - int(out), keep=True, hand_out=False))
         return made
 
     def call(self, column: Column, m: int, count: int, *, keep: bool, hand_out: bool) -> st.Statement:
         p, level = self.plan, column.level
-        step = self.step(column.axis, column.lower > 0, keep, hand_out)
+        lower = column.lower > 0 and not p.fitted
         near, far = SHIFTS[p.side][column.axis]
-        arguments: list[Value | st.View] = [near, far, HALF_BOTH, st.view(self.at(level - 1, m, 0))]
-        if column.lower:
+        before = p.f_high if p.fitted and level == 1 else m
+        arguments: list[Value | st.View] = [near, far, HALF_BOTH, st.view(self.at(level - 1, before, 0))]
+        if lower:
             half = HALVES[p.side]
             arguments += [half, half * float(column.lower), st.view(self.at(level - 2, m, 0))]
         if keep:
             arguments.append(st.view(self.at(level, m, 0)))
         arguments.append(st.view(self.targets[column.powers]) if hand_out else as_value(count, "i64"))
-        return st.Call(step, tuple(arguments))
+        step = column.axis, lower, keep, hand_out
+        if step not in self.steps:
+            self.steps[step] = self.step(*step)
+        return st.Call(self.steps[step], tuple(arguments))
 
     def step(self, axis: int, lower: bool, keep: bool, hand_out: bool) -> st.Function:
         """Rows of a column: kept for its branches, or one row that is handed out as a target, or both."""
-        key = (axis, lower, keep, hand_out)
-        if key not in self.steps:
-            self.steps[key] = self.written(*key)
-        return self.steps[key]
-
-    def written(self, axis: int, lower: bool, keep: bool, hand_out: bool) -> st.Function:
         p, width = self.plan, len(self.plan.rows)
-        before, lower_still, own, h = (Array(name, "f64", (None,), lanes=True) for name in ("x", "y", "own", "h"))
+        x, y, own, h = (Array(name, "f64", (None,), lanes=True) for name in ("x", "y", "own", "h"))
         count, m = Var("count", "i64"), Var("m", "i64")
         row: Value | int = 0 if hand_out else m * width
         begin = p.first if hand_out else p.lowest
         times = {k: Var(f"both_{k}") for k in range(1, p.e_high + 1)}
         values = []
         for n, e in enumerate(p.rows[begin:], begin):
-            total = fma(FAR, before[row + (width + n)], NEAR * before[row + n])
+            # A fitted column's one row stands for the order m + 1 of those before.
+            after = row if p.fitted else row + width
+            total = FAR * x[after + n] if p.fitted else fma(FAR, x[after + n], NEAR * x[row + n])
             if e[axis]:
-                total = fma(times[e[axis]], before[row + (width + p.place[raised(e, axis, -1)])], total)
+                total = fma(times[e[axis]], x[after + p.place[raised(e, axis, -1)]], total)
             if lower:
-                total = fma(SHARE, lower_still[row + n] - HALF * lower_still[row + (width + n)], total)
+                total = fma(SHARE, y[row + n] - HALF * y[after + n], total)
             values.append(total)
-        places = [own[row + n] for n in range(begin, width)] if keep else []
-        made = _straight(
-            values, places, [h[n * self.stride] for n in range(width - begin)] if hand_out else [], self.add
-        )
-        scaled = [st.Let(v, BOTH * float(k)) for k, v in times.items()]
-        params: list[Value | Array] = [NEAR, FAR, BOTH, before]
-        params += [HALF, SHARE, lower_still] if lower else []
+        kept = [own[row + n] for n in range(begin, width)] if keep else []
+        out = [h[n * self.stride] for n in range(width - begin)] if hand_out else []
+        made = _in_order(values, kept, out, self.add)
+        params: list[Value | Array] = [NEAR, FAR, BOTH, x]
+        params += [HALF, SHARE, y] if lower else []
         params += [own] if keep else []
-        kind = f"{'xyz'[axis]}{'_lower' * lower}{'_keep' * keep}{'_out' * hand_out}"
+        kind = "_lower" * lower + "_keep" * keep + ("_add" if self.add else "_store") * hand_out
         # The fence keeps compilers from carrying rows over to the next pass, in more registers than there are.
-        body = [scaled, made if hand_out else st.loop(m, count, made, st.Fence())]
-        return st.Function(f"column_{self.word}_{kind}", (*params, h if hand_out else count), st.block(body))
+        again = made if hand_out else st.loop(m, count, made, st.Fence())
+        body = st.block([st.Let(v, BOTH * float(k)) for k, v in times.items()], again)
+        return st.Function(f"column_{self.word}_{'xyz'[axis]}{kind}", (*params, h if hand_out else count), body)
 
 
-def _straight(
-    values: list[Value], kept: list[Value], handed_out: list[Value] | None = None, add: bool = False
+def _in_order(
+    values: list[Value], kept: list[Value], handed_out: Sequence[Value] = (), add: bool = False
 ) -> list[st.Statement]:
-    """The values in order, each stored at its place and put where it is handed out."""
+    """The values in their order, each stored at its place and put where it is handed out."""
     put = st.accumulate if add else st.store
     at = {v: n for n, v in enumerate(values)}
 
