@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tests.gen.programs import polynomial
 from trnqc.errors import BackendUnavailable, MemoryLimit
 from trnqc.gen import run
-from trnqc.jit.device import CudaDevice, Device, SimulatedDevice, cuda_devices
+from trnqc.jit.device import CudaDevice, Device, Recipe, SimulatedDevice, cuda_devices
 
 
 def devices() -> list:
@@ -27,7 +28,7 @@ def test_a_launch_does_what_the_interpreter_says(device: Device):
     x = np.random.default_rng(0).normal(size=(groups, n, lanes))
     ours = {"n": n, "x": x, "y": np.zeros_like(x), "z": np.zeros_like(x)}
     run(polynomial(), ours, lanes=lanes, groups=(0, groups))
-    built = device.build(polynomial(), lanes)
+    built = device.build(Recipe.of(polynomial()), lanes)
     there, y, z = device.upload(x), device.zeros(*x.shape), device.zeros(*x.shape)
     device.launch(built, groups, (n, there, y, z), stream=1)
     device.synchronize()
@@ -49,6 +50,18 @@ def test_memory_keeps_arrays(device: Device, kind):
     assert not device.download(device.zeros(4, dtype=kind)).any()
 
 
+def test_what_has_a_key_is_made_once(monkeypatch, tmp_path):
+    monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path))
+    f, made = polynomial(), []
+    recipe = Recipe(f.name, f.params, f.written, lambda: made.append(f) or f, key="a")
+    for _ in range(2):
+        SimulatedDevice().build(recipe, 4)
+    assert len(made) == 1
+    SimulatedDevice().build(replace(recipe, key="b"), 4)
+    SimulatedDevice().build(recipe, 8)
+    assert len(made) == 3
+
+
 def test_memory_runs_out():
     device = SimulatedDevice("small", memory=1000)
     first = device.zeros(100)
@@ -61,7 +74,7 @@ def test_memory_runs_out():
 
 def test_a_stream_must_be_there():
     device = SimulatedDevice(streams=2)
-    built = device.build(polynomial(), 8)
+    built = device.build(Recipe.of(polynomial()), 8)
     with pytest.raises(BackendUnavailable, match=r"streams 0 \.\. 1"):
         device.launch(built, 0, (1, *(device.zeros(0) for _ in range(3))), stream=2)
 
@@ -78,8 +91,8 @@ def test_the_bindings_have_what_is_called():
     core = pytest.importorskip("cuda.core", reason="needs cuda-core")
     from cuda.bindings import driver
 
-    wanted = {core.Device: ("allocate", "create_stream", "get_all_devices", "set_current", "arch", "name"),
+    wanted = {core.Device: ("allocate", "create_stream", "get_all_devices", "set_current", "arch", "name", "properties"),
               core.Buffer: ("fill", "close", "handle"), core.ObjectCode: ("from_cubin", "get_kernel"),
-              core.Stream: ("sync",), driver: ("cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemGetInfo")}  # fmt: skip
+              core.Stream: ("sync",), core.Kernel: ("attributes",), driver: ("cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemGetInfo")}  # fmt: skip
     assert not [(owner, name) for owner, names in wanted.items() for name in names if not hasattr(owner, name)]
     core.LaunchConfig(grid=1, block=32)

@@ -16,7 +16,7 @@ from trnqc.jit import gpu
 
 def nvrtc_is_here() -> bool:
     try:
-        gpu._version()
+        gpu.nvrtc_version()
     except (BackendUnavailable, ImportError):
         return False
     return True

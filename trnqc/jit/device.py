@@ -8,19 +8,24 @@ itself is tried without one: several devices, streams, and memory that runs out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from trnqc.errors import BackendUnavailable, MemoryLimit
-from trnqc.gen import emit_c, emit_cuda
+from trnqc.gen import Array, Value, emit_c, emit_cuda
 from trnqc.gen.statements import Function
 from trnqc.jit import gpu
 from trnqc.jit.cache import key_of, library_cache
 from trnqc.jit.compiler import find_compiler
-from trnqc.jit.load import NAMES, load, signature_of
+from trnqc.jit.load import NAMES, Signature, load
+from trnqc.jit.load import Array as ArrayType
+
+# A stand-in is to be built soon rather than to run fast.
+SIMULATED_FLAGS = ("-O1",)
 
 
 @dataclass(eq=False)
@@ -36,13 +41,49 @@ class Memory:
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """A function with a group that is made only where no compiled one is kept.
+
+    written: names of the arrays that it writes. key: all that the function depends on besides its name, lest it must be
+    made to be found; empty where it is at hand anyway.
+    """
+
+    name: str
+    params: tuple[Value | Array, ...]
+    written: tuple[str, ...]
+    make: Callable[[], Function] = field(compare=False)
+    key: str = ""
+
+    @classmethod
+    def of(cls, function: Function) -> Recipe:
+        return cls(function.name, function.params, function.written, lambda: function)
+
+    @property
+    def signature(self) -> Signature:
+        types = tuple(
+            ArrayType(NAMES[p.dtype], written=p.name in self.written) if isinstance(p, Array) else NAMES[p.dtype]
+            for p in self.params
+        )
+        return Signature((*types, "int64", "int64"))
+
+    def kept(
+        self, suffix: str, emit: Callable[[Function], str], compile_: Callable[[str, Path], None], *key: str
+    ) -> Path:
+        """The compiled file; key: what it depends on besides the function."""
+        text = "" if self.key else emit(self.make())
+        name = f"{self.name}-{key_of(self.key, text, *key)}"
+        return library_cache().get(name, lambda out: compile_(text or emit(self.make()), out), suffix)
+
+
 @dataclass(frozen=True, eq=False)
 class Built:
-    """A function ready to be launched, in groups of `lanes`."""
+    """A function ready to be launched, in groups of `lanes`. stack: bytes of memory a lane takes for want of registers."""
 
-    function: Function
+    recipe: Recipe
     lanes: int
     handle: Any = field(repr=False)
+    stack: int = 0
 
 
 Argument = Memory | int | float
@@ -58,11 +99,12 @@ class Device(Protocol):
     arch: str
     streams: int
     most_lanes: int
+    multiprocessors: int
 
     def free_memory(self) -> int:
         """Bytes that can still be allocated."""
 
-    def build(self, function: Function, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
+    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
         """Compile, or take from the cache; raises CompilerError. For the options see `gen.emit_cuda`."""
 
     def upload(self, array: np.ndarray) -> Memory:
@@ -89,16 +131,20 @@ class SimulatedDevice:
 
     def __init__(self, name: str = "simulated", memory: int = 1 << 34, lanes: int = 32, streams: int = 2) -> None:
         self.name, self.arch, self.streams, self.most_lanes = name, "simulated", streams, lanes
-        self.memory, self.used, self.launches = memory, 0, 0
+        self.multiprocessors, self.memory, self.used, self.launches = 2, memory, 0, 0
 
     def free_memory(self) -> int:
         return self.memory - self.used
 
-    def build(self, function: Function, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
-        compiler, text = find_compiler(), emit_c(function, lanes=lanes)
-        key = key_of(compiler.identity, text)
-        path = library_cache().get(f"{function.name}-{key}", lambda out: compiler.build(text, out))
-        return Built(function, lanes, getattr(load(path, {function.name: signature_of(function)}), function.name))
+    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
+        compiler = find_compiler()
+        key = (compiler.identity, *SIMULATED_FLAGS, str(lanes))
+
+        def compile_(text: str, out: Path) -> None:
+            compiler.build(text, out, flags=SIMULATED_FLAGS)
+
+        path = recipe.kept(".so", lambda f: emit_c(f, lanes=lanes), compile_, *key)
+        return Built(recipe, lanes, getattr(load(path, {recipe.name: recipe.signature}), recipe.name))
 
     def upload(self, array: np.ndarray) -> Memory:
         memory = self.zeros(*array.shape, dtype=array.dtype)
@@ -125,8 +171,7 @@ class SimulatedDevice:
         if not 0 <= stream < self.streams:
             raise BackendUnavailable(f"{self.name} has streams 0 .. {self.streams - 1}, found {stream}")
         self.launches += 1
-        extent = (0, groups) if built.function.group is not None else ()
-        built.handle(*(a.handle if isinstance(a, Memory) else a for a in arguments), *extent)
+        built.handle(*(a.handle if isinstance(a, Memory) else a for a in arguments), 0, groups)
 
     def synchronize(self) -> None:
         """Every launch has run to its end."""
@@ -141,6 +186,7 @@ class CudaDevice:
             self._device = core.Device(index)
             self._device.set_current()
             self.name, self.arch = str(self._device.name), f"sm_{self._device.arch}"
+            self.multiprocessors = int(self._device.properties.multiprocessor_count)
             self._streams = [self._device.create_stream() for _ in range(streams)]
         except Exception as error:  # the bindings raise a class of their own for each library
             raise BackendUnavailable(f"CUDA device {index} cannot be used: {error}") from error
@@ -149,11 +195,19 @@ class CudaDevice:
     def free_memory(self) -> int:
         return int(self._driver("cuMemGetInfo")[0])
 
-    def build(self, function: Function, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
-        text = emit_cuda(function, lanes=lanes, accumulate=accumulate, min_blocks=min_blocks)
-        cubin = gpu.compile_nvrtc(text, name=function.name, arch=self.arch)
+    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
+        key = (gpu.nvrtc_version(), self.arch, str(lanes), accumulate, str(min_blocks))
+
+        def emit(function: Function) -> str:
+            return emit_cuda(function, lanes=lanes, accumulate=accumulate, min_blocks=min_blocks)
+
+        def compile_(text: str, out: Path) -> None:
+            out.write_bytes(gpu.compile_nvrtc(text, name=recipe.name, arch=self.arch))
+
+        path = recipe.kept(".cubin", emit, compile_, *key)
         self._device.set_current()
-        return Built(function, lanes, self._core.ObjectCode.from_cubin(cubin).get_kernel(function.name))
+        kernel = self._core.ObjectCode.from_cubin(path.read_bytes()).get_kernel(recipe.name)
+        return Built(recipe, lanes, kernel, int(kernel.attributes.local_size_bytes))
 
     def upload(self, array: np.ndarray) -> Memory:
         array = np.ascontiguousarray(array)
@@ -185,7 +239,7 @@ class CudaDevice:
         self._device.set_current()
         given = [
             a.handle if isinstance(a, Memory) else np.dtype(NAMES[p.dtype]).type(a)
-            for p, a in zip(built.function.params, arguments, strict=True)
+            for p, a in zip(built.recipe.params, arguments, strict=True)
         ]
         config = self._core.LaunchConfig(grid=groups, block=built.lanes)
         self._core.launch(self._streams[stream], config, built.handle, *given)

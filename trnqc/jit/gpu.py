@@ -34,7 +34,7 @@ def compile_nvrtc(source: str, *, name: str, arch: str = "sm_80") -> bytes:
     others one with infinite numbers in a constant table, which nvcc takes).
     """
     core = bindings()
-    key = key_of(f"NVRTC {_version()}", arch, source)
+    key = key_of(f"NVRTC {nvrtc_version()}", arch, source)
 
     def build(out: Path) -> None:
         out.write_bytes(_nvrtc(core, source, arch))
@@ -42,7 +42,8 @@ def compile_nvrtc(source: str, *, name: str, arch: str = "sm_80") -> bytes:
     return library_cache().get(f"{name}-{arch}-{key}", build, ".cubin").read_bytes()
 
 
-def _version() -> str:
+def nvrtc_version() -> str:
+    """Raises BackendUnavailable without NVRTC's library."""
     from cuda.bindings import nvrtc
 
     try:
