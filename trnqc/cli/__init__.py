@@ -21,6 +21,7 @@ from trnqc.errors import TrnqcError
 # name: (module, line of help)
 COMMANDS = {
     "mp2": ("trnqc.cli.mp2", "DF-MP2 energy of a molecule"),
+    "eri": ("trnqc.cli.eri", "generated integral kernels: compile those of a basis set ahead of need, list"),
     "doctor": ("trnqc.cli.doctor", "which backends run on this machine, and why the others do not"),
     "tune": ("autotune.command", "the fastest tiles of a kernel at a shape, modelled or on a device; recorded"),
     "profile": ("trnqc.profiling.command", "where a kernel's time goes: summary, stalls, comparison, HTML, Perfetto"),

@@ -94,6 +94,11 @@ def build(programs: Sequence[Program], what: str = "integral kernels") -> dict[s
     return made  # type: ignore[return-value]
 
 
+def compiled(program: Program) -> Library:
+    """One program compiled, or taken from the cache, without a word; raises CompilerError."""
+    return _library(program)
+
+
 def aligned(*shape: int, dtype: Any = np.float64) -> np.ndarray:
     """Zeros that begin at an address which suits vectors."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize

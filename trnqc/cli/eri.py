@@ -1,0 +1,146 @@
+"""Generated integral kernels: compile those of a basis set ahead of need, or list what is compiled."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from trnqc.cli.progress import StageBars
+from trnqc.eri import library, prebuild
+from trnqc.eri.classes import OPERATORS, QuartetClass
+from trnqc.eri.library import Program
+from trnqc.errors import CompilerError, InputError, UnsupportedClass
+from trnqc.jit import build_all, find_compiler
+from trnqc.jit.cache import library_cache
+
+# Less than this and nothing was compiled.
+FROM_CACHE = 0.05
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """build --basis ... | list"""
+    parser.add_argument("action", choices=("build", "list"), help="what to do")
+    parser.add_argument("--basis", help="build: the orbital basis, such as cc-pvtz")
+    parser.add_argument(
+        "--elements",
+        nargs="+",
+        default=["H", "C", "N", "O"],
+        metavar="X",
+        help="build: whose shells (default: H C N O)",
+    )
+    parser.add_argument("--aux", metavar="SET", help="build: also for density fitting with this set")
+    parser.add_argument("--cartesian", action="store_true", help="build: for Cartesian functions (mol.cart)")
+    parser.add_argument("--gradients", action="store_true", help="build: also for gradients of J and K")
+    parser.add_argument(
+        "--operator", choices=OPERATORS, default="coulomb",
+        help="build: erf or erfc for range-separated functionals (default: coulomb)",
+    )  # fmt: skip
+    parser.add_argument("--workers", type=int, metavar="N", help="build: compilers at once (default: one a core)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when all that was asked for is compiled."""
+    return {"build": _build, "list": _list}[args.action](args)
+
+
+@dataclass(frozen=True)
+class Built:
+    """One program: what for, its class, seconds it took here, bytes of its library."""
+
+    kind: str
+    cls: QuartetClass
+    program: Program
+    seconds: float
+    size: int
+
+
+def _build(args: argparse.Namespace) -> int:
+    if not args.basis:
+        raise InputError("trnqc eri build needs --basis, such as --basis cc-pvtz")
+    if args.workers is not None and args.workers < 1:
+        raise InputError(f"--workers is a positive number, found {args.workers}")
+    wanted = _wanted(args)
+    compiler = find_compiler()
+    jobs = {program.name: functools.partial(_one, program, *found) for program, found in wanted.items()}
+    start = time.monotonic()
+    with StageBars(Console(stderr=True)) as bars:
+        made = build_all(jobs, workers=args.workers, progress=lambda done, total, name: bars("kernels", done, total))
+    failed = {name: error for name, error in made.items() if isinstance(error, CompilerError)}
+    done = [one for one in made.values() if isinstance(one, Built)]
+    console = Console()
+    console.print(table(done))
+    compiled = sum(one.seconds >= FROM_CACHE for one in done)
+    console.print(
+        f"{compiled} kernels compiled by {compiler.label} in {time.monotonic() - start:.0f} s, "
+        f"{len(done) - compiled} were there, {_mib(sum(one.size for one in done))} in {library_cache().directory}",
+        highlight=False, soft_wrap=True,
+    )  # fmt: skip
+    if failed:
+        name, error = next(iter(failed.items()))
+        raise CompilerError(f"{len(failed)} of {len(made)} kernels cannot be built, {name} first: {error}")
+    return 0
+
+
+def _wanted(args: argparse.Namespace) -> prebuild.Wanted:
+    mol = prebuild.atoms(args.basis, args.elements, args.cartesian)
+    auxmol = prebuild.atoms(args.aux, args.elements, args.cartesian) if args.aux else None
+    kinds = ["jk", *["memory"] * (args.operator == "coulomb"), *["gradient"] * args.gradients]
+    kinds += ["fitting"] * bool(args.aux)
+    try:
+        return prebuild.programs(mol, kinds, args.operator, auxmol)
+    except UnsupportedClass as error:
+        raise UnsupportedClass(f"{args.basis}: {error}") from error
+
+
+def _one(program: Program, kind: str, cls: QuartetClass) -> Built:
+    start = time.perf_counter()
+    made = library.compiled(program)
+    return Built(kind, cls, program, time.perf_counter() - start, made.path.stat().st_size)
+
+
+WORDS = {"memory": "in memory", "gradient": "gradients", "fitting": "density fitting"}
+MATRICES = {"jk": "J and K", "j": "J", "k": "K"}
+
+
+def table(done: Sequence[Built]) -> Table:
+    """One row a class and purpose, the slowest first."""
+    rows = Table(title="Generated kernels", title_justify="left", title_style="bold")
+    for heading in ("class", "functions", "for", "seconds", "KiB"):
+        rows.add_column(heading, justify="right" if heading in ("seconds", "KiB") else "left")
+    for one in sorted(done, key=lambda one: (-one.seconds, one.program.name)):
+        digits, what = one.cls.digits, "Cartesian" if one.cls.cartesian else "spherical"
+        words = ", ".join([what, *["general"] * one.cls.general, *[one.cls.operator] * (one.cls.operator != "coulomb")])
+        seconds = f"{one.seconds:.1f}" if one.seconds >= FROM_CACHE else "there"
+        purpose = WORDS.get(one.kind) or MATRICES[one.program.name.split("_")[0]]
+        rows.add_row(f"({digits[:2]}|{digits[2:]})", words, purpose, seconds, f"{one.size / 1024:.0f}")
+    return rows
+
+
+def _list(args: argparse.Namespace) -> int:
+    """Libraries of this room, whatever version of the generator made them."""
+    directory = library_cache().directory
+    rows = Table(title=f"Compiled kernels in {directory}", title_justify="left", title_style="bold")
+    for heading in ("kernel", "KiB", "age"):
+        rows.add_column(heading, justify="left" if heading == "kernel" else "right")
+    found = sorted(directory.glob("*eri_*.so"))
+    for path in found:
+        about = path.stat()
+        rows.add_row(path.stem.rsplit("-", 1)[0], f"{about.st_size / 1024:.0f}", _age(time.time() - about.st_mtime))
+    console = Console()
+    console.print(rows)
+    console.print(f"{len(found)} libraries, {_mib(sum(path.stat().st_size for path in found))}", highlight=False)
+    return 0
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:.1f} MiB"
+
+
+def _age(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.0f} d"
