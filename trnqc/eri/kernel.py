@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from trnqc.eri import boys, horizontal, vertical
+from trnqc.eri import boys, columns, horizontal, vertical
 from trnqc.eri.classes import BOUND, COEFFICIENT, CONTRACTION, ZETA, P, QuartetClass
-from trnqc.eri.recurrence import BRA, HALF_BOTH, HALVES, KET, SHIFTS, components
+from trnqc.eri.recurrence import BRA, FITTED, HALF_BOTH, HALVES, KET, SHIFTS, components, fewest_flops, recurrence
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.values import both, either, eq, fma, le, lt, minimum, sqrt
@@ -95,7 +95,8 @@ class Places:
 
     @property
     def size(self) -> Value | int:
-        return self.scratch + horizontal.scratch_size(*self.cls.shells, self.cls.cartesian)
+        shells = self.cls.shells
+        return self.scratch + max(columns.scratch_size(*shells), horizontal.scratch_size(*shells, self.cls.cartesian))
 
 
 def work_size(cls: QuartetClass, n_ab: int, n_cd: int) -> int:
@@ -105,7 +106,9 @@ def work_size(cls: QuartetClass, n_ab: int, n_cd: int) -> int:
     return size
 
 
-TIERS = ("straight",)
+TIERS = ("straight", "columns")
+# Nodes of the graph that a kernel has as straight-line code; what is larger takes compilers too long.
+LARGEST = 6000
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ class Variant:
 
     rule, method, draws: of the tier "straight", see there. space: where a segmented class keeps its targets: "global"
     in work, "shared" or "local", which are registers if these suffice. peeled: the first primitive quartet has code of
-    its own, which stores, so that nothing is cleared. fused: see `horizontal.stages`.
+    its own, which stores, so that nothing is cleared. fused, unrolled: see `horizontal.phase2`.
     """
 
     rule: str = ""
@@ -123,6 +126,7 @@ class Variant:
     space: str = "global"
     peeled: bool = True
     fused: bool = True
+    unrolled: bool | None = None
 
     def targets(self, cls: QuartetClass) -> Array | None:
         """The array of the targets, unless it is in work."""
@@ -136,18 +140,26 @@ STANDARD = Variant()
 
 
 @cache
-def primitive_function(
-    cls: QuartetClass, tier: str = "auto", add: bool = True, variant: Variant = STANDARD
-) -> st.Function:
-    """The recurrence of a primitive quartet in the given tier, which adds to its targets or stores them."""
+def tier_of(cls: QuartetClass, variant: Variant = STANDARD) -> str:
+    """The faster of the tiers that compile in civil time: straight-line code if there is not too much of it."""
+    graph = recurrence(*cls.shells, variant.rule or fewest_flops(*cls.shells)).graph
+    copies = 2 if variant.peeled and not cls.general else 1
+    return "straight" if copies * len(graph) <= LARGEST else "columns"
+
+
+@cache
+def primitive_function(cls: QuartetClass, tier: str = "", add: bool = True, variant: Variant = STANDARD) -> st.Function:
+    """The recurrence of a primitive quartet in a tier of TIERS, which adds to its targets or stores them."""
+    if (tier or tier_of(cls, variant)) == "columns":
+        return columns.vertical(*cls.shells, add=add)
     space = "global" if cls.general else variant.space
     chosen = {"rule": variant.rule, "method": variant.method, "draws": variant.draws, "space": space}
     return vertical.straight(*cls.shells, add=add, **chosen)  # type: ignore[arg-type]
 
 
 @cache
-def quartet_function(cls: QuartetClass, tier: str = "auto", variant: Variant = STANDARD) -> st.Function:
-    """The kernel, named `cls.name`, with the parameters of `Parameters`. tier: one of TIERS, by default the faster."""
+def quartet_function(cls: QuartetClass, tier: str = "", variant: Variant = STANDARD) -> st.Function:
+    """The kernel, named `cls.name`, with the parameters of `Parameters`. tier: of TIERS, by default `tier_of`."""
     p = parameters(cls)
     i = Var("i", "i64")
     places = Places(cls, p.n_ab, p.n_cd)
@@ -221,7 +233,7 @@ def _shared(row: Value, c: Value, count: Value, records: Array, t: Value, n: Val
 
 
 def _primitive(
-    cls: QuartetClass, p: Parameters, places: Places, recurrence: st.Function, j: Value, h: Array | None = None
+    cls: QuartetClass, p: Parameters, places: Places, vertical_step: st.Function, j: Value, h: Array | None = None
 ) -> list[st.Statement]:
     """One primitive quartet: its coefficients, Boys values and recurrence to h, by default in work."""
     made: list[st.Statement] = []
@@ -253,7 +265,7 @@ def _primitive(
     made += [st.DeclareArray(values), st.Call(base, (factor, rho, distance, p.omega, p.boys, values))]
     own = vertical.parameters(*cls.shells)
     into = h or st.view(p.work[places.primitive if cls.general else 0])
-    made.append(st.Call(recurrence, (*own[:-3], values, into, st.view(p.work[places.scratch]))))
+    made.append(st.Call(vertical_step, (*own[:-3], values, into, st.view(p.work[places.scratch]))))
     return made
 
 
@@ -262,7 +274,7 @@ def _contracted(cls: QuartetClass, p: Parameters, places: Places, variant: Varia
     kept = variant.targets(cls)
     space = kept.space if kept else "global"
     # Registers have no indices: what is in them is worked on without loops.
-    unrolled = True if space == "local" else None
+    unrolled = True if space == "local" else variant.unrolled
     final = horizontal.phase2(*cls.shells, cls.cartesian, fused=variant.fused, unrolled=unrolled, space=space)
     ab, cd = Var("ab", "i64"), Var("cd", "i64")
     scratch = st.view(p.work[places.scratch])

@@ -1,0 +1,226 @@
+"""Rates of one class in dense batches on one thread: generated kernels beside libcint of PySCF's wheel.
+
+    python scripts/eri/classes_bench.py 1111 2121 --primitives 1 3 [--tier straight columns]
+
+Every bra pair meets every ket pair, nothing is screened; integrals of ours go to a buffer that is used again, libcint's
+to PySCF's array. Times are the thread's CPU seconds, the best of several runs of both in turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pyscf import gto, lib
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from trnqc import jit
+from trnqc.eri import boys
+from trnqc.eri.classes import BOUND, QuartetClass
+from trnqc.eri.kernel import TIERS, parameters, primitive_function, quartet_function, work_size
+from trnqc.eri.horizontal import phase2
+from trnqc.eri.pairs import ShellPairs, pairs_between
+from trnqc.gen import Array, Var, const, emit_c
+from trnqc.gen import statements as st
+from trnqc.gen.cost import cost
+from trnqc.gen.values import fma
+
+LANES, ROUNDS, SECONDS = 8, 5, 0.1
+# Shells on each centre of the bra and of the ket: pairs are all with all.
+BRA_SHELLS, KET_SHELLS = 3, 4
+
+
+def class_rate(cls: QuartetClass, primitives: int, tier: str = "") -> dict[str, Any]:
+    """Million quartets a second of both, their ratio, flops a quartet, share of the peak, largest error, seconds to build."""
+    moles = [_shells(l, n, primitives, seed, cls.cartesian) for seed, (l, n) in enumerate(zip(cls.shells, _COUNTS))]
+    bra, ket = (pairs_between(*side)[0] for side in (moles[:2], moles[2:]))
+    begin = time.perf_counter()
+    kernel, function = _driver(cls, tier)
+    build = time.perf_counter() - begin
+    theirs_run = _libcint(moles, cls)
+    given = _arguments(cls, bra, ket)
+    error = _error(cls, kernel, function, given, theirs_run(), len(bra), len(ket))
+    buffer = given | {"out": given["out"][:1], "keep": 0}
+    ours, theirs = _in_turns(
+        lambda repeats: kernel(*_ordered(function, buffer | {"repeats": repeats})),
+        lambda repeats: [theirs_run() for _ in range(repeats)],
+    )
+    quartets = len(bra) * len(ket)
+    flops = flops_of(cls, primitives, tier)
+    return {
+        "ours": quartets / ours / 1e6, "libcint": quartets / theirs / 1e6, "ratio": theirs / ours, "flops": flops,
+        "peak": flops * quartets / ours / 1e9 / peak_gflops(), "max_error": error, "build_s": build,
+    }  # fmt: skip
+
+
+_COUNTS = (BRA_SHELLS, BRA_SHELLS, KET_SHELLS, KET_SHELLS)
+
+
+def flops_of(cls: QuartetClass, primitives: int, tier: str = "") -> int:
+    """Recurrences and Phase 2 of a quartet as emitted, without prefactors and the Boys function."""
+    one = cost(primitive_function(cls, tier)).flops.at()
+    return one * primitives**4 + cost(phase2(*cls.shells, cls.cartesian)).flops.at()
+
+
+@cache
+def peak_gflops() -> float:
+    """What one thread reaches on this machine in fused multiply-adds of vectors that stay in registers."""
+    n, i, chains = Var("n", "i64"), Var("i", "i64"), 16
+    x = Array("x", "f64", (chains,), lanes=True)
+    held = [Var(f"x{c}") for c in range(chains)]
+    step = [st.Assign(v, fma(v, 0.999, const(0.001))) for v in held]
+    body = [st.Declare(v, x[c]) for c, v in enumerate(held)]
+    body += [st.loop(i, n, step), *(st.store(x[c], v) for c, v in enumerate(held))]
+    function = st.Function("peak", (n, x), st.block(body))
+    run = _compiled(function).peak
+    values, passes, best = np.ones((chains, LANES)), 2_000_000, np.inf
+    for _ in range(ROUNDS):
+        begin = time.thread_time()
+        run(passes, values)
+        best = min(best, time.thread_time() - begin)
+    return 2 * chains * LANES * passes / best / 1e9
+
+
+def _shells(l: int, count: int, primitives: int, seed: int, cartesian: bool) -> gto.Mole:
+    """`count` shells of one l, near the origin, with exponents between 0.2 and 4."""
+    rng = np.random.default_rng([seed, l, primitives])
+    mol = gto.Mole(verbose=0, unit="Bohr", cart=cartesian)
+    mol.atom = [(f"ghost-He{n}", tuple(rng.normal(size=3))) for n in range(count)]
+    exponents, weights = (
+        np.exp(rng.uniform(np.log(0.2), np.log(4), (count, primitives))),
+        rng.uniform(0.2, 1, primitives),
+    )
+    mol.basis = {f"ghost-He{n}": [[l, *map(list, zip(exponents[n], weights))]] for n in range(count)}
+    return mol.build(parse_arg=False, dump_input=False)
+
+
+def _libcint(moles: list[gto.Mole], cls: QuartetClass) -> Callable[[], np.ndarray]:
+    whole = gto.conc_mol(gto.conc_mol(*moles[:2]), gto.conc_mol(*moles[2:]))
+    name = f"int2e_{'cart' if cls.cartesian else 'sph'}"
+    ends = np.cumsum((0, *_COUNTS))
+    slices = tuple(int(n) for pair in zip(ends, ends[1:]) for n in pair)
+    optimizer = gto.moleintor.make_cintopt(whole._atm, whole._bas, whole._env, name)
+
+    def run() -> np.ndarray:
+        return gto.moleintor.getints4c(name, whole._atm, whole._bas, whole._env, slices, cintopt=optimizer)
+
+    return run
+
+
+def _aligned(shape: tuple[int, ...], fill: float = 0.0) -> np.ndarray:
+    """Vectors that lie in whole cache lines."""
+    size = int(np.prod(shape))
+    raw = np.empty(size + 8)
+    begin = -(raw.ctypes.data // 8) % 8
+    array = raw[begin : begin + size].reshape(shape)
+    array[...] = fill
+    return array
+
+
+def _arguments(cls: QuartetClass, bra: ShellPairs, ket: ShellPairs) -> dict[str, Any]:
+    vectors = len(ket) // LANES
+    na, nb, nc, nd = cls.extents
+    rows = _aligned((vectors, *ket.records.shape[1:], LANES))
+    rows[...] = ket.records.reshape(vectors, LANES, *ket.records.shape[1:]).transpose(0, 2, 3, 1)
+    centres = _aligned((vectors, 6, LANES))
+    centres[...] = ket.centre.reshape(vectors, LANES, 6).transpose(0, 2, 1)
+    bounds = np.concatenate([rows[:, :, BOUND].max(axis=-1), np.zeros((vectors, 1))], axis=1)
+    return {
+        "n_pairs": len(bra), "n_vectors": vectors, "repeats": 1, "keep": 1, "n_bra": bra.records.shape[1],
+        "bra": bra.records, "bra_centre": bra.centre, "n_ket": ket.records.shape[1], "ket": rows,
+        "ket_centre": centres, "ket_bound": bounds, "n_ab": 1, "n_cd": 1, "cutoff": 0.0, "omega": 0.3,
+        "boys": _table(cls.order), "work": _aligned((work_size(cls, 1, 1), LANES), np.nan),
+        "out": _aligned((len(bra) * vectors, na * nb * nc * nd, LANES), np.nan),
+    }  # fmt: skip
+
+
+def _table(order: int) -> np.ndarray:
+    table = _aligned(boys.table(order).shape)
+    table[...] = boys.table(order)
+    return table
+
+
+@cache
+def _driver(cls: QuartetClass, tier: str) -> tuple[Callable[..., None], st.Function]:
+    """The kernel in loops over bra pairs and vectors of ket pairs, and its compiled form."""
+    kernel, p = quartet_function(cls, tier), parameters(cls)
+    n_pairs, n_vectors, repeats, keep = (Var(n, "i64") for n in ("n_pairs", "n_vectors", "repeats", "keep"))
+    b, v, r = Var("b", "i64"), Var("v", "i64"), Var("r", "i64")
+
+    def many(array: Array) -> Array:
+        return Array(array.name, array.dtype, (None, *array.shape), array.space, array.lanes)
+
+    row = {name: many(getattr(p, name)) for name in ("bra", "bra_centre", "ket", "ket_centre", "ket_bound")}
+    size = int(np.prod(cls.extents))
+    row["out"] = Array("out", "f64", (None, size), lanes=True)
+    here = {
+        "bra": row["bra"][b, 0, 0], "bra_centre": row["bra_centre"][b, 0], "ket": row["ket"][v, 0, 0],
+        "ket_centre": row["ket_centre"][v, 0], "ket_bound": row["ket_bound"][v, 0],
+        "out": row["out"][(b * n_vectors + v) * keep, 0],
+    }  # fmt: skip
+    passed = tuple(st.view(here[n]) if n in here else given for n, given in vars(p).items())
+    body = st.loop(r, repeats, st.loop(b, n_pairs, st.loop(v, n_vectors, st.Call(kernel, passed))))
+    params = (n_pairs, n_vectors, repeats, keep, *(row.get(n, given) for n, given in vars(p).items()))
+    function = st.Function("batch", params, st.block(body))
+    return _compiled(function).batch, function
+
+
+def _compiled(function: st.Function) -> jit.Library:
+    return jit.compile_c(emit_c(function, lanes=LANES), {function.name: jit.signature_of(function)}, name="eri-bench")
+
+
+def _ordered(function: st.Function, given: dict[str, Any]) -> list[Any]:
+    return [given[st.name_of(p)] for p in function.params]
+
+
+def _error(cls: QuartetClass, kernel: Callable[..., None], function: st.Function, given: dict[str, Any],
+           theirs: np.ndarray, n_bra: int, n_ket: int) -> float:  # fmt: skip
+    kernel(*_ordered(function, given))
+    (a, b, c, d), (na, nb, nc, nd) = _COUNTS, cls.extents
+    found = given["out"].reshape(n_bra, n_ket // LANES, na * nb * nc * nd, LANES).transpose(0, 1, 3, 2)
+    found = found.reshape(a, b, c, d, na, nb, nc, nd).transpose(0, 4, 1, 5, 2, 6, 3, 7)
+    return float(np.abs(found.reshape(theirs.shape) - theirs).max())
+
+
+def _in_turns(*contestants: Callable[[int], Any]) -> list[float]:
+    """Best CPU seconds of one run each, in repeats that take about SECONDS."""
+    best = [np.inf] * len(contestants)
+    repeats = [1] * len(contestants)
+    with lib.with_omp_threads(1):
+        for turn in range(-3, ROUNDS):
+            for n, run in enumerate(contestants):
+                begin = time.thread_time()
+                run(repeats[n])
+                spent = (time.thread_time() - begin) / repeats[n]
+                best[n] = min(best[n], spent) if turn >= 0 else best[n]
+                repeats[n] = max(1, int(SECONDS / max(spent, 1e-7))) if turn < 0 else repeats[n]
+    return best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("classes", nargs="+", help="four digits, the angular momenta of a class")
+    parser.add_argument("--primitives", nargs="+", type=int, default=[1, 3])
+    parser.add_argument("--tier", nargs="+", default=[""], choices=TIERS)
+    parser.add_argument("--cartesian", action="store_true")
+    asked = parser.parse_args()
+    print(f"peak {peak_gflops():.1f} GFLOP/s")
+    for digits in asked.classes:
+        cls = QuartetClass(*map(int, digits), cartesian=asked.cartesian)
+        for tier in asked.tier:
+            for k in asked.primitives:
+                r = class_rate(cls, k, tier)
+                print(f"({digits}) {tier or 'standard':8} K={k} {r['ours']:9.4f} M/s  libcint {r['libcint']:8.4f}  x{r['ratio']:5.1f}  "
+                      f"peak {r['peak']:5.1%}  {r['flops']:8d} flops  error {r['max_error']:.1e}  "
+                      f"built in {r['build_s']:.1f} s", flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
