@@ -39,7 +39,7 @@ BRA_SHELLS, KET_SHELLS = 3, 4
 
 
 def class_rate(cls: QuartetClass, primitives: int, tier: str = "") -> dict[str, Any]:
-    """Million quartets a second, times libcint's, flops a quartet, share of the peak, largest error, seconds to build."""
+    """Million quartets a second, times libcint's, flops a quartet, share of the peak, largest error, build time."""
     moles = [_shells(l, n, primitives, seed, cls.cartesian) for seed, (l, n) in enumerate(zip(cls.shells, _COUNTS))]
     bra, ket = (pairs_between(*side)[0] for side in (moles[:2], moles[2:]))
     begin = time.perf_counter()
