@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
 from pyscf import gto
@@ -11,8 +12,9 @@ from trnqc import jit
 from trnqc.eri import boys
 from trnqc.eri.classes import BOUND, QuartetClass
 from trnqc.eri.kernel import parameters, quartet_function, work_size
-from trnqc.eri.pairs import ShellPairs, pairs_between
-from trnqc.gen import Array, emit_c
+from trnqc.eri.pairs import ShellPairs, fitting_shells, pairs_between
+from trnqc.gen import emit_c
+from trnqc.gen import statements as st
 
 LANES = 8
 QUICK = ("-O1",)  # correctness does not need the optimiser
@@ -51,10 +53,20 @@ def libcint(bra: Sequence[gto.Mole], ket: Sequence[gto.Mole], cls: QuartetClass,
     return block.reshape(ca * cb, cc * cd, na * nb, nc * nd, n)
 
 
-def compiled(cls: QuartetClass, flags: tuple[str, ...] = QUICK):
-    function = quartet_function(cls)
-    source = emit_c(function, lanes=LANES)
-    library = jit.compile_c(source, {cls.name: jit.signature_of(function)}, name="eri-test", flags=flags)
+def libcint_fitted(bra: Sequence[gto.Mole], aux: gto.Mole, cls: QuartetClass) -> np.ndarray:
+    """(ab|P) in the same shape: shell 0 of a and b with shell n of the fitting basis."""
+    whole = gto.conc_mol(gto.conc_mol(*bra), aux)
+    whole.cart = cls.cartesian
+    all_kets = [whole.intor("int3c2e", shls_slice=(0, 1, 1, 2, 2 + k, 3 + k)) for k in range(aux.nbas)]
+    block = np.stack(all_kets, axis=-1)
+    return block.reshape(1, 1, -1, *block.shape[2:])
+
+
+@cache
+def compiled(cls: QuartetClass, tier: str = "") -> Callable[..., None]:
+    function = quartet_function(cls, tier)
+    library = jit.compile_c(emit_c(function, lanes=LANES), {cls.name: jit.signature_of(function)}, name="eri-test",
+                            flags=QUICK)  # fmt: skip
     return getattr(library, cls.name)
 
 
@@ -93,20 +105,37 @@ def arguments(cls: QuartetClass, bra: ShellPairs, ket: ShellPairs, omega: float 
     }  # fmt: skip
 
 
-def ours(cls: QuartetClass, bra: ShellPairs, ket: ShellPairs, omega: float = 0.0, cutoff: float = 0.0) -> np.ndarray:
-    """The same as `libcint` from our kernel."""
+def ours(cls: QuartetClass, bra: ShellPairs, ket: ShellPairs, omega: float = 0.0, cutoff: float = 0.0, tier: str = "",
+         kets: int = 0) -> np.ndarray:  # fmt: skip
+    """The same as `libcint` from our kernel. kets: lanes to show, by default those with a pair."""
     given = arguments(cls, bra, ket, omega, cutoff)
-    names = [p.name if isinstance(p, Array) else p.attr for p in parameters(cls).all]
-    compiled(cls)(*(given[name] for name in names))
-    return given["out"][..., : len(ket)]
+    compiled(cls, tier)(*(given[st.name_of(p)] for p in parameters(cls).all))
+    return given["out"][..., : kets or len(ket)]
 
 
 def both(cls: QuartetClass, seed: int = 0, primitives: int = 2, contractions: tuple[int, ...] = (1, 1, 1, 1),
-         omega: float = 0.0, kets: int = 5, **shape) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+         omega: float = 0.0, kets: int = 5, tier: str = "", **shape) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Ours and libcint's for random shells."""
     rng = np.random.default_rng([seed, *cls.shells])
     moles = [
         random_shells(rng, l, n, primitives, c, cls.cartesian, **shape)
         for l, n, c in zip(cls.shells, (1, 1, kets, kets), contractions)
     ]
-    return ours(cls, pairs(moles[:2]), pairs(moles[2:]), omega), libcint(moles[:2], moles[2:], cls, omega)
+    return ours(cls, pairs(moles[:2]), pairs(moles[2:]), omega, tier=tier), libcint(moles[:2], moles[2:], cls, omega)
+
+
+def both_fitted(cls: QuartetClass, seed: int = 0, kets: int = 5) -> tuple[np.ndarray, np.ndarray]:
+    """(ab|P) by us and by libcint; la lb are of orbitals, lc of the fitting basis and ld = 0."""
+    rng = np.random.default_rng([seed, *cls.shells])
+    a, b, aux = (random_shells(rng, l, n, 2, 1, cls.cartesian) for l, n in zip(cls.shells, (1, 1, kets)))
+    return ours(cls, pairs((a, b)), fitting_shells(aux)[0]), libcint_fitted((a, b), aux, cls)
+
+
+def both_two_centre(cls: QuartetClass, seed: int = 0, kets: int = 5) -> tuple[np.ndarray, np.ndarray]:
+    """(P|Q) by us and by libcint; lb = ld = 0."""
+    rng = np.random.default_rng([seed, *cls.shells])
+    p, q = (random_shells(rng, l, n, 2, 1, cls.cartesian) for l, n in ((cls.la, 1), (cls.lc, kets)))
+    whole = gto.conc_mol(p, q)
+    whole.cart = cls.cartesian
+    blocks = [whole.intor("int2c2e", shls_slice=(0, 1, 1 + k, 2 + k)) for k in range(kets)]
+    return ours(cls, fitting_shells(p)[0], fitting_shells(q)[0]), np.stack(blocks, axis=-1)[None, None]

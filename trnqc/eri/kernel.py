@@ -142,9 +142,11 @@ STANDARD = Variant()
 @cache
 def tier_of(cls: QuartetClass, variant: Variant = STANDARD) -> str:
     """The faster of the tiers that compile in civil time: straight-line code if there is not too much of it."""
+    most = LARGEST // (2 if variant.peeled and not cls.general else 1)
+    if Places(cls, 1, 1).targets > most:
+        return "columns"
     graph = recurrence(*cls.shells, variant.rule or fewest_flops(*cls.shells)).graph
-    copies = 2 if variant.peeled and not cls.general else 1
-    return "straight" if copies * len(graph) <= LARGEST else "columns"
+    return "straight" if len(graph) <= most else "columns"
 
 
 @cache
