@@ -174,6 +174,17 @@ def test_views_of_arrays(lanes):
     np.testing.assert_allclose(ours["out"][::-1], 1 + given["table"][:, 1:] * given["x"][:, 1], rtol=1e-14)
 
 
+@pytest.mark.parametrize("calls, kind", [(4, "__forceinline__"), (5, "__noinline__")])
+def test_code_called_from_many_places_stands_once(calls, kind):
+    x, at = Array("x", "f64", (None,), lanes=True), Var("at", "i64")
+    add = st.Function("add", (at, x), st.block(st.accumulate(x[at], 1.0)))
+    f = st.Function("many", (x,), st.block([st.Call(add, (const(n % 2, "i64"), x)) for n in range(calls)]))
+    assert f"{kind} void add(" in emit_cuda(f)
+    ours, theirs = run_both(f, {"x": np.zeros((2, 4))}, 4)
+    np.testing.assert_array_equal(ours["x"], theirs["x"])
+    assert ours["x"].sum() == 4 * calls
+
+
 def test_a_view_begins_at_one_element_for_all_lanes():
     cells, at = Array("cells", "f64", (4,)), Array("at", "i64", (1,), lanes=True)
     clear = st.Function("clear", (cells,), st.block(st.store(cells[0], const(0.0))))

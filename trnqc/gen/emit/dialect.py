@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class Dialect:
     """threads: whether a lane is a thread (else lanes are vector elements of one thread).
 
-    header: first lines of a text. kernel, local: what stands before a started and a called function. restrict:
+    header: first lines of a text. kernel, local, shared_code: what stands before a started function, a called one, and
+    one that is called from many places. restrict:
     marks pointers no two of which reach one element; restrict_written: whether those that are written to as well.
     constraints: the letter by which inline assembly names a register of each type.
     """
@@ -19,6 +20,7 @@ class Dialect:
     header: tuple[str, ...]
     kernel: str
     local: str
+    shared_code: str
     restrict: str
     restrict_written: bool
     shared: str
@@ -34,6 +36,7 @@ C = Dialect(
     header=("#include <math.h>", "#include <stdint.h>"),
     kernel="void",
     local="static void",
+    shared_code="static void",
     restrict="restrict",
     restrict_written=True,
     shared="",
@@ -56,6 +59,7 @@ CUDA = Dialect(
     ),
     kernel='extern "C" __global__ void',
     local="static __device__ __forceinline__ void",
+    shared_code="static __device__ __noinline__ void",
     restrict="__restrict__",
     # Across a fence nvcc moves accesses through marked pointers, and those of inlined functions: so goes the schedule.
     restrict_written=False,

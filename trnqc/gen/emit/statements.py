@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from trnqc.errors import ProgramError
@@ -16,6 +17,8 @@ from trnqc.gen.values import Array, Value, Var
 PAD = "    "
 # Lanes of a CUDA block that add up in registers before one of them adds to memory.
 WARP = 32
+# Places from which a function may be called and still be part of each of them.
+INLINED = 4
 
 
 class Text:
@@ -35,10 +38,12 @@ class Text:
         helpers: dict[str, str] = {}
         for root in roots:
             program = analyse(root)
-            for f in with_callees(root):
+            callees = with_callees(root)
+            calls = Counter(s.function.name for f in callees for s in st.statements(f.body) if isinstance(s, st.Call))
+            for f in callees:
                 if done.setdefault(f.name, f) != f:
                     raise ProgramError(f"two functions are named {f.name}")
-                body = _Function(self, f, program, started=f is root)
+                body = _Function(self, f, program, started=f is root, calls=calls[f.name])
                 lines = body.lines()
                 helpers |= body.expressions.helpers
                 if "\n".join(lines) not in parts:
@@ -55,8 +60,8 @@ def _by_need(helpers: dict[str, str]) -> list[str]:
 
 
 class _Function:
-    def __init__(self, text: Text, function: st.Function, program: Lanes, started: bool) -> None:
-        self.parent, self.function, self.program, self.started = text, function, program, started
+    def __init__(self, text: Text, function: st.Function, program: Lanes, started: bool, calls: int) -> None:
+        self.parent, self.function, self.program, self.started, self.calls = text, function, program, started, calls
         self.dialect = text.dialect
         kind = Vectors if text.vectors else Scalars
         self.expressions = kind(text.dialect, text.lanes, function, program)
@@ -81,7 +86,8 @@ class _Function:
             params.append("int lane")
         bounds = f"{self.parent.lanes}, {self.parent.min_blocks}" if self.parent.min_blocks else f"{self.parent.lanes}"
         launch = f" __launch_bounds__({bounds})" if d.threads and self.started else ""
-        return f"{d.kernel if self.started else d.local}{launch} {safe(f.name)}({', '.join(params) or 'void'})"
+        local = d.local if self.calls <= INLINED else d.shared_code
+        return f"{d.kernel if self.started else local}{launch} {safe(f.name)}({', '.join(params) or 'void'})"
 
     def param(self, p: Value | Array) -> str:
         if isinstance(p, Value):
