@@ -14,6 +14,7 @@ import numpy as np
 from pyscf import ao2mo, cc, gto, lib, scf
 
 from trnqc import einsum_plan
+from trnqc.contraction import parse
 from trnqc.errors import NotConverged
 
 HERE = Path(__file__).parent
@@ -44,10 +45,12 @@ def spin_orbital_integrals(mf):
 
 
 def iterate(mf, threshold=1e-10, most=60, run=None, progress=print):
-    """(correlation energy in Hartree, plan). run: takes the place of plan.run, for comparisons."""
+    """(correlation energy in Hartree, plan over the blocks of spins). run: takes the place of plan.run."""
     arrays = spin_orbital_integrals(mf)
     t1, t2 = np.zeros_like(arrays["d1"]), arrays["oovv"] / arrays["d2"]
-    plan = einsum_plan(EQUATIONS, arrays | {"t1": t1, "t2": t2}, outputs=("n1", "n2", "energy"))
+    nocc, nvir = t1.shape
+    program = parse(EQUATIONS).sized(o=(nocc // 2, nocc // 2), v=(nvir // 2, nvir // 2))
+    plan = einsum_plan(program, outputs=("n1", "n2", "energy"))
     run = run or plan.run
     extrapolation = lib.diis.DIIS()
     before = np.inf

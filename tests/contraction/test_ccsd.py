@@ -37,7 +37,7 @@ def test_the_energy_is_that_of_pyscf(ccsd, basis):
 
 
 def test_the_work_is_that_of_the_factorised_equations(ccsd):
-    """Two steps of o^2 v^4 (ladder and its intermediate), the rings once for all exchanges."""
+    """Two steps of o^2 v^4 (ladder and its intermediate), the rings once for all exchanges; spins save most of it."""
     program = parse(ccsd.EQUATIONS).sized(o=10, v=38)
     terms = dict(plan_program(program, ("n1", "n2", "energy")).symbolic_multiply_adds.terms)
     leading = {monomial: factor for monomial, factor in terms.items() if sum(power for _, power in monomial) == 6}
@@ -45,6 +45,8 @@ def test_the_work_is_that_of_the_factorised_equations(ccsd):
     assert leading == {o: 2, v: 2, (("o", 4), ("v", 2)): 2}
     alone = plan_program(program, ("n1", "n2", "energy"), share=False)
     assert dict(alone.symbolic_multiply_adds.terms)[v] == 5
+    cut = parse(ccsd.EQUATIONS).sized(o=(5, 5), v=(19, 19))
+    assert 7 * plan_program(cut, ("n1", "n2", "energy")).multiply_adds < plan_program(program).multiply_adds
 
 
 def test_the_script_runs(ccsd, capsys):

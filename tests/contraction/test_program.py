@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from tests.contraction.numbers import antisymmetric, term_by_term
 from trnqc.contraction import einsum_plan, parse
 from trnqc.contraction.canonical import Item, canonical
 from trnqc.contraction.counts import Count
@@ -31,11 +32,6 @@ tensor z
 TRIPLES = Count.product("ooovvv")
 
 
-def antisymmetric(x: np.ndarray) -> np.ndarray:
-    x = x - x.swapaxes(0, 1)
-    return x - x.swapaxes(2, 3)
-
-
 @pytest.fixture
 def arrays():
     rng = np.random.default_rng(11)
@@ -46,21 +42,6 @@ def arrays():
         "f": rng.standard_normal((V, V)),
         "z": np.array(rng.standard_normal()),
     }
-
-
-def term_by_term(program: Program, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Every term by itself through numpy.einsum."""
-    values = dict(arrays)
-    for statement in program.statements:
-        total = values[statement.target.tensor] if statement.accumulate else 0.0
-        for term in statement.terms:
-            letter = {label: chr(97 + k) for k, label in enumerate(term.labels)}
-            inputs = ",".join("".join(letter[x] for x in factor.labels) for factor in term.factors)
-            operands = [1 / values[f.tensor] if f.reciprocal else values[f.tensor] for f in term.factors]
-            output = "".join(letter[x] for x in statement.target.labels)
-            total = total + float(term.coefficient) * np.einsum(f"{inputs}->{output}", *operands, optimize=True)
-        values[statement.target.tensor] = total
-    return values
 
 
 def check(text: str, arrays: dict[str, np.ndarray], *outputs: str):

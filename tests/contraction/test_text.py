@@ -34,7 +34,7 @@ def test_declarations():
     t, g = p.tensor("t"), p.tensor("g")
     assert t.symmetries == (Symmetry((0, 1), -1), Symmetry((2, 3), -1)) and t.cost == 0
     assert g.cost == 1000 and g.rank == 4
-    assert p.tensor("s").blocks == {(0, 0), (1, 1)} and p.tensor("s").elements == 4 + 9
+    assert p.tensor("s").allowed == ((0, 0), (1, 1)) and p.tensor("s").elements == 4 + 9
     assert p.tensor("u").blocks == {(0, 1), (1, 1)} and p.tensor("u").elements == 6 + 9
     assert p.inputs == ("z",) and p.targets == ("E",)
 

@@ -9,10 +9,11 @@ A label that stands in the target is kept, every other one of a term is summed. 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
+from math import prod
 from numbers import Rational
 
 from trnqc.errors import ExpressionError
@@ -41,10 +42,13 @@ class Space:
         if self.blocks and (min(self.blocks) < 0 or sum(self.blocks) != self.extent):
             raise ExpressionError(f"the blocks of space {self.name} sum to {self.extent}; found {self.blocks}")
 
-    def sized(self, extent: int) -> Space:
-        if self.extent not in (None, extent):
-            raise ExpressionError(f"space {self.name} has extent {self.extent}; found {extent}")
-        return replace(self, extent=extent)
+    def sized(self, extent: int | tuple[int, ...]) -> Space:
+        """The space with this extent, or with the extents of its blocks."""
+        blocks = extent if isinstance(extent, tuple) else self.blocks
+        total = sum(extent) if isinstance(extent, tuple) else extent
+        if self.extent not in (None, total):
+            raise ExpressionError(f"space {self.name} has extent {self.extent}; found {total}")
+        return Space(self.name, total, blocks)
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,8 @@ class Tensor:
     """A named array over spaces, or a function of its indices.
 
     cost: multiply-adds for one element of a function; 0 for an array. blocks: the tuples of block numbers, one per
-    axis, in which elements may differ from zero (spin, point group, neighbours); None: all of them.
+    axis, in which elements may differ from zero (spin, point group, neighbours); None: all of them. conserving: two
+    groups of axes whose block numbers have equal sums wherever elements may differ from zero.
     """
 
     name: str
@@ -72,6 +77,7 @@ class Tensor:
     symmetries: tuple[Symmetry, ...] = ()
     cost: int = 0
     blocks: frozenset[tuple[int, ...]] | None = None
+    conserving: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
     def __post_init__(self) -> None:
         if self.cost < 0:
@@ -81,27 +87,32 @@ class Tensor:
                 raise ExpressionError(f"{self.name} has {self.rank} axes; its symmetry names axes {symmetry.axes}")
             if len({self.spaces[axis].name for axis in symmetry.axes}) > 1:
                 raise ExpressionError(f"axes {symmetry.axes} of {self.name} run over different spaces: no symmetry")
-        if self.blocks is not None:
-            known = set(product(*(range(max(len(space.blocks), 1)) for space in self.spaces)))
-            if wrong := sorted(self.blocks - known):
-                raise ExpressionError(f"{self.name} has no block {wrong[0]}")
+        if self.conserving and max(map(max, self.conserving)) >= self.rank:
+            raise ExpressionError(f"{self.name} has {self.rank} axes; conserving names axes {self.conserving}")
+        if self.blocks is not None and (wrong := sorted(self.blocks - set(self._numbers()))):
+            raise ExpressionError(f"{self.name} has no block {wrong[0]}")
 
     @property
     def rank(self) -> int:
         return len(self.spaces)
 
+    def _numbers(self) -> Iterator[tuple[int, ...]]:
+        return product(*(range(max(len(space.blocks), 1)) for space in self.spaces))
+
+    @property
+    def allowed(self) -> tuple[tuple[int, ...], ...]:
+        """Numbers of the blocks in which elements may differ from zero."""
+        found = [numbers for numbers in self._numbers() if self.blocks is None or numbers in self.blocks]
+        if self.conserving:
+            left, right = self.conserving
+            found = [n for n in found if sum(n[axis] for axis in left) == sum(n[axis] for axis in right)]
+        return tuple(found)
+
     @property
     def elements(self) -> int:
         """How many elements of the tensor may differ from zero, by its blocks."""
         parts = [space.blocks or (space.extent or 0,) for space in self.spaces]
-        total = 0
-        for block in product(*(range(len(part)) for part in parts)):
-            if self.blocks is None or block in self.blocks:
-                size = 1
-                for part, number in zip(parts, block):
-                    size *= part[number]
-                total += size
-        return total
+        return sum(prod(part[number] for part, number in zip(parts, numbers)) for numbers in self.allowed)
 
     def __getitem__(self, labels: str | tuple[str, ...]) -> Sum:
         """t["abij"], t["a,b1"] or t["a", "b1"]: the tensor at these indices."""
@@ -249,8 +260,8 @@ class Program:
         """Names of everything assigned to, in order of first assignment."""
         return tuple(dict.fromkeys(statement.target.tensor for statement in self.statements))
 
-    def sized(self, **extents: int) -> Program:
-        """The same program with the extents of these spaces given."""
+    def sized(self, **extents: int | tuple[int, ...]) -> Program:
+        """The same program with the extents of these spaces, or those of their blocks: sized(o=10, v=(19, 19))."""
         names = [space.name for space in self.spaces]
         if unknown := [name for name in extents if name not in names]:
             raise ExpressionError(f"there is no space {unknown[0]}; spaces are {', '.join(names)}")

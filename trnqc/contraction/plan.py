@@ -9,8 +9,11 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from trnqc.contraction import listing
 from trnqc.contraction.arrays import Array, as_arrays, library_of, one_type, require_finite
+from trnqc.contraction.blocks import Blocked
 from trnqc.contraction.counts import Count
 from trnqc.contraction.execute import Gemm, run_steps
 from trnqc.contraction.lower import Step, lower
@@ -49,7 +52,8 @@ class Assignment:
 class Plan:
     """What to compute in which order. inputs: name and labels of every array to be handed in; outputs: what comes back.
 
-    direct: operations if every product were formed in one loop nest over all of its indices.
+    direct: operations if every product were formed in one loop nest over all of its indices. blocked: where assignments
+    are over blocks, how these make up inputs and outputs.
     """
 
     title: str
@@ -57,6 +61,7 @@ class Plan:
     inputs: tuple[tuple[str, tuple[str, ...]], ...]
     outputs: tuple[str, ...]
     direct: Count
+    blocked: Blocked | None = None
 
     @cached_property
     def trees(self) -> tuple[Tree, ...]:
@@ -79,13 +84,23 @@ class Plan:
     @cached_property
     def extents(self) -> dict[str, int]:
         """By symbol, as in counts."""
-        return {index.symbol: index.extent for tree in self.trees for index in tree.indices.values()}
+        whole = dict(self.blocked.extents) if self.blocked else {}
+        return {index.symbol: index.extent for tree in self.trees for index in tree.indices.values()} | whole
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Of the inputs, by name."""
+        if self.blocked:
+            return {name: self.blocked.inputs[name].shape for name, _ in self.inputs}
         extents = {label: index.extent for tree in self.trees for label, index in tree.indices.items()}
         return {name: tuple(extents[label] for label in labels) for name, labels in self.inputs}
+
+    @cached_property
+    def _kept(self) -> set[str]:
+        """Names in the assignments that are outputs or parts of them."""
+        if self.blocked is None:
+            return set(self.outputs)
+        return {block for name in self.outputs for _, block in self.blocked.targets[name].blocks}
 
     @cached_property
     def peak(self) -> int:
@@ -95,7 +110,7 @@ class Plan:
     def held(self) -> Iterator[tuple[str, int]]:
         """(name of a step, elements held while it runs, its result included)."""
         last = {name: k for k, assignment in enumerate(self.assignments) for name in assignment.reads}
-        kept = {name for name, _ in self.inputs} | set(self.outputs)
+        kept = {leaf.name for tree in self.trees for leaf in tree.leaves if leaf.operand >= 0} | self._kept
         alive: dict[str, int] = {}
         for k, assignment in enumerate(self.assignments):
             size = assignment.parts[0].tree.size(assignment.labels)
@@ -125,12 +140,18 @@ class Plan:
         if missing := [name for name in names if name not in operands]:
             raise InputError(f"the plan takes {len(names)} operands: {', '.join(names)}; {missing[0]} is missing")
         values = self._accepted({name: operands[name] for name in names}, check_finite)
-        library = library_of([x for x in values.values() if not callable(x)])
+        arrays = [x for x in values.values() if not callable(x)]
+        library = library_of(arrays)
+        if self.blocked:
+            values = {k: x for name, whole in values.items() for k, x in self.blocked.inputs[name].split(whole).items()}
         last = {name: k for k, assignment in enumerate(self.assignments) for name in assignment.reads}
         for k, assignment in enumerate(self.assignments):
             values[assignment.target] = _assign(library, assignment, values, gemm)
-            for name in [name for name in values if last.get(name, -1) <= k and name not in self.outputs]:
+            for name in [name for name in values if last.get(name, -1) <= k and name not in self._kept]:
                 del values[name]
+        if self.blocked:
+            like = arrays[0] if arrays else np.zeros(1)
+            values = {name: self.blocked.targets[name].join(library, values, like) for name in self.outputs}
         if len(self.outputs) == 1:
             return values[self.outputs[0]]
         return {name: values[name] for name in self.outputs}

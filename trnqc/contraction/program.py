@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
+from trnqc.contraction.blocks import blocked, has_blocks
 from trnqc.contraction.canonical import Item, Key
 from trnqc.contraction.counts import Count
 from trnqc.contraction.expression import Program, Statement, Symmetry
@@ -21,12 +23,20 @@ def plan_program(program: Program, outputs: Sequence[str] = (), share: bool = Tr
     """The plan of all statements. All extents must be known.
 
     outputs: names of targets to hand back; those that no later statement reads where none is named. share=False plans
-    every term alone, for comparison.
+    every term alone, for comparison. Where tensors state their blocks, the plan is over blocks.
     """
     outputs = tuple(outputs) or _unread(program)
     if unknown := [name for name in outputs if name not in program.targets]:
         raise ExpressionError(f"{unknown[0]} is no target; targets are {', '.join(program.targets)}")
-    return _Planner(program, share).plan(outputs)
+    if not has_blocks(program):
+        return _Planner(program, share).plan(outputs)
+    found = blocked(program)
+    inner = tuple(block for name in outputs for _, block in found.targets[name].blocks)
+    plan = _Planner(found.program, share).plan(inner)
+    whole = _Planner(program, share=False)
+    return replace(
+        plan, title=str(program), inputs=whole.arrays(), outputs=outputs, direct=whole.direct(), blocked=found
+    )
 
 
 def _unread(program: Program) -> tuple[str, ...]:
@@ -66,17 +76,23 @@ class _Planner:
             versions[statement.target.tensor] = versions.get(statement.target.tensor, 0) + 1
 
     def plan(self, outputs: tuple[str, ...]) -> Plan:
-        direct = Count()
         for statement, terms in zip(self.program.statements, self.terms):
             parts = []
             for number, (written, term) in enumerate(zip(statement.terms, terms)):
                 name = statement.target.tensor + (f".{number + 1}" if len(terms) > 1 else "")
                 parts.append(self._part(name, written.coefficient, term))
-                direct = direct + self._direct(written, statement)
             target = statement.target
             self.assignments.append(Assignment(target.tensor, target.labels, tuple(parts), statement.accumulate))
-        inputs = tuple((name, self._declared(name)) for name in self.inputs)
-        return Plan(str(self.program), tuple(self.assignments), inputs, outputs, direct)
+        return Plan(str(self.program), tuple(self.assignments), self.arrays(), outputs, self.direct())
+
+    def arrays(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """(name, labels) of the arrays to be handed in."""
+        return tuple((name, self._declared(name)) for name in self.inputs)
+
+    def direct(self) -> Count:
+        """Operations with one loop nest for every term."""
+        statements = self.program.statements
+        return sum((self._direct(term, statement) for statement in statements for term in statement.terms), Count())
 
     def _declared(self, name: str) -> tuple[str, ...]:
         """Labels that show the shape of an input: those where it is first used."""

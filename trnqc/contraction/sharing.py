@@ -7,6 +7,7 @@ the exact optimum given what is shared, so a term may take a detour that pays on
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -158,12 +159,41 @@ class Sharing:
         return cost, [term.parts[k].key for k in used]
 
     def _search(self) -> frozenset[Key]:
+        """Passes over all candidates, until one changes nothing."""
         shared: frozenset[Key] = frozenset()
         best = self.total(shared)[0]
         while True:
-            trials = [shared | {key} for key in self.candidates if key not in shared]
-            trials += [shared - {key} for key in sorted(shared)]
-            found = min(((self.total(trial)[0], number) for number, trial in enumerate(trials)), default=(best, 0))
-            if found[0] >= best:
+            before = best
+            best, shared = self._taken(best, shared)
+            best, shared = self._dropped(best, shared)
+            if best == before:
                 return self.total(shared)[1]
-            best, shared = found[0], trials[found[1]]
+
+    def _taken(self, best: int, shared: frozenset[Key]) -> tuple[int, frozenset[Key]]:
+        """Take what saves most, again and again.
+
+        What one candidate saves seldom grows by taking others: only the best of the last known savings are looked at
+        again before one is taken.
+        """
+        queue = []
+        for number, key in enumerate(self.candidates):
+            if key not in shared and (saved := best - self.total(shared | {key})[0]) > 0:
+                queue.append((-saved, number))
+        heapq.heapify(queue)
+        while queue:
+            _, number = heapq.heappop(queue)
+            trial = shared | {self.candidates[number]}
+            saved = best - self.total(trial)[0]
+            if saved > 0 and queue and -saved > queue[0][0]:
+                heapq.heappush(queue, (-saved, number))
+            elif saved > 0:
+                best, shared = best - saved, trial
+        return best, shared
+
+    def _dropped(self, best: int, shared: frozenset[Key]) -> tuple[int, frozenset[Key]]:
+        """Drop what saves nothing any more."""
+        for key in sorted(shared):
+            cost = self.total(shared - {key})[0]
+            if cost <= best:
+                best, shared = cost, shared - {key}
+        return best, shared

@@ -20,7 +20,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import product
 
 from trnqc.contraction.expression import (
     Factor,
@@ -192,18 +191,18 @@ class _Parser:
 
     def _property(self, tensor: Tensor) -> Tensor:
         word = self.take("symmetric", "antisymmetric", "conserving", "blocks", "cost")
-        symmetries, cost, blocks = tensor.symmetries, tensor.cost, tensor.blocks
+        symmetries, cost, blocks, conserving = tensor.symmetries, tensor.cost, tensor.blocks, tensor.conserving
         try:
             if word.text == "cost":
                 cost = self._whole()
             elif word.text == "blocks":
                 blocks = self._blocks()
             elif word.text == "conserving":
-                blocks = self._conserving(tensor)
+                conserving = self._axes("(", "|"), self._axes_after_bar()
             else:
                 sign = 1 if word.text == "symmetric" else -1
                 symmetries = (*symmetries, Symmetry(self._axes("(", ")"), sign))
-            return Tensor(tensor.name, tensor.spaces, symmetries, cost, blocks)
+            return Tensor(tensor.name, tensor.spaces, symmetries, cost, blocks, conserving)
         except ExpressionError as error:
             if "\n" in str(error):
                 raise
@@ -223,14 +222,6 @@ class _Parser:
         while not self.skip(")"):
             found.append(tuple(int(digit) for digit in self.take(kind="number").text))
         return frozenset(found)
-
-    def _conserving(self, tensor: Tensor) -> frozenset[tuple[int, ...]]:
-        left, right = self._axes("(", "|"), self._axes_after_bar()
-        numbers = product(*(range(max(len(space.blocks), 1)) for space in tensor.spaces))
-        try:
-            return frozenset(b for b in numbers if sum(b[x] for x in left) == sum(b[x] for x in right))
-        except IndexError:
-            raise ExpressionError(f"{tensor.name} has {tensor.rank} axes; found {left} and {right}") from None
 
     def _axes_after_bar(self) -> tuple[int, ...]:
         self.position -= 1
