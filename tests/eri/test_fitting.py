@@ -1,0 +1,177 @@
+"""The density-fitting object beside PySCF's: fitted integrals, J and K, energies, memory, copies."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from pyscf import df, dft, gto, lib, scf
+
+from trnqc.eri import fitting
+from trnqc.eri.fitting import DF
+
+WATER = "O 0 0 0.1173; H 0 0.7572 -0.4692; H 0 -0.7572 -0.4692"
+TRIPLET = "O 0 0 0; O 0 0 1.2"
+
+
+def molecule(atom=WATER, **more):
+    return gto.M(**{"atom": atom, "basis": "6-31g", "verbose": 0} | more)
+
+
+def pair(mol=None, auxbasis="weigend"):
+    mol = mol or molecule()
+    return DF(mol, auxbasis), df.DF(mol, auxbasis)
+
+
+@pytest.mark.parametrize("more", [{}, {"cart": True}], ids=str)
+def test_fitted_integrals(more):
+    ours, theirs = pair(molecule(**more))
+    np.testing.assert_allclose(ours.build()._cderi, theirs.build()._cderi, rtol=0, atol=1e-10)
+    assert ours.get_naoaux() == theirs.get_naoaux()
+    assert "generated" in ours.ran_on
+    np.testing.assert_allclose(ours.get_eri(), theirs.get_eri(), rtol=0, atol=1e-10)
+    blocks = list(ours.loop(10))
+    assert {len(block) for block in blocks[:-1]} == {10}
+    np.testing.assert_array_equal(np.concatenate(blocks), ours._cderi)
+
+
+@pytest.mark.parametrize("n", [1, 255, 256, 257, 600])
+def test_triangular_solution_by_blocks(n):
+    rng = np.random.default_rng(n)
+    lower = np.tril(rng.standard_normal((n, n))) / n + 2 * np.eye(n)
+    rows = rng.standard_normal((n, 7))
+    solved = rows.copy()
+    assert fitting.solve_lower(lower, solved) is solved
+    np.testing.assert_allclose(lower @ solved, rows, rtol=0, atol=1e-12)
+
+
+def densities(nao, shape, hermi):
+    dm = np.random.default_rng(5).standard_normal((*shape, nao, nao))
+    sign = {0: 0, 1: 1, 2: -1}[hermi]
+    return dm + sign * dm.swapaxes(-1, -2)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,)], ids=str)
+@pytest.mark.parametrize("hermi", [0, 1, 2])
+@pytest.mark.parametrize("kind", ["real", "complex"])
+def test_matrices_of_any_density(shape, hermi, kind):
+    ours, theirs = pair()
+    dm = densities(ours.mol.nao, shape, hermi)
+    if kind == "complex":
+        dm = dm + 1j * densities(ours.mol.nao, shape, 0)
+        hermi = 0
+    for mine, pyscfs in zip(ours.get_jk(dm, hermi), theirs.get_jk(dm, hermi)):
+        assert mine.shape == pyscfs.shape
+        np.testing.assert_allclose(mine, pyscfs, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("rank", [0, 1, 3])
+@pytest.mark.parametrize("tagged", [True, False])
+def test_matrices_of_few_orbitals(rank, tagged):
+    ours, theirs = pair()
+    c = np.random.default_rng(rank).standard_normal((ours.mol.nao, 6))
+    n = np.where(np.arange(6) < rank, 1.5, 0.0)
+    dm = lib.tag_array((c * n) @ c.T, mo_coeff=c, mo_occ=n) if tagged else (c * n) @ c.T
+    wanted = theirs.get_jk(np.asarray(dm))
+    for mine, pyscfs in zip(ours.get_jk(dm), wanted):
+        np.testing.assert_allclose(mine, pyscfs, rtol=0, atol=1e-9)
+
+
+def test_a_difference_of_densities():
+    ours, theirs = pair()
+    c = np.random.default_rng(1).standard_normal((ours.mol.nao, 4))
+    dm = (c * [1.0, 0.5, -0.7, -2.0]) @ c.T
+    np.testing.assert_allclose(ours.get_jk(dm)[1], theirs.get_jk(dm)[1], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(("with_j", "with_k"), [(True, False), (False, True)])
+def test_one_matrix_alone(with_j, with_k):
+    ours, theirs = pair()
+    dm = densities(ours.mol.nao, (), 1)
+    for mine, pyscfs in zip(ours.get_jk(dm, 1, with_j, with_k), theirs.get_jk(dm, 1, with_j, with_k)):
+        if mine is None or pyscfs is None or np.ndim(pyscfs) == 0:
+            assert mine is None
+        else:
+            np.testing.assert_allclose(mine, pyscfs, rtol=0, atol=1e-9)
+
+
+METHODS = {
+    "RHF": lambda: scf.RHF(molecule()),
+    "UHF": lambda: scf.UHF(molecule(TRIPLET, spin=2)),
+    "ROHF": lambda: scf.ROHF(molecule(TRIPLET, spin=2)),
+    "range-separated RKS": lambda: dft.RKS(molecule(), xc="wb97x"),
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_energies(method):
+    theirs = METHODS[method]().density_fit(auxbasis="weigend")
+    ours = METHODS[method]().density_fit(auxbasis="weigend")
+    ours.with_df = DF.of(ours.with_df)
+    for mf in (ours, theirs):
+        mf.conv_tol = 1e-11
+    assert ours.kernel() == pytest.approx(theirs.kernel(), abs=1e-9)
+
+
+@pytest.mark.parametrize("omega", [0.3, -0.3])
+def test_range_separation(omega):
+    ours, theirs = pair()
+    dm = densities(ours.mol.nao, (), 1)
+    for mine, pyscfs in zip(ours.get_jk(dm, omega=omega), theirs.get_jk(dm, omega=omega)):
+        np.testing.assert_allclose(mine, pyscfs, rtol=0, atol=1e-9)
+    with ours.range_coulomb(omega) as fitted:
+        assert isinstance(fitted, DF)
+    assert ours.mol.omega == 0
+
+
+def test_dependent_fitting_functions_are_dropped():
+    doubled = {s: gto.basis.load("weigend", s) * 2 for s in ("H", "O")}
+    ours, theirs = pair(auxbasis=doubled)
+    assert ours.get_naoaux() == theirs.get_naoaux() < gto.M(atom=WATER, basis=doubled, verbose=0).nao
+    dm = densities(ours.mol.nao, (), 1)
+    for mine, pyscfs in zip(ours.get_jk(dm), theirs.get_jk(dm)):
+        np.testing.assert_allclose(mine, pyscfs, rtol=0, atol=1e-6)
+
+
+def test_too_large_for_memory_goes_to_disk_by_pyscf():
+    ours, theirs = pair()
+    ours.max_memory = 0
+    dm = densities(ours.mol.nao, (), 1)
+    vj, vk = ours.get_jk(dm)
+    assert not isinstance(ours._cderi, np.ndarray)
+    assert "max_memory" in ours.ran_on
+    for mine, pyscfs in zip((vj, vk), theirs.get_jk(dm)):
+        np.testing.assert_allclose(mine, pyscfs, rtol=0, atol=1e-9)
+
+
+def test_integrals_are_saved_where_asked_for(tmp_path):
+    ours, _ = pair()
+    ours._cderi_to_save = str(tmp_path / "cderi.h5")
+    ours.build()
+    assert (tmp_path / "cderi.h5").exists()
+    assert "saved" in ours.ran_on
+    again = DF(ours.mol)
+    again._cderi = ours._cderi_to_save
+    dm = densities(ours.mol.nao, (), 1)
+    np.testing.assert_allclose(again.get_jk(dm)[1], ours.get_jk(dm)[1], rtol=0, atol=1e-12)
+
+
+def test_shells_beyond_the_kernels_are_left_to_pyscf(capsys):
+    mol = molecule("He 0 0 0", verbose=2)
+    ours = DF(mol, {"He": [[0, [1.0, 1.0]], [8, [1.0, 1.0]]]})
+    ours.build()
+    assert "PySCF" in ours.ran_on and "beyond" in ours.ran_on
+    assert "beyond" in capsys.readouterr().err + capsys.readouterr().out
+
+
+def test_copies_pickles_and_the_way_back():
+    ours, _ = pair()
+    dm = densities(ours.mol.nao, (), 1)
+    wanted = ours.get_jk(dm)[1]
+    for copy in (ours.copy(), pickle.loads(pickle.dumps(ours)), ours.reset(), DF.of(ours), ours.undo()):
+        np.testing.assert_allclose(copy.get_jk(dm)[1], wanted, rtol=0, atol=1e-9)
+    assert type(ours.undo()) is df.DF
+    assert not hasattr(ours.undo(), "ran_on")
+    ours.reset(molecule("He 0 0 0"))
+    assert ours.get_jk(np.ones((2, 2)))[1].shape == (2, 2)
