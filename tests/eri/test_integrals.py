@@ -85,9 +85,8 @@ def test_slices_of_four_centres(shells):
 def test_packed_slices_of_four_centres(aosym, shells):
     mol = MOLECULES["general"]
     ours = int2e(mol, shells, aosym)
-    i, j, k, l = (
-        zip(shells[::2], shells[1::2]) if len(shells) == 8 else (*zip(shells[::2], shells[1::2]), *[(0, mol.nbas)] * 2)
-    )
+    given = list(zip(shells[::2], shells[1::2]))
+    i, j, k, l = given + [(0, mol.nbas)] * (4 - len(given))
     square = mol.intor("int2e", shls_slice=(*i, *j, *k, *l))
     low = [np.tril_indices(n) for n in square.shape[::2]]
     if aosym in ("s2ij", "s4", "s8"):

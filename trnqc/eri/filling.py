@@ -107,7 +107,8 @@ def fill(
 
     def run(task: _Task) -> None:
         numbers = (screen, PRIMITIVE * screen, operator.omega)
-        writers[task.writer](*task.arguments, *numbers, *_scratch(task), destination, task.begin, task.end)
+        given = (task.begin, task.end, *task.arguments, *numbers, *_scratch(task), destination)
+        writers[task.writer](*given, 0, len(task.ket.rows))
 
     with ThreadPoolExecutor(threads or lib.num_threads()) as pool:
         for _ in pool.map(run, tasks):
@@ -141,11 +142,11 @@ def _tasks(writer: Writer, bra: _Bra, ket: _Ket) -> Iterator[_Task]:
 
 
 def _arguments(cls: QuartetClass, bra: _Bra, ket: _Ket) -> tuple[Any, ...]:
-    """The first of `writer.parameters`, those that all tasks of two classes share."""
+    """Those of `writer.parameters` that all tasks of two classes share."""
     records, by_lane = _widened(bra.pairs.records, cls.general), _widened(ket.rows.records, cls.general)
     n_ab, n_cd = bra.pairs.contractions, ket.pairs.contractions
     return (
-        records.shape[1], len(ket.rows), by_lane.shape[1], bra.place.shape[1], n_ab, n_cd,
+        records.shape[1], by_lane.shape[1], bra.place.shape[1], n_ab, n_cd,
         bra.pairs.count, records, bra.pairs.centre, bra.pairs.bound, bra.place,
         ket.rows.count, by_lane, ket.rows.centre, ket.rows.bounds, ket.rows.bound, ket.place,
     )  # fmt: skip

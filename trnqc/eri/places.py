@@ -59,8 +59,11 @@ def triangle(mol: gto.Mole, shells: tuple[int, int] | None = None) -> Side:
         pairs = pairs if len(rows) == len(pairs) else pairs.take(rows)
         i, j = _indices(pairs)
         n, m = np.maximum(i, j), np.minimum(i, j)
-        classes.append(pairs)
-        places.append((n * (n + 1) // 2 + m - start)[:, None])
+        place = n * (n + 1) // 2 + m - start
+        # Pairs in order of place write to neighbouring elements one after the other.
+        order = np.argsort(place[:, 0, 0])
+        classes.append(pairs.take(order))
+        places.append(place[order, None])
     return Side((last * (last + 1) // 2 - start,), tuple(classes), tuple(places))
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from trnqc.eri.classes import CONTRACTION, QuartetClass
 from trnqc.eri.kernel import Variant, quartet_function
@@ -27,12 +28,13 @@ PAIR, ROW = Var("pair", "i64"), Var("row", "i64")
 def parameters(cls: QuartetClass) -> tuple[Value | Array, ...]:
     """Of a writer, in order; n_ab and n_cd are numbers of pairs of contractions, K of rows of records.
 
-    bra_count i64 [pairs]: rows of records in use; bra [pairs, K, W]; bra_centre [pairs, 6]; bra_bound [pairs];
-    bra_place i64 [pairs, copies, n_ab ab]. ket_count i64 [rows]; ket [rows, K, W] lanes; ket_centre [rows, 6] lanes;
-    ket_bound [rows, K + 1]: of records, over the lanes; row_bound [rows]; ket_place i64 [rows, copies, n_cd cd] lanes.
+    begin, end: the bra pairs to take. bra_count i64 [pairs]: rows of records in use; bra [pairs, K, W]; bra_centre
+    [pairs, 6]; bra_bound [pairs]; bra_place i64 [pairs, copies, n_ab ab]. ket_count i64 [rows]; ket [rows, K, W] lanes;
+    ket_centre [rows, 6] lanes; ket_bound [rows, K + 1]: of records, over the lanes; row_bound [rows]; ket_place i64
+    [rows, copies, n_cd cd] lanes.
     Quartets with bra_bound row_bound < screen are not touched. cutoff, omega, boys, work, out: the kernel's.
     """
-    i64 = {name: Var(name, "i64") for name in ("bra_rows", "rows", "ket_rows", "copies", "n_ab", "n_cd")}
+    i64 = {name: Var(name, "i64") for name in ("begin", "end", "bra_rows", "ket_rows", "copies", "n_ab", "n_cd")}
     wide = CONTRACTION + (i64["n_ab"] if cls.general else 0), CONTRACTION + (i64["n_cd"] if cls.general else 0)
     a, b, c, d = cls.extents
     arrays = (
@@ -77,9 +79,9 @@ class Writer:
 
 
 def writer_function(writer: Writer, kernel: st.Function | None = None) -> st.Function:
-    """The program; its groups are the bra pairs. kernel: of the class, by default its own."""
+    """The program; its groups are the rows. kernel: of the class, by default its own."""
     cls = writer.cls
-    given = {st.name_of(p): p for p in parameters(cls)}
+    given: dict[str, Any] = {st.name_of(p): p for p in parameters(cls)}
     call = st.Call(kernel or _kernel(writer), (
         given["bra_count"][PAIR], st.view(given["bra"][PAIR, 0, 0]), st.view(given["bra_centre"][PAIR, 0]),
         given["ket_count"][ROW], st.view(given["ket"][ROW, 0, 0]), st.view(given["ket_centre"][ROW, 0]),
@@ -88,8 +90,10 @@ def writer_function(writer: Writer, kernel: st.Function | None = None) -> st.Fun
     ))  # fmt: skip
     bound = given["bra_bound"][PAIR] * given["row_bound"][ROW]
     body = st.If(le(given["screen"], bound), st.block(call, _scatter(cls, given, writer.triangular)))
+    # Pairs are the inner loop because neighbours have neighbouring places, in lines of cache that a row just wrote to.
+    pairs = st.loop(PAIR, given["end"], body, begin=given["begin"])
     return st.Function(
-        writer.name, parameters(cls), st.block(st.loop(ROW, given["rows"], body)), group=PAIR,
+        writer.name, parameters(cls), st.block(pairs), group=ROW,
         title=f"({cls.digits[:2]}|{cls.digits[2:]}): integrals to their places",
     )  # fmt: skip
 
@@ -101,7 +105,7 @@ def _kernel(writer: Writer) -> st.Function:
     return quartet_function(writer.cls)
 
 
-def _scatter(cls: QuartetClass, given: dict[str, Value | Array], triangular: bool) -> st.Statement:
+def _scatter(cls: QuartetClass, given: dict[str, Any], triangular: bool) -> st.Statement:
     a, b, c, d = cls.extents
     p, q, ab, cd, copy, left, right = (Var(n, "i64") for n in ("p", "q", "ab", "cd", "copy", "left", "right"))
     place = left + right
