@@ -33,7 +33,21 @@ def copy_and_add(dtype: str, count, local: bool = False) -> st.Function:
 
 @pytest.mark.parametrize("lanes", [1, 2, 4, 8])
 @pytest.mark.parametrize("dtype", ["f64", "f32", "i64"])
-@pytest.mark.parametrize("count, local", [(1, False), (3, True), (8, False), (9, True), (21, False), (16, True)])
+@pytest.mark.parametrize(
+    "count, local",
+    [
+        (1, False),
+        (3, True),
+        (4, True),
+        (5, False),
+        (6, True),
+        (7, False),
+        (8, False),
+        (9, True),
+        (21, False),
+        (15, True),
+    ],
+)
 def test_every_lane_has_its_row(lanes, dtype, count, local):
     rng = np.random.default_rng(count + lanes)
     kind = programs.NUMPY[dtype]

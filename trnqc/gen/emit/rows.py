@@ -1,37 +1,66 @@
-"""Text that moves rows between memory and lanes: a row a lane, so blocks of lanes x lanes elements are transposed."""
+"""Text that moves rows between memory and lanes: a row a lane, so blocks of lanes x lanes elements are transposed.
+
+What is left of a row goes half a block at a time, two lanes' parts in one vector, and the last elements one by one.
+"""
 
 from __future__ import annotations
 
 HEAD = "static inline void {name}({array} *{a}, {memory} *{b}, i64x{lanes} at, int64_t n) {{"
 
 
-def transpose(name: str, vector: str, mask: str, lanes: int) -> str:
-    """Exchange row and lane: at every power of two the off-diagonal blocks of a pair of vectors change places."""
+def transpose(name: str, vector: str, element: str, mask: str, lanes: int) -> str:
+    """Exchange row and lane of a block, and of half a block if the compiler joins halves of vectors."""
+    half = f"half_{vector}"
+    first, second = (", ".join(str(k + n) for k in range(lanes // 2)) for n in (0, lanes // 2))
+    wide = f"sizeof({vector}) / 2"
     lines = [
         "#ifdef __clang__",
         "#define SHUFFLE(kind, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)",
         "#else",
         "#define SHUFFLE(kind, a, b, ...) __builtin_shuffle(a, b, (kind){__VA_ARGS__})",
         "#endif",
-        f"static inline void {name}({vector} *r) {{",
-        f"    {vector} a, b;",
+        *_exchange(name, vector, mask, lanes, lanes),
     ]
-    step = lanes // 2
+    if lanes < 4:
+        return "\n".join(lines)
+    return "\n".join([
+        *lines,
+        "#if defined(__clang__) || __GNUC__ >= 12",
+        f"#define HALVES_{vector}",
+        f"typedef {element} {half} __attribute__((vector_size({wide})));",
+        f"typedef {element} {half}u __attribute__((vector_size({wide}), aligned(sizeof({element})), may_alias));",
+        *_exchange(f"{name}_half", vector, mask, lanes, lanes // 2),
+        f"static inline {vector} join_{vector}({half} a, {half} b) {{ "
+        f"return __builtin_shufflevector(a, b, {first}, {second}); }}",
+        f"static inline {half} low_{vector}({vector} a) {{ return __builtin_shufflevector(a, a, {first}); }}",
+        f"static inline {half} high_{vector}({vector} a) {{ return __builtin_shufflevector(a, a, {second}); }}",
+        "#endif",
+    ])  # fmt: skip
+
+
+def _exchange(name: str, vector: str, mask: str, lanes: int, rows: int) -> list[str]:
+    """At every power of two below `rows` the off-diagonal parts of a pair of vectors change places."""
+    lines = [f"static inline void {name}({vector} *r) {{", f"    {vector} a, b;"]
+    step = rows // 2
     while step:
         low = ", ".join(str(k if not k & step else k - step + lanes) for k in range(lanes))
         high = ", ".join(str(k + step if not k & step else k + lanes) for k in range(lanes))
-        for i in (i for i in range(lanes) if not i & step):
+        for i in (i for i in range(rows) if not i & step):
             lines.append(
                 f"    a = r[{i}]; b = r[{i + step}]; r[{i}] = SHUFFLE({mask}, a, b, {low}); "
                 f"r[{i + step}] = SHUFFLE({mask}, a, b, {high});"
             )
         step //= 2
-    return "\n".join([*lines, "}"])
+    return [*lines, "}"]
 
 
 def gather(name: str, exchange: str, vector: str, target: str, element: str, lanes: int) -> str:
-    """Rows of memory into lanes; target: type of the array of lanes, exchange: name of the transposition."""
+    """Rows of memory into lanes; target: type of the array of lanes, exchange: name of the transposition.
+
+    The last half block may take elements a second time.
+    """
     head = HEAD.format(name=name, array=target, a="to", memory=f"const {element}", b="from", lanes=lanes)
+    half = lanes // 2
     return f"""{head}
     const {element} *row[{lanes}];
     int64_t i = 0;
@@ -42,6 +71,17 @@ def gather(name: str, exchange: str, vector: str, target: str, element: str, lan
         {exchange}(r);
         for (int l = 0; l < {lanes}; l++) to[i + l] = r[l];
     }}
+#ifdef HALVES_{vector}
+    while (n >= {half} && n - i > 1) {{
+        {vector} r[{half}];
+        if (i > n - {half}) i = n - {half};
+        for (int l = 0; l < {half}; l++)
+            r[l] = join_{vector}(*(const half_{vector}u *)(row[l] + i), *(const half_{vector}u *)(row[l + {half}] + i));
+        {exchange}_half(r);
+        for (int l = 0; l < {half}; l++) to[i + l] = r[l];
+        i += {half};
+    }}
+#endif
     for (; i < n; i++) {{
         {vector} r;
         for (int l = 0; l < {lanes}; l++) r[l] = row[l][i];
@@ -53,6 +93,7 @@ def gather(name: str, exchange: str, vector: str, target: str, element: str, lan
 def scatter(name: str, exchange: str, vector: str, source: str, element: str, lanes: int) -> str:
     """Lanes added to rows of memory, one lane after the other since two may have one row."""
     head = HEAD.format(name=name, array=f"const {source}", a="from", memory=element, b="to", lanes=lanes)
+    half = lanes // 2
     return f"""{head}
     {element} *row[{lanes}];
     int64_t i = 0;
@@ -63,6 +104,15 @@ def scatter(name: str, exchange: str, vector: str, source: str, element: str, la
         {exchange}(r);
         for (int l = 0; l < {lanes}; l++) *({vector}u *)(row[l] + i) += r[l];
     }}
+#ifdef HALVES_{vector}
+    for (; i + {half} <= n; i += {half}) {{
+        {vector} r[{half}];
+        for (int l = 0; l < {half}; l++) r[l] = from[i + l];
+        {exchange}_half(r);
+        for (int l = 0; l < {half}; l++) *(half_{vector}u *)(row[l] + i) += low_{vector}(r[l]);
+        for (int l = 0; l < {half}; l++) *(half_{vector}u *)(row[l + {half}] + i) += high_{vector}(r[l]);
+    }}
+#endif
     for (; i < n; i++)
         for (int l = 0; l < {lanes}; l++) row[l][i] += from[i][l];
 }}"""

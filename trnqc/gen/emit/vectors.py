@@ -168,7 +168,7 @@ class Vectors(Scalars):
         vector, kind = self.vector(common.dtype), self.array_type(by_lane)
         exchange, name = f"transpose_{vector}", f"{'gather' if gathers else 'scatter'}_rows_{kind}"
         mask, element = self.vector(MASKS[BYTES[common.dtype]]), self.dialect.types[common.dtype]
-        self.helpers[exchange] = rows.transpose(exchange, vector, mask, self.lanes)
+        self.helpers[exchange] = rows.transpose(exchange, vector, element, mask, self.lanes)
         write = rows.gather if gathers else rows.scatter
         self.helpers[name] = write(name, exchange, vector, kind, element, self.lanes)
         places = f"{safe(by_lane.name)}, {safe(common.name)}, {self.spread(s.start, 'i64')}"
