@@ -55,15 +55,15 @@ def test_a_changed_source_is_a_new_program(directory, monkeypatch):
     digests = set()
     for number in (1, 2):
         (room / "maker.py").write_text(f"from trnqc.gen import Array\nNUMBER = {number}\n")
-        library._sources.cache_clear()
-        digests.add(library._sources("maker"))
+        library.sources.cache_clear()
+        digests.add(library.sources("maker"))
     assert len(digests) == 2
-    assert digests.isdisjoint({library._sources("trnqc.gen.values"), library._sources("trnqc.eri.classes")})
+    assert digests.isdisjoint({library.sources("trnqc.gen.values"), library.sources("trnqc.eri.classes")})
 
 
 def test_sources_reach_all_that_is_imported():
     """A change of the emitter or of a recurrence must not find an old kernel."""
-    library._sources.cache_clear()
+    library.sources.cache_clear()
     seen = set()
     waiting = ["trnqc.eri.batch"]
     while waiting:

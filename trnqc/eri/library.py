@@ -13,6 +13,7 @@ import ast
 import functools
 import hashlib
 import importlib.util
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -86,7 +87,7 @@ def build(programs: Sequence[Program], what: str = "integral kernels") -> dict[s
     Raises CompilerError, naming the program, when one of them cannot be built.
     """
     jobs = {p.name: functools.partial(_library, p) for p in programs}
-    with _Bar(what) as bar:
+    with Bar(what) as bar:
         made = build_all(jobs, progress=bar)
     for name, library in made.items():
         if isinstance(library, CompilerError):
@@ -110,7 +111,7 @@ def aligned(*shape: int, dtype: Any = np.float64) -> np.ndarray:
 @functools.cache
 def _library(program: Program) -> Library:
     compiler, width = find_compiler(), lanes()
-    key = key_of(compiler.identity, _sources(program.module), str(width), program.name)
+    key = key_of(compiler.identity, sources(program.module), str(width), program.name)
 
     def write(out: Path) -> None:
         compiler.build(emit_c(*program.make(), lanes=width), out)
@@ -120,7 +121,7 @@ def _library(program: Program) -> Library:
 
 
 @functools.cache
-def _sources(module: str) -> str:
+def sources(module: str) -> str:
     """A digest of a module of this package and of all that it imports of this package, directly or not."""
     # This module says how programs are kept, not what they are.
     digest, seen, waiting = hashlib.sha256(), {__name__}, [module]
@@ -136,9 +137,15 @@ def _sources(module: str) -> str:
     return digest.hexdigest()
 
 
+# CPython 3.11 keeps one depth counter for all its parsers: two threads that parse disturb each other.
+_PARSER = threading.Lock()
+
+
 def _imported(text: str) -> Iterator[str]:
     """Modules of this package that a source imports; rooms are packages, whose names may be modules."""
-    for node in ast.walk(ast.parse(text)):
+    with _PARSER:
+        tree = ast.parse(text)
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("trnqc."):
             yield str(node.module)
             for alias in node.names:
@@ -154,14 +161,14 @@ def _is_module(name: str) -> bool:
         return False
 
 
-class _Bar:
+class Bar:
     """Progress of a build, on a terminal and after a while only."""
 
     def __init__(self, what: str) -> None:
         self.what, self.began = what, time.monotonic()
         self.bars = Progress(console=Console(stderr=True), transient=True)
 
-    def __enter__(self) -> _Bar:
+    def __enter__(self) -> Bar:
         return self
 
     def __exit__(self, *error: object) -> None:
