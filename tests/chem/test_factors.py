@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyscf import df
 
+from trnqc.chem import factors as factors_module
 from trnqc.chem.auxbasis import auxiliary_basis
 from trnqc.chem.factors import build_factors, shell_blocks
 from trnqc.chem.orbitals import active_orbitals
@@ -70,9 +71,32 @@ def test_stages_are_timed_and_reported(reference):
         assert [d for d, _ in done] == list(range(1, done[-1][1] + 1))
 
 
-@given(st.lists(st.integers(1, 15), min_size=1, max_size=60), st.integers(1, 64))
-def test_blocks_cover_all_shells_once_within_the_width(sizes, width):
+def test_many_integrals_come_from_our_kernels(reference, monkeypatch):
+    mf = reference("hydrogen")
+    _, _, theirs = build(mf)
+    assert theirs.integrals == "PySCF"
+    monkeypatch.setattr(factors_module, "MANY", 0)
+    o, auxmol, ours = build(mf, threads=2)
+    assert "generated" in ours.integrals
+    flat = ours.B.reshape(-1, ours.B.shape[-1])
+    np.testing.assert_allclose(flat @ flat.T, repulsion(mf, o, auxmol), rtol=0, atol=1e-10)
+    np.testing.assert_allclose(ours.B, theirs.B, rtol=0, atol=1e-10)
+
+
+def test_shells_beyond_our_kernels_are_left_to_pyscf(reference, monkeypatch):
+    mf = reference("hydrogen")
+    monkeypatch.setattr(factors_module, "MANY", 0)
+    basis = {"H": [[0, [1.0, 1.0]], [1, [0.8, 1.0]], [8, [1.1, 1.0]]]}
+    o, auxmol, factors = build(mf, auxbasis=basis)
+    assert "PySCF" in factors.integrals and "beyond" in factors.integrals
+    flat = factors.B.reshape(-1, factors.B.shape[-1])
+    np.testing.assert_allclose(flat @ flat.T, repulsion(mf, o, auxmol), rtol=0, atol=1e-10)
+
+
+@given(st.lists(st.integers(1, 15), min_size=1, max_size=60), st.integers(1, 64), st.integers(1, 8))
+def test_blocks_cover_all_shells_once_within_the_width(sizes, width, multiple):
     loc = np.append(0, np.cumsum(sizes))
-    blocks = list(shell_blocks(loc, width))
+    blocks = list(shell_blocks(loc, width, multiple))
     assert [k for k0, k1 in blocks for k in range(k0, k1)] == list(range(len(sizes)))
     assert all(loc[k1] - loc[k0] <= width or k1 - k0 == 1 for k0, k1 in blocks)
+    assert all(k1 - k0 < multiple or (k1 - k0) % multiple == 0 for k0, k1 in blocks[:-1])

@@ -202,6 +202,7 @@ class DFMP2:
             auxbasis=auxiliary.names,
             generated=auxiliary.generated,
             metric=factors.metric,
+            integrals=factors.integrals,
             scf=f"RHF, {fitting}, {'converged' if mf.converged else 'NOT converged'}",
         )
         return assemble(

@@ -4,13 +4,15 @@
     row i
 
 Transform first, then fit: the metric is solved for nocc * nvir right-hand sides instead of nao^2 / 2. Blocks of P,
-and then rows i, are tasks for a pool of threads, each with one-thread BLAS and one-thread libcint: no barriers inside
-a task.
+and then rows i, are tasks for a pool of threads, each with one-thread BLAS and integrals of one thread: no barriers
+inside a task. Where there are so many integrals that it shows, they come from our kernels, else from PySCF; fitting
+shells of one l then stand together, so that vectors are full.
 """
 
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -21,6 +23,12 @@ from threadpoolctl import threadpool_limits
 
 from trnqc.chem.memory import FactorMemory
 from trnqc.chem.metric import factorise
+from trnqc.eri.integrals import ThreeCentre
+from trnqc.eri.library import lanes, words
+from trnqc.errors import CompilerError, UnsupportedClass
+
+# Integrals (mu nu|P) from which on kernels are worth compiling: a second or two of PySCF's.
+MANY = 1e8
 
 Progress = Callable[[str, int, int], None]
 """Called as progress(stage, done, total) from the calling thread."""
@@ -33,13 +41,14 @@ class Factors:
     naux is below the number of auxiliary functions where linearly dependent ones were dropped; ``metric`` says so in
     words.
     timings: wall seconds by stage; the integrals' and the transformation's share of their common pool is by thread
-    time.
+    time. integrals: in words, what made (mu nu|P).
     """
 
     B: np.ndarray
     eps_occ: np.ndarray
     eps_vir: np.ndarray
     metric: str
+    integrals: str
     timings: dict[str, float] = field(default_factory=dict)
 
 
@@ -62,10 +71,13 @@ def build_factors(
     """
     threads = threads or lib.num_threads()
     width = check_memory(auxmol, len(c_occ), c_occ.shape[1], c_vir.shape[1], max_bytes, threads)
-    blocks = list(shell_blocks(auxmol.ao_loc_nr(), width))
+    auxmol = by_angular_momentum(auxmol)
+    integrals, made_by = _integrals(mol, auxmol)
+    multiple = lanes() if isinstance(integrals, ThreeCentre) else 1
+    blocks = list(shell_blocks(auxmol.ao_loc_nr(), width, multiple))
 
     B = np.empty((c_occ.shape[1], c_vir.shape[1], auxmol.nao_nr()))
-    task = _BlockTask(mol, auxmol, c_occ, c_vir, B)
+    task = _BlockTask(integrals, auxmol, c_occ, c_vir, B)
     timings = {}
     # Both limits are for the process; libcint's is set by each worker for itself, because OpenMP keeps it by thread.
     with threadpool_limits(1, user_api="blas"), _one_thread_pool(threads) as pool:
@@ -82,7 +94,7 @@ def build_factors(
         _run(pool, metric.fit, list(B), "fitting", progress)
         B = _compacted(B, metric.naux)
         timings["fitting"] = time.perf_counter() - start
-    return Factors(B, np.array(eps_occ), np.array(eps_vir), metric.note, timings)
+    return Factors(B, np.array(eps_occ), np.array(eps_vir), metric.note, made_by, timings)
 
 
 def check_memory(
@@ -93,37 +105,71 @@ def check_memory(
     return memory.block_width(max_bytes, smallest=int(np.diff(auxmol.ao_loc_nr()).max()))
 
 
-def shell_blocks(ao_loc: Sequence[int], width: int) -> Iterator[tuple[int, int]]:
-    """Ranges of shells [k0, k1) of at most ``width`` functions each (one shell where a single one is wider)."""
-    k0 = 0
-    for k in range(1, len(ao_loc)):
-        if ao_loc[k] - ao_loc[k0] > width and k - 1 > k0:
-            yield k0, k - 1
-            k0 = k - 1
-    if k0 < len(ao_loc) - 1:
-        yield k0, len(ao_loc) - 1
+def by_angular_momentum(auxmol: gto.Mole) -> gto.Mole:
+    """The same shells, those of one l together; B in terms of them gives the same integrals."""
+    copy = auxmol.copy(deep=False)
+    copy._bas = auxmol._bas[np.argsort(auxmol._bas[:, gto.ANG_OF], kind="stable")]
+    return copy
 
 
-class _BlockTask:
-    """(ia|P) for one range of auxiliary shells, written to its columns of B."""
+def shell_blocks(ao_loc: Sequence[int], width: int, multiple: int = 1) -> Iterator[tuple[int, int]]:
+    """Ranges of shells [k0, k1) of at most ``width`` functions each (one shell where a single one is wider).
 
-    def __init__(self, mol: gto.Mole, auxmol: gto.Mole, c_occ: np.ndarray, c_vir: np.ndarray, B: np.ndarray) -> None:
-        self.nbas, self.nao, self.B = mol.nbas, mol.nao_nr(), B
-        self.c_occ_t, self.c_vir_t = np.ascontiguousarray(c_occ.T), np.ascontiguousarray(c_vir.T)
+    Where a block has as many as ``multiple`` shells and others follow, it is cut to a multiple of that.
+    """
+    k0, last = 0, len(ao_loc) - 1
+    while k0 < last:
+        k1 = max(k0 + 1, bisect_right(ao_loc, ao_loc[k0] + width, lo=k0) - 1)
+        if k1 < last and k1 - k0 >= multiple:
+            k1 -= (k1 - k0) % multiple
+        yield k0, k1
+        k0 = k1
+
+
+def _integrals(mol: gto.Mole, auxmol: gto.Mole) -> tuple[Callable[[tuple[int, int]], np.ndarray], str]:
+    """(mu nu|P) packed [P, mu >= nu] of a range of shells, as a function, and in words whose it is."""
+    nao = mol.nao_nr()
+    if nao * (nao + 1) / 2 * auxmol.nao_nr() < MANY:
+        return _PySCF(mol, auxmol), "PySCF"
+    try:
+        return ThreeCentre(mol, auxmol), words()
+    except (UnsupportedClass, CompilerError) as error:
+        return _PySCF(mol, auxmol), f"PySCF: {error}"
+
+
+class _PySCF:
+    """PySCF's integrals of a range of fitting shells."""
+
+    def __init__(self, mol: gto.Mole, auxmol: gto.Mole) -> None:
+        self.nbas = mol.nbas
         self.int3c = gto.moleintor.ascint3(mol._add_suffix("int3c2e"))
         self.env = gto.mole.conc_env(mol._atm, mol._bas, mol._env, auxmol._atm, auxmol._bas, auxmol._env)
         self.ao_loc = gto.moleintor.make_loc(self.env[1], self.int3c)
         self.optimiser = gto.moleintor.make_cintopt(*self.env, self.int3c)
 
+    def __call__(self, shells: tuple[int, int]) -> np.ndarray:
+        k0, k1 = (self.nbas + k for k in shells)
+        wanted = (0, self.nbas, 0, self.nbas, k0, k1)
+        packed = gto.moleintor.getints3c(self.int3c, *self.env, wanted, 1, "s2ij", self.ao_loc, self.optimiser)
+        return np.ascontiguousarray(packed.T)
+
+
+class _BlockTask:
+    """(ia|P) for one range of auxiliary shells, written to its columns of B."""
+
+    def __init__(
+        self, integrals: Callable, auxmol: gto.Mole, c_occ: np.ndarray, c_vir: np.ndarray, B: np.ndarray
+    ) -> None:
+        self.integrals, self.ao_loc, self.nao, self.B = integrals, auxmol.ao_loc_nr(), len(c_occ), B
+        self.c_occ_t, self.c_vir_t = np.ascontiguousarray(c_occ.T), np.ascontiguousarray(c_vir.T)
+
     def __call__(self, block: tuple[int, int]) -> tuple[float, float]:
         """Fill B[:, :, P] for the shells [k0, k1); returns seconds of integrals and of transformation."""
-        k0, k1 = (self.nbas + k for k in block)
-        p0, p1 = (int(self.ao_loc[k] - self.ao_loc[self.nbas]) for k in (k0, k1))
+        p0, p1 = (int(self.ao_loc[k]) for k in block)
         start = time.perf_counter()
-        shells = (0, self.nbas, 0, self.nbas, k0, k1)
-        packed = gto.moleintor.getints3c(self.int3c, *self.env, shells, 1, "s2ij", self.ao_loc, self.optimiser).T
+        packed = self.integrals(block)
         middle = time.perf_counter()
-        full = lib.unpack_tril(np.ascontiguousarray(packed))
+        full = lib.unpack_tril(packed)
         half = self.c_occ_t @ full.reshape(-1, self.nao).T
         for i, row in enumerate(half.reshape(-1, p1 - p0, self.nao)):
             np.matmul(self.c_vir_t, row.T, out=self.B[i, :, p0:p1])

@@ -59,7 +59,8 @@ class Frozen:
 class System:
     """What was computed: geometry (Angstrom), orbital and auxiliary basis by element, and what became of the metric.
 
-    generated: elements whose auxiliary set the library lacks. scf: how the reference was made.
+    generated: elements whose auxiliary set the library lacks. scf: how the reference was made. integrals: what made the
+    three-centre integrals.
     """
 
     geometry: Geometry
@@ -68,6 +69,7 @@ class System:
     generated: tuple[str, ...]
     metric: str
     scf: str
+    integrals: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "auxbasis", MappingProxyType(dict(self.auxbasis)))

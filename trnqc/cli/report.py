@@ -46,6 +46,7 @@ def _what(result: MP2Result) -> Table:
             "basis": f"{system.basis}, {s.nao} atomic orbitals, {s.nmo} molecular orbitals",
             "auxiliary basis": _auxiliary(system),
             "metric": system.metric,
+            "integrals": system.integrals or "not recorded",
             "reference": system.scf,
             "frozen": _frozen(result),
             "sizes": sizes,

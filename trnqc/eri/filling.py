@@ -92,17 +92,12 @@ def fill(
     ket are one side, and images hold the exchange of the two, so that half of the classes are enough. triangular: see
     `writer`. Raises UnsupportedClass before anything is computed.
     """
+    found = _found(bra, ket, operator, fitted, same, triangular)
+    writers = compiled(list(dict.fromkeys(found.values())))
     bras = [_Bra(pairs, _strided(place, [(i.bra, i.bra_stride) for i in images]))
             for pairs, place in zip(bra.classes, bra.places)]  # fmt: skip
     kets = [_ket(pairs, place, images) for pairs, place in zip(ket.classes, ket.places)]
-    found = [
-        (Writer(quartet_class(a.pairs, b.pairs, operator.name), fitted, triangular), a, b)
-        for n, a in enumerate(bras)
-        for m, b in enumerate(kets)
-        if not same or _rank(a.pairs, n) >= _rank(b.pairs, m)
-    ]
-    writers = compiled(list(dict.fromkeys(writer for writer, _, _ in found)))
-    tasks = [task for writer, a, b in found for task in _tasks(writer, a, b)]
+    tasks = [task for (n, m), writer in found.items() for task in _tasks(writer, bras[n], kets[m])]
     tasks.sort(key=lambda task: task.cost, reverse=True)
 
     def run(task: _Task) -> None:
@@ -110,9 +105,31 @@ def fill(
         given = (task.begin, task.end, *task.arguments, *numbers, *_scratch(task), destination)
         writers[task.writer](*given, 0, len(task.ket.rows))
 
-    with ThreadPoolExecutor(threads or lib.num_threads()) as pool:
+    threads = threads or lib.num_threads()
+    if threads == 1:
+        for task in tasks:
+            run(task)
+        return
+    with ThreadPoolExecutor(threads) as pool:
         for _ in pool.map(run, tasks):
             pass
+
+
+def prepare(bra: Side, ket: Side, operator: Operator, *, fitted: bool = False) -> None:
+    """Compile what `fill` will need, before threads ask for it at once. Raises UnsupportedClass, CompilerError."""
+    compiled(list(dict.fromkeys(_found(bra, ket, operator, fitted, False, False).values())))
+
+
+def _found(
+    bra: Side, ket: Side, operator: Operator, fitted: bool, same: bool, triangular: bool
+) -> dict[tuple[int, int], Writer]:
+    """The writer for each class of the bra with each of the ket."""
+    return {
+        (n, m): Writer(quartet_class(a, b, operator.name), fitted, triangular)
+        for n, a in enumerate(bra.classes)
+        for m, b in enumerate(ket.classes)
+        if not same or _rank(a, n) >= _rank(b, m)
+    }
 
 
 def quartet_class(bra: ShellPairs, ket: ShellPairs, operator: str) -> QuartetClass:

@@ -13,7 +13,7 @@ import numpy as np
 from pyscf import gto
 
 from trnqc.eri.classes import OPERATORS
-from trnqc.eri.filling import Image, Operator, fill
+from trnqc.eri.filling import Image, Operator, fill, prepare
 from trnqc.eri.places import Side, fitting_side, part, rectangle, square, triangle
 from trnqc.errors import InputError, UnsupportedClass
 
@@ -82,11 +82,7 @@ def int3c2e(
     """
     if aosym not in ("s1", "s2ij"):
         raise InputError(f"aosym of int3c2e is s1 or s2ij, found {aosym!r}")
-    if mol.cart != auxmol.cart:
-        raise UnsupportedClass(
-            f"three-centre integrals need one kind of functions, found cart={mol.cart} for orbitals and "
-            f"cart={auxmol.cart} for fitting functions; build both alike"
-        )
+    _check_kinds(mol, auxmol)
     i, j, k = _ranges(shls_slice, mol.nbas, 3, last=auxmol.nbas)
     if aosym == "s2ij":
         if j[0] != 0 or j[1] < i[1]:
@@ -108,6 +104,33 @@ def int2c2e(auxmol: gto.Mole, *, omega: float | None = None, threads: int | None
     fill(flat, aux, aux, [Image(0, 0, aux.size, 1), Image(0, 0, 1, aux.size)], _operator(auxmol, omega), 0.0, threads,
          fitted=True, same=True)  # fmt: skip
     return flat.reshape(aux.size, aux.size)
+
+
+class ThreeCentre:
+    """(ij|P) for one range of fitting shells after the other; threads may share it.
+
+    Raises UnsupportedClass, CompilerError when made, not later.
+    """
+
+    def __init__(self, mol: gto.Mole, auxmol: gto.Mole) -> None:
+        _check_kinds(mol, auxmol)
+        self._auxmol, self._operator, self._pairs = auxmol, _operator(mol, None), triangle(mol)
+        prepare(self._pairs, fitting_side(auxmol), self._operator, fitted=True)
+
+    def __call__(self, shells: tuple[int, int]) -> np.ndarray:
+        """f64 [P, i >= j] of the shells in a range, computed in the calling thread."""
+        aux = fitting_side(part(self._auxmol, shells))
+        flat = np.zeros(aux.size * self._pairs.size)
+        fill(flat, self._pairs, aux, [Image(0, 0, 1, self._pairs.size)], self._operator, SCREEN, 1, fitted=True)
+        return flat.reshape(aux.size, self._pairs.size)
+
+
+def _check_kinds(mol: gto.Mole, auxmol: gto.Mole) -> None:
+    if mol.cart != auxmol.cart:
+        raise UnsupportedClass(
+            f"three-centre integrals need one kind of functions, found cart={mol.cart} for orbitals and "
+            f"cart={auxmol.cart} for fitting functions; build both alike"
+        )
 
 
 def _orbital_side(mol: gto.Mole, i: tuple[int, int], j: tuple[int, int], packed: bool) -> Side:
