@@ -96,7 +96,9 @@ class Places:
     @property
     def size(self) -> Value | int:
         shells = self.cls.shells
-        return self.scratch + max(columns.scratch_size(*shells), horizontal.scratch_size(*shells, self.cls.cartesian))
+        fitted = columns.scratch_size(*shells, fitted=True) if self.cls.ld == 0 else 0
+        own = max(columns.scratch_size(*shells), fitted, horizontal.scratch_size(*shells, self.cls.cartesian))
+        return self.scratch + own
 
 
 def work_size(cls: QuartetClass, n_ab: int, n_cd: int) -> int:
@@ -153,7 +155,7 @@ def tier_of(cls: QuartetClass, variant: Variant = STANDARD) -> str:
 def primitive_function(cls: QuartetClass, tier: str = "", add: bool = True, variant: Variant = STANDARD) -> st.Function:
     """The recurrence of a primitive quartet in a tier of TIERS, which adds to its targets or stores them."""
     if (tier or tier_of(cls, variant)) == "columns":
-        return columns.vertical(*cls.shells, add=add)
+        return columns.vertical(*cls.shells, add=add, fitted=variant.rule == FITTED)
     space = "global" if cls.general else variant.space
     chosen = {"rule": variant.rule, "method": variant.method, "draws": variant.draws, "space": space}
     return vertical.straight(*cls.shells, add=add, **chosen)  # type: ignore[arg-type]

@@ -101,7 +101,7 @@ def writer_function(writer: Writer, kernel: st.Function | None = None) -> st.Fun
 def _kernel(writer: Writer) -> st.Function:
     """Fitting shells of solid harmonics have a recurrence of their own."""
     if writer.fitted and not writer.cls.cartesian:
-        return quartet_function(writer.cls, "straight", Variant(rule=FITTED))
+        return quartet_function(writer.cls, variant=Variant(rule=FITTED))
     return quartet_function(writer.cls)
 
 
