@@ -23,6 +23,7 @@ MAKERS = {
     "hydroxide": lambda: rhf("O 0 0 0; H 0 0 0.964", "aug-cc-pvdz", charge=-1),
     "hydrogen sulfide": lambda: rhf("S 0 0 0.1030; H 0 0.9616 -0.8239; H 0 -0.9616 -0.8239", "cc-pvdz"),
     "hydrogen": lambda: rhf("H 0 0 0; H 0 0 0.741", "cc-pvtz"),
+    "small hydrogen": lambda: rhf("H 0 0 0; H 0 0 0.741", "6-31g"),
     "hydrogen iodide": lambda: rhf("I 0 0 0; H 0 0 1.609", "def2-svp", ecp={"I": "def2-svp"}),
     "cartesian water": lambda: rhf(WATER, "cc-pvdz", cart=True),
 }

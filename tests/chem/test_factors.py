@@ -72,11 +72,11 @@ def test_stages_are_timed_and_reported(reference):
 
 
 def test_many_integrals_come_from_our_kernels(reference, monkeypatch):
-    mf = reference("hydrogen")
-    _, _, theirs = build(mf)
+    mf = reference("small hydrogen")
+    _, _, theirs = build(mf, auxbasis="weigend")
     assert theirs.integrals == "PySCF"
     monkeypatch.setattr(factors_module, "MANY", 0)
-    o, auxmol, ours = build(mf, threads=2)
+    o, auxmol, ours = build(mf, auxbasis="weigend", threads=2)
     assert "generated" in ours.integrals
     flat = ours.B.reshape(-1, ours.B.shape[-1])
     np.testing.assert_allclose(flat @ flat.T, repulsion(mf, o, auxmol), rtol=0, atol=1e-10)
@@ -84,7 +84,7 @@ def test_many_integrals_come_from_our_kernels(reference, monkeypatch):
 
 
 def test_shells_beyond_our_kernels_are_left_to_pyscf(reference, monkeypatch):
-    mf = reference("hydrogen")
+    mf = reference("small hydrogen")
     monkeypatch.setattr(factors_module, "MANY", 0)
     basis = {"H": [[0, [1.0, 1.0]], [1, [0.8, 1.0]], [8, [1.1, 1.0]]]}
     o, auxmol, factors = build(mf, auxbasis=basis)
