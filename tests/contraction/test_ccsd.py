@@ -28,9 +28,8 @@ def water(basis):
     )
 
 
-@pytest.mark.parametrize("basis", ["sto-3g", "cc-pvdz"])
-def test_the_energy_is_that_of_pyscf(ccsd, basis):
-    mf = water(basis)
+def test_the_energy_is_that_of_pyscf(ccsd):
+    mf = water("cc-pvdz")
     energy, _ = ccsd.iterate(mf, progress=lambda line: None)
     reference = cc.CCSD(mf).run(conv_tol=1e-10, conv_tol_normt=1e-8).e_corr
     assert energy == pytest.approx(reference, abs=1e-8)

@@ -14,6 +14,7 @@ from trnqc.contraction import einsum_plan, parse
 from trnqc.contraction.canonical import Item, canonical
 from trnqc.contraction.counts import Count
 from trnqc.contraction.expression import Program, Space, Symmetry, Tensor
+from trnqc.contraction.factors import factorised
 from trnqc.contraction.program import plan_program
 from trnqc.errors import ExpressionError, InputError, MemoryLimit
 
@@ -65,8 +66,42 @@ def test_exchanged_terms_are_computed_once(arrays):
 
 def test_sub_products_of_different_terms_are_shared(arrays):
     """g t is common to the ring of doubles and to the one with a vector in between."""
-    plan = check("R[a,b,i,j] = g[k,l,c,d] * t[a,c,i,k] * t[d,b,l,j] + g[k,l,c,d] * t[a,c,i,k] * w[l,b,d,j]", arrays)
-    assert plan.symbolic_multiply_adds == 3 * TRIPLES
+    text = "R[a,b,i,j] = g[k,l,c,d] * t[a,c,i,k] * t[d,b,l,j] + g[k,l,c,d] * t[a,c,i,k] * w[l,b,d,j]"
+    check(text, arrays)
+    assert plan_program(parse(HEAD + text), factor=False).symbolic_multiply_adds == 3 * TRIPLES
+
+
+QUADRATIC = """
+R[a,b,i,j] = 1/2 * x[k,l,i,j] * t[a,b,k,l] + 1/4 * g[k,l,c,d] * t[c,d,i,j] * t[a,b,k,l]
+  + P(i,j) * P(a,b) * (t[a,c,i,k] * w[k,b,c,j] + 1/2 * g[k,l,c,d] * t[a,c,i,k] * t[d,b,l,j])
+"""
+
+
+def test_common_factors_give_the_factorised_equations(arrays):
+    """The quadratic terms of coupled cluster find their intermediates: two rings and two ladders, once for all P."""
+    rng = np.random.default_rng(1)
+    arrays["x"] = antisymmetric(rng.standard_normal((O, O, O, O)))
+    plan = check("tensor x[o,o,o,o] antisymmetric(0,1) antisymmetric(2,3)" + QUADRATIC, arrays)
+    assert dict(plan.symbolic_multiply_adds.terms)[(("o", 3), ("v", 3))] == 2
+    assert dict(plan.symbolic_multiply_adds.terms)[(("o", 4), ("v", 2))] == 2
+    found = factorised(parse(HEAD + "tensor x[o,o,o,o] antisymmetric(0,1) antisymmetric(2,3)" + QUADRATIC))
+    assert [len(statement.terms) for statement in found.statements] == [2, 2, 5]
+
+
+def test_sums_are_made_once(arrays):
+    """Both statements need f + transposed f; labels and order differ."""
+    text = "X[a,i] = f[a,b] * w[i,b,c,j] * w[j,c,d,i] * f[d,a] + f[b,a] * w[i,b,c,j] * w[j,c,d,i] * f[d,a]\n"
+    text += "Y[c,j] = f[d,c] * w[j,d,b,i] * w[i,b,a,j] * f[a,c] + f[c,d] * w[j,d,b,i] * w[i,b,a,j] * f[a,c]"
+    check(text, arrays)
+    targets = factorised(parse(HEAD + text)).targets
+    assert len([name for name in targets if name.startswith("W")]) <= 1
+
+
+def test_factorising_never_costs_more(arrays):
+    text = "R[a,b,i,j] = P(a,b) * f[a,c] * t[c,b,i,j] + f[a,c] * f[c,d] * t[d,b,i,j] - f[a,c] * t[c,b,i,j] * z"
+    check(text, arrays)
+    program = parse(HEAD + text)
+    assert plan_program(program).multiply_adds <= plan_program(program, factor=False).multiply_adds
 
 
 def test_a_term_takes_a_detour_that_pays_by_sharing():

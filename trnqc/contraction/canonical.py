@@ -35,12 +35,18 @@ class Canonical:
     sign: int
 
 
-def canonical(items: Sequence[Item], kept: frozenset[str], symmetries: Mapping[str, tuple[Symmetry, ...]]) -> Canonical:
+def canonical(
+    items: Sequence[Item],
+    kept: frozenset[str],
+    symmetries: Mapping[str, tuple[Symmetry, ...]],
+    first: tuple[str, ...] = (),
+) -> Canonical:
     """The least key over all orders of the factors and of exchangeable axes; labels are numbered as they appear.
 
-    Factors are taken one by one, always with the least code that is left; only ties are followed further.
+    Factors are taken one by one, always with the least code that is left; only ties are followed further. first: labels
+    that have the first numbers already.
     """
-    states: list[tuple[frozenset[int], tuple[str, ...], int]] = [(frozenset(range(len(items))), (), 1)]
+    states: list[tuple[frozenset[int], tuple[str, ...], int]] = [(frozenset(range(len(items))), first, 1)]
     key: list[Encoded] = []
     for _ in items:
         least: Encoded | None = None

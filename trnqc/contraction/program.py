@@ -11,6 +11,7 @@ from trnqc.contraction.canonical import Item, Key
 from trnqc.contraction.counts import Count
 from trnqc.contraction.expression import Program, Statement, Symmetry
 from trnqc.contraction.expression import Term as Written
+from trnqc.contraction.factors import factorised
 from trnqc.contraction.network import Network
 from trnqc.contraction.operations import build, minimise
 from trnqc.contraction.plan import Assignment, Part, Plan
@@ -19,24 +20,29 @@ from trnqc.contraction.tree import Leaf, Tree
 from trnqc.errors import ExpressionError
 
 
-def plan_program(program: Program, outputs: Sequence[str] = (), share: bool = True) -> Plan:
+def plan_program(program: Program, outputs: Sequence[str] = (), share: bool = True, factor: bool = True) -> Plan:
     """The plan of all statements. All extents must be known.
 
     outputs: names of targets to hand back; those that no later statement reads where none is named. share=False plans
-    every term alone, for comparison. Where tensors state their blocks, the plan is over blocks.
+    every term alone, factor=False leaves sums of products as they are written, for comparison. Where tensors state
+    their blocks, the plan is over blocks.
     """
     outputs = tuple(outputs) or _unread(program)
     if unknown := [name for name in outputs if name not in program.targets]:
         raise ExpressionError(f"{unknown[0]} is no target; targets are {', '.join(program.targets)}")
+    plan = _planned(program, outputs, share)
+    if factor and (other := factorised(program)) != program:
+        plan = min(plan, _planned(other, outputs, share), key=lambda found: found.multiply_adds)
+    whole = _Planner(program, share=False)
+    return replace(plan, title=str(program), inputs=whole.arrays(), direct=whole.direct())
+
+
+def _planned(program: Program, outputs: tuple[str, ...], share: bool) -> Plan:
     if not has_blocks(program):
         return _Planner(program, share).plan(outputs)
     found = blocked(program)
     inner = tuple(block for name in outputs for _, block in found.targets[name].blocks)
-    plan = _Planner(found.program, share).plan(inner)
-    whole = _Planner(program, share=False)
-    return replace(
-        plan, title=str(program), inputs=whole.arrays(), outputs=outputs, direct=whole.direct(), blocked=found
-    )
+    return replace(_Planner(found.program, share).plan(inner), outputs=outputs, blocked=found)
 
 
 def _unread(program: Program) -> tuple[str, ...]:
