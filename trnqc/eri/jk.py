@@ -125,7 +125,8 @@ class JKBuilder:
         for sign, part in _parts(given, hermi):
             wants_j = with_j and sign > 0
             if len(part) and (wants_j or with_k):
-                j, k = self._halves(part, wants_j, with_k)
+                # An antisymmetric density has no J, but functions for J and K are there already.
+                j, k = self._halves(part, with_j, with_k)
                 if vj is not None and wants_j:
                     vj += j
                 if vk is not None:
