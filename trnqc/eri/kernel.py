@@ -18,7 +18,7 @@ from trnqc.eri.classes import BOUND, COEFFICIENT, CONTRACTION, ZETA, P, QuartetC
 from trnqc.eri.recurrence import BRA, FITTED, HALF_BOTH, HALVES, KET, SHIFTS, components, fewest_flops, recurrence
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
-from trnqc.gen.values import both, either, eq, fma, le, lt, minimum, sqrt
+from trnqc.gen.values import both, either, eq, fma, le, lt, minimum
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,9 @@ def work_size(cls: QuartetClass, n_ab: int, n_cd: int) -> int:
 
 
 TIERS = ("straight", "columns")
-# Nodes of the graph that a kernel has as straight-line code; what is larger takes compilers too long.
-LARGEST = 6000
+# Nodes of the graph that a kernel has as straight-line code; what is larger takes compilers too long, and that of a
+# fitting shell more time to run.
+LARGEST, LARGEST_FITTED = 6000, 4000
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ STANDARD = Variant()
 @cache
 def tier_of(cls: QuartetClass, variant: Variant = STANDARD) -> str:
     """The faster of the tiers that compile in civil time: straight-line code if there is not too much of it."""
-    most = LARGEST // (2 if variant.peeled and not cls.general else 1)
+    most = (LARGEST_FITTED if variant.rule == FITTED else LARGEST) // (2 if variant.peeled and not cls.general else 1)
     if Places(cls, 1, 1).targets > most:
         return "columns"
     graph = recurrence(*cls.shells, variant.rule or fewest_flops(*cls.shells)).graph
@@ -250,23 +251,22 @@ def _primitive(
     for word, at in _WORDS[:-1]:
         let(_KET[word], p.ket[j, at])
     zeta, eta = _BRA["zeta"], _KET["zeta"]
-    # One division gives 1/eta and 1/sqrt(zeta + eta).
-    root = let("root", sqrt(zeta + eta))
-    inverse = let("inverse", 1.0 / (root * eta))
-    inverse_root = let("inverse_root", inverse * eta)
-    let(HALVES[KET], 0.5 * (inverse * root))
+    # One division gives 1/eta and 1/(zeta + eta).
+    total = let("total", zeta + eta)
+    inverse = let("inverse", 1.0 / (total * eta))
+    let(HALVES[KET], 0.5 * (inverse * total))
     let(HALF_BOTH, HALVES[BRA] * HALVES[KET])
-    rho = let("rho", zeta * eta * (inverse_root * inverse_root))
+    rho = let("rho", zeta * eta * (inverse * eta))
     between = [let(f"PQ_{x}", _BRA[f"P{x}"] - _KET[f"P{x}"]) for x in "xyz"]
     for n, x in enumerate("xyz"):
         let(SHIFTS[BRA][n][1], -(HALVES[BRA] * between[n]))
         let(SHIFTS[KET][n][0], _KET[f"P{x}"] - p.ket_centre[n])
         let(SHIFTS[KET][n][1], HALVES[KET] * between[n])
     distance = let("distance", fma(between[0], between[0], fma(between[1], between[1], between[2] * between[2])))
-    factor = let("factor", _BRA["coefficient"] * _KET["coefficient"] * inverse_root)
+    factor = let("factor", _BRA["coefficient"] * _KET["coefficient"])
     values = Array("values", "f64", (cls.order + 1,), "local")
-    base = boys.function(cls.order, cls.operator)
-    made += [st.DeclareArray(values), st.Call(base, (factor, rho, distance, p.omega, p.boys, values))]
+    made.append(st.DeclareArray(values))
+    made += boys.values(cls.order, cls.operator, factor, total, rho, distance, p.omega, p.boys, values)
     own = vertical.parameters(*cls.shells)
     into = h or st.view(p.work[places.primitive if cls.general else 0])
     made.append(st.Call(vertical_step, (*own[:-3], values, into, st.view(p.work[places.scratch]))))
