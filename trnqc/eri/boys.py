@@ -76,38 +76,39 @@ def table(order: int) -> np.ndarray:
 
 
 def table_array(order: int) -> Array:
-    """The table as a parameter ``table``."""
-    return Array("table", "f64", (end(order) * DENSITY, ROW))
+    """The table as a parameter ``boys``."""
+    return Array("boys", "f64", (end(order) * DENSITY, ROW))
 
 
-@cache
-def function(order: int, operator: str) -> st.Function:
-    """A function that stores G_m, m = 0 .. order, into its last parameter, the local array ``boys``.
+def values(
+    order: int, operator: str, factor: Value, total: Value, rho: Value, distance: Value, omega: Value, table: Array,
+    boys: Array,
+) -> list[st.Statement]:  # fmt: skip
+    """Statements that store G_m, m = 0 .. order, into `boys`.
 
-    With f and rho given, f (2 rho)^m F_m(T), T = rho distance, for coulomb. erf(omega r)/r has rho omega^2 / (rho +
-    omega^2) in place of rho, and f times the root of what rho has thereby been multiplied with; erfc is the difference,
-    whose error is 1e-14 of the coulomb value.
+    With total = zeta + eta, rho = zeta eta / total and distance = |P-Q|^2, all variables, coulomb has
+    G_m = factor / sqrt(total) (2 rho)^m F_m(rho distance). erf(omega r)/r has total + zeta eta / omega^2 in place of
+    total, in rho too; erfc is the difference, whose error is 1e-14 of the coulomb value.
     """
-    factor, rho, distance, omega = (Var(n) for n in ("factor", "rho", "distance", "omega"))
-    given, boys = table_array(order), Array("boys", "f64", (order + 1,), "local")
     made: list[st.Statement] = []
     if operator != "erf":
-        made += _values(order, factor, rho, distance, given, boys, "full", st.store)
+        made += _values(order, factor, total, rho, distance, table, boys, "full", st.store)
     if operator != "coulomb":
-        share, root = Var("share"), Var("root")
-        made += [st.Let(share, omega * omega / (omega * omega + rho)), st.Let(root, sqrt(share))]
-        factor = factor * root if operator == "erf" else -(factor * root)
-        put = st.store if operator == "erf" else st.accumulate
-        made += _values(order, factor, rho * share, distance, given, boys, "long", put)
-    name = f"boys_{order}" + f"_{operator}" * (operator != "coulomb")
-    params = (Var("factor"), rho, distance, omega, given, boys)
-    return st.Function(name, params, st.block(made), title=f"(2 rho)^m F_m(T), m = 0 .. {order}")
+        product, wider = Var("product"), Var("wider")
+        made += [st.Let(product, rho * total), st.Let(wider, fma(product, 1.0 / (omega * omega), total))]
+        factor, put = (factor, st.store) if operator == "erf" else (-factor, st.accumulate)
+        made += _values(order, factor, wider, product / wider, distance, table, boys, "long", put)
+    return [st.block(made, title=f"(2 rho)^m F_m(T), m = 0 .. {order}")]
 
 
 def _values(
-    order: int, factor: Value, rho: Value, distance: Value, table: Array, boys: Array, name: str, put: Put
+    order: int, factor: Value, total: Value, rho: Value, distance: Value, table: Array, boys: Array, name: str, put: Put
 ) -> list[st.Statement]:
-    """G_m = (distance G_(m+1) + factor (2 rho)^m e^-T) / (2 m + 1) downwards; this form needs no power of T."""
+    """G_m = (distance G_(m+1) + factor (2 rho)^m e^-T) / (2 m + 1) downwards; this form needs no power of T.
+
+    Beyond the table G_L = factor / sqrt(total T) sqrt(pi) / 2 (2 L - 1)!! / distance^L, so that one root and one
+    division serve either case.
+    """
     made: list[st.Statement] = []
 
     def let(word: str, value: Value) -> Value:
@@ -125,18 +126,38 @@ def _values(
     held = Array(f"{name}_held", "f64", (ROW,), "local")
     made += [st.DeclareArray(held), st.GatherRows(held, table, row * ROW, const(ROW, "i64"))]
     near = let("near", _polynomial([held[k] for k in range(COEFFICIENTS)], step))
-    powers = [let("p0", factor)]
+    root = let("root", sqrt(select(small, total, total * t)))
+    if order:
+        apart = let("apart", select(small, 1.0, distance))
+        inverse = let("inverse", 1.0 / (root * apart))
+        base, closeness = let("p0", factor * (inverse * apart)), let("closeness", inverse * root)
+        far = _power(closeness, order) * float(_odd(order) * 0.5 * math.sqrt(math.pi))
+    else:
+        base, far = let("p0", factor / root), const(0.5 * math.sqrt(math.pi))
+    powers = [const(1.0)]
     for m in range(1, order + 1):
-        powers.append(let(f"p{m}", powers[-1] * two_rho))
-    g = let(f"G{order}", select(small, near, _asymptotic(order, t)) * powers[order])
+        powers.append(let(f"p{m}", powers[-1] * two_rho if m > 1 else two_rho))
+    g = let(f"G{order}", select(small, near * powers[order] if order else near, far) * base)
     made.append(put(boys[order], g))
     if order:
-        decay = let("decay", select(small, held[COEFFICIENTS] * horner(_exponential(), step), 0.0))
+        decay = let("decay", select(small, held[COEFFICIENTS] * horner(_exponential(), step), 0.0) * base)
         for m in range(order - 1, -1, -1):
-            inverse = 1 / (2 * m + 1)
-            g = let(f"G{m}", fma(distance * inverse, g, decay * inverse * powers[m]))
+            share = 1 / (2 * m + 1)
+            g = let(f"G{m}", fma(distance * share, g, decay * share * powers[m] if m else decay))
             made.append(put(boys[m], g))
     return made
+
+
+def _power(x: Value, n: int) -> Value:
+    if n == 1:
+        return x
+    half = _power(x, n // 2)
+    return half * half * x if n % 2 else half * half
+
+
+def _odd(m: int) -> int:
+    """(2 m - 1)!!"""
+    return math.prod(range(1, 2 * m, 2))
 
 
 def _polynomial(coefficients: Sequence[Value], x: Value) -> Value:
@@ -154,11 +175,3 @@ def _exponential() -> tuple[float, ...]:
     taylor = np.array([(-1) ** k / math.factorial(k) for k in range(_TAYLOR)]) * scale
     short = chebyshev.cheb2poly(chebyshev.poly2cheb(taylor)[:8])
     return tuple(float(c) for c in short / scale[: len(short)])
-
-
-def _asymptotic(order: int, t: Value) -> Value:
-    inverse = 1.0 / t
-    total = sqrt(inverse) * (0.5 * math.sqrt(math.pi))
-    for m in range(order):
-        total = total * (inverse * (m + 0.5))
-    return total
