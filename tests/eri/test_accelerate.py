@@ -67,7 +67,11 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# The door is the same for all classes, and those with d take their time to compile.
+SLOW = ("RHF, Cartesian d", "RHF, spherical d")
+
+
+@pytest.mark.parametrize("kind", [pytest.param(k, marks=[pytest.mark.slow] * (k in SLOW)) for k in KINDS])
 def test_direct_energies(kind):
     theirs, ours = direct(KINDS[kind]()), trnqc.accelerate(direct(KINDS[kind]()))
     assert isinstance(ours, type(theirs))
@@ -91,8 +95,15 @@ def test_density_fitting():
     assert ours.kernel() == pytest.approx(expected, abs=SAME)
     after = trnqc.accelerate(scf.RHF(molecule())).density_fit(auxbasis="weigend")
     assert after.kernel() == pytest.approx(expected, abs=SAME)
+    assert "generated" in ours.ran_on
     assert type(ours.undo()) is type(theirs)
+    assert type(ours.undo().with_df) is type(theirs.with_df)
     np.testing.assert_allclose(ours.nuc_grad_method().kernel(), theirs.nuc_grad_method().kernel(), rtol=0, atol=1e-6)
+
+
+def test_density_fitting_with_range_separation():
+    mf = coarse(dft.RKS(molecule(), xc="camb3lyp")).density_fit(auxbasis="weigend").set(conv_tol=1e-11)
+    assert trnqc.accelerate(mf).kernel() == pytest.approx(mf.kernel(), abs=SAME)
 
 
 def test_coulomb_alone_is_fitted():

@@ -11,10 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from pyscf import gto, lib, scf
+from pyscf import df, gto, lib, scf
 from pyscf.df.df_jk import _DFHF
 from pyscf.lib import logger
 
+from trnqc.eri import fitting
 from trnqc.eri.door import Kept, actual_omega, is_ours
 from trnqc.eri.gradient import accelerate_gradients
 from trnqc.eri.integrals import int2e
@@ -69,12 +70,16 @@ class _Accelerated(lib.StreamObject):
         self.__dict__.update(mf.__dict__)
         self.backend, self.ran_on = backend, "nothing yet"
         self._kept = Kept()
+        if isinstance(mf, _DFHF) and type(mf.with_df) is df.DF:
+            self.with_df = fitting.DF.of(mf.with_df)
 
     def undo(self) -> Any:
         """The object as PySCF has it, sharing this one's state."""
         plain = lib.view(self, lib.drop_class(self.__class__, _Accelerated))
         for name in ("backend", "ran_on", "_kept"):
             del plain.__dict__[name]
+        if isinstance(plain.__dict__.get("with_df"), fitting.DF):
+            plain.with_df = plain.with_df.undo()
         if isinstance(plain.__dict__.get("_scf"), _Accelerated):  # put below a second-order solver later on
             plain._scf = plain._scf.undo()
         return plain
@@ -106,10 +111,14 @@ class _Accelerated(lib.StreamObject):
         dm = self.make_rdm1() if dm is None else dm
         if not (isinstance(self, _DFHF) and self.with_df):
             return self._four_centre_jk(mol, dm, hermi, with_j, with_k, omega)
-        if not (with_k and self.only_dfj):
-            return super().get_jk(mol, dm, hermi, with_j, with_k, omega)
-        vj = super().get_jk(mol, dm, hermi, True, False, omega)[0] if with_j else None
-        return vj, self._four_centre_jk(mol, dm, hermi, False, True, omega)[1]
+        fitted_k = with_k and not self.only_dfj
+        vj, vk = None, None
+        if with_j or fitted_k:
+            vj, vk = super().get_jk(mol, dm, hermi, with_j, fitted_k, omega)
+            self.ran_on = getattr(self.with_df, "ran_on", "PySCF")
+        if with_k and not fitted_k:
+            vk = self._four_centre_jk(mol, dm, hermi, False, True, omega)[1]
+        return vj, vk
 
     def _four_centre_jk(
         self, mol: gto.Mole, dm: Any, hermi: int, with_j: bool, with_k: bool, omega: float | None
