@@ -1,4 +1,4 @@
-"""Registers, spills and compile time of the vertical recurrence's kernels by class, order and form of ``+=``.
+"""Registers, spills and compile time of integral kernels by class, order and form of ``+=``.
 
     python scripts/kernel_registers.py 1111 2111 2121 --methods fifo target --arch sm_80 sm_90
 
@@ -18,7 +18,9 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.gen.recurrences import RULES, kernel, vertical
+from trnqc.eri.classes import QuartetClass
+from trnqc.eri.kernel import Variant, quartet_function
+from trnqc.eri.recurrence import RULES, recurrence
 from trnqc.errors import CompilerError
 from trnqc.gen import emit_cuda
 from trnqc.gen.emit import ACCUMULATE
@@ -82,12 +84,14 @@ def main() -> None:
     asked = parser.parse_args()
     functions = {}
     for name in asked.classes:
+        shells = tuple(map(int, name))
         for rule in asked.rules:
-            system = vertical(*map(int, name), rule=rule)
+            graph = recurrence(*shells, rule=rule).graph
             for method in asked.methods:
-                order = best_of(system.graph, method, asked.draws)
-                label = f"({name}) {rule}, {method}, {len(order)} nodes, {peak_live(system.graph, order)} live"
-                functions[label] = kernel(system, order)
+                live = peak_live(graph, best_of(graph, method, asked.draws))
+                variant = Variant(rule=rule, method=method, draws=asked.draws, peeled=False)
+                label = f"({name}) {rule}, {method}, {len(graph)} nodes, {live} live"
+                functions[label] = quartet_function(QuartetClass(*shells), "straight", variant)
     Console(width=140).print(table(list(rows(functions, asked.arch, asked.accumulate, asked.min_blocks))))
 
 

@@ -8,13 +8,11 @@ import shutil
 import pytest
 
 from tests.gen.programs import gemm, polynomial
-from tests.gen.recurrences import kernel, vertical
 from trnqc import jit
 from trnqc.errors import CompilerError
 from trnqc.gen import Array, Var, const, emit_cuda
 from trnqc.gen import statements as st
 from trnqc.gen import values as v
-from trnqc.gen.schedule import best_of
 from trnqc.jit import nvcc
 
 needs_nvcc = pytest.mark.skipif(not shutil.which("nvcc"), reason="needs the CUDA compiler")
@@ -82,17 +80,6 @@ def test_a_build_is_made_once(monkeypatch):
 def test_a_text_that_nvcc_rejects_is_shown():
     with pytest.raises(CompilerError, match="undeclared_name"):
         jit.compile_cuda('extern "C" __global__ void f(double *x) { *x = undeclared_name; }', name="test")
-
-
-@needs_nvcc
-@pytest.mark.parametrize("accumulate", ["fence", "atomic"])
-@pytest.mark.parametrize("name, registers", [("1111", 128), ("2111", 128), ("2121", 168)])
-def test_scheduled_recurrences_do_not_spill(name, registers, accumulate):
-    system = vertical(*map(int, name), "interleaved")
-    source = emit_cuda(kernel(system, best_of(system.graph)), accumulate=accumulate)
-    found = jit.compile_cuda(source, name="test").kernel("vertical")
-    assert (found.spill_stores, found.spill_loads) == (0, 0)
-    assert found.registers <= registers
 
 
 def test_builds_run_together_and_failures_are_results():
