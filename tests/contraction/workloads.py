@@ -42,7 +42,7 @@ def four_index(atomic: int, occupied: int | None = None) -> Tree:
     labels = "pqrs"
     for k, (old, new) in enumerate(zip("pqrs", "abcd")):
         labels = labels.replace(old, new)
-        step = Node(("T1", "T2", "T3", "B")[k], tuple(labels), (step, leaf("C", old + new, 1)))
+        step = Node(("T1", "T2", "T3", "B")[k], tuple(labels), (step, leaf(f"C{new}", old + new, 1 + k)))
     assert isinstance(step, Node)
     spaces = {"N": ("pqrsabcd", atomic)}
     if occupied is not None:

@@ -178,8 +178,9 @@ class Fusion:
             root = name == self.tree.root.name
             held = ",".join(f"{i}:{n}" for i, n in zip(array.indices, self.shape(name)) if n > 1) or "scalar"
             work = array.cost * self.tree.size(array.loops) * prod(self.turns(i) for i in self.repeated(name))
-            again = ",".join(i for i in self.labels(name) if i in self.repeated(name))
-            fused = "result" if root else ",".join(self.labels(name)) or "-"
+            loops = [i for i in self.labels(name) if self.turns(i) > 1]
+            again = ",".join(i for i in loops if i in self.repeated(name))
+            fused = "result" if root else ",".join(loops) or "-"
             rows.append((name, fused, held, f"{prod(self.shape(name)):.4g}", again or "-", f"{work:.4g}"))
         rows.append(("total", "", "", f"{self.memory:.4g}", "", f"{self.work:.4g}"))
         widths = [max(map(len, column)) for column in zip(*rows)]

@@ -21,6 +21,9 @@ Labels = tuple[str, ...]
 # Relative times on a CPU: moving one element, one multiply-add of a large matrix product, starting one product.
 MOVE, MULTIPLY_ADD, START = 1.0, 0.1, 500.0
 
+# Elements with which any product runs, if need be element by element: two operands and the result.
+LEAST_SCRATCH = 3
+
 
 @dataclass(frozen=True)
 class Slice:
@@ -196,7 +199,7 @@ def _suits(rows: Sequence[str], columns: Sequence[str], size: Mapping[str, int],
 def multiply(result: Slice, operands: Sequence[Slice], accumulate: bool, scratch: np.ndarray) -> None:
     """result = (or +=) the product of one or two slices, summed over the labels that the result lacks.
 
-    scratch: a one-dimensional array of the result's dtype; not more than it holds is ever copied.
+    scratch: LEAST_SCRATCH or more elements of the result's dtype; not more than it holds is ever copied.
     """
     extents = {x: n for s in operands for x, n in zip(s.labels, s.array.shape)}
     lone = next((x for x in _inverted_and_summed(result, operands) if extents[x] > 1), None)

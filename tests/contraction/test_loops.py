@@ -1,0 +1,148 @@
+"""Loop nests: their text, what lives when, and their results against einsum for any fusion and any tiles."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from tests.contraction.workloads import a3a, all_fusions, four_factors, four_index, leaf, trees
+from trnqc.contraction.chains import Fusion
+from trnqc.contraction.fusion import fusion_front, least_memory
+from trnqc.contraction.loops import nest_of
+from trnqc.contraction.run_loops import axis_orders, run_schedule, scratch_wanted
+from trnqc.contraction.spacetime import Schedule
+from trnqc.contraction.tree import Leaf, Node, Tree
+from trnqc.errors import InputError
+
+
+def operands_of(tree, seed=0):
+    """Random arrays by name; a function is a table of which blocks are handed out."""
+    rng = np.random.default_rng(seed)
+
+    def made(found: Leaf):
+        table = rng.uniform(0.5, 1.5, [tree.extent(i) for i in found.indices])
+        return (lambda *cuts: table[cuts].copy()) if found.cost else table
+
+    return {found.name: made(found) for found in tree.leaves}
+
+
+def by_einsum(tree, operands):
+    """The whole product at once, by the definition."""
+    labels = {label: k for k, label in enumerate(tree.indices)}
+    terms = []
+    for found in tree.leaves:
+        operand = operands[found.name]
+        array = operand(*(slice(0, tree.extent(i)) for i in found.indices)) if found.cost else operand
+        terms += [1 / array if found.reciprocal else array, [labels[i] for i in found.indices]]
+    return np.einsum(*terms, [labels[i] for i in tree.root.indices], optimize=True)
+
+
+def test_the_text_of_the_four_factor_nest():
+    assert str(nest_of(least_memory(four_factors()))).splitlines() == [
+        "S[a,b,i,j] = 0",
+        "for b in 0..99:",
+        "    for c in 0..99:",
+        "        T2[j,k] = 0",
+        "        for d in 0..99:",
+        "            for f in 0..99:",
+        "                T1 = sum(e,l) B[b,e,f,l] * D[c,d,e,l]",
+        "                T2[j,k] += sum(d,f) T1 * C[d,f,j,k]",
+        "        S[a,b,i,j] += sum(c,k) T2[j,k] * A[a,c,i,k]",
+    ]
+
+
+def test_the_text_of_tiled_loops_over_functions():
+    fusion = fusion_front(a3a(), recompute=True).fusions[0]
+    text = str(nest_of(Fusion(fusion.tree, fusion.fused, dict.fromkeys("aecf", 50))))
+    assert "for a in 0..2999 step 50:" in text
+    assert "T1[c:50,e:50] = T1(c, e, b, k)" in text
+    assert "Y[c:50,e:50,a:50,f:50] += sum(b,k) T1[c:50,e:50] * T2[a:50,f:50]" in text
+
+
+def test_arrays_that_do_not_meet_share_their_place():
+    nest = nest_of(Fusion(four_index(5)))
+    assert nest.fusion.memory == 3 * 5**4 and nest.arena == 2 * 5**4
+    assert nest.places["T1"] == nest.places["T3"]
+
+
+@settings(max_examples=50, deadline=None)
+@given(trees(most=5), some.data())
+def test_what_lives_together_does_not_overlap(tree, data):
+    fusion = data.draw(some.sampled_from([Fusion(tree), *fusion_front(tree, recompute=True).fusions]))
+    nest = nest_of(fusion)
+    assert nest.arena <= fusion.memory
+    for one, two in combinations(fusion.temporaries, 2):
+        (first, last), (begin, end) = nest.lives[one], nest.lives[two]
+        if first <= end and begin <= last:
+            spans = [(nest.places[n], nest.places[n] + prod(fusion.shape(n))) for n in (one, two)]
+            assert max(spans)[0] >= min(spans)[1]
+
+
+@settings(max_examples=80, deadline=None)
+@given(trees(most=5, functions=True), some.data())
+def test_every_nest_computes_the_product(tree, data):
+    tiles = {label: data.draw(some.integers(1, 4)) for label in tree.indices}
+    fusion = data.draw(some.sampled_from(fusion_front(tree, recompute=True, tiles=tiles, keep=50).fusions))
+    operands = operands_of(tree)
+    found = run_schedule(Schedule(nest_of(fusion), data.draw(some.sampled_from([0, 5, 1000]))), operands)
+    np.testing.assert_allclose(found, by_einsum(tree, operands), rtol=1e-11)
+
+
+def test_every_feasible_fusion_of_four_factors_computes_the_product():
+    tree = four_factors(4, 3)
+    operands = operands_of(tree)
+    expected = by_einsum(tree, operands)
+    tiles = {"b": 3, "d": 2, "f": 3, "j": 2}
+    count = 0
+    for fused, *_ in all_fusions(tree, False, tiles):
+        found = run_schedule(Schedule(nest_of(Fusion(tree, fused, tiles)), 100), operands)
+        np.testing.assert_allclose(found, expected, rtol=1e-11)
+        count += 1
+    assert count == 68
+
+
+def test_diagonals_reciprocals_and_a_given_result():
+    indices = four_factors(6, 4).indices
+    inner = Node("T", ("a", "i"), (leaf("F", "aabi", 0), Leaf("e", ("b", "i"), 1, reciprocal=True)))
+    tree = Tree(Node("R", ("i", "c"), (inner, leaf("G", "ac", 2))), indices)
+    operands = operands_of(tree)
+    out = np.full((4, 6), np.nan)
+    fusion = Fusion(tree, {"T": frozenset("a")}, {"a": 4})
+    assert run_schedule(Schedule(nest_of(fusion), 50), operands, out) is out
+    expected = np.einsum("aabi,bi,ac->ic", operands["F"], 1 / operands["e"], operands["G"])
+    np.testing.assert_allclose(out, expected, rtol=1e-12)
+
+
+def test_axes_are_ordered_so_that_the_transformation_copies_nothing():
+    fused = {"T1": frozenset("ar"), "T2": frozenset("a"), "T3": frozenset("ab")}
+    fusion = Fusion(four_index(40), fused, {"a": 8, "r": 5, "b": 5})
+    assert set(axis_orders(nest_of(fusion))) == {"T1", "T2", "T3"}
+    assert scratch_wanted(nest_of(fusion)) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        (lambda o: o.pop("t"), "operand t is missing"),
+        (lambda o: o.update(t=np.zeros((2, 2))), "has the shape"),
+        (lambda o: o.update(T1=np.zeros((3, 3, 3, 2))), "a function, as it has a cost"),
+        (lambda o: o.update(t=len), "an array, as it has no cost"),
+    ],
+)
+def test_wrong_operands_are_named(change, word):
+    tree = a3a(3, 2)
+    operands = operands_of(tree)
+    change(operands)
+    with pytest.raises(InputError, match=word):
+        run_schedule(Schedule(nest_of(least_memory(tree)), 10), operands)
+
+
+def test_a_result_of_another_shape_is_refused():
+    tree = four_factors(3, 2)
+    with pytest.raises(InputError, match="the result has the shape"):
+        run_schedule(Schedule(nest_of(least_memory(tree)), 10), operands_of(tree), np.empty((2, 2)))

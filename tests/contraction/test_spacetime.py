@@ -1,0 +1,142 @@
+"""Schedules within a limit: tiles against exhaustive grids, the cap measured, and the least memory in the error."""
+
+from __future__ import annotations
+
+import re
+import tracemalloc
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as some
+
+from tests.contraction.test_loops import by_einsum, operands_of
+from tests.contraction.workloads import a3a, four_factors, four_index, ladder, small_workloads, trees
+from trnqc.contraction.chains import Fusion
+from trnqc.contraction.execute import run_steps
+from trnqc.contraction.fusion import fusion_front
+from trnqc.contraction.lower import lower
+from trnqc.contraction.run_loops import run_schedule
+from trnqc.contraction.spacetime import Form, schedule, schedule_within
+from trnqc.contraction.tiles import best_tiles, doublings
+from trnqc.errors import MemoryLimit
+
+
+@pytest.mark.parametrize("name", small_workloads())
+def test_the_limit_holds_down_to_the_least_memory(name):
+    tree = small_workloads()[name]
+    operands = operands_of(tree)
+    expected = by_einsum(tree, operands)
+    plain = schedule(tree)
+    for share in (0.3, 0.05):
+        limit = max(int(plain.memory * share), 20)
+        try:
+            found = schedule(tree, limit, scratch=4)
+        except MemoryLimit as error:
+            least = int(re.search(r"raise it to (\d+)", str(error)).group(1))
+            assert least > limit
+            found = schedule(tree, least, scratch=4)
+            with pytest.raises(MemoryLimit):
+                schedule(tree, least - 1, scratch=4)
+            limit = least
+        assert found.memory <= limit
+        np.testing.assert_allclose(run_schedule(found, operands), expected, rtol=1e-11)
+
+
+def test_the_least_memory_of_a3a_is_printed():
+    with pytest.raises(MemoryLimit, match=r"need 4 elements at least, but the limit is 3"):
+        schedule(a3a(), 3)
+    assert schedule(a3a(), 4).memory == 4
+
+
+@pytest.mark.parametrize(
+    ("tile", "published"), [(10, 20.4), (20, 5.84), (32, 2.89), (50, 1.77), (64, 1.47), (100, 1.19)]
+)
+def test_a3a_repeats_no_more_work_than_the_published_tiles(tile, published):
+    """The paper's schedules: everything fused, four tiles alike. It counts parts of turns, we count whole ones."""
+    tree = a3a()
+    limit = 2 * tile**4 + 2 * tile**2
+    full = Fusion(tree, fusion_front(tree, recompute=True).fusions[0].fused, dict.fromkeys("aecf", tile))
+    assert full.memory == limit and full.work / Fusion(tree).work == pytest.approx(published, rel=1e-2)
+    found = schedule(tree, limit, goal="work")
+    assert found.memory <= limit and found.work <= full.work
+
+
+@pytest.mark.parametrize("cap", [40, 400, 6000])
+def test_tiles_are_within_5_percent_of_the_exhaustive_optimum(cap):
+    """Of the work of A3A with everything fused, over all 13^4 sizes of the four repeated indices."""
+    tree = a3a(13, 3, 50)
+    form = Form(fusion_front(tree, recompute=True).fusions[0])
+    sizes = np.array(list(product(range(1, 14), repeat=4)))
+    a, e, c, f = sizes.T
+    memory = 2 * a * e * c * f + c * e + a * f
+    turns = -(-13 // sizes)
+    work = 50 * 13**3 * 3 * (turns[:, 0] * turns[:, 3] + turns[:, 1] * turns[:, 2]) + 13**4 * 9 + 13**5 * 3 + 13**4
+    optimum = work[memory <= cap].min()
+    form.extents = dict.fromkeys("aecf", 13)
+    fixed = {"b": 1, "k": 1}
+    found, value = best_tiles(
+        form.extents,
+        lambda t: form.work(t | fixed) if Fusion(tree, form.fusion.fused, t | fixed).memory <= cap else None,
+    )
+    assert value <= 1.05 * optimum
+    assert value == Fusion(tree, form.fusion.fused, found | fixed).work
+
+
+@settings(max_examples=40, deadline=None)
+@given(some.lists(some.integers(1, 25), min_size=1, max_size=3), some.integers(0, 3), some.integers(1, 2000))
+def test_tiles_of_a_separable_cost(extents, seed, cap):
+    """The cost of a blocked product: every operand is read again for each tile of the index that it lacks."""
+    extents = dict(zip("ijk", extents))
+    weight = dict(zip("ijk", np.random.default_rng(seed).integers(1, 50, 3)))
+
+    def cost(tiles):
+        if np.prod(list(tiles.values())) > cap:
+            return None
+        return float(sum(weight[x] * -(-extents[x] // n) for x, n in tiles.items()))
+
+    every = [dict(zip(extents, sizes)) for sizes in product(*(range(1, n + 1) for n in extents.values()))]
+    optimum = min(value for tiles in every if (value := cost(tiles)) is not None)
+    assert best_tiles(extents, cost)[1] <= 1.05 * optimum
+
+
+def test_no_tiles_where_nothing_fits():
+    assert best_tiles({"a": 4}, lambda tiles: None) is None
+    assert doublings(1) == [1] and doublings(8) == [1, 2, 4, 8] and doublings(9) == [1, 2, 4, 8, 9]
+
+
+@settings(max_examples=10, deadline=None)
+@given(trees(most=4, labels="abcd", functions=True), some.integers(4, 60))
+def test_any_tree_within_any_limit(tree, limit):
+    operands = operands_of(tree)
+    try:
+        found = schedule(tree, limit, scratch=2)
+    except MemoryLimit as error:
+        least = int(re.search(r"raise it to (\d+)", str(error)).group(1))
+        assume(least < 10_000)
+        found = schedule(tree, least, scratch=2)
+        limit = least
+    assert found.memory <= limit
+    np.testing.assert_allclose(run_schedule(found, operands), by_einsum(tree, operands), rtol=1e-11)
+
+
+@pytest.mark.parametrize("tree", [ladder(4, 40, 50), four_index(36), four_factors(32, 6)], ids=["ladder", "AO", "four"])
+def test_the_measured_peak_is_below_a_tenth_of_the_temporaries(tree):
+    limit = sum(tree.size(node.indices) for node in tree.temporaries) // 10
+    found = schedule_within(tree, limit)
+    operands = operands_of(tree)
+    out = np.empty([tree.extent(label) for label in tree.root.indices])
+    run_schedule(found, operands, out)
+    tracemalloc.start()
+    run_schedule(found, operands, out)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.memory <= limit and peak <= 8 * limit
+    assert found.work == tree.multiply_adds
+    np.testing.assert_allclose(out, run_steps(np, lower(tree), operands), rtol=1e-10)
+
+
+def test_the_printed_schedule():
+    text = str(schedule(four_factors(), 10_000))
+    assert "tiles: " in text and "elements in one arena" in text and "for b in 0..99" in text

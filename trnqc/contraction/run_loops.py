@@ -1,0 +1,207 @@
+"""Running a fused loop nest: every step is a product of slices, all memory is one arena and one scratch buffer.
+
+The axes of each temporary are put in the order in which the step that makes it and the step that takes it copy least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import permutations
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from trnqc.contraction.chains import Array
+from trnqc.contraction.loops import Item, Loop, Make, Nest, Step
+from trnqc.contraction.slices import LEAST_SCRATCH, Layout, Slice, multiply, product_plan, row_major
+from trnqc.contraction.spacetime import Schedule
+from trnqc.contraction.tree import Leaf, union
+from trnqc.errors import InputError
+
+Function = Callable[..., np.ndarray]
+Operands = Mapping[str, np.ndarray | Function]
+Ranges = dict[str, tuple[int, int]]
+
+
+def run_schedule(schedule: Schedule, operands: Operands, out: np.ndarray | None = None) -> np.ndarray:
+    """The result of the schedule's tree; operands by name of their leaves.
+
+    A function takes one slice per axis and returns that block; what it needs itself is not part of the schedule's
+    memory. out: an array for the result, which is overwritten. Errors: InputError for a wrong shape or a missing name.
+    """
+    fusion = schedule.fusion
+    tree = fusion.tree
+    arrays = _checked(schedule, operands)
+    dtype = np.result_type(*arrays.values()) if arrays else np.dtype(float)
+    shape = tuple(tree.extent(label) for label in tree.root.indices)
+    if out is None:
+        out = np.empty(shape, dtype)
+    elif out.shape != shape:
+        raise InputError(f"the result has the shape {shape}; out has {out.shape}")
+    _Run(schedule, operands, out).items(schedule.nest.body, {label: (0, tree.extent(label)) for label in tree.indices})
+    return out
+
+
+def _checked(schedule: Schedule, operands: Operands) -> dict[str, np.ndarray]:
+    tree = schedule.fusion.tree
+    arrays = {}
+    for leaf in tree.leaves:
+        if leaf.name not in operands:
+            raise InputError(f"operand {leaf.name} is missing; found {', '.join(sorted(operands)) or 'none'}")
+        operand = operands[leaf.name]
+        if callable(operand) != bool(leaf.cost):
+            expected = "a function, as it has a cost" if leaf.cost else "an array, as it has no cost"
+            raise InputError(f"operand {leaf.name} is {expected} in this plan; found {type(operand).__name__}")
+        if isinstance(operand, np.ndarray):
+            expected_shape = tuple(tree.extent(label) for label in leaf.indices)
+            if operand.shape != expected_shape:
+                raise InputError(f"operand {leaf.name} has the shape {expected_shape}; found {operand.shape}")
+            arrays[leaf.name] = operand
+    return arrays
+
+
+class _Run:
+    def __init__(self, schedule: Schedule, operands: Operands, out: np.ndarray) -> None:
+        self.fusion = schedule.fusion
+        self.operands = operands
+        self.scratch = np.empty(max(schedule.scratch, LEAST_SCRATCH), out.dtype)
+        arena = np.empty(schedule.nest.arena, out.dtype)
+        self.held = {self.fusion.tree.root.name: Slice(out, self.fusion.tree.root.indices)}
+        for name, order in axis_orders(schedule.nest).items():
+            lengths = dict(zip(self.fusion.arrays[name].indices, self.fusion.shape(name)))
+            place = schedule.nest.places[name]
+            array = arena[place : place + prod(lengths.values())].reshape([lengths[label] for label in order])
+            self.held[name] = Slice(array, order)
+
+    def items(self, items: Sequence[Item], ranges: Ranges) -> None:
+        for item in items:
+            if isinstance(item, Loop):
+                for start in range(0, item.extent, item.tile):
+                    self.items(item.body, ranges | {item.label: (start, min(start + item.tile, item.extent))})
+            elif isinstance(item, Make) and item.zero:
+                self._part(item.name, ranges).array.fill(0)
+            elif isinstance(item, Step):
+                self._step(self.fusion.arrays[item.name], item.accumulate, ranges)
+
+    def _part(self, name: str, ranges: Ranges) -> Slice:
+        """The part of an array that belongs to the ranges; a tile of a fused index is held from its start."""
+        held = self.held[name]
+        fused = self.fusion.fused.get(name, frozenset())
+        cuts: list[Any] = []
+        for label in held.labels:
+            start, stop = ranges[label]
+            cuts.append(slice(0, stop - start) if label in fused else slice(start, stop))
+        return Slice(held.array[(*cuts, Ellipsis)], held.labels)
+
+    def _step(self, array: Array, accumulate: bool, ranges: Ranges) -> None:
+        result = self._part(array.name, ranges)
+        if isinstance(array.source, Leaf):
+            value = self._leaf(array.source, ranges)
+            np.copyto(_ordered(result, value.labels), 1 / value.array if value.reciprocal else value.array)
+            return
+        made = iter(array.inputs)
+        operands = [
+            self._leaf(o, ranges) if isinstance(o, Leaf) and not o.cost else self._part(next(made), ranges)
+            for o in array.source.operands
+        ]
+        multiply(result, operands, accumulate, self.scratch)
+
+    def _leaf(self, leaf: Leaf, ranges: Ranges) -> Slice:
+        cuts: list[Any] = [slice(*ranges[label]) for label in leaf.indices]
+        operand = self.operands[leaf.name]
+        block = operand[(*cuts, Ellipsis)] if isinstance(operand, np.ndarray) else np.asarray(operand(*cuts))
+        return Slice(*_diagonal(block, leaf.indices), leaf.reciprocal)
+
+
+def _diagonal(array: np.ndarray, labels: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """A view with every label once."""
+    kept = union(labels)
+    if len(kept) == len(labels):
+        return array, tuple(labels)
+    numbers = [kept.index(label) for label in labels]
+    return np.einsum(array, numbers, list(range(len(kept)))), kept
+
+
+def _ordered(held: Slice, labels: Sequence[str]) -> np.ndarray:
+    return held.array.transpose([held.labels.index(label) for label in labels])
+
+
+def axis_orders(nest: Nest) -> dict[str, tuple[str, ...]]:
+    """For each temporary the order of its axes, slowest first, with the least estimated time of the steps it is in."""
+    fusion = nest.fusion
+    around = {step.name: labels for step, labels in nest.steps}
+    accumulate = {step.name: step.accumulate for step, _ in nest.steps}
+    orders = {name: fusion.arrays[name].indices for name in fusion.arrays}
+    consumer = {child: name for name, array in fusion.arrays.items() for child in array.inputs}
+
+    def cost(name: str) -> float:
+        array = fusion.arrays[name]
+        if isinstance(array.source, Leaf):
+            return 0.0
+        extents = tuple((i, fusion.tile(i) if i in around[name] else fusion.tree.extent(i)) for i in array.loops)
+        return product_plan(
+            extents, layout(name), tuple(_operand_layouts(fusion.arrays[name], fusion.tree.extent, layout)),
+            accumulate[name],
+        ).cost  # fmt: skip
+
+    def layout(name: str) -> Layout:
+        return row_major(orders[name], dict(zip(fusion.arrays[name].indices, fusion.shape(name))))
+
+    for name in fusion.temporaries:
+        best = None
+        for order in _orders_worth_trying(fusion.arrays[name], fusion.arrays[consumer[name]]):
+            orders[name] = order
+            value = cost(name) + cost(consumer[name])
+            if best is None or value < best[0]:
+                best = (value, order)
+        assert best is not None
+        orders[name] = best[1]
+    del orders[fusion.tree.root.name]
+    return orders
+
+
+def _operand_layouts(array: Array, extent: Callable[[str], int], layout: Callable[[str], Layout]) -> Iterator[Layout]:
+    made = iter(array.inputs)
+    assert not isinstance(array.source, Leaf)
+    for operand in array.source.operands:
+        if isinstance(operand, Leaf) and not operand.cost:
+            labels = union(operand.indices)
+            yield Layout(row_major(labels, {i: extent(i) for i in labels}).strides, operand.reciprocal)
+        else:
+            yield layout(next(made))
+
+
+def _orders_worth_trying(array: Array, consumer: Array) -> Iterator[tuple[str, ...]]:
+    """All orders of a few axes; of many, those that keep together what becomes one axis of a matrix."""
+    yield array.indices
+    if len(array.indices) <= 4:
+        yield from permutations(array.indices)
+        return
+    for step in (array, consumer):
+        if isinstance(step.source, Leaf):
+            continue
+        sides = [set(operand.indices) for operand in step.source.operands] + [set(step.indices)]
+        groups: dict[tuple[bool, ...], list[str]] = {}
+        for label in array.indices:
+            groups.setdefault(tuple(label in side for side in sides), []).append(label)
+        for order in permutations(groups.values()):
+            yield tuple(label for group in order for label in group)
+
+
+def scratch_wanted(nest: Nest) -> int:
+    """Elements of scratch with which no product has to be cut."""
+    fusion = nest.fusion
+    orders: dict[str, Any] = {**axis_orders(nest), fusion.tree.root.name: fusion.tree.root.indices}
+
+    def layout(name: str) -> Layout:
+        return row_major(orders[name], dict(zip(fusion.arrays[name].indices, fusion.shape(name))))
+
+    wanted = 0
+    for step, around in nest.steps:
+        array = fusion.arrays[step.name]
+        if not isinstance(array.source, Leaf):
+            extents = tuple((i, fusion.tile(i) if i in around else fusion.tree.extent(i)) for i in array.loops)
+            operands = tuple(_operand_layouts(array, fusion.tree.extent, layout))
+            wanted = max(wanted, product_plan(extents, layout(step.name), operands, step.accumulate).scratch)
+    return wanted
