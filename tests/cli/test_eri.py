@@ -25,6 +25,7 @@ def test_builds_once_and_lists(trnqc, directory):
     status, out, _ = trnqc(*command)
     assert status == 0
     assert "(00|00)" in out and "J and K" in out and "in memory" in out
+    assert "straight" in out
     assert "3 kernels compiled" in out
     assert len(list(directory.glob("*.so"))) == 3
     status, out, _ = trnqc(*command)

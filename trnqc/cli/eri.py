@@ -111,14 +111,15 @@ MATRICES = {"jk": "J and K", "j": "J", "k": "K"}
 def table(done: Sequence[Built]) -> Table:
     """One row a class and purpose, the slowest first."""
     rows = Table(title="Generated kernels", title_justify="left", title_style="bold")
-    for heading in ("class", "functions", "for", "seconds", "KiB"):
+    for heading in ("class", "functions", "for", "tier", "seconds", "KiB"):
         rows.add_column(heading, justify="right" if heading in ("seconds", "KiB") else "left")
     for one in sorted(done, key=lambda one: (-one.seconds, one.program.name)):
         digits, what = one.cls.digits, "Cartesian" if one.cls.cartesian else "spherical"
         words = ", ".join([what, *["general"] * one.cls.general, *[one.cls.operator] * (one.cls.operator != "coulomb")])
+        size = f"{one.size / 1024:.0f}"
         seconds = f"{one.seconds:.1f}" if one.seconds >= FROM_CACHE else "there"
         purpose = WORDS.get(one.kind) or MATRICES[one.program.name.split("_")[0]]
-        rows.add_row(f"({digits[:2]}|{digits[2:]})", words, purpose, seconds, f"{one.size / 1024:.0f}")
+        rows.add_row(f"({digits[:2]}|{digits[2:]})", words, purpose, prebuild.tier(one.kind, one.cls), seconds, size)
     return rows
 
 

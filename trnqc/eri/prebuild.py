@@ -17,8 +17,10 @@ from trnqc.eri.classes import OPERATORS, QuartetClass
 from trnqc.eri.derivatives import derivative_basis
 from trnqc.eri.filling import quartet_class
 from trnqc.eri.jk import JKBuilder
+from trnqc.eri.kernel import STANDARD, Variant, tier_of
 from trnqc.eri.library import Program
 from trnqc.eri.pairs import fitting_shells, pairs_between, pairs_of
+from trnqc.eri.recurrence import FITTED
 from trnqc.eri.writer import Writer
 from trnqc.errors import InputError, MoleculeError
 
@@ -60,6 +62,11 @@ def programs(
         for program, cls in _PROGRAMS[kind](mol, operator, auxmol):
             made.setdefault(program, (kind, cls))
     return made
+
+
+def tier(kind: str, cls: QuartetClass) -> str:
+    """The form that the recurrence of a program has: one of `kernel.TIERS`."""
+    return tier_of(cls, Variant(rule=FITTED) if kind == "fitting" and not cls.cartesian else STANDARD)
 
 
 Found = Iterator[tuple[Program, QuartetClass]]
