@@ -54,7 +54,7 @@ def functions(root: st.Function) -> list[st.Function]:
     """The function and all that it calls, callees first, each once."""
     found: list[st.Function] = []
     for s in st.statements(root.body):
-        if isinstance(s, st.Call):
+        if isinstance(s, st.Call) and s.function not in found:
             found += [f for f in functions(s.function) if f not in found]
     return [*found, root]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from trnqc.errors import ProgramError
@@ -180,7 +181,7 @@ class Function:
         if self.group is not None and (self.group.op, self.group.dtype) != ("var", "i64"):
             raise ProgramError(f"function {self.name}: the group is an i64 variable")
 
-    @property
+    @cached_property
     def written(self) -> tuple[str, ...]:
         """Names of the parameter arrays that are stored to, here or in a function called, in order."""
         found = set()
