@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import tracemalloc
 
 import numpy as np
 import opt_einsum
@@ -16,7 +17,7 @@ from trnqc.contraction import contract, einsum, einsum_plan, path
 from trnqc.contraction.lower import lower
 from trnqc.contraction.operations import minimise
 from trnqc.contraction.subscripts import parse_subscripts
-from trnqc.errors import ExpressionError, InputError, MemoryLimit
+from trnqc.errors import ExpressionError, InputError, MemoryLimit, UnsupportedError
 
 opt_einsum.paths.register_path_fn("trnqc", path)
 
@@ -167,8 +168,8 @@ def test_wrong_operands():
         plan.run([a, b[:2]])
     with pytest.raises(InputError, match="takes 2 operands: A, B; A is missing"):
         plan.run([a])
-    with pytest.raises(MemoryLimit, match="the limit is 10"):
-        einsum("ab,bc,cd->ad", a, b, b, memory_limit=10)
+    with pytest.raises(MemoryLimit, match="at least, but the limit is 0"):
+        einsum("ab,bc,cd->ad", a, b, b, memory_limit=0)
 
 
 def test_plans_print_and_become_data():
@@ -241,3 +242,36 @@ def test_peak_counts_what_is_held():
     plan = einsum_plan("ab,bc,cd,de->ae", (9, 9), (9, 9), (9, 9), (9, 9))
     assert plan.peak == 2 * 81
     assert einsum_plan("ab,bc->ac", (9, 9), (9, 9)).peak == 0
+
+
+LADDER = "Qae,Qbf,efij->abij"
+
+
+def test_a_limit_below_the_temporaries_makes_loops():
+    """The fitted ladder under a tenth of its temporary: the same numbers, and no more memory than allowed."""
+    rng = np.random.default_rng(0)
+    operands = [rng.standard_normal(shape) for shape in ((40, 36, 36), (40, 36, 36), (36, 36, 5, 5))]
+    limit = 36**4 * 8 // 10
+    plan = einsum_plan(LADDER, *operands, memory_limit=limit)
+    expected = einsum(LADDER, *operands)
+    assert plan.peak * 8 <= limit < einsum_plan(LADDER, *operands).peak * 8
+    plan.run(operands)  # what Python itself keeps after a first call is no part of the arrays
+    tracemalloc.start()
+    try:
+        found = plan.run(operands)
+        used = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_allclose(found, expected, **CLOSE)
+    assert used - found.nbytes <= limit
+    assert "in loops, below" in str(plan) and "for " in str(plan)
+    assert json.loads(json.dumps(plan.to_dict()))["assignments"][0]["parts"][0]["schedule"]["tiles"]
+
+
+def test_loops_take_torch_and_refuse_backends():
+    torch = pytest.importorskip("torch")
+    operands = operands_of("ab,bc,cd->ad", extents=(4, 6))
+    found = einsum("ab,bc,cd->ad", *(torch.tensor(x) for x in operands), memory_limit=40)
+    np.testing.assert_allclose(found.numpy(), operands[0] @ operands[1] @ operands[2], **CLOSE)
+    with pytest.raises(UnsupportedError, match="run on NumPy"):
+        einsum("ab,bc,cd->ad", *operands, memory_limit=40, gemm=lambda a, b: a.swapaxes(1, 2) @ b)

@@ -243,8 +243,8 @@ def test_refusals(arrays):
         einsum_plan(text, arrays["f"])
     with pytest.raises(ExpressionError, match="Q is no target; targets are Y"):
         einsum_plan(text, outputs=["Q"])
-    with pytest.raises(MemoryLimit, match="200 bytes of temporaries; the limit is 199"):
-        einsum_plan(text, memory_limit=199)
+    with pytest.raises(MemoryLimit, match="at least, but the limit is 0"):
+        einsum_plan(text, memory_limit=0)
     with pytest.raises(InputError, match="f is missing"):
         einsum_plan(text).run({})
 
@@ -258,3 +258,30 @@ def test_temporaries_go_as_soon_as_they_may():
     assert plan.peak <= 3 * size
     printed = str(plan)
     assert "Y[a,b] = sum(" in printed and "v = 5, o = 3" in printed
+
+
+def test_a_limit_counts_what_waits(arrays):
+    """Y's own temporary goes into loops; X and Y are results that wait, and an error says so."""
+    text = HEAD + "X[a,b] = d[a,b] * z\nY[a,b] = f[a,c] * f[c,d] * X[d,b]\nE = X[a,b] * Y[b,a]"
+    text = text.replace("tensor z", "tensor z\ntensor d[v,v]")
+    values = arrays | {"d": arrays["f"].T.copy()}
+    program = parse(text)
+    plan = plan_program(program)
+    assert plan.peak == 3 * V * V
+    limited = einsum_plan(program, memory_limit=8 * (3 * V * V - 1))
+    assert limited.peak < 3 * V * V
+    found = limited.run({name: values[name] for name in program.inputs})
+    np.testing.assert_allclose(found, term_by_term(program, values)["E"], rtol=1e-11)
+    with pytest.raises(MemoryLimit, match="50 elements are held by results while Y is made, but the limit is 49"):
+        einsum_plan(program, memory_limit=8 * (2 * V * V - 1))
+
+
+def test_what_is_shared_is_given_up_for_a_limit():
+    """x x is held for both targets where there is room, and made twice where there is not."""
+    text = HEAD + "tensor x[v,v]\nX[a,i] = x[a,b] * x[b,c] * w[i,c,d,i] * x[d,a]\n"
+    text += "U[a,i] = x[a,b] * x[b,c] * w[i,c,d,i] * x[d,a] * z\nE = X[a,i] * U[a,i]"
+    plan = einsum_plan(text)
+    alone = plan_program(parse(text), share=False, factor=False)
+    assert plan.multiply_adds < alone.multiply_adds
+    limit = alone.peak if alone.peak < plan.peak else plan.peak - 1
+    assert einsum_plan(text, memory_limit=8 * limit).peak <= limit

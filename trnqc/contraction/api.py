@@ -67,14 +67,16 @@ def einsum_plan(
         raise InputError("the operands of a program come as one dictionary: name -> array or shape")
     given: Mapping[str, Any] = operands[0] if operands else {}
     program = program.shaped({name: _shape(x) for name, x in given.items() if not callable(x)})
-    return _within(plan_program(program, outputs), _itemsize(list(given.values())), memory_limit)
+    itemsize = _itemsize(list(given.values()))
+    try:
+        return _within(plan_program(program, outputs), itemsize, memory_limit)
+    except MemoryLimit:
+        # What terms share is held until its last use: term by term less waits.
+        return _within(plan_program(program, outputs, share=False, factor=False), itemsize, memory_limit)
 
 
 def _within(plan: Plan, itemsize: int, memory_limit: int | None) -> Plan:
-    held = plan.peak * itemsize
-    if memory_limit is not None and held > memory_limit:
-        raise MemoryLimit(f"the plan holds {held} bytes of temporaries; the limit is {memory_limit}")
-    return plan
+    return plan if memory_limit is None else plan.within(memory_limit // itemsize)
 
 
 @lru_cache(maxsize=256)

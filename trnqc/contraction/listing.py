@@ -9,6 +9,7 @@ from trnqc.contraction.tree import Leaf, Tree
 
 if TYPE_CHECKING:
     from trnqc.contraction.plan import Assignment, Part, Plan
+    from trnqc.contraction.spacetime import Schedule
 
 BYTES = 8  # of one element, fp64
 
@@ -19,12 +20,16 @@ def text(plan: Plan) -> str:
     for assignment in plan.assignments:
         for part in assignment.parts:
             rows += [_row(part.tree, step) for step in part.steps]
+            if part.schedule:
+                rows[-len(part.steps) :] = [(*row[:1], "in loops, below", *row[2:]) for row in rows[-len(part.steps) :]]
         if closing := _closing(assignment):
             rows.append((closing, "", "", "", ""))
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
     extents = ", ".join(f"{symbol} = {extent}" for symbol, extent in plan.extents.items())
-    return "\n".join([f"{plan.title}    {extents}".rstrip(), "", *lines, "", *_totals(plan)])
+    schedules = [part.schedule for assignment in plan.assignments for part in assignment.parts if part.schedule]
+    loops = [line for schedule in schedules for line in ("", *str(schedule).splitlines())]
+    return "\n".join([f"{plan.title}    {extents}".rstrip(), "", *lines, "", *_totals(plan), *loops])
 
 
 def _row(tree: Tree, step: Step) -> tuple[str, ...]:
@@ -107,7 +112,11 @@ def data(plan: Plan) -> dict[str, Any]:
                 "labels": list(assignment.labels),
                 "accumulate": assignment.accumulate,
                 "parts": [
-                    {"coefficient": str(part.coefficient), "steps": [_step(part.tree, step) for step in part.steps]}
+                    {
+                        "coefficient": str(part.coefficient),
+                        "steps": [_step(part.tree, step) for step in part.steps],
+                        "schedule": _schedule(part.schedule) if part.schedule else None,
+                    }
                     for part in assignment.parts
                 ],
             }
@@ -118,6 +127,17 @@ def data(plan: Plan) -> dict[str, Any]:
         "operations": str(plan.operations),
         "direct_operations": str(plan.direct),
         "peak_elements": plan.peak,
+    }
+
+
+def _schedule(schedule: Schedule) -> dict[str, Any]:
+    fusion = schedule.fusion
+    return {
+        "fused": {name: sorted(labels) for name, labels in fusion.fused.items()},
+        "tiles": dict(fusion.tiles),
+        "loops": str(schedule.nest),
+        "elements": schedule.memory,
+        "multiply_adds": schedule.work,
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from types import ModuleType
@@ -17,20 +17,54 @@ from trnqc.contraction.blocks import Blocked
 from trnqc.contraction.counts import Count
 from trnqc.contraction.execute import Gemm, run_steps
 from trnqc.contraction.lower import Step, lower
+from trnqc.contraction.run_loops import run_schedule
+from trnqc.contraction.spacetime import Schedule, schedule_within
 from trnqc.contraction.tree import Leaf, Tree
-from trnqc.errors import InputError
+from trnqc.errors import InputError, MemoryLimit, UnsupportedError
 
 
 @dataclass(frozen=True)
 class Part:
-    """coefficient times what the tree yields."""
+    """coefficient times what the tree yields. schedule: its fused loops, where it must hold less than step by step."""
 
     coefficient: Fraction
     tree: Tree
+    schedule: Schedule | None = None
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
         return lower(self.tree)
+
+    def held(self, free: bool) -> Iterator[tuple[str, int]]:
+        """(name of a step, elements held while it runs) beside operands, and beside the result where that is free."""
+        tree = self.tree
+        if self.schedule:
+            yield tree.root.name, self.schedule.memory + (0 if free else tree.size(tree.root.indices))
+            return
+        functions = sum(tree.size(leaf.indices) for leaf in tree.leaves if leaf.cost)
+        alive: dict[str, int] = {}
+        for step in self.steps:
+            node = step.node
+            result = 0 if node is tree.root and free else tree.size(node.indices)
+            copies = sum(tree.size(labels) for labels in step.workspace)
+            yield node.name, functions + sum(alive.values()) + result + copies
+            for operand in node.operands:
+                alive.pop(operand.name, None)
+            alive[node.name] = result
+
+    def run(self, library: ModuleType, values: Mapping[str, Any], gemm: Gemm | None) -> tuple[Array, bool]:
+        """The result without the coefficient, and whether it is a new array; values by name of leaf."""
+        if self.schedule is None:
+            operands = {leaf.name: _value(leaf, self.tree, values[leaf.name]) for leaf in self.tree.leaves}
+            # A step that only turns axes yields a view of somebody's array.
+            return run_steps(library, self.steps, operands, gemm), self.steps[-1].operation.kind != "copy"
+        if gemm is not None:
+            raise UnsupportedError(
+                "fused loops within a memory limit run on NumPy: raise the limit, or take no backend"
+            )
+        operands = {leaf.name: values[leaf.name] for leaf in self.tree.leaves}
+        found = run_schedule(self.schedule, {k: x if callable(x) else np.asarray(x) for k, x in operands.items()})
+        return (found if library is np else library.asarray(found)), True
 
 
 @dataclass(frozen=True)
@@ -109,18 +143,38 @@ class Plan:
 
     def held(self) -> Iterator[tuple[str, int]]:
         """(name of a step, elements held while it runs, its result included)."""
+        for part, free, around in self.parts():
+            for name, held in part.held(free):
+                yield name, held + around
+
+    def parts(self) -> Iterator[tuple[Part, bool, int]]:
+        """(part, whether its result is one of the outputs, elements that others hold while it runs)."""
         last = {name: k for k, assignment in enumerate(self.assignments) for name in assignment.reads}
         kept = {leaf.name for tree in self.trees for leaf in tree.leaves if leaf.operand >= 0} | self._kept
         alive: dict[str, int] = {}
         for k, assignment in enumerate(self.assignments):
-            size = assignment.parts[0].tree.size(assignment.labels)
             for number, part in enumerate(assignment.parts):
-                for name, held in _held(part, assignment.target in kept and not number):
-                    yield name, held + sum(alive.values())
+                yield part, assignment.target in kept and not number, sum(alive.values())
                 if assignment.target not in kept:
-                    alive[assignment.target] = size
+                    alive[assignment.target] = part.tree.size(assignment.labels)
             for name in [name for name in alive if last.get(name, -1) <= k]:
                 del alive[name]
+
+    def within(self, limit: int) -> Plan:
+        """The plan that holds at most `limit` elements: parts that hold more become fused loops.
+
+        Raises MemoryLimit, with the least that would do, where even these need more.
+        """
+        scheduled = {
+            id(part): replace(part, schedule=_schedule(part, free, around, limit))
+            for part, free, around in self.parts()
+            if around + max(held for _, held in part.held(free)) > limit
+        }
+        assignments = tuple(
+            replace(assignment, parts=tuple(scheduled.get(id(part), part) for part in assignment.parts))
+            for assignment in self.assignments
+        )
+        return replace(self, assignments=assignments)
 
     def run(
         self,
@@ -176,29 +230,25 @@ class Plan:
         return listing.data(self)
 
 
-def _held(part: Part, free: bool) -> Iterator[tuple[str, int]]:
-    """For every step the elements of its operands, result and copies; the part's result does not count where free."""
-    tree = part.tree
-    alive: dict[str, int] = {}
-    for step in part.steps:
-        node = step.node
-        result = 0 if node is tree.root and free else tree.size(node.indices)
-        yield node.name, sum(alive.values()) + result + sum(tree.size(labels) for labels in step.workspace)
-        for operand in node.operands:
-            alive.pop(operand.name, None)
-        alive[node.name] = result
+def _schedule(part: Part, free: bool, around: int, limit: int) -> Schedule:
+    taken = around + (0 if free else part.tree.size(part.tree.root.indices))
+    name = part.tree.root.name
+    if taken > limit:
+        raise MemoryLimit(f"{taken} elements are held by results while {name} is made, but the limit is {limit}")
+    try:
+        return schedule_within(part.tree, limit - taken)
+    except MemoryLimit as error:
+        if not taken:
+            raise
+        raise MemoryLimit(f"{error}; {taken} of {limit} elements are held by results while {name} is made") from None
 
 
 def _assign(library: ModuleType, assignment: Assignment, values: Mapping[str, Any], gemm: Gemm | None) -> Array:
     total, ours = (values[assignment.target] if assignment.accumulate else None), False
     for part in assignment.parts:
-        operands = {leaf.name: _value(leaf, part.tree, values[leaf.name]) for leaf in part.tree.leaves}
-        found = run_steps(library, part.steps, operands, gemm)
-        # A step that only turns axes yields a view of somebody's array.
-        fresh = part.steps[-1].operation.kind != "copy"
+        found, fresh = part.run(library, values, gemm)
         if part.coefficient != 1:
-            found = _scaled(found, float(part.coefficient), fresh)
-            fresh = True
+            found, fresh = _scaled(found, float(part.coefficient), fresh), True
         if total is None:
             total, ours = found, fresh
         elif ours:
