@@ -172,7 +172,9 @@ class Bar:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.bars.stop()
+        # Stopping what was never shown prints an empty line.
+        if self.bars.task_ids:
+            self.bars.stop()
 
     def __call__(self, done: int, total: int, name: str) -> None:
         if time.monotonic() - self.began < PATIENCE or not self.bars.console.is_terminal:

@@ -78,7 +78,7 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False)
 class Built:
-    """A function ready to be launched, in groups of `lanes`. stack: bytes of memory a lane takes for want of registers."""
+    """A function ready to be launched in groups of `lanes`. stack: bytes of memory a lane takes beside registers."""
 
     recipe: Recipe
     lanes: int
@@ -113,6 +113,9 @@ class Device(Protocol):
     def zeros(self, *shape: int, dtype: Any = np.float64) -> Memory:
         """Raises MemoryLimit when there is not so much memory left."""
 
+    def write(self, memory: Memory, array: np.ndarray) -> None:
+        """Overwrite the first elements, now: launches that use them must have come to their end."""
+
     def download(self, memory: Memory) -> np.ndarray:
         """The array as it is after all launches so far."""
 
@@ -122,8 +125,8 @@ class Device(Protocol):
     def launch(self, built: Built, groups: int, arguments: Sequence[Argument], stream: int = 0) -> None:
         """Start the groups 0 .. groups - 1 behind what is on the stream, and return. Arguments: in order of params."""
 
-    def synchronize(self) -> None:
-        """Wait for all launches."""
+    def synchronize(self, stream: int | None = None) -> None:
+        """Wait for all launches, or those on one stream."""
 
 
 class SimulatedDevice:
@@ -131,7 +134,8 @@ class SimulatedDevice:
 
     def __init__(self, name: str = "simulated", memory: int = 1 << 34, lanes: int = 32, streams: int = 2) -> None:
         self.name, self.arch, self.streams, self.most_lanes = name, "simulated", streams, lanes
-        self.multiprocessors, self.memory, self.used, self.launches = 2, memory, 0, 0
+        self.multiprocessors, self.memory = 2, memory
+        self.used = self.most_used = self.launches = 0
 
     def free_memory(self) -> int:
         return self.memory - self.used
@@ -156,8 +160,12 @@ class SimulatedDevice:
         if memory.nbytes > self.free_memory():
             raise no_memory(self.name, memory.nbytes, self.free_memory())
         self.used += memory.nbytes
+        self.most_used = max(self.most_used, self.used)
         memory.handle = np.zeros(shape, dtype)
         return memory
+
+    def write(self, memory: Memory, array: np.ndarray) -> None:
+        memory.handle.reshape(-1)[: array.size] = array.reshape(-1)
 
     def download(self, memory: Memory) -> np.ndarray:
         return memory.handle.copy()
@@ -173,7 +181,7 @@ class SimulatedDevice:
         self.launches += 1
         built.handle(*(a.handle if isinstance(a, Memory) else a for a in arguments), 0, groups)
 
-    def synchronize(self) -> None:
+    def synchronize(self, stream: int | None = None) -> None:
         """Every launch has run to its end."""
 
 
@@ -210,11 +218,16 @@ class CudaDevice:
         return Built(recipe, lanes, kernel, int(kernel.attributes.local_size_bytes))
 
     def upload(self, array: np.ndarray) -> Memory:
-        array = np.ascontiguousarray(array)
         memory = self._allocate(array.shape, array.dtype)
-        if memory.nbytes:
-            self._driver("cuMemcpyHtoD", int(memory.handle.handle), array.ctypes.data, memory.nbytes)
+        self.write(memory, array)
         return memory
+
+    def write(self, memory: Memory, array: np.ndarray) -> None:
+        array = np.ascontiguousarray(array, memory.dtype)
+        if array.nbytes > memory.nbytes:
+            raise no_memory(f"an array of {self.name}", array.nbytes, memory.nbytes)
+        if array.nbytes:
+            self._driver("cuMemcpyHtoD", int(memory.handle.handle), array.ctypes.data, array.nbytes)
 
     def zeros(self, *shape: int, dtype: Any = np.float64) -> Memory:
         memory = self._allocate(shape, np.dtype(dtype))
@@ -244,10 +257,10 @@ class CudaDevice:
         config = self._core.LaunchConfig(grid=groups, block=built.lanes)
         self._core.launch(self._streams[stream], config, built.handle, *given)
 
-    def synchronize(self) -> None:
+    def synchronize(self, stream: int | None = None) -> None:
         self._device.set_current()
-        for stream in self._streams:
-            stream.sync()
+        for each in self._streams if stream is None else [self._streams[stream]]:
+            each.sync()
 
     def _allocate(self, shape: tuple[int, ...], dtype: np.dtype) -> Memory:
         memory = Memory(None, shape, dtype)

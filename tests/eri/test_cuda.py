@@ -1,0 +1,147 @@
+"""J and K on simulated devices, which run the programs of GPUs through C, against PySCF's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pyscf import gto, scf
+
+from trnqc.eri import cuda
+from trnqc.eri.cuda import JKBuilder
+from trnqc.eri.jk import get_jk
+from trnqc.errors import BackendUnavailable, CompilerError, InputError, MemoryLimit
+from trnqc.jit.device import SimulatedDevice, cuda_devices
+
+WATER = "O 0 0 0.1; H 0 0.75 -0.45; H 0 -0.7 -0.5"
+# All integrals times density below the cutoff together.
+CLOSE = 1e-10
+
+
+def molecule(basis="sto-3g", atom=WATER, **more) -> gto.Mole:
+    return gto.M(atom=atom, basis=basis, verbose=0, spin=None, **more)
+
+
+def density(mol: gto.Mole, *count: int, sign: int = 1) -> np.ndarray:
+    dm = np.random.default_rng(0).normal(size=(*count, mol.nao_nr(), mol.nao_nr()))
+    return dm + sign * dm.swapaxes(-1, -2) if sign else dm
+
+
+def devices(count: int = 1, **more) -> list[SimulatedDevice]:
+    return [SimulatedDevice(f"device {n}", lanes=4, **more) for n in range(count)]
+
+
+def matches(builder: JKBuilder, dm: np.ndarray, hermi: int = 1, omega=None) -> None:
+    for ours, theirs in zip(builder.get_jk(dm, hermi), scf.hf.get_jk(builder.mol, dm, hermi, omega=omega)):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=CLOSE)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_devices_share_the_work(count):
+    mol, there = molecule(), devices(count)
+    builder = JKBuilder(mol, devices=there)
+    matches(builder, density(mol, 2))
+    matches(builder, density(mol, sign=0), hermi=0)
+    matches(builder, density(mol, sign=-1), hermi=2)
+    assert all(device.launches > 3 for device in there)
+    assert builder.ran_on == "generated CUDA, " + ", ".join(f"1 x {device.name}" for device in there)
+
+
+def test_j_alone_and_k_alone():
+    mol = molecule("6-31g", "H 0 0 0; He 0 0 1.4", charge=1)
+    builder, dm = JKBuilder(mol, devices=devices()), density(mol)
+    vj, vk = scf.hf.get_jk(mol, dm)
+    np.testing.assert_allclose(builder.get_jk(dm, with_k=False)[0], vj, rtol=0, atol=CLOSE)
+    np.testing.assert_allclose(builder.get_jk(dm, with_j=False)[1], vk, rtol=0, atol=CLOSE)
+
+
+@pytest.mark.parametrize("omega", [0.4, -0.4])
+def test_range_separation(omega):
+    mol = molecule("6-31g", "H 0 0 0; He 0 0 1.4", charge=1)
+    matches(JKBuilder(mol, omega=omega, devices=devices()), density(mol), omega=omega)
+
+
+def test_general_contractions():
+    shared = [[0, [9.0, 0.1, 0.3], [1.3, 0.5, -0.4], [0.3, 0.6, 0.2]], [1, [2.0, 0.4], [0.4, 0.7]]]
+    mol = molecule({"Be": shared, "H": [[0, [1.1, 0.5], [0.25, 0.6]]]}, "Be 0 0 0; H 0 0.3 1.3")
+    matches(JKBuilder(mol, devices=devices()), density(mol))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cart", [False, True])
+def test_d_functions(cart):
+    mol = molecule({"Ne": [[0, [1.1, 1.0]], [2, [0.8, 1.0]]]}, "Ne 0 0 0; Ne 0.4 0.3 1.5", cart=cart)
+    matches(JKBuilder(mol, devices=devices()), density(mol))
+
+
+def test_short_queues_and_small_shares(monkeypatch):
+    monkeypatch.setattr(cuda, "QUEUE", 0)
+    monkeypatch.setattr(cuda, "SHARE", 1)
+    mol, (device,) = molecule(), devices()
+    matches(JKBuilder(mol, devices=[device]), density(mol))
+    pairs = mol.nbas * (mol.nbas + 1) // 2
+    assert device.launches >= pairs
+
+
+def test_little_memory_means_fewer_workers_and_then_an_error():
+    mol = molecule()
+    (roomy,) = devices()
+    builder = JKBuilder(mol, devices=[roomy])
+    matches(builder, density(mol))
+    assert builder.notes == []
+    (small,) = devices(memory=roomy.most_used - 1)
+    builder = JKBuilder(mol, devices=[small])
+    with pytest.warns(RuntimeWarning, match="blocks of threads at once"):
+        matches(builder, density(mol))
+    (tiny,) = devices(memory=20_000)
+    with pytest.raises(MemoryLimit, match="device 0 has"):
+        JKBuilder(mol, devices=[tiny]).get_jk(density(mol))
+
+
+class Failing(SimulatedDevice):
+    """Some forms of kernels cannot be built here, or only with a stack that tells of a compiler that gave up."""
+
+    def __init__(self, rejected: tuple[str, ...], lost: tuple[str, ...] = ()) -> None:
+        super().__init__("failing", lanes=4)
+        self.rejected, self.lost, self.kept = rejected, lost, []
+
+    def build(self, recipe, lanes, **options):
+        if recipe.name.endswith(self.rejected):
+            raise CompilerError("out of patience")
+        built = super().build(recipe, lanes, **options)
+        if recipe.name.endswith(self.lost):
+            object.__setattr__(built, "stack", 60_000)
+        else:
+            self.kept.append(recipe.name)
+        return built
+
+
+def test_forms_that_fail_are_followed_by_the_next():
+    mol = molecule("6-31g", "H 0 0 0; He 0 0 1.4", charge=1)
+    device = Failing(rejected=("_registers",), lost=("_shared",))
+    builder = JKBuilder(mol, devices=[device])
+    with pytest.warns(RuntimeWarning, match="the next form is used"):
+        matches(builder, density(mol))
+    assert len(builder.notes) == 2
+    assert "out of patience" in builder.notes[0]
+    assert "60000 bytes" in builder.notes[1]
+    assert device.kept == ["work_jk_eri_0000_sph_memory"]
+
+
+def test_when_all_forms_fail_the_reasons_are_told():
+    mol = molecule("6-31g", "H 0 0 0; He 0 0 1.4", charge=1)
+    device = Failing(rejected=("_registers", "_shared", "_memory", "_columns"))
+    with pytest.raises(CompilerError, match=r"no form of jk_eri_0000_sph .* registers: out of patience"):
+        JKBuilder(mol, devices=[device]).build()
+
+
+def test_no_devices_and_no_gpu():
+    mol = molecule()
+    with pytest.raises(InputError, match="at least one device"):
+        JKBuilder(mol, devices=[])
+    try:
+        cuda_devices()
+    except BackendUnavailable:
+        with pytest.raises(BackendUnavailable, match=r"GPU|CUDA"):
+            get_jk(mol, density(mol), backend="cuda")
+    else:
+        matches(JKBuilder(mol), density(mol))

@@ -1,0 +1,84 @@
+"""The choice of a kernel's form for GPUs, what ptxas makes of it, and that every form computes the same."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+
+from tests.eri import quartets
+from trnqc import jit
+from trnqc.eri.classes import QuartetClass
+from trnqc.eri.kernel import parameters, quartet_function
+from trnqc.eri.tiers import REGISTER_VALUES, SHARED_BYTES, SHARED_LANES, Tier, absurd, candidates, live, targets
+from trnqc.gen import Array, emit_c, emit_cuda
+from trnqc.jit.nvcc import ABSURD_SPILL
+
+needs_nvcc = pytest.mark.skipif(not shutil.which("nvcc"), reason="needs the CUDA compiler")
+
+
+def of(digits: str, **more) -> QuartetClass:
+    return QuartetClass(*map(int, digits), **more)
+
+
+@pytest.mark.parametrize(
+    "digits, first", [("0000", "registers"), ("1010", "registers"), ("1111", "registers"), ("2110", "registers"),
+                      ("2111", "shared"), ("2121", "memory"), ("3333", "columns")],
+)  # fmt: skip
+def test_the_first_choice(digits, first):
+    assert next(candidates(of(digits))).name == first
+
+
+@pytest.mark.parametrize("digits", ["1000", "1111", "2020", "2111", "2210", "2121"])
+def test_forms_keep_the_rules(digits):
+    cls = of(digits)
+    found = list(candidates(cls))
+    names = [tier.name for tier in found]
+    assert names[-1] == "columns" and len({(t.name, t.accumulate) for t in found}) == len(found)
+    h, draws = targets(cls), found[0].variant.draws
+    assert ("registers" in names) == (h + live(cls.shells, draws) <= REGISTER_VALUES)
+    assert ("shared" in names) == (h * 8 * SHARED_LANES <= SHARED_BYTES)
+
+
+def test_general_contractions_need_memory():
+    assert {tier.name for tier in candidates(of("1010", general=True))} == {"memory", "columns"}
+
+
+def test_a_large_stack_is_a_failure():
+    assert absurd(ABSURD_SPILL + 1) and not absurd(316)
+
+
+def integrals(cls: QuartetClass, tier: Tier) -> tuple[np.ndarray, np.ndarray]:
+    function = quartet_function(cls, tier.code, tier.variant)
+    source = emit_c(function, lanes=quartets.LANES)
+    library = jit.compile_c(source, {cls.name: jit.signature_of(function)}, name="tier", flags=quartets.QUICK)
+    rng = np.random.default_rng(cls.shells)
+    moles = [quartets.random_shells(rng, l, n, 2, 1, False) for l, n in zip(cls.shells, (1, 1, 5, 5))]
+    bra, ket = quartets.pairs(moles[:2]), quartets.pairs(moles[2:])
+    given = quartets.arguments(cls, bra, ket)
+    names = [p.name if isinstance(p, Array) else p.attr for p in parameters(cls).all]
+    getattr(library, cls.name)(*(given[name] for name in names))
+    return given["out"][..., : len(ket)], quartets.libcint(moles[:2], moles[2:], cls)
+
+
+@pytest.mark.parametrize("digits", ["1000", "1111", "2110"])
+def test_every_form_gives_libcints_integrals(digits):
+    cls = of(digits)
+    for tier in candidates(cls):
+        if tier.accumulate == "fence":
+            ours, theirs = integrals(cls, tier)
+            np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12, err_msg=tier.name)
+
+
+@needs_nvcc
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("digits, registers", [("1111", 255), ("2111", 255), ("2111 memory", 128)])
+def test_chosen_kernels_do_not_spill(digits, registers, arch):
+    digits, _, name = digits.partition(" ")
+    cls = of(digits)
+    tier = next(t for t in candidates(cls) if t.name == (name or t.name))
+    text = emit_cuda(quartet_function(cls, tier.code, tier.variant), lanes=tier.lanes, accumulate=tier.accumulate)
+    kernel = jit.compile_cuda(text, name="tier", arch=arch).kernel(cls.name)
+    assert (kernel.spill_stores, kernel.spill_loads) == (0, 0)
+    assert kernel.registers <= registers
