@@ -316,8 +316,17 @@ def test_zero_exponents():
 
 
 def test_importing_trnqc_is_cheap():
-    code = "import sys, trnqc; assert 'accelerate' in dir(trnqc); assert 'pyscf' not in sys.modules"
+    code = "import sys, trnqc, trnqc.eri; assert 'accelerate' in dir(trnqc); assert 'pyscf' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_rooms_public_names():
+    from trnqc import eri
+
+    for name in eri.__all__:
+        assert getattr(eri, name).__name__ == name
+    with pytest.raises(AttributeError, match="nonsense"):
+        eri.nonsense
 
 
 @pytest.mark.slow

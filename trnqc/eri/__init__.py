@@ -2,3 +2,34 @@
 
 shell class -> recurrence graph -> schedule -> program (gen) -> compiled kernel (jit) -> integrals, J, K
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trnqc.eri.integrals import int2c2e, int2e, int3c2e
+    from trnqc.eri.jk import JKBuilder, get_jk
+
+__all__ = ["JKBuilder", "get_jk", "int2c2e", "int2e", "int3c2e"]
+
+# PySCF takes a second to import, and modules of this room are imported one by one.
+_HOMES = {
+    "JKBuilder": "trnqc.eri.jk",
+    "get_jk": "trnqc.eri.jk",
+    "int2c2e": "trnqc.eri.integrals",
+    "int2e": "trnqc.eri.integrals",
+    "int3c2e": "trnqc.eri.integrals",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'trnqc.eri' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
