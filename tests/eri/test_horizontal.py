@@ -7,7 +7,8 @@ import pytest
 
 from tests.gen.programs import compiled
 from trnqc.eri.angular import cartesians, spherical
-from trnqc.eri.horizontal import combined, flops, phase2, scratch_size, stages
+from trnqc.eri.horizontal import flops, phase2, scratch_size, stages
+from trnqc.eri.recurrence import components
 from trnqc.gen import run
 
 LANES = 4
@@ -30,8 +31,8 @@ def case(shells: tuple[int, int, int, int], cartesian: bool, fused: bool):
     a, b = rng.uniform(-1, 1, (2, 3))
     c, d, r1, r2 = rng.uniform(-1, 1, (4, 3, LANES))
     ra, rb, rc, rd = r1 - a[:, None], r1 - b[:, None], r2 - c, r2 - d
-    e = np.array([np.prod([ra[n] ** p for n, p in enumerate(powers)], axis=0) for powers in combined(la, lb)])
-    f = np.array([np.prod([rc[n] ** p for n, p in enumerate(powers)], axis=0) for powers in combined(lc, ld)])
+    e = np.array([np.prod([ra[n] ** p for n, p in enumerate(powers)], axis=0) for powers in components(la, lb)])
+    f = np.array([np.prod([rc[n] ** p for n, p in enumerate(powers)], axis=0) for powers in components(lc, ld)])
     bra = products(functions(la, ra, cartesian), functions(lb, rb, cartesian))
     ket = products(functions(lc, rc, cartesian), functions(ld, rd, cartesian))
     want = np.einsum("in,jn->ijn", bra, ket)
@@ -97,7 +98,7 @@ FLOPS = {
 @pytest.mark.parametrize("digits", FLOPS)
 def test_flops(digits):
     la, lb, lc, ld = map(int, digits)
-    extents = len(combined(la, lb)), len(combined(lc, ld))
+    extents = len(components(la, lb)), len(components(lc, ld))
     kinds = [(False, True), (False, False), (True, True)]
     counts = [flops(stages(la, lb, lc, ld, *kind), extents) for kind in kinds]
     assert all(count <= known for count, known in zip(counts, FLOPS[digits]))

@@ -16,6 +16,7 @@ from functools import cache
 
 from trnqc.eri.angular import Powers, cartesians, ncart, raised, spherical
 from trnqc.eri.lines import lines
+from trnqc.eri.recurrence import components
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.cost import cost_of_values
@@ -44,11 +45,6 @@ class Stage:
         return cost_of_values(*self.body([given[n] for n in range(self.before)])).flops.at()
 
 
-def combined(l1: int, l2: int) -> tuple[Powers, ...]:
-    """Cartesians of l1, l1 + 1, ..., l1 + l2: the functions e0 from which a pair of l1, l2 is made."""
-    return tuple(powers for l in range(l1, l1 + l2 + 1) for powers in cartesians(l))
-
-
 def is_trivial(l1: int, l2: int, cartesian: bool) -> bool:
     """Whether a side's targets are its functions already."""
     return l2 == 0 and (cartesian or l1 <= 1)
@@ -57,9 +53,9 @@ def is_trivial(l1: int, l2: int, cartesian: bool) -> bool:
 def horizontal(l1: int, l2: int, shift: Sequence[Value], source: Sequence[Value]) -> list[Value]:
     """Cartesian (ab| in row-major order from (e0|, by (a b+1_i| = (a+1_i b| + (A-B)_i (a b|.
 
-    shift: A - B. source: in the order of `combined`. Head-Gordon and Pople, J. Chem. Phys. 89, 5777 (1988), eq. 18.
+    shift: A - B. source: in the order of `components`. Head-Gordon and Pople, J. Chem. Phys. 89, 5777 (1988), eq. 18.
     """
-    made: dict[tuple[Powers, Powers], Value] = {(e, (0, 0, 0)): v for e, v in zip(combined(l1, l2), source)}
+    made: dict[tuple[Powers, Powers], Value] = {(e, (0, 0, 0)): v for e, v in zip(components(l1, l2), source)}
 
     def pair(a: Powers, b: Powers) -> Value:
         if (a, b) not in made:
@@ -120,7 +116,7 @@ def side(axis: int, l1: int, l2: int, cartesian: bool, shift: Array) -> Stage:
         return pairs if cartesian else harmonics(l1, l2, pairs)
 
     after = ncart(l1) * ncart(l2) if cartesian else (2 * l1 + 1) * (2 * l2 + 1)
-    return Stage(f"{'bra' if axis == 0 else 'ket'} ({l1}{l2})", axis, len(combined(l1, l2)), after, body)
+    return Stage(f"{'bra' if axis == 0 else 'ket'} ({l1}{l2})", axis, len(components(l1, l2)), after, body)
 
 
 def stages(la: int, lb: int, lc: int, ld: int, cartesian: bool, fused: bool = True) -> list[Stage]:
@@ -134,7 +130,7 @@ def stages(la: int, lb: int, lc: int, ld: int, cartesian: bool, fused: bool = Tr
         later = [_transform(axis, l1, l2) for axis, l1, l2, _ in sides if max(l1, l2) > 1]
         return first + later
     found = [side(axis, l1, l2, cartesian, shift) for axis, l1, l2, shift in sides if not is_trivial(l1, l2, cartesian)]
-    extents = (len(combined(la, lb)), len(combined(lc, ld)))
+    extents = (len(components(la, lb)), len(components(lc, ld)))
     return min((found, found[::-1]), key=lambda order: flops(order, extents) * (1 + _clashes(order, extents)))
 
 
@@ -191,7 +187,7 @@ def scratch_size(la: int, lb: int, lc: int, ld: int, cartesian: bool, fused: boo
 def _layout(*shells_and_kind: int | bool) -> tuple[list[Stage], int]:
     order = stages(*shells_and_kind)  # type: ignore[arg-type]
     la, lb, lc, ld = shells_and_kind[:4]
-    extents, size = (len(combined(la, lb)), len(combined(lc, ld))), 0
+    extents, size = (len(components(la, lb)), len(components(lc, ld))), 0
     for stage in order[:-1]:
         extents = _after(stage, extents)
         size += extents[0] * extents[1]
@@ -205,13 +201,13 @@ def phase2(
 ) -> st.Function:  # fmt: skip
     """A function of h, ab, cd, scratch and out that makes integrals of one bra with the kets of all lanes.
 
-    h: lanes [e, f], e and f in the order of `combined`; ab: [6], no lanes, A - B in 3..5; cd: lanes [6], C - D in 3..5;
+    h: lanes [e, f], both in the order of `components`; ab: [6], no lanes, A - B in 3..5; cd: lanes [6], C - D in 3..5;
     scratch: lanes [scratch_size]; out: lanes [na nb, nc nd], a and c outer. h and out may not overlap, and h is not
     changed. fused: see `stages`. unrolled: one body without loops; None lets the size decide.
     space: of h, "local" where h is in registers.
     """
     order, size = _layout(la, lb, lc, ld, cartesian, fused)
-    start = (len(combined(la, lb)), len(combined(lc, ld)))
+    start = (len(components(la, lb)), len(components(lc, ld)))
     final = start
     for stage in order:
         final = _after(stage, final)
