@@ -64,13 +64,19 @@ def table(order: int) -> np.ndarray:
     middle. The polynomials are Taylor's, cut short in Chebyshev polynomials: to 1e-15 of F_order(0).
     """
     middle = (np.arange(end(order) * DENSITY) + 0.5) / DENSITY
-    taylor = np.stack([reference(order + k, middle) * (-1) ** k / math.factorial(k) for k in range(_TAYLOR)])
+    derivatives = [reference(order + _TAYLOR - 1, middle)]
+    for m in range(order + _TAYLOR - 2, order - 1, -1):
+        derivatives.append((2 * middle * derivatives[-1] + np.exp(-middle.astype(np.longdouble))) / (2 * m + 1))
+    taylor = np.stack([f * (-1) ** k / math.factorial(k) for k, f in enumerate(reversed(derivatives))])
     scale = 0.5 / DENSITY ** np.arange(_TAYLOR) / 2.0 ** (np.arange(_TAYLOR) - 1)
     rows = np.empty((len(middle), ROW))
     rows[:, -1] = np.exp(-middle)
-    for row, column in zip(rows, (taylor * scale[:, None]).T):
-        short = chebyshev.cheb2poly(chebyshev.poly2cheb(column.astype(float))[:COEFFICIENTS])
-        row[:COEFFICIENTS] = short / scale[:COEFFICIENTS]
+    # Cutting short is linear: what it makes of every power.
+    short = np.zeros((_TAYLOR, COEFFICIENTS))
+    for row, power in zip(short, np.eye(_TAYLOR)):
+        cut = chebyshev.cheb2poly(chebyshev.poly2cheb(power)[:COEFFICIENTS])
+        row[: len(cut)] = cut
+    rows[:, :COEFFICIENTS] = (taylor * scale[:, None]).T.astype(float) @ short / scale[:COEFFICIENTS]
     rows.flags.writeable = False
     return rows
 
