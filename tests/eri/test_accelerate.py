@@ -193,6 +193,20 @@ def test_conversions_keep_the_layer():
     assert type(second_order.undo()._scf) is scf.hf.RHF
 
 
+def test_methods_that_come_after():
+    theirs = direct(scf.RHF(molecule()))
+    theirs.kernel()
+    ours = trnqc.accelerate(theirs)
+    assert ours.MP2().kernel()[0] == pytest.approx(theirs.MP2().kernel()[0], abs=SAME)
+    np.testing.assert_allclose(ours.TDA().kernel(nstates=1)[0], theirs.TDA().kernel(nstates=1)[0], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(ours.Hessian().kernel(), theirs.Hessian().kernel(), rtol=0, atol=1e-6)
+
+
+def test_other_gpu_codes_get_pyscfs_object(monkeypatch):
+    monkeypatch.setattr(scf.hf.RHF, "to_gpu", lambda mf: type(mf))
+    assert trnqc.accelerate(scf.RHF(molecule())).to_gpu() is scf.hf.RHF
+
+
 def test_scanner_follows_the_molecule():
     theirs = direct(scf.RHF(molecule())).as_scanner()
     ours = trnqc.accelerate(direct(scf.RHF(molecule()))).as_scanner()

@@ -124,7 +124,7 @@ class _Accelerated(lib.StreamObject):
         self, mol: gto.Mole, dm: Any, hermi: int, with_j: bool, with_k: bool, omega: float | None
     ) -> tuple[Any, Any]:
         ours = self._kept.get(mol, "ours", lambda: is_ours(mol))
-        if not omega and (self._eri is not None or mol.incore_anyway or self._is_mem_enough()):
+        if not omega and (self._eri is not None or self._is_for_memory(mol)):
             if self._eri is None:
                 self._eri = int2e(mol, aosym="s8") if ours else mol.intor("int2e", aosym="s8")
                 self.ran_on = "all integrals in memory, by " + ("generated kernels" if ours else "PySCF")
@@ -138,6 +138,10 @@ class _Accelerated(lib.StreamObject):
         self.ran_on = own.ran_on
         logger.timer(self, "vj and vk", *start)
         return found
+
+    def _is_for_memory(self, mol: gto.Mole) -> bool:
+        """PySCF's rule; a device that was asked for by name makes J and K itself."""
+        return self.backend in ("auto", "cpu") and (mol.incore_anyway or self._is_mem_enough())
 
     def _builder(self, mol: gto.Mole, omega: float | None) -> JKBuilder:
         make = builder(self.backend)
