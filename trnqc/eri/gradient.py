@@ -43,9 +43,11 @@ class GradientBuilder:
         to = self._basis.transform
         if dm.ndim < 2 or dm.shape[-2:] != (to.shape[1],) * 2:
             raise InputError(f"dm is [.., {to.shape[1]}, {to.shape[1]}] for this molecule, found {dm.shape}")
+        shape = (*dm.shape[:-2], 3, *dm.shape[-2:])
+        if dm.size == 0:
+            return np.zeros(shape) if with_j else None, np.zeros(shape) if with_k else None
         dms = np.array([to @ d @ to.T for d in dm.reshape(-1, *dm.shape[-2:])])
         found = self._mixed.get_jk(dms, with_j, with_k)
-        shape = (*dm.shape[:-2], 3, *dm.shape[-2:])
         vj, vk = (None if v is None else self._derivatives(v).reshape(shape) for v in found)
         return vj, vk
 
