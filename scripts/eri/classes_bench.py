@@ -25,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from trnqc import jit
 from trnqc.eri import boys
 from trnqc.eri.classes import BOUND, QuartetClass
-from trnqc.eri.horizontal import phase2
-from trnqc.eri.kernel import TIERS, parameters, primitive_function, quartet_function, work_size
+from trnqc.eri.horizontal import phase2, scratch_size
+from trnqc.eri.kernel import STANDARD, TIERS, Variant, parameters, primitive_function, quartet_function, work_size
 from trnqc.eri.pairs import ShellPairs, pairs_between
 from trnqc.gen import Array, Var, const, emit_c
 from trnqc.gen import statements as st
@@ -40,17 +40,17 @@ BRA_SHELLS, KET_SHELLS = 3, 4
 
 def class_rate(cls: QuartetClass, primitives: int, tier: str = "") -> dict[str, Any]:
     """Million quartets a second, times libcint's, flops a quartet, share of the peak, largest error, build time."""
-    moles = [_shells(l, n, primitives, seed, cls.cartesian) for seed, (l, n) in enumerate(zip(cls.shells, _COUNTS))]
+    moles = molecules(cls, primitives)
     bra, ket = (pairs_between(*side)[0] for side in (moles[:2], moles[2:]))
     begin = time.perf_counter()
-    kernel, function = _driver(cls, tier)
+    kernel, function = driver(cls, tier)
     build = time.perf_counter() - begin
     theirs_run = _libcint(moles, cls)
-    given = _arguments(cls, bra, ket)
+    given = arguments(cls, bra, ket)
     error = _error(cls, kernel, function, given, theirs_run(), len(bra), len(ket))
     buffer = given | {"out": given["out"][:1], "keep": 0}
-    ours, theirs = _in_turns(
-        lambda repeats: kernel(*_ordered(function, buffer | {"repeats": repeats})),
+    ours, theirs = in_turns(
+        lambda repeats: kernel(*ordered(function, buffer | {"repeats": repeats})),
         lambda repeats: [theirs_run() for _ in range(repeats)],
     )
     quartets = len(bra) * len(ket)
@@ -62,6 +62,11 @@ def class_rate(cls: QuartetClass, primitives: int, tier: str = "") -> dict[str, 
 
 
 _COUNTS = (BRA_SHELLS, BRA_SHELLS, KET_SHELLS, KET_SHELLS)
+
+
+def molecules(cls: QuartetClass, primitives: int) -> list[gto.Mole]:
+    """One molecule for each shell of a class."""
+    return [_shells(l, n, primitives, seed, cls.cartesian) for seed, (l, n) in enumerate(zip(cls.shells, _COUNTS))]
 
 
 def flops_of(cls: QuartetClass, primitives: int, tier: str = "") -> int:
@@ -125,20 +130,24 @@ def _aligned(shape: tuple[int, ...], fill: float = 0.0) -> np.ndarray:
     return array
 
 
-def _arguments(cls: QuartetClass, bra: ShellPairs, ket: ShellPairs) -> dict[str, Any]:
-    vectors = len(ket) // LANES
+def arguments(
+    cls: QuartetClass, bra: ShellPairs, ket: ShellPairs, lanes: int = LANES, variant: Variant = STANDARD
+) -> dict[str, Any]:
+    """Of `driver`, by name."""
+    vectors = len(ket) // lanes
     na, nb, nc, nd = cls.extents
-    rows = _aligned((vectors, *ket.records.shape[1:], LANES))
-    rows[...] = ket.records.reshape(vectors, LANES, *ket.records.shape[1:]).transpose(0, 2, 3, 1)
-    centres = _aligned((vectors, 6, LANES))
-    centres[...] = ket.centre.reshape(vectors, LANES, 6).transpose(0, 2, 1)
+    size = work_size(cls, 1, 1) + scratch_size(*cls.shells, cls.cartesian, variant.fused)
+    rows = _aligned((vectors, *ket.records.shape[1:], lanes))
+    rows[...] = ket.records.reshape(vectors, lanes, *ket.records.shape[1:]).transpose(0, 2, 3, 1)
+    centres = _aligned((vectors, 6, lanes))
+    centres[...] = ket.centre.reshape(vectors, lanes, 6).transpose(0, 2, 1)
     bounds = np.concatenate([rows[:, :, BOUND].max(axis=-1), np.zeros((vectors, 1))], axis=1)
     return {
         "n_pairs": len(bra), "n_vectors": vectors, "repeats": 1, "keep": 1, "n_bra": bra.records.shape[1],
         "bra": bra.records, "bra_centre": bra.centre, "n_ket": ket.records.shape[1], "ket": rows,
         "ket_centre": centres, "ket_bound": bounds, "n_ab": 1, "n_cd": 1, "cutoff": 0.0, "omega": 0.3,
-        "boys": _table(cls.order), "work": _aligned((work_size(cls, 1, 1), LANES), np.nan),
-        "out": _aligned((len(bra) * vectors, na * nb * nc * nd, LANES), np.nan),
+        "boys": _table(cls.order), "work": _aligned((size, lanes), np.nan),
+        "out": _aligned((len(bra) * vectors, na * nb * nc * nd, lanes), np.nan),
     }  # fmt: skip
 
 
@@ -149,9 +158,11 @@ def _table(order: int) -> np.ndarray:
 
 
 @cache
-def _driver(cls: QuartetClass, tier: str) -> tuple[Callable[..., None], st.Function]:
+def driver(
+    cls: QuartetClass, tier: str = "", variant: Variant = STANDARD, lanes: int = LANES
+) -> tuple[Callable[..., None], st.Function]:
     """The kernel in loops over bra pairs and vectors of ket pairs, and its compiled form."""
-    kernel, p = quartet_function(cls, tier), parameters(cls)
+    kernel, p = quartet_function(cls, tier, variant), parameters(cls)
     n_pairs, n_vectors, repeats, keep = (Var(n, "i64") for n in ("n_pairs", "n_vectors", "repeats", "keep"))
     b, v, r = Var("b", "i64"), Var("v", "i64"), Var("r", "i64")
 
@@ -170,27 +181,27 @@ def _driver(cls: QuartetClass, tier: str) -> tuple[Callable[..., None], st.Funct
     body = st.loop(r, repeats, st.loop(b, n_pairs, st.loop(v, n_vectors, st.Call(kernel, passed))))
     params = (n_pairs, n_vectors, repeats, keep, *(row.get(n, given) for n, given in vars(p).items()))
     function = st.Function("batch", params, st.block(body))
-    return _compiled(function).batch, function
+    return _compiled(function, lanes).batch, function
 
 
-def _compiled(function: st.Function) -> jit.Library:
-    return jit.compile_c(emit_c(function, lanes=LANES), {function.name: jit.signature_of(function)}, name="eri-bench")
+def _compiled(function: st.Function, lanes: int = LANES) -> jit.Library:
+    return jit.compile_c(emit_c(function, lanes=lanes), {function.name: jit.signature_of(function)}, name="eri-bench")
 
 
-def _ordered(function: st.Function, given: dict[str, Any]) -> list[Any]:
+def ordered(function: st.Function, given: dict[str, Any]) -> list[Any]:
     return [given[st.name_of(p)] for p in function.params]
 
 
 def _error(cls: QuartetClass, kernel: Callable[..., None], function: st.Function, given: dict[str, Any],
            theirs: np.ndarray, n_bra: int, n_ket: int) -> float:  # fmt: skip
-    kernel(*_ordered(function, given))
+    kernel(*ordered(function, given))
     (a, b, c, d), (na, nb, nc, nd) = _COUNTS, cls.extents
     found = given["out"].reshape(n_bra, n_ket // LANES, na * nb * nc * nd, LANES).transpose(0, 1, 3, 2)
     found = found.reshape(a, b, c, d, na, nb, nc, nd).transpose(0, 4, 1, 5, 2, 6, 3, 7)
     return float(np.abs(found.reshape(theirs.shape) - theirs).max())
 
 
-def _in_turns(*contestants: Callable[[int], Any]) -> list[float]:
+def in_turns(*contestants: Callable[[int], Any]) -> list[float]:
     """Best CPU seconds of one run each, in repeats that take about SECONDS."""
     best = [np.inf] * len(contestants)
     repeats = [1] * len(contestants)

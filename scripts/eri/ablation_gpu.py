@@ -1,0 +1,94 @@
+"""Registers and spills of a class's kernel: the chosen form and others, with one thing changed at a time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from trnqc.eri.classes import QuartetClass
+from trnqc.eri.kernel import Variant, quartet_function
+from trnqc.eri.recurrence import recurrence
+from trnqc.eri.tiers import Tier, candidates
+from trnqc.errors import CompilerError
+from trnqc.gen import emit_cuda
+from trnqc.gen.liveness import peak_live
+from trnqc.gen.schedule import best_of
+from trnqc.jit import Build, build_all, compile_cuda
+from trnqc.jit.occupancy import resident_warps
+
+# Orders without regard to live values take nvcc minutes in the large classes; there is little to learn from them there.
+NAIVE_MOST = 1000
+
+
+@dataclass(frozen=True)
+class Case:
+    """title: what it is; tier: how it is made; chosen: what a GPU would run."""
+
+    title: str
+    tier: Tier
+    chosen: bool
+
+
+def cases(cls: QuartetClass) -> Iterator[Case]:
+    """Every form that the rules know, then the form in memory with rule, order and additions changed."""
+    found = list(candidates(cls))
+    for tier in found:
+        yield Case(f"targets in {tier.name}", tier, tier is found[0])
+    memory = next((t for t in found if t.name == "memory"), None)
+    if memory is None:
+        return
+    straight = memory.variant
+    yield Case("memory, plain +=", replace(memory, accumulate="plain"), False)
+    yield Case("memory, ket first", replace(memory, variant=replace(straight, rule="ket first")), False)
+    if len(recurrence(*cls.shells, rule="bra first").graph) <= NAIVE_MOST:
+        naive = replace(straight, rule="bra first", method="fifo", draws=1)
+        yield Case("memory, bra first, fifo", replace(memory, variant=naive), False)
+        if "registers" not in {t.name for t in found}:
+            yield Case("targets in registers", Tier("registers", replace(straight, space="local")), False)
+
+
+def class_rows(digits: str, arches: Sequence[str]) -> list[dict[str, Any]]:
+    cls = QuartetClass(*map(int, digits))
+    wanted = [(case, arch) for case in cases(cls) for arch in arches]
+    jobs = {str(n): partial(build, cls, case.tier, arch) for n, (case, arch) in enumerate(wanted)}
+
+    def show(done: int, total: int, name: str) -> None:
+        print(f"\rnvcc ({digits}): {done}/{total}", end="\n" if done == total else "", file=sys.stderr, flush=True)
+
+    built = build_all(jobs, workers=1, progress=show)
+    return [row(cls, case, arch, found) for (case, arch), found in zip(wanted, built.values())]
+
+
+def build(cls: QuartetClass, tier: Tier, arch: str) -> Build:
+    function = quartet_function(cls, tier.code, tier.variant)
+    text = emit_cuda(function, lanes=tier.lanes, accumulate=tier.accumulate, min_blocks=tier.min_blocks)
+    return compile_cuda(text, name="ablation", arch=arch)
+
+
+def row(cls: QuartetClass, case: Case, arch: str, found: Build | CompilerError) -> dict[str, Any]:
+    tier = case.tier
+    made = {"class": cls.digits, "variant": case.title, "arch": arch, "accumulate": tier.accumulate,
+            "lanes": tier.lanes, "peak": peak(cls, tier.variant) if tier.code == "straight" else None,
+            "chosen": case.chosen}  # fmt: skip
+    if isinstance(found, CompilerError):
+        return made | {"error": str(found)}
+    k = found.kernel(cls.name)
+    return made | {
+        "registers": k.registers, "spill_stores": k.spill_stores, "spill_loads": k.spill_loads, "shared": k.shared,
+        "given_up": k.given_up, "warps": resident_warps(k, tier.lanes, arch), "seconds": found.seconds,
+        "compiler": found.compiler,
+    }  # fmt: skip
+
+
+_PEAKS: dict[Any, int] = {}
+
+
+def peak(cls: QuartetClass, variant: Variant) -> int:
+    key = cls.shells, variant.rule, variant.method, variant.draws
+    if key not in _PEAKS:
+        graph = recurrence(*cls.shells, rule=variant.rule).graph
+        _PEAKS[key] = peak_live(graph, best_of(graph, variant.method, variant.draws))
+    return _PEAKS[key]
