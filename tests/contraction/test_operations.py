@@ -239,6 +239,14 @@ def test_a_search_out_of_budget_says_nothing():
     assert exact.connected(network, network.everything, 1.0) is None
 
 
+@pytest.mark.parametrize(("operands", "seed"), [(22, 710161), (23, 216783)])
+def test_best_trees_without_parts_of_some_size(operands, seed):
+    """No part of some size is worth having here, while larger ones made of smaller ones are."""
+    inputs, output, extents = random_network(operands, 3, seed, hyper=True)
+    dp = opt_einsum.paths.DynamicProgramming()([set(labels) for labels in inputs], set(output), extents)
+    assert ours(inputs, output, extents) <= evaluated(inputs, output, extents, dp)
+
+
 def test_improving_never_makes_a_plan_worse():
     inputs, output, extents = random_network(22, 3, 5)
     network = Network.of(inputs, output, extents)

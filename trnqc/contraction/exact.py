@@ -66,6 +66,9 @@ class _Level:
         self.parts, self.near, self.labels, self.costs = parts, near, labels, costs
 
 
+NONE = _Level(np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0))
+
+
 def connected(network: Network, part: int, bound: float, budget: int = 100_000_000) -> Splits | None:
     """The cheapest plan of a connected part without outer products, if it costs less than bound; else None.
 
@@ -96,9 +99,9 @@ def connected(network: Network, part: int, bound: float, budget: int = 100_000_0
             if budget < 0:
                 return None
             found += _pairs(network, a, b, bound)
-        if not found:
-            return None
-        levels.append(_best(network, found, holders, splits, bound, last=count == len(operands)))
+        # No part of this size may be worth having where larger ones, made from smaller, are.
+        last = count == len(operands)
+        levels.append(_best(network, found, holders, splits, bound, last) if found else NONE)
     return _plan(splits, part) if part in splits else None
 
 
