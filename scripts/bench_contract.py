@@ -1,0 +1,237 @@
+"""How good are the plans of contractions, and how fast do they run?
+
+    python scripts/bench_contract.py [--sections orders random ccsd limit] [--out profiles/contract.json]
+
+    orders   multiply-adds of known workloads: ours, opt_einsum's dynamic programming, cotengra
+    random   the same on seeded random networks of 4 to 30 operands: how often each is as good as ours, ratios to ours
+    ccsd     one iteration of coupled cluster from its text (examples/ccsd.txt), over blocks of spins and whole spaces,
+             against the same terms through numpy.einsum(optimize=True)
+    limit    the fitted ladder and the four-index transformation under a tenth of their temporaries: peak memory
+             measured, time over the unlimited run; opt_einsum and cotengra at the same limit
+
+Times are CPU seconds of one thread, medians of rounds in which the contestants take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import sys
+import tracemalloc
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+import numpy as np  # noqa: E402
+import opt_einsum  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
+
+from scripts.measuring import clocked, heading, in_turns, machine, write_json  # noqa: E402
+from trnqc.contraction import einsum, einsum_plan, parse, path  # noqa: E402
+from trnqc.contraction.expression import Program  # noqa: E402
+from trnqc.contraction.network import Network  # noqa: E402
+from trnqc.contraction.operations import splits_of  # noqa: E402
+
+CHEMICAL = dict.fromkeys("ijkl", 30) | dict.fromkeys("abcdef", 300) | {"Q": 1000}
+WORKLOADS = {
+    "four factors": ("acik,befl,dfjk,cdel->abij", dict.fromkeys("abcdefijkl", 10)),
+    "quadratic ring": ("klcd,acik,bdjl->abij", CHEMICAL),
+    "quadratic ladder": ("klcd,cdij,abkl->abij", CHEMICAL),
+    "fitted ladder": ("Qae,Qbf,efij->abij", CHEMICAL),
+    "dressed integrals": ("klcd,ci,dj,ak,bl->abij", CHEMICAL),
+    "transformation": ("pqrs,pa,qb,rc,sd->abcd", dict.fromkeys("pqrsabcd", 200)),
+    "hypercontraction": ("ip,ap,pq,jq,bq,ir,ar,rs,js,bs->", CHEMICAL | dict.fromkeys("pqrs", 900)),
+}
+LIMITED = {
+    "fitted ladder": ("Qae,Qbf,efij->abij", {"Q": 300, **dict.fromkeys("abef", 72), **dict.fromkeys("ij", 12)}),
+    "transformation": ("pqrs,pa,qb,rc,sd->abcd", dict.fromkeys("pqrsabcd", 72)),
+}
+Planner = Callable[[list[set[str]], set[str], dict[str, int]], Any]
+
+
+def planners() -> dict[str, Planner]:
+    """Paths of ours and of the peers."""
+    import cotengra
+
+    def hyper(inputs: list[set[str]], output: set[str], extents: dict[str, int]) -> Any:
+        found = cotengra.HyperOptimizer(
+            methods=["greedy"], max_repeats=64, reconf_opts={}, minimize="flops", parallel=False, progbar=False,
+            optlib="random",
+        )  # fmt: skip
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return found(inputs, output, extents)
+
+    return {"trnqc": path, "opt_einsum": opt_einsum.paths.DynamicProgramming(), "cotengra": hyper}
+
+
+def costs(inputs: list[str], output: str, extents: dict[str, int]) -> dict[str, int]:
+    """Multiply-adds of everybody's path, by our rules."""
+    network = Network.of(inputs, output, extents)
+    found = {}
+    for name, planner in planners().items():
+        steps = planner([set(x) for x in inputs], set(output), extents)
+        found[name] = network.cost(splits_of(list(steps), len(inputs)), network.everything)
+    return found
+
+
+def orders() -> dict[str, Any]:
+    found = {}
+    for name, (text, extents) in WORKLOADS.items():
+        left, output = text.split("->")
+        found[name] = costs(left.split(","), output, {x: extents[x] for x in sorted(set(left) - {","})})
+        print(f"{name:20}", "  ".join(f"{who} {cost:.4g}" for who, cost in found[name].items()))
+    return found
+
+
+def random_networks() -> dict[str, Any]:
+    """Spanning trees with further edges of two or three ends; extents 2 to 7; degree 2 to 4."""
+    rng = random.Random(7)
+    ratios: dict[str, list[float]] = {}
+    for operands in [*range(4, 25), 26, 28, 30]:
+        ends = [(k, rng.randrange(k)) for k in range(1, operands)]
+        while 2 * len(ends) < operands * rng.choice((2, 3) if operands > 16 else (2, 3, 4)):
+            ends.append(tuple(rng.sample(range(operands), 3 if rng.random() < 0.2 else 2)))
+        letters = [opt_einsum.get_symbol(k) for k in range(len(ends))]
+        inputs = ["".join(x for x, group in zip(letters, ends) if k in group) for k in range(operands)]
+        found = costs(inputs, letters[0], {x: rng.randint(2, 7) for x in letters})
+        for name, cost in found.items():
+            ratios.setdefault(name, []).append(cost / found["trnqc"])
+    best = {name: sum(r <= 1 for r in values) for name, values in ratios.items()}
+    worst = {name: max(values) for name, values in ratios.items()}
+    least = {name: min(values) for name, values in ratios.items()}
+    print(f"random networks: as good as ours or better {best} of {len(ratios['trnqc'])}, worst ratio {worst}")
+    return {"networks": len(ratios["trnqc"]), "as_good_as_ours": best, "worst": worst, "least": least}
+
+
+def by_numpy(program: Program, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Every term by itself through numpy.einsum(optimize=True)."""
+    values = dict(arrays)
+    for statement in program.statements:
+        total: Any = values[statement.target.tensor] if statement.accumulate else None
+        for term in statement.terms:
+            letter = {label: chr(97 + k) for k, label in enumerate(term.labels)}
+            text = ",".join("".join(letter[x] for x in factor.labels) for factor in term.factors)
+            text += "->" + "".join(letter[x] for x in statement.target.labels)
+            operands = [1 / values[f.tensor] if f.reciprocal else values[f.tensor] for f in term.factors]
+            found = float(term.coefficient) * np.einsum(text, *operands, optimize=True)
+            total = found if total is None else total + found
+        values[statement.target.tensor] = total
+    return values
+
+
+def coupled_cluster() -> dict[str, Any]:
+    import ccsd
+    from pyscf import cc, gto, scf
+
+    geometry = str(ROOT / "examples" / "molecules" / "water.xyz")
+    mf = scf.RHF(gto.M(atom=geometry, basis="cc-pvdz", verbose=0)).run(conv_tol=1e-12)
+    energy, blocks = ccsd.iterate(mf, progress=lambda line: None)
+    reference = cc.CCSD(mf).run(conv_tol=1e-10, conv_tol_normt=1e-8).e_corr
+    arrays = ccsd.spin_orbital_integrals(mf)
+    arrays |= {"t1": np.zeros_like(arrays["d1"]), "t2": arrays["oovv"] / arrays["d2"]}
+    program = parse(ccsd.EQUATIONS).shaped({name: x.shape for name, x in arrays.items()})
+    whole = einsum_plan(program, outputs=("n1", "n2", "energy"))
+    times = in_turns(5, {
+        "blocks": clocked(lambda: blocks.run(arrays)),
+        "whole": clocked(lambda: whole.run(arrays)),
+        "numpy": clocked(lambda: by_numpy(program, arrays)),
+    })  # fmt: skip
+    cpu = {name: median(cpu for _, cpu in values) for name, values in times.items()}
+    print(f"ccsd water/cc-pVDZ: {energy:.10f}, PySCF {reference:.10f}; CPU s an iteration {cpu}")
+    work = {"blocks": blocks.multiply_adds, "whole": whole.multiply_adds}
+    return {"energy": energy, "pyscf": reference, "cpu_s": cpu, "multiply_adds": work}
+
+
+def limited() -> dict[str, Any]:
+    record = {}
+    for name, (text, extents) in LIMITED.items():
+        rng = np.random.default_rng(1)
+        inputs = text.split("->")[0].split(",")
+        operands = [rng.standard_normal(tuple(extents[x] for x in labels)) for labels in inputs]
+        plain = einsum_plan(text, *operands)
+        temporaries = sum(tree.size(node.indices) for tree in plain.trees for node in tree.temporaries)
+        limit = temporaries // 10
+        plan = einsum_plan(text, *operands, memory_limit=8 * limit)
+        contestants: dict[str, Callable[[], Any]] = {
+            "limited": lambda plan=plan, operands=operands: plan.run(operands),
+            "unlimited": lambda plain=plain, operands=operands: plain.run(operands),
+        } | peers(text, operands, limit)
+        peak: dict[str, int] = {}
+        failed: dict[str, str] = {}
+        for who, work in list(contestants.items()):
+            try:
+                peak[who] = memory(work)
+            except RuntimeError as error:  # how opt_einsum says that it has no path
+                failed[who] = str(error)
+                del contestants[who]
+        times = in_turns(3, {who: clocked(work) for who, work in contestants.items()})
+        cpu = {who: median(cpu for _, cpu in values) for who, values in times.items()}
+        record[name] = {"limit_bytes": 8 * limit, "peak_bytes": peak, "cpu_s": cpu, "failed": failed, "plan": str(plan)}
+        print(f"{name}: limit {8 * limit / 1e6:.1f} MB")
+        for who in contestants:
+            print(f"    {who:12} {peak[who] / 1e6:8.1f} MB beside the result  {cpu[who]:8.3f} s")
+        for who, reason in failed.items():
+            print(f"    {who:12} fails: {reason}")
+        np.testing.assert_allclose(plan.run(operands), einsum(text, *operands), rtol=1e-9, atol=1e-9)
+    return record
+
+
+def peers(text: str, operands: list[np.ndarray], limit: int) -> dict[str, Callable[[], Any]]:
+    """opt_einsum and cotengra with the same limit on elements of a temporary, which for them includes the result."""
+    import cotengra
+
+    left, output = text.split("->")
+    extents = {x: n for labels, operand in zip(left.split(","), operands) for x, n in zip(labels, operand.shape)}
+    tree = cotengra.HyperOptimizer(
+        methods=["greedy"], max_repeats=32, parallel=False, progbar=False, optlib="random",
+        slicing_opts={"target_size": max(limit, 1)},
+    ).search([tuple(x) for x in left.split(",")], tuple(output), extents)  # fmt: skip
+    return {
+        "opt_einsum": lambda: opt_einsum.contract(text, *operands, memory_limit=limit, optimize="dp"),
+        "cotengra": lambda: tree.contract(operands),
+    }
+
+
+def memory(work: Callable[[], np.ndarray]) -> int:
+    """Bytes allocated at most, beside the result, in a second call."""
+    work()
+    tracemalloc.start()
+    try:
+        result = work()
+        return tracemalloc.get_traced_memory()[1] - result.nbytes
+    finally:
+        tracemalloc.stop()
+
+
+SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
+    "orders": orders,
+    "random": random_networks,
+    "ccsd": coupled_cluster,
+    "limit": limited,
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--sections", nargs="+", choices=tuple(SECTIONS), default=tuple(SECTIONS))
+    parser.add_argument("--out", type=Path, help="write the figures to this file as JSON")
+    options = parser.parse_args(arguments)
+    record: dict[str, Any] = heading() | {"machine": machine()}
+    for name in options.sections:
+        record[name] = SECTIONS[name]()
+    if options.out:
+        write_json(record, options.out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
