@@ -95,3 +95,8 @@ def test_range_separated_values(omega):
     scaled = evaluated(3, s * t)
     np.testing.assert_allclose(long, [s ** (m + 0.5) * scaled[m] for m in range(4)], rtol=1e-13)
     np.testing.assert_allclose(short, full - long, atol=1e-15)
+
+
+def test_rows_are_cache_lines():
+    assert boys.table(3).ctypes.data % 64 == 0
+    assert boys.table(3)[0].nbytes == 64
