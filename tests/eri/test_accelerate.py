@@ -188,6 +188,12 @@ def test_conversions_keep_the_layer():
     assert isinstance(unrestricted, scf.uhf.UHF)
     assert isinstance(unrestricted, module._Accelerated)
     assert unrestricted.kernel() == pytest.approx(energy, abs=SAME)
+    assert ours.to_ks("hf").kernel() == pytest.approx(energy, abs=1e-6)
+    assert isinstance(ours.to_ks("pbe").to_hf(), module._Accelerated)
+    for other in (ours.to_ghf(), ours.to_gks("hf")):
+        assert not isinstance(other, module._Accelerated)
+        assert isinstance(other, scf.ghf.GHF)
+    assert ours.x2c().PCM().kernel() == pytest.approx(direct(scf.RHF(molecule())).x2c().PCM().kernel(), abs=SAME)
     second_order = ours.newton()
     assert second_order.kernel() == pytest.approx(energy, abs=SAME)
     assert type(second_order.undo()._scf) is scf.hf.RHF

@@ -94,6 +94,18 @@ class _Accelerated(lib.StreamObject):
     def to_gpu(self) -> Any:
         return self.undo().to_gpu()
 
+    def to_ghf(self) -> Any:
+        return self.undo().to_ghf()
+
+    def to_gks(self, *args: Any, **options: Any) -> Any:
+        return self.undo().to_gks(*args, **options)
+
+    def to_ks(self, *args: Any, **options: Any) -> Any:
+        return accelerate(self.undo().to_ks(*args, **options), self.backend)
+
+    def to_hf(self) -> Any:
+        return accelerate(self.undo().to_hf(), self.backend)
+
     def density_fit(self, *args: Any, **options: Any) -> Any:
         return accelerate(self.undo().density_fit(*args, **options), self.backend)
 
