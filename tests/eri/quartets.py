@@ -99,7 +99,7 @@ def arguments(cls: QuartetClass, bra: ShellPairs, ket: ShellPairs, omega: float 
         "n_bra": int(bra.count[0]), "bra": wide(bra, cls.general)[0].copy(), "bra_centre": bra.centre[0].copy(),
         "n_ket": len(rows), "ket": rows, "ket_centre": centre,
         "ket_bound": np.append(rows[:, BOUND].max(axis=1), 0.0), "n_ab": n_ab, "n_cd": n_cd, "cutoff": cutoff,
-        "omega": omega, "boys": boys.table(cls.order).copy(),
+        "omega": omega, "boys": boys.table(cls.order),
         "work": np.full((work_size(cls, n_ab, n_cd), LANES), np.nan),
         "out": np.full((n_ab, n_cd, na * nb, nc * nd, LANES), np.nan),
     }  # fmt: skip
