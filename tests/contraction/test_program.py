@@ -285,3 +285,24 @@ def test_what_is_shared_is_given_up_for_a_limit():
     assert plan.multiply_adds < alone.multiply_adds
     limit = alone.peak if alone.peak < plan.peak else plan.peak - 1
     assert einsum_plan(text, memory_limit=8 * limit).peak <= limit
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.complex128, np.int64])
+def test_element_types(kind):
+    """Whole coefficients keep integers; halves make them fp64."""
+    head = "space v = 3\nindex a b c : v\ntensor f[v,v]\n"
+    x = np.arange(9).reshape(3, 3).astype(kind)
+    whole = einsum_plan(head + "X[a,b] = 2 * f[a,c] * f[c,b] - f[b,a] - 3 * f[a,b]").run({"f": x})
+    assert whole.dtype == kind
+    np.testing.assert_array_equal(whole, 2 * x @ x - x.T - 3 * x)
+    half = einsum_plan(head + "X[a,b] = f[a,c] * f[c,b] - 1/2 * f[b,a]").run({"f": x})
+    assert half.dtype == (np.float64 if kind is np.int64 else kind)
+    np.testing.assert_array_equal(half, x @ x - 0.5 * x.T)
+
+
+def test_the_cost_of_functions_is_printed():
+    plan = einsum_plan(
+        "space v = 3\nindex a b c : v\nfunction f[v,v] cost 100\ntensor g[v,v]\nX[a,b] = f[a,c] * g[c,b]"
+    )
+    assert plan.function_cost == 900 and plan.multiply_adds == 27
+    assert "functions    900 multiply-adds" in str(plan)

@@ -29,7 +29,7 @@ def text(plan: Plan) -> str:
     extents = ", ".join(f"{symbol} = {extent}" for symbol, extent in plan.extents.items())
     schedules = [part.schedule for assignment in plan.assignments for part in assignment.parts if part.schedule]
     loops = [line for schedule in schedules for line in ("", *str(schedule).splitlines())]
-    return "\n".join([f"{plan.title}    {extents}".rstrip(), "", *lines, "", *_totals(plan), *loops])
+    return "\n".join([plan.title, extents, "", *lines, "", *_totals(plan), *loops])
 
 
 def _row(tree: Tree, step: Step) -> tuple[str, ...]:
@@ -81,6 +81,8 @@ def _totals(plan: Plan) -> list[str]:
         f"operations   {count} = {float(number):.4g}; in one loop nest a term {direct} = {float(before):.4g}{saved}",
         f"multiply-adds  {plan.multiply_adds:.4g}",
     ]
+    if plan.function_cost:
+        lines.append(f"functions    {plan.function_cost:.4g} multiply-adds, every element computed once a step")
     if temporaries:
         tree, node = max(temporaries, key=lambda pair: pair[0].size(pair[1].indices))
         largest = f"the largest {node.name} with {tree.count(node.indices)} = {tree.size(node.indices):.4g} elements"

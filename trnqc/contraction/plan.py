@@ -107,6 +107,11 @@ class Plan:
         return sum(tree.multiply_adds for tree in self.trees)
 
     @property
+    def function_cost(self) -> int:
+        """Multiply-adds of computing every element of every function once for each step that takes it."""
+        return sum(tree.function_cost for tree in self.trees)
+
+    @property
     def symbolic_multiply_adds(self) -> Count:
         return sum((tree.symbolic_multiply_adds for tree in self.trees), Count())
 
@@ -248,18 +253,21 @@ def _assign(library: ModuleType, assignment: Assignment, values: Mapping[str, An
     for part in assignment.parts:
         found, fresh = part.run(library, values, gemm)
         if part.coefficient != 1:
-            found, fresh = _scaled(found, float(part.coefficient), fresh), True
+            found, fresh = _scaled(found, part.coefficient, fresh), True
         if total is None:
             total, ours = found, fresh
-        elif ours:
+        elif ours and total.dtype == found.dtype:
             total += found
         else:
             total, ours = total + found, True
     return total
 
 
-def _scaled(x: Array, factor: float, ours: bool) -> Array:
-    if ours and hasattr(x, "ndim") and x.ndim:
+def _scaled(x: Array, coefficient: Fraction, ours: bool) -> Array:
+    """The product; whole coefficients keep the element type, in place where x is ours and holds what comes out."""
+    factor = int(coefficient) if coefficient.denominator == 1 else float(coefficient)
+    holds = isinstance(factor, int) or "float" in str(x.dtype) or "complex" in str(x.dtype)
+    if ours and holds and x.ndim:
         x *= factor
         return x
     return x * factor
