@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 import pytest
-from pyscf import dft, gto, scf
+from pyscf import ao2mo, dft, gto, scf
 from pyscf.pbc import gto as pbc_gto
 from pyscf.pbc import scf as pbc_scf
 
@@ -279,6 +279,20 @@ def test_one_orbital_and_ghosts():
         mol = molecule(atom, "sto-3g", charge=charge)
         ours = trnqc.accelerate(direct(scf.RHF(mol)))
         assert ours.kernel() == pytest.approx(scf.RHF(mol).kernel(), abs=SAME)
+
+
+def test_a_hamiltonian_of_ones_own():
+    """PySCF's way to run a model: no basis set, integrals put into _eri. A ring of six sites, U = 2 t."""
+    n = 6
+    mol = gto.M(verbose=0)
+    mol.nelectron, mol.incore_anyway = n, True
+    hopping = -np.eye(n, k=1) - np.eye(n, k=n - 1)
+    eri = np.zeros((n,) * 4)
+    eri[(np.arange(n),) * 4] = 2.0
+    mf = scf.RHF(mol).set(init_guess="1e", _eri=ao2mo.restore(8, eri, n))
+    mf.get_hcore, mf.get_ovlp = lambda *_: hopping + hopping.T, lambda *_: np.eye(n)
+    # One electron in each site's two spins: U n / 4 above the band energy -8.
+    assert trnqc.accelerate(mf).kernel() == pytest.approx(-8 + 2 * n / 4, abs=1e-9)
 
 
 REFUSED = {
