@@ -53,6 +53,10 @@ class MemoryLimit(TrnqcError, MemoryError):
     """The job needs more memory than it was allowed; the message gives both figures."""
 
 
+class CommunicationError(TrnqcError, RuntimeError):
+    """A process of a distributed run cannot be reached; the message says which step failed and what to do."""
+
+
 class CompilerError(TrnqcError, RuntimeError):
     """No usable compiler, or a compiler that failed; the message holds the command and its output."""
 

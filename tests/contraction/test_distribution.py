@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from tests.contraction.workloads import four_factors, indices, leaf, trees
 from trnqc.contraction.distribution import distribute, restricted
-from trnqc.contraction.placement import COPY, FIRST, block, combined, moved, placements, processors
+from trnqc.contraction.placement import COPY, FIRST, block, combined, moved, placements, processors, transfers
 from trnqc.contraction.tree import Leaf, Node, Tree, union
 from trnqc.errors import InputError
 
@@ -42,6 +42,21 @@ def test_moves_are_counted_as_by_asking_every_element(grid):
     for source, target in product(every, every):
         have, want = holders("ab", source, grid), holders("ab", target, grid)
         assert moved("ab", EXTENTS, source, target, grid) == sum(len(want[x] - have[x]) for x in want)
+
+
+@pytest.mark.parametrize("grid", [(2, 2), (3, 2), (4,)])
+def test_messages_bring_exactly_what_is_missing(grid):
+    every = list(placements("ab", len(grid)))
+    for source, target in product(every, every):
+        have, want = holders("ab", source, grid), holders("ab", target, grid)
+        count = 0
+        for sender, receiver, part in transfers("ab", EXTENTS, source, target, grid):
+            for element in product(*(range(*interval) for interval in part)):
+                assert sender in have[element] and receiver not in have[element] and receiver in want[element]
+                have[element].add(receiver)
+                count += 1
+        assert all(want[element] <= have[element] for element in want)
+        assert count == moved("ab", EXTENTS, source, target, grid)
 
 
 def test_blocks_are_those_of_torch_chunk():

@@ -78,3 +78,43 @@ def combined(
     rest = tuple(entry for d, entry in enumerate(where) if d != dimension)
     held = sum(elements(box(labels, extents, rest, lines, at)) for at in processors(lines))
     return held * (grid[dimension] - 1) * (1 + copy)
+
+
+def minus(one: Box, two: Box | None) -> list[Box]:
+    """Boxes that together are what lies in the one and not in the other."""
+    meet = common(one, two)
+    if meet is None:
+        return [one]
+    pieces = []
+    rest = list(one)
+    for axis, ((start, stop), (first, last)) in enumerate(zip(one, meet)):
+        for interval in ((start, first), (last, stop)):
+            if interval[0] < interval[1]:
+                pieces.append((*rest[:axis], interval, *rest[axis + 1 :]))
+        rest[axis] = (first, last)
+    return pieces
+
+
+def transfers(
+    labels: Sequence[str], extents: Mapping[str, int], source: Placement, target: Placement, grid: Grid
+) -> list[tuple[Coordinates, Coordinates, Box]]:
+    """(sender, receiver, box) of all messages of a move, in an order that every processor knows.
+
+    Nobody receives what it holds already, nor anything twice: the boxes have `moved` elements. Of several holders the
+    next one after the receiver sends, which spreads the work.
+    """
+    everybody = list(processors(grid))
+    held = {at: box(labels, extents, source, grid, at) for at in everybody}
+    found = []
+    for number, receiver in enumerate(everybody):
+        wanted = box(labels, extents, target, grid, receiver)
+        missing = [] if wanted is None else minus(wanted, held[receiver])
+        for sender in everybody[number + 1 :] + everybody[:number]:
+            left: list[Box] = []
+            for piece in missing:
+                part = common(piece, held[sender])
+                if part is not None:
+                    found.append((sender, receiver, part))
+                left += minus(piece, held[sender])
+            missing = left
+    return found

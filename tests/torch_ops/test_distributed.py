@@ -1,0 +1,117 @@
+"""Distributed contractions on real processes with gloo: the same numbers, and as many elements received as planned."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from trnqc.contraction.placement import COPY, FIRST  # noqa: E402
+from trnqc.errors import InputError  # noqa: E402
+from trnqc.torch_ops.distributed import dtensor_placements  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PROGRAM = """
+    import datetime, os, sys
+    import numpy as np, torch, torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+    from tests.contraction.test_loops import by_einsum, operands_of
+    from tests.contraction.workloads import a3a, four_factors, four_index, ladder, leaf, indices
+    from trnqc.contraction.distribution import distribute
+    from trnqc.contraction.tree import Node, Tree
+    from trnqc.torch_ops.distributed import run_distributed
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
+    world = dist.get_world_size()
+"""
+
+RESULTS = """
+    short = Tree(Node("R", ("i",), (leaf("x", "iik", 0), leaf("y", "k", 1))), indices(I=("i", 3), K=("k", 5)))
+    for grid in ((2, 2), (4,)):
+        mesh = init_device_mesh("cpu", grid)
+        for tree in (four_factors(5, 3), a3a(5, 3, 10), four_index(6), ladder(3, 5, 7), short):
+            for move_cost, symbols in ((0.01, "*1"), (10.0, "*1"), (1e4, "*1"), (1.0, "*")):
+                plan = distribute(tree, grid, move_cost, symbols)
+                arrays = operands_of(tree)
+                operands = {n: x if callable(x) else torch.from_numpy(x) for n, x in arrays.items()}
+                found = run_distributed(plan, operands, mesh)
+                received = torch.tensor(found.received)
+                dist.all_reduce(received)
+                assert int(received) == plan.volume, (grid, move_cost, int(received), plan.volume)
+                np.testing.assert_allclose(found.tensor.full_tensor().numpy(), by_einsum(tree, arrays), rtol=1e-11)
+    dist.destroy_process_group()
+    print("rank done")
+"""
+
+LOST = """
+    mesh = init_device_mesh("cpu", (2,))
+    tree = four_factors(6, 4)
+    dist.barrier()
+    if dist.get_rank() == 1:
+        os._exit(7)
+    operands = {n: torch.from_numpy(x) for n, x in operands_of(tree).items()}
+    # Moves are cheap, so there are some.
+    run_distributed(distribute(tree, (2,), 1e-3), operands, mesh)
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def written(tmp_path, text):
+    path = tmp_path / "program.py"
+    path.write_text(textwrap.dedent(PROGRAM) + textwrap.dedent(text))
+    return path
+
+
+@pytest.mark.slow
+def test_four_ranks_give_the_same_numbers_and_move_what_was_planned(tmp_path):
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=4", f"--master-port={free_port()}"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    found = subprocess.run(
+        [*command, str(written(tmp_path, RESULTS))], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert found.returncode == 0, found.stderr[-3000:]
+    assert found.stdout.count("rank done") == 4
+
+
+@pytest.mark.slow
+def test_a_rank_that_dies_is_an_error_and_no_hang(tmp_path):
+    path = written(tmp_path, LOST)
+    common = os.environ | {
+        "PYTHONPATH": str(ROOT), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2",
+        "OMP_NUM_THREADS": "1",
+    }  # fmt: skip
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(path)], env=common | {"RANK": str(rank)}, stderr=subprocess.PIPE, text=True
+        )
+        for rank in range(2)
+    ]
+    try:
+        messages = [rank.communicate(timeout=200)[1] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert ranks[1].returncode == 7
+    assert ranks[0].returncode == 1 and "CommunicationError: rank 0 of 2 lost another rank in step" in messages[0]
+
+
+def test_placements_in_the_terms_of_dtensor():
+    from torch.distributed.tensor import Replicate, Shard
+
+    assert dtensor_placements(("b", COPY), ("a", "b")) == [Shard(1), Replicate()]
+    with pytest.raises(InputError, match="one rank of a line"):
+        dtensor_placements((FIRST, "a"), ("a",))
