@@ -14,17 +14,18 @@ from trnqc.gen import statements as st
 def test_values_on_both_sides_of_the_end(order):
     n = Var("n", "i64")
     t, out = Array("t", "f64", (n,), lanes=True), Array("out", "f64", (n, order + 1), lanes=True)
-    i, m, one = Var("i", "i64"), Var("m", "i64"), Var("one")
-    local = Array("values", "f64", (order + 1,), "local")
+    i, m, one, distance = Var("i", "i64"), Var("m", "i64"), Var("one"), Var("distance")
+    table, local = boys.table_array(order), Array("values", "f64", (order + 1,), "local")
     body = st.block(
         st.DeclareArray(local),
-        st.Call(boys.function(order, "coulomb"), (one, one, t[i], one, boys.table_array(order), local)),
+        st.Let(distance, t[i]),
+        boys.values(order, "coulomb", one, one, one, distance, one, table, local),
         st.loop(m, order + 1, st.store(out[i, m], local[m])),
     )
-    f = st.Function("values_of", (n, one, boys.table_array(order), t, out), st.block(st.loop(i, n, body)))
+    f = st.Function("values_of", (n, one, table, t, out), st.block(st.loop(i, n, body)))
     end = boys.end(order)
     given = np.linspace(end - 0.3, end + 0.3, 48).reshape(-1, 4)
     found = np.empty((len(given), order + 1, 4))
-    run(f, {"n": len(given), "one": 1.0, boys.table_array(order).name: boys.table(order), "t": given, "out": found}, lanes=4)
+    run(f, {"n": len(given), "one": 1.0, table.name: boys.table(order), "t": given, "out": found}, lanes=4)
     for m in range(order + 1):
         np.testing.assert_allclose(found[:, m], 2.0**m * boys.reference(m, given).astype(float), rtol=1e-13)
