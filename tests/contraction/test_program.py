@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from tests.contraction.numbers import antisymmetric, term_by_term
-from trnqc.contraction import einsum_plan, parse
+from trnqc.contraction import einsum_plan, expanded, parse
 from trnqc.contraction.canonical import Item, canonical
 from trnqc.contraction.counts import Count
 from trnqc.contraction.expression import Program, Space, Symmetry, Tensor
@@ -306,3 +306,22 @@ def test_the_cost_of_functions_is_printed():
     )
     assert plan.function_cost == 900 and plan.multiply_adds == 27
     assert "functions    900 multiply-adds" in str(plan)
+
+
+def test_intermediates_written_out(arrays):
+    """Sums are multiplied out with labels of their own; what divides, changes or is asked for stays."""
+    text = """X[a,b] = f[a,c] * f[c,b] + 2 * f[b,a]
+    D[a,b] = f[a,b] * z
+    A[a,b] = f[a,b]
+    A[a,b] += f[b,a]
+    Y[a,b] = X[a,c] * X[c,b] / D[a,b] - A[c,d] * X[d,c] * f[a,b]
+    E = Y[a,b] * X[b,a] * X[c,c]"""
+    program = parse(HEAD + text)
+    found = expanded(program, ("Y", "E"))
+    assert [s.target.tensor for s in found.statements] == ["D", "A", "A", "Y", "E"]
+    assert [len(s.terms) for s in found.statements] == [1, 1, 1, 6, 4]
+    expected, written_out = term_by_term(program, arrays), term_by_term(found, arrays)
+    plan = plan_program(found, ("Y", "E")).run({name: arrays[name] for name in found.inputs})
+    for name in ("Y", "E"):
+        np.testing.assert_allclose(written_out[name], expected[name], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(plan[name], expected[name], rtol=1e-9, atol=1e-9)

@@ -9,9 +9,22 @@ Planners are pure: index sets, extents and limits in, a plan out; no arrays, no 
 from __future__ import annotations
 
 from trnqc.contraction.api import contract, einsum, einsum_plan
+from trnqc.contraction.expand import expanded
 from trnqc.contraction.expression import Program, Space, Symmetry, Tensor
 from trnqc.contraction.operations import path
 from trnqc.contraction.plan import Plan
 from trnqc.contraction.text import parse
 
-__all__ = ["Plan", "Program", "Space", "Symmetry", "Tensor", "contract", "einsum", "einsum_plan", "parse", "path"]
+__all__ = [
+    "Plan",
+    "Program",
+    "Space",
+    "Symmetry",
+    "Tensor",
+    "contract",
+    "einsum",
+    "einsum_plan",
+    "expanded",
+    "parse",
+    "path",
+]

@@ -9,7 +9,7 @@ A label that stands in the target is kept, every other one of a term is summed. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
@@ -301,6 +301,18 @@ def split_labels(labels: str | tuple[str, ...]) -> tuple[str, ...]:
     if not isinstance(labels, str):
         return tuple(labels)
     return tuple(part.strip() for part in labels.split(",")) if "," in labels else tuple(labels)
+
+
+def fresh_label(labels: dict[str, str], like: str, taken: Collection[str]) -> str:
+    """A label over the same space as `like` that is not taken; one more is declared in `labels` where there is none."""
+    for label, space in labels.items():
+        if space == labels[like] and label not in taken:
+            return label
+    label = like
+    while label in labels:
+        label += "′"
+    labels[label] = labels[like]
+    return label
 
 
 def check_factor(factor: Factor, labels: Mapping[str, str], shapes: Mapping[str, tuple[str, ...]]) -> None:

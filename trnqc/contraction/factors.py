@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import combinations
 
 from trnqc.contraction.canonical import Item, Key, canonical, variants
-from trnqc.contraction.expression import Factor, Program, Statement, Symmetry, Term
+from trnqc.contraction.expression import Factor, Program, Statement, Symmetry, Term, fresh_label
 from trnqc.contraction.network import Network
 from trnqc.contraction.operations import best_splits
 
@@ -181,21 +181,10 @@ class _Factoring:
             if label in names or label not in taken:
                 continue
             if label in fixed.values():
-                names[label] = self._fresh(label, used)
+                names[label] = fresh_label(self.labels, label, used)
+                self.extents[names[label]] = self.extents[label]
                 used.add(names[label])
         return names
-
-    def _fresh(self, like: str, used: set[str]) -> str:
-        """A label over the same space that is not used; one is declared if there is none."""
-        space = self.labels[like]
-        for label, other in self.labels.items():
-            if other == space and label not in used:
-                return label
-        label = like + "′"
-        while label in self.labels:
-            label += "′"
-        self.labels[label], self.extents[label] = space, self.extents[like]
-        return label
 
     def _work(self, terms: tuple[Term, ...], kept: tuple[str, ...]) -> int:
         """Work of terms in their best orders, once for those that are equal up to names of labels."""
