@@ -1,0 +1,58 @@
+"""The ablation on the smallest classes, and the GPU benchmark rehearsed on simulated devices."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from scripts import device_bench_eri, eri_ablation
+from scripts.eri.ablation_verdicts import verdicts
+from trnqc.errors import BackendUnavailable
+from trnqc.jit.device import cuda_devices
+
+
+def test_the_ablation_counts_and_judges(tmp_path, capsys):
+    path = tmp_path / "ablation.json"
+    for digits in ("1010", "1111"):
+        eri_ablation.main(["--parts", "graphs", "phase2", "--classes", digits, "--out", str(path)])
+    record = json.loads(path.read_text())
+    assert [row["class"] for row in record["parts"]["graphs"]] == ["1010", "1111"]
+    rows = {row["rule"]: row for row in record["parts"]["graphs"][1]["rules"]}
+    assert rows["interleaved"]["nodes"] == 176 and rows["interleaved"]["targets"] == 81
+    before, after = rows["interleaved"]["slots"]["target"]
+    assert before == 176 and after < 30
+    (phase2,) = (row for row in record["parts"]["phase2"] if row["class"] == "1111")
+    assert phase2["fused"]["flops"] <= phase2["late"]["flops"]
+    assert record["targets"] and all(v["met"] for v in record["targets"])
+    assert "Targets" in capsys.readouterr().out
+
+
+def test_a_target_that_is_missed_is_said():
+    row = {"class": "2111", "chosen": True, "arch": "sm_80", "variant": "targets in memory", "spill_stores": 8,
+           "spill_loads": 0, "registers": 255}  # fmt: skip
+    assert [v["met"] for v in verdicts({"gpu": [row]})] == [False, False]
+
+
+def test_the_gpu_benchmark_is_rehearsed(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "gpu.json"
+    arguments = ["water/sto-3g", "--simulate", "--rounds", "1", "--out", str(path)]
+    assert device_bench_eri.main(arguments) == 0
+    record = json.loads(path.read_text())
+    assert "no figure counts" in record["kind"]
+    (row,) = record["cases"]
+    assert row["jk_error"] <= device_bench_eri.GATE_JK and row["energy_error"] <= device_bench_eri.GATE_ENERGY
+    monkeypatch.setattr(device_bench_eri, "GATE_JK", 0.0)
+    assert device_bench_eri.main(arguments) == 2
+    assert "off by" in capsys.readouterr().out
+
+
+def test_without_a_gpu_it_says_why(capsys):
+    try:
+        cuda_devices()
+    except BackendUnavailable:
+        assert device_bench_eri.main(["water/sto-3g"]) == 2
+        said = capsys.readouterr().out
+        assert "GPU" in said or "trnqc[cuda]" in said
+    else:
+        pytest.skip("there is a GPU here")
