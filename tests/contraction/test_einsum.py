@@ -275,3 +275,28 @@ def test_loops_take_torch_and_refuse_backends():
     np.testing.assert_allclose(found.numpy(), operands[0] @ operands[1] @ operands[2], **CLOSE)
     with pytest.raises(UnsupportedError, match="run on NumPy"):
         einsum("ab,bc,cd->ad", *operands, memory_limit=40, gemm=lambda a, b: a.swapaxes(1, 2) @ b)
+
+
+MEASURED = {
+    "chain": ("ab,bc,cd,de->ae", 150),
+    "ladder": (LADDER, 18),
+    "transformation": ("pqrs,pa,qb,rc,sd->abcd", 18),
+    "copies": ("acbd,ced,ef->abf", 30),
+    "sums": ("abx,bcy,cd->ad", 40),
+}
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_the_peak_is_what_is_allocated(name):
+    expression, extent = MEASURED[name]
+    operands = operands_of(expression, extents=(extent, extent + 1))
+    plan = einsum_plan(expression, *operands)
+    plan.run(operands)
+    tracemalloc.start()
+    try:
+        result = plan.run(operands)
+        used = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # NumPy and Python keep some tens of kilobytes of their own.
+    assert 8 * plan.peak <= used <= 8 * plan.peak + result.nbytes + 100_000
