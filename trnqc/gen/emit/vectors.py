@@ -177,12 +177,25 @@ class Vectors(Scalars):
     def scatter(self, s: st.Store | st.Accumulate, sign: str) -> str:
         by_lane = self.program.array_differs(self.function, s.array)
         target, vector = self.array_type(s.array), self.vector(s.value.dtype)
-        name = f"{'store' if sign == '=' else 'add'}_at_{target}_x{self.lanes}"
+        place, at, kind, word = self.places(s)
+        name = f"{'store' if sign == '=' else 'add'}_at_{word}{target}_x{self.lanes}"
         self.helpers[name] = (
-            f"static inline void {name}({target} *a, {self.vector('i64')} at, {vector} x) {{ "
+            f"static inline void {name}({target} *a, {kind} at, {vector} x) {{ "
             f"for (int l = 0; l < {self.lanes}; l++) a[at[l]]{'[l]' if by_lane else ''} {sign} x[l]; }}"
         )
-        return f"{name}({safe(s.array.name)}, {self.spread(s.index, 'i64')}, {self.spread(s.value)});"
+        return f"{name}({place}, {at}, {self.spread(s.value)});"
+
+    def places(self, s: st.Store | st.Accumulate) -> tuple[str, str, str, str]:
+        """Text of an array and of its indices by lane, the type of these, and a word for it.
+
+        Indices that lie in memory, apart from what is the same on every lane, need not pass through a vector.
+        """
+        index = s.index
+        for base, table in (index.args, index.args[::-1]) if index.op == "add" else ():
+            plain = table.op == "load" and table.dtype == "i64" and table.attr.lanes and not self.differs(table.args[0])
+            if plain and not self.differs(base):
+                return self.address(s.array, base), f"(const int64_t *)&{self.text(table)}", "const int64_t *", "table_"
+        return safe(s.array.name), self.spread(index, "i64"), self.vector("i64"), ""
 
 
 def preamble(lanes: int) -> list[str]:
