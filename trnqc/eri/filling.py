@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -100,10 +102,12 @@ def fill(
     tasks = [task for (n, m), writer in found.items() for task in _tasks(writer, bras[n], kets[m])]
     tasks.sort(key=lambda task: task.cost, reverse=True)
 
+    scratch = _Scratch(tasks)
+
     def run(task: _Task) -> None:
         numbers = (screen, PRIMITIVE * screen, operator.omega)
-        given = (task.begin, task.end, *task.arguments, *numbers, *_scratch(task), destination)
-        writers[task.writer](*given, 0, len(task.ket.rows))
+        given = (*numbers, boys.table(task.writer.cls.order), scratch.work, scratch.out, destination)
+        writers[task.writer](task.begin, task.end, *task.arguments, *given, 0, len(task.ket.rows))
 
     threads = threads or lib.num_threads()
     if threads == 1:
@@ -169,10 +173,18 @@ def _arguments(cls: QuartetClass, bra: _Bra, ket: _Ket) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _scratch(task: _Task) -> tuple[np.ndarray, ...]:
-    cls, n_ab, n_cd = task.writer.cls, task.bra.pairs.contractions, task.ket.pairs.contractions
-    size = n_ab * n_cd * int(np.prod(cls.extents))
-    return boys.table(cls.order), aligned(work_size(cls, n_ab, n_cd), lanes()), aligned(size, lanes())
+class _Scratch(threading.local):
+    """A thread's own buffers, large enough for every task."""
+
+    def __init__(self, tasks: Sequence[_Task]) -> None:
+        sizes = [_sizes(t.writer.cls, t.bra.pairs.contractions, t.ket.pairs.contractions) for t in tasks] or [(0, 0)]
+        self.work, self.out = (aligned(max(size), lanes()) for size in zip(*sizes))
+
+
+@cache
+def _sizes(cls: QuartetClass, n_ab: int, n_cd: int) -> tuple[int, int]:
+    """Elements of the kernel's work and out; the first takes the kernel's plan to know."""
+    return work_size(cls, n_ab, n_cd), n_ab * n_cd * int(np.prod(cls.extents))
 
 
 def _widened(records: np.ndarray, general: bool) -> np.ndarray:

@@ -107,15 +107,13 @@ def _kernel(writer: Writer) -> st.Function:
 
 def _scatter(cls: QuartetClass, given: dict[str, Any], triangular: bool) -> st.Statement:
     a, b, c, d = cls.extents
-    p, q, ab, cd, copy, left, right = (Var(n, "i64") for n in ("p", "q", "ab", "cd", "copy", "left", "right"))
+    p, q, ab, cd, copy, left = (Var(n, "i64") for n in ("p", "q", "ab", "cd", "copy", "left"))
+    right = given["ket_place"][ROW, copy, q, cd]
     place = left + right
     if triangular:
         n, m = maximum(left, right), minimum(left, right)
         place = n * (n + 1) // 2 + m
-    one = st.block(
-        st.Let(right, given["ket_place"][ROW, copy, q, cd]),
-        st.store(given["destination"][place], given["out"][p, q, ab, cd]),
-    )
+    one = st.store(given["destination"][place], given["out"][p, q, ab, cd])
     each = st.block(
         st.Let(left, given["bra_place"][PAIR, copy, p, ab]),
         st.loop(q, given["n_cd"], st.loop(cd, c * d, one)),
