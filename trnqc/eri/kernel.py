@@ -142,6 +142,13 @@ class Variant:
 STANDARD = Variant()
 
 
+def _kept(cls: QuartetClass, p: Parameters, variant: Variant) -> Array | st.View | None:
+    """Where the targets are, unless in work: in out if they are the integrals already."""
+    if cls.general or variant.space != "global" or horizontal.stages(*cls.shells, cls.cartesian):
+        return variant.targets(cls)
+    return st.View(p.out, const(0, "i64"))
+
+
 @cache
 def tier_of(cls: QuartetClass, variant: Variant = STANDARD) -> str:
     """The faster of the tiers that compile in civil time: straight-line code if there is not too much of it."""
@@ -187,14 +194,15 @@ _KET = {word: Var(f"ket_{word}") for word, _ in _WORDS}
 
 def _begin(cls: QuartetClass, p: Parameters, places: Places, variant: Variant) -> list[st.Statement]:
     """Targets that are not in work are introduced, and cleared if the first primitive quartet does not store."""
-    h, n = variant.targets(cls), Var("n", "i64")
-    made: list[st.Statement] = [st.DeclareArray(h)] if h else []
+    h, n = _kept(cls, p, variant), Var("n", "i64")
+    made: list[st.Statement] = [st.DeclareArray(h)] if isinstance(h, Array) else []
     if cls.general or variant.peeled:
         return made
     zero = const(0.0)
-    if h and h.space == "local":
+    if isinstance(h, Array) and h.space == "local":
         return made + [st.Store(h, const(k, "i64"), zero) for k in range(places.targets)]
-    return [*made, st.loop(n, places.targets, st.Store(h or p.work, n, zero))]
+    array = h.array if isinstance(h, st.View) else h or p.work
+    return [*made, st.loop(n, places.targets, st.Store(array, n, zero))]
 
 
 def _kets(
@@ -205,7 +213,7 @@ def _kets(
 
     def step(add: bool) -> st.Block:
         function = primitive_function(cls, tier, add, variant)
-        return st.block(_primitive(cls, p, places, function, j, variant.targets(cls)), st.Assign(j, j + 1))
+        return st.block(_primitive(cls, p, places, function, j, _kept(cls, p, variant)), st.Assign(j, j + 1))
 
     first = [st.If(eq(i, 0), step(False))] if variant.peeled else []
     return [st.Declare(j, const(0, "i64")), *first, st.While(_large(p, j), step(True))]
@@ -238,8 +246,9 @@ def _shared(row: Value, c: Value, count: Value, records: Array, t: Value, n: Val
 
 
 def _primitive(
-    cls: QuartetClass, p: Parameters, places: Places, vertical_step: st.Function, j: Value, h: Array | None = None
-) -> list[st.Statement]:
+    cls: QuartetClass, p: Parameters, places: Places, vertical_step: st.Function, j: Value,
+    h: Array | st.View | None = None,
+) -> list[st.Statement]:  # fmt: skip
     """One primitive quartet: its coefficients, Boys values and recurrence to h, by default in work."""
     made: list[st.Statement] = []
 
@@ -275,7 +284,9 @@ def _primitive(
 
 def _contracted(cls: QuartetClass, p: Parameters, places: Places, variant: Variant) -> list[st.Statement]:
     """From targets to integrals, for every pair of contractions."""
-    kept = variant.targets(cls)
+    kept = _kept(cls, p, variant)
+    if isinstance(kept, st.View):
+        return []
     space = kept.space if kept else "global"
     # Registers have no indices: what is in them is worked on without loops.
     unrolled = True if space == "local" else variant.unrolled
