@@ -9,6 +9,7 @@ to PySCF's array. Times are the thread's CPU seconds, the best of several runs o
 from __future__ import annotations
 
 import argparse
+import ctypes
 import sys
 import time
 from collections.abc import Callable
@@ -34,8 +35,9 @@ from trnqc.gen.cost import cost
 from trnqc.gen.values import fma
 
 LANES, ROUNDS, SECONDS = 8, 5, 0.1
-# Shells on each centre of the bra and of the ket: pairs are all with all.
-BRA_SHELLS, KET_SHELLS = 3, 4
+# Shells in the place of a, b, c and d, pairs being all with all: many where a quartet is small, so that one call is not
+# mostly overhead, few where it is large, so that libcint's array stays in cache.
+MANY, FEW = (6, 6, 8, 8), (3, 3, 4, 4)
 
 
 def class_rate(cls: QuartetClass, primitives: int, tier: str = "") -> dict[str, Any]:
@@ -61,12 +63,13 @@ def class_rate(cls: QuartetClass, primitives: int, tier: str = "") -> dict[str, 
     }  # fmt: skip
 
 
-_COUNTS = (BRA_SHELLS, BRA_SHELLS, KET_SHELLS, KET_SHELLS)
+def _counts(cls: QuartetClass) -> tuple[int, int, int, int]:
+    return MANY if np.prod(cls.extents) <= 100 else FEW
 
 
 def molecules(cls: QuartetClass, primitives: int) -> list[gto.Mole]:
     """One molecule for each shell of a class."""
-    return [_shells(l, n, primitives, seed, cls.cartesian) for seed, (l, n) in enumerate(zip(cls.shells, _COUNTS))]
+    return [_shells(l, n, primitives, seed, cls.cartesian) for seed, (l, n) in enumerate(zip(cls.shells, _counts(cls)))]
 
 
 def flops_of(cls: QuartetClass, primitives: int, tier: str = "") -> int:
@@ -108,14 +111,29 @@ def _shells(l: int, count: int, primitives: int, seed: int, cartesian: bool) -> 
 
 
 def _libcint(moles: list[gto.Mole], cls: QuartetClass) -> Callable[[], np.ndarray]:
+    """PySCF's loop in C over quartets, called without its Python above it: of small quartets that takes longest."""
     whole = gto.conc_mol(gto.conc_mol(*moles[:2]), gto.conc_mol(*moles[2:]))
     name = f"int2e_{'cart' if cls.cartesian else 'sph'}"
-    ends = np.cumsum((0, *_COUNTS))
+    ends = np.cumsum((0, *_counts(cls)))
     slices = tuple(int(n) for pair in pairwise(ends) for n in pair)
     optimizer = gto.moleintor.make_cintopt(whole._atm, whole._bas, whole._env, name)
+    atm, bas, env = (np.ascontiguousarray(x) for x in (whole._atm, whole._bas, whole._env))
+    ao_loc = np.ascontiguousarray(gto.moleintor.make_loc(bas, name), dtype=np.int32)
+    out = _aligned(tuple(n * f for n, f in zip(_counts(cls), cls.extents)))
+    library = gto.moleintor.libcgto
+
+    def pointer(array: np.ndarray) -> ctypes.c_void_p:
+        return array.ctypes.data_as(ctypes.c_void_p)
+
+    given = (
+        getattr(library, name), library.GTOnr2e_fill_s1, lib.c_null_ptr(), pointer(out), ctypes.c_int(1),
+        (ctypes.c_int * 8)(*slices), pointer(ao_loc), optimizer, pointer(atm), ctypes.c_int(len(atm)), pointer(bas),
+        ctypes.c_int(len(bas)), pointer(env),
+    )  # fmt: skip
 
     def run() -> np.ndarray:
-        return gto.moleintor.getints4c(name, whole._atm, whole._bas, whole._env, slices, cintopt=optimizer)
+        library.GTOnr2e_fill_drv(*given)
+        return out
 
     return run
 
@@ -195,7 +213,7 @@ def ordered(function: st.Function, given: dict[str, Any]) -> list[Any]:
 def _error(cls: QuartetClass, kernel: Callable[..., None], function: st.Function, given: dict[str, Any],
            theirs: np.ndarray, n_bra: int, n_ket: int) -> float:  # fmt: skip
     kernel(*ordered(function, given))
-    (a, b, c, d), (na, nb, nc, nd) = _COUNTS, cls.extents
+    (a, b, c, d), (na, nb, nc, nd) = _counts(cls), cls.extents
     found = given["out"].reshape(n_bra, n_ket // LANES, na * nb * nc * nd, LANES).transpose(0, 1, 3, 2)
     found = found.reshape(a, b, c, d, na, nb, nc, nd).transpose(0, 4, 1, 5, 2, 6, 3, 7)
     return float(np.abs(found.reshape(theirs.shape) - theirs).max())
