@@ -133,7 +133,7 @@ def test_an_argument_overrules_the_molecule():
 @pytest.mark.parametrize("cart", [False, True])
 @pytest.mark.parametrize("l", [3, 4, 5, 6])
 def test_high_fitting_functions(l, cart):
-    mol = gto.M(atom="N 0 0 0; H 0.3 0.8 0.6", basis="cc-pvdz", cart=cart, spin=None, verbose=0)
+    mol = gto.M(atom="N 0 0 0; H 0.3 0.8 0.6", basis="6-31g", cart=cart, spin=None, verbose=0)
     basis = [[l, [1.4, 0.6], [0.6, 0.5]], [l, [0.5, 1.0]]]
     aux = gto.M(atom="N 0 0 0; H 0.3 0.8 0.6", basis=basis, cart=cart, spin=None, verbose=0)
     np.testing.assert_allclose(int3c2e(mol, aux), df.incore.aux_e2(mol, aux), **CLOSE)
