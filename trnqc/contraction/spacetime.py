@@ -22,6 +22,8 @@ from trnqc.errors import MemoryLimit
 
 # Uniform tiles at which fronts of fusions are made: what is best with scalars need not be with large tiles.
 SEEDS = (1, 16, 128)
+# Elements that the last cache holds, and what moving one costs there, as a part of what it costs in memory.
+CACHE, NEAR = 2**22, 0.1
 # Partial solutions followed for each array; the front of a small tree needs no more.
 FOLLOWED = 100
 # Elements: what a run may spend on copies at most, and what is enough to run at all.
@@ -149,26 +151,26 @@ class Form:
         for step, around in self.nest.steps:
             turns = prod(-(-self.extents[label] // tiles[label]) for label in around)
             length = {i: tiles[i] if i in around else self.tree.extent(i) for i in self.fusion.arrays[step.name].loops}
-            total += turns * self._step_time(self.fusion.arrays[step.name], length)
-            # BLAS does not add to slices: what is added is made in scratch first.
-            added = prod(length[i] for i in self.fusion.arrays[step.name].indices)
-            total += turns * 2 * MOVE * added * step.accumulate
+            total += turns * self._step_time(self.fusion.arrays[step.name], length, step.accumulate)
         return total
 
-    def _step_time(self, array: Array, length: Mapping[str, int]) -> float:
+    def _step_time(self, array: Array, length: Mapping[str, int], accumulate: bool) -> float:
         if isinstance(array.source, Leaf):
             return START + array.cost * MULTIPLY_ADD * prod(length.values())
         sides = [set(operand.indices) for operand in array.source.operands]
-        moved = sum(prod(length[i] for i in side) for side in (*sides, array.indices))
+        touched = sum(prod(length[i] for i in side) for side in (*sides, array.indices))
+        # BLAS does not add to slices: what is added is made in scratch first.
+        moved = touched + accumulate * prod(length[i] for i in array.indices)
+        move = MOVE * (NEAR if touched <= CACHE else 1)
         if len(sides) == 1:
-            return START + MOVE * moved
+            return START + move * moved
         left, right, result = *sides, set(array.indices)
         m, n, k = (
             prod(length[i] for i in group)
             for group in ((left & result) - right, (right & result) - left, (left & right) - result)
         )
         slow = (1 + 25 / m + 25 / n) * (1 + 8 / k)
-        return START + 2 * MOVE * moved + MULTIPLY_ADD * prod(length.values()) * slow
+        return START + 2 * move * moved + MULTIPLY_ADD * prod(length.values()) * slow
 
     def within(self, room: int, goal: Literal["time", "work"]) -> Cost:
         """The cost of tiles that fit into so many elements."""

@@ -1,0 +1,119 @@
+"""What memory limits cost contractions: predicted multiply-adds and times, and how the prediction orders real runs.
+
+    python scripts/bench_contract_memory.py [--sections a3a tiles] [--out profiles/contract_memory.json]
+
+    a3a      the published example with integrals made on the fly: multiply-adds over the unlimited ones, from four
+             elements of memory up, beside the published schedules with four equal tiles
+    tiles    the fitted ladder with fused loops over all pairs of tile sizes: predicted and measured times, and how well
+             the one orders the other (rank correlation); the time of the tiles that the planner would take
+
+Times are CPU seconds of one thread, medians of rounds in which the contestants take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+import numpy as np  # noqa: E402
+from scipy.stats import spearmanr  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from scripts.measuring import clocked, heading, in_turns, machine, write_json  # noqa: E402
+from trnqc.contraction.chains import Fusion  # noqa: E402
+from trnqc.contraction.expression import Index  # noqa: E402
+from trnqc.contraction.fusion import fusion_front, least_memory  # noqa: E402
+from trnqc.contraction.loops import nest_of  # noqa: E402
+from trnqc.contraction.run_loops import run_schedule  # noqa: E402
+from trnqc.contraction.spacetime import Form, Schedule, schedule  # noqa: E402
+from trnqc.contraction.tree import Leaf, Node, Tree  # noqa: E402
+
+
+def leaf(name: str, labels: str, operand: int, cost: int = 0) -> Leaf:
+    return Leaf(name, tuple(labels), operand, cost)
+
+
+def indices(**spaces: tuple[str, int]) -> dict[str, Index]:
+    return {label: Index(label, extent, symbol) for symbol, (labels, extent) in spaces.items() for label in labels}
+
+
+def a3a_tree(virtual: int = 3000, occupied: int = 100, cost: int = 1000) -> Tree:
+    x = Node("X", tuple("aecf"), (leaf("t", "ijae", 0), leaf("u", "ijcf", 1)))
+    y = Node("Y", tuple("ceaf"), (leaf("T1", "cebk", 2, cost), leaf("T2", "afbk", 3, cost)))
+    return Tree(Node("E", (), (x, y)), indices(V=("aecfb", virtual), O=("ijk", occupied)))
+
+
+def ladder_tree(occupied: int, virtual: int, auxiliary: int) -> Tree:
+    w = Node("W", tuple("aebf"), (leaf("B", "Qae", 0), leaf("B", "Qbf", 0)))
+    spaces = indices(O=("ij", occupied), V=("abef", virtual), K=("Q", auxiliary))
+    return Tree(Node("R", tuple("abij"), (w, leaf("t", "efij", 1))), spaces)
+
+
+def a3a() -> dict[str, Any]:
+    tree = a3a_tree()
+    plain = Fusion(tree).work
+    full = fusion_front(tree, recompute=True).fusions[0]
+    record: dict[str, Any] = {"without_repetition_elements": least_memory(tree).memory, "rows": []}
+    print(
+        f"A3A, V = 3000, O = 100, an integral costs 1000: {record['without_repetition_elements']:.4g} elements at least"
+    )
+    print("without repeated work; with it, multiply-adds over those without a limit:")
+    for tile in (1, 10, 20, 32, 50, 64, 100):
+        equal = Fusion(tree, full.fused, dict.fromkeys("aecf", tile))
+        found = schedule(tree, equal.memory, goal="work")
+        row = {"limit": equal.memory, "equal_tiles": equal.work / plain, "ours": found.work / plain}
+        record["rows"].append(row)
+        print(f"    {equal.memory:12.4g} elements   equal tiles {row['equal_tiles']:9.3f}   ours {row['ours']:9.3f}")
+    return record
+
+
+def tiles(occupied: int = 8, virtual: int = 64, auxiliary: int = 128, rounds: int = 3) -> dict[str, Any]:
+    tree = ladder_tree(occupied, virtual, auxiliary)
+    form = Form(Fusion(tree, {"W": frozenset("be")}))
+    rng = np.random.default_rng(1)
+    operands = {x.name: rng.standard_normal([tree.extent(i) for i in x.indices]) for x in tree.leaves}
+    out = np.empty([tree.extent(i) for i in tree.root.indices])
+    sizes = [size for size in (2, 4, 8, 16, 32, 64) if size <= virtual]
+    trials = [{"b": b, "e": e} for b, e in product(sizes, repeat=2)]
+    plans = {str(t): Schedule(nest_of(form.tiled(t)), 2**17) for t in trials}
+    times = in_turns(
+        rounds, {name: clocked(lambda plan=plan: run_schedule(plan, operands, out)) for name, plan in plans.items()}
+    )
+    measured = [median(cpu for _, cpu in times[str(t)]) for t in trials]
+    predicted = [form.time(t) for t in trials]
+    correlation = float(spearmanr(predicted, measured).statistic)
+    chosen = measured[int(np.argmin(predicted))]
+    print(f"fitted ladder, {len(trials)} pairs of tiles: rank correlation of predicted and measured {correlation:.3f}")
+    print(f"    predicted best {chosen:.4f} s, best {min(measured):.4f} s, worst {max(measured):.4f} s")
+    rows = [t | {"predicted": p, "cpu_s": m} for t, p, m in zip(trials, predicted, measured)]
+    return {"rank_correlation": correlation, "chosen_cpu_s": chosen, "best_cpu_s": min(measured), "rows": rows}
+
+
+SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {"a3a": a3a, "tiles": tiles}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--sections", nargs="+", choices=tuple(SECTIONS), default=tuple(SECTIONS))
+    parser.add_argument("--out", type=Path, help="write the figures to this file as JSON")
+    options = parser.parse_args(arguments)
+    record: dict[str, Any] = heading() | {"machine": machine()}
+    for name in options.sections:
+        record[name] = SECTIONS[name]()
+    if options.out:
+        write_json(record, options.out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
