@@ -4,8 +4,9 @@ A pair record describes the product of two contracted shells a, b at A, B; its r
 first. In every row, with zeta = alpha + beta and P = (alpha A + beta B) / zeta:
 
   ZETA  zeta;  P .. P + 2  the centre;  COEFFICIENT  sqrt(2) pi^(5/4) exp(-alpha beta |A-B|^2 / zeta) / zeta, times the
-  product of the two contraction coefficients where the pair is segmented;  BOUND  sqrt of the largest primitive (ab|ab),
-  with contraction coefficients;  CONTRACTION ..  one product of coefficients for each pair of contractions (general).
+  product of the two contraction coefficients where the pair is segmented;  BOUND  sqrt of the largest primitive
+  (ab|ab), with contraction coefficients;  CONTRACTION ..  where the pair is generally contracted, one product of
+  coefficients for each pair of contractions.
 
 so that [00|00]^(m) = COEFFICIENT_bra COEFFICIENT_ket F_m(T) / sqrt(zeta + eta), T = zeta eta / (zeta + eta) |P - Q|^2.
 The factors 1/sqrt(4 pi) of s and sqrt(3/(4 pi)) of p functions are part of the contraction coefficients; a density-
