@@ -88,7 +88,7 @@ def functions(l: int, cartesian: bool) -> int:
 
 
 def pairs_of(mol: gto.Mole, cutoff: float = NEGLIGIBLE) -> tuple[ShellPairs, ...]:
-    """Every unordered pair of shells of the molecule once, each in one class.
+    """Every unordered pair of shells of the molecule once, each in one class; of equal shells the tighter stands first.
 
     cutoff: products of primitives with a smaller BOUND are left out. Raises MoleculeError for an impossible exponent.
     """
@@ -97,8 +97,20 @@ def pairs_of(mol: gto.Mole, cutoff: float = NEGLIGIBLE) -> tuple[ShellPairs, ...
     for n, a in enumerate(kinds):
         for b in kinds[n:]:
             i, j = np.tril_indices(len(a.ids)) if b is a else _all_pairs(len(a.ids), len(b.ids))
+            if b is a:
+                i, j = _tighter_first(a, i, j)
             parts.append(_product(a.take(i), b.take(j), cutoff, mol.cart, swapped=False))
     return tuple(_joined(parts))
+
+
+def _tighter_first(shells: _Shells, i: np.ndarray, j: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs with the larger smallest exponent first: P is then near A, about which the recurrence raises.
+
+    The other way the powers of |A - B| that the horizontal recurrence takes away again are large: four digits at g.
+    """
+    smallest = shells.exponents.min(axis=1)
+    turned = smallest[i] < smallest[j]
+    return np.where(turned, j, i), np.where(turned, i, j)
 
 
 def pairs_between(mol_a: gto.Mole, mol_b: gto.Mole, cutoff: float = NEGLIGIBLE) -> tuple[ShellPairs, ...]:
