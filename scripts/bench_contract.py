@@ -1,6 +1,6 @@
 """How good are the plans of contractions, and how fast do they run?
 
-    python scripts/bench_contract.py [--sections orders random ccsd limit] [--out profiles/contract.json]
+    python scripts/bench_contract.py [--sections orders random ccsd limit a3a tiles] [--out profiles/contract.json]
 
     orders   multiply-adds of known workloads: ours, opt_einsum's dynamic programming, cotengra
     random   the same on seeded random networks of 4 to 30 operands: how often each is as good as ours, ratios to ours
@@ -8,6 +8,10 @@
              against the same terms through numpy.einsum(optimize=True)
     limit    the fitted ladder and the four-index transformation under a tenth of their temporaries: peak memory
              measured, time over the unlimited run; opt_einsum and cotengra at the same limit
+    a3a      the published example with integrals made on the fly: multiply-adds over the unlimited ones, from four
+             elements of memory up, beside the published schedules with four equal tiles
+    tiles    the fitted ladder with fused loops over all pairs of tile sizes: predicted and measured times, and how well
+             the one orders the other (rank correlation); the time of the tiles that the planner would take
 
 Times are CPU seconds of one thread, medians of rounds in which the contestants take turns.
 """
@@ -34,6 +38,7 @@ import opt_einsum  # noqa: E402
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
 
+from scripts.contract.memory import a3a, tiles  # noqa: E402
 from scripts.measuring import clocked, heading, in_turns, machine, write_json  # noqa: E402
 from trnqc.contraction import einsum, einsum_plan, parse, path  # noqa: E402
 from trnqc.contraction.expression import Program  # noqa: E402
@@ -217,6 +222,8 @@ SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
     "random": random_networks,
     "ccsd": coupled_cluster,
     "limit": limited,
+    "a3a": a3a,
+    "tiles": tiles,
 }
 
 

@@ -1,42 +1,22 @@
-"""What memory limits cost contractions: predicted multiply-adds and times, and how the prediction orders real runs.
-
-    python scripts/bench_contract_memory.py [--sections a3a tiles] [--out profiles/contract_memory.json]
-
-    a3a      the published example with integrals made on the fly: multiply-adds over the unlimited ones, from four
-             elements of memory up, beside the published schedules with four equal tiles
-    tiles    the fitted ladder with fused loops over all pairs of tile sizes: predicted and measured times, and how well
-             the one orders the other (rank correlation); the time of the tiles that the planner would take
-
-Times are CPU seconds of one thread, medians of rounds in which the contestants take turns.
-"""
+"""What memory limits cost contractions: predicted multiply-adds and times, and how the prediction orders real runs."""
 
 from __future__ import annotations
 
-import argparse
-import os
-import sys
-from collections.abc import Callable
 from itertools import product
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(variable, "1")
+import numpy as np
+from scipy.stats import spearmanr
 
-import numpy as np  # noqa: E402
-from scipy.stats import spearmanr  # noqa: E402
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from scripts.measuring import clocked, heading, in_turns, machine, write_json  # noqa: E402
-from trnqc.contraction.chains import Fusion  # noqa: E402
-from trnqc.contraction.expression import Index  # noqa: E402
-from trnqc.contraction.fusion import fusion_front, least_memory  # noqa: E402
-from trnqc.contraction.loops import nest_of  # noqa: E402
-from trnqc.contraction.run_loops import run_schedule  # noqa: E402
-from trnqc.contraction.spacetime import Form, Schedule, schedule  # noqa: E402
-from trnqc.contraction.tree import Leaf, Node, Tree  # noqa: E402
+from scripts.measuring import clocked, in_turns
+from trnqc.contraction.chains import Fusion
+from trnqc.contraction.expression import Index
+from trnqc.contraction.fusion import fusion_front, least_memory
+from trnqc.contraction.loops import nest_of
+from trnqc.contraction.run_loops import run_schedule
+from trnqc.contraction.spacetime import Form, Schedule, schedule
+from trnqc.contraction.tree import Leaf, Node, Tree
 
 
 def leaf(name: str, labels: str, operand: int, cost: int = 0) -> Leaf:
@@ -97,23 +77,3 @@ def tiles(occupied: int = 8, virtual: int = 64, auxiliary: int = 128, rounds: in
     print(f"    predicted best {chosen:.4f} s, best {min(measured):.4f} s, worst {max(measured):.4f} s")
     rows = [t | {"predicted": p, "cpu_s": m} for t, p, m in zip(trials, predicted, measured)]
     return {"rank_correlation": correlation, "chosen_cpu_s": chosen, "best_cpu_s": min(measured), "rows": rows}
-
-
-SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {"a3a": a3a, "tiles": tiles}
-
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--sections", nargs="+", choices=tuple(SECTIONS), default=tuple(SECTIONS))
-    parser.add_argument("--out", type=Path, help="write the figures to this file as JSON")
-    options = parser.parse_args(arguments)
-    record: dict[str, Any] = heading() | {"machine": machine()}
-    for name in options.sections:
-        record[name] = SECTIONS[name]()
-    if options.out:
-        write_json(record, options.out)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

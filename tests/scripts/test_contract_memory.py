@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.bench_contract_memory import tiles
+from scripts.contract.memory import tiles
 
 
 def test_every_pair_of_tiles_is_predicted_and_measured(capsys):
