@@ -20,7 +20,6 @@ from trnqc.chem.molecule import build_mole, load_geometry
 from trnqc.chem.orbitals import chemical_core
 from trnqc.eri.fitting import DF
 
-ROUNDS = 3
 CONV_TOL = 1e-9
 MEMORY = 12_000
 
@@ -72,7 +71,7 @@ def _run(molecule: str, basis: str, ours: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def whole_job(molecule: str, basis: str, threads: int, rounds: int = ROUNDS) -> dict[str, Any]:
+def whole_job(molecule: str, basis: str, threads: int, rounds: int) -> dict[str, Any]:
     """Medians of the stages' seconds by contestant, ratios of the whole, and the differences of the energies."""
     before = lib.num_threads()
     lib.num_threads(threads)
