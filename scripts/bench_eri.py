@@ -32,8 +32,8 @@ CLASSES = ("0000", "1000", "1010", "1111", "2111", "2121", "2211", "2221", "2222
 PRIMITIVES = (1, 3)
 # molecule/basis: (rounds, least ratio wished for)
 JK = {
-    "water5/cc-pvdz": (7, 2.0), "water5/cc-pvtz": (3, 3.0), "benzene/cc-pvtz": (3, 3.0), "benzene/def2-tzvp": (3, None),
-    "aspirin/cc-pvdz": (3, 2.0), "water2/cc-pvqz": (3, None),
+    "water5/cc-pvdz": (5, 2.0), "water5/cc-pvtz": (2, 3.0), "benzene/cc-pvtz": (2, 3.0), "benzene/def2-tzvp": (1, None),
+    "aspirin/cc-pvdz": (1, 2.0), "water2/cc-pvqz": (1, None),
 }  # fmt: skip
 FITTING = {"caffeine/cc-pvtz/cc-pvtz-ri": 4.0}
 JOB = {"caffeine/cc-pvtz": 3.0}
