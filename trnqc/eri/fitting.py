@@ -1,6 +1,6 @@
 """Density fitting in the shape of PySCF's DF object: three-centre integrals by our kernels, J and K by large products.
 
-(P|ij), (P|Q) = L L^T -> L^-1 (P|ij), in place -> _cderi -> rows unpacked -> half transformed -> K as a rank-n update
+(P|ij), (P|Q) = L L^T -> L^-1 (P|ij), in place -> _cderi -> J and K (fitted_jk.py)
 """
 
 from __future__ import annotations
@@ -13,19 +13,15 @@ from pyscf import df, gto, lib
 from pyscf.df import df_jk
 from pyscf.df.incore import LINEAR_DEP_THR
 from pyscf.lib import logger
-from scipy.linalg.blas import dgemm, dsyrk, dtrsm
+from scipy.linalg.blas import dgemm, dtrsm
 
-from trnqc.eri import library
+from trnqc.eri import fitted_jk, library
 from trnqc.eri.integrals import int2c2e, int3c2e
 from trnqc.errors import CompilerError, UnsupportedClass
 
 # Rows of L that are solved for at once: large enough for products, small against the metric.
 ROWS = 256
-# Auxiliary functions unpacked at once: their half-transformed integrals still lie in a cache when they are used.
-UNPACKED = 48
 SHARE_OF_MEMORY = 0.9
-# Eigenvalues of a density that are rounding errors, as a share of the largest.
-NEGLIGIBLE = 1e-14
 
 
 class DF(df.DF):
@@ -112,24 +108,19 @@ class DF(df.DF):
         start = logger.process_clock(), logger.perf_counter()
         dms = np.asarray(dm, float)
         square = dms.reshape(-1, *dms.shape[-2:])
-        vj = coulomb(self._cderi, square).reshape(dms.shape) if with_j else None
+        vj = fitted_jk.coulomb(self._cderi, square).reshape(dms.shape) if with_j else None
         vk = self._exchange(dm, square, hermi).reshape(dms.shape) if with_k else None
         logger.timer(self, "df vj and vk", *start)
         return vj, vk
 
     def _exchange(self, dm: Any, dms: np.ndarray, hermi: int) -> np.ndarray:
-        nao = dms.shape[-1]
-        width = self._width(nao)
+        room = SHARE_OF_MEMORY * 1e6 * max(self.max_memory - lib.current_memory()[0], 0)
         if getattr(dm, "mo_coeff", None) is not None:
-            return np.stack([exchange_of_orbitals(self._cderi, c, width) for c in _occupied(dm, len(dms), nao)])
+            orbitals = _occupied(dm, len(dms), dms.shape[-1])
+            return np.stack([fitted_jk.exchange_of_orbitals(self._cderi, c, room) for c in orbitals])
         if hermi == 1:
-            return np.stack([exchange_of_symmetric(self._cderi, one, width) for one in dms])
-        return np.stack([exchange(self._cderi, one, width) for one in dms])
-
-    def _width(self, nao: int) -> int:
-        """Auxiliary functions that are unpacked at once: the square, and as much again for what is made from it."""
-        room = 1e6 * (self.max_memory - lib.current_memory()[0])
-        return int(max(4, min(UNPACKED, SHARE_OF_MEMORY * room / (16 * nao**2))))
+            return np.stack([fitted_jk.exchange_of_symmetric(self._cderi, one, room) for one in dms])
+        return np.stack([fitted_jk.exchange(self._cderi, one, room) for one in dms])
 
 
 def _state(fitting: df.DF) -> dict[str, Any]:
@@ -167,56 +158,6 @@ def solve_lower(lower: np.ndarray, rows: np.ndarray) -> np.ndarray:
         solved = dtrsm(1.0, lower[block, block], right, side=1, lower=1, trans_a=1, overwrite_b=True)
         assert np.shares_memory(solved, rows)
     return rows
-
-
-def coulomb(cderi: np.ndarray, dms: np.ndarray) -> np.ndarray:
-    """J [n, nao, nao] from rows cderi [naux, pairs] and densities [n, nao, nao]."""
-    nao = dms.shape[-1]
-    i, j = np.tril_indices(nao)
-    both = (dms + dms.transpose(0, 2, 1))[:, i, j] * np.where(i == j, 0.5, 1.0)
-    packed = np.zeros_like(both)
-    for begin in range(0, len(cderi), UNPACKED):
-        rows = cderi[begin : begin + UNPACKED]
-        packed += (both @ rows.T) @ rows
-    return lib.unpack_tril(packed)
-
-
-def exchange_of_orbitals(cderi: np.ndarray, orbitals: np.ndarray, width: int) -> np.ndarray:
-    """K [nao, nao] of the density C C^T, C [nao, nocc]: sum over Q and i of (Q|i mu) (Q|i nu), half of it computed."""
-    nao, nocc = orbitals.shape
-    k = np.zeros((nao, nao), order="F")
-    left = np.ascontiguousarray(orbitals.T)
-    square, half = np.empty((width, nao, nao)), np.empty((width, nocc, nao))
-    for begin in range(0, len(cderi) if nocc else 0, width):
-        rows = cderi[begin : begin + width]
-        full = lib.unpack_tril(rows, out=square[: len(rows)])
-        made = np.matmul(left, full, out=half[: len(rows)])
-        k = dsyrk(1.0, made.reshape(-1, nao).T, 1.0, k, lower=1, overwrite_c=True)
-    return np.tril(k) + np.tril(k, -1).T
-
-
-def exchange_of_symmetric(cderi: np.ndarray, dm: np.ndarray, width: int) -> np.ndarray:
-    """K [nao, nao] of a symmetric density, by its eigenvectors where these are fewer than half the functions."""
-    w, c = np.linalg.eigh((dm + dm.T) / 2)
-    large = np.abs(w) > NEGLIGIBLE * np.abs(w).max(initial=0.0)
-    if 2 * large.sum() > len(w):
-        return exchange(cderi, dm, width)
-    plus, minus = (c[:, part] * np.sqrt(np.abs(w[part])) for part in (large & (w > 0), large & (w < 0)))
-    return exchange_of_orbitals(cderi, plus, width) - exchange_of_orbitals(cderi, minus, width)
-
-
-def exchange(cderi: np.ndarray, dm: np.ndarray, width: int) -> np.ndarray:
-    """K [nao, nao] of any real density [nao, nao]: sum over Q of (Q|mu la) D[la, si] (Q|si nu)."""
-    nao = len(dm)
-    k = np.zeros((nao, nao))
-    left = np.ascontiguousarray(dm.T)
-    square, half = np.empty((width, nao, nao)), np.empty((width, nao, nao))
-    for begin in range(0, len(cderi), width):
-        rows = cderi[begin : begin + width]
-        full = lib.unpack_tril(rows, out=square[: len(rows)])
-        made = np.matmul(left, full, out=half[: len(rows)])
-        k += made.reshape(-1, nao).T @ full.reshape(-1, nao)
-    return k
 
 
 def _occupied(dm: Any, count: int, nao: int) -> list[np.ndarray]:
