@@ -213,3 +213,16 @@ def test_the_label_is_short():
     name, version = compiler.find_compiler().label.split()
     assert name in ("gcc", "clang")
     assert version.split(".")[0].isdigit()
+
+
+def test_a_held_array_serves_many_calls(directory):
+    library, x = build(), np.arange(4.0)
+    held = SIGNATURES["scale"].arguments[0].hold(x)
+    for _ in range(2):
+        library.scale(held, 4, 3.0)
+    np.testing.assert_array_equal(x, 9 * np.arange(4.0))
+    with pytest.raises(TypeError):
+        SIGNATURES["scale"].arguments[0].hold(np.arange(4))
+    other = jit.Array("float32", written=True).hold(np.zeros(4, np.float32))
+    with pytest.raises(ctypes.ArgumentError):
+        library.scale(other, 4, 3.0)

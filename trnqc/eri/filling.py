@@ -20,9 +20,13 @@ from trnqc.eri.pairs import ShellPairs
 from trnqc.eri.places import Side
 from trnqc.eri.rows import Rows, rows_of
 from trnqc.eri.writer import Writer, compiled
+from trnqc.jit.load import Array
 
-# Kernel calls a task, about: small enough to share out evenly, large enough that Python's part does not show.
-TASK = 20_000
+# Integrals of a tile: they stay in a cache while one class after the other writes its part of the same lines, and are
+# many enough for Python's part not to show. Places of the ket in it, each a stretch of memory of its own.
+TILE, TILE_KET = 1_000_000, 512
+# Tiles a thread gets at the least, to share the work out evenly, and integrals below which that does not matter.
+SHARES, SMALL = 8, 20_000
 # Times the screen: below it a primitive contribution is left out. A contracted integral has a hundred that matter.
 PRIMITIVE = 1e-2
 
@@ -48,6 +52,7 @@ class Operator:
 @dataclass(frozen=True, eq=False)
 class _Bra:
     pairs: ShellPairs
+    at: np.ndarray
     place: np.ndarray
 
 
@@ -57,22 +62,24 @@ class _Ket:
     rows: Rows
     place: np.ndarray
 
+    @property
+    def width(self) -> int:
+        """Places of a row."""
+        return int(np.prod(self.place.shape[2:]))
+
 
 @dataclass(frozen=True, eq=False)
-class _Task:
-    """Bra pairs begin .. end of a class with all rows of a ket class; cost in units of their own."""
+class _Call:
+    """A writer for two classes, with those of `writer.parameters` that all its tiles share."""
 
     writer: Writer
     bra: _Bra
     ket: _Ket
     arguments: tuple[Any, ...]
-    begin: int
-    end: int
 
-    @property
-    def cost(self) -> float:
-        primitives = self.bra.pairs.count[self.begin : self.end].sum() * self.ket.rows.count.sum()
-        return float(primitives * np.prod(self.writer.cls.extents))
+
+# Bra pairs begin .. end of a class with a range of rows of a ket class.
+_Part = tuple[_Call, int, int, int, int]
 
 
 def fill(
@@ -96,26 +103,26 @@ def fill(
     """
     found = _found(bra, ket, operator, fitted, same, triangular)
     writers = compiled(list(dict.fromkeys(found.values())))
-    bras = [_Bra(pairs, _strided(place, [(i.bra, i.bra_stride) for i in images]))
+    bras = [_Bra(pairs, place[:, 0, 0, 0], _strided(place, [(i.bra, i.bra_stride) for i in images]))
             for pairs, place in zip(bra.classes, bra.places)]  # fmt: skip
     kets = [_ket(pairs, place, images) for pairs, place in zip(ket.classes, ket.places)]
-    tasks = [task for (n, m), writer in found.items() for task in _tasks(writer, bras[n], kets[m])]
-    tasks.sort(key=lambda task: task.cost, reverse=True)
-
-    scratch = _Scratch(tasks)
-
-    def run(task: _Task) -> None:
-        numbers = (screen, PRIMITIVE * screen, operator.omega)
-        given = (*numbers, boys.table(task.writer.cls.order), scratch.work, scratch.out, destination)
-        writers[task.writer](task.begin, task.end, *task.arguments, *given, 0, len(task.ket.rows))
-
+    calls = {(n, m): _call(writer, bras[n], kets[m]) for (n, m), writer in found.items()}
     threads = threads or lib.num_threads()
+    tiles = list(_tiles(calls, bras, kets, bra.size, threads))
+    scratch = _Scratch(list(calls.values()))
+
+    def run(tile: list[_Part]) -> None:
+        work, out = scratch.held
+        for call, begin, end, first, last in tile:
+            given = (screen, PRIMITIVE * screen, operator.omega, boys.table(call.writer.cls.order), work, out)
+            writers[call.writer](begin, end, *call.arguments, *given, destination, first, last)
+
     if threads == 1:
-        for task in tasks:
-            run(task)
+        for tile in tiles:
+            run(tile)
         return
     with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(run, tasks):
+        for _ in pool.map(run, tiles):
             pass
 
 
@@ -155,30 +162,50 @@ def _ket(pairs: ShellPairs, place: np.ndarray, images: Sequence[Image]) -> _Ket:
     return _Ket(pairs, rows, np.ascontiguousarray(np.moveaxis(strided[rows.members], 1, -1)))
 
 
-def _tasks(writer: Writer, bra: _Bra, ket: _Ket) -> Iterator[_Task]:
-    arguments = _arguments(writer.cls, bra, ket)
-    step = max(1, TASK // max(1, len(ket.rows)))
-    for begin in range(0, len(bra.pairs), step):
-        yield _Task(writer, bra, ket, arguments, begin, min(begin + step, len(bra.pairs)))
+def _tiles(
+    calls: dict[tuple[int, int], _Call], bras: Sequence[_Bra], kets: Sequence[_Ket], size: int, threads: int
+) -> Iterator[list[_Part]]:
+    """What is written at about one time: a range of places of the bra, of all its classes, with rows of a ket class."""
+    kets_places = sum(len(ket.rows) * ket.width for ket in kets)
+    tile = min(TILE, max(SMALL, size * kets_places // (SHARES * threads)))
+    for m, ket in enumerate(kets):
+        rows = max(1, TILE_KET // ket.width)
+        step = max(1, tile // (rows * ket.width))
+        edges = np.arange(0, size + step, step)
+        cuts = [np.searchsorted(bra.at, edges).tolist() for bra in bras]
+        for first in range(0, len(ket.rows), rows):
+            last = min(first + rows, len(ket.rows))
+            for e in range(len(edges) - 1):
+                parts = [
+                    (calls[n, m], cut[e], cut[e + 1], first, last)
+                    for n, cut in enumerate(cuts)
+                    if (n, m) in calls and cut[e] < cut[e + 1]
+                ]
+                if parts:
+                    yield parts
 
 
-def _arguments(cls: QuartetClass, bra: _Bra, ket: _Ket) -> tuple[Any, ...]:
-    """Those of `writer.parameters` that all tasks of two classes share."""
-    records, by_lane = _widened(bra.pairs.records, cls.general), _widened(ket.rows.records, cls.general)
+def _call(writer: Writer, bra: _Bra, ket: _Ket) -> _Call:
+    general = writer.cls.general
+    records, by_lane = _widened(bra.pairs.records, general), _widened(ket.rows.records, general)
     n_ab, n_cd = bra.pairs.contractions, ket.pairs.contractions
-    return (
+    given = (
         records.shape[1], by_lane.shape[1], bra.place.shape[1], n_ab, n_cd,
         bra.pairs.count, records, bra.pairs.centre, bra.pairs.bound, bra.place,
         ket.rows.count, by_lane, ket.rows.centre, ket.rows.bounds, ket.rows.bound, ket.place,
     )  # fmt: skip
+    kinds = writer.program.heads[0].signature.arguments[2:]
+    held = tuple(kind.hold(one) if isinstance(kind, Array) else one for kind, one in zip(kinds, given))
+    return _Call(writer, bra, ket, held)
 
 
 class _Scratch(threading.local):
-    """A thread's own buffers, large enough for every task."""
+    """A thread's own buffers, large enough for every call: the kernel's work and out."""
 
-    def __init__(self, tasks: Sequence[_Task]) -> None:
-        sizes = [_sizes(t.writer.cls, t.bra.pairs.contractions, t.ket.pairs.contractions) for t in tasks] or [(0, 0)]
-        self.work, self.out = (aligned(max(size), lanes()) for size in zip(*sizes))
+    def __init__(self, calls: Sequence[_Call]) -> None:
+        sizes = [_sizes(c.writer.cls, c.bra.pairs.contractions, c.ket.pairs.contractions) for c in calls] or [(0, 0)]
+        written = Array("float64", written=True)
+        self.held = tuple(written.hold(aligned(max(size), lanes())) for size in zip(*sizes))
 
 
 @cache

@@ -1,6 +1,6 @@
 """J and K from fitted integrals: each thread takes a share of the auxiliary functions, one product at a time.
 
-Q's row -> unpacked -> half transformed -> gathered for WIDE functions Q -> K += a rank-n update, on every thread its own
+Q's row -> unpacked -> half transformed -> gathered for WIDE functions Q -> K of this thread += a rank-n update
 
 A library's own threads would share products that are too small for them: K of 51 orbitals takes longer on two threads
 than on one that way.
@@ -90,7 +90,7 @@ def exchange(cderi: np.ndarray, dm: np.ndarray, room: float) -> np.ndarray:
 
 
 def _division(room: float, fixed: int, each: int) -> tuple[int, int]:
-    """Threads, and auxiliary functions of one update, such that their arrays (f64 counts given) fit; one at the least."""
+    """Threads, and auxiliary functions of one update, whose arrays (counts of f64 given) fit; one at the least."""
     threads = lib.num_threads()
     while threads > 1 and 8 * threads * (fixed + each) > room:
         threads -= 1

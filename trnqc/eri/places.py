@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,8 @@ class Side:
     """shape: the axes of this side in the result, size their product.
 
     places: for each class i64 [pairs, variants, contractions, functions], positions along the flattened axes. A side
-    over all ordered pairs has two variants, (ij| and (ji|.
+    over all ordered pairs has two variants, (ij| and (ji|. Pairs stand in the order of their first places, so that
+    neighbours are written to neighbouring elements.
     """
 
     shape: tuple[int, ...]
@@ -60,11 +62,9 @@ def triangle(mol: gto.Mole, shells: tuple[int, int] | None = None) -> Side:
         i, j = _indices(pairs)
         n, m = np.maximum(i, j), np.minimum(i, j)
         place = n * (n + 1) // 2 + m - start
-        # Pairs in order of place write to neighbouring elements one after the other.
-        order = np.argsort(place[:, 0, 0])
-        classes.append(pairs.take(order))
-        places.append(place[order, None])
-    return Side((last * (last + 1) // 2 - start,), tuple(classes), tuple(places))
+        classes.append(pairs)
+        places.append(place[:, None])
+    return _in_order((last * (last + 1) // 2 - start,), classes, places)
 
 
 def square(mol: gto.Mole, shells: tuple[int, int]) -> Side:
@@ -73,7 +73,7 @@ def square(mol: gto.Mole, shells: tuple[int, int]) -> Side:
     n = inside.nao_nr()
     classes = pairs_of(inside)
     index = [_indices(pairs) for pairs in classes]
-    return Side((n, n), classes, tuple(np.stack([i * n + j, j * n + i], axis=1) for i, j in index))
+    return _in_order((n, n), classes, [np.stack([i * n + j, j * n + i], axis=1) for i, j in index])
 
 
 def rectangle(mol: gto.Mole, i: tuple[int, int], j: tuple[int, int], fortran: bool = False) -> Side:
@@ -85,7 +85,16 @@ def rectangle(mol: gto.Mole, i: tuple[int, int], j: tuple[int, int], fortran: bo
     for pairs in classes:
         first, second = _indices(pairs)[:: -1 if pairs.swapped else 1]
         places.append((first + n * second if fortran else first * m + second)[:, None])
-    return Side((n, m), classes, tuple(places))
+    return _in_order((n, m), classes, places)
+
+
+def _in_order(shape: tuple[int, ...], classes: Sequence[ShellPairs], places: Sequence[np.ndarray]) -> Side:
+    orders = [np.argsort(place[:, 0, 0, 0], kind="stable") for place in places]
+    return Side(
+        shape,
+        tuple(pairs.take(order) for pairs, order in zip(classes, orders)),
+        tuple(place[order] for place, order in zip(places, orders)),
+    )
 
 
 def _indices(pairs: ShellPairs) -> tuple[np.ndarray, np.ndarray]:

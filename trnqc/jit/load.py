@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,37 @@ class Array:
     written: bool = False
 
     def ctype(self) -> Any:
-        flags: Any = ["C_CONTIGUOUS", "ALIGNED"] + ["WRITEABLE"] * self.written
-        return np.ctypeslib.ndpointer(np.dtype(self.dtype), ndim=self.ndim, flags=flags)
+        return _parameter(self)
+
+    def hold(self, array: np.ndarray) -> Held:
+        """The array as an argument of many calls, checked once. Raises TypeError."""
+        parameter = self.ctype()
+        parameter.from_param(array)
+        return Held(parameter, array, ctypes.c_void_p(array.ctypes.data))
+
+
+@cache
+def _parameter(kind: Array) -> Any:
+    flags: Any = ["C_CONTIGUOUS", "ALIGNED"] + ["WRITEABLE"] * kind.written
+    checked = np.ctypeslib.ndpointer(np.dtype(kind.dtype), ndim=kind.ndim, flags=flags)
+
+    class Parameter:
+        @staticmethod
+        def from_param(given: Any) -> Any:
+            if type(given) is Held and given.parameter is Parameter:
+                return given.pointer
+            return checked.from_param(given)
+
+    return Parameter
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """An array that was found to be of a kind; checking it anew takes longer than a short call."""
+
+    parameter: type
+    array: np.ndarray
+    pointer: ctypes.c_void_p
 
 
 @dataclass(frozen=True)
