@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "trnqc.tuning": BASE | {"trnqc.jit", "trnqc.sim", "nki_kernels"},
     "trnqc.backends": BASE | {"trnqc.jit", "trnqc.gen", "trnqc.sim", "trnqc.tuning", "nki_kernels"},
     "trnqc.eri": BASE | {"trnqc.gen", "trnqc.jit"},
+    "trnqc.cg": BASE | {"trnqc.gen", "trnqc.jit"},
     "trnqc.contraction": BASE,
     "trnqc.chem": BASE | {"trnqc.backends", "nki_kernels", "trnqc.eri"},
 }
@@ -36,7 +37,10 @@ MAY_IMPORT |= dict.fromkeys(("autotune", "trnqc.cli"), ROOMS)
 # Third-party package -> where it may be imported at all.
 PLACES = {
     "pyscf": ("trnqc.chem", "trnqc.cli", "trnqc.eri"),
-    "torch": ("trnqc.torch_ops", "trnqc.backends.torch_launch"),
+    "torch": ("trnqc.torch_ops", "trnqc.backends.torch_launch", "trnqc.cg"),
+    "e3nn": ("trnqc.cg.accelerate",),
+    "mace": ("trnqc.cg.accelerate",),
+    "nequip": ("trnqc.cg.accelerate",),
     "torch_neuronx": ("trnqc.torch_ops", "trnqc.backends.torch_launch", "trnqc.backends.neuron"),
     "torch_xla": ("trnqc.backends.torch_launch", "trnqc.backends.neuron"),
     "nki": ("nki_kernels.lang", "trnqc.sim", "trnqc.backends"),
@@ -110,11 +114,15 @@ def test_third_party_stays_in_its_place():
     assert not wrong
 
 
+# Modules that are imported only when one of their names is asked for, with PyTorch at their heads.
+OF_TORCH = ("trnqc/torch_ops", "trnqc/cg/operators", "trnqc/cg/modules", "trnqc/cg/accelerate")
+
+
 def test_torch_is_imported_only_when_used():
     """PyTorch is an extra: importing the library must not need it."""
     wrong = []
     for path in SOURCES:
-        if "torch_ops" in path.parts:
+        if relative(path).startswith(OF_TORCH):
             continue
         body = tree(path).body
         names = [a.name for n in body if isinstance(n, ast.Import) for a in n.names]
@@ -152,7 +160,7 @@ def test_modules_say_what_they_are_for():
 # Rooms whose public names users call; the simulator documents its instructions in the vendor's terms and is left out.
 SPOKEN = (
     *("trnqc/__init__.py", "trnqc/errors.py", "trnqc/types.py", "trnqc/backends", "trnqc/chem", "trnqc/torch_ops"),
-    "nki_kernels",
+    *("nki_kernels", "trnqc/cg"),
 )
 
 

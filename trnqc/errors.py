@@ -29,6 +29,22 @@ class ExpressionError(InputError):
         self.axis = axis
 
 
+class IrrepsError(InputError):
+    """Text or an object that means no irreducible representations, or degrees that do not couple."""
+
+
+class InstructionError(InputError):
+    """A path of a tensor product between slots that it cannot join; the message names the path and both sides."""
+
+
+class OperandError(InputError):
+    """An operand of a tensor product of the wrong shape, dtype, layout or device; both sides are named."""
+
+
+class EdgeIndexError(InputError):
+    """Senders or receivers that are no edges of the graph: not int64, of unequal length, or out of range."""
+
+
 class UnsupportedError(TrnqcError):
     """The request is sound but not something trnqc does; the message says what it does instead."""
 
@@ -39,6 +55,10 @@ class UnsupportedPrecision(UnsupportedError):
 
 class UnsupportedClass(UnsupportedError):
     """Integrals over shells, or with an operator, for which no kernel is generated."""
+
+
+class UnsupportedMode(UnsupportedError):
+    """A connection mode of tensor products for which no kernel is generated; the message lists those that there are."""
 
 
 class BackendUnavailable(TrnqcError, RuntimeError):

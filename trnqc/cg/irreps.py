@@ -1,0 +1,137 @@
+"""Irreducible representations of O(3) with multiplicities, written as e3nn writes them: ``128x0e + 128x1o``.
+
+Nothing of e3nn is imported: its objects are read by their attributes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, overload
+
+from trnqc.errors import IrrepsError
+
+_TERM = re.compile(r"\s*(?:(\d+)\s*x\s*)?(\d+)\s*([eoy])\s*")
+_HELP = "an irrep is written like 128x1o or 1o: multiplicity, l, and parity e, o or y for (-1)^l; + joins several"
+
+
+@dataclass(frozen=True, order=True)
+class Irrep:
+    """The representation of degree l and parity p (1 even, -1 odd), of dimension 2l + 1."""
+
+    l: int
+    p: int
+
+    def __post_init__(self) -> None:
+        if self.l < 0 or self.p not in (1, -1):
+            raise IrrepsError(f"an irrep has l >= 0 and parity 1 or -1; found l = {self.l}, parity = {self.p}")
+
+    @property
+    def dim(self) -> int:
+        return 2 * self.l + 1
+
+    def __str__(self) -> str:
+        return f"{self.l}{'e' if self.p == 1 else 'o'}"
+
+
+@dataclass(frozen=True)
+class MulIrrep:
+    """`mul` copies of one irrep: a slot."""
+
+    mul: int
+    ir: Irrep
+
+    def __post_init__(self) -> None:
+        if self.mul < 0:
+            raise IrrepsError(f"a multiplicity is at least 0; found {self.mul} of {self.ir}")
+
+    @property
+    def dim(self) -> int:
+        return self.mul * self.ir.dim
+
+    def __str__(self) -> str:
+        return f"{self.mul}x{self.ir}"
+
+
+@dataclass(frozen=True)
+class Irreps:
+    """Slots in their order; a feature vector holds them one after another.
+
+    Raises IrrepsError when text or an object means no irreps.
+    """
+
+    slots: tuple[MulIrrep, ...]
+
+    @classmethod
+    def of(cls, source: Any) -> Irreps:
+        """Irreps from text, from e3nn's or these Irreps or Irrep, or from (multiplicity, (l, parity)) pairs."""
+        if isinstance(source, cls):
+            return source
+        if isinstance(source, str):
+            return cls(tuple(_parse(source)))
+        if hasattr(source, "l") and hasattr(source, "p"):
+            return cls((MulIrrep(1, Irrep(int(source.l), int(source.p))),))
+        try:
+            return cls(tuple(_slot(item) for item in source))
+        except TypeError as error:
+            raise IrrepsError(f"expected irreps, found {source!r}; {_HELP}") from error
+
+    @cached_property
+    def dim(self) -> int:
+        """Length of a feature vector."""
+        return sum(slot.dim for slot in self.slots)
+
+    @cached_property
+    def slices(self) -> tuple[slice, ...]:
+        """Where each slot lies in a feature vector."""
+        found, start = [], 0
+        for slot in self.slots:
+            found.append(slice(start, start + slot.dim))
+            start += slot.dim
+        return tuple(found)
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    def __iter__(self) -> Iterator[MulIrrep]:
+        return iter(self.slots)
+
+    @overload
+    def __getitem__(self, which: int) -> MulIrrep: ...
+    @overload
+    def __getitem__(self, which: slice) -> Irreps: ...
+    def __getitem__(self, which: int | slice) -> MulIrrep | Irreps:
+        return Irreps(self.slots[which]) if isinstance(which, slice) else self.slots[which]
+
+    def __str__(self) -> str:
+        return "+".join(map(str, self.slots))
+
+
+def _parse(text: str) -> Iterator[MulIrrep]:
+    if not text.strip():
+        return
+    for term in text.split("+"):
+        match = _TERM.fullmatch(term)
+        if match is None:
+            raise IrrepsError(f"cannot read {term.strip()!r} in irreps {text!r}; {_HELP}")
+        mul, l, parity = match.groups()
+        p = {"e": 1, "o": -1, "y": (-1) ** int(l)}[parity]
+        yield MulIrrep(int(mul or 1), Irrep(int(l), p))
+
+
+def _slot(item: Any) -> MulIrrep:
+    """A slot from e3nn's, from (mul, irrep), or from text of one slot."""
+    if isinstance(item, MulIrrep):
+        return item
+    if isinstance(item, str) or hasattr(item, "l"):
+        slots = Irreps.of(item).slots
+    else:
+        mul, ir = item
+        if isinstance(ir, tuple) and not hasattr(ir, "l"):
+            ir = Irrep(*map(int, ir))
+        slots = tuple(MulIrrep(int(mul) * slot.mul, slot.ir) for slot in Irreps.of(ir).slots)
+    if len(slots) != 1:
+        raise IrrepsError(f"expected one irrep, found {item!r}; {_HELP}")
+    return slots[0]

@@ -1,0 +1,267 @@
+"""What a tensor product is: slots, the paths between them and their normalisation, with e3nn's meaning throughout.
+
+z[w, k] += pw * sum_uv W[u, v, w] sum_ij C[i, j, k] x[u, i] y[v, j]    (uvw; in uvu w is u and W is W[u, v])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import prod, sqrt
+from typing import Any
+
+from trnqc.cg.irreps import Irreps
+from trnqc.errors import InputError, InstructionError, UnsupportedMode
+
+MODES = ("uvu", "uvw")
+LAYOUTS = ("mul_ir", "ir_mul")
+DTYPES = ("float32", "float64")
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """A path: slot i_in1 of x times slot i_in2 of y, added to slot i_out of z.
+
+    path_weight: the factor of the path with all normalisation in it, e3nn's after its square root.
+    path_shape: (mul1, mul2) for uvu, (mul1, mul2, mul3) for uvw; the shape of the weights where has_weight.
+    weight_offset: of the path's weights among all, in e3nn's order.
+    """
+
+    i_in1: int
+    i_in2: int
+    i_out: int
+    connection_mode: str
+    has_weight: bool
+    path_weight: float
+    path_shape: tuple[int, ...]
+    weight_offset: int
+
+    @property
+    def weight_numel(self) -> int:
+        return prod(self.path_shape) if self.has_weight else 0
+
+    @property
+    def weight_slice(self) -> slice:
+        """The path's weights among all; empty for a path without weights."""
+        return slice(self.weight_offset, self.weight_offset + self.weight_numel)
+
+
+@dataclass(frozen=True, init=False)
+class TPProblem:
+    """A tensor product of x in irreps_in1 with y in irreps_in2; the arguments are those of e3nn's ``o3.TensorProduct``.
+
+    instructions: (i_in1, i_in2, i_out, mode, has_weight[, path_weight = 1]); afterwards `Instruction`s whose
+    path_weight holds the normalisation.
+    layout: of x and z, and of y: mul_ir has a slot's components fastest, ir_mul its multiplicity.
+    dtype: float32 or float64, or None for that of the operands.
+    label: a name for people; it makes no difference to equality.
+    Raises IrrepsError, InstructionError (a path that cannot be), UnsupportedMode (neither uvu nor uvw) and InputError.
+    """
+
+    irreps_in1: Irreps
+    irreps_in2: Irreps
+    irreps_out: Irreps
+    instructions: tuple[Instruction, ...]
+    shared_weights: bool
+    layout: str
+    dtype: str | None
+    label: str | None = field(compare=False)
+
+    def __init__(
+        self,
+        irreps_in1: Any,
+        irreps_in2: Any,
+        irreps_out: Any,
+        instructions: Iterable[Sequence[Any]],
+        *,
+        in1_var: Sequence[float] | None = None,
+        in2_var: Sequence[float] | None = None,
+        out_var: Sequence[float] | None = None,
+        irrep_normalization: str = "component",
+        path_normalization: str = "element",
+        shared_weights: bool = False,
+        layout: str = "mul_ir",
+        dtype: Any = None,
+        label: str | None = None,
+    ) -> None:
+        slots = tuple(Irreps.of(irreps) for irreps in (irreps_in1, irreps_in2, irreps_out))
+        variances = (
+            _variances("in1_var", in1_var, slots[0]),
+            _variances("in2_var", in2_var, slots[1]),
+            _variances("out_var", out_var, slots[2]),
+        )
+        paths = _number(_check(n, tuple(raw), slots) for n, raw in enumerate(instructions))
+        weights = _normalise(paths, slots, variances, irrep_normalization, path_normalization)
+        paths = tuple(replace(path, path_weight=weight) for path, weight in zip(paths, weights))
+        self._hold(slots, paths, shared_weights, layout, dtype, label)
+
+    def _hold(
+        self,
+        slots: tuple[Irreps, ...],
+        paths: tuple[Instruction, ...],
+        shared_weights: bool,
+        layout: str,
+        dtype: Any,
+        label: str | None,
+    ) -> None:
+        held = {
+            "irreps_in1": slots[0],
+            "irreps_in2": slots[1],
+            "irreps_out": slots[2],
+            "instructions": paths,
+            "shared_weights": bool(shared_weights),
+            "layout": _one_of("layout", layout, LAYOUTS),
+            "dtype": None if dtype is None else _one_of("dtype", _dtype_name(dtype), DTYPES),
+            "label": label,
+        }
+        for name, value in held.items():
+            object.__setattr__(self, name, value)
+
+    def changed(self, **options: Any) -> TPProblem:
+        """The same product with another shared_weights, layout, dtype or label."""
+        unknown = set(options) - {"shared_weights", "layout", "dtype", "label"}
+        if unknown:
+            raise InputError(f"shared_weights, layout, dtype and label can be changed; found {sorted(unknown)}")
+        held = {name: getattr(self, name) for name in ("shared_weights", "layout", "dtype", "label")} | options
+        return _held((self.irreps_in1, self.irreps_in2, self.irreps_out), self.instructions, **held)
+
+    @cached_property
+    def dims(self) -> tuple[int, int, int]:
+        """(d1, d2, d3): the lengths of x, y and z."""
+        return self.irreps_in1.dim, self.irreps_in2.dim, self.irreps_out.dim
+
+    @cached_property
+    def weight_numel(self) -> int:
+        return sum(path.weight_numel for path in self.instructions)
+
+    @property
+    def slices1(self) -> tuple[slice, ...]:
+        """Where the slots of x lie in it."""
+        return self.irreps_in1.slices
+
+    @property
+    def slices2(self) -> tuple[slice, ...]:
+        """Where the slots of y lie in it."""
+        return self.irreps_in2.slices
+
+    @property
+    def slices3(self) -> tuple[slice, ...]:
+        """Where the slots of z lie in it."""
+        return self.irreps_out.slices
+
+    def degrees(self, path: Instruction) -> tuple[int, int, int]:
+        """(l1, l2, l3) of a path."""
+        slots = self.irreps_in1[path.i_in1], self.irreps_in2[path.i_in2], self.irreps_out[path.i_out]
+        return slots[0].ir.l, slots[1].ir.l, slots[2].ir.l
+
+    def __str__(self) -> str:
+        name = f"{self.label}: " if self.label else ""
+        modes = "+".join(sorted({path.connection_mode for path in self.instructions}))
+        weights = f"{self.weight_numel} {'shared' if self.shared_weights else 'own'} weights"
+        return (
+            f"{name}{self.irreps_in1} x {self.irreps_in2} -> {self.irreps_out}, "
+            f"{len(self.instructions)} paths {modes}, {weights}, {self.layout}, {self.dtype or 'any dtype'}"
+        )
+
+
+def from_e3nn(tp: Any, *, layout: str = "mul_ir", dtype: Any = None, label: str | None = None) -> TPProblem:
+    """The problem of an e3nn ``o3.TensorProduct``; its path weights, already normalised, are taken as they are.
+
+    Weights stay outside: those of a module with internal weights are passed at each call, as shared ones.
+    """
+    slots = tuple(Irreps.of(irreps) for irreps in (tp.irreps_in1, tp.irreps_in2, tp.irreps_out))
+    raw = [(i.i_in1, i.i_in2, i.i_out, i.connection_mode, i.has_weight, float(i.path_weight)) for i in tp.instructions]
+    paths = _number(_check(n, path, slots) for n, path in enumerate(raw))
+    return _held(slots, paths, shared_weights=tp.shared_weights, layout=layout, dtype=dtype, label=label)
+
+
+def _held(slots: tuple[Irreps, ...], paths: tuple[Instruction, ...], **options: Any) -> TPProblem:
+    problem = object.__new__(TPProblem)
+    problem._hold(slots, paths, **options)
+    return problem
+
+
+def _check(n: int, raw: tuple[Any, ...], slots: tuple[Irreps, ...]) -> Instruction:
+    """One path with its selection rules held; its weights lie nowhere yet."""
+    if len(raw) not in (5, 6):
+        raise InstructionError(
+            f"instruction {n}: expected (i_in1, i_in2, i_out, mode, has_weight[, path_weight]), found {raw!r}"
+        )
+    *which, mode, has_weight, path_weight = (*raw, 1.0)[:6]
+    for name, i, irreps in zip(("i_in1", "i_in2", "i_out"), which, slots):
+        if not 0 <= i < len(irreps):
+            raise InstructionError(f"instruction {n}: {name} = {i}, but {str(irreps)!r} has {len(irreps)} slots")
+    if mode not in MODES:
+        raise UnsupportedMode(f"instruction {n}: expected mode {' or '.join(MODES)}, found {mode!r}")
+    if path_weight < 0:
+        raise InstructionError(f"instruction {n}: expected path_weight >= 0, found {path_weight}")
+    one, two, three = (irreps[int(i)] for irreps, i in zip(slots, which))
+    couples = abs(one.ir.l - two.ir.l) <= three.ir.l <= one.ir.l + two.ir.l
+    if one.ir.p * two.ir.p != three.ir.p or not couples:
+        raise InstructionError(
+            f"instruction {n}: {one.ir} x {two.ir} holds l = {abs(one.ir.l - two.ir.l)} .. {one.ir.l + two.ir.l} "
+            f"of parity {'e' if one.ir.p * two.ir.p == 1 else 'o'}; found {three.ir} as its output"
+        )
+    if mode == "uvu" and one.mul != three.mul:
+        raise InstructionError(
+            f"instruction {n}: uvu needs the multiplicity of its first input in its output; found {one} and {three}"
+        )
+    shape = (one.mul, two.mul, three.mul) if mode == "uvw" else (one.mul, two.mul)
+    i_in1, i_in2, i_out = map(int, which)
+    return Instruction(i_in1, i_in2, i_out, mode, bool(has_weight), float(path_weight), shape, 0)
+
+
+def _number(paths: Iterable[Instruction]) -> tuple[Instruction, ...]:
+    """The paths with the places of their weights, one after another."""
+    found, offset = [], 0
+    for path in paths:
+        found.append(replace(path, weight_offset=offset))
+        offset += path.weight_numel
+    return tuple(found)
+
+
+def _normalise(
+    paths: tuple[Instruction, ...],
+    slots: tuple[Irreps, ...],
+    variances: tuple[tuple[float, ...], ...],
+    irrep_normalization: str,
+    path_normalization: str,
+) -> list[float]:
+    """Final path weights: e3nn's normalisation of the output's variance, in e3nn's order of operations."""
+    by_irrep = _one_of("irrep_normalization", irrep_normalization, ("component", "norm", "none"))
+    by_path = _one_of("path_normalization", path_normalization, ("element", "path", "none"))
+    in1_var, in2_var, out_var = variances
+
+    def spread(path: Instruction) -> float:
+        summed = path.path_shape[0] * path.path_shape[1] if path.connection_mode == "uvw" else path.path_shape[1]
+        return in1_var[path.i_in1] * in2_var[path.i_in2] * summed
+
+    weights = []
+    for path in paths:
+        one, two, three = (irreps[i].ir for irreps, i in zip(slots, (path.i_in1, path.i_in2, path.i_out)))
+        alpha: float = {"component": three.dim, "norm": one.dim * two.dim, "none": 1}[by_irrep]
+        siblings = [other for other in paths if other.i_out == path.i_out]
+        of_paths = {"element": sum(map(spread, siblings)), "path": spread(path) * len(siblings), "none": 1.0}[by_path]
+        alpha = alpha / of_paths if of_paths > 0 else alpha
+        weights.append(sqrt(alpha * out_var[path.i_out] * path.path_weight))
+    return weights
+
+
+def _variances(name: str, values: Sequence[float] | None, irreps: Irreps) -> tuple[float, ...]:
+    if values is None:
+        return (1.0,) * len(irreps)
+    if len(values) != len(irreps) or any(v < 0 for v in map(float, values)):
+        raise InputError(f"{name}: expected {len(irreps)} variances >= 0, one a slot of {irreps}; found {values}")
+    return tuple(map(float, values))
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise InputError(f"{name}: expected {', '.join(allowed[:-1])} or {allowed[-1]}; found {value!r}")
+    return value
+
+
+def _dtype_name(dtype: Any) -> str:
+    """float64 from numpy's or torch's type, or from its name."""
+    return getattr(dtype, "__name__", str(dtype)).removeprefix("torch.")
