@@ -14,7 +14,7 @@ from trnqc.errors import ProgramError
 from trnqc.gen.values import Value, walk
 
 # Kept nowhere of their own: constants are in the code, variables and array elements have a place already.
-FREE = ("const", "var", "load")
+FREE = ("const", "lane", "var", "load")
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,8 @@ class _Frame:
         match value.op:
             case "const":
                 return NUMPY[value.dtype](value.attr)
+            case "lane":
+                return np.arange(self.lanes)
             case "var":
                 return self.name(value.attr)
             case "load":

@@ -24,7 +24,7 @@ class Lanes:
         """Whether the value is not the same on every lane."""
         names = self.names[function.name]
         for part in walk((value,)):
-            if part.op == "var" and part.attr in names:
+            if part.op == "lane" or (part.op == "var" and part.attr in names):
                 return True
             if part.op == "load" and (part.attr.lanes or part.attr.name in names):
                 return True

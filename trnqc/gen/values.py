@@ -157,6 +157,11 @@ def Var(name: str, dtype: str = "f64") -> Value:
     return Value("var", dtype, (), name)
 
 
+def lane() -> Value:
+    """The number of the lane that evaluates it, 0, 1, ..., as an i64."""
+    return Value("lane", "i64")
+
+
 def const(number: Number, dtype: str = "f64") -> Value:
     """A number of the given type; an f32 constant is the nearest f32."""
     if dtype in FLOATS:

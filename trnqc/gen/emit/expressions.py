@@ -71,6 +71,9 @@ class Scalars:
     def on_var(self, value: Value) -> Text:
         return safe(value.attr), ATOM
 
+    def on_lane(self, value: Value) -> Text:
+        return (f"({self.dialect.types[value.dtype]})lane", PREFIX) if self.dialect.threads else ("0", ATOM)
+
     def on_load(self, value: Value) -> Text:
         return self.element(value.attr, value.args[0]), ATOM
 

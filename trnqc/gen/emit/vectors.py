@@ -68,6 +68,9 @@ class Vectors(Scalars):
         by_lane = getattr(self, f"lanes_{value.op}", None)
         return by_lane(value) if by_lane and self.differs(value) else super().bound(value)
 
+    def lanes_lane(self, value: Value) -> Text:
+        return f"(({self.vector(value.dtype)}){{{', '.join(map(str, range(self.lanes)))}}})", ATOM
+
     def lanes_load(self, value: Value) -> Text:
         array, index = value.attr, value.args[0]
         if not self.differs(index):
