@@ -42,7 +42,7 @@ def product(problem: Any, x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> 
 
 def _instruction(problem: Any, ins: Any, x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     slot1, slot2, slot3 = problem.irreps_in1[ins.i_in1], problem.irreps_in2[ins.i_in2], problem.irreps_out[ins.i_out]
-    c = torch.as_tensor(clebsch_gordan(slot1.ir.l, slot2.ir.l, slot3.ir.l))
+    c = torch.tensor(clebsch_gordan(slot1.ir.l, slot2.ir.l, slot3.ir.l))
     xs = _slot(problem, x, problem.slices1[ins.i_in1], slot1)
     ys = _slot(problem, y, problem.slices2[ins.i_in2], slot2)
     terms = torch.einsum("bui,bvj,ijk->buvk", xs, ys, c)
