@@ -25,48 +25,38 @@ NEGLIGIBLE = 1e-14
 
 def coulomb(cderi: np.ndarray, dms: np.ndarray) -> np.ndarray:
     """J [n, nao, nao] from rows cderi [naux, pairs] and densities [n, nao, nao]."""
-    packed = _packed(dms)
+    nao = dms.shape[-1]
+    i, j = np.tril_indices(nao)
+    both = (dms + dms.transpose(0, 2, 1))[:, i, j] * np.where(i == j, 0.5, 1.0)
 
-    def of(begin: int, end: int) -> tuple[np.ndarray, ...]:
-        j = np.zeros_like(packed)
+    def of(begin: int, end: int) -> np.ndarray:
+        packed = np.zeros_like(both)
         for first in range(begin, end, NEAR):
             rows = cderi[first : min(first + NEAR, end)]
-            j += (packed @ rows.T) @ rows
-        return (j,)
+            packed += (both @ rows.T) @ rows
+        return packed
 
-    return lib.unpack_tril(_sums_of_shares(of, len(cderi), lib.num_threads(), packed.shape)[0])
+    return lib.unpack_tril(_sum_of_shares(of, len(cderi), lib.num_threads(), both.shape))
 
 
 def exchange_of_orbitals(cderi: np.ndarray, orbitals: np.ndarray, room: float) -> np.ndarray:
     """K [nao, nao] of the density C C^T, C [nao, nocc]: sum over Q and i of (Q|i mu) (Q|i nu). room: free bytes."""
-    nao = len(orbitals)
-    return both_of_orbitals(cderi, np.zeros((0, nao, nao)), orbitals, room)[1]
-
-
-def both_of_orbitals(
-    cderi: np.ndarray, dms: np.ndarray, orbitals: np.ndarray, room: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """J [n, nao, nao] of densities [n, nao, nao] and K of one C C^T: as above, from rows that are read once."""
     nao, nocc = orbitals.shape
-    left, packed = np.ascontiguousarray(orbitals.T), _packed(dms)
-    threads, wide = _division(room, fixed=3 * nao**2 + packed.size, each=nocc * nao)
+    left = np.ascontiguousarray(orbitals.T)
+    threads, wide = _division(room, fixed=3 * nao**2, each=nocc * nao)
 
-    def of(begin: int, end: int) -> tuple[np.ndarray, ...]:
-        j, k, update, square = np.zeros_like(packed), np.zeros((nao, nao)), np.empty((nao, nao)), np.empty((nao, nao))
+    def of(begin: int, end: int) -> np.ndarray:
+        k, update, square = np.zeros((nao, nao)), np.empty((nao, nao)), np.empty((nao, nao))
         half = np.empty((wide, nocc, nao))
         for first in range(begin, end, wide):
-            last = min(first + wide, end)
-            for n in range(first, last):
-                if len(packed) and (n - first) % NEAR == 0:
-                    rows = cderi[n : min(n + NEAR, last)]
-                    j += (packed @ rows.T) @ rows
-                np.matmul(left, lib.unpack_tril(cderi[n], out=square), out=half[n - first])
-            made = half[: last - first].reshape(-1, nao)
+            rows = cderi[first : min(first + wide, end)]
+            for row, made in zip(rows, half):
+                np.matmul(left, lib.unpack_tril(row, out=square), out=made)
+            made = half[: len(rows)].reshape(-1, nao)
             k += np.matmul(made.T, made, out=update)
-        return j, k
+        return k
 
-    j, k = _sums_of_shares(of, len(cderi), threads, packed.shape, (nao, nao))
-    return lib.unpack_tril(j) if len(j) else dms, k
+    return _sum_of_shares(of, len(cderi) if nocc else 0, threads, (nao, nao))
 
 
 def exchange_of_symmetric(cderi: np.ndarray, dm: np.ndarray, room: float) -> np.ndarray:
@@ -85,7 +75,7 @@ def exchange(cderi: np.ndarray, dm: np.ndarray, room: float) -> np.ndarray:
     left = np.ascontiguousarray(dm.T)
     threads, wide = _division(room, fixed=2 * nao**2, each=2 * nao**2)
 
-    def of(begin: int, end: int) -> tuple[np.ndarray, ...]:
+    def of(begin: int, end: int) -> np.ndarray:
         k, update = np.zeros((nao, nao)), np.empty((nao, nao))
         square, half = np.empty((2, wide, nao, nao))
         for first in range(begin, end, wide):
@@ -94,15 +84,9 @@ def exchange(cderi: np.ndarray, dm: np.ndarray, room: float) -> np.ndarray:
                 np.matmul(left, lib.unpack_tril(row, out=full), out=made)
             made, full = (many[: len(rows)].reshape(-1, nao) for many in (half, square))
             k += np.matmul(made.T, full, out=update)
-        return (k,)
+        return k
 
-    return _sums_of_shares(of, len(cderi), threads, (nao, nao))[0]
-
-
-def _packed(dms: np.ndarray) -> np.ndarray:
-    """f64 [n, pairs]: what the lower triangle of a symmetric matrix is multiplied by in its trace with each density."""
-    i, j = np.tril_indices(dms.shape[-1])
-    return (dms + dms.transpose(0, 2, 1))[:, i, j] * np.where(i == j, 0.5, 1.0)
+    return _sum_of_shares(of, len(cderi), threads, (nao, nao))
 
 
 def _division(room: float, fixed: int, each: int) -> tuple[int, int]:
@@ -113,15 +97,15 @@ def _division(room: float, fixed: int, each: int) -> tuple[int, int]:
     return threads, int(max(1, min(WIDE, (room / 8 / threads - fixed) // max(each, 1))))
 
 
-def _sums_of_shares(
-    of: Callable[[int, int], tuple[np.ndarray, ...]], count: int, threads: int, *shapes: tuple[int, ...]
-) -> list[np.ndarray]:
-    """The sums of of(begin, end) over as many ranges as there are threads, each with a BLAS of one thread."""
+def _sum_of_shares(
+    of: Callable[[int, int], np.ndarray], count: int, threads: int, shape: tuple[int, ...]
+) -> np.ndarray:
+    """The sum of of(begin, end) over as many ranges as there are threads, each with a BLAS of one thread."""
     if not count:
-        return [np.zeros(shape) for shape in shapes]
+        return np.zeros(shape)
     edges = np.linspace(0, count, min(threads, count) + 1).astype(int)
     with _libraries.limit(limits=1, user_api="blas"), _pool(len(edges) - 1) as pool:
-        return [np.sum(parts, axis=0) for parts in zip(*pool.map(of, edges[:-1], edges[1:]))]
+        return np.sum(list(pool.map(of, edges[:-1], edges[1:])), axis=0)
 
 
 def _pool(threads: int) -> ThreadPoolExecutor:

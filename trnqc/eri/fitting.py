@@ -108,10 +108,19 @@ class DF(df.DF):
         start = logger.process_clock(), logger.perf_counter()
         dms = np.asarray(dm, float)
         square = dms.reshape(-1, *dms.shape[-2:])
-        room = SHARE_OF_MEMORY * 1e6 * max(self.max_memory - lib.current_memory()[0], 0)
-        vj, vk = _matrices(self._cderi, dm, square, hermi, with_j, with_k, room)
+        vj = fitted_jk.coulomb(self._cderi, square).reshape(dms.shape) if with_j else None
+        vk = self._exchange(dm, square, hermi).reshape(dms.shape) if with_k else None
         logger.timer(self, "df vj and vk", *start)
-        return tuple(v.reshape(dms.shape) if v is not None else None for v in (vj, vk))
+        return vj, vk
+
+    def _exchange(self, dm: Any, dms: np.ndarray, hermi: int) -> np.ndarray:
+        room = SHARE_OF_MEMORY * 1e6 * max(self.max_memory - lib.current_memory()[0], 0)
+        if getattr(dm, "mo_coeff", None) is not None:
+            orbitals = _occupied(dm, len(dms), dms.shape[-1])
+            return np.stack([fitted_jk.exchange_of_orbitals(self._cderi, c, room) for c in orbitals])
+        if hermi == 1:
+            return np.stack([fitted_jk.exchange_of_symmetric(self._cderi, one, room) for one in dms])
+        return np.stack([fitted_jk.exchange(self._cderi, one, room) for one in dms])
 
 
 def _state(fitting: df.DF) -> dict[str, Any]:
@@ -149,22 +158,6 @@ def solve_lower(lower: np.ndarray, rows: np.ndarray) -> np.ndarray:
         solved = dtrsm(1.0, lower[block, block], right, side=1, lower=1, trans_a=1, overwrite_b=True)
         assert np.shares_memory(solved, rows)
     return rows
-
-
-def _matrices(
-    cderi: np.ndarray, dm: Any, dms: np.ndarray, hermi: int, with_j: bool, with_k: bool, room: float
-) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """J and K [n, nao, nao] as far as they are wanted, K by the orbitals that dm may be tagged with."""
-    if with_k and getattr(dm, "mo_coeff", None) is not None:
-        first, *others = _occupied(dm, len(dms), dms.shape[-1])
-        j, k = fitted_jk.both_of_orbitals(cderi, dms if with_j else dms[:0], first, room)
-        rest = [fitted_jk.exchange_of_orbitals(cderi, c, room) for c in others]
-        return j if with_j else None, np.stack([k, *rest])
-    vj = fitted_jk.coulomb(cderi, dms) if with_j else None
-    if not with_k:
-        return vj, None
-    of = fitted_jk.exchange_of_symmetric if hermi == 1 else fitted_jk.exchange
-    return vj, np.stack([of(cderi, one, room) for one in dms])
 
 
 def _occupied(dm: Any, count: int, nao: int) -> list[np.ndarray]:
