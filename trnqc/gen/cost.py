@@ -131,6 +131,8 @@ def cost(program: st.Function | st.Statement) -> Cost:
     own = cost_of_values(*st.values(program))
     if isinstance(program, st.GatherRows | st.ScatterRows):
         return own + _rows(program)
+    if isinstance(program, st.Unpack | st.Pack):
+        return own + _moved(program.target, program.source, False).times(program.count)
     if isinstance(program, st.Store | st.Accumulate):
         size = BYTES[program.array.dtype] if program.array.space == "global" else 0
         adding = isinstance(program, st.Accumulate)
@@ -140,11 +142,15 @@ def cost(program: st.Function | st.Statement) -> Cost:
 
 
 def _rows(s: st.GatherRows | st.ScatterRows) -> Cost:
-    adding = isinstance(s, st.ScatterRows)
-    size, (into, out_of) = BYTES[s.target.dtype], (s.target.space == "global", s.source.space == "global")
-    one = Cost(_number(int(adding and s.target.dtype in FLOATS)), _number(size * (out_of + (adding and into))),
-               _number(size * into))  # fmt: skip
+    one = _moved(s.target, s.source, isinstance(s, st.ScatterRows))
     return one.times(s.count.attr) if s.count.op == "const" else one.times(1, expression(s.count))
+
+
+def _moved(target: Array, source: Array, adding: bool) -> Cost:
+    """One element from an array to another."""
+    size, into, out_of = BYTES[target.dtype], target.space == "global", source.space == "global"
+    flops = int(adding and target.dtype in FLOATS)
+    return Cost(_number(flops), _number(size * (out_of + (adding and into))), _number(size * into))
 
 
 def _number(n: int) -> Count:

@@ -157,6 +157,21 @@ class _Frame:
         for i in range(int(self.value(s.count))):
             np.add.at(self.name(s.target.name), self.place(s.target, start + i), source[self.place(s.source, i)])
 
+    def do_unpack(self, s: st.Unpack) -> None:
+        lanes, start, place = np.arange(min(s.rows, self.lanes)), self.value(s.start), self.value(s.place)
+        target, source = self.name(s.target.name), self.name(s.source.name)
+        for i in range(s.count):
+            row = target[self.place(s.target, place + i)]
+            row[...] = 0
+            row[: len(lanes)] = source[self.place(s.source, start + lanes * s.stride + i)]
+
+    def do_pack(self, s: st.Pack) -> None:
+        lanes, start, place = np.arange(min(s.rows, self.lanes)), self.value(s.start), self.value(s.place)
+        target, source = self.name(s.target.name), self.name(s.source.name)
+        for i in range(s.count):
+            row = source[self.place(s.source, place + i)]
+            target[self.place(s.target, start + lanes * s.stride + i)] = row[: len(lanes)]
+
     def do_for(self, s: st.For) -> None:
         for i in range(int(self.value(s.begin)), int(self.value(s.end)), s.step):
             self.names[s.var.attr] = NUMPY[s.var.dtype](i)

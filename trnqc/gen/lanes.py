@@ -64,7 +64,7 @@ def _spread(lanes: Lanes, f: st.Function, s: st.Statement) -> None:
         case st.Store() | st.Accumulate() if s.array.space == "local":
             if lanes.differs(f, s.value) or lanes.differs(f, s.index):
                 names.add(s.array.name)
-        case st.GatherRows() if s.target.space == "local":
+        case st.GatherRows() | st.Unpack() if s.target.space == "local":
             names.add(s.target.name)
         case st.Call():
             for param, given in zip(s.function.params, map(st.whole, s.arguments)):
@@ -94,6 +94,8 @@ def _check(lanes: Lanes, f: st.Function, s: st.Statement) -> None:
                 )
         case st.GatherRows() | st.ScatterRows():
             _check_rows(lanes, f, s)
+        case st.Unpack() | st.Pack():
+            _check_packed(lanes, f, s)
         case st.Call():
             _check_call(lanes, f, s)
 
@@ -107,6 +109,19 @@ def _check_rows(lanes: Lanes, f: st.Function, s: st.GatherRows | st.ScatterRows)
         )
     if lanes.differs(f, s.count) or s.count.dtype != "i64" or s.start.dtype != "i64":
         raise ProgramError(f"function {f.name}: a row's length is the same on every lane, and like its start an i64")
+
+
+def _check_packed(lanes: Lanes, f: st.Function, s: st.Unpack | st.Pack) -> None:
+    by_lane, common = (s.target, s.source) if isinstance(s, st.Unpack) else (s.source, s.target)
+    if not lanes.array_differs(f, by_lane) or lanes.array_differs(f, common) or by_lane.dtype != common.dtype:
+        raise ProgramError(
+            f"function {f.name}: rows are unpacked from an array without lanes to one of lanes, or packed back, both of "
+            f"one type; found {s.source.name} and {s.target.name}"
+        )
+    if any(v.dtype != "i64" or lanes.differs(f, v) for v in (s.start, s.place)):
+        raise ProgramError(f"function {f.name}: packed rows start at an i64 that is the same on every lane")
+    if s.count < 1 or s.rows < 1 or s.stride < (s.count if isinstance(s, st.Pack) else 0):
+        raise ProgramError(f"function {f.name}: {s.count} of {s.rows} rows, {s.stride} apart, cannot be moved")
 
 
 def _check_call(lanes: Lanes, f: st.Function, call: st.Call) -> None:

@@ -108,6 +108,10 @@ def _lines(s: st.Statement, pad: str) -> list[str]:
             if isinstance(s, st.GatherRows):
                 return [f"{pad}{s.target.name} = {s.source.name}{row}"]
             return [f"{pad}{s.target.name}{row} += {s.source.name}"]
+        case st.Unpack() | st.Pack():
+            into, out_of = (s.place, s.start) if isinstance(s, st.Unpack) else (s.start, s.place)
+            steps = f"{s.count} of {s.rows} rows, {s.stride} apart"
+            return [f"{pad}{s.target.name}[{expression(into)} ..] = {s.source.name}[{expression(out_of)} ..]: {steps}"]
         case st.For():
             step = f" step {s.step}" if s.step != 1 else ""
             head_line = f"{pad}for {s.var.attr} in {expression(s.begin)} .. {expression(s.end)}{step}:"

@@ -31,7 +31,7 @@ def _block(function: st.Function, block: st.Block, names: dict[str, Value | Arra
                 _read(function, s.var, names)
             case st.Store() | st.Accumulate():
                 _known(function, s.array, names)
-            case st.GatherRows() | st.ScatterRows():
+            case st.GatherRows() | st.ScatterRows() | st.Unpack() | st.Pack():
                 _known(function, s.target, names)
                 _known(function, s.source, names)
             case st.Call():

@@ -7,6 +7,7 @@ Rules that change the rounding of a result are named so and never part of `exact
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -146,6 +147,8 @@ def _statement(s: st.Statement, rules: tuple[Rule, ...]) -> st.Statement:
             return type(s)(s.array, new(s.index), new(s.value))
         case st.GatherRows() | st.ScatterRows():
             return type(s)(s.target, s.source, new(s.start), new(s.count))
+        case st.Unpack() | st.Pack():
+            return replace(s, start=new(s.start), place=new(s.place))
         case st.For():
             return st.For(s.var, new(s.begin), new(s.end), in_statements(s.body, *rules), s.step)
         case st.While():

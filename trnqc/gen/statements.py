@@ -105,6 +105,38 @@ class ScatterRows(Statement):
 
 
 @dataclass(frozen=True)
+class Unpack(Statement):
+    """target[place + i] = source[start + lane * stride + i] for i < count: rows that lie evenly apart, one a lane.
+
+    Lanes from number `rows` on read nothing and get 0. The target is of lanes, the source is not.
+    """
+
+    target: Array
+    place: Value
+    source: Array
+    start: Value
+    stride: int
+    count: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Pack(Statement):
+    """target[start + lane * stride + i] = source[place + i] for i < count, the reverse of Unpack.
+
+    Lanes from number `rows` on write nothing. Rows of two lanes do not meet: the stride is not less than the count.
+    """
+
+    target: Array
+    start: Value
+    source: Array
+    place: Value
+    stride: int
+    count: int
+    rows: int
+
+
+@dataclass(frozen=True)
 class For(Statement):
     """var = begin, begin + step, ... while less than end; the bounds are evaluated once. step is positive."""
 
@@ -188,7 +220,7 @@ class Function:
         for s in statements(self.body):
             if isinstance(s, Store | Accumulate):
                 found.add(s.array.name)
-            elif isinstance(s, GatherRows | ScatterRows):
+            elif isinstance(s, GatherRows | ScatterRows | Unpack | Pack):
                 found.add(s.target.name)
             elif isinstance(s, Call):
                 inside = s.function.written
@@ -261,6 +293,8 @@ def values(statement: Statement) -> tuple[Value, ...]:
             return (statement.index, statement.value)
         case GatherRows() | ScatterRows():
             return (statement.start, statement.count)
+        case Unpack() | Pack():
+            return (statement.start, statement.place)
         case For():
             return (statement.begin, statement.end)
         case While() | If():

@@ -12,7 +12,7 @@ from trnqc.gen.emit.expressions import Scalars
 from trnqc.gen.emit.vectors import Vectors, preamble
 from trnqc.gen.lanes import Lanes, analyse
 from trnqc.gen.listing import functions as with_callees
-from trnqc.gen.values import Array, Value, Var
+from trnqc.gen.values import Array, Value, Var, const, lane
 
 PAD = "    "
 # Lanes of a CUDA block that add up in registers before one of them adds to memory.
@@ -55,7 +55,7 @@ class Text:
 
 def _by_need(helpers: dict[str, str]) -> list[str]:
     """Helpers that others use stand first."""
-    users = ("min", "max", "gather_rows", "scatter_rows")
+    users = ("min", "max", "gather_rows", "scatter_rows", "pack", "unpack")
     return [helpers[name] for name in sorted(helpers, key=lambda n: (n.startswith(users), n))]
 
 
@@ -182,6 +182,24 @@ class _Function:
         return self.on_for(st.loop(i, s.count, one), pad)
 
     on_scatterrows = on_gatherrows
+
+    def on_unpack(self, s: st.Unpack | st.Pack, pad: str) -> list[str]:
+        x = self.expressions
+        if isinstance(x, Vectors):
+            return [pad + x.packed(s)]
+        i, own = Var("row_", "i64"), lane() * s.stride if self.dialect.threads else const(0, "i64")
+        by_lane, common = Value("add", "i64", (s.place, i)), s.start + own + i
+        guard = f"if (lane < {s.rows}) " if self.dialect.threads and s.rows < self.parent.lanes else ""
+        if isinstance(s, st.Unpack):
+            to, value = x.element(s.target, by_lane), x.text(Value("load", s.source.dtype, (common,), s.source))
+            value = f"lane < {s.rows} ? {value} : 0" if guard else value
+            guard = ""
+        else:
+            to, value = x.element(s.target, common), x.text(Value("load", s.source.dtype, (by_lane,), s.source))
+        kind, n = self.dialect.types["i64"], safe("row_")
+        return [f"{pad}for ({kind} {n} = 0; {n} < {s.count}; {n}++) {guard}{to} = {value};"]
+
+    on_pack = on_unpack
 
     def on_for(self, s: st.For, pad: str) -> list[str]:
         x, i = self.expressions, safe(s.var.attr)

@@ -6,7 +6,7 @@ An operator takes a vector and a scalar of the same kind together; only where th
 from __future__ import annotations
 
 from trnqc.gen import statements as st
-from trnqc.gen.emit import rows
+from trnqc.gen.emit import packed, rows
 from trnqc.gen.emit.dialect import safe
 from trnqc.gen.emit.expressions import ATOM, PREFIX, Scalars, Text
 from trnqc.gen.values import BYTES, Array, Value
@@ -176,6 +176,17 @@ class Vectors(Scalars):
         self.helpers[name] = write(name, exchange, vector, kind, element, self.lanes)
         places = f"{safe(by_lane.name)}, {safe(common.name)}, {self.spread(s.start, 'i64')}"
         return f"{name}({places}, {self.text(s.count)});"
+
+    def packed(self, s: st.Unpack | st.Pack) -> str:
+        unpacks = isinstance(s, st.Unpack)
+        by_lane, common = (s.target, s.source) if unpacks else (s.source, s.target)
+        used = min(s.rows, self.lanes)
+        shape = packed.Rows(self.array_type(by_lane), self.vector(common.dtype), self.dialect.types[common.dtype],
+                            self.vector(MASKS[BYTES[common.dtype]]), self.lanes, s.stride, s.count, used)  # fmt: skip
+        name, write = (shape.name("unpack"), packed.unpack) if unpacks else (shape.name("pack"), packed.pack)
+        self.helpers["shuffle"] = packed.SHUFFLE
+        self.helpers[name] = write(name, shape)
+        return f"{name}({self.address(by_lane, s.place)}, {self.address(common, s.start)});"
 
     def scatter(self, s: st.Store | st.Accumulate, sign: str) -> str:
         by_lane = self.program.array_differs(self.function, s.array)
