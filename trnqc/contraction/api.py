@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -52,13 +53,21 @@ def einsum_plan(
     *operands: Any,
     outputs: Sequence[str] = (),
     memory_limit: int | None = None,
+    grid: Sequence[int] = (),
 ) -> Plan:
     """The plan of subscripts, or of a program: a Program, or its text (trnqc.contraction.text).
 
     operands: of subscripts the arrays, or their shapes; of a program one dictionary name -> array or shape, not needed
     where the program states all extents. outputs: targets of a program to hand back; those that nothing reads where
-    none is named. memory_limit: bytes for temporaries; raises MemoryLimit.
+    none is named. memory_limit: bytes for temporaries; raises MemoryLimit. grid: processors along each dimension, such
+    as (2, 2), over which the plan says how to distribute each of its trees (`Plan.distributions`).
     """
+    return replace(_plan(expression, operands, outputs, memory_limit), grid=tuple(grid))
+
+
+def _plan(
+    expression: str | Program, operands: tuple[Any, ...], outputs: Sequence[str], memory_limit: int | None
+) -> Plan:
     if isinstance(expression, str) and "=" not in expression:
         arrays = [x for x in operands if hasattr(x, "shape")]
         return _planned(expression, tuple(_shape(x) for x in operands), _itemsize(arrays), memory_limit)[0]

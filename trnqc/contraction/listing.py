@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from trnqc.contraction.chains import Fusion
+from trnqc.contraction.distribution import Distribution
+from trnqc.contraction.locality import Level, Locality, matrix_blocks
+from trnqc.contraction.loops import nest_of
 from trnqc.contraction.lower import Product, Step
+from trnqc.contraction.rates import cache_levels
 from trnqc.contraction.tree import Leaf, Tree
 
 if TYPE_CHECKING:
@@ -12,6 +18,7 @@ if TYPE_CHECKING:
     from trnqc.contraction.spacetime import Schedule
 
 BYTES = 8  # of one element, fp64
+SHOWN = 4  # steps whose blocks in caches are shown
 
 
 def text(plan: Plan) -> str:
@@ -29,7 +36,7 @@ def text(plan: Plan) -> str:
     extents = ", ".join(f"{symbol} = {extent}" for symbol, extent in plan.extents.items())
     schedules = [part.schedule for assignment in plan.assignments for part in assignment.parts if part.schedule]
     loops = [line for schedule in schedules for line in ("", *str(schedule).splitlines())]
-    return "\n".join([plan.title, extents, "", *lines, "", *_totals(plan), *loops])
+    return "\n".join([plan.title, extents, "", *lines, "", *_totals(plan), *_places(plan), *loops])
 
 
 def _row(tree: Tree, step: Step) -> tuple[str, ...]:
@@ -92,6 +99,37 @@ def _totals(plan: Plan) -> list[str]:
     return lines
 
 
+def largest_products(plan: Plan) -> list[tuple[str, tuple[int, int, int], Locality]]:
+    """(name of a step, (m, n, k) of its matrices, their blocks in the caches) of the steps with most multiply-adds."""
+    found: dict[tuple[int, int, int], tuple[int, str]] = {}
+    for part in (part for assignment in plan.assignments for part in assignment.parts if not part.schedule):
+        for step in part.steps:
+            if isinstance(step.operation, Product) and step.operation.inner:
+                groups = (step.operation.rows, step.operation.columns, step.operation.inner)
+                m, n, k = (part.tree.size(labels) for labels in groups)
+                found[m, n, k] = max(found.get((m, n, k), (0, "")), (part.tree.size(step.node.loops), step.node.name))
+    levels = tuple(Level(name, capacity) for name, capacity in cache_levels())
+    chosen = sorted(found.items(), key=lambda entry: -entry[1][0])[:SHOWN]
+    return [(name, shape, matrix_blocks(*shape, levels)) for shape, (_, name) in chosen if min(shape) > 0]
+
+
+def _places(plan: Plan) -> list[str]:
+    """Where data lies while it is used: blocks in caches, parts on processors; and the time that all of it takes."""
+    lines = []
+    for name, (m, n, k), found in largest_products(plan):
+        rows = str(found).splitlines()
+        lines.append(f"locality     {name}, matrices of m = {m}, n = {n}, k = {k}: {rows[0]}")
+        lines += [" " * 13 + row for row in rows[1:]]
+    if not any(part.schedule for assignment in plan.assignments for part in assignment.parts):
+        lines.append("loops        no two steps share any: nothing has to be held back")
+    for found_places in plan.distributions:
+        grid = " x ".join(map(str, plan.grid))
+        lines += [f"distribution of {found_places.tree.root.name} on {grid} processors"]
+        lines += [" " * 13 + row for row in str(found_places).splitlines()]
+    lines.append(f"time         {plan.seconds:.3g} s, an estimate from rates measured on this machine")
+    return lines
+
+
 def _bytes(number: int) -> str:
     value, unit = float(number), "B"
     for larger in ("kB", "MB", "GB", "TB", "PB"):
@@ -118,6 +156,7 @@ def data(plan: Plan) -> dict[str, Any]:
                         "coefficient": str(part.coefficient),
                         "steps": [_step(part.tree, step) for step in part.steps],
                         "schedule": _schedule(part.schedule) if part.schedule else None,
+                        "loops": str(part.schedule.nest if part.schedule else nest_of(Fusion(part.tree))),
                     }
                     for part in assignment.parts
                 ],
@@ -128,7 +167,38 @@ def data(plan: Plan) -> dict[str, Any]:
         "symbolic_multiply_adds": str(plan.symbolic_multiply_adds),
         "operations": str(plan.operations),
         "direct_operations": str(plan.direct),
+        "largest_temporary": max((tree.size(n.indices) for tree in plan.trees for n in tree.temporaries), default=0),
         "peak_elements": plan.peak,
+        "locality": [
+            {"step": name, "matrices": list(shape), "levels": [_level(*row) for row in found.rows]}
+            for name, shape, found in largest_products(plan)
+        ],
+        "distribution": [_distribution(found) for found in plan.distributions],
+        "estimated_seconds": plan.seconds,
+    }
+
+
+def _level(level: Level, blocks: Mapping[str, int], loaded: int) -> dict[str, Any]:
+    return {"name": level.name, "elements": level.capacity, "blocks": dict(blocks), "loaded": loaded}
+
+
+def _distribution(found: Distribution) -> dict[str, Any]:
+    return {
+        "result": found.tree.root.name,
+        "grid": list(found.grid),
+        "steps": [
+            {
+                "name": step.node.name,
+                "computed": list(step.loops),
+                "result": list(step.result),
+                "operands": [list(where) for where in step.wanted],
+                "begin": [None if source is None else list(source) for source in step.sources],
+            }
+            for step in found.steps
+        ],
+        "final": list(found.final),
+        "elements_received": found.volume,
+        "longest_multiply_adds": found.longest,
     }
 
 
@@ -152,6 +222,7 @@ def _step(tree: Tree, step: Step) -> dict[str, Any]:
         "operands": [_operand(operand) for operand in node.operands],
         "as": how(tree, step),
         "multiply_adds": tree.size(node.loops),
+        "symbolic_multiply_adds": str(tree.count(node.loops)),
         "elements": tree.size(node.indices),
     }
 

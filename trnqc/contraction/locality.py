@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 from math import prod
 
-from trnqc.contraction.loops import Item, Loop, Nest, Step
+from trnqc.contraction.chains import Fusion
+from trnqc.contraction.expression import Index
+from trnqc.contraction.loops import Item, Loop, Nest, Step, nest_of
 from trnqc.contraction.tiles import Cost, best_tiles
-from trnqc.contraction.tree import Leaf, union
+from trnqc.contraction.tree import Leaf, Node, Tree, union
 from trnqc.errors import InputError
 
 
@@ -80,6 +83,14 @@ def plan_blocks(nest: Nest, levels: Sequence[Level]) -> Locality:
         body = blocked(body, found[0])
         rows.append((level, {x: n for x, n in found[0].items() if n < lengths[x]}, loads(body, level.capacity)))
     return Locality(tuple(rows))
+
+
+@lru_cache(maxsize=1024)
+def matrix_blocks(m: int, n: int, k: int, levels: tuple[Level, ...]) -> Locality:
+    """Blocks of one product of matrices [m, k] [k, n]."""
+    left, right = Leaf("left", ("m", "k"), 0), Leaf("right", ("k", "n"), 1)
+    indices = {label: Index(label, extent, label) for label, extent in zip("mnk", (m, n, k))}
+    return plan_blocks(nest_of(Fusion(Tree(Node("product", ("m", "n"), (left, right)), indices))), levels)
 
 
 def _cost(body: Body, lengths: Mapping[str, int], capacity: int) -> Cost:

@@ -15,8 +15,12 @@ from trnqc.contraction import listing
 from trnqc.contraction.arrays import Array, as_arrays, library_of, one_type, require_finite
 from trnqc.contraction.blocks import Blocked
 from trnqc.contraction.counts import Count
+from trnqc.contraction.distribution import Distribution, distribute
+from trnqc.contraction.estimate import plan_seconds
 from trnqc.contraction.execute import Gemm, run_steps
 from trnqc.contraction.lower import Step, lower
+from trnqc.contraction.placement import Grid
+from trnqc.contraction.rates import machine_rates
 from trnqc.contraction.run_loops import run_schedule
 from trnqc.contraction.spacetime import Schedule, schedule_within
 from trnqc.contraction.tree import Leaf, Tree
@@ -87,7 +91,7 @@ class Plan:
     """What to compute in which order. inputs: name and labels of every array to be handed in; outputs: what comes back.
 
     direct: operations if every product were formed in one loop nest over all of its indices. blocked: where assignments
-    are over blocks, how these make up inputs and outputs.
+    are over blocks, how these make up inputs and outputs. grid: of processors on which the trees are distributed.
     """
 
     title: str
@@ -96,6 +100,7 @@ class Plan:
     outputs: tuple[str, ...]
     direct: Count
     blocked: Blocked | None = None
+    grid: Grid = ()
 
     @cached_property
     def trees(self) -> tuple[Tree, ...]:
@@ -133,6 +138,16 @@ class Plan:
             return {name: self.blocked.inputs[name].shape for name, _ in self.inputs}
         extents = {label: index.extent for tree in self.trees for label, index in tree.indices.items()}
         return {name: tuple(extents[label] for label in labels) for name, labels in self.inputs}
+
+    @cached_property
+    def distributions(self) -> tuple[Distribution, ...]:
+        """Of the trees, in order, on the grid; none without a grid."""
+        return tuple(distribute(tree, self.grid) for tree in self.trees) if self.grid else ()
+
+    @cached_property
+    def seconds(self) -> float:
+        """The estimated time of a run by NumPy here, from the rates of this machine (`rates.machine_rates`)."""
+        return plan_seconds(self, machine_rates())
 
     @cached_property
     def _kept(self) -> set[str]:
