@@ -1,0 +1,214 @@
+"""Channels mixed by weights: z[c, w] += sum_r W[r, w] t[r, c] with lanes over w, and its derivatives.
+
+A row r = u mul2 + v is a pair of input channels; a column c is a component of the output, or of the outputs of several
+edges that share their weights. t lies as [v, c, u] where all lanes read it; its gradient lies in the same order, and z
+as [c, w], both as vectors of channels with zeros past the last one. Weights are streamed once, in their own order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from trnqc.gen import Array, Value, Var
+from trnqc.gen import statements as st
+from trnqc.gen.values import const, fma, lane
+
+# Sums kept in registers: enough to hide the latency of an addition, and no more than there are registers for.
+ENOUGH, MOST = 8, 20
+U, V = Var("u", "i64"), Var("v", "i64")
+ZERO = const(0, "i64")
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """Extents of one path's weights, the columns that they meet, and the vectors of the target.
+
+    shared: gradients of the weights are added to, not stored.
+    """
+
+    mul1: int
+    mul2: int
+    mul3: int
+    columns: int
+    lanes: int
+    dtype: str
+    shared: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.mul1}_{self.mul2}_{self.mul3}_{self.columns}"
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Channels in every vector of a channel of t."""
+        return fill(self.mul1, self.lanes)
+
+    @property
+    def vectors(self) -> tuple[int, ...]:
+        """Weights in every vector of a row of them."""
+        return fill(self.mul3, self.lanes)
+
+    @property
+    def t_size(self) -> int:
+        """Vectors of t."""
+        return self.mul2 * self.columns * len(self.rows)
+
+    @property
+    def z_size(self) -> int:
+        """Vectors of z."""
+        return self.columns * len(self.vectors)
+
+    def row_of_t(self, c: int, u: Value) -> Value:
+        return (V * self.columns + c) * (len(self.rows) * self.lanes) + u
+
+    def vector_of_t(self, c: int, b: int) -> Value:
+        return (V * self.columns + c) * len(self.rows) + b
+
+    def vector_of_z(self, c: int, b: int) -> int:
+        return c * len(self.vectors) + b
+
+    def weight(self, u: Value, b: int) -> Value:
+        return (u * self.mul2 + V) * self.mul3 + b * self.lanes
+
+
+def fill(n: int, lanes: int) -> tuple[int, ...]:
+    """How many of n elements each vector holds."""
+    return tuple(min(lanes, n - begin) for begin in range(0, n, lanes))
+
+
+def common(name: str, size: int, dtype: str) -> Array:
+    """Scratch memory that all lanes reach."""
+    return Array(name, dtype, (max(1, size),), space="shared")
+
+
+def vectors(name: str, size: int, dtype: str) -> Array:
+    """Scratch memory of lanes."""
+    return Array(name, dtype, (max(1, size),), space="local", lanes=True)
+
+
+def chunks(n: int, size: int) -> Iterator[range]:
+    """0 .. n in runs of nearly equal lengths, none above `size`."""
+    runs = -(-n // size)
+    for run in range(runs):
+        yield range(run * n // runs, (run + 1) * n // runs)
+
+
+def total(terms: Sequence[Value]) -> Value:
+    """The sum, added up in pairs."""
+    terms = list(terms)
+    while len(terms) > 1:
+        terms = [a + b for a, b in zip(terms[::2], terms[1::2])] + terms[len(terms) // 2 * 2 :]
+    return terms[0]
+
+
+@cache
+def forward(m: Mixing) -> st.Function:
+    """z += W t."""
+    w, t, z = Array("w", m.dtype), common("t", m.t_size * m.lanes, m.dtype), vectors("z", m.z_size, m.dtype)
+    runs = [
+        (chosen, columns)
+        for columns in chunks(m.columns, MOST)
+        for chosen in chunks(len(m.vectors), max(1, MOST // len(columns)))
+    ]
+    body = [_sums(m, (w, t, z), chosen, columns, n) for n, (chosen, columns) in enumerate(runs)]
+    return st.Function(f"mix_{m.name}", (w, t, z), st.block(body))
+
+
+def _sums(m: Mixing, arrays: tuple[Array, ...], chosen: range, columns: range, run: int) -> list[st.Statement]:
+    """The sums over all rows that belong to some vectors of weights and some columns."""
+    w, t, z = arrays
+    pairs = [(b, c) for b in chosen for c in columns]
+    copies = max(1, min(ENOUGH // len(pairs), m.mul1))
+    sums = {(b, c, n): Var(f"z{run}_{b}_{c}_{n}", m.dtype) for b, c in pairs for n in range(copies)}
+
+    def row(n: int) -> list[st.Statement]:
+        held = {b: vectors(f"w{b}_{n}", 1, m.dtype) for b in chosen}
+        reads = [s for b, array in held.items() for s in _read(m, w, b, U + n, array)]
+        factors = {c: t[m.row_of_t(c, U + n)] for c in columns}
+        return reads + [st.Assign(sums[b, c, n], fma(factors[c], held[b][0], sums[b, c, n])) for b, c in pairs]
+
+    whole = m.mul1 // copies * copies
+    return [
+        *(st.Declare(sums[b, c, n], const(0.0, m.dtype) if n else z[m.vector_of_z(c, b)]) for b, c, n in sums),
+        st.loop(U, whole, st.loop(V, m.mul2, *map(row, range(copies))), step=copies),
+        *([st.loop(U, m.mul1, st.loop(V, m.mul2, row(0)), begin=whole)] if whole < m.mul1 else []),
+        *(st.store(z[m.vector_of_z(c, b)], total([sums[b, c, n] for n in range(copies)])) for b, c in pairs),
+    ]
+
+
+@cache
+def backward(m: Mixing, weights: bool = True) -> st.Function:
+    """gt = W gz summed over w, stored; and with `weights` gw = t gz summed over columns, stored or added to."""
+    w, t, gz = Array("w", m.dtype), common("t", m.t_size * m.lanes, m.dtype), vectors("gz", m.z_size, m.dtype)
+    gw, gt = Array("gw", m.dtype), vectors("gt", m.t_size, m.dtype)
+    arrays = (w, t, gz, gw, gt)
+    # Vectors of t are few; the last may have fewer rows.
+    body = [
+        _rows(m, arrays, first, columns, weights, f"{first}_{n}")
+        for first in range(len(m.rows))
+        for n, columns in enumerate(chunks(m.columns, MOST // 2))
+    ]
+    name = f"mix_{'back' if weights else 'reduce'}_{m.name}"
+    return st.Function(name, arrays if weights else (w, gz, gt), st.block(st.loop(V, m.mul2, body)))
+
+
+def _rows(
+    m: Mixing, arrays: tuple[Array, ...], first: int, columns: range, weights: bool, run: str
+) -> list[st.Statement]:
+    """The rows of a vector of t: each leaves its sums by lane to be added up, and the gradient of its weights."""
+    w, t, gz, gw, gt = arrays
+    q, u, zero = Var("q", "i64"), Var("q", "i64") + first * m.lanes, const(0.0, m.dtype)
+    parts = common(f"parts{run}", len(columns) * m.lanes**2, m.dtype)
+    sums = {c: Var(f"s{c}", m.dtype) for c in columns}
+    factors = {c: Var(f"t{c}", m.dtype) for c in columns}
+
+    def vector(b: int) -> list[st.Statement]:
+        held, made = vectors(f"w{b}", 1, m.dtype), vectors(f"gw{b}", 1, m.dtype)
+        grads = {c: gz[m.vector_of_z(c, b)] for c in columns}
+        body = [*_read(m, w, b, u, held), *(st.Assign(sums[c], fma(held[0], grads[c], sums[c])) for c in columns)]
+        if not weights:
+            return body
+        adds = m.shared or columns[0] > 0
+        body += _read(m, gw, b, u, made) if adds else [st.DeclareArray(made), st.store(made[0], zero)]
+        value = made[0]
+        for c in columns:
+            value = fma(factors[c], grads[c], value)
+        return [*body, st.store(made[0], value), _write(m, made, b, u, gw)]
+
+    def put(c: int, value: Value) -> list[st.Statement]:
+        one = vectors(f"put{c}", 1, m.dtype)
+        place = ((c - columns[0]) * m.lanes + q) * m.lanes
+        return [st.DeclareArray(one), st.store(one[0], value), st.Pack(parts, place, one, ZERO, 1, 1, m.lanes)]
+
+    read = [st.Let(factors[c], t[m.row_of_t(c, u)]) for c in columns] if weights else []
+    start = [st.Declare(sums[c], zero) for c in columns]
+    row = [*read, *start, *(vector(b) for b in range(len(m.vectors))), *(put(c, sums[c]) for c in columns)]
+    lacking = [put(c, zero) for c in columns]
+    return [
+        st.DeclareArray(parts),
+        st.loop(q, m.rows[first], row),
+        *([st.loop(q, m.lanes, lacking, begin=m.rows[first])] if m.rows[first] < m.lanes else []),
+        st.Barrier(),
+        *(
+            _add_lanes(m, parts, c - columns[0], f"{run}_{c}", gt[(V * m.columns + c) * len(m.rows) + first])
+            for c in columns
+        ),
+    ]
+
+
+def _add_lanes(m: Mixing, parts: Array, square: int, name: str, to: Value) -> list[st.Statement]:
+    """Row l of a square of `parts` is added up for lane l."""
+    turned = vectors(f"turned{name}", m.lanes, m.dtype)
+    rows = st.GatherRows(turned, parts, lane() * m.lanes + square * m.lanes**2, const(m.lanes, "i64"))
+    return [st.DeclareArray(turned), rows, st.store(to, total([turned[k] for k in range(m.lanes)]))]
+
+
+def _read(m: Mixing, w: Array, b: int, u: Value, to: Array) -> list[st.Statement]:
+    """A vector of a row of weights, zero past the row's end."""
+    return [st.DeclareArray(to), st.Unpack(to, ZERO, w, m.weight(u, b), 1, 1, m.vectors[b])]
+
+
+def _write(m: Mixing, source: Array, b: int, u: Value, gw: Array) -> st.Statement:
+    return st.Pack(gw, m.weight(u, b), source, ZERO, 1, 1, m.vectors[b])

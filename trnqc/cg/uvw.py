@@ -1,0 +1,285 @@
+"""Paths of mode uvw as programs: every edge couples y to x, t = A x, and mixes the channels of t by weights, z += W t.
+
+x, y -> staged x -> t[v, k, u] = sum_i A[i, k] x[u, i], A[i, k] = pw sum_j C[i, j, k] y[v, j] -> mixing -> z
+
+The gradients take the same steps backwards; those of second order are, with dt = A(y) ggx + A(ggy) x,
+
+    ggz = W dt + ggW t,   gW = dt gz,   gx = A(y) (ggW gz) + A(ggy) (W gz),   gy = C x (ggW gz) + C ggx (W gz).
+
+Edges that share their weights are taken several at a time: to the mixing they are columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from trnqc.cg import mixing
+from trnqc.cg.channels import coupling, uncoupling
+from trnqc.cg.irreps import Irreps
+from trnqc.cg.mixing import Mixing, common, vectors
+from trnqc.cg.problem import Instruction, TPProblem
+from trnqc.cg.staging import Slot, clear, emit, stage
+from trnqc.gen import Array, Value, Var
+from trnqc.gen import statements as st
+from trnqc.gen.values import const, lt, minimum
+
+Body = list[st.Statement]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A problem's uvw paths for vectors of `lanes` elements of a type ("f64" or "f32"), `edges` edges at a time."""
+
+    problem: TPProblem
+    dtype: str
+    lanes: int
+    edges: int = 1
+
+    @cached_property
+    def paths(self) -> tuple[Instruction, ...]:
+        return tuple(p for p in self.problem.instructions if p.connection_mode == "uvw" and 0 not in p.path_shape)
+
+    @cached_property
+    def slots1(self) -> dict[int, Slot]:
+        """The slots of x that a path reads, by number."""
+        return self._slots(self.problem.irreps_in1, {p.i_in1 for p in self.paths})
+
+    @cached_property
+    def slots3(self) -> dict[int, Slot]:
+        """The slots of z that a path adds to, by number."""
+        return self._slots(self.problem.irreps_out, {p.i_out for p in self.paths})
+
+    def _slots(self, irreps: Irreps, used: set[int]) -> dict[int, Slot]:
+        made, place = {}, 0
+        for number in sorted(used):
+            mul_ir, start = irreps[number], irreps.slices[number].start
+            made[number] = Slot(mul_ir.mul, mul_ir.ir.dim, start, place, self.lanes, self.dtype, self.problem.layout)
+            place += made[number].size * self.edges
+        return made
+
+    def mixing(self, path: Instruction) -> Mixing:
+        columns = self.problem.irreps_out[path.i_out].ir.dim * self.edges
+        mul1, mul2, mul3 = path.path_shape
+        return Mixing(mul1, mul2, mul3, columns, self.lanes, self.dtype, self.problem.shared_weights)
+
+    def scratch(self, name: str, like: str) -> Array:
+        """Vectors for staged slots of x or z, for the sums of y, or for the coupled channels of a path."""
+        sizes = {
+            "x": sum(slot.size for slot in self.slots1.values()) * self.edges,
+            "y": self.problem.dims[1] * self.edges,
+            "z": sum(slot.size for slot in self.slots3.values()) * self.edges,
+            "t": max((m.t_size for _, m in self.mixings), default=0),
+        }
+        return vectors(name, sizes[like], self.dtype)
+
+    def common(self, name: str) -> Array:
+        """The coupled channels of a path where all lanes reach them."""
+        return common(name, max((m.t_size for _, m in self.mixings), default=0) * self.lanes, self.dtype)
+
+    @cached_property
+    def mixings(self) -> tuple[tuple[Instruction, Mixing], ...]:
+        return tuple((path, self.mixing(path)) for path in self.paths)
+
+
+COUNT, N, NONE = Var("count", "i64"), Var("n", "i64"), const(0, "i64")
+
+
+def forward(target: Target) -> st.Function:
+    """z += the paths' part, of `count` edges whose rows follow one another; w are the rows of weights, or the one."""
+    x, y, w, z = memory = _memory(target, "x", "y", "w", "z")
+    xs, tv, ts, zs = scratch = (
+        target.scratch("xs", "x"),
+        target.scratch("tv", "t"),
+        target.common("ts"),
+        target.scratch("zs", "z"),
+    )
+    body: Body = [*_stage(target, 1, x, xs), clear(zs)]
+    for path, m in target.mixings:
+        body += [*_couple(target, path, y, xs, tv), *_spread(m, tv, ts)]
+        body.append(st.Call(mixing.forward(m), (_weights(w, path), ts, _staged(target.slots3[path.i_out], zs))))
+    return _function("uvw_forward", memory, (xs, zs, tv, ts), [*body, *_emit(target, 3, zs, z)])
+
+
+def backward(target: Target) -> st.Function:
+    """gx and gy += the paths' part, their gw stored or, where weights are shared, added."""
+    x, y, w, gz, gx, gy, gw = memory = _memory(target, "x", "y", "w", "gz", "gx", "gy", "gw")
+    xs, gxs, gzs, gys = (target.scratch(f"{name}s", name[-1]) for name in ("x", "gx", "gz", "gy"))
+    tv, ts, gt = target.scratch("tv", "t"), target.common("ts"), target.scratch("gt", "t")
+    body: Body = [*_stage(target, 1, x, xs), *_stage(target, 3, gz, gzs), clear(gxs), clear(gys)]
+    for path, m in target.mixings:
+        given = _staged(target.slots3[path.i_out], gzs)
+        body += [*_couple(target, path, y, xs, tv), *_spread(m, tv, ts)]
+        body.append(st.Call(mixing.backward(m), (_weights(w, path), ts, given, _weights(gw, path), gt)))
+        body += _uncouple(target, path, (y, xs, gt, gxs, gys))
+    body += [*_emit(target, 1, gxs, gx), *_emit_y(target, gys, gy)]
+    return _function("uvw_backward", memory, (xs, gxs, gzs, gys, tv, ts, gt), body)
+
+
+def double_backward(target: Target) -> st.Function:
+    """gx, gy and ggz += the paths' part of the gradients of <ggx, gx> + <ggy, gy> + <ggw, gw>; gw as in `backward`."""
+    memory = _memory(target, "x", "y", "w", "gz", "ggx", "ggy", "ggw", "gx", "gy", "gw", "ggz")
+    x, y, w, gz, ggx, ggy, ggw, gx, gy, gw, ggz = memory
+    xs, ggxs, gxs, gzs, ggzs, gys = (
+        target.scratch(f"{name}s", name[-1]) for name in ("x", "ggx", "gx", "gz", "ggz", "gy")
+    )
+    tv, gt = target.scratch("tv", "t"), target.scratch("gt", "t")
+    ts, dts = target.common("ts"), target.common("dts")
+    body: Body = [
+        s for which, source, to in ((1, x, xs), (1, ggx, ggxs), (3, gz, gzs)) for s in _stage(target, which, source, to)
+    ]
+    body += map(clear, (gxs, gys, ggzs))
+    for path, m in target.mixings:
+        slot = target.slots3[path.i_out]
+        given, out, own, other = _staged(slot, gzs), _staged(slot, ggzs), _weights(w, path), _weights(ggw, path)
+        body += [*_couple(target, path, y, xs, tv), *_spread(m, tv, ts)]
+        body += [
+            *_couple(target, path, y, ggxs, tv),
+            *_couple(target, path, ggy, xs, tv, adds=True),
+            *_spread(m, tv, dts),
+        ]
+        body += [st.Call(mixing.forward(m), (own, dts, out)), st.Call(mixing.forward(m), (other, ts, out))]
+        body.append(st.Call(mixing.backward(m), (own, dts, given, _weights(gw, path), gt)))
+        body += _uncouple(target, path, (ggy, ggxs, gt, gxs, gys))
+        body.append(st.Call(mixing.backward(m, weights=False), (other, given, gt)))
+        body += _uncouple(target, path, (y, xs, gt, gxs, gys))
+    body += [*_emit(target, 1, gxs, gx), *_emit_y(target, gys, gy), *_emit(target, 3, ggzs, ggz)]
+    return _function("uvw_double", memory, (xs, ggxs, gxs, gzs, ggzs, gys, tv, gt, ts, dts), body)
+
+
+OPERANDS = {
+    forward: ("x", "y", "w", "z"),
+    backward: ("x", "y", "w", "gz", "gx", "gy", "gw"),
+    double_backward: ("x", "y", "w", "gz", "ggx", "ggy", "ggw", "gx", "gy", "gw", "ggz"),
+}
+
+
+def batch(target: Target, kind: Callable[[Target], st.Function], adds: bool) -> st.Function:
+    """A pass over `edges` rows, `span` a group. What it adds to is zeroed first, unless it `adds` to the uvu paths' part.
+
+    Where weights are shared row g of gw is group g's part of their gradient.
+    """
+    edges, span, g, e = (Var(name, "i64") for name in ("edges", "span", "g", "e"))
+    shared, own = target.problem.shared_weights, kind(target)
+    arrays = {name: Array(name, target.dtype) for name in OPERANDS[kind]}
+    rows = dict(zip("xywz", (*target.problem.dims[:2], target.problem.weight_numel, target.problem.dims[2])))
+    end, count = Var("end", "i64"), Var("count", "i64")
+
+    def begin(name: str) -> Value:
+        if not (name.endswith("w") and shared):
+            return e * rows[name[-1]]
+        return g * rows["w"] if name == "gw" else const(0, "i64")
+
+    summed = [name for name in own.written if not name.endswith("w")]
+    zeroed = [_zero(arrays[name], begin(name), count * rows[name[-1]]) for name in summed if not adds]
+    call = st.Call(own, (count, *(st.view(array[begin(name)]) for name, array in arrays.items())))
+    opened = [_zero(arrays["gw"], begin("gw"), const(rows["w"], "i64"))] if shared and "gw" in arrays else []
+    blocks = st.loop(
+        e, end, st.Let(count, minimum(end - e, target.edges)), zeroed, call, begin=g * span, step=target.edges
+    )
+    body = st.block(st.Let(end, minimum((g + 1) * span, edges)), opened, blocks)
+    return st.Function(f"{own.name}_{'more' if adds else 'batch'}", (edges, span, *arrays.values()), body, group=g)
+
+
+def _zero(array: Array, begin: Value, count: Value) -> st.Statement:
+    i = Var("i", "i64")
+    return st.loop(i, count, st.store(array[begin + i], 0.0))
+
+
+def _memory(target: Target, *names: str) -> tuple[Array, ...]:
+    """Rows of the operands, one after another."""
+    return tuple(Array(name, target.dtype) for name in names)
+
+
+def _function(name: str, memory: Sequence[Array], scratch: Sequence[Array], body: Body) -> st.Function:
+    return st.Function(name, (COUNT, *memory), st.block([*map(st.DeclareArray, scratch), *body]))
+
+
+def _each(target: Target, made: Callable[[Value], Body], end: Value | int = COUNT) -> Body:
+    """What is made for every edge."""
+    return made(NONE) if target.edges == 1 else [st.loop(N, end, made(N))]
+
+
+def _stage(target: Target, which: int, source: Array, to: Array) -> Body:
+    """Slots of x (1) or z (3) of all edges; edges that are not there are zero."""
+    slots, row = _slots(target, which)
+    lacking = [st.If(lt(COUNT, target.edges), st.block(clear(to)))] if target.edges > 1 else []
+    return lacking + _each(
+        target, lambda n: [s for slot in slots for s in stage(slot, source, n * row, to, n * slot.size)]
+    )
+
+
+def _emit(target: Target, which: int, source: Array, to: Array) -> Body:
+    slots, row = _slots(target, which)
+    return _each(target, lambda n: [s for slot in slots for s in emit(slot, source, n * slot.size, to, n * row)])
+
+
+def _slots(target: Target, which: int) -> tuple[list[Slot], int]:
+    slots = target.slots1 if which == 1 else target.slots3
+    return list(slots.values()), target.problem.dims[which - 1]
+
+
+def _emit_y(target: Target, source: Array, to: Array) -> Body:
+    """gy += the sums over the lanes."""
+    j, d2 = Var("j", "i64"), target.problem.dims[1]
+    return [st.loop(j, COUNT * d2, st.accumulate(to[j], source[j]))] if d2 else []
+
+
+def _weights(w: Array, path: Instruction) -> st.View:
+    return st.view(w[path.weight_offset])
+
+
+def _staged(slot: Slot, array: Array) -> st.View:
+    return st.view(array[slot.place])
+
+
+def _spread(m: Mixing, tv: Array, ts: Array) -> Body:
+    """The vectors of t put where all lanes reach them."""
+    i = Var("i", "i64")
+    return [st.loop(i, m.t_size, st.Pack(ts, i * m.lanes, tv, i, 1, 1, m.lanes)), st.Barrier()]
+
+
+def _couple(target: Target, path: Instruction, y: Array, xs: Array, tv: Array, adds: bool = False) -> Body:
+    """t = A(y) x, or += it, of all edges."""
+    slot, columns = target.slots1[path.i_in1], target.problem.irreps_out[path.i_out].ir.dim
+    function = coupling(target.problem.degrees(path), target.dtype, adds)
+
+    def one(n: Value) -> Body:
+        t = st.view(tv[n * (columns * len(slot.vectors))])
+        return [st.Call(function, (*_sizes(target, path), _y(target, path, y, n), _of_edge(xs, slot, n), t))]
+
+    return _each(target, one, target.edges)
+
+
+def _uncouple(target: Target, path: Instruction, arrays: tuple[Array, ...]) -> Body:
+    """gx += A(y) gt and gy += C x gt of all edges."""
+    y, xs, gt, gxs, gys = arrays
+    slot, columns = target.slots1[path.i_in1], target.problem.irreps_out[path.i_out].ir.dim
+    function = uncoupling(target.problem.degrees(path), target.dtype)
+    d2, start = target.problem.dims[1], target.problem.slices2[path.i_in2].start
+
+    def one(n: Value) -> Body:
+        t, gy = st.view(gt[n * (columns * len(slot.vectors))]), st.view(gys[n * d2 + start])
+        x, gx = _of_edge(xs, slot, n), _of_edge(gxs, slot, n)
+        return [st.Call(function, (*_sizes(target, path), _y(target, path, y, n), x, t, gx, gy))]
+
+    return _each(target, one)
+
+
+def _of_edge(array: Array, slot: Slot, n: Value) -> st.View:
+    return st.view(array[n * slot.size + slot.place])
+
+
+def _sizes(target: Target, path: Instruction) -> tuple[Value, ...]:
+    """The path's weight and `channels.SIZES`."""
+    slot, m = target.problem.irreps_in2[path.i_in2], target.mixing(path)
+    apart = (slot.ir.dim, 1) if target.problem.layout == "mul_ir" else (1, slot.mul)
+    sizes = (slot.mul, len(m.rows), m.columns * len(m.rows), *apart)
+    return const(path.path_weight, target.dtype), *(const(size, "i64") for size in sizes)
+
+
+def _y(target: Target, path: Instruction, y: Array, n: Value) -> st.View:
+    # Edges that are not there meet a y that is: their x is zero.
+    row = minimum(n, COUNT - 1) * target.problem.dims[1] if target.edges > 1 else NONE
+    return st.view(y[row + target.problem.slices2[path.i_in2].start])
