@@ -36,7 +36,8 @@ def test_every_lane_has_its_row(lanes, dtype, stride, count):
     kind = programs.NUMPY[dtype]
     table = (np.random.default_rng(count).normal(size=300) * 50).astype(kind)
     for rows in {lanes, 1, max(1, lanes - 1), lanes // 2 + 1}:
-        given = {"begin": 3, "table": table, "out": np.arange(300).astype(kind), "buffer": np.ones((count, lanes), kind)}
+        out = np.arange(300).astype(kind)
+        given = {"begin": 3, "table": table, "out": out, "buffer": np.ones((count, lanes), kind)}
         ours, theirs = run_both(doubled(dtype, stride, count, rows), given, lanes)
         want, buffer = given["out"].copy(), np.zeros((count, lanes), kind)
         for lane in range(min(rows, lanes)):

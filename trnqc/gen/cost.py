@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from trnqc.errors import ProgramError
 from trnqc.gen import statements as st
 from trnqc.gen.listing import expression
-from trnqc.gen.values import BYTES, FLOATS, Value, walk
+from trnqc.gen.values import BYTES, FLOATS, Array, Value, walk
 
 # Flops of an operation on floats; what a library call costs is not a matter of flops and counts as one.
 FLOPS = {"add": 1, "sub": 1, "mul": 1, "div": 1, "fma": 2, "neg": 1, "sqrt": 1, "exp": 1, "min": 1, "max": 1}

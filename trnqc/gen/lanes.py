@@ -115,7 +115,7 @@ def _check_packed(lanes: Lanes, f: st.Function, s: st.Unpack | st.Pack) -> None:
     by_lane, common = (s.target, s.source) if isinstance(s, st.Unpack) else (s.source, s.target)
     if not lanes.array_differs(f, by_lane) or lanes.array_differs(f, common) or by_lane.dtype != common.dtype:
         raise ProgramError(
-            f"function {f.name}: rows are unpacked from an array without lanes to one of lanes, or packed back, both of "
+            f"function {f.name}: rows are unpacked from an array without lanes to one of lanes, or packed back, of "
             f"one type; found {s.source.name} and {s.target.name}"
         )
     if any(v.dtype != "i64" or lanes.differs(f, v) for v in (s.start, s.place)):

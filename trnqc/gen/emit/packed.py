@@ -120,7 +120,7 @@ def _picked(rows: Rows, name: str, source: str, picks: Picks) -> list[str]:
     if len({place for _, place in picks}) == rows.lanes and [p for _, p in picks] != order:
         # Every place occurs once: collect in place, then order.
         order = [place for _, place in picks]
-        by_place = dict((place, n) for n, place in picks)
+        by_place = {place: n for n, place in picks}
         picks = [(by_place[place], place) for place in range(rows.lanes)]
     used = sorted({n for n, _ in picks})
     text, have = f"{source}{used[0]}", {used[0]}
