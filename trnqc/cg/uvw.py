@@ -89,12 +89,8 @@ COUNT, N, NONE = Var("count", "i64"), Var("n", "i64"), const(0, "i64")
 def forward(target: Target) -> st.Function:
     """z += the paths' part, of `count` edges whose rows follow one another; w are the rows of weights, or the one."""
     x, y, w, z = memory = _memory(target, "x", "y", "w", "z")
-    xs, tv, ts, zs = scratch = (
-        target.scratch("xs", "x"),
-        target.scratch("tv", "t"),
-        target.common("ts"),
-        target.scratch("zs", "z"),
-    )
+    xs, zs = target.scratch("xs", "x"), target.scratch("zs", "z")
+    tv, ts = target.scratch("tv", "t"), target.common("ts")
     body: Body = [*_stage(target, 1, x, xs), clear(zs)]
     for path, m in target.mixings:
         body += [*_couple(target, path, y, xs, tv), *_spread(m, tv, ts)]
@@ -148,7 +144,7 @@ def double_backward(target: Target) -> st.Function:
     return _function("uvw_double", memory, (xs, ggxs, gxs, gzs, ggzs, gys, tv, gt, ts, dts), body)
 
 
-OPERANDS = {
+OPERANDS: dict[Callable[[Target], st.Function], tuple[str, ...]] = {
     forward: ("x", "y", "w", "z"),
     backward: ("x", "y", "w", "gz", "gx", "gy", "gw"),
     double_backward: ("x", "y", "w", "gz", "ggx", "ggy", "ggw", "gx", "gy", "gw", "ggz"),
@@ -156,7 +152,7 @@ OPERANDS = {
 
 
 def batch(target: Target, kind: Callable[[Target], st.Function], adds: bool) -> st.Function:
-    """A pass over `edges` rows, `span` a group. What it adds to is zeroed first, unless it `adds` to the uvu paths' part.
+    """A pass over `edges` rows, `span` a group; what it adds to is zeroed first unless it `adds` to what others left.
 
     Where weights are shared row g of gw is group g's part of their gradient.
     """
