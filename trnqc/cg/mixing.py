@@ -191,10 +191,7 @@ def _rows(
         st.loop(q, m.rows[first], row),
         *([st.loop(q, m.lanes, lacking, begin=m.rows[first])] if m.rows[first] < m.lanes else []),
         st.Barrier(),
-        *(
-            _add_lanes(m, parts, c - columns[0], f"{run}_{c}", gt[(V * m.columns + c) * len(m.rows) + first])
-            for c in columns
-        ),
+        *(s for c in columns for s in _add_lanes(m, parts, c - columns[0], f"{run}_{c}", gt[m.vector_of_t(c, first)])),
     ]
 
 
