@@ -21,6 +21,8 @@ REQUIRED_FLAGS = ("-shared", "-fPIC")
 # options (-ffast-math and its parts) are not: sums must not depend on the compiler's mood.
 WANTED_FLAGS = ("-std=gnu11", "-O3", "-march=native", "-mprefer-vector-width=512", "-ffp-contract=fast",
                 "-fno-math-errno", "-fno-trapping-math")  # fmt: skip
+# Predefined macros of a compiler's target, and the bytes of a vector there.
+VECTORS = (("__AVX512F__", 64), ("__AVX__", 32), ("__SSE2__", 16), ("__ARM_NEON", 16))
 # For compilers without -march=native (Apple's on ARM before clang 15, some cross compilers).
 NATIVE_FALLBACKS = {"-march=native": ("-mcpu=native",)}
 
@@ -42,6 +44,12 @@ class Compiler:
     def identity(self) -> str:
         """Everything about the compiler that the machine code depends on."""
         return "\n".join((*self.command, self.version, *self.flags, self.target))
+
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes of the widest vector of the target; 0 without vectors."""
+        macros = {line.split()[1] for line in self.target.splitlines() if len(line.split()) > 1}
+        return next((size for macro, size in VECTORS if macro in macros), 0)
 
     @property
     def label(self) -> str:
