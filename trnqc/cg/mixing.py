@@ -23,7 +23,7 @@ ZERO = const(0, "i64")
 
 @dataclass(frozen=True)
 class Mixing:
-    """Extents of one path's weights, the columns that they meet, and the vectors of the target.
+    """Extents of one path's weights, components of its output, edges at a time, and the vectors of the target.
 
     shared: gradients of the weights are added to, not stored.
     """
@@ -31,14 +31,19 @@ class Mixing:
     mul1: int
     mul2: int
     mul3: int
-    columns: int
+    dim: int
+    edges: int
     lanes: int
     dtype: str
     shared: bool = False
 
     @property
     def name(self) -> str:
-        return f"{self.mul1}_{self.mul2}_{self.mul3}_{self.columns}"
+        return f"{self.mul1}_{self.mul2}_{self.mul3}_{self.dim}"
+
+    @property
+    def columns(self) -> int:
+        return self.edges * self.dim
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -67,7 +72,8 @@ class Mixing:
         return (V * self.columns + c) * len(self.rows) + b
 
     def vector_of_z(self, c: int, b: int) -> int:
-        return c * len(self.vectors) + b
+        edge, k = divmod(c, self.dim)
+        return (edge * len(self.vectors) + b) * self.dim + k
 
     def weight(self, u: Value, b: int) -> Value:
         return (u * self.mul2 + V) * self.mul3 + b * self.lanes

@@ -13,19 +13,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from trnqc.cg import mixing
 from trnqc.cg.channels import coupling, uncoupling
 from trnqc.cg.irreps import Irreps
 from trnqc.cg.mixing import Mixing, common, vectors
+from trnqc.cg.paths import Rows
 from trnqc.cg.problem import Instruction, TPProblem
-from trnqc.cg.staging import Slot, clear, emit, stage
+from trnqc.cg.uvu import taken
 from trnqc.gen import Array, Value, Var
 from trnqc.gen import statements as st
 from trnqc.gen.values import const, lt, minimum
 
 Body = list[st.Statement]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A slot of x or z: its rows, where they begin in memory, and in scratch, as [edge, block, component]."""
+
+    rows: Rows
+    start: int
+    place: int
 
 
 @dataclass(frozen=True)
@@ -55,21 +65,22 @@ class Target:
         made, place = {}, 0
         for number in sorted(used):
             mul_ir, start = irreps[number], irreps.slices[number].start
-            made[number] = Slot(mul_ir.mul, mul_ir.ir.dim, start, place, self.lanes, self.dtype, self.problem.layout)
-            place += made[number].size * self.edges
+            rows = Rows(mul_ir.mul, mul_ir.ir.dim, self.problem.layout, self.dtype, self.lanes)
+            made[number] = Slot(rows, start, place)
+            place += rows.size * self.edges
         return made
 
     def mixing(self, path: Instruction) -> Mixing:
-        columns = self.problem.irreps_out[path.i_out].ir.dim * self.edges
+        dim, shared = self.problem.irreps_out[path.i_out].ir.dim, self.problem.shared_weights
         mul1, mul2, mul3 = path.path_shape
-        return Mixing(mul1, mul2, mul3, columns, self.lanes, self.dtype, self.problem.shared_weights)
+        return Mixing(mul1, mul2, mul3, dim, self.edges, self.lanes, self.dtype, shared)
 
     def scratch(self, name: str, like: str) -> Array:
         """Vectors for staged slots of x or z, for the sums of y, or for the coupled channels of a path."""
         sizes = {
-            "x": sum(slot.size for slot in self.slots1.values()) * self.edges,
+            "x": sum(slot.rows.size for slot in self.slots1.values()) * self.edges,
             "y": self.problem.dims[1] * self.edges,
-            "z": sum(slot.size for slot in self.slots3.values()) * self.edges,
+            "z": sum(slot.rows.size for slot in self.slots3.values()) * self.edges,
             "t": max((m.t_size for _, m in self.mixings), default=0),
         }
         return vectors(name, sizes[like], self.dtype)
@@ -91,7 +102,7 @@ def forward(target: Target) -> st.Function:
     x, y, w, z = memory = _memory(target, "x", "y", "w", "z")
     xs, zs = target.scratch("xs", "x"), target.scratch("zs", "z")
     tv, ts = target.scratch("tv", "t"), target.common("ts")
-    body: Body = [*_stage(target, 1, x, xs), clear(zs)]
+    body: Body = [*_stage(target, 1, x, xs), _clear(zs)]
     for path, m in target.mixings:
         body += [*_couple(target, path, y, xs, tv), *_spread(m, tv, ts)]
         body.append(st.Call(mixing.forward(m), (_weights(w, path), ts, _staged(target.slots3[path.i_out], zs))))
@@ -103,7 +114,7 @@ def backward(target: Target) -> st.Function:
     x, y, w, gz, gx, gy, gw = memory = _memory(target, "x", "y", "w", "gz", "gx", "gy", "gw")
     xs, gxs, gzs, gys = (target.scratch(f"{name}s", name[-1]) for name in ("x", "gx", "gz", "gy"))
     tv, ts, gt = target.scratch("tv", "t"), target.common("ts"), target.scratch("gt", "t")
-    body: Body = [*_stage(target, 1, x, xs), *_stage(target, 3, gz, gzs), clear(gxs), clear(gys)]
+    body: Body = [*_stage(target, 1, x, xs), *_stage(target, 3, gz, gzs), _clear(gxs), _clear(gys)]
     for path, m in target.mixings:
         given = _staged(target.slots3[path.i_out], gzs)
         body += [*_couple(target, path, y, xs, tv), *_spread(m, tv, ts)]
@@ -125,7 +136,7 @@ def double_backward(target: Target) -> st.Function:
     body: Body = [
         s for which, source, to in ((1, x, xs), (1, ggx, ggxs), (3, gz, gzs)) for s in _stage(target, which, source, to)
     ]
-    body += map(clear, (gxs, gys, ggzs))
+    body += map(_clear, (gxs, gys, ggzs))
     for path, m in target.mixings:
         slot = target.slots3[path.i_out]
         given, out, own, other = _staged(slot, gzs), _staged(slot, ggzs), _weights(w, path), _weights(ggw, path)
@@ -200,15 +211,40 @@ def _each(target: Target, made: Callable[[Value], Body], end: Value | int = COUN
 def _stage(target: Target, which: int, source: Array, to: Array) -> Body:
     """Slots of x (1) or z (3) of all edges; edges that are not there are zero."""
     slots, row = _slots(target, which)
-    lacking = [st.If(lt(COUNT, target.edges), st.block(clear(to)))] if target.edges > 1 else []
-    return lacking + _each(
-        target, lambda n: [s for slot in slots for s in stage(slot, source, n * row, to, n * slot.size)]
-    )
+    lacking = [st.If(lt(COUNT, target.edges), st.block(_clear(to)))] if target.edges > 1 else []
+
+    def one(n: Value) -> Body:
+        return [st.Call(taken(s.rows), (st.view(source[n * row + s.start]), _of_edge(to, s, n))) for s in slots]
+
+    return lacking + _each(target, one)
 
 
 def _emit(target: Target, which: int, source: Array, to: Array) -> Body:
+    """Slots of x (1) or z (3) of all edges in memory += those in scratch."""
     slots, row = _slots(target, which)
-    return _each(target, lambda n: [s for slot in slots for s in emit(slot, source, n * slot.size, to, n * row)])
+
+    def one(n: Value) -> Body:
+        return [st.Call(added(s.rows), (st.view(to[n * row + s.start]), _of_edge(source, s, n))) for s in slots]
+
+    return _each(target, one)
+
+
+@cache
+def added(rows: Rows) -> st.Function:
+    """A slot in memory += that in scratch."""
+    m, t, held = Array("m", rows.dtype), vectors("t", rows.size, rows.dtype), vectors("held", rows.dim, rows.dtype)
+
+    def body(b: Value, n: int) -> Body:
+        sums = [st.accumulate(held[k], t[b * rows.dim + k]) for k in range(rows.dim)]
+        return [st.DeclareArray(held), *rows.unpacked(held, NONE, m, b, n), *sums, *rows.packed(m, b, held, NONE, n)]
+
+    layout = "_i" * (rows.layout == "ir_mul")
+    return st.Function(f"add_{rows.mul}_{rows.dim}{layout}", (m, t), st.block(rows.each("b", body)))
+
+
+def _clear(array: Array) -> st.Statement:
+    at = Var("at", "i64")
+    return st.loop(at, array.size or 0, st.store(array[at], 0.0))
 
 
 def _slots(target: Target, which: int) -> tuple[list[Slot], int]:
@@ -242,7 +278,7 @@ def _couple(target: Target, path: Instruction, y: Array, xs: Array, tv: Array, a
     function = coupling(target.problem.degrees(path), target.dtype, adds)
 
     def one(n: Value) -> Body:
-        t = st.view(tv[n * (columns * len(slot.vectors))])
+        t = st.view(tv[n * (columns * slot.rows.blocks)])
         return [st.Call(function, (*_sizes(target, path), _y(target, path, y, n), _of_edge(xs, slot, n), t))]
 
     return _each(target, one, target.edges)
@@ -256,7 +292,7 @@ def _uncouple(target: Target, path: Instruction, arrays: tuple[Array, ...]) -> B
     d2, start = target.problem.dims[1], target.problem.slices2[path.i_in2].start
 
     def one(n: Value) -> Body:
-        t, gy = st.view(gt[n * (columns * len(slot.vectors))]), st.view(gys[n * d2 + start])
+        t, gy = st.view(gt[n * (columns * slot.rows.blocks)]), st.view(gys[n * d2 + start])
         x, gx = _of_edge(xs, slot, n), _of_edge(gxs, slot, n)
         return [st.Call(function, (*_sizes(target, path), _y(target, path, y, n), x, t, gx, gy))]
 
@@ -264,7 +300,7 @@ def _uncouple(target: Target, path: Instruction, arrays: tuple[Array, ...]) -> B
 
 
 def _of_edge(array: Array, slot: Slot, n: Value) -> st.View:
-    return st.view(array[n * slot.size + slot.place])
+    return st.view(array[n * slot.rows.size + slot.place])
 
 
 def _sizes(target: Target, path: Instruction) -> tuple[Value, ...]:
