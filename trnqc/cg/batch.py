@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from trnqc.cg import edges, uvu
+from trnqc.cg import edges, uvu, uvw
 from trnqc.cg.edges import Edge, Row
 from trnqc.cg.paths import Body, Path, Paths, index
 from trnqc.gen import Array, Value, Var
@@ -22,20 +22,24 @@ def forward(paths: Paths) -> st.Function:
     edge, xs = Edge(y, _weights(paths, "w")), edges.scratch("xs", paths.slots1, paths.dtype)
     body: Body = [st.DeclareArray(xs), *edges.take(paths.slots1, x, xs)]
     body += outputs(paths, z, lambda path, target: edges.forward_call(paths, path, edge, xs, target))
+    body += uvw.part(paths, uvw.forward, {"x": x, "y": y, "w": edge.w, "z": z})
     return st.Function("forward", (x.array, y.array, edge.w.array, z.array), st.block(body), group=E)
 
 
 def backward(paths: Paths) -> st.Function:
     """backward(x, y, w, gz, gx, gy, gw, share)."""
     x, y, gz, gx, gy = _rows(paths, x=0, y=1, gz=2, gx=0, gy=1)
-    edge = Edge(y, _weights(paths, "w"), gw=_weights(paths, "gw", SHARE))
+    gw = _weights(paths, "gw", SHARE)
+    edge = Edge(y, _weights(paths, "w"), gw=gw)
     xs, gxs, gzs, gys = _scratches(paths)
     body: Body = [*_declared(xs, gxs, gzs, gys), *edges.take(paths.slots1, x, xs), *_cleared(paths, gxs, gys)]
     for slot in paths.slots3.rows:
         body += inward(paths, slot, gz, gzs)
         body += [edges.backward_call(paths, path, edge, xs, edges.at(gzs), gxs, gys) for path in paths.to(slot)]
     body += gradients(paths, gxs, gx, gys, gy)
-    arrays = (row.array for row in (x, y, edge.w, gz, gx, gy, _weights(paths, "gw")))
+    rows = {"x": x, "y": y, "w": edge.w, "gz": gz, "gx": gx, "gy": gy, "gw": gw}
+    body += uvw.part(paths, uvw.backward, rows)
+    arrays = (row.array for row in rows.values())
     return st.Function("backward", (*arrays, SHARE), st.block(body), group=E)
 
 
@@ -54,7 +58,9 @@ def double_backward(paths: Paths) -> st.Function:
 
     body += outputs(paths, ggz, call, lambda slot: inward(paths, slot, gz, gzs))
     body += gradients(paths, gxs, gx, gys, gy)
-    arrays = (row.array for row in (x, y, w, gz, ggx, ggy, ggw, gx, gy, gw, ggz))
+    rows = dict(zip(uvw.OPERANDS[uvw.double_backward], (x, y, w, gz, ggx, ggy, ggw, gx, gy, gw, ggz)))
+    body += uvw.part(paths, uvw.double_backward, rows)
+    arrays = (row.array for row in rows.values())
     return st.Function("double_backward", (*arrays, SHARE), st.block(body), group=E)
 
 

@@ -11,15 +11,16 @@ Edges that share their weights are taken several at a time: to the mixing they a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
 from trnqc.cg import mixing
 from trnqc.cg.channels import coupling, uncoupling
+from trnqc.cg.edges import Row
 from trnqc.cg.irreps import Irreps
 from trnqc.cg.mixing import Mixing, common, vectors
-from trnqc.cg.paths import Rows
+from trnqc.cg.paths import Paths, Rows
 from trnqc.cg.problem import Instruction, TPProblem
 from trnqc.cg.uvu import taken
 from trnqc.gen import Array, Value, Var
@@ -162,36 +163,12 @@ OPERANDS: dict[Callable[[Target], st.Function], tuple[str, ...]] = {
 }
 
 
-def batch(target: Target, kind: Callable[[Target], st.Function], adds: bool) -> st.Function:
-    """A pass over `edges` rows, `span` a group; what it adds to is zeroed first unless it `adds` to what others left.
-
-    Where weights are shared row g of gw is group g's part of their gradient.
-    """
-    edges, span, g, e = (Var(name, "i64") for name in ("edges", "span", "g", "e"))
-    shared, own = target.problem.shared_weights, kind(target)
-    arrays = {name: Array(name, target.dtype) for name in OPERANDS[kind]}
-    rows = dict(zip("xywz", (*target.problem.dims[:2], target.problem.weight_numel, target.problem.dims[2])))
-    end, count = Var("end", "i64"), Var("count", "i64")
-
-    def begin(name: str) -> Value:
-        if not (name.endswith("w") and shared):
-            return e * rows[name[-1]]
-        return g * rows["w"] if name == "gw" else const(0, "i64")
-
-    summed = [name for name in own.written if not name.endswith("w")]
-    zeroed = [_zero(arrays[name], begin(name), count * rows[name[-1]]) for name in summed if not adds]
-    call = st.Call(own, (count, *(st.view(array[begin(name)]) for name, array in arrays.items())))
-    opened = [_zero(arrays["gw"], begin("gw"), const(rows["w"], "i64"))] if shared and "gw" in arrays else []
-    blocks = st.loop(
-        e, end, st.Let(count, minimum(end - e, target.edges)), zeroed, call, begin=g * span, step=target.edges
-    )
-    body = st.block(st.Let(end, minimum((g + 1) * span, edges)), opened, blocks)
-    return st.Function(f"{own.name}_{'more' if adds else 'batch'}", (edges, span, *arrays.values()), body, group=g)
-
-
-def _zero(array: Array, begin: Value, count: Value) -> st.Statement:
-    i = Var("i", "i64")
-    return st.loop(i, count, st.store(array[begin + i], 0.0))
+def part(paths: Paths, kind: Callable[[Target], st.Function], rows: Mapping[str, Row]) -> Body:
+    """The uvw paths of an edge, to be run after what they add to is there; nothing for a problem without them."""
+    target = Target(paths.problem, paths.dtype, paths.lanes)
+    if not target.paths:
+        return []
+    return [st.Call(kind(target), (const(1, "i64"), *(rows[name][0] for name in OPERANDS[kind])))]
 
 
 def _memory(target: Target, *names: str) -> tuple[Array, ...]:
