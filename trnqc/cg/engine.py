@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from trnqc.gen import emit_c
 from trnqc.gen import statements as st
 from trnqc.jit import compile_c, find_compiler, signature_of
 
+Arrays = Sequence[np.ndarray]
 KINDS = {"float64": "f64", "float32": "f32"}
 BYTES = {"float64": 8, "float32": 4}
 PROGRAMS: dict[str, Callable[[Paths], st.Function]] = {
@@ -76,19 +77,21 @@ class Engine:
     def forward(self, x: np.ndarray, y: np.ndarray, w: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """z [B, d3] of x [B, d1], y [B, d2] and w [B, nw], shared: [nw]; written to `out` where that is given."""
         n = self._check({"x": x, "y": y, "w": w})
-        z = self._new((n, self.problem.dims[2])) if out is None else out
-        self._check({"x": x, "z": z})
+        z = np.empty((n, self.problem.dims[2]), self.dtype) if out is None else out
+        self._check({"z": z}, n)
         self._run("forward", n, (x, y, w, z))
         return z
 
     def backward(
-        self, x: np.ndarray, y: np.ndarray, w: np.ndarray, gz: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(gx, gy, gw), the gradients of <gz, z>, in the shapes of x, y and w."""
+        self, x: np.ndarray, y: np.ndarray, w: np.ndarray, gz: np.ndarray, out: Arrays | None = None
+    ) -> tuple[np.ndarray, ...]:
+        """(gx, gy, gw), the gradients of <gz, z>, in the shapes of x, y and w; written to `out` where that is given."""
         n = self._check({"x": x, "y": y, "w": w, "gz": gz})
-        gx, gy, gw = np.empty_like(x), np.empty_like(y), self._slopes(w)
-        self._run("backward", n, (x, y, w, gz, gx, gy, gw), shares=True)
-        return gx, gy, self._total(gw)
+        gx, gy, gw = out or (np.empty_like(a) for a in (x, y, w))
+        self._check({"x": gx, "y": gy, "w": gw}, n)
+        with _summed(gw, self.problem.shared_weights) as to:
+            self._run("backward", n, (x, y, w, gz, gx, gy, to), shares=True)
+        return gx, gy, gw
 
     def double_backward(
         self,
@@ -99,16 +102,19 @@ class Engine:
         ggx: np.ndarray,
         ggy: np.ndarray,
         ggw: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        out: Arrays | None = None,
+    ) -> tuple[np.ndarray, ...]:
         """(gx, gy, gw, ggz): the gradients of <ggx, gx> + <ggy, gy> + <ggw, gw> with respect to x, y, w and gz."""
         n = self._check({"x": x, "y": y, "w": w, "gz": gz, "ggx": ggx, "ggy": ggy, "ggw": ggw})
-        gx, gy, gw, ggz = np.empty_like(x), np.empty_like(y), self._slopes(w), np.empty_like(gz)
-        self._run("double_backward", n, (x, y, w, gz, ggx, ggy, ggw, gx, gy, gw, ggz), shares=True)
-        return gx, gy, self._total(gw), ggz
+        gx, gy, gw, ggz = out or (np.empty_like(a) for a in (x, y, w, gz))
+        self._check({"x": gx, "y": gy, "w": gw, "z": ggz}, n)
+        with _summed(gw, self.problem.shared_weights) as to:
+            self._run("double_backward", n, (x, y, w, gz, ggx, ggy, ggw, gx, gy, to, ggz), shares=True)
+        return gx, gy, gw, ggz
 
     def double_backward_by_identity(
         self, x: np.ndarray, y: np.ndarray, w: np.ndarray, gz: np.ndarray, *gg: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    ) -> tuple[np.ndarray, ...]:
         """`double_backward` by three calls of `forward` and four of `backward`: z is linear in each operand."""
         ggx, ggy, ggw = gg
         ggz = self.forward(ggx, y, w) + self.forward(x, ggy, w) + self.forward(x, y, ggw)
@@ -144,9 +150,9 @@ class Engine:
             self._built[name] = Built(getattr(library, name), made - began, done - made, len(text))
         return self._built[name]
 
-    def _check(self, arrays: dict[str, np.ndarray]) -> int:
-        """The batch that the arrays agree on. Raises OperandError."""
-        n = arrays["x"].shape[0] if arrays["x"].ndim == 2 else -1
+    def _check(self, arrays: dict[str, np.ndarray], batch: int | None = None) -> int:
+        """The batch that the arrays agree on, x's by default. Raises OperandError."""
+        n = len(arrays["x"]) if batch is None else batch
         lengths = dict(zip("xyz", self.problem.dims))
         for name, a in arrays.items():
             shared = name[-1] == "w" and self.problem.shared_weights
@@ -159,15 +165,16 @@ class Engine:
                 )
         return n
 
-    def _slopes(self, w: np.ndarray) -> np.ndarray:
-        return np.zeros((SHARES, *w.shape), self.dtype) if self.problem.shared_weights else np.empty_like(w)
 
-    def _total(self, gw: np.ndarray) -> np.ndarray:
-        total: Any = gw.sum(0) if self.problem.shared_weights else gw
-        return total
-
-    def _new(self, shape: tuple[int, ...]) -> np.ndarray:
-        return np.empty(shape, self.dtype)
+@contextmanager
+def _summed(gw: np.ndarray, shared: bool) -> Iterator[np.ndarray]:
+    """What the kernels write: gw itself, or rows whose sum becomes the gradient of shared weights."""
+    if not shared:
+        yield gw
+        return
+    rows = np.zeros((SHARES, *gw.shape), gw.dtype)
+    yield rows
+    np.sum(rows, axis=0, out=gw)
 
 
 @functools.cache

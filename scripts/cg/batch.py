@@ -1,0 +1,94 @@
+"""CPU time of a batch of tensor products and of its derivatives, in turns with e3nn's eager module in the same process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+
+from scripts.measuring import in_turns
+from tests.cg.configurations import configuration
+from trnqc.cg.engine import engine_for
+from trnqc.cg.problem import TPProblem
+
+DIRECTIONS = ("forward", "backward", "double_backward")
+
+
+def cpu(work: Callable[[], Any]) -> Callable[[], float]:
+    def run() -> float:
+        began = time.process_time()
+        work()
+        return time.process_time() - began
+
+    return run
+
+
+def e3nn_module(problem: TPProblem) -> torch.nn.Module:
+    """e3nn's product of the same paths; its own normalisation is left out, since the weights hold all of it."""
+    from e3nn import o3
+
+    rules = [(i.i_in1, i.i_in2, i.i_out, i.connection_mode, i.has_weight) for i in problem.instructions]
+    slots = map(str, (problem.irreps_in1, problem.irreps_in2, problem.irreps_out))
+    return o3.TensorProduct(*slots, rules, internal_weights=False, shared_weights=problem.shared_weights)
+
+
+def operands(problem: TPProblem, batch: int, dtype: str, seed: int = 0) -> list[torch.Tensor]:
+    """x, y, w and gz."""
+    make = torch.Generator().manual_seed(seed)
+    weights = (problem.weight_numel,) if problem.shared_weights else (batch, problem.weight_numel)
+    d1, d2, d3 = problem.dims
+    shapes = ((batch, d1), (batch, d2), weights, (batch, d3))
+    return [torch.randn(shape, generator=make, dtype=getattr(torch, dtype)) for shape in shapes]
+
+
+def of_e3nn(problem: TPProblem, batch: int, dtype: str) -> dict[str, Callable[[], Any]]:
+    """Each direction alone: what it starts from is made beforehand."""
+    module = e3nn_module(problem).to(getattr(torch, dtype))
+    x, y, w, gz = (t.requires_grad_() for t in operands(problem, batch, dtype))
+    gg = operands(problem, batch, dtype, 1)[:3]
+    z = module(x, y, w)
+    first = torch.autograd.grad(z, (x, y, w), gz, create_graph=True)
+
+    def forward() -> None:
+        with torch.no_grad():
+            module(x, y, w)
+
+    return {
+        "forward": forward,
+        "backward": lambda: torch.autograd.grad(z, (x, y, w), gz.detach(), retain_graph=True),
+        "double_backward": lambda: torch.autograd.grad(first, (x, y, w, gz), gg, retain_graph=True),
+    }
+
+
+def of_ours(problem: TPProblem, batch: int, dtype: str) -> dict[str, Callable[[], Any]]:
+    """Outputs are reused, and made anew in the cases named so."""
+    engine = engine_for(problem, dtype, 1)
+    x, y, w, gz = (t.numpy() for t in operands(problem, batch, dtype))
+    gg = [t.numpy() for t in operands(problem, batch, dtype, 1)[:3]]
+    z, *slopes = (np.zeros_like(a) for a in (gz, x, y, w))
+    return {
+        "forward": lambda: engine.forward(x, y, w, z),
+        "forward, fresh output": lambda: engine.forward(x, y, w),
+        "backward": lambda: engine.backward(x, y, w, gz, slopes),
+        "double_backward": lambda: engine.double_backward(x, y, w, gz, *gg, [*slopes, z]),
+    }
+
+
+def case(label: str, dtype: str, layout: str = "mul_ir", batch: int = 1000, rounds: int = 10) -> dict[str, Any]:
+    """Median milliseconds of one thread, and e3nn's over ours; e3nn's layout is mul_ir whatever ours."""
+    torch.set_num_threads(1)
+    problem = configuration(label, layout=layout)
+    theirs, ours = of_e3nn(problem, batch, dtype), of_ours(problem, batch, dtype)
+    contestants = {f"e3nn {name}": cpu(work) for name, work in theirs.items()}
+    contestants |= {f"trnqc {name}": cpu(work) for name, work in ours.items()}
+    seconds = in_turns(rounds, contestants)
+    record: dict[str, Any] = {"case": label, "dtype": dtype, "layout": layout, "batch": batch, "rounds": rounds}
+    record["milliseconds"] = {name: 1e3 * median(found) for name, found in seconds.items()}
+    record["speedup"] = {
+        name: median(seconds[f"e3nn {name.partition(',')[0]}"]) / median(seconds[f"trnqc {name}"]) for name in ours
+    }
+    return record
