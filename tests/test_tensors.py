@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trnqc import tensors
+from trnqc import backends, contraction, tensors
+from trnqc.contraction import OuterSum
 from trnqc.errors import InputError, UnsupportedPrecision
 
 # Products of fp32 numbers of order one over at most a few dozen terms.
@@ -40,3 +41,55 @@ def test_refusals(operands):
     torch = pytest.importorskip("torch")
     with pytest.raises(InputError, match="takes NumPy arrays; found Tensor"):
         tensors.einsum("xab->x", torch.tensor(operands[0]), backend="cpu")
+
+
+LADDER = "Qae,Qbf,efij->abij"
+
+
+@pytest.mark.parametrize(("backend", "precision", "close"), [
+    ("cpu", "fp64", {"rtol": 1e-11, "atol": 1e-11}), ("simulator", "fp32", {"rtol": 2e-4, "atol": 2e-4}),
+])  # fmt: skip
+def test_backends_multiply_within_a_limit(backend, precision, close):
+    """The loops of a memory limit hand their slices to the backend; the plan says whose products they are."""
+    rng = np.random.default_rng(6)
+    operands = [rng.standard_normal(shape) for shape in ((5, 9, 9), (5, 9, 9), (9, 9, 2, 3))]
+    limit = 9**4 * 8 // 3
+    plan = tensors.einsum_plan(LADDER, *operands, memory_limit=limit, backend=backend, precision=precision)
+    assert f"by backend {backend} in {precision}" in str(plan) and "for " in str(plan)
+    expected = np.einsum(LADDER, *operands, optimize=True)
+    np.testing.assert_allclose(plan.run(operands), expected, **close)
+    found = tensors.einsum(LADDER, *operands, memory_limit=limit, backend=backend, precision=precision)
+    np.testing.assert_allclose(found, expected, **close)
+
+
+MP2 = """
+space o
+space v
+space x
+index i j : o
+index a b : v
+index Q : x
+tensor B[o,v,x]
+function D[o,v,o,v] cost 3
+W[i,a,j,b] = B[i,a,Q] * B[j,b,Q]
+E = W[i,a,j,b] * (2 * W[i,a,j,b] - W[i,b,j,a]) / D[i,a,j,b]
+"""
+
+
+@pytest.mark.parametrize(("backend", "precision", "rel"), [
+    (None, "fp64", 1e-10), ("cpu", "fp64", 1e-10), ("cpu", "fp32", 1e-5), ("simulator", "fp32", 1e-5),
+])  # fmt: skip
+def test_pair_energies_go_to_the_fused_kernel(monkeypatch, backend, precision, rel):
+    rng = np.random.default_rng(7)
+    B, e, f = rng.standard_normal((4, 9, 13)), -1 - rng.random(4), rng.random(9)
+    operands = {"B": B, "D": OuterSum(e, -f, e, -f)}
+    machine = backends.get(backend or "cpu")
+    if machine.status().reason:
+        pytest.skip(machine.status().reason)
+    calls, really = [], type(machine).mp2_pairs
+    monkeypatch.setattr(type(machine), "mp2_pairs", lambda *a, **k: calls.append(k) or really(*a, **k))
+    plan = tensors.einsum_plan(MP2, {"B": B}, backend=backend, precision=precision)
+    assert f"one kernel of backend {backend or 'cpu'} in {precision}" in str(plan)
+    steps = contraction.einsum_plan(MP2, {"B": B}).run(operands)
+    assert plan.run(operands) == pytest.approx(steps, rel=rel)
+    assert [call["precision"] for call in calls] == [precision]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -9,7 +11,9 @@ import numpy as np
 
 from trnqc import backends, contraction
 from trnqc.backends.base import check_precision
+from trnqc.contraction.plan import Machine
 from trnqc.errors import InputError
+from trnqc.types import PairEnergies
 
 
 def einsum(
@@ -30,13 +34,45 @@ def einsum(
     """
     gemm = None
     if backend is not None:
-        machine = backends.get(backend)
-        check_precision(machine, precision)
         arrays = operands if isinstance(subscripts, str) else (subscripts, *operands)[::2]
-        if foreign := [x for x in arrays if not isinstance(x, np.ndarray | list | tuple | int | float)]:
-            raise InputError(f"backend {backend!r} takes NumPy arrays; found {type(foreign[0]).__name__}")
-        gemm = partial(machine.batched_contraction, precision=precision)
+        gemm = _machine(backend, precision, arrays).gemm
     return contraction.einsum(subscripts, *operands, memory_limit=memory_limit, gemm=gemm, check_finite=check_finite)
 
 
-einsum_plan = contraction.einsum_plan
+def einsum_plan(
+    expression: str | contraction.Program,
+    *operands: Any,
+    outputs: Sequence[str] = (),
+    memory_limit: int | None = None,
+    grid: Sequence[int] = (),
+    backend: str | None = None,
+    precision: str = "fp64",
+) -> contraction.Plan:
+    """`contraction.einsum_plan` for a machine: the plan's `run` multiplies matrices on `backend` in `precision`.
+
+    Pair energies that the plan recognises (contraction.pair_energy) are computed by one fused kernel of the backend; of
+    the CPU where none is named and it can be compiled. Errors: BackendUnavailable, UnsupportedPrecision besides those
+    of contraction.einsum_plan.
+    """
+    plan = contraction.einsum_plan(expression, *operands, outputs=outputs, memory_limit=memory_limit, grid=grid)
+    if backend is not None:
+        given = operands[0].values() if operands and isinstance(operands[0], Mapping) else operands
+        return replace(plan, machine=_machine(backend, precision, [x for x in given if not isinstance(x, tuple)]))
+    if plan.pairs and not backends.get("cpu").status().reason:
+        kernel = _machine("cpu", "fp64", ())
+        return replace(plan, machine=replace(plan.machine, pairs=kernel.pairs, kernel=kernel.kernel))
+    return plan
+
+
+def _machine(name: str, precision: str, operands: Iterable[Any]) -> Machine:
+    backend = backends.get(name)
+    check_precision(backend, precision)
+    plain = np.ndarray | list | tuple | int | float
+    if foreign := [x for x in operands if not isinstance(x, plain) and not callable(x)]:
+        raise InputError(f"backend {name!r} takes NumPy arrays; found {type(foreign[0]).__name__}")
+
+    def pairs(B: np.ndarray, eps_occ: np.ndarray, eps_vir: np.ndarray, memory: int | None) -> PairEnergies:
+        return backend.mp2_pairs(B, eps_occ, eps_vir, precision=precision, max_memory=memory)
+
+    gemm = partial(backend.batched_contraction, precision=precision)
+    return Machine(f"backend {name} in {precision}", gemm, pairs, f"backend {name} in {precision}")

@@ -17,7 +17,7 @@ from trnqc.contraction import contract, einsum, einsum_plan, path
 from trnqc.contraction.lower import lower
 from trnqc.contraction.operations import minimise
 from trnqc.contraction.subscripts import parse_subscripts
-from trnqc.errors import ExpressionError, InputError, MemoryLimit, UnsupportedError
+from trnqc.errors import ExpressionError, InputError, MemoryLimit
 
 opt_einsum.paths.register_path_fn("trnqc", path)
 
@@ -268,13 +268,30 @@ def test_a_limit_below_the_temporaries_makes_loops():
     assert json.loads(json.dumps(plan.to_dict()))["assignments"][0]["parts"][0]["schedule"]["tiles"]
 
 
-def test_loops_take_torch_and_refuse_backends():
+def test_loops_take_torch_and_another_product():
     torch = pytest.importorskip("torch")
     operands = operands_of("ab,bc,cd->ad", extents=(4, 6))
+    expected = operands[0] @ operands[1] @ operands[2]
     found = einsum("ab,bc,cd->ad", *(torch.tensor(x) for x in operands), memory_limit=40)
-    np.testing.assert_allclose(found.numpy(), operands[0] @ operands[1] @ operands[2], **CLOSE)
-    with pytest.raises(UnsupportedError, match="run on NumPy"):
-        einsum("ab,bc,cd->ad", *operands, memory_limit=40, gemm=lambda a, b: a.swapaxes(1, 2) @ b)
+    np.testing.assert_allclose(found.numpy(), expected, **CLOSE)
+
+
+@pytest.mark.parametrize("expression", ["ab,bc,cd->ad", "xab,xbc,cd->xda", LADDER, "ab,ab,b->a"])
+def test_loops_run_on_another_product(expression):
+    """Stacks over the loops of a product, operands that lack one of them, results in other orders."""
+    operands = operands_of(expression, extents=(4, 7))
+    plain = einsum_plan(expression, *operands)
+    limit = 8 * max(plain.peak // 2, 60)
+    plan = einsum_plan(expression, *operands, memory_limit=limit)
+    calls = []
+
+    def gemm(a_t, b):
+        calls.append(a_t.shape)
+        assert a_t.ndim == b.ndim == 3 and a_t.shape[:2] == b.shape[:2]
+        return np.einsum("zkm,zkn->zmn", a_t, b)
+
+    np.testing.assert_allclose(plan.run(operands, gemm=gemm), plain.run(operands), **CLOSE)
+    assert calls
 
 
 MEASURED = {

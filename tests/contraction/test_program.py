@@ -273,7 +273,12 @@ def test_a_limit_counts_what_waits(arrays):
     found = limited.run({name: values[name] for name in program.inputs})
     np.testing.assert_allclose(found, term_by_term(program, values)["E"], rtol=1e-11)
     with pytest.raises(MemoryLimit, match="50 elements are held by results while Y is made, but the limit is 49"):
-        einsum_plan(program, memory_limit=8 * (2 * V * V - 1))
+        plan.within(2 * V * V - 1)
+    # Written out, nothing has to wait.
+    limited = einsum_plan(program, memory_limit=8 * (2 * V * V - 1))
+    assert limited.peak < 2 * V * V and [a.target for a in limited.assignments] == ["E"]
+    found = limited.run({name: values[name] for name in program.inputs})
+    np.testing.assert_allclose(found, term_by_term(program, values)["E"], rtol=1e-11)
 
 
 def test_what_is_shared_is_given_up_for_a_limit():

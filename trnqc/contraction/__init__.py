@@ -12,10 +12,12 @@ from trnqc.contraction.api import contract, einsum, einsum_plan
 from trnqc.contraction.expand import expanded
 from trnqc.contraction.expression import Program, Space, Symmetry, Tensor
 from trnqc.contraction.operations import path
+from trnqc.contraction.pair_energy import OuterSum
 from trnqc.contraction.plan import Plan
 from trnqc.contraction.text import parse
 
 __all__ = [
+    "OuterSum",
     "Plan",
     "Program",
     "Space",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -11,10 +11,12 @@ from typing import Any
 from trnqc.contraction.arrays import as_arrays
 from trnqc.contraction.counts import Count
 from trnqc.contraction.execute import Gemm
+from trnqc.contraction.expand import expanded
 from trnqc.contraction.expression import Program
 from trnqc.contraction.operations import minimise
+from trnqc.contraction.pair_energy import pair_forms
 from trnqc.contraction.plan import Assignment, Part, Plan
-from trnqc.contraction.program import plan_program
+from trnqc.contraction.program import plan_program, unread
 from trnqc.contraction.subscripts import Shape, Subscripts, interleaved, parse_subscripts
 from trnqc.contraction.text import parse
 from trnqc.errors import InputError, MemoryLimit
@@ -62,26 +64,36 @@ def einsum_plan(
     none is named. memory_limit: bytes for temporaries; raises MemoryLimit. grid: processors along each dimension, such
     as (2, 2), over which the plan says how to distribute each of its trees (`Plan.distributions`).
     """
-    return replace(_plan(expression, operands, outputs, memory_limit), grid=tuple(grid))
+    plan, program = _plan(expression, operands, outputs, memory_limit)
+    pairs = pair_forms(program, plan.outputs) if program else ()
+    return replace(plan, grid=tuple(grid), pairs=pairs, memory=memory_limit)
 
 
 def _plan(
     expression: str | Program, operands: tuple[Any, ...], outputs: Sequence[str], memory_limit: int | None
-) -> Plan:
+) -> tuple[Plan, Program | None]:
     if isinstance(expression, str) and "=" not in expression:
         arrays = [x for x in operands if hasattr(x, "shape")]
-        return _planned(expression, tuple(_shape(x) for x in operands), _itemsize(arrays), memory_limit)[0]
+        return _planned(expression, tuple(_shape(x) for x in operands), _itemsize(arrays), memory_limit)[0], None
     program = parse(expression) if isinstance(expression, str) else expression
     if len(operands) > 1 or (operands and not isinstance(operands[0], Mapping)):
         raise InputError("the operands of a program come as one dictionary: name -> array or shape")
     given: Mapping[str, Any] = operands[0] if operands else {}
     program = program.shaped({name: _shape(x) for name, x in given.items() if not callable(x)})
     itemsize = _itemsize(list(given.values()))
-    try:
-        return _within(plan_program(program, outputs), itemsize, memory_limit)
-    except MemoryLimit:
-        # What terms share is held until its last use: term by term less waits.
-        return _within(plan_program(program, outputs, share=False, factor=False), itemsize, memory_limit)
+    # What terms share, and what statements keep, is held until its last use: what is written out waits for nothing.
+    wanted = tuple(outputs) or unread(program)
+    attempts: tuple[Callable[[], Plan], ...] = (
+        lambda: plan_program(program, wanted),
+        lambda: plan_program(program, wanted, share=False, factor=False),
+        lambda: plan_program(expanded(program, wanted), wanted, share=False, factor=False),
+    )
+    for attempt in attempts[:-1]:
+        try:
+            return _within(attempt(), itemsize, memory_limit), program
+        except MemoryLimit:
+            continue
+    return _within(attempts[-1](), itemsize, memory_limit), program
 
 
 def _within(plan: Plan, itemsize: int, memory_limit: int | None) -> Plan:

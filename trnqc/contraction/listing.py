@@ -126,6 +126,14 @@ def _places(plan: Plan) -> list[str]:
         grid = " x ".join(map(str, plan.grid))
         lines += [f"distribution of {found_places.tree.root.name} on {grid} processors"]
         lines += [" " * 13 + row for row in str(found_places).splitlines()]
+    for form in plan.pairs:
+        lines.append(f"recognised   {form}")
+    if plan.pairs and plan.machine.pairs:
+        lines.append(
+            f"fused        one kernel of {plan.machine.kernel} in place of the steps, for fp64 arrays whose "
+            "denominators are sums of orbital energies"
+        )
+    lines.append(f"products     by {plan.machine.name}")
     lines.append(f"time         {plan.seconds:.3g} s, an estimate from rates measured on this machine")
     return lines
 
@@ -174,6 +182,9 @@ def data(plan: Plan) -> dict[str, Any]:
             for name, shape, found in largest_products(plan)
         ],
         "distribution": [_distribution(found) for found in plan.distributions],
+        "machine": plan.machine.name,
+        "recognised": [str(form) for form in plan.pairs],
+        "fused_kernel": plan.machine.kernel if plan.pairs and plan.machine.pairs else None,
         "estimated_seconds": plan.seconds,
     }
 

@@ -19,6 +19,7 @@ from trnqc.contraction.distribution import Distribution, distribute
 from trnqc.contraction.estimate import plan_seconds
 from trnqc.contraction.execute import Gemm, run_steps
 from trnqc.contraction.lower import Step, lower
+from trnqc.contraction.pair_energy import PairForm, PairKernel, pair_energies
 from trnqc.contraction.placement import Grid
 from trnqc.contraction.rates import machine_rates
 from trnqc.contraction.run_loops import run_schedule
@@ -62,12 +63,15 @@ class Part:
             operands = {leaf.name: _value(leaf, self.tree, values[leaf.name]) for leaf in self.tree.leaves}
             # A step that only turns axes yields a view of somebody's array.
             return run_steps(library, self.steps, operands, gemm), self.steps[-1].operation.kind != "copy"
-        if gemm is not None:
-            raise UnsupportedError(
-                "fused loops within a memory limit run on NumPy: raise the limit, or take no backend"
-            )
         operands = {leaf.name: values[leaf.name] for leaf in self.tree.leaves}
-        found = run_schedule(self.schedule, {k: x if callable(x) else np.asarray(x) for k, x in operands.items()})
+        if elsewhere := [x for x in operands.values() if getattr(x, "is_cuda", False)]:
+            raise UnsupportedError(
+                f"fused loops within a memory limit run in host memory; found an operand on {elsewhere[0].device}: "
+                "move the operands to the CPU, or raise the limit"
+            )
+        found = run_schedule(
+            self.schedule, {k: x if callable(x) else np.asarray(x) for k, x in operands.items()}, gemm=gemm
+        )
         return (found if library is np else library.asarray(found)), True
 
 
@@ -87,11 +91,24 @@ class Assignment:
 
 
 @dataclass(frozen=True)
+class Machine:
+    """Where products of matrices are formed, in words. gemm: None for the library of the arrays; pairs: None where
+    pair energies run step by step; kernel: in words, what computes them else."""
+
+    name: str
+    gemm: Gemm | None = None
+    pairs: PairKernel | None = None
+    kernel: str = ""
+
+
+@dataclass(frozen=True)
 class Plan:
     """What to compute in which order. inputs: name and labels of every array to be handed in; outputs: what comes back.
 
     direct: operations if every product were formed in one loop nest over all of its indices. blocked: where assignments
     are over blocks, how these make up inputs and outputs. grid: of processors on which the trees are distributed.
+    pairs: the pair energies that the outputs are, which one kernel of the machine computes where the operands allow it.
+    memory: bytes, the limit that the plan was made for.
     """
 
     title: str
@@ -101,6 +118,9 @@ class Plan:
     direct: Count
     blocked: Blocked | None = None
     grid: Grid = ()
+    pairs: tuple[PairForm, ...] = ()
+    machine: Machine = Machine("the library of the arrays")
+    memory: int | None = None
 
     @cached_property
     def trees(self) -> tuple[Tree, ...]:
@@ -205,8 +225,8 @@ class Plan:
         """The outputs: one array for one output, else a dictionary by name.
 
         operands: in the order of `inputs`, or by name; arrays of one library, or functions that take one slice for each
-        axis and return that block. gemm: takes the place of the library's product of stacked matrices. Results may be
-        views with transposed axes.
+        axis and return that block. gemm: takes the place of the machine's product of stacked matrices; nothing else is
+        run then. Results may be views with transposed axes.
         """
         names = [name for name, _ in self.inputs]
         if not isinstance(operands, Mapping):
@@ -216,6 +236,11 @@ class Plan:
         values = self._accepted({name: operands[name] for name in names}, check_finite)
         arrays = [x for x in values.values() if not callable(x)]
         library = library_of(arrays)
+        if self.pairs and self.machine.pairs and gemm is None:
+            found = pair_energies(self.pairs, values, self.machine.pairs, self.memory)
+            if found is not None:
+                return np.float64(found[self.outputs[0]]) if len(self.outputs) == 1 else found
+        gemm = gemm or self.machine.gemm
         if self.blocked:
             values = {k: x for name, whole in values.items() for k, x in self.blocked.inputs[name].split(whole).items()}
         last = {name: k for k, assignment in enumerate(self.assignments) for name in assignment.reads}

@@ -27,7 +27,7 @@ def plan_program(program: Program, outputs: Sequence[str] = (), share: bool = Tr
     every term alone, factor=False leaves sums of products as they are written, for comparison. Where tensors state
     their blocks, the plan is over blocks.
     """
-    outputs = tuple(outputs) or _unread(program)
+    outputs = tuple(outputs) or unread(program)
     if unknown := [name for name in outputs if name not in program.targets]:
         raise ExpressionError(f"{unknown[0]} is no target; targets are {', '.join(program.targets)}")
     plan = _planned(program, outputs, share)
@@ -45,7 +45,7 @@ def _planned(program: Program, outputs: tuple[str, ...], share: bool) -> Plan:
     return replace(_Planner(found.program, share).plan(inner), outputs=outputs, blocked=found)
 
 
-def _unread(program: Program) -> tuple[str, ...]:
+def unread(program: Program) -> tuple[str, ...]:
     read = {
         factor.tensor
         for statement in program.statements

@@ -14,7 +14,7 @@ import numpy as np
 
 from trnqc.contraction.chains import Array
 from trnqc.contraction.loops import Item, Loop, Make, Nest, Step
-from trnqc.contraction.slices import LEAST_SCRATCH, Layout, Slice, multiply, product_plan, row_major
+from trnqc.contraction.slices import LEAST_SCRATCH, Gemm, Layout, Slice, multiply, product_plan, row_major
 from trnqc.contraction.spacetime import Schedule
 from trnqc.contraction.tree import Leaf, union
 from trnqc.errors import InputError
@@ -24,11 +24,14 @@ Operands = Mapping[str, np.ndarray | Function]
 Ranges = dict[str, tuple[int, int]]
 
 
-def run_schedule(schedule: Schedule, operands: Operands, out: np.ndarray | None = None) -> np.ndarray:
+def run_schedule(
+    schedule: Schedule, operands: Operands, out: np.ndarray | None = None, gemm: Gemm | None = None
+) -> np.ndarray:
     """The result of the schedule's tree; operands by name of their leaves.
 
     A function takes one slice per axis and returns that block; what it needs itself is not part of the schedule's
-    memory. out: an array for the result, which is overwritten. Errors: InputError for a wrong shape or a missing name.
+    memory. out: an array for the result, which is overwritten. gemm: as of `slices.multiply`. Errors: InputError for a
+    wrong shape or a missing name.
     """
     fusion = schedule.fusion
     tree = fusion.tree
@@ -39,7 +42,8 @@ def run_schedule(schedule: Schedule, operands: Operands, out: np.ndarray | None 
         out = np.empty(shape, dtype)
     elif out.shape != shape:
         raise InputError(f"the result has the shape {shape}; out has {out.shape}")
-    _Run(schedule, operands, out).items(schedule.nest.body, {label: (0, tree.extent(label)) for label in tree.indices})
+    whole = {label: (0, tree.extent(label)) for label in tree.indices}
+    _Run(schedule, operands, out, gemm).items(schedule.nest.body, whole)
     return out
 
 
@@ -62,7 +66,8 @@ def _checked(schedule: Schedule, operands: Operands) -> dict[str, np.ndarray]:
 
 
 class _Run:
-    def __init__(self, schedule: Schedule, operands: Operands, out: np.ndarray) -> None:
+    def __init__(self, schedule: Schedule, operands: Operands, out: np.ndarray, gemm: Gemm | None) -> None:
+        self.gemm = gemm
         self.fusion = schedule.fusion
         self.operands = operands
         self.scratch = np.empty(max(schedule.scratch, LEAST_SCRATCH), out.dtype)
@@ -105,7 +110,7 @@ class _Run:
             self._leaf(o, ranges) if isinstance(o, Leaf) and not o.cost else self._part(next(made), ranges)
             for o in array.source.operands
         ]
-        multiply(result, operands, accumulate, self.scratch)
+        multiply(result, operands, accumulate, self.scratch, self.gemm)
 
     def _leaf(self, leaf: Leaf, ranges: Ranges) -> Slice:
         cuts: list[Any] = [slice(*ranges[label]) for label in leaf.indices]

@@ -17,6 +17,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 Labels = tuple[str, ...]
+# a_t[Z, K, M], b[Z, K, N] -> [Z, M, N]
+Gemm = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 # Relative times on a CPU: moving one element, one multiply-add of a large matrix product, starting one product.
 MOVE, MULTIPLY_ADD, START = 1.0, 0.1, 500.0
@@ -196,20 +198,23 @@ def _suits(rows: Sequence[str], columns: Sequence[str], size: Mapping[str, int],
     return by_rows or by_columns
 
 
-def multiply(result: Slice, operands: Sequence[Slice], accumulate: bool, scratch: np.ndarray) -> None:
+def multiply(
+    result: Slice, operands: Sequence[Slice], accumulate: bool, scratch: np.ndarray, gemm: Gemm | None = None
+) -> None:
     """result = (or +=) the product of one or two slices, summed over the labels that the result lacks.
 
-    scratch: LEAST_SCRATCH or more elements of the result's dtype; not more than it holds is ever copied.
+    scratch: LEAST_SCRATCH or more elements of the result's dtype; not more than it holds is ever copied here. gemm:
+    takes the place of NumPy's product of stacked matrices; what it holds itself is its own.
     """
     extents = {x: n for s in operands for x, n in zip(s.labels, s.array.shape)}
     lone = next((x for x in _inverted_and_summed(result, operands) if extents[x] > 1), None)
     if lone is not None:
         for k in range(extents[lone]):
-            multiply(result, [s.part(lone, k, k + 1) for s in operands], accumulate or k > 0, scratch)
+            multiply(result, [s.part(lone, k, k + 1) for s in operands], accumulate or k > 0, scratch, gemm)
         return
     plan = _plan_of(extents, result, operands, accumulate, scratch.size)
     if plan.scratch <= scratch.size:
-        _run(plan, extents, result, operands, accumulate, scratch)
+        _run(plan, extents, result, operands, accumulate, scratch, gemm)
         return
 
     def need(label: str) -> tuple[int, bool, int]:
@@ -226,9 +231,8 @@ def multiply(result: Slice, operands: Sequence[Slice], accumulate: bool, scratch
     middle = -(-extents[label] // 2)
     for start, stop in ((0, middle), (middle, extents[label])):
         parts = [s.part(label, start, stop) for s in operands]
-        multiply(
-            result.part(label, start, stop), parts, accumulate or (start > 0 and label not in result.labels), scratch
-        )
+        again = accumulate or (start > 0 and label not in result.labels)
+        multiply(result.part(label, start, stop), parts, again, scratch, gemm)
 
 
 def _inverted_and_summed(result: Slice, operands: Sequence[Slice]) -> list[str]:
@@ -263,6 +267,7 @@ def _run(
     operands: Sequence[Slice],
     accumulate: bool,
     scratch: np.ndarray,
+    gemm: Gemm | None,
 ) -> None:
     taken = 0
 
@@ -290,7 +295,12 @@ def _run(
                 _matrices(side, plan.loops, one, two, extents)
                 for side, one, two in zip(sides, (plan.rows, plan.inner), (plan.inner, plan.columns))
             )
-            np.matmul(left, right, out=_matrices(target, plan.loops, plan.rows, plan.columns, extents))
+            into = _matrices(target, plan.loops, plan.rows, plan.columns, extents)
+            if gemm is None:
+                np.matmul(left, right, out=into)
+            else:
+                stacked = left.swapaxes(-1, -2).reshape(-1, *left.shape[:-3:-1]), right.reshape(-1, *right.shape[-2:])
+                into[...] = gemm(*stacked).reshape(into.shape)
         else:
             one, two = (_spread(side, target.labels) for side in sides)
             np.multiply(one, two, out=target.array)
