@@ -137,7 +137,9 @@ class Kernel(Coupled):
         if self.work.by == "receiver":
             (name,) = self.work.writes
             for slot, sums in self.sums.items():
-                self.store(name, self.place_of(name, slot), sums)
+                # What the last sums lost is not lost yet.
+                rest = [[total - lost for total, lost in zip(*pair)] for pair in zip(sums, self.comp.get(slot, []))]
+                self.store(name, self.place_of(name, slot), rest or sums)
 
     def _slots(self) -> list[int]:
         return list(dict.fromkeys(self.problem.instructions[n].i_out for n in self.phase.paths))

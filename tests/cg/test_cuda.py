@@ -1,0 +1,190 @@
+"""The programs of GPUs: by the language's definition, and as kernels of a simulated device, against dense sums."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.cg import oracle
+from tests.cg.configurations import AWKWARD, awkward, channelwise
+from trnqc.cg.cuda import CudaEngine
+from trnqc.cg.device_program import program
+from trnqc.cg.device_segments import LONGEST, levels, levels_rows, segments, sum_rows
+from trnqc.cg.graph import Graph
+from trnqc.cg.schedule import PASSES, plan
+from trnqc.errors import OperandError, UnsupportedError
+from trnqc.gen import run
+from trnqc.jit.device import SimulatedDevice
+
+CLOSE = {np.float64: 1e-14, np.float32: 1e-6}
+BATCH = ("forward", "backward", "double_backward")
+
+
+def graph(n_nodes=5, edges=23, seed=0) -> Graph:
+    """Node 0 sends and receives nothing; edges come twice, and lead back to their start."""
+    rng = np.random.default_rng(seed)
+    rows, cols = rng.integers(1, n_nodes, (2, edges))
+    if edges:
+        rows[:2], cols[:2], rows[2] = rows[0], cols[0], cols[2]
+    return Graph(rows, cols, n_nodes)
+
+
+def operands(problem, batch, edges=None, dtype=np.float64) -> dict[str, np.ndarray]:
+    """All that passes read; of a convolution x and gz have a row a node."""
+    given = {}
+    for seed, prefix in enumerate(("", "gg")):
+        x, y, w, gz = oracle.arrays(problem, batch, seed, dtype)
+        if edges is not None:
+            _, y, w, _ = oracle.arrays(problem, edges, seed + 5, dtype)
+        given |= {f"{prefix}x": x, f"{prefix}y": y, f"{prefix}w": w} | ({} if prefix else {"gz": gz})
+    return given
+
+
+def expected(problem, name, given, **more) -> tuple[np.ndarray, ...]:
+    found = getattr(oracle, name)(problem, *given.values(), **more)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def close(found, wanted, dtype=np.float64):
+    assert len(found) == len(wanted)
+    for ours, theirs in zip(found, wanted):
+        assert oracle.error(ours, theirs) <= CLOSE[dtype]
+
+
+def taken(given, names) -> dict[str, np.ndarray]:
+    return {name: given[name] for name in names}
+
+
+@pytest.mark.parametrize("layout", ["mul_ir", "ir_mul"])
+@pytest.mark.parametrize("label", AWKWARD)
+def test_programs_by_definition(label, layout):
+    """Every element is written: results hold NaN before, but for gy."""
+    problem, batch = awkward(label, layout=layout), 2
+    given = operands(problem, batch)
+    lengths = {"x": given["x"].shape, "y": given["y"].shape, "w": (batch, problem.weight_numel), "z": given["gz"].shape}
+    for name in BATCH:
+        made = plan(problem, name, 8, lanes=4)
+        results = {n: np.full(lengths[n.removeprefix("gg").removeprefix("g")], 0.0 if n == "gy" else np.nan)
+                   for n in made.work.writes}  # fmt: skip
+        ours = taken(given, made.work.reads)
+        run(program(made), {"first": 0, "origin": 0, **ours, **results}, lanes=4, groups=(0, batch))
+        if problem.shared_weights and "gw" in results:
+            results["gw"] = results["gw"].sum(axis=0)
+        close(list(results.values()), expected(problem, name, ours))
+
+
+@pytest.mark.parametrize(
+    ("label", "layout"), [("uvu-y3", "ir_mul"), ("mixed", "mul_ir"), ("uvw-shared", "ir_mul"), ("nothing", "mul_ir")]
+)
+def test_convolutions_on_a_device(label, layout, monkeypatch):
+    """Segments of two edges, so that most nodes have several; what shared weights get is summed in several parts."""
+    monkeypatch.setattr("trnqc.cg.cuda.KEPT", 500)
+    monkeypatch.setattr("trnqc.cg.cuda.segments", lambda order: segments(order, longest=2))
+    problem, there = awkward(label, layout=layout), graph()
+    given = operands(problem, there.n_nodes, len(there.rows))
+    for options in ({}, {"atomic": True}):
+        engine = CudaEngine(problem, np.float64, SimulatedDevice(lanes=4), **options)
+        for name in ("conv_forward", "conv_backward", "conv_double_backward"):
+            ours = taken(given, PASSES.get(name, PASSES["double_backward"]).reads)
+            found = getattr(engine, name)(*ours.values(), there)
+            found = found if isinstance(found, tuple) else (found,)
+            close(found, expected(problem, name, ours, graph=there))
+        assert "conv_double_inputs" in engine.build_report and engine.ran_on == "generated CUDA on simulated"
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("label", ["uvu-33", "uvw-odd", "uvw-shared"])
+def test_batches_on_a_device(label, dtype, monkeypatch):
+    monkeypatch.setattr("trnqc.cg.cuda.KEPT", 2000)
+    problem = awkward(label)
+    given = operands(problem, 7, dtype=dtype)
+    device = SimulatedDevice(lanes=8)
+    engine = CudaEngine(problem, dtype, device)
+    for name in BATCH:
+        ours = taken(given, PASSES[name].reads)
+        found = getattr(engine, name)(*ours.values())
+        close(found if isinstance(found, tuple) else (found,), expected(problem, name, ours), dtype)
+    out = np.empty((7, problem.dims[2]), dtype)
+    assert engine.forward(given["x"], given["y"], given["w"], out=out) is out
+    assert device.used == 0
+
+
+def test_compensated_sums_lose_less():
+    """In every segment one message is large; what is lost of all others has one sign."""
+    problem, n = channelwise("3x0e", "1x0e", "3x0e"), 4 * LONGEST
+    y = np.full((n, 1), 0.1, np.float32)
+    y[::LONGEST] = 4096
+    given = {"x": np.ones((1, 3), np.float32), "y": y, "w": np.ones((n, 3), np.float32)}
+    nowhere = np.zeros(n, np.int64)
+    there, device = Graph(nowhere, nowhere, 1), SimulatedDevice(lanes=4)
+    wanted = oracle.conv_forward(problem, *given.values(), there)
+    plain, kept = (
+        oracle.error(CudaEngine(problem, np.float32, device, kahan=kahan).conv_forward(*given.values(), there), wanted)
+        for kahan in (False, True)
+    )
+    assert plain > 5e-7 and kept < 1.2e-7
+
+
+def test_sums_repeat_bit_by_bit():
+    problem, there = awkward("uvu-5"), graph(edges=300)
+    given = operands(problem, there.n_nodes, len(there.rows), np.float32)
+    ours = taken(given, PASSES["backward"].reads)
+    device = SimulatedDevice(lanes=4)
+    first, second = (CudaEngine(problem, np.float32, device).conv_backward(*ours.values(), there) for _ in range(2))
+    for a, b in zip(first, second):
+        np.testing.assert_array_equal(a, b)
+    close(first, expected(problem, "conv_backward", ours, graph=there), np.float32)
+
+
+@pytest.mark.parametrize("edges", [0, 1, 7, 65, 500])
+def test_segments_hold_every_edge_once(edges):
+    rng = np.random.default_rng(edges)
+    near, far = rng.integers(0, 4, (2, edges))
+    cut = segments(Graph(near, far, 6).by_receiver, longest=5)
+    held = np.concatenate([cut.order[b:e] for b, e in zip(cut.begin, cut.end)] or [[]])
+    assert sorted(held) == list(range(edges))
+    assert all((near[cut.order[b:e]] == n).all() for b, e, n in zip(cut.begin, cut.end, cut.node))
+    np.testing.assert_array_equal(cut.far, far[cut.order])
+    assert set(cut.node) == set(range(6)) and len(set(cut.target)) == len(cut)
+    assert cut.rows == max(6, cut.target.max() + 1)
+    for b, e, row in zip(cut.cut.begin, cut.cut.end, cut.cut.row):
+        assert set(cut.node[np.isin(cut.target, np.arange(b, e))]) == {row} and e - b > 1
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 26, 300])
+def test_rows_are_summed_by_levels(count):
+    lanes, columns = 4, 7
+    rows = np.zeros((levels_rows(count, 5), columns))
+    rows[:count] = np.random.default_rng(count).normal(size=(count, columns))
+    wanted = rows.sum(axis=0)
+    for level in levels(count, 5):
+        given = {"columns": columns, "begin": level.begin, "end": level.end, "row": level.row, "rows": rows}
+        run(sum_rows(8, lanes), given, lanes=lanes, groups=(0, len(level) * 2))
+    np.testing.assert_allclose(rows[0], wanted, rtol=0, atol=1e-13)
+
+
+def test_empty_batches_and_graphs():
+    problem = awkward("uvw-shared")
+    engine = CudaEngine(problem, np.float64, SimulatedDevice(lanes=4))
+    given = operands(problem, 0)
+    assert engine.forward(given["x"], given["y"], given["w"]).shape == (0, problem.dims[2])
+    gw = engine.backward(*taken(given, PASSES["backward"].reads).values())[2]
+    np.testing.assert_array_equal(gw, np.zeros(problem.weight_numel))
+    there = graph(3, 0)
+    given = operands(problem, 3, 0)
+    z = engine.conv_forward(given["x"], given["y"], given["w"], there)
+    np.testing.assert_array_equal(z, np.zeros((3, problem.dims[2])))
+
+
+def test_refusals_name_both_sides():
+    problem = awkward("uvu-5")
+    engine = CudaEngine(problem, np.float32, SimulatedDevice(lanes=4))
+    given = taken(operands(problem, 2, dtype=np.float32), ("x", "y", "w"))
+    with pytest.raises(OperandError, match=r"y: expected float32 of shape \(2, 9\), found float64 of shape \(2, 9\)"):
+        engine.forward(given["x"], given["y"].astype(np.float64), given["w"])
+    with pytest.raises(UnsupportedError, match="deterministic"):
+        program(plan(problem, "conv_forward", 4), kahan=True, atomic=True)
+    wide = channelwise("4x7e", "200x7e", "4x7e")
+    with pytest.raises(UnsupportedError, match="bytes of shared memory"):
+        plan(awkward("uvw-odd").__class__("900x7e", "1x0e", "900x7e", [(0, 0, 0, "uvw", True)]), "backward", 8)
+    assert plan(wide, "backward", 8).shared_bytes < 48 * 1024
