@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trnqc.cg.coefficients import clebsch_gordan
     from trnqc.cg.irreps import Irreps
+    from trnqc.cg.modules import TensorProduct, TensorProductConv
     from trnqc.cg.problem import TPProblem, from_e3nn
 
-__all__ = ["Irreps", "TPProblem", "clebsch_gordan", "from_e3nn"]
+__all__ = ["Irreps", "TPProblem", "TensorProduct", "TensorProductConv", "clebsch_gordan", "from_e3nn"]
 
 # Modules that need PyTorch or a compiler are imported when a name of theirs is first used.
 _HOMES = {
     "Irreps": "trnqc.cg.irreps",
     "TPProblem": "trnqc.cg.problem",
+    "TensorProduct": "trnqc.cg.modules",
+    "TensorProductConv": "trnqc.cg.modules",
     "clebsch_gordan": "trnqc.cg.coefficients",
     "from_e3nn": "trnqc.cg.problem",
 }
