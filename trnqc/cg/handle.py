@@ -21,7 +21,7 @@ OPTIONS = ("layout", "dtype", "label")
 def text_of(problem: TPProblem) -> str:
     """The problem as JSON; path weights are exact."""
     paths = [[i.i_in1, i.i_in2, i.i_out, i.connection_mode, i.has_weight, i.path_weight] for i in problem.instructions]
-    held = {name: str(getattr(problem, name)) for name in SLOTS}
+    held: dict[str, Any] = {name: str(getattr(problem, name)) for name in SLOTS}
     held |= {"instructions": paths, "shared_weights": problem.shared_weights}
     held |= {name: getattr(problem, name) for name in OPTIONS}
     return json.dumps(held, separators=(",", ":"))

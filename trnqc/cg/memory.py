@@ -6,6 +6,7 @@ last array or tensor on it is gone.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import mmap
@@ -113,11 +114,9 @@ def _mapped(size: int) -> mmap.mmap:
     except OSError as error:
         raise MemoryLimit(f"the system gives no {size / 2**30:.1f} GiB of memory ({error}): split the batch") from error
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        try:
+        # Refused by a system without huge pages: the block is as good, only its first use is slower.
+        with contextlib.suppress(OSError):
             block.madvise(mmap.MADV_HUGEPAGE)
-        except OSError:
-            # A system without huge pages: the block is as good, only its first use is slower.
-            pass
     return block
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from trnqc.cg.graph import graph_of
 from trnqc.cg.handle import cpu_engine, cuda_engine, no_engine, problem_of
-from trnqc.cg.problem import DTYPES, TPProblem
+from trnqc.cg.problem import TPProblem
 from trnqc.errors import EdgeIndexError, OperandError, UnsupportedPrecision
 
 NAMES = ("x", "y", "w", "gz", "ggx", "ggy", "ggw")
@@ -211,6 +211,4 @@ class Family:
 
 
 BATCH = Family("cg", (), (("str", "problem"),))
-CONVOLUTION = Family(
-    "cg_conv", ("rows", "cols"), (("str", "problem"), ("bool", "deterministic"), ("bool", "kahan"))
-)
+CONVOLUTION = Family("cg_conv", ("rows", "cols"), (("str", "problem"), ("bool", "deterministic"), ("bool", "kahan")))
