@@ -9,7 +9,8 @@ arrays in the shapes of the engine's methods of the same names, and are slow on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,17 @@ def arrays(problem: Any, batch: int, seed: int = 0, dtype: Any = np.float64) -> 
     shapes = ((batch, d1), (batch, d2), (*lead, problem.weight_numel), (batch, d3))
     x, y, w, gz = (rng.standard_normal(shape).astype(dtype) for shape in shapes)
     return x, y, w, gz
+
+
+@contextmanager
+def constants_in_fp64() -> Iterator[None]:
+    """e3nn makes its constants in torch's default type."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def _convolution(problem: Any, graph: Any) -> Apply:

@@ -18,12 +18,8 @@ def peer(problem):
     rules = [(p.i_in1, p.i_in2, p.i_out, p.connection_mode, p.has_weight, p.path_weight**2) for p in paths]
     irreps = [str(ir) for ir in (problem.irreps_in1, problem.irreps_in2, problem.irreps_out)]
     as_given = {"irrep_normalization": "none", "path_normalization": "none", "internal_weights": False}
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
+    with oracle.constants_in_fp64():
         return o3.TensorProduct(*irreps, rules, shared_weights=problem.shared_weights, **as_given)
-    finally:
-        torch.set_default_dtype(before)
 
 
 @pytest.mark.parametrize("label", AWKWARD)
