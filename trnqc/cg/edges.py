@@ -16,6 +16,8 @@ from trnqc.gen import Array, Value, Var
 from trnqc.gen import statements as st
 from trnqc.gen.values import const
 
+Arguments = tuple[Value | Array | st.View, ...]
+
 
 @dataclass(frozen=True)
 class Row:
@@ -58,7 +60,7 @@ def cleared(array: Array, size: int) -> Body:
 
 def zeroed(row: Row, slots: Slots, parts: tuple[slice, ...]) -> Body:
     """Zeros where no path leads."""
-    at, body = Var("at", "i64"), []
+    at, body = Var("at", "i64"), list[st.Statement]()
     for number, part in enumerate(parts):
         if number not in slots.rows and part.stop > part.start:
             body.append(st.loop(at, part.stop, st.store(row.element(at), 0), begin=part.start))
@@ -91,7 +93,7 @@ def backward_call(paths: Paths, path: Path, edge: Edge, x: Array, gz: st.View, g
     s = path.shape
     assert edge.gw is not None or not s.weighted
     gw = [edge.gw[path.w]] if s.weighted and edge.gw else []
-    arguments = (*_leading(paths, path, edge, x), *[edge.w[path.w]] * s.weighted, gz, _of(paths, path, gx),
+    arguments: Arguments = (*_leading(paths, path, edge, x), *[edge.w[path.w]] * s.weighted, gz, _of(paths, path, gx),
                  at(gy, path.y), *gw)  # fmt: skip
     return st.Call(uvu.backward(s), arguments)
 
@@ -99,14 +101,31 @@ def backward_call(paths: Paths, path: Path, edge: Edge, x: Array, gz: st.View, g
 def double_call(
     paths: Paths, path: Path, edge: Edge, x: Array, ggx: Array, gz: st.View, ggz: Array | st.View, gx: Array, gy: Array
 ) -> st.Call:
-    s = path.shape
-    assert edge.ggy and ((edge.ggw and edge.gw) or not s.weighted)
+    gw = [edge.gw[path.w]] if path.shape.weighted and edge.gw else []
+    arguments: Arguments = (*_second(paths, path, edge, x, ggx), gz, ggz, _of(paths, path, gx), at(gy, path.y), *gw)
+    return st.Call(uvu.double_backward(path.shape, _scratched(ggz)), arguments)
+
+
+def double_outputs_call(paths: Paths, path: Path, edge: Edge, x: Array, ggx: Array, ggz: Array | st.View) -> st.Call:
+    """The part of `double_call` that ggz gets."""
+    f = uvu.double_backward(path.shape, _scratched(ggz), inputs=False)
+    return st.Call(f, (*_second(paths, path, edge, x, ggx), ggz))
+
+
+def double_inputs_call(
+    paths: Paths, path: Path, edge: Edge, x: Array, ggx: Array, gz: st.View, gx: Array, gy: Array
+) -> st.Call:
+    """The part of `double_call` that gx, gy and gw get."""
+    gw = [edge.gw[path.w]] if path.shape.weighted and edge.gw else []
+    arguments: Arguments = (*_second(paths, path, edge, x, ggx), gz, _of(paths, path, gx), at(gy, path.y), *gw)
+    return st.Call(uvu.double_backward(path.shape, False, outputs=False), arguments)
+
+
+def _second(paths: Paths, path: Path, edge: Edge, x: Array, ggx: Array) -> Arguments:
+    assert edge.ggy and (edge.ggw or not path.shape.weighted)
     pw, y, x_ = _leading(paths, path, edge, x)
-    w = [edge.w[path.w], edge.ggw[path.w]] if s.weighted and edge.ggw else []
-    gw = [edge.gw[path.w]] if s.weighted and edge.gw else []
-    arguments = (pw, y, edge.ggy[path.y], x_, _of(paths, path, ggx), *w, gz, ggz, _of(paths, path, gx),
-                 at(gy, path.y), *gw)  # fmt: skip
-    return st.Call(uvu.double_backward(s, _scratched(ggz)), arguments)
+    w = [edge.w[path.w], edge.ggw[path.w]] if path.shape.weighted and edge.ggw else []
+    return (pw, y, edge.ggy[path.y], x_, _of(paths, path, ggx), *w)
 
 
 def sums_by_lane(gy: Array, to: Row, size: int) -> Body:

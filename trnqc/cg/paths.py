@@ -155,7 +155,8 @@ class Paths:
                 continue
             slot, start = self.problem.irreps_in2[ins.i_in2], self.problem.slices2[ins.i_in2].start
             inner = self.problem.layout == "mul_ir"
-            shape = Shape(self.problem.degrees(ins), *ins.path_shape, 1 if inner else slot.mul, ins.has_weight,
+            mul1, mul2 = ins.path_shape
+            shape = Shape(self.problem.degrees(ins), mul1, mul2, 1 if inner else slot.mul, ins.has_weight,
                           self.problem.shared_weights, self.problem.layout, self.dtype, self.lanes)  # fmt: skip
             for v in range(slot.mul):
                 y = start + v * (slot.ir.dim if inner else 1)

@@ -22,6 +22,7 @@ from trnqc.gen import statements as st
 from trnqc.gen.values import const, fma
 
 Pairs = dict[tuple[int, int], Value]
+Params = tuple[Value | Array, ...]
 
 
 def memory(name: str, dtype: str) -> Array:
@@ -64,7 +65,7 @@ def forward(shape: Shape, adds: bool) -> st.Function:
         return [*read, *made, *scaled, *_written(s, z, b, n, parts, adds)]
 
     formed, a = coupled(s, "a", y, pw)
-    params = (pw, y, x, *[w] * s.weighted, z)
+    params: Params = (pw, y, x, *[w] * s.weighted, z)
     return st.Function(f"forward{'_more' * adds}_{s.name}", params, st.block(formed, s.x.each("b", body)))
 
 
@@ -94,20 +95,20 @@ def backward(shape: Shape) -> st.Function:
 
         return body
 
-    params = (pw, y, x, *[w] * s.weighted, gz, gx, gy, *[gw] * s.weighted)
+    params: Params = (pw, y, x, *[w] * s.weighted, gz, gx, gy, *[gw] * s.weighted)
     return st.Function(f"backward_{s.name}", params, st.block(formed, _kept(s, kept), _summed(s, gy, pw, part)))
 
 
 @cache
-def double_backward(shape: Shape, adds: bool) -> st.Function:
-    """ggz as z in `forward`; gx, gy and gw as in `backward`."""
+def double_backward(shape: Shape, adds: bool, outputs: bool = True, inputs: bool = True) -> st.Function:
+    """outputs: ggz as z in `forward`; inputs: gx, gy and gw as in `backward`."""
     s, d1, d3 = shape, shape.dims[0], shape.dims[2]
     pw, y, ggy, w, ggw, gw = (Var("pw", s.dtype), *(memory(n, s.dtype) for n in ("y", "ggy", "w", "ggw", "gw")))
     x, ggx, gx, gz = (vectors(name, size, s.dtype) for name, size in _scratch(s, "x ggx gx gz"))
     gy, ggz, kept = vectors("gy", s.dims[1] * s.step, s.dtype), _target(s, adds), vectors("kept", s.x.blocks, s.dtype)
     (from_y, a), (from_ggy, c) = coupled(s, "a", y, pw), coupled(s, "c", ggy, pw)
 
-    def inputs(b: Value, n: int, of: tuple[int, ...]) -> tuple[Body, dict, dict, dict, Value | None, Value | None]:
+    def given(b: Value, n: int, of: tuple[int, ...]) -> tuple[Body, dict, dict, dict, Value | None, Value | None]:
         """s_i and w x_i, and what they are made of."""
         (read_x, xs), (read_g, gs) = _components("x", x, b, d1, of), _components("ggx", ggx, b, d1, of)
         (made, v), (more, dv) = weight(s, "w", w, b, n), weight(s, "ggw", ggw, b, n)
@@ -118,7 +119,7 @@ def double_backward(shape: Shape, adds: bool) -> st.Function:
         return [*read_x, *read_g, *made, *more, *both], xs, gs, sums, v, dv
 
     def outwards(b: Value, n: int) -> Body:
-        read, xs, _, sums, v, _ = inputs(b, n, tuple(range(d1)))
+        read, xs, _, sums, v, _ = given(b, n, tuple(range(d1)))
         scaled, xs = _times("v", xs, v)
         parts = [
             _dot([(m[i, q], values[i]) for m, values in ((a, sums), (c, xs)) for i, q in m if q == k], s.dtype)
@@ -128,7 +129,7 @@ def double_backward(shape: Shape, adds: bool) -> st.Function:
 
     def part(number: int, of: tuple[int, ...], total: dict[tuple[int, int], Value]) -> Callable[[Value, int], Body]:
         def body(b: Value, n: int) -> Body:
-            read, xs, gs, sums, v, dv = inputs(b, n, of)
+            read, xs, gs, sums, v, dv = given(b, n, of)
             read_z, zs = _components("gz", gz, b, d3)
             p, q = ({i: Var(f"{name}{i}", s.dtype) for i in of} for name in "pq")
             out: Body = [*read, *read_z]
@@ -143,10 +144,12 @@ def double_backward(shape: Shape, adds: bool) -> st.Function:
 
         return body
 
-    w_params, gw_params = [w, ggw] * s.weighted, [gw] * s.weighted
-    params = (pw, y, ggy, x, ggx, *w_params, gz, ggz, gx, gy, *gw_params)
-    body = st.block(from_y, from_ggy, _kept(s, kept), s.x.each("b", outwards), _summed(s, gy, pw, part))
-    return st.Function(f"double{'_more' * adds}_{s.name}", params, body)
+    w_params, out, back = [w, ggw] * s.weighted, [ggz] * outputs, [gx, gy, *[gw] * s.weighted] * inputs
+    params: Params = (pw, y, ggy, x, ggx, *w_params, *[gz] * inputs, *out, *back)
+    body = [from_y, from_ggy, s.x.each("b", outwards) if outputs else []]
+    body += [_kept(s, kept), _summed(s, gy, pw, part)] if inputs else []
+    name = f"double{'_more' * adds}{'_outputs' * (not inputs)}{'_inputs' * (not outputs)}"
+    return st.Function(f"{name}_{s.name}", params, st.block(*body))
 
 
 def coupled(s: Shape, name: str, y: Array, pw: Value) -> tuple[Body, Pairs]:
