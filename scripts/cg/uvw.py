@@ -1,0 +1,62 @@
+"""CPU time of the fully connected products of published models, in turns with e3nn; one thread.
+
+    python -m scripts.cg.uvw [label ...] [--dtype float32] [--batch 1000] [--rounds 10] [--output cases.json]
+
+e3nn's times differ between processes by factors, so its smallest stands against our median.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from scripts.cg.batch import cpu, of_e3nn, of_ours
+from scripts.measuring import heading, in_turns, machine
+from tests.cg.configurations import FULL, configuration
+
+
+def case(label: str, dtype: str = "float32", batch: int = 1000, rounds: int = 10) -> dict[str, Any]:
+    """Milliseconds of every direction, e3nn's smallest and our median, and their ratio."""
+    torch.set_num_threads(1)
+    problem = configuration(label)
+    theirs, ours = of_e3nn(problem, batch, dtype), of_ours(problem, batch, dtype)
+    contestants = {f"e3nn {name}": cpu(work) for name, work in theirs.items()}
+    contestants |= {f"trnqc {name}": cpu(work) for name, work in ours.items()}
+    seconds = in_turns(rounds, contestants)
+    smallest = {name: 1e3 * min(seconds[f"e3nn {name}"]) for name in theirs}
+    own = {name: 1e3 * median(seconds[f"trnqc {name}"]) for name in ours}
+    speedup = {name: smallest[name.partition(",")[0]] / milliseconds for name, milliseconds in own.items()}
+    return {
+        "case": label,
+        "dtype": dtype,
+        "batch": batch,
+        "rounds": rounds,
+        "e3nn milliseconds, smallest": smallest,
+        "trnqc milliseconds, median": own,
+        "speedup": speedup,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("labels", nargs="*", default=list(FULL))
+    parser.add_argument("--dtype", default="float32", choices=("float32", "float64"))
+    parser.add_argument("--batch", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--output", type=Path)
+    given = parser.parse_args()
+    cases = []
+    for label in given.labels:
+        cases.append(case(label, given.dtype, given.batch, given.rounds))
+        print(label, ", ".join(f"{name} {ratio:.1f}x" for name, ratio in cases[-1]["speedup"].items()), flush=True)
+    if given.output:
+        given.output.write_text(json.dumps({**heading(), "machine": machine(), "cases": cases}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
