@@ -26,7 +26,7 @@ def test_sizes_that_are_none(text):
 
 
 def test_blocks_shrink_with_the_limit_and_keep_to_it():
-    fixed = SIZES.factors + SIZES.metric
+    fixed = SIZES.factors + SIZES.metric + SIZES.squares
     widths = [SIZES.block_width(fixed + k * SIZES.column, smallest=7) for k in (7, 10.5, 40, 1e6)]
     assert widths == [7, 10, 40, 63]
     assert SIZES.block_width(None, smallest=7) == 63

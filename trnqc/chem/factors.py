@@ -169,10 +169,12 @@ class _BlockTask:
         start = time.perf_counter()
         packed = self.integrals(block)
         middle = time.perf_counter()
-        full = lib.unpack_tril(packed)
-        half = self.c_occ_t @ full.reshape(-1, self.nao).T
-        for i, row in enumerate(half.reshape(-1, p1 - p0, self.nao)):
-            np.matmul(self.c_vir_t, row.T, out=self.B[i, :, p0:p1])
+        # One square after the other in the same place: all of them at once are far more than a cache holds.
+        square, half = np.empty((self.nao, self.nao)), np.empty((len(self.c_occ_t), p1 - p0, self.nao))
+        for n, row in enumerate(packed):
+            np.matmul(self.c_occ_t, lib.unpack_tril(row, out=square), out=half[:, n])
+        for i, rows in enumerate(half):
+            np.matmul(self.c_vir_t, rows.T, out=self.B[i, :, p0:p1])
         return middle - start, time.perf_counter() - middle
 
 

@@ -35,9 +35,19 @@ class FactorMemory:
         return 3 * 8 * self.naux**2
 
     @property
+    def squares(self) -> int:
+        """Bytes of one unpacked square for each thread."""
+        return 8 * self.threads * self.nao**2
+
+    @property
+    def fixed(self) -> int:
+        """Bytes that do not depend on the width of a block."""
+        return self.factors + self.metric + self.squares
+
+    @property
     def column(self) -> int:
-        """Bytes of all threads' buffers for one auxiliary function: packed, square, half-transformed, one row of B."""
-        return 8 * self.threads * (self.nao * (self.nao + 1) // 2 + self.nao**2 + self.nocc * self.nao + self.nvir)
+        """Bytes of all threads' buffers for one auxiliary function: packed, half-transformed, one row of B."""
+        return 8 * self.threads * (self.nao * (self.nao + 1) // 2 + self.nocc * self.nao + self.nvir)
 
     def block_width(self, limit: float | None, smallest: int) -> int:
         """Auxiliary functions a block so that all fits ``limit`` bytes; MemoryLimit if ``smallest`` does not."""
@@ -45,9 +55,9 @@ class FactorMemory:
         wanted = max(smallest, min(_COMFORTABLE_BLOCK, balanced))
         if limit is None:
             return wanted
-        room = (limit - self.factors - self.metric) / self.column
+        room = (limit - self.fixed) / self.column
         if room < smallest:
-            needed = self.factors + self.metric + smallest * self.column
+            needed = self.fixed + smallest * self.column
             raise MemoryLimit(
                 f"the factors B[{self.nocc}, {self.nvir}, {self.naux}] need {gigabytes(needed)} "
                 f"({gigabytes(self.factors)} for B itself), the memory limit is {gigabytes(limit)}: "
