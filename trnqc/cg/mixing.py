@@ -165,8 +165,10 @@ def _rows(
 ) -> list[st.Statement]:
     """The rows of a vector of t: each leaves its sums by lane to be added up, and the gradient of its weights."""
     w, t, gz, gw, gt = arrays
+    used = m.rows[first]
+    pairs, whole = used * len(columns), -(-used * len(columns) // m.lanes)
     q, u, zero = Var("q", "i64"), Var("q", "i64") + first * m.lanes, const(0.0, m.dtype)
-    parts = common(f"parts{run}", len(columns) * m.lanes**2, m.dtype)
+    parts = common(f"parts{run}", whole * m.lanes**2, m.dtype)
     sums = {c: Var(f"s{c}", m.dtype) for c in columns}
     factors = {c: Var(f"t{c}", m.dtype) for c in columns}
 
@@ -183,29 +185,38 @@ def _rows(
             value = fma(factors[c], grads[c], value)
         return [*body, st.store(made[0], value), _write(m, made, b, u, gw)]
 
-    def put(c: int, value: Value) -> list[st.Statement]:
-        one = vectors(f"put{c}", 1, m.dtype)
-        place = ((c - columns[0]) * m.lanes + q) * m.lanes
-        return [st.DeclareArray(one), st.store(one[0], value), st.Pack(parts, place, one, ZERO, 1, 1, m.lanes)]
+    def put(name: str, pair: Value, value: Value) -> list[st.Statement]:
+        one = vectors(name, 1, m.dtype)
+        return [st.DeclareArray(one), st.store(one[0], value), st.Pack(parts, pair * m.lanes, one, ZERO, 1, 1, m.lanes)]
 
     read = [st.Let(factors[c], t[m.row_of_t(c, u)]) for c in columns] if weights else []
     start = [st.Declare(sums[c], zero) for c in columns]
-    row = [*read, *start, *(vector(b) for b in range(len(m.vectors))), *(put(c, sums[c]) for c in columns)]
-    lacking = [put(c, zero) for c in columns]
+    puts = [put(f"put{c}", q + (c - columns[0]) * used, sums[c]) for c in columns]
+    row = [*read, *start, *(vector(b) for b in range(len(m.vectors))), *puts]
+    lacking = whole * m.lanes - pairs
     return [
         st.DeclareArray(parts),
-        st.loop(q, m.rows[first], row),
-        *([st.loop(q, m.lanes, lacking, begin=m.rows[first])] if m.rows[first] < m.lanes else []),
+        st.loop(q, used, row),
+        *([st.loop(q, whole * m.lanes, put("put", q, zero), begin=pairs)] if lacking else []),
         st.Barrier(),
-        *(s for c in columns for s in _add_lanes(m, parts, c - columns[0], f"{run}_{c}", gt[m.vector_of_t(c, first)])),
+        *_add_lanes(m, parts, whole, gt, [(V * m.columns + c) * len(m.rows) + first for c in columns], used, run),
     ]
 
 
-def _add_lanes(m: Mixing, parts: Array, square: int, name: str, to: Value) -> list[st.Statement]:
-    """Row l of a square of `parts` is added up for lane l."""
-    turned = vectors(f"turned{name}", m.lanes, m.dtype)
-    rows = st.GatherRows(turned, parts, lane() * m.lanes + square * m.lanes**2, const(m.lanes, "i64"))
-    return [st.DeclareArray(turned), rows, st.store(to, total([turned[k] for k in range(m.lanes)]))]
+def _add_lanes(
+    m: Mixing, parts: Array, squares: int, gt: Array, places: Sequence[Value], used: int, run: str
+) -> list[st.Statement]:
+    """gt = the sums over the lanes of rows of `parts`, `used` rows for every place; a square of rows at a time."""
+    added = common(f"added{run}", squares * m.lanes, m.dtype)
+    made: list[st.Statement] = [st.DeclareArray(added)]
+    for n in range(squares):
+        turned, one = vectors(f"turned{run}_{n}", m.lanes, m.dtype), vectors(f"one{run}_{n}", 1, m.dtype)
+        rows = st.GatherRows(turned, parts, lane() * m.lanes + n * m.lanes**2, const(m.lanes, "i64"))
+        made += [st.DeclareArray(turned), st.DeclareArray(one), rows]
+        made.append(st.store(one[0], total([turned[k] for k in range(m.lanes)])))
+        made.append(st.Pack(added, const(n * m.lanes, "i64"), one, ZERO, 1, 1, m.lanes))
+    back = [st.Unpack(gt, place, added, const(n * used, "i64"), 1, 1, used) for n, place in enumerate(places)]
+    return [*made, st.Barrier(), *back]
 
 
 def _read(m: Mixing, w: Array, b: int, u: Value, to: Array) -> list[st.Statement]:
