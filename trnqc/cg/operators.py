@@ -1,8 +1,9 @@
 """Tensor products as operators of torch.library: ``trnqc::cg_forward`` and its derivatives, a convolution's likewise.
 
-L(x, y, w, gz) = <gz, z(x, y, w)> is linear in each argument. forward is its gradient with respect to gz, backward with
-respect to x, y and w, double_backward that of a directional derivative; the derivative of double_backward is composed
-of the three, so there is one of every order. torch.compile and torch.export see each call as one node.
+L(x, y, w, gz) = <gz, z(x, y, w)> is linear in each argument (in w up to a constant). forward is its gradient with
+respect to gz, backward with respect to x, y and w, double_backward that of a directional derivative; the derivative of
+double_backward is composed of the three, so there is one of every order. torch.compile and torch.export see each call
+as one node.
 
 A problem is passed as text (`handle.text_of`). Results are new, dense and of the operands' dtype; under autocast
 operands of less than single precision are taken as float32.
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor
 
 from trnqc.cg.graph import graph_of
-from trnqc.cg.handle import cpu_engine, cuda_engine, no_engine, problem_of
+from trnqc.cg.handle import cpu_engine, cuda_engine, no_engine, problem_of, weighted_part
 from trnqc.cg.problem import TPProblem
 from trnqc.errors import EdgeIndexError, OperandError, UnsupportedPrecision
 
@@ -177,14 +178,18 @@ class Family:
         forward, backward, double = (self.operators[name] for name in DIRECTIONS)
         x, y, w, gz, ggx, ggy, ggw = t
         hx, hy, hw, hz = given
+        # With ggw or hw at w only paths with weights count: a path without is constant in w, all others are linear.
+        at = len(self.edges)
+        linear = (*rest[:at], weighted_part(rest[at]), *rest[at + 1 :])
         # S is the derivative of <ggx, gx> + <ggy, gy> + <ggw, gw> along (hx, hy, hw, hz).
         along = double(x, y, w, gz, hx, hy, hw, *rest)[:3]
         beside = backward(x, y, w, hz, *rest)
         # Its terms with x, y or w as they are: hz at gz, or gz as it is and h at another.
         at_hz = double(x, y, w, hz, ggx, ggy, ggw, *rest)[:3]
-        crossed = double(ggx, ggy, ggw, gz, hx, hy, hw, *rest)[:3]
-        pairs = ((hx, ggy, w), (ggx, hy, w), (hx, y, ggw), (ggx, y, hw), (x, hy, ggw), (x, ggy, hw))
-        of_gz = sum((forward(*pair, *rest) for pair in pairs[1:]), forward(*pairs[0], *rest))
+        crossed = double(ggx, ggy, ggw, gz, hx, hy, hw, *linear)[:3]
+        of_gz = forward(hx, ggy, w, *rest) + forward(ggx, hy, w, *rest)
+        for pair in ((hx, y, ggw), (ggx, y, hw), (x, hy, ggw), (x, ggy, hw)):
+            of_gz = of_gz + forward(*pair, *linear)
         of_gg = (a + b for a, b in zip(along, beside))
         return *(a + b for a, b in zip(at_hz, crossed)), of_gz, *of_gg
 
