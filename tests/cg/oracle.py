@@ -38,7 +38,7 @@ def product(problem: Any, x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> 
         outputs[ins.i_out] = outputs[ins.i_out] + ins.path_weight * part
     if problem.layout == "ir_mul":
         outputs = [z.transpose(1, 2) for z in outputs]
-    return torch.cat([z.reshape(x.shape[0], -1) for z in outputs], dim=1)
+    return torch.cat([z.flatten(1) for z in outputs], dim=1)
 
 
 def _instruction(problem: Any, ins: Any, x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> torch.Tensor:

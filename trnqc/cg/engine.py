@@ -6,8 +6,8 @@ A direction is built when it is first called; a batch is cut into ranges that th
 
 from __future__ import annotations
 
+import ctypes
 import functools
-import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,17 +18,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnqc.cg import batch
+from trnqc.cg.memory import empty
 from trnqc.cg.paths import Paths
 from trnqc.cg.problem import TPProblem
 from trnqc.errors import OperandError
 from trnqc.gen import emit_c
 from trnqc.gen import statements as st
-from trnqc.jit import compile_c, find_compiler, signature_of
+from trnqc.jit import Array as Argument
+from trnqc.jit import Library, compile_c, find_compiler, signature_of
+from trnqc.jit.load import Held
 
 Arrays = Sequence[np.ndarray]
+Program = Callable[[Paths], st.Function]
 KINDS = {"float64": "f64", "float32": "f32"}
 BYTES = {"float64": 8, "float32": 4}
-PROGRAMS: dict[str, Callable[[Paths], st.Function]] = {
+PROGRAMS: dict[str, Program] = {
     "forward": batch.forward,
     "backward": batch.backward,
     "double_backward": batch.double_backward,
@@ -36,18 +40,25 @@ PROGRAMS: dict[str, Callable[[Paths], st.Function]] = {
 # Edges that a thread takes at least, and rows that gradients of shared weights are summed in: as many for any number
 # of threads, so that the sums are the same.
 LEAST, SHARES = 64, 16
-# Bytes of a cache line.
-LINE = 64
 
 
 @dataclass(frozen=True)
 class Built:
-    """One direction: its function, seconds to make its text and to compile or load it, and the length of the text."""
+    """One direction: its function, kinds of its arrays, seconds to make its text and to compile or load it, its length.
+
+    arrays: in the order of the parameters; checking each anew takes longer than a small batch, so `call` does not.
+    """
 
     function: Callable[..., None]
+    arrays: tuple[type, ...]
     made: float
     compiled: float
     size: int
+
+    def call(self, arrays: Sequence[np.ndarray]) -> Callable[..., None]:
+        """The function with its arrays, which the engine has checked; what it takes besides are numbers."""
+        held = [Held(kind, a, ctypes.c_void_p(a.ctypes.data)) for kind, a in zip(self.arrays, arrays, strict=True)]
+        return functools.partial(self.function, *held)
 
 
 class Engine:
@@ -58,6 +69,8 @@ class Engine:
         self.threads = threads or len(os.sched_getaffinity(0))
         self.lanes = max(1, find_compiler().vector_bytes // BYTES[dtype])
         self.paths = Paths(problem, KINDS[dtype], self.lanes)
+        self._type = np.dtype(dtype)
+        self._row = {name: (n,) for name, n in zip("xyzw", (*problem.dims, problem.weight_numel))}
         self._built: dict[str, Built] = {}
 
     def __repr__(self) -> str:
@@ -80,7 +93,7 @@ class Engine:
     def forward(self, x: np.ndarray, y: np.ndarray, w: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """z [B, d3] of x [B, d1], y [B, d2] and w [B, nw], shared: [nw]; written to `out` where that is given."""
         n = self._check({"x": x, "y": y, "w": w})
-        z = empty((n, self.problem.dims[2]), self.dtype) if out is None else out
+        z = empty((n, self.problem.dims[2]), self._type) if out is None else out
         self._check({"z": z}, n)
         self._run("forward", n, (x, y, w, z))
         return z
@@ -90,7 +103,7 @@ class Engine:
     ) -> tuple[np.ndarray, ...]:
         """(gx, gy, gw), the gradients of <gz, z>, in the shapes of x, y and w; written to `out` where that is given."""
         n = self._check({"x": x, "y": y, "w": w, "gz": gz})
-        gx, gy, gw = out or (empty(a.shape, self.dtype) for a in (x, y, w))
+        gx, gy, gw = out or (empty(a.shape, self._type) for a in (x, y, w))
         self._check({"x": gx, "y": gy, "w": gw}, n)
         with _summed(gw, self.problem.shared_weights) as to:
             self._run("backward", n, (x, y, w, gz, gx, gy, to), shares=True)
@@ -109,7 +122,7 @@ class Engine:
     ) -> tuple[np.ndarray, ...]:
         """(gx, gy, gw, ggz): the gradients of <ggx, gx> + <ggy, gy> + <ggw, gw> with respect to x, y, w and gz."""
         n = self._check({"x": x, "y": y, "w": w, "gz": gz, "ggx": ggx, "ggy": ggy, "ggw": ggw})
-        gx, gy, gw, ggz = out or (empty(a.shape, self.dtype) for a in (x, y, w, gz))
+        gx, gy, gw, ggz = out or (empty(a.shape, self._type) for a in (x, y, w, gz))
         self._check({"x": gx, "y": gy, "w": gw, "z": ggz}, n)
         with _summed(gw, self.problem.shared_weights) as to:
             self._run("double_backward", n, (x, y, w, gz, ggx, ggy, ggw, gx, gy, to, ggz), shares=True)
@@ -127,13 +140,12 @@ class Engine:
         return x_y + x_w, y_x + y_w, w_x + w_y, ggz
 
     def _run(self, name: str, n: int, arrays: Sequence[np.ndarray], shares: bool = False) -> None:
-        function = self.build(name).function
+        call = self.build(name).call(arrays)
         summed = shares and self.problem.shared_weights
         parts = SHARES if summed else min(self.threads, max(1, n // LEAST))
-        ends = [n * i // parts for i in range(parts + 1)]
 
         def part(i: int) -> None:
-            function(*arrays, *[i] * shares, ends[i], ends[i + 1])
+            call(*[i] * shares, n * i // parts, n * (i + 1) // parts)
 
         if parts == 1 or self.threads == 1:
             for i in range(parts):
@@ -144,36 +156,36 @@ class Engine:
     def build(self, name: str) -> Built:
         """A direction by the name of its method, compiled or from the cache. Raises CompilerError."""
         if name not in self._built:
-            began = time.perf_counter()
-            program = PROGRAMS[name](self.paths)
-            text = emit_c(program, lanes=self.lanes)
-            made = time.perf_counter()
-            library = compile_c(text, {name: signature_of(program)}, name=f"cg-{name}")
-            done = time.perf_counter()
-            self._built[name] = Built(getattr(library, name), made - began, done - made, len(text))
+            self._built[name] = built(name, PROGRAMS[name](self.paths), self.lanes)
         return self._built[name]
 
     def _check(self, arrays: dict[str, np.ndarray], batch: int | None = None) -> int:
         """The batch that the arrays agree on, x's by default. Raises OperandError."""
         n = len(arrays["x"]) if batch is None else batch
-        lengths = dict(zip("xyz", self.problem.dims))
         for name, a in arrays.items():
-            shared = name[-1] == "w" and self.problem.shared_weights
-            length = self.problem.weight_numel if name[-1] == "w" else lengths[name[-1]]
-            shape = (length,) if shared else (n, length)
-            if a.shape != shape or a.dtype != self.dtype or not a.flags.c_contiguous:
+            row = self._row[name[-1]]
+            shape = row if name[-1] == "w" and self.problem.shared_weights else (n, *row)
+            flags = a.flags
+            if a.shape != shape or a.dtype != self._type or not flags.c_contiguous or not flags.aligned:
                 raise OperandError(
                     f"{name}: expected {self.dtype}{list(shape)}, C-contiguous; found {a.dtype}{list(a.shape)}"
                     f"{'' if a.flags.c_contiguous else ' with strides ' + str(a.strides)}"
                 )
+            if batch is not None and not flags.writeable:
+                raise OperandError(f"{name}: expected an array to write to; found a read-only one")
         return n
 
 
-def empty(shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """An array that begins where a cache line does: vectors that cross two lines are written at half the speed."""
-    raw = np.empty(math.prod(shape) * BYTES[dtype] + LINE, np.uint8)
-    start = -raw.ctypes.data % LINE
-    return raw[start : start + raw.size - LINE].view(dtype).reshape(shape)
+def built(name: str, program: st.Function, lanes: int) -> Built:
+    """The function `name` compiled for vectors of that many lanes, or taken from the cache. Raises CompilerError."""
+    began = time.perf_counter()
+    text = emit_c(program, lanes=lanes)
+    made = time.perf_counter()
+    signature = signature_of(program)
+    library: Library = compile_c(text, {name: signature}, name=f"cg-{name}")
+    done = time.perf_counter()
+    kinds = tuple(kind.ctype() for kind in signature.arguments if isinstance(kind, Argument))
+    return Built(getattr(library, name), kinds, made - began, done - made, len(text))
 
 
 @contextmanager

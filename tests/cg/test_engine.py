@@ -1,0 +1,109 @@
+"""The engine: operands, ranges, threads, outputs and what is kept."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.cg import oracle
+from tests.cg.configurations import awkward
+from trnqc.cg import engine as module
+from trnqc.cg.engine import LEAST, Engine, engine_for
+from trnqc.errors import OperandError
+
+
+@pytest.mark.parametrize("batch", [0, 1, LEAST - 1, LEAST, 2 * LEAST + 1])
+@pytest.mark.parametrize("label", ["uvu-5", "unweighted"])
+def test_batches_around_a_thread_s_range(label, batch):
+    problem = awkward(label)
+    x, y, w, gz = oracle.arrays(problem, batch)
+    engine = Engine(problem, "float64", 2)
+    assert oracle.error(engine.forward(x, y, w), oracle.forward(problem, x, y, w)) < 1e-14
+    for found, expected in zip(engine.backward(x, y, w, gz), oracle.backward(problem, x, y, w, gz), strict=True):
+        assert oracle.error(found, expected) < 1e-14
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_threads_change_no_bit(shared):
+    problem = awkward("uvu-y3", shared_weights=shared)
+    x, y, w, gz = oracle.arrays(problem, 3 * LEAST + 5, dtype=np.float32)
+    gg = oracle.arrays(problem, 3 * LEAST + 5, 1, np.float32)[:3]
+    runs = []
+    for threads in (1, 2, 3, 3):
+        engine = Engine(problem, "float32", threads)
+        results = (engine.forward(x, y, w), *engine.backward(x, y, w, gz), *engine.double_backward(x, y, w, gz, *gg))
+        runs.append([a.tobytes() for a in results])
+    assert all(run == runs[0] for run in runs)
+
+
+@pytest.mark.parametrize("label", ["uvu-17", "uvu-y3", "mixed", "uvw-odd", "unweighted"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_fused_second_derivative_is_seven_calls(label, shared):
+    problem = awkward(label, shared_weights=shared)
+    engine = engine_for(problem, "float64", 1)
+    x, y, w, gz = oracle.arrays(problem, 4)
+    gg = oracle.arrays(problem, 4, 1)[:3]
+    fused, composed = (f(x, y, w, gz, *gg) for f in (engine.double_backward, engine.double_backward_by_identity))
+    for one, other in zip(fused, composed, strict=True):
+        assert oracle.error(one, other) < 1e-14
+
+
+@pytest.mark.parametrize("label", ["uvu-5", "uvu-y3", "empty-slots", "nothing", "mixed"])
+def test_outputs_are_overwritten_in_full(label):
+    problem = awkward(label)
+    engine = engine_for(problem, "float64", 1)
+    x, y, w, gz = oracle.arrays(problem, 3)
+    gg = oracle.arrays(problem, 3, 1)[:3]
+    z, gx, gy, gw = (np.full_like(a, np.nan) for a in (gz, x, y, w))
+    assert engine.forward(x, y, w, z) is z
+    np.testing.assert_array_equal(z, engine.forward(x, y, w))
+    assert engine.backward(x, y, w, gz, (gx, gy, gw))[0] is gx
+    for given, fresh in zip((gx, gy, gw), engine.backward(x, y, w, gz), strict=True):
+        np.testing.assert_array_equal(given, fresh)
+    for a in (z, gx, gy, gw):
+        a.fill(np.nan)
+    engine.double_backward(x, y, w, gz, *gg, (gx, gy, gw, z))
+    for given, fresh in zip((gx, gy, gw, z), engine.double_backward(x, y, w, gz, *gg), strict=True):
+        np.testing.assert_array_equal(given, fresh)
+
+
+@pytest.mark.parametrize(
+    "name, change, told",
+    [
+        ("y", lambda a: a[:2], r"y: expected float64\[3, 9\], C-contiguous; found float64\[2, 9\]"),
+        ("w", lambda a: a[0], r"w: expected float64\[3, \d+\]"),
+        ("x", lambda a: a.astype(np.float32), "x: expected float64.*found float32"),
+        ("x", lambda a: np.asfortranarray(a), "with strides"),
+        ("x", lambda a: a[:, :-1].copy(), "x: expected"),
+    ],
+)
+def test_operands_that_do_not_fit(name, change, told):
+    problem = awkward("uvu-5")
+    x, y, w, _ = oracle.arrays(problem, 3)
+    given = {"x": x, "y": y, "w": w}
+    given[name] = change(given[name])
+    with pytest.raises(OperandError, match=told):
+        engine_for(problem, "float64", 1).forward(**given)
+
+
+def test_outputs_that_cannot_be_written():
+    problem = awkward("uvu-5")
+    x, y, w, gz = oracle.arrays(problem, 3)
+    gz.flags.writeable = False
+    engine = engine_for(problem, "float64", 1)
+    with pytest.raises(OperandError, match="read-only"):
+        engine.forward(x, y, w, gz)
+    assert engine.backward(x, y, w, gz)[0].shape == x.shape
+
+
+def test_directions_are_built_when_called_and_once(monkeypatch):
+    problem = awkward("uvu-1")
+    assert engine_for(problem, "float32", 1) is engine_for(awkward("uvu-1"), "float32", 1)
+    engine = Engine(problem, "float32", 1)
+    assert engine.build_report == ""
+    x, y, w, _ = oracle.arrays(problem, 2, dtype=np.float32)
+    engine.forward(x, y, w)
+    assert engine.build_report.startswith("forward: ") and "\n" not in engine.build_report
+    monkeypatch.setattr(module, "emit_c", None)
+    engine.forward(x, y, w)
+    assert "lanes of float32, 1 threads" in engine.ran_on
