@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from trnqc.contraction.chains import Fusion
 from trnqc.contraction.loops import Nest
-from trnqc.contraction.lower import Product, Step
+from trnqc.contraction.lower import Packed, Product, Step
 from trnqc.contraction.rates import Rates
 from trnqc.contraction.run_loops import axis_orders
 from trnqc.contraction.slices import Layout, ProductPlan, product_plan, row_major
@@ -41,10 +41,12 @@ def plan_seconds(plan: Plan, rates: Rates) -> float:
 def step_seconds(tree: Tree, step: Step, rates: Rates) -> float:
     """One step on whole arrays."""
     operation, touched = step.operation, _touched(tree, step)
+    if isinstance(operation, Packed):
+        moved = rates.copy(step.copies(tree), touched, turned=False)
+        return step_seconds(operation.tree, operation.step, rates) + moved
     if not isinstance(operation, Product):
         return rates.step + rates.copy(touched, touched, turned=operation.kind == "copy")
-    copied = sum(tree.size(labels) for labels in step.workspace)
-    seconds = rates.step + rates.copy(copied, touched)
+    seconds = rates.step + rates.copy(step.copies(tree), touched)
     if operation.kind == "multiply":
         return seconds + rates.copy(tree.size(step.node.loops), touched, turned=False)
     m, n, k, stack = (

@@ -10,7 +10,8 @@ from math import prod
 from types import ModuleType
 
 from trnqc.contraction.arrays import Array, diagonal, matmul, transpose
-from trnqc.contraction.lower import Labels, Product, Side, Step, Sum
+from trnqc.contraction.lower import Labels, Packed, Product, Side, Step, Sum
+from trnqc.contraction.symmetric import packed, spread
 from trnqc.contraction.tree import Leaf, Node
 
 Labelled = tuple[Array, Labels]
@@ -50,10 +51,33 @@ def apply(library: ModuleType, step: Step, operands: Sequence[Labelled], gemm: G
     operation = step.operation
     if isinstance(operation, Sum):
         return arranged(_summed(operands[0], operation.sums), operation.order), operation.order
+    if isinstance(operation, Packed):
+        return _by_pairs(library, operands, operation, gemm)
     left, right = (_side(x, side) for x, side in zip(operands, (operation.left, operation.right)))
     if not operation.inner:
         return _by_elements(left, right, operation)
     return _by_matrices(library, left, right, operation, gemm)
+
+
+def _by_pairs(library: ModuleType, operands: Sequence[Labelled], operation: Packed, gemm: Gemm | None) -> Labelled:
+    """The product of operands that keep one element of each pair, spread out where the result has the pair."""
+    made = []
+    summed = {name for name, _ in operation.sides[0].pairs} - set(operation.result.packed)
+    for k, (found, side) in enumerate(zip(operands, operation.sides)):
+        array, labels = arranged(found, side.order), list(side.order)
+        for name, pair in side.pairs:
+            place = labels.index(pair.first)
+            # Of one operand, elements of a summed pair count as often as they stand in the sum.
+            array = packed(library, array, place, pair.sign, weighted=not k and name in summed)
+            labels[place : place + 2] = [name]
+        made.append((array, tuple(labels)))
+    array, order = apply(library, operation.step, made, gemm)
+    labels = list(order)
+    for name, pair in operation.result.pairs:
+        place = labels.index(name)
+        array = spread(library, array, place, operation.tree.extent(pair.first), pair.sign)
+        labels[place : place + 1] = [pair.first, pair.second]
+    return array, tuple(labels)
 
 
 def _summed(found: Labelled, labels: Labels) -> Labelled:

@@ -9,7 +9,7 @@ from trnqc.contraction.chains import Fusion
 from trnqc.contraction.distribution import Distribution
 from trnqc.contraction.locality import Level, Locality, matrix_blocks
 from trnqc.contraction.loops import nest_of
-from trnqc.contraction.lower import Product, Step
+from trnqc.contraction.lower import Packed, Product, Step
 from trnqc.contraction.rates import cache_levels
 from trnqc.contraction.tree import Leaf, Tree
 
@@ -53,6 +53,9 @@ def _row(tree: Tree, step: Step) -> tuple[str, ...]:
 def how(tree: Tree, step: Step) -> str:
     """gemm 3 x 100 x 20 x 50: a stack of 3 products of [100, 50] and [50, 20]."""
     operation = step.operation
+    if isinstance(operation, Packed):
+        pairs = dict.fromkeys(name for side in (*operation.sides, operation.result) for name, _ in side.pairs)
+        return f"{how(operation.tree, operation.step)} over {', '.join(pairs)}"
     if not isinstance(operation, Product) or operation.kind == "multiply":
         return operation.kind
     groups = [operation.rows, operation.columns, operation.inner]
@@ -88,6 +91,8 @@ def _totals(plan: Plan) -> list[str]:
         f"operations   {count} = {float(number):.4g}; in one loop nest a term {direct} = {float(before):.4g}{saved}",
         f"multiply-adds  {plan.multiply_adds:.4g}",
     ]
+    if plan.unique_multiply_adds < plan.multiply_adds:
+        lines.append(f"of these run  {plan.unique_multiply_adds:.4g}, pairs in which operands are (anti)symmetric once")
     if plan.function_cost:
         lines.append(f"functions    {plan.function_cost:.4g} multiply-adds, every element computed once a step")
     if temporaries:
@@ -172,6 +177,7 @@ def data(plan: Plan) -> dict[str, Any]:
             for assignment in plan.assignments
         ],
         "multiply_adds": plan.multiply_adds,
+        "unique_multiply_adds": plan.unique_multiply_adds,
         "symbolic_multiply_adds": str(plan.symbolic_multiply_adds),
         "operations": str(plan.operations),
         "direct_operations": str(plan.direct),

@@ -12,7 +12,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
-from trnqc.contraction.tree import Leaf, Node, Tree, union
+from trnqc.contraction.expression import Index
+from trnqc.contraction.symmetric import Packing, packing, passes
+from trnqc.contraction.tree import Leaf, Node, Pair, Tree, union
 
 Labels = tuple[str, ...]
 
@@ -67,11 +69,30 @@ class Sum:
 
 
 @dataclass(frozen=True)
+class Packed:
+    """A product over pairs of labels of which each is taken once. step: the product, in which one label stands for
+    each pair; tree: its extents; sides, result: which pairs the operands and the result have, and their orders."""
+
+    tree: Tree
+    step: Step
+    sides: tuple[Packing, ...]
+    result: Packing
+
+    @property
+    def order(self) -> Labels:
+        return self.result.order
+
+    @property
+    def kind(self) -> str:
+        return "packed"
+
+
+@dataclass(frozen=True)
 class Step:
     """A node, what it does, and its operands in the order left, right of the operation."""
 
     node: Node
-    operation: Product | Sum
+    operation: Product | Sum | Packed
     operands: tuple[Leaf | Node, ...]
 
     @property
@@ -81,23 +102,66 @@ class Step:
     @property
     def workspace(self) -> tuple[Labels, ...]:
         """Labels of the arrays that the step makes beside its result: copies, sums and reciprocals of operands."""
-        if isinstance(self.operation, Sum):
+        if not isinstance(self.operation, Product):
             return ()
         sides = zip((self.operation.left, self.operation.right), self.operands)
         return tuple(
             side.order for side, o in sides if side.copied or side.sums or (isinstance(o, Leaf) and o.reciprocal)
         )
 
+    def copies(self, tree: Tree) -> int:
+        """Elements of these arrays; of a packed step also those of packed operands and of the packed result."""
+        if not isinstance(self.operation, Packed):
+            return sum(tree.size(labels) for labels in self.workspace)
+        inner = self.operation
+        total = inner.step.copies(inner.tree)
+        for packed in (*inner.sides, inner.result):
+            # One pair after the other, from the packed array to the whole one or back; a turned copy before it.
+            labels = list(packed.packed)
+            for name, pair in packed.pairs:
+                total += inner.tree.size(labels)
+                place = labels.index(name)
+                labels[place : place + 1] = [pair.first, pair.second]
+        turned = [p.order for p, o in zip(inner.sides, inner.step.operands) if p.pairs]
+        return total + sum(tree.size(labels) for labels in turned)
+
 
 def lower(tree: Tree) -> tuple[Step, ...]:
     """One operation per step of the tree. Operands lie in memory as their labels say, the last axis fastest."""
     made: dict[str, Labels] = {}
     steps = []
+    pairs = dict(tree.pairs)
     for node in tree.nodes:
-        step = _sum(node, made) if len(node.operands) == 1 else _product(tree, node, made)
+        if node.name in pairs:
+            step = _packed(tree, node, made, pairs[node.name])
+        else:
+            step = _sum(node, made) if len(node.operands) == 1 else _product(tree, node, made)
         made[node.name] = step.order
         steps.append(step)
     return tuple(steps)
+
+
+def _packed(tree: Tree, node: Node, made: Mapping[str, Labels], pairs: tuple[Pair, ...]) -> Step:
+    named = [(f"{pair.first}{'<' if pair.sign < 0 else '≤'}{pair.second}", pair) for pair in pairs]
+    indices = dict(tree.indices)
+    for name, pair in named:
+        symbol = f"({tree.indices[pair.first].symbol}{'<' if pair.sign < 0 else '≤'})"
+        indices[name] = Index(name, passes(tree.extent(pair.first), pair.sign), symbol)
+    sides = [packing(stored(operand, made), named) for operand in node.operands]
+    result = packing(node.indices, named)
+    leaves = tuple(
+        Leaf(f"{operand.name}.{k}", side.packed, k) for k, (operand, side) in enumerate(zip(node.operands, sides))
+    )
+    small = Tree(Node(node.name, result.packed, leaves), indices)
+    (step,) = lower(small)
+    turned = [leaves.index(leaf) for leaf in step.operands]  # type: ignore[arg-type]
+    order: list[str] = []
+    firsts = dict(named)
+    for label in step.order:
+        order += [firsts[label].first, firsts[label].second] if label in firsts else [label]
+    result = Packing(tuple(order), step.order, tuple((n, p) for n, p in named if n in step.order))
+    operation = Packed(small, step, tuple(sides[k] for k in turned), result)
+    return Step(node, operation, tuple(node.operands[k] for k in turned))
 
 
 def stored(operand: Leaf | Node, made: Mapping[str, Labels]) -> Labels:

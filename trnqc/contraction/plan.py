@@ -24,6 +24,7 @@ from trnqc.contraction.placement import Grid
 from trnqc.contraction.rates import machine_rates
 from trnqc.contraction.run_loops import run_schedule
 from trnqc.contraction.spacetime import Schedule, schedule_within
+from trnqc.contraction.symmetric import unique
 from trnqc.contraction.tree import Leaf, Tree
 from trnqc.errors import InputError, MemoryLimit, UnsupportedError
 
@@ -51,8 +52,7 @@ class Part:
         for step in self.steps:
             node = step.node
             result = 0 if node is tree.root and free else tree.size(node.indices)
-            copies = sum(tree.size(labels) for labels in step.workspace)
-            yield node.name, functions + sum(alive.values()) + result + copies
+            yield node.name, functions + sum(alive.values()) + result + step.copies(tree)
             for operand in node.operands:
                 alive.pop(operand.name, None)
             alive[node.name] = result
@@ -130,6 +130,16 @@ class Plan:
     def multiply_adds(self) -> int:
         """The total over the steps of the product of the extents of each step's indices."""
         return sum(tree.multiply_adds for tree in self.trees)
+
+    @property
+    def unique_multiply_adds(self) -> int:
+        """The same with each pair of labels in which a step's operands are (anti)symmetric once, where steps run so."""
+        return sum(
+            unique(part.tree, node.loops, () if part.schedule else dict(part.tree.pairs).get(node.name, ()))
+            for assignment in self.assignments
+            for part in assignment.parts
+            for node in part.tree.nodes
+        )
 
     @property
     def function_cost(self) -> int:

@@ -13,9 +13,10 @@ from trnqc.contraction.expression import Program, Statement, Symmetry
 from trnqc.contraction.expression import Term as Written
 from trnqc.contraction.factors import factorised
 from trnqc.contraction.network import Network
-from trnqc.contraction.operations import build, minimise
+from trnqc.contraction.operations import EXACT, build, minimise
 from trnqc.contraction.plan import Assignment, Part, Plan
 from trnqc.contraction.sharing import Sharing, Term
+from trnqc.contraction.symmetric import symmetric_work, with_pairs
 from trnqc.contraction.tree import Leaf, Tree
 from trnqc.errors import ExpressionError
 
@@ -61,6 +62,8 @@ class _Planner:
         self.program = program
         self.indices = program.indices()
         self.extents = {label: index.extent for label, index in self.indices.items()}
+        # Of targets nothing is known, also of declared tensors that statements change.
+        self.symmetries = {t.name: t.symmetries for t in program.tensors if t.name not in program.targets}
         self.inputs = {name: number for number, name in enumerate(program.inputs)}
         self.terms: list[list[Term]] = []
         self._read(program)
@@ -176,13 +179,22 @@ class _Planner:
         self, name: str, leaves: list[Leaf], kept: tuple[str, ...], splits: dict[int, tuple[int, int]] | None = None
     ) -> Tree:
         first = self.temporaries + 1
+        symmetries = {leaf.name: self.symmetries.get(leaf.name, ()) for leaf in leaves}
         if splits is None:
-            tree = minimise(leaves, kept, self.indices, name, first=first)
+            tree = self._best([minimise(leaves, kept, self.indices, name, (), first)], symmetries)
+            if any(symmetries.values()) and 2 < len(leaves) <= EXACT:
+                # Another order may be better once pairs are taken once.
+                unlike = minimise(leaves, kept, self.indices, name, [symmetries[leaf.name] for leaf in leaves], first)
+                tree = self._best([tree, unlike], symmetries)
         else:
             network = Network.of([leaf.indices for leaf in leaves], kept, self.extents)
-            tree = build(network, splits, leaves, kept, self.indices, name, first)
+            tree = self._best([build(network, splits, leaves, kept, self.indices, name, first)], symmetries)
         self.temporaries += len(tree.temporaries)
         return tree
+
+    def _best(self, trees: list[Tree], symmetries: Mapping[str, tuple[Symmetry, ...]]) -> Tree:
+        """The tree of least work with the pairs that pay; the first of equals."""
+        return min((with_pairs(tree, symmetries) for tree in trees), key=symmetric_work)
 
 
 def _within(operand: int, parts: tuple[int, ...]) -> bool:

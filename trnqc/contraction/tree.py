@@ -68,11 +68,26 @@ class Node:
 
 
 @dataclass(frozen=True)
+class Pair:
+    """Two labels of a step that runs over first < second (sign -1) or first <= second (sign 1) only.
+
+    sign: what their exchange multiplies the result with, or either operand where they are summed. held: which operands
+    have the two.
+    """
+
+    first: str
+    second: str
+    sign: int
+    held: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
 class Tree:
-    """The steps that make `root`, over indices with known extents."""
+    """The steps that make `root`, over indices with known extents. pairs: of steps, by name (see `symmetric`)."""
 
     root: Node
     indices: Mapping[str, Index]
+    pairs: tuple[tuple[str, tuple[Pair, ...]], ...] = ()
 
     def __post_init__(self) -> None:
         names = [node.name for node in self.nodes]
