@@ -1,6 +1,6 @@
 """How good are the plans of contractions, and how fast do they run?
 
-    python scripts/bench_contract.py [--sections orders random ccsd limit a3a tiles] [--out profiles/contract.json]
+    python scripts/bench_contract.py [--sections orders random ccsd limit a3a tiles order] [--out FILE]
 
     orders   multiply-adds of known workloads: ours, opt_einsum's dynamic programming, cotengra
     random   the same on seeded random networks of 4 to 30 operands: how often each is as good as ours, ratios to ours
@@ -12,6 +12,8 @@
              elements of memory up, beside the published schedules with four equal tiles
     tiles    the fitted ladder with fused loops over all pairs of tile sizes: predicted and measured times, and how well
              the one orders the other (rank correlation); the time of the tiles that the planner would take
+    order    fused loops of several contractions over many tiles: how many of the pairs of tiles that should differ
+             clearly, by the rates of this machine, do so in that order
 
 Times are CPU seconds of one thread, medians of rounds in which the contestants take turns.
 """
@@ -39,6 +41,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
 
 from scripts.contract.memory import a3a, tiles  # noqa: E402
+from scripts.contract.order import order  # noqa: E402
 from scripts.measuring import clocked, heading, in_turns, machine, write_json  # noqa: E402
 from trnqc.contraction import einsum, einsum_plan, parse, path  # noqa: E402
 from trnqc.contraction.expression import Program  # noqa: E402
@@ -224,6 +227,7 @@ SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
     "limit": limited,
     "a3a": a3a,
     "tiles": tiles,
+    "order": order,
 }
 
 
