@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnqc.cg import batch
+from trnqc.cg import batch, conv
+from trnqc.cg.convolution import Convolutions
 from trnqc.cg.memory import empty
 from trnqc.cg.paths import Paths
 from trnqc.cg.problem import TPProblem
@@ -36,6 +37,7 @@ PROGRAMS: dict[str, Program] = {
     "forward": batch.forward,
     "backward": batch.backward,
     "double_backward": batch.double_backward,
+    **conv.PROGRAMS,
 }
 # Edges that a thread takes at least, and rows that gradients of shared weights are summed in: as many for any number
 # of threads, so that the sums are the same.
@@ -61,7 +63,7 @@ class Built:
         return functools.partial(self.function, *held)
 
 
-class Engine:
+class Engine(Convolutions):
     """Calls take and return C-contiguous NumPy arrays of one dtype; see `engine_for`."""
 
     def __init__(self, problem: TPProblem, dtype: str, threads: int | None) -> None:
@@ -127,17 +129,6 @@ class Engine:
         with _summed(gw, self.problem.shared_weights) as to:
             self._run("double_backward", n, (x, y, w, gz, ggx, ggy, ggw, gx, gy, to, ggz), shares=True)
         return gx, gy, gw, ggz
-
-    def double_backward_by_identity(
-        self, x: np.ndarray, y: np.ndarray, w: np.ndarray, gz: np.ndarray, *gg: np.ndarray
-    ) -> tuple[np.ndarray, ...]:
-        """`double_backward` by three calls of `forward` and four of `backward`: z is linear in each operand."""
-        ggx, ggy, ggw = gg
-        ggz = self.forward(ggx, y, w) + self.forward(x, ggy, w) + self.forward(x, y, ggw)
-        _, y_x, w_x = self.backward(ggx, y, w, gz)
-        x_y, _, w_y = self.backward(x, ggy, w, gz)
-        x_w, y_w, _ = self.backward(x, y, ggw, gz)
-        return x_y + x_w, y_x + y_w, w_x + w_y, ggz
 
     def _run(self, name: str, n: int, arrays: Sequence[np.ndarray], shares: bool = False) -> None:
         call = self.build(name).call(arrays)
