@@ -6,6 +6,7 @@ The gradient of shared weights is added to row `share` of gw, so that ranges of 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 
 from trnqc.cg import edges, uvu, uvw
 from trnqc.cg.edges import Edge, Row
@@ -16,6 +17,17 @@ from trnqc.gen import statements as st
 E, SHARE, FIRST = Var("e", "i64"), Var("share", "i64"), index(0)
 
 
+def together_where_possible(program: Callable[[Paths], st.Function]) -> Callable[[Paths], st.Function]:
+    """The program, or that of several edges at a time where it can be had."""
+
+    @wraps(program)
+    def chosen(paths: Paths) -> st.Function:
+        return uvw.together(paths, program.__name__) or program(paths)
+
+    return chosen
+
+
+@together_where_possible
 def forward(paths: Paths) -> st.Function:
     """forward(x, y, w, z)."""
     x, y, z = _rows(paths, x=0, y=1, z=2)
@@ -26,6 +38,7 @@ def forward(paths: Paths) -> st.Function:
     return st.Function("forward", (x.array, y.array, edge.w.array, z.array), st.block(body), group=E)
 
 
+@together_where_possible
 def backward(paths: Paths) -> st.Function:
     """backward(x, y, w, gz, gx, gy, gw, share)."""
     x, y, gz, gx, gy = _rows(paths, x=0, y=1, gz=2, gx=0, gy=1)
@@ -43,6 +56,7 @@ def backward(paths: Paths) -> st.Function:
     return st.Function("backward", (*arrays, SHARE), st.block(body), group=E)
 
 
+@together_where_possible
 def double_backward(paths: Paths) -> st.Function:
     """double_backward(x, y, w, gz, ggx, ggy, ggw, gx, gy, gw, ggz, share)."""
     x, y, gz, ggx, ggy, gx, gy, ggz = _rows(paths, x=0, y=1, gz=2, ggx=0, ggy=1, gx=0, gy=1, ggz=2)

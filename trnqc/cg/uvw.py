@@ -28,6 +28,8 @@ from trnqc.gen import statements as st
 from trnqc.gen.values import const, lt, minimum
 
 Body = list[st.Statement]
+# Edges at a time where weights are shared: enough for a weight that was read to be used several times.
+TOGETHER = 8
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,32 @@ def part(paths: Paths, kind: Callable[[Target], st.Function], rows: Mapping[str,
     if not target.paths:
         return []
     return [st.Call(kind(target), (const(1, "i64"), *(rows[name][0] for name in OPERANDS[kind])))]
+
+
+def together(paths: Paths, name: str) -> st.Function | None:
+    """A pass that takes several edges at a time; None unless all paths are uvw and edges share their weights.
+
+    Called like the program of `batch` of that name: the operands, for gradients `share`, and the range of edges.
+    """
+    kind = next(kind for kind in OPERANDS if kind.__name__ == name)
+    target = Target(paths.problem, paths.dtype, paths.lanes, TOGETHER)
+    if paths.all or not target.paths or not paths.problem.shared_weights:
+        return None
+    own, (begin, end, share, e) = kind(target), (Var(name, "i64") for name in ("begin", "end", "share", "e"))
+    arrays = dict(zip(OPERANDS[kind], _memory(target, *OPERANDS[kind])))
+    lengths = dict(zip("xyz", paths.problem.dims))
+    starts = {operand: e * lengths[operand[-1]] for operand in arrays if not operand.endswith("w")}
+    starts["gw"] = share * paths.problem.weight_numel
+    zeroed = [_zero(arrays[o], starts[o], COUNT * lengths[o[-1]]) for o in own.written if o != "gw"]
+    views = (st.view(array[starts.get(operand, NONE)]) for operand, array in arrays.items())
+    block = [st.Let(COUNT, minimum(end - e, TOGETHER)), *zeroed, st.Call(own, (COUNT, *views))]
+    given: list[Array | Value] = [*arrays.values(), *[share] * ("gw" in arrays), begin, end]
+    return st.Function(name, tuple(given), st.block(st.loop(e, end, block, begin=begin, step=TOGETHER)))
+
+
+def _zero(array: Array, begin: Value, count: Value) -> st.Statement:
+    i = Var("i", "i64")
+    return st.loop(i, count, st.store(array[begin + i], 0.0))
 
 
 def _memory(target: Target, *names: str) -> tuple[Array, ...]:
