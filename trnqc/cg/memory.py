@@ -54,11 +54,7 @@ class Pool:
         Raises MemoryLimit, with both figures, when the machine has not that much.
         """
         size = prod(shape) * np.dtype(dtype).itemsize
-        if size > installed():
-            raise MemoryLimit(
-                f"a result of {' x '.join(map(str, shape))} {np.dtype(dtype)} takes {size / 2**30:.1f} GiB; this "
-                f"machine has {installed() / 2**30:.1f} GiB: split the batch"
-            )
+        demand(size, f"an array of {' x '.join(map(str, shape))} {np.dtype(dtype)}")
         if size < LARGE:
             raw = np.empty(size + LINE, np.uint8)
             start = -raw.ctypes.data % LINE
@@ -96,6 +92,14 @@ class Pool:
                 self._idle.popleft()
             except IndexError:
                 return
+
+
+def demand(size: int, what: str) -> None:
+    """Raises MemoryLimit where this machine has not so many bytes."""
+    if size > installed():
+        raise MemoryLimit(
+            f"{what} takes {size / 2**30:.1f} GiB; this machine has {installed() / 2**30:.1f} GiB: split the batch"
+        )
 
 
 def rounded(size: int) -> int:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from trnqc.cg.graph import graph_of
 from trnqc.cg.handle import cpu_engine, cuda_engine, no_engine, problem_of, weighted_part
+from trnqc.cg.memory import demand
 from trnqc.cg.problem import TPProblem
 from trnqc.errors import EdgeIndexError, OperandError, UnsupportedPrecision
 
@@ -109,8 +110,12 @@ def _run(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], opt
     if device.type == "cuda":
         atomic = bool(edges) and not deterministic
         return getattr(cuda_engine(text, dtype, device.index, kahan, atomic), name)(*tensors, *graph)
+    for tensor in tensors:
+        if not tensor.is_contiguous():
+            # Expanded tensors can be larger than any memory.
+            demand(tensor.numel() * tensor.element_size(), f"a contiguous copy of {list(tensor.shape)} {dtype}")
     engine = cpu_engine(text, dtype, torch.get_num_threads())
-    extra = {"kahan": True} if kahan and direction != "backward" else {}
+    extra = {"kahan": True} if kahan else {}
     found = getattr(engine, name)(*(t.contiguous().numpy() for t in tensors), *graph, **extra)
     return tuple(map(torch.from_numpy, found)) if isinstance(found, tuple) else torch.from_numpy(found)
 

@@ -1,0 +1,124 @@
+"""torch.compile and torch.export see one node a call, and what they make computes the same."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch._dynamo.testing import CompileCounterWithBackend  # noqa: E402
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
+
+from tests.cg import oracle  # noqa: E402
+from tests.cg.configurations import awkward  # noqa: E402
+from trnqc.cg import TensorProduct, TensorProductConv  # noqa: E402
+
+CALLS = {"forward": "trnqc.cg_forward.default", "conv": "trnqc.cg_conv_forward.default"}
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+def operands(problem, batch, seed=0):
+    return [torch.from_numpy(a).requires_grad_() for a in oracle.arrays(problem, batch, seed)[:3]]
+
+
+class Messages(torch.nn.Module):
+    """A layer as models have it: features by edge, a radial factor on the weights, an activation behind."""
+
+    def __init__(self, convolution: bool) -> None:
+        super().__init__()
+        problem = awkward("uvu-5")
+        self.tp = TensorProductConv(problem) if convolution else TensorProduct(problem)
+
+    def forward(self, x, y, w, *edges):
+        return torch.tanh(self.tp(x, y, w * y.norm(dim=-1, keepdim=True), *edges)).sum(-1)
+
+
+def given(convolution, batch=6, seed=0):
+    x, y, w = operands(awkward("uvu-5"), batch, seed)
+    if not convolution:
+        return x, y, w
+    index = torch.arange(batch)
+    return x, y, w, index.flip(0), (index * index) % batch
+
+
+def slopes(function, args):
+    return torch.autograd.grad(function(*args).pow(2).sum(), args[:3])
+
+
+@pytest.mark.parametrize("convolution", [False, True], ids=["batch", "convolution"])
+def test_compiled_without_a_break(convolution):
+    module, counter = Messages(convolution), CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(module, fullgraph=True, dynamic=True, backend=counter)
+    for batch in (6, 11, 4):
+        args = given(convolution, batch, seed=batch)
+        assert torch.equal(compiled(*args), module(*args))
+        for ours, theirs in zip(slopes(compiled, args), slopes(module, args)):
+            assert oracle.error(ours.numpy(), theirs.numpy()) < 1e-13
+    assert counter.frame_count == 1
+    targets = [str(node.target) for node in counter.graphs[0].graph.nodes if node.op == "call_function"]
+    assert sum("cg_" in target for target in targets) == 1
+
+
+def test_compiled_by_the_default_backend():
+    module, args = Messages(False), given(False)
+    compiled = torch.compile(module, fullgraph=True)
+    assert oracle.error(compiled(*args).detach().numpy(), module(*args).detach().numpy()) < 1e-13
+    for ours, theirs in zip(slopes(compiled, args), slopes(module, args)):
+        assert oracle.error(ours.numpy(), theirs.numpy()) < 1e-13
+
+
+@pytest.mark.parametrize("convolution", [False, True], ids=["batch", "convolution"])
+def test_forces_inside_a_traced_function(convolution):
+    """What trains on forces: a gradient in the function, and one of it."""
+    module, args = Messages(convolution), given(convolution)
+
+    def forces(x, y, w, *edges):
+        (force,) = torch.autograd.grad(module(x, y, w, *edges).sum(), y, create_graph=True)
+        return torch.autograd.grad(force.pow(2).sum(), (x, y, w))
+
+    traced = make_fx(forces, tracing_mode="symbolic")(*args)
+    names = {str(node.target) for node in traced.graph.nodes}
+    prefix = "trnqc.cg_conv_" if convolution else "trnqc.cg_"
+    assert {f"{prefix}{d}.default" for d in ("forward", "backward", "double_backward")} <= names
+    for ours, theirs in zip(traced(*args), forces(*args)):
+        assert oracle.error(ours.detach().numpy(), theirs.detach().numpy()) < 1e-13
+
+
+@pytest.mark.parametrize("convolution", [False, True], ids=["batch", "convolution"])
+def test_exported_saved_and_run_in_another_process(convolution, tmp_path: Path):
+    """The program names the problem by its text, so only the operators have to be imported where it is loaded."""
+    module, args = Messages(convolution), [t.detach() for t in given(convolution)]
+    rows = torch.export.Dim("rows", min=2)
+    shapes = [{0: torch.export.Dim("nodes", min=2) if convolution else rows}, {0: rows}, {0: rows}]
+    exported = torch.export.export(module, tuple(args), dynamic_shapes=(*shapes, *[({0: rows},) * 2] * convolution))
+    calls = [str(node.target) for node in exported.graph.nodes]
+    assert CALLS["conv" if convolution else "forward"] in calls
+    torch.export.save(exported, tmp_path / "program.pt2")
+    other = [t.detach() for t in given(convolution, 9, seed=4)]
+    torch.save({"given": other, "wanted": module(*other)}, tmp_path / "values.pt")
+    code = (
+        "import sys, torch, trnqc.cg.operators\n"
+        "program = torch.export.load(sys.argv[1]).module()\n"
+        "values = torch.load(sys.argv[2])\n"
+        "assert torch.allclose(program(*values['given']), values['wanted'], rtol=0, atol=1e-14)\n"
+    )
+    paths = [str(tmp_path / "program.pt2"), str(tmp_path / "values.pt")]
+    done = subprocess.run([sys.executable, "-c", code, *paths], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_wrong_shape_is_told_while_it_is_traced():
+    x, y, w = given(False)
+    compiled = torch.compile(TensorProduct(awkward("uvu-5")), fullgraph=True, backend="aot_eager")
+    with pytest.raises(Exception, match=r"w: expected shape \[edges, 55\], found \[6, 54\]"):
+        compiled(x, y, w[:, 1:])
