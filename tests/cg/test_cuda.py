@@ -188,3 +188,20 @@ def test_refusals_name_both_sides():
     with pytest.raises(UnsupportedError, match="bytes of shared memory"):
         plan(awkward("uvw-odd").__class__("900x7e", "1x0e", "900x7e", [(0, 0, 0, "uvw", True)]), "backward", 8)
     assert plan(wide, "backward", 8).shared_bytes < 48 * 1024
+
+
+class Spilling(SimulatedDevice):
+    """Kernels take memory beside the registers, unless few blocks are asked for."""
+
+    def build(self, recipe, lanes, **options):
+        built = super().build(recipe, lanes, **options)
+        object.__setattr__(built, "stack", 0 if options.get("min_blocks") else 16)
+        return built
+
+
+def test_a_kernel_that_spills_is_built_again_for_fewer_blocks():
+    problem = awkward("uvu-5")
+    engine = CudaEngine(problem, np.float64, Spilling(lanes=4))
+    given = taken(operands(problem, 2), ("x", "y", "w"))
+    close((engine.forward(*given.values()),), expected(problem, "forward", given))
+    assert engine._kernel("forward").stack == 0

@@ -6,6 +6,7 @@ Operands are NumPy arrays, which are copied there and back, or PyTorch tensors i
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -22,8 +23,22 @@ from trnqc.gen.statements import name_of
 from trnqc.jit.device import Argument, Built, Device, Memory, Recipe, cuda_devices
 
 WARP = 32
+# Blocks at once that a kernel is compiled for: as many as the compiler thinks fit, or so few that all registers serve.
+BLOCKS = (0, 8)
 # Bytes of gradients of shared weights that are kept before they are summed.
 KEPT = 1 << 28
+
+
+def fewest(forms: Iterable[Built]) -> Built:
+    """The first without memory beside the registers, else the one with the least; later ones are built if needed."""
+    best: Built | None = None
+    for built in forms:
+        if best is None or built.stack < best.stack:
+            best = built
+        if not best.stack:
+            break
+    assert best is not None
+    return best
 
 
 class CudaEngine:
@@ -96,7 +111,9 @@ class CudaEngine:
                 function_name(made, **options), parameters(made), PASSES[name].writes,
                 partial(program, made, **options),
             )  # fmt: skip
-            self._built[name] = self.device.build(recipe, self.lanes, accumulate="plain")
+            # Of equals the first, whose registers the compiler chose; with more of them it may spill less.
+            forms = (self.device.build(recipe, self.lanes, accumulate="plain", min_blocks=n) for n in BLOCKS)
+            self._built[name] = fewest(forms)
         return self._built[name]
 
     def _sums(self) -> Built:

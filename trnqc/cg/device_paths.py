@@ -115,7 +115,7 @@ class Paths:
         k, slot, forms = self.k, self.path.i_out, self.coupling.distinct
         for q, (own, factor) in enumerate(zip(x, w)):
             if factor is not None and forms < min(self.d1, self.d3):
-                values = {a: self.out.let("wa", factor * a) for a, _ in self.a.values()}
+                values = {a: self.out.let("wa", factor * a) for a in dict.fromkeys(a for a, _ in self.a.values())}
                 signed = {at: (values[a], sign) for at, (a, sign) in self.a.items()}
                 for n in range(self.d3):
                     k.add_out(slot, q, n, lambda z, n=n, s=signed, o=own: self.along(s, o, 0, n, z))

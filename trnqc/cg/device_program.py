@@ -29,6 +29,7 @@ Update = Callable[[Value], Value]
 
 
 def function_name(plan: Plan, kahan: bool = False, atomic: bool = False) -> str:
+    """The kernel's name, which tells pass, precision and kind of sums, and not the problem."""
     return f"cg_{plan.work.name}_{DTYPES[plan.size]}{'_kahan' * kahan}{'_atomic' * atomic}"
 
 
