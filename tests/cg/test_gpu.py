@@ -1,0 +1,89 @@
+"""On a real GPU, where there is one: every pass of published problems against dense sums, with arrays and tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.cg import oracle
+from tests.cg.configurations import awkward, configuration
+from tests.cg.test_cuda import close, expected, operands, taken
+from trnqc.cg.cuda import CudaEngine
+from trnqc.cg.graph import Graph
+from trnqc.cg.schedule import PASSES
+from trnqc.errors import BackendUnavailable
+from trnqc.jit.device import CudaDevice, cuda_devices
+
+LABELS = ("mace-medium", "nequip-lips", "DiffDock-L=2", "tetris-poly-1", "roofline-3")
+
+
+@pytest.fixture(scope="module")
+def gpu() -> CudaDevice:
+    try:
+        return cuda_devices()[0]
+    except BackendUnavailable as reason:
+        pytest.skip(str(reason))
+
+
+def tuple_of(found):
+    return found if isinstance(found, tuple) else (found,)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("layout", ["mul_ir", "ir_mul"])
+@pytest.mark.parametrize("label", LABELS)
+def test_batches(gpu, label, layout, dtype):
+    problem = configuration(label, layout=layout)
+    given = operands(problem, 20, dtype=dtype)
+    engine = CudaEngine(problem, dtype, gpu)
+    for name in ("forward", "backward", "double_backward"):
+        ours = taken(given, PASSES[name].reads)
+        close(tuple_of(getattr(engine, name)(*ours.values())), expected(problem, name, ours), dtype)
+
+
+@pytest.mark.parametrize("options", [{}, {"atomic": True}, {"kahan": True}])
+@pytest.mark.parametrize("label", ["mace-medium", "uvw-odd", "uvw-shared"])
+def test_convolutions(gpu, label, options):
+    problem = awkward(label) if label.startswith("uvw") else configuration(label)
+    if options == {"kahan": True} and label != "mace-medium":
+        pytest.skip("compensated sums are for uvu paths with outputs of their own")
+    rng = np.random.default_rng(0)
+    rows, cols = rng.integers(0, 6, (2, 900))
+    there = Graph(rows, cols, 7)
+    given = operands(problem, 7, len(rows))
+    engine = CudaEngine(problem, np.float64, gpu, **options)
+    for name in ("conv_forward", "conv_backward", "conv_double_backward"):
+        ours = taken(given, PASSES.get(name, PASSES["double_backward"]).reads)
+        first, second = (tuple_of(getattr(engine, name)(*ours.values(), there)) for _ in range(2))
+        close(first, expected(problem, name, ours, graph=there))
+        if not options.get("atomic"):
+            for a, b in zip(first, second):
+                np.testing.assert_array_equal(a, b)
+
+
+def test_tensors_stay_on_the_device(gpu):
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("this PyTorch has no CUDA")
+    problem = configuration("nequip-water")
+    given = operands(problem, 33)
+    engine = CudaEngine(problem, np.float64, gpu)
+    for name in ("forward", "backward", "double_backward"):
+        ours = taken(given, PASSES[name].reads)
+        found = tuple_of(getattr(engine, name)(*(torch.as_tensor(a).cuda() for a in ours.values())))
+        assert all(t.is_cuda for t in found)
+        close([t.cpu().numpy() for t in found], expected(problem, name, ours))
+
+
+def test_no_kernel_of_the_models_takes_memory_beside_registers(gpu):
+    engine = CudaEngine(configuration("mace-large"), np.float32, gpu)
+    assert all(engine._kernel(name).stack == 0 for name in ("forward", "backward", "double_backward"))
+
+
+def test_large_batches(gpu):
+    """More groups than a grid's second axis takes."""
+    problem, batch = configuration("nequip-water"), 70_000
+    x, y, w, _ = oracle.arrays(problem, batch, dtype=np.float32)
+    z = CudaEngine(problem, np.float32, gpu).forward(x, y, w)
+    part = slice(batch - 50, batch)
+    close((z[part],), (oracle.forward(problem, x[part], y[part], w[part]),), np.float32)
