@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from collections.abc import Callable
 from statistics import median
@@ -9,7 +11,8 @@ from typing import Any
 
 import torch
 
-from scripts.measuring import in_turns
+from scripts.measuring import clocked, in_turns
+from tests.cg import oracle
 from tests.cg.configurations import configuration
 from trnqc.cg.engine import engine_for
 from trnqc.cg.problem import TPProblem
@@ -68,9 +71,9 @@ def of_e3nn(problem: TPProblem, batch: int, dtype: str) -> dict[str, Callable[[]
     }
 
 
-def of_ours(problem: TPProblem, batch: int, dtype: str) -> dict[str, Callable[[], Any]]:
+def of_ours(problem: TPProblem, batch: int, dtype: str, threads: int = 1) -> dict[str, Callable[[], Any]]:
     """Outputs are reused, and made anew in the cases named so."""
-    engine = engine_for(problem, dtype, 1)
+    engine = engine_for(problem, dtype, threads)
     x, y, w, gz = (t.numpy() for t in operands(problem, batch, dtype))
     ggx, ggy, ggw, _ = (t.numpy() for t in operands(problem, batch, dtype, 1))
     z, *slopes = (torch.zeros(a.shape, dtype=getattr(torch, dtype)).numpy() for a in (gz, x, y, w))
@@ -96,3 +99,36 @@ def case(label: str, dtype: str, layout: str = "mul_ir", batch: int = 1000, roun
         name: median(seconds[f"e3nn {name.partition(',')[0]}"]) / median(seconds[f"trnqc {name}"]) for name in ours
     }
     return record
+
+
+def accuracy(label: str, dtype: str, batch: int = 20) -> dict[str, float]:
+    """Largest error over the largest value of each result, against the dense reference in fp64."""
+    problem = configuration(label)
+    engine = engine_for(problem, dtype, 1)
+    x, y, w, gz = (t.numpy() for t in operands(problem, batch, dtype))
+    gg = [t.numpy() for t in operands(problem, batch, dtype, 1)[:3]]
+    found = {
+        "forward": ((engine.forward(x, y, w),), (oracle.forward(problem, x, y, w),)),
+        "backward": (engine.backward(x, y, w, gz), oracle.backward(problem, x, y, w, gz)),
+        "double_backward": (
+            engine.double_backward(x, y, w, gz, gg[0], gg[1], gg[2]),
+            oracle.double_backward(problem, x, y, w, gz, *gg),
+        ),
+    }
+    return {name: max(map(oracle.error, *pair)) for name, pair in found.items()}
+
+
+def threads(label: str, dtype: str, count: int, batch: int = 1000, rounds: int = 10) -> dict[str, Any]:
+    """Wall seconds of one thread over those of `count`, for every direction; smallest of the rounds."""
+    torch.set_num_threads(1)
+    problem = configuration(label)
+    contestants = {
+        f"{n} {name}": clocked(work) for n in (1, count) for name, work in of_ours(problem, batch, dtype, n).items()
+    }
+    wall = {name: min(w for w, _ in found) for name, found in in_turns(rounds, contestants).items()}
+    ratios = {name: wall[f"1 {name}"] / wall[f"{count} {name}"] for name in (*DIRECTIONS,)}
+    return {"case": label, "dtype": dtype, "threads": count, "batch": batch, "rounds": rounds, "speedup": ratios}
+
+
+if __name__ == "__main__":
+    print(json.dumps(case(sys.argv[1], sys.argv[2])))

@@ -1,0 +1,160 @@
+"""How fast are the tensor products of irreps beside e3nn: batches, convolutions, real models, and threads?
+
+    python scripts/bench_cg.py [--parts batch tuned uvw conv mace threads build] [--quick] [--out profiles/cg.json]
+
+    batch    uvu products of published models, every direction alone, one thread, by CPU time; and their accuracy
+    tuned    the same of mace-large with an allocator that gives no memory back, on both sides
+    uvw      fully connected products, by CPU time, against the smallest of e3nn's times
+    conv     fused convolution against gather, e3nn's product and index_add, and against our own unfused one
+    mace     energies and forces of a MACE model with random weights; asks for mace-torch
+    threads  one thread over two, by wall time
+    build    seconds to make and compile all directions with an empty cache
+
+The contestants take turns in one run; ratios are of medians where nothing else is said. A target is the least speedup
+that is wished for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from scripts.measuring import heading, machine, write_json  # noqa: E402
+from trnqc.jit import find_compiler  # noqa: E402
+from trnqc.jit.cache import DIRECTORY_VARIABLE  # noqa: E402
+
+UVU = ("mace-large", "mace-medium", "nequip-lips", "nequip-revmd17-aspirin", "nequip-revmd17-toluene",
+       "nequip-revmd17-benzene", "nequip-water")  # fmt: skip
+UVW = ("DiffDock-L=1", "DiffDock-L=2", "tetris-poly-1", "tetris-poly-2", "e3tools_conv")
+DTYPES = ("float32", "float64")
+TARGETS = {
+    "float32": {"forward": 10.0, "backward": 10.0, "double_backward": 5.0},
+    "float64": {"forward": 6.0, "backward": 8.0, "double_backward": 5.0},
+}
+UVW_TARGETS = {"DiffDock-L=2": {"forward": 2.0, "backward": 5.0}}
+CONV_TARGETS = {
+    "float32": {"over e3nn": 20.0, "over unfused": 2.0},
+    "float64": {"over e3nn": 15.0, "over unfused": 2.0},
+}
+# glibc: blocks of any size from the heap, which is never trimmed.
+TUNED = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=8589934592"}
+ALLOCATOR = ("GLIBC_TUNABLES", "THP_MEM_ALLOC_ENABLE", "LD_PRELOAD")
+Rows = Iterator[dict[str, Any]]
+
+
+def batch(asked: argparse.Namespace) -> Rows:
+    from scripts.cg.batch import accuracy, case
+
+    for label in ("nequip-water",) if asked.quick else UVU:
+        for dtype in DTYPES:
+            targets = TARGETS[dtype] | ({"double_backward": 15.0} if label == "mace-large" else {})
+            yield case(label, dtype, rounds=asked.rounds) | {"target": targets, "error": accuracy(label, dtype)}
+
+
+def tuned(asked: argparse.Namespace) -> Rows:
+    for dtype in DTYPES:
+        command = [sys.executable, "-m", "scripts.cg.batch", "mace-large", dtype]
+        done = subprocess.run(command, cwd=ROOT, env=os.environ | TUNED, capture_output=True, text=True, check=True)
+        yield json.loads(done.stdout) | {"environment": TUNED, "target": {"forward, fresh output": 8.0}}
+
+
+def uvw(asked: argparse.Namespace) -> Rows:
+    from scripts.cg.uvw import case
+
+    for label in UVW[:1] if asked.quick else UVW:
+        for dtype in DTYPES:
+            yield case(label, dtype, rounds=asked.rounds) | {"target": UVW_TARGETS.get(label, {})}
+
+
+def conv(asked: argparse.Namespace) -> Rows:
+    from scripts.cg.conv import case
+
+    for label in ("nequip-water",) if asked.quick else ("mace-large",):
+        for dtype in DTYPES:
+            yield case(label, dtype, rounds=asked.rounds) | {"target": CONV_TARGETS[dtype]}
+
+
+def mace(asked: argparse.Namespace) -> Rows:
+    from scripts.cg.mace import case
+
+    for dtype in DTYPES:
+        yield case(dtype) | {"target": {"energy and forces": 4.0}}
+
+
+def threads(asked: argparse.Namespace) -> Rows:
+    from scripts.cg.batch import threads
+
+    for label in ("mace-large",) if asked.quick else ("mace-large", "nequip-lips"):
+        for dtype in DTYPES:
+            row = threads(label, dtype, 2, rounds=asked.rounds)
+            yield row | {"target": dict.fromkeys(row["speedup"], 1.7)}
+
+
+def build(asked: argparse.Namespace) -> Rows:
+    """In a process and a cache of its own."""
+    allowed = {"mace-large": 5.0} | ({} if asked.quick else {"nequip-revmd17-benzene": 30.0})
+    for label, seconds in allowed.items():
+        with tempfile.TemporaryDirectory() as cache:
+            command = [sys.executable, "-m", "scripts.cg.cold_build", label, "float32"]
+            environment = os.environ | {DIRECTORY_VARIABLE: cache}
+            done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+        found = json.loads(done.stdout)
+        yield found | {"allowed seconds": seconds, "speedup": {"allowed over needed": seconds / found["seconds"]},
+                       "target": {"allowed over needed": 1.0}}  # fmt: skip
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], Rows]] = {
+    "batch": batch, "tuned": tuned, "uvw": uvw, "conv": conv, "mace": mace, "threads": threads, "build": build
+}  # fmt: skip
+
+
+def show(console: Console, part: str, rows: list[dict[str, Any]]) -> None:
+    table = Table(title=part, title_justify="left")
+    for column in ("case", "dtype", "what", "times", "target", "", "error"):
+        table.add_column(column, justify="right" if column in ("times", "target", "error") else "left")
+    for row in rows:
+        for what, times in row["speedup"].items():
+            target = row["target"].get(what)
+            verdict = "" if target is None else "reached" if times >= target else "missed"
+            error = row.get("error", {}).get(what)
+            table.add_row(row["case"], row["dtype"], what, f"{times:.1f}", "" if target is None else f"{target:g}",
+                          verdict, "" if error is None else f"{error:.0e}")  # fmt: skip
+    console.print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=[part for part in PARTS if part != "mace"])
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--quick", action="store_true", help="a few cases of a few seconds")
+    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "cg.json")
+    asked, console = parser.parse_args(), Console(soft_wrap=True)
+    environment = {name: os.environ[name] for name in ALLOCATOR if name in os.environ}
+    record: dict[str, Any] = heading() | {"machine": machine(), "compiler": find_compiler().label,
+                                          "allocator": environment or "default", "parts": {}}  # fmt: skip
+    for part in asked.parts:
+        rows = []
+        for row in PARTS[part](asked):
+            rows.append(row)
+            console.print(part, row["case"], row["dtype"], {k: round(v, 1) for k, v in row["speedup"].items()})
+        show(console, part, rows)
+        record["parts"][part] = rows
+        write_json(record, asked.out)
+    console.print(f"written to {asked.out}")
+
+
+if __name__ == "__main__":
+    main()
