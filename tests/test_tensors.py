@@ -38,6 +38,8 @@ def test_refusals(operands):
         tensors.einsum("xab,xbc,cd->xda", *operands, backend="simulator", precision="fp64")
     with pytest.raises(InputError, match="no backend is called 'abacus'"):
         tensors.einsum("xab,xbc,cd->xda", *operands, backend="abacus")
+    with pytest.raises(InputError, match="multiplies real numbers; found complex128"):
+        tensors.einsum("xab,xbc,cd->xda", *(x + 0j for x in operands), backend="cpu")
     torch = pytest.importorskip("torch")
     with pytest.raises(InputError, match="takes NumPy arrays; found Tensor"):
         tensors.einsum("xab->x", torch.tensor(operands[0]), backend="cpu")

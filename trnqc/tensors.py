@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -74,5 +73,9 @@ def _machine(name: str, precision: str, operands: Iterable[Any]) -> Machine:
     def pairs(B: np.ndarray, eps_occ: np.ndarray, eps_vir: np.ndarray, memory: int | None) -> PairEnergies:
         return backend.mp2_pairs(B, eps_occ, eps_vir, precision=precision, max_memory=memory)
 
-    gemm = partial(backend.batched_contraction, precision=precision)
+    def gemm(a_t: np.ndarray, b: np.ndarray) -> np.ndarray:
+        if a_t.dtype.kind not in "fiub" or b.dtype.kind not in "fiub":
+            raise InputError(f"backend {name!r} multiplies real numbers; found {a_t.dtype} and {b.dtype}")
+        return backend.batched_contraction(a_t, b, precision=precision)
+
     return Machine(f"backend {name} in {precision}", gemm, pairs, f"backend {name} in {precision}")

@@ -29,8 +29,9 @@ def water(basis):
     )
 
 
-def test_the_energy_is_that_of_pyscf(ccsd):
-    mf = water("cc-pvdz")
+@pytest.mark.parametrize("basis", ["6-31g", pytest.param("cc-pvdz", marks=pytest.mark.slow)])
+def test_the_energy_is_that_of_pyscf(ccsd, basis):
+    mf = water(basis)
     energy, _ = ccsd.iterate(mf, progress=lambda line: None)
     reference = cc.CCSD(mf).run(conv_tol=1e-10, conv_tol_normt=1e-8).e_corr
     assert energy == pytest.approx(reference, abs=1e-8)

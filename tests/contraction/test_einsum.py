@@ -17,7 +17,7 @@ from trnqc.contraction import contract, einsum, einsum_plan, path
 from trnqc.contraction.lower import lower
 from trnqc.contraction.operations import minimise
 from trnqc.contraction.subscripts import parse_subscripts
-from trnqc.errors import ExpressionError, InputError, MemoryLimit
+from trnqc.errors import ExpressionError, InputError, MemoryLimit, UnsupportedError
 
 opt_einsum.paths.register_path_fn("trnqc", path)
 
@@ -317,3 +317,58 @@ def test_the_peak_is_what_is_allocated(name):
         tracemalloc.stop()
     # NumPy and Python keep some tens of kilobytes of their own.
     assert 8 * plan.peak <= used <= 8 * plan.peak + result.nbytes + 100_000
+
+
+FUNCTION = """
+space o = 3
+index i j : o
+function g[o,o] cost 4
+tensor x[o]
+tensor d[o]
+y[i] = g[i,j] * x[j] / d[i]
+"""
+ONES = np.ones((3, 3))
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"g": lambda *cuts: np.ones((5, 3))}, r"function g was asked for a block of shape .*; found \(5, 3\)"),
+    ({"g": lambda *cuts: ONES[cuts] * np.nan}, r"operand g has \d elements that are not finite"),
+    ({"g": ONES * np.inf}, "operand g has 9 elements that are not finite"),
+    ({"d": np.array([1.0, 0.0, 2.0])}, "operand d divides and has 1 zeros"),
+    ({"x": np.array(["1", "2", "3"])}, "operand x holds elements of type <U1; numbers are taken"),
+    ({"x": np.ones(4)}, r"operand x has the shape \(3,\)"),
+])  # fmt: skip
+@pytest.mark.parametrize("limit", [None, 8 * 5])
+def test_what_cannot_be_computed_is_refused(change, message, limit):
+    plan = einsum_plan(FUNCTION, memory_limit=limit)
+    operands = {"g": lambda *cuts: ONES[cuts], "x": np.ones(3), "d": np.full(3, 2.0)}
+    np.testing.assert_allclose(plan.run(operands), 1.5)
+    with pytest.raises(InputError, match=message):
+        plan.run(operands | change)
+
+
+def test_zeros_divide_where_the_caller_wants_it():
+    plan = einsum_plan(FUNCTION)
+    with np.errstate(all="ignore"):
+        found = plan.run({"g": lambda *cuts: ONES[cuts], "x": np.ones(3), "d": np.zeros(3)}, check_finite=False)
+    assert np.isinf(found).all()
+
+
+def test_a_limit_counts_elements_of_the_common_type():
+    """complex64 and float64 make complex128, of twice the bytes of either."""
+    operands = operands_of("ab,bc,cd->ad", extents=(9, 10))
+    mixed = [operands[0].astype(np.complex64), *operands[1:]]
+    exact = einsum_plan("ab,bc,cd->ad", *mixed, memory_limit=16 * 81)
+    assert exact.peak == 81 and exact.trees[0].temporaries and "in loops" not in str(exact)
+    assert "in loops" in str(einsum_plan("ab,bc,cd->ad", *mixed, memory_limit=16 * 81 - 1))
+    with pytest.raises(InputError, match="memory_limit is a number of bytes; found '1 GB'"):
+        einsum_plan("ab,bc,cd->ad", *mixed, memory_limit="1 GB")
+
+
+def test_loops_say_which_tensors_they_cannot_take():
+    torch = pytest.importorskip("torch")
+    operands = [torch.tensor(x) for x in operands_of("ab,bc,cd->ad", extents=(9, 10))]
+    with pytest.raises(UnsupportedError, match="A requires a gradient"):
+        einsum("ab,bc,cd->ad", operands[0].requires_grad_(), *operands[1:], memory_limit=8 * 60)
+    with pytest.raises(UnsupportedError, match="holds bfloat16"):
+        einsum("ab,bc,cd->ad", *(x.detach().bfloat16() for x in operands), memory_limit=2 * 60)

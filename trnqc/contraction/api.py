@@ -8,7 +8,9 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from trnqc.contraction.arrays import as_arrays
+import numpy as np
+
+from trnqc.contraction.arrays import as_arrays, itemsize
 from trnqc.contraction.counts import Count
 from trnqc.contraction.execute import Gemm
 from trnqc.contraction.expand import expanded
@@ -80,7 +82,7 @@ def _plan(
         raise InputError("the operands of a program come as one dictionary: name -> array or shape")
     given: Mapping[str, Any] = operands[0] if operands else {}
     program = program.shaped({name: _shape(x) for name, x in given.items() if not callable(x)})
-    itemsize = _itemsize(list(given.values()))
+    size = _itemsize(list(given.values()))
     # What terms share, and what statements keep, is held until its last use: what is written out waits for nothing.
     wanted = tuple(outputs) or unread(program)
     attempts: tuple[Callable[[], Plan], ...] = (
@@ -90,19 +92,24 @@ def _plan(
     )
     for attempt in attempts[:-1]:
         try:
-            return _within(attempt(), itemsize, memory_limit), program
+            return _within(attempt(), size, memory_limit), program
         except MemoryLimit:
             continue
-    return _within(attempts[-1](), itemsize, memory_limit), program
+    return _within(attempts[-1](), size, memory_limit), program
 
 
-def _within(plan: Plan, itemsize: int, memory_limit: int | None) -> Plan:
-    return plan if memory_limit is None else plan.within(memory_limit // itemsize)
+def _within(plan: Plan, size: int, memory_limit: int | None) -> Plan:
+    """size: bytes of an element."""
+    if memory_limit is None:
+        return plan
+    if not isinstance(memory_limit, int | float | np.number):
+        raise InputError(f"memory_limit is a number of bytes; found {memory_limit!r}")
+    return plan.within(int(memory_limit // size))
 
 
 @lru_cache(maxsize=256)
 def _planned(
-    subscripts: str, shapes: tuple[Shape, ...], itemsize: int, memory_limit: int | None
+    subscripts: str, shapes: tuple[Shape, ...], size: int, memory_limit: int | None
 ) -> tuple[Plan, Subscripts]:
     parsed = parse_subscripts(subscripts, shapes)
     leaves, indices = parsed.leaves(), parsed.indices()
@@ -116,7 +123,7 @@ def _planned(
         outputs=(RESULT,),
         direct=operations * Count.product(indices[label].symbol for label in dict.fromkeys(used)),
     )
-    return _within(plan, itemsize, memory_limit), parsed
+    return _within(plan, size, memory_limit), parsed
 
 
 def _spelt(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
@@ -132,8 +139,8 @@ def _shape(operand: Any) -> Shape:
     return tuple(as_arrays([operand])[0].shape)
 
 
-def _itemsize(arrays: Sequence[Any]) -> int:
-    return max((x.dtype.itemsize for x in arrays if hasattr(x, "dtype")), default=8)
+def _itemsize(operands: Sequence[Any]) -> int:
+    return itemsize([x for x in operands if hasattr(x, "dtype")])
 
 
 def _squeeze(x: Any, axes: tuple[int, ...]) -> Any:

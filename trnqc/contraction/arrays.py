@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -82,6 +82,60 @@ def diagonal(library: ModuleType, x: Array, labels: Sequence[str]) -> tuple[Arra
     letters = {label: chr(ord("a") + k) for k, label in enumerate(left)}
     text = "".join(letters[label] for label in labels) + "->" + "".join(letters[label] for label in left)
     return library.einsum(text, x), left
+
+
+def itemsize(arrays: Sequence[Array]) -> int:
+    """Bytes of an element of the type that holds the elements of all; 8 for no array."""
+    kinds = list(dict.fromkeys(x.dtype for x in arrays))
+    if not kinds:
+        return 8
+    found, *others = kinds
+    library = library_of(arrays)
+    for other in others:
+        found = (np if library is np else library).promote_types(found, other)
+    return int(found.itemsize)
+
+
+def require_numbers(x: Array, name: str) -> None:
+    """Raise InputError where the elements of x are text, dates or records."""
+    if getattr(x.dtype, "kind", "f") in "SUVMm":
+        raise InputError(f"operand {name} holds elements of type {x.dtype}; numbers are taken")
+
+
+def require_divisors(x: Array, name: str) -> None:
+    """Raise InputError where x, which something is divided by, has a zero."""
+    if not bool(x.all()):
+        bad = int((x == 0).sum())
+        raise InputError(f"operand {name} divides and has {bad} zeros; check_finite=False lets them pass")
+
+
+def checked_function(name: str, function: Callable[..., Array], check_finite: bool) -> Callable[..., Array]:
+    """The function with its blocks checked: they have the lengths of the slices and, where wanted, finite elements."""
+
+    def block(*cuts: slice) -> Array:
+        (found,) = as_arrays([function(*cuts)])
+        expected = tuple(cut.stop - cut.start for cut in cuts)
+        if tuple(found.shape) != expected:
+            raise InputError(f"function {name} was asked for a block of shape {expected}; found {tuple(found.shape)}")
+        require_numbers(found, name)
+        if check_finite:
+            require_finite(library_of([found]), found, name)
+        return found
+
+    return block
+
+
+def host_array(x: Array, name: str) -> np.ndarray:
+    """The array in the memory of NumPy, without a copy; raises UnsupportedError where that cannot be."""
+    if getattr(x, "is_cuda", False):
+        reason = f"is on {x.device}: move the operands to the CPU"
+    elif getattr(x, "requires_grad", False):
+        reason = "requires a gradient, which loops do not carry: detach it"
+    elif "bfloat16" in str(x.dtype):
+        reason = "holds bfloat16, which NumPy lacks: convert it"
+    else:
+        return np.asarray(x)
+    raise UnsupportedError(f"fused loops within a memory limit run on NumPy; {name} {reason}, or raise the limit")
 
 
 def require_finite(library: ModuleType, x: Array, name: str) -> None:

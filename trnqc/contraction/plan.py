@@ -12,7 +12,17 @@ from typing import Any
 import numpy as np
 
 from trnqc.contraction import listing
-from trnqc.contraction.arrays import Array, as_arrays, library_of, one_type, require_finite
+from trnqc.contraction.arrays import (
+    Array,
+    as_arrays,
+    checked_function,
+    host_array,
+    library_of,
+    one_type,
+    require_divisors,
+    require_finite,
+    require_numbers,
+)
 from trnqc.contraction.blocks import Blocked
 from trnqc.contraction.counts import Count
 from trnqc.contraction.distribution import Distribution, distribute
@@ -26,7 +36,7 @@ from trnqc.contraction.run_loops import run_schedule
 from trnqc.contraction.spacetime import Schedule, schedule_within
 from trnqc.contraction.symmetric import unique
 from trnqc.contraction.tree import Leaf, Tree
-from trnqc.errors import InputError, MemoryLimit, UnsupportedError
+from trnqc.errors import InputError, MemoryLimit
 
 
 @dataclass(frozen=True)
@@ -64,14 +74,8 @@ class Part:
             # A step that only turns axes yields a view of somebody's array.
             return run_steps(library, self.steps, operands, gemm), self.steps[-1].operation.kind != "copy"
         operands = {leaf.name: values[leaf.name] for leaf in self.tree.leaves}
-        if elsewhere := [x for x in operands.values() if getattr(x, "is_cuda", False)]:
-            raise UnsupportedError(
-                f"fused loops within a memory limit run in host memory; found an operand on {elsewhere[0].device}: "
-                "move the operands to the CPU, or raise the limit"
-            )
-        found = run_schedule(
-            self.schedule, {k: x if callable(x) else np.asarray(x) for k, x in operands.items()}, gemm=gemm
-        )
+        values = {k: x if callable(x) else host_array(x, k) for k, x in operands.items()}
+        found = run_schedule(self.schedule, values, gemm=gemm)
         return (found if library is np else library.asarray(found)), True
 
 
@@ -187,6 +191,11 @@ class Plan:
         return {block for name in self.outputs for _, block in self.blocked.targets[name].blocks}
 
     @cached_property
+    def _divisors(self) -> set[str]:
+        """Inputs that something is divided by."""
+        return {leaf.name for tree in self.trees for leaf in tree.leaves if leaf.reciprocal}
+
+    @cached_property
     def peak(self) -> int:
         """Most elements held at once beside inputs and outputs: temporaries, and copies that steps make of operands."""
         return max((held for _, held in self.held()), default=0)
@@ -251,6 +260,7 @@ class Plan:
             if found is not None:
                 return np.float64(found[self.outputs[0]]) if len(self.outputs) == 1 else found
         gemm = gemm or self.machine.gemm
+        values = {k: checked_function(k, x, check_finite) if callable(x) else x for k, x in values.items()}
         if self.blocked:
             values = {k: x for name, whole in values.items() for k, x in self.blocked.inputs[name].split(whole).items()}
         last = {name: k for k, assignment in enumerate(self.assignments) for name in assignment.reads}
@@ -268,12 +278,16 @@ class Plan:
     def _accepted(self, operands: dict[str, Any], check_finite: bool) -> dict[str, Any]:
         arrays = [name for name, x in operands.items() if not callable(x)]
         library = library_of(found := as_arrays([operands[name] for name in arrays]))
+        for name, array in zip(arrays, found):
+            require_numbers(array, name)
         for name, array in zip(arrays, one_type(library, found)):
             expected = self.shapes[name]
             if tuple(array.shape) != expected:
                 raise InputError(f"operand {name} has the shape {expected} in this plan; found {tuple(array.shape)}")
             if check_finite:
                 require_finite(library, array, name)
+            if check_finite and name in self._divisors:
+                require_divisors(array, name)
             operands[name] = array
         return operands
 
