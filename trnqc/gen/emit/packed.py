@@ -44,8 +44,41 @@ class Rows:
     def coprime(self) -> bool:
         return gcd(self.count, self.lanes) == 1 and self.count > 1
 
+    @property
+    def held(self) -> list[int]:
+        """Elements of rows that are there, in each vector of memory."""
+        there = self.count * self.used
+        return [min(self.lanes, max(0, there - n * self.lanes)) for n in range(self.count)]
+
     def shuffled(self, a: str, b: str, order: list[int]) -> str:
         return f"SHUFFLED({self.mask}, {a}, {b}, {', '.join(map(str, order))})"
+
+
+# Element types -> what moves some of the elements of a 64-byte vector by a mask, and the type of that mask.
+MASKED = {"float": ("loadups512", "storeups512", "uint16_t"), "double": ("loadupd512", "storeupd512", "uint8_t")}
+
+
+def partial(vector: str, element: str, lanes: int) -> str:
+    """Moves the first elements of a vector; the rest is read as zero. Through memory where there are no masks."""
+    inline = "static inline __attribute__((always_inline))"
+    load = f"{{ {element} part[{lanes}] = {{0}}; __builtin_memcpy(part, p, n * sizeof({element})); " \
+           f"return *(const {vector}u *)part; }}"  # fmt: skip
+    store = f"{{ {element} part[{lanes}]; *({vector}u *)part = x; __builtin_memcpy(p, part, n * sizeof({element})); }}"
+    heads = (f"{inline} {vector} some_{vector}(const {element} *p, int n)",
+             f"{inline} void put_some_{vector}({element} *p, {vector} x, int n)")  # fmt: skip
+    plain = [f"{heads[0]} {load}", f"{heads[1]} {store}"]
+    if element not in MASKED:
+        return "\n".join(plain)
+    read, write, mask = MASKED[element]
+    chosen = f"({mask})((1u << n) - 1)"
+    return "\n".join([
+        f"#if defined(__AVX512F__) && {lanes} * __SIZEOF_{element.upper()}__ == 64",
+        f"{heads[0]} {{ return __builtin_ia32_{read}_mask(p, ({vector}){{0}}, {chosen}); }}",
+        f"{heads[1]} {{ __builtin_ia32_{write}_mask(p, x, {chosen}); }}",
+        "#else",
+        *plain,
+        "#endif",
+    ])  # fmt: skip
 
 
 def unpack(name: str, rows: Rows) -> str:
@@ -58,15 +91,12 @@ def unpack(name: str, rows: Rows) -> str:
         to[i] = r;
     }}
 }}"""
-    lines, source = [head], "from"
-    if rows.used < rows.lanes:
-        lines += [
-            f"    {rows.element} part[{rows.count * rows.lanes}] = {{0}};",
-            f"    __builtin_memcpy(part, from, {rows.count * rows.used} * sizeof({rows.element}));",
-        ]
-        source = "part"
-    for n in range(rows.count):
-        lines.append(f"    const {rows.vector} m{n} = *(const {rows.vector}u *)({source} + {n * rows.lanes});")
+    lines = [head]
+    for n, held in enumerate(rows.held):
+        value = f"*(const {rows.vector}u *)(from + {n * rows.lanes})"
+        if held < rows.lanes:
+            value = f"some_{rows.vector}(from + {n * rows.lanes}, {held})" if held else f"({rows.vector}){{0}}"
+        lines.append(f"    const {rows.vector} m{n} = {value};")
     for i in range(rows.count):
         flat = [lane * rows.count + i for lane in range(rows.lanes)]
         lines += _picked(rows, f"t{i}", "m", [divmod(place, rows.lanes) for place in flat])
@@ -82,20 +112,19 @@ def pack(name: str, rows: Rows) -> str:
     for (int i = 0; i < {rows.count}; i++)
         for (int l = 0; l < {rows.used}; l++) to[l * {rows.stride} + i] = from[i][l];
 }}"""
-    lines, target = [head], "to"
-    if rows.used < rows.lanes:
-        lines.append(f"    {rows.element} part[{rows.count * rows.lanes}];")
-        target = "part"
-    lines += _ordered(rows)
-    for n in range(rows.count):
+    lines = [head, *_ordered(rows)]
+    for n, held in enumerate(rows.held):
+        if not held:
+            break
         flat = [n * rows.lanes + place for place in range(rows.lanes)]
         picks = [(place % rows.count, place // rows.count) for place in flat]
         if rows.coprime:
             picks = [(i, lane) for lane, (i, _) in enumerate(picks)]
         lines += _picked(rows, f"t{n}", "m", picks)
-        lines.append(f"    *({rows.vector}u *)({target} + {n * rows.lanes}) = t{n};")
-    if rows.used < rows.lanes:
-        lines.append(f"    __builtin_memcpy(to, part, {rows.count * rows.used} * sizeof({rows.element}));")
+        if held == rows.lanes:
+            lines.append(f"    *({rows.vector}u *)(to + {n * rows.lanes}) = t{n};")
+        else:
+            lines.append(f"    put_some_{rows.vector}(to + {n * rows.lanes}, t{n}, {held});")
     return "\n".join([*lines, "}"])
 
 

@@ -185,6 +185,8 @@ class Vectors(Scalars):
                             self.vector(MASKS[BYTES[common.dtype]]), self.lanes, s.stride, s.count, used)  # fmt: skip
         name, write = (shape.name("unpack"), packed.unpack) if unpacks else (shape.name("pack"), packed.pack)
         self.helpers["shuffle"] = packed.SHUFFLE
+        if used < self.lanes:
+            self.helpers[f"partial_{shape.vector}"] = packed.partial(shape.vector, shape.element, self.lanes)
         self.helpers[name] = write(name, shape)
         return f"{name}({self.address(by_lane, s.place)}, {self.address(common, s.start)});"
 
