@@ -39,8 +39,7 @@ def convolution(label="uvu-5", **options):
     return TensorProductConv(problem, **options), x, y, w, torch.from_numpy(ROWS), torch.from_numpy(COLS)
 
 
-@pytest.mark.parametrize("layout", ["mul_ir", "ir_mul"])
-@pytest.mark.parametrize(("dtype", "bound"), [("float32", 1e-6), ("float64", 1e-14)])
+@pytest.mark.parametrize(("dtype", "bound", "layout"), [("float32", 1e-6, "ir_mul"), ("float64", 1e-14, "mul_ir")])
 @pytest.mark.parametrize("label", AWKWARD)
 def test_a_module_is_the_definition(label, dtype, bound, layout):
     problem = awkward(label, layout=layout, dtype=dtype)

@@ -65,7 +65,7 @@ class Pool:
         """Give the idle blocks back to the system."""
         self._idle.clear()
 
-    def _lend(self, size: int) -> ctypes.Array[ctypes.c_char]:
+    def _lend(self, size: int) -> Any:
         block = self._take(size) or _mapped(size)
         # Every array on the block holds this object, however it was sliced: its end is the end of the last of them.
         lent = _bytes(size).from_buffer(block)

@@ -105,7 +105,8 @@ def _run(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], opt
     device, dtype = tensors[0].device, SUPPORTED[tensors[0].dtype]
     if device.type not in ("cpu", "cuda"):
         raise no_engine(str(device))
-    graph = [graph_of(*(e.cpu().numpy() for e in edges), sizes.x)] if edges else []
+    rows_cols = [e.cpu().numpy() for e in edges]
+    graph = [graph_of(rows_cols[0], rows_cols[1], sizes.x)] if edges else []
     name = f"conv_{direction}" if edges else direction
     if device.type == "cuda":
         atomic = bool(edges) and not deterministic
