@@ -1,0 +1,73 @@
+"""The GPU benchmark of tensor products rehearsed on a simulated device, and peers by their interfaces."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from scripts import cg_registers, device_bench_cg
+from tests.cg import oracle
+from tests.cg.configurations import awkward
+from trnqc.errors import BackendUnavailable
+from trnqc.jit.device import cuda_devices
+
+
+def test_the_benchmark_is_rehearsed(tmp_path, capsys):
+    path = tmp_path / "gpu.json"
+    arguments = ["uvu-5", "--simulate", "--batch", "3", "--rounds", "1", "--dtypes", "float64", "--out", str(path)]
+    assert device_bench_cg.main(arguments) == 0
+    record = json.loads(path.read_text())
+    assert record["kind"] == "simulated device, no figure counts"
+    passes = [row["pass"] for row in record["rows"]]
+    assert passes == ["forward", "backward", "double_backward", "conv_forward", "conv_backward"]
+    assert all(row["seconds"]["ours"] > 0 for row in record["rows"])
+    assert set(record["rows"][-1]["ratios"]) == {"ours, atomic"}
+    assert "written to" in capsys.readouterr().out
+
+
+def test_the_gate_holds_results(monkeypatch, capsys, tmp_path):
+    monkeypatch.setitem(device_bench_cg.GATE, "float64", -1.0)
+    arguments = ["uvu-5", "--simulate", "--batch", "3", "--dtypes", "float64", "--out", str(tmp_path / "gpu.json")]
+    assert device_bench_cg.main(arguments) == 2
+    assert "uvu-5: forward is off by" in capsys.readouterr().out
+
+
+def test_without_a_gpu_it_says_so(capsys, tmp_path):
+    try:
+        cuda_devices()
+    except BackendUnavailable as reason:
+        assert device_bench_cg.main(["uvu-5", "--out", str(tmp_path / "gpu.json")]) == 2
+        assert str(reason).split("(")[0].strip() in capsys.readouterr().out
+    else:
+        pytest.skip("there is a GPU")
+
+
+def test_a_peer_gives_the_derivatives_that_are_timed():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("e3nn")
+    from scripts.cg.peers import Peer, e3nn_eager
+
+    problem = awkward("uvu-5")
+    given = device_bench_cg.operands(problem, 4, "float64")
+    held = {name: torch.as_tensor(array) for name, array in given.items()}
+    peer = Peer(e3nn_eager(problem, held["x"]))
+    ours = list(given.values())
+    found = {name: peer.work(name, held)() for name in device_bench_cg.BATCHES}
+    for name, operands in {"forward": ours[:3], "backward": ours[:4], "double_backward": ours}.items():
+        wanted = getattr(oracle, name)(problem, *operands)
+        theirs = found[name] if isinstance(found[name], tuple) else (found[name],)
+        for a, b in zip(theirs, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+            # e3nn makes its constants in the default precision.
+            np.testing.assert_allclose(a.detach().numpy(), b, rtol=0, atol=1e-5)
+
+
+@pytest.mark.skipif(not shutil.which("nvcc"), reason="needs the CUDA compiler")
+def test_registers_are_told_beside_the_reference():
+    found = cg_registers.row("mace-medium", 4, "forward", "sm_80")
+    assert found["spill_stores"] == found["spill_loads"] == 0 and found["resident_warps"] >= 16
+    assert found["traffic"] <= 1.05 and found["mul_and_fma"] > 200
+    assert "reference_registers" not in found
+    assert "mace-medium forward" in str(cg_registers.table([found]).columns[0]._cells)
