@@ -41,24 +41,30 @@ def held(problem: TPProblem, found, expected, dtype: str) -> None:
         assert oracle.error(found[2][part], expected[2][part]) < TOLERANCE[dtype], ins
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("layout", ["mul_ir", "ir_mul"])
+@pytest.mark.parametrize("layout, dtype", [("mul_ir", "float32"), ("ir_mul", "float64")])
 @pytest.mark.parametrize("label", UVU)
 def test_awkward_problems(label, layout, dtype):
     agrees(awkward(label, layout=layout), dtype)
 
 
-@pytest.mark.parametrize("label", [*CHANNELWISE, "roofline-3", "roofline-5"])
-def test_published_problems(label):
-    agrees(configuration(label), "float32", edges=2)
-    agrees(configuration(label), "float64", edges=2)
+@pytest.mark.parametrize("layout, dtype", [("mul_ir", "float64"), ("ir_mul", "float32")])
+@pytest.mark.parametrize("label", ["uvu-17", "uvu-y3"])
+def test_awkward_problems_the_other_way(label, layout, dtype):
+    agrees(awkward(label, layout=layout), dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("label", ["mace-medium", "nequip-revmd17-aspirin", "roofline-3"])
+def test_published_problems(label, dtype):
+    agrees(configuration(label), dtype, edges=2)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("layout", ["mul_ir", "ir_mul"])
 @pytest.mark.parametrize("label", [*CHANNELWISE, *ROOFLINE])
-def test_published_problems_in_the_other_layout(label):
-    agrees(configuration(label, layout="ir_mul"), "float32", edges=2)
-    agrees(configuration(label, layout="ir_mul"), "float64", edges=2)
+def test_all_published_problems(label, layout):
+    agrees(configuration(label, layout=layout), "float32", edges=2)
+    agrees(configuration(label, layout=layout), "float64", edges=2)
 
 
 @pytest.mark.parametrize("label", ["uvu-5", "uvu-y3", "unweighted"])
