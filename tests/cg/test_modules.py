@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 from tests.cg import oracle  # noqa: E402
 from tests.cg.configurations import AWKWARD, awkward  # noqa: E402
-from trnqc.cg import TensorProduct, TensorProductConv  # noqa: E402
+from trnqc.cg import TensorProduct, TensorProductConv, from_e3nn  # noqa: E402
 from trnqc.cg.graph import Graph  # noqa: E402
 from trnqc.errors import MemoryLimit, OperandError, UnsupportedError, UnsupportedPrecision  # noqa: E402
 
@@ -136,6 +136,26 @@ def test_a_kept_module_is_the_same(make):
     for again in (pickle.loads(pickle.dumps(module)), copy.deepcopy(module), torch.load(buffer, weights_only=False)):
         assert again.problem == module.problem and str(again) == str(module)
         assert torch.equal(again(*given), module(*given))
+
+
+@pytest.mark.parametrize("label", ["uvu-y3", "uvw-y3", "uvw-shared", "mixed"])
+def test_weights_of_e3nn_are_taken_in_their_order(label):
+    o3 = pytest.importorskip("e3nn.o3")
+    problem = awkward(label)
+    paths = problem.instructions
+    rules = [(p.i_in1, p.i_in2, p.i_out, p.connection_mode, p.has_weight, p.path_weight**2) for p in paths]
+    irreps = [str(ir) for ir in (problem.irreps_in1, problem.irreps_in2, problem.irreps_out)]
+    as_given = {"irrep_normalization": "none", "path_normalization": "none", "internal_weights": False}
+    theirs = o3.TensorProduct(*irreps, rules, shared_weights=problem.shared_weights, **as_given)
+    ours, (x, y, w, _) = TensorProduct(from_e3nn(theirs)), (t.float() for t in operands(problem))
+    batch = not problem.shared_weights
+    reordered = ours.reorder_weights_from_e3nn(w, has_batch_dim=batch)
+    assert oracle.error(ours(x, y, reordered).numpy(), theirs(x, y, w).double().numpy()) < 2e-6
+    assert torch.equal(ours.reorder_weights_to_e3nn(reordered, has_batch_dim=batch), w)
+    with pytest.raises(OperandError, match=r"weights: expected shape \[.*\], found"):
+        ours.reorder_weights_from_e3nn(w[..., 1:], has_batch_dim=batch)
+    with pytest.raises(OperandError, match=r"weights: expected shape \[.*\], found"):
+        ours.reorder_weights_from_e3nn(w, has_batch_dim=not batch)
 
 
 def test_it_has_no_state():

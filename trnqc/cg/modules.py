@@ -53,16 +53,19 @@ class _Product(nn.Module):
         return self.problem.irreps_out
 
     def reorder_weights_from_e3nn(self, weights: Tensor, has_batch_dim: bool = True) -> Tensor:
-        """Weights in the order of e3nn's module of the same problem -> in that of this one."""
-        from trnqc.cg.weights import reorder_weights_from_e3nn
+        """Weights of e3nn's module of the same problem in the order of this one, which is e3nn's: they are returned
+        as they are, [..., weight_numel], or [weight_numel] without has_batch_dim.
 
-        return reorder_weights_from_e3nn(self.problem, weights, has_batch_dim)
+        Raises OperandError for another number of weights.
+        """
+        if weights.shape[-1:] != (self.weight_numel,) or (weights.dim() == 1) == has_batch_dim:
+            expected = f"[..., {self.weight_numel}]" if has_batch_dim else f"[{self.weight_numel}]"
+            raise OperandError(f"weights: expected shape {expected}, found {list(weights.shape)}")
+        return weights
 
     def reorder_weights_to_e3nn(self, weights: Tensor, has_batch_dim: bool = True) -> Tensor:
         """The inverse of `reorder_weights_from_e3nn`."""
-        from trnqc.cg.weights import reorder_weights_to_e3nn
-
-        return reorder_weights_to_e3nn(self.problem, weights, has_batch_dim)
+        return self.reorder_weights_from_e3nn(weights, has_batch_dim)
 
     def extra_repr(self) -> str:
         return str(self.problem)
