@@ -8,6 +8,8 @@ import pytest
 from tests.cg import oracle
 from tests.cg.configurations import awkward
 from trnqc.cg.engine import engine_for
+from trnqc.cg.problem import TPProblem
+from trnqc.errors import InstructionError
 
 # Largest error over the largest value of a result: sums of up to a few hundred products with a few roundings each.
 TOLERANCE = {"float64": 1e-14, "float32": 1e-6}
@@ -90,3 +92,8 @@ def test_no_edges() -> None:
     engine = engine_for(problem, "float64", threads=2)
     assert engine.forward(x, y, w).shape == gz.shape
     assert [g.shape for g in engine.backward(x, y, w, gz)] == [x.shape, y.shape, w.shape]
+
+
+def test_mixing_needs_weights() -> None:
+    with pytest.raises(InstructionError, match="instruction 1: uvw mixes channels by weights"):
+        TPProblem("2x0e", "1x0e", "2x0e", [(0, 0, 0, "uvu", False), (0, 0, 0, "uvw", False)])

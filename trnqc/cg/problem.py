@@ -207,6 +207,8 @@ def _check(n: int, raw: tuple[Any, ...], slots: tuple[Irreps, ...]) -> Instructi
         raise InstructionError(
             f"instruction {n}: uvu needs the multiplicity of its first input in its output; found {one} and {three}"
         )
+    if mode == "uvw" and not has_weight:
+        raise InstructionError(f"instruction {n}: uvw mixes channels by weights; expected has_weight, found none")
     shape = (one.mul, two.mul, three.mul) if mode == "uvw" else (one.mul, two.mul)
     i_in1, i_in2, i_out = map(int, which)
     return Instruction(i_in1, i_in2, i_out, mode, bool(has_weight), float(path_weight), shape, 0)
