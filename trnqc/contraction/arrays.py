@@ -127,9 +127,7 @@ def checked_function(name: str, function: Callable[..., Array], check_finite: bo
 
 def host_array(x: Array, name: str) -> np.ndarray:
     """The array in the memory of NumPy, without a copy; raises UnsupportedError where that cannot be."""
-    if getattr(x, "is_cuda", False):
-        reason = f"is on {x.device}: move the operands to the CPU"
-    elif getattr(x, "requires_grad", False):
+    if getattr(x, "requires_grad", False):
         reason = "requires a gradient, which loops do not carry: detach it"
     elif "bfloat16" in str(x.dtype):
         reason = "holds bfloat16, which NumPy lacks: convert it"

@@ -25,6 +25,7 @@ from trnqc.contraction.arrays import (
 )
 from trnqc.contraction.blocks import Blocked
 from trnqc.contraction.counts import Count
+from trnqc.contraction.device_loops import run_on_device
 from trnqc.contraction.distribution import Distribution, distribute
 from trnqc.contraction.estimate import plan_seconds
 from trnqc.contraction.execute import Gemm, run_steps
@@ -74,6 +75,9 @@ class Part:
             # A step that only turns axes yields a view of somebody's array.
             return run_steps(library, self.steps, operands, gemm), self.steps[-1].operation.kind != "copy"
         operands = {leaf.name: values[leaf.name] for leaf in self.tree.leaves}
+        there = [x for x in operands.values() if getattr(x, "is_cuda", False)]
+        if there:
+            return run_on_device(library, self.schedule, operands, there[0], gemm), True
         values = {k: x if callable(x) else host_array(x, k) for k, x in operands.items()}
         found = run_schedule(self.schedule, values, gemm=gemm)
         return (found if library is np else library.asarray(found)), True

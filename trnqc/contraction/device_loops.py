@@ -1,0 +1,129 @@
+"""Fused loop nests on arrays that NumPy cannot reach: the same nest and tiles as `run_loops`, on tensors of PyTorch.
+
+Every step is lowered for its slices and runs where the operands lie; what it copies and makes stays below the scratch
+of the schedule, for which it is cut in halves where it must.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from math import prod
+from types import ModuleType
+from typing import Any
+
+from trnqc.contraction.arrays import Array
+from trnqc.contraction.execute import Gemm, apply, arranged, leaf
+from trnqc.contraction.expression import Index
+from trnqc.contraction.loops import Item, Loop, Make, Step
+from trnqc.contraction.lower import Step as Lowered
+from trnqc.contraction.lower import lower
+from trnqc.contraction.spacetime import Schedule
+from trnqc.contraction.tree import Leaf, Node, Tree
+
+Ranges = dict[str, tuple[int, int]]
+Labels = tuple[str, ...]
+# A view and its labels; a Leaf's labels may repeat, and it may mean 1/x.
+Part = tuple[Array, Leaf]
+
+
+def run_on_device(
+    library: ModuleType, schedule: Schedule, operands: Mapping[str, Any], like: Array, gemm: Gemm | None = None
+) -> Array:
+    """The result of the schedule's tree, where and of what type `like` is; operands as of `run_loops.run_schedule`."""
+    run = _Run(library, schedule, operands, like, gemm)
+    tree = schedule.fusion.tree
+    run.items(schedule.nest.body, {label: (0, tree.extent(label)) for label in tree.indices})
+    return run.held[tree.root.name]
+
+
+class _Run:
+    def __init__(
+        self, library: ModuleType, schedule: Schedule, operands: Mapping[str, Any], like: Array, gemm: Gemm | None
+    ) -> None:
+        self.library, self.fusion, self.operands, self.gemm = library, schedule.fusion, operands, gemm
+        self.scratch = schedule.scratch
+        kind = {"dtype": like.dtype, "device": like.device}
+        tree = self.fusion.tree
+        self.held = {tree.root.name: library.empty([tree.extent(label) for label in tree.root.indices], **kind)}
+        arena = library.empty(schedule.nest.arena, **kind)
+        for name, place in schedule.nest.places.items():
+            shape = self.fusion.shape(name)
+            self.held[name] = arena[place : place + prod(shape)].reshape(tuple(shape))
+
+    def items(self, items: Sequence[Item], ranges: Ranges) -> None:
+        for item in items:
+            if isinstance(item, Loop):
+                for start in range(0, item.extent, item.tile):
+                    self.items(item.body, ranges | {item.label: (start, min(start + item.tile, item.extent))})
+            elif isinstance(item, Make) and item.zero:
+                self._part(item.name, ranges).fill_(0)
+            elif isinstance(item, Step):
+                self._step(item.name, item.accumulate, ranges)
+
+    def _part(self, name: str, ranges: Ranges) -> Array:
+        """The part of an array that belongs to the ranges; a tile of a fused index is held from its start."""
+        fused = self.fusion.fused.get(name, frozenset())
+        cuts = []
+        for label in self.fusion.arrays[name].indices:
+            start, stop = ranges[label]
+            cuts.append(slice(0, stop - start) if label in fused else slice(start, stop))
+        return self.held[name][(*cuts, ...)]
+
+    def _step(self, name: str, accumulate: bool, ranges: Ranges) -> None:
+        array = self.fusion.arrays[name]
+        target = self._part(name, ranges)
+        if isinstance(array.source, Leaf):
+            found = leaf(self.library, array.source, self._operand(array.source, ranges))
+            target.copy_(arranged(found, array.indices))
+            return
+        made = iter(array.inputs)
+        parts: list[Part] = []
+        for operand in array.source.operands:
+            if isinstance(operand, Leaf) and not operand.cost:
+                parts.append((self._operand(operand, ranges), operand))
+            else:
+                other = next(made)
+                parts.append((self._part(other, ranges), Leaf(other, self.fusion.arrays[other].indices, -1)))
+        self._multiply(target, array.indices, parts, accumulate)
+
+    def _operand(self, operand: Leaf, ranges: Ranges) -> Array:
+        cuts = [slice(*ranges[label]) for label in operand.indices]
+        value = self.operands[operand.name]
+        if not callable(value):
+            return value[(*cuts, ...)]
+        like = next(iter(self.held.values()))
+        return self.library.as_tensor(value(*cuts), dtype=like.dtype, device=like.device)
+
+    def _multiply(self, target: Array, labels: Labels, parts: Sequence[Part], accumulate: bool) -> None:
+        lengths = {x: n for array, part in parts for x, n in zip(part.indices, array.shape)}
+        # The same array may stand twice, with other labels.
+        leaves = tuple(replace(part, name=str(k)) for k, (_, part) in enumerate(parts))
+        step, extra = _lowered(labels, leaves, tuple(lengths.items()))
+        longest = max(lengths, key=lambda label: lengths[label], default="")
+        if extra > self.scratch and lengths.get(longest, 1) > 1:
+            middle = lengths[longest] // 2
+            for start, stop in ((0, middle), (middle, lengths[longest])):
+                halves = [(_cut(array, part.indices, longest, start, stop), part) for array, part in parts]
+                again = accumulate or (start > 0 and longest not in labels)
+                self._multiply(_cut(target, labels, longest, start, stop), labels, halves, again)
+            return
+        values = {part.name: leaf(self.library, part, array) for (array, _), part in zip(parts, leaves)}
+        found = arranged(apply(self.library, step, [values[o.name] for o in step.operands], self.gemm), labels)
+        if accumulate:
+            target += found
+        else:
+            target.copy_(found)
+
+
+def _cut(array: Array, labels: Labels, label: str, start: int, stop: int) -> Array:
+    return array[(*(slice(start, stop) if x == label else slice(None) for x in labels), ...)]
+
+
+@lru_cache(maxsize=4096)
+def _lowered(labels: Labels, leaves: tuple[Leaf, ...], lengths: tuple[tuple[str, int], ...]) -> tuple[Lowered, int]:
+    """The step on slices of these lengths, and the elements that it makes besides what it is written to."""
+    tree = Tree(Node("slice", labels, leaves), {label: Index(label, n, label) for label, n in lengths})
+    (step,) = lower(tree)
+    return step, step.copies(tree) + tree.size(labels)
