@@ -119,15 +119,13 @@ class TensorProductConv(_Product):
     """z[n] = sum over edges e that n receives of x[sender of e] ⊗ y[e]; messages are never held all at once.
 
     deterministic: equal bits at every run; on a CPU that is always so, for any number of threads. On a GPU sums are
-    otherwise added up by hardware, in any order. kahan: sums over edges are compensated; float32 only.
+    otherwise added up by hardware, in any order. kahan: sums over edges are compensated, which needs a fixed order.
     """
 
     def __init__(self, problem: TPProblem, deterministic: bool = False, kahan: bool = False) -> None:
         super().__init__(problem)
         if kahan and not deterministic:
-            raise UnsupportedError("kahan: expected deterministic=True with it, found False: sums need a fixed order")
-        if kahan and problem.dtype == "float64":
-            raise UnsupportedPrecision("kahan: expected a problem of float32, found float64")
+            raise UnsupportedError("kahan: expected deterministic=True with it, found False")
         self.deterministic, self.kahan = deterministic, kahan
 
     def forward(

@@ -6,7 +6,7 @@ double_backward is composed of the three, so there is one of every order. torch.
 as one node.
 
 A problem is passed as text (`handle.text_of`). Results are new, dense and of the operands' dtype; under autocast
-operands of less than single precision are taken as float32.
+operands of less than single precision are taken as float32. A CPU runs as many threads as torch.set_num_threads says.
 """
 
 # No `from __future__ import annotations`: torch reads schemas from annotations as objects.
@@ -155,7 +155,9 @@ class Family:
             ctx.save_for_backward(*tensors, *edges)
 
         def derivative(ctx: Any, *given: Tensor) -> tuple[Any, ...]:
-            tensors, edges = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
+            # Read once: checkpointing computes them anew and hands them out a single time.
+            saved = ctx.saved_tensors
+            tensors, edges = saved[:count], saved[count:]
             found = self._derivatives[direction](self, tensors, given, (*edges, *ctx.options))
             return (*found, *[None] * (len(edges) + len(ctx.options)))
 
