@@ -38,9 +38,9 @@ MAY_IMPORT |= dict.fromkeys(("autotune", "trnqc.cli"), ROOMS)
 PLACES = {
     "pyscf": ("trnqc.chem", "trnqc.cli", "trnqc.eri"),
     "torch": ("trnqc.torch_ops", "trnqc.backends.torch_launch", "trnqc.cg"),
-    "e3nn": ("trnqc.cg.accelerate",),
-    "mace": ("trnqc.cg.accelerate",),
-    "nequip": ("trnqc.cg.accelerate",),
+    "e3nn": ("trnqc.cg.doors",),
+    "mace": ("trnqc.cg.doors",),
+    "nequip": ("trnqc.cg.doors",),
     "torch_neuronx": ("trnqc.torch_ops", "trnqc.backends.torch_launch", "trnqc.backends.neuron"),
     "torch_xla": ("trnqc.backends.torch_launch", "trnqc.backends.neuron"),
     "nki": ("nki_kernels.lang", "trnqc.sim", "trnqc.backends"),
@@ -115,7 +115,7 @@ def test_third_party_stays_in_its_place():
 
 
 # Modules that are imported only when one of their names is asked for, with PyTorch at their heads.
-OF_TORCH = ("trnqc/torch_ops", "trnqc/cg/operators", "trnqc/cg/modules", "trnqc/cg/accelerate")
+OF_TORCH = ("trnqc/torch_ops", "trnqc/cg/operators", "trnqc/cg/modules", "trnqc/cg/accelerate", "trnqc/cg/doors")
 
 
 def test_torch_is_imported_only_when_used():
@@ -160,7 +160,8 @@ def test_modules_say_what_they_are_for():
 # Rooms whose public names users call; the simulator documents its instructions in the vendor's terms and is left out.
 SPOKEN = (
     *("trnqc/__init__.py", "trnqc/errors.py", "trnqc/types.py", "trnqc/backends", "trnqc/chem", "trnqc/torch_ops"),
-    *("nki_kernels", "trnqc/cg"),
+    "nki_kernels",
+    *("trnqc/cg/accelerate", "trnqc/cg/coefficients", "trnqc/cg/irreps", "trnqc/cg/modules", "trnqc/cg/problem"),
 )
 
 

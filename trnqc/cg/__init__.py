@@ -9,12 +9,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trnqc.cg.accelerate import accelerate, undo
     from trnqc.cg.coefficients import clebsch_gordan
     from trnqc.cg.irreps import Irreps
     from trnqc.cg.modules import TensorProduct, TensorProductConv
     from trnqc.cg.problem import TPProblem, from_e3nn
 
-__all__ = ["Irreps", "TPProblem", "TensorProduct", "TensorProductConv", "clebsch_gordan", "from_e3nn"]
+__all__ = [
+    "Irreps",
+    "TPProblem",
+    "TensorProduct",
+    "TensorProductConv",
+    "accelerate",
+    "clebsch_gordan",
+    "from_e3nn",
+    "undo",
+]
 
 # Modules that need PyTorch or a compiler are imported when a name of theirs is first used.
 _HOMES = {
@@ -22,8 +32,10 @@ _HOMES = {
     "TPProblem": "trnqc.cg.problem",
     "TensorProduct": "trnqc.cg.modules",
     "TensorProductConv": "trnqc.cg.modules",
+    "accelerate": "trnqc.cg.accelerate",
     "clebsch_gordan": "trnqc.cg.coefficients",
     "from_e3nn": "trnqc.cg.problem",
+    "undo": "trnqc.cg.accelerate",
 }
 
 

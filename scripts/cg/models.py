@@ -1,0 +1,101 @@
+"""MACE and NequIP models with random weights and a crystal to run them on, for measurements, examples and tests.
+
+Each needs its package: mace-torch and nequip pin different versions of e3nn and live in environments of their own.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+import torch
+from ase import Atoms
+from ase.build import bulk
+
+
+def diamond(cells: int = 2, shift: float = 0.05, seed: int = 1) -> Atoms:
+    """Carbon in the diamond structure, 8 cells^3 atoms, each moved by normal deviates of `shift` Angstrom."""
+    atoms = bulk("C", "diamond", a=3.567, cubic=True).repeat(cells)
+    atoms.rattle(shift, seed=seed)
+    return atoms
+
+
+def mace_model(hidden: str, dtype: torch.dtype, *, max_ell: int = 3, r_max: float = 5.0, seed: int = 0) -> Any:
+    """ScaleShiftMACE of carbon: two residual interactions, correlation 3."""
+    from mace import modules  # before e3nn, whose old release needs a variable that mace sets
+
+    o3 = importlib.import_module("e3nn.o3")
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    torch.manual_seed(seed)
+    block = modules.interaction_classes["RealAgnosticResidualInteractionBlock"]
+    try:
+        return modules.ScaleShiftMACE(
+            r_max=r_max,
+            num_bessel=8,
+            num_polynomial_cutoff=5,
+            max_ell=max_ell,
+            interaction_cls=block,
+            interaction_cls_first=block,
+            num_interactions=2,
+            num_elements=1,
+            hidden_irreps=o3.Irreps(hidden),
+            MLP_irreps=o3.Irreps("16x0e"),
+            gate=torch.nn.functional.silu,
+            atomic_energies=np.zeros(1),
+            avg_num_neighbors=88.0,
+            atomic_numbers=[6],
+            correlation=3,
+            radial_type="bessel",
+            atomic_inter_scale=1.0,
+            atomic_inter_shift=0.0,
+        )
+    finally:
+        torch.set_default_dtype(before)
+
+
+def mace_batch(atoms: Atoms, dtype: torch.dtype, r_max: float = 5.0) -> dict[str, Any]:
+    """What a MACE model takes: one graph of carbon."""
+    from mace import data
+    from mace.tools import AtomicNumberTable, torch_geometric
+
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        config = data.config_from_atoms(atoms)
+        graph = data.AtomicData.from_config(config, z_table=AtomicNumberTable([6]), cutoff=r_max)
+        loader = torch_geometric.dataloader.DataLoader([graph], batch_size=1)
+        return next(iter(loader)).to_dict()
+    finally:
+        torch.set_default_dtype(before)
+
+
+def nequip_model(l_max: int, features: int, dtype: str, *, r_max: float = 5.0, seed: int = 0) -> Any:
+    """NequIP of carbon with energies and forces: three layers, both parities."""
+    from nequip.model import NequIPGNNModel
+    from nequip.utils.global_state import set_global_state
+
+    set_global_state()
+    return NequIPGNNModel(
+        seed=seed,
+        model_dtype=dtype,
+        type_names=["C"],
+        r_max=r_max,
+        num_layers=3,
+        l_max=l_max,
+        parity=True,
+        num_features=features,
+        radial_mlp_depth=1,
+        radial_mlp_width=64,
+        avg_num_neighbors=88.0,
+    )
+
+
+def nequip_batch(atoms: Atoms, r_max: float = 5.0) -> dict[str, Any]:
+    """What a NequIP model takes; positions are fp64 for models of any precision."""
+    from nequip.data import AtomicDataDict, compute_neighborlist_, from_ase
+
+    graph = compute_neighborlist_(from_ase(atoms), r_max=r_max)
+    graph[AtomicDataDict.ATOM_TYPE_KEY] = torch.zeros(len(atoms), dtype=torch.int64)
+    return graph

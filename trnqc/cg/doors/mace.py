@@ -1,0 +1,66 @@
+"""MACE: the `conv_tp` of interaction blocks, which blocks call with the edges when they have `conv_fusion`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from e3nn import o3
+from torch import Tensor, nn
+
+from trnqc.cg.modules import TensorProductConv
+from trnqc.cg.problem import TPProblem, from_e3nn
+from trnqc.errors import UnsupportedError
+
+
+class Convolution(o3.TensorProduct):
+    """A block's `conv_tp` with the sum over edges in it."""
+
+    fused: TensorProductConv
+
+    def forward(self, x: Tensor, y: Tensor, weights: Tensor, edge_index: Tensor) -> Tensor:
+        """Messages [nodes, d3]; edge_index int64 [2, edges]: senders, receivers."""
+        return self.fused(x, y, weights, edge_index[1], edge_index[0])
+
+
+def prepare(model: nn.Module) -> list[tuple[str, nn.Module, TPProblem]]:
+    """(name, block, problem) of every interaction block that was not swapped before."""
+    from mace.modules.blocks import InteractionBlock
+
+    found = []
+    for name, block in _blocks(model, InteractionBlock):
+        if isinstance(block.conv_tp, Convolution):
+            continue
+        if type(block.conv_tp) is not o3.TensorProduct or hasattr(block, "conv_fusion"):
+            raise UnsupportedError(
+                f"{name}.conv_tp: expected e3nn's TensorProduct, found {type(block.conv_tp)} with conv_fusion = "
+                f"{getattr(block, 'conv_fusion', None)!r}: build the model without cuEquivariance and OpenEquivariance"
+            )
+        found.append((f"{name}.conv_tp", block, from_e3nn(block.conv_tp, label=name)))
+    if not found and not _blocks(model, InteractionBlock):
+        raise UnsupportedError(f"expected interaction blocks with a conv_tp, found none in {type(model)}")
+    return found
+
+
+def swap(block: Any, problem: TPProblem) -> None:
+    """Make a block's `conv_tp` ours."""
+    block.conv_tp.__class__ = Convolution
+    block.conv_tp.fused = TensorProductConv(problem)
+    block.conv_fusion = "trnqc"
+
+
+def undo(model: nn.Module) -> list[str]:
+    """Make every `conv_tp` that is ours e3nn's again."""
+    from mace.modules.blocks import InteractionBlock
+
+    names = []
+    for name, block in _blocks(model, InteractionBlock):
+        if isinstance(block.conv_tp, Convolution):
+            del block.conv_tp.fused
+            block.conv_tp.__class__ = o3.TensorProduct
+            del block.conv_fusion
+            names.append(f"{name}.conv_tp")
+    return names
+
+
+def _blocks(model: nn.Module, kind: type) -> list[tuple[str, Any]]:
+    return [(name, block) for name, block in model.named_modules() if isinstance(block, kind)]
