@@ -91,8 +91,7 @@ def unfused(problem: TPProblem, graph: Graph, dtype: str) -> Works:
     def backward() -> None:
         torch.index_select(x, 0, cols, out=xs)
         torch.index_select(gz, 0, rows, out=gzs)
-        given, out = (xs, y, w, gzs), (gxs, gy, gw)
-        engine.backward(*(t.numpy() for t in given), [t.numpy() for t in out])
+        engine.backward(xs.numpy(), y.numpy(), w.numpy(), gzs.numpy(), [t.numpy() for t in (gxs, gy, gw)])
         gx.zero_().index_add_(0, cols, gxs)
 
     return {"forward": forward, "backward": backward}

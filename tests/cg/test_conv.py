@@ -11,6 +11,7 @@ from tests.cg import oracle
 from tests.cg.configurations import AWKWARD, awkward
 from trnqc.cg.engine import engine_for
 from trnqc.cg.graph import Graph
+from trnqc.cg.threads import in_parallel
 from trnqc.errors import OperandError
 
 # fp64; fp32 against a reference in fp64.
@@ -172,3 +173,20 @@ def test_refused(change, message):
     x, y, w, *_ = operands(problem, graph)
     with pytest.raises(OperandError, match=message):
         engine_for(problem, "float64", 1).conv_forward(*change(x, y, w), graph)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("parts", [0, 1, 3, 40])
+def test_every_part_is_done_once(parts, threads):
+    done = []
+    in_parallel(done.append, parts, threads)
+    assert sorted(done) == list(range(parts))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_a_part_raises_is_heard(threads):
+    def part(i):
+        raise ValueError(f"part {i}")
+
+    with pytest.raises(ValueError, match="part"):
+        in_parallel(part, 4, threads)

@@ -71,9 +71,9 @@ def double_outputs(paths: Paths, compensated: bool = False) -> st.Function:
 
 
 def double_inputs(paths: Paths, compensated: bool = False) -> st.Function:
-    """conv_double_inputs(shares, starts, edges, far, x, y, w, gz, ggx, ggy, ggw, gx, gy, gw, spare), by sender.
+    """conv_double_inputs(shares, starts, edges, far, x, y, w, gz, ggx, ggy, ggw, gx, gy, gw, sparez), by sender.
 
-    spare: a row of z a share, for what belongs to ggz.
+    sparez: a row a share, as long as one of z, for what uvw paths make of ggz.
     """
     kinds = {"x": N, "y": E, "w": E, "gz": FAR, "ggx": N, "ggy": E, "ggw": E, "gx": N, "gy": E, "gw": E, "sparez": G}
     x, y, w, gz, ggx, ggy, ggw, gx, gy, gw, _ = rows = _rows(paths, **kinds)

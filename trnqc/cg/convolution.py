@@ -16,8 +16,8 @@ from trnqc.cg.problem import TPProblem
 from trnqc.cg.threads import in_parallel
 from trnqc.errors import OperandError
 
-# Edges that a thread takes at least.
-LEAST = 32
+# Edges of a part at least, and parts for every thread, so that one that is held up leaves its share to others.
+LEAST, PARTS = 32, 4
 
 
 class Convolutions:
@@ -100,7 +100,8 @@ class Convolutions:
         if not shares:
             return
         call = self.build(name + "_kahan" * kahan).call((order.shares, order.starts, order.edges, order.far, *arrays))
-        parts = max(1, min(self.threads, shares, len(order.edges) // LEAST))
+        wanted = PARTS * self.threads if self.threads > 1 else 1
+        parts = max(1, min(wanted, shares, len(order.edges) // LEAST))
         in_parallel(lambda i: call(shares * i // parts, shares * (i + 1) // parts), parts, self.threads)
 
     def _shares(self, gw: np.ndarray, order: Order) -> np.ndarray:

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 
 def in_parallel(part: Callable[[int], None], parts: int, threads: int) -> None:
-    """part(0), ..., part(parts - 1), in order on one thread, in any order on several."""
-    if parts == 1 or threads == 1:
-        for i in range(parts):
+    """part(0), ..., part(parts - 1), each once: in order on one thread, on several whoever is free takes the next.
+
+    The caller's thread is one of them, and does not wait for one that finds no free core before all parts are taken.
+    """
+    numbers = itertools.count()
+
+    def work() -> None:
+        while (i := next(numbers)) < parts:
             part(i)
-    else:
-        list(_pool(threads).map(part, range(parts)))
+
+    if threads == 1 or parts == 1:
+        work()
+        return
+    helpers = [_pool(threads - 1).submit(work) for _ in range(min(threads, parts) - 1)]
+    try:
+        work()
+    finally:
+        for helper in helpers:
+            if not helper.cancel():
+                helper.result()
 
 
 @functools.cache
