@@ -126,7 +126,7 @@ def threads(label: str, dtype: str, count: int, batch: int = 1000, rounds: int =
         f"{n} {name}": clocked(work) for n in (1, count) for name, work in of_ours(problem, batch, dtype, n).items()
     }
     wall = {name: min(w for w, _ in found) for name, found in in_turns(rounds, contestants).items()}
-    ratios = {name: wall[f"1 {name}"] / wall[f"{count} {name}"] for name in (*DIRECTIONS,)}
+    ratios = {name: wall[f"1 {name}"] / wall[f"{count} {name}"] for name in DIRECTIONS}
     return {"case": label, "dtype": dtype, "threads": count, "batch": batch, "rounds": rounds, "speedup": ratios}
 
 
