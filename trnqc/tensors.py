@@ -22,20 +22,24 @@ def einsum(
     precision: str = "fp64",
     memory_limit: int | None = None,
     check_finite: bool = True,
+    out: Any = None,
 ) -> Any:
     """NumPy's einsum with the work planned: einsum("acik,befl,dfjk,cdel->abij", A, B, C, D).
 
     operands: arrays of one library (NumPy, PyTorch). backend: None multiplies matrices with that library; a name (cpu,
     simulator, neuron) takes NumPy arrays and multiplies them there in `precision` (trnqc.types.PRECISIONS).
     memory_limit: bytes for temporaries. check_finite: refuse operands with nan or inf. The result may be a view with
-    transposed axes. Raises ExpressionError (subscripts, extents), InputError (operands), MemoryLimit,
+    transposed axes. Operands may be h5py datasets, and out a dataset, the path of a new HDF5 file or a NumPy array
+    (trnqc.contraction.stored). Raises ExpressionError (subscripts, extents), InputError (operands), MemoryLimit,
     BackendUnavailable, UnsupportedPrecision.
     """
     gemm = None
     if backend is not None:
         arrays = operands if isinstance(subscripts, str) else (subscripts, *operands)[::2]
         gemm = _machine(backend, precision, arrays).gemm
-    return contraction.einsum(subscripts, *operands, memory_limit=memory_limit, gemm=gemm, check_finite=check_finite)
+    return contraction.einsum(
+        subscripts, *operands, memory_limit=memory_limit, gemm=gemm, check_finite=check_finite, out=out
+    )
 
 
 def einsum_plan(

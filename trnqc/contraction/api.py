@@ -21,7 +21,7 @@ from trnqc.contraction.plan import Assignment, Part, Plan
 from trnqc.contraction.program import plan_program, unread
 from trnqc.contraction.subscripts import Shape, Subscripts, interleaved, parse_subscripts
 from trnqc.contraction.text import parse
-from trnqc.errors import InputError, MemoryLimit
+from trnqc.errors import InputError, MemoryLimit, UnsupportedError
 
 RESULT = "result"
 
@@ -32,20 +32,46 @@ def einsum(
     memory_limit: int | None = None,
     gemm: Gemm | None = None,
     check_finite: bool = True,
+    out: Any = None,
 ) -> Any:
     """NumPy's einsum with the work planned: einsum("acik,befl,dfjk,cdel->abij", A, B, C, D).
 
     operands: NumPy, PyTorch or like arrays of one library; the interleaved form of NumPy is taken too. memory_limit:
     bytes for temporaries. gemm(a_t[Z, K, M], b[Z, K, N]) -> [Z, M, N] replaces the library's matrix product.
     check_finite: refuse operands with nan or inf. The result may be a view with transposed axes.
+    Operands may be h5py datasets beside NumPy arrays, and out a dataset, the path of a new file, whose dataset `result`
+    it becomes, or an array: tiles are then read and written (`trnqc.contraction.stored`).
     Raises ExpressionError (subscripts, extents), InputError (operands), MemoryLimit.
     """
     if not isinstance(subscripts, str):
         subscripts, operands = _spelt((subscripts, *operands))
     arrays = as_arrays(operands)
+    if out is not None or any(_on_disk(x) for x in arrays):
+        return _stored(subscripts, arrays, memory_limit, gemm, check_finite, out)
     plan, parsed = _planned(subscripts, tuple(tuple(x.shape) for x in arrays), _itemsize(arrays), memory_limit)
     squeezed = [_squeeze(x, axes) for x, axes in zip(arrays, parsed.squeezed)]
     return plan.run(squeezed, gemm, check_finite)
+
+
+def _on_disk(operand: Any) -> bool:
+    return type(operand).__module__.startswith("h5py.")
+
+
+def _stored(
+    subscripts: str, arrays: Sequence[Any], memory_limit: int | None, gemm: Gemm | None, check_finite: bool, out: Any
+) -> Any:
+    # HDF5 is not opened for those who have all in memory.
+    from trnqc.contraction.stored import einsum_stored
+
+    others = [x for x in arrays if not _on_disk(x) and not isinstance(x, np.ndarray)]
+    if gemm is not None or others:
+        found = "a backend" if gemm is not None else type(others[0]).__name__
+        raise UnsupportedError(f"datasets and out go with NumPy arrays and its products; found {found}")
+    plan, parsed = _planned(subscripts, tuple(tuple(x.shape) for x in arrays), 8, None)
+    if any(parsed.squeezed):
+        raise UnsupportedError("datasets and out take operands whose extents agree; axes of extent one are spread here")
+    operands = {name: x for (name, _), x in zip(plan.inputs, arrays)}
+    return einsum_stored(plan.trees[0], operands, out, memory_limit, check_finite)
 
 
 # The name under which opt_einsum's users look for it.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import permutations
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -24,14 +24,30 @@ Operands = Mapping[str, np.ndarray | Function]
 Ranges = dict[str, tuple[int, int]]
 
 
+class Sink(Protocol):
+    """Where the tiles of a result go that is not held; the last step of the schedule copies."""
+
+    dtype: Any
+    shape: tuple[int, ...]
+
+    def put(self, cuts: Sequence[slice], found: np.ndarray) -> None: ...
+
+
 def run_schedule(
-    schedule: Schedule, operands: Operands, out: np.ndarray | None = None, gemm: Gemm | None = None
-) -> np.ndarray:
+    schedule: Schedule,
+    operands: Operands,
+    out: Any = None,
+    gemm: Gemm | None = None,
+    first: int = 0,
+    turned: Callable[[int], None] | None = None,
+) -> Any:
     """The result of the schedule's tree; operands by name of their leaves.
 
     A function takes one slice per axis and returns that block; what it needs itself is not part of the schedule's
-    memory. out: an array for the result, which is overwritten. gemm: as of `slices.multiply`. Errors: InputError for a
-    wrong shape or a missing name.
+    memory. One with a method into(target, cuts) fills the target instead. out: an array for the result, which is
+    overwritten, or a Sink. gemm: as of `slices.multiply`. turned: told how many turns of the outermost loop over the
+    result are done; first: that many are left out, as an earlier run has done them. Errors: InputError for a wrong
+    shape or a missing name.
     """
     fusion = schedule.fusion
     tree = fusion.tree
@@ -43,7 +59,9 @@ def run_schedule(
     elif out.shape != shape:
         raise InputError(f"the result has the shape {shape}; out has {out.shape}")
     whole = {label: (0, tree.extent(label)) for label in tree.indices}
-    _Run(schedule, operands, out, gemm).items(schedule.nest.body, whole)
+    run = _Run(schedule, operands, out, gemm)
+    run.outer, run.first, run.turned = outer_loop(schedule.nest), first, turned
+    run.items(schedule.nest.body, whole)
     return out
 
 
@@ -65,14 +83,46 @@ def _checked(schedule: Schedule, operands: Operands) -> dict[str, np.ndarray]:
     return arrays
 
 
+def outer_loop(nest: Nest) -> Loop | None:
+    """The outermost loop with several turns of which each makes its own part of the result from nothing but operands
+    and what is made before the loop; None if there is none."""
+    root = nest.fusion.tree.root
+    items: Sequence[Item] = nest.body
+    while True:
+        around = [i for i in items if isinstance(i, Loop) and any(s.name == root.name for s in _all(i.body, Step))]
+        if not around:
+            return None
+        (loop,) = around
+        own = {root.name, *(make.name for make in _all(loop.body, Make))}
+        free = loop.label in root.indices and all(step.name in own for step in _all(loop.body, Step))
+        if loop.tile < loop.extent:
+            return loop if free else None
+        items = loop.body
+
+
+def _all(items: Sequence[Item], kind: type[Any]) -> Iterator[Any]:
+    for item in items:
+        if isinstance(item, kind):
+            yield item
+        if isinstance(item, Loop):
+            yield from _all(item.body, kind)
+
+
 class _Run:
-    def __init__(self, schedule: Schedule, operands: Operands, out: np.ndarray, gemm: Gemm | None) -> None:
+    outer: Loop | None = None
+    first = 0
+    turned: Callable[[int], None] | None = None
+
+    def __init__(self, schedule: Schedule, operands: Operands, out: Any, gemm: Gemm | None) -> None:
         self.gemm = gemm
+        self.out = out
         self.fusion = schedule.fusion
         self.operands = operands
         self.scratch = np.empty(max(schedule.scratch, LEAST_SCRATCH), out.dtype)
         arena = np.empty(schedule.nest.arena, out.dtype)
-        self.held = {self.fusion.tree.root.name: Slice(out, self.fusion.tree.root.indices)}
+        self.held = {}
+        if isinstance(out, np.ndarray):
+            self.held[self.fusion.tree.root.name] = Slice(out, self.fusion.tree.root.indices)
         for name, order in axis_orders(schedule.nest).items():
             lengths = dict(zip(self.fusion.arrays[name].indices, self.fusion.shape(name)))
             place = schedule.nest.places[name]
@@ -82,8 +132,12 @@ class _Run:
     def items(self, items: Sequence[Item], ranges: Ranges) -> None:
         for item in items:
             if isinstance(item, Loop):
-                for start in range(0, item.extent, item.tile):
+                for turn, start in enumerate(range(0, item.extent, item.tile)):
+                    if item is self.outer and turn < self.first:
+                        continue
                     self.items(item.body, ranges | {item.label: (start, min(start + item.tile, item.extent))})
+                    if item is self.outer and self.turned:
+                        self.turned(turn + 1)
             elif isinstance(item, Make) and item.zero:
                 self._part(item.name, ranges).array.fill(0)
             elif isinstance(item, Step):
@@ -100,8 +154,17 @@ class _Run:
         return Slice(held.array[(*cuts, Ellipsis)], held.labels)
 
     def _step(self, array: Array, accumulate: bool, ranges: Ranges) -> None:
+        if array.name not in self.held:
+            found = self._part(array.inputs[0], ranges)
+            self.out.put([slice(*ranges[label]) for label in array.indices], _ordered(found, array.indices))
+            return
         result = self._part(array.name, ranges)
         if isinstance(array.source, Leaf):
+            function: Any = self.operands[array.source.name]
+            if hasattr(function, "into"):
+                labels = array.source.indices
+                function.into(_ordered(result, labels), [slice(*ranges[label]) for label in labels])
+                return
             value = self._leaf(array.source, ranges)
             np.copyto(_ordered(result, value.labels), 1 / value.array if value.reciprocal else value.array)
             return

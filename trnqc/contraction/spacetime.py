@@ -175,7 +175,16 @@ class Form:
     def within(self, room: int, goal: Literal["time", "work"]) -> Cost:
         """The cost of tiles that fit into so many elements."""
         cost = self.time if goal == "time" else self.work
-        return lambda tiles: cost(tiles) if self.arena(tiles) <= room else None
+        known: dict[tuple[int, ...], float | None] = {}
+
+        def value(tiles: Mapping[str, int]) -> float | None:
+            # Searches come to the same sizes again and again.
+            key = tuple(tiles[label] for label in self.extents)
+            if key not in known:
+                known[key] = cost(tiles) if self.arena(tiles) <= room else None
+            return known[key]
+
+        return value
 
     def guess(self, room: int, goal: Literal["time", "work"]) -> float:
         """The cost with tiles as long as all may be alike."""
