@@ -17,8 +17,15 @@ from trnqc.gen.values import const, fma, lane
 
 # Sums kept in registers: enough to hide the latency of an addition, and no more than there are registers for.
 ENOUGH, MOST = 8, 20
-U, V = Var("u", "i64"), Var("v", "i64")
+# Channels of x in one sum: sums of sums lose less than one long sum. A multiple of any number of copies.
+SPAN = 64
+# Vectors of a row of weights whose statements stand one after another; more are a loop.
+UNROLLED = 8
+U, V, B, F = (Var(name, "i64") for name in ("u", "v", "b", "first"))
 ZERO = const(0, "i64")
+
+
+Vectors = Sequence[tuple[Value, int]]  # which ones, and how much of each is there
 
 
 @dataclass(frozen=True)
@@ -71,11 +78,11 @@ class Mixing:
     def vector_of_t(self, c: int, b: int) -> Value:
         return (V * self.columns + c) * len(self.rows) + b
 
-    def vector_of_z(self, c: int, b: int) -> int:
+    def vector_of_z(self, c: int, b: Value) -> Value:
         edge, k = divmod(c, self.dim)
-        return (edge * len(self.vectors) + b) * self.dim + k
+        return (b + edge * len(self.vectors)) * self.dim + k
 
-    def weight(self, u: Value, b: int) -> Value:
+    def weight(self, u: Value, b: Value) -> Value:
         return (u * self.mul2 + V) * self.mul3 + b * self.lanes
 
 
@@ -112,36 +119,45 @@ def total(terms: Sequence[Value]) -> Value:
 @cache
 def forward(m: Mixing) -> st.Function:
     """z += W t."""
-    w, t, z = Array("w", m.dtype), common("t", m.t_size * m.lanes, m.dtype), vectors("z", m.z_size, m.dtype)
-    runs = [
-        (chosen, columns)
-        for columns in chunks(m.columns, MOST)
-        for chosen in chunks(len(m.vectors), max(1, MOST // len(columns)))
-    ]
-    body = [_sums(m, (w, t, z), chosen, columns, n) for n, (chosen, columns) in enumerate(runs)]
+    w, t, z = arrays = Array("w", m.dtype), common("t", m.t_size * m.lanes, m.dtype), vectors("z", m.z_size, m.dtype)
+    body: list[st.Statement] = []
+    for columns in chunks(m.columns, MOST):
+        size = max(1, MOST // len(columns))
+        whole = m.mul3 // m.lanes // size * size
+        each = [(B + n, m.lanes) for n in range(size)]
+        body += [st.loop(B, whole, _sums(m, arrays, each, columns, ""), step=size)] if whole else []
+        rest = [(const(b, "i64"), m.vectors[b]) for b in range(whole, len(m.vectors))]
+        body += _sums(m, arrays, rest, columns, f"{columns[0]}_") if rest else []
     return st.Function(f"mix_{m.name}", (w, t, z), st.block(body))
 
 
-def _sums(m: Mixing, arrays: tuple[Array, ...], chosen: range, columns: range, run: int) -> list[st.Statement]:
+def _sums(m: Mixing, arrays: tuple[Array, ...], chosen: Vectors, columns: range, run: str) -> list[st.Statement]:
     """The sums over all rows that belong to some vectors of weights and some columns."""
     w, t, z = arrays
-    pairs = [(b, c) for b in chosen for c in columns]
+    pairs = [(n, c) for n in range(len(chosen)) for c in columns]
     copies = max(1, min(ENOUGH // len(pairs), m.mul1))
-    sums = {(b, c, n): Var(f"z{run}_{b}_{c}_{n}", m.dtype) for b, c in pairs for n in range(copies)}
+    sums = {(n, c, i): Var(f"z{run}{n}_{c}_{i}", m.dtype) for n, c in pairs for i in range(copies)}
+    places = {(n, c): z[m.vector_of_z(c, chosen[n][0])] for n, c in pairs}
 
-    def row(n: int) -> list[st.Statement]:
-        held = {b: vectors(f"w{b}_{n}", 1, m.dtype) for b in chosen}
-        reads = [s for b, array in held.items() for s in _read(m, w, b, U + n, array)]
-        factors = {c: t[m.row_of_t(c, U + n)] for c in columns}
-        return reads + [st.Assign(sums[b, c, n], fma(factors[c], held[b][0], sums[b, c, n])) for b, c in pairs]
+    def row(i: int) -> list[st.Statement]:
+        held = [vectors(f"w{n}_{i}", 1, m.dtype) for n in range(len(chosen))]
+        reads = [s for array, vector in zip(held, chosen) for s in _read(m, w, vector, U + i, array)]
+        factors = {c: t[m.row_of_t(c, U + i)] for c in columns}
+        return reads + [st.Assign(sums[n, c, i], fma(factors[c], held[n][0], sums[n, c, i])) for n, c in pairs]
 
-    whole = m.mul1 // copies * copies
-    return [
-        *(st.Declare(sums[b, c, n], const(0.0, m.dtype) if n else z[m.vector_of_z(c, b)]) for b, c, n in sums),
-        st.loop(U, whole, st.loop(V, m.mul2, *map(row, range(copies))), step=copies),
-        *([st.loop(U, m.mul1, st.loop(V, m.mul2, row(0)), begin=whole)] if whole < m.mul1 else []),
-        *(st.store(z[m.vector_of_z(c, b)], total([sums[b, c, n] for n in range(copies)])) for b, c in pairs),
-    ]
+    def summed(begin: Value | int, end: Value | int, whole: Value | int) -> list[st.Statement]:
+        """z += the rows of u from begin to end; copies of the sums take turns until `whole`."""
+        return [
+            *(st.Declare(variable, const(0.0, m.dtype)) for variable in sums.values()),
+            st.loop(U, whole, st.loop(V, m.mul2, *map(row, range(copies))), begin=begin, step=copies),
+            *([st.loop(U, end, st.loop(V, m.mul2, row(0)), begin=whole)] if whole != end else []),
+            *(st.store(to, to + total([sums[n, c, i] for i in range(copies)])) for (n, c), to in places.items()),
+        ]
+
+    spans, rest = divmod(m.mul1, SPAN)
+    first = spans * SPAN
+    made = [st.loop(F, first, summed(F, F + SPAN, F + SPAN), step=SPAN)] if spans else []
+    return made + (summed(first, m.mul1, first + rest // copies * copies) if rest else [])
 
 
 @cache
@@ -150,56 +166,58 @@ def backward(m: Mixing, weights: bool = True) -> st.Function:
     w, t, gz = Array("w", m.dtype), common("t", m.t_size * m.lanes, m.dtype), vectors("gz", m.z_size, m.dtype)
     gw, gt = Array("gw", m.dtype), vectors("gt", m.t_size, m.dtype)
     arrays = (w, t, gz, gw, gt)
-    # Vectors of t are few; the last may have fewer rows.
-    body = [
-        _rows(m, arrays, first, columns, weights, f"{first}_{n}")
-        for first in range(len(m.rows))
-        for n, columns in enumerate(chunks(m.columns, MOST // 2))
-    ]
+    whole, rest = divmod(m.mul1, m.lanes)
+    body: list[st.Statement] = []
+    for columns in chunks(m.columns, MOST // 2):
+        body += [st.loop(F, whole, _rows(m, arrays, F, m.lanes, columns, weights, ""))] if whole else []
+        body += _rows(m, arrays, const(whole, "i64"), rest, columns, weights, f"{columns[0]}_") if rest else []
     name = f"mix_{'back' if weights else 'reduce'}_{m.name}"
     return st.Function(name, arrays if weights else (w, gz, gt), st.block(st.loop(V, m.mul2, body)))
 
 
 def _rows(
-    m: Mixing, arrays: tuple[Array, ...], first: int, columns: range, weights: bool, run: str
+    m: Mixing, arrays: tuple[Array, ...], first: Value, used: int, columns: range, weights: bool, run: str
 ) -> list[st.Statement]:
     """The rows of a vector of t: each leaves its sums by lane to be added up, and the gradient of its weights."""
     w, t, gz, gw, gt = arrays
-    used = m.rows[first]
-    pairs, whole = used * len(columns), -(-used * len(columns) // m.lanes)
-    q, u, zero = Var("q", "i64"), Var("q", "i64") + first * m.lanes, const(0.0, m.dtype)
-    parts = common(f"parts{run}", whole * m.lanes**2, m.dtype)
+    q, u, zero = Var("q", "i64"), first * m.lanes + Var("q", "i64"), const(0.0, m.dtype)
+    squares = -(-used * len(columns) // m.lanes)
+    parts = common(f"parts{run}", squares * m.lanes**2, m.dtype)
     sums = {c: Var(f"s{c}", m.dtype) for c in columns}
     factors = {c: Var(f"t{c}", m.dtype) for c in columns}
 
-    def vector(b: int) -> list[st.Statement]:
-        held, made = vectors(f"w{b}", 1, m.dtype), vectors(f"gw{b}", 1, m.dtype)
+    def vector(b: Value, filled: int, name: str = "_") -> list[st.Statement]:
+        held, made = vectors(f"w{name}", 1, m.dtype), vectors(f"gw{name}", 1, m.dtype)
         grads = {c: gz[m.vector_of_z(c, b)] for c in columns}
-        body = [*_read(m, w, b, u, held), *(st.Assign(sums[c], fma(held[0], grads[c], sums[c])) for c in columns)]
+        body = _read(m, w, (b, filled), u, held)
+        body += [st.Assign(sums[c], fma(held[0], grads[c], sums[c])) for c in columns]
         if not weights:
             return body
         adds = m.shared or columns[0] > 0
-        body += _read(m, gw, b, u, made) if adds else [st.DeclareArray(made), st.store(made[0], zero)]
+        body += _read(m, gw, (b, filled), u, made) if adds else [st.DeclareArray(made), st.store(made[0], zero)]
         value = made[0]
         for c in columns:
             value = fma(factors[c], grads[c], value)
-        return [*body, st.store(made[0], value), _write(m, made, b, u, gw)]
+        return [*body, st.store(made[0], value), st.Pack(gw, m.weight(u, b), made, ZERO, 1, 1, filled)]
 
     def put(name: str, pair: Value, value: Value) -> list[st.Statement]:
         one = vectors(name, 1, m.dtype)
         return [st.DeclareArray(one), st.store(one[0], value), st.Pack(parts, pair * m.lanes, one, ZERO, 1, 1, m.lanes)]
 
+    looped = m.mul3 // m.lanes if m.mul3 // m.lanes > UNROLLED else 0
+    over = [st.loop(B, looped, vector(B, m.lanes))] if looped else []
+    rest = [vector(const(b, "i64"), m.vectors[b], str(b)) for b in range(looped, len(m.vectors))]
     read = [st.Let(factors[c], t[m.row_of_t(c, u)]) for c in columns] if weights else []
     start = [st.Declare(sums[c], zero) for c in columns]
     puts = [put(f"put{c}", q + (c - columns[0]) * used, sums[c]) for c in columns]
-    row = [*read, *start, *(vector(b) for b in range(len(m.vectors))), *puts]
-    lacking = whole * m.lanes - pairs
+    lacking = [st.loop(q, squares * m.lanes, put("put", q, zero), begin=used * len(columns))]
+    places = [(V * m.columns + c) * len(m.rows) + first for c in columns]
     return [
         st.DeclareArray(parts),
-        st.loop(q, used, row),
-        *([st.loop(q, whole * m.lanes, put("put", q, zero), begin=pairs)] if lacking else []),
+        st.loop(q, used, read, start, over, rest, puts),
+        *(lacking if used * len(columns) % m.lanes else []),
         st.Barrier(),
-        *_add_lanes(m, parts, whole, gt, [(V * m.columns + c) * len(m.rows) + first for c in columns], used, run),
+        *_add_lanes(m, parts, squares, gt, places, used, run),
     ]
 
 
@@ -219,10 +237,7 @@ def _add_lanes(
     return [*made, st.Barrier(), *back]
 
 
-def _read(m: Mixing, w: Array, b: int, u: Value, to: Array) -> list[st.Statement]:
+def _read(m: Mixing, w: Array, vector: tuple[Value, int], u: Value, to: Array) -> list[st.Statement]:
     """A vector of a row of weights, zero past the row's end."""
-    return [st.DeclareArray(to), st.Unpack(to, ZERO, w, m.weight(u, b), 1, 1, m.vectors[b])]
-
-
-def _write(m: Mixing, source: Array, b: int, u: Value, gw: Array) -> st.Statement:
-    return st.Pack(gw, m.weight(u, b), source, ZERO, 1, 1, m.vectors[b])
+    b, filled = vector
+    return [st.DeclareArray(to), st.Unpack(to, ZERO, w, m.weight(u, b), 1, 1, filled)]
