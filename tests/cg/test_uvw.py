@@ -59,6 +59,14 @@ def test_compiled_at_every_width(kind: str, dtype: str, lanes: int) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["f64", "f32"])
+def test_wide_paths_are_loops(kind: str, dtype: str) -> None:
+    """More vectors of weights than are written out, and more channels than one sum takes."""
+    problem = fully_connected("70x0e", "1x0e+1x1o", "41x0e+37x1o")
+    check(problem, kind, dtype, 4, edges=1, count=1, interpreted=False)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("count", [1, 3, 4])
 def test_several_edges_at_a_time(kind: str, count: int) -> None:
     """Edges that share their weights are columns of one product; the last block of a batch may lack some."""
