@@ -84,7 +84,7 @@ def test_layout_and_shared_weights(label, shared_weights):
     check(awkward(label, layout="ir_mul", shared_weights=shared_weights), GRAPHS["unsorted"])
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(some.integers(1, 40), some.integers(0, 120), some.integers(0, 2**32 - 1))
 def test_any_graph(n_nodes, n_edges, seed):
     rows, cols = np.random.default_rng(seed).integers(0, n_nodes, (2, n_edges))
