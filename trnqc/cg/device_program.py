@@ -85,7 +85,10 @@ class Kernel(Coupled):
         if phase.blocks == 1:
             self._block(const(0, "i64"), mul)
             return
-        with write.loop("channel", mul, step=self.wide * phase.channels) as c:
+        with write.loop("channel", mul, step=self.wide * phase.channels) as channel:
+            # The compiler would keep a pointer for every operand that moves along, and has too few registers for that.
+            c = write.declare("c", channel)
+            write.add(st.Fence((c,)))
             self._block(c, mul)
 
     def _block(self, c: Value, mul: int) -> None:
