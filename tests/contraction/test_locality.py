@@ -70,7 +70,10 @@ def lru_loads(body, capacity):
     return count
 
 
-@pytest.mark.parametrize("capacity", [30, 120, 250])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("capacity", [pytest.param(30, marks=SLOW), 120, pytest.param(250, marks=SLOW)])
 def test_the_model_bounds_and_orders_what_a_real_memory_loads(capacity):
     body = body_of(product_nest(16, 16, 16))
     trials = [blocked(body, dict(zip("ijk", sizes))) for sizes in product([1, 4, 8, 16], repeat=3)]

@@ -239,7 +239,7 @@ def test_a_search_out_of_budget_says_nothing():
     assert exact.connected(network, network.everything, 1.0) is None
 
 
-@pytest.mark.parametrize(("operands", "seed"), [(22, 710161), (23, 216783)])
+@pytest.mark.parametrize(("operands", "seed"), [(22, 710161), pytest.param(23, 216783, marks=pytest.mark.slow)])
 def test_best_trees_without_parts_of_some_size(operands, seed):
     """No part of some size is worth having here, while larger ones made of smaller ones are."""
     inputs, output, extents = random_network(operands, 3, seed, hyper=True)

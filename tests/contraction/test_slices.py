@@ -81,15 +81,15 @@ CASES = [
 def test_nothing_but_the_scratch_is_used(case, accumulate, room):
     inputs, output = case.split("->")
     rng = np.random.default_rng(2)
-    operands = [Slice(rng.random([23] * len(labels)), tuple(labels)) for labels in inputs.split(",")]
-    result = Slice(np.zeros([23] * len(output)), tuple(output))
+    operands = [Slice(rng.random([19] * len(labels)), tuple(labels)) for labels in inputs.split(",")]
+    result = Slice(np.zeros([19] * len(output)), tuple(output))
     scratch = np.empty(room)
     multiply(Slice(result.array.copy(), result.labels), operands, accumulate, scratch)  # plans are kept
     tracemalloc.start()
     multiply(result, operands, accumulate, scratch)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    # NumPy keeps three buffers of 8192 elements at most; a copy of the largest operand would be 2.2 MB.
+    # NumPy keeps three buffers of 8192 elements at most; a copy of the largest operand would be 1 MB.
     assert peak < 300_000
     np.testing.assert_allclose(result.array, np.einsum(case, *(s.array for s in operands), optimize=True), rtol=1e-12)
 

@@ -51,7 +51,15 @@ def test_the_least_memory_of_a3a_is_printed():
 
 
 @pytest.mark.parametrize(
-    ("tile", "published"), [(10, 20.4), (20, 5.84), (32, 2.89), (50, 1.77), (64, 1.47), (100, 1.19)]
+    ("tile", "published"),
+    [
+        (10, 20.4),
+        (20, 5.84),
+        pytest.param(32, 2.89, marks=pytest.mark.slow),
+        pytest.param(50, 1.77, marks=pytest.mark.slow),
+        pytest.param(64, 1.47, marks=pytest.mark.slow),
+        (100, 1.19),
+    ],
 )
 def test_a3a_repeats_no_more_work_than_the_published_tiles(tile, published):
     """The paper's schedules: everything fused, four tiles alike. It counts parts of turns, we count whole ones."""
