@@ -92,7 +92,7 @@ def mace(asked: argparse.Namespace) -> Rows:
     from scripts.cg.mace import case
 
     for dtype in DTYPES:
-        yield case(dtype) | {"target": {"energy and forces": 4.0}}
+        yield case(dtype, asked.rounds) | {"target": {"energy and forces": 4.0}}
 
 
 def threads(asked: argparse.Namespace) -> Rows:
