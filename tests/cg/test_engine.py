@@ -10,6 +10,7 @@ from tests.cg.configurations import awkward
 from trnqc.cg import engine as module
 from trnqc.cg.engine import LEAST, Engine, engine_for
 from trnqc.cg.identity import double_backward as by_identity
+from trnqc.cg.paths import Paths
 from trnqc.errors import OperandError
 
 
@@ -108,3 +109,16 @@ def test_directions_are_built_when_called_and_once(monkeypatch):
     monkeypatch.setattr(module, "emit_c", None)
     engine.forward(x, y, w)
     assert "lanes of float32, 1 threads" in engine.ran_on
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 4])
+@pytest.mark.parametrize("label", ["uvu-5", "uvu-y3"])
+def test_narrower_vectors(label, lanes):
+    """Those of other CPUs, and none."""
+    problem = awkward(label)
+    engine = Engine(problem, "float64", 1)
+    engine.lanes, engine.paths = lanes, Paths(problem, "f64", lanes)
+    x, y, w, gz = oracle.arrays(problem, 3)
+    assert oracle.error(engine.forward(x, y, w), oracle.forward(problem, x, y, w)) < 1e-14
+    for found, expected in zip(engine.backward(x, y, w, gz), oracle.backward(problem, x, y, w, gz), strict=True):
+        assert oracle.error(found, expected) < 1e-14

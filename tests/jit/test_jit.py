@@ -226,3 +226,10 @@ def test_a_held_array_serves_many_calls(directory):
     other = jit.Array("float32", written=True).hold(np.zeros(4, np.float32))
     with pytest.raises(ctypes.ArgumentError):
         library.scale(other, 4, 3.0)
+
+
+def test_the_target_s_vectors():
+    found = jit.find_compiler()
+    assert found.vector_bytes in (0, 16, 32, 64)
+    for target, size in (("#define __AVX__ 1\n#define __SSE2__ 1", 32), ("#define __AVX512F__ 1", 64), ("", 0)):
+        assert dataclasses.replace(found, target=target).vector_bytes == size
