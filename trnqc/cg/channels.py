@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from trnqc.cg.coefficients import sparse
-from trnqc.cg.mixing import vectors
+from trnqc.cg.uvu import vectors
 from trnqc.gen import Array, Value, Var
 from trnqc.gen import statements as st
 from trnqc.gen.values import const, fma

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from trnqc.cg.uvu import vectors
 from trnqc.gen import Array, Value, Var
 from trnqc.gen import statements as st
 from trnqc.gen.values import const, fma, lane
@@ -94,11 +95,6 @@ def fill(n: int, lanes: int) -> tuple[int, ...]:
 def common(name: str, size: int, dtype: str) -> Array:
     """Scratch memory that all lanes reach."""
     return Array(name, dtype, (max(1, size),), space="shared")
-
-
-def vectors(name: str, size: int, dtype: str) -> Array:
-    """Scratch memory of lanes."""
-    return Array(name, dtype, (max(1, size),), space="local", lanes=True)
 
 
 def chunks(n: int, size: int) -> Iterator[range]:

@@ -17,12 +17,12 @@ from functools import cache, cached_property
 
 from trnqc.cg import mixing
 from trnqc.cg.channels import coupling, uncoupling
-from trnqc.cg.edges import Row
+from trnqc.cg.edges import Row, cleared
 from trnqc.cg.irreps import Irreps
-from trnqc.cg.mixing import Mixing, common, vectors
+from trnqc.cg.mixing import Mixing, common
 from trnqc.cg.paths import Paths, Rows
 from trnqc.cg.problem import Instruction, TPProblem
-from trnqc.cg.uvu import taken
+from trnqc.cg.uvu import taken, vectors
 from trnqc.gen import Array, Value, Var
 from trnqc.gen import statements as st
 from trnqc.gen.values import const, lt, minimum
@@ -105,7 +105,7 @@ def forward(target: Target) -> st.Function:
     x, y, w, z = memory = _memory(target, "x", "y", "w", "z")
     xs, zs = target.scratch("xs", "x"), target.scratch("zs", "z")
     tv, ts = target.scratch("tv", "t"), target.common("ts")
-    body: Body = [*_stage(target, 1, x, xs), _clear(zs)]
+    body: Body = [*_stage(target, 1, x, xs), *_clear(zs)]
     for path, m in target.mixings:
         body += [*_couple(target, path, y, xs, tv), *_spread(m, tv, ts)]
         body.append(st.Call(mixing.forward(m), (_weights(w, path), ts, _staged(target.slots3[path.i_out], zs))))
@@ -117,7 +117,7 @@ def backward(target: Target) -> st.Function:
     x, y, w, gz, gx, gy, gw = memory = _memory(target, "x", "y", "w", "gz", "gx", "gy", "gw")
     xs, gxs, gzs, gys = (target.scratch(f"{name}s", name[-1]) for name in ("x", "gx", "gz", "gy"))
     tv, ts, gt = target.scratch("tv", "t"), target.common("ts"), target.scratch("gt", "t")
-    body: Body = [*_stage(target, 1, x, xs), *_stage(target, 3, gz, gzs), _clear(gxs), _clear(gys)]
+    body: Body = [*_stage(target, 1, x, xs), *_stage(target, 3, gz, gzs), *_clear(gxs), *_clear(gys)]
     for path, m in target.mixings:
         given = _staged(target.slots3[path.i_out], gzs)
         body += [*_couple(target, path, y, xs, tv), *_spread(m, tv, ts)]
@@ -136,10 +136,8 @@ def double_backward(target: Target) -> st.Function:
     )
     tv, gt = target.scratch("tv", "t"), target.scratch("gt", "t")
     ts, dts = target.common("ts"), target.common("dts")
-    body: Body = [
-        s for which, source, to in ((1, x, xs), (1, ggx, ggxs), (3, gz, gzs)) for s in _stage(target, which, source, to)
-    ]
-    body += map(_clear, (gxs, gys, ggzs))
+    body: Body = [*_stage(target, 1, x, xs), *_stage(target, 1, ggx, ggxs), *_stage(target, 3, gz, gzs)]
+    body += [*_clear(gxs), *_clear(gys), *_clear(ggzs)]
     for path, m in target.mixings:
         slot = target.slots3[path.i_out]
         given, out, own, other = _staged(slot, gzs), _staged(slot, ggzs), _weights(w, path), _weights(ggw, path)
@@ -247,9 +245,8 @@ def added(rows: Rows) -> st.Function:
     return st.Function(f"add_{rows.mul}_{rows.dim}{layout}", (m, t), st.block(rows.each("b", body)))
 
 
-def _clear(array: Array) -> st.Statement:
-    at = Var("at", "i64")
-    return st.loop(at, array.size or 0, st.store(array[at], 0.0))
+def _clear(array: Array) -> Body:
+    return cleared(array, array.size or 0)
 
 
 def _slots(target: Target, which: int) -> tuple[list[Slot], int]:
