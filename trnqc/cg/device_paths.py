@@ -10,6 +10,7 @@ gx' += A h' + B h    gw' = <t', gz>    ggz' += w t' + ggw t    gy' += sum C (ggx
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from trnqc.cg.couplings import Couplings, PathCoupling
@@ -99,10 +100,19 @@ class Paths:
         if k.out:
             for q in range(len(x)):
                 for n in range(self.d3):
-                    k.add_out(self.path.i_out, q, n, lambda z, q=q, n=n: self.along(
-                        self.b, wx[q], 0, n, self.along(self.a, p[q], 0, n, z)))  # fmt: skip
+                    self._add_along(q, n, (self.a, p[q]), (self.b, wx[q]))
         if "gx" in k.work.writes:
             self._double_gradients(w, ggw, p)
+
+    def _add_along(self, q: int, n: int, *products: tuple[Signed, list[Value]]) -> None:
+        """z[q, n] += the sum of each product along n."""
+
+        def added(z: Value) -> Value:
+            for a, values in products:
+                z = self.along(a, values, 0, n, z)
+            return z
+
+        self.k.add_out(self.path.i_out, q, n, added)
 
     def _product(self, w: Value | None, ggx: Value, ggw: Value | None, x: Value) -> Value:
         return ggx if w is None or ggw is None else self.out.let("p", fma(ggw, x, w * ggx))
@@ -118,15 +128,14 @@ class Paths:
                 values = {a: self.out.let("wa", factor * a) for a in dict.fromkeys(a for a, _ in self.a.values())}
                 signed = {at: (values[a], sign) for at, (a, sign) in self.a.items()}
                 for n in range(self.d3):
-                    k.add_out(slot, q, n, lambda z, n=n, s=signed, o=own: self.along(s, o, 0, n, z))
+                    self._add_along(q, n, (signed, own))
             elif factor is None or self.d1 <= self.d3:
                 scaled = self._scaled("wx", factor, own)
                 for n in range(self.d3):
-                    k.add_out(slot, q, n, lambda z, n=n, o=scaled: self.along(self.a, o, 0, n, z))
+                    self._add_along(q, n, (self.a, scaled))
             else:
                 for n in range(self.d3):
-                    t = self.along(self.a, own, 0, n)
-                    k.add_out(slot, q, n, lambda z, t=t, f=factor: fma(f, t, z))
+                    k.add_out(slot, q, n, partial(fma, factor, self.along(self.a, own, 0, n)))
 
     def _backward(self, w: list[Value | None]) -> None:
         k, x, gz = self.k, self.k.x["x"], self.k.gz[self.path.i_out]
