@@ -31,10 +31,9 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
 
+import trnqc.sim
 from conformance import examples, library, library_direct
 from conformance.cases import Case, judge
-
-import trnqc.sim
 from trnqc.errors import SimulationError
 
 OUTPUT = Path(__file__).resolve().parents[1] / "profiles" / "sim_conformance.json"
