@@ -1,11 +1,12 @@
 """How fast are the tensor products of irreps beside e3nn: batches, convolutions, real models, and threads?
 
-    python scripts/bench_cg.py [--parts batch tuned uvw conv mace threads build] [--quick] [--out profiles/cg.json]
+    python scripts/bench_cg.py [--parts batch tuned uvw conv cue mace threads build] [--quick] [--out profiles/cg.json]
 
     batch    uvu products of published models, every direction alone, one thread, by CPU time; and their accuracy
     tuned    the same of mace-large with an allocator that gives no memory back, on both sides
     uvw      fully connected products, by CPU time, against the smallest of e3nn's times
     conv     fused convolution against gather, e3nn's product and index_add, and against our own unfused one
+    cue      uvu products beside cuEquivariance's on a CPU; asks for cuequivariance-torch
     mace     energies and forces of a MACE model with random weights; asks for mace-torch
     threads  one thread over two, by wall time
     build    CPU seconds to make and compile a batch's directions with an empty cache
@@ -52,6 +53,8 @@ CONV_TARGETS = {
 # glibc: blocks of any size from the heap, which is never trimmed.
 TUNED = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=8589934592"}
 ALLOCATOR = ("GLIBC_TUNABLES", "THP_MEM_ALLOC_ENABLE", "LD_PRELOAD")
+# Parts that ask for packages beyond the tests'.
+ELSEWHERE = ("cue", "mace")
 Rows = Iterator[dict[str, Any]]
 
 
@@ -88,6 +91,15 @@ def conv(asked: argparse.Namespace) -> Rows:
             yield row | {"error": row.pop("errors"), "target": CONV_TARGETS[dtype]}
 
 
+def cue(asked: argparse.Namespace) -> Rows:
+    from scripts.cg.batch import beside_cuequivariance
+
+    for label in UVU[:1] if asked.quick else UVU[:3]:
+        targets = {"forward": 5.0, "backward": 5.0} if label == "mace-large" else {}
+        for dtype in DTYPES:
+            yield beside_cuequivariance(label, dtype, rounds=asked.rounds) | {"target": targets}
+
+
 def mace(asked: argparse.Namespace) -> Rows:
     from scripts.cg.mace import case
 
@@ -118,7 +130,7 @@ def build(asked: argparse.Namespace) -> Rows:
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], Rows]] = {
-    "batch": batch, "tuned": tuned, "uvw": uvw, "conv": conv, "mace": mace, "threads": threads, "build": build
+    "batch": batch, "tuned": tuned, "uvw": uvw, "conv": conv, "cue": cue, "mace": mace, "threads": threads, "build": build
 }  # fmt: skip
 
 
@@ -138,7 +150,7 @@ def show(console: Console, part: str, rows: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=[part for part in PARTS if part != "mace"])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=[part for part in PARTS if part not in ELSEWHERE])
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--quick", action="store_true", help="a few cases of a few seconds")
     parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "cg.json")

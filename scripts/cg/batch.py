@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from scripts.cg.peers import PEERS, Peer
 from scripts.measuring import clocked, in_turns
 from tests.cg import oracle
 from tests.cg.configurations import configuration
@@ -99,6 +100,21 @@ def case(label: str, dtype: str, layout: str = "mul_ir", batch: int = 1000, roun
         name: median(seconds[f"e3nn {name.partition(',')[0]}"]) / median(seconds[f"trnqc {name}"]) for name in ours
     }
     return record
+
+
+def beside_cuequivariance(label: str, dtype: str, batch: int = 1000, rounds: int = 10) -> dict[str, Any]:
+    """As `case`, against cuEquivariance's product on a CPU, both in the layout that it prefers."""
+    torch.set_num_threads(1)
+    problem = configuration(label, layout="ir_mul")
+    names = ("x", "y", "w", "gz", "ggx", "ggy", "ggw")
+    held = dict(zip(names, [*operands(problem, batch, dtype), *operands(problem, batch, dtype, 1)[:3]]))
+    peer, ours = Peer(PEERS["cuequivariance"](problem, held["x"])), of_ours(problem, batch, dtype)
+    contestants = {f"cuequivariance {name}": cpu(peer.work(name, held)) for name in DIRECTIONS}
+    contestants |= {f"trnqc {name}": cpu(ours[name]) for name in DIRECTIONS}
+    took = {name: median(seconds) for name, seconds in in_turns(rounds, contestants).items()}
+    return {"case": label, "dtype": dtype, "layout": "ir_mul", "batch": batch, "rounds": rounds,
+            "milliseconds": {name: 1e3 * seconds for name, seconds in took.items()},
+            "speedup": {name: took[f"cuequivariance {name}"] / took[f"trnqc {name}"] for name in DIRECTIONS}}  # fmt: skip
 
 
 def accuracy(label: str, dtype: str, batch: int = 20) -> dict[str, float]:
