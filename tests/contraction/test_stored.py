@@ -66,10 +66,8 @@ def test_dataset_in_array_out(case, limit):
 @pytest.mark.parametrize("kind", ["path", "dataset"])
 def test_out_on_disk(case, tmp_path, kind):
     integrals, matrices, expected = case
-    with h5py.File(tmp_path / "B.h5" if kind == "dataset" else tmp_path / "other.h5", "w") as file:
-        out = file.create_dataset("result", expected.shape) if kind == "dataset" else tmp_path / "B.h5"
-        if kind == "dataset":
-            out = file.create_dataset("B", expected.shape, float)
+    with h5py.File(tmp_path / ("B.h5" if kind == "dataset" else "other.h5"), "w") as file:
+        out = file.create_dataset("B", expected.shape, float) if kind == "dataset" else tmp_path / "B.h5"
         assert trnqc.einsum(TRANSFORMATION, integrals, *matrices, memory_limit=20_000, out=out) is out
         if kind == "dataset":
             np.testing.assert_allclose(out[...], expected, rtol=1e-11, atol=1e-11)

@@ -27,6 +27,8 @@ from trnqc.errors import InputError, UnsupportedError
 
 # Elements that are moved between a dataset and a tile in another order of axes at once.
 PIECE = 2**16
+# Bytes that the library of files holds itself; a cache of chunks would hold more than the tiles.
+HDF5 = 2**22
 # The dataset of a result in a file of its own.
 RESULT = "result"
 
@@ -91,7 +93,7 @@ def einsum_stored(
             require_finite(np, array, name)
     functions: dict[str, Any] = {name: Stored(x, name, check_finite) for name, x in datasets.items()}
     functions |= {name: x.astype(dtype, copy=False) for name, x in arrays.items()}
-    limit = None if memory_limit is None else memory_limit // dtype.itemsize - min(PIECE, memory_limit // 64)
+    limit = None if memory_limit is None else (memory_limit - min(HDF5, memory_limit // 4)) // dtype.itemsize
     on_disk = not (out is None or isinstance(out, np.ndarray))
     plan = plan_passes(tree, limit, frozenset(datasets), on_disk, on_disk)
     if not on_disk:
@@ -111,7 +113,7 @@ def _on_disk(plan: Passes, functions: dict[str, Any], out: Any, dtype: Any, key:
                 continue
             with ExitStack() as files:
                 made = {
-                    name: Stored(files.enter_context(h5py.File(journal.file(name), "r"))[RESULT], name)
+                    name: Stored(files.enter_context(h5py.File(journal.file(name), "r", rdcc_nbytes=0))[RESULT], name)
                     for name in one.read
                     if name not in functions
                 }
@@ -141,7 +143,7 @@ def _run(one: Pass, operands: Mapping[str, Any], dataset: h5py.Dataset, journal:
 def _made(path: Path, shape: tuple[int, ...], dtype: Any, chunks: tuple[int, ...] | None) -> h5py.File:
     """A file with all its space taken: what is written later changes no structure, so a killed run leaves it sound."""
     if path.exists():
-        return h5py.File(path, "r+")
+        return h5py.File(path, "r+", rdcc_nbytes=0)
     aside = path.with_suffix(".new")
     with h5py.File(aside, "w") as file:
         plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -152,7 +154,7 @@ def _made(path: Path, shape: tuple[int, ...], dtype: Any, chunks: tuple[int, ...
         kind = h5py.h5t.py_create(np.dtype(dtype), logical=True)
         h5py.h5d.create(file.id, RESULT.encode(), kind, h5py.h5s.create_simple(shape), plist)
     aside.replace(path)
-    return h5py.File(path, "r+")
+    return h5py.File(path, "r+", rdcc_nbytes=0)
 
 
 def _chunks(one: Pass, readers: Sequence[Pass]) -> tuple[int, ...] | None:
