@@ -112,9 +112,10 @@ def beside_cuequivariance(label: str, dtype: str, batch: int = 1000, rounds: int
     contestants = {f"cuequivariance {name}": cpu(peer.work(name, held)) for name in DIRECTIONS}
     contestants |= {f"trnqc {name}": cpu(ours[name]) for name in DIRECTIONS}
     took = {name: median(seconds) for name, seconds in in_turns(rounds, contestants).items()}
-    return {"case": label, "dtype": dtype, "layout": "ir_mul", "batch": batch, "rounds": rounds,
-            "milliseconds": {name: 1e3 * seconds for name, seconds in took.items()},
-            "speedup": {name: took[f"cuequivariance {name}"] / took[f"trnqc {name}"] for name in DIRECTIONS}}  # fmt: skip
+    record: dict[str, Any] = {"case": label, "dtype": dtype, "layout": "ir_mul", "batch": batch, "rounds": rounds}
+    record["milliseconds"] = {name: 1e3 * seconds for name, seconds in took.items()}
+    record["speedup"] = {name: took[f"cuequivariance {name}"] / took[f"trnqc {name}"] for name in DIRECTIONS}
+    return record
 
 
 def accuracy(label: str, dtype: str, batch: int = 20) -> dict[str, float]:
