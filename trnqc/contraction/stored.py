@@ -27,8 +27,10 @@ from trnqc.errors import InputError, UnsupportedError
 
 # Elements that are moved between a dataset and a tile in another order of axes at once.
 PIECE = 2**16
-# Bytes that the library of files holds itself; a cache of chunks would hold more than the tiles.
+# Bytes that the library of files holds itself; with its usual cache of chunks it would hold more.
 HDF5 = 2**22
+# Bytes of chunks that are kept: what is scattered over a chunk of this size or less is written at once.
+CACHE = 2**18
 # The dataset of a result in a file of its own.
 RESULT = "result"
 
@@ -113,7 +115,7 @@ def _on_disk(plan: Passes, functions: dict[str, Any], out: Any, dtype: Any, key:
                 continue
             with ExitStack() as files:
                 made = {
-                    name: Stored(files.enter_context(h5py.File(journal.file(name), "r", rdcc_nbytes=0))[RESULT], name)
+                    name: Stored(files.enter_context(h5py.File(journal.file(name), "r", rdcc_nbytes=CACHE))[RESULT], name)
                     for name in one.read
                     if name not in functions
                 }
@@ -143,7 +145,7 @@ def _run(one: Pass, operands: Mapping[str, Any], dataset: h5py.Dataset, journal:
 def _made(path: Path, shape: tuple[int, ...], dtype: Any, chunks: tuple[int, ...] | None) -> h5py.File:
     """A file with all its space taken: what is written later changes no structure, so a killed run leaves it sound."""
     if path.exists():
-        return h5py.File(path, "r+", rdcc_nbytes=0)
+        return h5py.File(path, "r+", rdcc_nbytes=CACHE)
     aside = path.with_suffix(".new")
     with h5py.File(aside, "w") as file:
         plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -154,7 +156,7 @@ def _made(path: Path, shape: tuple[int, ...], dtype: Any, chunks: tuple[int, ...
         kind = h5py.h5t.py_create(np.dtype(dtype), logical=True)
         h5py.h5d.create(file.id, RESULT.encode(), kind, h5py.h5s.create_simple(shape), plist)
     aside.replace(path)
-    return h5py.File(path, "r+", rdcc_nbytes=0)
+    return h5py.File(path, "r+", rdcc_nbytes=CACHE)
 
 
 def _chunks(one: Pass, readers: Sequence[Pass]) -> tuple[int, ...] | None:
