@@ -115,7 +115,9 @@ def _on_disk(plan: Passes, functions: dict[str, Any], out: Any, dtype: Any, key:
                 continue
             with ExitStack() as files:
                 made = {
-                    name: Stored(files.enter_context(h5py.File(journal.file(name), "r", rdcc_nbytes=CACHE))[RESULT], name)
+                    name: Stored(
+                        files.enter_context(h5py.File(journal.file(name), "r", rdcc_nbytes=CACHE))[RESULT], name
+                    )
                     for name in one.read
                     if name not in functions
                 }
