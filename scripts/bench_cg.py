@@ -13,7 +13,7 @@
     build    CPU seconds to make and compile a batch's directions with an empty cache
 
 The contestants take turns in one run; ratios are of medians where nothing else is said. A target is the least speedup
-that is wished for.
+that is wished for. A part takes the place of what the file holds of it, and leaves the others.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], Rows]] = {
 
 
 def show(console: Console, part: str, rows: list[dict[str, Any]]) -> None:
-    table = Table(title=part, title_justify="left")
+    table = Table(title=part, title_justify="left", width=120)
     for column in ("case", "dtype", "what", "times", "target", "", "error"):
         table.add_column(column, justify="right" if column in ("times", "target", "error") else "left")
     for row in rows:
@@ -159,15 +159,17 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "cg.json")
     asked, console = parser.parse_args(), Console(soft_wrap=True)
     environment = {name: os.environ[name] for name in ALLOCATOR if name in os.environ}
-    record: dict[str, Any] = heading() | {"machine": machine(), "compiler": find_compiler().label,
-                                          "allocator": environment or "default", "parts": {}}  # fmt: skip
+    record: dict[str, Any] = {"parts": {}}
+    if asked.out.exists():
+        record = json.loads(asked.out.read_text(encoding="utf-8"))
     for part in asked.parts:
         rows = []
         for row in PARTS[part](asked):
             rows.append(row)
             console.print(part, row["case"], row["dtype"], {k: round(v, 1) for k, v in row["speedup"].items()})
         show(console, part, rows)
-        record["parts"][part] = rows
+        record["parts"][part] = heading() | {"machine": machine(), "compiler": find_compiler().label,
+                                             "allocator": environment or "default", "rows": rows}  # fmt: skip
         write_json(record, asked.out)
     console.print(f"written to {asked.out}")
 

@@ -11,7 +11,6 @@ import functools
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -22,6 +21,7 @@ from trnqc.cg.convolution import Convolutions
 from trnqc.cg.memory import empty
 from trnqc.cg.paths import Paths
 from trnqc.cg.problem import TPProblem
+from trnqc.cg.threads import in_parallel
 from trnqc.errors import OperandError
 from trnqc.gen import emit_c
 from trnqc.gen import statements as st
@@ -39,9 +39,10 @@ PROGRAMS: dict[str, Program] = {
     "double_backward": batch.double_backward,
     **conv.PROGRAMS,
 }
-# Edges that a thread takes at least, and rows that gradients of shared weights are summed in: as many for any number
-# of threads, so that the sums are the same.
-LEAST, SHARES = 64, 16
+# Edges of a part at least, and parts for every thread, so that one that is held up leaves its share to others.
+LEAST, PARTS = 64, 4
+# Rows that gradients of shared weights are summed in: as many for any number of threads, so that sums are the same.
+SHARES = 16
 
 
 @dataclass(frozen=True)
@@ -133,16 +134,13 @@ class Engine(Convolutions):
     def _run(self, name: str, n: int, arrays: Sequence[np.ndarray], shares: bool = False) -> None:
         call = self.build(name).call(arrays)
         summed = shares and self.problem.shared_weights
-        parts = SHARES if summed else min(self.threads, max(1, n // LEAST))
+        wanted = PARTS * self.threads if self.threads > 1 else 1
+        parts = SHARES if summed else min(wanted, max(1, n // LEAST))
 
         def part(i: int) -> None:
             call(*[i] * shares, n * i // parts, n * (i + 1) // parts)
 
-        if parts == 1 or self.threads == 1:
-            for i in range(parts):
-                part(i)
-        else:
-            list(_pool(self.threads).map(part, range(parts)))
+        in_parallel(part, parts, self.threads)
 
     def build(self, name: str) -> Built:
         """A direction by the name of its method, compiled or from the cache. Raises CompilerError."""
@@ -188,11 +186,6 @@ def _summed(gw: np.ndarray, shared: bool) -> Iterator[np.ndarray]:
     rows = np.zeros((SHARES, *gw.shape), gw.dtype)
     yield rows
     np.sum(rows, axis=0, out=gw)
-
-
-@functools.cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="trnqc-cg")
 
 
 @functools.cache
