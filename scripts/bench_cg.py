@@ -34,7 +34,7 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from scripts.measuring import heading, machine, write_json  # noqa: E402
+from scripts.measuring import write_part  # noqa: E402
 from trnqc.jit import find_compiler  # noqa: E402
 from trnqc.jit.cache import DIRECTORY_VARIABLE  # noqa: E402
 
@@ -159,18 +159,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "cg.json")
     asked, console = parser.parse_args(), Console(soft_wrap=True)
     environment = {name: os.environ[name] for name in ALLOCATOR if name in os.environ}
-    record: dict[str, Any] = {"parts": {}}
-    if asked.out.exists():
-        record = json.loads(asked.out.read_text(encoding="utf-8"))
     for part in asked.parts:
         rows = []
         for row in PARTS[part](asked):
             rows.append(row)
             console.print(part, row["case"], row["dtype"], {k: round(v, 1) for k, v in row["speedup"].items()})
         show(console, part, rows)
-        record["parts"][part] = heading() | {"machine": machine(), "compiler": find_compiler().label,
-                                             "allocator": environment or "default", "rows": rows}  # fmt: skip
-        write_json(record, asked.out)
+        write_part(asked.out, part, rows, compiler=find_compiler().label, allocator=environment or "default")
     console.print(f"written to {asked.out}")
 
 

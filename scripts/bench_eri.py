@@ -8,7 +8,7 @@
     job       density-fitted RHF and MP2 of caffeine/cc-pVTZ from the geometry on, against PySCF as installed
 
 The contestants take turns in one run; medians, and ratios as medians of the ratios within each round. Classes are
-timed by thread CPU seconds, the rest by both clocks.
+timed by thread CPU seconds, the rest by both clocks. A part takes the place of what the file holds of it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from scripts.measuring import heading, machine, write_json  # noqa: E402
+from scripts.measuring import write_part  # noqa: E402
 from trnqc.jit import find_compiler  # noqa: E402
 
 CLASSES = ("0000", "1000", "1010", "1111", "2111", "2121", "2211", "2221", "2222", "3322", "3333")
@@ -124,15 +124,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a few cases of a few seconds")
     parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "eri_cpu.json")
     asked, console = parser.parse_args(), Console(soft_wrap=True)
-    record: dict[str, Any] = heading() | {"machine": machine(), "compiler": find_compiler().label, "parts": {}}
     for part in asked.parts:
         rows = []
         for row in PARTS[part](asked):
             rows.append(row)
             console.print(f"{part} {row['case']}: {factor(row):.2f} times the peer")
         show(console, part, rows)
-        record["parts"][part] = rows
-        write_json(record, asked.out)
+        write_part(asked.out, part, rows, compiler=find_compiler().label)
     console.print(f"written to {asked.out}")
 
 

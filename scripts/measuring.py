@@ -65,3 +65,10 @@ def write_json(record: Any, path: Path) -> None:
     aside = path.with_suffix(".tmp")
     aside.write_text(json.dumps(record, indent=1) + "\n")
     aside.replace(path)
+
+
+def write_part(path: Path, part: str, rows: list[dict[str, Any]], **facts: Any) -> None:
+    """Rows of one part of a benchmark, with what was measured on, in place of the file's; other parts stay."""
+    record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"parts": {}}
+    record["parts"][part] = heading() | {"machine": machine(), **facts, "rows": rows}
+    write_json(record, path)
