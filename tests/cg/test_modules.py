@@ -241,6 +241,8 @@ def test_options_that_do_not_go_together_are_told():
     problem = awkward("uvu-1")
     with pytest.raises(UnsupportedError, match="kahan: expected deterministic=True with it, found False"):
         TensorProductConv(problem, kahan=True)
+    with pytest.raises(UnsupportedError, match="kahan: expected paths of mode uvu, found uvw"):
+        TensorProductConv(awkward("mixed"), deterministic=True, kahan=True)
     with pytest.raises(OperandError, match="expected a TPProblem, found str"):
         TensorProduct("1x0e")
 
