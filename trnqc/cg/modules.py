@@ -119,13 +119,15 @@ class TensorProductConv(_Product):
     """z[n] = sum over edges e that n receives of x[sender of e] ⊗ y[e]; messages are never held all at once.
 
     deterministic: equal bits at every run; on a CPU that is always so, for any number of threads. On a GPU sums are
-    otherwise added up by hardware, in any order. kahan: sums over edges are compensated, which needs a fixed order.
+    otherwise added up by hardware, in any order. kahan: sums over edges are compensated, which needs a fixed order; uvu only.
     """
 
     def __init__(self, problem: TPProblem, deterministic: bool = False, kahan: bool = False) -> None:
         super().__init__(problem)
         if kahan and not deterministic:
             raise UnsupportedError("kahan: expected deterministic=True with it, found False")
+        if kahan and (found := {i.connection_mode for i in self.problem.instructions} - {"uvu"}):
+            raise UnsupportedError(f"kahan: expected paths of mode uvu, found {', '.join(sorted(found))} as well")
         self.deterministic, self.kahan = deterministic, kahan
 
     def forward(
