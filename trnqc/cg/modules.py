@@ -119,7 +119,8 @@ class TensorProductConv(_Product):
     """z[n] = sum over edges e that n receives of x[sender of e] ⊗ y[e]; messages are never held all at once.
 
     deterministic: equal bits at every run; on a CPU that is always so, for any number of threads. On a GPU sums are
-    otherwise added up by hardware, in any order. kahan: sums over edges are compensated, which needs a fixed order; uvu only.
+    otherwise added up by hardware, in any order. kahan: sums over edges are compensated, which needs a fixed order and
+    paths of mode uvu alone.
     """
 
     def __init__(self, problem: TPProblem, deterministic: bool = False, kahan: bool = False) -> None:
