@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,3 +50,14 @@ def test_command_lines_are_understood(line):
 def test_links_lead_somewhere(page):
     targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     assert not [target for target in targets if not (page.parent / target).exists()]
+
+
+def test_rooms_are_at_hand_after_one_import():
+    assert {"cg", "contraction", "eri"} <= set(dir(trnqc))
+    code = """
+import sys, trnqc
+assert not {"torch", "pyscf", "e3nn"} & set(sys.modules)
+trnqc.cg.TPProblem, trnqc.contraction.path, trnqc.eri.get_jk
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

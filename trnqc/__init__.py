@@ -24,8 +24,13 @@ _HOMES = {
     "mp2_energy": "trnqc.chem.dfmp2",
 }
 
+# Rooms with public names of their own, at hand after ``import trnqc``.
+_ROOMS = ("cg", "contraction", "eri")
+
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return importlib.import_module(f"trnqc.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'trnqc' has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
@@ -33,4 +38,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_ROOMS])
