@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.sim.timing import P, add, output, psum, sbuf, timed
@@ -78,6 +78,7 @@ def test_a_dependence_never_helps(data, target):
 
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.floats(0.1, 10), st.sampled_from("ab")), min_size=1, max_size=40))
+@example([(9.0, 1.0, "a"), (5.0, 6.0, "a"), (10.0, 1.0, "b")])
 def test_calendars_never_double_book(wishes):
     calendar, taken = Calendar(), []
     for ready, length, owner in wishes:

@@ -22,14 +22,20 @@ class Calendar:
         """Start of the first stretch of ``length`` at or after ``ready`` free of other owners; it is booked."""
         busy = self.busy
         start = self.probe(ready, length, owner)
+        begin, end = start, start + length
         where = len(busy)
         while where and busy[where - 1][0] > start:
             where -= 1
+        stop = where
         if where and busy[where - 1][2] == owner and busy[where - 1][1] >= start:
-            busy[where - 1][1] = max(busy[where - 1][1], start + length)
-        else:
-            busy.insert(where, [start, start + length, owner])
-            self._forget()
+            where -= 1
+            begin, end = busy[where][0], max(end, busy[where][1])
+        # What the owner has already booked of this stretch is one interval with it: ends stay in order of time.
+        while stop < len(busy) and busy[stop][2] == owner and busy[stop][0] <= end:
+            end = max(end, busy[stop][1])
+            stop += 1
+        busy[where:stop] = [[begin, end, owner]]
+        self._forget()
         return start
 
     def probe(self, ready: float, length: float, owner: object) -> float:
