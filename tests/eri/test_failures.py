@@ -131,7 +131,7 @@ def test_cpus_with_shorter_vectors(other_compiler, option, lanes):
 
 def test_cpus_without_vectors(other_compiler, monkeypatch):
     other_compiler("-DNO_VECTORS")
-    monkeypatch.setattr(library, "VECTORS", ())
+    monkeypatch.setattr(compiler, "VECTORS", ())
     assert library.lanes() == 1
     check(molecule(basis={"H": [[0, [1.2, 1.0]], [1, [0.8, 1.0]]]}))
 

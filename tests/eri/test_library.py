@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 
 import numpy as np
@@ -11,6 +12,7 @@ from trnqc.eri import library
 from trnqc.errors import CompilerError
 from trnqc.gen import Array, Var
 from trnqc.gen import statements as st
+from trnqc.jit import find_compiler
 
 X, GROUP = Array("x", "f64", (None,)), Var("group", "i64")
 HEAD = library.Head("add_one", (X,), ("x",))
@@ -97,5 +99,5 @@ def test_buffers_suit_vectors():
 )
 def test_lanes_follow_the_target(macros, lanes):
     target = "\n".join(f"#define {macro} 1" for macro in macros.split())
-    assert library._widest(target) == lanes
+    assert library._lanes(dataclasses.replace(find_compiler(), target=target)) == lanes
     assert library.words().split(", ")[-1].startswith(f"{library.lanes()} lanes")

@@ -12,12 +12,12 @@ import numpy as np
 
 from trnqc.cg.graph import Graph, Order
 from trnqc.cg.memory import empty
+from trnqc.cg.operands import checked, shares_of, summed
 from trnqc.cg.problem import TPProblem
-from trnqc.cg.threads import in_parallel
-from trnqc.errors import OperandError
+from trnqc.cg.threads import in_parallel, parts_of
 
-# Edges of a part at least, and parts for every thread, so that one that is held up leaves its share to others.
-LEAST, PARTS = 32, 4
+# Edges of a part at least.
+LEAST = 32
 
 
 class Convolutions:
@@ -30,7 +30,6 @@ class Convolutions:
     problem: TPProblem
     dtype: str
     threads: int
-    _row: dict[str, tuple[int, ...]]
 
     def build(self, name: str) -> Any:
         raise AttributeError(f"an engine builds {name}")
@@ -67,9 +66,9 @@ class Convolutions:
         self._check_rows({"x": x, "y": y, "w": w, "gz": gz}, graph)
         gx, gy, gw = out or [empty(a.shape, self.dtype) for a in (x, y, w)]
         self._check_rows({"gx": gx, "gy": gy, "gw": gw}, graph, written=True)
-        to = self._shares(gw, graph.by_sender)
+        to = shares_of(gw, self.problem, len(graph.by_sender.shares) - 1)
         self._walk("conv_backward", graph.by_sender, (x, y, w, gz, gx, gy, to), kahan)
-        return gx, gy, _summed(to, gw)
+        return gx, gy, summed(to, gw)
 
     def conv_double_backward(
         self,
@@ -90,43 +89,20 @@ class Convolutions:
         gx, gy, gw, ggz = out or [empty(a.shape, self.dtype) for a in (x, y, w, gz)]
         self._check_rows({"gx": gx, "gy": gy, "gw": gw, "ggz": ggz}, graph, written=True)
         self._walk("conv_double_outputs", graph.by_receiver, (x, y, w, ggx, ggy, ggw, ggz), kahan)
-        order = graph.by_sender
-        to, spare = self._shares(gw, order), np.zeros((len(order.shares) - 1, self.problem.dims[2]), self.dtype)
-        self._walk("conv_double_inputs", order, (x, y, w, gz, ggx, ggy, ggw, gx, gy, to, spare), kahan)
-        return gx, gy, _summed(to, gw), ggz
+        shares = len(graph.by_sender.shares) - 1
+        to, spare = shares_of(gw, self.problem, shares), np.zeros((shares, self.problem.dims[2]), self.dtype)
+        self._walk("conv_double_inputs", graph.by_sender, (x, y, w, gz, ggx, ggy, ggw, gx, gy, to, spare), kahan)
+        return gx, gy, summed(to, gw), ggz
 
     def _walk(self, name: str, order: Order, arrays: Sequence[np.ndarray], kahan: bool) -> None:
         shares = len(order.shares) - 1
         if not shares:
             return
         call = self.build(name + "_kahan" * kahan).call((order.shares, order.starts, order.edges, order.far, *arrays))
-        wanted = PARTS * self.threads if self.threads > 1 else 1
-        parts = max(1, min(wanted, shares, len(order.edges) // LEAST))
+        parts = min(shares, parts_of(len(order.edges), LEAST, self.threads))
         in_parallel(lambda i: call(shares * i // parts, shares * (i + 1) // parts), parts, self.threads)
-
-    def _shares(self, gw: np.ndarray, order: Order) -> np.ndarray:
-        """Where gradients of weights go: gw itself, or a row a share, whose sum is that of shared weights."""
-        if not self.problem.shared_weights:
-            return gw
-        return np.zeros((len(order.shares) - 1, *gw.shape), gw.dtype)
 
     def _check_rows(self, arrays: dict[str, np.ndarray], graph: Graph, written: bool = False) -> None:
         for name, a in arrays.items():
-            kind = name[-1]
-            rows = graph.n_nodes if kind in "xz" else graph.n_edges
-            shared = kind == "w" and self.problem.shared_weights
-            shape = self._row[kind] if shared else (rows, *self._row[kind])
-            if a.shape != shape or a.dtype != self.dtype or not (a.flags.c_contiguous and a.flags.aligned):
-                raise OperandError(
-                    f"{name}: expected {self.dtype}{list(shape)}, C-contiguous, for {graph}; "
-                    f"found {a.dtype}{list(a.shape)}"
-                    f"{'' if a.flags.c_contiguous else ' with strides ' + str(a.strides)}"
-                )
-            if written and not a.flags.writeable:
-                raise OperandError(f"{name}: expected an array to write to; found a read-only one")
-
-
-def _summed(shares: np.ndarray, gw: np.ndarray) -> np.ndarray:
-    if shares is not gw:
-        np.sum(shares, axis=0, out=gw)
-    return gw
+            rows = graph.n_nodes if name[-1] in "xz" else graph.n_edges
+            checked(name, a, self.problem, rows, self.dtype, written, graph)

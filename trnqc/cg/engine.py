@@ -10,8 +10,7 @@ import ctypes
 import functools
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,10 +18,10 @@ import numpy as np
 from trnqc.cg import batch, conv
 from trnqc.cg.convolution import Convolutions
 from trnqc.cg.memory import empty
+from trnqc.cg.operands import checked, shares_of, summed
 from trnqc.cg.paths import Paths
 from trnqc.cg.problem import TPProblem
-from trnqc.cg.threads import in_parallel
-from trnqc.errors import OperandError
+from trnqc.cg.threads import in_parallel, parts_of
 from trnqc.gen import emit_c
 from trnqc.gen import statements as st
 from trnqc.jit import Array as Argument
@@ -39,8 +38,8 @@ PROGRAMS: dict[str, Program] = {
     "double_backward": batch.double_backward,
     **conv.PROGRAMS,
 }
-# Edges of a part at least, and parts for every thread, so that one that is held up leaves its share to others.
-LEAST, PARTS = 64, 4
+# Edges of a part at least.
+LEAST = 64
 # Rows that gradients of shared weights are summed in: as many for any number of threads, so that sums are the same.
 SHARES = 16
 
@@ -72,8 +71,6 @@ class Engine(Convolutions):
         self.threads = threads or len(os.sched_getaffinity(0))
         self.lanes = max(1, find_compiler().vector_bytes // BYTES[dtype])
         self.paths = Paths(problem, KINDS[dtype], self.lanes)
-        self._type = np.dtype(dtype)
-        self._row = {name: (n,) for name, n in zip("xyzw", (*problem.dims, problem.weight_numel))}
         self._built: dict[str, Built] = {}
 
     def __repr__(self) -> str:
@@ -96,7 +93,7 @@ class Engine(Convolutions):
     def forward(self, x: np.ndarray, y: np.ndarray, w: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """z [B, d3] of x [B, d1], y [B, d2] and w [B, nw], shared: [nw]; written to `out` where that is given."""
         n = self._check({"x": x, "y": y, "w": w})
-        z = empty((n, self.problem.dims[2]), self._type) if out is None else out
+        z = empty((n, self.problem.dims[2]), self.dtype) if out is None else out
         self._check({"z": z}, n)
         self._run("forward", n, (x, y, w, z))
         return z
@@ -106,11 +103,11 @@ class Engine(Convolutions):
     ) -> tuple[np.ndarray, ...]:
         """(gx, gy, gw), the gradients of <gz, z>, in the shapes of x, y and w; written to `out` where that is given."""
         n = self._check({"x": x, "y": y, "w": w, "gz": gz})
-        gx, gy, gw = out or (empty(a.shape, self._type) for a in (x, y, w))
+        gx, gy, gw = out or (empty(a.shape, self.dtype) for a in (x, y, w))
         self._check({"x": gx, "y": gy, "w": gw}, n)
-        with _summed(gw, self.problem.shared_weights) as to:
-            self._run("backward", n, (x, y, w, gz, gx, gy, to), shares=True)
-        return gx, gy, gw
+        to = shares_of(gw, self.problem, SHARES)
+        self._run("backward", n, (x, y, w, gz, gx, gy, to), shares=True)
+        return gx, gy, summed(to, gw)
 
     def double_backward(
         self,
@@ -125,17 +122,15 @@ class Engine(Convolutions):
     ) -> tuple[np.ndarray, ...]:
         """(gx, gy, gw, ggz): the gradients of <ggx, gx> + <ggy, gy> + <ggw, gw> with respect to x, y, w and gz."""
         n = self._check({"x": x, "y": y, "w": w, "gz": gz, "ggx": ggx, "ggy": ggy, "ggw": ggw})
-        gx, gy, gw, ggz = out or (empty(a.shape, self._type) for a in (x, y, w, gz))
+        gx, gy, gw, ggz = out or (empty(a.shape, self.dtype) for a in (x, y, w, gz))
         self._check({"x": gx, "y": gy, "w": gw, "z": ggz}, n)
-        with _summed(gw, self.problem.shared_weights) as to:
-            self._run("double_backward", n, (x, y, w, gz, ggx, ggy, ggw, gx, gy, to, ggz), shares=True)
-        return gx, gy, gw, ggz
+        to = shares_of(gw, self.problem, SHARES)
+        self._run("double_backward", n, (x, y, w, gz, ggx, ggy, ggw, gx, gy, to, ggz), shares=True)
+        return gx, gy, summed(to, gw), ggz
 
     def _run(self, name: str, n: int, arrays: Sequence[np.ndarray], shares: bool = False) -> None:
         call = self.build(name).call(arrays)
-        summed = shares and self.problem.shared_weights
-        wanted = PARTS * self.threads if self.threads > 1 else 1
-        parts = SHARES if summed else min(wanted, max(1, n // LEAST))
+        parts = SHARES if shares and self.problem.shared_weights else parts_of(n, LEAST, self.threads)
 
         def part(i: int) -> None:
             call(*[i] * shares, n * i // parts, n * (i + 1) // parts)
@@ -152,16 +147,7 @@ class Engine(Convolutions):
         """The batch that the arrays agree on, x's by default. Raises OperandError."""
         n = len(arrays["x"]) if batch is None else batch
         for name, a in arrays.items():
-            row = self._row[name[-1]]
-            shape = row if name[-1] == "w" and self.problem.shared_weights else (n, *row)
-            flags = a.flags
-            if a.shape != shape or a.dtype != self._type or not flags.c_contiguous or not flags.aligned:
-                raise OperandError(
-                    f"{name}: expected {self.dtype}{list(shape)}, C-contiguous; found {a.dtype}{list(a.shape)}"
-                    f"{'' if a.flags.c_contiguous else ' with strides ' + str(a.strides)}"
-                )
-            if batch is not None and not flags.writeable:
-                raise OperandError(f"{name}: expected an array to write to; found a read-only one")
+            checked(name, a, self.problem, n, self.dtype, batch is not None)
         return n
 
 
@@ -175,17 +161,6 @@ def built(name: str, program: st.Function, lanes: int) -> Built:
     done = time.perf_counter()
     kinds = tuple(kind.ctype() for kind in signature.arguments if isinstance(kind, Argument))
     return Built(getattr(library, name), kinds, made - began, done - made, len(text))
-
-
-@contextmanager
-def _summed(gw: np.ndarray, shared: bool) -> Iterator[np.ndarray]:
-    """What the kernels write: gw itself, or rows whose sum becomes the gradient of shared weights."""
-    if not shared:
-        yield gw
-        return
-    rows = np.zeros((SHARES, *gw.shape), gw.dtype)
-    yield rows
-    np.sum(rows, axis=0, out=gw)
 
 
 @functools.cache

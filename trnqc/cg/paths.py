@@ -7,7 +7,7 @@ A slot in scratch is [block][component] of vectors, a block being as many channe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from trnqc.cg.coefficients import sparse
@@ -144,7 +144,6 @@ class Paths:
     problem: TPProblem
     dtype: str
     lanes: int
-    _: None = field(default=None, repr=False)
 
     @cached_property
     def all(self) -> tuple[Path, ...]:

@@ -7,6 +7,14 @@ import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+# Parts for every thread, so that one that is held up leaves its share to others.
+PARTS = 4
+
+
+def parts_of(count: int, least: int, threads: int) -> int:
+    """How many parts `count` things are cut into: one for one thread, else none smaller than `least` if it can be."""
+    return max(1, min(PARTS * threads if threads > 1 else 1, count // least))
+
 
 def in_parallel(part: Callable[[int], None], parts: int, threads: int) -> None:
     """part(0), ..., part(parts - 1), each once: in order on one thread, on several whoever is free takes the next.

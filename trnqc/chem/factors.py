@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from pyscf import gto, lib
-from threadpoolctl import threadpool_limits
 
 from trnqc.chem.memory import FactorMemory
 from trnqc.chem.metric import factorise
 from trnqc.eri.integrals import ThreeCentre
 from trnqc.eri.library import lanes, words
+from trnqc.eri.workers import workers
 from trnqc.errors import CompilerError, UnsupportedClass
 
 # Integrals (mu nu|P) from which on kernels are worth compiling: a second or two of PySCF's.
@@ -79,8 +79,7 @@ def build_factors(
     B = np.empty((c_occ.shape[1], c_vir.shape[1], auxmol.nao_nr()))
     task = _BlockTask(integrals, auxmol, c_occ, c_vir, B)
     timings = {}
-    # Both limits are for the process; libcint's is set by each worker for itself, because OpenMP keeps it by thread.
-    with threadpool_limits(1, user_api="blas"), _one_thread_pool(threads) as pool:
+    with workers(threads) as pool:
         start = time.perf_counter()
         shares = np.sum(_run(pool, task, blocks, "integrals", progress), axis=0)
         wall = time.perf_counter() - start
@@ -176,10 +175,6 @@ class _BlockTask:
         for i, rows in enumerate(half):
             np.matmul(self.c_vir_t, rows.T, out=self.B[i, :, p0:p1])
         return middle - start, time.perf_counter() - middle
-
-
-def _one_thread_pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, initializer=lib.num_threads, initargs=(1,))
 
 
 def _run(pool: ThreadPoolExecutor, task: Callable, items: Iterable, stage: str, progress: Progress | None) -> list:

@@ -9,11 +9,11 @@ than on one that way.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from pyscf import lib
-from threadpoolctl import ThreadpoolController
+
+from trnqc.eri.workers import workers
 
 # Auxiliary functions of one rank-n update: many, since each ends with a pass over K.
 WIDE = 32
@@ -104,13 +104,5 @@ def _sum_of_shares(
     if not count:
         return np.zeros(shape)
     edges = np.linspace(0, count, min(threads, count) + 1).astype(int)
-    with _libraries.limit(limits=1, user_api="blas"), _pool(len(edges) - 1) as pool:
+    with workers(len(edges) - 1) as pool:
         return np.sum(list(pool.map(of, edges[:-1], edges[1:])), axis=0)
-
-
-def _pool(threads: int) -> ThreadPoolExecutor:
-    """Threads in which PySCF's loops keep to the thread that runs them."""
-    return ThreadPoolExecutor(threads, initializer=lib.num_threads, initargs=(1,))
-
-
-_libraries = ThreadpoolController()

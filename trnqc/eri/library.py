@@ -27,14 +27,12 @@ from rich.progress import Progress
 from trnqc.errors import CompilerError
 from trnqc.gen import Array, Value, emit_c
 from trnqc.gen import statements as st
-from trnqc.jit import Library, Signature, build_all, find_compiler
+from trnqc.jit import Compiler, Library, Signature, build_all, find_compiler
 from trnqc.jit.cache import key_of, library_cache
 from trnqc.jit.load import NAMES as TYPES
 from trnqc.jit.load import Array as Argument
 from trnqc.jit.load import load
 
-# Predefined macros of the compiler -> doubles in a vector of that CPU.
-VECTORS = (("__AVX512F__", 8), ("__AVX__", 4), ("__SSE2__", 2), ("__ARM_NEON", 2))
 WORDS = {8: "AVX-512", 4: "AVX", 2: "128-bit", 1: "scalar"}
 # Seconds before a build is shown.
 PATIENCE = 2.0
@@ -72,13 +70,12 @@ class Program:
 
 def lanes() -> int:
     """Doubles that a vector of this CPU holds, as the compiler's target macros tell."""
-    return _widest(find_compiler().target)
+    return _lanes(find_compiler())
 
 
 @functools.cache
-def _widest(target: str) -> int:
-    macros = set(target.split())
-    return next((n for macro, n in VECTORS if macro in macros), 1)
+def _lanes(compiler: Compiler) -> int:
+    return max(1, compiler.vector_bytes // 8)
 
 
 def build(programs: Sequence[Program], what: str = "integral kernels") -> dict[str, Library]:
