@@ -25,6 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "trnqc.backends": BASE | {"trnqc.jit", "trnqc.gen", "trnqc.sim", "trnqc.tuning", "nki_kernels"},
     "trnqc.eri": BASE | {"trnqc.gen", "trnqc.jit"},
     "trnqc.cg": BASE | {"trnqc.gen", "trnqc.jit"},
+    "trnqc.sparse": BASE | {"trnqc.gen", "trnqc.jit"},
     "trnqc.contraction": BASE,
     "trnqc.chem": BASE | {"trnqc.backends", "nki_kernels", "trnqc.eri"},
 }
@@ -37,7 +38,8 @@ MAY_IMPORT |= dict.fromkeys(("autotune", "trnqc.cli"), ROOMS)
 # Third-party package -> where it may be imported at all.
 PLACES = {
     "pyscf": ("trnqc.chem", "trnqc.cli", "trnqc.eri"),
-    "torch": ("trnqc.torch_ops", "trnqc.backends.torch_launch", "trnqc.cg"),
+    "torch": ("trnqc.torch_ops", "trnqc.backends.torch_launch", "trnqc.cg", "trnqc.sparse"),
+    "z3": ("trnqc.sparse",),
     "e3nn": ("trnqc.cg.doors",),
     "mace": ("trnqc.cg.doors",),
     "nequip": ("trnqc.cg.doors",),

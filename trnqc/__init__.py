@@ -25,7 +25,7 @@ _HOMES = {
 }
 
 # Rooms with public names of their own, at hand after ``import trnqc``.
-_ROOMS = ("cg", "contraction", "eri")
+_ROOMS = ("cg", "contraction", "eri", "sparse")
 
 
 def __getattr__(name: str) -> Any:
