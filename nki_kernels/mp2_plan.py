@@ -140,6 +140,13 @@ def star_pairs(nocc: int, group: int) -> np.ndarray:
     return np.array([*grouped, *single, *((i, i) for i in range(nocc))])
 
 
+def cross_pairs(n: int, nocc: int, group: int) -> np.ndarray:
+    """Pairs of every i in [n, nocc) with every j in [0, n), ordered as in `star_pairs`: full groups, then the rest."""
+    full = n // group * group
+    grouped = [(i, j) for i in range(n, nocc) for j in range(full)]
+    return np.array([*grouped, *((i, j) for i in range(n, nocc) for j in range(full, n))])
+
+
 def group_pairs(pairs: np.ndarray, group: int) -> list[list[list[int]]]:
     """Indices into pairs by pair kind: lists of ``group`` pairs with one first index, single ones, diagonals."""
     kinds: list[list[list[int]]] = [[], [], [[n] for n in np.flatnonzero(pairs[:, 0] == pairs[:, 1])]]
@@ -184,10 +191,16 @@ def work_list(
 
 
 def launches(
-    nocc: int, eps_occ: np.ndarray, tiles: Mp2Tiles, cores: int, pairs_a_launch: int
+    nocc: int,
+    eps_occ: np.ndarray,
+    tiles: Mp2Tiles,
+    cores: int,
+    pairs_a_launch: int,
+    pairs: np.ndarray | None = None,
 ) -> list[tuple[np.ndarray, WorkList]]:
-    """All pairs of ``nocc`` orbitals as (pairs, work list) of launches that share one compiled program."""
-    pairs, step = star_pairs(nocc, tiles.group), -(-pairs_a_launch // tiles.group) * tiles.group
+    """All pairs of ``nocc`` orbitals, or those given, as (pairs, work list) of launches that share one program."""
+    pairs = star_pairs(nocc, tiles.group) if pairs is None else pairs
+    step = -(-pairs_a_launch // tiles.group) * tiles.group
     chunks = [pairs[n : n + step] for n in range(0, len(pairs), step)]
     capacity = max(len(work_list(chunk, eps_occ, tiles).rows) for chunk in chunks)
     return [(chunk, work_list(chunk, eps_occ, tiles, cores, capacity)) for chunk in chunks]

@@ -124,6 +124,51 @@ class BackendContract:
         np.testing.assert_array_equal(first.os, second.os)
         np.testing.assert_array_equal(first.ss, second.ss)
 
+    def block(self, rows: slice, columns: slice, size: tuple[int, int, int], **options) -> PairEnergies:
+        B, eps_occ, eps_vir = random_factors(*size)
+        return self.backend.mp2_pair_block(B[rows], B[columns], eps_occ[rows], eps_occ[columns], eps_vir, **options)
+
+    @pytest.mark.parametrize(("rows", "columns"), [((2, 3), (0, 1)), ((3, 5), (0, 3)), ((0, 2), (2, 5))])
+    def test_a_block_of_pairs(self, precision, fused, rows, columns):
+        size, rows, columns = (5, 7, 13), slice(*rows), slice(*columns)
+        result = self.block(rows, columns, size, precision=precision, fused=fused)
+        for found, exact in zip((result.os, result.ss), reference_pairs(*size)):
+            exact = (exact + exact.T)[rows, columns]
+            assert found.shape == exact.shape and found.dtype == np.float64
+            scale = (reference_pairs(*size)[2] + reference_pairs(*size)[2].T)[rows, columns]
+            assert np.all(abs(found - exact) <= 2 * PAIR_ENERGY[precision] * scale)
+
+    def test_a_block_beyond_tiles(self, precision, fused):
+        size = self.sizes[-1]
+        result = self.block(slice(1, None), slice(0, 1), size, precision=precision, fused=fused)
+        os, ss, scale = (x[1:, :1] for x in reference_pairs(*size))
+        assert np.all(abs(result.os - os) <= 2 * PAIR_ENERGY[precision] * scale)
+        assert np.all(abs(result.ss - ss) <= 2 * PAIR_ENERGY[precision] * scale)
+        assert len(result.ran_on.split()) > 1
+
+    def test_a_block_repeats_itself_to_the_bit(self, precision, fused):
+        runs = [
+            self.block(slice(2, 4), slice(0, 2), (4, 31, 128), precision=precision, fused=fused, threads=n)
+            for n in (1, 2)
+        ]
+        np.testing.assert_array_equal(runs[0].os, runs[1].os)
+        np.testing.assert_array_equal(runs[0].ss, runs[1].ss)
+
+    def test_a_block_reports_progress_to_the_end(self, fused):
+        seen = []
+        self.block(
+            slice(3, 5), slice(0, 3), (5, 7, 13), precision=self.backend.precisions[0], fused=fused,
+            progress=lambda *step: seen.append(step),
+        )  # fmt: skip
+        assert seen[-1] == (6, 6)
+
+    def test_bytes_of_a_block_grow_with_it(self, precision, fused):
+        def needed(m: int, n: int, nvir: int = 33, naux: int = 129) -> int:
+            return self.backend.pair_block_bytes(m, n, nvir, naux, precision=precision, fused=fused, threads=2)
+
+        assert 0 < needed(1, 1) <= needed(2, 1) <= needed(2, 2)
+        assert needed(1, 1) < needed(1, 1, nvir=300)
+
     def test_reports_progress_to_the_end(self, fused):
         seen = []
         self.backend.mp2_pairs(
@@ -139,6 +184,8 @@ class BackendContract:
         arrays = random_factors(1, 1, 1)
         for refused in (
             lambda: self.backend.mp2_pairs(*arrays, precision="fp8"),
+            lambda: self.block(slice(0, 1), slice(1, 2), (2, 1, 1), precision="fp8"),
+            lambda: self.backend.pair_block_bytes(1, 1, 1, 1, precision="fp8"),
             lambda: self.backend.gemm(np.eye(2), np.eye(2), precision="fp8"),
             lambda: self.backend.batched_contraction(np.eye(2)[None], np.eye(2)[None], precision="fp8"),
         ):

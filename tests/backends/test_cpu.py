@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import tracemalloc
 from types import SimpleNamespace
 
@@ -9,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info
 
-from tests.backends.contract import BackendContract, random_factors, reference_pairs
-from tests.tolerances import PAIR_ENERGY, PRODUCT
+from tests.backends.contract import BackendContract, random_factors
+from tests.tolerances import PRODUCT
 from trnqc.backends import cpu
 from trnqc.backends.cpu_kernels.blas import numpy_blas, single_threaded
 from trnqc.backends.cpu_kernels.formats import encode
@@ -37,15 +38,12 @@ def test_any_number_of_threads_gives_the_same_bits(precision):
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("fused", [True, False])
-def test_rows_on_disk_give_the_same_energies(tmp_path, precision, fused):
+def test_rows_on_disk_give_the_same_bits(tmp_path, precision, fused):
     h5py = pytest.importorskip("h5py")
     B, eps_occ, eps_vir = random_factors(*SIZE)
     in_memory = BACKEND.mp2_pairs(B, eps_occ, eps_vir, precision=precision, fused=fused)
     np.save(tmp_path / "B.npy", B)
     mapped = np.load(tmp_path / "B.npy", mmap_mode="r")
-    scale = reference_pairs(*SIZE)[2]
-    # The factors are rounded alike; only the order of sums in the GEMM may differ with the shape of its operands.
-    error = PAIR_ENERGY["fp64" if precision == "fp64" else "fp32"]
     with h5py.File(tmp_path / "B.h5", "w") as file:
         dataset = file.create_dataset("B", data=B)
         products = make_products(dataset, precision, compiled=fused)
@@ -57,8 +55,8 @@ def test_rows_on_disk_give_the_same_energies(tmp_path, precision, fused):
                 run = BACKEND.mp2_pairs(
                     source, eps_occ, eps_vir, precision=precision, fused=fused, threads=1, max_memory=limit
                 )
-                assert np.all(abs(run.os - in_memory.os) <= error * scale)
-                assert np.all(abs(run.ss - in_memory.ss) <= error * scale)
+                np.testing.assert_array_equal(run.os, in_memory.os)
+                np.testing.assert_array_equal(run.ss, in_memory.ss)
 
 
 def test_the_limit_counts_b_and_its_copy():
@@ -141,12 +139,34 @@ def test_compiled_products_are_products(dtype, rows, orbitals, naux, data):
     assert np.all((abs(found - exact) <= bound) | ~needed)
 
 
-def test_a_memory_limit_changes_no_bit_of_the_compiled_products():
-    B, eps_occ, eps_vir = random_factors(*SIZE)
-    free = BACKEND.mp2_pairs(B, eps_occ, eps_vir, precision="fp32")
-    tight = BACKEND.mp2_pairs(B, eps_occ, eps_vir, precision="fp32", threads=1, max_memory=B.nbytes + 6e5)
-    np.testing.assert_array_equal(free.os, tight.os)
-    np.testing.assert_array_equal(free.ss, tight.ss)
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("cut", [1, 3, 6])
+def test_blocks_of_pairs_change_no_bit(precision, fused, cut):
+    B, o, v = random_factors(*SIZE)
+    options = {"precision": precision, "fused": fused}
+    whole = BACKEND.mp2_pairs(B, o, v, **options)
+    top, bottom = (BACKEND.mp2_pairs(B[s].copy(), o[s], v, **options) for s in (slice(cut), slice(cut, None)))
+    block = BACKEND.mp2_pair_block(B[cut:].copy(), B[:cut].copy(), o[cut:], o[:cut], v, **options)
+    for name in ("os", "ss"):
+        parts = [[getattr(top, name), np.zeros((cut, len(o) - cut))], [getattr(block, name), getattr(bottom, name)]]
+        np.testing.assert_array_equal(np.block(parts), getattr(whole, name))
+
+
+@pytest.mark.parametrize(("precision", "fused"), [("fp64", True), ("fp64", False), ("fp32", True), ("bf16x3", True)])
+def test_a_block_allocates_what_it_says(precision, fused):
+    B, o, v = random_factors(9, 120, 300)
+    left, right = B[5:], B[:5]
+    run = functools.partial(
+        BACKEND.mp2_pair_block, left, right, o[5:], o[:5], v, precision=precision, fused=fused, threads=2
+    )
+    run()  # what is compiled and imported once
+    tracemalloc.start()
+    run()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    said = BACKEND.pair_block_bytes(4, 5, 120, 300, precision=precision, fused=fused, threads=2)
+    assert 0.3 * said < peak < said + 2e5
 
 
 @given(st.lists(st.floats(-8, 8, allow_subnormal=False), min_size=1, max_size=40))

@@ -72,6 +72,15 @@ def test_stars_hold_every_pair_once_and_leave_few_single(nocc, group):
         assert len(single) < group
 
 
+@given(n=st.integers(1, 20), m=st.integers(1, 20), group=st.integers(1, 9))
+@settings(deadline=None)
+def test_cross_pairs_hold_every_pair_of_two_sets_once(n, m, group):
+    pairs = plan.cross_pairs(n, n + m, group)
+    assert sorted(map(tuple, pairs)) == [(i, j) for i in range(n, n + m) for j in range(n)]
+    _, single, same = plan.group_pairs(pairs, group)
+    assert (len(single), same) == (m * n if group == 1 else m * (n % group), [])
+
+
 @given(nocc=st.integers(1, 40), size=st.integers(1, 300))
 @settings(deadline=None)
 def test_launches_share_one_program(nocc, size):

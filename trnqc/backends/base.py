@@ -77,6 +77,34 @@ class Backend(Protocol):
         """
         ...
 
+    def mp2_pair_block(
+        self,
+        left: np.ndarray,
+        right: np.ndarray,
+        eps_left: np.ndarray,
+        eps_right: np.ndarray,
+        eps_vir: np.ndarray,
+        *,
+        precision: str,
+        fused: bool = True,
+        threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> PairEnergies:
+        """Energies of all pairs of an orbital of `left` with one of `right`, none of which is in both.
+
+        left [m, nvir, naux], right [n, nvir, naux]: rows of B, eps_left [m], eps_right [n]: their energies; the rest as
+        in `mp2_pairs`. The result is [m, n], not triangular. The same arguments give the same bits, whatever the number
+        of threads; on the CPU also those of `mp2_pairs`. With `mp2_pairs` over the blocks of the diagonal it makes up
+        all pairs for whoever holds only some rows at a time.
+        """
+        ...
+
+    def pair_block_bytes(
+        self, m: int, n: int, nvir: int, naux: int, *, precision: str, fused: bool = True, threads: int | None = None
+    ) -> int:
+        """Bytes that `mp2_pair_block` allocates beside its arguments; no less than `mp2_pairs` of m or n rows does."""
+        ...
+
 
 @dataclass(frozen=True)
 class Selection:

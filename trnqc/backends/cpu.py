@@ -7,7 +7,8 @@
 
 B is packed once, where a BLAS packs it anew for every product, and nothing depends on which BLAS is installed.
 Threads run over tasks, not inside products, which are too small to share: a busy machine would stall them at every
-barrier. Each pair's sums are made by one thread in one order, so results are the same for any number of threads.
+barrier. Each pair's sums are made by one thread in an order that depends on nothing but nvir and naux: its digits are
+the same for any number of threads, any memory limit, and whichever pairs are computed beside it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from trnqc.backends.base import BackendStatus, Progress, check_precision
 from trnqc.backends.cpu_kernels.blas import numpy_blas
 from trnqc.backends.cpu_kernels.energy import compiled_pass, energy_library, numpy_pass
 from trnqc.backends.cpu_kernels.formats import FORMATS, encode
-from trnqc.backends.cpu_kernels.pairs import pair_sums
+from trnqc.backends.cpu_kernels.pairs import block_sums, pair_sums
+from trnqc.backends.cpu_kernels.plan import block_plan
 from trnqc.backends.cpu_kernels.products import make_products
 from trnqc.errors import CompilerError, InputError
 from trnqc.types import PRECISIONS, PairEnergies
@@ -98,5 +100,43 @@ class Cpu:
             B, eps_occ, products, energies, threads=threads, max_memory=max_memory, progress=progress
         )
         twice = 2.0 - np.eye(len(eps_occ))
+        ran_on = self._ran_on(products.label, fused, threads)
+        return PairEnergies(twice * os_sums, twice * (os_sums - x_sums), ran_on)
+
+    def mp2_pair_block(
+        self,
+        left: np.ndarray,
+        right: np.ndarray,
+        eps_left: np.ndarray,
+        eps_right: np.ndarray,
+        eps_vir: np.ndarray,
+        *,
+        precision: str,
+        fused: bool = True,
+        threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> PairEnergies:
+        """See Backend.mp2_pair_block. fused=True raises CompilerError where there is no C compiler."""
+        check_precision(self, precision)
+        threads = threads or default_threads()
+        eps_left, eps_right, eps_vir = (
+            np.ascontiguousarray(e, dtype=np.float64) for e in (eps_left, eps_right, eps_vir)
+        )
+        energies = compiled_pass(eps_vir, FORMATS[precision].dtype) if fused else numpy_pass(eps_vir)
+        rows, columns = (make_products(x, precision, compiled=fused) for x in (left, right))
+        os_sums, x_sums = block_sums(rows, columns, eps_left, eps_right, energies, threads=threads, progress=progress)
+        return PairEnergies(2.0 * os_sums, 2.0 * (os_sums - x_sums), self._ran_on(rows.label, fused, threads))
+
+    def pair_block_bytes(
+        self, m: int, n: int, nvir: int, naux: int, *, precision: str, fused: bool = True, threads: int | None = None
+    ) -> int:
+        """See Backend.pair_block_bytes."""
+        check_precision(self, precision)
+        threads = threads or default_threads()
+        products = make_products(np.broadcast_to(0.0, (m, nvir, naux)), precision, compiled=fused)
+        return block_plan(m, n, products, threads=threads).bytes + threads * products.scratch_bytes
+
+    @staticmethod
+    def _ran_on(products: str, fused: bool, threads: int) -> str:
         how = "compiled energy pass" if fused else "energy expression apart in NumPy"
-        return PairEnergies(twice * os_sums, twice * (os_sums - x_sums), f"{products.label}, {how}, {threads} threads")
+        return f"{products}, {how}, {threads} threads"

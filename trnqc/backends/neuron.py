@@ -104,12 +104,41 @@ class Neuron:
     ) -> PairEnergies:
         check_precision(self, precision)
         device = self._device()
-        versions = ", ".join(f"{name} {version}" for name, version in self.status().versions.items())
-        ran_on = f"NKI kernels on device {device.device}, {device.cores} physical cores, {versions}"
         return nki_host.mp2_pairs(
             device, B, eps_occ, eps_vir, precision=precision, fused=fused, max_memory=max_memory, progress=progress,
-            ran_on=ran_on,
+            ran_on=self._ran_on(device),
         )  # fmt: skip
+
+    def mp2_pair_block(
+        self,
+        left: np.ndarray,
+        right: np.ndarray,
+        eps_left: np.ndarray,
+        eps_right: np.ndarray,
+        eps_vir: np.ndarray,
+        *,
+        precision: str,
+        fused: bool = True,
+        threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> PairEnergies:
+        check_precision(self, precision)
+        device = self._device()
+        return nki_host.mp2_pair_block(
+            device, left, right, eps_left, eps_right, eps_vir, precision=precision, fused=fused, progress=progress,
+            ran_on=self._ran_on(device),
+        )  # fmt: skip
+
+    def pair_block_bytes(
+        self, m: int, n: int, nvir: int, naux: int, *, precision: str, fused: bool = True, threads: int | None = None
+    ) -> int:
+        check_precision(self, precision)
+        target = self._device().target
+        return nki_host.pair_block_bytes(m, n, nvir, naux, precision=precision, fused=fused, target=target)
+
+    def _ran_on(self, device: TorchDevice) -> str:
+        versions = ", ".join(f"{name} {version}" for name, version in self.status().versions.items())
+        return f"NKI kernels on device {device.device}, {device.cores} physical cores, {versions}"
 
     def _device(self) -> TorchDevice:
         return open_device()

@@ -26,6 +26,10 @@ def _target() -> str:
     return target_from_environment().name
 
 
+def _ran_on() -> str:
+    return f"NKI kernels on {_SIMULATOR}, target {_target()}"
+
+
 class SimulatedDevice:
     """``nki_host.Device``: arrays stay where they are, kernels run under ``simulate``."""
 
@@ -76,5 +80,30 @@ class Simulator:
         check_precision(self, precision)
         return nki_host.mp2_pairs(
             SimulatedDevice(), B, eps_occ, eps_vir, precision=precision, fused=fused, max_memory=max_memory,
-            progress=progress, ran_on=f"NKI kernels on {_SIMULATOR}, target {_target()}",
+            progress=progress, ran_on=_ran_on(),
         )  # fmt: skip
+
+    def mp2_pair_block(
+        self,
+        left: np.ndarray,
+        right: np.ndarray,
+        eps_left: np.ndarray,
+        eps_right: np.ndarray,
+        eps_vir: np.ndarray,
+        *,
+        precision: str,
+        fused: bool = True,
+        threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> PairEnergies:
+        check_precision(self, precision)
+        return nki_host.mp2_pair_block(
+            SimulatedDevice(), left, right, eps_left, eps_right, eps_vir, precision=precision, fused=fused,
+            progress=progress, ran_on=_ran_on(),
+        )  # fmt: skip
+
+    def pair_block_bytes(
+        self, m: int, n: int, nvir: int, naux: int, *, precision: str, fused: bool = True, threads: int | None = None
+    ) -> int:
+        check_precision(self, precision)
+        return nki_host.pair_block_bytes(m, n, nvir, naux, precision=precision, fused=fused, target=_target())

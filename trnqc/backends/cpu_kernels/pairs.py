@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from trnqc.backends.base import Progress
 from trnqc.backends.cpu_kernels.energy import EnergyPass
-from trnqc.backends.cpu_kernels.plan import Plan, Task, make_plan
+from trnqc.backends.cpu_kernels.plan import Plan, Task, block_plan, make_plan
 from trnqc.backends.cpu_kernels.products import Products
 
 
@@ -31,8 +32,33 @@ def pair_sums(
     plan = make_plan(B.shape[0], products, threads=threads, limit=max_memory, fixed=fixed)
     step = _PairStep(products, eps_occ, plan, energies, threads)
     with products.alone(), ThreadPoolExecutor(threads, thread_name_prefix="trnqc-mp2") as pool:
-        _deal(step, pool, progress)
+        _deal(step.run, step.work(pool.map), pool, progress, plan.nocc * (plan.nocc + 1) // 2)
     return step.os, step.x
+
+
+def block_sums(
+    left: Products,
+    right: Products,
+    eps_left: np.ndarray,
+    eps_right: np.ndarray,
+    energies: EnergyPass,
+    *,
+    threads: int,
+    progress: Progress | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """[m, n] sums that `energies` makes of T_ij for all rows i of `left` and j of `right`, no orbital being in both.
+
+    In the plan they are the orbitals [n, n + m) and [0, n): a block below the diagonal, where no T is symmetric.
+    """
+    m, n = len(eps_left), len(eps_right)
+    plan = block_plan(m, n, left, threads=threads)
+    step = _PairStep(left, np.concatenate((eps_right, eps_left)), plan, energies, threads)
+    with left.alone(), ThreadPoolExecutor(threads, thread_name_prefix="trnqc-mp2") as pool:
+        rows, columns = replace(left.load(0, m, pool.map), first=n), right.load(0, n, pool.map)
+        tasks = (Task(i, i + 1, j, min(j + plan.block, n)) for i in range(n, n + m) for j in range(0, n, plan.block))
+        work = [*((task, rows, columns) for task in tasks), None]
+        _deal(step.run, work, pool, progress, m * n)
+    return step.os[n:, :n], step.x[n:, :n]
 
 
 class _PairStep:
@@ -46,9 +72,9 @@ class _PairStep:
         for _ in range(threads):
             self.rooms.put(products.slab(plan.block))
 
-    def run(self, task: Task, panel: Any) -> int:
-        """All pairs of a task; `panel` holds its rows i. Returns their number."""
-        block = panel if self.plan.whole else self.products.load(task.j0, task.j1)
+    def run(self, task: Task, panel: Any, block: Any) -> int:
+        """All pairs of a task; `panel` holds its rows i, `block` its rows j (None: to be loaded). Their number."""
+        block = self.products.load(task.j0, task.j1) if block is None else block
         room = self.rooms.get()
         try:
             for i in range(max(task.i0, task.j0), task.i1):
@@ -59,24 +85,29 @@ class _PairStep:
             self.rooms.put(room)
         return task.pairs
 
-    def work(self, map: Callable) -> Iterator[tuple[Task, Any] | None]:
-        """Tasks with the rows they need; None where all tasks before must end, so that their rows can go."""
+    def work(self, map: Callable) -> Iterator[tuple[Task, Any, Any] | None]:
+        """Arguments of `run`; None where all tasks before must end, so that their rows can go."""
         for i0, i1 in self.plan.panels():
             panel = self.products.load(i0, i1, map)
             for task in self.plan.tasks(i0, i1):
-                yield task, panel
+                yield task, panel, panel if self.plan.whole else None
             yield None
             del panel
 
 
-def _deal(step: _PairStep, pool: ThreadPoolExecutor, progress: Progress | None) -> None:
-    nocc = len(step.eps_occ)
-    done, total = 0, nocc * (nocc + 1) // 2
-    futures = []
+def _deal(
+    run: Callable[..., int],
+    work: Iterable[tuple[Task, Any, Any] | None],
+    pool: ThreadPoolExecutor,
+    progress: Progress | None,
+    total: int,
+) -> None:
+    done = 0
+    futures: list[Future[int]] = []
     try:
-        for item in step.work(pool.map):
+        for item in work:
             if item is not None:
-                futures.append(pool.submit(step.run, *item))
+                futures.append(pool.submit(run, *item))
                 continue
             for future in as_completed(futures):
                 done += future.result()

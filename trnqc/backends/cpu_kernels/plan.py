@@ -87,3 +87,9 @@ def make_plan(nocc: int, sizes: Sizes, *, threads: int, limit: float | None, fix
     block = max(1, min(block, int((limit - fixed) / 2 // per_block)))
     panel = max(1, min(nocc, int(limit - fixed - block * per_block) // max(orbital, 1)))
     return Plan(nocc, panel, block, fixed + block * per_block + panel * orbital, False)
+
+
+def block_plan(m: int, n: int, sizes: Sizes, *, threads: int) -> Plan:
+    """All pairs of m rows with n others, loaded once; what is held does not count the rows as they were given."""
+    block = max(1, min(n, SLAB_BYTES // sizes.slab_bytes))
+    return Plan(m + n, m + n, block, (m + n) * sizes.orbital_bytes + threads * block * sizes.slab_bytes, True)

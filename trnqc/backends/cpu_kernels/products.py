@@ -90,7 +90,11 @@ class _Rows:
 
 
 class NumpyProducts:
-    """Rows as they are, one ``np.matmul`` a product."""
+    """Rows as they are, one ``np.matmul`` a pair.
+
+    A BLAS sums in an order that depends on the shape of its operands, and a pair's energy shall not depend on what is
+    computed beside it.
+    """
 
     def __init__(self, B: Any, precision: str) -> None:
         self.B, self.precision, self.form = B, precision, FORMATS[precision]
@@ -122,9 +126,11 @@ class NumpyProducts:
     def multiply(self, left: _Rows, right: _Rows, i: int, j0: int, j1: int, room: np.ndarray) -> Slab:
         columns = (j1 - j0) * self.nvir
         T = room[: self.nvir * columns].reshape(self.nvir, columns)
-        factors = self.form.right_of(right.data[j0 - right.first : j1 - right.first])
         one = self.form.left_of(left.data[i - left.first])
-        np.matmul(one, factors.reshape(columns, factors.shape[-1]).T, out=T)
+        for n, j in enumerate(range(j0, j1)):
+            # B_i B_i^T from one array: NumPy takes another routine for that, with other digits.
+            row = left.data[i - left.first] if j == i else right.data[j - right.first]
+            np.matmul(one, self.form.right_of(row).T, out=T[:, n * self.nvir : (n + 1) * self.nvir])
         return Slab(T, 0, j1 == i + 1)
 
 
