@@ -75,5 +75,5 @@ class _Turns:
             array, labels = self.result, self.nest.network.output
         else:
             array, labels = self.spaces[t], self.nest.workspaces[t - n].order
-        view = array[tuple(fixed.get(index, slice(None)) for index in labels) + (...,)]
+        view = array[(*(fixed.get(index, slice(None)) for index in labels), ...)]
         return view, tuple(index for index in labels if index not in fixed)
