@@ -1,0 +1,389 @@
+"""A sparse tensor as a tree of levels (compressed sparse fibres), any of which may be dense.
+
+coordinates + values -> sorted, duplicates summed -> one level a mode, outermost first -> values
+
+A path from the root to a leaf is an element. A level turns each of its parents into positions of its own: a dense level
+into one for every coordinate, position = parent * size + coordinate; a compressed one into those between
+positions[parent] and positions[parent + 1], whose coordinates it lists in increasing order. CSR is
+(Dense, Compressed), a NumPy array in C order is all Dense. An element that is not stored is zero and is never
+multiplied, so it stays zero even where it would meet a NaN.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnqc.errors import MemoryLimit, OperandError
+from trnqc.sparse.nest import Kind
+
+if TYPE_CHECKING:
+    import scipy.sparse
+    import torch
+
+_INT64_MAX = 2**63 - 1
+_INT32_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Dense:
+    """Every coordinate below `size` under every parent."""
+
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
+class Compressed:
+    """positions: int64 [parents + 1]; coordinates: int32, or int64 where the extent needs it, [positions[-1]]."""
+
+    positions: np.ndarray
+    coordinates: np.ndarray
+
+
+Level = Dense | Compressed
+
+
+@dataclass(frozen=True, eq=False)
+class SparseTensor:
+    """shape: extents of the modes; order: modes outermost level first; levels: in that order.
+
+    values: float64, one for each position of the last level; None for a 0/1 map, whose every position is 1.
+    """
+
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+    levels: tuple[Level, ...]
+    values: np.ndarray | None
+    _counts: dict[tuple[int, ...], int] = field(default_factory=dict, repr=False)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        return tuple("dense" if isinstance(level, Dense) else "compressed" for level in self.levels)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Positions of every level, outermost first."""
+        counts = [1]
+        for level in self.levels:
+            counts.append(counts[-1] * level.size if isinstance(level, Dense) else len(level.coordinates))
+        return tuple(counts[1:])
+
+    @cached_property
+    def nnz(self) -> int:
+        """Stored elements: zeros under a last level that is dense are its padding and are not counted."""
+        if self.values is None or "compressed" in self.kinds[-1:]:
+            return self.sizes[-1] if self.levels else 1
+        return int(np.count_nonzero(self.values))
+
+    @property
+    def fill(self) -> float:
+        """Stored elements over all elements; 1 for a tensor that has none."""
+        return self.nnz / math.prod(self.shape) if math.prod(self.shape) else 1.0
+
+    @cached_property
+    def ones(self) -> bool:
+        """Every position is 1: a 0/1 map that needs no values."""
+        return self.values is None or bool((self.values == 1).all())
+
+    @property
+    def bytes(self) -> int:
+        arrays = [a for x in self.levels if isinstance(x, Compressed) for a in (x.positions, x.coordinates)]
+        return sum(a.nbytes for a in arrays) + (0 if self.values is None else self.values.nbytes)
+
+    def __str__(self) -> str:
+        levels = " ".join(f"{mode}:{kind}" for mode, kind in zip(self.order, self.kinds, strict=True))
+        shape = "x".join(map(str, self.shape)) or "scalar"
+        map_ = ", 0/1 map" * (self.values is None)
+        return f"SparseTensor {shape}, {self.nnz} elements ({self.fill:.2%}), levels ({levels}){map_}, {self.bytes} B"
+
+    def nonzeros(self, modes: Sequence[int]) -> int:
+        """Number of distinct coordinates that the stored elements have in these modes; remembered."""
+        key = tuple(sorted(set(modes)))
+        if key not in self._counts:
+            self._counts[key] = self._distinct(key)
+        return self._counts[key]
+
+    def _distinct(self, modes: tuple[int, ...]) -> int:
+        extents = [self.shape[mode] for mode in modes]
+        if not modes or self.nnz in (0, math.prod(self.shape)):
+            return min(self.nnz, math.prod(extents))
+        depth = 1 + max((self.order.index(mode) for mode in modes), default=-1)
+        coordinates = self._coordinates(modes, depth)
+        keys, bound = _keys(coordinates, extents)
+        if bound <= max(2**26, 8 * len(keys)):
+            seen = np.zeros(bound, bool)
+            seen[keys] = True
+            return int(np.count_nonzero(seen))
+        return len(np.unique(keys))
+
+    def _coordinates(self, modes: Sequence[int], depth: int) -> np.ndarray:
+        """Of the positions of level `depth` (its number from 1) under which something is stored; int64 [modes, n]."""
+        at = self._occupied(depth)
+        found = {}
+        for mode, level in zip(self.order[depth - 1 :: -1] if depth else (), self.levels[depth - 1 :: -1]):
+            if isinstance(level, Dense):
+                at, found[mode] = np.divmod(at, level.size)
+            else:
+                found[mode] = level.coordinates[at]
+                at = np.repeat(np.arange(len(level.positions) - 1), np.diff(level.positions))[at]
+        coordinates = np.empty((len(modes), len(at)), np.int64)
+        for row, mode in zip(coordinates, modes):
+            row[:] = found[mode]
+        return coordinates
+
+    def _occupied(self, depth: int) -> np.ndarray:
+        """Positions of level `depth` with a stored element below, increasing."""
+        size = self.sizes[depth - 1] if depth else 1
+        below = next((level for level in self.levels[depth:] if isinstance(level, Compressed)), None)
+        leaves = np.diff(below.positions) if below else self.values
+        if leaves is None or not size or (below is None and "compressed" in self.kinds[-1:]):
+            return np.arange(size)
+        return np.flatnonzero(np.not_equal(leaves, 0).reshape(size, -1).any(axis=1))
+
+    def to_coo(self) -> tuple[np.ndarray, np.ndarray]:
+        """(coordinates int64 [ndim, nnz], values float64 [nnz]) of the stored elements, sorted by `order`."""
+        return self._coordinates(range(self.ndim), self.ndim), self._stored()
+
+    def _stored(self) -> np.ndarray:
+        if self.values is None:
+            return np.ones(self.nnz)
+        return self.values if "compressed" in self.kinds[-1:] else self.values[self.values != 0]
+
+    def to_dense(self) -> np.ndarray:
+        """float64 array of `shape`, C order. Errors: MemoryLimit."""
+        require_memory(math.prod(self.shape) * 8, f"the dense array of shape {self.shape}")
+        if "compressed" not in self.kinds and self.values is not None:
+            stored = self.values.reshape([self.shape[mode] for mode in self.order])
+            return np.ascontiguousarray(stored.transpose(np.argsort(self.order)))
+        result = np.zeros(self.shape)
+        coordinates, values = self.to_coo()
+        result[tuple(coordinates)] = values
+        return result
+
+    def to_scipy(self) -> scipy.sparse.coo_array:
+        """SciPy's coordinate array of the stored elements; more than two modes need SciPy 1.15."""
+        import scipy.sparse
+
+        coordinates, values = self.to_coo()
+        return scipy.sparse.coo_array((values, tuple(coordinates)), shape=self.shape)
+
+    def to_torch(self) -> torch.Tensor:
+        """PyTorch's coalesced sparse COO tensor of the stored elements, float64 on the CPU."""
+        import torch
+
+        compressed: list[Kind] = ["compressed"] * self.ndim
+        coordinates, values = self.repack(range(self.ndim), compressed).to_coo()
+        return torch.sparse_coo_tensor(
+            torch.from_numpy(coordinates), torch.from_numpy(values.copy()), self.shape, is_coalesced=True
+        )
+
+    def repack(self, order: Sequence[int], kinds: Sequence[Kind]) -> SparseTensor:
+        """The same elements under other levels; self where they are what it has. A map stays one where it can."""
+        if tuple(order) == self.order and tuple(kinds) == self.kinds:
+            return self
+        if "compressed" not in (*kinds, *self.kinds):
+            return from_dense(self.to_dense(), order, kinds)
+        coordinates, values = self.to_coo()
+        return from_coo(self.shape, coordinates, None if self.values is None else values, order, kinds)
+
+    def check(self) -> SparseTensor:
+        """Self; OperandError where the levels break the rules above. For levels that were made elsewhere."""
+        _layout(self.shape, self.order, self.kinds, "dense")
+        parents = 1
+        for mode, level, size in zip(self.order, self.levels, self.sizes):
+            extent = self.shape[mode]
+            if isinstance(level, Dense):
+                fine = level.size == extent
+            else:
+                inner = np.ones(size, bool)
+                inner[level.positions[:-1][np.diff(level.positions) > 0]] = False
+                fine = (
+                    len(level.positions) == parents + 1
+                    and level.positions[0] == 0
+                    and level.positions[-1] == size
+                    and bool((np.diff(level.positions) >= 0).all())
+                    and (not size or (level.coordinates.min() >= 0 and int(level.coordinates.max()) < extent))
+                    and bool((np.diff(level.coordinates)[inner[1:]] > 0).all())
+                )
+            if not fine:
+                raise OperandError(f"the level of mode {mode} (extent {extent}) under {parents} parents is malformed")
+            parents = size
+        if self.values is not None and (self.values.shape != (parents,) or self.values.dtype != np.float64):
+            raise OperandError(
+                f"values must be float64 [{parents}]; found {self.values.dtype} {list(self.values.shape)}"
+            )
+        return self
+
+
+def from_coo(
+    shape: Sequence[int],
+    coordinates: Any,
+    values: Any = None,
+    order: Sequence[int] | None = None,
+    kinds: Sequence[Kind] | None = None,
+) -> SparseTensor:
+    """Pack coordinates, integers [ndim, nnz], and real values [nnz]; by default in mode order, all levels compressed.
+
+    Values of one coordinate are summed and zeros are kept. values None or of dtype bool: a 0/1 map, in which a
+    coordinate may stand twice and False means absent; it gets values only where a last dense level needs zeros.
+
+    Errors: OperandError for coordinates out of range, lengths that differ, complex values; MemoryLimit.
+    """
+    shape = tuple(int(extent) for extent in shape)
+    order, kinds = _layout(shape, order, kinds, "compressed")
+    rows = _checked_coordinates(shape, coordinates)
+    if values is not None:
+        values = np.asarray(values)
+        if values.shape != (rows.shape[1],):
+            raise OperandError(f"{rows.shape[1]} coordinates need as many values; found an array {list(values.shape)}")
+        if values.dtype == bool:
+            rows, values = rows[:, values], None
+        else:
+            values = as_float64(values)
+    ordered, values = _sorted([rows[mode] for mode in order], [shape[mode] for mode in order], values, rows.shape[1])
+    return _pack(shape, order, kinds, ordered, values, len(ordered[0]) if shape else min(rows.shape[1], 1))
+
+
+def from_dense(array: Any, order: Sequence[int] | None = None, kinds: Sequence[Kind] | None = None) -> SparseTensor:
+    """Pack an array; by default all levels dense in C order, which shares its memory where it can.
+
+    Compressed levels keep what is not zero; an array of dtype bool is a 0/1 map.
+    """
+    array = np.asarray(array)
+    order, kinds = _layout(array.shape, order, kinds, "dense")
+    if "compressed" in kinds:
+        nonzero = np.array(np.nonzero(array), np.int64).reshape(array.ndim, -1)
+        return from_coo(array.shape, nonzero, array[tuple(nonzero)], order, kinds)
+    values = np.ascontiguousarray(as_float64(array).transpose(order)).reshape(-1)
+    return SparseTensor(array.shape, order, tuple(Dense(array.shape[mode]) for mode in order), values)
+
+
+def as_float64(values: np.ndarray) -> np.ndarray:
+    """Real numbers of at most 64 bits as float64; integers beyond 2^53 are rounded. Errors: OperandError."""
+    if values.dtype.kind not in "fiub" or values.dtype.itemsize > 8:
+        raise OperandError(f"values must be real numbers of at most 64 bits; found dtype {values.dtype}")
+    return values.astype(np.float64, copy=False)
+
+
+def require_memory(needed: int, what: str) -> None:
+    """MemoryLimit where `what` has more bytes than the machine has memory: NumPy would take them and fail later."""
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:
+        raise MemoryLimit(f"{what} needs {needed / 2**30:.3g} GiB; the machine has {there / 2**30:.3g} GiB")
+
+
+def _layout(
+    shape: Sequence[int], order: Sequence[int] | None, kinds: Sequence[Kind] | None, default: Kind
+) -> tuple[tuple[int, ...], tuple[Kind, ...]]:
+    """Order and kinds, by default the modes in turn and all `default`; OperandError where they mean nothing."""
+    n = len(shape)
+    modes = tuple(range(n)) if order is None else tuple(int(mode) for mode in order)
+    levels = (default,) * n if kinds is None else tuple(kinds)
+    if any(extent < 0 for extent in shape):
+        raise OperandError(f"extents must not be negative; found the shape {tuple(shape)}")
+    if sorted(modes) != list(range(n)):
+        raise OperandError(f"the order of levels must hold each of {n} modes once; found {modes}")
+    if len(levels) != n or not set(levels) <= {"dense", "compressed"}:
+        raise OperandError(f"{n} levels must be 'dense' or 'compressed'; found {levels}")
+    return modes, levels
+
+
+def _checked_coordinates(shape: tuple[int, ...], coordinates: Any) -> np.ndarray:
+    rows = np.asarray(coordinates)
+    if rows.ndim != 2 or len(rows) != len(shape):
+        raise OperandError(f"coordinates must be [{len(shape)}, elements]; found an array {list(rows.shape)}")
+    if rows.dtype.kind not in "iu" and rows.size:
+        raise OperandError(f"coordinates must be integers; found dtype {rows.dtype}")
+    for mode, (row, extent) in enumerate(zip(rows, shape)):
+        if len(row) and (row.min() < 0 or row.max() >= extent):
+            bad = row[(row < 0) | (row >= extent)][0]
+            raise OperandError(f"mode {mode} has the extent {extent}; found the coordinate {bad}")
+    return rows
+
+
+def _keys(rows: Sequence[np.ndarray] | np.ndarray, extents: Sequence[int]) -> tuple[np.ndarray, int]:
+    """Integers that compare as the coordinates do, outermost first, and their bound; at least one row.
+
+    Where the product of extents overflows, ranks take the place of what was joined so far.
+    """
+    keys, bound = np.asarray(rows[0], np.int64), extents[0]
+    for row, extent in zip(rows[1:], extents[1:]):
+        if bound * extent > _INT64_MAX:
+            keys, bound = _ranks(keys)
+        if bound * extent > _INT64_MAX:
+            row, extent = _ranks(row)
+        keys = keys * extent
+        keys += row
+        bound *= extent
+    return keys, bound
+
+
+def _ranks(keys: np.ndarray) -> tuple[np.ndarray, int]:
+    distinct, ranks = np.unique(keys, return_inverse=True)
+    return ranks, len(distinct)
+
+
+def _sorted(
+    rows: list[np.ndarray], extents: list[int], values: np.ndarray | None, count: int
+) -> tuple[list[np.ndarray], np.ndarray | None]:
+    """Coordinates in increasing order, each once; values of equal ones are added in the order in which they came."""
+    if count < 2:
+        return rows, values
+    keys = _keys(rows, extents)[0] if rows else np.zeros(count, np.int64)
+    steps = np.diff(keys)
+    if (steps < 0).any():
+        permutation = np.argsort(keys)
+        steps = np.diff(keys[permutation])
+        if not steps.all():  # equal keys: only a stable order adds their values the same way on every machine
+            permutation = np.argsort(keys, kind="stable")
+        rows = [row[permutation] for row in rows]
+        values = None if values is None else values[permutation]
+    if steps.all():
+        return rows, values
+    first = np.concatenate(([0], np.flatnonzero(steps) + 1))
+    return [row[first] for row in rows], None if values is None else np.add.reduceat(values, first)
+
+
+def _pack(
+    shape: tuple[int, ...],
+    order: tuple[int, ...],
+    kinds: tuple[Kind, ...],
+    rows: list[np.ndarray],
+    values: np.ndarray | None,
+    elements: int,
+) -> SparseTensor:
+    """Levels over sorted, distinct coordinates, outermost first."""
+    at, size = np.zeros(elements, np.int64), 1  # the position of every element in the last level, and their number
+    changed = np.zeros(elements, bool)  # an element differs from the one before, so far
+    changed[:1] = True
+    levels: list[Level] = []
+    for mode, kind, row in zip(order, kinds, rows):
+        extent = shape[mode]
+        changed[1:] |= row[1:] != row[:-1]
+        if kind == "dense":
+            levels.append(Dense(extent))
+            size *= extent
+            require_memory(8 * size, f"{size} positions of dense levels down to mode {mode} of a tensor {shape}")
+            at = at * extent + row
+        else:
+            first = np.flatnonzero(changed)
+            positions = np.zeros(size + 1, np.int64)
+            np.cumsum(np.bincount(at[first], minlength=size), out=positions[1:])
+            kept = row[first].astype(np.int32 if extent <= _INT32_MAX else np.int64)
+            levels.append(Compressed(positions, kept))
+            at, size = np.cumsum(changed) - 1, len(first)
+    if elements < size or not rows:
+        stored = np.ones(elements) if values is None else values
+        values = np.zeros(size)
+        values[at] = stored
+    return SparseTensor(shape, order, tuple(levels), values)
