@@ -333,19 +333,26 @@ def _ranks(keys: np.ndarray) -> tuple[np.ndarray, int]:
     return ranks, len(distinct)
 
 
+def _stable_order(keys: np.ndarray, bound: int) -> np.ndarray:
+    """What sorts keys below `bound`: 16 bits at a time, which NumPy does by counting."""
+    permutation = np.argsort(keys.astype(np.uint16), kind="stable")
+    for shift in range(16, (bound - 1).bit_length(), 16):
+        digits = (keys >> shift).astype(np.uint16)[permutation]
+        permutation = permutation[np.argsort(digits, kind="stable")]
+    return permutation
+
+
 def _sorted(
     rows: list[np.ndarray], extents: list[int], values: np.ndarray | None, count: int
 ) -> tuple[list[np.ndarray], np.ndarray | None]:
     """Coordinates in increasing order, each once; values of equal ones are added in the order in which they came."""
     if count < 2:
         return rows, values
-    keys = _keys(rows, extents)[0] if rows else np.zeros(count, np.int64)
+    keys, bound = _keys(rows, extents) if rows else (np.zeros(count, np.int64), 1)
     steps = np.diff(keys)
     if (steps < 0).any():
-        permutation = np.argsort(keys)
+        permutation = _stable_order(keys, bound)
         steps = np.diff(keys[permutation])
-        if not steps.all():  # equal keys: only a stable order adds their values the same way on every machine
-            permutation = np.argsort(keys, kind="stable")
         rows = [row[permutation] for row in rows]
         values = None if values is None else values[permutation]
     if steps.all():
