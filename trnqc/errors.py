@@ -38,7 +38,11 @@ class InstructionError(InputError):
 
 
 class OperandError(InputError):
-    """An operand of a tensor product of the wrong shape, dtype, layout or device; both sides are named."""
+    """An operand of a tensor product or network of the wrong shape, dtype, layout or device; both sides are named."""
+
+
+class TensorFileError(InputError):
+    """A line of a tensor's file that is no element of it; the message names the file and the line."""
 
 
 class EdgeIndexError(InputError):
@@ -71,6 +75,14 @@ class NotConverged(TrnqcError, RuntimeError):
 
 class MemoryLimit(TrnqcError, MemoryError):
     """The job needs more memory than it was allowed; the message gives both figures."""
+
+
+class CheckpointError(InputError):
+    """A directory of another job, of another version, or held by another process; the message says which and by whom."""
+
+
+class StorageError(TrnqcError, OSError):
+    """A file that could not be written, or that no longer holds what was written to it."""
 
 
 class CommunicationError(TrnqcError, RuntimeError):

@@ -183,9 +183,8 @@ class SparseTensor:
 
         compressed: list[Kind] = ["compressed"] * self.ndim
         coordinates, values = self.repack(range(self.ndim), compressed).to_coo()
-        return torch.sparse_coo_tensor(
-            torch.from_numpy(coordinates), torch.from_numpy(values.copy()), self.shape, is_coalesced=True
-        )
+        at, numbers = torch.from_numpy(coordinates), torch.from_numpy(values.copy())
+        return torch.sparse_coo_tensor(at, numbers, self.shape, is_coalesced=True, check_invariants=False)
 
     def repack(self, order: Sequence[int], kinds: Sequence[Kind]) -> SparseTensor:
         """The same elements under other levels; self where they are what it has. A map stays one where it can."""

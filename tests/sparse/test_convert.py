@@ -1,0 +1,138 @@
+"""Tensors of SciPy and PyTorch and .tns files, there and back."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trnqc.errors import OperandError, TensorFileError
+from trnqc.sparse.convert import as_tensor, from_scipy, from_torch, read_tns
+from trnqc.sparse.storage import from_coo
+
+DENSE = np.array([[0.0, 1.5, 0.0, -2.0], [0.0, 0.0, 0.0, 0.0], [3.0, 0.0, 0.0, 4.0]])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 7), st.integers(1, 7), st.integers(0, 2**32 - 1), st.sampled_from(["csr", "csc", "coo", "lil"]))
+def test_scipy_there_and_back(rows, columns, seed, layout):
+    matrix = scipy.sparse.random_array((rows, columns), density=0.4, rng=seed).asformat(layout)
+    tensor = as_tensor(matrix).check()
+    np.testing.assert_array_equal(tensor.to_dense(), matrix.toarray())
+    assert tensor.nnz == matrix.nnz
+    back = tensor.repack((1, 0), ("dense", "compressed")).to_scipy()
+    np.testing.assert_array_equal(back.tocsr().toarray(), matrix.toarray())
+
+
+@pytest.mark.parametrize("kind", [scipy.sparse.csr_matrix, scipy.sparse.coo_matrix, scipy.sparse.bsr_array])
+def test_every_class_of_scipy(kind):
+    np.testing.assert_array_equal(from_scipy(kind(DENSE)).to_dense(), DENSE)
+    assert from_scipy(kind(DENSE != 0)).values is None
+
+
+def test_duplicates_and_zeros_of_scipy():
+    matrix = scipy.sparse.coo_array(([1.0, 2.0, 0.0], ([1, 1, 0], [2, 2, 0])), shape=(2, 3))
+    tensor = from_scipy(matrix)
+    assert tensor.nnz == 2
+    assert tensor.to_dense()[1, 2] == 3
+
+
+def test_scipy_of_three_modes():
+    tensor = from_coo((2, 3, 4), [[1, 0], [2, 2], [0, 3]], [5.0, 6.0], (2, 0, 1))
+    back = tensor.to_scipy()
+    np.testing.assert_array_equal(back.todense(), tensor.to_dense())
+    np.testing.assert_array_equal(as_tensor(back).to_dense(), tensor.to_dense())
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CS. tensor support is in beta")
+@pytest.mark.parametrize("layout", ["to_dense", "to_sparse_coo", "to_sparse_csr", "to_sparse_csc"])
+def test_every_layout_of_torch(layout):
+    torch = pytest.importorskip("torch")
+    source = torch.from_numpy(DENSE)
+    tensor = as_tensor(source if layout == "to_dense" else getattr(source, layout)())
+    np.testing.assert_array_equal(tensor.check().to_dense(), DENSE)
+
+
+def test_torch_there_and_back():
+    pytest.importorskip("torch")
+    tensor = from_coo((2, 3, 4), [[1, 0], [2, 2], [0, 3]], [5.0, 6.0], (2, 0, 1), ("dense", "compressed", "dense"))
+    back = tensor.to_torch()
+    assert back.is_coalesced()
+    np.testing.assert_array_equal(back.coalesce().to_dense().numpy(), tensor.to_dense())
+    np.testing.assert_array_equal(as_tensor(back).to_dense(), tensor.to_dense())
+
+
+def test_torch_adds_duplicates_drops_gradients_and_knows_maps():
+    torch = pytest.importorskip("torch")
+    at = torch.tensor([[0, 1, 1], [0, 2, 2]])
+    values = torch.tensor([1.0, 2.0, 3.0], dtype=torch.bfloat16, requires_grad=True)
+    assert from_torch(torch.sparse_coo_tensor(at, values, (2, 3), check_invariants=True)).to_dense()[1, 2] == 5
+    map_ = from_torch(torch.sparse_coo_tensor(at, torch.tensor([True, True, False]), (2, 3)))
+    assert map_.values is None
+    assert map_.nnz == 2
+    with pytest.raises(OperandError, match="no dense dimensions; found 1 of 3"):
+        from_torch(torch.sparse_coo_tensor(at, torch.ones(3, 2), (2, 3, 2)))
+    with pytest.raises(OperandError, match=r"found dtype torch\.complex64"):
+        from_torch(torch.ones(2, dtype=torch.complex64))
+
+
+def test_arrays_and_tensors_of_ours():
+    tensor = from_coo((3,), [[1]], [2.0])
+    assert as_tensor(tensor) is tensor
+    assert as_tensor([[1, 2], [3, 4]]).kinds == ("dense", "dense")
+    assert as_tensor(2.5).to_dense() == 2.5
+    with pytest.raises(OperandError, match="found dtype"):
+        as_tensor("abc")
+
+
+def test_a_file_of_elements(tmp_path):
+    text = "# two modes\n1 2 1.5\n\n3 4 4e0 # the last\n1 4 -2\n3 1 3\n3 1 0\n"
+    (tmp_path / "a.tns").write_text(text)
+    with gzip.open(tmp_path / "a.tns.gz", "wt") as file:
+        file.write(text)
+    for name in ("a.tns", "a.tns.gz"):
+        np.testing.assert_array_equal(read_tns(tmp_path / name).check().to_dense(), DENSE)
+    assert read_tns(tmp_path / "a.tns", (5, 6), (1, 0)).shape == (5, 6)
+
+
+def test_a_file_without_elements(tmp_path):
+    path = tmp_path / "empty.tns"
+    path.write_text("# nothing\n")
+    assert read_tns(path, (3, 2)).nnz == 0
+    with pytest.raises(TensorFileError, match="holds no element"):
+        read_tns(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("1 2", "expected 2 coordinates and a value, 3 numbers"),
+        ("1 2 3 4", "expected 2 coordinates and a value, 3 numbers"),
+        ("1 x 3", "expected numbers only"),
+        ("1 0 3", "coordinate 2 must be a whole number from 1"),
+        ("1.5 1 3", "coordinate 1 must be a whole number from 1"),
+        ("nan 1 3", "coordinate 1 must be a whole number from 1"),
+        ("-1 1 3", "coordinate 1 must be a whole number from 1"),
+        ("1 1e300 3", "coordinate 2 must be at most 9007199254740992"),
+    ],
+)
+def test_the_bad_line_of_a_file_is_named(tmp_path, line, fault):
+    path = tmp_path / "bad.tns"
+    path.write_text(f"# head\n1 1 1.0\n\n{line}\n2 2 2.0\n")
+    with pytest.raises(TensorFileError, match=f"bad.tns, line 4: {fault}; found '{line}'"):
+        read_tns(path)
+
+
+@pytest.mark.parametrize(
+    ("shape", "fault"),
+    [((2, 2), "line 2: coordinate 2 must be at most 2"), ((2, 3, 1), "line 1: expected 3 coordinates")],
+)
+def test_elements_outside_a_given_shape_are_named(tmp_path, shape, fault):
+    path = tmp_path / "a.tns"
+    path.write_text("1 1 1.0\n1 3 1.0\n")
+    with pytest.raises(TensorFileError, match=fault):
+        read_tns(path, shape)
