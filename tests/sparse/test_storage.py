@@ -121,6 +121,12 @@ def test_extents_whose_product_overflows():
     assert 0 < tensor.fill < 1e-50
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.uint64])
+def test_coordinates_of_any_integers(dtype):
+    tensor = from_coo((200, 300), np.array([[199, 3], [2, 255]], dtype), [1.0, 2.0], (1, 0))
+    assert tensor.to_coo()[0].T.tolist() == [[199, 2], [3, 255]]
+
+
 def test_a_dense_array_is_shared_in_its_own_order():
     array = np.arange(6.0).reshape(2, 3)
     tensor = from_dense(array).check()

@@ -1,18 +1,11 @@
 """A sparse tensor as a tree of levels (compressed sparse fibres), any of which may be dense.
 
-coordinates + values -> sorted, duplicates summed -> one level a mode, outermost first -> values
-
-A path from the root to a leaf is an element. A level turns each of its parents into positions of its own: a dense level
-into one for every coordinate, position = parent * size + coordinate; a compressed one into those between
-positions[parent] and positions[parent + 1], whose coordinates it lists in increasing order. CSR is
-(Dense, Compressed), a NumPy array in C order is all Dense. An element that is not stored is zero and is never
-multiplied, so it stays zero even where it would meet a NaN.
+An element that is not stored is zero and is never multiplied, so it stays zero even where it would meet a NaN.
 """
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,33 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnqc.errors import MemoryLimit, OperandError
+from trnqc.errors import OperandError
+from trnqc.sparse.levels import Compressed, Dense, Level, join, ordered, pack, require_memory
 from trnqc.sparse.nest import Kind
 
 if TYPE_CHECKING:
     import scipy.sparse
     import torch
-
-_INT64_MAX = 2**63 - 1
-_INT32_MAX = 2**31 - 1
-
-
-@dataclass(frozen=True)
-class Dense:
-    """Every coordinate below `size` under every parent."""
-
-    size: int
-
-
-@dataclass(frozen=True, eq=False)
-class Compressed:
-    """positions: int64 [parents + 1]; coordinates: int32, or int64 where the extent needs it, [positions[-1]]."""
-
-    positions: np.ndarray
-    coordinates: np.ndarray
-
-
-Level = Dense | Compressed
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +92,7 @@ class SparseTensor:
             return min(self.nnz, math.prod(extents))
         depth = 1 + max((self.order.index(mode) for mode in modes), default=-1)
         coordinates = self._coordinates(modes, depth)
-        keys, bound = _keys(coordinates, extents)
+        keys, bound = join(coordinates, extents)
         if bound <= max(2**26, 8 * len(keys)):
             seen = np.zeros(bound, bool)
             seen[keys] = True
@@ -249,8 +222,10 @@ def from_coo(
             rows, values = rows[:, values], None
         else:
             values = as_float64(values)
-    ordered, values = _sorted([rows[mode] for mode in order], [shape[mode] for mode in order], values, rows.shape[1])
-    return _pack(shape, order, kinds, ordered, values, len(ordered[0]) if shape else min(rows.shape[1], 1))
+    extents = [shape[mode] for mode in order]
+    sorted_rows, values = ordered([rows[mode] for mode in order], extents, values, rows.shape[1])
+    elements = len(sorted_rows[0]) if shape else min(rows.shape[1], 1)
+    return SparseTensor(shape, order, *pack(extents, kinds, sorted_rows, values, elements))
 
 
 def from_dense(array: Any, order: Sequence[int] | None = None, kinds: Sequence[Kind] | None = None) -> SparseTensor:
@@ -272,13 +247,6 @@ def as_float64(values: np.ndarray) -> np.ndarray:
     if values.dtype.kind not in "fiub" or values.dtype.itemsize > 8:
         raise OperandError(f"values must be real numbers of at most 64 bits; found dtype {values.dtype}")
     return values.astype(np.float64, copy=False)
-
-
-def require_memory(needed: int, what: str) -> None:
-    """MemoryLimit where `what` has more bytes than the machine has memory: NumPy would take them and fail later."""
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > there:
-        raise MemoryLimit(f"{what} needs {needed / 2**30:.3g} GiB; the machine has {there / 2**30:.3g} GiB")
 
 
 def _layout(
@@ -307,89 +275,4 @@ def _checked_coordinates(shape: tuple[int, ...], coordinates: Any) -> np.ndarray
         if len(row) and (row.min() < 0 or row.max() >= extent):
             bad = row[(row < 0) | (row >= extent)][0]
             raise OperandError(f"mode {mode} has the extent {extent}; found the coordinate {bad}")
-    return rows
-
-
-def _keys(rows: Sequence[np.ndarray] | np.ndarray, extents: Sequence[int]) -> tuple[np.ndarray, int]:
-    """Integers that compare as the coordinates do, outermost first, and their bound; at least one row.
-
-    Where the product of extents overflows, ranks take the place of what was joined so far.
-    """
-    keys, bound = np.asarray(rows[0], np.int64), extents[0]
-    for row, extent in zip(rows[1:], extents[1:]):
-        if bound * extent > _INT64_MAX:
-            keys, bound = _ranks(keys)
-        if bound * extent > _INT64_MAX:
-            row, extent = _ranks(row)
-        keys = keys * extent
-        keys += row
-        bound *= extent
-    return keys, bound
-
-
-def _ranks(keys: np.ndarray) -> tuple[np.ndarray, int]:
-    distinct, ranks = np.unique(keys, return_inverse=True)
-    return ranks, len(distinct)
-
-
-def _stable_order(keys: np.ndarray, bound: int) -> np.ndarray:
-    """What sorts keys below `bound`: 16 bits at a time, which NumPy does by counting."""
-    permutation = np.argsort(keys.astype(np.uint16), kind="stable")
-    for shift in range(16, (bound - 1).bit_length(), 16):
-        digits = (keys >> shift).astype(np.uint16)[permutation]
-        permutation = permutation[np.argsort(digits, kind="stable")]
-    return permutation
-
-
-def _sorted(
-    rows: list[np.ndarray], extents: list[int], values: np.ndarray | None, count: int
-) -> tuple[list[np.ndarray], np.ndarray | None]:
-    """Coordinates in increasing order, each once; values of equal ones are added in the order in which they came."""
-    if count < 2:
-        return rows, values
-    keys, bound = _keys(rows, extents) if rows else (np.zeros(count, np.int64), 1)
-    steps = np.diff(keys)
-    if (steps < 0).any():
-        permutation = _stable_order(keys, bound)
-        steps = np.diff(keys[permutation])
-        rows = [row[permutation] for row in rows]
-        values = None if values is None else values[permutation]
-    if steps.all():
-        return rows, values
-    first = np.concatenate(([0], np.flatnonzero(steps) + 1))
-    return [row[first] for row in rows], None if values is None else np.add.reduceat(values, first)
-
-
-def _pack(
-    shape: tuple[int, ...],
-    order: tuple[int, ...],
-    kinds: tuple[Kind, ...],
-    rows: list[np.ndarray],
-    values: np.ndarray | None,
-    elements: int,
-) -> SparseTensor:
-    """Levels over sorted, distinct coordinates, outermost first."""
-    at, size = np.zeros(elements, np.int64), 1  # the position of every element in the last level, and their number
-    changed = np.zeros(elements, bool)  # an element differs from the one before, so far
-    changed[:1] = True
-    levels: list[Level] = []
-    for mode, kind, row in zip(order, kinds, rows):
-        extent = shape[mode]
-        changed[1:] |= row[1:] != row[:-1]
-        if kind == "dense":
-            levels.append(Dense(extent))
-            size *= extent
-            require_memory(8 * size, f"{size} positions of dense levels down to mode {mode} of a tensor {shape}")
-            at = at * extent + row
-        else:
-            first = np.flatnonzero(changed)
-            positions = np.zeros(size + 1, np.int64)
-            np.cumsum(np.bincount(at[first], minlength=size), out=positions[1:])
-            kept = row[first].astype(np.int32 if extent <= _INT32_MAX else np.int64)
-            levels.append(Compressed(positions, kept))
-            at, size = np.cumsum(changed) - 1, len(first)
-    if elements < size or not rows:
-        stored = np.ones(elements) if values is None else values
-        values = np.zeros(size)
-        values[at] = stored
-    return SparseTensor(shape, order, tuple(levels), values)
+    return rows.astype(np.int64, copy=False)
