@@ -71,7 +71,7 @@ def test_torch_adds_duplicates_drops_gradients_and_knows_maps():
     at = torch.tensor([[0, 1, 1], [0, 2, 2]])
     values = torch.tensor([1.0, 2.0, 3.0], dtype=torch.bfloat16, requires_grad=True)
     assert from_torch(torch.sparse_coo_tensor(at, values, (2, 3), check_invariants=True)).to_dense()[1, 2] == 5
-    map_ = from_torch(torch.sparse_coo_tensor(at, torch.tensor([True, True, False]), (2, 3)))
+    map_ = from_torch(torch.sparse_coo_tensor(at, torch.tensor([True, True, False]), (2, 3), check_invariants=True))
     assert map_.values is None
     assert map_.nnz == 2
     with pytest.raises(OperandError, match="no dense dimensions; found 1 of 3"):

@@ -20,7 +20,7 @@ _LARGEST_INDEX = 2**53
 
 
 def as_tensor(operand: Any) -> SparseTensor:
-    """Itself, or what a NumPy array (all levels dense), a SciPy or a PyTorch tensor (CPU, no gradient) holds.
+    """Itself, or what an array, a SciPy or a PyTorch tensor (without its gradient) holds.
 
     Errors: OperandError for complex numbers and for what is no array.
     """
@@ -44,7 +44,7 @@ def from_scipy(matrix: Any, order: Sequence[int] | None = None, kinds: Sequence[
 def from_torch(tensor: Any, order: Sequence[int] | None = None, kinds: Sequence[Kind] | None = None) -> SparseTensor:
     """Pack a PyTorch tensor of any layout but one with dense dimensions, without its gradient.
 
-    A strided one becomes all dense unless `kinds` says otherwise. Duplicates, zeros and bool as in `from_coo`.
+    Strided ones as in `from_dense`; duplicates, zeros and bool of others as in `from_coo`.
     """
     import torch
 

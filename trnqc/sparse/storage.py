@@ -51,11 +51,16 @@ class SparseTensor:
             counts.append(counts[-1] * level.size if isinstance(level, Dense) else len(level.coordinates))
         return tuple(counts[1:])
 
+    @property
+    def size(self) -> int:
+        """Positions of the last level, each with its value."""
+        return self.sizes[-1] if self.levels else 1
+
     @cached_property
     def nnz(self) -> int:
         """Stored elements: zeros under a last level that is dense are its padding and are not counted."""
         if self.values is None or "compressed" in self.kinds[-1:]:
-            return self.sizes[-1] if self.levels else 1
+            return self.size
         return int(np.count_nonzero(self.values))
 
     @property
@@ -65,8 +70,8 @@ class SparseTensor:
 
     @cached_property
     def ones(self) -> bool:
-        """Every position is 1: a 0/1 map that needs no values."""
-        return self.values is None or bool((self.values == 1).all())
+        """Every stored element is 1: without a dense last level it needs no values."""
+        return self.values is None or bool((self._stored() == 1).all())
 
     @property
     def bytes(self) -> int:
@@ -231,10 +236,10 @@ def from_coo(
 def from_dense(array: Any, order: Sequence[int] | None = None, kinds: Sequence[Kind] | None = None) -> SparseTensor:
     """Pack an array; by default all levels dense in C order, which shares its memory where it can.
 
-    Compressed levels keep what is not zero; an array of dtype bool is a 0/1 map.
+    Compressed levels keep what is not zero. dtype bool: a 0/1 map, by default all levels compressed.
     """
     array = np.asarray(array)
-    order, kinds = _layout(array.shape, order, kinds, "dense")
+    order, kinds = _layout(array.shape, order, kinds, "compressed" if array.dtype == bool else "dense")
     if "compressed" in kinds:
         nonzero = np.array(np.nonzero(array), np.int64).reshape(array.ndim, -1)
         return from_coo(array.shape, nonzero, array[tuple(nonzero)], order, kinds)

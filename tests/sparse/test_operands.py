@@ -1,0 +1,73 @@
+"""Operands packed once, in the layouts that formats name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from trnqc.errors import OperandError
+from trnqc.sparse.convert import as_tensor
+from trnqc.sparse.nest import Format
+from trnqc.sparse.network import network
+from trnqc.sparse.operands import Operands, packed
+
+CSR, CSC = Format(("i", "j"), ("dense", "compressed")), Format(("j", "i"), ("dense", "compressed"))
+
+
+def operands():
+    matrix = scipy.sparse.random_array((5, 4), density=0.4, rng=1)
+    map_ = matrix.toarray() > 0.5
+    tensors = as_tensor(matrix), as_tensor(map_)
+    return Operands(network("ij,kj,kj->ik", [(5, 4)] * 3, same=(0, 0, 2)), (tensors[0], tensors[0], tensors[1]))
+
+
+def test_a_layout_is_packed_once():
+    held = operands()
+    first = held.packed(0, CSR)
+    assert first.order == (0, 1)
+    assert first.kinds == ("dense", "compressed")
+    again = Format(("k", "j"), ("dense", "compressed"))
+    assert held.packed(0, CSR) is held.packed(1, again) is first
+    assert held.repacked == 1
+    assert held.bytes == first.bytes
+    other = held.packed(0, CSC)
+    assert held.repacked == 2
+    np.testing.assert_array_equal(other.to_dense(), first.to_dense())
+    assert str(held).startswith("2 operands repacked in ")
+
+
+def test_a_layout_that_a_tensor_has_is_not_copied():
+    held = operands()
+    own = held.packed(0, Format(("i", "j"), ("compressed", "compressed")))
+    assert own is held.tensors[0]
+    assert held.repacked == held.bytes == 0
+
+
+def test_all_operands_of_a_nest():
+    held = operands()
+    rows = Format(("k", "j"), ("dense", "compressed"))
+    formats = (CSR, rows, Format(rows.order, rows.kinds, ones=True), Format(("i", "k"), ("dense", "dense")))
+    found = held.for_nest(formats)
+    assert [x.kinds for x in found] == [("dense", "compressed")] * 3
+    assert found[2].values is None
+    assert held.repacked == 2
+
+
+def test_maps_with_and_without_values():
+    map_ = as_tensor(np.eye(3, dtype=bool))
+    full = packed(map_, ("i", "j"), CSR)
+    assert full.values.tolist() == [1, 1, 1]
+    bare = Format(CSR.order, CSR.kinds, ones=True)
+    assert packed(full, ("i", "j"), bare).values is None
+    assert packed(as_tensor(np.eye(3)), ("i", "j"), bare).values is None
+    padded = Format(("i", "j"), ("compressed", "dense"), ones=True)
+    for tensor, layout in ((as_tensor(2 * np.eye(3)), bare), (map_, padded)):
+        with pytest.raises(OperandError, match="must have 1 everywhere; found other values, or zeros"):
+            packed(tensor, ("i", "j"), layout)
+
+
+def test_shapes_are_those_of_the_network():
+    tensor = as_tensor(np.ones((3, 2)))
+    with pytest.raises(OperandError, match=r"operand 1 \(jk\) must have the shape \(2, 4\); found \(3, 2\)"):
+        Operands(network("ij,jk->ik", [(3, 2), (2, 4)]), (tensor, tensor))
