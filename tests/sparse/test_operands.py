@@ -71,3 +71,15 @@ def test_shapes_are_those_of_the_network():
     tensor = as_tensor(np.ones((3, 2)))
     with pytest.raises(OperandError, match=r"operand 1 \(jk\) must have the shape \(2, 4\); found \(3, 2\)"):
         Operands(network("ij,jk->ik", [(3, 2), (2, 4)]), (tensor, tensor))
+
+
+def test_exchanged_operands_are_packed_once():
+    first = operands()
+    matrix, map_ = first.tensors[1:]
+    second = first.exchanged([matrix, matrix, as_tensor(np.ones((5, 4)))])
+    again = Format(("k", "j"), ("dense", "compressed"))
+    assert second.packed(0, CSR) is first.packed(1, again)
+    assert (first.repacked, second.repacked) == (0, 1)
+    assert second.packed(2, Format(("j", "k"), ("dense", "dense"))).order == (1, 0)
+    with pytest.raises(OperandError, match="operand 2"):
+        first.exchanged([matrix, matrix, as_tensor(np.ones((4, 4)))])

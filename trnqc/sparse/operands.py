@@ -8,6 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -20,8 +22,8 @@ from trnqc.sparse.storage import SparseTensor
 class Operands:
     """Tensors of one network, in its order, and their packed copies.
 
-    Copies are kept: an array that is changed afterwards in place needs new Operands. repacked: how many were made;
-    seconds: what making them took; bytes: what they hold beside the tensors given.
+    Copies are kept as long as their tensor is: an array that is changed afterwards in place needs new Operands.
+    repacked: how many were made; seconds: what making them took; bytes: what they hold beside the tensors given.
     """
 
     def __init__(self, network: Network, tensors: Sequence[SparseTensor]) -> None:
@@ -36,23 +38,31 @@ class Operands:
         self.repacked = 0
         self.seconds = 0.0
         self.bytes = 0
-        self._kept: dict[tuple[int, tuple[int, ...], Format], SparseTensor] = {}
+        self._kept: WeakKeyDictionary[SparseTensor, dict[Any, SparseTensor]] = WeakKeyDictionary()
+
+    def exchanged(self, tensors: Sequence[SparseTensor]) -> Operands:
+        """Of the same network with these tensors; what is kept of them, here or there, serves both."""
+        other = Operands(self.network, tensors)
+        other._kept = self._kept
+        return other
 
     def packed(self, number: int, layout: Format) -> SparseTensor:
         """Operand `number` as a format says; the same object for the same tensor, order and kinds. Errors: `packed`."""
         labels, first = self.network.inputs[number], self.network.same[number]
         order = tuple(labels.index(index) for index in layout.order)
-        key = first, order, replace(layout, order=())
-        if key not in self._kept:
+        key, tensor = (order, replace(layout, order=())), self.tensors[first]
+        kept = self._kept.setdefault(tensor, {})
+        if key not in kept:
             start = time.perf_counter()
-            tensor = self.tensors[first]
             found = packed(tensor, labels, layout)
+            if found is tensor:
+                return tensor
             if (found.order, found.kinds) != (tensor.order, tensor.kinds):
                 self.repacked += 1
                 self.bytes += found.bytes
             self.seconds += time.perf_counter() - start
-            self._kept[key] = found
-        return self._kept[key]
+            kept[key] = found
+        return kept[key]
 
     def for_nest(self, formats: Sequence[Format]) -> tuple[SparseTensor, ...]:
         """All operands, by the formats of a nest (what follows them is the result's and is not looked at)."""
