@@ -72,7 +72,7 @@ def test_fused_siblings():
     [
         (lambda: forms.form("n-ary", DLPNO, ((0, 1), 2)), "a form is one of nary"),
         (lambda: forms.fused(DLPNO, ((0, 1), 1), ["Kimn", "Kinu"]), "each of the operands 0 .. 2"),
-        (lambda: forms.fused(DLPNO, ((0, 1), 2), ["Kimn"]), "more contractions"),
+        (lambda: forms.fused(DLPNO, ((0, 1), 2), ["Kimn"]), "loops were given for 1"),
         (lambda: forms.fused(DLPNO, ((0, 1), 2), ["Kimn", "Kinu", "u"]), "loops were given for 3"),
         (lambda: forms.fused(DLPNO, ((0, 1), 2), ["Kim", "Kinu"]), "runs over"),
     ],

@@ -75,7 +75,7 @@ def test_shapes_are_those_of_the_network():
 
 def test_exchanged_operands_are_packed_once():
     first = operands()
-    matrix, map_ = first.tensors[1:]
+    matrix = first.tensors[1]
     second = first.exchanged([matrix, matrix, as_tensor(np.ones((5, 4)))])
     again = Format(("k", "j"), ("dense", "compressed"))
     assert second.packed(0, CSR) is first.packed(1, again)

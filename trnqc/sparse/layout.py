@@ -72,7 +72,7 @@ def _kinds(statistics: Statistics, operands: tuple[int, ...], order: Indices, la
 
 def lay_out(nest: Nest, statistics: Statistics, choices: Choices) -> Nest:
     """The nest of its assignments that shares as many loops as it can, with formats and workspaces chosen."""
-    nest = replace(nest, shared=tuple(_shared(nest, k) for k in range(len(nest.assignments) - 1)))
+    nest = replace(nest, shared=tuple(shared_loops(nest, k) for k in range(len(nest.assignments) - 1)))
     formats = [
         operand_format(statistics, t, nest.assignments[nest.reader(t)].loops, t in choices.dense)
         for t in range(len(nest.network.inputs))
@@ -82,7 +82,7 @@ def lay_out(nest: Nest, statistics: Statistics, choices: Choices) -> Nest:
     return replace(nest, formats=tuple(formats), workspaces=workspaces)
 
 
-def _shared(nest: Nest, k: int) -> int:
+def shared_loops(nest: Nest, k: int) -> int:
     """The most outermost loops that assignment k can share with the next: all that is held across has their indices."""
     n = len(nest.network.inputs)
     held = [nest.indices[n + m] for m in range(k + 1) if nest.reader(n + m) > k]

@@ -1,0 +1,24 @@
+"""Networks as products of dense matrices."""
+
+import numpy as np
+import pytest
+
+from tests.sparse.corpus import CASES, dense
+from tests.sparse.oracle import reference
+from trnqc.sparse.dense import by_matrices
+
+
+@pytest.mark.parametrize("label", CASES)
+def test_every_network(label):
+    case = CASES[label]
+    arrays = dense(case.operands())
+    for tree in (case.tree, tuple(range(len(arrays)))):
+        found = by_matrices(case.network, tree, arrays)
+        np.testing.assert_allclose(found, reference(case.network, arrays), rtol=1e-12, atol=1e-13)
+        assert found.flags.c_contiguous
+
+
+def test_a_copy_is_one():
+    case = CASES["copy"]
+    (array,) = dense(case.operands())
+    assert not np.may_share_memory(by_matrices(case.network, (0,), [array]), array)

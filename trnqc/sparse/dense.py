@@ -1,0 +1,58 @@
+"""A network as products of dense matrices by the machine's BLAS: best where little is zero.
+
+tree -> pairs, each one (batched) matrix product -> array
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from trnqc.sparse.network import Indices, Network
+from trnqc.sparse.tree import Tree, contractions
+
+Labelled = tuple[Indices, np.ndarray]
+
+
+def by_matrices(network: Network, tree: Tree, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """The result, C order, of float64 arrays with axes as their subscripts; contracted as the tree says."""
+
+    held: list[Labelled] = list(zip(network.inputs, arrays))
+    for node in contractions(network, tree):
+        parts = [held[t] for t in node.operands]
+        while len(parts) > 1:
+            kept = {*node.kept, *(x for labels, _ in parts[2:] for x in labels)}
+            left, right = (_summed(part, {*kept, *other[0]}) for part, other in (parts[:2], parts[1::-1]))
+            parts = [_product(left, right, kept), *parts[2:]]
+        held.append(_summed(parts[0], set(node.kept)))
+    labels, array = held[-1]
+    result = np.ascontiguousarray(array.transpose([labels.index(x) for x in network.output]))
+    return result.copy() if len(arrays) == 1 and np.may_share_memory(result, arrays[0]) else result
+
+
+def _summed(part: Labelled, kept: set[str]) -> Labelled:
+    """Without the indices that nothing else has."""
+    labels, array = part
+    axes = tuple(n for n, x in enumerate(labels) if x not in kept)
+    return tuple(x for x in labels if x in kept), array.sum(axes) if axes else array
+
+
+def _product(left: Labelled, right: Labelled, kept: set[str]) -> Labelled:
+    """[batch, left, summed] times [batch, summed, right]."""
+    a, b = left[0], right[0]
+    both = [x for x in a if x in b]
+    batch, summed = [x for x in both if x in kept], [x for x in both if x not in kept]
+    rows, columns = [x for x in a if x not in b], [x for x in b if x not in a]
+    extents = dict(zip((*a, *b), (*left[1].shape, *right[1].shape)))
+    x = _matrix(left, (batch, rows, summed), extents)
+    y = _matrix(right, (batch, summed, columns), extents)
+    labels = (*batch, *rows, *columns)
+    return labels, (x @ y).reshape([extents[index] for index in labels])
+
+
+def _matrix(part: Labelled, groups: Sequence[Sequence[str]], extents: dict[str, int]) -> np.ndarray:
+    labels, array = part
+    axes = [labels.index(x) for group in groups for x in group]
+    return array.transpose(axes).reshape([math.prod(extents[x] for x in group) for group in groups])
