@@ -11,7 +11,7 @@ from tests.cg import oracle
 from tests.cg.configurations import AWKWARD, awkward
 from trnqc.cg.engine import engine_for
 from trnqc.cg.graph import Graph
-from trnqc.cg.threads import in_parallel
+from trnqc.jit.threads import in_parallel
 from trnqc.errors import OperandError
 
 # fp64; fp32 against a reference in fp64.

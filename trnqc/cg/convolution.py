@@ -14,7 +14,7 @@ from trnqc.cg.graph import Graph, Order
 from trnqc.cg.memory import empty
 from trnqc.cg.operands import checked, shares_of, summed
 from trnqc.cg.problem import TPProblem
-from trnqc.cg.threads import in_parallel, parts_of
+from trnqc.jit.threads import in_parallel, parts_of
 
 # Edges of a part at least.
 LEAST = 32

@@ -21,7 +21,7 @@ from trnqc.cg.memory import empty
 from trnqc.cg.operands import checked, shares_of, summed
 from trnqc.cg.paths import Paths
 from trnqc.cg.problem import TPProblem
-from trnqc.cg.threads import in_parallel, parts_of
+from trnqc.jit.threads import in_parallel, parts_of
 from trnqc.gen import emit_c
 from trnqc.gen import statements as st
 from trnqc.jit import Array as Argument

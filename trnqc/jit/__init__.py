@@ -7,7 +7,7 @@ source, signatures -> compiler  (compiler.py: found, its flags probed)
 CUDA source -> cubin and ptxas's figures  (nvcc.py: no GPU needed; same cache)
             -> cubin and a launch  (gpu.py: the optional bindings; device.py: memory, streams, and a stand-in on the
                CPU; not imported from here)
-many builds at once, with progress  (parallel.py)
+many builds at once, with progress  (parallel.py);  parts of a call on several threads  (threads.py)
 """
 
 from __future__ import annotations

@@ -41,4 +41,4 @@ def in_parallel(part: Callable[[int], None], parts: int, threads: int) -> None:
 
 @functools.cache
 def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="trnqc-cg")
+    return ThreadPoolExecutor(threads, thread_name_prefix="trnqc")
