@@ -12,10 +12,11 @@ from scipy.stats import spearmanr
 from scripts.measuring import clocked, in_turns
 from trnqc.contraction.chains import Fusion
 from trnqc.contraction.expression import Index
+from trnqc.contraction.forms import Form
 from trnqc.contraction.fusion import fusion_front, least_memory
 from trnqc.contraction.loops import nest_of
 from trnqc.contraction.run_loops import run_schedule
-from trnqc.contraction.spacetime import Form, Schedule, schedule
+from trnqc.contraction.spacetime import Schedule, schedule
 from trnqc.contraction.tree import Leaf, Node, Tree
 
 
@@ -70,7 +71,7 @@ def tiles(occupied: int = 8, virtual: int = 64, auxiliary: int = 128, rounds: in
         rounds, {name: clocked(lambda plan=plan: run_schedule(plan, operands, out)) for name, plan in plans.items()}
     )
     measured = [median(cpu for _, cpu in times[str(t)]) for t in trials]
-    predicted = [form.time(t) for t in trials]
+    predicted = form.time(np.array([[t[label] for label in form.extents] for t in trials])).tolist()
     correlation = float(spearmanr(predicted, measured).statistic)
     chosen = measured[int(np.argmin(predicted))]
     print(f"fitted ladder, {len(trials)} pairs of tiles: rank correlation of predicted and measured {correlation:.3f}")

@@ -9,9 +9,9 @@ from tests.contraction.workloads import ladder
 from trnqc.contraction import einsum_plan, rates
 from trnqc.contraction.chains import Fusion
 from trnqc.contraction.estimate import nest_seconds, plan_seconds
+from trnqc.contraction.forms import Form
 from trnqc.contraction.loops import nest_of
 from trnqc.contraction.rates import Rates, cache_levels, machine_rates
-from trnqc.contraction.spacetime import Form
 
 FREE = dict.fromkeys(("call", "multiply_add", "panel", "result", "near", "far", "turned_near", "turned_far"), 0.0)
 

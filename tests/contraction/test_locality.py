@@ -13,7 +13,7 @@ from trnqc.contraction.chains import Fusion
 from trnqc.contraction.fusion import least_memory
 from trnqc.contraction.locality import Level, Repeat, blocked, body_of, inner_lengths, loads, plan_blocks
 from trnqc.contraction.loops import nest_of
-from trnqc.contraction.tiles import best_tiles
+from trnqc.contraction.tiles import best_tiles, one_by_one
 from trnqc.contraction.tree import Node, Tree
 from trnqc.errors import InputError
 
@@ -100,7 +100,7 @@ def test_blocks_of_a_fused_nest(capacity):
     """Two steps share the loops over b and c; sizes that are even are all there is to try."""
     body = body_of(nest_of(least_memory(four_factors(6, 3))))
     lengths = inner_lengths(body)
-    found = best_tiles(lengths, lambda t: float(loads(blocked(body, t), capacity)))
+    found = best_tiles(lengths, one_by_one(tuple(lengths), lambda t: float(loads(blocked(body, t), capacity))))
     grids = [[d for d in range(1, n + 1) if n % d == 0] for n in lengths.values()]
     optimum = min(loads(blocked(body, dict(zip(lengths, sizes))), capacity) for sizes in product(*grids))
     assert found[1] <= 1.05 * optimum

@@ -15,11 +15,12 @@ from tests.contraction.test_loops import by_einsum, operands_of
 from tests.contraction.workloads import a3a, four_factors, four_index, ladder, small_workloads, trees
 from trnqc.contraction.chains import Fusion
 from trnqc.contraction.execute import run_steps
+from trnqc.contraction.forms import Form
 from trnqc.contraction.fusion import fusion_front
 from trnqc.contraction.lower import lower
 from trnqc.contraction.run_loops import run_schedule
-from trnqc.contraction.spacetime import Form, schedule, schedule_within
-from trnqc.contraction.tiles import best_tiles, doublings
+from trnqc.contraction.spacetime import schedule, schedule_within
+from trnqc.contraction.tiles import best_tiles, doublings, one_by_one
 from trnqc.errors import MemoryLimit
 
 
@@ -82,14 +83,9 @@ def test_tiles_are_within_5_percent_of_the_exhaustive_optimum(cap):
     turns = -(-13 // sizes)
     work = 50 * 13**3 * 3 * (turns[:, 0] * turns[:, 3] + turns[:, 1] * turns[:, 2]) + 13**4 * 9 + 13**5 * 3 + 13**4
     optimum = work[memory <= cap].min()
-    form.extents = dict.fromkeys("aecf", 13)
-    fixed = {"b": 1, "k": 1}
-    found, value = best_tiles(
-        form.extents,
-        lambda t: form.work(t | fixed) if Fusion(tree, form.fusion.fused, t | fixed).memory <= cap else None,
-    )
+    found, value = best_tiles(form.extents, form.within(cap, "work"))
     assert value <= 1.05 * optimum
-    assert value == Fusion(tree, form.fusion.fused, found | fixed).work
+    assert value == form.tiled(found).work and form.tiled(found).memory <= cap
 
 
 @settings(max_examples=40, deadline=None)
@@ -106,11 +102,11 @@ def test_tiles_of_a_separable_cost(extents, seed, cap):
 
     every = [dict(zip(extents, sizes)) for sizes in product(*(range(1, n + 1) for n in extents.values()))]
     optimum = min(value for tiles in every if (value := cost(tiles)) is not None)
-    assert best_tiles(extents, cost)[1] <= 1.05 * optimum
+    assert best_tiles(extents, one_by_one(tuple(extents), cost))[1] <= 1.05 * optimum
 
 
 def test_no_tiles_where_nothing_fits():
-    assert best_tiles({"a": 4}, lambda tiles: None) is None
+    assert best_tiles({"a": 4}, one_by_one("a", lambda tiles: None)) is None
     assert doublings(1) == [1] and doublings(8) == [1, 2, 4, 8] and doublings(9) == [1, 2, 4, 8, 9]
 
 

@@ -17,7 +17,7 @@ from math import prod
 from trnqc.contraction.chains import Fusion
 from trnqc.contraction.expression import Index
 from trnqc.contraction.loops import Item, Loop, Nest, Step, nest_of
-from trnqc.contraction.tiles import Cost, best_tiles
+from trnqc.contraction.tiles import Cost, best_tiles, one_by_one
 from trnqc.contraction.tree import Leaf, Node, Tree, union
 from trnqc.errors import InputError
 
@@ -100,7 +100,7 @@ def _cost(body: Body, lengths: Mapping[str, int], capacity: int) -> Cost:
         turns = sum(n / blocks[label] for label, n in lengths.items())
         return loads(blocked(body, blocks), capacity) + turns / (1 + sum(lengths.values()))
 
-    return cost
+    return one_by_one(tuple(lengths), cost)
 
 
 def body_of(nest: Nest) -> Body:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
+import numpy as np
+
 from trnqc.contraction.chains import Array, Fusion
 from trnqc.contraction.tree import Leaf
 
@@ -162,7 +164,7 @@ class _Builder:
             bodies[level][place:place] = written
         within = sorted((entry for entry in inputs if len(entry[0]) > depth), key=lambda entry: len(entry[0]))
         opened = within[-1][0][depth:] if within else ()
-        accumulate = any(label in array.summed for label in opened)
+        accumulate = any(label in array.summed and fusion.turns(label) > 1 for label in opened)
         bodies[depth].append(Make(array.name, accumulate))
         bodies = list(bodies)
         for labels, child in within:
@@ -217,24 +219,41 @@ def _steps(items: Iterable[Item], around: tuple[str, ...]) -> Iterator[tuple[Ste
 
 def places(sizes: Mapping[str, int], lives: Mapping[str, tuple[int, int]]) -> dict[str, int]:
     """First element of each array in a common arena, as short as two simple orders make it."""
-    by_size = sorted(sizes, key=lambda name: -sizes[name])
-    tries = [_packed(order, sizes, lives) for order in (by_size, list(sizes))]
-    return min(tries, key=lambda found: max((found[n] + sizes[n] for n in found), default=0))
+    found, _ = _packed(np.array([[*sizes.values()]], float), together([lives[name] for name in sizes]))
+    return dict(zip(sizes, found[0].astype(int).tolist()))
 
 
-def _packed(order: Sequence[str], sizes: Mapping[str, int], lives: Mapping[str, tuple[int, int]]) -> dict[str, int]:
+def arenas(sizes: np.ndarray, meet: np.ndarray) -> np.ndarray:
+    """Elements that hold all arrays, for each row of sizes [trials, arrays]; meet: as of `together`."""
+    return _packed(sizes, meet)[1]
+
+
+def together(lives: Sequence[tuple[int, int]]) -> np.ndarray:
+    """[arrays, arrays] Which arrays live at the same time."""
+    first, last = np.array(lives, int).reshape(-1, 2).T
+    return (first[:, None] <= last) & (first <= last[:, None])
+
+
+def _packed(sizes: np.ndarray, meet: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """([trials, arrays] first elements, [trials] elements in all) of the better of two orders: large first, as made."""
+    as_made = np.broadcast_to(np.arange(sizes.shape[1]), sizes.shape)
+    tries = [_in_order(order, sizes, meet) for order in (np.argsort(-sizes, axis=1, kind="stable"), as_made)]
+    ends = [np.max(found + sizes, axis=1, initial=0) for found in tries]
+    return np.where((ends[0] <= ends[1])[:, None], *tries), np.minimum(*ends)
+
+
+def _in_order(order: np.ndarray, sizes: np.ndarray, meet: np.ndarray) -> np.ndarray:
     """Each array in turn at the lowest place that is free as long as it lives."""
-    places: dict[str, int] = {}
-    for name in order:
-        taken = sorted(
-            (places[other], places[other] + sizes[other])
-            for other in places
-            if lives[other][0] <= lives[name][1] and lives[name][0] <= lives[other][1]
-        )
-        place = 0
-        for start, stop in taken:
-            if place + sizes[name] <= start:
-                break
-            place = max(place, stop)
-        places[name] = place
-    return places
+    rows = np.arange(len(sizes))
+    found = np.zeros(sizes.shape)
+    for k in range(sizes.shape[1]):
+        mine, before = order[:, k], order[:, :k]
+        taken = meet[mine[:, None], before]
+        starts = found[rows[:, None], before]
+        stops = starts + sizes[rows[:, None], before]
+        # What is free begins at zero or where another array ends.
+        trials = np.concatenate([np.zeros((len(sizes), 1)), np.where(taken, stops, np.inf)], axis=1)[:, :, None]
+        size = sizes[rows, mine][:, None, None]
+        clash = taken[:, None] & (trials < stops[:, None]) & (starts[:, None] < trials + size)
+        found[rows, mine] = np.where(clash.any(axis=2), np.inf, trials[:, :, 0]).min(axis=1)
+    return found

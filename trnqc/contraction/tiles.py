@@ -1,18 +1,23 @@
 """Tile sizes: doubling search, then refinement.
 
 Few and short indices are searched whole. Else a search over the powers of two finds the right region, since costs
-change slowly with a tile; neighbouring sizes are then tried in steps that shrink. The cost is any function; None means
-that the sizes are not allowed.
+change slowly with a tile; neighbouring sizes are then tried in steps that shrink. Trials are rows of a table, one
+column for each index, and are judged many at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from itertools import combinations, product
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from math import prod
 
+import numpy as np
+
 Tiles = dict[str, int]
-Cost = Callable[[Mapping[str, int]], float | None]
+# [trials, labels] sizes -> cost of each row, infinite where the sizes are not allowed.
+Cost = Callable[[np.ndarray], np.ndarray]
+# One row, and its cost.
+Best = tuple[np.ndarray, float]
 
 # Grids up to this many points are searched whole; larger ones two labels at a time.
 WHOLE = 1500
@@ -28,62 +33,96 @@ def even_sizes(extent: int) -> list[int]:
     return sorted({-(-extent // turns) for turns in range(1, extent + 1)})
 
 
+def one_by_one(labels: Sequence[str], cost: Callable[[Tiles], float | None]) -> Cost:
+    """The Cost of a function of one choice of tiles, None where they are not allowed; no choice is judged twice."""
+    known: dict[tuple[int, ...], float] = {}
+
+    def judged(row: tuple[int, ...]) -> float:
+        if row not in known:
+            value = cost(dict(zip(labels, row)))
+            known[row] = np.inf if value is None else value
+        return known[row]
+
+    return lambda trials: np.array([judged(tuple(row)) for row in trials.tolist()])
+
+
 def best_tiles(extents: Mapping[str, int], cost: Cost) -> tuple[Tiles, float] | None:
     """The sizes of least cost that are found, and the cost; None if not even tiles of one element are allowed.
 
     Tiles of one element must need the least memory of all.
     """
-    least = dict.fromkeys(extents, 1)
-    start = cost(least)
-    if start is None:
+    longest = np.array([*extents.values()], int)
+    ones = np.ones_like(longest)
+    least = (ones, float(cost(ones[None])[0]))
+    if np.isinf(least[1]):
         return None
+    found = min((refined(longest, start, cost) for start in _starts(longest, least, cost)), key=lambda best: best[1])
+    return dict(zip(extents, found[0].tolist())), found[1]
+
+
+def refined(longest: np.ndarray, start: Best, cost: Cost) -> Best:
+    """Where steps to better neighbours lead."""
+    return _climb(start, lambda sizes: _neighbours(sizes, longest), cost)
+
+
+def _starts(longest: np.ndarray, least: Best, cost: Cost) -> list[Best]:
     for sizes_of in (even_sizes, doublings):
-        grids = {label: sizes_of(extent) for label, extent in extents.items()}
-        if prod(len(grid) for grid in grids.values()) <= WHOLE:
-            best = _better((least, start), (dict(zip(grids, sizes)) for sizes in product(*grids.values())), cost)
-            return _climb(best, lambda tiles: _neighbours(tiles, extents), cost)
+        grids = [sizes_of(extent) for extent in longest.tolist()]
+        if prod(map(len, grids)) <= WHOLE:
+            return [_better(least, _grid(grids), cost)]
     # Two starts: tiles of equal length where longer tiles help, and powers of two reached from tiles of one element.
-    twos = {x: cost(least | {x: min(n, 2)}) for x, n in extents.items()}
-    helping = [x for x, value in twos.items() if value is None or value < start]
-    longest = even_sizes(max(extents.values()))
-    alike = _better((least, start), (least | {x: min(n, extents[x]) for x in helping} for n in longest), cost)
-    powers = _climb((least, start), lambda tiles: _two_at_a_time(tiles, grids), cost)
-    ends = [_climb(best, lambda tiles: _neighbours(tiles, extents), cost) for best in (alike, powers)]
-    return min(ends, key=lambda end: end[1])
+    twos = cost(np.minimum(1 + np.eye(len(longest), dtype=int), longest))
+    helping = np.isinf(twos) | (twos < least[1])
+    lengths = np.array(even_sizes(int(longest.max())))
+    alike = _better(least, np.minimum(lengths[:, None], np.where(helping, longest, 1)), cost)
+    return [alike, _climb(least, lambda sizes: _two_at_a_time(sizes, grids), cost)]
 
 
-def _better(best: tuple[Tiles, float], trials: Iterator[Tiles], cost: Cost) -> tuple[Tiles, float]:
-    for tiles in trials:
-        value = cost(tiles)
-        if value is not None and value < best[1]:
-            best = (tiles, value)
-    return best
+def _better(best: Best, trials: np.ndarray, cost: Cost) -> Best:
+    if not len(trials):
+        return best
+    values = cost(trials)
+    first = int(np.argmin(values))
+    return (trials[first], float(values[first])) if values[first] < best[1] else best
 
 
-def _climb(best: tuple[Tiles, float], around: Callable[[Tiles], Iterator[Tiles]], cost: Cost) -> tuple[Tiles, float]:
+def _climb(best: Best, around: Callable[[np.ndarray], np.ndarray], cost: Cost) -> Best:
     while True:
         next_best = _better(best, around(best[0]), cost)
-        if next_best == best:
+        if next_best is best:
             return best
         best = next_best
 
 
-def _two_at_a_time(tiles: Tiles, grids: Mapping[str, list[int]]) -> Iterator[Tiles]:
-    for one, two in combinations(grids, 2):
-        for sizes in product(grids[one], grids[two]):
-            yield tiles | dict(zip((one, two), sizes))
+def _grid(grids: Sequence[Sequence[int]]) -> np.ndarray:
+    """All choices of one of each."""
+    lengths = [*map(len, grids)]
+    found = np.empty((prod(lengths), len(grids)), int)
+    for k, grid in enumerate(grids):
+        found[:, k] = np.tile(np.repeat(grid, prod(lengths[k + 1 :])), prod(lengths[:k]))
+    return found
 
 
-def _neighbours(tiles: Tiles, extents: Mapping[str, int]) -> Iterator[Tiles]:
+def _with(sizes: np.ndarray, columns: Sequence[int], choices: np.ndarray) -> np.ndarray:
+    """The sizes with those of some columns taken from each row of the choices."""
+    trials = np.repeat(sizes[None], len(choices), axis=0)
+    trials[:, columns] = choices
+    return trials
+
+
+def _two_at_a_time(sizes: np.ndarray, grids: Sequence[Sequence[int]]) -> np.ndarray:
+    pairs = combinations(range(len(sizes)), 2)
+    return np.concatenate([_with(sizes, pair, _grid([grids[k] for k in pair])) for pair in pairs] or [sizes[None]])
+
+
+def _neighbours(sizes: np.ndarray, longest: np.ndarray) -> np.ndarray:
     """One tile changed, or one lengthened while another is shortened, by steps from half the tile down to one."""
-    changes = {label: _steps(tiles[label], extents[label]) for label in extents}
-    for label, sizes in changes.items():
-        for size in sizes:
-            yield tiles | {label: size}
-    for one, two in combinations(extents, 2):
-        for first, second in product(changes[one], changes[two]):
-            if (first > tiles[one]) != (second > tiles[two]):
-                yield tiles | {one: first, two: second}
+    changes = [_steps(size, extent) for size, extent in zip(sizes.tolist(), longest.tolist())]
+    trials = [_with(sizes, [k], np.array(found, int)[:, None]) for k, found in enumerate(changes)]
+    for one, two in combinations(range(len(sizes)), 2):
+        both = _grid([changes[one], changes[two]])
+        trials.append(_with(sizes, [one, two], both[(both[:, 0] > sizes[one]) != (both[:, 1] > sizes[two])]))
+    return np.concatenate(trials or [sizes[None]])
 
 
 def _steps(size: int, extent: int) -> list[int]:

@@ -1,0 +1,126 @@
+"""One choice of fused loops: what it holds, multiplies and moves, as functions of the tiles of its loops.
+
+Tiles come as tables [trials, labels], so that a search judges many at once. The time is a simple model whose constants
+fit one kind of processor: matrix products that are slower where they are thin, and elements moved, which are cheap
+where the whole array stays in the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+
+from trnqc.contraction.chains import Array, Fusion
+from trnqc.contraction.loops import arenas, nest_of, together
+from trnqc.contraction.slices import MOVE, MULTIPLY_ADD, START
+from trnqc.contraction.tiles import Cost
+from trnqc.contraction.tree import Leaf, union
+
+Goal = Literal["time", "work"]
+# Elements of an array that stays in the last cache, and what moving one costs there, as a part of what it costs in
+# memory.
+CACHE, NEAR = 2**22, 0.1
+# What is added to a result is written, read and added: so many moves of it more.
+ADD = 2.0
+
+
+class Form:
+    """One choice of fused loops with its memory, work and time as functions of tables of tiles [trials, extents]."""
+
+    def __init__(self, fusion: Fusion) -> None:
+        self.fusion = fusion
+        self.tree = fusion.tree
+        self.nest = nest_of(fusion)
+        fused = {label for labels in fusion.fused.values() for label in labels}
+        self.extents = {label: self.tree.extent(label) for label in self.tree.indices if label in fused}
+        self.meet = together([self.nest.lives[name] for name in fusion.temporaries])
+
+    def uniform(self, *sizes: int) -> np.ndarray:
+        """All tiles of a row alike, as far as the indices are so long."""
+        return np.minimum(np.array(sizes)[:, None], np.array([*self.extents.values()], int))
+
+    def arena(self, trials: np.ndarray) -> np.ndarray:
+        """Elements that hold all temporaries."""
+        tile = self._tiles(trials)
+        held = [self._held(name, tile) for name in self.fusion.temporaries]
+        return arenas(np.stack([np.broadcast_to(x, len(trials)) for x in held], axis=1), self.meet)
+
+    def _tiles(self, trials: np.ndarray) -> dict[str, np.ndarray]:
+        return dict(zip(self.extents, trials.T.astype(float)))
+
+    def _held(self, name: str, tile: Mapping[str, np.ndarray]) -> Any:
+        fused = self.fusion.fused.get(name, frozenset())
+        return prod(tile[i] if i in fused else self.tree.extent(i) for i in self.fusion.arrays[name].indices)
+
+    def _turns(self, tile: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {label: np.ceil(extent / tile[label]) for label, extent in self.extents.items()}
+
+    def work(self, trials: np.ndarray) -> np.ndarray:
+        """Multiply-adds, repetition and functions included."""
+        turns = self._turns(self._tiles(trials))
+        total = np.zeros(len(trials))
+        for name, array in self.fusion.arrays.items():
+            again = prod(turns[label] for label in self.fusion.repeated(name))
+            total += float(array.cost * self.tree.size(array.loops)) * again
+        return total
+
+    def time(self, trials: np.ndarray) -> np.ndarray:
+        """Estimated time on a CPU in moves of an element: products of matrices, slices read and written."""
+        tile = self._tiles(trials)
+        turns = self._turns(tile)
+        total = np.zeros(len(trials))
+        for step, around in self.nest.steps:
+            array = self.fusion.arrays[step.name]
+            length = {i: tile[i] if i in around else float(self.tree.extent(i)) for i in array.loops}
+            accumulate = prod(turns[i] for i in around if i in array.summed) > 1
+            total += prod(turns[i] for i in around) * self._step_time(array, length, tile, accumulate)
+        return total
+
+    def _step_time(
+        self, array: Array, length: Mapping[str, Any], tile: Mapping[str, np.ndarray], accumulate: np.ndarray | bool
+    ) -> Any:
+        """For each trial; accumulate: whether what is made is added to what is there."""
+        if isinstance(array.source, Leaf):
+            return START + array.cost * MULTIPLY_ADD * prod(length.values())
+        made = iter(array.inputs)
+        moved = 0.0
+        for o in array.source.operands:
+            stored = isinstance(o, Leaf) and not o.cost
+            whole = self.tree.size(union(o.indices)) if stored else self._held(next(made), tile)
+            moved = moved + _move(whole) * prod(length[i] for i in union(o.indices))
+        part = prod(length[i] for i in array.indices)
+        result = _move(self._held(array.name, tile)) * part
+        # BLAS does not add to slices: what is added is made in scratch first.
+        moved = moved + result + accumulate * ADD * (result + NEAR * part)
+        if len(array.source.operands) == 1:
+            return START + MOVE * moved
+        left, right = (set(operand.indices) for operand in array.source.operands)
+        own = set(array.indices)
+        m, n, k = (
+            prod(length[i] for i in group)
+            for group in ((left & own) - right, (right & own) - left, (left & right) - own)
+        )
+        slow = (1 + 25 / m + 25 / n) * (1 + 8 / k)
+        return START + 2 * MOVE * moved + MULTIPLY_ADD * prod(length.values()) * slow
+
+    def within(self, room: int, goal: Goal) -> Cost:
+        """The cost of tiles that fit into so many elements."""
+        cost = self.time if goal == "time" else self.work
+        return lambda trials: np.where(self.arena(trials) <= room, cost(trials), np.inf)
+
+    def guess(self, room: int, goal: Goal) -> float:
+        """The cost with tiles as long as all may be alike."""
+        longest = max(self.extents.values(), default=1)
+        sizes = [2**k for k in range(longest.bit_length() + 1)]
+        return float(self.within(room, goal)(self.uniform(*sizes)).min())
+
+    def tiled(self, tiles: Mapping[str, int]) -> Fusion:
+        return Fusion(self.tree, self.fusion.fused, dict(tiles))
+
+
+def _move(whole: Any) -> Any:
+    """Of one element of an array that is so long, as a part of what it costs in memory."""
+    return np.where(whole <= CACHE, NEAR, 1.0)
