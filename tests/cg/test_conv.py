@@ -11,8 +11,8 @@ from tests.cg import oracle
 from tests.cg.configurations import AWKWARD, awkward
 from trnqc.cg.engine import engine_for
 from trnqc.cg.graph import Graph
-from trnqc.jit.threads import in_parallel
 from trnqc.errors import OperandError
+from trnqc.jit.threads import in_parallel
 
 # fp64; fp32 against a reference in fp64.
 BOUND = {"float64": 1e-14, "float32": 1e-6}

@@ -21,12 +21,12 @@ from trnqc.cg.memory import empty
 from trnqc.cg.operands import checked, shares_of, summed
 from trnqc.cg.paths import Paths
 from trnqc.cg.problem import TPProblem
-from trnqc.jit.threads import in_parallel, parts_of
 from trnqc.gen import emit_c
 from trnqc.gen import statements as st
 from trnqc.jit import Array as Argument
 from trnqc.jit import Library, compile_c, find_compiler, signature_of
 from trnqc.jit.load import Held
+from trnqc.jit.threads import in_parallel, parts_of
 
 Arrays = Sequence[np.ndarray]
 Program = Callable[[Paths], st.Function]
