@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from trnqc.sparse.nest import Kind, Nest
+from trnqc.sparse.nest import Format, Kind, Nest
 from trnqc.sparse.network import Indices
 from trnqc.sparse.statistics import Pattern, Statistics, product
 
@@ -148,6 +148,14 @@ class Model:
         each = self._element(order[-1], reads, target)
         return seconds + start + visits * each + place.turns * target.entry, place.turns
 
+    def result(self, layout: Format, loops: Indices) -> Access:
+        """What the last assignment adds to: a sparse result's elements are appended where they come in order and once,
+        and otherwise listed and sorted first."""
+        everything = tuple(range(len(self.statistics.network.inputs)))
+        ordered = loops == layout.order
+        entry = 0.0 if not layout.sparse else self.rates.append + (0.0 if ordered else self.rates.list)
+        return Access(everything, layout.order, layout.kinds, entry)
+
     def _element(self, index: str, reads: Sequence[Access], target: Access) -> float:
         """Seconds of one turn of an innermost loop."""
         drivers = sum(access.compressed(index) for access in reads)
@@ -165,19 +173,22 @@ def dense_seconds(statistics: Statistics, loops: Iterable[Indices], rates: Rates
     return sum(product(statistics.extents, each) * rates.gemm for each in loops)
 
 
-def estimate(nest: Nest, statistics: Statistics, rates: Rates = RATES) -> Estimate:
+def estimate(nest: Nest, model: Model) -> Estimate:
     """What a nest will cost by its loops, formats and workspaces."""
-    walk = Walk(nest, Model(statistics, rates))
+    walk = Walk(nest, model)
     seconds, work = walk.shared_seconds, 0.0
     for k, place in enumerate(walk.places):
         order = nest.assignments[k].loops[len(place.loops) :]
-        more, madds = walk.model.alone(place, order, walk.reads(k), walk.target(k))
+        more, madds = model.alone(place, order, [walk.read(t, k) for t in nest.assignments[k].operands], walk.target(k))
         seconds, work = seconds + more, work + madds
     return Estimate(seconds, work, walk.bytes(), nest.order)
 
 
 class Walk:
-    """A nest's loops from the outside: what the shared ones cost, and where each assignment's own ones begin."""
+    """A nest's loops from the outside: what the shared ones cost, and where each assignment's own ones begin.
+
+    leaves: the operands that each tensor is made of.
+    """
 
     def __init__(self, nest: Nest, model: Model) -> None:
         self.nest, self.model = nest, model
@@ -185,76 +196,79 @@ class Walk:
         self.leaves: list[tuple[int, ...]] = [(t,) for t in range(self.count)]
         for assignment in nest.assignments:
             self.leaves.append(tuple(sorted(leaf for t in assignment.operands for leaf in self.leaves[t])))
+        self._readers = {t: k for k, assignment in enumerate(nest.assignments) for t in assignment.operands}
         self.places: list[Place] = [Place()] * len(nest.assignments)
         self.shared_seconds = 0.0
         self._run(0, len(nest.assignments) - 1, Place())
 
+    def fused(self, t: int) -> int:
+        """Loops that the maker of an intermediate shares with its reader."""
+        return min(self.nest.shared[t - self.count : self._readers[t]])
+
     def _run(self, first: int, last: int, place: Place) -> None:
+        """Assignments first .. last inside the loops that they share."""
         nest, depth = self.nest, len(place.loops)
-        for k in range(first, last):
-            if nest.reader(self.count + k) <= last and nest.fused(self.count + k) == depth:
-                self.shared_seconds += place.turns * self.clearing(k)
+        for t in range(self.count + first, self.count + last):
+            if self._readers[t] <= last and self.fused(t) == depth:
+                self.shared_seconds += place.turns * self._clearing(t)
         while first <= last:
             end = first
             while end < last and nest.shared[end] > depth:
                 end += 1
             self.places[first] = place
             if end > first:
-                within = [
+                around = [
                     self.read(t, k)
                     for k in range(first, end + 1)
                     for t in nest.assignments[k].operands
                     if t < self.count + first
                 ]
-                inside, more = self.model.around(place, nest.assignments[first].loops[depth], within)
+                inside, more = self.model.around(place, nest.assignments[first].loops[depth], around)
                 self.shared_seconds += more
                 self._run(first, end, inside)
             first = end + 1
 
-    def clearing(self, k: int) -> float:
-        """Seconds for one turn of the loops around the workspace of assignment k."""
-        workspace, rates = self.nest.workspaces[k], self.model.rates
+    def _clearing(self, t: int) -> float:
+        """Seconds for the workspace of a tensor in one turn of the loops around it."""
+        workspace, rates = self.nest.workspaces[t - self.count], self.model.rates
         if workspace.space == "dense":
             return product(self.model.extents, workspace.order) * rates.clear
-        return self.touched(k) * rates.list
+        return self.touched(t) * rates.list
 
-    def touched(self, k: int) -> float:
-        """Elements of the workspace of assignment k in one turn."""
-        outer = self.nest.assignments[k].loops[: self.nest.fused(self.count + k)]
-        count, leaves = self.model.statistics.count, self.leaves[self.count + k]
-        whole = count(leaves, frozenset((*outer, *self.nest.workspaces[k].order)))
-        return whole / max(count(leaves, frozenset(outer)), 1.0)
+    def touched(self, t: int) -> float:
+        """Elements of the workspace of a tensor in one turn of the loops around it."""
+        outer, order = self._outer(t), self.nest.workspaces[t - self.count].order
+        count = self.model.statistics.count
+        return count(self.leaves[t], frozenset((*outer, *order))) / max(count(self.leaves[t], frozenset(outer)), 1.0)
+
+    def _outer(self, t: int) -> Indices:
+        return self.nest.assignments[t - self.count].loops[: self.fused(t)]
 
     def bytes(self) -> int:
         return sum(8 * product(self.model.extents, w.order) for w in self.nest.workspaces)
 
-    def reads(self, k: int) -> list[Access]:
-        return [self.read(t, k) for t in self.nest.assignments[k].operands]
-
     def read(self, t: int, k: int) -> Access:
-        if t < self.count:
-            return Access((t,), self.nest.formats[t].order, self.nest.formats[t].kinds)
-        outer = self.nest.assignments[k].loops[: self.nest.fused(t)]
-        return self._workspace(t, outer)
+        """A tensor as assignment k reads it."""
+        if t >= self.count:
+            return self.space(t, self.nest.workspaces[t - self.count].order)
+        return Access((t,), self.nest.formats[t].order, self.nest.formats[t].kinds)
 
-    def _workspace(self, t: int, outer: Indices, entry: float = 0.0) -> Access:
-        workspace = self.nest.workspaces[t - self.count]
-        kind: Kind = "dense" if workspace.space == "dense" else "compressed"
-        around: tuple[Kind, ...] = ("dense",) * len(outer)
-        kinds = around + (kind,) * len(workspace.order)
-        return Access(self.leaves[t], (*outer, *workspace.order), kinds, entry)
+    def space(self, t: int, order: Indices, entry: float = 0.0) -> Access:
+        """An intermediate in a workspace over `order`."""
+        outer = self._outer(t)
+        inner: Kind = "dense" if self.nest.workspaces[t - self.count].space == "dense" else "compressed"
+        labels = (*outer, *order)
+        kinds = tuple(inner if level >= len(outer) else "dense" for level in range(len(labels)))
+        return Access(self.leaves[t], labels, kinds, entry)
+
+    def written(self, nest: Nest, k: int) -> Access:
+        """The workspace that assignment k adds to, in the order in which its reader in `nest` runs over it."""
+        t, rates = self.count + k, self.model.rates
+        own = nest.assignments[self._readers[t]].loops[self.fused(t) :]
+        entry = {"dense": 0.0, "listed": rates.list, "hashed": rates.hash}[nest.workspaces[k].space]
+        return self.space(t, tuple(index for index in own if index in nest.indices[t]), entry)
 
     def target(self, k: int) -> Access:
-        t, rates = self.count + k, self.model.rates
-        if k == len(self.nest.assignments) - 1:
-            layout = self.nest.formats[-1]
-            return Access(self.leaves[t], layout.order, layout.kinds, self._appending())
-        entry = {"dense": 0.0, "listed": rates.list, "hashed": rates.hash}[self.nest.workspaces[k].space]
-        return self._workspace(t, self.nest.assignments[k].loops[: self.nest.fused(t)], entry)
-
-    def _appending(self) -> float:
-        """Seconds of an update of a sparse result: appended where its elements come in order and once, else listed."""
-        layout, loops = self.nest.formats[-1], self.nest.assignments[-1].loops
-        if not layout.sparse:
-            return 0.0
-        return 0.0 if loops[: len(layout.order)] == layout.order else self.model.rates.list
+        if k < len(self.nest.assignments) - 1:
+            return self.written(self.nest, k)
+        return self.model.result(self.nest.formats[-1], self.nest.assignments[-1].loops)

@@ -34,52 +34,75 @@ class Choices:
     dense_workspace: int = 2**22
 
 
-def may_be_dense(statistics: Statistics, operand: int) -> bool:
-    """Whether storing an operand dense throughout is worth an estimate: maps prune, so only full ones."""
-    labels = statistics.network.inputs[operand]
-    least = 0.9 if statistics.ones[operand] else WHOLE
-    return product(statistics.extents, labels) <= LARGEST and statistics.fill((operand,), labels) >= least
+class Layouts:
+    """Formats of one network's tensors for given loops; remembered."""
+
+    def __init__(self, statistics: Statistics) -> None:
+        self.statistics = statistics
+        self.network = statistics.network
+        self._everything = tuple(range(len(self.network.inputs)))
+        self._formats: dict[tuple[int, Indices, bool], Format] = {}
+
+    def optional(self) -> tuple[int, ...]:
+        """Operands for which storing them dense throughout is worth an estimate: maps prune, so only full ones."""
+        return tuple(t for t in self._everything if self._may_be_dense(t))
+
+    def _may_be_dense(self, operand: int) -> bool:
+        labels = self.network.inputs[operand]
+        least = 0.9 if self.statistics.ones[operand] else WHOLE
+        size = product(self.statistics.extents, labels)
+        fill = self.statistics.fill((operand,), labels)
+        return size <= LARGEST and fill >= least and self.operand(operand, labels, False).sparse
+
+    def operand(self, operand: int, loops: Sequence[str], dense: bool) -> Format:
+        """Levels in the order of the loops of the assignment that reads it."""
+        order = tuple(index for index in loops if index in self.network.inputs[operand])
+        if (operand, order, dense) not in self._formats:
+            kinds = _full(len(order)) if dense else self._kinds((operand,), order, ELEMENTS)
+            made = Format(order, kinds, self.statistics.ones[operand] and "compressed" in kinds)
+            self._formats[operand, order, dense] = made
+        return self._formats[operand, order, dense]
+
+    def result(self, loops: Sequence[str], out: Out) -> Format:
+        """Where "auto", sparse if the result is less full than ROWS.
+
+        A dense one has rows along the innermost loop. A sparse one is appended: its levels are in the order of the
+        loops, the last compressed, dense ones around compressed ones only.
+        """
+        output = self.network.output
+        order = tuple(index for index in loops if index in output)
+        if out == "dense" or (out == "auto" and self.statistics.fill(self._everything, output) >= ROWS):
+            rows = tuple(index for index in output if index not in order[-1:]) + order[-1:]
+            return Format(rows, _full(len(rows)))
+        kinds = self._kinds(self._everything, order, 2.0)
+        outer = kinds.index("compressed") if kinds else 0
+        return Format(order, tuple(kinds[0] if level < outer else "compressed" for level in range(len(order))))
+
+    def _kinds(self, operands: tuple[int, ...], order: Indices, elements: float) -> tuple[Kind, ...]:
+        """elements: what part of the last level must be stored for it to be dense."""
+        kinds: list[Kind] = []
+        positions = 1.0
+        for depth, index in enumerate(order, start=1):
+            room = positions * self.statistics.extents[index]
+            stored = self.statistics.count(operands, frozenset(order[:depth]))
+            least = ROWS if depth < len(order) else elements
+            kinds.append("dense" if stored >= least * room else "compressed")
+            positions = room if kinds[-1] == "dense" else stored
+        return tuple(kinds)
+
+    def lay_out(self, nest: Nest, choices: Choices) -> Nest:
+        """The nest of its assignments that shares as many loops as it can, with formats and workspaces chosen."""
+        nest = replace(nest, shared=tuple(shared_loops(nest, k) for k in range(len(nest.assignments) - 1)))
+        formats = [
+            self.operand(t, nest.assignments[nest.reader(t)].loops, t in choices.dense) for t in self._everything
+        ]
+        formats.append(self.result(nest.assignments[-1].loops, choices.out))
+        workspaces = tuple(_workspace(nest, a.target, choices) for a in nest.assignments[:-1])
+        return replace(nest, formats=tuple(formats), workspaces=workspaces)
 
 
-def operand_format(statistics: Statistics, operand: int, loops: Sequence[str], dense: bool) -> Format:
-    """Levels in the order of the loops of the assignment that reads it."""
-    order = tuple(index for index in loops if index in statistics.network.inputs[operand])
-    kinds = ("dense",) * len(order) if dense else _kinds(statistics, (operand,), order)
-    return Format(order, kinds, statistics.ones[operand] and "compressed" in kinds)
-
-
-def result_format(statistics: Statistics, loops: Sequence[str], out: Out) -> Format:
-    """Levels in the order of the last assignment's loops; "auto": sparse where the result is less full than ROWS."""
-    output, everything = statistics.network.output, tuple(range(len(statistics.network.inputs)))
-    order = tuple(index for index in loops if index in output)
-    if out == "dense" or (out == "auto" and statistics.fill(everything, output) >= ROWS):
-        return Format(output, ("dense",) * len(output))
-    return Format(order, _kinds(statistics, everything, order, last=out == "sparse"))
-
-
-def _kinds(statistics: Statistics, operands: tuple[int, ...], order: Indices, last: bool = False) -> tuple[Kind, ...]:
-    """last: the last level is compressed however full it is."""
-    kinds: list[Kind] = []
-    positions = 1.0
-    for depth, index in enumerate(order, start=1):
-        room = positions * statistics.extents[index]
-        stored = statistics.count(operands, frozenset(order[:depth]))
-        least = ROWS if depth < len(order) else 2.0 if last else ELEMENTS
-        kinds.append("dense" if stored >= least * room else "compressed")
-        positions = room if kinds[-1] == "dense" else stored
-    return tuple(kinds)
-
-
-def lay_out(nest: Nest, statistics: Statistics, choices: Choices) -> Nest:
-    """The nest of its assignments that shares as many loops as it can, with formats and workspaces chosen."""
-    nest = replace(nest, shared=tuple(shared_loops(nest, k) for k in range(len(nest.assignments) - 1)))
-    formats = [
-        operand_format(statistics, t, nest.assignments[nest.reader(t)].loops, t in choices.dense)
-        for t in range(len(nest.network.inputs))
-    ]
-    formats.append(result_format(statistics, nest.assignments[-1].loops, choices.out))
-    workspaces = tuple(_workspace(nest, a.target, choices) for a in nest.assignments[:-1])
-    return replace(nest, formats=tuple(formats), workspaces=workspaces)
+def _full(levels: int) -> tuple[Kind, ...]:
+    return tuple("dense" for _ in range(levels))
 
 
 def shared_loops(nest: Nest, k: int) -> int:
