@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trnqc.chem.blocks import SETS, block_energies, default_width, held_bytes, pair_blocks, widest
-from trnqc.chem.pairs import choose
+from trnqc.chem.choice import choose
 from trnqc.errors import MemoryLimit
 
 SIZES = st.integers(1, 40)
@@ -57,11 +57,11 @@ def test_blocks_give_the_bits_of_all_pairs(factors_like, width, fused):
 
 def test_width_shrinks_with_the_limit():
     choice, options = choose("cpu", "fp64"), {"fused": True, "threads": 2}
-    free = widest(96, 60, 200, choice, limit=None, **options)
+    free = widest((96, 60, 200), choice, limit=None, **options)
     assert free == default_width(96)
     for width in (1, 5):
         needed = held_bytes(width, 60, 200, choice, **options)
-        assert widest(96, 60, 200, choice, limit=needed, **options) == width
+        assert widest((96, 60, 200), choice, limit=needed, **options) == width
     least = held_bytes(1, 60, 200, choice, **options)
     with pytest.raises(MemoryLimit, match=rf"at least {least / 1e6:.4g} MB, the limit is"):
-        widest(96, 60, 200, choice, limit=least - 1, **options)
+        widest((96, 60, 200), choice, limit=least - 1, **options)

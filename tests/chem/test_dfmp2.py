@@ -183,8 +183,8 @@ def test_errors_of_the_input_come_early(reference):
     mf = reference("water")
     with pytest.raises(MoleculeError, match="5 frozen"):
         DFMP2(mf, frozen=5).kernel()
-    with pytest.raises(MemoryLimit, match=r"limit is 0.2 MB"):
-        DFMP2(mf, max_memory=0.2).kernel()
+    with pytest.raises(MemoryLimit, match=r"limit is 0.02 MB"):
+        DFMP2(mf, max_memory=0.02).kernel()
     with pytest.raises(InputError, match="precision"):
         DFMP2(mf, precision="double").kernel()
     with pytest.raises(UnsupportedError, match="only RHF"):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import tempfile
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyscf import df
 
-from trnqc.chem import factors as factors_module
+from trnqc.chem import shell_blocks as shells_module
 from trnqc.chem.auxbasis import auxiliary_basis
-from trnqc.chem.factors import build_factors, shell_blocks
+from trnqc.chem.checkpoint import Scratch
+from trnqc.chem.factors import build_factors
+from trnqc.chem.memory import gigabytes
 from trnqc.chem.orbitals import active_orbitals
+from trnqc.chem.shell_blocks import shell_blocks
 from trnqc.errors import MemoryLimit
 
 
@@ -39,14 +44,27 @@ def test_repulsion_integrals(reference, name, threads):
     np.testing.assert_allclose(flat @ flat.T, repulsion(mf, o, auxmol), rtol=0, atol=1e-10)
 
 
-def test_a_tight_limit_gives_the_same_factors(reference):
+def test_a_tight_limit_gives_the_same_factors_on_disk(reference):
     mf = reference("water")
     _, _, wide = build(mf, threads=1)
     with pytest.raises(MemoryLimit) as error:
         build(mf, threads=1, max_bytes=1e5)
-    needed = float(str(error.value).split("need ")[1].split(" MB")[0]) * 1e6
+    needed = float(str(error.value).split("at least ")[1].split(" MB")[0]) * 1e6
     _, _, tight = build(mf, threads=1, max_bytes=1.05 * needed)
-    np.testing.assert_allclose(tight.B, wide.B, rtol=0, atol=1e-12)
+    assert "on disk" in tight.where
+    np.testing.assert_allclose(tight.B[:], wide.B, rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(tight.B[1:3], tight.B[:][1:3])
+
+
+def test_the_same_blocks_give_the_same_bits_on_disk(reference, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    mf = reference("water")
+    _, _, wide = build(mf)
+    _, _, kept = build(mf, store=Scratch())
+    assert (wide.where, kept.where) == ("in memory", f"on disk, {gigabytes(wide.B.nbytes)} at {tmp_path}")
+    assert list(tmp_path.iterdir()) == []
+    np.testing.assert_array_equal(kept.B[:], wide.B)
 
 
 def test_dependent_auxiliary_functions_are_dropped(reference):
@@ -57,8 +75,11 @@ def test_dependent_auxiliary_functions_are_dropped(reference):
     assert factors.B.flags.c_contiguous
     assert "linearly dependent" in factors.metric
     _, _, once = build(mf)
-    a, b = (f.B.reshape(-1, f.B.shape[2]) for f in (factors, once))
+    _, _, stored = build(mf, auxbasis=doubled, store=Scratch())
+    assert stored.metric == factors.metric
+    a, b, c = (f.B[:].reshape(-1, f.B.shape[2]) for f in (factors, once, stored))
     np.testing.assert_allclose(a @ a.T, b @ b.T, rtol=0, atol=1e-9)
+    np.testing.assert_array_equal(a, c)
 
 
 def test_stages_are_timed_and_reported(reference):
@@ -75,7 +96,7 @@ def test_many_integrals_come_from_our_kernels(reference, monkeypatch):
     mf = reference("small hydrogen")
     _, _, theirs = build(mf, auxbasis="weigend")
     assert theirs.integrals == "PySCF"
-    monkeypatch.setattr(factors_module, "MANY", 0)
+    monkeypatch.setattr(shells_module, "MANY", 0)
     o, auxmol, ours = build(mf, auxbasis="weigend", threads=2)
     assert "generated" in ours.integrals
     flat = ours.B.reshape(-1, ours.B.shape[-1])
@@ -85,7 +106,7 @@ def test_many_integrals_come_from_our_kernels(reference, monkeypatch):
 
 def test_shells_beyond_our_kernels_are_left_to_pyscf(reference, monkeypatch):
     mf = reference("small hydrogen")
-    monkeypatch.setattr(factors_module, "MANY", 0)
+    monkeypatch.setattr(shells_module, "MANY", 0)
     basis = {"H": [[0, [1.0, 1.0]], [1, [0.8, 1.0]], [8, [1.1, 1.0]]]}
     o, auxmol, factors = build(mf, auxbasis=basis)
     assert "PySCF" in factors.integrals and "beyond" in factors.integrals

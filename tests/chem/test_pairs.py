@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 import trnqc
 from trnqc import backends
 from trnqc.backends import base
-from trnqc.chem import pairs
+from trnqc.chem import choice, pairs
 from trnqc.chem.accuracy import pair_energy
+from trnqc.chem.choice import choose
 from trnqc.chem.pairs import ResultWarning
 from trnqc.errors import BackendUnavailable, InputError, MemoryLimit, TrnqcError, UnsupportedPrecision
 from trnqc.types import PairEnergies
@@ -149,6 +150,9 @@ class FakeBackend:
     def __init__(self, name, precisions, add=0.0):
         self.name, self.precisions, self.add = name, precisions, add
 
+    def pair_block_bytes(self, m, n, nvir, naux, **options):
+        return 0
+
     def mp2_pairs(self, B, eps_occ, eps_vir, **options):
         self.options = options
         n = len(eps_occ)
@@ -160,19 +164,19 @@ class FakeBackend:
 
 
 def test_precision_none_is_the_best_of_the_backend_taken():
-    assert pairs.choose("cpu", None).precision == "fp64"
+    assert choose("cpu", None).precision == "fp64"
 
 
 def test_precision_none_on_a_device_without_fp64(monkeypatch):
     device = FakeBackend("neuron", ("fp32", "bf16x3", "bf16"))
-    monkeypatch.setattr(pairs.backends, "select", lambda name, precision: base.Selection(device, "fake"))
-    assert pairs.choose("auto", None).precision == "fp32"
+    monkeypatch.setattr(choice.backends, "select", lambda name, precision: base.Selection(device, "fake"))
+    assert choose("auto", None).precision == "fp32"
 
 
 def test_a_backend_that_computes_wrongly_is_found_out(factors_like):
     B, o, v = factors_like(3, 5, 11)
     device = FakeBackend("neuron", ("fp32",), add=np.tril(np.full((3, 3), 1e-4)))
-    step = pairs.run_pairs(B, o, v, pairs.Choice(device, "fp32", ""), max_memory=2.0)
+    step = pairs.run_pairs(B, o, v, choice.Choice(device, "fp32", ""), max_memory=2.0)
     assert step.error.os == pytest.approx(6e-4, rel=1e-6)
     assert any("estimated error" in message for message in step.warnings)
     assert device.options["max_memory"] == 2e6

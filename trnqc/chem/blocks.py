@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnqc.chem.pairs import Choice
+from trnqc.chem.choice import Choice
 from trnqc.errors import MemoryLimit
 from trnqc.types import PairEnergies
 
@@ -70,25 +70,46 @@ def default_width(nocc: int) -> int:
     return min(nocc, max(LEAST_WIDTH, -(-nocc // 8)))
 
 
-def held_bytes(width: int, nvir: int, naux: int, choice: Choice, fused: bool, threads: int | None) -> int:
-    """Bytes held while blocks of this width are computed: sets of rows, and what the backend allocates."""
+def held_bytes(
+    width: int, nvir: int, naux: int, choice: Choice, fused: bool, threads: int | None, B: int | None = None
+) -> int:
+    """Bytes held while blocks of this width are computed: sets of rows, and what the backend allocates.
+
+    B: its bytes where all of it is in memory, which then are held instead.
+    """
     made = choice.backend.pair_block_bytes(
         width, width, nvir, naux, precision=choice.precision, fused=fused, threads=threads
     )
-    return 8 * SETS * width * nvir * naux + made
+    return made + (8 * SETS * width * nvir * naux if B is None else B)
+
+
+def least_bytes(nvir: int, naux: int, choice: Choice, fused: bool, threads: int | None) -> int:
+    """Bytes that pairs need beside a B in memory, one orbital a set."""
+    return held_bytes(1, nvir, naux, choice, fused, threads, B=0)
 
 
 def widest(
-    nocc: int, nvir: int, naux: int, choice: Choice, *, fused: bool, threads: int | None, limit: float | None
+    shape: tuple[int, int, int],
+    choice: Choice,
+    *,
+    fused: bool,
+    threads: int | None,
+    limit: float | None,
+    B: int | None = None,
 ) -> int:
-    """The largest width up to `default_width` that keeps to `limit` bytes; MemoryLimit if one row a set does not."""
+    """The largest width up to `default_width` that keeps to `limit` bytes; MemoryLimit if one row a set does not.
+
+    shape: of B; B as in `held_bytes`.
+    """
+    nocc, nvir, naux = shape
     width = default_width(nocc)
     if limit is None:
         return width
-    while (needed := held_bytes(width, nvir, naux, choice, fused, threads)) > limit:
+    while (needed := held_bytes(width, nvir, naux, choice, fused, threads, B)) > limit:
         if width == 1:
+            where = "on disk" if B is None else "in memory"
             raise MemoryLimit(
-                f"pairs of rows B[{nvir}, {naux}] read from disk need at least {needed / 1e6:.4g} MB, "
+                f"the pair step with B[{nocc}, {nvir}, {naux}] {where} needs at least {needed / 1e6:.4g} MB, "
                 f"the limit is {limit / 1e6:.4g} MB: raise the limit or use fewer threads"
             )
         width -= 1

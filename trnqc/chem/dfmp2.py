@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pyscf import gto, lib
-from pyscf.data.nist import BOHR
+from pyscf import lib
 
 from trnqc.chem.auxbasis import AuxiliaryBasis, auxiliary_basis
+from trnqc.chem.blocks import least_bytes
+from trnqc.chem.checkpoint import Checkpoint, Store, job_of
+from trnqc.chem.choice import Choice, choose
 from trnqc.chem.factors import Factors, build_factors
-from trnqc.chem.molecule import Geometry
+from trnqc.chem.molecule import basis_name, describe
 from trnqc.chem.orbitals import Frozen as FrozenOrbitals
 from trnqc.chem.orbitals import active_orbitals, check_reference, chemical_core
-from trnqc.chem.pairs import PairStep, check_factors, check_threads, choose, run_pairs, warn
+from trnqc.chem.pairs import PairStep, check_factors, check_threads, run_pairs, warn
 from trnqc.chem.result import SCS, SOS, Frozen, MP2Result, Pairs, Run, Sizes, System, check_scaling, triangle
 from trnqc.chem.versions import versions
 from trnqc.errors import InputError
@@ -40,13 +44,17 @@ class DFMP2:
         does.
     precision: "fp64", "fp32", "bf16x3" or "bf16"; integrals, metric and B are fp64 always. None: the backend's best.
     backend: "auto" (a usable Trainium device that has the precision, else the CPU), "cpu", "simulator", "neuron".
-    max_memory: MB (10^6 bytes) for what this object allocates, default ``mf.max_memory``.
+    max_memory: MB (10^6 bytes) for what this object allocates, default ``mf.max_memory``. Where the factors do not fit
+        they go to disk, below TMPDIR or into the checkpoint.
+    checkpoint: a directory in which `kernel` keeps factors and energies of finished pairs, and from which the same job
+        goes on where it was cut off, with the same digits; the orbitals have to be the same to the last one
+        (docs/jobs.md).
     fused: energy expression inside the product kernel, or apart from it; the same numbers to the precision.
     progress: called as progress(stage, done, total).
 
     Raises InputError, UnsupportedError, NotConverged, MoleculeError, MemoryLimit, BackendUnavailable,
-    UnsupportedPrecision. After `kernel`: e_corr, e_tot, e_corr_os, e_corr_ss (Hartree), pair_energies
-    (lower-triangular ``.os``, ``.ss``), result.
+    UnsupportedPrecision, CheckpointError, StorageError. After `kernel`: e_corr, e_tot, e_corr_os, e_corr_ss (Hartree),
+    pair_energies (lower-triangular ``.os``, ``.ss``), result.
     """
 
     def __init__(
@@ -64,6 +72,7 @@ class DFMP2:
         scs: tuple[float, float] = SCS,
         sos: float = SOS,
         progress: Progress | None = None,
+        checkpoint: str | Path | Checkpoint | None = None,
     ) -> None:
         check_reference(mf, allow_unconverged)
         self._scf, self.mol = mf, mf.mol
@@ -74,6 +83,7 @@ class DFMP2:
         self.precision, self.backend, self.fused = precision, backend, fused
         self.threads, self.progress = threads, progress
         self.scs, self.sos = scs, sos
+        self.checkpoint = checkpoint
         self.result: MP2Result | None = None
 
     @property
@@ -124,7 +134,9 @@ class DFMP2:
 
     def ao2mo(self) -> Factors:
         """The fitted three-index integrals of the active orbitals; fp64, Hartree^1/2."""
-        return self._factors(self.auxiliary_basis())
+        auxiliary, choice = self.auxiliary_basis(), choose(self.backend, self.precision)
+        with self._store(auxiliary, choice) as store:
+            return self._factors(auxiliary, choice, store)
 
     def auxiliary_basis(self) -> AuxiliaryBasis:
         """The functions that `ao2mo` fits with."""
@@ -138,11 +150,14 @@ class DFMP2:
         choice = choose(self.backend, self.precision)
         check_scaling(self.scs, self.sos)
         auxiliary = self.auxiliary_basis()
-        factors = self._factors(auxiliary) if eris is None else self._checked(eris)
-        step = run_pairs(
-            factors.B, factors.eps_occ, factors.eps_vir, choice, fused=self.fused, threads=self.threads,
-            max_memory=self.max_memory, progress=self.progress and _stage(self.progress, "pairs"),
-        )  # fmt: skip
+        if eris is not None and isinstance(self.checkpoint, str | Path):
+            raise InputError("a checkpoint keeps its own factors: call kernel() without eris, or without checkpoint")
+        with self._store(auxiliary, choice) as store:
+            factors = self._factors(auxiliary, choice, store) if eris is None else self._checked(eris)
+            step = run_pairs(
+                factors.B, factors.eps_occ, factors.eps_vir, choice, fused=self.fused, threads=self.threads,
+                max_memory=self.max_memory, progress=self.progress and _stage(self.progress, "pairs"), store=store,
+            )  # fmt: skip
         told = tuple(filter(None, [self._unconverged(), auxiliary.warning])) + step.warnings
         self.result = self._result(auxiliary, factors, step, told)
         warn(told)
@@ -166,12 +181,21 @@ class DFMP2:
     def _orbitals(self) -> Any:
         return active_orbitals(self.mo_coeff, self.mo_energy, self.mo_occ, self.frozen)
 
-    def _factors(self, auxiliary: AuxiliaryBasis) -> Factors:
+    def _store(self, auxiliary: AuxiliaryBasis, choice: Choice) -> AbstractContextManager[Store | None]:
+        """The checkpoint, opened if it was given by name; one that was given open stays open."""
+        if self.checkpoint is None or isinstance(self.checkpoint, Checkpoint):
+            return nullcontext(self.checkpoint)
+        return Checkpoint(self.checkpoint, job_of(self.mol, auxiliary, self.frozen, choice, self.fused))
+
+    def _factors(self, auxiliary: AuxiliaryBasis, choice: Choice, store: Store | None) -> Factors:
         check_threads(self.threads)
         o = self._orbitals()
+        if isinstance(store, Checkpoint):
+            store.keep_orbitals(self.e_hf, self.mo_energy, self.mo_coeff, self.mo_occ)
+        least = least_bytes(o.c_vir.shape[1], auxiliary.auxmol.nao_nr(), choice, self.fused, self.threads)
         return build_factors(
-            self.mol, auxiliary.auxmol, o.c_occ, o.c_vir, o.eps_occ, o.eps_vir,
-            max_bytes=1e6 * self.max_memory, threads=self.threads, progress=self.progress,
+            self.mol, auxiliary.auxmol, o.c_occ, o.c_vir, o.eps_occ, o.eps_vir, max_bytes=1e6 * self.max_memory,
+            threads=self.threads, progress=self.progress, store=store, pairs=least,
         )  # fmt: skip
 
     def _checked(self, eris: Factors) -> Factors:
@@ -194,11 +218,11 @@ class DFMP2:
         o, mf = self._orbitals(), self._scf
         nocc, nvir, naux = factors.B.shape
         fitting = (
-            f"density-fitted ({_basis_name(mf.with_df.auxbasis)})" if getattr(mf, "with_df", None) else "conventional"
+            f"density-fitted ({basis_name(mf.with_df.auxbasis)})" if getattr(mf, "with_df", None) else "conventional"
         )
         system = System(
             geometry=describe(self.mol),
-            basis=_basis_name(self.mol.basis),
+            basis=basis_name(self.mol.basis),
             auxbasis=auxiliary.names,
             generated=auxiliary.generated,
             metric=factors.metric,
@@ -207,6 +231,7 @@ class DFMP2:
         )
         return assemble(
             step,
+            where=factors.where,
             e_hf=self.e_hf,
             sizes=Sizes(nocc, nvir, naux, self.mol.nao_nr(), len(self.mo_energy)),
             frozen=Frozen(o.frozen_occ, o.frozen_vir),
@@ -257,38 +282,24 @@ def mp2_energy(
     )
 
 
-def assemble(step: PairStep, **rest: Any) -> MP2Result:
-    """A result from a pair step; ``rest`` are fields of MP2Result."""
+def assemble(step: PairStep, where: str = "in memory", **rest: Any) -> MP2Result:
+    """A result from a pair step over factors that are `where`, in words; ``rest`` are fields of MP2Result."""
     return MP2Result(
         **{"e_hf": None} | rest,
         e_corr_os=float(step.energies.os.sum()),
         e_corr_ss=float(step.energies.ss.sum()),
         pairs=Pairs(triangle(step.energies.os), triangle(step.energies.ss)),
-        run=describe_run(step),
+        run=describe_run(step, where),
         error=step.error,
         versions=versions(),
     )
 
 
-def describe_run(step: PairStep) -> Run:
-    """Where and how a pair step ran."""
+def describe_run(step: PairStep, where: str) -> Run:
+    """Where and how a pair step ran, and where the factors were."""
     choice = step.choice
-    return Run(choice.backend.name, step.energies.ran_on, choice.note, choice.precision, step.fused)
-
-
-def describe(mol: gto.Mole) -> Geometry:
-    """The geometry of a PySCF molecule, Angstrom, under its formula."""
-    symbols = tuple(mol.atom_symbol(a) for a in range(mol.natm))
-    xyz = tuple(tuple(row) for row in (mol.atom_coords() * BOHR).tolist())
-    nameless = Geometry("", symbols, xyz, int(mol.charge), int(mol.spin))
-    return Geometry(nameless.formula, symbols, xyz, int(mol.charge), int(mol.spin))
+    return Run(choice.backend.name, step.energies.ran_on, choice.note, choice.precision, step.fused, where)
 
 
 def _stage(progress: Progress, stage: str) -> Callable[[int, int], None]:
     return lambda done, total: progress(stage, done, total)
-
-
-def _basis_name(basis: Any) -> str:
-    if isinstance(basis, dict):
-        return ", ".join(f"{symbol}: {_basis_name(basis[symbol])}" for symbol in sorted(basis))
-    return basis if isinstance(basis, str) else "default" if basis is None else "given functions"

@@ -8,18 +8,23 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from pyscf import gto, lib
 
-from trnqc.chem.auxbasis import auxiliary_basis
+from trnqc.chem.auxbasis import AuxiliaryBasis, auxiliary_basis
+from trnqc.chem.blocks import least_bytes, widest
+from trnqc.chem.checkpoint import Checkpoint, job_of
+from trnqc.chem.choice import Choice, choose
 from trnqc.chem.dfmp2 import DFMP2, describe_run
-from trnqc.chem.factors import Factors, check_memory
+from trnqc.chem.factors import Factors, plan_factors
 from trnqc.chem.memory import available_memory
 from trnqc.chem.molecule import Geometry, build_mole
 from trnqc.chem.orbitals import Frozen, active_orbitals, chemical_core
-from trnqc.chem.pairs import Choice, ResultWarning, choose, run_pairs
+from trnqc.chem.pairs import ResultWarning, run_pairs
 from trnqc.chem.reference import generated_fitting_sets, run_rhf
 from trnqc.chem.result import SCS, SOS, Comparison, MP2Result, check_scaling
 
@@ -33,7 +38,7 @@ class Job:
     """frozen: "core" for the chemical core, else as in `DFMP2`. precision None: the backend's best.
 
     compare_with: (backend, precision) on which the pairs run once more. max_memory: MB (10^6 bytes), None for 90 %
-    of what is free.
+    of what is free. checkpoint: a directory from which the same job goes on where it was cut off (docs/jobs.md).
     """
 
     geometry: Geometry
@@ -47,6 +52,7 @@ class Job:
     scs: tuple[float, float] = SCS
     sos: float = SOS
     max_memory: float | None = None
+    checkpoint: str | Path | None = None
     threads: int | None = None
     density_fit: bool = True
     conv_tol: float = 1e-10
@@ -65,35 +71,58 @@ def run(job: Job, progress: Progress | None = None) -> MP2Result:
         mol = build_mole(job.geometry, job.basis, max_memory)
         mol.verbose = job.verbose
         frozen = chemical_core(mol) if isinstance(job.frozen, str) else job.frozen
-        _check_sizes(mol, job, frozen, max_memory)
+        auxiliary = auxiliary_basis(mol, job.auxbasis)
+        _check_sizes(mol, auxiliary, job, choice, frozen, max_memory)
+        with _store(mol, auxiliary, job, choice, frozen) as store:
+            start = time.perf_counter()
+            mf = run_rhf(
+                mol, density_fit=job.density_fit, conv_tol=job.conv_tol, max_cycle=job.max_cycle,
+                allow_unconverged=job.allow_unconverged, progress=progress, kept=store.orbitals() if store else None,
+            )  # fmt: skip
+            scf_seconds = time.perf_counter() - start
 
-        start = time.perf_counter()
-        mf = run_rhf(
-            mol, density_fit=job.density_fit, conv_tol=job.conv_tol, max_cycle=job.max_cycle,
-            allow_unconverged=job.allow_unconverged, progress=progress,
-        )  # fmt: skip
-        scf_seconds = time.perf_counter() - start
-
-        mp = DFMP2(
-            mf, job.auxbasis, frozen, choice.precision, choice.backend.name, max_memory, fused=job.fused,
-            threads=job.threads, allow_unconverged=True, scs=job.scs, sos=job.sos, progress=progress,
-        )  # fmt: skip
-        factors = mp.ao2mo()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResultWarning)  # they stand in the result, which the caller shows
-            mp.kernel(factors)
+            mp = DFMP2(
+                mf, job.auxbasis, frozen, choice.precision, choice.backend.name, max_memory, fused=job.fused,
+                threads=job.threads, allow_unconverged=True, scs=job.scs, sos=job.sos, progress=progress,
+                checkpoint=store,
+            )  # fmt: skip
+            factors = mp.ao2mo()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ResultWarning)  # they stand in the result, which the caller shows
+                mp.kernel(factors)
         result = _finish(mp.result, job, choice, mf, scf_seconds)
         return replace(
             result, comparisons=tuple(_compare(result, factors, job, other, max_memory, progress) for other in others)
         )
 
 
-def _check_sizes(mol: gto.Mole, job: Job, frozen: Frozen, max_memory: float) -> None:
-    nao = mol.nao_nr()
+def _store(
+    mol: gto.Mole, auxiliary: AuxiliaryBasis, job: Job, choice: Choice, frozen: Frozen
+) -> AbstractContextManager[Checkpoint | None]:
+    if job.checkpoint is None:
+        return nullcontext()
+    scf = {
+        "SCF": "density-fitted" if job.density_fit else "conventional",
+        "SCF threshold": job.conv_tol,
+        "SCF cycles": job.max_cycle,
+    }
+    return Checkpoint(job.checkpoint, job_of(mol, auxiliary, frozen, choice, job.fused) | scf)
+
+
+def _check_sizes(
+    mol: gto.Mole, auxiliary: AuxiliaryBasis, job: Job, choice: Choice, frozen: Frozen, max_memory: float
+) -> None:
+    nao, naux = mol.nao_nr(), auxiliary.auxmol.nao_nr()
     occupation = 2.0 * (np.arange(nao) < mol.nelectron // 2)
     o = active_orbitals(np.eye(nao), np.zeros(nao), occupation, frozen)
-    auxmol = auxiliary_basis(mol, job.auxbasis).auxmol
-    check_memory(auxmol, nao, len(o.eps_occ), len(o.eps_vir), 1e6 * max_memory, job.threads)
+    nocc, nvir = len(o.eps_occ), len(o.eps_vir)
+    pairs = least_bytes(nvir, naux, choice, job.fused, job.threads)
+    plan = plan_factors(
+        auxiliary.auxmol, nao, nocc, nvir, 1e6 * max_memory, job.threads, pairs=pairs,
+        on_disk=job.checkpoint is not None,
+    )  # fmt: skip
+    if plan.on_disk:
+        widest((nocc, nvir, naux), choice, fused=job.fused, threads=job.threads, limit=1e6 * max_memory)
 
 
 def _finish(result: MP2Result | None, job: Job, choice: Choice, mf: object, scf_seconds: float) -> MP2Result:
@@ -121,7 +150,7 @@ def _compare(
     )  # fmt: skip
     os, ss = float(step.energies.os.sum()), float(step.energies.ss.sum())
     return Comparison(
-        run=describe_run(step),
+        run=describe_run(step, factors.where),
         e_corr_os=os,
         e_corr_ss=ss,
         difference_os=os - main.e_corr_os,

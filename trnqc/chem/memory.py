@@ -12,6 +12,16 @@ from trnqc.errors import InputError, MemoryLimit
 
 _UNITS = {"": 1e6, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _COMFORTABLE_BLOCK = 64
+ROWS_A_FIT = 3
+"""Rows of B that a thread holds while it fits one: as it was read, what the metric makes of it, as it is written."""
+
+
+@dataclass(frozen=True)
+class FactorPlan:
+    """width: auxiliary functions a block. on_disk: where B goes."""
+
+    width: int
+    on_disk: bool
 
 
 @dataclass(frozen=True)
@@ -49,21 +59,45 @@ class FactorMemory:
         """Bytes of all threads' buffers for one auxiliary function: packed, half-transformed, one row of B."""
         return 8 * self.threads * (self.nao * (self.nao + 1) // 2 + self.nocc * self.nao + self.nvir)
 
-    def block_width(self, limit: float | None, smallest: int) -> int:
-        """Auxiliary functions a block so that all fits ``limit`` bytes; MemoryLimit if ``smallest`` does not."""
+    @property
+    def row(self) -> int:
+        """Bytes of B_i."""
+        return 8 * self.nvir * self.naux
+
+    @property
+    def disk_column(self) -> int:
+        """Bytes of all threads' buffers for one auxiliary function that goes to disk for all i at once."""
+        return self.column + 8 * self.threads * self.nocc * self.nvir
+
+    def on_disk(self, width: int) -> int:
+        """Bytes with blocks of ``width`` functions and B on disk: the most of metric, integrals and fit of rows."""
+        factor = self.metric // 3
+        fit = factor + ROWS_A_FIT * self.threads * self.row
+        return max(self.metric, factor + self.squares + width * self.disk_column, fit)
+
+    def in_memory(self, width: int) -> int:
+        """Bytes with blocks of ``width`` functions and B in memory."""
+        return self.fixed + width * self.column
+
+    def plan(self, limit: float | None, smallest: int, pairs: int = 0, on_disk: bool = False) -> FactorPlan:
+        """In memory if that and ``pairs`` bytes beside B for the pair step fit ``limit`` bytes, else on disk.
+
+        smallest: functions a block has at least, those of the largest shell. on_disk: even if B fits. MemoryLimit, with
+        the least that will do, if nothing fits.
+        """
         balanced = -(-self.naux // (4 * self.threads))
         wanted = max(smallest, min(_COMFORTABLE_BLOCK, balanced))
         if limit is None:
-            return wanted
-        room = (limit - self.fixed) / self.column
-        if room < smallest:
-            needed = self.fixed + smallest * self.column
+            return FactorPlan(wanted, on_disk)
+        if not on_disk and max(self.in_memory(smallest), self.factors + pairs) <= limit:
+            return FactorPlan(min(wanted, int((limit - self.fixed) / self.column)), False)
+        if (needed := self.on_disk(smallest)) > limit:
             raise MemoryLimit(
-                f"the factors B[{self.nocc}, {self.nvir}, {self.naux}] need {gigabytes(needed)} "
-                f"({gigabytes(self.factors)} for B itself), the memory limit is {gigabytes(limit)}: "
-                "raise the limit, freeze more orbitals or take a smaller basis"
+                f"the factors B[{self.nocc}, {self.nvir}, {self.naux}] need at least {gigabytes(needed)} of memory "
+                f"with B ({gigabytes(self.factors)}) on disk, the memory limit is {gigabytes(limit)}: "
+                "raise the limit, use fewer threads, freeze more orbitals or take a smaller basis"
             )
-        return min(wanted, int(room))
+        return FactorPlan(min(wanted, int((limit - self.metric // 3 - self.squares) / self.disk_column)), True)
 
 
 def gigabytes(count: float) -> str:

@@ -11,6 +11,7 @@ import math
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pyscf import gto
@@ -123,6 +124,21 @@ def check_closed_shell(geometry: Geometry) -> None:
             f"{name} with {geometry.spin} unpaired electrons is an open shell; "
             "only closed-shell RHF references are supported"
         )
+
+
+def describe(mol: gto.Mole) -> Geometry:
+    """The geometry of a PySCF molecule, Angstrom, under its formula."""
+    symbols = tuple(mol.atom_symbol(a) for a in range(mol.natm))
+    xyz = tuple(tuple(row) for row in (mol.atom_coords() * BOHR).tolist())
+    nameless = Geometry("", symbols, xyz, int(mol.charge), int(mol.spin))
+    return Geometry(nameless.formula, symbols, xyz, int(mol.charge), int(mol.spin))
+
+
+def basis_name(basis: Any) -> str:
+    """A basis in words: its name, names by element, or that its functions were given."""
+    if isinstance(basis, dict):
+        return ", ".join(f"{symbol}: {basis_name(basis[symbol])}" for symbol in sorted(basis))
+    return basis if isinstance(basis, str) else "default" if basis is None else "given functions"
 
 
 def _named(name: str) -> Path:

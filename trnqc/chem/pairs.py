@@ -11,11 +11,13 @@ from typing import Any
 import h5py
 import numpy as np
 
-from trnqc import backends
-from trnqc.backends.base import Backend
 from trnqc.chem.accuracy import ErrorEstimate, estimate_error
-from trnqc.errors import InputError, TrnqcError
-from trnqc.types import PRECISIONS, PairEnergies
+from trnqc.chem.blocks import widest
+from trnqc.chem.checkpoint import Store
+from trnqc.chem.choice import Choice
+from trnqc.chem.pair_loop import pairs_by_blocks
+from trnqc.errors import CheckpointError, InputError, TrnqcError
+from trnqc.types import PairEnergies
 
 WORTH_A_WARNING = 4e-6
 """Estimated error in Hartree above which a result warns: programs agree to 1e-6, the estimate is on the safe side."""
@@ -23,15 +25,6 @@ WORTH_A_WARNING = 4e-6
 
 class ResultWarning(UserWarning):
     """Something about a result that its user has to know; it also stands in ``MP2Result.warnings``."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A backend, the precision it will use and a note that says why it was taken."""
-
-    backend: Backend
-    precision: str
-    note: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,20 +39,6 @@ class PairStep:
     warnings: tuple[str, ...]
 
 
-def choose(backend: str = "auto", precision: str | None = "fp64") -> Choice:
-    """The backend for a request; precision None is the best of whichever is taken: fp64 if it has that, else fp32.
-
-    ``auto`` is a usable Trainium device that has the precision, else the CPU.
-    """
-    if precision is not None and precision not in PRECISIONS:
-        raise InputError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    if precision is None:
-        chosen = backends.select(backend, "fp32").backend
-        precision = "fp64" if "fp64" in chosen.precisions else "fp32"
-    selection = backends.select(backend, precision)
-    return Choice(selection.backend, precision, selection.note)
-
-
 def run_pairs(
     B: Any,
     eps_occ: np.ndarray,
@@ -70,16 +49,28 @@ def run_pairs(
     threads: int | None = None,
     max_memory: float | None = None,
     progress: Callable[[int, int], None] | None = None,
+    store: Store | None = None,
 ) -> PairStep:
-    """Pair energies of checked arrays on the chosen backend; max_memory in MB (10^6 bytes), B included."""
+    """Pair energies of checked arrays on the chosen backend; max_memory in MB (10^6 bytes), with B if it is in memory.
+
+    All at once where B is in memory and the backend's copy of it fits too, else block by block. store: where finished
+    blocks are recorded and found again. Raises MemoryLimit, StorageError.
+    """
     check_threads(threads)
     told = list(_gap_warning(eps_occ, eps_vir)) + list(_precision_warning(choice.precision))
     start = time.perf_counter()
-    with np.errstate(all="ignore"):  # what is not finite is found and named below
-        energies = choice.backend.mp2_pairs(
-            B, eps_occ, eps_vir, precision=choice.precision, fused=fused, threads=threads,
-            max_memory=None if max_memory is None else 1e6 * max_memory, progress=progress,
-        )  # fmt: skip
+    limit = None if max_memory is None else 1e6 * max_memory
+    if store is None and _all_at_once(B, choice, fused, threads, limit):
+        with np.errstate(all="ignore"):  # what is not finite is found and named below
+            energies = choice.backend.mp2_pairs(
+                B, eps_occ, eps_vir, precision=choice.precision, fused=fused, threads=threads, max_memory=limit,
+                progress=progress,
+            )  # fmt: skip
+    else:
+        width = _width(B, choice, fused, threads, limit, store)
+        energies = pairs_by_blocks(
+            B, eps_occ, eps_vir, choice, width, fused=fused, threads=threads, store=store, progress=progress
+        )
     middle = time.perf_counter()
     if not (np.isfinite(energies.os).all() and np.isfinite(energies.ss).all()):
         raise TrnqcError(
@@ -91,6 +82,33 @@ def run_pairs(
     if error.corr > WORTH_A_WARNING:
         told.append(f"the estimated error of precision {choice.precision} is {error.corr:.1e} Hartree")
     return PairStep(choice, fused, energies, error, timings, tuple(told))
+
+
+def _all_at_once(B: Any, choice: Choice, fused: bool, threads: int | None, limit: float | None) -> bool:
+    nocc, nvir, naux = B.shape
+    if not _in_memory(B):
+        return False
+    made = choice.backend.pair_block_bytes(
+        nocc, 1, nvir, naux, precision=choice.precision, fused=fused, threads=threads
+    )
+    return limit is None or B.nbytes + made <= limit
+
+
+def _width(B: Any, choice: Choice, fused: bool, threads: int | None, limit: float | None, store: Store | None) -> int:
+    """Orbitals a set: as many as fit, or those of the run that is taken up again."""
+    held = B.nbytes if _in_memory(B) else None
+    fits = widest(B.shape, choice, fused=fused, threads=threads, limit=limit, B=held)
+    width = fits if store is None else store.decide("orbitals a set", lambda: fits)
+    if width > fits:
+        raise CheckpointError(
+            f"the blocks of the run that is to be taken up again have {width} orbitals a set, the memory limit now "
+            f"allows {fits}: set the limit as it was"
+        )
+    return width
+
+
+def _in_memory(B: Any) -> bool:
+    return isinstance(B, np.ndarray) and not isinstance(B, np.memmap)
 
 
 def check_threads(threads: int | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyscf import df, gto, lib, scf
@@ -23,8 +23,12 @@ def run_rhf(
     max_cycle: int = 100,
     allow_unconverged: bool = False,
     progress: Callable[[str, int, int], None] | None = None,
+    kept: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Run RHF and return the PySCF object; conv_tol in Hartree. NotConverged unless allowed."""
+    """Run RHF and return the PySCF object; conv_tol in Hartree. NotConverged unless allowed.
+
+    kept: e_tot, mo_energy, mo_coeff and mo_occ of a run that has converged, which then stand in for it.
+    """
     mf = scf.RHF(mol)
     if density_fit:
         with warnings.catch_warnings():
@@ -35,6 +39,9 @@ def run_rhf(
         mf.callback = lambda env: progress("SCF", env["cycle"] + 1, 0)
     if mol.verbose == 0:
         mf.verbose = lib.logger.QUIET
+    if kept is not None:
+        mf.__dict__.update(kept, converged=True)
+        return mf
     # PySCF threads by OpenMP; a second set of threads inside small BLAS calls only fights with it.
     with threadpool_limits(1, user_api="blas"):
         mf.kernel()

@@ -77,13 +77,17 @@ class System:
 
 @dataclass(frozen=True)
 class Run:
-    """Where and how the pairs ran: asked-for backend's name, what really ran, why it was taken, and whether fused."""
+    """Where and how the pairs ran: asked-for backend's name, what really ran, why it was taken, and whether fused.
+
+    factors: where B was, in words.
+    """
 
     backend: str
     ran_on: str
     note: str
     precision: str
     fused: bool
+    factors: str = "in memory"
 
 
 @dataclass(frozen=True)

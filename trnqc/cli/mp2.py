@@ -70,6 +70,7 @@ def job_from(args: argparse.Namespace) -> Job:
         scs=(args.scs_os, args.scs_ss),
         sos=args.sos,
         max_memory=parse_memory(args.max_memory) / 1e6 if args.max_memory else None,
+        checkpoint=args.checkpoint,
         threads=_positive("--threads", args.threads),
         density_fit=not args.conventional,
         conv_tol=_positive("--conv-tol", args.conv_tol),
@@ -147,7 +148,14 @@ def _machine(group: argparse._ArgumentGroup) -> None:
         help="run the same pairs on this backend too and print the differences; may be repeated",
     )  # fmt: skip
     group.add_argument("--threads", type=int, metavar="N", help="default: OMP_NUM_THREADS, else all cores")
-    group.add_argument("--max-memory", metavar="SIZE", help="4G, 500M, or a number of MB (default: what is free)")
+    group.add_argument(
+        "--max-memory", metavar="SIZE",
+        help="4G, 500M, or a number of MB (default: what is free); what does not fit goes to disk, below TMPDIR",
+    )  # fmt: skip
+    group.add_argument(
+        "--checkpoint", type=Path, metavar="DIR",
+        help="keep orbitals, factors and finished pairs there; the same command goes on where it was cut off",
+    )  # fmt: skip
 
 
 def _output(group: argparse._ArgumentGroup) -> None:

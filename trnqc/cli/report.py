@@ -101,6 +101,7 @@ def _where(run: Run) -> dict[str, str]:
     return {
         "backend": run.backend,
         "ran on": run.ran_on,
+        "factors": run.factors,
         "precision": run.precision,
         "energy expression": "fused with the products" if run.fused else "apart from the products",
     }

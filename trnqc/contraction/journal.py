@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import shutil
@@ -14,7 +13,7 @@ from typing import IO, Any
 import h5py
 import numpy as np
 
-from trnqc.errors import InputError
+from trnqc.durable import hold, write_aside
 
 # Seconds between records; a turn that is not recorded is made again.
 RECORD_EVERY = 0.2
@@ -39,7 +38,7 @@ class Journal:
     """The work directory, as a context. After an error it is removed; after an interrupt or a kill it stays, and who
     comes next with the same key finds `passes` and `turns` done. With another key, what is there is removed.
 
-    Errors: InputError if another process holds the directory.
+    Errors: CheckpointError if another process holds the directory.
     """
 
     def __init__(self, directory: Path, key: str) -> None:
@@ -82,22 +81,15 @@ class Journal:
         self._write()
 
     def _hold(self) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
         if self._lock is not None:
             self._lock.close()
-        self._lock = (self.directory / "lock").open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._lock.close()
-            raise InputError(f"another process writes to {self.directory}: wait for it, or name another file") from None
+        self._lock = hold(self.directory)
 
     def _read(self) -> dict[str, Any]:
         path = self.directory / "progress.json"
         return json.loads(path.read_text()) if path.exists() else {}
 
     def _write(self) -> None:
-        aside = self.directory / "progress.new"
-        aside.write_text(json.dumps({"key": self.key, "passes": self.passes, "turns": self.turns}))
-        aside.replace(self.directory / "progress.json")
+        state = {"key": self.key, "passes": self.passes, "turns": self.turns}
+        write_aside(self.directory / "progress.json", json.dumps(state).encode())
         self._last = time.monotonic()
