@@ -127,7 +127,7 @@ def _plan(
 def _within(plan: Plan, size: int, memory_limit: int | None) -> Plan:
     """size: bytes of an element."""
     if memory_limit is None:
-        return plan
+        return plan.within(None)
     if not isinstance(memory_limit, int | float | np.number):
         raise InputError(f"memory_limit is a number of bytes; found {memory_limit!r}")
     return plan.within(int(memory_limit // size))

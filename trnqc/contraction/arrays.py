@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from math import prod
 from types import ModuleType
 from typing import Any
 
@@ -147,3 +148,56 @@ def require_finite(library: ModuleType, x: Array, name: str) -> None:
     bad = int((~library.isfinite(x)).sum())
     if bad:
         raise InputError(f"operand {name} has {bad} elements that are not finite; check_finite=False lets them pass")
+
+
+def vector(library: ModuleType, values: np.ndarray, like: Array) -> Array:
+    """Whole numbers as an array of the library, where `like` is."""
+    return values if library is np else library.as_tensor(values, device=like.device)
+
+
+def taken(library: ModuleType, x: Array, places: Array, axis: int, out: Array) -> Array:
+    """These places along the axis of x, in out, without a hidden copy."""
+    if library is np:
+        # With mode "raise" NumPy would fill a buffer of its own first.
+        return np.take(x, places, axis, out=out, mode="clip")
+    return library.index_select(x, axis, places, out=out)
+
+
+# Elements of which a declared symmetry is checked at most, and how many of them at once.
+CHECKED, CHUNK = 2**15, 2**12
+
+
+def require_exchange(library: ModuleType, x: Array, name: str, order: Sequence[int], sign: int) -> None:
+    """Raise InputError where elements of x differ by more than rounding from `sign` times those with axes in `order`.
+
+    Of large arrays elements all over the array are compared, not every one.
+    """
+    size, shape = prod(x.shape), tuple(x.shape)
+    if any(shape[axis] != shape[other] for axis, other in enumerate(order)):
+        raise InputError(f"operand {name} of shape {shape} cannot be symmetric under exchange of axes {tuple(order)}")
+    inexact = "float" in str(x.dtype) or "complex" in str(x.dtype)
+    tolerance = float(library.finfo(x.dtype).eps) ** 0.5 if inexact else 0.0
+    # An odd multiple of the golden ratio visits all of an array evenly, whatever its extents.
+    step = 1 if size <= CHECKED else round(size * 0.6180339887) | 1
+    for start in range(0, min(size, CHECKED), CHUNK):
+        flat = np.arange(start, min(start + CHUNK, size, CHECKED)) * step % max(size, 1)
+        here = np.unravel_index(flat, shape)
+        there = tuple(here[axis] for axis in order)
+        one, two = x[here], sign * x[there]
+        wrong = abs(one - two) > tolerance * (abs(one) + abs(two)).max()
+        if bool(wrong.any()):
+            k = int(np.flatnonzero(np.asarray(wrong.cpu() if hasattr(wrong, "cpu") else wrong))[0])
+            elements = " and ".join(f"[{', '.join(str(int(i[k])) for i in at)}]" for at in (here, there))
+            raise InputError(
+                f"operand {name} is declared {'symmetric' if sign > 0 else 'antisymmetric'} under exchange of axes to "
+                f"{tuple(order)}, but its elements {elements} are {one[k].item()} and {(sign * two[k]).item()}; "
+                "leave the symmetry out, or check_finite=False lets them pass"
+            )
+
+
+def require_same(names: Sequence[str], operands: Sequence[Array]) -> None:
+    """Raise InputError where operands of one name are not one array."""
+    first: dict[str, Array] = {}
+    for place, (name, x) in enumerate(zip(names, operands)):
+        if first.setdefault(name, x) is not x:
+            raise InputError(f"operand {place} is another array than {name}, which it was when this was planned")

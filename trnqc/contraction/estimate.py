@@ -27,7 +27,9 @@ def plan_seconds(plan: Plan, rates: Rates) -> float:
     total = 0.0
     for assignment in plan.assignments:
         for number, part in enumerate(assignment.parts):
-            if part.schedule:
+            if part.loops:
+                total += part.loops.seconds(rates)
+            elif part.schedule:
                 total += nest_seconds(part.schedule.nest, part.schedule.scratch, rates)
             else:
                 total += sum(step_seconds(part.tree, step, rates) for step in part.steps)

@@ -9,10 +9,10 @@ A label that stands in the target is kept, every other one of a term is summed. 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, product
 from math import prod
 from numbers import Rational
 
@@ -64,12 +64,31 @@ class Symmetry:
 
 
 @dataclass(frozen=True)
+class Exchange:
+    """Exchanging the axes of all of these pairs at once multiplies the tensor by sign; t_efij = t_feji: (0,1)(2,3)."""
+
+    pairs: tuple[tuple[int, int], ...]
+    sign: int = 1
+
+    def __post_init__(self) -> None:
+        axes = [axis for pair in self.pairs for axis in pair]
+        if self.sign not in (1, -1) or len(set(axes)) != len(axes) or any(len(pair) != 2 for pair in self.pairs):
+            raise ExpressionError(f"an exchange has pairs of different axes and sign 1 or -1; found {self}")
+
+    def order(self, rank: int) -> tuple[int, ...]:
+        """Which axis stands where after the exchange."""
+        other = {x: y for pair in self.pairs for x, y in (pair, pair[::-1])}
+        return tuple(other.get(axis, axis) for axis in range(rank))
+
+
+@dataclass(frozen=True)
 class Tensor:
     """A named array over spaces, or a function of its indices.
 
     cost: multiply-adds for one element of a function; 0 for an array. blocks: the tuples of block numbers, one per
     axis, in which elements may differ from zero (spin, point group, neighbours); None: all of them. conserving: two
-    groups of axes whose block numbers have equal sums wherever elements may differ from zero.
+    groups of axes whose block numbers have equal sums wherever elements may differ from zero. exchanges: of several
+    pairs of axes at once, of which symmetries knows nothing.
     """
 
     name: str
@@ -78,15 +97,16 @@ class Tensor:
     cost: int = 0
     blocks: frozenset[tuple[int, ...]] | None = None
     conserving: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    exchanges: tuple[Exchange, ...] = ()
 
     def __post_init__(self) -> None:
         if self.cost < 0:
             raise ExpressionError(f"an element of {self.name} costs at least 0; found {self.cost}")
-        for symmetry in self.symmetries:
-            if max(symmetry.axes) >= self.rank or min(symmetry.axes) < 0:
-                raise ExpressionError(f"{self.name} has {self.rank} axes; its symmetry names axes {symmetry.axes}")
-            if len({self.spaces[axis].name for axis in symmetry.axes}) > 1:
-                raise ExpressionError(f"axes {symmetry.axes} of {self.name} run over different spaces: no symmetry")
+        for axes in (*(s.axes for s in self.symmetries), *(pair for e in self.exchanges for pair in e.pairs)):
+            if max(axes) >= self.rank or min(axes) < 0:
+                raise ExpressionError(f"{self.name} has {self.rank} axes; its symmetry names axes {axes}")
+            if len({self.spaces[axis].name for axis in axes}) > 1:
+                raise ExpressionError(f"axes {axes} of {self.name} run over different spaces: no symmetry")
         if self.conserving and max(map(max, self.conserving)) >= self.rank:
             raise ExpressionError(f"{self.name} has {self.rank} axes; conserving names axes {self.conserving}")
         if self.blocks is not None and (wrong := sorted(self.blocks - set(self._numbers()))):
@@ -95,6 +115,11 @@ class Tensor:
     @property
     def rank(self) -> int:
         return len(self.spaces)
+
+    @property
+    def every_exchange(self) -> tuple[Exchange, ...]:
+        """Those of pairs of axes by themselves, which symmetries allow, and those of several pairs at once."""
+        return (*single_exchanges(self.symmetries), *self.exchanges)
 
     def _numbers(self) -> Iterator[tuple[int, ...]]:
         return product(*(range(max(len(space.blocks), 1)) for space in self.spaces))
@@ -294,6 +319,10 @@ class Program:
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.statements))
+
+
+def single_exchanges(symmetries: Iterable[Symmetry]) -> tuple[Exchange, ...]:
+    return tuple(Exchange((pair,), s.sign) for s in symmetries for pair in combinations(s.axes, 2))
 
 
 def split_labels(labels: str | tuple[str, ...]) -> tuple[str, ...]:

@@ -27,14 +27,15 @@ def text(plan: Plan) -> str:
     for assignment in plan.assignments:
         for part in assignment.parts:
             rows += [_row(part.tree, step) for step in part.steps]
-            if part.schedule:
+            if part.loops or part.schedule:
                 rows[-len(part.steps) :] = [(*row[:1], "in loops, below", *row[2:]) for row in rows[-len(part.steps) :]]
         if closing := _closing(assignment):
             rows.append((closing, "", "", "", ""))
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
     extents = ", ".join(f"{symbol} = {extent}" for symbol, extent in plan.extents.items())
-    schedules = [part.schedule for assignment in plan.assignments for part in assignment.parts if part.schedule]
+    parts = [part for assignment in plan.assignments for part in assignment.parts]
+    schedules = [looped for part in parts if (looped := part.loops or part.schedule)]
     loops = [line for schedule in schedules for line in ("", *str(schedule).splitlines())]
     return "\n".join([plan.title, extents, "", *lines, "", *_totals(plan), *_places(plan), *loops])
 
@@ -107,7 +108,9 @@ def _totals(plan: Plan) -> list[str]:
 def largest_products(plan: Plan) -> list[tuple[str, tuple[int, int, int], Locality]]:
     """(name of a step, (m, n, k) of its matrices, their blocks in the caches) of the steps with most multiply-adds."""
     found: dict[tuple[int, int, int], tuple[int, str]] = {}
-    for part in (part for assignment in plan.assignments for part in assignment.parts if not part.schedule):
+    for part in (
+        part for assignment in plan.assignments for part in assignment.parts if not (part.loops or part.schedule)
+    ):
         for step in part.steps:
             if isinstance(step.operation, Product) and step.operation.inner:
                 groups = (step.operation.rows, step.operation.columns, step.operation.inner)
@@ -125,7 +128,7 @@ def _places(plan: Plan) -> list[str]:
         rows = str(found).splitlines()
         lines.append(f"locality     {name}, matrices of m = {m}, n = {n}, k = {k}: {rows[0]}")
         lines += [" " * 13 + row for row in rows[1:]]
-    if not any(part.schedule for assignment in plan.assignments for part in assignment.parts):
+    if not any(part.loops or part.schedule for assignment in plan.assignments for part in assignment.parts):
         lines.append("loops        no two steps share any: nothing has to be held back")
     for found_places in plan.distributions:
         grid = " x ".join(map(str, plan.grid))
@@ -169,7 +172,8 @@ def data(plan: Plan) -> dict[str, Any]:
                         "coefficient": str(part.coefficient),
                         "steps": [_step(part.tree, step) for step in part.steps],
                         "schedule": _schedule(part.schedule) if part.schedule else None,
-                        "loops": str(part.schedule.nest if part.schedule else nest_of(Fusion(part.tree))),
+                        "symmetric_loops": part.loops.data() if part.loops else None,
+                        "loops": _loops(part),
                     }
                     for part in assignment.parts
                 ],
@@ -193,6 +197,12 @@ def data(plan: Plan) -> dict[str, Any]:
         "fused_kernel": plan.machine.kernel if plan.pairs and plan.machine.pairs else None,
         "estimated_seconds": plan.seconds,
     }
+
+
+def _loops(part: Part) -> str:
+    if part.loops:
+        return str(part.loops)
+    return str(part.schedule.nest if part.schedule else nest_of(Fusion(part.tree)))
 
 
 def _level(level: Level, blocks: Mapping[str, int], loaded: int) -> dict[str, Any]:

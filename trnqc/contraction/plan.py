@@ -20,21 +20,27 @@ from trnqc.contraction.arrays import (
     library_of,
     one_type,
     require_divisors,
+    require_exchange,
     require_finite,
     require_numbers,
+    require_same,
 )
 from trnqc.contraction.blocks import Blocked
 from trnqc.contraction.counts import Count
 from trnqc.contraction.device_loops import run_on_device
 from trnqc.contraction.distribution import Distribution, distribute
-from trnqc.contraction.estimate import plan_seconds
+from trnqc.contraction.estimate import plan_seconds, step_seconds
 from trnqc.contraction.execute import Gemm, run_steps
+from trnqc.contraction.expression import Exchange
+from trnqc.contraction.ladder import Ladder
+from trnqc.contraction.ladder_loops import MODEL, LadderLoops, ladder_loops
 from trnqc.contraction.lower import Step, lower
 from trnqc.contraction.pair_energy import PairForm, PairKernel, pair_energies
 from trnqc.contraction.placement import Grid
 from trnqc.contraction.rates import machine_rates
+from trnqc.contraction.run_ladder import run_ladder
 from trnqc.contraction.run_loops import run_schedule
-from trnqc.contraction.spacetime import Schedule, schedule_within
+from trnqc.contraction.spacetime import BUFFERS, Schedule, schedule_within
 from trnqc.contraction.symmetric import unique
 from trnqc.contraction.tree import Leaf, Tree
 from trnqc.errors import InputError, MemoryLimit
@@ -42,21 +48,33 @@ from trnqc.errors import InputError, MemoryLimit
 
 @dataclass(frozen=True)
 class Part:
-    """coefficient times what the tree yields. schedule: its fused loops, where it must hold less than step by step."""
+    """coefficient times what the tree yields. schedule: its fused loops, where it must hold less than step by step.
+
+    ladder: what the tree is, if it is one; loops: over its symmetric pairs, which then take the place of all else.
+    """
 
     coefficient: Fraction
     tree: Tree
     schedule: Schedule | None = None
+    ladder: Ladder | None = None
+    loops: LadderLoops | None = None
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
         return lower(self.tree)
 
+    @property
+    def unique_multiply_adds(self) -> int:
+        if self.loops:
+            return self.loops.work
+        pairs = {} if self.schedule else dict(self.tree.pairs)
+        return sum(unique(self.tree, node.loops, pairs.get(node.name, ())) for node in self.tree.nodes)
+
     def held(self, free: bool) -> Iterator[tuple[str, int]]:
         """(name of a step, elements held while it runs) beside operands, and beside the result where that is free."""
         tree = self.tree
-        if self.schedule:
-            yield tree.root.name, self.schedule.memory + (0 if free else tree.size(tree.root.indices))
+        if looped := self.loops or self.schedule:
+            yield tree.root.name, looped.memory + (0 if free else tree.size(tree.root.indices))
             return
         functions = sum(tree.size(leaf.indices) for leaf in tree.leaves if leaf.cost)
         alive: dict[str, int] = {}
@@ -70,6 +88,8 @@ class Part:
 
     def run(self, library: ModuleType, values: Mapping[str, Any], gemm: Gemm | None) -> tuple[Array, bool]:
         """The result without the coefficient, and whether it is a new array; values by name of leaf."""
+        if self.loops:
+            return run_ladder(library, self.loops, values, gemm), True
         if self.schedule is None:
             operands = {leaf.name: _value(leaf, self.tree, values[leaf.name]) for leaf in self.tree.leaves}
             # A step that only turns axes yields a view of somebody's array.
@@ -116,7 +136,7 @@ class Plan:
     direct: operations if every product were formed in one loop nest over all of its indices. blocked: where assignments
     are over blocks, how these make up inputs and outputs. grid: of processors on which the trees are distributed.
     pairs: the pair energies that the outputs are, which one kernel of the machine computes where the operands allow it.
-    memory: bytes, the limit that the plan was made for.
+    memory: bytes, the limit that the plan was made for. exchanges: of inputs, what was declared, by name.
     """
 
     title: str
@@ -129,6 +149,7 @@ class Plan:
     pairs: tuple[PairForm, ...] = ()
     machine: Machine = Machine("the library of the arrays")
     memory: int | None = None
+    exchanges: tuple[tuple[str, tuple[Exchange, ...]], ...] = ()
 
     @cached_property
     def trees(self) -> tuple[Tree, ...]:
@@ -142,12 +163,7 @@ class Plan:
     @property
     def unique_multiply_adds(self) -> int:
         """The same with each pair of labels in which a step's operands are (anti)symmetric once, where steps run so."""
-        return sum(
-            unique(part.tree, node.loops, () if part.schedule else dict(part.tree.pairs).get(node.name, ()))
-            for assignment in self.assignments
-            for part in assignment.parts
-            for node in part.tree.nodes
-        )
+        return sum(part.unique_multiply_adds for assignment in self.assignments for part in assignment.parts)
 
     @property
     def function_cost(self) -> int:
@@ -223,18 +239,15 @@ class Plan:
             for name in [name for name in alive if last.get(name, -1) <= k]:
                 del alive[name]
 
-    def within(self, limit: int) -> Plan:
-        """The plan that holds at most `limit` elements: parts that hold more become fused loops.
+    def within(self, limit: int | None) -> Plan:
+        """The plan that holds at most `limit` elements: parts that hold more become fused loops. Ladders with declared
+        symmetry become loops over their pairs where these take less time, also without a limit.
 
         Raises MemoryLimit, with the least that would do, where even these need more.
         """
-        scheduled = {
-            id(part): replace(part, schedule=_schedule(part, free, around, limit))
-            for part, free, around in self.parts()
-            if around + max(held for _, held in part.held(free)) > limit
-        }
+        fitted = {id(part): _fitted(part, free, around, limit) for part, free, around in self.parts()}
         assignments = tuple(
-            replace(assignment, parts=tuple(scheduled.get(id(part), part) for part in assignment.parts))
+            replace(assignment, parts=tuple(fitted[id(part)] for part in assignment.parts))
             for assignment in self.assignments
         )
         return replace(self, assignments=assignments)
@@ -253,6 +266,7 @@ class Plan:
         """
         names = [name for name, _ in self.inputs]
         if not isinstance(operands, Mapping):
+            require_same(names, operands)
             operands = dict(zip(names, operands, strict=True)) if len(operands) == len(names) else {}
         if missing := [name for name in names if name not in operands]:
             raise InputError(f"the plan takes {len(names)} operands: {', '.join(names)}; {missing[0]} is missing")
@@ -292,6 +306,9 @@ class Plan:
                 require_finite(library, array, name)
             if check_finite and name in self._divisors:
                 require_divisors(array, name)
+            if check_finite:
+                for exchange in dict(self.exchanges).get(name, ()):
+                    require_exchange(library, array, name, exchange.order(array.ndim), exchange.sign)
             operands[name] = array
         return operands
 
@@ -301,6 +318,24 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """All of the plan in lists, dictionaries, strings and numbers."""
         return listing.data(self)
+
+
+def _fitted(part: Part, free: bool, around: int, limit: int | None) -> Part:
+    """The part with the loops that it needs within the limit, or that are faster than its steps."""
+    loops = None
+    if part.ladder:
+        room = None if limit is None else limit - around - (0 if free else part.tree.size(part.tree.root.indices))
+        loops = ladder_loops(part.ladder, None if room is None else room - min(room // 4, BUFFERS))
+    if loops and loops.seconds(MODEL) < sum(step_seconds(part.tree, step, MODEL) for step in part.steps):
+        return replace(part, loops=loops)
+    if limit is None or around + max(held for _, held in part.held(free)) <= limit:
+        return part
+    try:
+        return replace(part, schedule=_schedule(part, free, around, limit))
+    except MemoryLimit:
+        if loops is None:
+            raise
+        return replace(part, loops=loops)
 
 
 def _schedule(part: Part, free: bool, around: int, limit: int) -> Schedule:

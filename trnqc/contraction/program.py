@@ -12,6 +12,7 @@ from trnqc.contraction.counts import Count
 from trnqc.contraction.expression import Program, Statement, Symmetry
 from trnqc.contraction.expression import Term as Written
 from trnqc.contraction.factors import factorised
+from trnqc.contraction.ladder import ladder_of
 from trnqc.contraction.network import Network
 from trnqc.contraction.operations import EXACT, build, minimise
 from trnqc.contraction.plan import Assignment, Part, Plan
@@ -35,7 +36,8 @@ def plan_program(program: Program, outputs: Sequence[str] = (), share: bool = Tr
     if factor and (other := factorised(program)) != program:
         plan = min(plan, _planned(other, outputs, share), key=lambda found: found.multiply_adds)
     whole = _Planner(program, share=False)
-    return replace(plan, title=str(program), inputs=whole.arrays(), direct=whole.direct())
+    declared = tuple((t.name, t.every_exchange) for t in program.tensors if not t.cost)
+    return replace(plan, title=str(program), inputs=whole.arrays(), direct=whole.direct(), exchanges=declared)
 
 
 def _planned(program: Program, outputs: tuple[str, ...], share: bool) -> Plan:
@@ -64,6 +66,7 @@ class _Planner:
         self.extents = {label: index.extent for label, index in self.indices.items()}
         # Of targets nothing is known, also of declared tensors that statements change.
         self.symmetries = {t.name: t.symmetries for t in program.tensors if t.name not in program.targets}
+        self.exchanges = {t.name: t.every_exchange for t in program.tensors if t.name not in program.targets}
         self.inputs = {name: number for number, name in enumerate(program.inputs)}
         self.terms: list[list[Term]] = []
         self._read(program)
@@ -123,7 +126,8 @@ class _Planner:
             leaf, sign = self._shared(term, everything)
             return Part(coefficient * sign, self._tree(name, [leaf], term.kept))
         if not term.parts or not shared & term.keys:
-            return Part(coefficient, self._tree(name, [self._leaf(item) for item in term.items], term.kept))
+            tree = self._tree(name, [self._leaf(item) for item in term.items], term.kept)
+            return Part(coefficient, tree, ladder=ladder_of(tree, self.exchanges))
         leaves, splits, sign = self._planned(term, everything, shared)
         return Part(coefficient * sign, self._tree(name, leaves, term.kept, splits))
 

@@ -10,18 +10,20 @@
     R[a,b,i,j] += P(i,j) * (t[a,c,i,k] * w[k,b,c,j] - t[a,c,k,i] * w[k,b,c,j]) / d[a,b,i,j]
 
 P(i,j) stands for 1 minus the exchange of i and j in its whole product. A line that opens with an operator goes on with
-the one before. blocks(00 11) names the blocks of a tensor that may differ from zero; conserving(0,1|2,3) those whose
-block numbers have equal sums over both groups of axes.
+the one before. symmetric(0,1)(2,3) exchanges both pairs of axes at once: t_efij = t_feji. blocks(00 11) names the
+blocks of a tensor that may differ from zero; conserving(0,1|2,3) those whose block numbers have equal sums over both
+groups of axes.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from trnqc.contraction.expression import (
+    Exchange,
     Factor,
     Program,
     Space,
@@ -191,18 +193,20 @@ class _Parser:
 
     def _property(self, tensor: Tensor) -> Tensor:
         word = self.take("symmetric", "antisymmetric", "conserving", "blocks", "cost")
-        symmetries, cost, blocks, conserving = tensor.symmetries, tensor.cost, tensor.blocks, tensor.conserving
         try:
             if word.text == "cost":
-                cost = self._whole()
-            elif word.text == "blocks":
-                blocks = self._blocks()
-            elif word.text == "conserving":
-                conserving = self._axes("(", "|"), self._axes_after_bar()
-            else:
-                sign = 1 if word.text == "symmetric" else -1
-                symmetries = (*symmetries, Symmetry(self._axes("(", ")"), sign))
-            return Tensor(tensor.name, tensor.spaces, symmetries, cost, blocks, conserving)
+                return replace(tensor, cost=self._whole())
+            if word.text == "blocks":
+                return replace(tensor, blocks=self._blocks())
+            if word.text == "conserving":
+                return replace(tensor, conserving=(self._axes("(", "|"), self._axes_after_bar()))
+            sign = 1 if word.text == "symmetric" else -1
+            groups = [self._axes("(", ")")]
+            while self.here.text == "(":
+                groups.append(self._axes("(", ")"))
+            if len(groups) == 1:
+                return replace(tensor, symmetries=(*tensor.symmetries, Symmetry(groups[0], sign)))
+            return replace(tensor, exchanges=(*tensor.exchanges, Exchange(tuple(groups), sign)))  # type: ignore[arg-type]
         except ExpressionError as error:
             if "\n" in str(error):
                 raise

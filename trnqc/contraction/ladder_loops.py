@@ -1,0 +1,231 @@
+"""Loops over the tiles of a ladder: what they hold and compute, how long they take, and which tiles are best.
+
+Without symmetry of x the loops are over pairs of tiles a >= b and e >= f. With it they are over any four tiles in any
+order once: of the three ways to split these into two pairs each takes two of the same three tiles of W, and every W± is
+used from both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from trnqc.contraction.ladder import HALVES, Ladder, pairs
+from trnqc.contraction.rates import Rates
+from trnqc.contraction.slices import MULTIPLY_ADD, START
+from trnqc.contraction.tiles import even_sizes
+
+# Elements that the objects of Python take which show one tile.
+VIEW = 64
+# Rates of no machine in particular, in moves of an element: plans do not depend on where they are made.
+MODEL = Rates(START, MULTIPLY_ADD, 25 * MULTIPLY_ADD, 8 * MULTIPLY_ADD, 0.3, 1.0, 0.5, 3.0, START)
+
+
+@dataclass(frozen=True)
+class LadderLoops:
+    """A ladder over tiles of a and b, and of e and f. held: x is kept in tiles; else tiles are copied when needed."""
+
+    ladder: Ladder
+    upper: int
+    lower: int
+    held: bool
+
+    @cached_property
+    def cuts(self) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+        """Tiles of a (and b), and of e (and f)."""
+        above, below, _, _ = self.ladder.extents
+        return _cuts(above, self.upper), _cuts(below, self.lower)
+
+    @cached_property
+    def made(self) -> tuple[int, int]:
+        """(products of tiles of x, their multiply-adds)."""
+        above, below = (_Tiles([cut.stop - cut.start for cut in cuts]) for cuts in self.cuts)
+        inner = self.ladder.extents[2]
+        if self.ladder.even:
+            # Each pair of pairs of tiles once; of a pair of the same tile a >= e.
+            tiles = [*above.unlike_squares, *(pairs(n, 1) ** 2 for n in above.lengths)]
+            total = pairs(above.total, 1)
+            return pairs(above.pairs, 1), inner * (total**2 + sum(tiles)) // 2
+        count = (above.pairs - above.count) * below.count**2 + above.count * below.pairs
+        work = above.unlike * below.total**2 + above.like * (below.unlike + below.like)
+        return count, inner * work
+
+    @cached_property
+    def taken(self) -> int:
+        """How many W± are made of each half."""
+        above, below = (pairs(len(cuts), 1) for cuts in self.cuts)
+        return pairs(above, 1) if self.ladder.even else above * below
+
+    @property
+    def applied(self) -> int:
+        """Multiply-adds of W± t±."""
+        above, below, _, _ = self.ladder.extents
+        return sum(pairs(above, half) * pairs(below, half) * self.ladder.columns(half) for half in HALVES)
+
+    @property
+    def work(self) -> int:
+        """Multiply-adds of all products."""
+        return self.made[1] + self.applied
+
+    @property
+    def tile(self) -> int:
+        """Elements of the largest tile of W."""
+        return self.upper**2 * self.lower**2
+
+    @property
+    def slots(self) -> int:
+        """Tiles of W that are alive at the same time."""
+        return 3 if self.ladder.even else 2
+
+    @property
+    def columns(self) -> int:
+        return max(self.ladder.columns(half) for half in HALVES)
+
+    @property
+    def kept(self) -> tuple[int, int]:
+        """Elements of x in tiles, or of two tiles of it, and of t±."""
+        above, below, inner, _ = self.ladder.extents
+        x = 2 * inner * self.upper * self.lower
+        if self.held:
+            x = inner * (pairs(above, 1) if self.ladder.even else above * below)
+        return x, sum(pairs(below, half) * self.ladder.columns(half) for half in HALVES)
+
+    @property
+    def arena(self) -> int:
+        """Elements of the buffer that holds all temporaries: what is kept, and what one turn of the loops needs, or
+        taking t apart before, or putting R together after them."""
+        turn = (self.slots + 3) * self.tile + max(self.upper, self.lower) ** 2 * self.columns
+        apart = 2 * self.lower**2 * self.ladder.extents[3]
+        together = 3 * self.upper**2 * self.ladder.extents[3]
+        return sum(self.kept) + max(turn, apart, together)
+
+    @property
+    def memory(self) -> int:
+        """Elements that a run holds beside operands and result."""
+        above, below = (len(cuts) for cuts in self.cuts)
+        views = (above * below * self.held + 2 * pairs(below, 1)) * VIEW
+        return self.arena + views
+
+    def seconds(self, rates: Rates) -> float:
+        """Estimated time of a run."""
+        above, below, inner, free = self.ladder.extents
+        mm, ll = self.upper**2, self.lower**2
+        ml = self.upper * self.lower
+        count, work = self.made
+        near = self.slots * self.tile
+        total = _products(rates, count, (ml, ml, inner), work)
+        turns = self.taken * (2 if self.ladder.even else 1)
+        combined = min(self.taken * self.tile, pairs(above, 1) * pairs(below, 1) // (2 if self.ladder.even else 1))
+        for half in HALVES:
+            columns = self.ladder.columns(half)
+            if columns:
+                work = pairs(above, half) * pairs(below, half) * columns
+                total += _products(rates, turns, (mm, columns, ll), work)
+                total += self.taken * rates.step + 2 * rates.copy(combined, near)
+                total += turns * rates.step + turns * rates.copy(mm * columns, near, turned=half < 0)
+        copied = self.kept[0] if self.held else 2 * count * inner * ml
+        return total + rates.copy(copied + 4 * (below**2 + above**2) * free, above**2 * free, turned=False)
+
+    def __str__(self) -> str:
+        ladder = self.ladder
+        (a, b), (e, f), z = ladder.upper, ladder.lower, ",".join(ladder.free)
+        x, name, t = ladder.x.name, ladder.tree.root.name, ladder.t.name
+        other = ",".join(ladder.free[axis] for axis in ladder.turned)
+        first, second = (f"{x}[{self._x(a, one)}] {x}[{self._x(b, two)}]" for one, two in ((e, f), (f, e)))
+        total = f"sum({','.join(ladder.inner)}) " if ladder.inner else ""
+        weak = "" if ladder.sign > 0 else "-"
+        lines = [
+            f"symmetry: {t}[{f},{e},{other}] = {weak}{t}[{e},{f},{z}]"
+            + (f", {x}[{self._x(e, a)}] = {x}[{self._x(a, e)}]" if ladder.even else ""),
+            f"multiply-adds: {self.made[1]:.4g} for W, {self.applied:.4g} with {t}",
+            f"memory: {self.arena:.4g} elements in one arena",
+            f"{t}±[{e},{f},{z}] = {t}[{e},{f},{z}] ± {t}[{f},{e},{z}], {e} >= {f}, each pair of {z or 'them'} once",
+        ]
+        if ladder.even:
+            lines += [
+                f"for four tiles of {a}, {b}, {e}, {f} of {self.upper}, any order once:",
+                f"    for each way to take two of them as {a} >= {b}, two as {e} >= {f}:",
+            ]
+        else:
+            lines += [
+                f"for {a} >= {b} in tiles of {self.upper}:",
+                f"    for {e} >= {f} in tiles of {self.lower}:",
+            ]
+        lines.append(f"        W±[{a},{b},{e},{f}] = {total}{first} ± {total}{second}")
+        lines.append(f"        {name}±[{a},{b},{z}] += W± {t}±[{e},{f},{z}]")
+        if ladder.even:
+            lines.append(f"        {name}±[{e},{f},{z}] += W± {t}±[{a},{b},{z}]")
+        lines.append(f"{name}[{a},{b},{z}], {name}[{b},{a},{z}] = ({name}+ ± {name}-) / 2")
+        return "\n".join(lines)
+
+    def _x(self, upper: str, lower: str) -> str:
+        """Labels of x with others in the place of a and e."""
+        names = {self.ladder.upper[0]: upper, self.ladder.lower[0]: lower}
+        return ",".join(names.get(label, label) for label in self.ladder.x.indices)
+
+    def data(self) -> dict[str, Any]:
+        return {
+            "tiles": {self.ladder.upper[0]: self.upper, self.ladder.lower[0]: self.lower},
+            "loops": str(self),
+            "elements": self.memory,
+            "multiply_adds": self.work,
+        }
+
+
+@dataclass(frozen=True)
+class _Tiles:
+    """Sums over pairs of tiles of these lengths."""
+
+    lengths: Sequence[int]
+
+    @property
+    def count(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def pairs(self) -> int:
+        return pairs(self.count, 1)
+
+    @property
+    def total(self) -> int:
+        return sum(self.lengths)
+
+    @property
+    def like(self) -> int:
+        return sum(n * n for n in self.lengths)
+
+    @property
+    def unlike(self) -> int:
+        return (self.total**2 - self.like) // 2
+
+    @property
+    def unlike_squares(self) -> Iterator[int]:
+        """Squares of the elements of pairs of tiles that are not the same."""
+        for k, n in enumerate(self.lengths):
+            yield from ((n * m) ** 2 for m in self.lengths[:k])
+
+
+def _cuts(extent: int, size: int) -> tuple[slice, ...]:
+    return tuple(slice(start, min(start + size, extent)) for start in range(0, extent, size))
+
+
+def _products(rates: Rates, count: int, shape: tuple[int, int, int], work: int) -> float:
+    """Products of at most this shape, of so many multiply-adds in all."""
+    full = max(count * prod(shape), 1)
+    return count * (rates.call + rates.step) + work / full * count * (rates.product(*shape) - rates.call)
+
+
+def ladder_loops(ladder: Ladder, limit: int | None = None) -> LadderLoops | None:
+    """The tiles of least estimated time that hold at most `limit` elements; None if no tiles do."""
+    above, below, _, _ = ladder.extents
+    if not prod(ladder.extents):
+        return None
+    sizes = [(size, size) for size in even_sizes(above)]
+    if not ladder.even:
+        sizes = [(one, two) for one in even_sizes(above) for two in even_sizes(below)]
+    trials = (LadderLoops(ladder, *size, held) for size in sizes for held in (True, False))
+    fitting = [loops for loops in trials if limit is None or loops.memory <= limit]
+    return min(fitting, key=lambda loops: loops.seconds(MODEL), default=None)
