@@ -135,6 +135,13 @@ def test_a_dense_array_is_shared_in_its_own_order():
     np.testing.assert_array_equal(tensor.repack((1, 0), LAYOUTS).check().to_dense(), array)
 
 
+def test_a_tensor_without_modes_is_a_number():
+    for tensor in (from_dense(2.5), from_coo((), np.zeros((0, 2), int), [1.5, 1.0])):
+        assert tensor.check().to_dense().shape == ()
+        assert tensor.to_dense() == 2.5
+        assert tensor.nnz == tensor.nonzeros(()) == 1
+
+
 def test_numbers_that_are_not_finite_are_kept():
     array = np.array([[0.0, np.nan], [np.inf, 0.0]])
     tensor = from_dense(array, kinds=("compressed", "compressed"))

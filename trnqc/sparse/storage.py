@@ -143,7 +143,7 @@ class SparseTensor:
         require_memory(math.prod(self.shape) * 8, f"the dense array of shape {self.shape}")
         if "compressed" not in self.kinds and self.values is not None:
             stored = self.values.reshape([self.shape[mode] for mode in self.order])
-            return np.ascontiguousarray(stored.transpose(np.argsort(self.order)))
+            return np.asarray(stored.transpose(np.argsort(self.order)), order="C")
         result = np.zeros(self.shape)
         coordinates, values = self.to_coo()
         result[tuple(coordinates)] = values
@@ -244,7 +244,7 @@ def from_dense(array: Any, order: Sequence[int] | None = None, kinds: Sequence[K
     if "compressed" in kinds:
         nonzero = np.array(np.nonzero(array), np.int64).reshape(array.ndim, -1)
         return from_coo(array.shape, nonzero, array[tuple(nonzero)], order, kinds)
-    values = np.ascontiguousarray(as_float64(array).transpose(order)).reshape(-1)
+    values = as_float64(array).transpose(order).reshape(-1)
     return SparseTensor(array.shape, order, tuple(Dense(array.shape[mode]) for mode in order), values)
 
 
