@@ -14,7 +14,6 @@ from trnqc.contraction.chains import Fusion
 from trnqc.contraction.expression import Index
 from trnqc.contraction.forms import Form
 from trnqc.contraction.fusion import fusion_front, least_memory
-from trnqc.contraction.loops import nest_of
 from trnqc.contraction.run_loops import run_schedule
 from trnqc.contraction.spacetime import Schedule, schedule
 from trnqc.contraction.tree import Leaf, Node, Tree
@@ -66,7 +65,7 @@ def tiles(occupied: int = 8, virtual: int = 64, auxiliary: int = 128, rounds: in
     out = np.empty([tree.extent(i) for i in tree.root.indices])
     sizes = [size for size in (2, 4, 8, 16, 32, 64) if size <= virtual]
     trials = [{"b": b, "e": e} for b, e in product(sizes, repeat=2)]
-    plans = {str(t): Schedule(nest_of(form.tiled(t)), 2**17) for t in trials}
+    plans = {str(t): Schedule(form.tiled(t), 2**17) for t in trials}
     times = in_turns(
         rounds, {name: clocked(lambda plan=plan: run_schedule(plan, operands, out)) for name, plan in plans.items()}
     )

@@ -10,7 +10,6 @@ from trnqc.contraction import einsum_plan, rates
 from trnqc.contraction.chains import Fusion
 from trnqc.contraction.estimate import nest_seconds, plan_seconds
 from trnqc.contraction.forms import Form
-from trnqc.contraction.loops import nest_of
 from trnqc.contraction.rates import Rates, cache_levels, machine_rates
 
 FREE = dict.fromkeys(("call", "multiply_add", "panel", "result", "near", "far", "turned_near", "turned_far"), 0.0)
@@ -37,7 +36,7 @@ def test_a_limit_costs_time():
 def test_turns_and_work_of_a_nest(tile):
     """Two steps a turn of the loops over a and b; the work does not depend on the tiles."""
     form = Form(Fusion(ladder(2, 6, 5), {"W": frozenset("ab")}))
-    nest = nest_of(form.tiled({"a": tile, "b": tile}))
+    nest = form.tiled({"a": tile, "b": tile})
     assert nest_seconds(nest, 2**20, Rates(**FREE, step=1.0)) == 2 * (6 // tile) ** 2
     work = nest_seconds(nest, 2**20, Rates(**FREE | {"multiply_add": 1.0}, step=0.0))
     assert work == pytest.approx(6**4 * 5 + 6**4 * 4)

@@ -19,6 +19,7 @@ from trnqc.contraction.expression import Index
 from trnqc.contraction.loops import Item, Loop, Make, Step
 from trnqc.contraction.lower import Step as Lowered
 from trnqc.contraction.lower import lower
+from trnqc.contraction.run_loops import inside_order
 from trnqc.contraction.spacetime import Schedule
 from trnqc.contraction.tree import Leaf, Node, Tree
 
@@ -51,6 +52,11 @@ class _Run:
         for name, place in schedule.nest.places.items():
             shape = self.fusion.shape(name)
             self.held[name] = arena[place : place + prod(shape)].reshape(tuple(shape))
+        self.inside = schedule.nest.inside
+        if self.inside:
+            order = inside_order(schedule.nest)
+            view = self.held[tree.root.name][(*(slice(0, tree.extent(label)) for label in order), ...)]
+            self.held[self.inside] = arranged((view, order), self.fusion.arrays[self.inside].indices)
 
     def items(self, items: Sequence[Item], ranges: Ranges) -> None:
         for item in items:
@@ -86,7 +92,24 @@ class _Run:
             else:
                 other = next(made)
                 parts.append((self._part(other, ranges), Leaf(other, self.fusion.arrays[other].indices, -1)))
-        self._multiply(target, array.indices, parts, accumulate)
+        if self.inside in array.inputs:
+            self._exchange(target, array.indices, parts)
+        else:
+            self._multiply(target, array.indices, parts, accumulate)
+
+    def _exchange(self, target: Array, labels: Labels, parts: Sequence[Part]) -> None:
+        """As `slices.exchange`: block by block over labels that all but the one axis share."""
+        ((inner, own),) = (part for part in parts if part[1].name == self.inside)
+        lengths = dict(zip(own.indices, inner.shape))
+        cut = next((x for x, n in lengths.items() if x in labels and n > 1), None)
+        if cut and 2 * prod(lengths.values()) > self.scratch:
+            middle = lengths[cut] // 2
+            for start, stop in ((0, middle), (middle, lengths[cut])):
+                halves = [(_cut(array, part.indices, cut, start, stop), part) for array, part in parts]
+                self._exchange(_cut(target, labels, cut, start, stop), labels, halves)
+            return
+        apart = [(array.clone() if part is own else array, part) for array, part in parts]
+        self._multiply(target, labels, apart, False)
 
     def _operand(self, operand: Leaf, ranges: Ranges) -> Array:
         cuts = [slice(*ranges[label]) for label in operand.indices]

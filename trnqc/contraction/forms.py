@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from trnqc.contraction.chains import Array, Fusion
-from trnqc.contraction.loops import arenas, nest_of, together
+from trnqc.contraction.loops import Nest, arenas, nest_of, together
 from trnqc.contraction.slices import MOVE, MULTIPLY_ADD, START
 from trnqc.contraction.tiles import Cost
 from trnqc.contraction.tree import Leaf, union
@@ -28,15 +28,19 @@ ADD = 2.0
 
 
 class Form:
-    """One choice of fused loops with its memory, work and time as functions of tables of tiles [trials, extents]."""
+    """One choice of fused loops with its memory, work and time as functions of tables of tiles [trials, extents].
 
-    def __init__(self, fusion: Fusion) -> None:
+    inside: as of `loops.Nest`; scratch: elements for the blocks in which it is exchanged.
+    """
+
+    def __init__(self, fusion: Fusion, inside: str | None = None, scratch: int = 0) -> None:
         self.fusion = fusion
         self.tree = fusion.tree
-        self.nest = nest_of(fusion)
+        self.nest = nest_of(fusion, inside)
+        self.blocks = 2 * self.tree.size(fusion.arrays[inside].indices) / scratch if inside else 0.0
         fused = {label for labels in fusion.fused.values() for label in labels}
         self.extents = {label: self.tree.extent(label) for label in self.tree.indices if label in fused}
-        self.meet = together([self.nest.lives[name] for name in fusion.temporaries])
+        self.meet = together([self.nest.lives[name] for name in self.nest.temporaries])
 
     def uniform(self, *sizes: int) -> np.ndarray:
         """All tiles of a row alike, as far as the indices are so long."""
@@ -45,8 +49,10 @@ class Form:
     def arena(self, trials: np.ndarray) -> np.ndarray:
         """Elements that hold all temporaries."""
         tile = self._tiles(trials)
-        held = [self._held(name, tile) for name in self.fusion.temporaries]
-        return arenas(np.stack([np.broadcast_to(x, len(trials)) for x in held], axis=1), self.meet)
+        held = np.empty((len(trials), len(self.meet)))
+        for k, name in enumerate(self.nest.temporaries):
+            held[:, k] = self._held(name, tile)
+        return arenas(held, self.meet)
 
     def _tiles(self, trials: np.ndarray) -> dict[str, np.ndarray]:
         return dict(zip(self.extents, trials.T.astype(float)))
@@ -71,7 +77,7 @@ class Form:
         """Estimated time on a CPU in moves of an element: products of matrices, slices read and written."""
         tile = self._tiles(trials)
         turns = self._turns(tile)
-        total = np.zeros(len(trials))
+        total = np.full(len(trials), START * self.blocks)
         for step, around in self.nest.steps:
             array = self.fusion.arrays[step.name]
             length = {i: tile[i] if i in around else float(self.tree.extent(i)) for i in array.loops}
@@ -117,8 +123,8 @@ class Form:
         sizes = [2**k for k in range(longest.bit_length() + 1)]
         return float(self.within(room, goal)(self.uniform(*sizes)).min())
 
-    def tiled(self, tiles: Mapping[str, int]) -> Fusion:
-        return Fusion(self.tree, self.fusion.fused, dict(tiles))
+    def tiled(self, tiles: Mapping[str, int]) -> Nest:
+        return nest_of(Fusion(self.tree, self.fusion.fused, dict(tiles)), self.nest.inside)
 
 
 def _move(whole: Any) -> Any:

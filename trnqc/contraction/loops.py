@@ -55,17 +55,23 @@ Item = Make | Step | Drop | Loop
 
 @dataclass(frozen=True)
 class Nest:
-    """The loop nest of a fusion."""
+    """The loop nest of a fusion. inside: the temporary that lies in the memory of the result (`inner_operand`)."""
 
     fusion: Fusion
     body: tuple[Item, ...]
+    inside: str | None = None
+
+    @property
+    def temporaries(self) -> tuple[str, ...]:
+        """Those that take memory beside the result."""
+        return tuple(name for name in self.fusion.temporaries if name != self.inside)
 
     @cached_property
     def lives(self) -> Mapping[str, tuple[int, int]]:
         """First and last moment of each temporary, counting all items of the text in order."""
         moments = list(_flat(self.body))
         found = {}
-        for name in self.fusion.temporaries:
+        for name in self.temporaries:
             first = next(t for t, item in enumerate(moments) if isinstance(item, Make) and item.name == name)
             last = next(t for t, item in enumerate(moments) if isinstance(item, Drop) and item.name == name)
             found[name] = (first, last)
@@ -74,7 +80,7 @@ class Nest:
     @cached_property
     def places(self) -> Mapping[str, int]:
         """First element of each temporary in the arena; arrays that live at the same time do not overlap."""
-        return places({name: prod(self.fusion.shape(name)) for name in self.fusion.temporaries}, self.lives)
+        return places({name: prod(self.fusion.shape(name)) for name in self.temporaries}, self.lives)
 
     @property
     def arena(self) -> int:
@@ -122,14 +128,32 @@ class Nest:
             self._written(next(made)) if not isinstance(o, Leaf) or o.cost else str(o) for o in array.source.operands
         ]
         total = f"sum({','.join(array.summed)}) " if array.summed else ""
-        return f"{self._written(item.name)} {sign} {total}{' * '.join(factors)}"
+        text = f"{self._written(item.name)} {sign} {total}{' * '.join(factors)}"
+        return f"{text}, in place" if self.inside in array.inputs else text
 
 
-def nest_of(fusion: Fusion) -> Nest:
+def inner_operand(fusion: Fusion) -> str | None:
+    """The temporary that may lie in the memory of the result, whose step then exchanges one axis in place.
+
+    It shares no loop with that step, and has all labels of the result but one, for which it has another that is summed
+    and not longer.
+    """
+    root, tree = fusion.arrays[fusion.tree.root.name], fusion.tree
+    if isinstance(root.source, Leaf) or len(root.source.operands) != 2 or len(root.inputs) != 1:
+        return None
+    (name,) = root.inputs
+    mine, own = set(fusion.arrays[name].indices), set(root.indices)
+    gone, new = mine - own, own - mine
+    if fusion.fused.get(name) or len(gone) != 1 or len(new) != 1 or set(root.summed) != gone:
+        return None
+    return name if tree.size(gone) <= tree.size(new) else None
+
+
+def nest_of(fusion: Fusion, inside: str | None = None) -> Nest:
     """The loop nest; of two producers beside each other that comes first which leaves less behind."""
     body: list[Item | _Open] = []
     _Builder(fusion).emit(fusion.arrays[fusion.tree.root.name], (), [body])
-    return Nest(fusion, _closed(body, fusion.arrays))
+    return Nest(fusion, _closed(body, fusion.arrays), inside)
 
 
 @dataclass

@@ -14,7 +14,7 @@ import numpy as np
 
 from trnqc.contraction.chains import Array
 from trnqc.contraction.loops import Item, Loop, Make, Nest, Step
-from trnqc.contraction.slices import LEAST_SCRATCH, Gemm, Layout, Slice, multiply, product_plan, row_major
+from trnqc.contraction.slices import LEAST_SCRATCH, Gemm, Layout, Slice, exchange, multiply, product_plan, row_major
 from trnqc.contraction.spacetime import Schedule
 from trnqc.contraction.tree import Leaf, union
 from trnqc.errors import InputError
@@ -116,18 +116,21 @@ class _Run:
     def __init__(self, schedule: Schedule, operands: Operands, out: Any, gemm: Gemm | None) -> None:
         self.gemm = gemm
         self.out = out
-        self.fusion = schedule.fusion
+        self.fusion, self.inside = schedule.fusion, schedule.nest.inside
         self.operands = operands
         self.scratch = np.empty(max(schedule.scratch, LEAST_SCRATCH), out.dtype)
         arena = np.empty(schedule.nest.arena, out.dtype)
         self.held = {}
         if isinstance(out, np.ndarray):
             self.held[self.fusion.tree.root.name] = Slice(out, self.fusion.tree.root.indices)
-        for name, order in axis_orders(schedule.nest).items():
+        orders = axis_orders(schedule.nest)
+        for name, place in schedule.nest.places.items():
+            order = orders[name]
             lengths = dict(zip(self.fusion.arrays[name].indices, self.fusion.shape(name)))
-            place = schedule.nest.places[name]
             array = arena[place : place + prod(lengths.values())].reshape([lengths[label] for label in order])
             self.held[name] = Slice(array, order)
+        if schedule.nest.inside:
+            self.held[schedule.nest.inside] = _inside(schedule.nest, out)
 
     def items(self, items: Sequence[Item], ranges: Ranges) -> None:
         for item in items:
@@ -168,6 +171,10 @@ class _Run:
             value = self._leaf(array.source, ranges)
             np.copyto(_ordered(result, value.labels), 1 / value.array if value.reciprocal else value.array)
             return
+        if self.inside in array.inputs:
+            (other,) = (o for o in array.source.operands if isinstance(o, Leaf))
+            exchange(result, self._part(array.inputs[0], ranges), self._leaf(other, ranges), self.scratch, self.gemm)
+            return
         made = iter(array.inputs)
         operands = [
             self._leaf(o, ranges) if isinstance(o, Leaf) and not o.cost else self._part(next(made), ranges)
@@ -195,6 +202,21 @@ def _ordered(held: Slice, labels: Sequence[str]) -> np.ndarray:
     return held.array.transpose([held.labels.index(label) for label in labels])
 
 
+def _inside(nest: Nest, out: np.ndarray) -> Slice:
+    """The part of the result's memory in which the operand of its last step lies."""
+    labels = inside_order(nest)
+    cuts: list[Any] = [slice(0, nest.fusion.tree.extent(label)) for label in labels]
+    return Slice(out[(*cuts, ...)], labels)
+
+
+def inside_order(nest: Nest) -> tuple[str, ...]:
+    """The labels of the operand that lies in the result's memory, axis by axis of the result."""
+    assert nest.inside is not None
+    root, mine = nest.fusion.tree.root.indices, nest.fusion.arrays[nest.inside].indices
+    (gone,) = set(mine) - set(root)
+    return tuple(label if label in mine else gone for label in root)
+
+
 def axis_orders(nest: Nest) -> dict[str, tuple[str, ...]]:
     """For each temporary the order of its axes, slowest first, with the least estimated time of the steps it is in."""
     fusion = nest.fusion
@@ -216,7 +238,9 @@ def axis_orders(nest: Nest) -> dict[str, tuple[str, ...]]:
     def layout(name: str) -> Layout:
         return row_major(orders[name], dict(zip(fusion.arrays[name].indices, fusion.shape(name))))
 
-    for name in fusion.temporaries:
+    if nest.inside:
+        orders[nest.inside] = inside_order(nest)
+    for name in nest.temporaries:
         best = None
         for order in _orders_worth_trying(fusion.arrays[name], fusion.arrays[consumer[name]]):
             orders[name] = order

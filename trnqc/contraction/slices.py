@@ -235,6 +235,25 @@ def multiply(
         multiply(result.part(label, start, stop), parts, again, scratch, gemm)
 
 
+def exchange(result: Slice, inner: Slice, other: Slice, scratch: np.ndarray, gemm: Gemm | None = None) -> None:
+    """result = inner times other, where inner lies in the memory of the result and is lost.
+
+    inner: all labels of the result but one, in the same places, and for that one another that is summed. Blocks of it
+    are copied to the scratch, multiplied and written back. scratch: as of `multiply`, and inner's summed axis.
+    """
+    cut = next((x for x, n in zip(inner.labels, inner.array.shape) if x in result.labels and n > 1), None)
+    if cut and 2 * inner.array.size > scratch.size:
+        length = inner.array.shape[inner.labels.index(cut)]
+        middle = -(-length // 2)
+        for start, stop in ((0, middle), (middle, length)):
+            one, two, three = (s.part(cut, start, stop) for s in (result, inner, other))
+            exchange(one, two, three, scratch, gemm)
+        return
+    aside = scratch[: inner.array.size].reshape(inner.array.shape)
+    np.copyto(aside, inner.array)
+    multiply(result, [Slice(aside, inner.labels), other], False, scratch[inner.array.size :], gemm)
+
+
 def _inverted_and_summed(result: Slice, operands: Sequence[Slice]) -> list[str]:
     """Labels of which sums of reciprocals are meant: no buffer takes reciprocals and sums in one go."""
     return [

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from trnqc.contraction.chains import Fusion
 from trnqc.contraction.forms import Form, Goal
 from trnqc.contraction.fusion import fusion_front
-from trnqc.contraction.loops import Nest, nest_of
+from trnqc.contraction.loops import Nest, inner_operand, nest_of
+from trnqc.contraction.slices import LEAST_SCRATCH
 from trnqc.contraction.tiles import Tiles, best_tiles
 from trnqc.contraction.tree import Tree
 from trnqc.errors import InputError, MemoryLimit
@@ -72,7 +73,7 @@ def schedule(tree: Tree, limit: int | None = None, scratch: int = 0, goal: Goal 
     if limit is None or plain.arena + scratch <= limit:
         return Schedule(plain, scratch)
     room = limit - scratch
-    forms = [Form(fusion) for fusion in _fusions(tree)]
+    forms = _forms(tree, scratch)
     fitting = [form for form in forms if form.arena(form.uniform(1))[0] <= room]
     if not fitting:
         least = min(int(form.arena(form.uniform(1))[0]) for form in forms) + scratch
@@ -81,8 +82,8 @@ def schedule(tree: Tree, limit: int | None = None, scratch: int = 0, goal: Goal 
             f"raise it to {least} or more"
         )
     guessed = sorted(fitting, key=lambda form: form.guess(room, goal))[:CANDIDATES]
-    best = _Search(tree, room, goal).best(guessed)
-    return Schedule(nest_of(best.form.tiled(best.tiles)), scratch)
+    best = _Search(tree, room, scratch, goal).best(guessed)
+    return Schedule(best.form.tiled(best.tiles), scratch)
 
 
 def schedule_within(tree: Tree, limit: int) -> Schedule:
@@ -92,6 +93,19 @@ def schedule_within(tree: Tree, limit: int) -> Schedule:
         return schedule(tree, limit, min(limit // 5, LARGE_SCRATCH))
     except MemoryLimit:
         return schedule(tree, limit, SMALL_SCRATCH)
+
+
+def _forms(tree: Tree, scratch: int) -> list[Form]:
+    forms = [Form(fusion) for fusion in _fusions(tree)]
+    name = inner_operand(Fusion(tree))
+    # A block that is exchanged in place is at least as long as the axis that is summed.
+    if name and scratch >= LEAST_SCRATCH + max(index.extent for index in tree.indices.values()):
+        # Towards the array that lies in the result's memory nothing is fused: it is the result of what comes before.
+        top = next(node for node in tree.nodes if node.name == name)
+        labels = {label for node in Tree(top, tree.indices).nodes for label in node.loops}
+        before = Tree(top, {label: index for label, index in tree.indices.items() if label in labels})
+        forms += [Form(Fusion(tree, fusion.fused), name, scratch) for fusion in _fusions(before)]
+    return forms
 
 
 def _fusions(tree: Tree) -> list[Fusion]:
@@ -116,20 +130,23 @@ class _Search:
     """Forms with their best tiles. Forms of least memory share more loops than a limit asks for: from each of them the
     search goes on to forms that share one loop less between an array and its consumer, as long as that helps."""
 
-    def __init__(self, tree: Tree, room: int, goal: Goal) -> None:
-        self.tree, self.room, self.goal = tree, room, goal
-        self.known: dict[frozenset[tuple[str, frozenset[str]]], _Tiled | None] = {}
+    def __init__(self, tree: Tree, room: int, scratch: int, goal: Goal) -> None:
+        self.tree, self.room, self.scratch, self.goal = tree, room, scratch, goal
+        self.known: dict[tuple[str | None, frozenset[tuple[str, frozenset[str]]]], _Tiled | None] = {}
 
     def best(self, forms: Iterable[Form]) -> _Tiled:
         return min((self.loosened(form) for form in forms), key=lambda found: found.value)
 
     def loosened(self, form: Form) -> _Tiled:
-        best = self.tiled(form.fusion.fused)
+        inside = form.nest.inside
+        best = self.tiled(form.fusion.fused, inside)
         assert best is not None
         while True:
             fused = {name: self.looped(best, labels) for name, labels in best.form.fusion.fused.items()}
             around = [
-                self.tiled({**fused, name: labels - {label}}) for name, labels in fused.items() for label in labels
+                self.tiled({**fused, name: labels - {label}}, inside)
+                for name, labels in fused.items()
+                for label in labels
             ]
             next_best = min((found for found in around if found), key=lambda found: found.value, default=best)
             if next_best.value >= best.value:
@@ -141,13 +158,14 @@ class _Search:
         """Those with several turns; the others might as well not be fused."""
         return frozenset(label for label in labels if found.tiles[label] < found.form.extents[label])
 
-    def tiled(self, fused: Mapping[str, frozenset[str]]) -> _Tiled | None:
+    def tiled(self, fused: Mapping[str, frozenset[str]], inside: str | None) -> _Tiled | None:
         """None if this is no loop nest, or does not fit."""
-        key = frozenset((name, labels) for name, labels in fused.items() if labels)
+        shared = {name: labels for name, labels in fused.items() if labels}
+        key = inside, frozenset(shared.items())
         if key not in self.known:
             self.known[key] = None
             with suppress(InputError):
-                form = Form(Fusion(self.tree, dict(key)))
+                form = Form(Fusion(self.tree, shared), inside, self.scratch)
                 if found := best_tiles(form.extents, form.within(self.room, self.goal)):
                     self.known[key] = _Tiled(form, *found)
         return self.known[key]

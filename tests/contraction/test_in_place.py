@@ -1,0 +1,107 @@
+"""Last steps that exchange one axis in the memory of the result: which do, what comes out, and what is held."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import trnqc
+from tests.contraction.test_loops import by_einsum, operands_of
+from tests.contraction.workloads import four_index, indices, leaf
+from trnqc.contraction.chains import Fusion
+from trnqc.contraction.device_loops import run_on_device
+from trnqc.contraction.loops import inner_operand, nest_of
+from trnqc.contraction.run_loops import run_schedule
+from trnqc.contraction.spacetime import Schedule, schedule, schedule_within
+from trnqc.contraction.tree import Node, Tree
+
+
+def two_steps(result: str, other: str, mirrored: bool = False, **extents: int) -> Tree:
+    """X_pbc = A_kpb F_kc, then the result from X and G with these labels."""
+    x = Node("X", tuple("pbc"), (leaf("A", "kpb", 0), leaf("F", "kc", 1)))
+    last = (x, leaf("G", other, 2))
+    space = indices(**{label: (label, extents.get(label, 5)) for label in "kpbcay"})
+    root = Node("R", tuple(result), last[::-1] if mirrored else last)
+    return Tree(root, {label: index for label, index in space.items() if label in {*"kpbc", *result, *other}})
+
+
+@pytest.mark.parametrize(
+    ("result", "other", "extents"),
+    [
+        ("abc", "pa", {"a": 7}),
+        ("bac", "ap", {"p": 3, "a": 3, "b": 13, "c": 1}),
+        ("bca", "pa", {"p": 2, "a": 11}),
+        ("cab", "pba", {"p": 5, "b": 7, "c": 3}),
+        ("abc", "pa", {"p": 1, "a": 1, "b": 1, "c": 1}),
+    ],
+)
+@pytest.mark.parametrize("mirrored", [False, True])
+@pytest.mark.parametrize("scratch", [14, 40, 2000])
+def test_the_result_is_that_of_einsum(result, other, extents, mirrored, scratch):
+    tree = two_steps(result, other, mirrored, **extents)
+    found = Schedule(nest_of(Fusion(tree), inner_operand(Fusion(tree))), scratch)
+    assert found.nest.inside == "X" and found.nest.arena == 0 and "in place" in str(found)
+    operands = operands_of(tree)
+    expected = by_einsum(tree, operands)
+    np.testing.assert_allclose(run_schedule(found, operands), expected, rtol=1e-12)
+    turned = np.empty(expected.shape, order="F")
+    np.testing.assert_allclose(run_schedule(found, operands, turned), expected, rtol=1e-12)
+    torch = pytest.importorskip("torch")
+    values = {name: torch.tensor(x) for name, x in operands.items()}
+    np.testing.assert_allclose(run_on_device(torch, found, values, values["A"]).numpy(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("result", "other", "extents"),
+    [
+        ("abc", "pa", {"p": 6, "a": 5}),  # X is larger than the result
+        ("abcy", "pay", {}),  # two labels for one
+        ("ab", "pac", {}),  # two labels are summed
+        ("bc", "p", {}),  # none is new
+    ],
+)
+def test_what_does_not_fit_into_the_result(result, other, extents):
+    assert inner_operand(Fusion(two_steps(result, other, **extents))) is None
+
+
+def test_a_fused_operand_has_its_own_memory():
+    tree = two_steps("abc", "pa")
+    assert inner_operand(Fusion(tree)) == "X"
+    assert inner_operand(Fusion(tree, {"X": frozenset("b")})) is None
+
+
+def test_a_scratch_shorter_than_the_axis_needs_another_nest():
+    tree = two_steps("abc", "pa", p=40, a=40)
+    assert schedule(tree, 200, scratch=43).nest.inside == "X"
+    assert schedule(tree, 200, scratch=42).nest.inside is None
+
+
+def test_the_transformation_holds_little_and_repeats_nothing():
+    tree = four_index(24)
+    limit = 24**4 // 10
+    found = schedule_within(tree, limit)
+    assert found.nest.inside == "T3" and found.memory <= limit and found.work == tree.multiply_adds
+    operands = operands_of(tree)
+    out = np.empty([24] * 4)
+    run_schedule(found, operands, out)
+    tracemalloc.start()
+    run_schedule(found, operands, out)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak <= 8 * limit
+    np.testing.assert_allclose(out, by_einsum(tree, operands), rtol=1e-11)
+
+
+@pytest.mark.parametrize("kind", [np.float32, complex])
+def test_other_types(kind):
+    rng = np.random.default_rng(0)
+    operands = [rng.standard_normal(shape).astype(kind) for shape in ((12,) * 4, *[(12, 12)] * 4)]
+    text = "pqrs,pa,qb,rc,sd->abcd"
+    plan = trnqc.einsum_plan(text, *operands, memory_limit=operands[0].nbytes // 4)
+    assert "in place" in str(plan)
+    found = plan.run(operands)
+    assert found.dtype == kind
+    exact = np.einsum(text, *(x.astype(complex) for x in operands), optimize=True)
+    assert abs(found - exact).max() < (1e-4 if kind == np.float32 else 1e-12) * abs(exact).max()
