@@ -91,8 +91,8 @@ class _Lowering:
         if listed:
             space, inside = listed
             e = Var(f"e{space.tensor}", "i64")
-            body = space.at_entry(e, state, lambda s: self._inside(inside, s))
             head = self.appended.before_list(space.spec.order, state) if appends and self.appended else []
+            body = space.at_entry(e, state, lambda s: self._inside(inside, s))
             return Piece(self._function(name, [*head, *body], e), "list", space.tensor, False, appends)
         x = Var(node.index, "i64")
         body = self.turn(node, state.bind(node.index, x))
