@@ -2,3 +2,50 @@
 
 network + sparsity -> layouts and loops (Z3) -> index notation -> program (gen) -> compiled kernel (jit) -> tensor
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trnqc.sparse.api import contract, plan
+    from trnqc.sparse.convert import from_scipy, from_torch, read_tns
+    from trnqc.sparse.planned import Plan
+    from trnqc.sparse.storage import SparseTensor, from_coo, from_dense
+
+__all__ = [
+    "Plan",
+    "SparseTensor",
+    "contract",
+    "from_coo",
+    "from_dense",
+    "from_scipy",
+    "from_torch",
+    "plan",
+    "read_tns",
+]
+
+# Imported when a name is first used: making plans needs more than holding tensors does.
+_HOMES = {
+    "Plan": "trnqc.sparse.planned",
+    "SparseTensor": "trnqc.sparse.storage",
+    "contract": "trnqc.sparse.api",
+    "from_coo": "trnqc.sparse.storage",
+    "from_dense": "trnqc.sparse.storage",
+    "from_scipy": "trnqc.sparse.convert",
+    "from_torch": "trnqc.sparse.convert",
+    "plan": "trnqc.sparse.api",
+    "read_tns": "trnqc.sparse.convert",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'trnqc.sparse' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -28,8 +28,14 @@ def by_matrices(network: Network, tree: Tree, arrays: Sequence[np.ndarray]) -> n
             parts = [_product(left, right, kept), *parts[2:]]
         held.append(_summed(parts[0], set(node.kept)))
     labels, array = held[-1]
-    result = np.ascontiguousarray(array.transpose([labels.index(x) for x in network.output]))
+    result = np.asarray(array.transpose([labels.index(x) for x in network.output]), order="C")
     return result.copy() if len(arrays) == 1 and np.may_share_memory(result, arrays[0]) else result
+
+
+def bytes_of_matrices(network: Network, tree: Tree) -> int:
+    """Of all operands and results of products, each dense."""
+    made = [node.kept for node in contractions(network, tree)]
+    return sum(8 * math.prod(network.shape(labels)) for labels in (*network.inputs, *made))
 
 
 def _summed(part: Labelled, kept: set[str]) -> Labelled:

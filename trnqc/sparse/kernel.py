@@ -25,6 +25,7 @@ from trnqc.jit import Library, compile_c, find_compiler, signature_of
 from trnqc.jit.load import NAMES
 from trnqc.jit.threads import in_parallel, parts_of
 from trnqc.sparse.gathered import Result, joined
+from trnqc.sparse.levels import require_memory
 from trnqc.sparse.lower import Piece, Program, program
 from trnqc.sparse.nest import Format, Nest
 from trnqc.sparse.storage import Compressed, SparseTensor
@@ -130,6 +131,7 @@ class _Run:
         self.parts: list[Result] = []
         self.small: set[int] = set()
         if self.program.appended is None:
+            require_memory(8 * math.prod(self.shape), f"the dense result of {nest.network}")
             self.common["out"] = np.zeros(math.prod(self.shape))
 
     def fits(self) -> bool:
@@ -203,6 +205,7 @@ class _Run:
     def _workspace(self, space: Space) -> Arguments:
         room = self.kernel.size(space.tensor, FIRST_ROOM) if space.hashed else 0
         size = room or max(1, math.prod(self.program.nest.network.shape(space.spec.order)))
+        require_memory(8 * size, f"the workspace of tensor {space.tensor} over {space.spec.order}")
         made: Arguments = {f"room{space.tensor}": room}
         for array in space.arrays:
             made[array.name] = np.zeros(1 if array.name.startswith("count") else size, NAMES[array.dtype])

@@ -86,7 +86,7 @@ class Layouts:
             room = positions * self.statistics.extents[index]
             stored = self.statistics.count(operands, frozenset(order[:depth]))
             least = ROWS if depth < len(order) else elements
-            kinds.append("dense" if stored >= least * room else "compressed")
+            kinds.append("dense" if room and stored >= least * room else "compressed")
             positions = room if kinds[-1] == "dense" else stored
         return tuple(kinds)
 

@@ -1,0 +1,165 @@
+"""Every form over the whole corpus against einsum, whatever the storage of the result and the number of threads."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import trnqc.sparse
+from tests.sparse.corpus import CASES, Coo, dense
+from tests.sparse.oracle import reference
+from trnqc.errors import CompilerError, ExpressionError, InputError, MemoryLimit, OperandError, ProgramError
+from trnqc.sparse import SparseTensor, contract, forms, from_coo, plan
+from trnqc.sparse.api import FORMS
+
+# Relative to the largest element: a few roundings of sums of some tens of terms.
+TOLERANCE = 1e-14
+
+
+def packed(operands):
+    """As users hand them over; one tensor in two places is one object."""
+    made = {}
+    return [made.setdefault(id(x), from_coo(x.shape, x.coordinates, x.values)) if isinstance(x, Coo) else x
+            for x in operands]  # fmt: skip
+
+
+def check(found, expected):
+    array = found.to_dense() if isinstance(found, SparseTensor) else found
+    assert array.shape == expected.shape and array.dtype == np.float64
+    np.testing.assert_allclose(array, expected, rtol=0, atol=TOLERANCE * max(1.0, np.abs(expected).max(initial=0.0)))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("label", CASES)
+def test_forms(label, form):
+    case = CASES[label]
+    operands = case.operands()
+    made = plan(case.subscripts, *packed(operands), form=form, tree=None if form == "auto" else case.tree)
+    expected = reference(case.network, dense(operands))
+    check(made.run(), expected)
+    check(made.run(threads=3), expected)
+
+
+@pytest.mark.parametrize("out", ["sparse", "dense"])
+@pytest.mark.parametrize("label", CASES)
+def test_storage_of_the_result(label, out):
+    case = CASES[label]
+    operands = case.operands()
+    found = contract(case.subscripts, *packed(operands), out=out, form="fused")
+    assert isinstance(found, np.ndarray if out == "dense" else SparseTensor)
+    check(found, reference(case.network, dense(operands)))
+
+
+def dlpno():
+    case = CASES["dlpno-2 map last"]
+    return case, packed(case.operands(seed=11))
+
+
+def test_a_plan_prints_what_it_does():
+    case, operands = dlpno()
+    made = plan(case.subscripts, *operands, form="fused", tree=case.tree)
+    text = str(made)
+    for part in ("Kmn,mi,nu,Ki->Kiu: fused", "contracted as (((0, 1), 2), 3)", "estimate: ", "t0      (", "for K:",
+                 "nests compared", "operands: "):  # fmt: skip
+        assert part in text
+    assert "part0" in made.source
+    assert (
+        str(plan(case.subscripts, *operands, form="fused", tree=case.tree)).split("nests")[0] == text.split("nests")[0]
+    )
+    unfused = plan(case.subscripts, *operands, form="unfused", tree=case.tree)
+    assert "step 3" in str(unfused) and len(unfused.steps) == 3
+
+
+def test_a_plan_runs_with_other_operands_and_keeps_what_is_packed():
+    tensor = from_coo((7, 5, 11), CASES["mttkrp 1"].operands()[0].coordinates, CASES["mttkrp 1"].operands()[0].values)
+    rng = np.random.default_rng(2)
+    made = plan("ijk,ir,kr->jr", tensor, np.ones((7, 4)), np.ones((11, 4)), form="fused")
+    packings = []
+    for _ in range(3):
+        b, c = rng.standard_normal((7, 4)), rng.standard_normal((11, 4))
+        check(made.run(tensor, b, c), np.einsum("ijk,ir,kr->jr", tensor.to_dense(), b, c))
+        packings.append(made.operands.packed(0, made.steps[0].nest.formats[0]))
+    assert packings[0] is packings[1] is packings[2]
+    b[:] = 0
+    assert not made.run(tensor, b, c).any()
+
+
+def test_a_nest_of_ones_own():
+    case, operands = dlpno()
+    nest = forms.fused(case.network, (((0, 1), 3), 2), ["Kimn", "Kin", "Kinu"], full=[2])
+    made = plan(case.subscripts, *operands, form=nest)
+    check(made.run(), reference(case.network, dense(case.operands(seed=11))))
+    assert "given nest" in str(made)
+    with pytest.raises(InputError, match="the nest computes Kmn,mi,nu,Ki->Kiu"):
+        plan("ij,jk->ik", np.ones((2, 3)), np.ones((3, 2)), form=nest)
+
+
+def test_what_libraries_hold():
+    torch = pytest.importorskip("torch")
+    a, b = np.triu(np.arange(12.0).reshape(3, 4)), np.tril(np.ones((4, 5)))
+    expected = a @ b
+    check(contract("ij,jk->ik", scipy.sparse.csr_array(a), b), expected)
+    check(contract("ij,jk->ik", torch.from_numpy(a).to_sparse(), scipy.sparse.coo_matrix(b)), expected)
+    check(contract("ij,jk->ik", a.astype(np.float32), b.astype(int)), expected)
+    check(contract("ij,jk", torch.from_numpy(a), b), expected)
+
+
+def test_extents_too_large_for_arrays():
+    """Coordinates beyond 32 bits, and a result of 2^80 elements of which two are stored."""
+    big = 2**40
+    x = from_coo((big, 3), np.array([[5, big - 1], [1, 1]]), np.array([2.0, 3.0]))
+    y = from_coo((3, big), np.array([[1], [big - 2]]), np.array([7.0]))
+    for form in ("fused", "nary", "unfused-rows"):
+        found = contract("ij,jk->ik", x, y, out="sparse", form=form)
+        coordinates, values = found.to_coo()
+        assert sorted(zip(*coordinates.tolist(), values)) == [(5, big - 2, 14.0), (big - 1, big - 2, 21.0)]
+    with pytest.raises(MemoryLimit):
+        contract("ij,jk->ik", x, y, out="dense", form="fused")
+    with pytest.raises(MemoryLimit, match="dense matrices"):
+        contract("ij,jk->ik", x, y, form="dense")
+
+
+@pytest.mark.parametrize(
+    ("work", "error", "message"),
+    [
+        (lambda a: contract("ij,jk->ik", a), ExpressionError, "2 operands; found 1"),
+        (lambda a: contract("ij,jk->ik", a, a), ExpressionError, "'j' has extent 3 in operand 1"),
+        (lambda a: contract("ij,kj->ik", a, a, tree=((0, 1), 2)), ExpressionError, "each of the operands 0 .. 1"),
+        (lambda a: contract("ij,kj->ik", a, a, form="fast"), InputError, "form is one of auto"),
+        (lambda a: contract("ij,kj->ik", a, a, out="coo"), InputError, "out is 'auto'"),
+        (lambda a: contract("ij,kj->ik", a, a, threads=0), InputError, "threads is a number"),
+        (lambda a: contract("ij,kj->ik", a, a + 1j), OperandError, "operand 1: .*complex"),
+        (lambda a: contract("ij,kj->ik", a, np.array([["x"]])), OperandError, "operand 1: "),
+        (lambda a: plan("ij,kj->ik", a, a).run(a), OperandError, "takes 2 operands"),
+        (lambda a: plan("ij,kj->ik", a, a).run(a, a.copy()), OperandError, "same tensor"),
+        (lambda a: plan("ij,kj->ik", a, a.copy()).run(a.T, a), OperandError, "operand 0 .* must have the shape"),
+    ],
+)
+def test_refused(work, error, message):
+    with pytest.raises(error, match=message):
+        work(np.ones((3, 4)))
+
+
+def test_workspaces_beyond_the_limit():
+    rng = np.random.default_rng(1)
+    operands = [rng.standard_normal((40, 40)) for _ in range(3)]
+    made = plan("ij,jk,kl->il", *operands, form="fused", memory_limit=40 * 8)
+    assert made.estimate.bytes <= 40 * 8
+    check(made.run(), operands[0] @ operands[1] @ operands[2])
+    with pytest.raises(MemoryLimit, match="dense matrices of"):
+        plan("ij,jk,kl->il", *operands, form="dense", memory_limit=40 * 8)
+
+
+def test_without_a_compiler(monkeypatch):
+    monkeypatch.setenv("CC", "/nonexistent/cc")
+    trnqc.sparse.kernel.compiled.cache_clear()
+    with pytest.raises(CompilerError, match="no usable C compiler"):
+        contract("ij,jk->ik", np.eye(3), scipy.sparse.eye_array(3), form="fused")
+
+
+def test_nests_that_mean_nothing():
+    case, operands = dlpno()
+    nest = forms.nary(case.network)
+    with pytest.raises(ProgramError, match="its format orders"):
+        plan(case.subscripts, *operands, form=replace(nest, formats=nest.formats[1:] + nest.formats[:1]))

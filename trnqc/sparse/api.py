@@ -1,0 +1,154 @@
+"""What users call: `contract` for a result, `plan` to see how it is computed and to compute it again.
+
+subscripts, operands -> network, counts of stored elements -> nests of the solver beside dense products -> plan
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from trnqc.errors import InputError, MemoryLimit
+from trnqc.sparse import forms
+from trnqc.sparse.dense import bytes_of_matrices
+from trnqc.sparse.estimate import Model, dense_seconds, estimate
+from trnqc.sparse.forms import Step
+from trnqc.sparse.layout import Layouts, Out
+from trnqc.sparse.nest import Nest
+from trnqc.sparse.network import Indices, Network, network
+from trnqc.sparse.operands import Operands
+from trnqc.sparse.planned import Plan, same, tensors
+from trnqc.sparse.solve import Candidate, candidates
+from trnqc.sparse.statistics import Statistics
+from trnqc.sparse.storage import SparseTensor
+from trnqc.sparse.tree import Tree, contractions, greedy, trees
+
+FORMS = ("auto", "fused", "dense", *forms.NAMES)
+# Networks of so many operands have all their trees of pairs looked at for dense products.
+ALL_TREES = 5
+
+
+def contract(
+    subscripts: str,
+    *operands: Any,
+    out: Out = "auto",
+    tree: Tree | None = None,
+    form: str | Nest = "auto",
+    threads: int = 1,
+) -> SparseTensor | np.ndarray:
+    """The network's result: contract("Kmn,mi,nu,Ki->Kiu", I, C, P, L). Arguments as for `plan` and `Plan.run`."""
+    return plan(subscripts, *operands, out=out, tree=tree, form=form).run(threads=threads)
+
+
+def plan(
+    subscripts: str,
+    *operands: Any,
+    out: Out = "auto",
+    tree: Tree | None = None,
+    form: str | Nest = "auto",
+    memory_limit: int | None = None,
+    time_limit: float = 1.0,
+) -> Plan:
+    """How to compute a network as einsum writes it, by the sparsity of these operands.
+
+    operands: SparseTensor, NumPy arrays, sparse or dense tensors of SciPy and PyTorch; real numbers, float64 within.
+    out: "dense" for a NumPy array, "sparse" for a SparseTensor, "auto" for what suits how full the result is expected.
+    tree: order of contractions as nested operand numbers, ((0, 1), 2); searched for where none is given.
+    form: "auto" for what is estimated fastest, "fused" for the solver's best nest, "dense" for products of dense
+    matrices, "nary", "unfused" and "unfused-rows" as other compilers run it (`forms`), or a Nest of your own.
+    memory_limit: bytes for workspaces and dense copies, by default the machine's memory. time_limit: seconds that the
+    solver may take; then the best nest so far is taken.
+
+    Errors: ExpressionError (subscripts, extents, tree), OperandError, InputError, MemoryLimit.
+    """
+    if out not in ("auto", "sparse", "dense"):
+        raise InputError(f"out is 'auto', 'sparse' or 'dense'; found {out!r}")
+    if not isinstance(form, Nest) and form not in FORMS:
+        raise InputError(f"form is one of {', '.join(FORMS)}, or a Nest; found {form!r}")
+    given = tensors(operands)
+    net = network(subscripts, [tensor.shape for tensor in given], same(operands))
+    held, statistics = Operands(net, given), Statistics(net, given)
+    if isinstance(form, Nest):
+        return _of_nest(form, held, statistics, out)
+    limit = _memory() if memory_limit is None else memory_limit
+    if form in forms.NAMES:
+        full = [t for t, tensor in enumerate(given) if "compressed" not in tensor.kinds]
+        sparse = Layouts(statistics).result(net.output, out).sparse
+        order = forms.in_order(net) if tree is None else tree
+        steps = forms.form(form, net, order, full, sparse)
+        return Plan(net, form, order, steps, not sparse and out != "sparse", held)
+    if form == "dense":
+        return _of_matrices(held, statistics, tree, out, limit)
+    return _fastest(form, held, statistics, tree, out, limit, time_limit)
+
+
+def _fastest(
+    form: str, held: Operands, statistics: Statistics, tree: Tree | None, out: Out, limit: int, seconds: float
+) -> Plan:
+    began = time.perf_counter()
+    found = candidates(held.network, held.tensors, tree=tree, out=out, time_limit=seconds)
+    elapsed = time.perf_counter() - began
+    fitting = [candidate for candidate in found if candidate.estimate.bytes <= limit]
+    if not fitting:
+        least = min(candidate.estimate.bytes for candidate in found)
+        raise MemoryLimit(f"the workspaces of {held.network} take at least {least} B; the limit is {limit} B")
+    best: Candidate = fitting[0]
+    notes = [f"nests compared: {len(found)} in {elapsed:.2g} s; order of the best: {best.nest.order}"]
+    dense = not best.nest.formats[-1].sparse and out != "sparse"
+    if form == "auto" and dense:
+        product = _dense_tree(statistics) if tree is None else tree
+        if bytes_of_matrices(held.network, product) <= limit:
+            matrices = _matrix_seconds(statistics, product)
+            notes.append(f"as dense matrices: {matrices * 1e3:.3g} ms")
+            if matrices < best.estimate.seconds:
+                notes.append(f"nest: {best.estimate}")
+                return Plan(held.network, "dense", product, (), True, held, notes=tuple(notes))
+    steps = (Step(best.nest, tuple(range(len(held.tensors)))),)
+    return Plan(held.network, "fused", best.tree, steps, dense, held, best.estimate, tuple(notes))
+
+
+def _of_nest(nest: Nest, held: Operands, statistics: Statistics, out: Out) -> Plan:
+    if nest.network != held.network:
+        raise InputError(f"the nest computes {nest.network}, extents and equal operands included; found {held.network}")
+    nest.check()
+    steps = (Step(nest, tuple(range(len(held.tensors)))),)
+    dense = out == "dense" or (out == "auto" and not nest.formats[-1].sparse)
+    tree: Tree = tuple(range(len(held.tensors)))
+    return Plan(nest.network, "given nest", tree, steps, dense, held, estimate(nest, Model(statistics)))
+
+
+def _of_matrices(held: Operands, statistics: Statistics, tree: Tree | None, out: Out, limit: int) -> Plan:
+    net = held.network
+    product = _dense_tree(statistics) if tree is None else tree
+    if (needed := bytes_of_matrices(net, product)) > limit:
+        raise MemoryLimit(f"dense matrices of {net} take {needed} B; the limit is {limit} B: take another form")
+    dense = out == "dense" or (out == "auto" and not Layouts(statistics).result(net.output, out).sparse)
+    notes = (f"as dense matrices: {_matrix_seconds(statistics, product) * 1e3:.3g} ms",)
+    return Plan(net, "dense", product, (), dense, held, notes=notes)
+
+
+def _dense_tree(statistics: Statistics) -> Tree:
+    """The tree of pairs with the least work on dense operands."""
+    count = len(statistics.network.inputs)
+    if count > ALL_TREES:
+        return greedy(
+            count, lambda a, b: float(math.prod(statistics.network.shape(_letters(statistics.network, a + b))))
+        )
+    return min(trees(count), key=lambda each: _matrix_seconds(statistics, each))
+
+
+def _matrix_seconds(statistics: Statistics, tree: Tree) -> float:
+    return dense_seconds(statistics, [node.loops for node in contractions(statistics.network, tree)])
+
+
+def _letters(net: Network, operands: Sequence[int]) -> Indices:
+    return tuple(dict.fromkeys(index for t in operands for index in net.inputs[t]))
+
+
+def _memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

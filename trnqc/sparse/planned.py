@@ -1,0 +1,132 @@
+"""A plan: the steps that compute a network, the operands packed for them, and their compiled kernels.
+
+operands -> packed as the steps' formats say (kept) -> steps in turn -> result
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import threadpoolctl
+
+from trnqc.errors import InputError, OperandError
+from trnqc.sparse.convert import as_tensor
+from trnqc.sparse.dense import by_matrices
+from trnqc.sparse.estimate import Estimate
+from trnqc.sparse.forms import Step
+from trnqc.sparse.kernel import Kernel, compiled
+from trnqc.sparse.nest import Format, Kind
+from trnqc.sparse.network import Network
+from trnqc.sparse.operands import Operands, packed
+from trnqc.sparse.storage import SparseTensor
+from trnqc.sparse.text import layouts, listing
+from trnqc.sparse.tree import Tree
+
+INDENT = "  "
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How a network is computed, for operands of these shapes; best for such as it was made with.
+
+    form: the name of how it runs. tree: the order of contractions. steps: nests in turn; none for "dense", where the
+    tree's contractions are products of dense matrices. dense: whether the result is a NumPy array. estimate: of a plan
+    of one nest. notes: what else was decided, for the printed plan.
+    """
+
+    network: Network
+    form: str
+    tree: Tree
+    steps: tuple[Step, ...]
+    dense: bool
+    operands: Operands
+    estimate: Estimate | None = None
+    notes: tuple[str, ...] = ()
+
+    def run(self, *operands: Any, threads: int = 1) -> SparseTensor | np.ndarray:
+        """The result, axes in the order of the output's indices: float64 array if `dense`, else sparse.
+
+        operands: other ones of the same shapes in place of those that the plan was made with, all of them. A
+        SparseTensor that was handed in before is not packed again; arrays may have changed, so they are. threads: how
+        many share the outermost loops; the digits do not depend on it.
+
+        Errors: OperandError, MemoryLimit, CompilerError.
+        """
+        if not isinstance(threads, int) or threads < 1:
+            raise InputError(f"threads is a number of at least 1; found {threads!r}")
+        given = self.operands if not operands else self._taken(operands)
+        result = self._nests(given, threads) if self.steps else self._matrices(given, threads)
+        if self.dense:
+            return result.to_dense() if isinstance(result, SparseTensor) else result
+        tensor = as_tensor(result)
+        return tensor if tensor.ndim == 0 or "compressed" in tensor.kinds else _compressed(tensor)
+
+    def _nests(self, given: Operands, threads: int) -> SparseTensor | np.ndarray:
+        held: list[SparseTensor | np.ndarray] = list(given.tensors)
+        for step, kernel in zip(self.steps, self.kernels()):
+            inputs = [
+                given.packed(t, layout) if t < len(given.tensors) else packed(as_tensor(held[t]), labels, layout)
+                for t, labels, layout in zip(step.operands, step.nest.network.inputs, step.nest.formats)
+            ]
+            held.append(kernel(inputs, threads))
+        return held[-1]
+
+    def _taken(self, operands: Sequence[Any]) -> Operands:
+        if same(operands) != self.network.same:
+            raise OperandError(
+                f"the plan {self.network} takes {len(self.network.same)} operands of which the first that is the same "
+                f"tensor is, for each, {self.network.same}; found {same(operands)}"
+            )
+        return self.operands.exchanged(tensors(operands))
+
+    def _matrices(self, given: Operands, threads: int) -> np.ndarray:
+        arrays = []
+        for t, labels in enumerate(self.network.inputs):
+            kinds: list[Kind] = ["dense"] * len(labels)
+            values = given.packed(t, Format(labels, tuple(kinds))).values
+            assert values is not None
+            arrays.append(values.reshape(self.network.shape(labels)))
+        with threadpoolctl.threadpool_limits(threads, "blas"):
+            return by_matrices(self.network, self.tree, arrays)
+
+    def kernels(self) -> list[Kernel]:
+        """Of every step; compiled at their first call, or taken from the user's cache."""
+        return [compiled(step.nest) for step in self.steps]
+
+    @property
+    def source(self) -> str:
+        """The C text of all kernels; empty where dense matrices are multiplied."""
+        return "\n".join(kernel.source for kernel in self.kernels())
+
+    def __str__(self) -> str:
+        lines = [f"{self.network}: {self.form}, contracted as {self.tree}", *self.notes]
+        if self.estimate:
+            lines.append(f"estimate: {self.estimate}")
+        for number, step in enumerate(self.steps, 1):
+            if len(self.steps) > 1:
+                lines.append(f"step {number}: {step.nest.network}, operands {step.operands}")
+            lines += [layouts(step.nest), listing(step.nest)]
+        return "\n".join([*lines, f"operands: {self.operands}"])
+
+
+def _compressed(tensor: SparseTensor) -> SparseTensor:
+    return tensor.repack(tensor.order, (*tensor.kinds[:-1], "compressed"))
+
+
+def same(operands: Sequence[Any]) -> tuple[int, ...]:
+    """For each operand the number of the first that is the same object."""
+    return tuple(next(m for m, other in enumerate(operands) if other is x) for x in operands)
+
+
+def tensors(operands: Sequence[Any]) -> list[SparseTensor]:
+    """Errors: OperandError, which names the operand."""
+    found = []
+    for number, operand in enumerate(operands):
+        try:
+            found.append(as_tensor(operand))
+        except OperandError as error:
+            raise OperandError(f"operand {number}: {error}") from error
+    return found
