@@ -23,22 +23,30 @@ def einsum(
     memory_limit: int | None = None,
     check_finite: bool = True,
     out: Any = None,
+    symmetries: Mapping[int, str | Sequence[str]] | None = None,
 ) -> Any:
     """NumPy's einsum with the work planned: einsum("acik,befl,dfjk,cdel->abij", A, B, C, D).
 
     operands: arrays of one library (NumPy, PyTorch). backend: None multiplies matrices with that library; a name (cpu,
     simulator, neuron) takes NumPy arrays and multiplies them there in `precision` (trnqc.types.PRECISIONS).
-    memory_limit: bytes for temporaries. check_finite: refuse operands with nan or inf. The result may be a view with
-    transposed axes. Operands may be h5py datasets, and out a dataset, the path of a new HDF5 file or a NumPy array
-    (trnqc.contraction.stored). Raises ExpressionError (subscripts, extents), InputError (operands), MemoryLimit,
-    BackendUnavailable, UnsupportedPrecision.
+    memory_limit: bytes for temporaries. check_finite: refuse operands with nan or inf, or without their symmetry. The
+    result may be a view with transposed axes. symmetries: of operands by number, {2: "efij = feji"}; what they save is
+    not computed (contraction.einsum). Operands may be h5py datasets, and out a dataset, the path of a new HDF5 file or
+    a NumPy array (trnqc.contraction.stored). Raises ExpressionError (subscripts, extents), InputError (operands),
+    MemoryLimit, BackendUnavailable, UnsupportedPrecision.
     """
     gemm = None
     if backend is not None:
         arrays = operands if isinstance(subscripts, str) else (subscripts, *operands)[::2]
         gemm = _machine(backend, precision, arrays).gemm
     return contraction.einsum(
-        subscripts, *operands, memory_limit=memory_limit, gemm=gemm, check_finite=check_finite, out=out
+        subscripts,
+        *operands,
+        memory_limit=memory_limit,
+        gemm=gemm,
+        check_finite=check_finite,
+        out=out,
+        symmetries=symmetries,
     )
 
 
@@ -50,6 +58,7 @@ def einsum_plan(
     grid: Sequence[int] = (),
     backend: str | None = None,
     precision: str = "fp64",
+    symmetries: Mapping[int, str | Sequence[str]] | None = None,
 ) -> contraction.Plan:
     """`contraction.einsum_plan` for a machine: the plan's `run` multiplies matrices on `backend` in `precision`.
 
@@ -57,7 +66,9 @@ def einsum_plan(
     the CPU where none is named and it can be compiled. Errors: BackendUnavailable, UnsupportedPrecision besides those
     of contraction.einsum_plan.
     """
-    plan = contraction.einsum_plan(expression, *operands, outputs=outputs, memory_limit=memory_limit, grid=grid)
+    plan = contraction.einsum_plan(
+        expression, *operands, outputs=outputs, memory_limit=memory_limit, grid=grid, symmetries=symmetries
+    )
     if backend is not None:
         given = operands[0].values() if operands and isinstance(operands[0], Mapping) else operands
         return replace(plan, machine=_machine(backend, precision, [x for x in given if not isinstance(x, tuple)]))

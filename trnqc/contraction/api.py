@@ -14,16 +14,17 @@ from trnqc.contraction.arrays import as_arrays, itemsize
 from trnqc.contraction.counts import Count
 from trnqc.contraction.execute import Gemm
 from trnqc.contraction.expand import expanded
-from trnqc.contraction.expression import Program
-from trnqc.contraction.operations import minimise
+from trnqc.contraction.expression import Exchange, Program, Symmetry
+from trnqc.contraction.ladder import ladder_of
 from trnqc.contraction.pair_energy import pair_forms
 from trnqc.contraction.plan import Assignment, Part, Plan
-from trnqc.contraction.program import plan_program, unread
-from trnqc.contraction.subscripts import Shape, Subscripts, interleaved, parse_subscripts
+from trnqc.contraction.program import best_tree, plan_program, unread
+from trnqc.contraction.subscripts import Declared, Shape, Subscripts, declared, interleaved, parse_subscripts
 from trnqc.contraction.text import parse
 from trnqc.errors import InputError, MemoryLimit, UnsupportedError
 
 RESULT = "result"
+Symmetries = Mapping[int, str | Sequence[str]]
 
 
 def einsum(
@@ -33,12 +34,15 @@ def einsum(
     gemm: Gemm | None = None,
     check_finite: bool = True,
     out: Any = None,
+    symmetries: Symmetries | None = None,
 ) -> Any:
     """NumPy's einsum with the work planned: einsum("acik,befl,dfjk,cdel->abij", A, B, C, D).
 
     operands: NumPy, PyTorch or like arrays of one library; the interleaved form of NumPy is taken too. memory_limit:
     bytes for temporaries. gemm(a_t[Z, K, M], b[Z, K, N]) -> [Z, M, N] replaces the library's matrix product.
-    check_finite: refuse operands with nan or inf. The result may be a view with transposed axes.
+    check_finite: refuse operands with nan or inf, or without their symmetry. The result may be a view with transposed
+    axes. symmetries: of operands by number, in letters of any choice: {2: "efij = feji", 0: ["abij = -baij = -abji"]};
+    operands that are one array are then seen to be.
     Operands may be h5py datasets beside NumPy arrays, and out a dataset, the path of a new file, whose dataset `result`
     it becomes, or an array: tiles are then read and written (`trnqc.contraction.stored`).
     Raises ExpressionError (subscripts, extents), InputError (operands), MemoryLimit.
@@ -47,10 +51,25 @@ def einsum(
         subscripts, operands = _spelt((subscripts, *operands))
     arrays = as_arrays(operands)
     if out is not None or any(_on_disk(x) for x in arrays):
+        if symmetries:
+            raise UnsupportedError("symmetries go with arrays in memory and without out; leave them out")
         return _stored(subscripts, arrays, memory_limit, gemm, check_finite, out)
-    plan, parsed = _planned(subscripts, tuple(tuple(x.shape) for x in arrays), _itemsize(arrays), memory_limit)
+    shapes = tuple(tuple(x.shape) for x in arrays)
+    plan, parsed = _planned(subscripts, shapes, _itemsize(arrays), memory_limit, *_stated(symmetries, arrays, shapes))
     squeezed = [_squeeze(x, axes) for x, axes in zip(arrays, parsed.squeezed)]
     return plan.run(squeezed, gemm, check_finite)
+
+
+def _stated(
+    symmetries: Symmetries | None, operands: Sequence[Any], shapes: Sequence[Shape]
+) -> tuple[Declared, tuple[int, ...]]:
+    """Exchanges of each operand, and for each the first that is the same array."""
+    if not symmetries:
+        return (), ()
+    ids = [id(x) for x in operands]
+    return declared(symmetries, shapes), tuple(
+        k if isinstance(x, tuple) else ids.index(id(x)) for k, x in enumerate(operands)
+    )
 
 
 def _on_disk(operand: Any) -> bool:
@@ -84,25 +103,34 @@ def einsum_plan(
     outputs: Sequence[str] = (),
     memory_limit: int | None = None,
     grid: Sequence[int] = (),
+    symmetries: Symmetries | None = None,
 ) -> Plan:
     """The plan of subscripts, or of a program: a Program, or its text (trnqc.contraction.text).
 
     operands: of subscripts the arrays, or their shapes; of a program one dictionary name -> array or shape, not needed
     where the program states all extents. outputs: targets of a program to hand back; those that nothing reads where
     none is named. memory_limit: bytes for temporaries; raises MemoryLimit. grid: processors along each dimension, such
-    as (2, 2), over which the plan says how to distribute each of its trees (`Plan.distributions`).
+    as (2, 2), over which the plan says how to distribute each of its trees (`Plan.distributions`). symmetries: as of
+    `einsum`; the tensors of a program declare theirs themselves.
     """
-    plan, program = _plan(expression, operands, outputs, memory_limit)
+    plan, program = _plan(expression, operands, outputs, memory_limit, symmetries)
     pairs = pair_forms(program, plan.outputs) if program else ()
     return replace(plan, grid=tuple(grid), pairs=pairs, memory=memory_limit)
 
 
 def _plan(
-    expression: str | Program, operands: tuple[Any, ...], outputs: Sequence[str], memory_limit: int | None
+    expression: str | Program,
+    operands: tuple[Any, ...],
+    outputs: Sequence[str],
+    memory_limit: int | None,
+    symmetries: Symmetries | None,
 ) -> tuple[Plan, Program | None]:
     if isinstance(expression, str) and "=" not in expression:
-        arrays = [x for x in operands if hasattr(x, "shape")]
-        return _planned(expression, tuple(_shape(x) for x in operands), _itemsize(arrays), memory_limit)[0], None
+        shapes = tuple(_shape(x) for x in operands)
+        size = _itemsize([x for x in operands if hasattr(x, "shape")])
+        return _planned(expression, shapes, size, memory_limit, *_stated(symmetries, operands, shapes))[0], None
+    if symmetries:
+        raise InputError("symmetries go with subscripts; the tensors of a program declare theirs: symmetric(0,1)(2,3)")
     program = parse(expression) if isinstance(expression, str) else expression
     if len(operands) > 1 or (operands and not isinstance(operands[0], Mapping)):
         raise InputError("the operands of a program come as one dictionary: name -> array or shape")
@@ -135,21 +163,35 @@ def _within(plan: Plan, size: int, memory_limit: int | None) -> Plan:
 
 @lru_cache(maxsize=256)
 def _planned(
-    subscripts: str, shapes: tuple[Shape, ...], size: int, memory_limit: int | None
+    subscripts: str,
+    shapes: tuple[Shape, ...],
+    size: int,
+    memory_limit: int | None,
+    exchanges: Declared = (),
+    same: tuple[int, ...] = (),
 ) -> tuple[Plan, Subscripts]:
     parsed = parse_subscripts(subscripts, shapes)
-    leaves, indices = parsed.leaves(), parsed.indices()
-    tree = minimise(leaves, parsed.output, indices, RESULT)
+    leaves, indices = parsed.leaves(same), parsed.indices()
+    known: dict[str, tuple[Exchange, ...]] = {}
+    for leaf, found, squeezed in zip(leaves, exchanges, parsed.squeezed):
+        # Numbers of axes are those of operands as they come.
+        known[leaf.name] = (*known.get(leaf.name, ()), *(() if squeezed else found))
+    tree = best_tree(list(leaves), parsed.output, indices, RESULT, {k: _symmetries(x) for k, x in known.items()})
     used = [label for labels in parsed.inputs for label in labels]
     operations = len(leaves) - 1 + bool(set(used) - set(parsed.output))
     plan = Plan(
         title=subscripts,
-        assignments=(Assignment(RESULT, parsed.output, (Part(Fraction(1), tree),)),),
+        assignments=(Assignment(RESULT, parsed.output, (Part(Fraction(1), tree, ladder=ladder_of(tree, known)),)),),
         inputs=tuple((leaf.name, leaf.indices) for leaf in leaves),
         outputs=(RESULT,),
         direct=operations * Count.product(indices[label].symbol for label in dict.fromkeys(used)),
+        exchanges=tuple(known.items()),
     )
     return _within(plan, size, memory_limit), parsed
+
+
+def _symmetries(exchanges: Sequence[Exchange]) -> tuple[Symmetry, ...]:
+    return tuple(Symmetry(e.pairs[0], e.sign) for e in exchanges if len(e.pairs) == 1)
 
 
 def _spelt(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:

@@ -63,22 +63,16 @@ def pairs(extent: int, half: int) -> int:
 
 
 def ladder_of(tree: Tree, exchanges: Mapping[str, Sequence[Exchange]]) -> Ladder | None:
-    """The ladder that the tree is, if it is one. exchanges: by name of leaf."""
-    if len(tree.nodes) != 2 or len(tree.root.operands) != 2:
+    """The ladder that the product of the tree is, if it is one, in an order of its own. exchanges: by name of leaf."""
+    leaves = tree.leaves
+    if len(leaves) != 3 or any(x.cost or x.reciprocal or len(set(x.indices)) < len(x.indices) for x in leaves):
         return None
-    made, t = sorted(tree.root.operands, key=lambda operand: isinstance(operand, Leaf))
-    if not isinstance(made, Node) or not isinstance(t, Leaf) or len(made.operands) != 2:
-        return None
-    leaves = [operand for operand in (*made.operands, t) if isinstance(operand, Leaf)]
-    if len(leaves) < 3 or any(x.cost or x.reciprocal or len(set(x.indices)) < len(x.indices) for x in leaves):
-        return None
-    (one, two), output = leaves[:2], tree.root.indices
-    if one.name != two.name or len(made.indices) != 4:
-        return None
-    for labels in _orders(two, exchanges.get(two.name, ())):
-        found = _labels(one.indices, labels, output)
-        if found and set(made.indices) == {*found[0], *found[1]}:
-            return _with(tree, one, t, *found, exchanges)
+    for place, t in enumerate(leaves):
+        one, two = leaves[:place] + leaves[place + 1 :]
+        for labels in _orders(two, exchanges.get(two.name, ())) if one.name == two.name else ():
+            found = _labels(one.indices, labels, tree.root.indices)
+            if found and (ladder := _with(tree, one, two, t, *found, exchanges)):
+                return ladder
     return None
 
 
@@ -106,23 +100,25 @@ def _labels(
 def _with(
     tree: Tree,
     x: Leaf,
+    y: Leaf,
     t: Leaf,
     upper: tuple[str, str],
     lower: tuple[str, str],
     exchanges: Mapping[str, Sequence[Exchange]],
 ) -> Ladder | None:
+    """x holds a and e, y the same array with b and f."""
     free = tuple(label for label in t.indices if label not in lower)
     inner = tuple(label for label in x.indices if label not in (*upper, *lower))
     if set(tree.root.indices) != {*upper, *free} or set(free) & {*upper, *inner} or not set(lower) <= set(t.indices):
         return None
-    single = (tuple(sorted((x.indices.index(upper[0]), x.indices.index(lower[0])))),)
-    even = any(
-        e.sign == 1 and tuple(tuple(sorted(pair)) for pair in e.pairs) == single for e in exchanges.get(x.name, ())
-    )
+    w = Node(tree.nodes[0].name, (upper[0], lower[0], upper[1], lower[1]), (x, y))
+    own = Tree(Node(tree.root.name, tree.root.indices, (w, t)), tree.indices)
+    ends = {x.indices.index(upper[0]), x.indices.index(lower[0])}
+    even = any(e.sign == 1 and len(e.pairs) == 1 and set(e.pairs[0]) == ends for e in exchanges.get(x.name, ()))
     for exchange in exchanges.get(t.name, ()):
         order = [t.indices[axis] for axis in exchange.order(len(t.indices))]
         if all(order[t.indices.index(one)] == two for one, two in (lower, lower[::-1])):
             left = [label for label in order if label not in lower]
             turned = tuple(left.index(label) for label in free)
-            return Ladder(tree, upper, lower, inner, x, t, free, turned, exchange.sign, even)
+            return Ladder(own, upper, lower, inner, x, t, free, turned, exchange.sign, even)
     return None

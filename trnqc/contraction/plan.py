@@ -327,7 +327,7 @@ def _fitted(part: Part, free: bool, around: int, limit: int | None) -> Part:
         room = None if limit is None else limit - around - (0 if free else part.tree.size(part.tree.root.indices))
         loops = ladder_loops(part.ladder, None if room is None else room - min(room // 4, BUFFERS))
     if loops and loops.seconds(MODEL) < sum(step_seconds(part.tree, step, MODEL) for step in part.steps):
-        return replace(part, loops=loops)
+        return replace(part, loops=loops, tree=loops.ladder.tree)
     if limit is None or around + max(held for _, held in part.held(free)) <= limit:
         return part
     try:
@@ -335,7 +335,7 @@ def _fitted(part: Part, free: bool, around: int, limit: int | None) -> Part:
     except MemoryLimit:
         if loops is None:
             raise
-        return replace(part, loops=loops)
+        return replace(part, loops=loops, tree=loops.ladder.tree)
 
 
 def _schedule(part: Part, free: bool, around: int, limit: int) -> Schedule:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from trnqc.contraction.blocks import blocked, has_blocks
 from trnqc.contraction.canonical import Item, Key
 from trnqc.contraction.counts import Count
-from trnqc.contraction.expression import Program, Statement, Symmetry
+from trnqc.contraction.expression import Index, Program, Statement, Symmetry
 from trnqc.contraction.expression import Term as Written
 from trnqc.contraction.factors import factorised
 from trnqc.contraction.ladder import ladder_of
@@ -185,20 +185,28 @@ class _Planner:
         first = self.temporaries + 1
         symmetries = {leaf.name: self.symmetries.get(leaf.name, ()) for leaf in leaves}
         if splits is None:
-            tree = self._best([minimise(leaves, kept, self.indices, name, (), first)], symmetries)
-            if any(symmetries.values()) and 2 < len(leaves) <= EXACT:
-                # Another order may be better once pairs are taken once.
-                unlike = minimise(leaves, kept, self.indices, name, [symmetries[leaf.name] for leaf in leaves], first)
-                tree = self._best([tree, unlike], symmetries)
+            tree = best_tree(leaves, kept, self.indices, name, symmetries, first)
         else:
             network = Network.of([leaf.indices for leaf in leaves], kept, self.extents)
-            tree = self._best([build(network, splits, leaves, kept, self.indices, name, first)], symmetries)
+            tree = with_pairs(build(network, splits, leaves, kept, self.indices, name, first), symmetries)
         self.temporaries += len(tree.temporaries)
         return tree
 
-    def _best(self, trees: list[Tree], symmetries: Mapping[str, tuple[Symmetry, ...]]) -> Tree:
-        """The tree of least work with the pairs that pay; the first of equals."""
-        return min((with_pairs(tree, symmetries) for tree in trees), key=symmetric_work)
+
+def best_tree(
+    leaves: list[Leaf],
+    kept: tuple[str, ...],
+    indices: Mapping[str, Index],
+    name: str,
+    symmetries: Mapping[str, Sequence[Symmetry]],
+    first: int = 1,
+) -> Tree:
+    """The tree of least work with the pairs that pay; the first of equals. symmetries: by name of leaf."""
+    trees = [minimise(leaves, kept, indices, name, (), first)]
+    if any(symmetries.values()) and 2 < len(leaves) <= EXACT:
+        # Another order may be better once pairs are taken once.
+        trees.append(minimise(leaves, kept, indices, name, [symmetries.get(leaf.name, ()) for leaf in leaves], first))
+    return min((with_pairs(tree, symmetries) for tree in trees), key=symmetric_work)
 
 
 def _within(operand: int, parts: tuple[int, ...]) -> bool:

@@ -122,9 +122,8 @@ class _Run:
                 place += rows * half.count
                 self._halved(e, f, half, part)
                 self.used = mark
-        tile = loops.tile
-        self.slots = [self.buffer(tile) for _ in range(loops.slots)]
-        self.raw, self.combined = self.buffer(2 * tile), self.buffer(tile)
+        self.slots = [self.buffer(loops.tile) for _ in range(loops.slots)]
+        self.raw, self.combined = self.buffer(2 * loops.tile), self.buffer(loops.tile)
         self.product = self.buffer(max(loops.upper, loops.lower) ** 2 * loops.columns)
         self.mark = mark
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from trnqc.contraction.expression import Index
+from trnqc.contraction.expression import Exchange, Index
 from trnqc.contraction.text import pointed
 from trnqc.contraction.tree import Leaf
 from trnqc.errors import ExpressionError
@@ -36,9 +36,10 @@ class Subscripts:
             symbols = dict.fromkeys(symbols, "N")
         return {label: Index(label, extent, symbols[extent]) for label, extent in self.extents.items()}
 
-    def leaves(self) -> tuple[Leaf, ...]:
-        """Operands named A, B, C ... by position."""
-        return tuple(Leaf(operand_name(k), labels, k) for k, labels in enumerate(self.inputs))
+    def leaves(self, same: Sequence[int] = ()) -> tuple[Leaf, ...]:
+        """Operands named A, B, C ... by position. same: for each the first that is the same array."""
+        names = same or range(len(self.inputs))
+        return tuple(Leaf(operand_name(names[k]), labels, k) for k, labels in enumerate(self.inputs))
 
 
 def operand_name(position: int) -> str:
@@ -86,6 +87,39 @@ def interleaved(operands: Sequence[object]) -> tuple[str, list[object]]:
             raise ExpressionError(f"index {unknown[0]!r} of the result stands in no operand")
         text += "->" + "".join("..." if x is Ellipsis else names[x] for x in last)
     return text, arrays
+
+
+Declared = tuple[tuple[Exchange, ...], ...]
+
+
+def declared(symmetries: Mapping[int, str | Sequence[str]], shapes: Sequence[Shape]) -> Declared:
+    """For each operand its exchanges: {2: "efij = feji", 0: ["abij = -baij", "abij = -abji"]}, in any letters."""
+    if unknown := [k for k in symmetries if not (isinstance(k, int) and 0 <= k < len(shapes))]:
+        raise ExpressionError(f"symmetries name operands by number, 0 to {len(shapes) - 1}; found {unknown[0]!r}")
+    found: list[tuple[Exchange, ...]] = []
+    for k, shape in enumerate(shapes):
+        stated = symmetries.get(k, ())
+        texts = [stated] if isinstance(stated, str) else list(stated)
+        found.append(tuple(exchange for text in texts for exchange in _exchanges(text, k, shape)))
+    return tuple(found)
+
+
+def _exchanges(text: str, operand: int, shape: Shape) -> Iterator[Exchange]:
+    first, *others = (part.strip() for part in text.split("="))
+    what = f"the symmetry {text!r} of operand {operand}"
+    if len(set(first)) != len(first) or len(first) != len(shape) or not others:
+        raise ExpressionError(f"{what} has one letter for each of {len(shape)} axes, as in 'abij = baji'")
+    for other in others:
+        sign, order = (-1, other[1:].strip()) if other.startswith("-") else (1, other)
+        if sorted(order) != sorted(first):
+            raise ExpressionError(f"{what} has the same letters on both sides; found {first!r} and {order!r}")
+        axes = [first.index(letter) for letter in order]
+        pairs = tuple((axis, axes[axis]) for axis in range(len(axes)) if axis < axes[axis])
+        if any(axes[axes[axis]] != axis for axis in axes) or not pairs:
+            raise ExpressionError(f"{what} exchanges pairs of axes; {first!r} to {order!r} does not")
+        if unequal := [pair for pair in pairs if shape[pair[0]] != shape[pair[1]]]:
+            raise ExpressionError(f"{what} exchanges axes of unequal extents: {unequal[0]} of shape {shape}")
+        yield Exchange(pairs, sign)
 
 
 Place = tuple[str, int]  # a label or an ellipsis, and its column
