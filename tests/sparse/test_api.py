@@ -60,8 +60,8 @@ def test_a_plan_prints_what_it_does():
     case, operands = dlpno()
     made = plan(case.subscripts, *operands, form="fused", tree=case.tree)
     text = str(made)
-    for part in ("Kmn,mi,nu,Ki->Kiu: fused", "contracted as (((0, 1), 2), 3)", "estimate: ", "t0      (", "for K:",
-                 "nests compared", "operands: "):  # fmt: skip
+    for part in ("Kmn,mi,nu,Ki->Kiu: fused", "contracted as (((0, 1), 2), 3)", "estimate: ", "A       (", "for K:",
+                 "nests compared", "forall(K, ", "operands: "):  # fmt: skip
         assert part in text
     assert "part0" in made.source
     assert (

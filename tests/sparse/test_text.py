@@ -13,38 +13,34 @@ def test_fused():
     assert listing(NEST) == (
         "for K:\n"
         "    for i:\n"
-        "        w3[n] = 0\n"
         "        for m:\n"
-        "            for n: w3[n] += t0[K,m,n] * t1[i,m]\n"
+        "            for n: X0(n) += A(K,m,n) * B(i,m)\n"
         "        for n:\n"
-        "            for u: result[K,i,u] += w3[n] * t2[n,u]"
+        "            for u: R(K,i,u) += X0(n) * C(n,u)"
     )
     assert layouts(NEST).splitlines() == [
-        "t0      (K:dense m:compressed n:compressed)",
-        "t1      (i:dense m:compressed)",
-        "t2      (n:dense u:dense)",
-        "result  (K:dense i:dense u:dense)",
+        "A       (K:dense m:compressed n:compressed)",
+        "B       (i:dense m:compressed)",
+        "C       (n:dense u:dense)",
+        "X0      (n) dense workspace",
+        "R       (K:dense i:dense u:dense)",
     ]
+    assert "X0      (n) hashed workspace" in layouts(replace(NEST, workspaces=(Workspace(("n",), "hashed"),)))
 
 
-def test_spaces_are_named():
-    assert "w3[n] = 0  (hashed)" in listing(replace(NEST, workspaces=(Workspace(("n",), "hashed"),)))
-
-
-def test_siblings_and_scalars():
+def test_siblings_and_what_puts_a_result_in_order():
     case = CASES["siblings"]
-    nest = forms.fused(case.network, case.tree, ["ikj", "kml", "kim"])
+    nest = forms.fused(case.network, case.tree, ["ijk", "klm", "ikm"])
     assert listing(nest).splitlines() == [
-        "w4[k,i] = 0",
+        "for i:",
+        "    for j:",
+        "        for k: X0(i,k) += A(i,j) * B(j,k)",
+        "for k:",
+        "    for l:",
+        "        for m: X1(k,m) += C(k,l) * D(l,m)",
         "for i:",
         "    for k:",
-        "        for j: w4[k,i] += t0[i,j] * t1[k,j]",
-        "for k:",
-        "    w5[m] = 0",
-        "    for m:",
-        "        for l: w5[m] += t2[k,l] * t3[m,l]",
-        "    for i:",
-        "        for m: result[i,m] += w4[k,i] * w5[m]",
+        "        for m: X2(m) += X0(i,k) * X1(k,m)",
+        "    for m: R(i,m) = X2(m)",
     ]
-    scalar = CASES["dlpno-1"]
-    assert "            w3 = 0\n" in listing(forms.fused(scalar.network, scalar.tree, ["Kinm", "Kinu"]))
+    assert "X2      (m) listed workspace" in layouts(nest)

@@ -88,12 +88,15 @@ def _assign(nest: Nest, member: int) -> Assign:
     return Assign(target, tuple(_named(nest, t) for t in a.operands), bool(summed))
 
 
-def _named(nest: Nest, tensor: int) -> str:
+def name(nest: Nest, tensor: int) -> str:
     n = len(nest.network.inputs)
     if tensor < n:
-        name, order = (chr(ord("A") + tensor) if tensor < 26 else f"T{tensor}"), nest.formats[tensor].order
-    elif tensor == n + len(nest.assignments) - 1:
-        name, order = "R", nest.formats[-1].order
-    else:
-        name, order = f"X{tensor - n}", nest.workspaces[tensor - n].order
-    return f"{name}({','.join(order)})"
+        return chr(ord("A") + tensor) if tensor < 26 else f"T{tensor}"
+    return "R" if tensor == n + len(nest.assignments) - 1 else f"X{tensor - n}"
+
+
+def _named(nest: Nest, tensor: int) -> str:
+    n = len(nest.network.inputs)
+    inside = n <= tensor < n + len(nest.assignments) - 1
+    order = nest.workspaces[tensor - n].order if inside else nest.formats[min(tensor, n)].order
+    return f"{name(nest, tensor)}({','.join(order)})"

@@ -20,6 +20,7 @@ from trnqc.sparse.forms import Step
 from trnqc.sparse.kernel import Kernel, compiled
 from trnqc.sparse.nest import Format, Kind
 from trnqc.sparse.network import Network
+from trnqc.sparse.notation import notation
 from trnqc.sparse.operands import Operands, packed
 from trnqc.sparse.storage import SparseTensor
 from trnqc.sparse.text import layouts, listing
@@ -108,7 +109,7 @@ class Plan:
         for number, step in enumerate(self.steps, 1):
             if len(self.steps) > 1:
                 lines.append(f"step {number}: {step.nest.network}, operands {step.operands}")
-            lines += [layouts(step.nest), listing(step.nest)]
+            lines += [layouts(step.nest), listing(step.nest), str(notation(step.nest))]
         return "\n".join([*lines, f"operands: {self.operands}"])
 
 
