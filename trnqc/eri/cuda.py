@@ -39,6 +39,7 @@ from trnqc.errors import CompilerError, InputError, MemoryLimit
 from trnqc.gen.statements import Function, name_of
 from trnqc.jit import Library, build_all
 from trnqc.jit.device import Built, Device, Memory, cuda_devices
+from trnqc.ranks import ALONE, Ranks
 
 # Places of a queue, and vectors of it that a worker takes at a time.
 QUEUE, SHARE = 1 << 20, 8
@@ -47,15 +48,16 @@ QUEUE, SHARE = 1 << 20, 8
 class JKBuilder(jk.JKBuilder):
     """As the CPU's builder of this name, on `devices`, by default all GPUs of the machine.
 
-    notes: what did not go as planned, in words. Raises BackendUnavailable without a GPU.
+    notes: what did not go as planned, in words. Sums on a device are made in any order: from build to build, and with
+    other ranks, J and K differ by rounding. Raises BackendUnavailable without a GPU.
     """
 
     def __init__(
         self, mol: gto.Mole, omega: float | None = None, cutoff: float = jk.CUTOFF, threads: int | None = None,
-        devices: Sequence[Device] | None = None,
+        ranks: Ranks = ALONE, schedule: str = "static", devices: Sequence[Device] | None = None,
     ) -> None:  # fmt: skip
         # Selecting is one thread's work.
-        super().__init__(mol, omega=omega, cutoff=cutoff, threads=1)
+        super().__init__(mol, omega=omega, cutoff=cutoff, threads=1, ranks=ranks, schedule=schedule)
         self.devices: tuple[Device, ...] = cuda_devices() if devices is None else tuple(devices)
         if not self.devices:
             raise InputError("at least one device is wanted")
@@ -114,7 +116,7 @@ class JKBuilder(jk.JKBuilder):
     ) -> tuple[np.ndarray, np.ndarray]:
         loads = [_Load(self, n, run) for n in range(len(self.devices))]
         try:
-            for task in self._tasks(found):
+            for task in self._own_tasks(found):
                 batch = Batch(task.cls, run.with_j, run.with_k)
                 for n, stretch in self._dealt(task, batch, run, libraries[task.cls], loads):
                     loads[n].launch(task, batch, stretch)
@@ -122,8 +124,16 @@ class JKBuilder(jk.JKBuilder):
         finally:
             for load in loads:
                 load.release()
-        pairs, blocks = (np.sum(parts, axis=0) for parts in zip(*results))
+        pairs, blocks = (self.ranks.sum(np.sum(parts, axis=0)) for parts in zip(*results))
         return pairs, blocks
+
+    def _own_tasks(self, found: tuple[Table, ...]) -> Iterator[jk.Task]:
+        if self.ranks.size == 1:
+            yield from self._tasks(found)
+            return
+        groups = self._groups(found)
+        for n in self._share([sum(task.cost for task in group) for group in groups]):
+            yield from groups[n]
 
     def _dealt(
         self, task: jk.Task, batch: Batch, run: jk.Run, host: Library, loads: Sequence[_Load]

@@ -1,17 +1,19 @@
 """Coulomb and exchange matrices of a molecule from integrals that are never kept.
 
 molecule -> pairs (pairs.py) -> Schwarz bounds, tables (screening.py) -> drivers by class (batch.py, library.py)
-density -> symmetric and antisymmetric parts -> blocks (layout.py) -> tasks on threads -> halves of J and K -> J, K
+density -> symmetric and antisymmetric parts -> blocks (layout.py) -> groups of tasks on threads of all ranks
+        -> their exact sums (exact.py), the same for any number of either -> halves of J and K -> J, K
 """
 
 from __future__ import annotations
 
 import importlib
-from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -20,20 +22,23 @@ from pyscf import gto, lib
 from trnqc.eri import boys, library
 from trnqc.eri.batch import BLOCKS, NUMBERS, Batch
 from trnqc.eri.classes import QuartetClass
+from trnqc.eri.exact import ExactSum, Terms
 from trnqc.eri.kernel import work_size
 from trnqc.eri.layout import Layout, block_maxima, layout_of, pair_orbitals
 from trnqc.eri.pairs import ShellPairs, pairs_of
 from trnqc.eri.screening import Table, tables
 from trnqc.errors import BackendUnavailable, InputError, MemoryLimit
 from trnqc.jit import Library
+from trnqc.ranks import ALONE, Ranks, dealt
 
 CUTOFF = 1e-13
 # Times the cutoff: primitive quartets below it are left out. A contracted integral has some hundreds that matter.
 PRIMITIVE = 1e-2
 # Name -> module with a class JKBuilder of the same methods.
 BACKENDS = {"cpu": "trnqc.eri.jk", "cuda": "trnqc.eri.cuda"}
-# Tasks a thread, about, so that the threads end together.
-SHARES = 12
+# Groups of tasks: enough for few threads to end together; then so large that adding up what each gives is a few per
+# cent of its work (a group's cost per element of J and K); and no more than are ever dealt out.
+FEWEST, WORTH, MOST = 32, 4000.0, 1 << 14
 
 Matrices = tuple[np.ndarray | None, np.ndarray | None]
 
@@ -48,14 +53,19 @@ def get_jk(
     backend: str = "auto",
     cutoff: float = CUTOFF,
     threads: int | None = None,
+    ranks: Ranks = ALONE,
+    schedule: str = "static",
 ) -> Matrices:
     """J_kl = sum (ij|kl) D_ji and K_il = sum (ij|kl) D_jk as PySCF's get_jk gives them, None for what is not wanted.
 
     dm [nao, nao] or [n, nao, nao]. hermi: 1 symmetric, 2 antisymmetric, 0 neither. omega, bohr^-1: > 0 for
     erf(omega r)/r, < 0 for erfc(|omega| r)/r, 0 for 1/r, None for the molecule's own. cutoff: integrals times density
-    below it are left out. Raises InputError for a density that cannot be one, BackendUnavailable.
+    below it are left out. ranks: of a job of several processes, all of which call this with the same arguments and get
+    the whole J and K; schedule: how they share the work (trnqc.ranks.dealt). On the CPU the bits depend on neither the
+    ranks nor the threads. Raises InputError for a density that cannot be one, BackendUnavailable, CommunicationError.
     """
-    return builder(backend)(mol, omega=omega, cutoff=cutoff, threads=threads).get_jk(dm, hermi, with_j, with_k)
+    made = builder(backend)(mol, omega=omega, cutoff=cutoff, threads=threads, ranks=ranks, schedule=schedule)
+    return made.get_jk(dm, hermi, with_j, with_k)
 
 
 def builder(backend: str = "auto") -> type[JKBuilder]:
@@ -88,9 +98,11 @@ class JKBuilder:
     """
 
     def __init__(
-        self, mol: gto.Mole, omega: float | None = None, cutoff: float = CUTOFF, threads: int | None = None
-    ) -> None:
+        self, mol: gto.Mole, omega: float | None = None, cutoff: float = CUTOFF, threads: int | None = None,
+        ranks: Ranks = ALONE, schedule: str = "static",
+    ) -> None:  # fmt: skip
         self.mol, self.cutoff = mol, cutoff
+        self.ranks, self.schedule, self._builds = ranks, schedule, 0
         self.threads = threads or lib.num_threads()
         signed = float(mol.omega if omega is None else omega)
         self.operator = "erf" if signed > 0 else "erfc" if signed < 0 else "coulomb"
@@ -98,11 +110,13 @@ class JKBuilder:
         self.layout: Layout = layout_of(mol)
         self._pairs = pairs_of(mol)
         self._tables: tuple[Table, ...] | None = None
+        self._grouped: list[list[Task]] = []
         self._libraries: dict[tuple[bool, bool], dict[QuartetClass, Library]] = {}
 
     @property
     def ran_on(self) -> str:
-        return f"{library.words()}, {self.threads} thread{'s' * (self.threads > 1)}"
+        among = f" on each of {self.ranks.size} ranks" if self.ranks.size > 1 else ""
+        return f"{library.words()}, {self.threads} thread{'s' * (self.threads > 1)}{among}"
 
     def classes(self) -> tuple[QuartetClass, ...]:
         """Of all quartets of the molecule."""
@@ -146,7 +160,7 @@ class JKBuilder:
         given = given.reshape(-1, nao, nao).astype(np.float64, copy=False)
         if not np.isfinite(given).all():
             raise InputError("dm has elements that are not finite: the step that made it has failed")
-        needed, allowed = (2 * self.threads + 6) * 8e-6 * given.size, self.mol.max_memory
+        needed, allowed = (4 * self.threads + 8) * 8e-6 * given.size, self.mol.max_memory
         if needed > allowed:
             raise MemoryLimit(
                 f"J and K of {len(given)} densities of {nao} orbitals on {self.threads} threads take {needed:.0f} MB, "
@@ -183,27 +197,58 @@ class JKBuilder:
     def _summed(
         self, run: Run, found: tuple[Table, ...], libraries: dict[QuartetClass, Library]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """What all quartets add to `run.pairs` and `run.blocks`, on threads."""
-        tasks = deque(self._tasks(found))
-        with ThreadPoolExecutor(self.threads) as pool:
-            workers = [pool.submit(run.work, tasks, libraries) for _ in range(self.threads)]
-            results = [worker.result() for worker in workers]
-        pairs, blocks = (np.sum(parts, axis=0) for parts in zip(*results))
-        return pairs, blocks
+        """What all quartets add to `run.pairs` and `run.blocks`, on threads of all ranks."""
+        groups = self._groups(found)
+        mine = self._share([sum(task.cost for task in group) for group in groups])
+        bounds = run.bounds(found)
+        sums = ExactSum(run.pairs.shape, bounds[0]), ExactSum(run.blocks.shape, bounds[1])
+        lock = Lock()
 
-    def _tasks(self, found: tuple[Table, ...]) -> list[Task]:
-        """The most expensive first."""
-        whole = [
-            Task(a, b, self._class(a.pairs, b.pairs), 0, len(a), cost_of(a, b))
-            for n, a in enumerate(found)
-            for b in found[: n + 1]
-        ]
-        share = sum(task.cost for task in whole) / (SHARES * self.threads)
+        def groups_of_thread() -> Iterator[list[Task]]:
+            while True:
+                with lock:
+                    n = next(mine, None)
+                if n is None:
+                    return
+                yield groups[n]
+
+        with ThreadPoolExecutor(self.threads) as pool:
+            workers = [pool.submit(run.work, groups_of_thread(), libraries, sums) for _ in range(self.threads)]
+            for worker in workers:
+                worker.result()
+        for part, wanted in zip(sums, (run.with_j, run.with_k)):
+            part.total = self.ranks.sum(part.total) if wanted else part.total
+        return sums[0].value(), sums[1].value()
+
+    def _share(self, costs: Sequence[float]) -> Iterator[int]:
+        self._builds += 1
+        return dealt(costs, self.ranks, self.schedule, f"jk {self._builds}")
+
+    def _groups(self, found: tuple[Table, ...]) -> list[list[Task]]:
+        """All quartets, divided in a way that depends on nothing but the tables."""
+        if self._grouped:
+            return self._grouped
+        total = sum(cost_of(a, b) for n, a in enumerate(found) for b in found[: n + 1])
+        share = total / min(MOST, max(FEWEST, total / (WORTH * self.mol.nao_nr() ** 2)))
+        cost = share
+        for task in self._tasks(found, share):
+            if cost + task.cost > share:
+                self._grouped.append([])
+                cost = 0.0
+            self._grouped[-1].append(task)
+            cost += task.cost
+        return self._grouped
+
+    def _tasks(self, found: tuple[Table, ...], most: float = np.inf) -> list[Task]:
+        """The most expensive first, none dearer than `most` where it can be cut."""
         tasks = []
-        for task in whole:
-            parts = 1 if self.threads == 1 else int(min(len(task.bra), max(1, np.ceil(task.cost / share))))
-            edges = np.linspace(0, len(task.bra), parts + 1).astype(int).tolist()
-            tasks += [Task(task.bra, task.ket, task.cls, i, j, task.cost / parts) for i, j in pairwise(edges)]
+        for n, a in enumerate(found):
+            for b in found[: n + 1]:
+                cost = cost_of(a, b)
+                parts = int(min(len(a), max(1, np.ceil(cost / most))))
+                edges = np.linspace(0, len(a), parts + 1).astype(int).tolist()
+                cls = self._class(a.pairs, b.pairs)
+                tasks += [Task(a, b, cls, i, j, cost / parts) for i, j in pairwise(edges)]
         return sorted(tasks, key=lambda task: -task.cost)
 
 
@@ -234,21 +279,39 @@ class Run:
     def __init__(self, owner: JKBuilder, dm: np.ndarray, pairs: np.ndarray, with_j: bool, with_k: bool) -> None:
         self.owner, self.with_j, self.with_k = owner, with_j, with_k
         self.count, self.pairs, self.blocks = len(dm), np.ascontiguousarray(pairs), owner.layout.blocked(dm)
-        self.maxima = block_maxima(owner.mol, dm)
+        self.each = np.array([block_maxima(owner.mol, one[None]) for one in dm])
+        self.maxima = self.each.max(axis=0)
         largest = min(1.0, 4.0 * float(self.maxima.max(initial=0)))
         self.reals = np.array([owner.cutoff, PRIMITIVE * owner.cutoff, owner.omega, largest])
 
-    def work(self, tasks: deque[Task], libraries: dict[QuartetClass, Library]) -> tuple[np.ndarray, np.ndarray]:
-        """Take tasks until none is left; this thread's sums over them."""
-        sums = np.zeros_like(self.pairs), np.zeros_like(self.blocks)
-        scratch = _Scratch()
-        while True:
-            try:
-                task = tasks.popleft()
-            except IndexError:
-                return sums
-            function = getattr(libraries[task.cls], Batch(task.cls, self.with_j, self.with_k).name)
-            function(*self._arguments(task, scratch, *sums), task.begin, task.end)
+    def bounds(self, found: tuple[Table, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """By density, what no element of `pairs` and of `blocks` exceeds, even if all terms had one sign.
+
+        By Schwarz, with q_ab = sqrt((ab|ab)): J_ab <= q_ab sum q_cd |D_cd| and K_ac <= sum q_ab |D_bd| q_cd; each quartet
+        is met once for its at most eight images.
+        """
+        mol = self.owner.mol
+        q, sizes = np.zeros((mol.nbas, mol.nbas)), np.diff(mol.ao_loc_nr())
+        for table in found:
+            a, b = table.pairs.first, table.pairs.second
+            q[a, b] = q[b, a] = np.maximum(q[a, b], table.pairs.bound)
+        weighted, most = self.each * np.outer(sizes, sizes), q.max(axis=0, initial=0)
+        j = most.max(initial=0) * (q * weighted).sum(axis=(1, 2))
+        k = (most[:, None] * weighted * most).sum(axis=(1, 2))
+        return 8 * j, 8 * k
+
+    def work(
+        self, groups: Iterable[list[Task]], libraries: dict[QuartetClass, Library], sums: tuple[ExactSum, ExactSum]
+    ) -> None:
+        """One thread: what each group gives, added to the sums of J and of K."""
+        scratch, terms = _Scratch(), [Terms(total) for total in sums]
+        for group in groups:
+            for task in group:
+                function = getattr(libraries[task.cls], Batch(task.cls, self.with_j, self.with_k).name)
+                function(*self._arguments(task, scratch, *(term.array for term in terms)), task.begin, task.end)
+            for wanted, term in zip((self.with_j, self.with_k), terms):
+                if wanted:
+                    term.flush()
 
     def _arguments(self, task: Task, scratch: _Scratch, vj: np.ndarray, vk: np.ndarray) -> tuple[Any, ...]:
         """In the order of `Batch.arrays`."""
