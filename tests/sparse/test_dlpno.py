@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
+
 import numpy as np
 import pytest
 from pyscf import gto
 
 from scripts.sparse.dlpno import BASIS, SETS, SPACING, generate, lattice
 from trnqc.sparse.convert import as_tensor
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "dlpno_integrals.py"
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +65,17 @@ def test_sets_leave_out_what_is_small(small):
     assert a["L"].values is None
     assert np.abs(b["P"].to_dense() - small.P).max() <= 1e-4
     assert as_tensor(b["P"]) is b["P"]
+
+
+def test_the_example_agrees_with_dense_algebra(capsys):
+    spec = importlib.util.spec_from_file_location("examples_dlpno", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for name in SETS:
+        differences = module.main(["--set", name, "--threads", "2"])
+        assert list(differences) == [1, 2, 3]
+        assert max(differences.values()) < 1e-12
+    assert capsys.readouterr().out.count("ran in ") == 6
 
 
 @pytest.mark.slow
