@@ -8,8 +8,8 @@ runs over the extent. Operands prune the loops of their own assignment, and shar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from trnqc.sparse.nest import Format, Kind, Nest
 from trnqc.sparse.network import Indices
@@ -18,29 +18,42 @@ from trnqc.sparse.statistics import Pattern, Statistics, product
 
 @dataclass(frozen=True)
 class Rates:
-    """Seconds of one thread. turn, step: of a counted loop and of one over stored coordinates, around others; meet: of
-    a coordinate looked at where several operands are stored; start: of an innermost loop; lane, dot, stride: of an
-    element of a counted innermost loop that adds to a row, to a scalar, or does not run along its arrays; gather,
-    scatter: of an element of an innermost loop over stored coordinates that adds to one place, or to many; clear: of a
-    workspace's element; list, hash: of an update that also enters its coordinate; append: of a stored result."""
+    """Seconds of one thread, measured on nests of its own making (CPU time, one core of an AMD EPYC with AVX-512).
 
-    turn: float = 1.0e-9
-    step: float = 1.5e-9
+    turn, step: of a counted loop and of one over stored coordinates, around others; meet: of a coordinate looked at
+    where several operands are stored; start: of an innermost loop; chain: of one that adds to the row to which the one
+    before has just added; lane, dot, stride: of an element of a counted innermost loop that adds to a row, to a scalar,
+    or does not run along its arrays; gather, scatter: of an element of an innermost loop over stored coordinates that
+    adds to one place, or to many; clear: of a workspace's element; list, hash: of an update that also enters its
+    coordinate; append: of a stored result; near, far: of a byte that comes again from behind the first cache, or the
+    second; skip: the latter where stored coordinates say which; gemm: of a multiply-add of matrices.
+    """
+
+    turn: float = 0.3e-9
+    step: float = 0.8e-9
     meet: float = 3.0e-9
-    start: float = 4.0e-9
-    lane: float = 0.15e-9
-    dot: float = 0.3e-9
-    stride: float = 1.0e-9
-    gather: float = 0.8e-9
-    scatter: float = 0.9e-9
-    clear: float = 0.1e-9
+    start: float = 0.6e-9
+    chain: float = 0.4e-9
+    lane: float = 0.1e-9
+    dot: float = 0.5e-9
+    stride: float = 0.8e-9
+    gather: float = 0.5e-9
+    scatter: float = 0.55e-9
+    clear: float = 0.3e-9
     list: float = 1.5e-9
     hash: float = 8.0e-9
     append: float = 3.0e-9
+    near: float = 0.003e-9
+    far: float = 0.01e-9
+    skip: float = 0.03e-9
     gemm: float = 0.04e-9
 
 
 RATES = Rates()
+
+# Bytes of a core's first and second cache.
+CACHES = (2**15, 3 * 2**18)
+LINE = 64
 
 
 @dataclass(frozen=True)
@@ -58,13 +71,17 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Access:
-    """A tensor as one assignment sees it: the operands it is made of, its levels outermost first, and the seconds in
-    which an update enters its coordinate in a list or table besides."""
+    """A tensor as one assignment sees it: the operands it is made of and its levels, outermost first.
+
+    entry: seconds in which an update enters its coordinate in a list or table besides. outer: leading levels that a
+    workspace has not, since each of their turns has it anew.
+    """
 
     operands: tuple[int, ...]
     order: Indices
     kinds: tuple[Kind, ...]
     entry: float = 0.0
+    outer: int = 0
 
     def compressed(self, index: str) -> bool:
         return index in self.order and self.kinds[self.order.index(index)] == "compressed"
@@ -76,10 +93,15 @@ class Access:
 
 @dataclass(frozen=True)
 class Place:
-    """Inside some loops: how often it is reached, and how many levels of which accesses the loops have passed."""
+    """Inside some loops: how often it is reached, and how many levels of which accesses the loops have passed.
+
+    reached: how often each of the loops is. driven: whether stored coordinates drive it.
+    """
 
     loops: Indices = ()
     turns: float = 1.0
+    reached: tuple[float, ...] = ()
+    driven: tuple[bool, ...] = ()
     depths: tuple[tuple[Access, int], ...] = ()
 
 
@@ -91,6 +113,7 @@ class Model:
         self.extents = statistics.extents
         self.rates = rates
         self._patterns: dict[tuple[Access, int], Pattern] = {}
+        self._bytes: dict[tuple[Access, frozenset[str]], float] = {}
 
     def turn(self, place: Place, index: str, accesses: Iterable[Access]) -> tuple[Place, float]:
         """Inside one more loop, which prunes by `accesses`, and the visits that this loop makes."""
@@ -102,20 +125,20 @@ class Model:
                 depths[access] = access.order.index(index) + 1
                 if access.compressed(index):
                     drivers.append(access)
-        inside = Place(loops, 0.0, tuple(depths.items()))
-        turns = self._reached(inside)
+        turns = self._turns(loops, depths)
+        reached, driven = (*place.reached, place.turns), (*place.driven, bool(drivers))
+        inside = Place(loops, turns, reached, driven, tuple(depths.items()))
         if not drivers:
-            return replace(inside, turns=turns), place.turns * self.extents[index]
-        alone = [self._alone(place, index, access) for access in drivers]
-        return replace(inside, turns=turns), min(alone) if len(alone) > 1 else turns
+            return inside, place.turns * self.extents[index]
+        if len(drivers) == 1:
+            return inside, turns
+        before = dict(place.depths)
+        return inside, min(self._turns(loops, before | {access: depths[access]}) for access in drivers)
 
-    def _alone(self, place: Place, index: str, access: Access) -> float:
-        depths = dict(place.depths) | {access: access.order.index(index) + 1}
-        return self._reached(Place((*place.loops, index), 0.0, tuple(depths.items())))
-
-    def _reached(self, place: Place) -> float:
-        patterns = frozenset(self._pattern(access, depth) for access, depth in place.depths)
-        return self.statistics.join(patterns, frozenset(place.loops))
+    def _turns(self, loops: Indices, depths: Mapping[Access, int]) -> float:
+        """How often a body inside the loops is reached."""
+        patterns = frozenset(self._pattern(access, depth) for access, depth in depths.items())
+        return self.statistics.join(patterns, frozenset(loops))
 
     def _pattern(self, access: Access, depth: int) -> Pattern:
         if (access, depth) not in self._patterns:
@@ -143,10 +166,46 @@ class Model:
             seconds += more
         if not order:
             return place.turns * (self.rates.stride + target.entry), place.turns
-        start = place.turns * self.rates.start
+        again = place.loops[-1:] and place.loops[-1] not in target.order and order[-1] in target.order
+        seconds += place.turns * (self.rates.start + (self.rates.chain if again else 0.0))
         place, visits = self.turn(place, order[-1], reads)
-        each = self._element(order[-1], reads, target)
-        return seconds + start + visits * each + place.turns * target.entry, place.turns
+        seconds += visits * self._element(order[-1], reads, target) + place.turns * target.entry
+        return seconds + sum(self._traffic(place, access) for access in (*reads, target)), place.turns
+
+    def _traffic(self, place: Place, access: Access) -> float:
+        """Seconds in which a tensor comes from behind each cache, once for every turn of the loops inside which what
+        is touched of it fits."""
+        seconds = 0.0
+        reached = (*place.reached, place.turns)
+        for cache in CACHES:
+            outer = 0
+            while outer < len(place.loops) and self._touched(access, place.loops[:outer]) > cache:
+                outer += 1
+            if outer:
+                rate = self.rates.near if cache == CACHES[0] else self._far(place, access, outer)
+                seconds += reached[outer] * self._touched(access, place.loops[:outer]) * rate
+        return seconds
+
+    def _far(self, place: Place, access: Access, outer: int) -> float:
+        """Of a byte that the first `outer` loops touch anew: out of turn if another operand's coordinates say where."""
+        moved = max((n for n, index in enumerate(place.loops[:outer]) if index in access.order), default=None)
+        if moved is None or not place.driven[moved] or access.compressed(place.loops[moved]):
+            return self.rates.far
+        return self.rates.skip
+
+    def _touched(self, access: Access, loops: Indices) -> float:
+        """Bytes of a tensor inside some loops."""
+        stored = access.order[access.outer :]
+        fixed = frozenset((*(index for index in stored if index in loops), *access.order[: access.outer]))
+        if (access, fixed) not in self._bytes:
+            if "compressed" in access.kinds:
+                count = self.statistics.count
+                elements = count(access.operands, frozenset(access.order)) / max(count(access.operands, fixed), 1.0)
+                each = 12
+            else:
+                elements, each = product(self.extents, (x for x in stored if x not in fixed)), 8
+            self._bytes[access, fixed] = elements * (LINE if stored and stored[-1] in fixed else each)
+        return self._bytes[access, fixed]
 
     def result(self, layout: Format, loops: Indices) -> Access:
         """What the last assignment adds to: a sparse result's elements are appended where they come in order and once,
@@ -259,7 +318,7 @@ class Walk:
         inner: Kind = "dense" if self.nest.workspaces[t - self.count].space == "dense" else "compressed"
         labels = (*outer, *order)
         kinds = tuple(inner if level >= len(outer) else "dense" for level in range(len(labels)))
-        return Access(self.leaves[t], labels, kinds, entry)
+        return Access(self.leaves[t], labels, kinds, entry, len(outer))
 
     def written(self, nest: Nest, k: int) -> Access:
         """The workspace that assignment k adds to, in the order in which its reader in `nest` runs over it."""
