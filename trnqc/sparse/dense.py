@@ -46,10 +46,46 @@ def _summed(part: Labelled, kept: set[str]) -> Labelled:
 
 
 def _product(left: Labelled, right: Labelled, kept: set[str]) -> Labelled:
-    """[batch, left, summed] times [batch, summed, right]."""
+    """Of two tensors; the larger one is not copied where its summed axes lie side by side."""
+    if left[1].size < right[1].size:
+        left, right = right, left
+    both = [x for x in left[0] if x in right[0]]
+    summed = [x for x in both if x not in kept]
+    if not summed:
+        return _elementwise(left, right)
+    first = left[0].index(summed[0])
+    if summed == both and list(left[0][first : first + len(summed)]) == summed:
+        return _stacked(left, right, first, len(summed))
+    return _batched(left, right, [x for x in both if x in kept], summed)
+
+
+def _elementwise(left: Labelled, right: Labelled) -> Labelled:
+    labels = (*left[0], *(x for x in right[0] if x not in left[0]))
+    x, y = (
+        array.transpose([own.index(x) for x in labels if x in own])[
+            tuple(slice(None) if x in own else None for x in labels)
+        ]
+        for own, array in (left, right)
+    )
+    return labels, x * y
+
+
+def _stacked(left: Labelled, right: Labelled, first: int, count: int) -> Labelled:
+    """left [outer, summed, inner] times right as [columns, summed] -> [outer, columns, inner]."""
+    (a, x), (b, y) = left, right
+    summed, columns = a[first : first + count], tuple(x for x in b if x not in a)
+    rest = a[first + count :]
+    extents = dict(zip((*a, *b), (*x.shape, *y.shape)))
+    shape = [math.prod(extents[index] for index in group) for group in (a[:first], summed, rest)]
+    matrix = _matrix(right, (columns, summed), extents)
+    product = matrix @ x.reshape(shape) if rest else x.reshape(shape[:2]) @ matrix.T
+    labels = (*a[:first], *columns, *rest)
+    return labels, product.reshape([extents[index] for index in labels])
+
+
+def _batched(left: Labelled, right: Labelled, batch: Sequence[str], summed: Sequence[str]) -> Labelled:
+    """[batch, rows, summed] times [batch, summed, columns]."""
     a, b = left[0], right[0]
-    both = [x for x in a if x in b]
-    batch, summed = [x for x in both if x in kept], [x for x in both if x not in kept]
     rows, columns = [x for x in a if x not in b], [x for x in b if x not in a]
     extents = dict(zip((*a, *b), (*left[1].shape, *right[1].shape)))
     x = _matrix(left, (batch, rows, summed), extents)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,7 @@ class Plan:
             values = given.packed(t, Format(labels, tuple(kinds))).values
             assert values is not None
             arrays.append(values.reshape(self.network.shape(labels)))
-        with threadpoolctl.threadpool_limits(threads, "blas"):
+        with _blas().limit(limits=threads, user_api="blas"):
             return by_matrices(self.network, self.tree, arrays)
 
     def kernels(self) -> list[Kernel]:
@@ -111,6 +112,12 @@ class Plan:
                 lines.append(f"step {number}: {step.nest.network}, operands {step.operands}")
             lines += [layouts(step.nest), listing(step.nest), str(notation(step.nest))]
         return "\n".join([*lines, f"operands: {self.operands}"])
+
+
+@cache
+def _blas() -> threadpoolctl.ThreadpoolController:
+    """Looked for once: that takes longer than a small product."""
+    return threadpoolctl.ThreadpoolController()
 
 
 def _compressed(tensor: SparseTensor) -> SparseTensor:
