@@ -7,9 +7,10 @@
     ccsd     one iteration of coupled cluster from its text (examples/ccsd.txt), over blocks of spins and whole spaces,
              against the same terms through numpy.einsum(optimize=True)
     disk     the four-index transformation from file to file in little memory: growth of the process measured
-    limit    the fitted ladder and the four-index transformation under a tenth of their temporaries: peak memory
-             measured, time over the unlimited run; opt_einsum and cotengra at the same limit; wall and CPU times first
-             with new pages for every array, as a program has them, then with pages that the process keeps
+    limit    the fitted ladder, without and with its symmetry, and the four-index transformation under a tenth of their
+             temporaries: peak memory measured, times beside the unlimited run; opt_einsum and cotengra at the same
+             limit; wall and CPU times first with new pages for every array, as a program has them, then with pages
+             that the process keeps
     a3a      the published example with integrals made on the fly: multiply-adds over the unlimited ones, from four
              elements of memory up, beside the published schedules with four equal tiles
     tiles    the fitted ladder with fused loops over all pairs of tile sizes: predicted and measured times, and how well
@@ -26,7 +27,6 @@ import argparse
 import os
 import random
 import sys
-import tracemalloc
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -42,11 +42,12 @@ import opt_einsum  # noqa: E402
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
 
-from scripts.contract.disk import disk, keep_pages  # noqa: E402
+from scripts.contract.disk import disk  # noqa: E402
+from scripts.contract.limit import limited  # noqa: E402
 from scripts.contract.memory import a3a, tiles  # noqa: E402
 from scripts.contract.order import order  # noqa: E402
 from scripts.measuring import clocked, heading, in_turns, machine, write_json  # noqa: E402
-from trnqc.contraction import einsum, einsum_plan, parse, path  # noqa: E402
+from trnqc.contraction import einsum_plan, parse, path  # noqa: E402
 from trnqc.contraction.expression import Program  # noqa: E402
 from trnqc.contraction.network import Network  # noqa: E402
 from trnqc.contraction.operations import splits_of  # noqa: E402
@@ -60,10 +61,6 @@ WORKLOADS = {
     "dressed integrals": ("klcd,ci,dj,ak,bl->abij", CHEMICAL),
     "transformation": ("pqrs,pa,qb,rc,sd->abcd", dict.fromkeys("pqrsabcd", 200)),
     "hypercontraction": ("ip,ap,pq,jq,bq,ir,ar,rs,js,bs->", CHEMICAL | dict.fromkeys("pqrs", 900)),
-}
-LIMITED = {
-    "fitted ladder": ("Qae,Qbf,efij->abij", {"Q": 300, **dict.fromkeys("abef", 72), **dict.fromkeys("ij", 12)}),
-    "transformation": ("pqrs,pa,qb,rc,sd->abcd", dict.fromkeys("pqrsabcd", 72)),
 }
 Planner = Callable[[list[set[str]], set[str], dict[str, int]], Any]
 
@@ -160,86 +157,6 @@ def coupled_cluster() -> dict[str, Any]:
     print(f"ccsd water/cc-pVDZ: {energy:.10f}, PySCF {reference:.10f}; CPU s an iteration {cpu}")
     work = {"blocks": blocks.multiply_adds, "whole": whole.multiply_adds}
     return {"energy": energy, "pyscf": reference, "cpu_s": cpu, "multiply_adds": work}
-
-
-def limited() -> dict[str, Any]:
-    record: dict[str, Any] = {}
-    again: dict[str, dict[str, Callable[[], Any]]] = {}
-    for name, (text, extents) in LIMITED.items():
-        rng = np.random.default_rng(1)
-        inputs = text.split("->")[0].split(",")
-        operands = [rng.standard_normal(tuple(extents[x] for x in labels)) for labels in inputs]
-        plain = einsum_plan(text, *operands)
-        temporaries = sum(tree.size(node.indices) for tree in plain.trees for node in tree.temporaries)
-        limit = temporaries // 10
-        plan = einsum_plan(text, *operands, memory_limit=8 * limit)
-        contestants: dict[str, Callable[[], Any]] = {
-            "limited": lambda plan=plan, operands=operands: plan.run(operands),
-            "unlimited": lambda plain=plain, operands=operands: plain.run(operands),
-        } | peers(text, operands, limit)
-        peak: dict[str, int] = {}
-        failed: dict[str, str] = {}
-        for who, work in list(contestants.items()):
-            try:
-                peak[who] = memory(work)
-            except RuntimeError as error:  # how opt_einsum says that it has no path
-                failed[who] = str(error)
-                del contestants[who]
-        over = [who for who in peak if who != "unlimited" and peak[who] > 8 * limit]
-        times = in_turns(3, {who: clocked(work) for who, work in contestants.items()})
-        seconds = {who: _medians(values) for who, values in times.items()}
-        record[name] = {
-            "limit_bytes": 8 * limit, "peak_bytes": peak, "over_the_limit": over, "wall_cpu_s": seconds,
-            "failed": failed, "plan": str(plan),
-        }  # fmt: skip
-        again[name] = contestants
-        print(f"{name}: limit {8 * limit / 1e6:.1f} MB")
-        for who in contestants:
-            wall, cpu = seconds[who]
-            note = "over the limit" if who in over else ""
-            print(f"    {who:12} {peak[who] / 1e6:8.1f} MB beside the result  {wall:8.3f} s, CPU {cpu:8.3f} s  {note}")
-        for who, reason in failed.items():
-            print(f"    {who:12} fails: {reason}")
-        np.testing.assert_allclose(plan.run(operands), einsum(text, *operands), rtol=1e-9, atol=1e-9)
-    keep_pages()
-    for name, contestants in again.items():
-        times = in_turns(3, {who: clocked(work) for who, work in contestants.items()})
-        kept = record[name]["kept_pages_wall_cpu_s"] = {who: _medians(values) for who, values in times.items()}
-        print(f"{name}, with pages that are kept:")
-        for who, (wall, cpu) in kept.items():
-            print(f"    {who:12} {wall:8.3f} s, CPU {cpu:8.3f} s")
-    return record
-
-
-def _medians(times: list[tuple[float, float]]) -> tuple[float, float]:
-    return median(wall for wall, _ in times), median(cpu for _, cpu in times)
-
-
-def peers(text: str, operands: list[np.ndarray], limit: int) -> dict[str, Callable[[], Any]]:
-    """opt_einsum and cotengra with the same limit on elements of a temporary, which for them includes the result."""
-    import cotengra
-
-    left, output = text.split("->")
-    extents = {x: n for labels, operand in zip(left.split(","), operands) for x, n in zip(labels, operand.shape)}
-    tree = cotengra.HyperOptimizer(
-        methods=["greedy"], max_repeats=32, parallel=False, progbar=False, optlib="random",
-        slicing_opts={"target_size": max(limit, 1)},
-    ).search([tuple(x) for x in left.split(",")], tuple(output), extents)  # fmt: skip
-    return {
-        "opt_einsum": lambda: opt_einsum.contract(text, *operands, memory_limit=limit, optimize="dp"),
-        "cotengra": lambda: tree.contract(operands),
-    }
-
-
-def memory(work: Callable[[], np.ndarray]) -> int:
-    """Bytes allocated at most, beside the result, in a second call."""
-    work()
-    tracemalloc.start()
-    try:
-        result = work()
-        return tracemalloc.get_traced_memory()[1] - result.nbytes
-    finally:
-        tracemalloc.stop()
 
 
 SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
