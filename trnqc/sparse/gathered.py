@@ -62,5 +62,7 @@ def joined(shape: tuple[int, ...], modes: tuple[int, ...], stored: Format, parts
 
 
 def _together(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """A copy, so that room that was not needed is given back."""
+    """The parts joined; one that fills most of its room is taken as it is, a smaller one copied to free that."""
+    if len(parts) == 1 and isinstance(parts[0].base, np.ndarray) and 2 * parts[0].size > parts[0].base.size:
+        return parts[0]
     return np.concatenate(parts)

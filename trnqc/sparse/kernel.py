@@ -31,11 +31,11 @@ from trnqc.sparse.nest import Format, Nest
 from trnqc.sparse.storage import Compressed, SparseTensor
 from trnqc.sparse.workspace import FREE, Space
 
-# Places of a table, and entries of a result, to begin with; either grows when it was too small.
+# Places of a table to begin with, and the most entries of a sparse result; either grows when it was too small.
 FIRST_ROOM = 2**12
-FIRST_CAPACITY = 2**16
-# Elements that either may grow to.
-MOST = 2**36
+LARGEST_CAPACITY = 2**26
+# How much at a time, and elements that either may grow to.
+GROWTH, MOST = 4, 2**36
 
 Arguments = dict[str, Any]
 
@@ -46,7 +46,7 @@ def compiled(nest: Nest) -> Kernel:
 
     Errors: ProgramError for a nest that means nothing.
     """
-    return Kernel(program(nest))
+    return Kernel(program(nest, _lanes()))
 
 
 @dataclass(eq=False)
@@ -59,8 +59,7 @@ class Kernel:
     @cached_property
     def source(self) -> str:
         """C for this machine's vectors."""
-        lanes = max(1, find_compiler().vector_bytes // 8)
-        return emit_c(*(piece.function for piece in self.program.pieces), lanes=lanes)
+        return emit_c(*(piece.function for piece in self.program.pieces), lanes=_lanes())
 
     @cached_property
     def library(self) -> Library:
@@ -75,7 +74,7 @@ class Kernel:
         """
         given = self._operands(operands)
         while True:
-            run = _Run(self, given, threads)
+            run = _Run(self, operands, given, threads)
             if run.fits():
                 return run.result()
 
@@ -99,12 +98,17 @@ class Kernel:
         return self._sizes.setdefault(tensor, first)
 
     def grow(self, tensor: int, limit: int) -> None:
-        size = self._sizes[tensor] = 2 * self._sizes[tensor]
+        size = self._sizes[tensor] = GROWTH * self._sizes[tensor]
         if size > max(limit, MOST):
             raise MemoryLimit(
-                f"tensor {tensor} of {self.program.nest.network} needs more than {size // 2} elements, the most "
+                f"tensor {tensor} of {self.program.nest.network} needs more than {size // GROWTH} elements, the most "
                 "that are tried: choose another tree or other loops"
             )
+
+
+def _lanes() -> int:
+    """Doubles that a vector of this machine holds."""
+    return max(1, find_compiler().vector_bytes // 8)
 
 
 def _check(t: int, tensor: SparseTensor, wanted: Format, labels: tuple[str, ...], shape: tuple[int, ...]) -> None:
@@ -121,11 +125,11 @@ def _check(t: int, tensor: SparseTensor, wanted: Format, labels: tuple[str, ...]
 class _Run:
     """One call: its workspaces and what it has made."""
 
-    def __init__(self, kernel: Kernel, operands: Arguments, threads: int) -> None:
-        self.kernel, self.program, self.threads = kernel, kernel.program, threads
+    def __init__(self, kernel: Kernel, operands: Sequence[SparseTensor], given: Arguments, threads: int) -> None:
+        self.kernel, self.program, self.operands, self.threads = kernel, kernel.program, operands, threads
         nest = self.program.nest
         self.shape = nest.network.shape(nest.formats[-1].order)
-        self.common = dict(operands)
+        self.common = dict(given)
         for space in self.program.spaces:
             self.common |= self._workspace(space) if space.kept else {}
         self.parts: list[Result] = []
@@ -195,12 +199,23 @@ class _Run:
     def _part_of_result(self) -> Result:
         nest, appended = self.program.nest, self.program.appended
         assert appended is not None
-        known = [len(self.common[f"val{t}"]) for t, f in enumerate(nest.formats[:-1])
-                 if set(f.order) >= set(nest.network.output) and f"val{t}" in self.common]  # fmt: skip
-        first = min([math.prod(self.shape), *(known or [FIRST_CAPACITY])])
-        capacity = self.kernel.size(self.program.tensors - 1, max(1, first))
+        capacity = self.kernel.size(self.program.tensors - 1, max(1, min(self._bound(), LARGEST_CAPACITY)))
         prefix = self.common.setdefault("prefix", np.zeros(math.prod(self.shape[: appended.first]), np.int64))
         return Result.empty(appended, capacity, prefix)
+
+    def _bound(self) -> int:
+        """Elements that the result cannot exceed: what operands store over some of its indices, times other extents."""
+        network, formats = self.program.nest.network, self.program.nest.formats
+        bound, left = 1, set(network.output)
+        counts = {x: network.extents[x] for x in left}
+        covers = [((x,), size) for x, size in counts.items()]
+        for f, tensor in zip(formats, self.operands):
+            covers += [(f.order[: level + 1], size) for level, size in enumerate(tensor.sizes)]
+        covers = [(order, size) for order, size in covers if set(order) <= left]
+        for order, size in sorted(covers, key=lambda c: c[1] / math.prod(counts[x] for x in c[0]) if c[1] else 0.0):
+            if set(order) <= left:
+                bound, left = bound * size, left - set(order)
+        return bound
 
     def _workspace(self, space: Space) -> Arguments:
         room = self.kernel.size(space.tensor, FIRST_ROOM) if space.hashed else 0

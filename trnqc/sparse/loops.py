@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from trnqc.sparse.nest import Assignment, Format, Nest, Space, Workspace
+from trnqc.sparse.network import Indices
 
 # Elements of an array that may hold the unordered part of a sparse result; a larger one is a table.
 LARGEST_LISTED = 2**22
@@ -58,13 +59,21 @@ def ordered(nest: Nest) -> Nest:
     while depth < len(wanted.order) and last.loops[depth] == wanted.order[depth]:
         depth += 1
     rest = wanted.order[depth:]
-    space: Space = "listed" if math.prod(nest.network.shape(rest)) <= LARGEST_LISTED else "hashed"
     return replace(
         nest,
         assignments=(*nest.assignments, Assignment(last.target + 1, (last.target,), wanted.order)),
         shared=(*nest.shared, depth),
-        workspaces=(*nest.workspaces, Workspace(rest, space)),
+        workspaces=(*nest.workspaces, Workspace(rest, _space(nest, rest))),
     ).check()
+
+
+def _space(nest: Nest, rest: Indices) -> Space:
+    """For the unordered part of a sparse result: without a list where all of its elements are made anyway."""
+    if math.prod(nest.network.shape(rest)) > LARGEST_LISTED:
+        return "hashed"
+    stored = {x for f in nest.formats[:-1] for x, kind in zip(f.order, f.kinds) if kind == "compressed"}
+    touched = {x for w in nest.workspaces if w.space != "dense" for x in w.order}
+    return "listed" if not rest or (stored | touched) & set(rest) else "dense"
 
 
 def stored(nest: Nest) -> Format:

@@ -14,11 +14,12 @@ from typing import Literal
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.values import eq, walk
-from trnqc.sparse.append import Appended
+from trnqc.sparse.append import VALUES, Appended
 from trnqc.sparse.coiterate import Driver, at_position, over
 from trnqc.sparse.loops import Leaf, Loop, Node, loops, ordered, stored
 from trnqc.sparse.nest import Format, Nest
 from trnqc.sparse.places import Body, Places, State
+from trnqc.sparse.tile import Tiles
 from trnqc.sparse.workspace import STATUS, Space
 
 OUT = Array("out", "f64")
@@ -57,16 +58,19 @@ class Program:
         return self.appended.format if self.appended else self.nest.formats[-1]
 
 
-def program(nest: Nest) -> Program:
-    """The functions of a nest, in the order in which they run; raises ProgramError for a nest that means nothing."""
+def program(nest: Nest, lanes: int = 8) -> Program:
+    """The functions of a nest, in the order in which they run; raises ProgramError for a nest that means nothing.
+
+    lanes: doubles of a vector, of which the text is to be made.
+    """
     nest = ordered(nest.check())
-    lowering = _Lowering(nest)
+    lowering = _Lowering(nest, lanes)
     pieces = tuple(lowering.piece(number, node) for number, node in enumerate(loops(nest)))
     return Program(nest, pieces, tuple(lowering.spaces.values()), lowering.appended)
 
 
 class _Lowering:
-    def __init__(self, nest: Nest) -> None:
+    def __init__(self, nest: Nest, lanes: int) -> None:
         self.nest, self.count = nest, len(nest.network.inputs)
         self.places = Places(nest, _innermost(nest))
         self.result = self.count + len(nest.assignments) - 1
@@ -74,6 +78,7 @@ class _Lowering:
             self.count + k: Space(self.places, self.count + k, spec, nest.fused(self.count + k) == 0)
             for k, spec in enumerate(nest.workspaces)
         }
+        self.tiles = Tiles(self.places, self.spaces, OUT, not nest.formats[-1].sparse, lanes)
         self.appended = Appended(self.places, self.result, stored(nest)) if nest.formats[-1].sparse else None
 
     def piece(self, number: int, node: Node) -> Piece:
@@ -113,6 +118,7 @@ class _Lowering:
         return True
 
     def _function(self, name: str, body: Body, group: Value | None) -> st.Function:
+        body = self._unless_full(body)
         used = _names(body)
         known: list[Value | Array] = [Var(f"n_{index}", "i64") for index in self.nest.network.extents]
         for operand in self.places.operands:
@@ -124,6 +130,15 @@ class _Lowering:
         known += [Var("capacity", "i64"), *self.appended.arrays] if self.appended else [OUT, STATUS]
         params = tuple(dict.fromkeys(p for p in known if st.name_of(p) in used))
         return st.Function(name, params, st.block(body), group)
+
+    def _unless_full(self, body: Body) -> Body:
+        """Nothing more is done once a table or the result has proved too small: all begins again with a larger one."""
+        names = _names(body)
+        growing = [space.tensor for space in self.spaces.values() if space.hashed and space.array.name in names]
+        growing += [self.result] if self.appended and VALUES.name in names else []
+        for tensor in growing:
+            body = [st.If(eq(STATUS[tensor], 0), st.block(body))]
+        return body
 
     def nodes(self, nodes: tuple[Node, ...], depth: int, state: State) -> Body:
         """What stands inside `depth` loops; workspaces of this turn are cleared before it and left clean after it."""
@@ -140,6 +155,12 @@ class _Lowering:
         return body
 
     def loop(self, node: Loop, state: State) -> Body:
+        if state.tile is None:
+            shape = self.tiles.shape(node)
+            if shape is not None:
+                return self.tiles.written(shape, state, lambda s: self.loop(shape.sums, s))
+        elif node.index == state.tile.shape.v:
+            return self.tiles.added(state.tile, state)
         gathered = self._gathered(node, state)
         if gathered is not None:
             return gathered
@@ -270,5 +291,7 @@ def _own(s: st.Statement) -> Iterator[str]:
     match s:
         case st.Store() | st.Accumulate():
             yield s.array.name
+        case st.Unpack() | st.Pack():
+            yield from (s.target.name, s.source.name)
         case st.Call():
             yield from (a.name for a in map(st.whole, s.arguments) if isinstance(a, Array))

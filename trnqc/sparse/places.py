@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
@@ -62,6 +63,7 @@ class State:
     sums: Mapping[int, Value] = field(default_factory=dict)
     seen: Mapping[int, Value] = field(default_factory=dict)
     entry: Mapping[int, Value] = field(default_factory=dict)
+    tile: Any = None
 
     def bind(self, index: str, value: Value) -> State:
         return replace(self, bound={**self.bound, index: value})
@@ -71,6 +73,9 @@ class State:
 
     def summed(self, tensor: int, variable: Value) -> State:
         return replace(self, sums={**self.sums, tensor: variable})
+
+    def tiled(self, tile: Any) -> State:
+        return replace(self, tile=tile)
 
     def listed(self, tensor: int, place: Value) -> State:
         return replace(self, entry={**self.entry, tensor: place})
