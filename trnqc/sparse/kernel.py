@@ -28,6 +28,7 @@ from trnqc.sparse.gathered import Result, joined
 from trnqc.sparse.levels import require_memory
 from trnqc.sparse.lower import Piece, Program, program
 from trnqc.sparse.nest import Format, Nest
+from trnqc.sparse.network import Indices
 from trnqc.sparse.storage import Compressed, SparseTensor
 from trnqc.sparse.workspace import FREE, Space
 
@@ -197,7 +198,7 @@ class _Run:
         return count
 
     def _part_of_result(self) -> Result:
-        nest, appended = self.program.nest, self.program.appended
+        appended = self.program.appended
         assert appended is not None
         capacity = self.kernel.size(self.program.tensors - 1, max(1, min(self._bound(), LARGEST_CAPACITY)))
         prefix = self.common.setdefault("prefix", np.zeros(math.prod(self.shape[: appended.first]), np.int64))
@@ -208,7 +209,7 @@ class _Run:
         network, formats = self.program.nest.network, self.program.nest.formats
         bound, left = 1, set(network.output)
         counts = {x: network.extents[x] for x in left}
-        covers = [((x,), size) for x, size in counts.items()]
+        covers: list[tuple[Indices, int]] = [((x,), size) for x, size in counts.items()]
         for f, tensor in zip(formats, self.operands):
             covers += [(f.order[: level + 1], size) for level, size in enumerate(tensor.sizes)]
         covers = [(order, size) for order, size in covers if set(order) <= left]

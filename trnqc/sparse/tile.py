@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
-from trnqc.gen.values import both, eq, fma
+from trnqc.gen.values import both, eq, fma, invert
 from trnqc.sparse.loops import Leaf, Loop
 from trnqc.sparse.nest import Nest
 from trnqc.sparse.places import Body, Places, State
@@ -37,7 +38,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Tile:
-    """Vectors of one stretch: start + 0 .. vectors * lanes, of which the last vector has `used` lanes; held for rows."""
+    """Vectors of one stretch of v from `start` on, for some rows; the last vector has `used` lanes. held: the sums."""
 
     shape: Shape
     start: Value
@@ -138,11 +139,12 @@ class Tiles:
             body += write(const(whole, "i64"), -(-rest // self.lanes), (rest - 1) % self.lanes + 1)
         return body
 
-    def _rows(self, shape: Shape, state: State, sums: Callable[[State], Body], *stretch: Value | int) -> Body:
+    def _rows(self, shape: Shape, state: State, sums: Callable[[State], Body], *stretch: Any) -> Body:
         row = Var(str(shape.row), "i64")
         end, inner = self.places.extent(str(shape.row)), state.bind(str(shape.row), row)
-        whole = end // ROWS * ROWS if end.op != "const" else const(end.attr // ROWS * ROWS, "i64")
+        whole = self.places.fresh("whole")
         return [
+            st.Let(whole, end // ROWS * ROWS),
             st.loop(row, whole, self._block(shape, inner, ROWS, sums, *stretch), step=ROWS),
             st.loop(row, end, self._block(shape, inner, 1, sums, *stretch), begin=whole),
         ]
@@ -164,20 +166,24 @@ class Tiles:
         return [*body, *sums(state.tiled(tile)), *self._flushed(tile, state)]
 
     def _flushed(self, tile: Tile, state: State) -> Body:
+        """What was held, added to the target."""
         target = self.nest.assignments[tile.shape.member].target
         array = self.spaces[target].array if target in self.spaces else self.out
         order = self._order(tile.shape.member) or ()
-        old = Array(self.places.fresh("old").attr, "f64", (tile.held.size,), "local", lanes=True)
-        body: Body = [st.DeclareArray(old)]
+        body: Body = []
         for row in range(tile.rows):
             for vector in range(tile.vectors):
                 n, lanes = row * tile.vectors + vector, tile.lanes(vector, self.lanes)
-                place = const(n, "i64")
                 at = self.places.offset(order, self._bound(tile, state, row, vector))
-                body.append(st.Unpack(old, place, array, at, 1, 1, lanes))
-                body.append(st.store(old[n], old[n] + tile.held[n]))
-                body.append(st.Pack(array, at, old, place, 1, 1, lanes))
+                made, old = self._read(f"old{target}", array, at, lanes)
+                body += [*made, st.store(tile.held[n], tile.held[n] + old)]
+                body.append(st.Pack(array, at, tile.held, const(n, "i64"), 1, 1, lanes))
         return body
+
+    def _read(self, name: str, array: Array, at: Value, lanes: int) -> tuple[Body, Value]:
+        """A vector of memory, of which this many lanes are used."""
+        held = Array(self.places.fresh(name).attr, "f64", (1,), "local", lanes=True)
+        return [st.DeclareArray(held), st.Unpack(held, const(0, "i64"), array, at, 1, 1, lanes)], held[0]
 
     def _bound(self, tile: Tile, state: State, row: int, vector: int) -> dict[str, Value]:
         bound = {**state.bound, tile.shape.v: tile.start + vector * self.lanes}
@@ -229,34 +235,28 @@ class Tiles:
         return self.places.operands[tensor].values, at + (tile.start + vector * self.lanes)
 
     def _products(self, tile: Tile, state: State, operands: list[int], factors: list[list[Value]]) -> Body:
-        body: Body = []
-        scalars: list[Value | None] = []
-        for values in factors:
-            scalar = self.places.fresh("scale", "f64") if values else None
-            if scalar is not None:
-                body.append(st.Let(scalar, reduce(lambda a, b: a * b, values)))
-            scalars.append(scalar)
+        """operands: that have the index v. factors: the scalars of every row."""
+        scalars = [self.places.fresh("scale", "f64") if values else const(1.0) for values in factors]
+        body: Body = [st.Let(s, reduce(lambda a, b: a * b, values)) for s, values in zip(scalars, factors) if values]
         work: Body = []
-        read: dict[tuple[int, int], Value] = {}
         for vector in range(tile.vectors):
-            for row in range(tile.rows):
-                parts = []
-                for t in operands:
-                    key = (t, row if tile.shape.row in self._indices(t) else 0)
-                    if (*key, vector) not in read:
-                        loaded = Array(self.places.fresh(f"v{t}").attr, "f64", (1,), "local", lanes=True)
-                        array, at = self._start(t, tile, state, row, vector)
-                        lanes = tile.lanes(vector, self.lanes)
-                        work += [st.DeclareArray(loaded), st.Unpack(loaded, const(0, "i64"), array, at, 1, 1, lanes)]
-                        read[(*key, vector)] = loaded[0]
-                    parts.append(read[(*key, vector)])
-                total = tile.held[row * tile.vectors + vector]
-                product, scalar = reduce(lambda a, b: a * b, parts), scalars[row]
-                work.append(st.store(total, total + product if scalar is None else fma(product, scalar, total)))
-        if any(scalar is None for scalar in scalars) or not self._mostly_zero(tile):
+            read: dict[tuple[int, int], Value] = {}
+            for row, scalar in enumerate(scalars):
+                keys = [(t, row if tile.shape.row in self._indices(t) else 0) for t in operands]
+                for t, own in keys:
+                    if (t, own) not in read:
+                        place = self._start(t, tile, state, own, vector)
+                        made, read[t, own] = self._read(f"v{t}", *place, tile.lanes(vector, self.lanes))
+                        work += made
+                product, total = (
+                    reduce(lambda a, b: a * b, [read[key] for key in keys]),
+                    tile.held[row * tile.vectors + vector],
+                )
+                work.append(st.store(total, fma(product, scalar, total) if factors[row] else total + product))
+        if not all(factors) or not self._mostly_zero(tile):
             return [*body, *work]
-        zero = reduce(both, [eq(scalar, 0.0) for scalar in scalars if scalar is not None])
-        return [*body, st.If(zero, st.block(), st.block(work))]
+        some = invert(reduce(both, [eq(scalar, 0.0) for scalar in scalars]))
+        return [*body, st.If(some, st.block(work))]
 
     def _mostly_zero(self, tile: Tile) -> bool:
         """Whether a scalar comes from an array that sparse operands have filled."""
