@@ -39,6 +39,11 @@ class Ranks(Protocol):
     @property
     def size(self) -> int: ...
 
+    @property
+    def neighbours(self) -> int:
+        """Ranks on this machine, this one included."""
+        ...
+
     def at(self, stage: str) -> None:
         """Say what this rank does now, for messages about it."""
         ...
@@ -71,7 +76,7 @@ class _Done:
 class Alone:
     """A job of one process."""
 
-    rank, size = 0, 1
+    rank, size, neighbours = 0, 1, 1
 
     def __init__(self) -> None:
         self._counters: dict[str, int] = {}

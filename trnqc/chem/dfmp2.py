@@ -23,9 +23,11 @@ from trnqc.chem.molecule import basis_name, describe
 from trnqc.chem.orbitals import Frozen as FrozenOrbitals
 from trnqc.chem.orbitals import active_orbitals, check_reference, chemical_core
 from trnqc.chem.pairs import PairStep, check_factors, check_threads, run_pairs, warn
+from trnqc.chem.rank_factors import factors_on_ranks
 from trnqc.chem.result import SCS, SOS, Frozen, MP2Result, Pairs, Run, Sizes, System, check_scaling, triangle
 from trnqc.chem.versions import versions
 from trnqc.errors import InputError
+from trnqc.ranks import ALONE, Ranks
 from trnqc.types import PairEnergies
 
 Progress = Callable[[str, int, int], None]
@@ -73,6 +75,8 @@ class DFMP2:
         sos: float = SOS,
         progress: Progress | None = None,
         checkpoint: str | Path | Checkpoint | None = None,
+        ranks: Ranks = ALONE,
+        schedule: str = "static",
     ) -> None:
         check_reference(mf, allow_unconverged)
         self._scf, self.mol = mf, mf.mol
@@ -83,7 +87,7 @@ class DFMP2:
         self.precision, self.backend, self.fused = precision, backend, fused
         self.threads, self.progress = threads, progress
         self.scs, self.sos = scs, sos
-        self.checkpoint = checkpoint
+        self.checkpoint, self.ranks, self.schedule = checkpoint, ranks, schedule
         self.result: MP2Result | None = None
 
     @property
@@ -157,6 +161,7 @@ class DFMP2:
             step = run_pairs(
                 factors.B, factors.eps_occ, factors.eps_vir, choice, fused=self.fused, threads=self.threads,
                 max_memory=self.max_memory, progress=self.progress and _stage(self.progress, "pairs"), store=store,
+                ranks=self.ranks, schedule=self.schedule,
             )  # fmt: skip
         told = tuple(filter(None, [self._unconverged(), auxiliary.warning])) + step.warnings
         self.result = self._result(auxiliary, factors, step, told)
@@ -183,6 +188,8 @@ class DFMP2:
 
     def _store(self, auxiliary: AuxiliaryBasis, choice: Choice) -> AbstractContextManager[Store | None]:
         """The checkpoint, opened if it was given by name; one that was given open stays open."""
+        if self.ranks.rank:
+            return nullcontext()
         if self.checkpoint is None or isinstance(self.checkpoint, Checkpoint):
             return nullcontext(self.checkpoint)
         return Checkpoint(self.checkpoint, job_of(self.mol, auxiliary, self.frozen, choice, self.fused))
@@ -192,6 +199,11 @@ class DFMP2:
         o = self._orbitals()
         if isinstance(store, Checkpoint):
             store.keep_orbitals(self.e_hf, self.mo_energy, self.mo_coeff, self.mo_occ)
+        if self.ranks.size > 1:
+            return factors_on_ranks(
+                self.mol, auxiliary.auxmol, o.c_occ, o.c_vir, o.eps_occ, o.eps_vir, self.ranks, schedule=self.schedule,
+                max_bytes=1e6 * self.max_memory, threads=self.threads, progress=self.progress, store=store,
+            )  # fmt: skip
         least = least_bytes(o.c_vir.shape[1], auxiliary.auxmol.nao_nr(), choice, self.fused, self.threads)
         return build_factors(
             self.mol, auxiliary.auxmol, o.c_occ, o.c_vir, o.eps_occ, o.eps_vir, max_bytes=1e6 * self.max_memory,

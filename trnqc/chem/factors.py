@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from pyscf import gto, lib
@@ -27,7 +28,8 @@ from trnqc.eri.workers import workers
 
 @dataclass(frozen=True, eq=False)
 class Factors:
-    """B: float64 [nocc, nvir, naux], Hartree^1/2: a C-contiguous array, or rows on disk that B[i0:i1] reads.
+    """B: float64 [nocc, nvir, naux], Hartree^1/2: a C-contiguous array, rows on disk that B[i0:i1] reads, or
+    rows spread over ranks (rank_factors.SpreadRows).
 
     naux is below the number of auxiliary functions where linearly dependent ones were dropped; ``metric`` says so in
     words.
@@ -35,7 +37,7 @@ class Factors:
     time. integrals: in words, what made (mu nu|P). where: in words, where B is.
     """
 
-    B: np.ndarray | Rows
+    B: Any
     eps_occ: np.ndarray
     eps_vir: np.ndarray
     metric: str

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pyscf import gto, lib
 
 from trnqc.chem.auxbasis import AuxiliaryBasis, auxiliary_basis
 from trnqc.chem.blocks import least_bytes, widest
-from trnqc.chem.checkpoint import Checkpoint, job_of
+from trnqc.chem.checkpoint import ORBITALS, Checkpoint, job_of
 from trnqc.chem.choice import Choice, choose
 from trnqc.chem.dfmp2 import DFMP2, describe_run
 from trnqc.chem.factors import Factors, plan_factors
@@ -25,8 +26,10 @@ from trnqc.chem.memory import available_memory
 from trnqc.chem.molecule import Geometry, build_mole
 from trnqc.chem.orbitals import Frozen, active_orbitals, chemical_core
 from trnqc.chem.pairs import ResultWarning, run_pairs
+from trnqc.chem.rank_factors import check_spread
 from trnqc.chem.reference import generated_fitting_sets, run_rhf
 from trnqc.chem.result import SCS, SOS, Comparison, MP2Result, check_scaling
+from trnqc.ranks import ALONE, Ranks
 
 Progress = Callable[[str, int, int], None]
 
@@ -61,30 +64,33 @@ class Job:
     verbose: int = 0
 
 
-def run(job: Job, progress: Progress | None = None) -> MP2Result:
-    """Run the job. What can be known to fail (backends, basis, sizes, memory) fails before the SCF starts."""
+def run(job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedule: str = "static") -> MP2Result:
+    """Run the job. What can be known to fail (backends, basis, sizes, memory) fails before the SCF starts.
+
+    ranks: all of them call this with the same job and get the same result; rank 0 alone runs the SCF and keeps the
+    checkpoint. schedule: how tasks are dealt to them (trnqc.ranks.dealt). max_memory is each rank's.
+    """
     choice = choose(job.backend, job.precision)
     others = [choose(*other) for other in job.compare_with]
     check_scaling(job.scs, job.sos)
-    max_memory = job.max_memory or SHARE_OF_FREE_MEMORY * available_memory() / 1e6
+    max_memory = job.max_memory or SHARE_OF_FREE_MEMORY * available_memory() / ranks.neighbours / 1e6
     with lib.with_omp_threads(job.threads or lib.num_threads()):
         mol = build_mole(job.geometry, job.basis, max_memory)
         mol.verbose = job.verbose
+        # PySCF counts all that the process holds, we what a job adds.
+        mol.max_memory += lib.current_memory()[0]
         frozen = chemical_core(mol) if isinstance(job.frozen, str) else job.frozen
         auxiliary = auxiliary_basis(mol, job.auxbasis)
-        _check_sizes(mol, auxiliary, job, choice, frozen, max_memory)
-        with _store(mol, auxiliary, job, choice, frozen) as store:
+        _check_sizes(mol, auxiliary, job, choice, frozen, max_memory, ranks)
+        with nullcontext() if ranks.rank else _store(mol, auxiliary, job, choice, frozen) as store:
             start = time.perf_counter()
-            mf = run_rhf(
-                mol, density_fit=job.density_fit, conv_tol=job.conv_tol, max_cycle=job.max_cycle,
-                allow_unconverged=job.allow_unconverged, progress=progress, kept=store.orbitals() if store else None,
-            )  # fmt: skip
+            mf = _reference(mol, job, store, progress, ranks)
             scf_seconds = time.perf_counter() - start
 
             mp = DFMP2(
                 mf, job.auxbasis, frozen, choice.precision, choice.backend.name, max_memory, fused=job.fused,
                 threads=job.threads, allow_unconverged=True, scs=job.scs, sos=job.sos, progress=progress,
-                checkpoint=store,
+                checkpoint=store, ranks=ranks, schedule=schedule,
             )  # fmt: skip
             factors = mp.ao2mo()
             with warnings.catch_warnings():
@@ -92,8 +98,30 @@ def run(job: Job, progress: Progress | None = None) -> MP2Result:
                 mp.kernel(factors)
         result = _finish(mp.result, job, choice, mf, scf_seconds)
         return replace(
-            result, comparisons=tuple(_compare(result, factors, job, other, max_memory, progress) for other in others)
+            result, comparisons=tuple(_compare(result, mp, factors, job, other, progress) for other in others)
         )
+
+
+def _reference(mol: gto.Mole, job: Job, store: Checkpoint | None, progress: Progress | None, ranks: Ranks) -> Any:
+    """The RHF object, run by rank 0 or found in the checkpoint."""
+
+    def made(kept: Mapping[str, Any] | None) -> Any:
+        return run_rhf(
+            mol, density_fit=job.density_fit, conv_tol=job.conv_tol, max_cycle=job.max_cycle,
+            allow_unconverged=job.allow_unconverged, progress=progress, kept=kept,
+        )  # fmt: skip
+
+    ranks.at("SCF")
+    if ranks.size == 1:
+        return made(store.orbitals() if store else None)
+    first: list[Any] = []
+
+    def orbitals() -> dict[str, Any]:
+        first.append(made(store.orbitals() if store else None))
+        return {name: getattr(first[0], name) for name in (*ORBITALS, "converged")}
+
+    kept = ranks.at_first(orbitals)
+    return first[0] if first else made(kept)
 
 
 def _store(
@@ -110,12 +138,23 @@ def _store(
 
 
 def _check_sizes(
-    mol: gto.Mole, auxiliary: AuxiliaryBasis, job: Job, choice: Choice, frozen: Frozen, max_memory: float
+    mol: gto.Mole,
+    auxiliary: AuxiliaryBasis,
+    job: Job,
+    choice: Choice,
+    frozen: Frozen,
+    max_memory: float,
+    ranks: Ranks,
 ) -> None:
     nao, naux = mol.nao_nr(), auxiliary.auxmol.nao_nr()
     occupation = 2.0 * (np.arange(nao) < mol.nelectron // 2)
     o = active_orbitals(np.eye(nao), np.zeros(nao), occupation, frozen)
     nocc, nvir = len(o.eps_occ), len(o.eps_vir)
+    if ranks.size > 1 and job.checkpoint is None:
+        threads = job.threads or lib.num_threads()
+        width = plan_factors(auxiliary.auxmol, nao, nocc, nvir, None, threads).width
+        check_spread(nao, (nocc, nvir, naux), ranks.size, threads, width, 1e6 * max_memory)
+        return
     pairs = least_bytes(nvir, naux, choice, job.fused, job.threads)
     plan = plan_factors(
         auxiliary.auxmol, nao, nocc, nvir, 1e6 * max_memory, job.threads, pairs=pairs,
@@ -141,12 +180,13 @@ def _finish(result: MP2Result | None, job: Job, choice: Choice, mf: object, scf_
 
 
 def _compare(
-    main: MP2Result, factors: Factors, job: Job, other: Choice, max_memory: float, progress: Progress | None
+    main: MP2Result, mp: DFMP2, factors: Factors, job: Job, other: Choice, progress: Progress | None
 ) -> Comparison:
     stage = f"pairs on {other.backend.name}"
     step = run_pairs(
-        factors.B, factors.eps_occ, factors.eps_vir, other, fused=job.fused, threads=job.threads, max_memory=max_memory,
-        progress=progress and (lambda done, total: progress(stage, done, total)),
+        factors.B, factors.eps_occ, factors.eps_vir, other, fused=job.fused, threads=job.threads,
+        max_memory=mp.max_memory, progress=progress and (lambda done, total: progress(stage, done, total)),
+        ranks=mp.ranks, schedule=mp.schedule,
     )  # fmt: skip
     os, ss = float(step.energies.os.sum()), float(step.energies.ss.sum())
     return Comparison(

@@ -5,7 +5,7 @@ pair_blocks ─ less those recorded ─► sets of rows (two at work, one being 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -43,7 +43,7 @@ def pairs_by_blocks(
         ran_on = how
     total = nocc * (nocc + 1) // 2
     done = total - sum(block.pairs for block in blocks.values())
-    for block, rows, columns in _in_turn(B, list(blocks.values())):
+    for block, rows, columns in in_turn(B, list(blocks.values())):
         with np.errstate(all="ignore"):  # what is not finite is found and named by who asked for the energies
             found = block_energies(block, rows, columns, eps_occ, eps_vir, choice, fused=fused, threads=threads)
         _enter(energies, block, found.os, found.ss)
@@ -62,7 +62,7 @@ def _enter(energies: PairEnergies, block: PairBlock, os: np.ndarray, ss: np.ndar
     energies.ss[block.rows, block.columns] = ss
 
 
-def _in_turn(B: Any, blocks: Sequence[PairBlock]) -> Iterator[tuple[PairBlock, np.ndarray, np.ndarray]]:
+def in_turn(B: Any, blocks: Iterable[PairBlock]) -> Iterator[tuple[PairBlock, np.ndarray, np.ndarray]]:
     """Each block with its rows and columns, while those of the next are being read."""
 
     def read(rows: slice) -> np.ndarray:
@@ -70,7 +70,7 @@ def _in_turn(B: Any, blocks: Sequence[PairBlock]) -> Iterator[tuple[PairBlock, n
 
     held: dict[int, Future[np.ndarray]] = {}
     with ThreadPoolExecutor(1, thread_name_prefix="trnqc-rows") as reader:
-        for block, following in zip(blocks, [*blocks[1:], None]):
+        for block, following in _with_next(blocks):
             needed, next_ = _sets(block), _sets(following)
             held = {first: rows for first, rows in held.items() if first in needed or first in next_}
             for first in needed - held.keys():
@@ -79,6 +79,15 @@ def _in_turn(B: Any, blocks: Sequence[PairBlock]) -> Iterator[tuple[PairBlock, n
                 if following is not None and len(held) < SETS:
                     held[first] = reader.submit(read, _slice(following, first))
             yield block, held[block.i0].result(), held[block.j0].result()
+
+
+def _with_next(blocks: Iterable[PairBlock]) -> Iterator[tuple[PairBlock, PairBlock | None]]:
+    found = iter(blocks)
+    block = next(found, None)
+    while block is not None:
+        following = next(found, None)
+        yield block, following
+        block = following
 
 
 def _sets(block: PairBlock | None) -> set[int]:

@@ -16,7 +16,9 @@ from trnqc.chem.blocks import widest
 from trnqc.chem.checkpoint import Store
 from trnqc.chem.choice import Choice
 from trnqc.chem.pair_loop import pairs_by_blocks
+from trnqc.chem.rank_pairs import exact_on_ranks, pairs_on_ranks
 from trnqc.errors import CheckpointError, InputError, TrnqcError
+from trnqc.ranks import ALONE, Ranks
 from trnqc.types import PairEnergies
 
 WORTH_A_WARNING = 4e-6
@@ -50,17 +52,27 @@ def run_pairs(
     max_memory: float | None = None,
     progress: Callable[[int, int], None] | None = None,
     store: Store | None = None,
+    ranks: Ranks = ALONE,
+    schedule: str = "static",
 ) -> PairStep:
     """Pair energies of checked arrays on the chosen backend; max_memory in MB (10^6 bytes), with B if it is in memory.
 
     All at once where B is in memory and the backend's copy of it fits too, else block by block. store: where finished
-    blocks are recorded and found again. Raises MemoryLimit, StorageError.
+    blocks are recorded and found again. ranks: several share the pairs of rows that are spread over them, or that all
+    of them read from disk (rank_pairs.py). Raises MemoryLimit, StorageError, CommunicationError.
     """
     check_threads(threads)
     told = list(_gap_warning(eps_occ, eps_vir)) + list(_precision_warning(choice.precision))
     start = time.perf_counter()
     limit = None if max_memory is None else 1e6 * max_memory
-    if store is None and _all_at_once(B, choice, fused, threads, limit):
+    exact = None
+    if ranks.size > 1:
+        energies = pairs_on_ranks(
+            B, eps_occ, eps_vir, choice, ranks, fused=fused, threads=threads, schedule=schedule, store=store,
+            progress=progress,
+        )  # fmt: skip
+        exact = exact_on_ranks(B, eps_occ, eps_vir, ranks)
+    elif store is None and _all_at_once(B, choice, fused, threads, limit):
         with np.errstate(all="ignore"):  # what is not finite is found and named below
             energies = choice.backend.mp2_pairs(
                 B, eps_occ, eps_vir, precision=choice.precision, fused=fused, threads=threads, max_memory=limit,
@@ -77,7 +89,7 @@ def run_pairs(
             f"{energies.ran_on} returned pair energies that are not finite at precision {choice.precision}: "
             "an orbital-energy denominator vanishes or a product overflows"
         )
-    error = estimate_error(energies, B, eps_occ, eps_vir)
+    error = estimate_error(energies, B, eps_occ, eps_vir, exact)
     timings = {"pairs": middle - start, "error estimate": time.perf_counter() - middle}
     if error.corr > WORTH_A_WARNING:
         told.append(f"the estimated error of precision {choice.precision} is {error.corr:.1e} Hartree")

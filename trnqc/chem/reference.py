@@ -27,7 +27,7 @@ def run_rhf(
 ) -> Any:
     """Run RHF and return the PySCF object; conv_tol in Hartree. NotConverged unless allowed.
 
-    kept: e_tot, mo_energy, mo_coeff and mo_occ of a run that has converged, which then stand in for it.
+    kept: e_tot, mo_energy, mo_coeff and mo_occ (and, if it has not, converged) of a run, which then stand in for it.
     """
     mf = scf.RHF(mol)
     if density_fit:
@@ -40,7 +40,7 @@ def run_rhf(
     if mol.verbose == 0:
         mf.verbose = lib.logger.QUIET
     if kept is not None:
-        mf.__dict__.update(kept, converged=True)
+        mf.__dict__.update({"converged": True} | dict(kept))
         return mf
     # PySCF threads by OpenMP; a second set of threads inside small BLAS calls only fights with it.
     with threadpool_limits(1, user_api="blas"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ from trnqc.chem.job import Job
 from trnqc.chem.job import run as run_job
 from trnqc.chem.memory import parse_memory
 from trnqc.chem.molecule import UNITS, load_geometry
-from trnqc.chem.result import SCS, SOS
+from trnqc.chem.result import SCS, SOS, MP2Result
 from trnqc.cli.progress import StageBars
 from trnqc.cli.report import brief, report
-from trnqc.errors import InputError
+from trnqc.errors import BackendUnavailable, InputError
+from trnqc.ranks import SCHEDULES
 from trnqc.types import PRECISIONS
 
 BACKENDS = ("auto", "cpu", "simulator", "neuron")
@@ -34,26 +36,57 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _reference(parser.add_argument_group("reference"))
     _correlation(parser.add_argument_group("correlation"))
     _machine(parser.add_argument_group("machine"))
+    _ranks(parser.add_argument_group("ranks", "of a job started as torchrun --nproc-per-node N -m trnqc mp2 ..."))
     _output(parser.add_argument_group("output"))
 
 
 def run(args: argparse.Namespace) -> int:
     """Compute, print, and write JSON if asked."""
+    if "WORLD_SIZE" in os.environ and "RANK" in os.environ:
+        return _run_as_rank(args)
     _check_target(args.json)
     job = job_from(args)
     console = Console(stderr=True)
     if args.quiet:
         result = run_job(job)
-        print(brief(result))
     else:
         with StageBars(console) as progress:
             result = run_job(job, progress)
+    _show(args, result, console)
+    return 0
+
+
+def _run_as_rank(args: argparse.Namespace) -> int:
+    """The same as one rank of a job that torchrun has started; rank 0 alone prints and writes."""
+    try:
+        from trnqc.torch_ops.ranks import started
+    except ImportError as error:
+        raise BackendUnavailable(f"several ranks need PyTorch: {error}; install the extra 'torch'") from error
+
+    def checked() -> Job:
+        _check_target(args.json)
+        return job_from(args)
+
+    with started(args.ranks_over, _positive("--rank-timeout", args.rank_timeout)) as ranks:
+        ranks.at("start")
+        job = ranks.at_first(checked)
+        console = Console(stderr=True, quiet=ranks.rank > 0)
+        with StageBars(console) if not (args.quiet or ranks.rank) else nullcontext() as progress:
+            result = run_job(job, progress, ranks, args.schedule)
+        if ranks.rank == 0:
+            _show(args, result, console)
+    return 0
+
+
+def _show(args: argparse.Namespace, result: MP2Result, console: Console) -> None:
+    if args.quiet:
+        print(brief(result))
+    else:
         Console().print(report(result, pairs=args.pairs))
     for message in result.warnings:
         console.print(f"[yellow]warning:[/] {message}", highlight=False, soft_wrap=True)
     if args.json:
         result.save(args.json)
-    return 0
 
 
 def job_from(args: argparse.Namespace) -> Job:
@@ -155,6 +188,21 @@ def _machine(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--checkpoint", type=Path, metavar="DIR",
         help="keep orbitals, factors and finished pairs there; the same command goes on where it was cut off",
+    )  # fmt: skip
+
+
+def _ranks(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--schedule", choices=SCHEDULES, default="static",
+        help="tasks settled by modelled costs, or given to whoever asks for the next (default: %(default)s)",
+    )  # fmt: skip
+    group.add_argument(
+        "--ranks-over", choices=("cpu", "cuda", "neuron", "xla"), default="cpu",
+        help="where what ranks send each other travels from: gloo, nccl, the vendor's (default: %(default)s)",
+    )  # fmt: skip
+    group.add_argument(
+        "--rank-timeout", type=float, default=1800.0, metavar="SECONDS",
+        help="how long a rank waits for another; a quarter of it, at most 30, without a sign of life ends the job",
     )  # fmt: skip
 
 

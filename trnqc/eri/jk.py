@@ -287,8 +287,8 @@ class Run:
     def bounds(self, found: tuple[Table, ...]) -> tuple[np.ndarray, np.ndarray]:
         """By density, what no element of `pairs` and of `blocks` exceeds, even if all terms had one sign.
 
-        By Schwarz, with q_ab = sqrt((ab|ab)): J_ab <= q_ab sum q_cd |D_cd| and K_ac <= sum q_ab |D_bd| q_cd; each quartet
-        is met once for its at most eight images.
+        By Schwarz, with q_ab = sqrt((ab|ab)): J_ab <= q_ab sum q_cd |D_cd|, K_ac <= sum q_ab |D_bd| q_cd; a quartet is
+        met once for its at most eight images.
         """
         mol = self.owner.mol
         q, sizes = np.zeros((mol.nbas, mol.nbas)), np.diff(mol.ao_loc_nr())

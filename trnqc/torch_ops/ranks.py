@@ -143,6 +143,7 @@ class TorchRanks:
 
     def __init__(self, rank: int, size: int, transport: Transport, store: Any, watch: Watch) -> None:
         self.rank, self.size, self.transport = rank, size, transport
+        self.neighbours = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         self._store, self._watch, self._calls = store, watch, 0
 
     def at(self, stage: str) -> None:
