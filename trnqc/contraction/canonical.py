@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
 
-from trnqc.contraction.expression import Symmetry
+from trnqc.contraction.expression import Exchange, Symmetry
 
 # (name, reciprocal, code of each label): 2 number + 1 for a kept label, 2 number for a summed one.
 Encoded = tuple[str, bool, tuple[int, ...]]
@@ -38,7 +38,7 @@ class Canonical:
 def canonical(
     items: Sequence[Item],
     kept: frozenset[str],
-    symmetries: Mapping[str, tuple[Symmetry, ...]],
+    symmetries: Mapping[str, tuple[Symmetry | Exchange, ...]],
     first: tuple[str, ...] = (),
 ) -> Canonical:
     """The least key over all orders of the factors and of exchangeable axes; labels are numbered as they appear.
@@ -79,10 +79,16 @@ def _encoded(
 
 
 @lru_cache(maxsize=4096)
-def variants(labels: tuple[str, ...], symmetries: tuple[Symmetry, ...]) -> tuple[tuple[tuple[str, ...], int], ...]:
+def variants(
+    labels: tuple[str, ...], symmetries: tuple[Symmetry | Exchange, ...]
+) -> tuple[tuple[tuple[str, ...], int], ...]:
     """(labels, sign) of every order of the axes that the symmetries allow."""
     found = [(labels, 1)]
     for symmetry in symmetries:
+        if isinstance(symmetry, Exchange):
+            axes = symmetry.order(len(labels))
+            found += [(tuple(have[axis] for axis in axes), sign * symmetry.sign) for have, sign in found]
+            continue
         more = []
         for have, sign in found:
             for order in permutations(range(len(symmetry.axes))):

@@ -9,10 +9,11 @@ from fractions import Fraction
 from trnqc.contraction.blocks import blocked, has_blocks
 from trnqc.contraction.canonical import Item, Key
 from trnqc.contraction.counts import Count
+from trnqc.contraction.derived import exchanges_of
 from trnqc.contraction.expression import Index, Program, Statement, Symmetry
 from trnqc.contraction.expression import Term as Written
 from trnqc.contraction.factors import factorised
-from trnqc.contraction.ladder import ladder_of
+from trnqc.contraction.ladder import Ladder, ladder_of
 from trnqc.contraction.network import Network
 from trnqc.contraction.operations import EXACT, build, minimise
 from trnqc.contraction.plan import Assignment, Part, Plan
@@ -66,7 +67,6 @@ class _Planner:
         self.extents = {label: index.extent for label, index in self.indices.items()}
         # Of targets nothing is known, also of declared tensors that statements change.
         self.symmetries = {t.name: t.symmetries for t in program.tensors if t.name not in program.targets}
-        self.exchanges = {t.name: t.every_exchange for t in program.tensors if t.name not in program.targets}
         self.inputs = {name: number for number, name in enumerate(program.inputs)}
         self.terms: list[list[Term]] = []
         self._read(program)
@@ -127,7 +127,7 @@ class _Planner:
             return Part(coefficient * sign, self._tree(name, [leaf], term.kept))
         if not term.parts or not shared & term.keys:
             tree = self._tree(name, [self._leaf(item) for item in term.items], term.kept)
-            return Part(coefficient, tree, ladder=ladder_of(tree, self.exchanges))
+            return Part(coefficient, tree, ladder=self._ladder(tree))
         leaves, splits, sign = self._planned(term, everything, shared)
         return Part(coefficient * sign, self._tree(name, leaves, term.kept, splits))
 
@@ -165,6 +165,13 @@ class _Planner:
             self.shared[found.key] = name, sign * home_form.sign
         name, sign = self.shared[found.key]
         return Leaf(name, found.labels, -1), sign * found.sign
+
+    def _ladder(self, tree: Tree) -> Ladder | None:
+        names = {leaf.name for leaf in tree.leaves}
+        # Only where one array stands twice is it worth finding what its partner is like.
+        if len(tree.leaves) != 3 or len(names) == 3:
+            return None
+        return ladder_of(tree, {name: exchanges_of(self.program, name) for name in names})
 
     def _free_name(self) -> str:
         taken = {tensor.name for tensor in self.program.tensors} | set(self.program.targets)
