@@ -145,8 +145,9 @@ class _Lowering:
         body: Body = []
         for node in nodes:
             for k in node.members:
-                if k + self.count in self.spaces and self.nest.fused(k + self.count) == depth and depth:
-                    body += self.spaces[k + self.count].clear()
+                made = self.spaces.get(k + self.count)
+                if made and self.nest.fused(made.tensor) == depth and depth and not self._whole(node):
+                    body += made.clear()
             body += self.leaf(node, state) if isinstance(node, Leaf) else self.loop(node, state)
             for k in node.members:
                 for t in self.nest.assignments[k].operands:
@@ -154,10 +155,14 @@ class _Lowering:
                         body += self.spaces[t].finish()
         return body
 
+    def _whole(self, node: Node) -> bool:
+        return isinstance(node, Loop) and len(node.members) == 1 and self.tiles.whole(node)
+
     def loop(self, node: Loop, state: State) -> Body:
         if state.tile is None:
             shape = self.tiles.shape(node)
             if shape is not None:
+                shape = replace(shape, once=self.tiles.whole(node))
                 return self.tiles.written(shape, state, lambda s: self.loop(shape.sums, s))
         elif node.index == state.tile.shape.v:
             return self.tiles.added(state.tile, state)

@@ -28,12 +28,14 @@ ROWS, WIDE, LONG = 4, 4, 12
 @dataclass(frozen=True)
 class Shape:
     """member: the assignment. v: its contiguous index. row: the index of rows taken together, if any. sums: the loops R
-    as they stand, outermost first."""
+    as they stand, outermost first. once: the stretches are all that is written to the target, which holds nothing yet.
+    """
 
     member: int
     v: str
     row: str | None
     sums: Loop
+    once: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,14 @@ class Tiles:
         rows = inner[0].index
         alike = rows in order and not any(loop.index in order for loop in inner[1:]) and len(inner) > 1
         return Shape(last.member, v, rows, chain[1]) if alike and self._arrays(last.member, rows) else None
+
+    def whole(self, node: Loop) -> bool:
+        """Whether these loops write every element of their workspace once a turn, so that it need not be cleared."""
+        shape = self.shape(node)
+        target = self.nest.assignments[node.members[0]].target
+        if shape is None or target not in self.spaces or node.depth != self.nest.fused(target) or not node.depth:
+            return False
+        return set(self.spaces[target].spec.order) == {shape.v, shape.row or shape.v}
 
     def _order(self, member: int) -> tuple[str, ...] | None:
         """Of a target that is an array."""
@@ -175,8 +185,9 @@ class Tiles:
             for vector in range(tile.vectors):
                 n, lanes = row * tile.vectors + vector, tile.lanes(vector, self.lanes)
                 at = self.places.offset(order, self._bound(tile, state, row, vector))
-                made, old = self._read(f"old{target}", array, at, lanes)
-                body += [*made, st.store(tile.held[n], tile.held[n] + old)]
+                if not tile.shape.once:
+                    made, old = self._read(f"old{target}", array, at, lanes)
+                    body += [*made, st.store(tile.held[n], tile.held[n] + old)]
                 body.append(st.Pack(array, at, tile.held, const(n, "i64"), 1, 1, lanes))
         return body
 
