@@ -1,11 +1,17 @@
 """Nests from the solver: they compute their network, and are the best there are by exhaustive search."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
-from tests.sparse import oracle
+from tests.sparse import brute, oracle
+from trnqc.errors import ExpressionError
+from trnqc.sparse.layout import Choices
 from trnqc.sparse.network import network
-from trnqc.sparse.solve import candidates
+from trnqc.sparse.solve import candidates, solve
 from trnqc.sparse.storage import from_dense
 
 # Subscripts, extents, part of each operand that is stored; 1 for a 0/1 map is written as a negative part.
@@ -46,3 +52,72 @@ def test_every_candidate_computes_its_network(case):
     for candidate in candidates(net, operands)[:12]:
         found = oracle.interpret(candidate.nest, arrays)
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12, err_msg=str(candidate))
+
+
+# In a given tree, the order of a workspace follows its reader; the best nest of all seldom needs more.
+@pytest.mark.parametrize(
+    ("case", "tree"),
+    [
+        ("matrix product", (0, 1)),
+        ("integrals", ((0, 1), 2)),
+        ("integrals", ((0, 2), 1)),
+        ("masked", ((0, (1, 3)), 2)),
+        ("masked", ((0, 1, 3), 2)),
+        ("mttkrp", ((0, 1), 2)),
+        ("ttmc", ((0, 2), 1)),
+    ],
+)
+def test_the_best_nest_is_that_of_all_nests(case, tree):
+    net, operands, _ = make(case)
+    found = candidates(net, operands, tree=tree, time_limit=60.0)
+    dense = frozenset(t for t, f in enumerate(found[0].nest.formats[:-1]) if not f.sparse)
+    best = min(expected.seconds for _, expected in brute.nests(net, operands, tree, Choices(dense=dense)))
+    assert min(candidate.estimate.seconds for candidate in found) <= best * (1 + 1e-9)
+
+
+def test_time_runs_out_with_a_nest():
+    net, operands, arrays = make("running example")
+    nest = solve(net, operands, time_limit=0.0)
+    np.testing.assert_allclose(oracle.interpret(nest, arrays), oracle.reference(net, arrays), rtol=1e-12)
+
+
+def test_given_tree_and_storage_are_kept():
+    net, operands, _ = make("masked")
+    found = candidates(net, operands, tree=(((0, 1), 2), 3), out="sparse")
+    assert {candidate.tree for candidate in found} == {(((0, 1), 2), 3)}
+    assert all(candidate.nest.formats[-1].sparse for candidate in found)
+
+
+def test_large_workspaces_are_tables():
+    net, operands, _ = make("integrals")
+    for candidate in candidates(net, operands, dense_workspace=20):
+        for workspace in candidate.nest.workspaces:
+            assert (workspace.space == "hashed") == (np.prod(net.shape(workspace.order)) > 20)
+
+
+def test_tree_of_other_operands_is_refused():
+    net, operands, _ = make("integrals")
+    with pytest.raises(ExpressionError, match="each of the operands"):
+        solve(net, operands, tree=((0, 1), 1))
+
+
+ONCE = """
+from tests.sparse.test_solve import make
+from trnqc.sparse.solve import candidates, solve
+for candidate in candidates(*make("masked")[:2], time_limit=60.0): print(candidate.nest)
+"""
+
+
+def test_the_same_in_every_process():
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", ONCE],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    here = "".join(f"{candidate.nest}\n" for candidate in candidates(*make("masked")[:2], time_limit=60.0))
+    assert printed == {here}

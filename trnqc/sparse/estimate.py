@@ -25,8 +25,9 @@ class Rates:
     before has just added; lane, dot, stride: of an element of a counted innermost loop that adds to a row, to a scalar,
     or does not run along its arrays; gather, scatter: of an element of an innermost loop over stored coordinates that
     adds to one place, or to many; clear: of a workspace's element; list, hash: of an update that also enters its
-    coordinate; append: of a stored result; near, far: of a byte that comes again from behind the first cache, or the
-    second; skip: the latter where stored coordinates say which; gemm: of a multiply-add of matrices.
+    coordinate; sort, append: of an element of a sparse result that was listed, and of every one; near, update: of a
+    byte that comes again from behind the first cache to be read, or added to; far: of one from behind the second; skip:
+    of the latter where stored coordinates say which; gemm: of a multiply-add of matrices.
     """
 
     turn: float = 0.3e-9
@@ -42,8 +43,10 @@ class Rates:
     clear: float = 0.3e-9
     list: float = 1.5e-9
     hash: float = 8.0e-9
+    sort: float = 30.0e-9
     append: float = 3.0e-9
-    near: float = 0.003e-9
+    near: float = 0.004e-9
+    update: float = 0.01e-9
     far: float = 0.01e-9
     skip: float = 0.03e-9
     gemm: float = 0.04e-9
@@ -170,9 +173,10 @@ class Model:
         seconds += place.turns * (self.rates.start + (self.rates.chain if again else 0.0))
         place, visits = self.turn(place, order[-1], reads)
         seconds += visits * self._element(order[-1], reads, target) + place.turns * target.entry
-        return seconds + sum(self._traffic(place, access) for access in (*reads, target)), place.turns
+        seconds += sum(self._traffic(place, access, self.rates.near) for access in reads)
+        return seconds + self._traffic(place, target, self.rates.update), place.turns
 
-    def _traffic(self, place: Place, access: Access) -> float:
+    def _traffic(self, place: Place, access: Access, near: float) -> float:
         """Seconds in which a tensor comes from behind each cache, once for every turn of the loops inside which what
         is touched of it fits."""
         seconds = 0.0
@@ -182,7 +186,7 @@ class Model:
             while outer < len(place.loops) and self._touched(access, place.loops[:outer]) > cache:
                 outer += 1
             if outer:
-                rate = self.rates.near if cache == CACHES[0] else self._far(place, access, outer)
+                rate = near if cache == CACHES[0] else self._far(place, access, outer)
                 seconds += reached[outer] * self._touched(access, place.loops[:outer]) * rate
         return seconds
 
@@ -208,12 +212,19 @@ class Model:
         return self._bytes[access, fixed]
 
     def result(self, layout: Format, loops: Indices) -> Access:
-        """What the last assignment adds to: a sparse result's elements are appended where they come in order and once,
-        and otherwise listed and sorted first."""
+        """What the last assignment adds to: elements of a sparse result are listed first where they do not come in
+        order, each when its sum is complete."""
         everything = tuple(range(len(self.statistics.network.inputs)))
-        ordered = loops == layout.order
-        entry = 0.0 if not layout.sparse else self.rates.append + (0.0 if ordered else self.rates.list)
-        return Access(everything, layout.order, layout.kinds, entry)
+        listed = layout.sparse and loops[: len(layout.order)] != layout.order
+        return Access(everything, layout.order, layout.kinds, self.rates.list if listed else 0.0)
+
+    def appending(self, layout: Format, loops: Indices) -> float:
+        """Seconds in which a sparse result's elements are brought into order and stored."""
+        if not layout.sparse:
+            return 0.0
+        access = self.result(layout, loops)
+        elements = self.statistics.count(access.operands, frozenset(layout.order))
+        return elements * (self.rates.append + (self.rates.sort if access.entry else 0.0))
 
     def _element(self, index: str, reads: Sequence[Access], target: Access) -> float:
         """Seconds of one turn of an innermost loop."""
@@ -235,7 +246,7 @@ def dense_seconds(statistics: Statistics, loops: Iterable[Indices], rates: Rates
 def estimate(nest: Nest, model: Model) -> Estimate:
     """What a nest will cost by its loops, formats and workspaces."""
     walk = Walk(nest, model)
-    seconds, work = walk.shared_seconds, 0.0
+    seconds, work = walk.shared_seconds + model.appending(nest.formats[-1], nest.assignments[-1].loops), 0.0
     for k, place in enumerate(walk.places):
         order = nest.assignments[k].loops[len(place.loops) :]
         more, madds = model.alone(place, order, [walk.read(t, k) for t in nest.assignments[k].operands], walk.target(k))
@@ -261,7 +272,7 @@ class Walk:
         self._run(0, len(nest.assignments) - 1, Place())
 
     def fused(self, t: int) -> int:
-        """Loops that the maker of an intermediate shares with its reader."""
+        """How many of them there are."""
         return min(self.nest.shared[t - self.count : self._readers[t]])
 
     def _run(self, first: int, last: int, place: Place) -> None:
@@ -296,15 +307,22 @@ class Walk:
 
     def touched(self, t: int) -> float:
         """Elements of the workspace of a tensor in one turn of the loops around it."""
-        outer, order = self._outer(t), self.nest.workspaces[t - self.count].order
+        outer, order = self.outer(t), self.nest.workspaces[t - self.count].order
         count = self.model.statistics.count
         return count(self.leaves[t], frozenset((*outer, *order))) / max(count(self.leaves[t], frozenset(outer)), 1.0)
 
-    def _outer(self, t: int) -> Indices:
+    def outer(self, t: int) -> Indices:
+        """Loops that the maker of an intermediate shares with its reader."""
         return self.nest.assignments[t - self.count].loops[: self.fused(t)]
 
     def bytes(self) -> int:
-        return sum(8 * product(self.model.extents, w.order) for w in self.nest.workspaces)
+        """Of all workspaces; of a table, of the places that it comes to have: number, coordinate, and its list."""
+        return sum(
+            24 * int(4 * self.touched(self.count + k))
+            if w.space == "hashed"
+            else 8 * product(self.model.extents, w.order)
+            for k, w in enumerate(self.nest.workspaces)
+        )
 
     def read(self, t: int, k: int) -> Access:
         """A tensor as assignment k reads it."""
@@ -314,7 +332,7 @@ class Walk:
 
     def space(self, t: int, order: Indices, entry: float = 0.0) -> Access:
         """An intermediate in a workspace over `order`."""
-        outer = self._outer(t)
+        outer = self.outer(t)
         inner: Kind = "dense" if self.nest.workspaces[t - self.count].space == "dense" else "compressed"
         labels = (*outer, *order)
         kinds = tuple(inner if level >= len(outer) else "dense" for level in range(len(labels)))

@@ -91,8 +91,7 @@ class Layouts:
         return tuple(kinds)
 
     def lay_out(self, nest: Nest, choices: Choices) -> Nest:
-        """The nest of its assignments that shares as many loops as it can, with formats and workspaces chosen."""
-        nest = replace(nest, shared=tuple(shared_loops(nest, k) for k in range(len(nest.assignments) - 1)))
+        """A nest of assignments and what they share, with formats and workspaces."""
         formats = [
             self.operand(t, nest.assignments[nest.reader(t)].loops, t in choices.dense) for t in self._everything
         ]
@@ -103,6 +102,11 @@ class Layouts:
 
 def _full(levels: int) -> tuple[Kind, ...]:
     return tuple("dense" for _ in range(levels))
+
+
+def sharing(nest: Nest) -> Nest:
+    """The nest of its assignments that shares as many loops as it can."""
+    return replace(nest, shared=tuple(shared_loops(nest, k) for k in range(len(nest.assignments) - 1)))
 
 
 def shared_loops(nest: Nest, k: int) -> int:

@@ -11,7 +11,7 @@ from itertools import permutations
 
 from trnqc.sparse.estimate import Access, Model, Place, Rates, Walk
 from trnqc.sparse.fusion import Fusion, Fusions
-from trnqc.sparse.layout import Choices, Layouts
+from trnqc.sparse.layout import Choices, Layouts, sharing
 from trnqc.sparse.nest import Assignment, Nest
 from trnqc.sparse.network import Indices
 from trnqc.sparse.statistics import Statistics
@@ -19,6 +19,8 @@ from trnqc.sparse.tree import Tree, contractions
 
 # Loops of an assignment whose every order is tried.
 EVERY_ORDER = 5
+# Orders of workspaces that are followed further; seconds that put an order after all others.
+CLASSES, BARRED = 2, 1e9
 
 
 class Nests:
@@ -33,7 +35,7 @@ class Nests:
         optional = self.layouts.optional()
         sets = dict.fromkeys([(), *((t,) for t in optional), optional])
         self.choices = [replace(choices, dense=frozenset(dense)) for dense in sets]
-        self._orders: dict[tuple[object, ...], Indices] = {}
+        self._orders: dict[tuple[object, ...], tuple[Indices, ...]] = {}
 
     def fusions(self, limit: int, seconds: float) -> Iterator[Fusion]:
         """Fusions by order; the one that shares nothing where there are no others in time, or none are needed."""
@@ -47,10 +49,10 @@ class Nests:
             yield Fusion(order, tuple(range(len(self.nodes))), ((),) * (len(self.nodes) - 1))
 
     def of(self, fusion: Fusion) -> Iterator[Nest]:
-        """One for each choice of storage."""
+        """Some for each choice of storage."""
         nest = self._assigned(fusion)
         for choices in self.choices:
-            yield self._ordered(self.layouts.lay_out(nest, choices), choices)
+            yield from self._ordered(self.layouts.lay_out(nest, choices), choices)
 
     def _assigned(self, fusion: Fusion) -> Nest:
         """Assignments in sequence, each with the loops that it shares outermost, then the others as they come."""
@@ -62,50 +64,80 @@ class Nests:
             first = self._carried(fusion, k)
             loops = first + tuple(index for index in node.loops if index not in first)
             made.append(Assignment(self.count + len(made), tuple(numbers[t] for t in node.operands), loops))
-        return Nest(self.network, tuple(made), (0,) * (len(made) - 1), (), ())
+        shared = tuple(
+            max((len(fused) for fused, first, last in self._spans(fusion) if first <= at < last), default=0)
+            for at in range(len(made) - 1)
+        )
+        return Nest(self.network, tuple(made), shared, (), ())
 
     def _carried(self, fusion: Fusion, k: int) -> Indices:
         """The longest run of loops that some fusion asks of a contraction."""
-        at = {number: place for place, number in enumerate(fusion.sequence)}
-        asked: list[Indices] = [()]
+        at = fusion.sequence.index(k)
+        return max((fused for fused, first, last in self._spans(fusion) if first <= at <= last), key=len, default=())
+
+    def _spans(self, fusion: Fusion) -> Iterator[tuple[Indices, int, int]]:
+        """The fused loops of every intermediate and the places of its maker and its reader in the sequence."""
         for maker, fused in enumerate(fusion.fused):
             reader = next(r for r, node in enumerate(self.nodes) if self.count + maker in node.operands)
-            if at[maker] <= at[k] <= at[reader]:
-                asked.append(fused)
-        return max(asked, key=len)
+            yield fused, fusion.sequence.index(maker), fusion.sequence.index(reader)
 
-    def _ordered(self, nest: Nest, choices: Choices) -> Nest:
-        """With the loops inside the shared ones in their best order, readers before makers: they order workspaces."""
-        walk = Walk(nest, self.model)
-        for k in reversed(range(len(nest.assignments))):
-            place = walk.places[k]
-            rest = nest.assignments[k].loops[len(place.loops) :]
-            if len(rest) > 1:
-                best = (*place.loops, *self._best(nest, walk, k, place, rest, choices))
-                changed = replace(nest.assignments[k], loops=best)
-                nest = replace(nest, assignments=(*nest.assignments[:k], changed, *nest.assignments[k + 1 :]))
-        return self.layouts.lay_out(nest, choices)
+    def _ordered(self, nest: Nest, choices: Choices) -> Iterator[Nest]:
+        """With the loops inside the shared ones in their best orders, readers before makers: they order workspaces."""
+        return self._inside(nest, Walk(nest, self.model), len(nest.assignments) - 1, choices)
 
-    def _best(self, nest: Nest, walk: Walk, k: int, place: Place, rest: Indices, choices: Choices) -> Indices:
-        """The fastest order of an assignment's own loops, given those of its reader; remembered."""
-        operands = nest.assignments[k].operands
-        spaces = tuple((walk.leaves[t], walk.fused(t)) for t in operands if t >= self.count)
+    def _inside(self, nest: Nest, walk: Walk, k: int, choices: Choices) -> Iterator[Nest]:
+        """Assignments up to k are still to be ordered."""
+        if k < 0:
+            yield self.layouts.lay_out(sharing(nest), choices)
+            return
+        shared = walk.places[k].loops
+        for order in self._best(nest, walk, k, choices):
+            changed = replace(nest.assignments[k], loops=(*shared, *order))
+            others = (*nest.assignments[:k], changed, *nest.assignments[k + 1 :])
+            yield from self._inside(replace(nest, assignments=others), walk, k - 1, choices)
+
+    def _best(self, nest: Nest, walk: Walk, k: int, choices: Choices) -> tuple[Indices, ...]:
+        """The fastest order of an assignment's own loops for each of the likeliest orders of the workspaces it reads.
+
+        An order in which another loop could be shared with its reader belongs to another fusion. Remembered.
+        """
+        place, operands = walk.places[k], nest.assignments[k].operands
+        rest = nest.assignments[k].loops[len(place.loops) :]
         own = tuple(t for t in operands if t < self.count)
+        spaces = tuple(t for t in operands if t >= self.count)
         workspace = walk.written(nest, k) if k < len(nest.assignments) - 1 else None
-        key = (place, rest, own, choices.dense & set(own), spaces, workspace)
-
-        def seconds(order: Indices) -> float:
-            loops = (*place.loops, *order)
-            reads = [self._stored(t, loops, choices) for t in own]
-            for t in operands:
-                if t >= self.count:
-                    reads.append(walk.space(t, tuple(x for x in loops[walk.fused(t) :] if x in nest.indices[t])))
-            target = workspace or self.model.result(self.layouts.result(loops, choices.out), loops)
-            return self.model.alone(place, order, reads, target)[0]
-
+        barred = self._next(nest, walk, k)
+        key = (place, rest, own, choices.dense & set(own), tuple(map(walk.outer, spaces)), workspace, barred)
         if key not in self._orders:
-            self._orders[key] = min(_orders(rest), key=seconds)
+            classes: dict[tuple[Indices, ...], tuple[float, Indices]] = {}
+            for order in _orders(rest):
+                loops = (*place.loops, *order)
+                read = tuple(tuple(x for x in loops[walk.fused(t) :] if x in nest.indices[t]) for t in spaces)
+                reads = [self._stored(t, loops, choices) for t in own] + list(map(walk.space, spaces, read))
+                seconds = self._seconds(place, order, reads, workspace, choices)
+                seconds += BARRED if order[:1] == barred else 0.0
+                classes[read] = min(classes.get(read, (seconds, order)), (seconds, order), key=lambda pair: pair[0])
+            fastest = sorted(classes.values(), key=lambda pair: pair[0])[:CLASSES]
+            self._orders[key] = tuple(order for _, order in fastest)
         return self._orders[key]
+
+    def _next(self, nest: Nest, walk: Walk, k: int) -> Indices:
+        """The loop that assignment k would share with the next one, its reader, if it came first of its own."""
+        depth = len(walk.places[k].loops)
+        if k == len(nest.assignments) - 1 or nest.reader(self.count + k) != k + 1:
+            return ()
+        index = nest.assignments[k + 1].loops[depth : depth + 1]
+        return index if walk.fused(self.count + k) == depth and set(index) <= set(nest.indices[self.count + k]) else ()
+
+    def _seconds(
+        self, place: Place, order: Indices, reads: list[Access], workspace: Access | None, choices: Choices
+    ) -> float:
+        if workspace:
+            return self.model.alone(place, order, reads, workspace)[0]
+        loops = (*place.loops, *order)
+        layout = self.layouts.result(loops, choices.out)
+        own = self.model.alone(place, order, reads, self.model.result(layout, loops))[0]
+        return own + self.model.appending(layout, loops)
 
     def _stored(self, operand: int, loops: Indices, choices: Choices) -> Access:
         layout = self.layouts.operand(operand, loops, operand in choices.dense)

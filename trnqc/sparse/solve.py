@@ -25,7 +25,7 @@ from trnqc.sparse.tree import Contraction, Tree, contractions, greedy, trees
 # Networks of so many operands have all their trees looked at; nodes of three and more children are tried up to WIDEST.
 ALL_TREES, WIDEST = 5, 4
 # Fusions tried in all, and of one tree.
-FUSIONS, OF_A_TREE = 240, 100
+FUSIONS, OF_A_TREE = 160, 80
 # A tree that would take so much longer than the best nest, though nothing but multiply-adds were counted, is left out.
 PATIENCE = 3.0
 # A nest that cannot be divided among threads by its outermost loop must be so much faster.
