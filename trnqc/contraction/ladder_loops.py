@@ -218,7 +218,7 @@ def _products(rates: Rates, count: int, shape: tuple[int, int, int], work: int) 
     return count * (rates.call + rates.step) + work / full * count * (rates.product(*shape) - rates.call)
 
 
-def ladder_loops(ladder: Ladder, limit: int | None = None) -> LadderLoops | None:
+def ladder_loops(ladder: Ladder, limit: int) -> LadderLoops | None:
     """The tiles of least estimated time that hold at most `limit` elements; None if no tiles do."""
     above, below, _, _ = ladder.extents
     if not prod(ladder.extents):
@@ -227,5 +227,5 @@ def ladder_loops(ladder: Ladder, limit: int | None = None) -> LadderLoops | None
     if not ladder.even:
         sizes = [(one, two) for one in even_sizes(above) for two in even_sizes(below)]
     trials = (LadderLoops(ladder, *size, held) for size in sizes for held in (True, False))
-    fitting = [loops for loops in trials if limit is None or loops.memory <= limit]
+    fitting = [loops for loops in trials if loops.memory <= limit]
     return min(fitting, key=lambda loops: loops.seconds(MODEL), default=None)

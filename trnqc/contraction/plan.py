@@ -321,14 +321,16 @@ class Plan:
 
 
 def _fitted(part: Part, free: bool, around: int, limit: int | None) -> Part:
-    """The part with the loops that it needs within the limit, or that are faster than its steps."""
+    """The part with the loops that it needs within the limit, or that are faster than its steps and hold no more."""
+    most = max(held for _, held in part.held(free))
     loops = None
     if part.ladder:
-        room = None if limit is None else limit - around - (0 if free else part.tree.size(part.tree.root.indices))
-        loops = ladder_loops(part.ladder, None if room is None else room - min(room // 4, BUFFERS))
+        room = most if limit is None else limit - around
+        room -= 0 if free else part.tree.size(part.tree.root.indices)
+        loops = ladder_loops(part.ladder, room - min(room // 4, BUFFERS))
     if loops and loops.seconds(MODEL) < sum(step_seconds(part.tree, step, MODEL) for step in part.steps):
         return replace(part, loops=loops, tree=loops.ladder.tree)
-    if limit is None or around + max(held for _, held in part.held(free)) <= limit:
+    if limit is None or around + most <= limit:
         return part
     try:
         return replace(part, schedule=_schedule(part, free, around, limit))
