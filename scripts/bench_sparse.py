@@ -1,0 +1,191 @@
+"""How fast are sparse tensor networks beside other forms of themselves, SciPy's pairs and dense matrices?
+
+    python scripts/bench_sparse.py [--parts integrals25 integrals100 factors solver threads] [--quick] [--out FILE]
+
+    integrals25   DLPNO integrals (examples/dlpno_integrals.py), equations (1) and (2), 25 helium atoms
+    integrals100  the same, 100 atoms
+    factors       MTTKRP and TTMc, every mode, on made-up tensors with short and with long fibres
+    solver        CPU seconds to find the smallest workspaces of known networks, and to rank their nests
+    threads       one thread over two, by wall time, 100 atoms
+
+Set A keeps integrals above 1e-6 and P dense, set B all above 1e-4. Contestants that are forms of our own nests run as
+other compilers would run them, all operands compressed: nary, one nest over all indices, the result's outermost;
+unfused, a nest for each product with summed indices innermost; unfused-rows, with a workspace for each row, the map
+first. Contestants take turns in one run, by CPU time of one thread where nothing else is said; those of more than a
+second take one turn. A target is the least ratio that is wished for. A part takes the place of what the file holds of
+it, and leaves the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+# Read when NumPy is imported: dense products on one thread.
+for library in ("OPENBLAS", "OMP", "MKL"):
+    os.environ[f"{library}_NUM_THREADS"] = "1"
+
+import numpy as np  # noqa: E402
+from rich.console import Console  # noqa: E402
+from rich.table import Table  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from scripts.measuring import clocked, in_turns, ratio, write_part  # noqa: E402
+from scripts.sparse import factors as factor_cases  # noqa: E402
+from scripts.sparse import known  # noqa: E402
+from scripts.sparse.contestants import ONE, TWO, Work, as_array, integrals  # noqa: E402
+from scripts.sparse.dlpno import SETS, lattice  # noqa: E402
+from trnqc import sparse  # noqa: E402
+from trnqc.jit import find_compiler  # noqa: E402
+
+EQUATIONS = {"(1)": ONE, "(2)": TWO}
+# Of 25 atoms: dense matrices win (1), and a plan must see that.
+AT_25 = {"trnqc over unfused-rows": 4.0, "fused, all sparse over unfused-rows": 3.0, "trnqc over nary": 100.0,
+         "trnqc over dense matrices": 1 / 1.5}  # fmt: skip
+AT_100 = {"trnqc over unfused-rows": 4.0, "fused, all sparse over unfused-rows": 3.0}
+OVER_DENSE = {"(1)": 2.0, "(2)": 20.0}
+LONG = 1.0
+Rows = Iterator[dict[str, Any]]
+
+
+def timed(works: Mapping[str, Work], rounds: int) -> dict[str, list[tuple[float, float]]]:
+    """(wall, CPU) seconds of every turn; of contestants of more than LONG seconds one, beside the others' turns."""
+    first = {name: clocked(work)() for name, work in works.items()}
+    slow = [name for name, work in works.items() if min(first[name][1], clocked(work)()[1]) > LONG]
+    quick = {name: clocked(work) for name, work in works.items() if name not in slow}
+    times = in_turns(rounds, quick)
+    for name in slow:
+        times[name] = [clocked(works[name])()] * rounds
+    return times
+
+
+def compared(case: str, works: Mapping[str, Work], ours: dict[str, float], rounds: int) -> dict[str, Any]:
+    """A row: medians, and the ratios named in `ours`, "a over b" meaning how many times faster a is than b."""
+    times = timed(works, rounds)
+    pairs = {("trnqc", name) for name in works if name != "trnqc"} | {tuple(pair.split(" over ")) for pair in ours}
+    speedup = {f"{a} over {b}": ratio(times[b], times[a])["cpu"] for a, b in sorted(pairs) if b in times}
+    milliseconds = {name: 1e3 * median(cpu for _, cpu in values) for name, values in times.items()}
+    return {"case": case, "rounds": rounds, "milliseconds": milliseconds, "speedup": speedup, "target": ours}
+
+
+def errors(works: Mapping[str, Work], shape: tuple[int, ...]) -> dict[str, float]:
+    """Largest difference from the dense product over its largest element."""
+    expected = as_array(works["dense matrices"](), shape)
+    scale = np.abs(expected).max()
+    return {name: float(np.abs(as_array(work(), shape) - expected).max() / scale) for name, work in works.items()}
+
+
+def of_lattice(side: int, asked: argparse.Namespace, drop: tuple[str, ...], targets: dict[str, float]) -> Rows:
+    for name, cuts in SETS.items():
+        operands = lattice(side).operands(cuts)
+        for equation, subscripts in EQUATIONS.items():
+            works, plans = integrals(subscripts, operands)
+            works = {who: work for who, work in works.items() if who not in drop}
+            wished = dict(targets)
+            if side == 10:
+                wished["trnqc over dense matrices"] = OVER_DENSE[equation]
+            network = plans["trnqc"].network
+            found = errors(works, network.shape(network.output))
+            row = compared(f"{equation} {side * side} atoms, set {name}", works, wished, asked.rounds)
+            yield row | {"error": found, "ran as": plans["trnqc"].form, "plan": str(plans["trnqc"]),
+                         "fused plan": str(plans["fused"]),
+                         "packing seconds": plans["trnqc"].operands.seconds}  # fmt: skip
+
+
+def integrals25(asked: argparse.Namespace) -> Rows:
+    yield from of_lattice(5, asked, (), AT_25)
+
+
+def integrals100(asked: argparse.Namespace) -> Rows:
+    # N-ary takes minutes, unfused with inner products half a minute.
+    drop = ("nary",) if asked.all else ("nary", "unfused")
+    yield from of_lattice(10, asked, drop, AT_100)
+
+
+def factors(asked: argparse.Namespace) -> Rows:
+    for case in factor_cases.cases(asked.quick):
+        works, plans = factor_cases.contestants(case)
+        error = factor_cases.errors(works)
+        best = ("nary", "unfused-rows")
+        row = compared(case.label, works, dict(case.targets), asked.rounds)
+        alternative = min(best, key=lambda name: row["milliseconds"][name])
+        row["speedup"]["trnqc over the best other"] = row["speedup"][f"trnqc over {alternative}"]
+        yield row | {"best other": alternative, "elements": case.tensor.nnz, "error": error,
+                     "plan": str(plans["trnqc"])}  # fmt: skip
+
+
+def solver(asked: argparse.Namespace) -> Rows:
+    for label, work in known.networks().items():
+        found = [work() for _ in range(3)]
+        seconds = {what: median(one["seconds"][what] for one in found) for what in found[0]["seconds"]}
+        speedup = {f"a second over {what}": 1.0 / value for what, value in seconds.items()}
+        yield found[0] | {"case": label, "seconds": seconds, "speedup": speedup, "target": dict.fromkeys(speedup, 1.0)}
+
+
+def threads(asked: argparse.Namespace) -> Rows:
+    side = 5 if asked.quick else 10
+    for name, cuts in SETS.items():
+        operands = lattice(side).operands(cuts)
+        for equation, subscripts in EQUATIONS.items():
+            names = "ICP" if equation == "(1)" else "ICPL"
+            plan = sparse.plan(subscripts, *(operands[x] for x in names), form="fused")
+            times = in_turns(asked.rounds, {n: clocked(partial(plan.run, threads=n)) for n in (1, 2)})
+            one, two = plan.run(threads=1), plan.run(threads=2)
+            shape = plan.network.shape(plan.network.output)
+            same = np.array_equal(as_array(one, shape), as_array(two, shape))
+            yield {
+                "case": f"{equation} {side * side} atoms, set {name}", "rounds": asked.rounds, "same bits": same,
+                "milliseconds": {f"{n} threads, wall": 1e3 * median(w for w, _ in times[n]) for n in (1, 2)},
+                "speedup": {"two threads over one": ratio(times[1], times[2])["wall"]},
+                "target": {"two threads over one": 1.7},
+            }  # fmt: skip
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], Rows]] = {
+    "integrals25": integrals25, "integrals100": integrals100, "factors": factors, "solver": solver, "threads": threads,
+}  # fmt: skip
+
+
+def show(console: Console, part: str, rows: list[dict[str, Any]]) -> None:
+    table = Table(title=part, title_justify="left", width=120)
+    for column in ("case", "what", "times", "target", "", "error"):
+        table.add_column(column, justify="right" if column in ("times", "target", "error") else "left")
+    for row in rows:
+        for what, times in row["speedup"].items():
+            target = row["target"].get(what)
+            verdict = "" if target is None else "reached" if times >= target else "missed"
+            error = row.get("error", {}).get(what.partition(" over")[0])
+            table.add_row(row["case"], what, f"{times:.3g}", "" if target is None else f"{target:.3g}",
+                          verdict, "" if error is None else f"{error:.0e}")  # fmt: skip
+    console.print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--quick", action="store_true", help="small tensors; not those that targets are for")
+    parser.add_argument("--all", action="store_true", help="also contestants that take half a minute a turn")
+    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "sparse.json")
+    asked, console = parser.parse_args(), Console(soft_wrap=True)
+    for part in asked.parts:
+        began, rows = time.perf_counter(), []
+        for row in PARTS[part](asked):
+            rows.append(row)
+            console.print(part, row["case"], {k: round(v, 2) for k, v in row["speedup"].items()})
+        show(console, part, rows)
+        write_part(asked.out, part, rows, compiler=find_compiler().label, seconds=time.perf_counter() - began)
+    console.print(f"written to {asked.out}")
+
+
+if __name__ == "__main__":
+    main()

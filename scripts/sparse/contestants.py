@@ -1,0 +1,108 @@
+"""What computes a sparse network beside its plan: other forms of our own nests, SciPy's pairs, and dense matrices.
+
+Every contestant is a function without arguments, its operands packed beforehand; each answers the same result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from trnqc import sparse
+from trnqc.sparse import forms
+from trnqc.sparse.estimate import Model, estimate
+from trnqc.sparse.nest import Nest
+from trnqc.sparse.network import Network
+from trnqc.sparse.planned import Plan
+from trnqc.sparse.solve import candidates
+from trnqc.sparse.statistics import Statistics
+
+ONE, TWO = "Kmn,mi,nu->Kiu", "Kmn,mi,nu,Ki->Kiu"
+# As the unfused forms run best: the map applied to the orbitals first.
+TREES: dict[str, forms.Tree] = {ONE: ((0, 1), 2), TWO: ((0, (1, 3)), 2)}
+# The fused nest of the CoNST paper, auxiliary function and orbital outside.
+PAPER = {ONE: ["Kimn", "Kinu"], TWO: ["Kim", "Kimn", "Kinu"]}
+Work = Callable[[], Any]
+
+
+def integrals(subscripts: str, operands: Mapping[str, Any]) -> tuple[dict[str, Work], dict[str, Plan]]:
+    """Contestants of equations (1) and (2) of `examples/dlpno_integrals.py`, and the plans among them."""
+    names = "ICP" if subscripts == ONE else "ICPL"
+    given = [operands[name] for name in names]
+    thin = [compressed(x) for x in given]
+    plans = {
+        "trnqc": sparse.plan(subscripts, *given),
+        "fused": sparse.plan(subscripts, *given, form="fused"),
+        "dense matrices": sparse.plan(subscripts, *given, form="dense", out="dense"),
+    }
+    plans["fused, all sparse"] = sparse.plan(subscripts, *thin, form=all_sparse(plans["fused"].network, thin))
+    plans["fused, paper's loops"] = sparse.plan(subscripts, *thin, form=papers(subscripts, plans["fused"]))
+    for name in ("unfused-rows", "unfused", "nary"):
+        plans[name] = sparse.plan(subscripts, *thin, form=name, tree=TREES[subscripts])
+    plans["unfused-rows, P as given"] = sparse.plan(subscripts, *given, form="unfused-rows", tree=TREES[subscripts])
+    arrays = [x if isinstance(x, np.ndarray) else x.to_dense() for x in given]
+    path = np.einsum_path(subscripts, *arrays, optimize="optimal")[0]
+    works: dict[str, Work] = {name: plan.run for name, plan in plans.items()}
+    works["np.einsum"] = lambda: np.einsum(subscripts, *arrays, optimize=path)
+    works["scipy"] = by_scipy(operands, subscripts == TWO)
+    return works, plans
+
+
+def compressed(x: Any) -> sparse.SparseTensor:
+    """All levels compressed, whatever is zero left out."""
+    if isinstance(x, np.ndarray):
+        return sparse.from_dense(x, kinds=("compressed",) * x.ndim)
+    return x.repack(range(x.ndim), ("compressed",) * x.ndim)
+
+
+def all_sparse(network: Network, operands: Sequence[sparse.SparseTensor]) -> Nest:
+    """Of the solver's nests, stored as CSR and CSF throughout, the one with the least estimate."""
+    model = Model(Statistics(network, operands))
+    nests = {}
+    for nest in (candidate.nest for candidate in candidates(network, operands)):
+        tree, loops = _tree(nest, nest.assignments[-1].target), tuple(a.loops for a in nest.assignments)
+        nests[tree, loops] = forms.fused(network, tree, loops, sparse=nest.formats[-1].sparse)
+    return min(nests.values(), key=lambda nest: estimate(nest, model).seconds)
+
+
+def papers(subscripts: str, plan: Plan) -> Nest:
+    tree = TREES[subscripts] if subscripts == ONE else (((1, 3), 0), 2)
+    return forms.fused(plan.network, tree, PAPER[subscripts], sparse=plan.steps[0].nest.formats[-1].sparse)
+
+
+def _tree(nest: Nest, tensor: int) -> forms.Tree:
+    n = len(nest.network.inputs)
+    return tensor if tensor < n else tuple(_tree(nest, t) for t in nest.assignments[tensor - n].operands)
+
+
+def by_scipy(operands: Mapping[str, Any], near: bool) -> Work:
+    """Two products of CSR matrices, [(K n), m] [m, i] and [(K i), n] [n, u], and where asked the map between them."""
+    whole = operands["I"]
+    (K, m, n), I = whole.to_coo()
+    auxiliary, _, functions = whole.shape
+    first = scipy.sparse.csr_array((I, (K * functions + n, m)), shape=(auxiliary * functions, whole.shape[1]))
+    C, P = (scipy.sparse.csr_array(x if isinstance(x, np.ndarray) else x.to_scipy()) for x in map(operands.get, "CP"))
+    L = operands["L"].to_dense() != 0
+    orbitals = C.shape[1]
+
+    def work() -> scipy.sparse.csr_array:
+        X = (first @ C).tocoo()
+        row, i = X.coords
+        k, at = np.divmod(row, functions)
+        value = X.data
+        if near:
+            kept = L[k, i]
+            k, at, i, value = k[kept], at[kept], i[kept], value[kept]
+        return scipy.sparse.csr_array((value, (k * orbitals + i, at)), shape=(auxiliary * orbitals, functions)) @ P
+
+    return work
+
+
+def as_array(result: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """A contestant's answer as a NumPy array of the result's shape."""
+    if isinstance(result, sparse.SparseTensor):
+        return result.to_dense()
+    return (result.toarray() if scipy.sparse.issparse(result) else result).reshape(shape)

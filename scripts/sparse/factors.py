@@ -1,0 +1,98 @@
+"""MTTKRP and TTMc beside their other forms: the products of a sparse tensor that CP-ALS and HOOI spend their time in.
+
+Tensors have the statistics of recorded ones (`synthetic`): 1.3 elements a fibre, or tens of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from scripts.sparse.contestants import Work
+from scripts.sparse.synthetic import fibred, skewed
+from trnqc import sparse
+from trnqc.sparse import forms
+from trnqc.sparse.network import network
+from trnqc.sparse.planned import Plan
+
+LETTERS = "ijk"
+RANK, RANKS = 50, 16
+SHAPE = (12_092, 9_184, 28_818)
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    label: str
+    tensor: sparse.SparseTensor
+    product: str
+    mode: int
+    targets: Mapping[str, float]
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The mode of the result, then the others, the one that is contracted first innermost."""
+        return (self.mode, *(m for m in range(3) if m != self.mode))
+
+    @property
+    def subscripts(self) -> str:
+        mode, others = LETTERS[self.mode], [LETTERS[m] for m in self.order[1:]]
+        if self.product == "MTTKRP":
+            return f"{LETTERS},{others[0]}r,{others[1]}r->{mode}r"
+        return f"{LETTERS},{others[0]}r,{others[1]}s->{mode}rs"
+
+    def operands(self) -> list[Any]:
+        rng = np.random.default_rng(3)
+        rank = RANK if self.product == "MTTKRP" else RANKS
+        return [self.tensor, *(rng.standard_normal((self.tensor.shape[m], rank)) for m in self.order[1:])]
+
+
+@cache
+def tensors(quick: bool) -> dict[str, sparse.SparseTensor]:
+    if quick:
+        return {"short fibres": skewed((605, 460, 1441), 30_000), "long fibres": fibred((605, 460, 1441), 4_000)}
+    return {"short fibres": skewed(SHAPE, 3_000_000), "long fibres": fibred(SHAPE, 160_000, longest=2_000)}
+
+
+def cases(quick: bool) -> Iterator[Case]:
+    for label, tensor in tensors(quick).items():
+        for product in ("MTTKRP", "TTMc"):
+            for mode in range(3):
+                yield Case(f"{product} mode {mode}, {label}", tensor, product, mode, _targets(product, tensor, mode))
+
+
+def _targets(product: str, tensor: sparse.SparseTensor, mode: int) -> dict[str, float]:
+    if product == "MTTKRP":
+        return {"trnqc over the best other": 0.9}
+    # Elements of a fibre along the last of the other modes.
+    others = [m for m in range(3) if m != mode]
+    per_fibre = tensor.nnz / tensor.nonzeros([mode, others[0]])
+    return {"trnqc over nary": 5.0} if per_fibre >= 50 else {}
+
+
+def contestants(case: Case) -> tuple[dict[str, Work], dict[str, Plan]]:
+    """nary: i, j, k outside, the ranks innermost. unfused: the fibres first, in rows of the rank."""
+    operands = case.operands()
+    net = network(case.subscripts, [x.shape for x in operands])
+    i, j, k = (LETTERS[m] for m in case.order)
+    ranks = net.output[1:]
+    tree = ((0, 2), 1)
+    nests = {
+        "nary": forms.nary(net, (i, j, k, *ranks), full=(1, 2), sparse=False),
+        "fused": forms.fused(net, tree, [(i, j, k, ranks[-1]), (i, j, *ranks)], full=(1, 2), sparse=False),
+    }
+    if case.product == "MTTKRP":
+        nests["rank outermost, nary"] = forms.nary(net, (i, "r", j, k), full=(1, 2), sparse=False)
+    plans = {"trnqc": sparse.plan(case.subscripts, *operands, form="fused", out="dense")}
+    plans |= {name: sparse.plan(case.subscripts, *operands, form=nest) for name, nest in nests.items()}
+    plans["unfused-rows"] = sparse.plan(case.subscripts, *operands, form="unfused-rows", tree=tree, out="dense")
+    return {name: plan.run for name, plan in plans.items()}, plans
+
+
+def errors(works: Mapping[str, Work]) -> dict[str, float]:
+    """Largest difference from the nest over all indices, over its largest element: no dense tensor would fit."""
+    expected = works["nary"]()
+    return {name: float(np.abs(work() - expected).max() / np.abs(expected).max()) for name, work in works.items()}
