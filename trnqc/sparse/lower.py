@@ -6,7 +6,7 @@ nest -> tree of loops (loops.py) -> statements: loops over levels (coiterate.py)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Literal
@@ -16,6 +16,7 @@ from trnqc.gen import statements as st
 from trnqc.gen.values import eq, walk
 from trnqc.sparse.append import VALUES, Appended
 from trnqc.sparse.coiterate import Driver, at_position, over
+from trnqc.sparse.dot import Dots
 from trnqc.sparse.loops import Leaf, Loop, Node, loops, ordered, stored
 from trnqc.sparse.nest import Format, Nest
 from trnqc.sparse.places import Body, Places, State
@@ -79,6 +80,7 @@ class _Lowering:
             for k, spec in enumerate(nest.workspaces)
         }
         self.tiles = Tiles(self.places, self.spaces, OUT, not nest.formats[-1].sparse, lanes)
+        self.dots = Dots(self.places, self.spaces, lanes)
         self.appended = Appended(self.places, self.result, stored(nest)) if nest.formats[-1].sparse else None
 
     def piece(self, number: int, node: Node) -> Piece:
@@ -166,6 +168,10 @@ class _Lowering:
                 return self.tiles.written(shape, state, lambda s: self.loop(shape.sums, s))
         elif node.index == state.tile.shape.v:
             return self.tiles.added(state.tile, state)
+        factors = self.dots.factors(node) if state.tile is None else None
+        if factors is not None:
+            body, total = self.dots.summed(node, factors, state)
+            return [*body, *self.leaf(Leaf(node.members[0]), state, total, factors)]
         gathered = self._gathered(node, state)
         if gathered is not None:
             return gathered
@@ -238,8 +244,11 @@ class _Lowering:
         guarded = st.If(eq(some, 1), st.block(add))
         return [st.Declare(total, const(0.0)), st.Declare(some, const(0, "i64")), *self.loop(node, inner), guarded]
 
-    def leaf(self, node: Leaf, state: State) -> Body:
-        """The product of the operands, added to the target; outer loops' factors first, which then leave the loop."""
+    def leaf(self, node: Leaf, state: State, known: Value | None = None, of: Sequence[int] = ()) -> Body:
+        """The product of the operands, added to the target; outer loops' factors first, which then leave the loop.
+
+        known: a value that stands for the operands `of`.
+        """
         assignment = self.nest.assignments[node.member]
         depths = {x: depth for depth, x in enumerate(assignment.loops)}
         depth = {t: max((depths[x] for x in self.nest.indices[t]), default=-1) for t in assignment.operands}
@@ -256,7 +265,8 @@ class _Lowering:
             value = [] if operand.format.ones else [operand.values[state.at[t][1]]]
             return rest(others, state, factors + value)
 
-        return rest(sorted(assignment.operands, key=lambda t: (depth[t], t)), state, [])
+        others = [t for t in assignment.operands if t not in of]
+        return rest(sorted(others, key=lambda t: (depth[t], t)), state, [] if known is None else [known])
 
     def _strict(self, target: int) -> bool:
         """Whether a target distinguishes a zero from what was never added."""
