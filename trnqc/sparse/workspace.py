@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
-from trnqc.gen.values import both, eq, invert, lt
+from trnqc.gen.values import both, cast, eq, invert, lt
 from trnqc.sparse.nest import Workspace
 from trnqc.sparse.places import ONE, ZERO, Body, Places, State
 
@@ -19,6 +20,8 @@ STATUS = Array("status", "i64")  # of every tensor: 1 when the table or the resu
 FREE = -1
 # Fibonacci hashing: the golden ratio's part of 2**31, so that products of coordinates below 2**32 stay in range.
 MIX = 1327217885
+# Where more than one place in so many is touched, all marks are looked at sooner than the list is sorted.
+CROWDED = 32
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,10 @@ class Space:
     def scalar(self) -> Value:
         return self.array[0] if self.kept else Var(f"w{self.tensor}")
 
+    @property
+    def _size(self) -> Value:
+        return reduce(lambda a, b: a * b, map(self.places.extent, self.spec.order))
+
     def _put(self, place: Value, value: Value) -> st.Statement:
         return st.Assign(place, value) if place.op == "var" else st.store(place, value)
 
@@ -90,11 +97,8 @@ class Space:
             return [st.Declare(self.scalar, const(0.0)), *made]
         if self.counted:
             return made
-        size = ONE
-        for index in self.spec.order:
-            size = size * self.places.extent(index) if size is not ONE else self.places.extent(index)
         j = self.places.fresh("j")
-        return [st.loop(j, size, st.store(self.array[j], 0.0))]
+        return [st.loop(j, self._size, st.store(self.array[j], 0.0))]
 
     def finish(self) -> Body:
         """At the end of a turn."""
@@ -147,7 +151,14 @@ class Space:
         if not sort:
             return []
         arguments = (self.list, *((self.keys,) if self.hashed else ()), self.count)
-        return [st.Call(heapsort(self.hashed), arguments)]
+        heap = st.Call(heapsort(self.hashed), arguments)
+        if self.hashed:
+            return [heap]
+        j, n = self.places.fresh("j"), self.places.fresh("n")
+        # Every place is written down and kept by the next one only if it is marked.
+        marked = st.loop(j, self._size, st.store(self.list[n], j), st.Assign(n, n + cast(self.mark[j], "i64")))
+        crowded = lt(self._size, self.count * CROWDED)
+        return [st.If(crowded, st.block(st.Declare(n, ZERO), marked), st.block(heap))]
 
     def at_entry(self, entry: Value, state: State, then: Callable[[State], Body]) -> Body:
         place = self.places.fresh("place")

@@ -1,0 +1,60 @@
+"""Elements of a sparse result that are not made in order are brought into it: few and many of a row, in tables too."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from trnqc.sparse.convert import as_tensor
+from trnqc.sparse.forms import fused
+from trnqc.sparse.kernel import compiled
+from trnqc.sparse.network import network
+from trnqc.sparse.operands import Operands
+from trnqc.sparse.storage import from_coo
+
+
+def run(subscripts, tensors, loops, threads=1):
+    given = tuple(map(as_tensor, tensors))
+    net = network(subscripts, [tensor.shape for tensor in given])
+    nest = fused(net, (0, 1), [tuple(loops)])
+    return compiled(nest)(Operands(net, given).for_nest(nest.formats), threads).check()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_short_and_long_rows(threads):
+    rng = np.random.default_rng(2)
+    lengths = rng.choice([0, 1, 2, 5, 60], 80)
+    left = scipy.sparse.csr_array(
+        (
+            rng.standard_normal(lengths.sum()),
+            rng.integers(0, 90, lengths.sum()),
+            np.concatenate([[0], lengths.cumsum()]),
+        ),
+        shape=(80, 90),
+    )
+    right = scipy.sparse.random_array((90, 1999), density=0.01, rng=rng).tocsr()
+    expected = (left @ right).tocsr()
+    touched = np.diff(expected.indptr)
+    assert (touched * 32 < 1999).any()
+    assert (touched * 32 > 1999).any()
+    found = run("ij,jk->ik", (left, right), "ijk", threads)
+    assert abs(found.to_scipy().tocsr() - expected).max() < 1e-13
+    assert found.nnz == expected.nnz
+
+
+def test_tables():
+    rng = np.random.default_rng(3)
+    a = from_coo((3, 50, 2100), [rng.integers(0, n, 400) for n in (3, 50, 2100)], rng.standard_normal(400))
+    b = from_coo((50, 2200), [rng.integers(0, n, 300) for n in (50, 2200)], rng.standard_normal(300))
+    found = run("bji,jk->bik", (a, b), "bjik")
+    at, values = a.to_coo()
+    for batch in range(3):
+        here = at[0] == batch
+        left = scipy.sparse.coo_array((values[here], (at[2, here], at[1, here])), shape=(2100, 50)).tocsr()
+        expected = (left @ b.to_scipy().tocsr()).tocoo()
+        coordinates, numbers = found.to_coo()
+        part = coordinates[0] == batch
+        given = scipy.sparse.coo_array((numbers[part], tuple(coordinates[1:, part])), shape=(2100, 2200))
+        assert part.sum() == expected.nnz
+        assert abs(given.tocsr() - expected.tocsr()).max() < 1e-13
