@@ -47,13 +47,13 @@ class DiskArray:
         """A new file whose space on the disk is taken; StorageError, and no file, where there is not so much."""
         aside = path.with_name(f"{path.name}.new")
         try:
+            _take_space(aside, 8 * prod(shape))  # before HDF5 finds out, which then cannot close its file
             with h5py.File(aside, "w") as file:
                 plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
                 plist.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
                 plist.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
                 h5py.h5d.create(file.id, name.encode(), h5py.h5t.NATIVE_DOUBLE, h5py.h5s.create_simple(shape), plist)
-            with aside.open("r+b") as stream:
-                os.posix_fallocate(stream.fileno(), 0, os.fstat(stream.fileno()).st_size)
+            _take_space(aside, aside.stat().st_size)
             aside.replace(path)
         except OSError as error:
             aside.unlink(missing_ok=True)
@@ -137,6 +137,11 @@ class Rows(DiskArray):
                 "file, or the disk fails. Start the job again: with a checkpoint it makes this row anew"
             )
         return out
+
+
+def _take_space(path: Path, size: int) -> None:
+    with path.open("ab") as stream:
+        os.posix_fallocate(stream.fileno(), 0, size)
 
 
 def checksum(values: np.ndarray) -> int:

@@ -1,0 +1,155 @@
+"""How much time and memory does each stage of a DF-MP2 job take under a memory cap?
+
+    python scripts/bench_jobs.py water30 --max-memory 4G [--basis cc-pvdz] [--checkpoint DIR] [--out profiles/jobs.json]
+    python scripts/bench_jobs.py large --max-memory 600M
+
+A molecule runs from its geometry. `large` is a shape without an SCF: 768 atomic orbitals and 2304 auxiliary functions
+on a lattice of 32 waters, of which 96 orthonormal combinations pass for occupied and 672 for virtual. The peak of
+resident memory is the system's (VmHWM), set back at the start of every stage. Rows stand in the record by case and cap.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from scripts.measuring import heading, machine, write_json  # noqa: E402
+
+
+class Stages:
+    """Seconds and peak bytes by stage; a stage begins with the first progress that names it."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, dict[str, float]] = {}
+        self.now = "start"
+        self.begin("start")
+
+    def begin(self, stage: str) -> None:
+        self.end()
+        self.now, self.since = stage, time.perf_counter()
+        Path("/proc/self/clear_refs").write_text("5")
+
+    def end(self) -> None:
+        if not hasattr(self, "since"):
+            return
+        row = self.found.setdefault(self.now, {"seconds": 0.0, "peak_bytes": 0})
+        row["seconds"] += time.perf_counter() - self.since
+        row["peak_bytes"] = max(row["peak_bytes"], resident("VmHWM"))
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        if stage != self.now:
+            self.begin(stage)
+        if done == total:
+            self.begin(f"after {stage}")
+
+
+def resident(what: str) -> int:
+    """Bytes of this process: VmRSS now, VmHWM at most since it was set back."""
+    return 1024 * int(re.search(rf"{what}:\s+(\d+)", Path("/proc/self/status").read_text())[1])  # type: ignore[index]
+
+
+def of_molecule(args: argparse.Namespace, megabytes: float, stages: Stages) -> dict[str, Any]:
+    """The whole job, as the command line runs it."""
+    from trnqc.chem.job import Job, run
+    from trnqc.chem.molecule import load_geometry
+
+    job = Job(
+        load_geometry(args.case), args.basis, max_memory=megabytes, threads=args.threads, fused=True,
+        checkpoint=args.checkpoint,
+    )  # fmt: skip
+    stages.begin("SCF")
+    result = run(job, stages)
+    return {"e_tot": result.e_tot, "timings": dict(result.timings)} | facts(result)
+
+
+def of_shape(args: argparse.Namespace, megabytes: float, stages: Stages) -> dict[str, Any]:
+    """Factors and pairs of 96 and 672 made-up orbitals over the functions of 32 waters."""
+    from trnqc.chem.blocks import least_bytes
+    from trnqc.chem.choice import choose
+    from trnqc.chem.dfmp2 import assemble
+    from trnqc.chem.factors import build_factors
+    from trnqc.chem.pairs import run_pairs
+    from trnqc.chem.result import Sizes
+
+    mol, auxmol = lattice()
+    choice = choose("cpu", "fp64")
+    orbitals = np.linalg.qr(np.random.default_rng(1).standard_normal((768, 768)))[0]
+    eps = np.concatenate((np.linspace(-1.4, -0.4, 96), np.linspace(0.1, 4.0, 672)))
+    stages.begin("integrals")
+    factors = build_factors(
+        mol, auxmol, orbitals[:, :96], orbitals[:, 96:], eps[:96], eps[96:], max_bytes=1e6 * megabytes,
+        threads=args.threads, progress=stages, pairs=least_bytes(672, 2304, choice, True, args.threads),
+    )  # fmt: skip
+    step = run_pairs(
+        factors.B, factors.eps_occ, factors.eps_vir, choice, threads=args.threads, max_memory=megabytes,
+        progress=lambda done, total: stages("pairs", done, total),
+    )  # fmt: skip
+    result = assemble(step, factors.where, sizes=Sizes(*factors.B.shape, 768, 768), timings=factors.timings)
+    return {"timings": factors.timings | step.timings} | facts(result)
+
+
+def facts(result: Any) -> dict[str, Any]:
+    sizes = {name: getattr(result.sizes, name) for name in ("nocc", "nvir", "naux", "nao")}
+    return {"sizes": sizes, "e_corr": result.e_corr, "factors": result.run.factors, "ran_on": result.run.ran_on}
+
+
+def lattice() -> tuple[Any, Any]:
+    """32 waters of 24 cc-pVDZ and 72 even-tempered auxiliary functions each."""
+    from pyscf import df, gto
+
+    at = [(3.1 * (n % 4), 3.1 * (n // 4 % 4), 3.1 * (n // 16)) for n in range(32)]
+    atoms = [
+        (symbol, (x + dx, y + dy, z))
+        for x, y, z in at
+        for symbol, dx, dy in (("O", 0.0, 0.0), ("H", 0.76, 0.59), ("H", -0.76, 0.59))
+    ]
+    mol = gto.M(atom=atoms, basis="cc-pvdz", verbose=0)
+    shells = {"O": {0: 8, 1: 5, 2: 4, 3: 1}, "H": {0: 3, 1: 1, 2: 1}}
+    first = {"O": (0.25, 2.6), "H": (0.4, 3.0)}
+    basis = {
+        symbol: [[l, [first[symbol][0] * first[symbol][1] ** k, 1.0]] for l, count in of.items() for k in range(count)]
+        for symbol, of in shells.items()
+    }
+    return mol, df.addons.make_auxmol(mol, basis)
+
+
+def main() -> None:
+    """Run one case and enter it in the record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("case", help="`large`, an xyz file, or a name from examples/molecules")
+    parser.add_argument("--max-memory", required=True, metavar="SIZE")
+    parser.add_argument("--basis", default="cc-pvdz")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--checkpoint", type=Path, metavar="DIR")
+    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "jobs.json")
+    args = parser.parse_args()
+    from trnqc.chem.memory import parse_memory
+
+    stages, cap = Stages(), parse_memory(args.max_memory)
+    before = resident("VmRSS")
+    found = (of_shape if args.case == "large" else of_molecule)(args, cap / 1e6, stages)
+    stages.end()
+    peak = max(int(row["peak_bytes"]) for row in stages.found.values())
+    row = {
+        "cap_bytes": cap, "peak_bytes": peak, "above_cap_bytes": peak - cap, "bytes_after_imports": before,
+        "threads": args.threads, **found, "stages": stages.found, **heading(), "machine": machine(),
+    }  # fmt: skip
+    record = json.loads(args.out.read_text()) if args.out.exists() else {"cases": {}}
+    name = args.case if args.case == "large" else f"{Path(args.case).stem}/{args.basis}"
+    record["cases"][f"{name}, {args.max_memory}"] = row
+    write_json(record, args.out)
+    print(json.dumps(row, indent=1))
+
+
+if __name__ == "__main__":
+    main()
