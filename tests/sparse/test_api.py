@@ -1,6 +1,8 @@
 """Every form over the whole corpus against einsum, whatever the storage of the result and the number of threads."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from tests.sparse.oracle import reference
 from trnqc.errors import CompilerError, ExpressionError, InputError, MemoryLimit, OperandError, ProgramError
 from trnqc.sparse import SparseTensor, contract, forms, from_coo, plan
 from trnqc.sparse.api import FORMS
+from trnqc.sparse.convert import as_tensor
 
 # Relative to the largest element: a few roundings of sums of some tens of terms.
 TOLERANCE = 1e-14
@@ -163,3 +166,13 @@ def test_nests_that_mean_nothing():
     nest = forms.nary(case.network)
     with pytest.raises(ProgramError, match="its format orders"):
         plan(case.subscripts, *operands, form=replace(nest, formats=nest.formats[1:] + nest.formats[:1]))
+
+
+def test_the_document_runs(capsys):
+    page = (Path(__file__).resolve().parents[2] / "docs" / "sparse.md").read_text(encoding="utf-8")
+    names: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(compile(block, "sparse.md", "exec"), names)
+    expected = reference(names["plan"].network, [as_tensor(names[x]).to_dense() for x in ("I", "C", "P2", "L")])
+    check(names["E"], expected)
+    assert "forall(" in capsys.readouterr().out
