@@ -279,6 +279,12 @@ def test_einsum_with_symmetries():
         plan.run([x, x.copy(), t])
 
 
+def test_one_array_with_axes_of_extent_one():
+    x, t = np.random.default_rng(1).standard_normal((1, 8, 8)), np.ones((8, 8, 2, 2))
+    result = einsum("Qae,Qbf,efij,Q->abij", x, x, t, np.ones(3), symmetries={2: "efij = feji"})
+    np.testing.assert_allclose(result, 3 * np.einsum("ae,bf,efij->abij", x[0], x[0], t))
+
+
 def test_packed_steps_of_einsum():
     w, t = (np.random.default_rng(k).standard_normal((20,) * 2 + n) for k, n in enumerate([(20, 20), (12, 12)]))
     w, t = w - w.swapaxes(2, 3), t - t.swapaxes(0, 1)

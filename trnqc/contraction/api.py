@@ -171,7 +171,8 @@ def _planned(
     same: tuple[int, ...] = (),
 ) -> tuple[Plan, Subscripts]:
     parsed = parse_subscripts(subscripts, shapes)
-    leaves, indices = parsed.leaves(same), parsed.indices()
+    # Dropping axes makes two arrays of one.
+    leaves, indices = parsed.leaves(() if any(parsed.squeezed) else same), parsed.indices()
     known: dict[str, tuple[Exchange, ...]] = {}
     for leaf, found, squeezed in zip(leaves, exchanges, parsed.squeezed):
         # Numbers of axes are those of operands as they come.

@@ -322,6 +322,8 @@ class Plan:
 
 def _fitted(part: Part, free: bool, around: int, limit: int | None) -> Part:
     """The part with the loops that it needs within the limit, or that are faster than its steps and hold no more."""
+    if limit is None and part.ladder is None:
+        return part
     most = max(held for _, held in part.held(free))
     loops = None
     if part.ladder:
