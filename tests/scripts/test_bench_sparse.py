@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.slow
+def test_quick_run(tmp_path):
+    """Speed is not judged: only that all contestants run, agree, and are reported."""
+    out = tmp_path / "bench.json"
+    parts = ("integrals25", "factors", "threads")
+    command = [
+        sys.executable,
+        "scripts/bench_sparse.py",
+        "--quick",
+        "--rounds",
+        "1",
+        "--out",
+        str(out),
+        "--parts",
+        *parts,
+    ]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=600)
+    found = {name: part["rows"] for name, part in json.loads(out.read_text())["parts"].items()}
+    assert len(found["integrals25"]) == 4 and len(found["factors"]) == 12 and len(found["threads"]) == 4
+    for row in found["integrals25"] + found["factors"]:
+        assert max(row["error"].values()) < 1e-12
+        assert set(row["error"]) == set(row["milliseconds"])
+        assert set(row["target"]) <= set(row["speedup"])
+    assert all(row["same bits"] for row in found["threads"])
