@@ -71,13 +71,18 @@ class Kernel:
         """The result: an array with axes as the network's output where its format is dense, else packed in it.
 
         operands: packed in the formats of the nest, axes in the order of their subscripts. Errors: OperandError for
-        operands in other formats, MemoryLimit where a table or a result outgrows every address.
+        operands in other formats, MemoryLimit where a workspace or the result does not fit.
         """
         given = self._operands(operands)
-        while True:
-            run = _Run(self, operands, given, threads)
-            if run.fits():
-                return run.result()
+        try:
+            while True:
+                run = _Run(self, operands, given, threads)
+                if run.fits():
+                    return run.result()
+        except MemoryLimit:
+            raise
+        except MemoryError as error:
+            raise MemoryLimit(f"{self.program.nest.network} does not fit in memory: {error}") from error
 
     def _operands(self, operands: Sequence[SparseTensor]) -> Arguments:
         network, formats = self.program.nest.network, self.program.nest.formats[:-1]
@@ -98,9 +103,9 @@ class Kernel:
         """Elements of a table or of a sparse result, which grow."""
         return self._sizes.setdefault(tensor, first)
 
-    def grow(self, tensor: int, limit: int) -> None:
+    def grow(self, tensor: int) -> None:
         size = self._sizes[tensor] = GROWTH * self._sizes[tensor]
-        if size > max(limit, MOST):
+        if size > MOST:
             raise MemoryLimit(
                 f"tensor {tensor} of {self.program.nest.network} needs more than {size // GROWTH} elements, the most "
                 "that are tried: choose another tree or other loops"
@@ -144,7 +149,7 @@ class _Run:
         for piece in self.program.pieces:
             self._run(piece)
             for tensor in sorted(self.small):
-                self.kernel.grow(int(tensor), math.prod(self.shape))
+                self.kernel.grow(int(tensor))
             if self.small:
                 return False
         return True

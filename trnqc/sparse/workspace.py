@@ -18,8 +18,8 @@ from trnqc.sparse.places import ONE, ZERO, Body, Places, State
 
 STATUS = Array("status", "i64")  # of every tensor: 1 when the table or the result was too small
 FREE = -1
-# Fibonacci hashing: the golden ratio's part of 2**31, so that products of coordinates below 2**32 stay in range.
-MIX = 1327217885
+# Fibonacci hashing on numbers below 2**31, whose products stay in range: the golden ratio's part, and another odd number.
+RANGE, MIX, MIX_HIGH = 2**31, 1327217885, 1103515245
 # Where more than one place in so many is touched, all marks are looked at sooner than the list is sorted.
 CROWDED = 32
 
@@ -54,20 +54,20 @@ class Space:
         return Array(f"key{self.tensor}", "i64")
 
     @property
-    def list(self) -> Array:
+    def touched(self) -> Array:
         """Places of the touched elements in `array`."""
         return Array(f"list{self.tensor}", "i64")
 
     @property
     def room(self) -> Value:
-        """Places of a table, a power of two; at most half of them are taken."""
+        """Places of a table, at most half of which are taken."""
         return Var(f"room{self.tensor}", "i64")
 
     @property
     def arrays(self) -> tuple[Array, ...]:
         if not self.spec.order:
             return (self.array, self._counts) if self.kept else ()
-        listed = (self.list, self.keys if self.hashed else self.mark) if self.counted else ()
+        listed = (self.touched, self.keys if self.hashed else self.mark) if self.counted else ()
         return (self.array, *listed, *((self._counts,) if self.kept and self.counted else ()))
 
     @property
@@ -106,7 +106,7 @@ class Space:
             return []
         e, place = self.places.fresh("e"), self.places.fresh("place")
         unmark = st.store(self.keys[place], FREE) if self.hashed else st.store(self.mark[place], 0)
-        return [st.loop(e, self.count, st.Let(place, self.list[e]), st.store(self.array[place], 0.0), unmark)]
+        return [st.loop(e, self.count, st.Let(place, self.touched[e]), st.store(self.array[place], 0.0), unmark)]
 
     def add(self, state: State, value: Value) -> Body:
         if not self.spec.order:
@@ -125,7 +125,7 @@ class Space:
         ]
 
     def _enter(self, place: Value) -> Body:
-        return [st.store(self.list[self.count], place), self._put(self.count, self.count + 1)]
+        return [st.store(self.touched[self.count], place), self._put(self.count, self.count + 1)]
 
     def read(self, state: State, then: Callable[[Value], Body], strict: bool) -> Body:
         """`then` with the value at the bound coordinates. strict: not where nothing was added."""
@@ -150,19 +150,19 @@ class Space:
     def sorted(self, sort: bool) -> Body:
         if not sort:
             return []
-        arguments = (self.list, *((self.keys,) if self.hashed else ()), self.count)
+        arguments = (self.touched, *((self.keys,) if self.hashed else ()), self.count)
         heap = st.Call(heapsort(self.hashed), arguments)
         if self.hashed:
             return [heap]
         j, n = self.places.fresh("j"), self.places.fresh("n")
         # Every place is written down and kept by the next one only if it is marked.
-        marked = st.loop(j, self._size, st.store(self.list[n], j), st.Assign(n, n + cast(self.mark[j], "i64")))
+        marked = st.loop(j, self._size, st.store(self.touched[n], j), st.Assign(n, n + cast(self.mark[j], "i64")))
         crowded = lt(self._size, self.count * CROWDED)
         return [st.If(crowded, st.block(st.Declare(n, ZERO), marked), st.block(heap))]
 
     def at_entry(self, entry: Value, state: State, then: Callable[[State], Body]) -> Body:
         place = self.places.fresh("place")
-        body: Body = [st.Let(place, self.list[entry])]
+        body: Body = [st.Let(place, self.touched[entry])]
         key = self.keys[place] if self.hashed else place
         for index in self.spec.order[:0:-1]:
             x, rest = Var(index, "i64"), self.places.fresh("key")
@@ -176,11 +176,11 @@ class Space:
     def _probe(self, key: Value, place: Value) -> Body:
         """Declares the place that holds the key, or the free one where it would stand."""
         taken = both(invert(eq(self.keys[place], key)), invert(eq(self.keys[place], FREE)))
-        high, low = key // 2**31, key % 2**31
-        mixed = ((low * MIX) // 2**15 + high * MIX % 2**40) % self.room
+        mixed = (key % RANGE * MIX + key // RANGE * MIX_HIGH) % RANGE
+        wrap = st.If(eq(place, self.room), st.block(st.Assign(place, ZERO)))
         return [
-            st.Declare(place, mixed),
-            st.While(taken, st.block(st.Assign(place, (place + 1) % self.room))),
+            st.Declare(place, mixed * self.room // RANGE),
+            st.While(taken, st.block(st.Assign(place, place + 1), wrap)),
         ]
 
     def _add_to_table(self, offset: Value, value: Value) -> Body:

@@ -1,0 +1,145 @@
+"""Compiled kernels: awkward sizes, equal bits on any number of threads, tables and results that grow, what is refused."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tests.sparse.nests import arrays, packed
+from tests.sparse.oracle import reference
+from trnqc.errors import MemoryLimit, OperandError
+from trnqc.sparse import kernel as kernels
+from trnqc.sparse.forms import fused, nary
+from trnqc.sparse.kernel import Kernel, compiled
+from trnqc.sparse.lower import program
+from trnqc.sparse.nest import Assignment, Format, Nest, Workspace
+from trnqc.sparse.network import network
+from trnqc.sparse.storage import from_coo
+
+# Sums of a few thousand products of numbers up to 2.
+TOLERANCE = 1e-12
+
+
+def dense(result):
+    return result if isinstance(result, np.ndarray) else result.check().to_dense()
+
+
+def check(nest, seed=0, fill=0.4, threads=(1, 2, 3)):
+    given = arrays(nest, seed, fill)
+    kernel, operands = compiled(nest), packed(nest, given)
+    results = [dense(kernel(operands, n)) for n in threads]
+    wanted = reference(nest.network, given)
+    assert results[0].shape == wanted.shape
+    np.testing.assert_allclose(results[0], wanted, rtol=0, atol=TOLERANCE * max(1.0, abs(wanted).max(initial=0)))
+    for other in results[1:]:
+        np.testing.assert_array_equal(results[0], other)
+
+
+def dlpno(first, second, shared, workspace, kinds, sizes=(13, 11, 37, 7, 45)):
+    """E(K i u) = sum over m and n of I(K m n) C(m i) P(n u), with the layouts that these loops read in order."""
+    K, m, n, i, u = sizes
+    net = network("Kmn,mi,nu->Kiu", [(K, m, n), (m, i), (n, u)])
+    i_order = tuple(x for x in first if x in "Kmn")
+    c_order = tuple(x for x in first if x in "mi")
+    formats = (Format(i_order, ("dense", "compressed", "compressed")), Format(c_order, kinds[0]),
+               Format(("n", "u"), kinds[1]), Format(("K", "i", "u"), kinds[2]))  # fmt: skip
+    both = (Assignment(3, (0, 1), tuple(first)), Assignment(4, (3, 2), tuple(second)))
+    return Nest(net, both, (shared,), formats, (workspace,))
+
+
+DD, DS, SS = ("dense", "dense"), ("dense", "compressed"), ("compressed", "compressed")
+RESULTS = [("dense",) * 3, ("dense", "compressed", "compressed"), ("compressed", "compressed", "dense")]
+
+
+@pytest.mark.parametrize("space", ["dense", "listed", "hashed"])
+@pytest.mark.parametrize("result", RESULTS)
+def test_row_workspace(space, result):
+    check(dlpno("Kimn", "Kinu", 2, Workspace(("n",), space), (DS, DD, result)))
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1, 1, 1), (2, 3, 5, 4, 8), (3, 17, 9, 9, 97), (5, 2, 40, 13, 33)])
+@pytest.mark.parametrize("order", ["in", "ni"])
+def test_rows_taken_together(sizes, order):
+    first = {"in": "Kmin", "ni": "Knmi"}[order]
+    kinds = (DS if order == "in" else DD, DD, RESULTS[0])
+    check(dlpno(first, "Kinu", 1, Workspace(tuple(order)), kinds, sizes))
+
+
+def test_inner_products():
+    check(dlpno("Kinm", "Kinu", 3, Workspace(()), (DD, DS, RESULTS[0])))
+    net = network("ij,kj->ik", [(9, 71), (6, 71)])
+    check(nary(net, ("i", "k", "j"), full=(0, 1), sparse=False))
+    check(nary(net, ("i", "k", "j")))
+
+
+def test_nothing_shared_and_nothing_stored():
+    net = network("ij,jk,kl->il", [(6, 5), (5, 9), (9, 4)])
+    for loops in (["ikj", "kli"], ["jik", "ilk"]):
+        check(fused(net, ((0, 1), 2), loops, sparse=False))
+        check(fused(net, ((0, 1), 2), loops))
+        check(fused(net, ((0, 1), 2), loops), fill=0.0)
+
+
+@pytest.mark.parametrize("empty", [0, 1, 2])
+def test_an_extent_of_zero(empty):
+    sizes = [4, 5, 6]
+    sizes[empty] = 0
+    net = network("ij,jk->ik", [tuple(sizes[:2]), tuple(sizes[1:])])
+    for sparse in (False, True):
+        check(nary(net, ("i", "j", "k"), full=(1,), sparse=sparse))
+
+
+def test_coordinates_beyond_32_bits():
+    extent = 2**31 + 5
+    net = network("i,i->i", [(extent,), (extent,)])
+    one = Format(("i",), ("compressed",))
+    kernel = compiled(Nest(net, (Assignment(2, (0, 1), ("i",)),), (), (one, one, one), ()))
+    a = from_coo((extent,), [[3, 2**31 + 1, 2**31 + 2]], [2.0, 3.0, 4.0])
+    b = from_coo((extent,), [[0, 3, 2**31 + 2]], [1.0, 5.0, 7.0])
+    coordinates, values = kernel([a, b]).check().to_coo()
+    assert coordinates.tolist() == [[3, 2**31 + 2]] and values.tolist() == [10.0, 28.0]
+
+
+def test_growth(monkeypatch):
+    monkeypatch.setattr(kernels, "FIRST_ROOM", 2)
+    monkeypatch.setattr(kernels, "LARGEST_CAPACITY", 1)
+    nest = dlpno("Kimn", "Kinu", 2, Workspace(("n",), "hashed"), (DS, DS, RESULTS[1]))
+    given = arrays(nest, 1, 0.5)
+    kernel, operands = Kernel(program(nest)), packed(nest, given)
+    for threads in (2, 1):
+        np.testing.assert_allclose(
+            dense(kernel(operands, threads)), reference(nest.network, given), atol=TOLERANCE * 100
+        )
+    monkeypatch.setattr(kernels, "MOST", 4)
+    with pytest.raises(MemoryLimit, match="tensor 3 of Kmn,mi,nu->Kiu"):
+        Kernel(program(nest))(operands)
+
+
+def test_maps_and_infinity():
+    """An element that is not stored meets no infinity."""
+    net = network("ij,i->ij", [(3, 4), (3,)])
+    a, b = Format(("i", "j"), DS, ones=True), Format(("i",), ("dense",))
+    nest = Nest(net, (Assignment(2, (0, 1), ("i", "j")),), (), (a, b, Format(("i", "j"), DD)), ())
+    map_ = np.eye(3, 4)
+    result = compiled(nest)(packed(nest, [map_, np.array([np.inf, 2.0, np.nan])]))
+    np.testing.assert_array_equal(result, np.where(map_, [[np.inf], [2.0], [np.nan]], 0.0))
+
+
+def test_operands_refused():
+    nest = dlpno("Kimn", "Kinu", 2, Workspace(("n",)), (DS, DD, RESULTS[0]))
+    operands = packed(nest, arrays(nest, 0, 0.5))
+    kernel = compiled(nest)
+    with pytest.raises(OperandError, match="has 3 operands; found 2"):
+        kernel(operands[:2])
+    with pytest.raises(OperandError, match=r"operand 1 must be packed as \(i:dense m:compressed\)"):
+        kernel([operands[0], operands[1].repack((0, 1), DS), operands[2]])
+    with pytest.raises(OperandError, match=r"operand 2 \(nu\) must have the shape \(37, 45\); found \(45, 37\)"):
+        kernel([*operands[:2], from_coo((45, 37), np.zeros((2, 0), int))])
+    with pytest.raises(OperandError, match="operand 1 needs values"):
+        kernel([operands[0], from_coo((11, 7), [[0], [0]], None, (1, 0), DS), operands[2]])
+
+
+def test_one_text_for_all_extents_but_inner_ones():
+    sources = {compiled(dlpno("Kimn", "Kinu", 2, Workspace(("n",)), (DS, DD, RESULTS[0]), sizes)).source
+               for sizes in itertools.product((3, 4), (5, 6), (7, 8), (2, 9), (10,))}  # fmt: skip
+    assert len(sources) == 1
