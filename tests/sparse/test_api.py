@@ -1,6 +1,8 @@
 """Every form over the whole corpus against einsum, whatever the storage of the result and the number of threads."""
 
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -176,3 +178,19 @@ def test_the_document_runs(capsys):
     expected = reference(names["plan"].network, [as_tensor(names[x]).to_dense() for x in ("I", "C", "P2", "L")])
     check(names["E"], expected)
     assert "forall(" in capsys.readouterr().out
+
+
+def test_a_search_without_time_has_a_plan():
+    case, operands = dlpno()
+    made = plan(case.subscripts, *operands, form="fused", time_limit=0.0)
+    check(made.run(), reference(case.network, dense(case.operands(seed=11))))
+
+
+def test_what_is_imported():
+    """Holding tensors and making plans needs no PyTorch, and Z3 only where nests are searched for."""
+    code = """
+import sys, numpy as np, trnqc
+trnqc.sparse.contract("ij,jk->ik", np.eye(2), np.eye(2), form="dense")
+assert not {"torch", "pyscf", "z3"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

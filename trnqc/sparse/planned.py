@@ -52,8 +52,9 @@ class Plan:
         """The result, axes in the order of the output's indices: float64 array if `dense`, else sparse.
 
         operands: other ones of the same shapes in place of those that the plan was made with, all of them. A
-        SparseTensor that was handed in before is not packed again; arrays may have changed, so they are. threads: how
-        many share the outermost loops; the digits do not depend on it.
+        SparseTensor that was handed in before is not packed again; arrays are, as they may have changed. Without any,
+        arrays must be as they were when the plan was made. threads: how many share the outermost loops; the digits do
+        not depend on it.
 
         Errors: OperandError, MemoryLimit, CompilerError.
         """
