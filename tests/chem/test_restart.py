@@ -6,7 +6,10 @@ import dataclasses
 import json
 import os
 import shutil
+import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +22,7 @@ from trnqc.chem.memory import FactorMemory
 from trnqc.chem.molecule import build_mole, load_geometry
 from trnqc.errors import CheckpointError, InputError, MemoryLimit, StorageError
 
+ROOT = Path(__file__).resolve().parents[2]
 WATER = Job(
     load_geometry("water"), "6-31g", "cc-pvdz-ri", frozen=0, backend="cpu", fused=True, threads=2, conv_tol=1e-8
 )
@@ -211,6 +215,17 @@ def test_the_checkpoint_of_another_job_is_refused(kept, change, words):
     with pytest.raises(CheckpointError, match=rf"another job: {words}.*name another directory"):
         run(dataclasses.replace(job, **change))
     assert before == sorted((p.name, p.stat().st_mtime_ns) for p in job.checkpoint.iterdir() if p.name != "lock")
+
+
+def test_the_same_job_is_described_alike_in_every_process(kept):
+    """Sets of words have another order in every process, and PySCF's tables with them."""
+    job, _ = kept
+    line = [sys.executable, "-m", "trnqc", "mp2", "water", "--basis", "6-31g", "--auxbasis", "cc-pvdz-ri", "-q"]
+    more = ["--all-electron", "--backend", "cpu", "--fused-energy", "--conv-tol", "1e-8", "--checkpoint"]
+    for seed in "12":
+        environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run([*line, *more, job.checkpoint], env=environment, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("name", ["trnqc", "format"])

@@ -202,7 +202,6 @@ class Checkpoint(Store):
 
 def job_of(mol: gto.Mole, auxiliary: AuxiliaryBasis, frozen: Frozen, choice: Choice, fused: bool) -> dict[str, Any]:
     """What a checkpoint of DF-MP2 says about its job; everything that its digits depend on but the orbitals."""
-    shells = [array.tobytes() for m in (mol, auxiliary.auxmol) for array in (m._atm, m._bas, m._env, m._ecpbas)]
     geometry = describe(mol)
     return {
         "molecule": geometry.formula,
@@ -214,8 +213,19 @@ def job_of(mol: gto.Mole, auxiliary: AuxiliaryBasis, frozen: Frozen, choice: Cho
         "backend": choice.backend.name,
         "precision": choice.precision,
         "fused": fused,
-        "digest of all shells": hashlib.sha256(b"|".join(shells)).hexdigest(),
+        "digest of all shells": _digest(mol, auxiliary.auxmol),
     }
+
+
+def _digest(*mols: gto.Mole) -> str:
+    """Of charges, core potentials and all shells by atom; where PySCF keeps their numbers differs from run to run."""
+    found = hashlib.sha256()
+    for mol in mols:
+        found.update(repr((mol.cart, mol.atom_charges().tolist(), sorted(mol._ecp.items()))).encode())
+        for n in range(mol.nbas):
+            found.update(f"{mol.bas_atom(n)} {mol.bas_angular(n)} {mol.bas_kappa(n)}".encode())
+            found.update(mol.bas_exp(n).tobytes() + mol._libcint_ctr_coeff(n).tobytes())
+    return found.hexdigest()
 
 
 def _words(value: Any) -> str:
