@@ -17,6 +17,7 @@ from trnqc.errors import InputError
 T = TypeVar("T")
 Message = tuple[int, np.ndarray]
 SCHEDULES = ("static", "dynamic")
+PASSES = 50
 
 
 class Pending(Protocol):
@@ -125,7 +126,8 @@ def dearest_first(costs: Sequence[float]) -> list[int]:
 def balanced(costs: Sequence[float], ranks: int, allowed: Sequence[Iterable[int]] | None = None) -> tuple[int, ...]:
     """A rank for every task: the dearest first, each to the rank with the least to do so far (Graham's LPT rule).
 
-    allowed: by task, the ranks that may take it; all of them by default.
+    allowed: by task, the ranks that may take it; all of them by default. The rule then errs by more, and tasks move to
+    ranks with less to do until none gains by it.
     """
     owners = [0] * len(costs)
     loads = [(0.0, rank) for rank in range(ranks)]
@@ -134,8 +136,18 @@ def balanced(costs: Sequence[float], ranks: int, allowed: Sequence[Iterable[int]
             load, owners[n] = heapq.heappop(loads)
             heapq.heappush(loads, (load + costs[n], owners[n]))
         return tuple(owners)
-    load_of = dict.fromkeys(range(ranks), 0.0)
+    load_of = [0.0] * ranks
     for n in dearest_first(costs):
         owners[n] = min(allowed[n], key=lambda rank: (load_of[rank], rank))
         load_of[owners[n]] += costs[n]
+    for _ in range(PASSES):
+        moved = False
+        for n, cost in enumerate(costs):
+            rank = min(allowed[n], key=lambda rank: (load_of[rank], rank))
+            if load_of[rank] + cost < load_of[owners[n]]:
+                load_of[owners[n]] -= cost
+                load_of[rank] += cost
+                owners[n], moved = rank, True
+        if not moved:
+            break
     return tuple(owners)

@@ -17,7 +17,7 @@ from trnqc.chem.blocks import PairBlock, pair_blocks
 from trnqc.ranks import balanced
 
 # Orbitals a set: no more, so that there are blocks enough to share; at least SETS of them where there are orbitals.
-WIDEST, SETS = 8, 16
+WIDEST, SETS = 8, 10
 
 
 def set_width(nocc: int) -> int:

@@ -101,9 +101,9 @@ def started(device: str = "cpu", timeout: float = TIMEOUT) -> Iterator[TorchRank
         except Exception as error:
             watch.failed(f"{type(error).__name__}: {error}")
             raise
-    dist.destroy_process_group()
     # The store may live in rank 0.
     _all_at(stores[1], size, "silence", patience=LEAVING if rank == 0 else 0.0)
+    dist.destroy_process_group()
 
 
 def _transport(device: str) -> Transport:

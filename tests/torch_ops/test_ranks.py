@@ -1,0 +1,154 @@
+"""Ranks as processes over gloo: the command line's digits, J and K, and what ends a job."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from tests.torch_ops.test_distributed import free_port
+from trnqc.chem.job import Job, run
+from trnqc.chem.molecule import load_geometry
+from trnqc.errors import BackendUnavailable, InputError
+from trnqc.torch_ops.ranks import started
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = ("mp2", "water", "--basis", "6-31g", "--auxbasis", "weigend", "--backend", "cpu", "--threads", "1")
+
+
+class Started:
+    """Ranks of one program; what they have written is read at the end."""
+
+    def __init__(self, tmp_path, text, size, arguments):
+        path = tmp_path / "program.py"
+        path.write_text(textwrap.dedent(text))
+        common = os.environ | {
+            "PYTHONPATH": str(ROOT), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
+            "WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size), "OMP_NUM_THREADS": "1",
+        }  # fmt: skip
+        self.processes = [
+            subprocess.Popen(
+                [sys.executable, str(path), *map(str, arguments)], env=common | {"RANK": str(rank)}, text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            )
+            for rank in range(size)
+        ]  # fmt: skip
+
+    def ended(self, ranks=None, seconds=120.0):
+        """(status, output, errors) of the ranks; those that are left are killed."""
+        until = time.monotonic() + seconds
+        try:
+            chosen = self.processes if ranks is None else [self.processes[rank] for rank in ranks]
+            return [(*reversed(p.communicate(timeout=until - time.monotonic())), p.returncode)[::-1] for p in chosen]
+        finally:
+            for process in self.processes:
+                process.kill()
+                process.wait()
+
+
+COMMAND = """
+    import sys
+    from trnqc.cli import main
+    sys.exit(main(sys.argv[1:]))
+"""
+DYING = """
+    import os, signal, sys
+    import trnqc.chem.rank_pairs as room
+    from trnqc.cli import main
+    if os.environ["RANK"] == "1":
+        room.block_energies = lambda *a, **k: os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+    sys.exit(main(sys.argv[2:]))
+"""
+TALK = """
+    import sys
+    import numpy as np
+    from pyscf import gto
+    from trnqc.eri.jk import get_jk
+    from trnqc.torch_ops.ranks import started
+
+    with started(timeout=100) as ranks:
+        assert ranks.neighbours == ranks.size == 3
+        found = ranks.at_first(lambda: {"rank": ranks.rank, "array": np.arange(5.0)})
+        assert found["rank"] == 0 and found["array"].sum() == 10
+        for shape in ((0,), (1,), (2, 5)):
+            terms = [np.random.default_rng(k).normal(size=shape) for k in range(3)]
+            np.testing.assert_array_equal(ranks.sum(terms[ranks.rank]), (terms[0] + terms[1]) + terms[2])
+        after, before = (ranks.rank + 1) % 3, (ranks.rank - 1) % 3
+        mine = np.full((2, 3), float(ranks.rank))
+        there, empty = np.zeros((2, 3)), np.zeros(0)
+        ranks.exchange([(after, mine), (after, empty), (after, mine[1])],
+                       [(before, there), (before, empty), (before, there[0])]).wait()
+        assert (there == before).all()
+        numbers = [ranks.next_of("tasks") for _ in range(4)]
+        taken = np.zeros(12, int)
+        taken[numbers] = 1
+        assert (ranks.sum(taken) == 1).all()
+
+        mol = gto.M(atom="O 0 0 0.1; H 0 0.75 -0.45; H 0 -0.7 -0.5", basis="sto-3g", verbose=0)
+        dm = np.random.default_rng(0).normal(size=(2, 7, 7))
+        alone = get_jk(mol, dm, 0, threads=1)
+        for schedule in ("static", "dynamic"):
+            for one, other in zip(alone, get_jk(mol, dm, 0, threads=1, ranks=ranks, schedule=schedule)):
+                np.testing.assert_array_equal(one, other)
+    print("rank done")
+"""
+
+
+def test_what_ranks_say_to_one_another_and_j_and_k_of_three(tmp_path):
+    ended = Started(tmp_path, TALK, 3, ()).ended()
+    assert [(status, out) for status, out, _ in ended] == [(0, "rank done\n")] * 3, ended
+
+
+@pytest.mark.parametrize("size, checkpoint", [(2, False), (3, True)])
+def test_the_command_has_the_digits_of_one_process(tmp_path, size, checkpoint):
+    more = ["--checkpoint", tmp_path / "kept", "--schedule", "dynamic"] if checkpoint else []
+    ended = Started(tmp_path, COMMAND, size, [*SMALL, "--json", tmp_path / "r.json", *more]).ended()
+    assert [status for status, _, _ in ended] == [0] * size, ended
+    assert "E(" in ended[0][1] or "MP2" in ended[0][1]
+    assert all(out == err == "" for _, out, err in ended[1:])
+    found = json.loads((tmp_path / "r.json").read_text())
+    alone = run(Job(load_geometry("water"), "6-31g", "weigend", backend="cpu", threads=1))
+    np.testing.assert_allclose(found["energies"]["e_tot"], alone.e_tot, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(np.concatenate(found["pairs"]["os"]), np.concatenate(alone.pairs.os), rtol=1e-6)
+    assert f"on {size} ranks" in found["run"]["ran_on"]
+    if checkpoint:
+        again = run(Job(load_geometry("water"), "6-31g", "weigend", backend="cpu", threads=1, checkpoint=more[1]))
+        assert json.loads(again.to_json())["pairs"] == found["pairs"]
+
+
+def test_a_rank_that_dies_ends_the_job(tmp_path):
+    status, out, err = Started(tmp_path, DYING, 2, ["SIGKILL", *SMALL]).ended([0])[0]
+    assert status not in (0, -signal.SIGKILL) and out == ""
+    assert err.count("trnqc: error: ") == 1 and "rank 1 (at: pairs)" in err and "start" in err, err
+
+
+def test_a_rank_that_stands_still_ends_the_job(tmp_path):
+    status, out, err = Started(tmp_path, DYING, 2, ["SIGSTOP", *SMALL, "--rank-timeout", 12]).ended([0])[0]
+    assert status == 1 and out == ""
+    assert "rank 1 of 2 has not been heard of for 3 s (at: pairs)" in err, err
+
+
+def test_what_is_wrong_is_said_once(tmp_path):
+    ended = Started(tmp_path, COMMAND, 2, ["mp2", "nonesuch"]).ended()
+    assert all(status for status, _, _ in ended), ended
+    assert [err.count("error") for _, _, err in ended] == [1, 0], ended
+
+
+def test_without_a_launcher_or_a_device_it_says_so(monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with pytest.raises(InputError, match=r"WORLD_SIZE.* not set: start the ranks with torchrun"), started():
+        pass
+    with pytest.raises(InputError, match="cpu, cuda, neuron, xla"), started("tpu"):
+        pass
+    with pytest.raises(BackendUnavailable, match="ranks over neuron need torch_neuronx"), started("neuron"):
+        pass
