@@ -49,7 +49,9 @@ def make(case):
 def test_every_candidate_computes_its_network(case):
     net, operands, arrays = make(case)
     expected = oracle.reference(net, arrays)
-    for candidate in candidates(net, operands)[:12]:
+    found = candidates(net, operands)
+    assert all(candidate.nest.check() for candidate in found)
+    for candidate in found[:12]:
         found = oracle.interpret(candidate.nest, arrays)
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12, err_msg=str(candidate))
 

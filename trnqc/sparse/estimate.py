@@ -179,15 +179,18 @@ class Model:
     def _traffic(self, place: Place, access: Access, near: float) -> float:
         """Seconds in which a tensor comes from behind each cache, once for every turn of the loops inside which what
         is touched of it fits."""
-        seconds = 0.0
-        reached = (*place.reached, place.turns)
-        for cache in CACHES:
-            outer = 0
-            while outer < len(place.loops) and self._touched(access, place.loops[:outer]) > cache:
-                outer += 1
-            if outer:
-                rate = near if cache == CACHES[0] else self._far(place, access, outer)
-                seconds += reached[outer] * self._touched(access, place.loops[:outer]) * rate
+        bytes_ = self._touched(access, ())
+        seconds, beyond = 0.0, bytes_ > CACHES[1]
+        if bytes_ <= CACHES[0]:
+            return 0.0
+        for outer, reached in enumerate((*place.reached[1:], place.turns), start=1):
+            if place.loops[outer - 1] in access.order:
+                bytes_ = self._touched(access, place.loops[:outer])
+            if beyond and bytes_ <= CACHES[1]:
+                seconds += reached * bytes_ * self._far(place, access, outer)
+                beyond = False
+            if bytes_ <= CACHES[0]:
+                return seconds + reached * bytes_ * near
         return seconds
 
     def _far(self, place: Place, access: Access, outer: int) -> float:

@@ -14,10 +14,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trnqc.sparse.estimate import RATES, Estimate, Rates, estimate
+from trnqc.sparse.estimate import RATES, Estimate, Model, Rates, estimate
 from trnqc.sparse.layout import Choices, Out
 from trnqc.sparse.nest import Nest
-from trnqc.sparse.nests import Nests
+from trnqc.sparse.nests import Nests, listed
 from trnqc.sparse.network import Network
 from trnqc.sparse.statistics import Counted, Statistics
 from trnqc.sparse.tree import Contraction, Tree, contractions, greedy, trees
@@ -26,6 +26,8 @@ from trnqc.sparse.tree import Contraction, Tree, contractions, greedy, trees
 ALL_TREES, WIDEST = 5, 4
 # Fusions tried in all, and of one tree.
 FUSIONS, OF_A_TREE = 160, 80
+# Of so many nests it is tried whether to list what is touched of a workspace.
+LISTED = 20
 # A tree that would take so much longer than the best nest, though nothing but multiply-adds were counted, is left out.
 PATIENCE = 3.0
 # A nest that cannot be divided among threads by its outermost loop must be so much faster.
@@ -57,8 +59,9 @@ def solve(
 ) -> Nest:
     """The nest with the least estimated time.
 
-    tree: the only one to consider. out: storage of the result. time_limit: seconds. dense_workspace: elements of the
-    largest workspace that is an array rather than a hash table.
+    tree: the only one to consider. out: storage of the result. time_limit: seconds of this thread, beside
+    those in which elements are counted. dense_workspace: elements of the largest workspace that is an array rather than
+    a hash table.
 
     Errors: ExpressionError for a tree that does not have every operand once.
     """
@@ -77,22 +80,29 @@ def candidates(
     rates: Rates = RATES,
 ) -> tuple[Candidate, ...]:
     """Different nests, the one with the least estimated time first; arguments as for `solve`."""
-    until = time.monotonic() + time_limit
     statistics = Statistics(network, operands)
+    began = time.thread_time()
+
+    def left_over() -> float:
+        return began + time_limit + statistics.seconds - time.thread_time()
+
     found: dict[Nest, Candidate] = {}
     left = FUSIONS
     for each, lowest in _trees(statistics, tree, rates):
         if found and (not left or lowest > PATIENCE * min(c.estimate.seconds for c in found.values())):
             break
         search = Nests(statistics, each, Choices(out=out, dense_workspace=dense_workspace), rates)
-        for fusion in search.fusions(min(left, OF_A_TREE), until - time.monotonic()):
+        for fusion in search.fusions(min(left, OF_A_TREE), left_over()):
             left -= 1
             for nest in search.of(fusion):
                 if nest not in found:
-                    found[nest] = Candidate(nest.check(), each, estimate(nest, search.model))
-            if time.monotonic() > until:
+                    found[nest] = Candidate(nest, each, estimate(nest, search.model))
+            if left_over() < 0:
                 left = 0
                 break
+    for best in sorted(found.values(), key=lambda candidate: candidate.rank)[:LISTED]:
+        for nest in listed(best.nest):
+            found[nest] = Candidate(nest, best.tree, estimate(nest, Model(statistics, rates)))
     return tuple(sorted(found.values(), key=lambda candidate: candidate.rank))
 
 
@@ -108,8 +118,8 @@ def _trees(statistics: Statistics, tree: Tree | None, rates: Rates) -> list[tupl
     if count > ALL_TREES:
         pair = greedy(count, lambda a, b: _matches(statistics, a + b))
         return [(pair, lowest(pair))]
-    listed = trees(count, WIDEST if count <= WIDEST else 2)
-    return sorted(((each, lowest(each)) for each in listed), key=lambda pair: pair[1])
+    every = trees(count, WIDEST if count <= WIDEST else 2)
+    return sorted(((each, lowest(each)) for each in every), key=lambda pair: pair[1])
 
 
 def _work(statistics: Statistics, nodes: Sequence[Contraction]) -> float:
