@@ -1,4 +1,4 @@
-"""Compiled kernels: awkward sizes, equal bits on any number of threads, tables and results that grow, what is refused."""
+"""Compiled kernels: awkward sizes, equal bits on any number of threads, tables that grow, what is refused."""
 
 import itertools
 
@@ -78,6 +78,26 @@ def test_nothing_shared_and_nothing_stored():
         check(fused(net, ((0, 1), 2), loops, sparse=False))
         check(fused(net, ((0, 1), 2), loops))
         check(fused(net, ((0, 1), 2), loops), fill=0.0)
+
+
+@pytest.mark.parametrize("kinds", [DS, SS, ("compressed", "dense")])
+def test_a_list_inside_a_list(kinds):
+    net = network("a,ca,bc->ab", [(5,), (4, 5), (6, 4)])
+    both = (Assignment(3, (0, 1), ("a", "c")), Assignment(4, (2,), ("b", "c")), Assignment(5, (3, 4), ("a", "c", "b")))
+    formats = (
+        Format(("a",), ("compressed",)),
+        Format(("a", "c"), DS),
+        Format(("b", "c"), DS),
+        Format(("a", "b"), kinds),
+    )
+    for spaces in (("listed", "listed"), ("hashed", "listed"), ("listed", "hashed")):
+        spare = (Workspace(("a", "c"), spaces[0]), Workspace(("b", "c"), spaces[1]))
+        check(Nest(net, both, (0, 0), formats, spare))
+    outer = network("a,b->ab", [(5,), (6,)])
+    copies = (Assignment(2, (0,), ("a",)), Assignment(3, (1,), ("b",)), Assignment(4, (2, 3), ("a", "b")))
+    one = Format(("a",), ("dense",)), Format(("b",), ("compressed",)), Format(("a", "b"), kinds)
+    lists = (Workspace(("a",), "listed"), Workspace(("b",), "listed"))
+    check(Nest(outer, copies, (0, 0), one, lists))
 
 
 @pytest.mark.parametrize("empty", [0, 1, 2])

@@ -6,7 +6,7 @@ nest -> tree of loops (loops.py) -> statements: loops over levels (coiterate.py)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Literal
@@ -98,8 +98,8 @@ class _Lowering:
         if listed:
             space, inside = listed
             e = Var(f"e{space.tensor}", "i64")
-            head = self.appended.before_list(space.spec.order, state) if appends and self.appended else []
-            body = space.at_entry(e, state, lambda s: self._inside(inside, s))
+            head, then = self._entries(space, node, inside, state)
+            body = space.at_entry(e, state, then)
             return Piece(self._function(name, [*head, *body], e), "list", space.tensor, False, appends)
         x = Var(node.index, "i64")
         body = self.turn(node, state.bind(node.index, x))
@@ -179,10 +179,18 @@ class _Lowering:
         listed = None if drivers else self._listed(node, state)
         if listed:
             space, inside = listed
-            appends = self._makes_result(node) and self.appended is not None
-            head = self.appended.before_list(space.spec.order, state) if appends and self.appended else []
-            return [*head, *space.over(state, appends, lambda s: self._inside(inside, s))]
+            sort = self.appended is not None and self._makes_result(node)
+            head, then = self._entries(space, node, inside, state)
+            return [*head, *space.over(state, sort, then)]
         return over(self.places, node.index, state, drivers, lambda s: self.turn(node, s))
+
+    def _entries(self, space: Space, node: Loop, inside: Loop, state: State) -> tuple[Body, Callable[[State], Body]]:
+        """What goes before a loop over a list, and what is done for an entry; of one index, it is a loop as any other."""
+        if node is inside:
+            return [], lambda s: self.turn(node, s)
+        appends = self.appended is not None and self._makes_result(node)
+        head = self.appended.before_list(space.spec.order, state) if self.appended and appends else []
+        return head, lambda s: self._inside(inside, s)
 
     def turn(self, node: Loop, state: State) -> Body:
         """One turn, its index bound."""
@@ -220,7 +228,8 @@ class _Lowering:
             while len(chain) < len(order) and len(inner.body) == 1 and isinstance(inner.body[0], Loop):
                 inner = inner.body[0]
                 chain.append(inner.index)
-            in_order = tuple(chain) == order or not (self.appended and self._makes_result(node))
+            in_order = tuple(chain) == order == self.nest.formats[-1].order[-len(order) :]
+            in_order |= len(order) == 1 or not (self.appended and self._makes_result(node))
             if sorted(chain) == sorted(order) and in_order and not set(order) & set(state.bound):
                 return space, inner
         return None

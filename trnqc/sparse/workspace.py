@@ -18,7 +18,7 @@ from trnqc.sparse.places import ONE, ZERO, Body, Places, State
 
 STATUS = Array("status", "i64")  # of every tensor: 1 when the table or the result was too small
 FREE = -1
-# Fibonacci hashing on numbers below 2**31, whose products stay in range: the golden ratio's part, and another odd number.
+# Fibonacci hashing on numbers below 2**31, whose products stay in range: the golden ratio's part, and an odd number.
 RANGE, MIX, MIX_HIGH = 2**31, 1327217885, 1103515245
 # Where more than one place in so many is touched, all marks are looked at sooner than the list is sorted.
 CROWDED = 32
