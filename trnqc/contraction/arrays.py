@@ -164,7 +164,7 @@ def taken(library: ModuleType, x: Array, places: Array, axis: int, out: Array) -
 
 
 # Elements of which a declared symmetry is checked at most, and how many of them at once.
-CHECKED, CHUNK = 2**13, 2**12
+CHECKED, CHUNK = 2**13, 2**10
 
 
 def require_exchange(library: ModuleType, x: Array, name: str, order: Sequence[int], sign: int) -> None:

@@ -126,8 +126,12 @@ class LadderLoops:
                 total += _products(rates, turns, (mm, columns, ll), work)
                 total += self.taken * rates.step + 2 * rates.copy(combined, near)
                 total += turns * rates.step + turns * rates.copy(mm * columns, near, turned=half < 0)
-        copied = self.kept[0] if self.held else 2 * count * inner * ml
-        return total + rates.copy(copied + 4 * (below**2 + above**2) * free, above**2 * free, turned=False)
+        copies, copied = (len(self.cuts[0]) * len(self.cuts[1]), self.kept[0])
+        if not self.held:
+            copies, copied = 2 * count, 2 * count * inner * ml
+        everything = inner * above * below + (above**2 + below**2) * free
+        total += copies * rates.step + rates.copy(copied, everything)
+        return total + rates.copy(4 * (below**2 + above**2) * free, everything, turned=False)
 
     def __str__(self) -> str:
         ladder = self.ladder
