@@ -1,6 +1,6 @@
 """A sparse tensor as a tree of levels (compressed sparse fibres), any of which may be dense.
 
-An element that is not stored is zero and is never multiplied, so it stays zero even where it would meet a NaN.
+An element that is not stored is zero and is never multiplied; a zero of a dense level is, and makes NaN of infinities.
 """
 
 from __future__ import annotations
