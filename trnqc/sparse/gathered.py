@@ -22,16 +22,23 @@ class Result:
     arguments: dict[str, Any]
 
     @classmethod
-    def empty(cls, appended: Appended, capacity: int, prefix: np.ndarray) -> Result:
-        """Room for `capacity` entries of every level. prefix: counts under the dense levels, common to all parts."""
-        levels = range(appended.first, appended.last + 1)
-        arguments: dict[str, Any] = {CAPACITY.attr: capacity, VALUES.name: np.empty(capacity)}
-        arguments[appended.used.name] = np.zeros(appended.last + 1, np.int64)
-        for level in levels:
+    def empty(cls, appended: Appended, capacities: Sequence[int], prefix: np.ndarray) -> list[Result]:
+        """Parts with room for so many entries of every level, one behind the other: parts that fill it are joined as
+        they lie. prefix: counts under the dense levels, common to all parts.
+        """
+        edges = np.concatenate([[0], np.cumsum(capacities)])
+        whole: dict[str, np.ndarray] = {VALUES.name: np.empty(edges[-1])}
+        for level in range(appended.first, appended.last + 1):
             coordinates = appended.coordinates(level)
-            arguments[coordinates.name] = np.empty(capacity, NAMES[coordinates.dtype])
-            arguments[appended.counts(level).name] = prefix if level == appended.first else np.empty(capacity, np.int64)
-        return cls(appended, arguments)
+            whole[coordinates.name] = np.empty(edges[-1], NAMES[coordinates.dtype])
+            if level > appended.first:
+                whole[appended.counts(level).name] = np.empty(edges[-1], np.int64)
+        parts = []
+        for begin, end in zip(edges, edges[1:]):
+            own: dict[str, Any] = {name: array[begin:end] for name, array in whole.items()}
+            own |= {appended.counts(appended.first).name: prefix, CAPACITY.attr: int(end - begin)}
+            parts.append(cls(appended, own | {appended.used.name: np.zeros(appended.last + 1, np.int64)}))
+        return parts
 
     def used(self, level: int) -> int:
         return int(self.arguments[self.appended.used.name][level])
@@ -62,7 +69,10 @@ def joined(shape: tuple[int, ...], modes: tuple[int, ...], stored: Format, parts
 
 
 def _together(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """The parts joined; one that fills most of its room is taken as it is, a smaller one copied to free that."""
-    if len(parts) == 1 and isinstance(parts[0].base, np.ndarray) and 2 * parts[0].size > parts[0].base.size:
-        return parts[0]
+    """The parts joined; as they lie if there is no gap and most of their room is filled, else copied to free that."""
+    room, size = parts[0].base, sum(part.size for part in parts)
+    ends = [part.ctypes.data + part.nbytes for part in parts]
+    gapless = all(end == part.ctypes.data for end, part in zip(ends, parts[1:]))
+    if gapless and isinstance(room, np.ndarray) and 2 * size > room.size:
+        return room[:size]
     return np.concatenate(parts)

@@ -168,7 +168,7 @@ class _Run:
         count = parts_of(groups, 1, self.threads) if piece.divisible else 1
         function = getattr(self.kernel.library, piece.function.name)
         bounds = [groups * n // count for n in range(count + 1)]
-        results = [self._part_of_result() for _ in range(count)] if piece.appends else []
+        results = self._parts_of_result(piece, bounds) if piece.appends else []
         private = [space for space in self.program.spaces if not space.kept and _uses(piece, space)]
         spare: queue.SimpleQueue[Arguments] = queue.SimpleQueue()
 
@@ -202,26 +202,42 @@ class _Run:
         touched[:] = touched[np.argsort(touched if keys is None else keys[touched])]
         return count
 
-    def _part_of_result(self) -> Result:
+    def _parts_of_result(self, piece: Piece, edges: Sequence[int]) -> list[Result]:
+        """Room for ranges of groups, by what operands allow in each."""
         appended = self.program.appended
         assert appended is not None
-        capacity = self.kernel.size(self.program.tensors - 1, max(1, min(self._bound(), LARGEST_CAPACITY)))
+        bound, leading = self._bound()
+        capacity = self.kernel.size(self.program.tensors - 1, max(1, min(bound, LARGEST_CAPACITY)))
+        under = np.array(edges) if leading is None or piece.over != "index" else self._under(*leading, np.array(edges))
+        shares = np.diff(under) / max(1, under[-1] - under[0])
         prefix = self.common.setdefault("prefix", np.zeros(math.prod(self.shape[: appended.first]), np.int64))
-        return Result.empty(appended, capacity, prefix)
+        return Result.empty(appended, [max(1, math.ceil(capacity * share)) for share in shares], prefix)
 
-    def _bound(self) -> int:
-        """Elements that the result cannot exceed: what operands store over some of its indices, times other extents."""
+    def _bound(self) -> tuple[int, tuple[int, int] | None]:
+        """Elements that the result cannot exceed: what operands store over some of its indices, times other extents.
+
+        The second is the operand that bounds the outermost index, and how many of its levels were taken.
+        """
         network, formats = self.program.nest.network, self.program.nest.formats
-        bound, left = 1, set(network.output)
-        counts = {x: network.extents[x] for x in left}
-        covers: list[tuple[Indices, int]] = [((x,), size) for x, size in counts.items()]
-        for f, tensor in zip(formats, self.operands):
-            covers += [(f.order[: level + 1], size) for level, size in enumerate(tensor.sizes)]
-        covers = [(order, size) for order, size in covers if set(order) <= left]
-        for order, size in sorted(covers, key=lambda c: c[1] / math.prod(counts[x] for x in c[0]) if c[1] else 0.0):
+        bound, left, leading = 1, set(network.output), None
+        covers: list[tuple[Indices, int, int]] = [((x,), network.extents[x], -1) for x in network.output]
+        for t, (f, tensor) in enumerate(zip(formats, self.operands)):
+            covers += [(f.order[: level + 1], size, t) for level, size in enumerate(tensor.sizes)]
+        for order, size, t in sorted(covers, key=lambda c: c[1] / max(1, math.prod(network.shape(c[0])))):
             if set(order) <= left:
                 bound, left = bound * size, left - set(order)
-        return bound
+                leading = (t, len(order)) if t >= 0 and self._leads(t) else leading
+        return bound, leading
+
+    def _leads(self, tensor: int) -> bool:
+        f = self.program.nest.formats[tensor]
+        return f.order[0] == self.program.stored.order[0] and f.kinds[0] == "dense"
+
+    def _under(self, tensor: int, levels: int, edges: np.ndarray) -> np.ndarray:
+        """Positions of an operand's level where those under coordinates `edges` of its first, dense level begin."""
+        for level in self.operands[tensor].levels[1:levels]:
+            edges = level.positions[edges] if isinstance(level, Compressed) else edges * level.size
+        return edges
 
     def _workspace(self, space: Space) -> Arguments:
         room = self.kernel.size(space.tensor, FIRST_ROOM) if space.hashed else 0

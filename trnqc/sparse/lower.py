@@ -185,7 +185,7 @@ class _Lowering:
         return over(self.places, node.index, state, drivers, lambda s: self.turn(node, s))
 
     def _entries(self, space: Space, node: Loop, inside: Loop, state: State) -> tuple[Body, Callable[[State], Body]]:
-        """What goes before a loop over a list, and what is done for an entry; of one index, it is a loop as any other."""
+        """What goes before a loop over a list, and what an entry does; with one index it is a loop as any other."""
         if node is inside:
             return [], lambda s: self.turn(node, s)
         appends = self.appended is not None and self._makes_result(node)
