@@ -33,7 +33,7 @@ def test_blocks_shrink_with_the_limit_and_keep_to_it():
 
 def test_what_does_not_fit_goes_to_disk():
     assert SIZES.plan(SIZES.in_memory(7) - 1, smallest=7).on_disk
-    assert SIZES.plan(SIZES.in_memory(7), smallest=7, pairs=SIZES.in_memory(7)).on_disk
+    assert SIZES.plan(SIZES.in_memory(7), smallest=7, pairs=SIZES.in_memory(7) - SIZES.factors + 1).on_disk
     assert SIZES.plan(None, smallest=7, on_disk=True) == FactorPlan(63, True)
     for limit in (7e6, 8e6, 1e8):
         plan = SIZES.plan(limit, smallest=7, on_disk=True)

@@ -69,6 +69,28 @@ def test_options_reach_the_job(trnqc, tmp_path, options, check):
     assert check(MP2Result.load(path))
 
 
+def test_a_checkpoint_is_taken_up_and_says_where_the_factors_are(trnqc, tmp_path):
+    kept = tmp_path / "kept"
+    first = trnqc(*WATER, "--checkpoint", kept)
+    again = trnqc(*WATER, "--checkpoint", kept, "--quiet")
+    assert (first[0], again[0]) == (0, 0)
+    assert re.search(r"on disk, [\d.]+ MB at", first[1])
+    assert f"{total(again[1]):.10f}" in first[1]
+    status, out, err = trnqc("mp2", "water", "--basis", "sto-3g", "--checkpoint", kept)
+    assert (status, out) == (2, "")
+    assert 'basis is "6-31g" there and "sto-3g" here' in err and err.count("\n") == 1
+
+
+def test_what_does_not_fit_goes_to_disk(trnqc, tmp_path):
+    path = tmp_path / "out.json"
+    basis = ("--basis", "cc-pvdz", "--fused-energy", "--threads", "1")
+    assert trnqc("mp2", "water2", *basis, "--max-memory", "1M", "--json", path, "-q")[0] == 0
+    small = MP2Result.load(path)
+    assert "on disk" in small.run.factors and "blocks of" in small.run.ran_on
+    assert trnqc("mp2", "water2", *basis, "--json", path, "-q")[0] == 0
+    assert small.e_corr == pytest.approx(MP2Result.load(path).e_corr, abs=1e-9)
+
+
 def test_comparison_prints_the_differences(trnqc):
     _, out, _ = trnqc(*WATER, "--compare-with", "cpu:fp32")
     assert "Same factors on cpu (fp32)" in out
@@ -104,7 +126,9 @@ def test_bf16_warns_on_standard_error(trnqc):
         (("mp2", "water", "--conv-tol", "nan"), "--conv-tol must be positive"),
         (("mp2", "water", "--sos", "inf"), "two finite factors"),
         (("mp2", "water", "--max-memory", "lots"), "such as 4G"),
+        (("mp2", "water", "--max-memory", "10k"), "need at least 0.169 MB of memory"),
         (("mp2", "water", "--max-memory", "10k"), "memory limit is 0.01 MB"),
+        (("mp2", "water", "--checkpoint", "/dev/null"), "/dev/null is a file; a checkpoint is a directory"),
         (("mp2", "water", "--max-cycle", "1", "--basis", "sto-3g"), "has not converged"),
         (("mp2", "water", "--compare-with", "cpu:fp8"), "'fp8'"),
         (("mp2", "water", "--backend", "simulator", "--precision", "fp64"), "precision 'fp64' was asked for"),

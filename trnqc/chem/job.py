@@ -17,7 +17,7 @@ import numpy as np
 from pyscf import gto, lib
 
 from trnqc.chem.auxbasis import AuxiliaryBasis, auxiliary_basis
-from trnqc.chem.blocks import least_bytes, widest
+from trnqc.chem.blocks import least_bytes
 from trnqc.chem.checkpoint import ORBITALS, Checkpoint, job_of
 from trnqc.chem.choice import Choice, choose
 from trnqc.chem.dfmp2 import DFMP2, describe_run
@@ -156,12 +156,10 @@ def _check_sizes(
         check_spread(nao, (nocc, nvir, naux), ranks.size, threads, width, 1e6 * max_memory)
         return
     pairs = least_bytes(nvir, naux, choice, job.fused, job.threads)
-    plan = plan_factors(
+    plan_factors(
         auxiliary.auxmol, nao, nocc, nvir, 1e6 * max_memory, job.threads, pairs=pairs,
         on_disk=job.checkpoint is not None,
     )  # fmt: skip
-    if plan.on_disk:
-        widest((nocc, nvir, naux), choice, fused=job.fused, threads=job.threads, limit=1e6 * max_memory)
 
 
 def _finish(result: MP2Result | None, job: Job, choice: Choice, mf: object, scf_seconds: float) -> MP2Result:

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from trnqc.chem.blocks import SETS
 from trnqc.errors import InputError, MemoryLimit
 
 _UNITS = {"": 1e6, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
@@ -80,7 +81,8 @@ class FactorMemory:
         return self.fixed + width * self.column
 
     def plan(self, limit: float | None, smallest: int, pairs: int = 0, on_disk: bool = False) -> FactorPlan:
-        """In memory if that and ``pairs`` bytes beside B for the pair step fit ``limit`` bytes, else on disk.
+        """In memory if that and ``pairs`` bytes beside B for the pair step fit ``limit`` bytes, else on disk, where the
+        pair step holds some rows.
 
         smallest: functions a block has at least, those of the largest shell. on_disk: even if B fits. MemoryLimit, with
         the least that will do, if nothing fits.
@@ -89,12 +91,14 @@ class FactorMemory:
         wanted = max(smallest, min(_COMFORTABLE_BLOCK, balanced))
         if limit is None:
             return FactorPlan(wanted, on_disk)
-        if not on_disk and max(self.in_memory(smallest), self.factors + pairs) <= limit:
+        whole = max(self.in_memory(smallest), self.factors + pairs)
+        if not on_disk and whole <= limit:
             return FactorPlan(min(wanted, int((limit - self.fixed) / self.column)), False)
-        if (needed := self.on_disk(smallest)) > limit:
+        if (needed := max(self.on_disk(smallest), pairs + SETS * self.row)) > limit:
+            needed = needed if on_disk else min(needed, whole)
             raise MemoryLimit(
-                f"the factors B[{self.nocc}, {self.nvir}, {self.naux}] need at least {gigabytes(needed)} of memory "
-                f"with B ({gigabytes(self.factors)}) on disk, the memory limit is {gigabytes(limit)}: "
+                f"the factors B[{self.nocc}, {self.nvir}, {self.naux}] of {gigabytes(self.factors)} need at least "
+                f"{gigabytes(needed)} of memory, wherever they are kept; the memory limit is {gigabytes(limit)}: "
                 "raise the limit, use fewer threads, freeze more orbitals or take a smaller basis"
             )
         return FactorPlan(min(wanted, int((limit - self.metric // 3 - self.squares) / self.disk_column)), True)
