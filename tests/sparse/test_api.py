@@ -18,6 +18,8 @@ from trnqc.sparse import SparseTensor, contract, forms, from_coo, plan
 from trnqc.sparse.api import FORMS
 from trnqc.sparse.convert import as_tensor
 
+EMPTIER = ("outer", "empty", "copy", "pairs of one tensor", "untidy elements", "siblings swapped")
+
 # Relative to the largest element: a few roundings of sums of some tens of terms.
 TOLERANCE = 1e-14
 
@@ -46,8 +48,8 @@ def test_forms(label, form):
     check(made.run(threads=3), expected)
 
 
-@pytest.mark.parametrize("out", ["sparse", "dense"])
-@pytest.mark.parametrize("label", CASES)
+# Most results of small networks are dense where nothing is asked.
+@pytest.mark.parametrize(("label", "out"), [*((x, "sparse") for x in CASES), *((x, "dense") for x in EMPTIER)])
 def test_storage_of_the_result(label, out):
     case = CASES[label]
     operands = case.operands()
@@ -119,8 +121,11 @@ def test_extents_too_large_for_arrays():
         found = contract("ij,jk->ik", x, y, out="sparse", form=form)
         coordinates, values = found.to_coo()
         assert sorted(zip(*coordinates.tolist(), values)) == [(5, big - 2, 14.0), (big - 1, big - 2, 21.0)]
-    with pytest.raises(MemoryLimit):
+    with pytest.raises(MemoryLimit, match="the machine has"):
         contract("ij,jk->ik", x, y, out="dense", form="fused")
+    inner = forms.nary(plan("ij,jk->ik", x, y, out="sparse").network, ("j", "k", "i"))
+    with pytest.raises(MemoryLimit, match="more than 64 bits number"):
+        contract("ij,jk->ik", x, y, form=inner)
     with pytest.raises(MemoryLimit, match="dense matrices"):
         contract("ij,jk->ik", x, y, form="dense")
 

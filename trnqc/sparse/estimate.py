@@ -8,9 +8,11 @@ runs over the extent. Operands prune the loops of their own assignment, and shar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from trnqc.sparse.loops import LARGEST_NUMBER, in_order
 from trnqc.sparse.nest import Format, Kind, Nest
 from trnqc.sparse.network import Indices
 from trnqc.sparse.statistics import Pattern, Statistics, product
@@ -222,10 +224,13 @@ class Model:
         return Access(everything, layout.order, layout.kinds, self.rates.list if listed else 0.0)
 
     def appending(self, layout: Format, loops: Indices) -> float:
-        """Seconds in which a sparse result's elements are brought into order and stored."""
+        """Seconds in which a sparse result's elements are brought into order and stored; without end where those out of
+        order are more than a table can number."""
         if not layout.sparse:
             return 0.0
         access = self.result(layout, loops)
+        if product(self.extents, layout.order[in_order(layout.order, loops) :]) > LARGEST_NUMBER and access.entry:
+            return math.inf
         elements = self.statistics.count(access.operands, frozenset(layout.order))
         return elements * (self.rates.append + (self.rates.sort if access.entry else 0.0))
 

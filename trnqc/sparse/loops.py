@@ -11,11 +11,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from trnqc.errors import MemoryLimit
 from trnqc.sparse.nest import Assignment, Format, Nest, Space, Workspace
 from trnqc.sparse.network import Indices
 
 # Elements of an array that may hold the unordered part of a sparse result; a larger one is a table.
 LARGEST_LISTED = 2**22
+# Elements that a table may number.
+LARGEST_NUMBER = 2**62
 
 
 @dataclass(frozen=True)
@@ -50,30 +53,32 @@ def loops(nest: Nest) -> tuple[Node, ...]:
 def ordered(nest: Nest) -> Nest:
     """A nest whose last assignment runs over the result's indices alone, in the order of its format, if that is sparse.
 
-    One that does not is followed by a copy: a workspace holds what its loops give out of order.
+    One that does not is followed by a copy: a workspace holds what its loops give out of order. Errors: MemoryLimit for
+    a workspace whose elements 64 bits cannot number.
     """
     last, wanted = nest.assignments[-1], nest.formats[-1]
-    if not wanted.sparse or last.loops == wanted.order:
-        return nest
-    depth = 0
-    while depth < len(wanted.order) and last.loops[depth] == wanted.order[depth]:
-        depth += 1
-    rest = wanted.order[depth:]
-    return replace(
-        nest,
-        assignments=(*nest.assignments, Assignment(last.target + 1, (last.target,), wanted.order)),
-        shared=(*nest.shared, depth),
-        workspaces=(*nest.workspaces, Workspace(rest, _space(nest, rest))),
-    ).check()
+    if wanted.sparse and last.loops != wanted.order:
+        depth = in_order(wanted.order, last.loops)
+        rest = wanted.order[depth:]
+        space: Space = "listed" if math.prod(nest.network.shape(rest)) <= LARGEST_LISTED else "hashed"
+        nest = replace(
+            nest,
+            assignments=(*nest.assignments, Assignment(last.target + 1, (last.target,), wanted.order)),
+            shared=(*nest.shared, depth),
+            workspaces=(*nest.workspaces, Workspace(rest, space)),
+        ).check()
+    for workspace in nest.workspaces:
+        if (size := math.prod(nest.network.shape(workspace.order))) > LARGEST_NUMBER:
+            raise MemoryLimit(
+                f"a workspace of {nest.network} over {workspace.order} has {size} elements, more than 64 bits number: "
+                "take loops that share more"
+            )
+    return nest
 
 
-def _space(nest: Nest, rest: Indices) -> Space:
-    """For the unordered part of a sparse result: without a list where all of its elements are made anyway."""
-    if math.prod(nest.network.shape(rest)) > LARGEST_LISTED:
-        return "hashed"
-    stored = {x for f in nest.formats[:-1] for x, kind in zip(f.order, f.kinds) if kind == "compressed"}
-    touched = {x for w in nest.workspaces if w.space != "dense" for x in w.order}
-    return "listed" if not rest or (stored | touched) & set(rest) else "dense"
+def in_order(order: Indices, loops: Indices) -> int:
+    """How many levels of a stored order are outermost loops, in turn."""
+    return next((depth for depth, (a, b) in enumerate(zip(order, loops)) if a != b), min(len(order), len(loops)))
 
 
 def stored(nest: Nest) -> Format:

@@ -55,8 +55,9 @@ class Samples:
         rows: Rows | None = None
         while rest:
             near = [t for t in rest if rows is None or set(self._network.inputs[t]) & set(rows)] or rest
-            rest.remove(near[0])
-            part = self._at(near[0], index, value)
+            chosen = near[0]
+            rest.remove(chosen)
+            part = self._at(chosen, index, value)
             rows = part if rows is None else self._product(rows, part)
             if rows is None:
                 return None
