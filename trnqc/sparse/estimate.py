@@ -27,30 +27,32 @@ class Rates:
     before has just added; lane, dot, stride: of an element of a counted innermost loop that adds to a row, to a scalar,
     or does not run along its arrays; gather, scatter: of an element of an innermost loop over stored coordinates that
     adds to one place, or to many; clear: of a workspace's element; list, hash: of an update that also enters its
-    coordinate; sort, append: of an element of a sparse result that was listed, and of every one; near, update: of a
+    coordinate; sort, append: of an element of a sparse result that was listed, and of every one; fresh: of a
+    dense result's element; near, update: of a
     byte that comes again from behind the first cache to be read, or added to; far: of one from behind the second; skip:
     of the latter where stored coordinates say which; gemm: of a multiply-add of matrices.
     """
 
-    turn: float = 0.3e-9
-    step: float = 0.8e-9
+    turn: float = 0.2e-9
+    step: float = 1.0e-9
     meet: float = 3.0e-9
-    start: float = 0.6e-9
-    chain: float = 0.4e-9
+    start: float = 0.3e-9
+    chain: float = 0.2e-9
     lane: float = 0.1e-9
-    dot: float = 0.5e-9
-    stride: float = 0.8e-9
+    dot: float = 0.1e-9
+    stride: float = 0.5e-9
     gather: float = 0.5e-9
     scatter: float = 0.55e-9
-    clear: float = 0.3e-9
+    clear: float = 0.2e-9
     list: float = 1.5e-9
-    hash: float = 8.0e-9
+    hash: float = 20.0e-9
     sort: float = 30.0e-9
     append: float = 3.0e-9
-    near: float = 0.004e-9
-    update: float = 0.01e-9
-    far: float = 0.01e-9
-    skip: float = 0.03e-9
+    fresh: float = 0.5e-9
+    near: float = 0.002e-9
+    update: float = 0.004e-9
+    far: float = 0.008e-9
+    skip: float = 0.025e-9
     gemm: float = 0.04e-9
 
 
@@ -78,8 +80,8 @@ class Estimate:
 class Access:
     """A tensor as one assignment sees it: the operands it is made of and its levels, outermost first.
 
-    entry: seconds in which an update enters its coordinate in a list or table besides. outer: leading levels that a
-    workspace has not, since each of their turns has it anew.
+    entry: seconds in which an update enters its coordinate in a list or table besides, or a reader looks it up. outer:
+    leading levels that a workspace has not, since each of their turns has it anew.
     """
 
     operands: tuple[int, ...]
@@ -175,7 +177,7 @@ class Model:
         seconds += place.turns * (self.rates.start + (self.rates.chain if again else 0.0))
         place, visits = self.turn(place, order[-1], reads)
         seconds += visits * self._element(order[-1], reads, target) + place.turns * target.entry
-        seconds += sum(self._traffic(place, access, self.rates.near) for access in reads)
+        seconds += sum(place.turns * access.entry + self._traffic(place, access, self.rates.near) for access in reads)
         return seconds + self._traffic(place, target, self.rates.update), place.turns
 
     def _traffic(self, place: Place, access: Access, near: float) -> float:
@@ -227,7 +229,7 @@ class Model:
         """Seconds in which a sparse result's elements are brought into order and stored; without end where those out of
         order are more than a table can number."""
         if not layout.sparse:
-            return 0.0
+            return product(self.extents, layout.order) * self.rates.fresh
         access = self.result(layout, loops)
         if product(self.extents, layout.order[in_order(layout.order, loops) :]) > LARGEST_NUMBER and access.entry:
             return math.inf
@@ -335,16 +337,19 @@ class Walk:
     def read(self, t: int, k: int) -> Access:
         """A tensor as assignment k reads it."""
         if t >= self.count:
-            return self.space(t, self.nest.workspaces[t - self.count].order)
+            order, probe = self.nest.workspaces[t - self.count].order, 0.0
+            run = over_list(self.nest, t - self.count)
+            if not run and self.nest.workspaces[t - self.count].space == "hashed":
+                probe = self.model.rates.hash
+            return self.space(t, order, probe, run)
         return Access((t,), self.nest.formats[t].order, self.nest.formats[t].kinds)
 
-    def space(self, t: int, order: Indices, entry: float = 0.0) -> Access:
-        """An intermediate in a workspace over `order`."""
-        outer = self.outer(t)
-        inner: Kind = "dense" if self.nest.workspaces[t - self.count].space == "dense" else "compressed"
-        labels = (*outer, *order)
-        kinds = tuple(inner if level >= len(outer) else "dense" for level in range(len(labels)))
-        return Access(self.leaves[t], labels, kinds, entry, len(outer))
+    def space(self, t: int, order: Indices, entry: float = 0.0, listed: bool = False) -> Access:
+        """An intermediate in a workspace over `order`; listed: loops over these run over what was touched."""
+        labels = (*self.outer(t), *order)
+        outer = len(labels) - len(order)
+        kinds: tuple[Kind, ...] = tuple("compressed" if listed and n >= outer else "dense" for n in range(len(labels)))
+        return Access(self.leaves[t], labels, kinds, entry, outer)
 
     def written(self, nest: Nest, k: int) -> Access:
         """The workspace that assignment k adds to, in the order in which its reader in `nest` runs over it."""
@@ -357,3 +362,15 @@ class Walk:
         if k < len(self.nest.assignments) - 1:
             return self.written(self.nest, k)
         return self.model.result(self.nest.formats[-1], self.nest.assignments[-1].loops)
+
+
+def over_list(nest: Nest, k: int) -> bool:
+    """Whether the reader of a workspace can run over a list of what was touched: where it has loops over just these
+    indices, one inside the other and others inside, that no operand's coordinates drive."""
+    order, space = nest.workspaces[k].order, nest.workspaces[k].space
+    reader = nest.assignments[nest.reader(len(nest.network.inputs) + k)]
+    stored = (dict(zip(f.order, f.kinds)) for t, f in enumerate(nest.formats[:-1]) if t in reader.operands)
+    driven = any(kinds.get(index) == "compressed" for kinds in stored for index in order)
+    first = reader.loops.index(order[0]) if order else 0
+    end = first + len(order)
+    return space != "dense" and not driven and reader.loops[first:end] == order and first < end < len(reader.loops)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import permutations
 
-from trnqc.sparse.estimate import Access, Model, Place, Rates, Walk
+from trnqc.sparse.estimate import Access, Model, Place, Rates, Walk, over_list
 from trnqc.sparse.fusion import Fusion, Fusions
 from trnqc.sparse.layout import Choices, Layouts, sharing
 from trnqc.sparse.nest import Assignment, Nest
@@ -146,27 +146,12 @@ class Nests:
 
 def listed(nest: Nest) -> Iterator[Nest]:
     """The same with a list of what is touched of one of its arrays, or of all whose readers could run over a list."""
-    could = [k for k, workspace in enumerate(nest.workspaces) if workspace.space == "dense" and _listable(nest, k)]
+    every = replace(nest, workspaces=tuple(replace(w, space="listed") for w in nest.workspaces))
+    could = [k for k, w in enumerate(nest.workspaces) if w.space == "dense" and over_list(every, k)]
     for chosen in dict.fromkeys([*((k,) for k in could), tuple(could)]):
         if chosen:
             spaces = (replace(w, space="listed") if k in chosen else w for k, w in enumerate(nest.workspaces))
             yield replace(nest, workspaces=tuple(spaces))
-
-
-def _listable(nest: Nest, k: int) -> bool:
-    """Whether the reader of a workspace has loops over its indices one inside the other, with others inside, and no
-    operand's coordinates drive them."""
-    tensor, order = len(nest.network.inputs) + k, nest.workspaces[k].order
-    reader = nest.assignments[nest.reader(tensor)]
-    first = reader.loops.index(order[0]) if order else 0
-    stored = (dict(zip(f.order, f.kinds)) for f in map(nest.formats.__getitem__, _operands(nest, reader)))
-    driven = any(kinds.get(index) == "compressed" for kinds in stored for index in order)
-    end = first + len(order)
-    return bool(order) and not driven and reader.loops[first:end] == order and end < len(reader.loops)
-
-
-def _operands(nest: Nest, assignment: Assignment) -> list[int]:
-    return [t for t in assignment.operands if t < len(nest.network.inputs)]
 
 
 def _orders(rest: Indices) -> Iterator[Indices]:
