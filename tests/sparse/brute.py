@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import permutations, product
 
-from trnqc.sparse.estimate import Estimate, Model, estimate
+from trnqc.sparse.cost import Model
+from trnqc.sparse.estimate import Estimate, estimate
 from trnqc.sparse.layout import Choices, Layouts, sharing
 from trnqc.sparse.nest import Assignment, Nest
 from trnqc.sparse.network import Network

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import permutations
 
-from trnqc.sparse.estimate import Access, Model, Place, Rates, Walk, over_list
+from trnqc.sparse.cost import Access, Model, Place, Rates
+from trnqc.sparse.estimate import Walk, over_list
 from trnqc.sparse.fusion import Fusion, Fusions
 from trnqc.sparse.layout import Choices, Layouts, sharing
 from trnqc.sparse.nest import Assignment, Nest

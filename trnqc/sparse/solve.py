@@ -14,7 +14,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trnqc.sparse.estimate import RATES, Estimate, Model, Rates, estimate
+from trnqc.sparse.cost import RATES, Model, Rates
+from trnqc.sparse.estimate import Estimate, estimate
 from trnqc.sparse.layout import Choices, Out
 from trnqc.sparse.nest import Nest
 from trnqc.sparse.nests import Nests, listed
