@@ -46,7 +46,7 @@ def test_alone_one_has_everything_dearest_first(costs):
 def test_a_task_is_dealt_once():
     owners = balanced([3.0, 1.0, 2.0, 2.0], 3)
     assert [n for n in dearest_first([3.0, 1.0, 2.0, 2.0]) if owners[n] == 1] == list(
-        dealt([3.0, 1.0, 2.0, 2.0], Second())
+        dealt([3.0, 1.0, 2.0, 2.0], Second(), "static")
     )
     counter = Second()
     first = [next(dealt([3.0, 1.0, 2.0], counter, "dynamic", "a")) for _ in range(2)]

@@ -23,6 +23,10 @@ PASSES = 50
 class Pending(Protocol):
     """Messages under way."""
 
+    def arrived(self) -> None:
+        """Until all that is to be received is there."""
+        ...
+
     def wait(self) -> None:
         """Until all that is to be received is there and all that is sent may be written to again."""
         ...
@@ -70,6 +74,9 @@ class Ranks(Protocol):
 
 
 class _Done:
+    def arrived(self) -> None:
+        pass
+
     def wait(self) -> None:
         pass
 
@@ -103,7 +110,7 @@ class Alone:
 ALONE = Alone()
 
 
-def dealt(costs: Sequence[float], ranks: Ranks, schedule: str = "static", name: str = "") -> Iterator[int]:
+def dealt(costs: Sequence[float], ranks: Ranks, schedule: str = "dynamic", name: str = "") -> Iterator[int]:
     """Numbers of this rank's tasks, the dearest first.
 
     static: settled by the costs. dynamic: the next task goes to whoever asks for it, under a name of its own.

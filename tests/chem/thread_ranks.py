@@ -21,6 +21,9 @@ class _Pending:
         self.arriving = arriving
 
     def wait(self):
+        self.arrived()
+
+    def arrived(self):
         for queue, array in self.arriving:
             sent = queue.get(timeout=60)
             assert (sent.shape, sent.dtype) == (array.shape, array.dtype)

@@ -76,7 +76,7 @@ class DFMP2:
         progress: Progress | None = None,
         checkpoint: str | Path | Checkpoint | None = None,
         ranks: Ranks = ALONE,
-        schedule: str = "static",
+        schedule: str = "dynamic",
     ) -> None:
         check_reference(mf, allow_unconverged)
         self._scf, self.mol = mf, mf.mol

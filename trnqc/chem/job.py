@@ -64,7 +64,7 @@ class Job:
     verbose: int = 0
 
 
-def run(job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedule: str = "static") -> MP2Result:
+def run(job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedule: str = "dynamic") -> MP2Result:
     """Run the job. What can be known to fail (backends, basis, sizes, memory) fails before the SCF starts.
 
     ranks: all of them call this with the same job and get the same result; rank 0 alone runs the SCF and keeps the

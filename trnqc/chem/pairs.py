@@ -53,7 +53,7 @@ def run_pairs(
     progress: Callable[[int, int], None] | None = None,
     store: Store | None = None,
     ranks: Ranks = ALONE,
-    schedule: str = "static",
+    schedule: str = "dynamic",
 ) -> PairStep:
     """Pair energies of checked arrays on the chosen backend; max_memory in MB (10^6 bytes), with B if it is in memory.
 

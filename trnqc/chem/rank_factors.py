@@ -93,7 +93,7 @@ def factors_on_ranks(
     eps_vir: np.ndarray,
     ranks: Ranks,
     *,
-    schedule: str = "static",
+    schedule: str = "dynamic",
     max_bytes: float | None = None,
     threads: int | None = None,
     progress: Progress | None = None,

@@ -1,6 +1,6 @@
 """Pairs on the ranks of a job: rows of other ranks come to visit, or all rows are read from one file.
 
-    SpreadRows: rounds of spread.py, the next visitors under way while blocks are computed
+    SpreadRows: rounds of spread.py, the next AHEAD visitors under way while blocks are computed
     Rows on disk: chunks of blocks dealt to ranks, recorded by rank 0 after each chunk
 
 A pair is computed by one rank, in the blocks that any number of ranks has; the others hold zeros for it, so that the
@@ -9,6 +9,7 @@ sum over ranks is exact.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 import numpy as np
@@ -24,6 +25,8 @@ from trnqc.chem.spread import set_width
 from trnqc.ranks import Pending, Ranks, dealt
 from trnqc.types import PairEnergies
 
+# Rounds whose messages are under way: ranks whose blocks take longer hold up others only when they are so far behind.
+AHEAD = 4
 # Blocks that each rank computes between two records.
 A_RECORD = 8
 
@@ -52,7 +55,7 @@ def pairs_on_ranks(
     *,
     fused: bool = True,
     threads: int | None = None,
-    schedule: str = "static",
+    schedule: str = "dynamic",
     store: Store | None = None,
     progress: Progress | None = None,
 ) -> PairEnergies:
@@ -71,7 +74,7 @@ def pairs_on_ranks(
         _visited(B, ranks, sums, progress)
         total, width = ranks.sum(sums.energies), B.spread.width
     else:
-        fixed = set_width(len(B))
+        fixed = set_width(*B.shape)
         width = ranks.at_first(lambda: fixed if store is None else store.decide("orbitals a set", lambda: fixed))
         total = _read(B, pair_blocks(len(B), width), ranks, sums, schedule, store, progress)
     ran_on = ranks.at_first(lambda: sums.ran_on)
@@ -102,23 +105,27 @@ def exact_on_ranks(
 def _visited(B: SpreadRows, ranks: Ranks, sums: _Sums, progress: Progress | None) -> None:
     spread, mine = B.spread, B.spread.visits[ranks.rank]
     total = sum(block.pairs for visit in mine for block in visit.blocks)
-    ahead = _invited(B, ranks, 0)
+    ahead = deque(_invited(B, ranks, round) for round in range(AHEAD))
+    behind: deque[Pending] = deque()
     for round in range(spread.rounds):
-        there, pending = ahead
-        ahead = _invited(B, ranks, round + 1)
-        pending.wait()
+        ahead.append(_invited(B, ranks, round + AHEAD))
+        there, pending = ahead.popleft()
+        pending.arrived()
+        behind.append(pending)
+        if len(behind) > AHEAD:
+            behind.popleft().wait()
         for block in mine[round].blocks if round < len(mine) else ():
             left, right = (there[n] if n in there else B.held[n] for n in spread.numbers(block))
             sums.add(block, left, right)
             if progress is not None:
                 progress(sums.done, total)
-    ahead[1].wait()
+    for pending in behind:
+        pending.wait()
 
 
 def _invited(B: SpreadRows, ranks: Ranks, round: int) -> tuple[dict[int, np.ndarray], Pending]:
     """The messages of a round, started: the set that is to come here, by number, and what is waited for."""
-    sent, there = [], {}
-    received = []
+    sent, received, there = [], [], {}
     for sender, receiver, number in B.spread.messages(round):
         if sender == ranks.rank:
             sent.append((receiver, B.held[number]))

@@ -4,7 +4,7 @@
     pair_blocks -> each to a rank that holds its rows or its columns (LPT) -> rounds of visiting sets
 
 The other set of a block comes to visit. All ranks go through the sets in a ring, each from its own shard on, one set a
-round, so that in no round many ranks ask one rank.
+round, so that in no round many ranks ask one rank. Ranks are not in step: messages are under way some rounds ahead.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from functools import cached_property
 from trnqc.chem.blocks import PairBlock, pair_blocks
 from trnqc.ranks import balanced
 
-# Orbitals a set: no more, so that there are blocks enough to share; at least SETS of them where there are orbitals.
-WIDEST, SETS = 8, 10
+# Orbitals a set: no more; at least SETS of sets, so that there are blocks enough to share; sets of so few bytes that
+# several can be under way; but at most MOST of them, so that the plan itself is made in seconds.
+WIDEST, SETS, SET_BYTES, MOST = 8, 10, 1 << 26, 400
 
 
-def set_width(nocc: int) -> int:
-    """Orbitals a set, which depend on their number alone."""
-    return max(1, min(WIDEST, nocc // SETS))
+def set_width(nocc: int, nvir: int, naux: int) -> int:
+    """Orbitals a set of B[nocc, nvir, naux], whatever the number of ranks."""
+    return max(1, -(-nocc // MOST), min(WIDEST, nocc // SETS, SET_BYTES // (8 * nvir * naux)))
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Visit:
 
 @dataclass(frozen=True)
 class Spread:
-    """B[nocc, nvir, naux] and its pairs over `ranks`. Blocks depend on nocc alone, so that digits do not on ranks."""
+    """B[nocc, nvir, naux] and its pairs over `ranks`. Blocks do not depend on ranks, so that digits do not."""
 
     nocc: int
     nvir: int
@@ -44,7 +45,7 @@ class Spread:
 
     @property
     def width(self) -> int:
-        return set_width(self.nocc)
+        return set_width(self.nocc, self.nvir, self.naux)
 
     @cached_property
     def sets(self) -> tuple[range, ...]:

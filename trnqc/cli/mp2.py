@@ -193,7 +193,7 @@ def _machine(group: argparse._ArgumentGroup) -> None:
 
 def _ranks(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--schedule", choices=SCHEDULES, default="static",
+        "--schedule", choices=SCHEDULES, default="dynamic",
         help="tasks settled by modelled costs, or given to whoever asks for the next (default: %(default)s)",
     )  # fmt: skip
     group.add_argument(

@@ -54,7 +54,7 @@ class JKBuilder(jk.JKBuilder):
 
     def __init__(
         self, mol: gto.Mole, omega: float | None = None, cutoff: float = jk.CUTOFF, threads: int | None = None,
-        ranks: Ranks = ALONE, schedule: str = "static", devices: Sequence[Device] | None = None,
+        ranks: Ranks = ALONE, schedule: str = "dynamic", devices: Sequence[Device] | None = None,
     ) -> None:  # fmt: skip
         # Selecting is one thread's work.
         super().__init__(mol, omega=omega, cutoff=cutoff, threads=1, ranks=ranks, schedule=schedule)

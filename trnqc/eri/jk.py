@@ -54,7 +54,7 @@ def get_jk(
     cutoff: float = CUTOFF,
     threads: int | None = None,
     ranks: Ranks = ALONE,
-    schedule: str = "static",
+    schedule: str = "dynamic",
 ) -> Matrices:
     """J_kl = sum (ij|kl) D_ji and K_il = sum (ij|kl) D_jk as PySCF's get_jk gives them, None for what is not wanted.
 
@@ -99,7 +99,7 @@ class JKBuilder:
 
     def __init__(
         self, mol: gto.Mole, omega: float | None = None, cutoff: float = CUTOFF, threads: int | None = None,
-        ranks: Ranks = ALONE, schedule: str = "static",
+        ranks: Ranks = ALONE, schedule: str = "dynamic",
     ) -> None:  # fmt: skip
         self.mol, self.cutoff = mol, cutoff
         self.ranks, self.schedule, self._builds = ranks, schedule, 0

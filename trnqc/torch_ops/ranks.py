@@ -187,14 +187,19 @@ class TorchRanks:
         into = [(rank, self._tensor(array, filled=False)) for rank, array in received]
         operations = [
             dist.P2POp(operation, piece, rank)
-            for operation, messages in ((dist.isend, out), (dist.irecv, into))
+            for operation, messages in ((dist.irecv, into), (dist.isend, out))
             for rank, tensor in messages
             if tensor.numel()
             for piece in tensor.split(PIECE)
         ]
+        receives = sum(operation.op is dist.irecv for operation in operations)
         with self.reach():
             works = dist.batch_isend_irecv(operations) if operations else []
-        return _Messages(self, works, operations, [(a, t) for (_, a), (_, t) in zip(received, into)])
+        # Some transports make one piece of work of all.
+        first = receives if len(works) == len(operations) else len(works)
+        return _Messages(
+            self, works[:first], works[first:], operations, [(a, t) for (_, a), (_, t) in zip(received, into)]
+        )
 
     def next_of(self, name: str) -> int:
         try:
@@ -237,15 +242,27 @@ class TorchRanks:
 
 class _Messages:
     def __init__(
-        self, ranks: TorchRanks, works: list[Any], kept: list[Any], received: list[tuple[np.ndarray, torch.Tensor]]
+        self,
+        ranks: TorchRanks,
+        receives: list[Any],
+        sends: list[Any],
+        kept: list[Any],
+        received: list[tuple[np.ndarray, torch.Tensor]],
     ) -> None:
-        self.ranks, self.works, self.kept, self.received = ranks, works, kept, received
+        self.ranks, self.receives, self.sends, self.kept, self.received = ranks, receives, sends, kept, received
 
-    def wait(self) -> None:
+    def arrived(self) -> None:
         with self.ranks.reach():
-            for work in self.works:
+            for work in self.receives:
                 work.wait()
         for array, tensor in self.received:
             if tensor.device.type != "cpu":
                 array.reshape(-1).view(np.uint8)[...] = tensor.cpu().numpy()
-        self.works, self.kept, self.received = [], [], []
+        self.receives, self.received = [], []
+
+    def wait(self) -> None:
+        self.arrived()
+        with self.ranks.reach():
+            for work in self.sends:
+                work.wait()
+        self.sends, self.kept = [], []

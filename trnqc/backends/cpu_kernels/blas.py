@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,12 @@ def numpy_blas() -> Blas:
     return Blas(label, lib["version"] or version, lib.get("architecture") or "", lib["num_threads"])
 
 
+@cache
+def _libraries() -> ThreadpoolController:
+    """Those loaded by now, looked for once, since that takes milliseconds."""
+    return ThreadpoolController()
+
+
 def single_threaded() -> AbstractContextManager:
     """A context in which every loaded BLAS uses one thread a call; the former numbers come back at its end."""
-    return ThreadpoolController().limit(limits=1, user_api="blas")
+    return _libraries().limit(limits=1, user_api="blas")

@@ -1,0 +1,131 @@
+"""What two ranks are worth on this machine, and the seconds of the tasks that they share.
+
+    python scripts/bench_ranks.py [--case water10/cc-pvdz] [--ranks 1 2] [--rounds 3] [--out profiles/jobs_ranks.json]
+
+One thread a rank, ranks 1 and 2 in turns: DF-MP2 jobs by torchrun (stages as rank 0 sees them), then J/K builds. The
+efficiency on N ranks is the time on one over N times that on N; the SCF is run by rank 0 alone and stands apart. The
+energies of all runs of a case have to be the same to the last bit. scripts/project_ranks.py goes on from here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from scripts.measuring import heading, in_turns, machine, write_json  # noqa: E402
+
+SERIAL = ("SCF",)
+
+
+def main() -> None:
+    args = arguments()
+    record = heading() | {"machine": machine(), "threads_a_rank": 1, "cases": {}}
+    with tempfile.TemporaryDirectory() as directory:
+        for case in args.case:
+            record["cases"][case] = measure(case, args, Path(directory))
+    write_json(record, args.out)
+    show(record)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--case", nargs="+", default=["water10/cc-pvdz"], metavar="MOLECULE/BASIS")
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--schedule", default="dynamic")
+    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "jobs_ranks.json")
+    return parser.parse_args()
+
+
+def measure(case: str, args: argparse.Namespace, directory: Path) -> dict[str, Any]:
+    jobs = in_turns(args.rounds, {str(n): partial(mp2, case, n, args.schedule, directory) for n in args.ranks})
+    builds = in_turns(1, {str(n): partial(jk, case, n, args, directory) for n in args.ranks})
+    answers = {run["pairs"] for runs in jobs.values() for run in runs}
+    sums = {run["checksum"] for runs in builds.values() for run in runs}
+    if len(answers) != 1 or len(sums) != 1:
+        raise SystemExit(f"{case}: the digits depend on the ranks: {len(answers)} sets of pairs, J and K {sums}")
+    stages = {n: {s: median(r["timings"][s] for r in runs) for s in runs[0]["timings"]} for n, runs in jobs.items()}
+    whole = {n: median(shared(run["timings"]) for run in runs) for n, runs in jobs.items()}
+    jk_s = {n: median(runs[0]["seconds"]) for n, runs in builds.items()}
+    return {
+        "schedule": args.schedule, "rounds": args.rounds, "e_tot": jobs[str(args.ranks[0])][0]["e_tot"],
+        "stages_s": stages, "mp2_s": whole, "jk_s": jk_s,
+        "efficiency": {"mp2": efficiency(whole), "jk": efficiency(jk_s),
+                       "pairs": efficiency({n: found["pairs"] for n, found in stages.items()})},
+        "tasks": tasks(case),
+    }  # fmt: skip
+
+
+def shared(timings: dict[str, float]) -> float:
+    """Seconds of the stages that ranks share or repeat."""
+    return sum(seconds for stage, seconds in timings.items() if stage not in SERIAL)
+
+
+def efficiency(seconds: dict[str, float]) -> dict[str, float]:
+    one = seconds.get("1")
+    return {} if one is None else {n: one / (int(n) * s) for n, s in seconds.items()}
+
+
+def mp2(case: str, ranks: int, schedule: str, directory: Path) -> dict[str, Any]:
+    name, _, basis = case.partition("/")
+    out = directory / "result.json"
+    torchrun(ranks, "trnqc", "mp2", name, "--basis", basis, "--backend", "cpu", "--threads", "1", "--quiet",
+             "--schedule", schedule, "--json", str(out))  # fmt: skip
+    found = json.loads(out.read_text())
+    return {"timings": found["timings"], "e_tot": found["energies"]["e_tot"], "pairs": json.dumps(found["pairs"])}
+
+
+def jk(case: str, ranks: int, args: argparse.Namespace, directory: Path) -> dict[str, Any]:
+    out = directory / "jk.json"
+    torchrun(ranks, "scripts.jobs.rank_jk", case, str(max(3, args.rounds)), args.schedule, str(out))
+    return json.loads(out.read_text())  # type: ignore[no-any-return]
+
+
+def tasks(case: str) -> dict[str, Any]:
+    """Of scripts/jobs/blocks.py, in a process of its own with one thread."""
+    program = f"import json; from scripts.jobs.blocks import measured; print(json.dumps(measured({case!r})))"
+    found = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True)
+    if found.returncode:
+        raise SystemExit(found.stderr)
+    return json.loads(found.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+
+
+def torchrun(ranks: int, module: str, *arguments: str) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    found = subprocess.run([*command, "-m", module, *arguments], env=environment(), capture_output=True, text=True)
+    if found.returncode:
+        raise SystemExit(found.stderr)
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+
+
+def show(record: dict[str, Any]) -> None:
+    for case, found in record["cases"].items():
+        table = Table("stage", *(f"{n} ranks, s" for n in found["stages_s"]), title=f"{case}, one thread a rank")
+        names = list(dict.fromkeys(stage for stages in found["stages_s"].values() for stage in stages))
+        for stage in names:
+            row = [f"{stages[stage]:.2f}" if stage in stages else "" for stages in found["stages_s"].values()]
+            table.add_row(stage + " (rank 0 alone)" * (stage in SERIAL), *row)
+        for what in ("mp2", "pairs", "jk"):
+            table.add_row(f"efficiency, {what}", *(f"{100 * e:.0f} %" for e in found["efficiency"][what].values()))
+        Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

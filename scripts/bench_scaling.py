@@ -1,0 +1,105 @@
+"""Time and memory of DF-MP2 by stage as molecules grow: water clusters, against the exponents that are expected.
+
+    python scripts/bench_scaling.py [--max-n 20] [--basis cc-pvdz] [--threads 1] [--out profiles/scaling.json]
+
+Every size runs in a process of its own. Sizes that the record has already (same basis and threads) are not run again,
+unless --again; so a series that was cut off goes on. Writes the record and, beside it, a plot (.svg). An exponent is
+the slope of log(seconds) over log(n) in the upper half of the sizes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from scripts.jobs.scaling_plot import plot  # noqa: E402
+from scripts.measuring import heading, machine, write_json  # noqa: E402
+
+SIZES = tuple(range(2, 21, 2))
+# Stage -> power of n: J/K and integrals before screening, which takes up to one or two off; the rest by counting.
+EXPECTED = {
+    "SCF": 4, "J/K build": 4, "integrals": 3, "transformation": 4, "metric": 3, "fitting": 4, "pairs": 5,
+}  # fmt: skip
+MEMORY_EXPECTED = 3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--max-n", type=int, default=SIZES[-1])
+    parser.add_argument("--basis", default="cc-pvdz")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--again", action="store_true", help="run sizes that the record has already")
+    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "scaling.json")
+    args = parser.parse_args()
+    rows = {} if args.again else recorded(args)
+    for n in (n for n in SIZES if n <= args.max_n and n not in rows):
+        rows[n] = run(n, args)
+        write_json(record_of(list(rows.values()), args), args.out)
+    record = record_of([rows[n] for n in sorted(rows)], args)
+    write_json(record, args.out)
+    args.out.with_suffix(".svg").write_text(plot(record), encoding="utf-8")
+    show(record)
+
+
+def recorded(args: argparse.Namespace) -> dict[int, dict[str, Any]]:
+    """Rows of an earlier run of the same series, by n."""
+    if not args.out.exists():
+        return {}
+    found = json.loads(args.out.read_text())
+    same = (found["basis"], found["threads"]) == (args.basis, args.threads)
+    return {row["n"]: row for row in found["rows"]} if same else {}
+
+
+def run(n: int, args: argparse.Namespace) -> dict[str, Any]:
+    environment = os.environ | {"OMP_NUM_THREADS": str(args.threads), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "scripts.jobs.scaling_job", str(n), args.basis, str(args.threads)]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if found.returncode:
+        raise SystemExit(f"(H2O){n}: {found.stderr}")
+    return json.loads(found.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+
+
+def record_of(rows: list[dict[str, Any]], args: argparse.Namespace) -> dict[str, Any]:
+    stages = [stage for stage in EXPECTED if rows and all(stage in row["seconds"] for row in rows)]
+    found = {stage: exponent(rows, lambda row, stage=stage: row["seconds"][stage]) for stage in stages}
+    memory = exponent(rows, lambda row: max(row["peak_mb"].values()) - row["peak_mb"]["start"])
+    return heading() | {
+        "machine": machine(), "basis": args.basis, "threads": args.threads, "expected": EXPECTED,
+        "exponents": found, "memory_expected": MEMORY_EXPECTED, "memory_exponent": memory, "rows": rows,
+    }  # fmt: skip
+
+
+def exponent(rows: list[dict[str, Any]], value: Any) -> float | None:
+    """None for less than two sizes in the upper half."""
+    upper = rows[len(rows) // 2 :]
+    if len(upper) < 2:
+        return None
+    n, y = (np.log([max(one, 1e-6) for one in column]) for column in zip(*((row["n"], value(row)) for row in upper)))
+    return float(np.polyfit(n, y, 1)[0])
+
+
+def show(record: dict[str, Any]) -> None:
+    table = Table("stage", *(f"n={row['n']}, s" for row in record["rows"]), "exponent", "expected")
+    for stage, slope in record["exponents"].items():
+        cells = [f"{row['seconds'][stage]:.2f}" for row in record["rows"]]
+        table.add_row(stage, *cells, "" if slope is None else f"{slope:.1f}", str(record["expected"][stage]))
+    peaks = [f"{max(row['peak_mb'].values()):.0f} MB" for row in record["rows"]]
+    slope = record["memory_exponent"]
+    table.add_row("peak memory", *peaks, "" if slope is None else f"{slope:.1f}", str(record["memory_expected"]))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""Seconds of the tasks that ranks share, one by one on one thread: what a projection to more ranks starts from."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from trnqc.chem.auxbasis import auxiliary_basis
+from trnqc.chem.blocks import block_energies, pair_blocks
+from trnqc.chem.choice import choose
+from trnqc.chem.factors import plan_factors
+from trnqc.chem.metric import factorise
+from trnqc.chem.molecule import build_mole, load_geometry
+from trnqc.chem.orbitals import chemical_core
+from trnqc.chem.shell_blocks import HalfFitted
+from trnqc.chem.spread import set_width
+from trnqc.eri.workers import workers
+
+
+def measured(title: str) -> dict[str, Any]:
+    """title: molecule/basis. Orbitals are those of the kinetic energy: their values change no time."""
+    name, _, basis = title.partition("/")
+    mol = build_mole(load_geometry(name), basis)
+    core, occupied = chemical_core(mol), mol.nelectron // 2
+    energies, c = np.linalg.eigh(mol.intor("int1e_kin"))
+    nocc, nvir = occupied - core, len(c) - occupied
+    auxmol = auxiliary_basis(mol, None).auxmol
+    width = plan_factors(auxmol, len(c), nocc, nvir, None, 1).width
+    half = HalfFitted(mol, auxmol, c[:, core:occupied], c[:, occupied:], width)
+    B, columns = np.empty(half.shape), []
+    with workers(1) as pool:
+        for number, (p0, p1) in enumerate(half.columns):
+            seconds = pool.submit(half.fill, number, B[:, :, p0:p1]).result()
+            columns.append({"functions": p1 - p0, "integrals_s": seconds[0], "transformation_s": seconds[1]})
+        start = time.perf_counter()
+        metric = factorise(half.auxmol.intor("int2c2e", hermi=1))
+        metric_s = time.perf_counter() - start
+        start = time.perf_counter()
+        list(pool.map(metric.fit, list(B)))
+        fit_s = time.perf_counter() - start
+    choice, blocks = choose("cpu", "fp64"), []
+    eps_occ, eps_vir = -1 - energies[core:occupied][::-1], 1 + energies[occupied:]
+    for block in pair_blocks(nocc, set_width(*B.shape)):
+        start = time.perf_counter()
+        block_energies(block, B[block.rows], B[block.columns], eps_occ, eps_vir, choice, fused=False, threads=1)
+        blocks.append({"cost": block.cost(*B.shape[1:]), "seconds": time.perf_counter() - start})
+    return {
+        "case": title, "nao": len(c), "nocc": nocc, "nvir": nvir, "naux": half.shape[2], "made_by": half.made_by,
+        "columns": columns, "metric_s": metric_s, "fit_s": fit_s, "blocks": blocks,
+    }  # fmt: skip
