@@ -32,27 +32,27 @@ class Rates:
     of the latter where stored coordinates say which; gemm: of a multiply-add of matrices.
     """
 
-    turn: float = 0.2e-9
-    step: float = 1.0e-9
+    turn: float = 0.4e-9
+    step: float = 0.8e-9
     meet: float = 3.0e-9
-    start: float = 0.3e-9
+    start: float = 0.4e-9
     chain: float = 0.2e-9
-    lane: float = 0.1e-9
+    lane: float = 0.08e-9
     dot: float = 0.1e-9
     stride: float = 0.5e-9
-    gather: float = 0.5e-9
-    scatter: float = 0.55e-9
+    gather: float = 0.42e-9
+    scatter: float = 0.45e-9
     clear: float = 0.2e-9
-    list: float = 1.5e-9
+    list: float = 2.0e-9
     hash: float = 20.0e-9
     sort: float = 30.0e-9
-    append: float = 3.0e-9
-    fresh: float = 0.5e-9
+    append: float = 5.0e-9
+    fresh: float = 1.0e-9
     near: float = 0.002e-9
     update: float = 0.004e-9
     far: float = 0.008e-9
-    skip: float = 0.025e-9
-    gemm: float = 0.04e-9
+    skip: float = 0.03e-9
+    gemm: float = 0.06e-9
 
 
 RATES = Rates()

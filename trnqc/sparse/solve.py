@@ -26,7 +26,7 @@ from trnqc.sparse.tree import Contraction, Tree, contractions, greedy, trees
 # Networks of so many operands have all their trees looked at; nodes of three and more children are tried up to WIDEST.
 ALL_TREES, WIDEST = 5, 4
 # Fusions tried in all, and of one tree.
-FUSIONS, OF_A_TREE = 160, 80
+FUSIONS, OF_A_TREE = 120, 60
 # Of so many nests it is tried whether to list what is touched of a workspace.
 LISTED = 20
 # A tree that would take so much longer than the best nest, though nothing but multiply-adds were counted, is left out.
@@ -55,7 +55,7 @@ def solve(
     *,
     tree: Tree | None = None,
     out: Out = "auto",
-    time_limit: float = 1.0,
+    time_limit: float = 0.8,
     dense_workspace: int = 2**22,
 ) -> Nest:
     """The nest with the least estimated time.
@@ -76,7 +76,7 @@ def candidates(
     *,
     tree: Tree | None = None,
     out: Out = "auto",
-    time_limit: float = 1.0,
+    time_limit: float = 0.8,
     dense_workspace: int = 2**22,
     rates: Rates = RATES,
 ) -> tuple[Candidate, ...]:
