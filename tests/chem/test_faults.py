@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
+import shlex
 import shutil
 import signal
 import subprocess
@@ -61,37 +63,80 @@ def whole(tmp_path):
     return tmp_path / "whole"
 
 
-def test_fifty_kills_at_random_moments_lose_nothing(whole, tmp_path):
+# Reads arguments of the command line, a line a job; each job is a process of its own, imports behind it.
+SERVER = """
+import os, shlex, sys
+from trnqc.chem import dfmp2, job
+from trnqc.cli import main
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        os._exit(main(shlex.split(line)))
+    print("pid", child, flush=True)
+    print("status", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+class Jobs:
+    """Jobs of a process that forks them."""
+
+    def __init__(self) -> None:
+        self.server = subprocess.Popen(
+            [sys.executable, "-c", SERVER], env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def run(self, directory: Path, seconds: float | None = None) -> int:
+        """Exit status of a job that is killed after so many seconds."""
+        self.server.stdin.write(shlex.join(command(directory)[3:]) + "\n")
+        self.server.stdin.flush()
+        child = self.number("pid")
+        if seconds is not None:
+            time.sleep(seconds)
+            with contextlib.suppress(ProcessLookupError):  # it was faster
+                os.kill(child, signal.SIGKILL)
+        return self.number("status")
+
+    def number(self, word: str) -> int:
+        """What the server says next under this word; a job may print, and be killed while it does."""
+        while word not in (line := self.server.stdout.readline()):
+            assert line, "the server has ended"
+        return int(line.split()[-1])
+
+
+@pytest.fixture
+def jobs():
+    made = Jobs()
+    yield made
+    made.server.stdin.close()
+    made.server.wait()
+
+
+def test_fifty_kills_at_random_moments_lose_nothing(whole, jobs, tmp_path):
     with_scf_done(whole, tmp_path / "timed")
     start = time.monotonic()
-    job = started(tmp_path / "timed")
-    began = time.monotonic()
-    assert job.wait() == 0
-    length = time.monotonic() - began
-    print(f"\nstart {began - start:.2f} s, work {length:.2f} s")
+    assert jobs.run(tmp_path / "timed") == 0
+    length = time.monotonic() - start
     kills, finished, moments = 0, 0, random.Random(8)
     directory = tmp_path / "killed"
     with_scf_done(whole, directory)
-    done: list[int] = []
+    records: list[int] = []
     while kills < KILLS:
-        job = started(directory)
-        try:
-            job.wait(moments.uniform(0, length))
-        except subprocess.TimeoutExpired:
-            job.kill()
-            kills += 1
-        said = job.communicate()[1]
-        assert job.returncode in (0, -9), said
-        done.append((directory / "kept" / "records.jsonl").read_bytes().count(b"\n"))
-        if job.returncode == 0:
+        status = jobs.run(directory, moments.uniform(0, length))
+        assert status in (0, -9)
+        records.append((directory / "kept" / "records.jsonl").read_bytes().count(b"\n"))
+        kills += status == -9
+        if status == 0:
             assert energies(directory) == energies(whole)
             finished += 1
+        if status == 0 or len(records) % 5 == 0:
+            assert jobs.run(directory) == 0
+            assert energies(directory) == energies(whole)
             shutil.rmtree(directory)
             with_scf_done(whole, directory)
-    subprocess.run(command(directory), env=ENVIRONMENT, check=True, stdout=subprocess.DEVNULL)
+    assert jobs.run(directory) == 0
     assert energies(directory) == energies(whole)
-    print(f"{kills} kills, {finished + 1} jobs finished between them, records after each: {done}")
-    assert len(set(done)) > 3, "the kills did not come at different moments"
+    print(f"\n{length:.2f} s a job, {kills} kills, {finished} jobs were faster; records after each: {records}")
+    assert len(set(records)) > 3, "the kills did not come at different moments"
 
 
 def test_a_kill_in_the_scf_is_no_harm(tmp_path):

@@ -19,6 +19,7 @@ import numpy as np
 
 from trnqc.chem.checkpoint import Store
 from trnqc.chem.disk import DiskArray, Rows, checksum
+from trnqc.chem.memory import give_back
 from trnqc.chem.metric import CholeskyMetric, EigenMetric, factorise
 from trnqc.chem.shell_blocks import HalfFitted
 from trnqc.eri.workers import workers
@@ -51,6 +52,7 @@ def stored_factors(
         if missing:
             pieces = Pieces(store.array(DiskArray, "integrals", "iaP", (prod(half.shape),)), half)
             timings |= _integrals(pieces, store, pool, progress)
+            give_back()
             start = time.perf_counter()
             _fit(pieces, metric(), B, missing, store, pool, progress)
             pieces.array.close()

@@ -20,7 +20,7 @@ from pyscf import gto, lib
 from trnqc.chem.checkpoint import Scratch, Store
 from trnqc.chem.disk import Rows
 from trnqc.chem.disk_factors import Progress, finished, stored_factors
-from trnqc.chem.memory import FactorMemory, FactorPlan, gigabytes
+from trnqc.chem.memory import FactorMemory, FactorPlan, gigabytes, give_back
 from trnqc.chem.metric import factorise
 from trnqc.chem.shell_blocks import HalfFitted
 from trnqc.eri.workers import workers
@@ -82,6 +82,7 @@ def build_factors(
         half = HalfFitted(mol, auxmol, c_occ, c_vir, plan.width)
         B, note, timings = _in_memory(half, threads, progress)
         where = "in memory"
+    give_back()
     return Factors(B, np.array(eps_occ), np.array(eps_vir), note, half.made_by, timings, where)
 
 

@@ -22,7 +22,7 @@ from trnqc.chem.checkpoint import ORBITALS, Checkpoint, job_of
 from trnqc.chem.choice import Choice, choose
 from trnqc.chem.dfmp2 import DFMP2, describe_run
 from trnqc.chem.factors import Factors, plan_factors
-from trnqc.chem.memory import available_memory
+from trnqc.chem.memory import available_memory, give_back
 from trnqc.chem.molecule import Geometry, build_mole
 from trnqc.chem.orbitals import Frozen, active_orbitals, chemical_core
 from trnqc.chem.pairs import ResultWarning, run_pairs
@@ -85,6 +85,7 @@ def run(job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedu
         with nullcontext() if ranks.rank else _store(mol, auxiliary, job, choice, frozen) as store:
             start = time.perf_counter()
             mf = _reference(mol, job, store, progress, ranks)
+            give_back()
             scf_seconds = time.perf_counter() - start
 
             mp = DFMP2(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import re
@@ -102,6 +103,15 @@ class FactorMemory:
                 "raise the limit, use fewer threads, freeze more orbitals or take a smaller basis"
             )
         return FactorPlan(min(wanted, int((limit - self.metric // 3 - self.squares) / self.disk_column)), True)
+
+
+def give_back() -> None:
+    """Give memory that earlier stages have freed back to the system.
+
+    glibc keeps arrays of up to 32 MB that were freed, for every thread by itself: a stage after another would add up.
+    """
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)
 
 
 def gigabytes(count: float) -> str:
