@@ -77,6 +77,13 @@ def test_the_best_nest_is_that_of_all_nests(case, tree):
     assert min(candidate.estimate.seconds for candidate in found) <= best * (1 + 1e-9)
 
 
+def test_a_tensor_that_stands_twice_is_packed_once_where_that_costs_nothing():
+    rng = np.random.default_rng(2)
+    operand = from_dense(np.where(rng.random((6, 5)) < 0.5, 1.5, 0.0), kinds=["compressed"] * 2)
+    best = candidates(network("ki,kj->ij", [(6, 5)] * 2, [0, 0]), [operand, operand])[0]
+    assert best.copies == 1
+
+
 def test_time_runs_out_with_a_nest():
     net, operands, arrays = make("running example")
     nest = solve(net, operands, time_limit=0.0)

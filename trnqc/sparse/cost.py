@@ -158,7 +158,8 @@ class Model:
             place, more = self.around(place, index, reads)
             seconds += more
         if not order:
-            return place.turns * (self.rates.stride + target.entry), place.turns
+            entries = target.entry + sum(access.entry for access in reads)
+            return place.turns * (self.rates.stride + entries), place.turns
         again = place.loops[-1:] and place.loops[-1] not in target.order and order[-1] in target.order
         seconds += place.turns * (self.rates.start + (self.rates.chain if again else 0.0))
         place, visits = self.turn(place, order[-1], reads)

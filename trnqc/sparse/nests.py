@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import permutations
 
-from trnqc.sparse.cost import Access, Model, Place, Rates
+from trnqc.sparse.cost import Access, Model, Place
 from trnqc.sparse.estimate import Walk, over_list
 from trnqc.sparse.fusion import Fusion, Fusions
 from trnqc.sparse.layout import Choices, Layouts, sharing
 from trnqc.sparse.nest import Assignment, Nest
 from trnqc.sparse.network import Indices
-from trnqc.sparse.statistics import Statistics
 from trnqc.sparse.tree import Tree, contractions
 
 # Loops of an assignment whose every order is tried.
@@ -25,14 +24,12 @@ CLASSES, BARRED = 2, 1e9
 
 
 class Nests:
-    """Nests of one tree over one network's statistics."""
+    """Nests of one tree. model, layouts: of its network, which all trees share."""
 
-    def __init__(self, statistics: Statistics, tree: Tree, choices: Choices, rates: Rates) -> None:
-        self.statistics, self.network, self.tree = statistics, statistics.network, tree
+    def __init__(self, model: Model, layouts: Layouts, tree: Tree, choices: Choices) -> None:
+        self.model, self.layouts, self.network = model, layouts, layouts.network
         self.count = len(self.network.inputs)
         self.nodes = contractions(self.network, tree)
-        self.model = Model(statistics, rates)
-        self.layouts = Layouts(statistics)
         optional = self.layouts.optional()
         sets = dict.fromkeys([(), *((t,) for t in optional), optional])
         self.choices = [replace(choices, dense=frozenset(dense)) for dense in sets]

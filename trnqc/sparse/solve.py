@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from trnqc.sparse.cost import RATES, Model, Rates
 from trnqc.sparse.estimate import Estimate, estimate
-from trnqc.sparse.layout import Choices, Out
+from trnqc.sparse.layout import Choices, Layouts, Out
 from trnqc.sparse.nest import Nest
 from trnqc.sparse.nests import Nests, listed
 from trnqc.sparse.network import Network
@@ -42,11 +42,19 @@ class Candidate:
     estimate: Estimate
 
     @property
-    def rank(self) -> tuple[float, int, str]:
-        """By seconds, then bytes; text last, so that equals have one order."""
+    def rank(self) -> tuple[float, int, int, str]:
+        """By seconds, then copies of operands, then bytes; text last, so that equals have one order."""
         outermost = {a.loops[0] for a in self.nest.assignments if a.loops}
         serial = bool(outermost - set(self.nest.network.output))
-        return self.estimate.seconds * (SERIAL if serial else 1.0), self.estimate.bytes, repr(self.nest)
+        seconds = self.estimate.seconds * (SERIAL if serial else 1.0)
+        return seconds, self.copies, self.estimate.bytes, repr(self.nest)
+
+    @property
+    def copies(self) -> int:
+        """Layouts that operands are packed in: a tensor that stands twice may need two."""
+        network = self.nest.network
+        packed = zip(network.same, network.inputs, self.nest.formats)
+        return len({(t, tuple(labels.index(x) for x in f.order), f.kinds) for t, labels, f in packed})
 
 
 def solve(
@@ -87,23 +95,25 @@ def candidates(
     def left_over() -> float:
         return began + time_limit + statistics.seconds - time.thread_time()
 
+    model, layouts = Model(statistics, rates), Layouts(statistics)
+    choices = Choices(out=out, dense_workspace=dense_workspace)
     found: dict[Nest, Candidate] = {}
     left = FUSIONS
     for each, lowest in _trees(statistics, tree, rates):
         if found and (not left or lowest > PATIENCE * min(c.estimate.seconds for c in found.values())):
             break
-        search = Nests(statistics, each, Choices(out=out, dense_workspace=dense_workspace), rates)
+        search = Nests(model, layouts, each, choices)
         for fusion in search.fusions(min(left, OF_A_TREE), left_over()):
             left -= 1
             for nest in search.of(fusion):
                 if nest not in found:
-                    found[nest] = Candidate(nest, each, estimate(nest, search.model))
+                    found[nest] = Candidate(nest, each, estimate(nest, model))
             if left_over() < 0:
                 left = 0
                 break
     for best in sorted(found.values(), key=lambda candidate: candidate.rank)[:LISTED]:
         for nest in listed(best.nest):
-            found[nest] = Candidate(nest, best.tree, estimate(nest, Model(statistics, rates)))
+            found[nest] = Candidate(nest, best.tree, estimate(nest, model))
     return tuple(sorted(found.values(), key=lambda candidate: candidate.rank))
 
 
