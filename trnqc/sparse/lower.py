@@ -148,7 +148,7 @@ class _Lowering:
         for node in nodes:
             for k in node.members:
                 made = self.spaces.get(k + self.count)
-                if made and self.nest.fused(made.tensor) == depth and depth and not self._whole(node):
+                if made and self.nest.fused(made.tensor) == depth and depth and not self.tiles.whole(node):
                     body += made.clear()
             body += self.leaf(node, state) if isinstance(node, Leaf) else self.loop(node, state)
             for k in node.members:
@@ -157,24 +157,11 @@ class _Lowering:
                         body += self.spaces[t].finish()
         return body
 
-    def _whole(self, node: Node) -> bool:
-        return isinstance(node, Loop) and len(node.members) == 1 and self.tiles.whole(node)
-
     def loop(self, node: Loop, state: State) -> Body:
-        if state.tile is None:
-            shape = self.tiles.shape(node)
-            if shape is not None:
-                shape = replace(shape, once=self.tiles.whole(node))
-                return self.tiles.written(shape, state, lambda s: self.loop(shape.sums, s))
-        elif node.index == state.tile.shape.v:
-            return self.tiles.added(state.tile, state)
-        factors = self.dots.factors(node) if state.tile is None else None
-        if factors is not None:
-            body, total = self.dots.summed(node, factors, state)
-            return [*body, *self.leaf(Leaf(node.members[0]), state, total, factors)]
-        gathered = self._gathered(node, state)
-        if gathered is not None:
-            return gathered
+        for form in (self._by_vectors, self._gathered):
+            body = form(node, state)
+            if body is not None:
+                return body
         drivers = self._drivers(node, state)
         listed = None if drivers else self._listed(node, state)
         if listed:
@@ -183,6 +170,19 @@ class _Lowering:
             head, then = self._entries(space, node, inside, state)
             return [*head, *space.over(state, sort, then)]
         return over(self.places, node.index, state, drivers, lambda s: self.turn(node, s))
+
+    def _by_vectors(self, node: Loop, state: State) -> Body | None:
+        """The loop as stretches of rows, as a part of one, or as a sum of contiguous products, if it is any."""
+        if state.tile is not None:
+            return self.tiles.added(state.tile, state) if node.index == state.tile.shape.v else None
+        shape = self.tiles.shape(node)
+        if shape is not None:
+            return self.tiles.written(shape, state, lambda s: self.loop(shape.sums, s))
+        factors = self.dots.factors(node)
+        if factors is None:
+            return None
+        body, total = self.dots.summed(node, factors, state)
+        return [*body, *self.leaf(Leaf(node.members[0]), state, total, factors)]
 
     def _entries(self, space: Space, node: Loop, inside: Loop, state: State) -> tuple[Body, Callable[[State], Body]]:
         """What goes before a loop over a list, and what an entry does; with one index it is a loop as any other."""

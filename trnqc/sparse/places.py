@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.values import cast, eq, lt
 from trnqc.sparse.nest import Format, Nest
+
+if TYPE_CHECKING:
+    from trnqc.sparse.tile import Tile
 
 Body = list[st.Statement]
 ZERO = const(0, "i64")
@@ -55,7 +58,8 @@ class State:
     """bound: values of the indices of the loops around. at: levels resolved and the position there, by operand.
 
     sums: variables that gather what is added to a target, by tensor; seen: whether anything was. entry: of the list
-    that a loop around runs over, by the tensor whose list it is: where its value lies.
+    that a loop around runs over, by the tensor whose list it is: where its value lies. tile: the stretch of a row that
+    the loops inside add to.
     """
 
     bound: Mapping[str, Value] = field(default_factory=dict)
@@ -63,7 +67,7 @@ class State:
     sums: Mapping[int, Value] = field(default_factory=dict)
     seen: Mapping[int, Value] = field(default_factory=dict)
     entry: Mapping[int, Value] = field(default_factory=dict)
-    tile: Any = None
+    tile: Tile | None = None
 
     def bind(self, index: str, value: Value) -> State:
         return replace(self, bound={**self.bound, index: value})
@@ -74,7 +78,7 @@ class State:
     def summed(self, tensor: int, variable: Value) -> State:
         return replace(self, sums={**self.sums, tensor: variable})
 
-    def tiled(self, tile: Any) -> State:
+    def tiled(self, tile: Tile) -> State:
         return replace(self, tile=tile)
 
     def listed(self, tensor: int, place: Value) -> State:

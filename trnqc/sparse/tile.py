@@ -16,7 +16,7 @@ from typing import Any
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.values import both, eq, fma, invert
-from trnqc.sparse.loops import Leaf, Loop
+from trnqc.sparse.loops import Loop, Node
 from trnqc.sparse.nest import Nest
 from trnqc.sparse.places import Body, Places, State
 from trnqc.sparse.workspace import Space
@@ -35,7 +35,7 @@ class Shape:
     v: str
     row: str | None
     sums: Loop
-    once: bool = False
+    once: bool
 
 
 @dataclass(frozen=True)
@@ -65,26 +65,30 @@ class Tiles:
         chain = [node]
         while len(chain[-1].body) == 1 and isinstance(chain[-1].body[0], Loop):
             chain.append(chain[-1].body[0])
-        last = chain[-1].body[0]
-        if len(node.members) > 1 or not isinstance(last, Leaf) or len(chain) < 2:
+        if len(node.members) > 1 or len(chain) < 2:
             return None
-        order, v = self._order(last.member), chain[-1].index
-        if order is None or order[-1:] != (v,) or not self._contiguous(last.member, v):
+        member, v, inner = node.members[0], chain[-1].index, chain[:-1]
+        order = self._order(member)
+        if order is None or order[-1:] != (v,) or not self._contiguous(member, v):
             return None
-        inner = chain[:-1]
         if not any(loop.index in order for loop in inner):
-            return Shape(last.member, v, None, node)
-        rows = inner[0].index
-        alike = rows in order and not any(loop.index in order for loop in inner[1:]) and len(inner) > 1
-        return Shape(last.member, v, rows, chain[1]) if alike and self._arrays(last.member, rows) else None
+            return Shape(member, v, None, node, self._once(node, {v}))
+        row = inner[0].index
+        alike = len(inner) > 1 and row in order and not any(loop.index in order for loop in inner[1:])
+        if not alike or not self._arrays(member, row):
+            return None
+        return Shape(member, v, row, chain[1], self._once(node, {v, row}))
 
-    def whole(self, node: Loop) -> bool:
-        """Whether these loops write every element of their workspace once a turn, so that it need not be cleared."""
-        shape = self.shape(node)
+    def whole(self, node: Node) -> bool:
+        """Whether these loops write every element of a workspace once a turn, so that it need not be cleared."""
+        shape = self.shape(node) if isinstance(node, Loop) else None
+        return shape is not None and shape.once
+
+    def _once(self, node: Loop, written: set[str]) -> bool:
         target = self.nest.assignments[node.members[0]].target
-        if shape is None or target not in self.spaces or node.depth != self.nest.fused(target) or not node.depth:
+        if target not in self.spaces or node.depth != self.nest.fused(target) or not node.depth:
             return False
-        return set(self.spaces[target].spec.order) == {shape.v, shape.row or shape.v}
+        return set(self.spaces[target].spec.order) == written
 
     def _order(self, member: int) -> tuple[str, ...] | None:
         """Of a target that is an array."""
