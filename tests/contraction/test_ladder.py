@@ -227,6 +227,15 @@ def test_the_plan_says_it():
     assert plan.peak * 8 <= 72**4 * 8 // 10
 
 
+def test_turned_axes_are_shown_as_they_are():
+    text, stated = CASES["result turned"]
+    x, t = arrays(text, stated, extents(text))
+    lines = str(LadderLoops(ladder(text, stated, x, t)[1], 3, 2, True)).splitlines()
+    assert lines[0] == "symmetry: C[j,f,i,e] = C[i,e,j,f]"
+    assert lines[3] == "C±[i,e,j,f] = C[i,e,j,f] ± C[i,f,j,e], e >= f, i,j of their pairs once"
+    assert lines[-1] == "result[j,b,i,a], result[j,a,i,b] = (result+ ± result-) / 2"
+
+
 def test_few_elements_take_their_steps():
     plan = einsum_plan(PROGRAM, {"B": (3, 2, 2), "t": (2, 2, 1, 1), "g": (2, 2, 1, 1)})
     assert plan.assignments[0].parts[1].ladder is not None and plan.assignments[0].parts[1].loops is None

@@ -134,41 +134,42 @@ class LadderLoops:
         return total + rates.copy(4 * (below**2 + above**2) * free, everything, turned=False)
 
     def __str__(self) -> str:
-        ladder = self.ladder
-        (a, b), (e, f), z = ladder.upper, ladder.lower, ",".join(ladder.free)
-        x, name, t = ladder.x.name, ladder.tree.root.name, ladder.t.name
-        other = ",".join(ladder.free[axis] for axis in ladder.turned)
-        first, second = (f"{x}[{self._x(a, one)}] {x}[{self._x(b, two)}]" for one, two in ((e, f), (f, e)))
+        ladder, root = self.ladder, self.ladder.tree.root
+        (a, b), (e, f) = ladder.upper, ladder.lower
+        turned = {label: ladder.free[axis] for label, axis in zip(ladder.free, ladder.turned)}
+        x, t, name = ladder.x.name, ladder.t.name, root.name
+        once = f", {','.join(ladder.free)} of their pairs once" if any(k != v for k, v in turned.items()) else ""
+
+        def of(what: str, labels: Sequence[str], /, **names: str) -> str:
+            return f"{what}[{','.join(names.get(label, label) for label in labels)}]"
+
+        def xs(one: str, two: str) -> str:
+            return " ".join(of(x, ladder.x.indices, **{a: high, e: low}) for high, low in ((a, one), (b, two)))
+
+        exchanged = of(t, ladder.t.indices, **{e: f, f: e}, **turned)
+        alike = f", {of(x, ladder.x.indices, **{a: e, e: a})} = {of(x, ladder.x.indices)}" if ladder.even else ""
         total = f"sum({','.join(ladder.inner)}) " if ladder.inner else ""
-        weak = "" if ladder.sign > 0 else "-"
+        tiles = (
+            f"for four tiles of {a}, {b}, {e}, {f} of {self.upper}, any order once:\n"
+            f"    for each way to take two of them as {a} >= {b}, two as {e} >= {f}:"
+            if ladder.even
+            else f"for {a} >= {b} in tiles of {self.upper}:\n    for {e} >= {f} in tiles of {self.lower}:"
+        )
         lines = [
-            f"symmetry: {t}[{f},{e},{other}] = {weak}{t}[{e},{f},{z}]"
-            + (f", {x}[{self._x(e, a)}] = {x}[{self._x(a, e)}]" if ladder.even else ""),
+            f"symmetry: {exchanged} = {'-' * (ladder.sign < 0)}{of(t, ladder.t.indices)}{alike}",
             f"multiply-adds: {self.made[1]:.4g} for W, {self.applied:.4g} with {t}",
             f"memory: {self.arena:.4g} elements in one arena",
-            f"{t}±[{e},{f},{z}] = {t}[{e},{f},{z}] ± {t}[{f},{e},{z}], {e} >= {f}, each pair of {z or 'them'} once",
+            f"{of(t + '±', ladder.t.indices)} = {of(t, ladder.t.indices)} ± {of(t, ladder.t.indices, **{e: f, f: e})}, "
+            f"{e} >= {f}{once}",
+            tiles,
+            f"        W±[{a},{b},{e},{f}] = {total}{xs(e, f)} ± {total}{xs(f, e)}",
+            f"        {of(name + '±', root.indices)} += W± {of(t + '±', ladder.t.indices)}",
         ]
         if ladder.even:
-            lines += [
-                f"for four tiles of {a}, {b}, {e}, {f} of {self.upper}, any order once:",
-                f"    for each way to take two of them as {a} >= {b}, two as {e} >= {f}:",
-            ]
-        else:
-            lines += [
-                f"for {a} >= {b} in tiles of {self.upper}:",
-                f"    for {e} >= {f} in tiles of {self.lower}:",
-            ]
-        lines.append(f"        W±[{a},{b},{e},{f}] = {total}{first} ± {total}{second}")
-        lines.append(f"        {name}±[{a},{b},{z}] += W± {t}±[{e},{f},{z}]")
-        if ladder.even:
-            lines.append(f"        {name}±[{e},{f},{z}] += W± {t}±[{a},{b},{z}]")
-        lines.append(f"{name}[{a},{b},{z}], {name}[{b},{a},{z}] = ({name}+ ± {name}-) / 2")
-        return "\n".join(lines)
-
-    def _x(self, upper: str, lower: str) -> str:
-        """Labels of x with others in the place of a and e."""
-        names = {self.ladder.upper[0]: upper, self.ladder.lower[0]: lower}
-        return ",".join(names.get(label, label) for label in self.ladder.x.indices)
+            high, low = {a: e, b: f}, {e: a, f: b}
+            lines.append(f"        {of(name + '±', root.indices, **high)} += W± {of(t + '±', ladder.t.indices, **low)}")
+        both = f"{of(name, root.indices)}, {of(name, root.indices, **{a: b, b: a})}"
+        return "\n".join([*lines, f"{both} = ({name}+ ± {name}-) / 2"])
 
     def data(self) -> dict[str, Any]:
         return {
