@@ -43,7 +43,7 @@ class Spread:
     naux: int
     ranks: int
 
-    @property
+    @cached_property
     def width(self) -> int:
         return set_width(self.nocc, self.nvir, self.naux)
 
@@ -51,7 +51,7 @@ class Spread:
     def sets(self) -> tuple[range, ...]:
         return tuple(range(i, min(i + self.width, self.nocc)) for i in range(0, self.nocc, self.width))
 
-    @property
+    @cached_property
     def shards(self) -> int:
         copies = -(-self.ranks // len(self.sets))
         return -(-self.ranks // copies)
@@ -62,7 +62,11 @@ class Spread:
 
     def holders(self, number: int) -> list[int]:
         """Ranks that hold a set."""
-        return list(range(number % self.shards, self.ranks, self.shards))
+        return self._holders[number % self.shards]
+
+    @cached_property
+    def _holders(self) -> list[list[int]]:
+        return [list(range(shard, self.ranks, self.shards)) for shard in range(self.shards)]
 
     def sender(self, number: int, to: int) -> int:
         """The rank that sends a set to rank `to`: of the holders, one in turn."""
@@ -81,7 +85,8 @@ class Spread:
     def owners(self) -> tuple[int, ...]:
         """The rank of every block."""
         costs = [block.cost(self.nvir, self.naux) for block in self.blocks]
-        allowed = [sorted({r for n in self.numbers(b) for r in self.holders(n)}) for b in self.blocks]
+        shards = [{number % self.shards for number in self.numbers(block)} for block in self.blocks]
+        allowed = [[rank for shard in both for rank in self._holders[shard]] for both in shards]
         return balanced(costs, self.ranks, allowed)
 
     @cached_property
