@@ -176,6 +176,34 @@ def test_a_killed_run_is_resumed_with_the_same_digits(case, tmp_path, passes):
     assert not progress.parent.exists()
 
 
+GROWTH = r"""
+import ctypes, re, sys, h5py, numpy as np
+import trnqc
+def status(name):
+    return 1024 * int(re.search(name + r":\s+(\d+) kB", open("/proc/self/status").read()).group(1))
+rng = np.random.default_rng(5)
+matrices = [rng.standard_normal((64, 64)) for _ in range(4)]
+with h5py.File(sys.argv[1] + "/A.h5", "w") as file:
+    file["A"] = rng.standard_normal((64,) * 4)
+with h5py.File(sys.argv[1] + "/A.h5", "r") as file:
+    for turn in range(2):
+        ctypes.CDLL(None).malloc_trim(0)
+        open("/proc/self/clear_refs", "w").write("5")
+        before = status("VmRSS")
+        trnqc.einsum("pqrs,pa,qb,rc,sd->abcd", file["A"], *matrices, memory_limit=10**7, out=sys.argv[1] + "/B.h5")
+print(status("VmHWM") - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the kernel does not say what a process held")
+def test_the_process_grows_by_no_more_than_the_limit(tmp_path):
+    environment = os.environ | {"PYTHONPATH": str(Path(trnqc.__file__).parents[1]), "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", GROWTH, str(tmp_path)]
+    found = subprocess.run(command, env=environment, check=True, timeout=300, capture_output=True, text=True)
+    assert 10**6 < int(found.stdout) <= 10**7
+
+
 def test_two_runs_do_not_write_the_same_file(tmp_path):
     with journals.Journal(tmp_path / "B.h5.partial", "key"), pytest.raises(InputError, match="another process"):
         journals.Journal(tmp_path / "B.h5.partial", "key").__enter__()

@@ -40,14 +40,15 @@ def run_schedule(
     gemm: Gemm | None = None,
     first: int = 0,
     turned: Callable[[int], None] | None = None,
+    workspace: np.ndarray | None = None,
 ) -> Any:
     """The result of the schedule's tree; operands by name of their leaves.
 
     A function takes one slice per axis and returns that block; what it needs itself is not part of the schedule's
     memory. One with a method into(target, cuts) fills the target instead. out: an array for the result, which is
     overwritten, or a Sink. gemm: as of `slices.multiply`. turned: told how many turns of the outermost loop over the
-    result are done; first: that many are left out, as an earlier run has done them. Errors: InputError for a wrong
-    shape or a missing name.
+    result are done; first: that many are left out, as an earlier run has done them. workspace: `workspace_of` elements
+    of the result's type to use. Errors: InputError for a wrong shape or a missing name.
     """
     fusion = schedule.fusion
     tree = fusion.tree
@@ -59,10 +60,17 @@ def run_schedule(
     elif out.shape != shape:
         raise InputError(f"the result has the shape {shape}; out has {out.shape}")
     whole = {label: (0, tree.extent(label)) for label in tree.indices}
-    run = _Run(schedule, operands, out, gemm)
+    if workspace is None:
+        workspace = np.empty(workspace_of(schedule), out.dtype)
+    run = _Run(schedule, operands, out, gemm, workspace)
     run.outer, run.first, run.turned = outer_loop(schedule.nest), first, turned
     run.items(schedule.nest.body, whole)
     return out
+
+
+def workspace_of(schedule: Schedule) -> int:
+    """Elements that a run of the schedule uses beside operands and result."""
+    return schedule.nest.arena + max(schedule.scratch, LEAST_SCRATCH)
 
 
 def _checked(schedule: Schedule, operands: Operands) -> dict[str, np.ndarray]:
@@ -113,13 +121,14 @@ class _Run:
     first = 0
     turned: Callable[[int], None] | None = None
 
-    def __init__(self, schedule: Schedule, operands: Operands, out: Any, gemm: Gemm | None) -> None:
+    def __init__(
+        self, schedule: Schedule, operands: Operands, out: Any, gemm: Gemm | None, workspace: np.ndarray
+    ) -> None:
         self.gemm = gemm
         self.out = out
         self.fusion, self.inside = schedule.fusion, schedule.nest.inside
         self.operands = operands
-        self.scratch = np.empty(max(schedule.scratch, LEAST_SCRATCH), out.dtype)
-        arena = np.empty(schedule.nest.arena, out.dtype)
+        arena, self.scratch = np.split(workspace[: workspace_of(schedule)], [schedule.nest.arena])
         self.held = {}
         if isinstance(out, np.ndarray):
             self.held[self.fusion.tree.root.name] = Slice(out, self.fusion.tree.root.indices)

@@ -21,15 +21,16 @@ import numpy as np
 from trnqc.contraction.arrays import require_finite
 from trnqc.contraction.journal import Journal, fingerprint
 from trnqc.contraction.passes import Pass, Passes, plan_passes
-from trnqc.contraction.run_loops import run_schedule
+from trnqc.contraction.run_loops import run_schedule, workspace_of
 from trnqc.contraction.tree import Tree
 from trnqc.errors import InputError, UnsupportedError
 
 # Elements that are moved between a dataset and a tile in another order of axes at once.
 PIECE = 2**16
-# Bytes that the library of files holds itself; with its usual cache of chunks it would hold more.
+# Bytes that the library of files and the search for a plan hold themselves.
 HDF5 = 2**22
-# Bytes of chunks that are kept: what is scattered over a chunk of this size or less is written at once.
+# Bytes of chunks that are kept, and of where they are: what is scattered over a chunk of this size or less is written
+# at once.
 CACHE = 2**18
 # The dataset of a result in a file of its own.
 RESULT = "result"
@@ -80,8 +81,8 @@ def einsum_stored(
     """The tree's result; operands by name of leaf: h5py datasets and NumPy arrays.
 
     out: a dataset, which is overwritten in place; the path of a new file whose dataset `result` it becomes; an array;
-    None for a new array. Temporaries go to disk only beside an `out` on disk. memory_limit: bytes for tiles and
-    temporaries. Errors: InputError (shape, dtype, operands), MemoryLimit.
+    None for a new array. Temporaries go to disk only beside an `out` on disk. memory_limit: bytes, of which 4 MB, or
+    half of a limit below 8 MB, are left to HDF5 and Python. Errors: InputError (shape, dtype, operands), MemoryLimit.
     """
     datasets = {name: x for name, x in operands.items() if isinstance(x, h5py.Dataset)}
     arrays = {name: np.asarray(x) for name, x in operands.items() if name not in datasets}
@@ -95,7 +96,7 @@ def einsum_stored(
             require_finite(np, array, name)
     functions: dict[str, Any] = {name: Stored(x, name, check_finite) for name, x in datasets.items()}
     functions |= {name: x.astype(dtype, copy=False) for name, x in arrays.items()}
-    limit = None if memory_limit is None else (memory_limit - min(HDF5, memory_limit // 4)) // dtype.itemsize
+    limit = None if memory_limit is None else (memory_limit - min(HDF5, memory_limit // 2)) // dtype.itemsize
     on_disk = not (out is None or isinstance(out, np.ndarray))
     plan = plan_passes(tree, limit, frozenset(datasets), on_disk, on_disk)
     if not on_disk:
@@ -108,6 +109,8 @@ def einsum_stored(
 def _on_disk(plan: Passes, functions: dict[str, Any], out: Any, dtype: Any, key: str) -> Any:
     final = None if isinstance(out, h5py.Dataset) else Path(out)
     beside = final or Path(out.file.filename + out.name.replace("/", "."))
+    # One piece of memory for all passes: what one frees need not lie so that the next finds room in it.
+    workspace = np.empty(max(workspace_of(one.schedule) for one in plan.passes), dtype)
     with Journal(beside.with_name(beside.name + ".partial"), key) as journal:
         for number, one in enumerate(plan.passes):
             readers = [later for later in plan.passes if one.target in later.read]
@@ -115,9 +118,7 @@ def _on_disk(plan: Passes, functions: dict[str, Any], out: Any, dtype: Any, key:
                 continue
             with ExitStack() as files:
                 made = {
-                    name: Stored(
-                        files.enter_context(h5py.File(journal.file(name), "r", rdcc_nbytes=CACHE))[RESULT], name
-                    )
+                    name: Stored(files.enter_context(_opened(journal.file(name), "r"))[RESULT], name)
                     for name in one.read
                     if name not in functions
                 }
@@ -125,14 +126,16 @@ def _on_disk(plan: Passes, functions: dict[str, Any], out: Any, dtype: Any, key:
                 if final is not None or number < len(plan.passes) - 1:
                     file = _made(journal.file(one.target), one.shape, dtype, _chunks(one, readers))
                     dataset = files.enter_context(file)[RESULT]
-                _run(one, functions | made, dataset, journal)
+                _run(one, functions | made, dataset, journal, workspace)
             journal.finish_pass()
         if final is not None:
             journal.file(plan.passes[-1].target).replace(final)
     return out
 
 
-def _run(one: Pass, operands: Mapping[str, Any], dataset: h5py.Dataset, journal: Journal) -> None:
+def _run(
+    one: Pass, operands: Mapping[str, Any], dataset: h5py.Dataset, journal: Journal, workspace: np.ndarray
+) -> None:
     needed = {leaf.name: operands[leaf.name] for leaf in one.schedule.fusion.tree.leaves}
 
     def turned(number: int) -> None:
@@ -140,16 +143,25 @@ def _run(one: Pass, operands: Mapping[str, Any], dataset: h5py.Dataset, journal:
             dataset.file.flush()
             journal.turn(number)
 
-    run_schedule(one.schedule, needed, Sink(dataset), first=journal.turns, turned=turned)
+    run_schedule(one.schedule, needed, Sink(dataset), first=journal.turns, turned=turned, workspace=workspace)
     dataset.file.flush()
+
+
+def _opened(path: Path, mode: str) -> h5py.File:
+    """A file of which little is kept in memory."""
+    file = h5py.File(path, mode, rdcc_nbytes=CACHE)
+    config = file.id.get_mdc_config()
+    config.set_initial_size, config.initial_size, config.min_size, config.max_size = True, CACHE, CACHE, CACHE
+    file.id.set_mdc_config(config)
+    return file
 
 
 def _made(path: Path, shape: tuple[int, ...], dtype: Any, chunks: tuple[int, ...] | None) -> h5py.File:
     """A file with all its space taken: what is written later changes no structure, so a killed run leaves it sound."""
     if path.exists():
-        return h5py.File(path, "r+", rdcc_nbytes=CACHE)
+        return _opened(path, "r+")
     aside = path.with_suffix(".new")
-    with h5py.File(aside, "w") as file:
+    with _opened(aside, "w") as file:
         plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         if chunks:
             plist.set_chunk(chunks)
@@ -158,7 +170,7 @@ def _made(path: Path, shape: tuple[int, ...], dtype: Any, chunks: tuple[int, ...
         kind = h5py.h5t.py_create(np.dtype(dtype), logical=True)
         h5py.h5d.create(file.id, RESULT.encode(), kind, h5py.h5s.create_simple(shape), plist)
     aside.replace(path)
-    return h5py.File(path, "r+", rdcc_nbytes=CACHE)
+    return _opened(path, "r+")
 
 
 def _chunks(one: Pass, readers: Sequence[Pass]) -> tuple[int, ...] | None:
