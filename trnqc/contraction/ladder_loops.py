@@ -7,7 +7,7 @@ used from both sides.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -46,9 +46,8 @@ class LadderLoops:
         inner = self.ladder.extents[2]
         if self.ladder.even:
             # Each pair of pairs of tiles once; of a pair of the same tile a >= e.
-            tiles = [*above.unlike_squares, *(pairs(n, 1) ** 2 for n in above.lengths)]
-            total = pairs(above.total, 1)
-            return pairs(above.pairs, 1), inner * (total**2 + sum(tiles)) // 2
+            squares = above.unlike_squares + sum(pairs(n, 1) ** 2 for n in above.lengths)
+            return pairs(above.pairs, 1), inner * (pairs(above.total, 1) ** 2 + squares) // 2
         count = (above.pairs - above.count) * below.count**2 + above.count * below.pairs
         work = above.unlike * below.total**2 + above.like * (below.unlike + below.like)
         return count, inner * work
@@ -207,10 +206,9 @@ class _Tiles:
         return (self.total**2 - self.like) // 2
 
     @property
-    def unlike_squares(self) -> Iterator[int]:
-        """Squares of the elements of pairs of tiles that are not the same."""
-        for k, n in enumerate(self.lengths):
-            yield from ((n * m) ** 2 for m in self.lengths[:k])
+    def unlike_squares(self) -> int:
+        """Squares of the elements of pairs of tiles that are not the same, added up."""
+        return (self.like**2 - sum(n**4 for n in self.lengths)) // 2
 
 
 def _cuts(extent: int, size: int) -> tuple[slice, ...]:
