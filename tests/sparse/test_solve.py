@@ -6,8 +6,11 @@ import sys
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
 
 from tests.sparse import brute, oracle
+from tests.sparse.nests import networks
 from trnqc.errors import ExpressionError
 from trnqc.sparse.layout import Choices
 from trnqc.sparse.network import network
@@ -130,3 +133,14 @@ def test_the_same_in_every_process():
     }
     here = "".join(f"{candidate.nest}\n" for candidate in candidates(*make("masked")[:2], time_limit=60.0))
     assert printed == {here}
+
+
+@settings(max_examples=25, deadline=None)
+@given(net=networks(), part=some.sampled_from((0.0, 0.3, 1.0)), seed=some.integers(0, 9))
+def test_any_network_is_computed(net, part, seed):
+    """Scalars, indices that stand alone, operands without elements, outer products."""
+    rng = np.random.default_rng(seed)
+    arrays = [np.where(rng.random(net.shape(labels)) < part, 1.5, 0.0) for labels in net.inputs]
+    operands = [from_dense(a, kinds=["compressed"] * a.ndim) for a in arrays]
+    nest = solve(net, operands, time_limit=0.05).check()
+    np.testing.assert_allclose(oracle.interpret(nest, arrays), oracle.reference(net, arrays), rtol=1e-12, atol=1e-12)
