@@ -11,10 +11,12 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from pyscf import scf
 
+import trnqc
 from trnqc.chem import job as jobs
 from trnqc.chem.dfmp2 import DFMP2
 from trnqc.chem.job import Job, run
@@ -312,3 +314,31 @@ class TestMethodObject:
         method = DFMP2(reference("water"), checkpoint=tmp_path / "kept")
         with pytest.raises(InputError, match="a checkpoint keeps its own factors"):
             method.kernel(method.ao2mo())
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_pairs_of_ones_own_factors_are_kept(factors_like, tmp_path, stored):
+    B, o, v = factors_like(19, 7, 23)
+    whole = trnqc.mp2_energy(B, o, v, backend="cpu")
+
+    def stop(done, total):
+        if done > total / 2:
+            raise Cut
+
+    def energy(**more):
+        if not stored:
+            return trnqc.mp2_energy(B, o, v, backend="cpu", checkpoint=tmp_path / "kept", **more)
+        with h5py.File(tmp_path / "B.h5", "a") as file:
+            if "B" not in file:
+                file["B"] = B
+            return trnqc.mp2_energy(file["B"], o, v, backend="cpu", checkpoint=tmp_path / "kept", **more)
+
+    with pytest.raises(Cut):
+        energy(progress=stop)
+    seen = []
+    again = energy(progress=lambda *step: seen.append(step))
+    assert (again.e_corr_os, again.e_corr_ss, again.pairs) == (whole.e_corr_os, whole.e_corr_ss, whole.pairs)
+    assert 190 / 2 < seen[0][0] <= seen[-1][0] == 190
+    B[18, 6, 22] += 1e-9
+    with pytest.raises(CheckpointError, match="digest of B and orbital energies"):
+        trnqc.mp2_energy(B, o, v, backend="cpu", checkpoint=tmp_path / "kept")

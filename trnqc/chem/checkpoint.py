@@ -217,6 +217,20 @@ def job_of(mol: gto.Mole, auxiliary: AuxiliaryBasis, frozen: Frozen, choice: Cho
     }
 
 
+def job_of_factors(B: Any, eps_occ: np.ndarray, eps_vir: np.ndarray, choice: Choice, fused: bool) -> dict[str, Any]:
+    """The same for factors B[nocc, nvir, naux] that were given, read once."""
+    found = hashlib.sha256(eps_occ.tobytes() + eps_vir.tobytes())
+    for i in range(len(eps_occ)):
+        found.update(np.ascontiguousarray(B[i]).data)
+    return {
+        "sizes of B": [int(n) for n in B.shape],
+        "backend": choice.backend.name,
+        "precision": choice.precision,
+        "fused": fused,
+        "digest of B and orbital energies": found.hexdigest(),
+    }
+
+
 def _digest(*mols: gto.Mole) -> str:
     """Of charges, core potentials and all shells by atom; where PySCF keeps their numbers differs from run to run."""
     found = hashlib.sha256()

@@ -16,7 +16,7 @@ from pyscf import lib
 
 from trnqc.chem.auxbasis import AuxiliaryBasis, auxiliary_basis
 from trnqc.chem.blocks import least_bytes
-from trnqc.chem.checkpoint import Checkpoint, Store, job_of
+from trnqc.chem.checkpoint import Checkpoint, Store, job_of, job_of_factors
 from trnqc.chem.choice import Choice, choose
 from trnqc.chem.factors import Factors, build_factors
 from trnqc.chem.molecule import basis_name, describe
@@ -52,10 +52,12 @@ class DFMP2:
         goes on where it was cut off, with the same digits; the orbitals have to be the same to the last one
         (docs/jobs.md).
     fused: energy expression inside the product kernel, or apart from it; the same numbers to the precision.
+    ranks: of a job of several processes, which all make this object from the same orbitals and call the same methods;
+        max_memory is each one's. schedule: how tasks are dealt to them (trnqc.ranks.dealt).
     progress: called as progress(stage, done, total).
 
     Raises InputError, UnsupportedError, NotConverged, MoleculeError, MemoryLimit, BackendUnavailable,
-    UnsupportedPrecision, CheckpointError, StorageError. After `kernel`: e_corr, e_tot, e_corr_os, e_corr_ss (Hartree),
+    UnsupportedPrecision, CheckpointError, StorageError, CommunicationError. After `kernel`: e_corr, e_tot, e_corr_os, e_corr_ss (Hartree),
     pair_energies (lower-triangular ``.os``, ``.ss``), result.
     """
 
@@ -268,21 +270,29 @@ def mp2_energy(
     scs: tuple[float, float] = SCS,
     sos: float = SOS,
     progress: Callable[[int, int], None] | None = None,
+    checkpoint: str | Path | None = None,
 ) -> MP2Result:
     """Closed-shell MP2 correlation energy from factors of (ia|jb) = sum_Q B[i, a, Q] B[j, b, Q].
 
     B [nocc, nvir, naux] in Hartree^1/2, orbital energies eps_occ [nocc], eps_vir [nvir] in Hartree: NumPy arrays,
     PyTorch tensors, memory maps, or an HDF5 dataset for B; float64 or float32, without NaN. The result has no e_hf
-    and no system. max_memory: MB (10^6 bytes) for B and what is added; None for no limit. The rest as in `DFMP2`.
+    and no system. max_memory: MB (10^6 bytes) for what is added, and B where it is in memory; None for no limit.
+    checkpoint: a directory for energies of finished pairs. The rest as in `DFMP2`.
     """
     choice = choose(backend, precision)
     check_scaling(scs, sos)
     start = time.perf_counter()
     B, eps_occ, eps_vir = check_factors(B, eps_occ, eps_vir)
     checked = time.perf_counter() - start
-    step = run_pairs(
-        B, eps_occ, eps_vir, choice, fused=fused, threads=threads, max_memory=max_memory, progress=progress
-    )
+    with (
+        nullcontext()
+        if checkpoint is None
+        else Checkpoint(checkpoint, job_of_factors(B, eps_occ, eps_vir, choice, fused)) as store
+    ):
+        step = run_pairs(
+            B, eps_occ, eps_vir, choice, fused=fused, threads=threads, max_memory=max_memory, progress=progress,
+            store=store,
+        )  # fmt: skip
     warn(step.warnings)
     return assemble(
         step,
