@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from math import prod
 from typing import Any
 
 from trnqc.contraction.ladder import HALVES, Ladder, pairs
 from trnqc.contraction.rates import Rates
 from trnqc.contraction.slices import MULTIPLY_ADD, START
-from trnqc.contraction.tiles import even_sizes
+from trnqc.contraction.tiles import doublings, even_sizes
 
 # Elements that the objects of Python take which show one tile.
 VIEW = 64
@@ -222,13 +223,24 @@ def _products(rates: Rates, count: int, shape: tuple[int, int, int], work: int) 
 
 
 def ladder_loops(ladder: Ladder, limit: int) -> LadderLoops | None:
-    """The tiles of least estimated time that hold at most `limit` elements; None if no tiles do."""
+    """The tiles of least estimated time that hold at most `limit` elements; None if no tiles do.
+
+    Where e and f have tiles of their own, powers of two are tried first, then one of the tiles after the other.
+    """
     above, below, _, _ = ladder.extents
     if not prod(ladder.extents):
         return None
-    sizes = [(size, size) for size in even_sizes(above)]
-    if not ladder.even:
-        sizes = [(one, two) for one in even_sizes(above) for two in even_sizes(below)]
+    upper, lower = even_sizes(above), even_sizes(below)
+    if ladder.even:
+        return _best(ladder, limit, [(size, size) for size in upper])
+    best = _best(ladder, limit, list(product(doublings(above), doublings(below))))
+    if best:
+        best = _best(ladder, limit, [(best.upper, size) for size in (best.lower, *lower)]) or best
+        best = _best(ladder, limit, [(size, best.lower) for size in (best.upper, *upper)]) or best
+    return best
+
+
+def _best(ladder: Ladder, limit: int, sizes: Sequence[tuple[int, int]]) -> LadderLoops | None:
     trials = (LadderLoops(ladder, *size, held) for size in sizes for held in (True, False))
     fitting = [loops for loops in trials if loops.memory <= limit]
     return min(fitting, key=lambda loops: loops.seconds(MODEL), default=None)
