@@ -13,7 +13,8 @@ import scipy.sparse
 
 from trnqc import sparse
 from trnqc.sparse import forms
-from trnqc.sparse.estimate import Model, estimate
+from trnqc.sparse.cost import Model
+from trnqc.sparse.estimate import estimate
 from trnqc.sparse.nest import Nest
 from trnqc.sparse.network import Network
 from trnqc.sparse.planned import Plan

@@ -15,8 +15,9 @@ import numpy as np
 
 from trnqc.errors import InputError, MemoryLimit
 from trnqc.sparse import forms
+from trnqc.sparse.cost import Model
 from trnqc.sparse.dense import bytes_of_matrices
-from trnqc.sparse.estimate import Model, dense_seconds, estimate
+from trnqc.sparse.estimate import dense_seconds, estimate
 from trnqc.sparse.forms import Step
 from trnqc.sparse.layout import Layouts, Out
 from trnqc.sparse.nest import Nest
