@@ -10,6 +10,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ pytest.importorskip("torch")
 from tests.torch_ops.test_distributed import free_port
 from trnqc.chem.job import Job, run
 from trnqc.chem.molecule import load_geometry
+from trnqc.eri.cuda import _share
 from trnqc.errors import BackendUnavailable, InputError
 from trnqc.torch_ops.ranks import started
 
@@ -142,6 +144,17 @@ def test_what_is_wrong_is_said_once(tmp_path):
     ended = Started(tmp_path, COMMAND, 2, ["mp2", "nonesuch"]).ended()
     assert all(status for status, _, _ in ended), ended
     assert [err.count("error") for _, _, err in ended] == [1, 0], ended
+
+
+@pytest.mark.parametrize(
+    "gpus, ranks, shares", [(4, 2, ["ac", "bd"]), (2, 2, ["a", "b"]), (1, 3, ["a"] * 3), (3, 2, ["ac", "b"])]
+)
+def test_ranks_of_a_machine_share_its_gpus(gpus, ranks, shares):
+    def share(rank):
+        return "".join(_share("abcd"[:gpus], SimpleNamespace(rank=rank, neighbours=ranks)))
+
+    assert [share(rank) for rank in range(ranks)] == shares
+    assert share(ranks) == shares[0], "the first of another machine"
 
 
 def test_without_a_launcher_or_a_device_it_says_so(monkeypatch):

@@ -57,8 +57,8 @@ class DFMP2:
     progress: called as progress(stage, done, total).
 
     Raises InputError, UnsupportedError, NotConverged, MoleculeError, MemoryLimit, BackendUnavailable,
-    UnsupportedPrecision, CheckpointError, StorageError, CommunicationError. After `kernel`: e_corr, e_tot, e_corr_os, e_corr_ss (Hartree),
-    pair_energies (lower-triangular ``.os``, ``.ss``), result.
+    UnsupportedPrecision, CheckpointError, StorageError, CommunicationError. After `kernel`: e_corr, e_tot, e_corr_os,
+    e_corr_ss (Hartree), pair_energies (lower-triangular ``.os``, ``.ss``), result.
     """
 
     def __init__(

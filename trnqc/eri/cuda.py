@@ -46,7 +46,7 @@ QUEUE, SHARE = 1 << 20, 8
 
 
 class JKBuilder(jk.JKBuilder):
-    """As the CPU's builder of this name, on `devices`, by default all GPUs of the machine.
+    """As the CPU's builder of this name, on `devices`, by default this rank's share of the machine's GPUs.
 
     notes: what did not go as planned, in words. Sums on a device are made in any order: from build to build, and with
     other ranks, J and K differ by rounding. Raises BackendUnavailable without a GPU.
@@ -58,7 +58,7 @@ class JKBuilder(jk.JKBuilder):
     ) -> None:  # fmt: skip
         # Selecting is one thread's work.
         super().__init__(mol, omega=omega, cutoff=cutoff, threads=1, ranks=ranks, schedule=schedule)
-        self.devices: tuple[Device, ...] = cuda_devices() if devices is None else tuple(devices)
+        self.devices: tuple[Device, ...] = _share(cuda_devices(), ranks) if devices is None else tuple(devices)
         if not self.devices:
             raise InputError("at least one device is wanted")
         self.notes: list[str] = []
@@ -147,6 +147,12 @@ class JKBuilder(jk.JKBuilder):
             loads[n].cost += task.cost * stretch.state[USED] / (len(task.bra) * len(task.ket))
             if stretch.state[TASKS]:
                 yield n, stretch
+
+
+def _share(devices: Sequence[Device], ranks: Ranks) -> tuple[Device, ...]:
+    """One GPU at least, with others if there are more ranks than GPUs."""
+    local = ranks.rank % ranks.neighbours
+    return tuple(devices[local :: ranks.neighbours] or devices[local % len(devices) : local % len(devices) + 1])
 
 
 def _host_program(batch: Batch) -> library.Program:

@@ -17,7 +17,7 @@ import pickle
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -77,18 +77,20 @@ def started(device: str = "cpu", timeout: float = TIMEOUT) -> Iterator[TorchRank
         missing = ", ".join(name for name in NEEDED if name not in os.environ)
         raise InputError(f"{missing} not set: start the ranks with torchrun")
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    with ExitStack() as stack:
-        try:
-            if transport.device == "cuda":
-                torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-            dist.init_process_group(transport.name, timeout=datetime.timedelta(seconds=timeout))
-            stores = [_store(timeout) for _ in range(2)]
-        except (RuntimeError, ValueError) as error:
-            raise CommunicationError(
-                f"rank {rank} of {size} cannot meet the others at {os.environ['MASTER_ADDR']}:"
-                f"{os.environ['MASTER_PORT']} over {transport.name}: {str(error).splitlines()[0]}"
-            ) from error
-        watch = stack.enter_context(Watch(stores[0], rank, size, min(SILENCE, timeout / 4)))
+    local = os.environ.get("LOCAL_RANK", "0")
+    # Every process that opens the vendor's runtime takes all cores that it sees.
+    os.environ.setdefault("NEURON_RT_VISIBLE_CORES", local)
+    try:
+        if transport.device == "cuda":
+            torch.cuda.set_device(int(local))
+        dist.init_process_group(transport.name, timeout=datetime.timedelta(seconds=timeout))
+        stores = [_store(timeout) for _ in range(2)]
+    except (RuntimeError, ValueError) as error:
+        raise CommunicationError(
+            f"rank {rank} of {size} cannot meet the others at {os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']} "
+            f"over {transport.name}: {str(error).splitlines()[0]}; start all of them again"
+        ) from error
+    with Watch(stores[0], rank, size, min(SILENCE, timeout / 4)) as watch:
         try:
             yield TorchRanks(rank, size, transport, stores[1], watch)
             _all_at(stores[1], size, "end")

@@ -29,7 +29,7 @@ SHOWN = 8
 
 
 class Watch:
-    """Beats of `rank` of `size` in a store of its own (no other thread may use it), and what follows from the others'.
+    """Beats of `rank` of `size`, over a connection of its own to the store, and what follows from the others'.
 
     silence: seconds without a beat after which a rank counts as lost. Use as a context; SIGTERM is taken over in it.
     """
