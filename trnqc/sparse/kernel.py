@@ -149,7 +149,7 @@ class _Run:
         for piece in self.program.pieces:
             self._run(piece)
             for tensor in sorted(self.small):
-                self.kernel.grow(int(tensor))
+                self.kernel.grow(tensor)
             if self.small:
                 return False
         return True
@@ -182,7 +182,7 @@ class _Run:
             own = arguments | (results[n].arguments if results else {})
             tail = [] if piece.function.group is None else [bounds[n], bounds[n + 1]]
             function(*(own[st.name_of(p)] for p in piece.function.params), *tail)
-            self.small |= set(np.nonzero(own["status"])[0])
+            self.small.update(np.nonzero(own["status"])[0].tolist())
             spare.put(arguments)
 
         in_parallel(part, count, self.threads)
