@@ -131,6 +131,15 @@ def test_extents_too_large_for_arrays():
         contract("ij,jk->ik", x, y, form="dense")
 
 
+@pytest.mark.parametrize("form", ["nary", "unfused", "unfused-rows"])
+def test_what_is_not_finite_is_kept(form):
+    """Where both factors are stored; an element that is not stored multiplies nothing where no level is dense."""
+    x = from_coo((3, 3), np.array([[0, 0, 1], [0, 2, 1]]), np.array([np.inf, 1.0, np.nan]))
+    y = from_coo((3, 2), np.array([[0, 1, 2], [0, 1, 0]]), np.array([2.0, 1.0, 4.0]))
+    found = contract("ij,jk->ik", x, y, form=form, out="dense")
+    np.testing.assert_array_equal(found, [[np.inf, 0], [0, np.nan], [0, 0]])
+
+
 @pytest.mark.parametrize(
     ("work", "error", "message"),
     [

@@ -27,8 +27,6 @@ from trnqc.sparse.storage import SparseTensor
 from trnqc.sparse.text import layouts, listing
 from trnqc.sparse.tree import Tree
 
-INDENT = "  "
-
 
 @dataclass(frozen=True, eq=False)
 class Plan:
@@ -53,8 +51,8 @@ class Plan:
 
         operands: other ones of the same shapes in place of those that the plan was made with, all of them. A
         SparseTensor that was handed in before is not packed again; arrays are, as they may have changed. Without any,
-        arrays must be as they were when the plan was made. threads: how many share the outermost loops; the digits do
-        not depend on it.
+        arrays must be as they were when the plan was made. threads: how many share the outermost loops, or the
+        BLAS's; the digits of nests do not depend on it.
 
         Errors: OperandError, MemoryLimit, CompilerError.
         """
