@@ -37,11 +37,11 @@ class Rates:
     meet: float = 3.0e-9
     start: float = 0.4e-9
     chain: float = 0.2e-9
-    lane: float = 0.08e-9
+    lane: float = 0.07e-9
     dot: float = 0.1e-9
     stride: float = 0.5e-9
-    gather: float = 0.42e-9
-    scatter: float = 0.45e-9
+    gather: float = 0.45e-9
+    scatter: float = 0.6e-9
     clear: float = 0.2e-9
     list: float = 2.0e-9
     hash: float = 20.0e-9
