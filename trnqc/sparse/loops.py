@@ -8,7 +8,7 @@ products: where one factor is zero, all that the turn would add is zero.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from trnqc.errors import MemoryLimit
@@ -60,12 +60,11 @@ def ordered(nest: Nest) -> Nest:
     if wanted.sparse and last.loops != wanted.order:
         depth = in_order(wanted.order, last.loops)
         rest = wanted.order[depth:]
-        space: Space = "listed" if math.prod(nest.network.shape(rest)) <= LARGEST_LISTED else "hashed"
         nest = replace(
             nest,
             assignments=(*nest.assignments, Assignment(last.target + 1, (last.target,), wanted.order)),
             shared=(*nest.shared, depth),
-            workspaces=(*nest.workspaces, Workspace(rest, space)),
+            workspaces=(*nest.workspaces, Workspace(rest, _space(nest, rest))),
         ).check()
     for workspace in nest.workspaces:
         if (size := math.prod(nest.network.shape(workspace.order))) > LARGEST_NUMBER:
@@ -74,6 +73,19 @@ def ordered(nest: Nest) -> Nest:
                 "take loops that share more"
             )
     return nest
+
+
+def scattered(formats: Iterable[Format], workspaces: Iterable[Workspace] = ()) -> frozenset[str]:
+    """Indices of which some values only may occur: stored compressed by an operand, or listed by a workspace."""
+    stored = {x for f in formats for x, kind in zip(f.order, f.kinds) if kind == "compressed"}
+    return frozenset(stored | {x for w in workspaces if w.space != "dense" for x in w.order})
+
+
+def _space(nest: Nest, rest: Indices) -> Space:
+    """For the unordered part of a sparse result: without a list where all of its elements are made anyway."""
+    if math.prod(nest.network.shape(rest)) > LARGEST_LISTED:
+        return "hashed"
+    return "listed" if not rest or scattered(nest.formats[:-1], nest.workspaces) & set(rest) else "dense"
 
 
 def in_order(order: Indices, loops: Indices) -> int:
