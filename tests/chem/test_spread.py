@@ -128,12 +128,12 @@ def test_a_rank_without_room_says_what_it_needs():
 
 
 def test_a_row_is_fetched_by_one_rank():
-    spread = Spread(5, 2, 3, 2)
+    spread = Spread(5, 2, 4, 2)  # one function fewer is left
     B = np.arange(30.0).reshape(5, 2, 3)
 
     def work(ranks):
         held = {n: B[list(spread.sets[n])] for n in spread.holds(ranks.rank)}
-        rows = SpreadRows(spread, ranks, held)
+        rows = SpreadRows(spread, ranks, held, 3)
         return [rows.fetched(i, 1) for i in range(5)]
 
     nothing, everything = on_threads(2, work)

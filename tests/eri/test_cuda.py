@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from pyscf import gto, scf
 
+from tests.chem.thread_ranks import on_threads, same
 from trnqc.eri import cuda
 from trnqc.eri.cuda import JKBuilder
 from trnqc.eri.jk import get_jk
@@ -33,6 +34,13 @@ def devices(count: int = 1, **more) -> list[SimulatedDevice]:
 def matches(builder: JKBuilder, dm: np.ndarray, hermi: int = 1, omega=None) -> None:
     for ours, theirs in zip(builder.get_jk(dm, hermi), scf.hf.get_jk(builder.mol, dm, hermi, omega=omega)):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=CLOSE)
+
+
+def test_ranks_share_the_work_and_all_have_the_sum():
+    mol, dm = molecule(), density(molecule(), 2)
+    JKBuilder(mol, devices=devices()).build()
+    found = on_threads(2, lambda ranks: np.array(JKBuilder(mol, devices=devices(), ranks=ranks).get_jk(dm)))
+    np.testing.assert_allclose(same(found), scf.hf.get_jk(mol, dm), rtol=0, atol=CLOSE)
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -33,23 +34,18 @@ from trnqc.ranks import Ranks, dealt
 class SpreadRows:
     """B[nocc, nvir, naux], of which this rank has the sets `held` [rows, nvir, naux] by number.
 
-    Another's row comes by `fetched`, which all ranks have to call.
+    naux: no more than that of `spread`, less the linearly dependent. Another's row comes by `fetched`, which all ranks
+    have to call.
     """
 
-    ndim = 3
-
-    def __init__(self, spread: Spread, ranks: Ranks, held: dict[int, np.ndarray]) -> None:
+    def __init__(self, spread: Spread, ranks: Ranks, held: dict[int, np.ndarray], naux: int) -> None:
         self.spread, self.ranks, self.held = spread, ranks, held
-        self.shape = (spread.nocc, spread.nvir, spread.naux)
-
-    @property
-    def size(self) -> int:
-        return self.shape[0] * self.shape[1] * self.shape[2]
+        self.shape = (spread.nocc, spread.nvir, naux)
 
     @property
     def nbytes(self) -> int:
         """Of all ranks' rows, each counted once."""
-        return 8 * self.size
+        return 8 * prod(self.shape)
 
     def fetched(self, i: int, to: int) -> np.ndarray | None:
         """Row i [nvir, naux] on rank `to`, None on the others."""
@@ -167,8 +163,7 @@ def spread_factors(
         if metric.naux < half.shape[2]:
             rows = {number: np.ascontiguousarray(held[:, :, : metric.naux]) for number, held in rows.items()}
         timings["fitting"] = time.perf_counter() - after
-    spread = Spread(*half.shape[:2], metric.naux, ranks.size)
-    return SpreadRows(spread, ranks, rows), metric.note, timings
+    return SpreadRows(spread, ranks, rows, metric.naux), metric.note, timings
 
 
 def _columns(

@@ -139,8 +139,8 @@ class JKBuilder(jk.JKBuilder):
         self, task: jk.Task, batch: Batch, run: jk.Run, host: Library, loads: Sequence[_Load]
     ) -> Iterator[tuple[int, _Stretch]]:
         """Stretches of a task's quartets, each with the device that has least to do. Lanes are those of the device."""
-        begin = 0
-        while begin < len(task.bra):
+        begin = task.begin
+        while begin < task.end:
             n = min(range(len(loads)), key=lambda n: loads[n].cost)
             stretch = _selected(task, batch, run, host, self._built[n, batch][1].lanes, begin)
             begin = int(stretch.state[NEXT])
@@ -187,7 +187,7 @@ def _selected(task: jk.Task, batch: Batch, run: jk.Run, host: Library, lanes: in
     bra, ket = task.bra, task.ket
     getattr(host, select_head(batch).name)(
         state, found, tasks, numbers, run.reals, bra.places, bra.measures, ket.places, ket.measures, run.maxima,
-        queue, weight, begin, len(bra),
+        queue, weight, begin, task.end,
     )  # fmt: skip
     return _Stretch(numbers, state, tasks[: state[TASKS]], queue[: state[USED]], weight[: state[USED]])
 
