@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.chem.rank_pairs import AHEAD
-from trnqc.chem.spread import Spread
+from trnqc.chem.spread import AHEAD, Spread
 from trnqc.ranks import balanced, dearest_first
 
 

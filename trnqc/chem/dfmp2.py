@@ -23,7 +23,7 @@ from trnqc.chem.molecule import basis_name, describe
 from trnqc.chem.orbitals import Frozen as FrozenOrbitals
 from trnqc.chem.orbitals import active_orbitals, check_reference, chemical_core
 from trnqc.chem.pairs import PairStep, check_factors, check_threads, run_pairs, warn
-from trnqc.chem.rank_factors import factors_on_ranks
+from trnqc.chem.rank_factors import factors_on_ranks, visited_bytes
 from trnqc.chem.result import SCS, SOS, Frozen, MP2Result, Pairs, Run, Sizes, System, check_scaling, triangle
 from trnqc.chem.versions import versions
 from trnqc.errors import InputError
@@ -202,9 +202,11 @@ class DFMP2:
         if isinstance(store, Checkpoint):
             store.keep_orbitals(self.e_hf, self.mo_energy, self.mo_coeff, self.mo_occ)
         if self.ranks.size > 1:
+            sizes = (o.c_occ.shape[1], o.c_vir.shape[1], auxiliary.auxmol.nao_nr())
             return factors_on_ranks(
                 self.mol, auxiliary.auxmol, o.c_occ, o.c_vir, o.eps_occ, o.eps_vir, self.ranks, schedule=self.schedule,
                 max_bytes=1e6 * self.max_memory, threads=self.threads, progress=self.progress, store=store,
+                pairs=visited_bytes(sizes, choice, self.fused, self.threads),
             )  # fmt: skip
         least = least_bytes(o.c_vir.shape[1], auxiliary.auxmol.nao_nr(), choice, self.fused, self.threads)
         return build_factors(

@@ -26,7 +26,7 @@ from trnqc.chem.memory import available_memory, give_back
 from trnqc.chem.molecule import Geometry, build_mole
 from trnqc.chem.orbitals import Frozen, active_orbitals, chemical_core
 from trnqc.chem.pairs import ResultWarning, run_pairs
-from trnqc.chem.rank_factors import check_spread
+from trnqc.chem.rank_factors import check_spread, visited_bytes
 from trnqc.chem.reference import generated_fitting_sets, run_rhf
 from trnqc.chem.result import SCS, SOS, Comparison, MP2Result, check_scaling
 from trnqc.ranks import ALONE, Ranks
@@ -154,7 +154,8 @@ def _check_sizes(
     if ranks.size > 1 and job.checkpoint is None:
         threads = job.threads or lib.num_threads()
         width = plan_factors(auxiliary.auxmol, nao, nocc, nvir, None, threads).width
-        check_spread(nao, (nocc, nvir, naux), ranks.size, threads, width, 1e6 * max_memory)
+        visited = visited_bytes((nocc, nvir, naux), choice, job.fused, job.threads)
+        check_spread(nao, (nocc, nvir, naux), ranks.size, threads, width, 1e6 * max_memory, visited)
         return
     pairs = least_bytes(nvir, naux, choice, job.fused, job.threads)
     plan_factors(

@@ -17,6 +17,7 @@ from trnqc.chem.checkpoint import Store
 from trnqc.chem.choice import Choice
 from trnqc.chem.pair_loop import pairs_by_blocks
 from trnqc.chem.rank_pairs import exact_on_ranks, pairs_on_ranks
+from trnqc.chem.spread import set_width
 from trnqc.errors import CheckpointError, InputError, TrnqcError
 from trnqc.ranks import ALONE, Ranks
 from trnqc.types import PairEnergies
@@ -69,6 +70,7 @@ def run_pairs(
     if ranks.size > 1:
         energies = pairs_on_ranks(
             B, eps_occ, eps_vir, choice, ranks, fused=fused, threads=threads, schedule=schedule, store=store,
+            width_of=lambda: _width(B, choice, fused, threads, limit, store, most=set_width(*B.shape)),
             progress=progress,
         )  # fmt: skip
         exact = exact_on_ranks(B, eps_occ, eps_vir, ranks)
@@ -106,11 +108,20 @@ def _all_at_once(B: Any, choice: Choice, fused: bool, threads: int | None, limit
     return limit is None or B.nbytes + made <= limit
 
 
-def _width(B: Any, choice: Choice, fused: bool, threads: int | None, limit: float | None, store: Store | None) -> int:
-    """Orbitals a set: as many as fit, or those of the run that is taken up again."""
+def _width(
+    B: Any,
+    choice: Choice,
+    fused: bool,
+    threads: int | None,
+    limit: float | None,
+    store: Store | None,
+    most: int | None = None,
+) -> int:
+    """Orbitals a set: as many as fit, `most` at most, or those of the run that is taken up again."""
     held = B.nbytes if _in_memory(B) else None
     fits = widest(B.shape, choice, fused=fused, threads=threads, limit=limit, B=held)
-    width = fits if store is None else store.decide("orbitals a set", lambda: fits)
+    wanted = min(fits, most or fits)
+    width = wanted if store is None else store.decide("orbitals a set", lambda: wanted)
     if width > fits:
         raise CheckpointError(
             f"the blocks of the run that is to be taken up again have {width} orbitals a set, the memory limit now "

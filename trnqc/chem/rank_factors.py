@@ -18,14 +18,16 @@ from typing import Any
 import numpy as np
 from pyscf import gto, lib
 
+from trnqc.chem.blocks import held_bytes
 from trnqc.chem.checkpoint import Store
+from trnqc.chem.choice import Choice
 from trnqc.chem.disk import Rows
 from trnqc.chem.disk_factors import Progress, finished
 from trnqc.chem.factors import Factors, build_factors, plan_factors
 from trnqc.chem.memory import gigabytes
 from trnqc.chem.metric import factorise
 from trnqc.chem.shell_blocks import HalfFitted
-from trnqc.chem.spread import Spread
+from trnqc.chem.spread import AHEAD, Spread, set_width
 from trnqc.eri.workers import workers
 from trnqc.errors import MemoryLimit
 from trnqc.ranks import Ranks, dealt
@@ -59,19 +61,24 @@ class SpreadRows:
         return row
 
 
-def spread_bytes(nao: int, shape: tuple[int, int, int], ranks: int, threads: int, width: int) -> int:
-    """The most that one rank holds while factors are made: columns and rows, those under way, metric, buffers."""
+def spread_bytes(nao: int, shape: tuple[int, int, int], ranks: int, threads: int, width: int, pairs: int = 0) -> int:
+    """The most that one rank holds: columns, rows, those under way, metric, buffers; then rows, visiting sets, `pairs`.
+
+    width: functions of a block of P; pairs: bytes that the backend allocates for a block of pairs.
+    """
     nocc, nvir, naux = shape
-    share = -(-8 * nocc * nvir * naux // Spread(*shape, ranks).shards)
+    spread = Spread(*shape, ranks)
+    share = -(-8 * nocc * nvir * naux // spread.shards)
     buffers = 8 * threads * (nao**2 + width * (nao * (nao + 1) // 2 + nocc * nao + nvir))
-    return 2 * share + 2 * share // ranks + 3 * 8 * naux**2 + buffers
+    factors = 2 * share + 2 * share // ranks + 3 * 8 * naux**2 + buffers
+    return max(factors, share + (AHEAD + 1) * 8 * spread.width * nvir * naux + pairs)
 
 
 def check_spread(
-    nao: int, shape: tuple[int, int, int], ranks: int, threads: int, width: int, limit: float | None
+    nao: int, shape: tuple[int, int, int], ranks: int, threads: int, width: int, limit: float | None, pairs: int = 0
 ) -> None:
-    """MemoryLimit if one rank's part of making B[nocc, nvir, naux] does not fit `limit` bytes."""
-    needed = spread_bytes(nao, shape, ranks, threads, width)
+    """MemoryLimit if one rank's part of B[nocc, nvir, naux] and of its pairs does not fit `limit` bytes."""
+    needed = spread_bytes(nao, shape, ranks, threads, width, pairs)
     if limit is not None and needed > limit:
         raise MemoryLimit(
             f"factors B{list(shape)} spread over {ranks} ranks need {gigabytes(needed)} on each, the memory limit of a "
@@ -94,11 +101,12 @@ def factors_on_ranks(
     threads: int | None = None,
     progress: Progress | None = None,
     store: Store | None = None,
+    pairs: int = 0,
 ) -> Factors:
     """As `build_factors`, which all ranks call: B spread over them, or, with a store, on the disk that all see.
 
-    store: rank 0's, which then makes B; the others give None. max_bytes: of one rank. Raises MemoryLimit, StorageError,
-    CommunicationError.
+    store: rank 0's, which then makes B; the others give None. max_bytes: of one rank. pairs: bytes for a block of pairs.
+    Raises MemoryLimit, StorageError, CommunicationError.
     """
     threads = threads or lib.num_threads()
     if ranks.at_first(lambda: store is not None):
@@ -108,7 +116,7 @@ def factors_on_ranks(
             made.append(
                 build_factors(
                     mol, auxmol, c_occ, c_vir, eps_occ, eps_vir, max_bytes=max_bytes, threads=threads,
-                    progress=progress, store=store,
+                    progress=progress, store=store, pairs=pairs,
                 )
             )  # fmt: skip
             B = made[0].B
@@ -124,11 +132,16 @@ def factors_on_ranks(
         return replace(factors, B=rows)
     nocc, nvir, nao = c_occ.shape[1], c_vir.shape[1], len(c_occ)
     width = plan_factors(auxmol, nao, nocc, nvir, None, threads).width
-    check_spread(nao, (nocc, nvir, auxmol.nao_nr()), ranks.size, threads, width, max_bytes)
+    check_spread(nao, (nocc, nvir, auxmol.nao_nr()), ranks.size, threads, width, max_bytes, pairs)
     half = HalfFitted(mol, auxmol, c_occ, c_vir, width)
     held, note, timings = spread_factors(half, ranks, threads, schedule, progress)
     where = f"in memory, {gigabytes(held.nbytes)} spread over {ranks.size} ranks"
     return Factors(held, np.array(eps_occ), np.array(eps_vir), note, half.made_by, timings, where)
+
+
+def visited_bytes(shape: tuple[int, int, int], choice: Choice, fused: bool, threads: int | None) -> int:
+    """Bytes that the backend allocates for a block of pairs of B[nocc, nvir, naux]."""
+    return held_bytes(set_width(*shape), *shape[1:], choice, fused, threads, B=0)
 
 
 def spread_factors(

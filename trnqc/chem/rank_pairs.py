@@ -21,12 +21,10 @@ from trnqc.chem.choice import Choice
 from trnqc.chem.disk import Rows
 from trnqc.chem.pair_loop import in_turn
 from trnqc.chem.rank_factors import SpreadRows
-from trnqc.chem.spread import set_width
+from trnqc.chem.spread import AHEAD, set_width
 from trnqc.ranks import Pending, Ranks, dealt
 from trnqc.types import PairEnergies
 
-# Rounds whose messages are under way: ranks whose blocks take longer hold up others only when they are so far behind.
-AHEAD = 4
 # Blocks that each rank computes between two records.
 A_RECORD = 8
 
@@ -57,12 +55,14 @@ def pairs_on_ranks(
     threads: int | None = None,
     schedule: str = "dynamic",
     store: Store | None = None,
+    width_of: Callable[[], int] | None = None,
     progress: Progress | None = None,
 ) -> PairEnergies:
     """Energies of all pairs, the same on every rank, with digits that do not depend on their number.
 
     schedule: of blocks whose rows are read from disk (trnqc.ranks.dealt); visits are settled beforehand. store: rank
-    0's, for finished blocks. progress: of this rank's pairs. Raises CommunicationError, StorageError.
+    0's, for finished blocks. width_of: orbitals a set of rows on disk, asked of rank 0. progress: of this rank's pairs.
+    Raises CommunicationError, StorageError.
     """
 
     def energies_of(block: PairBlock, rows: np.ndarray, columns: np.ndarray) -> PairEnergies:
@@ -74,8 +74,7 @@ def pairs_on_ranks(
         _visited(B, ranks, sums, progress)
         total, width = ranks.sum(sums.energies), B.spread.width
     else:
-        fixed = set_width(*B.shape)
-        width = ranks.at_first(lambda: fixed if store is None else store.decide("orbitals a set", lambda: fixed))
+        width = ranks.at_first(width_of or (lambda: set_width(*B.shape)))
         total = _read(B, pair_blocks(len(B), width), ranks, sums, schedule, store, progress)
     ran_on = ranks.at_first(lambda: sums.ran_on)
     return PairEnergies(total[0], total[1], f"{ran_on}, blocks of {width} orbitals on {ranks.size} ranks")

@@ -19,6 +19,8 @@ from trnqc.ranks import balanced
 # Orbitals a set: no more; at least SETS of sets, so that there are blocks enough to share; sets of so few bytes that
 # several can be under way; but at most MOST of them, so that the plan itself is made in seconds.
 WIDEST, SETS, SET_BYTES, MOST = 8, 10, 1 << 26, 400
+# Rounds whose messages are under way: ranks whose blocks take longer hold up others only when they are so far behind.
+AHEAD = 4
 
 
 def set_width(nocc: int, nvir: int, naux: int) -> int:
