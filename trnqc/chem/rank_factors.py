@@ -105,7 +105,7 @@ def factors_on_ranks(
 ) -> Factors:
     """As `build_factors`, which all ranks call: B spread over them, or, with a store, on the disk that all see.
 
-    store: rank 0's, which then makes B; the others give None. max_bytes: of one rank. pairs: bytes for a block of pairs.
+    store: rank 0's, which then makes B; the others give None. max_bytes: of one rank. pairs: bytes of a block of pairs.
     Raises MemoryLimit, StorageError, CommunicationError.
     """
     threads = threads or lib.num_threads()
