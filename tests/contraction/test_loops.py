@@ -56,6 +56,13 @@ def test_the_text_of_the_four_factor_nest():
     ]
 
 
+def test_a_loop_of_one_turn_adds_nothing_up():
+    tree = four_index(6)
+    whole = nest_of(Fusion(tree, {"T1": frozenset("q")}, {"q": 6}))
+    assert "+=" not in str(whole) and " = 0" not in str(whole)
+    assert "+=" in str(nest_of(Fusion(tree, {"T1": frozenset("q")}, {"q": 5})))
+
+
 def test_the_text_of_tiled_loops_over_functions():
     fusion = fusion_front(a3a(), recompute=True).fusions[0]
     text = str(nest_of(Fusion(fusion.tree, fusion.fused, dict.fromkeys("aecf", 50))))

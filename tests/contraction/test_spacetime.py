@@ -89,6 +89,30 @@ def test_tiles_are_within_5_percent_of_the_exhaustive_optimum(cap):
     assert value == fusion.work and fusion.memory <= cap
 
 
+@pytest.mark.parametrize("name", small_workloads())
+def test_tables_agree_with_the_nests_of_their_rows(name):
+    tree = small_workloads()[name]
+    rng = np.random.default_rng(2)
+    for fusion in fusion_front(tree, recompute=True).fusions[:3]:
+        form = Form(fusion)
+        trials = np.array([[rng.integers(1, n + 1) for n in form.extents.values()] for _ in range(8)])
+        nests = [form.tiled(dict(zip(form.extents, row.tolist()))) for row in trials]
+        assert form.arena(trials).tolist() == [nest.arena for nest in nests]
+        assert form.work(trials).tolist() == [nest.fusion.work for nest in nests]
+
+
+def test_a_roomy_limit_shares_fewer_loops():
+    """With a third of the temporaries no form of least memory is as fast as one that shares less."""
+    tree = four_index(40, 12)
+    room = sum(tree.size(node.indices) for node in tree.temporaries) // 3
+    forms = [Form(fusion) for fusion in fusion_front(tree, recompute=True).fusions]
+    tight = min(best_tiles(form.extents, form.within(room, "time"))[1] for form in forms)
+    found = schedule(tree, room)
+    fused = {name: labels for name, labels in found.fusion.fused.items() if labels}
+    form = Form(Fusion(tree, fused))
+    assert form.time(np.array([[found.fusion.tile(label) for label in form.extents]]))[0] < tight
+
+
 @settings(max_examples=40, deadline=None)
 @given(some.lists(some.integers(1, 25), min_size=1, max_size=3), some.integers(0, 3), some.integers(1, 2000))
 def test_tiles_of_a_separable_cost(extents, seed, cap):
