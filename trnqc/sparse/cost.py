@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trnqc.sparse.loops import LARGEST_NUMBER, in_order
+from trnqc.sparse.loops import LARGEST_LISTED, LARGEST_NUMBER, in_order
 from trnqc.sparse.nest import Format, Kind
 from trnqc.sparse.network import Indices
 from trnqc.sparse.statistics import Pattern, Statistics, product
@@ -205,19 +205,24 @@ class Model:
             self._bytes[access, fixed] = elements * (LINE if stored and stored[-1] in fixed else each)
         return self._bytes[access, fixed]
 
-    def result(self, layout: Format, loops: Indices) -> Access:
+    def result(self, layout: Format, loops: Indices, scattered: frozenset[str]) -> Access:
         """What the last assignment adds to: elements of a sparse result are listed first where they do not come in
-        order, each when its sum is complete."""
+        order, each when its sum is complete; but not where all are made, that is of indices that are not scattered."""
         everything = tuple(range(len(self.statistics.network.inputs)))
-        listed = layout.sparse and loops[: len(layout.order)] != layout.order
+        depth = in_order(layout.order, loops)
+        rest = layout.order[depth:]
+        listed = layout.sparse and bool(scattered & set(rest) or product(self.extents, rest) > LARGEST_LISTED)
+        if layout.sparse and rest and not listed:
+            row: Kind = "dense"
+            return Access(everything, layout.order, layout.kinds[:depth] + (row,) * len(rest), outer=depth)
         return Access(everything, layout.order, layout.kinds, self.rates.list if listed else 0.0)
 
-    def appending(self, layout: Format, loops: Indices) -> float:
+    def appending(self, layout: Format, loops: Indices, scattered: frozenset[str]) -> float:
         """Seconds in which a sparse result's elements are brought into order and stored; without end where those out of
         order are more than a table can number."""
         if not layout.sparse:
             return product(self.extents, layout.order) * self.rates.fresh
-        access = self.result(layout, loops)
+        access = self.result(layout, loops, scattered)
         if product(self.extents, layout.order[in_order(layout.order, loops) :]) > LARGEST_NUMBER and access.entry:
             return math.inf
         elements = self.statistics.count(access.operands, frozenset(layout.order))

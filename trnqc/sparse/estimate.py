@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trnqc.sparse.cost import RATES, Access, Model, Place, Rates
-from trnqc.sparse.nest import Kind, Nest
+from trnqc.sparse.loops import scattered
+from trnqc.sparse.nest import Format, Kind, Nest
 from trnqc.sparse.network import Indices
 from trnqc.sparse.statistics import Statistics, product
 
@@ -35,7 +36,7 @@ def dense_seconds(statistics: Statistics, loops: Iterable[Indices], rates: Rates
 def estimate(nest: Nest, model: Model) -> Estimate:
     """What a nest will cost by its loops, formats and workspaces."""
     walk = Walk(nest, model)
-    seconds, work = walk.shared_seconds + model.appending(nest.formats[-1], nest.assignments[-1].loops), 0.0
+    seconds, work = walk.shared_seconds + model.appending(*walk.result), 0.0
     for k, place in enumerate(walk.places):
         order = nest.assignments[k].loops[len(place.loops) :]
         more, madds = model.alone(place, order, [walk.read(t, k) for t in nest.assignments[k].operands], walk.target(k))
@@ -140,7 +141,13 @@ class Walk:
     def target(self, k: int) -> Access:
         if k < len(self.nest.assignments) - 1:
             return self.written(self.nest, k)
-        return self.model.result(self.nest.formats[-1], self.nest.assignments[-1].loops)
+        return self.model.result(*self.result)
+
+    @property
+    def result(self) -> tuple[Format, Indices, frozenset[str]]:
+        """Its format, the loops that make it, and which of its indices may be scattered."""
+        formats = self.nest.formats
+        return formats[-1], self.nest.assignments[-1].loops, scattered(formats[:-1], self.nest.workspaces)
 
 
 def over_list(nest: Nest, k: int) -> bool:

@@ -13,6 +13,7 @@ from trnqc.sparse.cost import Access, Model, Place
 from trnqc.sparse.estimate import Walk, over_list
 from trnqc.sparse.fusion import Fusion, Fusions
 from trnqc.sparse.layout import Choices, Layouts, sharing
+from trnqc.sparse.loops import scattered
 from trnqc.sparse.nest import Assignment, Nest
 from trnqc.sparse.network import Indices
 from trnqc.sparse.tree import Tree, contractions
@@ -33,6 +34,7 @@ class Nests:
         optional = self.layouts.optional()
         sets = dict.fromkeys([(), *((t,) for t in optional), optional])
         self.choices = [replace(choices, dense=frozenset(dense)) for dense in sets]
+        self._compressed: dict[frozenset[int], frozenset[str]] = {}
         self._orders: dict[tuple[object, ...], tuple[Indices, ...]] = {}
 
     def fusions(self, limit: int, seconds: float) -> Iterator[Fusion]:
@@ -105,7 +107,15 @@ class Nests:
         spaces = tuple(t for t in operands if t >= self.count)
         workspace = walk.written(nest, k) if k < len(nest.assignments) - 1 else None
         barred = self._next(nest, walk, k)
-        key = (place, rest, own, choices.dense & set(own), tuple(map(walk.outer, spaces)), workspace, barred)
+        key = (
+            place,
+            rest,
+            own,
+            choices.dense & set(own) if workspace else choices.dense,
+            tuple(map(walk.outer, spaces)),
+            workspace,
+            barred,
+        )
         if key not in self._orders:
             classes: dict[tuple[Indices, ...], tuple[float, Indices]] = {}
             for order in _orders(rest):
@@ -134,8 +144,16 @@ class Nests:
             return self.model.alone(place, order, reads, workspace)[0]
         loops = (*place.loops, *order)
         layout = self.layouts.result(loops, choices.out)
-        own = self.model.alone(place, order, reads, self.model.result(layout, loops))[0]
-        return own + self.model.appending(layout, loops)
+        result = layout, loops, self._scattered(choices)
+        return self.model.alone(place, order, reads, self.model.result(*result))[0] + self.model.appending(*result)
+
+    def _scattered(self, choices: Choices) -> frozenset[str]:
+        """By formats of the operands in the order of their subscripts: loops are yet to be found."""
+        if choices.dense not in self._compressed:
+            inputs = enumerate(self.layouts.network.inputs)
+            formats = [self.layouts.operand(t, labels, t in choices.dense) for t, labels in inputs]
+            self._compressed[choices.dense] = scattered(formats)
+        return self._compressed[choices.dense]
 
     def _stored(self, operand: int, loops: Indices, choices: Choices) -> Access:
         layout = self.layouts.operand(operand, loops, operand in choices.dense)
