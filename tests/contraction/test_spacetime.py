@@ -54,12 +54,12 @@ def test_the_least_memory_of_a3a_is_printed():
 @pytest.mark.parametrize(
     ("tile", "published"),
     [
-        (10, 20.4),
+        pytest.param(10, 20.4, marks=pytest.mark.slow),
         (20, 5.84),
         pytest.param(32, 2.89, marks=pytest.mark.slow),
         pytest.param(50, 1.77, marks=pytest.mark.slow),
         pytest.param(64, 1.47, marks=pytest.mark.slow),
-        (100, 1.19),
+        pytest.param(100, 1.19, marks=pytest.mark.slow),
     ],
 )
 def test_a3a_repeats_no_more_work_than_the_published_tiles(tile, published):
