@@ -11,6 +11,7 @@ from trnqc.errors import MemoryLimit, OperandError
 from trnqc.sparse import kernel as kernels
 from trnqc.sparse.forms import fused, nary
 from trnqc.sparse.kernel import Kernel, compiled
+from trnqc.sparse.loops import ordered
 from trnqc.sparse.lower import program
 from trnqc.sparse.nest import Assignment, Format, Nest, Workspace
 from trnqc.sparse.network import network
@@ -55,6 +56,15 @@ RESULTS = [("dense",) * 3, ("dense", "compressed", "compressed"), ("compressed",
 @pytest.mark.parametrize("result", RESULTS)
 def test_row_workspace(space, result):
     check(dlpno("Kimn", "Kinu", 2, Workspace(("n",), space), (DS, DD, result)))
+
+
+def test_what_orders_a_sparse_result():
+    """Rows of which all elements are made need no list; scattered ones do, and beyond an array's size a table."""
+
+    def space(kinds, sizes=(13, 11, 37, 7, 45)):
+        return ordered(dlpno("Kimn", "Kinu", 2, Workspace(("n",)), (DS, kinds, RESULTS[1]), sizes)).workspaces[-1].space
+
+    assert (space(DD), space(DS), space(DD, (2, 2, 2, 2, 2**22 + 1))) == ("dense", "listed", "hashed")
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1, 1, 1), (2, 3, 5, 4, 8), (3, 17, 9, 9, 97), (5, 2, 40, 13, 33)])
