@@ -102,7 +102,12 @@ TALK = """
         for schedule in ("static", "dynamic"):
             for one, other in zip(alone, get_jk(mol, dm, 0, threads=1, ranks=ranks, schedule=schedule)):
                 np.testing.assert_array_equal(one, other)
-    print("rank done")
+    try:
+        with started():
+            pass
+    except ValueError as error:
+        assert "once in a process" in str(error)
+        print("rank done")
 """
 
 

@@ -60,6 +60,10 @@ TRANSPORTS = {
 }
 
 
+# The store that ranks meet in keeps where they met.
+_used: list[bool] = []
+
+
 def launched() -> bool:
     """Whether this process has been started as one rank of a job."""
     return all(name in os.environ for name in NEEDED)
@@ -70,12 +74,16 @@ def started(device: str = "cpu", timeout: float = TIMEOUT) -> Iterator[TorchRank
     """The ranks of this job, until the end of the block; an error in it ends the other ranks too.
 
     device: what tensors travel from: one of TRANSPORTS. timeout: seconds, see TIMEOUT; a quarter of it, at most
-    SILENCE, is how long a rank may give no sign of life. Raises InputError, BackendUnavailable, CommunicationError.
+    SILENCE, is how long a rank may give no sign of life. Once in a process. Raises InputError, BackendUnavailable,
+    CommunicationError.
     """
     transport = _transport(device)
     if not launched():
         missing = ", ".join(name for name in NEEDED if name not in os.environ)
         raise InputError(f"{missing} not set: start the ranks with torchrun")
+    if _used:
+        raise InputError("ranks are started once in a process: do all that they share in one block")
+    _used.append(True)
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     local = os.environ.get("LOCAL_RANK", "0")
     # Every process that opens the vendor's runtime takes all cores that it sees.
@@ -123,9 +131,10 @@ def _transport(device: str) -> Transport:
 
 
 def _store(timeout: float) -> Any:
-    """A connection of its own to the store that the ranks have met in."""
+    """A connection of its own to the store that the ranks have met in, without what was there before a restart."""
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    return dist.TCPStore(address, port, is_master=False, timeout=datetime.timedelta(seconds=timeout))
+    store = dist.TCPStore(address, port, is_master=False, timeout=datetime.timedelta(seconds=timeout))
+    return dist.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
 def _all_at(store: Any, size: int, place: str, patience: float = math.inf) -> None:
