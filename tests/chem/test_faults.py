@@ -91,7 +91,9 @@ class Jobs:
         self.server.stdin.flush()
         child = self.number("pid")
         if seconds is not None:
-            time.sleep(seconds)
+            end = time.monotonic() + seconds
+            while time.monotonic() < end and Path(f"/proc/{child}").exists():
+                time.sleep(0.002)
             with contextlib.suppress(ProcessLookupError):  # it was faster
                 os.kill(child, signal.SIGKILL)
         return self.number("status")
