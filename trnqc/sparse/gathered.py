@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ class Result:
             if level > appended.first:
                 whole[appended.counts(level).name] = np.empty(edges[-1], np.int64)
         parts = []
-        for begin, end in zip(edges, edges[1:]):
+        for begin, end in pairwise(edges):
             own: dict[str, Any] = {name: array[begin:end] for name, array in whole.items()}
             own |= {appended.counts(appended.first).name: prefix, CAPACITY.attr: int(end - begin)}
             parts.append(cls(appended, own | {appended.used.name: np.zeros(appended.last + 1, np.int64)}))
