@@ -28,7 +28,7 @@ from scripts.measuring import heading, write_json  # noqa: E402
 from trnqc.chem.memory import gigabytes  # noqa: E402
 
 DEVICES = (1, 2, 8, 64, 1024)
-# trn1.32xlarge: 800 Gbit/s of EFA for 16 devices (AWS Neuron documentation, trn1 architecture); the latency and the file system are assumed.
+# trn1.32xlarge: 800 Gbit/s of EFA for 16 devices (AWS Neuron documentation, "Trn1 Architecture"); the rest is assumed.
 NETWORK = Network(bandwidth=800e9 / 8 / 16, latency=20e-6, files=20e9)
 # nao, nocc, nvir, naux: waters with a frozen core, 24 (cc-pVDZ) or 58 (cc-pVTZ) functions each.
 JOBS = {

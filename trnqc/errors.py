@@ -78,7 +78,7 @@ class MemoryLimit(TrnqcError, MemoryError):
 
 
 class CheckpointError(InputError):
-    """A directory of another job, of another version, or held by another process; the message says which and by whom."""
+    """A directory of another job, of another version, or held by another process; the message says which."""
 
 
 class StorageError(TrnqcError, OSError):

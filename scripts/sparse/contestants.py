@@ -6,6 +6,7 @@ Every contestant is a function without arguments, its operands packed beforehand
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,21 +63,14 @@ def compressed(x: Any) -> sparse.SparseTensor:
 def all_sparse(network: Network, operands: Sequence[sparse.SparseTensor]) -> Nest:
     """Of the solver's nests, stored as CSR and CSF throughout, the one with the least estimate."""
     model = Model(Statistics(network, operands))
-    nests = {}
-    for nest in (candidate.nest for candidate in candidates(network, operands)):
-        tree, loops = _tree(nest, nest.assignments[-1].target), tuple(a.loops for a in nest.assignments)
-        nests[tree, loops] = forms.fused(network, tree, loops, sparse=nest.formats[-1].sparse)
-    return min(nests.values(), key=lambda nest: estimate(nest, model).seconds)
+    found = [candidate.nest for candidate in candidates(network, operands)]
+    nests = [replace(nest, formats=forms.formats(nest, (), nest.formats[-1].sparse)).check() for nest in found]
+    return min(nests, key=lambda nest: estimate(nest, model).seconds)
 
 
 def papers(subscripts: str, plan: Plan) -> Nest:
     tree = TREES[subscripts] if subscripts == ONE else (((1, 3), 0), 2)
     return forms.fused(plan.network, tree, PAPER[subscripts], sparse=plan.steps[0].nest.formats[-1].sparse)
-
-
-def _tree(nest: Nest, tensor: int) -> forms.Tree:
-    n = len(nest.network.inputs)
-    return tensor if tensor < n else tuple(_tree(nest, t) for t in nest.assignments[tensor - n].operands)
 
 
 def by_scipy(operands: Mapping[str, Any], near: bool) -> Work:

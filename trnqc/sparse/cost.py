@@ -129,8 +129,14 @@ class Model:
         return inside, min(self._turns(loops, before | {access: depths[access]}) for access in drivers)
 
     def _turns(self, loops: Indices, depths: Mapping[Access, int]) -> float:
-        """How often a body inside the loops is reached."""
-        patterns = frozenset(self._pattern(access, depth) for access, depth in depths.items())
+        """How often a body inside the loops is reached. What an intermediate stores tells of its operands as well."""
+        told = [(frozenset(access.operands), frozenset(access.order[:depth])) for access, depth in depths.items()
+                if access.kinds[depth - 1] == "compressed"]  # fmt: skip
+        patterns = frozenset(
+            self._pattern(access, depth)
+            for access, depth in depths.items()
+            if not any(made > set(access.operands) and known >= set(access.order[:depth]) for made, known in told)
+        )
         return self.statistics.join(patterns, frozenset(loops))
 
     def _pattern(self, access: Access, depth: int) -> Pattern:

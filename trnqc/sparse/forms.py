@@ -75,7 +75,7 @@ def fused(
     nest = replace(bare, shared=shared)
     rests = [_rest(nest, a.target) for a in assignments[:-1]]
     workspaces = tuple(Workspace(rest, space if rest else "dense") for rest in rests)
-    return replace(nest, workspaces=workspaces, formats=_formats(nest, full, sparse)).check()
+    return replace(nest, workspaces=workspaces, formats=formats(nest, full, sparse)).check()
 
 
 def unfused(network: Network, tree: Tree, full: Collection[int], sparse: bool, rows: bool) -> tuple[Step, ...]:
@@ -121,7 +121,7 @@ def _rest(nest: Nest, tensor: int) -> Indices:
     return tuple(index for index in reader if index in nest.indices[tensor] and index not in outer)
 
 
-def _formats(nest: Nest, full: Collection[int], sparse: bool) -> tuple[Format, ...]:
+def formats(nest: Nest, full: Collection[int], sparse: bool) -> tuple[Format, ...]:
     """In the order of the loops that read or write; a sparse tensor's outermost level is dense, as CSR's."""
     network, formats = nest.network, []
     for t, labels in enumerate(network.inputs):
