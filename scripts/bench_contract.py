@@ -18,12 +18,14 @@
     order    fused loops of several contractions over many tiles: how many of the pairs of tiles that should differ
              clearly, by the rates of this machine, do so in that order
 
-Times are CPU seconds of one thread, medians of rounds in which the contestants take turns.
+Times are CPU seconds of one thread, medians of rounds in which the contestants take turns. A section takes the place of
+what the file holds of it, and leaves the others.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import sys
@@ -174,12 +176,12 @@ SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--sections", nargs="+", choices=tuple(SECTIONS), default=tuple(SECTIONS))
-    parser.add_argument("--out", type=Path, help="write the figures to this file as JSON")
+    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "contract.json")
     options = parser.parse_args(arguments)
-    record: dict[str, Any] = heading() | {"machine": machine()}
     for name in options.sections:
-        record[name] = SECTIONS[name]()
-    if options.out:
+        found = SECTIONS[name]()
+        record = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {"sections": {}}
+        record["sections"][name] = heading() | {"machine": machine()} | found
         write_json(record, options.out)
     return 0
 
