@@ -28,8 +28,8 @@ class Rates:
     adds to one place, or to many; clear: of a workspace's element; list, hash: of an update that also enters its
     coordinate; sort, append: of an element of a sparse result that was listed, and of every one; fresh: of a
     dense result's element; near, update: of a
-    byte that comes again from behind the first cache to be read, or added to; far: of one from behind the second; skip:
-    of the latter where stored coordinates say which; gemm: of a multiply-add of matrices.
+    byte that comes again from behind the first cache to be read, or added to; far: of one from behind the second; skip,
+    strew: of the latter where stored coordinates say which is read, or added to; gemm: of a multiply-add of matrices.
     """
 
     turn: float = 0.4e-9
@@ -51,7 +51,8 @@ class Rates:
     near: float = 0.002e-9
     update: float = 0.004e-9
     far: float = 0.008e-9
-    skip: float = 0.03e-9
+    skip: float = 0.02e-9
+    strew: float = 0.07e-9
     gemm: float = 0.06e-9
 
 
@@ -170,10 +171,11 @@ class Model:
         seconds += place.turns * (self.rates.start + (self.rates.chain if again else 0.0))
         place, visits = self.turn(place, order[-1], reads)
         seconds += visits * self._element(order[-1], reads, target) + place.turns * target.entry
-        seconds += sum(place.turns * access.entry + self._traffic(place, access, self.rates.near) for access in reads)
-        return seconds + self._traffic(place, target, self.rates.update), place.turns
+        near, skip = self.rates.near, self.rates.skip
+        seconds += sum(place.turns * access.entry + self._traffic(place, access, near, skip) for access in reads)
+        return seconds + self._traffic(place, target, self.rates.update, self.rates.strew), place.turns
 
-    def _traffic(self, place: Place, access: Access, near: float) -> float:
+    def _traffic(self, place: Place, access: Access, near: float, skip: float) -> float:
         """Seconds in which a tensor comes from behind each cache, once for every turn of the loops inside which what
         is touched of it fits."""
         bytes_ = self._touched(access, ())
@@ -184,18 +186,18 @@ class Model:
             if place.loops[outer - 1] in access.order:
                 bytes_ = self._touched(access, place.loops[:outer])
             if beyond and bytes_ <= CACHES[1]:
-                seconds += reached * bytes_ * self._far(place, access, outer)
+                seconds += reached * bytes_ * self._far(place, access, outer, skip)
                 beyond = False
             if bytes_ <= CACHES[0]:
                 return seconds + reached * bytes_ * near
         return seconds
 
-    def _far(self, place: Place, access: Access, outer: int) -> float:
+    def _far(self, place: Place, access: Access, outer: int, skip: float) -> float:
         """Of a byte that the first `outer` loops touch anew: out of turn if another operand's coordinates say where."""
         moved = max((n for n, index in enumerate(place.loops[:outer]) if index in access.order), default=None)
         if moved is None or not place.driven[moved] or access.compressed(place.loops[moved]):
             return self.rates.far
-        return self.rates.skip
+        return skip
 
     def _touched(self, access: Access, loops: Indices) -> float:
         """Bytes of a tensor inside some loops."""
