@@ -199,6 +199,48 @@ def test_conversions_keep_the_layer():
     assert type(second_order.undo()._scf) is scf.hf.RHF
 
 
+@pytest.mark.parametrize("through", ["memory", "direct", "fitted"])
+@pytest.mark.parametrize("hermi", [0, 1, 2])
+def test_matrices_of_densities_without_symmetry(through, hermi):
+    mol = molecule(RADICAL, spin=1)
+    theirs = {"memory": lambda mf: mf, "direct": direct, "fitted": lambda mf: mf.density_fit()}[through](scf.UHF(mol))
+    ours = trnqc.accelerate(theirs)
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((2, 2, mol.nao, mol.nao))
+    stacks = {"pair": rows[0], "low rank": np.outer(rows[0, 0, 0], rows[0, 0, 1]), "complex": rows[0] + 1j * rows[1]}
+    for dm in stacks.values():
+        for omega in (None, 0.3):
+            for found, wanted in zip(ours.get_jk(mol, dm, hermi, omega=omega), theirs.get_jk(mol, dm, hermi, omega=omega)):
+                np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("through", ["memory", "direct", "fitted"])
+def test_generalised_objects_are_left_to_pyscf(through):
+    """PySCF's converter exchanges the class below the layer; densities are of spin orbitals then."""
+    prepared = {"memory": lambda mf: mf, "direct": direct, "fitted": lambda mf: mf.density_fit()}[through]
+
+    def energies(wrap):
+        mf = wrap(prepared(scf.UHF(molecule(RADICAL, spin=1)))).run()
+        assert mf.stability(internal=True, external=True)[1].shape == (2 * mf.mol.nao, 2 * mf.mol.nao)
+        general = scf.addons.convert_to_ghf(mf)
+        return mf, general, (mf.e_tot, general.kernel(general.make_rdm1()), general.newton().kernel())
+
+    theirs = energies(lambda mf: mf)[2]
+    mf, general, ours = energies(trnqc.accelerate)
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=SAME)
+    assert "PySCF" in general.ran_on
+    assert "generalised" in general.ran_on
+    assert "PySCF" not in mf.ran_on
+    assert type(copy.deepcopy(general)) is type(general.undo())
+
+
+def test_leaving_to_pyscf_is_said(capsys):
+    mf = trnqc.accelerate(scf.UHF(molecule(RADICAL, spin=1)))
+    general = scf.addons.convert_to_ghf(mf).set(verbose=3, stdout=sys.stdout)
+    general.get_jk(dm=np.eye(2 * mf.mol.nao))
+    assert "J and K are left to PySCF" in capsys.readouterr().out
+
+
 def test_methods_that_come_after():
     theirs = direct(scf.RHF(molecule()))
     theirs.kernel()

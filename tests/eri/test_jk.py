@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from pyscf import gto, scf
+from pyscf.scf._vhf import incore
 
 from trnqc.eri.jk import JKBuilder, get_jk
 from trnqc.errors import BackendUnavailable, InputError, MemoryLimit
@@ -69,6 +70,71 @@ def test_few_ghostly_and_distant_atoms(atom):
 def test_densities(hermi, sign, count):
     mol = molecule("sto-3g")
     matches(mol, density(mol, *count, sign=sign), hermi)
+
+
+@pytest.mark.parametrize("hermi", [0, 1, 2])
+@pytest.mark.parametrize("sign", [1, -1, 0], ids=["symmetric", "antisymmetric", "general"])
+@pytest.mark.parametrize("omega", [None, 0.3, -0.3])
+def test_hermi_is_no_promise_about_the_density(hermi, sign, omega):
+    """PySCF takes any density for any `hermi`, which only says how the triangles of K belong together."""
+    mol = molecule("sto-3g")
+    matches(mol, density(mol, sign=sign), hermi, omega)
+    matches(mol, np.concatenate([density(mol, 1, sign=s) for s in (1, -1, 0)]), hermi, omega)
+    if omega is None:
+        eri = mol.intor("int2e", aosym="s8")
+        dm = density(mol, sign=sign)
+        for ours, theirs in zip(get_jk(mol, dm, hermi), incore(eri, dm, hermi)):
+            np.testing.assert_allclose(ours, theirs, rtol=0, atol=CLOSE)
+
+
+@pytest.mark.parametrize("with_j, with_k", [(True, False), (False, True)])
+def test_one_matrix_of_a_general_density(with_j, with_k):
+    mol = molecule("sto-3g")
+    dm = density(mol, sign=0)
+    ours, theirs = (jk(mol, dm, 1, with_j=with_j, with_k=with_k) for jk in (get_jk, scf.hf.get_jk))
+    assert (ours[0] is None, ours[1] is None) == (not with_j, not with_k)
+    np.testing.assert_allclose(ours[with_k], theirs[with_k], rtol=0, atol=CLOSE)
+
+
+@pytest.mark.parametrize("hermi", [0, 1, 2])
+def test_complex_densities(hermi):
+    mol = molecule("sto-3g")
+    dm = density(mol, 2, sign=0) + 1j * density(mol, 2, sign=0, seed=1)
+    matches(mol, dm, hermi)
+    matches(mol, dm + dm.conj().swapaxes(1, 2), hermi)
+
+
+@pytest.mark.parametrize("size, treated", [(1e-15, 1), (1e-11, 2)])
+def test_rounding_errors_make_no_second_matrix(monkeypatch, size, treated):
+    """A density that is symmetric but for rounding is as quick as a symmetric one, and right in both cases."""
+    seen = []
+    plain = JKBuilder._halves
+    monkeypatch.setattr(JKBuilder, "_halves", lambda self, dm, *rest: seen.append(len(dm)) or plain(self, dm, *rest))
+    mol = molecule("sto-3g")
+    dm = density(mol)
+    matches(mol, dm + size * density(mol, sign=-1, seed=1), 0)
+    assert seen == [treated]
+
+
+def test_steps_of_a_direct_scf_count_as_symmetric(monkeypatch):
+    """The rounding of whole densities is large against their difference; the screening would drop it too."""
+    seen = []
+    plain = JKBuilder._halves
+    monkeypatch.setattr(JKBuilder, "_halves", lambda self, dm, *rest: seen.append(len(dm)) or plain(self, dm, *rest))
+    mol = molecule("sto-3g")
+    matches(mol, 1e-9 * density(mol) + 1e-16 * density(mol, sign=-1, seed=1))
+    assert seen == [1]
+
+
+def test_passes_that_memory_asks_for_change_no_bits():
+    mol = molecule("sto-3g")
+    dm = density(mol, 3, sign=0)
+    builder = JKBuilder(mol, threads=1)
+    whole = builder.get_jk(dm, 0)
+    # Room for one of the six symmetric and antisymmetric parts at a time.
+    mol.max_memory = 12 * 8e-6 * 49 * 1.5
+    for one, all_at_once in zip(builder.get_jk(dm, 0), whole):
+        np.testing.assert_array_equal(one, all_at_once)
 
 
 @pytest.mark.parametrize("omega", [0.3, -0.3, 5.0])
@@ -136,7 +202,7 @@ def test_what_cannot_be_a_density():
     for dm, hermi, match in [
         (good[:3], 1, r"\[7, 7\]"),
         (bad, 1, "not finite"),
-        (good + 0j, 1, "real"),
+        (good.astype(object), 1, "real or complex"),
         (good, 3, "hermi"),
     ]:
         with pytest.raises(InputError, match=match):

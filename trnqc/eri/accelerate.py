@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from pyscf import df, gto, lib, scf
 from pyscf.df.df_jk import _DFHF
 from pyscf.lib import logger
@@ -21,6 +20,9 @@ from trnqc.eri.gradient import accelerate_gradients
 from trnqc.eri.integrals import int2e
 from trnqc.eri.jk import JKBuilder, builder
 from trnqc.errors import InputError, UnsupportedError
+
+# With their subclasses ROHF, RKS, UKS and ROKS.
+COVERED = (scf.hf.RHF, scf.uhf.UHF)
 
 
 def accelerate(mf: Any, backend: str = "auto") -> Any:
@@ -52,11 +54,16 @@ def _check(mf: Any) -> None:
         raise UnsupportedError(f"{kind} makes K on a grid: accelerate the object that it was made from instead")
     if "_scf" in mf.__dict__:
         raise UnsupportedError(f"{kind} holds another SCF object: accelerate that one first, then call .newton()")
-    if not isinstance(mf, scf.hf.RHF | scf.uhf.UHF):
+    if not isinstance(mf, COVERED):
         raise UnsupportedError(
             f"{kind} has orbitals of several components; trnqc accelerates RHF, UHF, ROHF, RKS, UKS and ROKS: use "
             "PySCF's object as it is"
         )
+
+
+def _accelerated_again(mf: Any, backend: str) -> Any:
+    """A pickled object with its layer; without it where PySCF has converted what lies below."""
+    return accelerate(mf, backend) if isinstance(mf, COVERED) else mf
 
 
 class _Accelerated(lib.StreamObject):
@@ -89,7 +96,7 @@ class _Accelerated(lib.StreamObject):
         return super().reset(mol)
 
     def __reduce__(self) -> Any:
-        return accelerate, (self.undo(), self.backend)
+        return _accelerated_again, (self.undo(), self.backend)
 
     def to_gpu(self) -> Any:
         return self.undo().to_gpu()
@@ -121,6 +128,8 @@ class _Accelerated(lib.StreamObject):
         """J and K [..., nao, nao] of the density matrices as PySCF has them; None for what is not asked for."""
         mol = self.mol if mol is None else mol
         dm = self.make_rdm1() if dm is None else dm
+        if not isinstance(self, COVERED):
+            return self._left_to_pyscf(mol, dm, hermi, with_j, with_k, omega)
         if not (isinstance(self, _DFHF) and self.with_df):
             return self._four_centre_jk(mol, dm, hermi, with_j, with_k, omega)
         fitted_k = with_k and not self.only_dfj
@@ -131,6 +140,17 @@ class _Accelerated(lib.StreamObject):
         if with_k and not fitted_k:
             vk = self._four_centre_jk(mol, dm, hermi, False, True, omega)[1]
         return vj, vk
+
+    def _left_to_pyscf(self, mol: gto.Mole, dm: Any, *rest: Any) -> tuple[Any, Any]:
+        """J and K of what PySCF's converters, such as `scf.addons.convert_to_ghf`, make of an accelerated object.
+
+        They exchange the class below this layer; densities are then those of spin orbitals, of twice the size.
+        """
+        reason = "PySCF: J and K of generalised (two-component) orbitals are not made by trnqc"
+        if self.ran_on != reason:
+            logger.note(self, "J and K are left to %s", reason)
+        self.ran_on = reason
+        return super().get_jk(mol, dm, *rest)
 
     def _four_centre_jk(
         self, mol: gto.Mole, dm: Any, hermi: int, with_j: bool, with_k: bool, omega: float | None
@@ -146,7 +166,7 @@ class _Accelerated(lib.StreamObject):
             return scf.hf.SCF.get_jk(self, mol, dm, hermi, with_j, with_k, omega)
         start = logger.process_clock(), logger.perf_counter()
         own = self._kept.get(mol, actual_omega(mol, omega), lambda: self._builder(mol, omega))
-        found = jk_of(own, dm, hermi, with_j, with_k)
+        found = own.get_jk(dm, hermi, with_j, with_k)
         self.ran_on = own.ran_on
         logger.timer(self, "vj and vk", *start)
         return found
@@ -165,19 +185,3 @@ class _Accelerated(lib.StreamObject):
         return gradients if isinstance(self, _DFHF) else accelerate_gradients(gradients)
 
     Gradients = nuc_grad_method
-
-
-def jk_of(own: JKBuilder, dm: Any, hermi: int, with_j: bool, with_k: bool) -> tuple[Any, Any]:
-    """J and K of density matrices of any leading shape, real or complex."""
-    dm = np.asarray(dm)
-    dms = dm.reshape(-1, *dm.shape[-2:])
-    parts, symmetry = (np.concatenate([dms.real, dms.imag]), 0) if np.iscomplexobj(dms) else (dms, hermi)
-    vj, vk = own.get_jk(parts, symmetry, with_j, with_k)
-    return _shaped(vj, dm), _shaped(vk, dm)
-
-
-def _shaped(found: np.ndarray | None, dm: np.ndarray) -> np.ndarray | None:
-    if found is None or not np.iscomplexobj(dm):
-        return None if found is None else found.reshape(dm.shape)
-    real, imaginary = found.reshape(2, *dm.shape)
-    return real + 1j * imaginary

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from pyscf import lib
 
+from trnqc.eri.densities import is_symmetric
 from trnqc.eri.workers import workers
 
 # Auxiliary functions of one rank-n update: many, since each ends with a pass over K.
@@ -59,18 +60,22 @@ def exchange_of_orbitals(cderi: np.ndarray, orbitals: np.ndarray, room: float) -
     return _sum_of_shares(of, len(cderi) if nocc else 0, threads, (nao, nao))
 
 
-def exchange_of_symmetric(cderi: np.ndarray, dm: np.ndarray, room: float) -> np.ndarray:
-    """K [nao, nao] of a symmetric density, by its eigenvectors where these are fewer than half the functions."""
+def exchange(cderi: np.ndarray, dm: np.ndarray, room: float) -> np.ndarray:
+    """K [nao, nao] of any real density: sum over Q of (Q|mu la) D[la, si] (Q|si nu). room: free bytes.
+
+    A symmetric density goes by its eigenvectors where these are fewer than half the functions.
+    """
+    if not is_symmetric(dm):
+        return _exchange_of_matrix(cderi, dm, room)
     w, c = np.linalg.eigh((dm + dm.T) / 2)
     large = np.abs(w) > NEGLIGIBLE * np.abs(w).max(initial=0.0)
     if 2 * large.sum() > len(w):
-        return exchange(cderi, dm, room)
+        return _exchange_of_matrix(cderi, dm, room)
     plus, minus = (c[:, part] * np.sqrt(np.abs(w[part])) for part in (large & (w > 0), large & (w < 0)))
     return exchange_of_orbitals(cderi, plus, room) - exchange_of_orbitals(cderi, minus, room)
 
 
-def exchange(cderi: np.ndarray, dm: np.ndarray, room: float) -> np.ndarray:
-    """K [nao, nao] of any real density [nao, nao]: sum over Q of (Q|mu la) D[la, si] (Q|si nu). room: free bytes."""
+def _exchange_of_matrix(cderi: np.ndarray, dm: np.ndarray, room: float) -> np.ndarray:
     nao = len(dm)
     left = np.ascontiguousarray(dm.T)
     threads, wide = _division(room, fixed=2 * nao**2, each=2 * nao**2)

@@ -97,7 +97,7 @@ class DF(df.DF):
         direct_scf_tol: float = 1e-13,
         omega: float | None = None,
     ) -> tuple[Any, Any]:
-        """J and K as PySCF's; orbitals tagged to dm (mo_coeff, mo_occ) are used for K."""
+        """J and K as PySCF's, whatever `hermi` says; orbitals tagged to dm (mo_coeff, mo_occ) are used for K."""
         if omega is not None:
             with self.range_coulomb(omega) as fitted:
                 return fitted.get_jk(dm, hermi, with_j, with_k, direct_scf_tol)
@@ -109,17 +109,15 @@ class DF(df.DF):
         dms = np.asarray(dm, float)
         square = dms.reshape(-1, *dms.shape[-2:])
         vj = fitted_jk.coulomb(self._cderi, square).reshape(dms.shape) if with_j else None
-        vk = self._exchange(dm, square, hermi).reshape(dms.shape) if with_k else None
+        vk = self._exchange(dm, square).reshape(dms.shape) if with_k else None
         logger.timer(self, "df vj and vk", *start)
         return vj, vk
 
-    def _exchange(self, dm: Any, dms: np.ndarray, hermi: int) -> np.ndarray:
+    def _exchange(self, dm: Any, dms: np.ndarray) -> np.ndarray:
         room = SHARE_OF_MEMORY * 1e6 * max(self.max_memory - lib.current_memory()[0], 0)
         if getattr(dm, "mo_coeff", None) is not None:
             orbitals = _occupied(dm, len(dms), dms.shape[-1])
             return np.stack([fitted_jk.exchange_of_orbitals(self._cderi, c, room) for c in orbitals])
-        if hermi == 1:
-            return np.stack([fitted_jk.exchange_of_symmetric(self._cderi, one, room) for one in dms])
         return np.stack([fitted_jk.exchange(self._cderi, one, room) for one in dms])
 
 

@@ -1,8 +1,9 @@
 """Coulomb and exchange matrices of a molecule from integrals that are never kept.
 
 molecule -> pairs (pairs.py) -> Schwarz bounds, tables (screening.py) -> drivers by class (batch.py, library.py)
-density -> symmetric and antisymmetric parts -> blocks (layout.py) -> groups of tasks on threads of all ranks
-        -> their exact sums (exact.py), the same for any number of either -> halves of J and K -> J, K
+density -> symmetric and antisymmetric parts (densities.py) -> blocks (layout.py)
+        -> groups of tasks on threads of all ranks -> their exact sums (exact.py), the same for any number of either
+        -> halves of J and K -> J, K
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 from pyscf import gto, lib
 
-from trnqc.eri import boys, library
+from trnqc.eri import boys, densities, library
 from trnqc.eri.batch import BLOCKS, NUMBERS, Batch
 from trnqc.eri.classes import QuartetClass
 from trnqc.eri.exact import ExactSum, Terms
@@ -56,13 +57,46 @@ def get_jk(
     ranks: Ranks = ALONE,
     schedule: str = "dynamic",
 ) -> Matrices:
-    """J_kl = sum (ij|kl) D_ji and K_il = sum (ij|kl) D_jk as PySCF's get_jk gives them, None for what is not wanted.
+    """J and K of density matrices, as PySCF's `scf.hf.get_jk` returns them.
 
-    dm [nao, nao] or [n, nao, nao]. hermi: 1 symmetric, 2 antisymmetric, 0 neither. omega, bohr^-1: > 0 for
-    erf(omega r)/r, < 0 for erfc(|omega| r)/r, 0 for 1/r, None for the molecule's own. cutoff: integrals times density
-    below it are left out. ranks: of a job of several processes, all of which call this with the same arguments and get
-    the whole J and K; schedule: how they share the work (trnqc.ranks.dealt). On the CPU the bits depend on neither the
-    ranks nor the threads. Raises InputError for a density that cannot be one, BackendUnavailable, CommunicationError.
+    Parameters
+    ----------
+    mol : pyscf.gto.Mole
+        The molecule.
+    dm : array_like [..., nao, nao]
+        Density matrices, real or complex, with or without symmetry.
+    hermi : int
+        0 for K as it is; 1 (2) for the lower triangle of K and the same (the negative) above it, which is K itself if
+        `dm` is symmetric (antisymmetric). J does not depend on it. Of complex densities K is returned as it is.
+    with_j, with_k : bool
+        What is wanted.
+    omega : float, optional
+        In 1/Bohr: positive for erf(omega r)/r, negative for erfc(|omega| r)/r, 0 for 1/r; None for the molecule's own.
+    backend : str
+        "cpu", "cuda" or "auto", which is the CPU.
+    cutoff : float
+        Products of an integral and a density element below this are left out.
+    threads : int, optional
+        PySCF's `lib.num_threads()` by default.
+    ranks : Ranks
+        Processes of one job, all of which call this function with the same arguments and get the whole J and K.
+    schedule : str
+        How ranks share the work, see `trnqc.ranks.dealt`.
+
+    Returns
+    -------
+    vj, vk : ndarray [..., nao, nao] or None
+        J_ij = sum_kl (ij|kl) D_lk and K_il = sum_jk (ij|kl) D_jk in Hartree; None for what is not wanted. On the CPU
+        the bits depend on neither the ranks nor the threads.
+
+    Raises
+    ------
+    InputError
+        For arrays that cannot be densities of this molecule.
+    MemoryLimit
+        If J and K of one density do not fit into `mol.max_memory`.
+    BackendUnavailable, CompilerError, CommunicationError
+        Where J and K cannot be made.
     """
     made = builder(backend)(mol, omega=omega, cutoff=cutoff, threads=threads, ranks=ranks, schedule=schedule)
     return made.get_jk(dm, hermi, with_j, with_k)
@@ -131,42 +165,63 @@ class JKBuilder:
             self._libraries[with_j, with_k] = {batch.cls: made[batch.name] for batch in batches}
         return self._libraries[with_j, with_k]
 
-    def get_jk(self, dm: np.ndarray, hermi: int = 1, with_j: bool = True, with_k: bool = True) -> Matrices:
-        """As the function of this name."""
+    def get_jk(self, dm: Any, hermi: int = 1, with_j: bool = True, with_k: bool = True) -> Matrices:
+        """J and K of density matrices [..., nao, nao]; see the function of this name."""
         given = self._checked(dm, hermi)
-        vj = np.zeros_like(given) if with_j else None
-        vk = np.zeros_like(given) if with_k else None
-        for sign, part in _parts(given, hermi):
-            wants_j = with_j and sign > 0
-            if len(part) and (wants_j or with_k):
-                # An antisymmetric density has no J, but functions for J and K are there already.
-                j, k = self._halves(part, with_j, with_k)
-                if vj is not None and wants_j:
-                    vj += j
-                if vk is not None:
-                    vk += k + sign * k.transpose(0, 2, 1)
-        shape = np.shape(dm)
-        return (None if vj is None else vj.reshape(shape)), (None if vk is None else vk.reshape(shape))
+        if np.iscomplexobj(given):
+            return self._of_complex(given, with_j, with_k)
+        dms = given.reshape(-1, *given.shape[-2:]).astype(np.float64, copy=False)
+        vj, vk = (np.zeros_like(dms) if wanted else None for wanted in (with_j, with_k))
+        self._add(dms, vj, vk)
+        if vk is not None:
+            vk = densities.mirrored(vk, hermi).reshape(given.shape)
+        return (None if vj is None else vj.reshape(given.shape)), vk
 
-    def _checked(self, dm: np.ndarray, hermi: int) -> np.ndarray:
+    def _of_complex(self, dm: np.ndarray, with_j: bool, with_k: bool) -> Matrices:
+        parts = self.get_jk(np.stack([dm.real, dm.imag]), 0, with_j, with_k)
+        vj, vk = (None if v is None else v[0] + 1j * v[1] for v in parts)
+        return vj, vk
+
+    def _add(self, dms: np.ndarray, vj: np.ndarray | None, vk: np.ndarray | None) -> None:
+        """Add J and K of real densities to the matrices that are there, in as many passes as memory asks for."""
+        at_once = self._at_once()
+        if not dms.any() or (vj is None and vk is None):
+            return
+        libraries = self.build(vj is not None, vk is not None)
+        reach = np.repeat(self._schwarz(self._table(libraries)).max(axis=0), np.diff(self.mol.ao_loc_nr()))
+        parts = densities.split(dms, vk is not None, reach, self.cutoff)
+        maxima = block_maxima(self.mol, parts.matrices) if len(parts) else None
+        for begin in range(0, len(parts), at_once):
+            some = parts[begin : begin + at_once]
+            j, half = self._halves(some.matrices, vj is not None, vk is not None, maxima)
+            if vj is not None:
+                some.add_coulomb(vj, j)
+            if vk is not None:
+                some.add_exchange(vk, half)
+
+    def _checked(self, dm: Any, hermi: int) -> np.ndarray:
         nao = self.mol.nao_nr()
         given = np.asarray(dm)
         if hermi not in (0, 1, 2):
             raise InputError(f"hermi is 0, 1 or 2, found {hermi!r}")
-        if given.ndim not in (2, 3) or given.shape[-2:] != (nao, nao):
-            raise InputError(f"dm is [{nao}, {nao}] or [n, {nao}, {nao}] for this molecule, found {given.shape}")
-        if given.dtype.kind not in "fiu":
-            raise InputError(f"dm holds real numbers, found {given.dtype}: give real and imaginary parts apart")
-        given = given.reshape(-1, nao, nao).astype(np.float64, copy=False)
+        if given.ndim < 2 or given.shape[-2:] != (nao, nao):
+            raise InputError(f"dm is [{nao}, {nao}] or [..., {nao}, {nao}] for this molecule, found {given.shape}")
+        if given.dtype.kind not in "fiuc":
+            raise InputError(f"dm holds real or complex numbers, found {given.dtype}")
         if not np.isfinite(given).all():
             raise InputError("dm has elements that are not finite: the step that made it has failed")
-        needed, allowed = (4 * self.threads + 8) * 8e-6 * given.size, self.mol.max_memory
-        if needed > allowed:
-            raise MemoryLimit(
-                f"J and K of {len(given)} densities of {nao} orbitals on {self.threads} threads take {needed:.0f} MB, "
-                f"allowed are mol.max_memory = {allowed:.0f} MB: allow more, or use fewer threads"
-            )
         return given
+
+    def _at_once(self) -> int:
+        """How many densities one pass over the integrals may treat, by memory."""
+        nao, allowed = self.mol.nao_nr(), self.mol.max_memory
+        one = (4 * self.threads + 8) * 8e-6 * nao**2
+        if one > allowed:
+            raise MemoryLimit(
+                f"J and K of one density of {nao} orbitals on {self.threads} threads take {one:.0f} MB, allowed are "
+                f"mol.max_memory = {allowed:.0f} MB: allow more, or use fewer threads"
+            )
+        return int(min(allowed / max(one, 1e-6), 1e9))
 
     def _class(self, bra: ShellPairs, ket: ShellPairs) -> QuartetClass:
         general = bra.general or ket.general
@@ -180,13 +235,23 @@ class JKBuilder:
             self._tables = tables(self._pairs, self.layout, own, self.omega, self.cutoff)
         return self._tables
 
-    def _halves(self, dm: np.ndarray, with_j: bool, with_k: bool) -> tuple[np.ndarray, np.ndarray]:
-        """J, and the half of K, of densities that are all symmetric or all antisymmetric."""
+    def _schwarz(self, found: tuple[Table, ...]) -> np.ndarray:
+        """The largest sqrt((ab|ab)) of every two shells, [shells, shells]; 0 for pairs that are left out."""
+        q = np.zeros((self.mol.nbas, self.mol.nbas))
+        for table in found:
+            a, b = table.pairs.first, table.pairs.second
+            q[a, b] = q[b, a] = np.maximum(q[a, b], table.pairs.bound)
+        return q
+
+    def _halves(
+        self, dm: np.ndarray, with_j: bool, with_k: bool, maxima: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """J, and the half of K, of densities each of which is symmetric or antisymmetric."""
         libraries = self.build(with_j, with_k)
         found = self._table(libraries)
         orbitals = [pair_orbitals(table.pairs) for table in found]
         flat = [dm[:, i, j].reshape(len(dm), -1) for i, j in orbitals] or [np.zeros((len(dm), 0))]
-        run = Run(self, dm, np.concatenate(flat, axis=1), with_j, with_k)
+        run = Run(self, dm, np.concatenate(flat, axis=1), with_j, with_k, maxima)
         pairs, blocks = self._summed(run, found, libraries)
         half = np.zeros_like(dm)
         for table, (i, j) in zip(found, orbitals):
@@ -252,14 +317,6 @@ class JKBuilder:
         return sorted(tasks, key=lambda task: -task.cost)
 
 
-def _parts(dm: np.ndarray, hermi: int) -> list[tuple[int, np.ndarray]]:
-    """Symmetric (1) and antisymmetric (-1) parts; all zero ones are left out."""
-    if hermi:
-        return [(1 if hermi == 1 else -1, dm)]
-    turned = dm.transpose(0, 2, 1)
-    return [(sign, part) for sign, part in ((1, (dm + turned) / 2), (-1, (dm - turned) / 2)) if part.any()]
-
-
 def cost_of(bra: Table, ket: Table) -> float:
     """Something that grows as the time does."""
     a, b = bra.pairs, ket.pairs
@@ -274,13 +331,20 @@ _work_size = cache(work_size)
 
 
 class Run:
-    """One build: what all tasks share."""
+    """One build: what all tasks share.
 
-    def __init__(self, owner: JKBuilder, dm: np.ndarray, pairs: np.ndarray, with_j: bool, with_k: bool) -> None:
+    maxima: largest density by two shells' block for the screening, by default those of `dm`. The same for all passes
+    over parts of one stack of densities, so that their number changes no bits.
+    """
+
+    def __init__(
+        self, owner: JKBuilder, dm: np.ndarray, pairs: np.ndarray, with_j: bool, with_k: bool,
+        maxima: np.ndarray | None = None,
+    ) -> None:  # fmt: skip
         self.owner, self.with_j, self.with_k = owner, with_j, with_k
         self.count, self.pairs, self.blocks = len(dm), np.ascontiguousarray(pairs), owner.layout.blocked(dm)
         self.each = np.array([block_maxima(owner.mol, one[None]) for one in dm])
-        self.maxima = self.each.max(axis=0)
+        self.maxima = self.each.max(axis=0) if maxima is None else maxima
         largest = min(1.0, 4.0 * float(self.maxima.max(initial=0)))
         self.reals = np.array([owner.cutoff, PRIMITIVE * owner.cutoff, owner.omega, largest])
 
@@ -290,11 +354,7 @@ class Run:
         By Schwarz, with q_ab = sqrt((ab|ab)): J_ab <= q_ab sum q_cd |D_cd|, K_ac <= sum q_ab |D_bd| q_cd; a quartet is
         met once for its at most eight images.
         """
-        mol = self.owner.mol
-        q, sizes = np.zeros((mol.nbas, mol.nbas)), np.diff(mol.ao_loc_nr())
-        for table in found:
-            a, b = table.pairs.first, table.pairs.second
-            q[a, b] = q[b, a] = np.maximum(q[a, b], table.pairs.bound)
+        q, sizes = self.owner._schwarz(found), np.diff(self.owner.mol.ao_loc_nr())
         weighted, most = self.each * np.outer(sizes, sizes), q.max(axis=0, initial=0)
         j = most.max(initial=0) * (q * weighted).sum(axis=(1, 2))
         k = (most[:, None] * weighted * most).sum(axis=(1, 2))

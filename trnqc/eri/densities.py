@@ -1,0 +1,102 @@
+"""Density matrices as sums of symmetric and antisymmetric ones, which is what the digestion of integrals takes.
+
+D = S + A, S = (D + D^T) / 2 -> J = J(S), K = K(S) + K(A), where K(S) = H + H^T, K(A) = H - H^T of a half H each
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from pyscf import lib
+
+# Antisymmetric elements up to this share of a density's largest element are taken for rounding errors.
+ROUNDING = 1e-14
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Symmetric and antisymmetric parts of density matrices; parts that are zero are left out.
+
+    Parameters
+    ----------
+    matrices : ndarray [parts, nao, nao]
+        Matrices that equal their transposes, or the negative of these.
+    signs : ndarray [parts]
+        1 for symmetric matrices, -1 for antisymmetric ones.
+    owners : ndarray [parts]
+        Number of the density that a matrix is a part of.
+    """
+
+    matrices: np.ndarray
+    signs: np.ndarray
+    owners: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.signs)
+
+    def __getitem__(self, rows: slice) -> Parts:
+        return Parts(self.matrices[rows], self.signs[rows], self.owners[rows])
+
+    def add_coulomb(self, to: np.ndarray, j: np.ndarray) -> None:
+        """Add the J [parts, ...] of symmetric parts to those of their densities."""
+        for n in np.flatnonzero(self.signs > 0):
+            to[self.owners[n]] += j[n]
+
+    def add_exchange(self, to: np.ndarray, half: np.ndarray) -> None:
+        """Add the K that belong to halves [parts, ...] to those of their densities."""
+        for owner, sign, one in zip(self.owners, self.signs, half):
+            to[owner] += one + sign * one.T
+
+
+def split(dms: np.ndarray, with_k: bool, reach: np.ndarray, cutoff: float) -> Parts:
+    """The parts of densities [n, nao, nao] that J, and K if it is wanted, depend on.
+
+    Parameters
+    ----------
+    dms : ndarray [n, nao, nao]
+        Real densities.
+    with_k : bool
+        Whether K is wanted; J depends on symmetric parts alone.
+    reach : ndarray [nao]
+        For each orbital i, the largest sqrt((ij|ij)) over all orbitals j.
+    cutoff : float
+        Products of an integral and a density element below this are left out of K.
+
+    Notes
+    -----
+    A density that is symmetric but for rounding errors counts as symmetric; otherwise each step of an SCF would treat
+    two matrices where it needs one. An antisymmetric part A of D is left out in two cases. By Schwarz, all terms
+    (ij|kl) A_jk are at most reach_j reach_k max|A_jk|: where that is below `cutoff`, the screening would drop each of
+    them too. And where max|A| <= ROUNDING max|D|, K changes by at most ROUNDING times the Schwarz bound on K(D).
+    """
+    transposed = dms.transpose(0, 2, 1)
+    kinds = [(1, (dms + transposed) / 2)]
+    if with_k:
+        kinds.append((-1, (dms - transposed) / 2))
+    found = [
+        (sign, owner, part)
+        for sign, parts in kinds
+        for owner, part in enumerate(parts)
+        if part.any() and (sign > 0 or not _negligible(part, dms[owner], reach, cutoff))
+    ]
+    matrices = np.array([part for _, _, part in found]).reshape(-1, *dms.shape[1:])
+    return Parts(matrices, *(np.array([row[n] for row in found], np.int64) for n in (0, 1)))
+
+
+def _negligible(antisymmetric: np.ndarray, dm: np.ndarray, reach: np.ndarray, cutoff: float) -> bool:
+    size = np.abs(antisymmetric)
+    return bool(size.max() <= ROUNDING * np.abs(dm).max() or (size * reach * reach[:, None]).max() < cutoff)
+
+
+def is_symmetric(dm: np.ndarray) -> bool:
+    """Whether a density [nao, nao] equals its transpose but for rounding errors."""
+    return bool(np.abs(dm - dm.T).max(initial=0) <= 2 * ROUNDING * np.abs(dm).max(initial=0))
+
+
+def mirrored(vk: np.ndarray, hermi: int) -> np.ndarray:
+    """K [n, nao, nao] as PySCF returns it, in place: for hermi 1 and 2 the lower triangle decides about the upper."""
+    if hermi:
+        for one in vk:
+            lib.hermi_triu(one, hermi, inplace=True)
+    return vk
