@@ -1,0 +1,29 @@
+"""PySCF: its tests of Hartree-Fock, Kohn-Sham, gradients, Hessians, response and density fitting."""
+
+from __future__ import annotations
+
+from scripts.peers.peer import Exclusion, Peer
+
+FOLDERS = {
+    "scf": "rhf uhf h2o addons stability jk response_function",
+    "grad": "rhf uhf rohf rks uks",
+    "df": "df_jk df_grad",
+    "tdscf": "tdrhf tdrks tduhf",
+    "hessian": "rhf uhf rks",
+    "dft": "h2o",
+    "qmmm": "*",
+}
+
+EXCLUSIONS: tuple[Exclusion, ...] = ()
+
+PEER = Peer(
+    name="pyscf",
+    repository="https://github.com/pyscf/pyscf",
+    tag="v{version}",
+    files=tuple(f"pyscf/{folder}/test/test_{name}.py" for folder, names in FOLDERS.items() for name in names.split()),
+    swap="scripts.peers.pyscf_swap",
+    ways={"memory": {"PEERS_SWAP": "memory"}, "direct": {"PEERS_SWAP": "direct"}},
+    exclusions=EXCLUSIONS,
+    # PySCF's own choice of tests, from the pytest.ini of its tree.
+    arguments=("-k", "not _high_cost and not _skip"),
+)

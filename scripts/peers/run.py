@@ -1,0 +1,73 @@
+"""One test file of a peer, run in one way, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.peers.peer import THEIRS, Peer
+from scripts.peers.trees import copied
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """threads: of OpenMP in each process; seconds: after which a file's run is ended."""
+
+    threads: int = 1
+    seconds: float = 3600.0
+
+
+def run(peer: Peer, tree: Path, file: Path, way: str, limits: Limits) -> dict[str, Any]:
+    """Outcomes of a file's tests: ``tests`` by identifier, ``exit`` of pytest, what was imported, what was swapped."""
+    with tempfile.TemporaryDirectory(prefix="peers-") as folder:
+        scratch = Path(folder)
+        record = scratch / "record.json"
+        target = copied(tree, file, scratch)
+        command = [sys.executable, "-m", "pytest", *_options(peer, way, scratch), str(target)]
+        environment = _environment(peer, way, record, limits)
+        text, code = _completed(command, scratch, environment, limits.seconds)
+        found = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {"tests": {}}
+    if "imported_from" in found and Path(found["imported_from"]).is_relative_to(tree):
+        raise AssertionError(f"{found['imported_from']} was tested, not the installed {peer.name}")
+    found["tests"] = {test.split("::", 1)[-1]: outcome for test, outcome in found["tests"].items()}
+    # 0: all passed, 1: some failed, 5: none chosen. Anything else is a run that came to no end of its own.
+    return found | {"exit": code} | ({} if code in (0, 1, 5) else {"output": text[-2000:]})
+
+
+def _options(peer: Peer, way: str, scratch: Path) -> list[str]:
+    plugins = ["scripts.peers.recorder", *([] if way == THEIRS else [peer.swap])]
+    chosen = [word for name in plugins for word in ("-p", name)]
+    return [
+        "-q", "--rootdir", str(scratch), "-c", os.devnull, "--import-mode=importlib", "-p", "no:cacheprovider",
+        *chosen, *peer.arguments,
+    ]  # fmt: skip
+
+
+def _environment(peer: Peer, way: str, record: Path, limits: Limits) -> dict[str, str]:
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    own = {
+        "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": str(limits.threads),
+        "PEERS_RECORD": str(record), "PEERS_MODULE": peer.imported,
+    }  # fmt: skip
+    return os.environ | peer.environment | own | (peer.ways[way] if way != THEIRS else {})
+
+
+def _completed(command: list[str], cwd: Path, environment: dict[str, str], seconds: float) -> tuple[str, int]:
+    """Output and exit status; -1 for a process that was ended at its time limit."""
+    try:
+        done = subprocess.run(
+            command, cwd=cwd, env=environment, timeout=seconds, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        text = error.stdout or b""
+        return text.decode(errors="replace") if isinstance(text, bytes) else text, -1
+    return done.stdout, done.returncode
