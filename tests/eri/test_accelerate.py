@@ -210,7 +210,8 @@ def test_matrices_of_densities_without_symmetry(through, hermi):
     stacks = {"pair": rows[0], "low rank": np.outer(rows[0, 0, 0], rows[0, 0, 1]), "complex": rows[0] + 1j * rows[1]}
     for dm in stacks.values():
         for omega in (None, 0.3):
-            for found, wanted in zip(ours.get_jk(mol, dm, hermi, omega=omega), theirs.get_jk(mol, dm, hermi, omega=omega)):
+            both = (mf.get_jk(mol, dm, hermi, omega=omega) for mf in (ours, theirs))
+            for found, wanted in zip(*both):
                 np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
 
 
