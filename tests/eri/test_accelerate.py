@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 import pytest
-from pyscf import ao2mo, dft, gto, scf
+from pyscf import ao2mo, dft, gto, lib, scf
 from pyscf.pbc import gto as pbc_gto
 from pyscf.pbc import scf as pbc_scf
 
@@ -213,6 +213,48 @@ def test_matrices_of_densities_without_symmetry(through, hermi):
             both = (mf.get_jk(mol, dm, hermi, omega=omega) for mf in (ours, theirs))
             for found, wanted in zip(*both):
                 np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
+
+
+HELD = {
+    "tagged": lambda dm: lib.tag_array(dm, note="kept by the caller"),
+    "list": lambda dm: [dm, 2 * dm],
+    "tuple": lambda dm: (dm, dm.T),
+    "nested lists": lambda dm: dm.tolist(),
+    "four axes": lambda dm: np.arange(1.0, 7).reshape(2, 3, 1, 1) * dm,
+    "Fortran order": np.asfortranarray,
+    "strided": lambda dm: np.repeat(np.repeat(dm, 2, 0), 2, 1)[::2, ::2],
+    "single precision": lambda dm: dm.astype(np.float32),
+    "whole numbers": lambda dm: (10 * dm).astype(int),
+    "truth values": lambda dm: dm > 0,
+    "complex, single precision": lambda dm: (dm + 1j * dm.T).astype(np.complex64),
+}
+
+
+@pytest.mark.parametrize("through", ["memory", "direct", "fitted"])
+@pytest.mark.parametrize("held", HELD)
+def test_densities_as_users_hold_them(through, held):
+    """Against the same values as contiguous arrays in double precision, by PySCF."""
+    mol = molecule()
+    theirs = {"memory": lambda mf: mf, "direct": direct, "fitted": lambda mf: mf.density_fit("weigend")}[through](
+        scf.RHF(mol)
+    )
+    dm = HELD[held](np.random.default_rng(2).standard_normal((mol.nao, mol.nao)))
+    if isinstance(dm, np.ndarray):
+        dm.flags.writeable = False
+    plain = np.ascontiguousarray(dm, dtype=np.result_type(np.asarray(dm).dtype, float))
+    for found, wanted in zip(trnqc.accelerate(theirs).get_jk(dm=dm), theirs.get_jk(dm=plain)):
+        assert found.shape == wanted.shape
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("through", [direct, lambda mf: mf.density_fit("weigend")], ids=["direct", "fitted"])
+def test_densities_of_another_size_and_none(through):
+    mf = trnqc.accelerate(through(scf.RHF(molecule())))
+    nao = mf.mol.nao
+    for shape in ((nao + 1, nao + 1), (nao,), (nao, nao + 1)):
+        with pytest.raises(InputError, match=rf"\[{nao}, {nao}\]"):
+            mf.get_jk(dm=np.ones(shape))
+    assert [v.shape for v in mf.get_jk(dm=np.zeros((0, nao, nao)))] == [(0, nao, nao)] * 2
 
 
 @pytest.mark.parametrize("through", ["memory", "direct", "fitted"])

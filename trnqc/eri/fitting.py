@@ -17,7 +17,7 @@ from scipy.linalg.blas import dgemm, dtrsm
 
 from trnqc.eri import fitted_jk, library
 from trnqc.eri.integrals import int2c2e, int3c2e
-from trnqc.errors import CompilerError, UnsupportedClass
+from trnqc.errors import CompilerError, InputError, UnsupportedClass
 
 # Rows of L that are solved for at once: large enough for products, small against the metric.
 ROWS = 256
@@ -107,6 +107,9 @@ class DF(df.DF):
             return df_jk.get_jk(self, dm, hermi, with_j, with_k, direct_scf_tol)
         start = logger.process_clock(), logger.perf_counter()
         dms = np.asarray(dm, float)
+        nao = self.mol.nao
+        if dms.shape[-2:] != (nao, nao):
+            raise InputError(f"dm is [{nao}, {nao}] or [..., {nao}, {nao}] for this molecule, found {dms.shape}")
         square = dms.reshape(-1, *dms.shape[-2:])
         vj = fitted_jk.coulomb(self._cderi, square).reshape(dms.shape) if with_j else None
         vk = self._exchange(dm, square).reshape(dms.shape) if with_k else None
@@ -118,7 +121,7 @@ class DF(df.DF):
         if getattr(dm, "mo_coeff", None) is not None:
             orbitals = _occupied(dm, len(dms), dms.shape[-1])
             return np.stack([fitted_jk.exchange_of_orbitals(self._cderi, c, room) for c in orbitals])
-        return np.stack([fitted_jk.exchange(self._cderi, one, room) for one in dms])
+        return np.array([fitted_jk.exchange(self._cderi, one, room) for one in dms])
 
 
 def _state(fitting: df.DF) -> dict[str, Any]:

@@ -171,7 +171,7 @@ class JKBuilder:
         if np.iscomplexobj(given):
             return self._of_complex(given, with_j, with_k)
         dms = given.reshape(-1, *given.shape[-2:]).astype(np.float64, copy=False)
-        vj, vk = (np.zeros_like(dms) if wanted else None for wanted in (with_j, with_k))
+        vj, vk = (np.zeros(dms.shape) if wanted else None for wanted in (with_j, with_k))
         self._add(dms, vj, vk)
         if vk is not None:
             vk = densities.mirrored(vk, hermi).reshape(given.shape)
@@ -206,7 +206,7 @@ class JKBuilder:
             raise InputError(f"hermi is 0, 1 or 2, found {hermi!r}")
         if given.ndim < 2 or given.shape[-2:] != (nao, nao):
             raise InputError(f"dm is [{nao}, {nao}] or [..., {nao}, {nao}] for this molecule, found {given.shape}")
-        if given.dtype.kind not in "fiuc":
+        if given.dtype.kind not in "bfiuc":
             raise InputError(f"dm holds real or complex numbers, found {given.dtype}")
         if not np.isfinite(given).all():
             raise InputError("dm has elements that are not finite: the step that made it has failed")
