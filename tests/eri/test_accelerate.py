@@ -242,9 +242,11 @@ def test_densities_as_users_hold_them(through, held):
     if isinstance(dm, np.ndarray):
         dm.flags.writeable = False
     plain = np.ascontiguousarray(dm, dtype=np.result_type(np.asarray(dm).dtype, float))
+    # Of complex densities PySCF's products, in memory and fitted, keep the precision that they come in.
+    close = 1e-5 if np.asarray(dm).dtype == np.complex64 else 1e-9
     for found, wanted in zip(trnqc.accelerate(theirs).get_jk(dm=dm), theirs.get_jk(dm=plain)):
         assert found.shape == wanted.shape
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=close)
 
 
 @pytest.mark.parametrize("through", [direct, lambda mf: mf.density_fit("weigend")], ids=["direct", "fitted"])
