@@ -18,7 +18,7 @@ import json
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -55,29 +55,46 @@ def trees_given(pairs: list[str]) -> dict[str, Path]:
     return {name: Path(folder) for name, _, folder in (pair.partition("=") for pair in pairs)}
 
 
-def outcomes(peer: Peer, asked: argparse.Namespace, tree: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """(file, way, result) of every run, in order, `asked.jobs` of them at once."""
-    files = [file for file in files_of(peer, tree) if file.match(asked.files)]
-    ways = asked.ways or [THEIRS, *peer.ways]
-    limits = Limits(asked.threads, asked.timeout)
-    runs = [(file, way) for file in files for way in ways if way in (THEIRS, *peer.ways)]
-    with ThreadPoolExecutor(asked.jobs) as pool:
-        results = pool.map(lambda each: run(peer, tree, *each, limits), runs)
-        for (file, way), result in zip(runs, results):
-            yield str(file), way, result
+@dataclass(frozen=True)
+class Session:
+    """What one peer's runs have in common."""
+
+    peer: Peer
+    tree: Path
+    limits: Limits
+
+    def outcomes(self, pattern: str, ways: list[str] | None, jobs: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        """(file, way, result) of every run, in order, `jobs` of them at once."""
+        possible = [THEIRS, *self.peer.ways]
+        chosen = [way for way in ways or possible if way in possible]
+        runs = [(file, way) for file in files_of(self.peer, self.tree) if file.match(pattern) for way in chosen]
+        with ThreadPoolExecutor(jobs) as pool:
+            results = pool.map(lambda each: run(self.peer, self.tree, *each, self.limits), runs)
+            for (file, way), result in zip(runs, results):
+                yield str(file), way, result
+
+    def control(self, file: str, way: str, results: report.Results) -> dict[str, Any]:
+        """Outcomes of the tests that a way has lost unexpectedly, under the way's control; empty without one."""
+        lost = report.losses(self.peer, {file: {name: results[file][name] for name in (THEIRS, way)}})
+        tests = [loss.test for loss in lost if not loss.excused]
+        if not tests or way not in self.peer.controls:
+            return {}
+        return run(self.peer, self.tree, Path(file), way, self.limits, tests)["tests"]  # type: ignore[no-any-return]
 
 
 def main(words: list[str] | None = None) -> int:
     asked, console = arguments(words), Console()
     record = json.loads(asked.out.read_text(encoding="utf-8")) if asked.out.exists() else {"peers": {}}
-    unexpected = 0
-    given = trees_given(asked.tree)
+    given, unexpected = trees_given(asked.tree), 0
     for peer in peers(tuple(asked.peers) or NAMES):
+        session = Session(peer, tree_of(peer, given.get(peer.name)), Limits(asked.threads, asked.timeout))
         kept = record["peers"].setdefault(peer.name, {"files": {}})
-        for file, way, result in outcomes(peer, asked, tree_of(peer, given.get(peer.name))):
+        for file, way, result in session.outcomes(asked.files, asked.ways, asked.jobs):
             kept["files"].setdefault(file, {})[way] = result
-            lost = report.losses(peer, kept["files"])
-            kept |= {"version": peer.version, "lost": [asdict(loss) for loss in lost]}
+            if THEIRS in kept["files"][file]:
+                result["control"] = session.control(file, way, kept["files"])
+            lost = [asdict(loss) for loss in report.losses(peer, kept["files"])]
+            kept |= {"version": peer.version, "lost": lost}
             write_json(heading() | {"machine": machine()} | record, asked.out)
             console.print(f"{file} ({way}): {sum(t['outcome'] == 'passed' for t in result['tests'].values())} passed")
         unexpected += shown(console, peer, kept["files"])

@@ -54,6 +54,9 @@ class Peer:
         Module name of the pytest plugin that puts our objects in the place of the peer's.
     ways : mapping of str to mapping
         For each way of running ours, the environment variables that tell the plugin what to swap.
+    controls : mapping of str to mapping
+        For ways that change more than whose objects are used, the environment that changes the rest alone. Tests that
+        are lost are run once more like that: those that fail there too are none of ours.
     exclusions : tuple of Exclusion
         Tests that may fail with ours.
     arguments : tuple of str
@@ -70,11 +73,11 @@ class Peer:
     files: tuple[str, ...]
     swap: str
     ways: Mapping[str, Mapping[str, str]]
+    controls: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     exclusions: tuple[Exclusion, ...] = ()
     arguments: tuple[str, ...] = ()
     module: str = ""
     distribution: str = ""
-    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def version(self) -> str:

@@ -22,7 +22,8 @@ PEER = Peer(
     tag="v{version}",
     files=tuple(f"pyscf/{folder}/test/test_{name}.py" for folder, names in FOLDERS.items() for name in names.split()),
     swap="scripts.peers.pyscf_swap",
-    ways={"memory": {"PEERS_SWAP": "memory"}, "direct": {"PEERS_SWAP": "direct"}},
+    ways={"memory": {"PEERS_SWAP": "accelerate"}, "direct": {"PEERS_SWAP": "accelerate,direct"}},
+    controls={"direct": {"PEERS_SWAP": "direct"}},
     exclusions=EXCLUSIONS,
     # PySCF's own choice of tests, from the pytest.ini of its tree.
     arguments=("-k", "not _high_cost and not _skip"),

@@ -7,11 +7,12 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.peers.peer import THEIRS, Peer
+from scripts.peers.peer import Peer
 from scripts.peers.trees import copied
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,15 +26,19 @@ class Limits:
     seconds: float = 3600.0
 
 
-def run(peer: Peer, tree: Path, file: Path, way: str, limits: Limits) -> dict[str, Any]:
-    """Outcomes of a file's tests: ``tests`` by identifier, ``exit`` of pytest, what was imported, what was swapped."""
+def run(peer: Peer, tree: Path, file: Path, way: str, limits: Limits, controlled: Sequence[str] = ()) -> dict[str, Any]:
+    """Outcomes of a file's tests: ``tests`` by identifier, ``exit`` of pytest, what was imported, what was swapped.
+
+    controlled: tests to run, and they alone, under the control of the way.
+    """
+    own = peer.controls[way] if controlled else peer.ways.get(way)
     with tempfile.TemporaryDirectory(prefix="peers-") as folder:
         scratch = Path(folder)
         record = scratch / "record.json"
-        target = copied(tree, file, scratch)
-        command = [sys.executable, "-m", "pytest", *_options(peer, way, scratch), str(target)]
-        environment = _environment(peer, way, record, limits)
-        text, code = _completed(command, scratch, environment, limits.seconds)
+        target = str(copied(tree, file, scratch))
+        targets = [f"{target}::{test}" for test in controlled] or [target]
+        command = [sys.executable, "-m", "pytest", *_options(peer, own is not None, scratch), *targets]
+        text, code = _completed(command, scratch, _environment(peer, own or {}, record, limits), limits.seconds)
         found = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {"tests": {}}
     if "imported_from" in found and Path(found["imported_from"]).is_relative_to(tree):
         raise AssertionError(f"{found['imported_from']} was tested, not the installed {peer.name}")
@@ -42,8 +47,8 @@ def run(peer: Peer, tree: Path, file: Path, way: str, limits: Limits) -> dict[st
     return found | {"exit": code} | ({} if code in (0, 1, 5) else {"output": text[-2000:]})
 
 
-def _options(peer: Peer, way: str, scratch: Path) -> list[str]:
-    plugins = ["scripts.peers.recorder", *([] if way == THEIRS else [peer.swap])]
+def _options(peer: Peer, swapped: bool, scratch: Path) -> list[str]:
+    plugins = ["scripts.peers.recorder", *([peer.swap] if swapped else [])]
     chosen = [word for name in plugins for word in ("-p", name)]
     return [
         "-q", "--rootdir", str(scratch), "-c", os.devnull, "--import-mode=importlib", "-p", "no:cacheprovider",
@@ -51,13 +56,13 @@ def _options(peer: Peer, way: str, scratch: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def _environment(peer: Peer, way: str, record: Path, limits: Limits) -> dict[str, str]:
+def _environment(peer: Peer, own: Mapping[str, str], record: Path, limits: Limits) -> dict[str, str]:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    own = {
+    ours = {
         "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": str(limits.threads),
         "PEERS_RECORD": str(record), "PEERS_MODULE": peer.imported,
     }  # fmt: skip
-    return os.environ | peer.environment | own | (peer.ways[way] if way != THEIRS else {})
+    return os.environ | ours | dict(own)
 
 
 def _completed(command: list[str], cwd: Path, environment: dict[str, str], seconds: float) -> tuple[str, int]:

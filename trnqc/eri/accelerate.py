@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from pyscf import df, gto, lib, scf
 from pyscf.df.df_jk import _DFHF
 from pyscf.lib import logger
@@ -160,6 +161,8 @@ class _Accelerated(lib.StreamObject):
             if self._eri is None:
                 self._eri = int2e(mol, aosym="s8") if ours else mol.intor("int2e", aosym="s8")
                 self.ran_on = "all integrals in memory, by " + ("generated kernels" if ours else "PySCF")
+            # Of complex numbers in single precision PySCF would take the real part.
+            dm = np.asarray(dm, np.complex128) if np.iscomplexobj(dm) else dm
             return scf.hf.dot_eri_dm(self._eri, dm, hermi, with_j, with_k)
         if not ours:
             self.ran_on = "PySCF"
