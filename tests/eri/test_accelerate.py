@@ -421,6 +421,14 @@ def test_beyond_the_limit_is_pyscfs_and_said():
     np.testing.assert_array_equal(found[1], direct(scf.RHF(mol)).get_jk(mol, dm))
 
 
+def test_screening_data_of_pyscf_are_there_for_who_asks():
+    mf = trnqc.accelerate(direct(scf.RHF(molecule())))
+    mf.kernel()
+    assert mf.opt.prescreen == direct(scf.RHF(molecule())).init_direct_scf().prescreen
+    mf.opt = None
+    assert mf.opt is mf.opt is not None
+
+
 def test_a_density_that_is_not_a_number():
     mf = trnqc.accelerate(direct(scf.RHF(molecule())))
     dm = mf.get_init_guess()

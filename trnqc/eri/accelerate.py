@@ -73,6 +73,7 @@ class _Accelerated(lib.StreamObject):
     __name_mixin__ = "Accelerated"
     _keys = frozenset({"backend", "ran_on"})
     _eri: Any
+    _opt: dict[float | None, Any]
 
     def __init__(self, mf: Any, backend: str) -> None:
         self.__dict__.update(mf.__dict__)
@@ -91,6 +92,17 @@ class _Accelerated(lib.StreamObject):
         if isinstance(plain.__dict__.get("_scf"), _Accelerated):  # put below a second-order solver later on
             plain._scf = plain._scf.undo()
         return plain
+
+    @property
+    def opt(self) -> Any:
+        """PySCF's screening data, made when they are asked for; our own J and K do not read them."""
+        if self._opt.get(None) is None:
+            self._opt[None] = self.init_direct_scf(self.mol)
+        return self._opt[None]
+
+    @opt.setter
+    def opt(self, value: Any) -> None:
+        self._opt[None] = value
 
     def reset(self, mol: gto.Mole | None = None) -> Any:
         self._kept = Kept()
