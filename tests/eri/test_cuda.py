@@ -50,6 +50,7 @@ def test_devices_share_the_work(count):
     matches(builder, density(mol, 2))
     matches(builder, density(mol, sign=0), hermi=0)
     matches(builder, density(mol, sign=-1), hermi=2)
+    matches(builder, np.stack([density(mol, sign=0), density(mol)]), hermi=1)
     assert all(device.launches > 3 for device in there)
     assert builder.ran_on == "generated CUDA, " + ", ".join(f"1 x {device.name}" for device in there)
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from tests.chem.thread_ranks import on_threads, same
 from tests.eri.test_jk import density, molecule
 from trnqc.eri.exact import ExactSum, Terms
 from trnqc.eri.jk import JKBuilder, Run, get_jk
@@ -39,7 +40,7 @@ def test_a_bound_of_nothing_is_fine():
     assert not summed([np.zeros((1, 2))], np.zeros(1), [0]).any()
 
 
-@pytest.mark.parametrize("count, hermi, sign", [(2, 1, 1), (1, 0, 0)])
+@pytest.mark.parametrize("count, hermi, sign", [(2, 1, 1), (1, 0, 0), (2, 1, 0)])
 def test_j_and_k_have_the_same_bits_on_any_number_of_threads(count, hermi, sign):
     mol = molecule("sto-3g", "O 0 0 0.1; H 0 0.75 -0.45; H 0 -0.7 -0.5; O 3 0 0; H 3 0.8 0.5; H 3 -0.8 0.5")
     dm = density(mol, count, sign=sign)
@@ -47,6 +48,13 @@ def test_j_and_k_have_the_same_bits_on_any_number_of_threads(count, hermi, sign)
     one, *more = (get_jk(mol, dm, hermi, threads=n) for n in (1, 2, 3))
     for other in more:
         np.testing.assert_array_equal(one, other)
+
+
+def test_j_and_k_of_a_general_density_have_the_same_bits_on_any_number_of_ranks():
+    mol = molecule("sto-3g")
+    dm = density(mol, sign=0)
+    found = on_threads(3, lambda ranks: np.array(get_jk(mol, dm, 1, threads=1, ranks=ranks)))
+    np.testing.assert_array_equal(same(found), get_jk(mol, dm, 1, threads=2))
 
 
 @pytest.mark.parametrize("atom", ["He 0 0 0", "O 0 0 0.1; H 0 0.75 -0.45; H 0 -0.7 -0.5"])
