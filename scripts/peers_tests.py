@@ -34,6 +34,8 @@ from scripts.peers.run import Limits, run  # noqa: E402
 from scripts.peers.trees import files_of, tree_of  # noqa: E402
 from trnqc.errors import InputError, TrnqcError  # noqa: E402
 
+WIDTH = 120
+
 
 def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -83,7 +85,9 @@ class Session:
 
 
 def main(words: list[str] | None = None) -> int:
-    asked, console = arguments(words), Console()
+    asked = arguments(words)
+    # Rich takes a file for a terminal of 80 columns.
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
     record = json.loads(asked.out.read_text(encoding="utf-8")) if asked.out.exists() else {"peers": {}}
     given, unexpected = trees_given(asked.tree), 0
     for peer in peers(tuple(asked.peers) or NAMES):

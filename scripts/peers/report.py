@@ -53,7 +53,9 @@ def empty(results: Results) -> list[str]:
 
 def table(peer: Peer, results: Results) -> Table:
     ways = [THEIRS, *peer.ways]
-    shown = Table("file", *(f"{peer.name} {peer.version}" if way == THEIRS else f"ours, {way}" for way in ways), "lost")
+    shown = Table()
+    for head in ("file", *(f"{peer.name} {peer.version}" if way == THEIRS else f"ours, {way}" for way in ways), "lost"):
+        shown.add_column(head, no_wrap=True)
     lost = losses(peer, results)
     for file, found in results.items():
         ours = [loss for loss in lost if loss.file == file]
