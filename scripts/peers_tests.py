@@ -1,7 +1,7 @@
 """Do the peers' own tests pass with our objects in the place of theirs?
 
     python scripts/peers_tests.py [pyscf ...] [--files '*scf/test/test_rhf.py'] [--ways theirs memory direct]
-                                  [--tree pyscf=DIR] [--threads 1] [--jobs 1] [--timeout 3600] [--out peers_tests.json]
+                                  [--tree pyscf=DIR] [--threads 1] [--jobs 1] [--timeout 3600] [--out FILE.json]
 
 Each peer is a module of scripts/peers: where its tests come from, which files count, how ours are put in the place of
 theirs, and which tests may fail, with the reason. The source tree is cloned at the tag of the installed version into
@@ -31,7 +31,7 @@ from scripts.measuring import heading, machine, write_json  # noqa: E402
 from scripts.peers import report  # noqa: E402
 from scripts.peers.peer import NAMES, THEIRS, Peer, peers  # noqa: E402
 from scripts.peers.run import Limits, run  # noqa: E402
-from scripts.peers.trees import files_of, tree_of  # noqa: E402
+from scripts.peers.trees import cache_folder, files_of, tree_of  # noqa: E402
 from trnqc.errors import InputError, TrnqcError  # noqa: E402
 
 WIDTH = 120
@@ -46,7 +46,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1, help="OpenMP threads of each process")
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     parser.add_argument("--timeout", type=float, default=3600.0, help="seconds for one file in one way")
-    parser.add_argument("--out", type=Path, default=Path("peers_tests.json"))
+    parser.add_argument("--out", type=Path, default=cache_folder() / "outcomes.json", help="default: %(default)s")
     return parser.parse_args(words)
 
 
@@ -101,6 +101,7 @@ def main(words: list[str] | None = None) -> int:
             kept |= {"version": peer.version, "lost": lost}
             write_json(heading() | {"machine": machine()} | record, asked.out)
             console.print(f"{file} ({way}): {sum(t['outcome'] == 'passed' for t in result['tests'].values())} passed")
+        console.print(f"all outcomes: {asked.out}", soft_wrap=True)
         unexpected += shown(console, peer, kept["files"])
     return 1 if unexpected else 0
 

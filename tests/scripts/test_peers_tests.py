@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -136,6 +138,21 @@ def test_trees(tree, tmp_path, monkeypatch):
     assert not list((tmp_path / "cache").iterdir())
     with pytest.raises(InputError, match="NAME=DIR"):
         peers_tests.trees_given(["abacus=/tmp"])
+
+
+def test_a_clone_is_made_once_at_the_tag_of_the_installed_version(tree, tmp_path, monkeypatch):
+    git = ["git", "-C", str(tree), "-c", "user.name=Nobody", "-c", "user.email=nobody@localhost"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"], ["tag", f"v{PEER.version}"]):
+        subprocess.run([*git, *words], check=True)
+    (tree / "made_up" / "later.txt").write_text("not of the release")
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "-qm", "second"], check=True)
+    monkeypatch.setenv("TRNQC_PEERS_DIR", str(tmp_path / "cache"))
+    clone = tree_of(replace(PEER, repository=f"file://{tree}"))
+    assert clone == tmp_path / "cache" / f"made_up-{PEER.version}"
+    assert (clone / "made_up/test/test_json.py").exists()
+    assert not (clone / "made_up/later.txt").exists()
+    assert tree_of(PEER) == clone
 
 
 def test_pyscf_names_its_files_and_swaps_them():
