@@ -279,6 +279,15 @@ def test_generalised_objects_are_left_to_pyscf(through):
     assert type(copy.deepcopy(general)) is type(general.undo())
 
 
+def test_no_memory_for_one_density_leaves_it_to_pyscf():
+    """PySCF takes max_memory for a wish; `mol.max_memory = 0` is how its users ask for the direct way."""
+    mol = molecule(max_memory=0)
+    mf = trnqc.accelerate(scf.RHF(mol))
+    assert mf.kernel() == pytest.approx(scf.RHF(mol).kernel(), abs=SAME)
+    assert "PySCF" in mf.ran_on
+    assert "mol.max_memory" in mf.ran_on
+
+
 def test_leaving_to_pyscf_is_said(capsys):
     mf = trnqc.accelerate(scf.UHF(molecule(RADICAL, spin=1)))
     general = scf.addons.convert_to_ghf(mf).set(verbose=3, stdout=sys.stdout)

@@ -20,7 +20,7 @@ from trnqc.eri.door import Kept, actual_omega, is_ours
 from trnqc.eri.gradient import accelerate_gradients
 from trnqc.eri.integrals import int2e
 from trnqc.eri.jk import JKBuilder, builder
-from trnqc.errors import InputError, UnsupportedError
+from trnqc.errors import InputError, MemoryLimit, UnsupportedError
 
 # With their subclasses ROHF, RKS, UKS and ROKS.
 COVERED = (scf.hf.RHF, scf.uhf.UHF)
@@ -142,7 +142,9 @@ class _Accelerated(lib.StreamObject):
         mol = self.mol if mol is None else mol
         dm = self.make_rdm1() if dm is None else dm
         if not isinstance(self, COVERED):
-            return self._left_to_pyscf(mol, dm, hermi, with_j, with_k, omega)
+            # PySCF's converters, such as scf.addons.convert_to_ghf, exchange the class below this layer.
+            self._leave_to_pyscf("generalised (two-component) orbitals are beyond trnqc's J and K")
+            return super().get_jk(mol, dm, hermi, with_j, with_k, omega)
         if not (isinstance(self, _DFHF) and self.with_df):
             return self._four_centre_jk(mol, dm, hermi, with_j, with_k, omega)
         fitted_k = with_k and not self.only_dfj
@@ -154,16 +156,12 @@ class _Accelerated(lib.StreamObject):
             vk = self._four_centre_jk(mol, dm, hermi, False, True, omega)[1]
         return vj, vk
 
-    def _left_to_pyscf(self, mol: gto.Mole, dm: Any, *rest: Any) -> tuple[Any, Any]:
-        """J and K of what PySCF's converters, such as `scf.addons.convert_to_ghf`, make of an accelerated object.
-
-        They exchange the class below this layer; densities are then those of spin orbitals, of twice the size.
-        """
-        reason = "PySCF: J and K of generalised (two-component) orbitals are not made by trnqc"
-        if self.ran_on != reason:
-            logger.note(self, "J and K are left to %s", reason)
-        self.ran_on = reason
-        return super().get_jk(mol, dm, *rest)
+    def _leave_to_pyscf(self, reason: str) -> None:
+        """Say why PySCF makes J and K, in `ran_on` and, when it begins, in the log."""
+        words = f"PySCF: {reason}"
+        if self.ran_on != words:
+            logger.note(self, "J and K are left to %s", words)
+        self.ran_on = words
 
     def _four_centre_jk(
         self, mol: gto.Mole, dm: Any, hermi: int, with_j: bool, with_k: bool, omega: float | None
@@ -181,7 +179,13 @@ class _Accelerated(lib.StreamObject):
             return scf.hf.SCF.get_jk(self, mol, dm, hermi, with_j, with_k, omega)
         start = logger.process_clock(), logger.perf_counter()
         own = self._kept.get(mol, actual_omega(mol, omega), lambda: self._builder(mol, omega))
-        found = own.get_jk(dm, hermi, with_j, with_k)
+        try:
+            found = own.get_jk(dm, hermi, with_j, with_k)
+        except MemoryLimit as error:
+            if self.backend not in ("auto", "cpu"):
+                raise
+            self._leave_to_pyscf(str(error))
+            return scf.hf.SCF.get_jk(self, mol, dm, hermi, with_j, with_k, omega)
         self.ran_on = own.ran_on
         logger.timer(self, "vj and vk", *start)
         return found
