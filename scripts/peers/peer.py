@@ -51,7 +51,8 @@ class Peer:
     files : tuple of str
         Test files, as paths or glob patterns in the repository. The folder of each is copied with all it holds.
     swap : str
-        Module name of the pytest plugin that puts our objects in the place of the peer's.
+        Module name of the pytest plugin that puts our objects in the place of the peer's. It counts what it swaps, by
+        kind, as JSON in ``os.environ["PEERS_SWAPPED"]``: a file in which nothing was swapped fails the gate.
     ways : mapping of str to mapping
         For each way of running ours, the environment variables that tell the plugin what to swap.
     controls : mapping of str to mapping

@@ -66,9 +66,15 @@ def files_of(peer: Peer, tree: Path) -> list[Path]:
 
 
 def copied(tree: Path, file: Path, scratch: Path) -> Path:
-    """The test file in a copy of its folder; the peer's package is left behind, so that the installed one is tested."""
+    """The test file in a copy of its folder, with the nearest conftest.py above it.
+
+    The peer's package is left behind, so that the installed one is tested.
+    """
     folder = scratch / "__".join(file.parent.parts)
     if not folder.exists():
         ignored = shutil.ignore_patterns("__pycache__", "__init__.py")
         shutil.copytree(tree / file.parent, folder, ignore=ignored)
+        above = (tree / parent / "conftest.py" for parent in file.parent.parents)
+        if nearest := next((path for path in above if path.exists()), None):
+            shutil.copy(nearest, scratch)
     return folder / file.name

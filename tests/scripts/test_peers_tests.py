@@ -24,8 +24,8 @@ TESTS = """
 
     DATA = pathlib.Path(__file__).with_name("data.json")
 
-    def test_kept():
-        assert json.loads(DATA.read_text()) == [1]
+    def test_kept(one):
+        assert json.loads(DATA.read_text()) == [one]
 
     def test_lost():
         assert json.loads("1") == 1
@@ -60,6 +60,7 @@ def tree(tmp_path, monkeypatch) -> Path:
     folder.mkdir(parents=True)
     (folder / "test_json.py").write_text(textwrap.dedent(TESTS))
     (folder / "data.json").write_text("[1]")
+    (folder.parent / "conftest.py").write_text("import pytest\n\n@pytest.fixture\ndef one():\n    return 1\n")
     (tmp_path / "made_up_swap.py").write_text(textwrap.dedent(SWAP))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     return tmp_path / "tree"
