@@ -250,13 +250,21 @@ def test_densities_as_users_hold_them(through, held):
 
 
 @pytest.mark.parametrize("through", [direct, lambda mf: mf.density_fit("weigend")], ids=["direct", "fitted"])
-def test_densities_of_another_size_and_none(through):
+def test_densities_of_another_size(through):
     mf = trnqc.accelerate(through(scf.RHF(molecule())))
     nao = mf.mol.nao
     for shape in ((nao + 1, nao + 1), (nao,), (nao, nao + 1)):
         with pytest.raises(InputError, match=rf"\[{nao}, {nao}\]"):
             mf.get_jk(dm=np.ones(shape))
-    assert [v.shape for v in mf.get_jk(dm=np.zeros((0, nao, nao)))] == [(0, nao, nao)] * 2
+
+
+@pytest.mark.parametrize(
+    "through", [lambda mf: mf, direct, lambda mf: mf.density_fit("weigend")], ids=["memory", "direct", "fitted"]
+)
+def test_no_densities(through):
+    mf = trnqc.accelerate(through(scf.RHF(molecule())))
+    nothing = np.zeros((0, mf.mol.nao, mf.mol.nao))
+    assert [v.shape for v in mf.get_jk(dm=nothing)] == [nothing.shape] * 2
 
 
 @pytest.mark.parametrize("through", ["memory", "direct", "fitted"])

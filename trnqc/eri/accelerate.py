@@ -171,9 +171,7 @@ class _Accelerated(lib.StreamObject):
             if self._eri is None:
                 self._eri = int2e(mol, aosym="s8") if ours else mol.intor("int2e", aosym="s8")
                 self.ran_on = "all integrals in memory, by " + ("generated kernels" if ours else "PySCF")
-            # Of complex numbers in single precision PySCF would take the real part.
-            dm = np.asarray(dm, np.complex128) if np.iscomplexobj(dm) else dm
-            return scf.hf.dot_eri_dm(self._eri, dm, hermi, with_j, with_k)
+            return _from_memory(self._eri, dm, hermi, with_j, with_k)
         if not ours:
             self.ran_on = "PySCF"
             return scf.hf.SCF.get_jk(self, mol, dm, hermi, with_j, with_k, omega)
@@ -204,3 +202,14 @@ class _Accelerated(lib.StreamObject):
         return gradients if isinstance(self, _DFHF) else accelerate_gradients(gradients)
 
     Gradients = nuc_grad_method
+
+
+def _from_memory(eri: np.ndarray, dm: Any, hermi: int, with_j: bool, with_k: bool) -> tuple[Any, Any]:
+    """J and K by PySCF's products, of no densities too, and of complex ones in single precision.
+
+    PySCF would raise an IndexError for the former and take the real part of the latter.
+    """
+    dm = np.asarray(dm, np.complex128) if np.iscomplexobj(dm) else np.asarray(dm)
+    if not dm.size:
+        return (dm.copy() if with_j else None), (dm.copy() if with_k else None)
+    return scf.hf.dot_eri_dm(eri, dm, hermi, with_j, with_k)  # type: ignore[no-any-return]
