@@ -14,7 +14,13 @@ FOLDERS = {
     "qmmm": "*",
 }
 
-EXCLUSIONS: tuple[Exclusion, ...] = ()
+# Tests that read `mf._eri`, which the direct way does not keep, need no place here: they fail under its control too.
+EXCLUSIONS = (
+    Exclusion(
+        r"qmmm/test/test_itrf\.py::KnowValues::test_energy$",
+        "compares the name of a class, which begins with that of the accelerated layer",
+    ),
+)
 
 PEER = Peer(
     name="pyscf",
