@@ -35,7 +35,8 @@ def accelerate(mf: Any, backend: str = "auto") -> Any:
 
     Where PySCF keeps all integrals in memory (they fit into `mf.max_memory`) so does this, made by our kernels; else J
     and K are direct, incremental if `mf.direct_scf`, without integrals that add less than `mf.direct_scf_tol`. A basis
-    beyond the kernels is left to PySCF, with a warning that names the shell.
+    beyond the kernels is left to PySCF, with a warning that names the shell; so are, with a note in PySCF's log and in
+    `ran_on`, densities that do not fit into `mol.max_memory` and what PySCF's converters turn into generalised objects.
     Raises UnsupportedError for other kinds of object; CompilerError, when integrals are first needed, without compiler.
     """
     _check(mf)
