@@ -68,8 +68,14 @@ class Session:
     def outcomes(self, pattern: str, ways: list[str] | None, jobs: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """(file, way, result) of every run, in order, `jobs` of them at once."""
         possible = [THEIRS, *self.peer.ways]
-        chosen = [way for way in ways or possible if way in possible]
-        runs = [(file, way) for file in files_of(self.peer, self.tree) if file.match(pattern) for way in chosen]
+        if unknown := set(ways or ()) - set(possible):
+            raise InputError(
+                f"--ways of {self.peer.name} are {', '.join(possible)}, found {', '.join(sorted(unknown))}"
+            )
+        files = [file for file in files_of(self.peer, self.tree) if file.match(pattern)]
+        if not files:
+            raise InputError(f"no test file of {self.peer.name} matches --files {pattern!r}")
+        runs = [(file, way) for file in files for way in ways or possible]
         with ThreadPoolExecutor(jobs) as pool:
             results = pool.map(lambda each: run(self.peer, self.tree, *each, self.limits), runs)
             for (file, way), result in zip(runs, results):

@@ -104,6 +104,16 @@ def test_a_second_run_keeps_what_the_record_holds(tree, tmp_path, monkeypatch):
     assert set(ways) == {THEIRS, "ours"}
 
 
+@pytest.mark.parametrize(
+    "words, match", [(["--ways", "abacus"], "theirs, ours"), (["--files", "abacus"], "no test file")]
+)
+def test_what_is_not_there_is_named(tree, tmp_path, monkeypatch, words, match):
+    monkeypatch.setattr(peers_tests, "NAMES", ("made_up",))
+    monkeypatch.setattr(peers_tests, "peers", lambda names: [PEER])
+    with pytest.raises(InputError, match=match):
+        peers_tests.main(["--tree", f"made_up={tree}", "--out", str(tmp_path / "record.json"), *words])
+
+
 def test_runs_that_say_nothing_fail_the_gate():
     passed = {"tests": {"test": {"outcome": "passed", "seconds": 0}}, "exit": 0}
     assert report.empty({"file": {THEIRS: passed, "ours": passed}}) == ["file (ours): nothing of ours took part"]
