@@ -7,7 +7,10 @@ import dataclasses
 import pytest
 from pyscf import df, scf
 
+import trnqc
 from trnqc.chem import job as jobs
+from trnqc.chem import reference
+from trnqc.chem.dfmp2 import DFMP2
 from trnqc.chem.job import Job, run
 from trnqc.chem.molecule import Geometry, build_mole, load_geometry
 from trnqc.chem.reference import run_rhf
@@ -31,6 +34,38 @@ def test_energy_is_that_of_pyscf(pyscf_mp2):
     assert result.e_hf == pytest.approx(mf.e_tot, abs=1e-9)
     # Orbitals converged apart differ: E(corr) is linear in them.
     assert (result.e_corr_os, result.e_corr_ss) == pytest.approx(pyscf_mp2(mf, frozen=1), abs=1e-6)
+
+
+@pytest.mark.parametrize("density_fit", [True, False])
+def test_the_scf_runs_on_our_integrals_and_on_pyscf_to_compare(monkeypatch, density_fit):
+    made = []
+
+    def accelerate(mf):
+        made.append(trnqc.accelerate(mf))
+        return made[-1]
+
+    monkeypatch.setattr(reference, "accelerate", accelerate)
+    job = dataclasses.replace(WATER, density_fit=density_fit)
+    ours = run(job)
+    assert [ours.system.scf_ran_on] == [mf.ran_on for mf in made]
+    theirs = run(dataclasses.replace(job, scf="pyscf"))
+    assert theirs.system.scf_ran_on == "PySCF" and len(made) == 1
+    for name in ("e_hf", "e_corr_os", "e_corr_ss"):
+        assert getattr(ours, name) == pytest.approx(getattr(theirs, name), abs=1e-9)
+
+
+def test_the_scf_keeps_no_integrals_for_the_pairs(monkeypatch):
+    kept = []
+
+    def method(mf, *args, **options):
+        kept.append(mf)
+        return DFMP2(mf, *args, **options)
+
+    monkeypatch.setattr(jobs, "DFMP2", method)
+    for density_fit in (True, False):
+        run(dataclasses.replace(WATER, density_fit=density_fit))
+    assert [mf._eri is None for mf in kept] == [True, True]
+    assert kept[0].with_df._cderi is None
 
 
 def test_result_knows_molecule_core_and_times():
@@ -76,6 +111,7 @@ def test_progress_covers_every_stage():
         ({"backend": "abacus"}, InputError, "abacus"),
         ({"compare_with": (("abacus", None),)}, InputError, "abacus"),
         ({"precision": "fp8"}, InputError, "fp8"),
+        ({"scf": "psi4"}, InputError, "psi4"),
         ({"basis": "cc-pvxz"}, MoleculeError, "cc-pvxz"),
         ({"auxbasis": "cc-pvxz-ri"}, MoleculeError, "cc-pvxz-ri"),
         ({"frozen": 5}, MoleculeError, "leave none"),

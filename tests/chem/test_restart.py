@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zlib
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from trnqc.chem.dfmp2 import DFMP2
 from trnqc.chem.job import Job, run
 from trnqc.chem.memory import FactorMemory
 from trnqc.chem.molecule import build_mole, load_geometry
+from trnqc.durable import Records
 from trnqc.errors import CheckpointError, InputError, MemoryLimit, StorageError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -98,6 +100,26 @@ def test_a_checkpoint_changes_no_digit(tmp_path, fused):
     again, seen = stages_of(job)
     assert energies(again) == energies(first)
     assert seen == []
+
+
+def test_a_checkpoint_knows_what_made_j_and_k(kept):
+    job, result = kept
+    assert result.system.scf_ran_on == run(job).system.scf_ran_on != ""
+
+
+def test_a_checkpoint_from_before_says_pyscf_and_keeps_its_digits(kept):
+    """Older checkpoints, whose SCF was PySCF's, name nothing."""
+    job, result = kept
+    path, records = job.checkpoint / "orbitals.chk", job.checkpoint / "records.jsonl"
+    orbitals = scf.chkfile.load(str(path), "scf")
+    path.unlink()
+    scf.chkfile.dump(str(path), "scf", {name: orbitals[name] for name in orbitals if name != "ran_on"})
+    first = Records(records).found[0]
+    records.unlink()
+    Records(records).add(**first | {"orbitals": zlib.crc32(path.read_bytes())})
+    again = run(job)
+    assert again.system.scf_ran_on == "PySCF"
+    assert energies(again) == energies(result)
 
 
 @pytest.mark.parametrize(

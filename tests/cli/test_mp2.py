@@ -17,7 +17,7 @@ from trnqc.errors import MoleculeError
 ROOT = Path(__file__).resolve().parents[2]
 SAID = (
     "H2O, 3 atoms", "6-31g", "cc-pvdz-ri", "1 occupied", "opposite spin", "same spin", "SCS-MP2", "SOS-MP2",
-    "backend", "cpu", "fp64", "estimated error", "taken because", "SCF", "integrals", "pairs",
+    "J and K", "backend", "cpu", "fp64", "estimated error", "taken because", "SCF", "integrals", "pairs",
 )  # fmt: skip
 WATER = ("mp2", "water", "--basis", "6-31g", "--fused-energy")
 
@@ -57,6 +57,8 @@ def test_json_holds_what_was_printed(trnqc, tmp_path):
         (("--no-fused-energy",), lambda r: not r.run.fused),
         (("--auxbasis", "autoaux"), lambda r: set(r.system.auxbasis.values()) == {"autoaux"}),
         (("--conventional",), lambda r: "conventional" in r.system.scf),
+        (("--scf", "pyscf"), lambda r: r.system.scf_ran_on == "PySCF"),
+        (("--scf", "trnqc"), lambda r: r.system.scf_ran_on not in ("", "PySCF", "nothing yet")),
         (("--threads", "1", "--max-memory", "500M", "--conv-tol", "1e-8"), lambda r: "1 thread" in r.run.ran_on),
         (("--compare-with", "cpu:fp32"), lambda r: r.comparisons[0].run.precision == "fp32"),
         (("--compare-with", "simulator"), lambda r: 0 < abs(r.comparisons[0].difference) < 1e-6),

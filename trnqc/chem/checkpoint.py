@@ -131,7 +131,7 @@ class Checkpoint(Store):
         (self.directory / f"{file}.h5").unlink(missing_ok=True)
 
     def orbitals(self) -> dict[str, Any] | None:
-        """The SCF that was kept (ORBITALS by name), if any; CheckpointError if its file is not what was written."""
+        """The SCF that was kept (ORBITALS and ran_on by name), if any; CheckpointError if its file is another."""
         found = self.found("orbitals")
         path = self.directory / "orbitals.chk"
         if not found:
@@ -142,10 +142,16 @@ class Checkpoint(Store):
                 " and start the job again"
             )
         kept = chkfile.load(str(path), "scf")
-        return {name: kept[name] for name in ORBITALS}
+        # Before J and K were trnqc's they were PySCF's, and nothing was written about them.
+        return {name: kept[name] for name in ORBITALS} | {"ran_on": kept.get("ran_on", b"PySCF").decode()}
 
-    def keep_orbitals(self, e_tot: float, mo_energy: np.ndarray, mo_coeff: np.ndarray, mo_occ: np.ndarray) -> None:
-        """Keep a converged SCF, or find that it is the one kept; CheckpointError if it is another."""
+    def keep_orbitals(
+        self, e_tot: float, mo_energy: np.ndarray, mo_coeff: np.ndarray, mo_occ: np.ndarray, ran_on: str = "PySCF"
+    ) -> None:
+        """Keep a converged SCF, or find that it is the one kept; CheckpointError if it is another.
+
+        ran_on: what made J and K, in words.
+        """
         mine: dict[str, Any] = dict(zip(ORBITALS, (e_tot, mo_energy, mo_coeff, mo_occ)))
         kept = self.orbitals()
         if kept is not None and not all(np.array_equal(kept[name], mine[name]) for name in ORBITALS):
@@ -155,7 +161,7 @@ class Checkpoint(Store):
                 f"{float(kept['e_tot'])!r}): take these, mf.__dict__.update(scf.chkfile.load({str(path)!r}, 'scf')), "
                 "or name another directory"
             )
-        self.decide("orbitals", lambda: self._write_orbitals(mine))
+        self.decide("orbitals", lambda: self._write_orbitals(mine | {"ran_on": ran_on}))
 
     def _write_orbitals(self, orbitals: dict[str, Any]) -> int:
         path = self.directory / "orbitals.chk"

@@ -24,6 +24,7 @@ from trnqc.chem.orbitals import Frozen as FrozenOrbitals
 from trnqc.chem.orbitals import active_orbitals, check_reference, chemical_core
 from trnqc.chem.pairs import PairStep, check_factors, check_threads, run_pairs, warn
 from trnqc.chem.rank_factors import factors_on_ranks, visited_bytes
+from trnqc.chem.reference import made_by
 from trnqc.chem.result import SCS, SOS, Frozen, MP2Result, Pairs, Run, Sizes, System, check_scaling, triangle
 from trnqc.chem.versions import versions
 from trnqc.errors import InputError
@@ -200,7 +201,7 @@ class DFMP2:
         check_threads(self.threads)
         o = self._orbitals()
         if isinstance(store, Checkpoint):
-            store.keep_orbitals(self.e_hf, self.mo_energy, self.mo_coeff, self.mo_occ)
+            store.keep_orbitals(self.e_hf, self.mo_energy, self.mo_coeff, self.mo_occ, made_by(self._scf))
         if self.ranks.size > 1:
             sizes = (o.c_occ.shape[1], o.c_vir.shape[1], auxiliary.auxmol.nao_nr())
             return factors_on_ranks(
@@ -244,6 +245,7 @@ class DFMP2:
             metric=factors.metric,
             integrals=factors.integrals,
             scf=f"RHF, {fitting}, {'converged' if mf.converged else 'NOT converged'}",
+            scf_ran_on=made_by(mf),
         )
         return assemble(
             step,

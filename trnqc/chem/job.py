@@ -27,8 +27,9 @@ from trnqc.chem.molecule import Geometry, build_mole
 from trnqc.chem.orbitals import Frozen, active_orbitals, chemical_core
 from trnqc.chem.pairs import ResultWarning, run_pairs
 from trnqc.chem.rank_factors import check_spread, visited_bytes
-from trnqc.chem.reference import generated_fitting_sets, run_rhf
+from trnqc.chem.reference import SOURCES, generated_fitting_sets, let_go, made_by, run_rhf
 from trnqc.chem.result import SCS, SOS, Comparison, MP2Result, check_scaling
+from trnqc.errors import InputError
 from trnqc.ranks import ALONE, Ranks
 
 Progress = Callable[[str, int, int], None]
@@ -42,6 +43,7 @@ class Job:
 
     compare_with: (backend, precision) on which the pairs run once more. max_memory: MB (10^6 bytes), None for 90 %
     of what is free. checkpoint: a directory from which the same job goes on where it was cut off (docs/jobs.md).
+    scf: what makes J and K of the SCF, "trnqc" (our integrals) or "pyscf" (PySCF as it is).
     """
 
     geometry: Geometry
@@ -57,6 +59,7 @@ class Job:
     max_memory: float | None = None
     checkpoint: str | Path | None = None
     threads: int | None = None
+    scf: str = "trnqc"
     density_fit: bool = True
     conv_tol: float = 1e-10
     max_cycle: int = 100
@@ -73,6 +76,8 @@ def run(job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedu
     choice = choose(job.backend, job.precision)
     others = [choose(*other) for other in job.compare_with]
     check_scaling(job.scs, job.sos)
+    if job.scf not in SOURCES:
+        raise InputError(f"scf is one of {', '.join(SOURCES)}, found {job.scf!r}")
     max_memory = job.max_memory or SHARE_OF_FREE_MEMORY * available_memory() / ranks.neighbours / 1e6
     with lib.with_omp_threads(job.threads or lib.num_threads()):
         mol = build_mole(job.geometry, job.basis, max_memory)
@@ -85,6 +90,7 @@ def run(job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedu
         with nullcontext() if ranks.rank else _store(mol, auxiliary, job, choice, frozen) as store:
             start = time.perf_counter()
             mf = _reference(mol, job, store, progress, ranks)
+            let_go(mf)
             give_back()
             scf_seconds = time.perf_counter() - start
 
@@ -108,7 +114,7 @@ def _reference(mol: gto.Mole, job: Job, store: Checkpoint | None, progress: Prog
 
     def made(kept: Mapping[str, Any] | None) -> Any:
         return run_rhf(
-            mol, density_fit=job.density_fit, conv_tol=job.conv_tol, max_cycle=job.max_cycle,
+            mol, source=job.scf, density_fit=job.density_fit, conv_tol=job.conv_tol, max_cycle=job.max_cycle,
             allow_unconverged=job.allow_unconverged, progress=progress, kept=kept,
         )  # fmt: skip
 
@@ -119,7 +125,7 @@ def _reference(mol: gto.Mole, job: Job, store: Checkpoint | None, progress: Prog
 
     def orbitals() -> dict[str, Any]:
         first.append(made(store.orbitals() if store else None))
-        return {name: getattr(first[0], name) for name in (*ORBITALS, "converged")}
+        return {name: getattr(first[0], name) for name in (*ORBITALS, "converged")} | {"ran_on": made_by(first[0])}
 
     kept = ranks.at_first(orbitals)
     return first[0] if first else made(kept)

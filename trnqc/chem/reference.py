@@ -1,4 +1,7 @@
-"""The Hartree-Fock reference of the command line: PySCF's RHF, density-fitted with the JK set or conventional."""
+"""The Hartree-Fock reference of the command line: PySCF's RHF, density-fitted with the JK set or conventional.
+
+J and K are made by our integrals (`trnqc.eri.accelerate`) or, to compare, by PySCF as it is.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,11 @@ from pyscf import df, gto, lib, scf
 from threadpoolctl import threadpool_limits
 
 from trnqc.chem.orbitals import check_reference
+from trnqc.eri.accelerate import accelerate
+from trnqc.errors import InputError
+
+SOURCES = ("trnqc", "pyscf")
+"""What can make J and K of the SCF."""
 
 GRADIENT_FACTOR = 0.1
 """Times sqrt(conv_tol): a tenth of PySCF's default, because E(corr) is linear in the error of the orbitals."""
@@ -18,6 +26,7 @@ GRADIENT_FACTOR = 0.1
 def run_rhf(
     mol: gto.Mole,
     *,
+    source: str = "trnqc",
     density_fit: bool = True,
     conv_tol: float = 1e-10,
     max_cycle: int = 100,
@@ -25,15 +34,26 @@ def run_rhf(
     progress: Callable[[str, int, int], None] | None = None,
     kept: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Run RHF and return the PySCF object; conv_tol in Hartree. NotConverged unless allowed.
+    """Run restricted Hartree-Fock and return the converged PySCF object.
 
-    kept: e_tot, mo_energy, mo_coeff and mo_occ (and, if it has not, converged) of a run, which then stand in for it.
+    Parameters
+    ----------
+    source : {"trnqc", "pyscf"}
+        What makes J and K: our integrals below PySCF's object, or PySCF as it is.
+    conv_tol : float
+        Threshold of the energy in Hartree.
+    kept : mapping, optional
+        e_tot, mo_energy, mo_coeff, mo_occ and ran_on (and, if the run has not converged, converged) of an earlier
+        run, which then stand in for this one.
+
+    Raises
+    ------
+    NotConverged
+        Unless allow_unconverged.
+    InputError
+        If there is no such source.
     """
-    mf = scf.RHF(mol)
-    if density_fit:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PySCF advertises another package whenever a set is missing
-            mf = mf.density_fit(auxbasis=df.make_auxbasis(mol))
+    mf = _object(mol, source, density_fit)
     mf.conv_tol, mf.conv_tol_grad, mf.max_cycle = conv_tol, GRADIENT_FACTOR * conv_tol**0.5, max_cycle
     if progress:
         mf.callback = lambda env: progress("SCF", env["cycle"] + 1, 0)
@@ -42,11 +62,36 @@ def run_rhf(
     if kept is not None:
         mf.__dict__.update({"converged": True} | dict(kept))
         return mf
-    # PySCF threads by OpenMP; a second set of threads inside small BLAS calls only fights with it.
-    with threadpool_limits(1, user_api="blas"):
+    # PySCF threads by OpenMP; a second set of threads inside small BLAS calls only fights with it. Our J and K limit
+    # BLAS to one thread themselves, so that the metric and the diagonalisations can have all threads.
+    with threadpool_limits(1 if source == "pyscf" else lib.num_threads(), user_api="blas"):
         mf.kernel()
     check_reference(mf, allow_unconverged)
     return mf
+
+
+def _object(mol: gto.Mole, source: str, density_fit: bool) -> Any:
+    if source not in SOURCES:
+        raise InputError(f"J and K of the SCF are made by one of {', '.join(SOURCES)}, found {source!r}")
+    mf = scf.RHF(mol)
+    if density_fit:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PySCF advertises another package whenever a set is missing
+            mf = mf.density_fit(auxbasis=df.make_auxbasis(mol))
+    return accelerate(mf) if source == "trnqc" else mf
+
+
+def made_by(mf: Any) -> str:
+    """What made J and K of an SCF object, in words."""
+    words = getattr(mf, "ran_on", "PySCF")
+    return words.decode() if isinstance(words, bytes) else str(words)  # HDF5 gives bytes
+
+
+def let_go(mf: Any) -> None:
+    """Drop the two-electron integrals that an SCF keeps; its orbitals and energies stay."""
+    mf._eri = None
+    if getattr(mf, "with_df", None):
+        mf.with_df.reset()
 
 
 def generated_fitting_sets(mf: Any) -> tuple[str, ...]:

@@ -60,7 +60,7 @@ class System:
     """What was computed: geometry (Angstrom), orbital and auxiliary basis by element, and what became of the metric.
 
     generated: elements whose auxiliary set the library lacks. scf: how the reference was made. integrals: what made the
-    three-centre integrals.
+    three-centre integrals. scf_ran_on: what made J and K of the reference.
     """
 
     geometry: Geometry
@@ -70,6 +70,7 @@ class System:
     metric: str
     scf: str
     integrals: str = ""
+    scf_ran_on: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "auxbasis", MappingProxyType(dict(self.auxbasis)))

@@ -1,4 +1,4 @@
-"""DF-MP2 energy of a molecule: RHF by PySCF, factors in fp64, pair energies on the chosen backend."""
+"""DF-MP2 energy of a molecule: RHF, factors in fp64, pair energies on the chosen backend."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from trnqc.chem.job import Job
 from trnqc.chem.job import run as run_job
 from trnqc.chem.memory import parse_memory
 from trnqc.chem.molecule import UNITS, load_geometry
+from trnqc.chem.reference import SOURCES
 from trnqc.chem.result import SCS, SOS, MP2Result
 from trnqc.cli.progress import StageBars
 from trnqc.cli.report import brief, report
@@ -105,6 +106,7 @@ def job_from(args: argparse.Namespace) -> Job:
         max_memory=parse_memory(args.max_memory) / 1e6 if args.max_memory else None,
         checkpoint=args.checkpoint,
         threads=_positive("--threads", args.threads),
+        scf=args.scf,
         density_fit=not args.conventional,
         conv_tol=_positive("--conv-tol", args.conv_tol),
         max_cycle=_positive("--max-cycle", args.max_cycle),
@@ -127,6 +129,10 @@ def _molecule(group: argparse._ArgumentGroup) -> None:
 
 
 def _reference(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--scf", choices=SOURCES, default="trnqc",
+        help="what makes J and K of the SCF: our integrals, or PySCF as it is, to compare (default: %(default)s)",
+    )  # fmt: skip
     group.add_argument(
         "--conventional", action="store_true", help="no density fitting in the SCF (default: fitted, JK set)"
     )

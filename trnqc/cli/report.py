@@ -48,6 +48,7 @@ def _what(result: MP2Result) -> Table:
             "metric": system.metric,
             "integrals": system.integrals or "not recorded",
             "reference": system.scf,
+            "J and K": system.scf_ran_on or "not recorded",
             "frozen": _frozen(result),
             "sizes": sizes,
         },
