@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +17,9 @@ from trnqc.errors import InputError, UnsupportedError
 from trnqc.profiling import activity
 from trnqc.profiling.readers import read
 from trnqc.profiling.readers.fields import normal
-from trnqc.profiling.writers import trace
+from trnqc.profiling.writers import analysis, trace
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def json_file(make):
@@ -247,6 +252,61 @@ def test_foreign_files(name, data, found, tmp_path):
     path = tmp_path / name
     path.write_bytes(data)
     assert found in message(path)
+
+
+def test_an_analysis_reads_back_with_its_figures(tmp_path):
+    stalls = {"sync": {"raw": 900, "war": 600}, "vector": {"raw": 300}}
+    samples.write(tmp_path / "a.json", samples.timeline(stalls=stalls))
+    (whole,) = read(tmp_path / "a.json")
+    whole = replace(whole, queues={"sync": 2})
+    (tmp_path / "figures.json").write_text(analysis([whole, whole]))
+    first, second = read(tmp_path / "figures.json")
+    for name in ("title", "measurement", "target", "stalls", "queues", "high_water", "provenance"):
+        assert getattr(first, name) == getattr(second, name) == getattr(whole, name), name
+    assert dict(whole.summary).items() <= dict(first.summary).items()
+    assert activity.stalls(first) == activity.stalls(whole)
+    assert first.lanes == () and "no events" in first.notes[-1]
+
+
+def test_loads_and_stores_wait_in_two_queues(tmp_path):
+    keys = ("engine", "queue", "op", "start_ns", "end_ns", "name", "stall", "stall_ns")
+    rows = [
+        ("sync", "loads", "dma_copy", 80, 100, "k.py:1", "raw", 80),
+        ("sync", "stores", "dma_copy", 90, 100, "k.py:2", "war", 60),
+        ("tensor", "weights", "nc_matmul", 0, 10, "k.py:3", "none", 0),
+        ("tensor", "tensor", "nc_matmul", 20, 30, "k.py:3", "raw", 10),
+    ]
+    stalls = {"sync": {"raw": 80, "war": 60}, "tensor": {"raw": 10}}
+    data = samples.timeline(events=[dict(zip(keys, row)) for row in rows], stalls=stalls, summary={"total_time": 1e-7})
+    samples.write(tmp_path / "a.json", data)
+    (profile,) = read(tmp_path / "a.json")
+    found = {(s.engine, s.cause): s.percent for s in activity.stalls(profile)}
+    assert found == pytest.approx({("sync", "raw"): 40, ("sync", "war"): 30, ("tensor", "raw"): 10})
+
+
+SHIPPED = sorted((ROOT / "profiles").glob("**/*.json"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_every_shipped_file_is_read_or_says_what_it_is(path):
+    if path.parent.name == "modelled":
+        (profile,) = read(path)
+        assert profile.number("total_time") > 0
+        by_engine = {}
+        for stall in activity.stalls(profile):
+            by_engine.setdefault(stall.engine, []).append(stall.percent or 0.0)
+        assert by_engine and all(sum(percents) <= 100 for percents in by_engine.values())
+        return
+    words = message(path)
+    assert re.search(r"a record of the figures of `python scripts/\w+\.py.*read it as JSON", words), words
+
+
+def test_a_broken_analysis_is_one_clear_error(tmp_path):
+    for change, expected in (({"schema": "trnqc.analysis/9"}, "expected schema"), ({"profiles": []}, "at least one"),
+                             ({"profiles": [{}]}, "'summary'")):  # fmt: skip
+        path = tmp_path / "a.json"
+        path.write_text(json.dumps({"schema": "trnqc.analysis/1", "profiles": [{}]} | change))
+        assert expected in message(path)
 
 
 def test_missing_file_and_empty_directory(tmp_path):

@@ -62,7 +62,11 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Stall:
-    """percent: of the whole time; None where the profile has no events to measure it by."""
+    """percent: of the whole time of the engine's queues on all cores.
+
+    None where the whole time is unknown, and for waits that overlap one another (those of transfers, and wherever an
+    engine's waits add up to more than its whole time): these rank causes and are no shares.
+    """
 
     engine: str
     cause: str
@@ -177,8 +181,15 @@ def stalls(profile: Profile, top: int | None = None) -> tuple[Stall, ...]:
     made = []
     for engine, causes in table.items():
         ranked = sorted(((ns, cause) for cause, ns in causes.items() if ns > 0 and cause != NO_STALL), reverse=True)
-        made += [Stall(engine, cause, ns, 100 * ns / length if length else None) for ns, cause in ranked[:top]]
+        room = 0.0 if is_dma(engine) else length * profile.queues.get(engine, 1) * _cores(profile, engine)
+        # Rounded times of an engine that waits all the time may add up to a little more than the whole.
+        shared = 0 < sum(ns for ns, _ in ranked) <= 1.001 * room
+        made += [Stall(engine, cause, ns, 100 * ns / room if shared else None) for ns, cause in ranked[:top]]
     return tuple(sorted(made, key=lambda stall: -stall.ns))
+
+
+def _cores(profile: Profile, engine: str) -> int:
+    return max(1, len({lane.core for lane in profile.lanes if lane.engine == engine}))
 
 
 def _stalls_of_events(profile: Profile) -> dict[str, dict[str, float]]:

@@ -98,7 +98,7 @@ def _instructions(profile: Profile, top: int) -> RenderableType:
 
 
 def _stalls(profile: Profile, top: int) -> RenderableType:
-    table = _table("Stalls", "engine", "cause", "meaning", "time", "of total", left=3)
+    table = _table("Stalls", "engine", "cause", "meaning", "time", "of its time", left=3)
     for stall in activity.stalls(profile, top):
         share = "–" if stall.percent is None else f"{stall.percent:.2f} %"
         meaning = words.CAUSES.get(stall.cause, "")

@@ -151,6 +151,7 @@ class Profile:
     title: kernel, graph or file. path, format: where it was read and in which form. measurement: ``modelled`` (a
     simulated clock) or ``device`` (a real one). target: trn1, trn2, trn3 or None where the source does not say.
     summary: fields under the vendor's names (module docstring for units). stalls: engine -> cause -> ns.
+    queues: engine -> queues that wait at the same time under its name, where they are more than one.
     high_water: ``sbuf``, ``psum`` bytes per partition. provenance: versions, constants and the like, for the eye.
     notes: what must be known to read the figures rightly.
     """
@@ -163,6 +164,7 @@ class Profile:
     summary: Mapping[str, Value] = field(default_factory=dict)
     lanes: Sequence[Lane] = ()
     stalls: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    queues: Mapping[str, int] = field(default_factory=dict)
     series: Sequence[Series] = ()
     high_water: Mapping[str, float] = field(default_factory=dict)
     provenance: Mapping[str, str] = field(default_factory=dict)
@@ -171,7 +173,7 @@ class Profile:
     def __post_init__(self) -> None:
         if self.measurement not in MEASUREMENTS:
             raise InputError(f"{self.path}: measurement: expected one of {MEASUREMENTS}, found {self.measurement!r}")
-        for name in ("summary", "stalls", "high_water", "provenance"):
+        for name in ("summary", "stalls", "queues", "high_water", "provenance"):
             object.__setattr__(self, name, _frozen(getattr(self, name)))
         for name in ("lanes", "series", "notes"):
             object.__setattr__(self, name, tuple(getattr(self, name)))

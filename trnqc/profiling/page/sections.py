@@ -97,7 +97,7 @@ def stalls(profile: Profile, top: int = 6) -> Markup:
     return join(
         [
             element("div", *bars, class_="stacks", aria_hidden="true"),
-            table(["engine", "cause", "meaning", "time", "of total"], rows, caption, numeric=3),
+            table(["engine", "cause", "meaning", "time", "of its time"], rows, caption, numeric=3),
         ]
     )
 

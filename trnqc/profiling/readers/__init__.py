@@ -14,12 +14,12 @@ from typing import Any
 from trnqc.errors import InputError
 from trnqc.profiling.machines import machine
 from trnqc.profiling.profile import Profile
-from trnqc.profiling.readers import chrome, nsight, pftrace, tables, timeline, vendor_json
+from trnqc.profiling.readers import chrome, figures, nsight, pftrace, tables, timeline, vendor_json
 
-JSON_FORMS = (timeline, chrome, nsight, vendor_json)
+JSON_FORMS = (timeline, figures, chrome, nsight, vendor_json)
 READABLE = (
-    "a trnqc timeline, the vendor's summary-json or json, a directory of its Parquet tables, a Perfetto trace "
-    "(.pftrace or JSON), a torch.profiler trace or an Nsight Systems GPU trace in JSON"
+    "a trnqc timeline or analysis, the vendor's summary-json or json, a directory of its Parquet tables, a Perfetto "
+    "trace (.pftrace or JSON), a torch.profiler trace or an Nsight Systems GPU trace in JSON"
 )
 RAW = {".ntff": "a raw capture", ".neff": "a compiled program"}
 CONVERT = "convert it first: neuron-explorer view -n A.neff -s A.ntff --output-format json --output-file A.json"
@@ -73,6 +73,11 @@ def _json(data: bytes, path: Path) -> tuple[Profile, ...]:
     for form in JSON_FORMS:
         if form.matches(decoded):
             return form.read(decoded, path)
+    if command := figures.command_of(decoded):
+        raise InputError(
+            f"{path}: expected a profile of a run, found a record of the figures of `{command}`: read it as JSON; "
+            "profiles/modelled/ holds profiles, and scripts/model_profile.py makes them"
+        )
     raise InputError(f"{path}: expected {READABLE}; found other JSON: {_keys(decoded)}")
 
 

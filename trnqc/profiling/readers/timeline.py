@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trnqc.errors import InputError
+from trnqc.profiling.activity import is_dma
 from trnqc.profiling.machines import target_of
 from trnqc.profiling.profile import Labels, Profile
 from trnqc.profiling.readers.checks import given_numbers, need, numbers, strings
@@ -38,6 +39,7 @@ def read(data: Mapping[str, Any], path: Path) -> tuple[Profile, ...]:
         summary={k: v for k, v in summary.items() if k not in ("measurement", "target", "kernel")},
         lanes=_lanes(events, path),
         stalls=_stalls(need(data, "stalls", dict, path, "timeline"), path),
+        queues=_queues(events),
         high_water=_numbers(need(data, "high_water", dict, path, "timeline"), path, "high_water"),
         provenance=_provenance(data),
         notes=[*notes, *([str(words)] if words else [])],
@@ -60,6 +62,15 @@ def _lanes(events: list[Any], path: Path) -> tuple:
         stall_ns=given_numbers(events, "stall_ns", path, "events"),
     )
     return lanes([table], path, "events")
+
+
+def _queues(events: list[Any]) -> dict[str, int]:
+    """Engines with several queues that wait: loads and stores are issued by two."""
+    names: dict[str, set[str]] = {}
+    for event in events:
+        if event.get("stall_ns") and not is_dma(event["engine"]):
+            names.setdefault(event["engine"], set()).add(str(event.get("queue", "")))
+    return {engine: len(found) for engine, found in names.items() if len(found) > 1}
 
 
 def _stalls(stalls: Mapping[str, Any], path: Path) -> dict[str, dict[str, float]]:

@@ -47,6 +47,7 @@ def _profile(profile: Profile) -> dict[str, Any]:
         "overlap": asdict(shared)
         | {"vector_scalar_hidden_percent": shared.hidden_percent, "tensor_accompanied_percent": shared.tensor_percent},
         "overlap_matrix_ns": {a: dict(zip(pairs.engines, row)) for a, row in zip(pairs.engines, pairs.ns.tolist())},
+        "queues": dict(profile.queues),
         "stalls": [asdict(row) for row in activity.stalls(profile)],
         "instructions": [asdict(row) for row in activity.ops(profile)],
         "roofline": roof

@@ -1,0 +1,74 @@
+"""Figures that ``trnqc profile --json`` has written, JSON of schema ``trnqc.analysis/1``: summaries without events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from trnqc.errors import InputError
+from trnqc.profiling.profile import Profile
+from trnqc.profiling.readers.checks import need
+from trnqc.profiling.readers.fields import available
+
+FAMILY = "trnqc.analysis/"
+SCHEMA = "trnqc.analysis/1"
+NOTE = "read from an analysis, which keeps no events: overlap and instruction times are in the file and not shown here"
+
+
+def matches(data: Any) -> bool:
+    return isinstance(data, Mapping) and str(data.get("schema", "")).startswith(FAMILY)
+
+
+def read(data: Mapping[str, Any], path: Path) -> tuple[Profile, ...]:
+    """The profiles of an analysis. InputError: another version of the schema, a field missing or of the wrong kind."""
+    if data["schema"] != SCHEMA:
+        raise InputError(f"{path}: expected schema {SCHEMA}, found {data['schema']!r}; use the trnqc that wrote it")
+    found = need(data, "profiles", list, path, "analysis")
+    if not found:
+        raise InputError(f"{path}: expected at least one profile in the analysis, found none")
+    return tuple(_profile(one, path, f"profiles[{k}]") for k, one in enumerate(found))
+
+
+def _profile(data: Any, path: Path, where: str) -> Profile:
+    summary, notes = available(need(data, "summary", dict, path, where))
+    return Profile(
+        title=need(data, "title", str, path, where),
+        path=str(path),
+        format=f"{SCHEMA} of {need(data, 'format', str, path, where)}",
+        measurement=need(data, "measurement", str, path, where),
+        target=need(data, "target", str, path, where) if data.get("target") else None,
+        summary=summary,
+        stalls=_stalls(need(data, "stalls", list, path, where), path, where),
+        queues={k: int(v) for k, v in _numbers(data, "queues", path, where).items()} if "queues" in data else {},
+        high_water=_numbers(data, "high_water", path, where),
+        provenance={str(k): str(v) for k, v in need(data, "provenance", dict, path, where).items()},
+        notes=[*dict.fromkeys([*map(str, need(data, "notes", list, path, where)), *notes, NOTE])],
+    )
+
+
+def _stalls(rows: list[Any], path: Path, where: str) -> dict[str, dict[str, float]]:
+    table: dict[str, dict[str, float]] = {}
+    for k, row in enumerate(rows):
+        place = f"{where}.stalls[{k}]"
+        causes = table.setdefault(need(row, "engine", str, path, place), {})
+        causes[need(row, "cause", str, path, place)] = float(need(row, "ns", (int, float), path, place))
+    return table
+
+
+def _numbers(data: Mapping[str, Any], key: str, path: Path, where: str) -> dict[str, float]:
+    values = need(data, key, dict, path, where)
+    return {str(name): float(need(values, name, (int, float), path, f"{where}.{key}")) for name in values}
+
+
+def command_of(data: Any, depth: int = 3) -> str | None:
+    """The command that wrote a record of benchmark figures, which stands in it or in its parts; None for others."""
+    if not isinstance(data, Mapping) or depth < 0:
+        return None
+    if isinstance(data.get("command"), str):
+        return str(data["command"])
+    return next(filter(None, _commands(data.values(), depth)), None)
+
+
+def _commands(values: Any, depth: int) -> Iterator[str | None]:
+    return (command_of(value, depth - 1) for value in values)
