@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from pyscf import df, scf
+from pyscf import df, gto, scf
 
 import trnqc
 from trnqc.chem import job as jobs
 from trnqc.chem import reference
 from trnqc.chem.dfmp2 import DFMP2
 from trnqc.chem.job import Job, run
-from trnqc.chem.molecule import Geometry, build_mole, load_geometry
+from trnqc.chem.molecule import MOLECULES, Geometry, build_mole, load_geometry
 from trnqc.chem.reference import run_rhf
 from trnqc.errors import BackendUnavailable, InputError, MemoryLimit, MoleculeError, NotConverged
 
@@ -66,6 +66,28 @@ def test_the_scf_keeps_no_integrals_for_the_pairs(monkeypatch):
         run(dataclasses.replace(WATER, density_fit=density_fit))
     assert [mf._eri is None for mf in kept] == [True, True]
     assert kept[0].with_df._cderi is None
+
+
+@pytest.mark.parametrize("prefix", ["Ghost-", "X-"])
+@pytest.mark.parametrize("density_fit", [True, False])
+def test_counterpoise_energies_are_those_of_pyscf(tmp_path, pyscf_mp2, prefix, density_fit):
+    """One water of the dimer in the basis of both: the ghosts have no core and no electrons."""
+    count, comment, *atoms = (MOLECULES / "water2.xyz").read_text().splitlines()
+    atoms = [*atoms[:3], *(prefix + line.lstrip() for line in atoms[3:6])]
+    path = tmp_path / "half.xyz"
+    path.write_text("\n".join([count, comment, *atoms]) + "\n")
+    result = run(Job(load_geometry(path), "cc-pvdz", density_fit=density_fit, conv_tol=1e-12))
+    mol = gto.M(atom="\n".join(atoms), basis="cc-pvdz", verbose=0)
+    mf = scf.RHF(mol)
+    if density_fit:
+        mf = mf.density_fit(auxbasis="cc-pvdz-jkfit")
+    mf.run(conv_tol=1e-12)
+    assert (result.frozen.occ, result.sizes.nocc, result.sizes.nao) == ((0,), 4, 48)
+    assert result.e_hf == pytest.approx(mf.e_tot, abs=1e-9)
+    found = (result.e_corr_os, result.e_corr_ss)
+    assert found == pytest.approx(pyscf_mp2(mf, frozen=1, auxbasis="cc-pvdz-ri"), abs=1e-8)
+    alone = run(Job(Geometry("half", ("O", "H", "H"), result.system.geometry.coordinates[:3]), "cc-pvdz"))
+    assert result.e_tot < alone.e_tot - 1e-4, "the functions of the ghosts lower the energy"
 
 
 def test_result_knows_molecule_core_and_times():

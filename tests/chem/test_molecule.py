@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from pyscf import gto
 from pyscf.data.nist import BOHR
 
 from trnqc.chem import molecule
@@ -70,6 +71,32 @@ def test_an_unreadable_file_is_named_with_its_line(xyz, text, line, found):
     with pytest.raises(MoleculeError, match=found) as error:
         load_geometry(path)
     assert f"{path}:{line}:" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "label"),
+    [(name, "GHOST-O") for name in ("Ghost-O", "GHOST-O", "ghost.O", "Ghost:O", "ghost_o", "GhostO", "ghost-O1")]
+    + [(name, "X-O") for name in ("X-O", "X:O", "xO", "X-O2")],
+)
+def test_ghost_atoms_are_written_as_pyscf_takes_them(xyz, written, label):
+    g = load_geometry(xyz(f"2\n\nNe 0 0 0\n{written} 0 0 2\n"))
+    assert (g.symbols, g.electrons, g.ghosts, g.formula) == (("Ne", label), 10, 1, "Ne + ghost O")
+    mol = build_mole(g, "6-31g")
+    peer = gto.M(atom=[("Ne", (0, 0, 0)), (written, (0, 0, 2))], basis="6-31g", verbose=0)
+    assert (mol.nelectron, mol.nao, mol.atom_charges().tolist()) == (10, peer.nao, [10, 0])
+    np.testing.assert_allclose(mol.intor("int1e_ovlp"), peer.intor("int1e_ovlp"), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["Ghost", "X", "ghost-8", "X-Qq", "Ghost-", "ghost-Qq"])
+def test_a_ghost_atom_without_an_element(xyz, name):
+    with pytest.raises(MoleculeError, match=rf":4: a ghost atom names its element.*found '{name}'"):
+        load_geometry(xyz(f"2\n\nNe 0 0 0\n{name} 0 0 2\n"))
+
+
+def test_xenon_is_no_ghost_and_a_ghost_has_no_core_potential(xyz):
+    g = load_geometry(xyz("2\n\nXe 0 0 0\nghost-I 0 0 4\n"))
+    mol = build_mole(g, "def2-svp")
+    assert (g.symbols, g.ghosts, mol.nelectron, set(mol._ecp)) == (("Xe", "GHOST-I"), 1, 26, {"Xe"})
 
 
 def test_bytes_that_are_not_text(xyz):

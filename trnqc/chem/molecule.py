@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,10 @@ _SYMBOLS = {symbol.lower(): symbol for symbol in elements.ELEMENTS[1:]}
 
 @dataclass(frozen=True)
 class Geometry:
-    """Atoms of a molecule; coordinates in Angstrom, charge in elementary charges, spin: unpaired electrons."""
+    """Atoms of a molecule; coordinates in Angstrom, charge in elementary charges, spin: unpaired electrons.
+
+    Ghost atoms, which have functions but no charge, bear PySCF's labels, such as "GHOST-O".
+    """
 
     name: str
     symbols: tuple[str, ...]
@@ -39,10 +43,15 @@ class Geometry:
 
     @property
     def formula(self) -> str:
-        """Hill order: C, H, then by alphabet; all by alphabet without carbon."""
-        first = ("C", "H") if "C" in self.symbols else ()
-        order = sorted(set(self.symbols), key=lambda s: (first.index(s) if s in first else len(first), s))
-        return "".join(s + (str(n) if (n := self.symbols.count(s)) > 1 else "") for s in order)
+        """Hill order: C, H, then by alphabet; all by alphabet without carbon. Ghost atoms come after the others."""
+        real = _hill([s for s in self.symbols if not elements.is_ghost_atom(s)])
+        ghosts = [elements._std_symbol_without_ghost(s) for s in self.symbols if elements.is_ghost_atom(s)]
+        return " + ".join(filter(None, [real, ghosts and f"ghost {_hill(ghosts)}"]))
+
+    @property
+    def ghosts(self) -> int:
+        """Number of ghost atoms."""
+        return sum(map(elements.is_ghost_atom, self.symbols))
 
     @property
     def electrons(self) -> int:
@@ -65,7 +74,10 @@ def load_geometry(source: str | Path, charge: int = 0, spin: int = 0, unit: str 
 
 
 def read_xyz(path: Path, unit: str = "angstrom") -> tuple[tuple[str, ...], tuple[tuple[float, float, float], ...]]:
-    """Symbols and coordinates (Angstrom) of an xyz file: count, comment, then one ``symbol x y z`` line an atom."""
+    """Symbols and coordinates (Angstrom) of an xyz file: count, comment, then one ``symbol x y z`` line an atom.
+
+    Ghost atoms are written as PySCF takes them (Ghost-O, ghost.O, X-O, ...).
+    """
     if unit.lower() not in UNITS:
         raise MoleculeError(f"unit must be one of {', '.join(UNITS)}, got {unit!r}")
     try:
@@ -94,7 +106,7 @@ def build_mole(geometry: Geometry, basis: str, max_memory_mb: float | None = Non
     check_closed_shell(geometry)
     kinds = sorted(set(geometry.symbols))
     for symbol in kinds:
-        _check_basis(basis, symbol)
+        _check_basis(basis, elements._std_symbol_without_ghost(symbol))
     mol = gto.Mole(
         atom=list(zip(geometry.symbols, geometry.coordinates)),
         unit="Angstrom",
@@ -183,7 +195,26 @@ def _symbol(path: Path, number: int, text: str) -> str:
         return elements.ELEMENTS[int(text)]
     if text.lower() in _SYMBOLS:
         return _SYMBOLS[text.lower()]
+    if elements.is_ghost_atom(text.upper()):
+        return _ghost(path, number, text)
     raise MoleculeError(f"{path}:{number}: a chemical symbol or atomic number was expected, found {text!r}")
+
+
+def _ghost(path: Path, number: int, text: str) -> str:
+    """PySCF's label of a ghost atom: GHOST-O of ghost.O, X-O of xO, without a number that follows."""
+    try:
+        label = str(elements._std_symbol(text))
+    except (KeyError, RuntimeError):  # PySCF's ways of not knowing an element
+        label = ""
+    if "-" not in label:
+        raise MoleculeError(f"{path}:{number}: a ghost atom names its element, such as Ghost-O or X-O; found {text!r}")
+    return label
+
+
+def _hill(symbols: Sequence[str]) -> str:
+    first = ("C", "H") if "C" in symbols else ()
+    order = sorted(set(symbols), key=lambda s: (first.index(s) if s in first else len(first), s))
+    return "".join(s + (str(n) if (n := symbols.count(s)) > 1 else "") for s in order)
 
 
 def _check_distances(geometry: Geometry, path: Path) -> None:
@@ -212,6 +243,8 @@ def _check_basis(basis: str, symbol: str) -> None:
 
 
 def _has_core_potential(basis: str, symbol: str) -> bool:
+    if elements.is_ghost_atom(symbol):
+        return False
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -39,10 +39,11 @@ def _what(result: MP2Result) -> Table:
     if system is None:
         return _facts("DF-MP2", {"sizes": sizes})
     g = system.geometry
+    ghosts = f" and {g.ghosts} ghost atom{'s' * (g.ghosts > 1)}" if g.ghosts else ""
     return _facts(
         f"DF-MP2 of {g.name}",
         {
-            "molecule": f"{g.formula}, {len(g.symbols)} atoms, charge {g.charge:+d}",
+            "molecule": f"{g.formula}, {len(g.symbols) - g.ghosts} atoms{ghosts}, charge {g.charge:+d}",
             "basis": f"{system.basis}, {s.nao} atomic orbitals, {s.nmo} molecular orbitals",
             "auxiliary basis": _auxiliary(system),
             "metric": system.metric,
