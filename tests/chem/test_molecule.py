@@ -109,12 +109,6 @@ def test_unknown_name_suggests_a_near_one():
         load_geometry("benzen")
 
 
-def test_without_a_checkout_names_are_explained(monkeypatch, tmp_path):
-    monkeypatch.setattr(molecule, "MOLECULES", tmp_path / "nowhere")
-    with pytest.raises(MoleculeError, match="come with a checkout"):
-        load_geometry("benzene")
-
-
 def test_unknown_unit(xyz):
     with pytest.raises(MoleculeError, match="angstrom, bohr"):
         load_geometry(xyz(GOOD), unit="furlong")

@@ -22,7 +22,8 @@ from pyscf.lib.exceptions import BasisNotFoundError
 
 from trnqc.errors import MoleculeError, UnsupportedError
 
-MOLECULES = Path(__file__).resolve().parents[2] / "examples" / "molecules"
+MOLECULES = Path(__file__).resolve().parent / "molecules"
+"""xyz files that are known by name; examples/molecules of a checkout leads there."""
 UNITS = {"angstrom": 1.0, "bohr": BOHR}
 _CLASH = 0.1
 _SYMBOLS = {symbol.lower(): symbol for symbol in elements.ELEMENTS[1:]}
@@ -60,7 +61,7 @@ class Geometry:
 
 
 def load_geometry(source: str | Path, charge: int = 0, spin: int = 0, unit: str = "angstrom") -> Geometry:
-    """Read an xyz file, or examples/molecules/<name>.xyz of the checkout where no such file exists.
+    """Read an xyz file, or that of a molecule known by name (`MOLECULES`) where no such file exists.
 
     unit: "angstrom" or "bohr", of the file's coordinates.
     """
@@ -157,11 +158,6 @@ def _named(name: str) -> Path:
     path = MOLECULES / f"{name}.xyz"
     if Path(name).name == name and path.is_file():
         return path
-    if not MOLECULES.is_dir():
-        raise MoleculeError(
-            f"no file {name!r}; molecules by name come with a checkout of trnqc and this installation has none in "
-            f"{MOLECULES}: give an xyz file"
-        )
     known = sorted(p.stem for p in MOLECULES.glob("*.xyz"))
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "geometry",
         nargs="?",
         default="benzene",
-        help="an xyz file, or a name from examples/molecules (default: %(default)s)",
+        help="an xyz file, or a molecule known by name: benzene, caffeine, water, ... (default: %(default)s)",
     )
     _molecule(parser.add_argument_group("molecule"))
     _reference(parser.add_argument_group("reference"))

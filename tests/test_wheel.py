@@ -1,0 +1,69 @@
+"""What a wheel holds: every file that the packages read at run time, and a job that runs away from the checkout."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("trnqc", "nki_kernels", "autotune")
+NOT_SHIPPED = {".lock"}
+
+
+def tracked() -> set[str]:
+    """Files of the packages that belong to the repository."""
+    listed = subprocess.run(["git", "ls-files", *PACKAGES], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a checkout")
+    return {name for name in listed.stdout.splitlines() if Path(name).name not in NOT_SHIPPED}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel of this checkout, built by the backend that is installed."""
+    pytest.importorskip("setuptools", minversion="77")
+    copy, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+    program = f"from setuptools.build_meta import build_wheel; print(build_wheel({str(out)!r}))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=copy, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return next(out.glob("*.whl"))
+
+
+def test_the_wheel_has_every_file_of_the_packages(wheel):
+    held = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith(PACKAGES) and "dist-info" not in name}
+    assert tracked() - held == set()
+    assert "trnqc/chem/molecules/benzene.xyz" in held
+
+
+def test_examples_and_the_package_share_one_folder_of_molecules():
+    assert (ROOT / "examples" / "molecules").resolve() == ROOT / "trnqc" / "chem" / "molecules"
+
+
+def test_an_installed_wheel_runs_away_from_the_checkout(wheel, tmp_path):
+    site = tmp_path / "site"
+    zipfile.ZipFile(wheel).extractall(site)
+    # The editable installation of the checkout, if there is one, is found after what PYTHONPATH names.
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(site), sysconfig.get_path("purelib")])}
+
+    def call(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    assert str(site) in call("-c", "import trnqc; print(trnqc.__file__)")
+    assert "E(MP2)" in call("-m", "trnqc", "mp2", "water", "--basis", "sto-3g", "--auxbasis", "cc-pvdz-ri", "-q")
+    assert "cpu" in call("-m", "trnqc", "doctor")
+    assert "mp2_energy" in call("-m", "trnqc", "tune", "mp2_energy", "--list")
