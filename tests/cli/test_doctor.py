@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
+from pyscf import gto, lib, scf
 from rich.console import Console
 
+import trnqc as package
 from trnqc.backends.base import BackendStatus
+from trnqc.cli import machine
 from trnqc.cli.doctor import table
+from trnqc.errors import BackendUnavailable, CompilerError
+from trnqc.jit.cache import Cache
 
 
 def test_lists_every_backend(trnqc):
@@ -31,3 +38,61 @@ def test_usable_and_not():
         "-> install the vendor's",
     ):
         assert words in text
+
+
+def test_the_machine_is_described(trnqc, tmp_path):
+    status, out, _ = trnqc("doctor", "--json", tmp_path / "facts.json")
+    facts = json.loads((tmp_path / "facts.json").read_text())
+    assert status == 0
+    assert set(facts) == {"backends", "processor", "gpu", "kernel cache", "accelerate"}
+    assert facts["backends"]["cpu"]["usable"] is True
+    assert facts["processor"]["threads"] == lib.num_threads()
+    for words in (facts["processor"]["model"], "vectors", "driver", "nvcc", "cuda-core", "entries"):
+        assert words in out
+
+
+def test_the_cache_is_counted(monkeypatch, tmp_path):
+    monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path / "kept"))
+    assert machine.kernel_cache() == {"directory": str(tmp_path / "kept"), "entries": 0, "bytes": 0}
+    (tmp_path / "kept" / "tuning").mkdir(parents=True)
+    for name in ("a", "b"):
+        Cache(tmp_path / "kept").get(name, lambda path: path.write_bytes(b"x" * 1000) and None)
+    found = machine.kernel_cache()
+    assert (found["entries"], found["bytes"]) == (2, 2 * (1000 + 64))
+
+
+def test_accelerate_is_what_runs():
+    """The words are those that a direct build says afterwards."""
+    mf = package.accelerate(scf.RHF(gto.M(atom="H 0 0 0; H 0 0 0.7", basis="sto-3g", verbose=0)))
+    own = mf._builder(mf.mol, None)
+    assert machine.accelerated()["auto"] == own.ran_on
+
+
+def test_what_is_missing_is_said_in_one_line(monkeypatch):
+    def no_compiler():
+        raise CompilerError("no usable C compiler: install one\nfirst failure")
+
+    def no_gpu():
+        raise BackendUnavailable("no GPU is there")
+
+    monkeypatch.setattr(machine, "find_compiler", no_compiler)
+    monkeypatch.setattr(machine, "cuda_devices", no_gpu)
+    assert machine.processor()["compiler"] == "not usable: no usable C compiler: install one"
+    assert machine.gpus()["devices"] == []
+
+
+def test_gpus_are_named(monkeypatch, tmp_path):
+    class Device:
+        name, arch = "H100", "sm_90"
+
+    (tmp_path / "version").write_text("NVRM version: 580.1\nGCC version: 12\n")
+    monkeypatch.setattr(machine, "DRIVER", tmp_path / "version")
+    monkeypatch.setattr(machine, "cuda_devices", lambda: (Device(), Device()))
+    found = machine.gpus()
+    assert (found["driver"], found["devices"]) == ("NVRM version: 580.1", ["H100 (sm_90)"] * 2)
+    assert machine.accelerated()["cuda"] == "generated CUDA on H100, H100"
+
+
+def test_facts_that_cannot_be_written(trnqc):
+    status, out, err = trnqc("doctor", "--json", "/nowhere/facts.json")
+    assert (status, out) == (2, "") and "/nowhere/facts.json: cannot be written" in err and err.count("\n") == 1

@@ -1,9 +1,13 @@
-"""List every backend: whether it runs here, on what, and if not, why and what to install."""
+"""What runs on this machine: every backend, or why not and what to install; processor, GPUs, kernel cache."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -11,16 +15,50 @@ from rich.text import Text
 
 from trnqc import backends
 from trnqc.backends.base import BackendStatus
+from trnqc.chem.memory import gigabytes
+from trnqc.cli import machine
+from trnqc.durable import write_aside
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """This command has no options."""
+    """--json FILE"""
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the same facts as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the table; 0 also where backends are missing, because that is an answer and not a failure."""
-    Console().print(table(backends.statuses()))
+    """Print the tables; 0 also where backends are missing, because that is an answer and not a failure."""
+    statuses, facts = backends.statuses(), machine.facts()
+    if args.json:
+        _write(args.json, {"backends": {n: _plain(s) for n, s in statuses.items()}} | facts)
+    console = Console()
+    console.print(table(statuses))
+    console.print(machine_table(facts))
     return 0
+
+
+def machine_table(facts: machine.Facts) -> Table:
+    """One row a subject."""
+    rows = Table(title="this machine", title_justify="left", show_lines=True)
+    for heading in ("subject", "details"):
+        rows.add_column(heading)
+    for subject, found in facts.items():
+        rows.add_row(subject, Text("\n".join(f"{name}: {_words(name, value)}" for name, value in found.items())))
+    return rows
+
+
+def _words(name: str, value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(value) or "none"
+    return gigabytes(value) if name == "bytes" else str(value)
+
+
+def _plain(status: BackendStatus) -> dict[str, Any]:
+    found = {field.name: getattr(status, field.name) for field in dataclasses.fields(status)}
+    return found | {"versions": dict(status.versions), "devices": list(status.devices)}
+
+
+def _write(path: Path, data: Mapping[str, Any]) -> None:
+    write_aside(path, (json.dumps(data, indent=1) + "\n").encode())
 
 
 def table(statuses: Mapping[str, BackendStatus]) -> Table:

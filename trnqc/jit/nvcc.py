@@ -68,7 +68,8 @@ class Build:
 
 
 @functools.lru_cache(maxsize=4)
-def _version(command: str) -> str:
+def nvcc_version(command: str) -> str:
+    """The last line of what ``nvcc --version`` says; raises CompilerError if it does not run."""
     try:
         done = subprocess.run((command, "--version"), capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
@@ -97,7 +98,7 @@ def compile_cuda(source: str, *, name: str, arch: str = "sm_80", flags: tuple[st
     says so (`Kernel.given_up`).
     """
     nvcc = find_nvcc()
-    version = _version(nvcc)
+    version = nvcc_version(nvcc)
     key = key_of(nvcc, version, arch, *flags, source)
     entry = library_cache().get(f"{name}-{arch}-{key}", lambda out: _store(nvcc, source, arch, flags, out), ".json")
     told = json.loads(entry.read_text())
