@@ -82,3 +82,12 @@ def test_unconverged_reference_stops_unless_allowed():
     with pytest.raises(NotConverged, match="--allow-unconverged"):
         check_reference(mf)
     check_reference(mf, allow_unconverged=True)
+
+
+def test_smeared_occupations_are_said_as_plain_numbers(reference):
+    mf = reference("water").copy()
+    mf.mo_occ = mf.mo_occ.copy()
+    mf.mo_occ[4:6] = np.array([1.75, 0.25])
+    with pytest.raises(UnsupportedError, match=r"found 2, 1\.75, 0\.25, 0: MP2 needs a closed shell") as caught:
+        check_reference(mf)
+    assert "np." not in str(caught.value)

@@ -32,12 +32,20 @@ def test_every_command_explains_itself(name, capsys):
     assert f"trnqc {name}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["mp2", "--nonsense"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [], ["nonsense"], ["mp2", "--nonsense"], ["mp2", "--scf", "psi4"], ["mp2", "--charge", "x"],
+        ["mp2", "--backend", "gpu"], ["eri", "make"], ["tune", "fft"], ["profile"], ["doctor", "--nonsense"],
+    ],
+)  # fmt: skip
 def test_usage_errors_are_status_two(arguments, capsys):
     with pytest.raises(SystemExit) as end:
         main(arguments)
     assert end.value.code == 2
-    assert "usage: trnqc" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "usage: trnqc" in err
+    assert err.startswith("trnqc: error: ") and err.count("\n") == 1
 
 
 def test_help_needs_no_chemistry():

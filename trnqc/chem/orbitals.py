@@ -56,7 +56,10 @@ def check_reference(mf: Any, allow_unconverged: bool = False) -> None:
     if np.iscomplexobj(mf.mo_coeff):
         raise UnsupportedError("complex orbitals are not supported; only real ones")
     if not set(np.unique(mf.mo_occ)) <= {0.0, 2.0}:
-        raise UnsupportedError(f"occupations of 2 and 0 were expected, found {sorted(set(np.unique(mf.mo_occ)))}")
+        found = ", ".join(f"{occupation:.6g}" for occupation in np.unique(mf.mo_occ)[::-1])
+        raise UnsupportedError(
+            f"occupations of 2 and 0 were expected, found {found}: MP2 needs a closed shell without smearing"
+        )
 
 
 def active_orbitals(mo_coeff: np.ndarray, mo_energy: np.ndarray, mo_occ: np.ndarray, frozen: Frozen) -> ActiveOrbitals:

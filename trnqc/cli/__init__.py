@@ -13,7 +13,7 @@ import importlib
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from trnqc import __version__
 from trnqc.errors import TrnqcError
@@ -53,8 +53,15 @@ def _say(message: Warning | str, *_: Any, **__: Any) -> None:
     print(f"trnqc: warning: {message}", file=sys.stderr)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Wrong options are one line on standard error, as everything else that is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"trnqc: error: {message}; usage: {self.prog} --help\n")
+
+
 def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="trnqc", description="Quantum chemistry on accelerators and laptops.")
+    parser = _Parser(prog="trnqc", description="Quantum chemistry on accelerators and laptops.")
     parser.add_argument("--version", action="version", version=f"trnqc {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for name, (where, line) in COMMANDS.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from contextlib import nullcontext
 from pathlib import Path
@@ -43,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compute, print, and write JSON if asked."""
+    _positive("--rank-timeout", args.rank_timeout)
     if "WORLD_SIZE" in os.environ and "RANK" in os.environ:
         return _run_as_rank(args)
     _check_target(args.json)
@@ -68,7 +70,7 @@ def _run_as_rank(args: argparse.Namespace) -> int:
         _check_target(args.json)
         return job_from(args)
 
-    with started(args.ranks_over, _positive("--rank-timeout", args.rank_timeout)) as ranks:
+    with started(args.ranks_over, args.rank_timeout) as ranks:
         ranks.at("start")
         job = ranks.at_first(checked)
         console = Console(stderr=True, quiet=ranks.rank > 0)
@@ -239,7 +241,7 @@ def _other(text: str) -> tuple[str, str | None]:
 
 
 def _positive(option: str, value: Any) -> Any:
-    if value is not None and not value > 0:  # NaN is not positive either
+    if value is not None and not 0 < value < math.inf:  # NaN is not positive either
         raise InputError(f"{option} must be positive, got {value}")
     return value
 

@@ -5,6 +5,7 @@ basis, elements -> one atom of each, apart from the others -> classes of pairs -
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 
 from pyscf import gto
@@ -40,7 +41,9 @@ def atoms(basis: str, elements: Sequence[str], cartesian: bool = False) -> gto.M
     mol = gto.Mole(atom=[(symbol, (10.0 * n, 0, 0)) for n, symbol in enumerate(symbols)], basis=basis, verbose=0)
     mol.cart, mol.spin = cartesian, None
     try:
-        return mol.build(dump_input=False, parse_arg=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PySCF advertises another package whenever a set is missing
+            return mol.build(dump_input=False, parse_arg=False)
     except BasisNotFoundError as error:
         reason = " ".join(str(error).split())
         raise MoleculeError(f"{basis} is no basis set with {', '.join(symbols)}: {reason}") from error
