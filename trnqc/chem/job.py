@@ -27,6 +27,7 @@ from trnqc.chem.molecule import Geometry, build_mole
 from trnqc.chem.orbitals import Frozen, active_orbitals, chemical_core
 from trnqc.chem.pairs import ResultWarning, run_pairs
 from trnqc.chem.rank_factors import check_spread, visited_bytes
+from trnqc.chem.rank_scf import SharedJK
 from trnqc.chem.reference import SOURCES, generated_fitting_sets, let_go, made_by, run_rhf
 from trnqc.chem.result import SCS, SOS, Comparison, MP2Result, check_scaling
 from trnqc.errors import InputError
@@ -70,8 +71,9 @@ class Job:
 def run(job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedule: str = "dynamic") -> MP2Result:
     """Run the job. What can be known to fail (backends, basis, sizes, memory) fails before the SCF starts.
 
-    ranks: all of them call this with the same job and get the same result; rank 0 alone runs the SCF and keeps the
-    checkpoint. schedule: how tasks are dealt to them (trnqc.ranks.dealt). max_memory is each rank's.
+    ranks: all of them call this with the same job and get the same result; rank 0 runs the SCF, of which all make
+    J and K, and keeps the checkpoint. schedule: how tasks are dealt to them (trnqc.ranks.dealt). max_memory is that of
+    each rank.
     """
     choice = choose(job.backend, job.precision)
     others = [choose(*other) for other in job.compare_with]
@@ -89,7 +91,7 @@ def run(job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedu
         _check_sizes(mol, auxiliary, job, choice, frozen, max_memory, ranks)
         with nullcontext() if ranks.rank else _store(mol, auxiliary, job, choice, frozen) as store:
             start = time.perf_counter()
-            mf = _reference(mol, job, store, progress, ranks)
+            mf = _reference(mol, job, store, progress, ranks, schedule)
             let_go(mf)
             give_back()
             scf_seconds = time.perf_counter() - start
@@ -109,26 +111,26 @@ def run(job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedu
         )
 
 
-def _reference(mol: gto.Mole, job: Job, store: Checkpoint | None, progress: Progress | None, ranks: Ranks) -> Any:
-    """The RHF object, run by rank 0 or found in the checkpoint."""
+def _reference(
+    mol: gto.Mole, job: Job, store: Checkpoint | None, progress: Progress | None, ranks: Ranks, schedule: str
+) -> Any:
+    """The RHF object, run by rank 0 with the J and K of all ranks, or found in the checkpoint."""
 
-    def made(kept: Mapping[str, Any] | None) -> Any:
+    def made(kept: Mapping[str, Any] | None, shared: SharedJK | None = None) -> Any:
         return run_rhf(
             mol, source=job.scf, density_fit=job.density_fit, conv_tol=job.conv_tol, max_cycle=job.max_cycle,
-            allow_unconverged=job.allow_unconverged, progress=progress, kept=kept,
+            allow_unconverged=job.allow_unconverged, progress=progress, kept=kept, shared=shared,
         )  # fmt: skip
 
     ranks.at("SCF")
     if ranks.size == 1:
         return made(store.orbitals() if store else None)
-    first: list[Any] = []
-
-    def orbitals() -> dict[str, Any]:
-        first.append(made(store.orbitals() if store else None))
-        return {name: getattr(first[0], name) for name in (*ORBITALS, "converged")} | {"ran_on": made_by(first[0])}
-
-    kept = ranks.at_first(orbitals)
-    return first[0] if first else made(kept)
+    shared = SharedJK(mol, ranks, schedule)
+    if ranks.rank:
+        return made(shared.serve())
+    mf = made(store.orbitals() if store else None, shared)
+    shared.end({name: getattr(mf, name) for name in (*ORBITALS, "converged")} | {"ran_on": made_by(mf)})
+    return mf
 
 
 def _store(

@@ -13,6 +13,7 @@ from pyscf import df, gto, lib, scf
 from threadpoolctl import threadpool_limits
 
 from trnqc.chem.orbitals import check_reference
+from trnqc.chem.rank_scf import SharedJK
 from trnqc.eri.accelerate import accelerate
 from trnqc.errors import InputError
 
@@ -32,6 +33,7 @@ def run_rhf(
     max_cycle: int = 100,
     allow_unconverged: bool = False,
     progress: Callable[[str, int, int], None] | None = None,
+    shared: SharedJK | None = None,
     kept: Mapping[str, Any] | None = None,
 ) -> Any:
     """Run restricted Hartree-Fock and return the converged PySCF object.
@@ -42,6 +44,8 @@ def run_rhf(
         What makes J and K: our integrals below PySCF's object, or PySCF as it is.
     conv_tol : float
         Threshold of the energy in Hartree.
+    shared : SharedJK, optional
+        Ranks that make J and K together with this process; for source "trnqc".
     kept : mapping, optional
         e_tot, mo_energy, mo_coeff, mo_occ and ran_on (and, if the run has not converged, converged) of an earlier
         run, which then stand in for this one.
@@ -62,6 +66,8 @@ def run_rhf(
     if kept is not None:
         mf.__dict__.update({"converged": True} | dict(kept))
         return mf
+    if shared and source == "trnqc":
+        shared.attach(mf)
     # PySCF threads by OpenMP; a second set of threads inside small BLAS calls only fights with it. Our J and K limit
     # BLAS to one thread themselves, so that the metric and the diagonalisations can have all threads.
     with threadpool_limits(1 if source == "pyscf" else lib.num_threads(), user_api="blas"):

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,10 +19,14 @@ from scipy.linalg.blas import dgemm, dtrsm
 
 from trnqc.eri import fitted_jk, library
 from trnqc.eri.integrals import int2c2e, int3c2e
+from trnqc.eri.workers import workers
 from trnqc.errors import CompilerError, InputError, UnsupportedClass
+from trnqc.ranks import ALONE, Ranks
 
 # Rows of L that are solved for at once: large enough for products, small against the metric.
 ROWS = 256
+# Columns that one thread solves for at a time, at the least: they stay near it, and are many enough for products.
+COLUMNS = 2048
 SHARE_OF_MEMORY = 0.9
 
 
@@ -111,17 +117,27 @@ class DF(df.DF):
         if dms.shape[-2:] != (nao, nao):
             raise InputError(f"dm is [{nao}, {nao}] or [..., {nao}, {nao}] for this molecule, found {dms.shape}")
         square = dms.reshape(-1, *dms.shape[-2:])
-        vj = fitted_jk.coulomb(self._cderi, square).reshape(dms.shape) if with_j else None
-        vk = self._exchange(dm, square).reshape(dms.shape) if with_k else None
+        norms = self.__dict__.setdefault("_norms", fitted_jk.Norms())(self._cderi)
+        vj = fitted_jk.coulomb(self._cderi, square, norms).reshape(dms.shape) if with_j else None
+        vk = exchange_of(self._cderi, dm, square, norms, self._room()).reshape(dms.shape) if with_k else None
         logger.timer(self, "df vj and vk", *start)
         return vj, vk
 
-    def _exchange(self, dm: Any, dms: np.ndarray) -> np.ndarray:
-        room = SHARE_OF_MEMORY * 1e6 * max(self.max_memory - lib.current_memory()[0], 0)
-        if getattr(dm, "mo_coeff", None) is not None:
-            orbitals = _occupied(dm, len(dms), dms.shape[-1])
-            return np.stack([fitted_jk.exchange_of_orbitals(self._cderi, c, room) for c in orbitals])
-        return np.array([fitted_jk.exchange(self._cderi, one, room) for one in dms])
+    def _room(self) -> float:
+        return SHARE_OF_MEMORY * 1e6 * max(self.max_memory - lib.current_memory()[0], 0)
+
+
+def exchange_of(
+    rows: np.ndarray, dm: Any, dms: np.ndarray, norms: np.ndarray, room: float, ranks: Ranks = ALONE
+) -> np.ndarray:
+    """K [n, nao, nao] of densities dms [n, nao, nao], which are dm without its tags, from rows of fitted integrals.
+
+    norms, room and ranks as in `fitted_jk`.
+    """
+    if getattr(dm, "mo_coeff", None) is not None:
+        orbitals = _occupied(dm, len(dms), dms.shape[-1])
+        return np.array([fitted_jk.exchange_of_orbitals(rows, c, norms, room, ranks) for c in orbitals])
+    return np.array([fitted_jk.exchange(rows, one, norms, room, ranks) for one in dms])
 
 
 def _state(fitting: df.DF) -> dict[str, Any]:
@@ -132,19 +148,72 @@ def _state(fitting: df.DF) -> dict[str, Any]:
 def fitted_integrals(mol: gto.Mole, auxmol: gto.Mole) -> np.ndarray:
     """L^-1 (P|ij) for the operator of mol, f64 [naux, nao (nao + 1) / 2], (P|Q) = L L^T.
 
-    Where the metric has no Cholesky factor, U w^-1/2 takes the place of L^-T, of the eigenvalues above PySCF's
-    threshold for linear dependence, so that rows are fewer. Raises UnsupportedClass, CompilerError.
+    The bits do not depend on the number of threads. Raises UnsupportedClass, CompilerError.
     """
-    metric = int2c2e(auxmol, omega=mol.omega)
-    integrals = int3c2e(mol, auxmol, "s2ij").T
-    try:
-        lower = scipy.linalg.cholesky(metric, lower=True)
-    except scipy.linalg.LinAlgError:
-        w, u = scipy.linalg.eigh(metric)
+    fit = Fit.of(mol, auxmol)
+    return fit.divide_out(int3c2e(mol, auxmol, "s2ij").T, columns_of(mol, shell_blocks(mol)))
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """What divides the metric out of integrals: L or, where it has no Cholesky factor, U w^-1/2.
+
+    In the second case only eigenvalues w above PySCF's threshold for linear dependence are kept, and rows are fewer.
+    """
+
+    matrix: np.ndarray
+    is_lower: bool
+
+    @classmethod
+    def of(cls, mol: gto.Mole, auxmol: gto.Mole) -> Fit:
+        # Several threads write (P|Q) and (Q|P) to one place in any order, and LAPACK's bits depend on its threads.
+        metric = int2c2e(auxmol, omega=mol.omega, threads=1)
+        with workers(1):
+            try:
+                return cls(np.asfortranarray(scipy.linalg.cholesky(metric, lower=True)), True)
+            except scipy.linalg.LinAlgError:
+                w, u = scipy.linalg.eigh(metric)
         keep = w > LINEAR_DEP_THR
         logger.info(mol, "%d of %d fitting functions are linearly dependent", (~keep).sum(), len(w))
-        return (u[:, keep] / np.sqrt(w[keep])).T @ integrals
-    return solve_lower(lower, integrals)
+        return cls(u[:, keep] / np.sqrt(w[keep]), False)
+
+    @property
+    def naux(self) -> int:
+        return self.matrix.shape[1]
+
+    def divide_out(self, integrals: np.ndarray, columns: Sequence[tuple[int, int]]) -> np.ndarray:
+        """Fitted rows in the place of (P|ij) [naux, pairs], one range of columns a task."""
+
+        def work(part: tuple[int, int]) -> None:
+            block = np.ascontiguousarray(integrals[:, slice(*part)])
+            made = solve_lower(self.matrix, block) if self.is_lower else self.matrix.T @ block
+            integrals[: self.naux, slice(*part)] = made
+
+        with workers(lib.num_threads()) as pool:
+            list(pool.map(work, columns))
+        return integrals[: self.naux]
+
+
+def shell_blocks(mol: gto.Mole) -> list[tuple[int, int]]:
+    """Ranges of shells i that have about COLUMNS pairs ij with i >= j: the same for any number of threads and ranks."""
+    loc = mol.ao_loc_nr().astype(int)
+    first, found = 0, []
+    for last in range(1, mol.nbas + 1):
+        if last == mol.nbas or _pairs(loc[last]) - _pairs(loc[first]) >= COLUMNS:
+            found.append((first, last))
+            first = last
+    return found
+
+
+def columns_of(mol: gto.Mole, blocks: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Their packed pairs, counted from the first of all of them."""
+    loc = mol.ao_loc_nr().astype(int)
+    start = _pairs(loc[blocks[0][0]]) if blocks else 0
+    return [(_pairs(loc[a]) - start, _pairs(loc[b]) - start) for a, b in blocks]
+
+
+def _pairs(n: int) -> int:
+    return int(n * (n + 1) // 2)
 
 
 def solve_lower(lower: np.ndarray, rows: np.ndarray) -> np.ndarray:
