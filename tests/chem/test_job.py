@@ -54,6 +54,10 @@ def test_the_scf_runs_on_our_integrals_and_on_pyscf_to_compare(monkeypatch, dens
         assert getattr(ours, name) == pytest.approx(getattr(theirs, name), abs=1e-9)
 
 
+def test_threads_change_no_digit_of_the_scf():
+    assert len({run(dataclasses.replace(WATER, threads=threads)).e_hf for threads in (1, 2, 3)}) == 1
+
+
 def test_the_scf_keeps_no_integrals_for_the_pairs(monkeypatch):
     kept = []
 

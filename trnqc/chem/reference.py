@@ -68,9 +68,9 @@ def run_rhf(
         return mf
     if shared and source == "trnqc":
         shared.attach(mf)
-    # PySCF threads by OpenMP; a second set of threads inside small BLAS calls only fights with it. Our J and K limit
-    # BLAS to one thread themselves, so that the metric and the diagonalisations can have all threads.
-    with threadpool_limits(1 if source == "pyscf" else lib.num_threads(), user_api="blas"):
+    # PySCF threads by OpenMP and our J and K by threads of their own; a second set of threads inside BLAS only fights
+    # with either: on two cores, two threads for the diagonalisations doubled the processor time of the whole SCF.
+    with threadpool_limits(1, user_api="blas"):
         mf.kernel()
     check_reference(mf, allow_unconverged)
     return mf
