@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from pyscf import ao2mo, cc, gto, lib, scf
 
+import trnqc
 from trnqc import einsum_plan
 from trnqc.contraction import parse
 from trnqc.errors import NotConverged
@@ -25,7 +26,8 @@ def spin_orbital_integrals(mf):
     """Blocks <pq||rs> of an RHF reference, alpha orbitals before beta ones, and the denominators of the amplitudes."""
     occupied = mf.mo_occ > 0
     n = occupied.size
-    eri = ao2mo.restore(1, ao2mo.full(mf.mol, mf.mo_coeff), n).transpose(0, 2, 1, 3)
+    integrals = mf.mol if mf._eri is None else mf._eri  # those of the SCF, where it has kept them
+    eri = ao2mo.restore(1, ao2mo.full(integrals, mf.mo_coeff), n).transpose(0, 2, 1, 3)
     # Spatial orbital and spin of every spin orbital, occupied ones first.
     spatial = np.concatenate([np.tile(np.flatnonzero(occupied), 2), np.tile(np.flatnonzero(~occupied), 2)])
     nocc = 2 * int(occupied.sum())
@@ -74,7 +76,7 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     path = Path(options.molecule)
     mol = gto.M(atom=str(path if path.suffix else HERE / "molecules" / f"{path}.xyz"), basis=options.basis, verbose=0)
-    mf = scf.RHF(mol).run(conv_tol=1e-12)
+    mf = trnqc.accelerate(scf.RHF(mol)).run(conv_tol=1e-12)
     energy, plan = iterate(mf)
     print(plan)
     reference = cc.CCSD(mf).run(conv_tol=1e-10, conv_tol_normt=1e-8).e_corr

@@ -3,8 +3,9 @@
     python scripts/bench_ranks.py [--case water10/cc-pvdz] [--ranks 1 2] [--rounds 3] [--out profiles/jobs_ranks.json]
 
 One thread a rank, ranks 1 and 2 in turns: DF-MP2 jobs by torchrun (stages as rank 0 sees them), then J/K builds. The
-efficiency on N ranks is the time on one over N times that on N; the SCF is run by rank 0 alone and stands apart. The
-energies of all runs of a case have to be the same to the last bit. scripts/project_ranks.py goes on from here.
+efficiency on N ranks is the time on one over N times that on N; the SCF, of which ranks share J and K only, stands
+apart. The energies of all runs of a case have to be the same to the last bit. scripts/project_ranks.py goes on from
+here.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def measure(case: str, args: argparse.Namespace, directory: Path) -> dict[str, A
 
 
 def shared(timings: dict[str, float]) -> float:
-    """Seconds of the stages that ranks share or repeat."""
+    """Seconds of the stages that ranks share or repeat as a whole."""
     return sum(seconds for stage, seconds in timings.items() if stage not in SERIAL)
 
 
@@ -121,7 +122,7 @@ def show(record: dict[str, Any]) -> None:
         names = list(dict.fromkeys(stage for stages in found["stages_s"].values() for stage in stages))
         for stage in names:
             row = [f"{stages[stage]:.2f}" if stage in stages else "" for stages in found["stages_s"].values()]
-            table.add_row(stage + " (rank 0 alone)" * (stage in SERIAL), *row)
+            table.add_row(stage + " (J and K shared)" * (stage in SERIAL), *row)
         for what in ("mp2", "pairs", "jk"):
             table.add_row(f"efficiency, {what}", *(f"{100 * e:.0f} %" for e in found["efficiency"][what].values()))
         Console().print(table)

@@ -47,7 +47,7 @@ class Geometry:
         """Hill order: C, H, then by alphabet; all by alphabet without carbon. Ghost atoms come after the others."""
         real = _hill([s for s in self.symbols if not elements.is_ghost_atom(s)])
         ghosts = [elements._std_symbol_without_ghost(s) for s in self.symbols if elements.is_ghost_atom(s)]
-        return " + ".join(filter(None, [real, ghosts and f"ghost {_hill(ghosts)}"]))
+        return " + ".join(filter(None, [real, f"ghost {_hill(ghosts)}" if ghosts else ""]))
 
     @property
     def ghosts(self) -> int:
