@@ -19,6 +19,8 @@ import numpy as np
 import pyscf
 from pyscf import df, gto, lo, scf
 
+from trnqc.eri.accelerate import accelerate
+from trnqc.eri.integrals import int3c2e
 from trnqc.errors import NotConverged
 from trnqc.jit.cache import key_of, library_cache
 from trnqc.sparse.convert import as_tensor
@@ -104,7 +106,7 @@ def generate(side: int) -> Lattice:
     """Tensors of side x side atoms, computed. Errors: NotConverged."""
     atoms = [("He", (SPACING * x, SPACING * y, 0.0)) for x in range(side) for y in range(side)]
     mol = gto.M(atom=atoms, basis=BASIS, verbose=0)
-    mf = scf.RHF(mol).run(conv_tol=1e-10)
+    mf = accelerate(scf.RHF(mol)).run(conv_tol=1e-10)
     if not mf.converged:
         raise NotConverged(f"RHF of {side} x {side} helium atoms did not converge; its last energy is {mf.e_tot}")
     C = localised(mol, mf.mo_coeff[:, mf.mo_occ > 0])
@@ -127,11 +129,9 @@ def integrals(mol: gto.Mole) -> SparseTensor:
     """(K|mu nu) above 1e-6, over the s functions of the auxiliary basis, an atom's functions at a time."""
     functions = [shell for shell in gto.basis.load(AUXILIARY, "He") if shell[0] == 0]
     auxiliary = df.addons.make_auxmol(mol, {"He": functions})
-    both, n = gto.conc_mol(mol, auxiliary), mol.nbas
-    found = []
+    n, found = mol.nbas, []
     for first in range(0, auxiliary.nbas, len(functions)):
-        shells = (0, n, 0, n, n + first, n + first + len(functions))
-        block = both.intor("int3c2e", shls_slice=shells).transpose(2, 0, 1)
+        block = int3c2e(mol, auxiliary, shls_slice=(0, n, 0, n, first, first + len(functions))).transpose(2, 0, 1)
         at = np.nonzero(np.abs(block) > SMALLEST)
         found.append((np.array((at[0] + first, at[1], at[2])), block[at]))
     shape = (auxiliary.nao, mol.nao, mol.nao)

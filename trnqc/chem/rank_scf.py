@@ -53,7 +53,7 @@ class SharedJK:
     def serve(self) -> Any:
         """The other ranks: do what rank 0 asks for until the SCF is done."""
         while True:
-            name, arguments = self.ranks.at_first(lambda: None)
+            name, arguments = self.ranks.at_first(_nothing)
             if name == "end":
                 return arguments
             getattr(self, name)(*arguments)
@@ -85,6 +85,10 @@ class SharedJK:
                 self.mol, omega, cutoff, int(lib.num_threads()), ranks=self.ranks, schedule=self.schedule
             )
         return self._builders[key]
+
+
+def _nothing() -> Any:
+    """What is asked for comes from rank 0."""
 
 
 class _Asking:
