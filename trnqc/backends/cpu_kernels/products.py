@@ -21,10 +21,6 @@ from trnqc import jit
 from trnqc.backends.cpu_kernels.blas import numpy_blas, single_threaded
 from trnqc.backends.cpu_kernels.formats import FORMATS, encode
 
-# The longest run of the auxiliary index that is summed in registers: a panel of it should stay in the innermost caches,
-# and in fp32 shorter chains of additions err less. Runs are made even, for a short last one would cost as many loads
-# and stores of T as a long one.
-DEPTH = {"float64": 512, "float32": 256}
 LINE = 64  # bytes of a cache line
 C_TYPES = {"float64": "double", "float32": "float"}
 
@@ -148,7 +144,6 @@ class CompiledProducts:
         self.B, self.precision = B, precision
         self.dtype = np.dtype(FORMATS[precision].dtype)
         _, self.nvir, self.naux = B.shape
-        self.depth = -(-self.naux // -(-self.naux // DEPTH[self.dtype.name]))
         self.library = product_library(self.dtype.name)
         self.width = int(self.library.panel_rows())
         # The widest row of T starts and ends inside a panel.
@@ -167,7 +162,7 @@ class CompiledProducts:
         def pack(i: int) -> None:
             rows = np.ascontiguousarray(_encoded(self.B, i, self.precision))
             first = (i - i0) * self.nvir
-            self.library.pack(rows, self.nvir, self.naux, first, count, self.depth, data)
+            self.library.pack(rows, self.nvir, self.naux, first, count, data)
 
         list(map(pack, range(i0, i1)))
         return _Panels(data, count, i0)
@@ -183,7 +178,7 @@ class CompiledProducts:
         T = room[: self.nvir * stride].reshape(self.nvir, stride)
         self.library.product(
             left.data, left.count, (i - left.first) * self.nvir, self.nvir, right.data, right.count,
-            panel, self.naux, self.depth, symmetric, T, stride,
+            panel, self.naux, symmetric, T, stride,
         )  # fmt: skip
         return Slab(T, column, j1 == i + 1)
 
@@ -208,8 +203,8 @@ def product_library(dtype: str) -> jit.Library:
     n = "int64"
     signatures = {
         "panel_rows": jit.Signature((), returns=n),
-        "pack": jit.Signature((rows, n, n, n, n, n, packed_out)),
-        "product": jit.Signature((packed, n, n, n, packed, n, n, n, n, n, slab, n)),
+        "pack": jit.Signature((rows, n, n, n, n, packed_out)),
+        "product": jit.Signature((packed, n, n, n, packed, n, n, n, n, slab, n)),
     }
     defines = (f"REAL={C_TYPES[dtype]}",)
     return jit.compile_c(source_of("pair_product.c"), signatures, name="pair_product", defines=defines)
