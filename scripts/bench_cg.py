@@ -1,6 +1,7 @@
 """How fast are the tensor products of irreps beside e3nn: batches, convolutions, real models, and threads?
 
-    python scripts/bench_cg.py [--parts batch tuned uvw conv cue mace threads build] [--quick] [--out profiles/cg.json]
+    python scripts/bench_cg.py [--parts batch tuned uvw conv cue mace threads build] [--quick]
+                                [--vectors avx2] [--out profiles/cg.json]
 
     batch    uvu products of published models, every direction alone, one thread, by CPU time; and their accuracy
     tuned    the same of mace-large with an allocator that gives no memory back, on both sides
@@ -34,6 +35,7 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from scripts import vectors  # noqa: E402
 from scripts.measuring import write_part  # noqa: E402
 from trnqc.jit import find_compiler  # noqa: E402
 from trnqc.jit.cache import DIRECTORY_VARIABLE  # noqa: E402
@@ -157,7 +159,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--quick", action="store_true", help="a few cases of a few seconds")
     parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "cg.json")
+    vectors.add_argument(parser)
     asked, console = parser.parse_args(), Console(soft_wrap=True)
+    vectors.keep_to(asked.vectors)
+    out = vectors.beside(asked.out)
     environment = {name: os.environ[name] for name in ALLOCATOR if name in os.environ}
     for part in asked.parts:
         rows = []
@@ -165,8 +170,8 @@ def main() -> None:
             rows.append(row)
             console.print(part, row["case"], row["dtype"], {k: round(v, 1) for k, v in row["speedup"].items()})
         show(console, part, rows)
-        write_part(asked.out, part, rows, compiler=find_compiler().label, allocator=environment or "default")
-    console.print(f"written to {asked.out}")
+        write_part(out, part, rows, compiler=find_compiler().label, allocator=environment or "default")
+    console.print(f"written to {out}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How good are the plans of contractions, and how fast do they run?
 
-    python scripts/bench_contract.py [--sections orders random ccsd limit a3a tiles order] [--out FILE]
+    python scripts/bench_contract.py [--sections orders random ccsd limit a3a tiles order] [--vectors avx2] [--out FILE]
 
     orders   multiply-adds of known workloads: ours, opt_einsum's dynamic programming, cotengra
     random   the same on seeded random networks of 4 to 30 operands: how often each is as good as ours, ratios to ours
@@ -44,6 +44,7 @@ import opt_einsum  # noqa: E402
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
 
+from scripts import vectors  # noqa: E402
 from scripts.contract.disk import disk  # noqa: E402
 from scripts.contract.limit import limited  # noqa: E402
 from scripts.contract.memory import a3a, tiles  # noqa: E402
@@ -177,12 +178,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--sections", nargs="+", choices=tuple(SECTIONS), default=tuple(SECTIONS))
     parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "contract.json")
+    vectors.add_argument(parser)
     options = parser.parse_args(arguments)
+    vectors.keep_to(options.vectors)
+    out = vectors.beside(options.out)
     for name in options.sections:
         found = SECTIONS[name]()
-        record = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {"sections": {}}
+        record = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {"sections": {}}
         record["sections"][name] = heading() | {"machine": machine()} | found
-        write_json(record, options.out)
+        write_json(record, out)
     return 0
 
 

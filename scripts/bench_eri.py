@@ -1,6 +1,7 @@
 """How fast are the generated integral kernels, J and K, the three-centre integrals and a whole job?
 
-    python scripts/bench_eri.py [--parts classes jk fitting job] [--threads 1 2] [--quick] [--out profiles/eri_cpu.json]
+    python scripts/bench_eri.py [--parts classes jk fitting job] [--threads 1 2] [--quick]
+                                 [--vectors avx2] [--out profiles/eri_cpu.json]
 
     classes   dense batches of one class, one and three primitives a shell, against libcint of PySCF's wheel, one thread
     jk        J and K of one density against PySCF's direct build with the same screening threshold
@@ -25,6 +26,7 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from scripts import vectors  # noqa: E402
 from scripts.measuring import write_part  # noqa: E402
 from trnqc.jit import find_compiler  # noqa: E402
 
@@ -123,15 +125,18 @@ def main() -> None:
     parser.add_argument("--job-rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="a few cases of a few seconds")
     parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "eri_cpu.json")
+    vectors.add_argument(parser)
     asked, console = parser.parse_args(), Console(soft_wrap=True)
+    vectors.keep_to(asked.vectors)
+    out = vectors.beside(asked.out)
     for part in asked.parts:
         rows = []
         for row in PARTS[part](asked):
             rows.append(row)
             console.print(f"{part} {row['case']}: {factor(row):.2f} times the peer")
         show(console, part, rows)
-        write_part(asked.out, part, rows, compiler=find_compiler().label)
-    console.print(f"written to {asked.out}")
+        write_part(out, part, rows, compiler=find_compiler().label)
+    console.print(f"written to {out}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """How fast is the CPU backend's MP2 pair step, and how near to what the machine can do?
 
-    python scripts/bench_mp2_cpu.py [--large | --cases water/cc-pvdz ...] [--threads 1 2] [--out profiles/mp2_cpu.json]
+    python scripts/bench_mp2_cpu.py [--large | --cases water/cc-pvdz ...] [--threads 1 2] [--vectors avx2]
+                                    [--out profiles/mp2_cpu.json]
 
 One run, in which the contestants take turns so that a busy machine disturbs all of them alike:
 
@@ -34,13 +35,14 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from scripts import vectors  # noqa: E402
 from scripts.measuring import heading, in_turns, machine, write_json  # noqa: E402
-from scripts.mp2_cpu.contestants import CORE_VARIABLE, Worker  # noqa: E402
+from scripts.mp2_cpu.contestants import CORE_VARIABLE, Worker, inherited_core  # noqa: E402
 
 CASES = {"benzene/cc-pvtz": 15, "water10/cc-pvdz": 5, "caffeine/cc-pvdz": 5}  # rounds of the pair step
 LARGE = {"caffeine/cc-pvtz": 3}
 WHOLE_ROUNDS = 3
-CORES = ("Haswell", "Zen", "SkylakeX", "Sandybridge")
+CORES = ("Haswell", "Zen", "Sandybridge") + ("SkylakeX",) * (vectors.current() == "native")
 OURS, INSTALLED, BEST = "trnqc", "PySCF as installed", "PySCF, best kernels"
 
 # (what, numerator, denominator, bound): seconds of the first over seconds of the second.
@@ -205,6 +207,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "trnqc-bench-mp2-cpu")
     parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "mp2_cpu.json")
+    vectors.add_argument(parser)
     return parser.parse_args()
 
 
@@ -225,6 +228,8 @@ def measure(cases: list[Case], workers: dict[str, Worker], threads: list[int], c
 
 def main() -> None:
     args, console = options(), Console(soft_wrap=True)
+    vectors.keep_to(args.vectors)
+    out = vectors.beside(args.out)
     args.cache.mkdir(parents=True, exist_ok=True)
     before = machine()
     chosen = dict.fromkeys(args.cases, 5) if args.cases else CASES | (LARGE if args.large else {})
@@ -238,15 +243,15 @@ def main() -> None:
         "machine": before | {"load_average_after": os.getloadavg(), "core_peak_gflops": peak},
         "contestants": {
             OURS: {"status": workers[OURS].ask(do="status"), "blas": workers[OURS].ask(do="libraries")},
-            INSTALLED: {CORE_VARIABLE: None, "blas": workers[INSTALLED].ask(do="libraries")},
+            INSTALLED: {CORE_VARIABLE: inherited_core(), "blas": workers[INSTALLED].ask(do="libraries")},
             BEST: {CORE_VARIABLE: core, "blas": workers[BEST].ask(do="libraries")},
         },
         "results": results,
     }
     for worker in workers.values():
         worker.close()
-    write_json(record, args.out)
-    console.print(f"written to {args.out}")
+    write_json(record, out)
+    console.print(f"written to {out}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """How fast are sparse tensor networks beside other forms of themselves, SciPy's pairs and dense matrices?
 
-    python scripts/bench_sparse.py [--parts integrals25 integrals100 factors solver threads] [--quick] [--out FILE]
+    python scripts/bench_sparse.py [--parts integrals25 integrals100 factors solver threads] [--quick]
+                                    [--vectors avx2] [--out FILE]
 
     integrals25   DLPNO integrals (examples/dlpno_integrals.py), equations (1) and (2), 25 helium atoms
     integrals100  the same, 100 atoms
@@ -39,6 +40,7 @@ from rich.table import Table  # noqa: E402
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from scripts import vectors  # noqa: E402
 from scripts.measuring import clocked, in_turns, ratio, write_part  # noqa: E402
 from scripts.sparse import factors as factor_cases  # noqa: E402
 from scripts.sparse import known  # noqa: E402
@@ -176,15 +178,18 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small tensors; not those that targets are for")
     parser.add_argument("--all", action="store_true", help="also contestants that take half a minute a turn")
     parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "sparse.json")
+    vectors.add_argument(parser)
     asked, console = parser.parse_args(), Console(soft_wrap=True)
+    vectors.keep_to(asked.vectors)
+    out = vectors.beside(asked.out)
     for part in asked.parts:
         began, rows = time.perf_counter(), []
         for row in PARTS[part](asked):
             rows.append(row)
             console.print(part, row["case"], {k: round(v, 2) for k, v in row["speedup"].items()})
         show(console, part, rows)
-        write_part(asked.out, part, rows, compiler=find_compiler().label, seconds=time.perf_counter() - began)
-    console.print(f"written to {asked.out}")
+        write_part(out, part, rows, compiler=find_compiler().label, seconds=time.perf_counter() - began)
+    console.print(f"written to {out}")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from scripts import vectors
+
 
 def in_turns(rounds: int, contestants: Mapping[str, Callable[[], Any]]) -> dict[str, list[Any]]:
     """Answers of each contestant: once dropped, then `rounds` times, the order turned by one place a round."""
@@ -46,6 +48,7 @@ def ratio(above: list[tuple[float, float]], below: list[tuple[float, float]]) ->
 
 def machine() -> dict[str, Any]:
     facts = {"system": platform.platform(), "cpus": os.cpu_count(), "load_average": os.getloadavg()}
+    facts["vectors"] = vectors.current()
     info = Path("/proc/cpuinfo")
     if info.exists():
         lines = dict(line.split(":", 1) for line in info.read_text().split("\n\n")[0].splitlines() if ":" in line)

@@ -18,14 +18,24 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from scripts import vectors  # noqa: E402
+
 CORE_VARIABLE = "OPENBLAS_CORETYPE"
 
 
+def inherited_core() -> str | None:
+    """The OPENBLAS_CORETYPE of a plain install: none, or that of the vectors which a run is kept to."""
+    return vectors.AVX2[CORE_VARIABLE] if vectors.current() == "avx2" else None
+
+
 class Worker:
-    """A contestant process; `core` is its OPENBLAS_CORETYPE, None for unset, as a plain install has it."""
+    """A contestant process; `core` is its OPENBLAS_CORETYPE, None for that of a plain install."""
 
     def __init__(self, kind: str, core: str | None = None) -> None:
         environment = {key: value for key, value in os.environ.items() if key != CORE_VARIABLE}
+        core = core or inherited_core()
         if core:
             environment[CORE_VARIABLE] = core
         # Contestants are told their thread numbers in each request; this bounds what libraries start at load.
@@ -204,5 +214,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
     main()

@@ -1,0 +1,43 @@
+"""Benchmarks kept to shorter vectors than the CPU has."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+from trnqc.jit import find_compiler
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_script_starts_anew_without_avx512(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(
+        f"""
+        import json, sys
+        from pathlib import Path
+        sys.path.insert(0, {str(ROOT)!r})
+        from scripts import vectors
+        from scripts.measuring import machine
+        vectors.keep_to(sys.argv[1])
+        from trnqc.backends.cpu_kernels.blas import numpy_blas
+        from trnqc.jit import find_compiler
+        blas = numpy_blas()
+        print(json.dumps([find_compiler().vector_bytes, blas.name, blas.core, machine()["vectors"],
+                          vectors.beside(Path("some.json")).name]))
+        """
+    ))  # fmt: skip
+
+    def run(choice: str) -> list:
+        line = [sys.executable, str(script), choice]
+        return json.loads(subprocess.run(line, capture_output=True, text=True, check=True).stdout)
+
+    *_, vectors, name = run("native")
+    assert (vectors, name) == ("native", "some.json")
+    width, blas, core, vectors, name = run("avx2")
+    assert width == min(find_compiler().vector_bytes, 32)
+    assert core == "Haswell" or blas != "OpenBLAS"
+    assert (vectors, name) == ("avx2", "some_avx2.json")
