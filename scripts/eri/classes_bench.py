@@ -28,13 +28,14 @@ from trnqc.eri import boys
 from trnqc.eri.classes import BOUND, QuartetClass
 from trnqc.eri.horizontal import phase2, scratch_size
 from trnqc.eri.kernel import STANDARD, TIERS, Variant, parameters, primitive_function, quartet_function, work_size
+from trnqc.eri.library import lanes
 from trnqc.eri.pairs import ShellPairs, pairs_between
 from trnqc.gen import Array, Var, const, emit_c
 from trnqc.gen import statements as st
 from trnqc.gen.cost import cost
 from trnqc.gen.values import fma
 
-LANES, ROUNDS, SECONDS = 8, 5, 0.1
+LANES, ROUNDS, SECONDS = lanes(), 5, 0.1
 # Shells in the place of a, b, c and d, pairs being all with all: many where a quartet is small, so that one call is not
 # mostly overhead, few where it is large, so that libcint's array stays in cache.
 MANY, FEW = (6, 6, 8, 8), (3, 3, 4, 4)
@@ -81,7 +82,7 @@ def flops_of(cls: QuartetClass, primitives: int, tier: str = "") -> int:
 @cache
 def peak_gflops() -> float:
     """What one thread reaches on this machine in fused multiply-adds of vectors that stay in registers."""
-    n, i, chains = Var("n", "i64"), Var("i", "i64"), 16
+    n, i, chains = Var("n", "i64"), Var("i", "i64"), 12  # more would not fit into the registers of AVX2
     x = Array("x", "f64", (chains,), lanes=True)
     held = [Var(f"x{c}") for c in range(chains)]
     step = [st.Assign(v, fma(v, 0.999, const(0.001))) for v in held]
