@@ -11,17 +11,17 @@
 #include <stdint.h>
 
 /* A tile of T is MR rows by VECTORS vectors. Its sums, one run of columns and one row element fill the registers without
- * spilling, and are enough chains to hide the latency of multiply-add. MR divides WIDTH. */
+ * spilling, and are enough chains to hide the latency of multiply-add. MR divides WIDTH. Up to ROW_BLOCK rows of `left`
+ * stay in the second-level cache while the columns pass by; CPUs without AVX-512 have as little as 512 kB of it. */
 #if defined(__AVX512F__)
-enum { VECTOR_BYTES = 64, VECTORS = 2, MR = 8 };
+enum { VECTOR_BYTES = 64, VECTORS = 2, MR = 8, ROW_BLOCK = 256 };
 #elif defined(__AVX__)
-enum { VECTOR_BYTES = 32, VECTORS = 3, MR = 4 };
+enum { VECTOR_BYTES = 32, VECTORS = 3, MR = 4, ROW_BLOCK = 208 };
 #else
 #error "written for AVX and AVX-512; elsewhere the BLAS of the platform serves better"
 #endif
 enum { WIDTH = VECTOR_BYTES / sizeof(REAL), P = VECTORS * WIDTH };
 enum { TILE = 32 };       /* of pair_energy.c, which reads a symmetric T in whole tiles */
-enum { ROW_BLOCK = 256 }; /* rows of `left` that stay in the second-level cache while the columns pass by */
 /* The longest run: its panel of columns and the strip of rows that passes by stay in a first-level cache of 32 kB. */
 enum { LONGEST = 28 * 1024 / ((VECTORS + 1) * VECTOR_BYTES) };
 enum { LINE = 64 / sizeof(REAL) };
@@ -36,17 +36,18 @@ int64_t panel_rows(void) { return P; }
 
 static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Runs are made even, for a short last one would cost as many loads and stores of T as a long one. */
-static int64_t even_run(int64_t K)
+/* Length of even parts of n, at most `most` each: a short last run would cost as many loads and stores of T as a long
+ * one, and a short last block of rows as many loads of columns. */
+static int64_t even(int64_t n, int64_t most)
 {
-    const int64_t runs = (K + LONGEST - 1) / LONGEST;
-    return runs > 1 ? (K + runs - 1) / runs : LONGEST;
+    const int64_t parts = (n + most - 1) / most;
+    return parts > 1 ? (n + parts - 1) / parts : most;
 }
 
 /* Packs rows [row, row + rows) of an operand of `panels` panels from source[rows, K]. */
 void pack(const REAL *source, int64_t rows, int64_t K, int64_t row, int64_t panels, REAL *data)
 {
-    const int64_t longest = even_run(K);
+    const int64_t longest = even(K, LONGEST);
     for (int64_t k0 = 0; k0 < K; k0 += longest) {
         const int64_t run = smaller(longest, K - k0);
         for (int64_t r0 = 0; r0 < rows;) {
@@ -135,13 +136,13 @@ static void column_of_tiles(int64_t first, int64_t last, int64_t row, int64_t ru
 void product(const REAL *left, int64_t left_panels, int64_t row, int64_t rows, const REAL *right, int64_t right_panels,
              int64_t panel, int64_t K, int64_t symmetric, REAL *t, int64_t stride)
 {
-    const int64_t longest = even_run(K);
+    const int64_t longest = even(K, LONGEST), most = even(rows, ROW_BLOCK);
     for (int64_t k0 = 0; k0 < K; k0 += longest) {
         const int64_t run = smaller(longest, K - k0);
         const REAL *rows_of = left + k0 * left_panels * P;
         const REAL *columns_of = right + (k0 * right_panels + panel * run) * P;
-        for (int64_t block = 0; block < rows; block += ROW_BLOCK) {
-            const int64_t last = smaller(block + ROW_BLOCK, rows);
+        for (int64_t block = 0; block < rows; block += most) {
+            const int64_t last = smaller(block + most, rows);
             for (int64_t c = 0; c < stride; c += P) {
                 const int64_t above = c > symmetric ? (c - symmetric) / TILE * TILE : 0;
                 const int64_t first = above > block ? above : block;
