@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from trnqc import backends, contraction
+from trnqc.arrays import is_traced_by_dynamo
 from trnqc.backends.base import check_precision
 from trnqc.contraction.plan import Machine
 from trnqc.errors import InputError
@@ -36,6 +37,12 @@ def einsum(
     MemoryLimit, BackendUnavailable, UnsupportedPrecision.
     """
     gemm = None
+    if is_traced_by_dynamo() and backend is None and out is None:
+        from trnqc.torch_ops import traced  # PyTorch is imported already
+
+        options = {"memory_limit": memory_limit, "check_finite": check_finite, "symmetries": symmetries}
+        run = traced.einsum if memory_limit is None and not symmetries else traced.einsum_in_loops
+        return run(subscripts, operands, options)
     if backend is not None:
         arrays = operands if isinstance(subscripts, str) else (subscripts, *operands)[::2]
         gemm = _machine(backend, precision, arrays).gemm
@@ -81,7 +88,7 @@ def einsum_plan(
 def _machine(name: str, precision: str, operands: Iterable[Any]) -> Machine:
     backend = backends.get(name)
     check_precision(backend, precision)
-    plain = np.ndarray | list | tuple | int | float
+    plain = np.ndarray | np.generic | list | tuple | int | float
     if foreign := [x for x in operands if not isinstance(x, plain) and not callable(x)]:
         raise InputError(f"backend {name!r} takes NumPy arrays; found {type(foreign[0]).__name__}")
 
@@ -89,7 +96,7 @@ def _machine(name: str, precision: str, operands: Iterable[Any]) -> Machine:
         return backend.mp2_pairs(B, eps_occ, eps_vir, precision=precision, max_memory=memory)
 
     def gemm(a_t: np.ndarray, b: np.ndarray) -> np.ndarray:
-        if a_t.dtype.kind not in "fiub" or b.dtype.kind not in "fiub":
+        if a_t.dtype.kind not in "fiu" or b.dtype.kind not in "fiu":
             raise InputError(f"backend {name!r} multiplies real numbers; found {a_t.dtype} and {b.dtype}")
         return backend.batched_contraction(a_t, b, precision=precision)
 

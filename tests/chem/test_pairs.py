@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyscf import lib
 
 import trnqc
 from trnqc import backends
@@ -61,9 +62,36 @@ def test_tensors(factors_like):
     torch = pytest.importorskip("torch")
     B, o, v = factors_like(3, 5, 11)
     tensors = (torch.tensor(B, requires_grad=True), torch.tensor(o), torch.tensor(v))
-    assert trnqc.mp2_energy(*tensors).e_corr == trnqc.mp2_energy(B, o, v).e_corr
+    with torch.no_grad():
+        assert trnqc.mp2_energy(*tensors).e_corr == trnqc.mp2_energy(B, o, v).e_corr
+    with pytest.raises(InputError, match="B requires a gradient, which is lost here"):
+        trnqc.mp2_energy(*tensors)
+    with pytest.raises(InputError, match=r"eps_occ is transformed by torch\.func"):
+        torch.func.vmap(lambda e: trnqc.mp2_energy(B, e, v).e_corr)(torch.tensor(o)[None])
+    level = torch.autograd.forward_ad
+    with level.dual_level(), pytest.raises(InputError, match="eps_vir carries a tangent"):
+        trnqc.mp2_energy(B, o, level.make_dual(tensors[2], tensors[2]))
     with pytest.raises(InputError, match="B must be an array"):
         trnqc.mp2_energy(torch.tensor(B).bfloat16(), o, v)
+
+
+def test_arrays_of_subclasses(factors_like):
+    B, o, v = factors_like(3, 5, 11)
+    expected = trnqc.mp2_energy(B, o, v).e_corr
+    assert trnqc.mp2_energy(lib.tag_array(B, made_by="test"), lib.tag_array(o, x=1), v).e_corr == expected
+    assert trnqc.mp2_energy(np.ma.array(B), o, v).e_corr == expected
+    with pytest.raises(InputError, match="B is a masked array with 1 masked elements"):
+        trnqc.mp2_energy(np.ma.masked_equal(B, B[0, 0, 0]), o, v)
+
+
+def test_a_memory_map_is_not_counted_as_memory(factors_like, tmp_path):
+    B, o, v = factors_like(12, 9, 40)
+    kept = np.memmap(tmp_path / "B", np.float64, "w+", shape=B.shape)
+    kept[...] = B
+    checked, _, _ = pairs.check_factors(kept, o, v)
+    assert isinstance(checked, np.memmap)
+    limit = 0.9 * B.nbytes / 1e6
+    assert trnqc.mp2_energy(kept, o, v, max_memory=limit).e_corr == pytest.approx(trnqc.mp2_energy(B, o, v).e_corr)
 
 
 def test_factors_on_disk(factors_like, tmp_path):

@@ -56,9 +56,10 @@ def check_reference(mf: Any, allow_unconverged: bool = False) -> None:
     if np.iscomplexobj(mf.mo_coeff):
         raise UnsupportedError("complex orbitals are not supported; only real ones")
     if not set(np.unique(mf.mo_occ)) <= {0.0, 2.0}:
-        found = ", ".join(f"{occupation:.6g}" for occupation in np.unique(mf.mo_occ)[::-1])
+        others = [f"{n:.6g}" for n in np.unique(mf.mo_occ) if n not in (0.0, 2.0)]
+        shown = ", ".join(others[:4]) + ", ..." * (len(others) > 4)
         raise UnsupportedError(
-            f"occupations of 2 and 0 were expected, found {found}: MP2 needs a closed shell without smearing"
+            f"occupations of 2 and 0 were expected, found {shown} too: run the reference without smearing or fractions"
         )
 
 

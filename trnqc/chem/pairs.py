@@ -11,6 +11,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from trnqc.arrays import host_array
 from trnqc.chem.accuracy import ErrorEstimate, estimate_error
 from trnqc.chem.blocks import widest
 from trnqc.chem.checkpoint import Store
@@ -134,6 +135,10 @@ def _in_memory(B: Any) -> bool:
     return isinstance(B, np.ndarray) and not isinstance(B, np.memmap)
 
 
+def _stays_on_disk(B: Any) -> bool:
+    return isinstance(B, h5py.Dataset) or (isinstance(B, np.memmap) and bool(B.flags.c_contiguous))
+
+
 def check_threads(threads: int | None) -> None:
     """A positive number, or None for what the machine has."""
     if threads is not None and threads < 1:
@@ -146,7 +151,7 @@ def check_factors(B: Any, eps_occ: Any, eps_vir: Any) -> tuple[Any, np.ndarray, 
     B [nocc, nvir, naux] is copied only where its dtype or layout differs; an HDF5 dataset or memory map stays on disk.
     """
     eps_occ, eps_vir = _real_array("eps_occ", eps_occ, 1), _real_array("eps_vir", eps_vir, 1)
-    if not (isinstance(B, h5py.Dataset) and B.dtype == np.float64 and B.ndim == 3):
+    if not (_stays_on_disk(B) and B.dtype == np.float64 and B.ndim == 3):
         B = _real_array("B", B, 3)
     if 0 in B.shape:
         raise InputError(f"B[nocc, nvir, naux] must have at least one of each, got shape {B.shape}")
@@ -164,10 +169,10 @@ def check_factors(B: Any, eps_occ: Any, eps_vir: Any) -> tuple[Any, np.ndarray, 
 
 def _real_array(name: str, values: Any, ndim: int) -> np.ndarray:
     try:
-        if hasattr(values, "detach"):  # a tensor of PyTorch, which need not be installed
-            values = values.detach().cpu().numpy()
-        array = np.asarray(values)
+        array = host_array(values, name, "an MP2Result holds numbers; take .detach()")
     except (TypeError, ValueError, RuntimeError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"{name} must be an array of real numbers: {error}") from None
     if array.dtype.newbyteorder("=") not in (np.float64, np.float32):
         raise InputError(f"{name} must hold float64 or float32 numbers, got dtype {array.dtype}")

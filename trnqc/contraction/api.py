@@ -54,7 +54,8 @@ def einsum(
         if symmetries:
             raise UnsupportedError("symmetries go with arrays in memory and without out; leave them out")
         return _stored(subscripts, arrays, memory_limit, gemm, check_finite, out)
-    shapes = tuple(tuple(x.shape) for x in arrays)
+    # Lengths may be symbols while PyTorch traces; a plan is for numbers.
+    shapes = tuple(tuple(map(int, x.shape)) for x in arrays)
     plan, parsed = _planned(subscripts, shapes, _itemsize(arrays), memory_limit, *_stated(symmetries, arrays, shapes))
     squeezed = [_squeeze(x, axes) for x, axes in zip(arrays, parsed.squeezed)]
     return plan.run(squeezed, gemm, check_finite)
@@ -203,8 +204,8 @@ def _spelt(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
 
 
 def _shape(operand: Any) -> Shape:
-    if isinstance(operand, tuple) and all(isinstance(n, int) for n in operand):
-        return operand
+    if isinstance(operand, tuple) and all(isinstance(n, int | np.integer) for n in operand):
+        return tuple(map(int, operand))
     return tuple(as_arrays([operand])[0].shape)
 
 

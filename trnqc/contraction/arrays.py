@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from trnqc.arrays import has_numbers, is_tensor, plain, transform_of
 from trnqc.errors import InputError, UnsupportedError
 
 Array = Any
 
 
 def library_of(operands: Sequence[Array]) -> ModuleType:
-    """numpy, torch or another library with NumPy's names that all operands belong to."""
-    names = list(dict.fromkeys(type(x).__module__.partition(".")[0] for x in operands))
+    """numpy, torch or another library with NumPy's names that all operands belong to; subclasses of an array too."""
+    names = list(dict.fromkeys(_library_name(x) for x in operands))
     if len(names) > 1:
         raise InputError(f"operands are arrays of one library; found {' and '.join(names)}: convert them first")
     library = sys.modules.get(names[0], np) if names else np
@@ -29,10 +30,33 @@ def library_of(operands: Sequence[Array]) -> ModuleType:
     return library
 
 
+def _library_name(x: Array) -> str:
+    if isinstance(x, np.ndarray | np.generic):
+        return "numpy"
+    return "torch" if is_tensor(x) else type(x).__module__.partition(".")[0]
+
+
 def as_arrays(operands: Sequence[Any]) -> list[Array]:
-    """Lists, tuples and Python numbers become NumPy arrays; everything else stays."""
-    plain = (list, tuple, int, float, complex)
-    return [np.asarray(x) if isinstance(x, plain) or not hasattr(x, "shape") else x for x in operands]
+    """Lists, numbers and subclasses of NumPy's array become plain NumPy arrays; arrays of other libraries stay.
+
+    Raises InputError for what is no array of numbers, for masked elements, and for sparse tensors and matrices.
+    """
+    return [_as_array(x, k) for k, x in enumerate(operands)]
+
+
+def _as_array(x: Any, number: int) -> Array:
+    name = f"operand {number}"
+    if isinstance(x, list | tuple | int | float | complex | np.ndarray | np.generic):
+        return plain(x, name)
+    layout = str(getattr(x, "layout", "torch.strided")) if is_tensor(x) else "torch.strided"
+    if layout != "torch.strided" or type(x).__module__.startswith("scipy.sparse"):
+        kind = f"a sparse tensor ({layout})" if is_tensor(x) else f"sparse ({type(x).__name__})"
+        raise InputError(f"{name} is {kind}; take trnqc.sparse.contract, or make it dense")
+    if hasattr(x, "shape") and hasattr(x, "dtype"):
+        return x
+    if not hasattr(x, "__array__"):
+        raise InputError(f"{name} is no array of numbers; found {type(x).__name__}")
+    return plain(x, name)
 
 
 def one_type(library: ModuleType, operands: Sequence[Array]) -> list[Array]:
@@ -64,6 +88,8 @@ def matmul(library: ModuleType, a: Array, b: Array) -> Array:
     """Stacked a[..., m, k] @ b[..., k, n]. NumPy leaves BLAS where no axis of a matrix is contiguous: copied here."""
     if library is np:
         a, b = _for_blas(a), _for_blas(b)
+    elif str(a.dtype) == "torch.bool":
+        raise InputError("PyTorch forms no products of bool matrices: convert the operands, to torch.int64 for counts")
     return library.matmul(a, b)
 
 
@@ -105,7 +131,7 @@ def require_numbers(x: Array, name: str) -> None:
 
 def require_divisors(x: Array, name: str) -> None:
     """Raise InputError where x, which something is divided by, has a zero."""
-    if not bool(x.all()):
+    if has_numbers(x) and not bool(x.all()):
         bad = int((x == 0).sum())
         raise InputError(f"operand {name} divides and has {bad} zeros; check_finite=False lets them pass")
 
@@ -128,18 +154,30 @@ def checked_function(name: str, function: Callable[..., Array], check_finite: bo
 
 def host_array(x: Array, name: str) -> np.ndarray:
     """The array in the memory of NumPy, without a copy; raises UnsupportedError where that cannot be."""
-    if getattr(x, "requires_grad", False):
-        reason = "requires a gradient, which loops do not carry: detach it"
-    elif "bfloat16" in str(x.dtype):
-        reason = "holds bfloat16, which NumPy lacks: convert it"
-    else:
+    if not is_tensor(x):
         return np.asarray(x)
-    raise UnsupportedError(f"fused loops within a memory limit run on NumPy; {name} {reason}, or raise the limit")
+    require_no_transform(x, name)
+    if "bfloat16" in str(x.dtype):
+        raise UnsupportedError(
+            f"fused loops within a memory limit run on NumPy; {name} holds bfloat16, which NumPy lacks: convert it, "
+            "or raise the limit"
+        )
+    return np.asarray(x.detach().resolve_conj().resolve_neg().numpy())
+
+
+def require_no_transform(x: Array, name: str) -> None:
+    """Raise UnsupportedError where loops, which write into memory of their own, would lose what PyTorch does with x."""
+    reason = transform_of(x) or ("" if has_numbers(x) else "is a tensor without data (meta, fake or traced)")
+    if reason:
+        raise UnsupportedError(
+            f"loops within a memory limit, or over symmetric pairs, carry no gradient, tangent or batch; {name} "
+            f"{reason}: detach it, or leave out the limit or the symmetry"
+        )
 
 
 def require_finite(library: ModuleType, x: Array, name: str) -> None:
     """Raise InputError where x has an element that is not finite."""
-    if getattr(x.dtype, "kind", "f") not in "fc":
+    if getattr(x.dtype, "kind", "f") not in "fc" or not has_numbers(x):
         return
     # The sum is finite in nearly every case and costs no array of truth values.
     with np.errstate(all="ignore"):
@@ -175,6 +213,8 @@ def require_exchange(library: ModuleType, x: Array, name: str, order: Sequence[i
     size, shape = prod(x.shape), tuple(x.shape)
     if any(shape[axis] != shape[other] for axis, other in enumerate(order)):
         raise InputError(f"operand {name} of shape {shape} cannot be symmetric under exchange of axes {tuple(order)}")
+    if not has_numbers(x):
+        return
     inexact = "float" in str(x.dtype) or "complex" in str(x.dtype)
     tolerance = float(library.finfo(x.dtype).eps) ** 0.5 if inexact else 0.0
     # An odd multiple of the golden ratio visits all of an array evenly, whatever its extents.

@@ -13,7 +13,7 @@ from math import prod
 from types import ModuleType
 from typing import Any
 
-from trnqc.contraction.arrays import Array
+from trnqc.contraction.arrays import Array, require_no_transform
 from trnqc.contraction.execute import Gemm, apply, arranged, leaf
 from trnqc.contraction.expression import Index
 from trnqc.contraction.loops import Item, Loop, Make, Step
@@ -33,6 +33,8 @@ def run_on_device(
     library: ModuleType, schedule: Schedule, operands: Mapping[str, Any], like: Array, gemm: Gemm | None = None
 ) -> Array:
     """The result of the schedule's tree, where and of what type `like` is; operands as of `run_loops.run_schedule`."""
+    for name, x in operands.items():
+        require_no_transform(x, name)
     run = _Run(library, schedule, operands, like, gemm)
     tree = schedule.fusion.tree
     run.items(schedule.nest.body, {label: (0, tree.extent(label)) for label in tree.indices})

@@ -113,7 +113,7 @@ def _by_matrices(library: ModuleType, left: Array, right: Array, operation: Prod
     if gemm is None:
         result = matmul(library, a_t.swapaxes(-1, -2), b)
     else:
-        result = gemm(a_t.reshape(-1, inner, rows), b.reshape(-1, inner, columns))
+        result = gemm(a_t.reshape(prod(stack), inner, rows), b.reshape(prod(stack), inner, columns))
     return result.reshape(tuple(extents[x] for x in operation.order)), operation.order
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from trnqc.arrays import host_array
 from trnqc.contraction.blocks import has_blocks
 from trnqc.contraction.expand import expanded
 from trnqc.contraction.expression import Factor, Program, Term
@@ -38,7 +39,10 @@ class OuterSum:
     """
 
     def __init__(self, *vectors: Any) -> None:
-        self.vectors = tuple(np.asarray(vector) for vector in vectors)
+        self.vectors = tuple(
+            host_array(vector, f"vector {k} of an outer sum", "its blocks are NumPy arrays; take .detach()")
+            for k, vector in enumerate(vectors)
+        )
         if not vectors or any(vector.ndim != 1 for vector in self.vectors):
             raise InputError(f"an outer sum is of vectors; found shapes {[v.shape for v in self.vectors]}")
 

@@ -13,12 +13,11 @@ from types import ModuleType
 
 import numpy as np
 
-from trnqc.contraction.arrays import Array, cast, taken, transpose, vector
+from trnqc.contraction.arrays import Array, cast, require_no_transform, taken, transpose, vector
 from trnqc.contraction.execute import Gemm
 from trnqc.contraction.ladder import HALVES, pairs
 from trnqc.contraction.ladder_integrals import Arena, Integrals, Pair, long, ordered_pairs
 from trnqc.contraction.ladder_loops import LadderLoops
-from trnqc.errors import UnsupportedError
 
 
 def run_ladder(
@@ -28,11 +27,7 @@ def run_ladder(
     ladder = loops.ladder
     x, t = operands[ladder.x.name], operands[ladder.t.name]
     for leaf, array in ((ladder.x, x), (ladder.t, t)):
-        if getattr(array, "requires_grad", False):
-            raise UnsupportedError(
-                f"loops over symmetric pairs carry no gradient, which {leaf.name} requires: detach it, or plan without "
-                "its symmetry"
-            )
+        require_no_transform(array, leaf.name)
     run = _Run(
         library,
         loops,

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from pyscf import gto, lib
 
+from trnqc.arrays import host_array
 from trnqc.eri import boys, densities, library
 from trnqc.eri.batch import BLOCKS, NUMBERS, Batch
 from trnqc.eri.classes import QuartetClass
@@ -201,7 +202,7 @@ class JKBuilder:
 
     def _checked(self, dm: Any, hermi: int) -> np.ndarray:
         nao = self.mol.nao_nr()
-        given = np.asarray(dm)
+        given = host_array(dm, "dm", "J and K are NumPy arrays; take .detach()")
         if hermi not in (0, 1, 2):
             raise InputError(f"hermi is 0, 1 or 2, found {hermi!r}")
         if given.ndim < 2 or given.shape[-2:] != (nao, nao):

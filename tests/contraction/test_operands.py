@@ -1,0 +1,246 @@
+"""What the libraries' users hold, handed to einsum: the result of np.einsum or torch.einsum, or one clear error."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+from pyscf import gto, lib, scf
+
+import trnqc
+from trnqc.contraction import OuterSum
+from trnqc.errors import InputError, TrnqcError, UnsupportedError
+
+CHAIN = "ab,bc,cd->ad"
+PLACES = {
+    "einsum": lambda *x: trnqc.einsum(CHAIN, *x),
+    "loops": lambda *x: trnqc.einsum(CHAIN, *x, memory_limit=8 * 60),
+    "plan": lambda *x: trnqc.einsum_plan(CHAIN, *[(9, 9)] * 3).run(x),
+    "backend": lambda *x: trnqc.einsum(CHAIN, *x, backend="cpu"),
+}
+
+
+@pytest.fixture
+def operands():
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal((9, 9)) for _ in range(3)]
+
+
+class Subclass(np.ndarray):
+    pass
+
+
+def on_disk(x, where):
+    kept = np.memmap(where / f"{id(x)}", x.dtype, "w+", shape=x.shape)
+    kept[...] = x
+    return kept
+
+
+SAME = {
+    "tagged": lambda x, _: lib.tag_array(x, mo_coeff=np.eye(2)),
+    "subclass": lambda x, _: x.view(Subclass),
+    "matrix": lambda x, _: np.matrix(x),
+    "memory map": on_disk,
+    "masked nowhere": lambda x, _: np.ma.array(x),
+    "list": lambda x, _: x.tolist(),
+    "reversed": lambda x, _: x[::-1, ::-1].copy()[::-1, ::-1],
+    "big-endian": lambda x, _: x.astype(">f8"),
+    "one row": lambda x, _: np.broadcast_to(x[0], x.shape),
+}
+
+
+@pytest.mark.parametrize("kind", SAME)
+@pytest.mark.parametrize("place", PLACES)
+def test_arrays_of_numpy_in_any_dress(place, kind, operands, tmp_path):
+    given = [SAME[kind](x, tmp_path) for x in operands]
+    found = PLACES[place](*given)
+    assert type(found) is np.ndarray and found.dtype == np.float64
+    np.testing.assert_allclose(found, np.einsum(CHAIN, *map(np.asarray, given)), rtol=1e-11, atol=1e-11)
+
+
+def test_a_density_of_pyscf():
+    mf = scf.RHF(gto.M(atom="H 0 0 0; F 0 0 0.92", basis="sto-3g", verbose=0)).run()
+    found = trnqc.einsum("pq,pq->", mf.make_rdm1(), mf.get_hcore())
+    assert found == pytest.approx(float(np.einsum("pq,pq->", mf.make_rdm1(), mf.get_hcore())), rel=1e-13)
+    plan = trnqc.einsum_plan("pq,pq->", mf.make_rdm1(), mf.get_hcore())
+    assert plan.run([mf.make_rdm1(), mf.get_hcore()]) == found
+
+
+REFUSED = {
+    "masked": (lambda x: np.ma.masked_less(x, 0), "operand 0 is a masked array with .* masked elements"),
+    "sparse matrix": (scipy.sparse.csr_array, r"operand 0 is sparse \(csr_array\); take trnqc.sparse.contract"),
+    "None": (lambda _: None, "operand 0 is no array of numbers; found NoneType"),
+    "dictionary": (lambda _: {}, "operand 0 is no array of numbers; found dict"),
+    "words": (lambda x: x.astype(str), "holds elements of type <U32"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+@pytest.mark.parametrize("place", ["einsum", "loops", "plan"])
+def test_what_is_no_array_of_numbers(place, kind, operands):
+    make, message = REFUSED[kind]
+    with pytest.raises(InputError, match=message):
+        PLACES[place](make(operands[0]), *operands[1:])
+
+
+@pytest.mark.parametrize("kind", [bool, complex, object])
+def test_what_backends_do_not_multiply(kind, operands):
+    with pytest.raises(InputError, match="multiplies real numbers"):
+        PLACES["backend"](*(x.astype(kind) for x in operands))
+
+
+def test_nothing_on_a_backend():
+    found = trnqc.einsum("xab,xbc->xac", np.ones((0, 2, 3)), np.ones((0, 3, 4)), backend="cpu")
+    assert found.shape == (0, 2, 4)
+    assert trnqc.einsum("ab,bc->ac", np.ones((0, 3)), np.ones((3, 0)), backend="cpu").shape == (0, 0)
+    np.testing.assert_array_equal(
+        trnqc.einsum("ab,bc->ac", np.ones((2, 0)), np.ones((0, 3)), backend="cpu"), np.zeros((2, 3))
+    )
+
+
+def test_shapes_of_numpy_numbers():
+    assert trnqc.einsum_plan("ab,bc->ac", (np.int64(3), np.int32(4)), (4, 5)).shapes == {"A": (3, 4), "B": (4, 5)}
+
+
+torch = pytest.importorskip("torch")
+
+
+def tensors(operands):
+    return [torch.tensor(x) for x in operands]
+
+
+class Subtensor(torch.Tensor):
+    pass
+
+
+KINDS = {
+    "parameter": lambda x: torch.nn.Parameter(x),
+    "subclass": lambda x: x.as_subclass(Subtensor),
+    "conjugate": lambda x: (x + 1j).conj(),
+    "bfloat16": lambda x: x.bfloat16(),
+    "float16": lambda x: x.half(),
+    "int64": lambda x: (3 * x).long(),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tensors_of_any_kind(kind, operands):
+    given = [KINDS[kind](x) for x in tensors(operands)]
+    found, expected = trnqc.einsum(CHAIN, *given), torch.einsum(CHAIN, *given)
+    assert found.dtype == expected.dtype and found.requires_grad == expected.requires_grad
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("kind", ["parameter", "subclass", "conjugate", "int64"])
+def test_tensors_in_loops(kind, operands):
+    given = [KINDS[kind](x) for x in tensors(operands)]
+    with torch.no_grad():
+        torch.testing.assert_close(PLACES["loops"](*given), torch.einsum(CHAIN, *given), check_dtype=True)
+
+
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda x: x > 0, "no products of bool matrices"),
+    (lambda x: x.to_sparse(), r"a sparse tensor \(torch.sparse_coo\); take trnqc.sparse.contract"),
+    (lambda x: x.to_sparse_csr(), r"a sparse tensor \(torch.sparse_csr\)"),
+])  # fmt: skip
+@pytest.mark.parametrize("place", ["einsum", "loops", "plan"])
+def test_tensors_that_are_refused(place, make, message, operands):
+    with pytest.raises(InputError, match=message):
+        PLACES[place](*map(make, tensors(operands)))
+
+
+def fake(function, given):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode() as mode:
+        return function(*(mode.from_tensor(x) for x in given))
+
+
+def traced(function, given):
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    return make_fx(function)(*given)(*given)
+
+
+def stacked(x):
+    return torch.stack([x, -x, 2 * x])
+
+
+def tangents(given):
+    return (given[1], given[2], given[0])
+
+
+TRANSFORMS = {
+    "jvp": lambda f, x: torch.func.jvp(f, tuple(x), tangents(x))[1],
+    "jacfwd": lambda f, x: torch.func.jacfwd(f)(*x),
+    "jacrev": lambda f, x: torch.func.jacrev(f)(*x),
+    "grad": lambda f, x: torch.func.grad(lambda *y: f(*y).square().sum())(*x),
+    "hessian": lambda f, x: torch.func.hessian(lambda y: f(y, y, y).sum())(x[0]),
+    "vmap": lambda f, x: torch.func.vmap(f, (0, None, 1))(stacked(x[0]), x[1], stacked(x[2]).movedim(0, 1)),
+    "vmap of grad": lambda f, x: torch.func.vmap(torch.func.grad(lambda y: f(y, *x[1:]).sum()))(stacked(x[0])),
+    "make_fx": traced,
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_transforms_of_torch(transform, operands):
+    given = tensors([x[:4, :4] for x in operands])
+    found = TRANSFORMS[transform](lambda *x: trnqc.einsum(CHAIN, *x), given)
+    torch.testing.assert_close(found, TRANSFORMS[transform](lambda *x: torch.einsum(CHAIN, *x), given))
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_loops_refuse_to_lose_a_transform(transform, operands):
+    given = tensors([x[:4, :4] for x in operands])
+    with pytest.raises(UnsupportedError, match="carry no gradient, tangent or batch; A is"):
+        TRANSFORMS[transform](lambda *x: trnqc.einsum(CHAIN, *x, memory_limit=8 * 12), given)
+
+
+def test_loops_refuse_to_lose_a_tangent(operands):
+    forward = torch.autograd.forward_ad
+    a, b, c = tensors(operands)
+    with forward.dual_level(), pytest.raises(UnsupportedError, match="A carries a tangent of forward-mode"):
+        PLACES["loops"](forward.make_dual(a, b), b, c)
+
+
+def test_tensors_without_data(operands):
+    given = tensors(operands)
+    found = trnqc.einsum("ab,bc,cd->da", *(x.to("meta").float() for x in given))
+    assert found.is_meta and found.shape == (9, 9) and found.dtype == torch.float32
+    assert fake(PLACES["einsum"], given).shape == (9, 9)
+    with pytest.raises(UnsupportedError, match=r"A is a tensor without data \(meta, fake or traced\)"):
+        fake(PLACES["loops"], given)
+
+
+def test_it_compiles_into_one_graph(operands):
+    given = tensors(operands)
+    for dynamic in (False, True):
+        compiled = torch.compile(
+            lambda x, y, z: 2 * trnqc.einsum(CHAIN, x + 1, y, z), backend="aot_eager", fullgraph=True, dynamic=dynamic
+        )
+        torch.testing.assert_close(compiled(*given), 2 * torch.einsum(CHAIN, given[0] + 1, *given[1:]))
+    x = given[0].requires_grad_()
+    compiled(*given).sum().backward()
+    torch.testing.assert_close(x.grad, 2 * (given[1] @ given[2]).sum(1).expand(9, 9))
+
+
+def test_loops_run_beside_a_compiled_graph(operands):
+    given = tensors(operands)
+    compiled = torch.compile(lambda *x: 2 * PLACES["loops"](*x), backend="aot_eager")
+    torch.testing.assert_close(compiled(*given), 2 * torch.einsum(CHAIN, *given))
+
+
+def test_it_exports(operands):
+    class Model(torch.nn.Module):
+        def forward(self, x, y, z):
+            return trnqc.einsum(CHAIN, x, y, z)
+
+    given = tuple(tensors(operands))
+    torch.testing.assert_close(torch.export.export(Model(), given).module()(*given), torch.einsum(CHAIN, *given))
+
+
+def test_denominators_of_tensors():
+    e = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    np.testing.assert_array_equal(OuterSum(e, e)(slice(0, 2), slice(0, 2)), [[2, 3], [3, 4]])
+    with pytest.raises(TrnqcError, match="vector 1 of an outer sum requires a gradient"):
+        OuterSum(e, e.clone().requires_grad_())
