@@ -150,3 +150,15 @@ def test_programs_of_objects_are_checked_too():
         Program.of({"a": v}, ("R", "a", Tensor("x", (v,))["a"])).sized(v=4)
     with pytest.raises(ExpressionError, match="extent of space v is not known"):
         program("E = z").indices()
+
+
+@pytest.mark.parametrize(("below", "found"), [
+    ("(e[i] - f[a])", r"found e\[i\] - f\[a\]: hand a sum in as one tensor, or as a function"),
+    ("(-e[i] + 2 * f[a])", r"found - e\[i\] \+ 2 \* f\[a\]: hand a sum in"),
+    ("(e[i] / f[a])", r"found e\[i\] / f\[a\]: multiply by what stands below"),
+    ("0", "found zero"),
+])  # fmt: skip
+def test_a_division_says_what_it_was_by(below, found):
+    text = "space o = 3\nspace v = 4\nindex i : o\nindex a : v\ntensor x[o,v]\ntensor e[o]\ntensor f[v]\n"
+    with pytest.raises(ExpressionError, match=found):
+        parse(f"{text}y[i,a] = x[i,a] / {below}")

@@ -9,7 +9,7 @@ A label that stands in the target is kept, every other one of a term is summed. 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations, product
@@ -208,8 +208,16 @@ class Sum:
     def __truediv__(self, other: Sum) -> Sum:
         """By one product, such as a denominator."""
         if len(other.terms) != 1 or any(factor.reciprocal for factor in other.terms[0].factors):
-            raise ExpressionError(f"a division is by a product of tensors; found {' + '.join(map(str, other.terms))}")
+            instead = (
+                "hand a sum in as one tensor, or as a function (trnqc.contraction.OuterSum)"
+                if len(other.terms) != 1
+                else "multiply by what stands below it"
+            )
+            found = _signed(other.terms).removeprefix(" + ").strip()
+            raise ExpressionError(f"a division is by a product of tensors; found {found}: {instead}")
         (term,) = other.terms
+        if not term.coefficient:
+            raise ExpressionError("a division is by a product of tensors; found zero")
         below = tuple(replace(factor, reciprocal=True) for factor in term.factors)
         return self * Sum((Term(1 / term.coefficient, below),), other.tensors)
 
@@ -223,8 +231,12 @@ class Statement:
     accumulate: bool = False
 
     def __str__(self) -> str:
-        text = "".join(f" {'-' if term.coefficient < 0 else '+'} {term}" for term in self.terms)
-        return f"{self.target} {'+=' if self.accumulate else '='}{text.removeprefix(' +')}"
+        return f"{self.target} {'+=' if self.accumulate else '='}{_signed(self.terms).removeprefix(' +')}"
+
+
+def _signed(terms: Sequence[Term]) -> str:
+    """Every term after its sign, which a term itself does not print."""
+    return "".join(f" {'-' if term.coefficient < 0 else '+'} {term}" for term in terms)
 
 
 @dataclass(frozen=True)

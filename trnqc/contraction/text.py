@@ -282,7 +282,7 @@ class _Parser:
             other = self._atom(swaps)
             try:
                 value = value * other if sign.text == "*" else value / other
-            except (ExpressionError, ZeroDivisionError) as error:
+            except ExpressionError as error:
                 raise self.error(str(error), sign) from None
         for i, j in swaps:
             exchanged = tuple(term.renamed({i: j, j: i}) for term in value.terms)
