@@ -120,7 +120,10 @@ def test_third_party_stays_in_its_place():
 
 
 # Modules that are imported only when one of their names is asked for, with PyTorch at their heads.
-OF_TORCH = ("trnqc/torch_ops", "trnqc/cg/operators", "trnqc/cg/modules", "trnqc/cg/accelerate", "trnqc/cg/doors")
+OF_TORCH = (
+    *("trnqc/torch_ops", "trnqc/cg/operators", "trnqc/cg/modules", "trnqc/cg/accelerate", "trnqc/cg/doors"),
+    *("trnqc/sparse/derivatives", "trnqc/sparse/torch_values", "trnqc/sparse/untraced"),
+)
 
 
 def test_torch_is_imported_only_when_used():

@@ -9,10 +9,10 @@ import math
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
+from trnqc.arrays import is_traced_by_dynamo
 from trnqc.errors import InputError, MemoryLimit
 from trnqc.sparse import forms
 from trnqc.sparse.cost import Model
@@ -23,10 +23,9 @@ from trnqc.sparse.layout import Layouts, Out
 from trnqc.sparse.nest import Nest
 from trnqc.sparse.network import Indices, Network, network
 from trnqc.sparse.operands import Operands
-from trnqc.sparse.planned import Plan, same, tensors
+from trnqc.sparse.planned import Plan, arrays, same, tensors
 from trnqc.sparse.solve import Candidate, candidates
 from trnqc.sparse.statistics import Statistics
-from trnqc.sparse.storage import SparseTensor
 from trnqc.sparse.tree import Tree, contractions, greedy, trees
 
 FORMS = ("auto", "fused", "dense", *forms.NAMES)
@@ -41,8 +40,37 @@ def contract(
     tree: Tree | None = None,
     form: str | Nest = "auto",
     threads: int = 1,
-) -> SparseTensor | np.ndarray:
-    """The network's result: contract("Kmn,mi,nu,Ki->Kiu", I, C, P, L). Arguments as for `plan` and `Plan.run`."""
+) -> Any:
+    """Compute a product of sparse and dense tensors as einsum writes it.
+
+    Parameters
+    ----------
+    subscripts
+        As of ``einsum``: ``"Kmn,mi,nu,Ki->Kiu"``.
+    *operands
+        `SparseTensor`, NumPy arrays, sparse arrays of SciPy, dense or sparse tensors of PyTorch, in any mixture.
+    out, tree, form
+        As of `plan`.
+    threads
+        As of `Plan.run`.
+
+    Returns
+    -------
+    numpy.ndarray, SparseTensor or torch.Tensor
+        With a tensor of PyTorch among the operands a tensor on its device, strided or sparse COO, which carries
+        gradients of any order, forward-mode derivatives and, where it is dense, ``torch.func.vmap``. The gradient of a
+        sparse operand is a sparse tensor of its pattern and layout. Else an array or a `SparseTensor`. The type is the
+        one that holds those of the operands: float32 operands give float32, integers float64. The arithmetic is in
+        float64 always.
+
+    Raises
+    ------
+    ExpressionError, OperandError, InputError, MemoryLimit, CompilerError
+    """
+    if is_traced_by_dynamo():
+        from trnqc.sparse import untraced
+
+        return untraced.contract(subscripts, *operands, out=out, tree=tree, form=form, threads=threads)
     return plan(subscripts, *operands, out=out, tree=tree, form=form).run(threads=threads)
 
 
@@ -58,7 +86,8 @@ def plan(
     """How to compute a network as einsum writes it, by the sparsity of these operands.
 
     operands: SparseTensor, NumPy arrays, sparse or dense tensors of SciPy and PyTorch; real numbers, float64 within.
-    out: "dense" for a NumPy array, "sparse" for a SparseTensor, "auto" for what suits how full the result is expected.
+    out: "dense" for an array, "sparse" for a SparseTensor, "auto" for what suits how full the result is expected;
+    tensors of PyTorch, strided or COO, where an operand is one.
     tree: order of contractions as nested operand numbers, ((0, 1), 2); searched for where none is given.
     form: "auto" for what is estimated fastest, "fused" for the solver's best nest, "dense" for products of dense
     matrices, "nary", "unfused" and "unfused-rows" as other compilers run it (`forms`), or a Nest of your own.
@@ -71,21 +100,35 @@ def plan(
         raise InputError(f"out is 'auto', 'sparse' or 'dense'; found {out!r}")
     if not isinstance(form, Nest) and form not in FORMS:
         raise InputError(f"form is one of {', '.join(FORMS)}, or a Nest; found {form!r}")
+    operands = arrays(operands)
     given = tensors(operands)
     net = network(subscripts, [tensor.shape for tensor in given], same(operands))
     held, statistics = Operands(net, given), Statistics(net, given)
+    limit = _memory() if memory_limit is None else memory_limit
+    return replace(_made(form, held, statistics, tree, out, limit, time_limit), given=operands)
+
+
+def _made(
+    form: str | Nest,
+    held: Operands,
+    statistics: Statistics,
+    tree: Tree | None,
+    out: Out,
+    limit: int,
+    seconds: float,
+) -> Plan:
     if isinstance(form, Nest):
         return _of_nest(form, held, statistics, out)
-    limit = _memory() if memory_limit is None else memory_limit
+    net = held.network
     if form in forms.NAMES:
-        full = [t for t, tensor in enumerate(given) if "compressed" not in tensor.kinds]
+        full = [t for t, tensor in enumerate(held.tensors) if "compressed" not in tensor.kinds]
         sparse = Layouts(statistics).result(net.output, out).sparse
         order = forms.in_order(net) if tree is None else tree
         steps = forms.form(form, net, order, full, sparse)
         return Plan(net, form, order, steps, not sparse and out != "sparse", held)
     if form == "dense":
         return _of_matrices(held, statistics, tree, out, limit)
-    return _fastest(form, held, statistics, tree, out, limit, time_limit)
+    return _fastest(form, held, statistics, tree, out, limit, seconds)
 
 
 def _fastest(

@@ -6,11 +6,13 @@ import gzip
 import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
+from trnqc.arrays import has_numbers, transform_of
 from trnqc.errors import OperandError, TensorFileError
 from trnqc.sparse.nest import Kind
 from trnqc.sparse.storage import SparseTensor, from_coo, from_dense
@@ -22,7 +24,8 @@ _LARGEST_INDEX = 2**53
 def as_tensor(operand: Any) -> SparseTensor:
     """Itself, or what an array, a SciPy or a PyTorch tensor (without its gradient) holds.
 
-    Errors: OperandError for complex numbers and for what is no array.
+    Of a tensor under transforms of ``torch.func`` one element of each batch is taken. Errors: OperandError for complex
+    numbers and for what is no array.
     """
     if isinstance(operand, SparseTensor):
         return operand
@@ -30,8 +33,24 @@ def as_tensor(operand: Any) -> SparseTensor:
     if scipy is not None and scipy.issparse(operand):
         return from_scipy(operand)
     if torch is not None and isinstance(operand, torch.Tensor):
-        return from_torch(operand)
+        with untransformed():
+            return _from_torch(example(operand), None, None)
     return from_dense(operand)
+
+
+def untransformed() -> Any:
+    """Within it, ``torch.func`` does not wrap what is computed from tensors below its transforms."""
+    return sys.modules["torch"]._C._DisableFuncTorch()
+
+
+def example(tensor: Any) -> Any:
+    """The tensor below the transforms of ``torch.func``, at the first place of every batch; for `untransformed`."""
+    functorch = sys.modules["torch"]._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        batch = functorch.maybe_get_bdim(tensor) if functorch.is_batchedtensor(tensor) else None
+        tensor = functorch.get_unwrapped(tensor)
+        tensor = tensor if batch is None else tensor.select(batch, 0)
+    return tensor
 
 
 def from_scipy(matrix: Any, order: Sequence[int] | None = None, kinds: Sequence[Kind] | None = None) -> SparseTensor:
@@ -42,19 +61,33 @@ def from_scipy(matrix: Any, order: Sequence[int] | None = None, kinds: Sequence[
 
 
 def from_torch(tensor: Any, order: Sequence[int] | None = None, kinds: Sequence[Kind] | None = None) -> SparseTensor:
-    """Pack a PyTorch tensor of any layout but one with dense dimensions, without its gradient.
+    """Pack a PyTorch tensor of any layout but one with dense dimensions.
 
-    Strided ones as in `from_dense`; duplicates, zeros and bool of others as in `from_coo`.
+    Strided ones as in `from_dense`; duplicates, zeros and bool of others as in `from_coo`. Errors: OperandError, also
+    for a tensor that requires a gradient, which a SparseTensor does not carry.
     """
+    if lost := transform_of(tensor):
+        raise OperandError(
+            f"the tensor {lost}, which a SparseTensor does not carry: take .detach(), or hand it to "
+            "trnqc.sparse.contract as it is"
+        )
+    return _from_torch(tensor, order, kinds)
+
+
+def _from_torch(tensor: Any, order: Sequence[int] | None, kinds: Sequence[Kind] | None) -> SparseTensor:
     import torch
 
+    if not has_numbers(tensor):
+        found = f"{tensor.device}, {type(tensor).__name__}"
+        raise OperandError(f"the pattern and the plan depend on numbers; found a tensor without data ({found})")
     tensor = tensor.detach().cpu()
     if tensor.is_complex():
         raise OperandError(f"values must be real numbers of at most 64 bits; found dtype {tensor.dtype}")
+    dtype = {torch.float16: np.float16, torch.float32: np.float32, torch.bfloat16: np.float32}.get(tensor.dtype)
     if tensor.dtype != torch.bool:
         tensor = tensor.to(torch.float64)
     if tensor.layout == torch.strided:
-        return from_dense(tensor.numpy(), order, kinds)
+        return replace(from_dense(tensor.resolve_neg().numpy(), order, kinds), dtype=np.dtype(dtype or np.float64))
     if tensor.dense_dim():
         raise OperandError(
             f"a sparse tensor of PyTorch must have no dense dimensions; found {tensor.dense_dim()} of "
@@ -62,7 +95,8 @@ def from_torch(tensor: Any, order: Sequence[int] | None = None, kinds: Sequence[
         )
     coo = tensor if tensor.layout == torch.sparse_coo else tensor.to_sparse_coo()
     # Not through coalesce, which cannot add maps; equal coordinates are dealt with when packing.
-    return from_coo(tuple(coo.shape), coo._indices().numpy(), coo._values().numpy(), order, kinds)
+    found = from_coo(tuple(coo.shape), coo._indices().numpy(), coo._values().numpy(), order, kinds)
+    return replace(found, dtype=np.dtype(dtype or np.float64))
 
 
 def read_tns(

@@ -6,13 +6,14 @@ operands -> packed as the steps' formats say (kept) -> steps in turn -> result
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 import threadpoolctl
 
+from trnqc.arrays import is_tensor, is_traced_by_dynamo
 from trnqc.errors import InputError, OperandError
 from trnqc.sparse.convert import as_tensor
 from trnqc.sparse.dense import by_matrices
@@ -23,7 +24,7 @@ from trnqc.sparse.nest import Format, Kind
 from trnqc.sparse.network import Network
 from trnqc.sparse.notation import notation
 from trnqc.sparse.operands import Operands, packed
-from trnqc.sparse.storage import SparseTensor
+from trnqc.sparse.storage import FLOAT64, SparseTensor, floating, rounded
 from trnqc.sparse.text import layouts, listing
 from trnqc.sparse.tree import Tree
 
@@ -33,8 +34,9 @@ class Plan:
     """How a network is computed, for operands of these shapes; best for such as it was made with.
 
     form: the name of how it runs. tree: the order of contractions. steps: nests in turn; none for "dense", where the
-    tree's contractions are products of dense matrices. dense: whether the result is a NumPy array. estimate: of a plan
-    of one nest. notes: what else was decided, for the printed plan.
+    tree's contractions are products of dense matrices. dense: whether the result is dense. estimate: of a plan of one
+    nest. notes: what else was decided, for the printed plan. given: the operands as they were handed in. derivatives:
+    plans of the networks that derivatives are, kept from the first time that they are asked for.
     """
 
     network: Network
@@ -45,23 +47,50 @@ class Plan:
     operands: Operands
     estimate: Estimate | None = None
     notes: tuple[str, ...] = ()
+    given: tuple[Any, ...] = ()
+    derivatives: dict[Any, Plan] = field(default_factory=dict, repr=False)
 
-    def run(self, *operands: Any, threads: int = 1) -> SparseTensor | np.ndarray:
-        """The result, axes in the order of the output's indices: float64 array if `dense`, else sparse.
+    def run(self, *operands: Any, threads: int = 1) -> Any:
+        """Compute the result, its axes in the order of the output's indices.
 
-        operands: other ones of the same shapes in place of those that the plan was made with, all of them. A
-        SparseTensor that was handed in before is not packed again; arrays are, as they may have changed. Without any,
-        arrays must be as they were when the plan was made. threads: how many share the outermost loops, or the
-        BLAS's; the digits of nests do not depend on it.
+        Parameters
+        ----------
+        *operands
+            Other ones of the same shapes in place of those that the plan was made with, all of them. A `SparseTensor`
+            that was handed in before is not packed again; arrays are, as they may have changed. Without any, arrays
+            must be as they were when the plan was made.
+        threads
+            How many share the outermost loops, or the BLAS's; the digits of nests do not depend on it.
 
-        Errors: OperandError, MemoryLimit, CompilerError.
+        Returns
+        -------
+        numpy.ndarray, SparseTensor or torch.Tensor
+            Dense or sparse as `dense` says; a tensor of PyTorch, strided or sparse COO, with its derivatives, where one
+            of the operands is a tensor of PyTorch. Its type is the one that holds those of the operands.
+
+        Raises
+        ------
+        OperandError, MemoryLimit, CompilerError
         """
         if not isinstance(threads, int) or threads < 1:
             raise InputError(f"threads is a number of at least 1; found {threads!r}")
-        given = self.operands if not operands else self._taken(operands)
+        if is_traced_by_dynamo():
+            from trnqc.sparse import untraced
+
+            return untraced.run(self, *operands, threads=threads)
+        handed = arrays(operands) if operands else self.given
+        if any(is_tensor(x) for x in handed):
+            from trnqc.sparse.derivatives import differentiable
+
+            return differentiable(self, handed, None if operands else self.operands, threads)
+        held = self.taken(handed) if operands else self.operands
+        return _typed(self.computed(held, threads), result_type(handed))
+
+    def computed(self, given: Operands, threads: int) -> SparseTensor | np.ndarray:
+        """The result in float64: an array if `dense`, else sparse."""
         result = self._nests(given, threads) if self.steps else self._matrices(given, threads)
         if self.dense:
-            return result.to_dense() if isinstance(result, SparseTensor) else result
+            return np.asarray(result.to_dense() if isinstance(result, SparseTensor) else result)
         tensor = as_tensor(result)
         return tensor if tensor.ndim == 0 or "compressed" in tensor.kinds else _compressed(tensor)
 
@@ -75,7 +104,8 @@ class Plan:
             held.append(kernel(inputs, threads))
         return held[-1]
 
-    def _taken(self, operands: Sequence[Any]) -> Operands:
+    def taken(self, operands: Sequence[Any]) -> Operands:
+        """Other operands in the place of the plan's. Errors: OperandError."""
         if same(operands) != self.network.same:
             raise OperandError(
                 f"the plan {self.network} takes {len(self.network.same)} operands of which the first that is the same "
@@ -119,6 +149,16 @@ def _blas() -> threadpoolctl.ThreadpoolController:
     return threadpoolctl.ThreadpoolController()
 
 
+def result_type(operands: Sequence[Any]) -> np.dtype:
+    """The floating-point type that holds those of the operands; 0/1 maps, which have values of no type, aside."""
+    kinds = [x.dtype for x in operands if not isinstance(x, SparseTensor) or x.values is not None]
+    return floating(np.result_type(*kinds)) if kinds else FLOAT64
+
+
+def _typed(result: SparseTensor | np.ndarray, dtype: np.dtype) -> SparseTensor | np.ndarray:
+    return replace(result, dtype=dtype) if isinstance(result, SparseTensor) else rounded(result, dtype)
+
+
 def _compressed(tensor: SparseTensor) -> SparseTensor:
     return tensor.repack(tensor.order, (*tensor.kinds[:-1], "compressed"))
 
@@ -126,6 +166,11 @@ def _compressed(tensor: SparseTensor) -> SparseTensor:
 def same(operands: Sequence[Any]) -> tuple[int, ...]:
     """For each operand the number of the first that is the same object."""
     return tuple(next(m for m, other in enumerate(operands) if other is x) for x in operands)
+
+
+def arrays(operands: Sequence[Any]) -> tuple[Any, ...]:
+    """Lists and numbers as NumPy arrays; what has elements of a type stays as it is."""
+    return tuple(x if hasattr(x, "dtype") else np.asarray(x) for x in operands)
 
 
 def tensors(operands: Sequence[Any]) -> list[SparseTensor]:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnqc.errors import OperandError
+from trnqc.arrays import host_array
+from trnqc.errors import InputError, OperandError
 from trnqc.sparse.levels import Compressed, Dense, Level, join, ordered, pack, require_memory
 from trnqc.sparse.nest import Kind
 
@@ -22,17 +23,22 @@ if TYPE_CHECKING:
     import torch
 
 
+FLOAT64: np.dtype = np.dtype(np.float64)
+
+
 @dataclass(frozen=True, eq=False)
 class SparseTensor:
     """shape: extents of the modes; order: modes outermost level first; levels: in that order.
 
     values: float64, one for each position of the last level; None for a 0/1 map, whose every position is 1.
+    dtype: the type of the elements that came in or were computed, in which they are handed out again.
     """
 
     shape: tuple[int, ...]
     order: tuple[int, ...]
     levels: tuple[Level, ...]
     values: np.ndarray | None
+    dtype: np.dtype = FLOAT64
     _counts: dict[tuple[int, ...], int] = field(default_factory=dict, repr=False)
 
     @property
@@ -130,7 +136,12 @@ class SparseTensor:
         return np.flatnonzero(np.not_equal(leaves, 0).reshape(size, -1).any(axis=1))
 
     def to_coo(self) -> tuple[np.ndarray, np.ndarray]:
-        """(coordinates int64 [ndim, nnz], values float64 [nnz]) of the stored elements, sorted by `order`."""
+        """(coordinates int64 [ndim, nnz], values [nnz] of `dtype`) of the stored elements, sorted by `order`."""
+        coordinates, values = self.elements()
+        return coordinates, rounded(values, self.dtype)
+
+    def elements(self) -> tuple[np.ndarray, np.ndarray]:
+        """As `to_coo`, values float64 as they are kept."""
         return self._coordinates(range(self.ndim), self.ndim), self._stored()
 
     def _stored(self) -> np.ndarray:
@@ -139,13 +150,16 @@ class SparseTensor:
         return self.values if "compressed" in self.kinds[-1:] else self.values[self.values != 0]
 
     def to_dense(self) -> np.ndarray:
-        """float64 array of `shape`, C order. Errors: MemoryLimit."""
+        """Array of `shape` and `dtype`, C order. Errors: MemoryLimit."""
+        return rounded(self._dense(), self.dtype)
+
+    def _dense(self) -> np.ndarray:
         require_memory(math.prod(self.shape) * 8, f"the dense array of shape {self.shape}")
         if "compressed" not in self.kinds and self.values is not None:
             stored = self.values.reshape([self.shape[mode] for mode in self.order])
             return np.asarray(stored.transpose(np.argsort(self.order)), order="C")
         result = np.zeros(self.shape)
-        coordinates, values = self.to_coo()
+        coordinates, values = self.elements()
         result[tuple(coordinates)] = values
         return result
 
@@ -157,7 +171,7 @@ class SparseTensor:
         return scipy.sparse.coo_array((values, tuple(coordinates)), shape=self.shape)
 
     def to_torch(self) -> torch.Tensor:
-        """PyTorch's coalesced sparse COO tensor of the stored elements, float64 on the CPU."""
+        """PyTorch's coalesced sparse COO tensor of the stored elements, of `dtype` on the CPU."""
         import torch
 
         compressed: list[Kind] = ["compressed"] * self.ndim
@@ -170,9 +184,10 @@ class SparseTensor:
         if tuple(order) == self.order and tuple(kinds) == self.kinds:
             return self
         if "compressed" not in (*kinds, *self.kinds):
-            return from_dense(self.to_dense(), order, kinds)
-        coordinates, values = self.to_coo()
-        return from_coo(self.shape, coordinates, None if self.values is None else values, order, kinds)
+            return replace(from_dense(self._dense(), order, kinds), dtype=self.dtype)
+        coordinates, values = self.elements()
+        found = from_coo(self.shape, coordinates, None if self.values is None else values, order, kinds)
+        return replace(found, dtype=self.dtype)
 
     def check(self) -> SparseTensor:
         """Self; OperandError where the levels break the rules above. For levels that were made elsewhere."""
@@ -220,18 +235,19 @@ def from_coo(
     shape = tuple(int(extent) for extent in shape)
     order, kinds = _layout(shape, order, kinds, "compressed")
     rows = _checked_coordinates(shape, coordinates)
+    dtype = FLOAT64
     if values is not None:
-        values = np.asarray(values)
+        values = taken_array(values, "values")
         if values.shape != (rows.shape[1],):
             raise OperandError(f"{rows.shape[1]} coordinates need as many values; found an array {list(values.shape)}")
         if values.dtype == bool:
             rows, values = rows[:, values], None
         else:
-            values = as_float64(values)
+            dtype, values = floating(values.dtype), as_float64(values)
     extents = [shape[mode] for mode in order]
     sorted_rows, values = ordered([rows[mode] for mode in order], extents, values, rows.shape[1])
     elements = len(sorted_rows[0]) if shape else min(rows.shape[1], 1)
-    return SparseTensor(shape, order, *pack(extents, kinds, sorted_rows, values, elements))
+    return SparseTensor(shape, order, *pack(extents, kinds, sorted_rows, values, elements), dtype)
 
 
 def from_dense(array: Any, order: Sequence[int] | None = None, kinds: Sequence[Kind] | None = None) -> SparseTensor:
@@ -239,13 +255,35 @@ def from_dense(array: Any, order: Sequence[int] | None = None, kinds: Sequence[K
 
     Compressed levels keep what is not zero. dtype bool: a 0/1 map, by default all levels compressed.
     """
-    array = np.asarray(array)
+    array = taken_array(array, "the array")
     order, kinds = _layout(array.shape, order, kinds, "compressed" if array.dtype == bool else "dense")
     if "compressed" in kinds:
         nonzero = np.array(np.nonzero(array), np.int64).reshape(array.ndim, -1)
         return from_coo(array.shape, nonzero, array[tuple(nonzero)], order, kinds)
-    values = as_float64(array).transpose(order).reshape(-1)
-    return SparseTensor(array.shape, order, tuple(Dense(array.shape[mode]) for mode in order), values)
+    values = np.ascontiguousarray(as_float64(array).transpose(order).reshape(-1))
+    levels = tuple(Dense(array.shape[mode]) for mode in order)
+    return SparseTensor(array.shape, order, levels, values, floating(array.dtype))
+
+
+def taken_array(array: Any, name: str) -> np.ndarray:
+    """A plain NumPy array; OperandError for masked elements and tensors whose gradient would be lost."""
+    try:
+        return host_array(array, name, "take .detach(); trnqc.sparse.contract itself carries gradients")
+    except OperandError:
+        raise
+    except InputError as error:
+        raise OperandError(str(error)) from None
+
+
+def floating(dtype: np.dtype) -> np.dtype:
+    """The type of results of operands of a type: itself if it is a floating-point one, else float64."""
+    return dtype.newbyteorder("=") if dtype.kind == "f" else FLOAT64
+
+
+def rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """float64 numbers in another floating-point type; what overflows is infinite, as in any product of that type."""
+    with np.errstate(over="ignore"):
+        return values.astype(dtype, copy=False)
 
 
 def as_float64(values: np.ndarray) -> np.ndarray:
