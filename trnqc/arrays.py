@@ -25,6 +25,11 @@ def is_traced_by_dynamo() -> bool:
     return torch is not None and torch.compiler.is_dynamo_compiling()
 
 
+def is_dynamo_there() -> bool:
+    """Whether Dynamo may be compiling what runs; cheaper than to ask, and true within ``torch.compile``."""
+    return "torch._dynamo" in sys.modules
+
+
 def plain(x: Any, name: str) -> np.ndarray:
     """The array without what subclasses of ``ndarray`` add, sharing its memory.
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from trnqc.arrays import is_traced_by_dynamo
+from trnqc.arrays import is_dynamo_there
 from trnqc.errors import InputError, MemoryLimit
 from trnqc.sparse import forms
 from trnqc.sparse.cost import Model
@@ -67,10 +67,17 @@ def contract(
     ------
     ExpressionError, OperandError, InputError, MemoryLimit, CompilerError
     """
-    if is_traced_by_dynamo():
-        from trnqc.sparse import untraced
+    if is_dynamo_there():
+        from trnqc.sparse.untraced import contracted as untraced
 
-        return untraced.contract(subscripts, *operands, out=out, tree=tree, form=form, threads=threads)
+        return untraced(subscripts, *operands, out=out, tree=tree, form=form, threads=threads)
+    return contracted(subscripts, *operands, out=out, tree=tree, form=form, threads=threads)
+
+
+def contracted(
+    subscripts: str, *operands: Any, out: Out, tree: Tree | None, form: str | Nest, threads: int
+) -> Any:
+    """What `contract` returns; not for Dynamo's eyes."""
     return plan(subscripts, *operands, out=out, tree=tree, form=form).run(threads=threads)
 
 

@@ -78,8 +78,8 @@ def _from_torch(tensor: Any, order: Sequence[int] | None, kinds: Sequence[Kind] 
     import torch
 
     if not has_numbers(tensor):
-        found = f"{tensor.device}, {type(tensor).__name__}"
-        raise OperandError(f"the pattern and the plan depend on numbers; found a tensor without data ({found})")
+        found = f"{type(tensor).__name__} on {tensor.device}"
+        raise OperandError(f"plans depend on numbers; found a tensor without data, or being traced ({found})")
     tensor = tensor.detach().cpu()
     if tensor.is_complex():
         raise OperandError(f"values must be real numbers of at most 64 bits; found dtype {tensor.dtype}")

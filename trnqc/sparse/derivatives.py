@@ -27,6 +27,9 @@ from trnqc.sparse.planned import Plan, same
 from trnqc.sparse.storage import SparseTensor, from_dense
 from trnqc.sparse.torch_values import assembled, by_values, places, values_of
 
+# Seconds to look for the loops of a derivative, of which a training step needs several.
+SEARCH = 0.25
+
 
 @dataclass(frozen=True, eq=False)
 class Slot:
@@ -86,11 +89,11 @@ class Job:
             operands, labels = [*operands, pattern.map], [*labels, self.out.labels]
         text = ",".join(map("".join, labels)) + "->" + "".join(self.out.labels)
         key = (text, tuple(x.shape for x in operands), same(operands))
-        if key in self.plans:
-            found = self.plans[key].run(*operands, threads=self.threads)
-        else:
-            self.plans[key] = api.plan(text, *operands, out="dense" if pattern is None else "sparse")
-            found = self.plans[key].run(threads=self.threads)
+        if key not in self.plans:
+            alike = [x if slot.constant else _alike(x) for slot, x in zip(self.slots, operands)]
+            alike += operands[len(self.slots) :]
+            self.plans[key] = api.plan(text, *alike, out="dense" if pattern is None else "sparse", time_limit=SEARCH)
+        found = self.plans[key].run(*operands, threads=self.threads)
         return _dense(found) if pattern is None else pattern.sampled(found)
 
     def without(self, slot: int, dtype: torch.dtype) -> Job:
@@ -182,10 +185,8 @@ class Contraction(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, _: None, *tangents: torch.Tensor | None) -> torch.Tensor:
-        tensors, job = ctx.saved_tensors, replace(ctx.job, held=None, ready=None)
-        if job.out.pattern is not None or len(set(job.plan.network.same if job.plan else ())) < len(job.slots):
-            # A plan for operands that are one tensor does not serve for one of them alone.
-            job = replace(job, plan=None)
+        # The caller's plan may count on operands that are one tensor, or 1 wherever they store something.
+        tensors, job = ctx.saved_tensors, replace(ctx.job, plan=None, held=None, ready=None)
         terms = [
             Contraction.apply(job, *(tangent if m == n else x for m, x in enumerate(tensors)))
             for n, tangent in enumerate(tangents)
@@ -211,6 +212,11 @@ def _packed(slot: Slot, tensor: torch.Tensor) -> SparseTensor:
     if slot.pattern is None:
         return as_tensor(tensor)
     return slot.pattern.tensor(tensor.detach().cpu().to(torch.float64).numpy())
+
+
+def _alike(tensor: SparseTensor) -> SparseTensor:
+    """Of the same levels, without zeros and ones that other numbers may not have: what a kept plan is made for."""
+    return replace(tensor, values=np.full(tensor.size, 0.5), _counts={})
 
 
 def _dense(found: SparseTensor | np.ndarray) -> np.ndarray:

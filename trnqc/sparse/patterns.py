@@ -39,21 +39,26 @@ class Pattern:
         return replace(self.map, values=np.ascontiguousarray(ordered))
 
     def sampled(self, found: SparseTensor) -> np.ndarray:
-        """float64 [n]: the elements of a tensor that has none elsewhere; 0 where it has none."""
+        """float64 [n]: the elements of a tensor at the coordinates; 0 where it has none."""
         compressed: list[Kind] = ["compressed"] * len(self.shape)
         at, elements = found.repack(range(len(self.shape)), compressed).elements()
-        values = np.zeros(self.coordinates.shape[1])
-        places = self._places(at)
-        values[places if self._order is None else self._order[places]] = elements
+        mine = self.coordinates if self._order is None else self.coordinates[:, self._order]
+        if not np.array_equal(at, mine):
+            elements = self._chosen(at, elements, mine)
+        if self._order is None:
+            return elements
+        values = np.empty(len(elements))
+        values[self._order] = elements
         return values
 
-    def _places(self, at: np.ndarray) -> np.ndarray:
-        """Of sorted coordinates among the sorted ones here."""
-        mine = self.coordinates if self._order is None else self.coordinates[:, self._order]
-        if at.shape == mine.shape:
-            return np.arange(at.shape[1])
-        keys, _ = join(np.concatenate([mine, at], axis=1), self.shape)
-        return np.searchsorted(keys[: mine.shape[1]], keys[mine.shape[1] :])
+    def _chosen(self, at: np.ndarray, elements: np.ndarray, mine: np.ndarray) -> np.ndarray:
+        """Of elements at sorted coordinates those at other sorted ones."""
+        keys, _ = join(np.concatenate([at, mine], axis=1), self.shape)
+        there, wanted = np.split(keys, [at.shape[1]])
+        values = np.zeros(len(wanted))
+        _, source, place = np.intersect1d(there, wanted, assume_unique=True, return_indices=True)
+        values[place] = elements[source]
+        return values
 
     def batched(self, count: int) -> Pattern:
         """The coordinates `count` times under a new first mode; values [count, n] in one row."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import threadpoolctl
 
-from trnqc.arrays import is_tensor, is_traced_by_dynamo
+from trnqc.arrays import is_dynamo_there, is_tensor
 from trnqc.errors import InputError, OperandError
 from trnqc.sparse.convert import as_tensor
 from trnqc.sparse.dense import by_matrices
@@ -74,10 +74,14 @@ class Plan:
         """
         if not isinstance(threads, int) or threads < 1:
             raise InputError(f"threads is a number of at least 1; found {threads!r}")
-        if is_traced_by_dynamo():
-            from trnqc.sparse import untraced
+        if is_dynamo_there():
+            from trnqc.sparse.untraced import ran as untraced
 
-            return untraced.run(self, *operands, threads=threads)
+            return untraced(self, operands, threads)
+        return self.ran(operands, threads)
+
+    def ran(self, operands: Sequence[Any], threads: int) -> Any:
+        """What `run` returns; not for Dynamo's eyes."""
         handed = arrays(operands) if operands else self.given
         if any(is_tensor(x) for x in handed):
             from trnqc.sparse.derivatives import differentiable

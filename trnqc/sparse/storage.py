@@ -164,10 +164,14 @@ class SparseTensor:
         return result
 
     def to_scipy(self) -> scipy.sparse.coo_array:
-        """SciPy's coordinate array of the stored elements; more than two modes need SciPy 1.15."""
+        """SciPy's coordinate array of the stored elements, of float32 for float16, which SciPy lacks.
+
+        More than two modes need SciPy 1.15.
+        """
         import scipy.sparse
 
         coordinates, values = self.to_coo()
+        values = values.astype(np.float32) if values.dtype == np.float16 else values
         return scipy.sparse.coo_array((values, tuple(coordinates)), shape=self.shape)
 
     def to_torch(self) -> torch.Tensor:

@@ -1,6 +1,6 @@
 """Networks inside ``torch.compile``: they depend on what is stored, so that Dynamo breaks the graph around them.
 
-Imported where Dynamo reads such a call.
+Imported where Dynamo is there already: otherwise importing it would take longer than most networks.
 """
 
 from __future__ import annotations
@@ -9,5 +9,5 @@ import torch
 
 from trnqc.sparse import api, planned
 
-contract = torch.compiler.disable(api.contract)
-run = torch.compiler.disable(planned.Plan.run)
+contracted = torch.compiler.disable(api.contracted)
+ran = torch.compiler.disable(planned.Plan.ran)
