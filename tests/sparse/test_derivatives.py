@@ -158,6 +158,28 @@ def test_transforms(name):
     torch.testing.assert_close(TRANSFORMS[name](mine, y, z), TRANSFORMS[name](theirs, y, z))
 
 
+def along(f, v):
+    return lambda y: torch.func.jvp(f, (y,), (v,))[1]
+
+
+NESTED = {
+    "forward twice": lambda f, y: along(along(f, y.cos()), y.sin())(y),
+    "forward three times": lambda f, y: along(along(along(f, y.cos()), y.sin()), y)(y),
+    "jacfwd twice": lambda f, y: torch.func.jacfwd(torch.func.jacfwd(f))(y),
+    "forward over reverse": lambda f, y: along(torch.func.grad(lambda y: f(y).sum()), y.sin())(y),
+    "reverse over forward": lambda f, y: torch.func.grad(lambda y: along(f, y.detach().sin())(y).sum())(y),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_nested_derivatives(name):
+    """PyTorch drops the outer tangents within `jvp` of an autograd function that does not ask for them."""
+    y = torch.linspace(-1, 1, 9, dtype=torch.float64).reshape(3, 3)
+    mine = NESTED[name](lambda y: sparse.contract("ij,jk,kl->il", y, y, y, out="dense", form="dense"), y)
+    torch.testing.assert_close(mine, NESTED[name](lambda y: y @ y @ y, y))
+    assert mine.any()
+
+
 def test_forward_mode_by_dual_numbers():
     y, z = (x.detach() for x in given("jk,kl", (None, None)))
     mine, theirs = network()

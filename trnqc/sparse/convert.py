@@ -78,8 +78,8 @@ def _from_torch(tensor: Any, order: Sequence[int] | None, kinds: Sequence[Kind] 
     import torch
 
     if not has_numbers(tensor):
-        found = f"{type(tensor).__name__} on {tensor.device}"
-        raise OperandError(f"plans depend on numbers; found a tensor without data, or being traced ({found})")
+        what = f"{type(tensor).__name__} on {tensor.device}"
+        raise OperandError(f"plans depend on numbers; found a tensor without data, or being traced ({what})")
     tensor = tensor.detach().cpu()
     if tensor.is_complex():
         raise OperandError(f"values must be real numbers of at most 64 bits; found dtype {tensor.dtype}")
@@ -95,8 +95,8 @@ def _from_torch(tensor: Any, order: Sequence[int] | None, kinds: Sequence[Kind] 
         )
     coo = tensor if tensor.layout == torch.sparse_coo else tensor.to_sparse_coo()
     # Not through coalesce, which cannot add maps; equal coordinates are dealt with when packing.
-    found = from_coo(tuple(coo.shape), coo._indices().numpy(), coo._values().numpy(), order, kinds)
-    return replace(found, dtype=np.dtype(dtype or np.float64))
+    packed = from_coo(tuple(coo.shape), coo._indices().numpy(), coo._values().numpy(), order, kinds)
+    return replace(packed, dtype=np.dtype(dtype or np.float64))
 
 
 def read_tns(

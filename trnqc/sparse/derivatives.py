@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.autograd import forward_ad
 
 from trnqc.arrays import is_tensor
 from trnqc.errors import OperandError
@@ -186,13 +187,17 @@ class Contraction(torch.autograd.Function):
     @staticmethod
     def jvp(ctx: Any, _: None, *tangents: torch.Tensor | None) -> torch.Tensor:
         # The caller's plan may count on operands that are one tensor, or 1 wherever they store something.
-        tensors, job = ctx.saved_tensors, replace(ctx.job, plan=None, held=None, ready=None)
-        terms = [
-            Contraction.apply(job, *(tangent if m == n else x for m, x in enumerate(tensors)))
-            for n, tangent in enumerate(tangents)
-            if tangent is not None
-        ]
-        return reduce(torch.add, terms)
+        job = replace(ctx.job, plan=None, held=None, ready=None)
+        # PyTorch calls this with forward mode switched off, so that tangents of an outer level would be zero; those of
+        # this level have to go before it is switched on.
+        with forward_ad._set_fwd_grad_enabled(True):
+            tensors = [forward_ad.unpack_dual(x).primal for x in ctx.saved_tensors]
+            terms = [
+                Contraction.apply(job, *(tangent if m == n else x for m, x in enumerate(tensors)))
+                for n, tangent in enumerate(tangents)
+                if tangent is not None
+            ]
+            return reduce(torch.add, terms)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], job: Job, *tensors: torch.Tensor) -> tuple[torch.Tensor, int]:

@@ -19,6 +19,7 @@ from nki_kernels import mp2_energy as mp2_kernels
 from trnqc.backends.nki_host import PRECISIONS
 from trnqc.backends.torch_launch import launch
 from trnqc.errors import InputError, UnsupportedPrecision
+from trnqc.torch_ops.products import OPERATORS, gradients, over_a_batch, product, refuse_dual_level, require_tensors
 
 
 def native_registration() -> Callable | None:
@@ -54,6 +55,7 @@ def split(x: Tensor, precision: str) -> Tensor:
 
 
 def _check(a_t: Tensor, b: Tensor, rank: int, name: str) -> None:
+    require_tensors(a_t, b)
     if a_t.dim() != rank or b.dim() != rank or a_t.shape[:-1] != b.shape[:-1] or 0 in (*a_t.shape, *b.shape):
         expected = "a_t[K, M], b[K, N]" if rank == 2 else "a_t[Z, K, M], b[Z, K, N]"
         raise InputError(
@@ -62,6 +64,7 @@ def _check(a_t: Tensor, b: Tensor, rank: int, name: str) -> None:
 
 
 def _gemm(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
+    refuse_dual_level("gemm")
     _check(a_t, b, 2, "gemm")
     return launch(gemm_kernels.gemm, gemm_kernels.reference_gemm, split(a_t, precision), split(b, precision))
 
@@ -72,6 +75,7 @@ def _gemm_fake(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
 
 
 def _batched(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
+    refuse_dual_level("batched_contraction")
     _check(a_t, b, 3, "batched_contraction")
     return launch(
         batched_kernels.batched_contraction,
@@ -97,6 +101,7 @@ def _pair_energy(
     naux: int,
     kchunk: int,
 ) -> Tensor:
+    refuse_dual_level("mp2_pair_energy")
     tensors = (bt, ev_row, ev_col, e_pair, work, bounds)
     kernel, reference = mp2_kernels.mp2_energy, mp2_kernels.reference_mp2_energy
     return launch(kernel, reference, *tensors, nvir, naux, kchunk).to(torch.float32)
@@ -117,9 +122,39 @@ def _pair_energy_fake(
     return e_pair.new_empty((items, mp2_kernels.P, group, 2), dtype=torch.float32)
 
 
-gemm = register("gemm", _gemm, _gemm_fake)
-batched_contraction = register("batched_contraction", _batched, _batched_fake)
+OPERATORS["gemm"] = register("gemm", _gemm, _gemm_fake)
+OPERATORS["batched_contraction"] = register("batched_contraction", _batched, _batched_fake)
 mp2_pair_energy = register("mp2_pair_energy", _pair_energy, _pair_energy_fake)
+
+
+def gemm(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
+    """Multiply the transpose of one matrix with another on the device of the tensors.
+
+    Parameters
+    ----------
+    a_t, b
+        [K, M] and [K, N], real, none of them empty.
+    precision
+        "fp32", "bf16x3" or "bf16".
+
+    Returns
+    -------
+    torch.Tensor
+        [M, N] in float32, with gradients, forward-mode derivatives and ``torch.func`` transforms of every order. The
+        operator ``torch.ops.trnqc.gemm`` itself has gradients only, and refuses levels of dual numbers.
+
+    Raises
+    ------
+    InputError, UnsupportedPrecision, BackendUnavailable
+    """
+    _check(a_t, b, 2, "gemm")
+    return product(a_t, b, precision)
+
+
+def batched_contraction(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
+    """Multiply stacks of matrices, a_t [Z, K, M] and b [Z, K, N] -> [Z, M, N]; the rest as in `gemm`."""
+    _check(a_t, b, 3, "batched_contraction")
+    return product(a_t, b, precision)
 
 
 def _keep_operands(ctx: Any, inputs: tuple, output: Tensor) -> None:
@@ -127,20 +162,10 @@ def _keep_operands(ctx: Any, inputs: tuple, output: Tensor) -> None:
     ctx.save_for_backward(a_t, b)
 
 
-def _derivative(product: Any) -> Callable:
-    """For out = a_t.T @ b with derivative g: d a_t = b g.T and d b = a_t g, each again a product of transposes."""
-
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        a_t, b = ctx.saved_tensors
-        d_a = d_b = None
-        if ctx.needs_input_grad[0]:
-            d_a = product(b.mT.contiguous(), g.mT.contiguous(), ctx.precision).to(a_t.dtype)
-        if ctx.needs_input_grad[1]:
-            d_b = product(a_t.mT.contiguous(), g.contiguous(), ctx.precision).to(b.dtype)
-        return d_a, d_b, None
-
-    return backward
+def _backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    return gradients(*ctx.saved_tensors, g, ctx.precision, ctx.needs_input_grad)
 
 
-for _product in (gemm, batched_contraction):
-    _product.register_autograd(_derivative(_product), setup_context=_keep_operands)
+for _product in OPERATORS.values():
+    _product.register_autograd(_backward, setup_context=_keep_operands)
+    _product.register_vmap(over_a_batch)
