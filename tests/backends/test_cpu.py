@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_info
 
 from tests.backends.contract import BackendContract, random_factors
 from tests.tolerances import PRODUCT
+from trnqc import backends
 from trnqc.backends import cpu
 from trnqc.backends.cpu_kernels.blas import numpy_blas, single_threaded
 from trnqc.backends.cpu_kernels.formats import encode
@@ -245,3 +246,19 @@ def test_threads_follow_the_environment(monkeypatch):
         cpu.default_threads()
     monkeypatch.delenv("OMP_NUM_THREADS")
     assert cpu.default_threads() >= 1
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (lambda a, b: (a + 1j, b), "a_t holds complex128"),
+    (lambda a, b: (a, b > 0), "b holds bool"),
+    (lambda a, b: (a, b[:2]), r"a_t\[K, M\] and b\[K, N\]; found shapes \(4, 3\) and \(2, 5\)"),
+    (lambda a, b: (a[None], b[None]), r"found shapes \(1, 4, 3\)"),
+])  # fmt: skip
+@pytest.mark.parametrize("name", ["cpu", "simulator"])
+def test_products_take_real_matrices(name, change, message):
+    a, b = np.ones((4, 3)), np.ones((4, 5))
+    with pytest.raises(InputError, match=message):
+        backends.get(name).gemm(*change(a, b), precision="fp32")
+    if a.shape == change(a, b)[0].shape:
+        with pytest.raises(InputError):
+            backends.get(name).batched_contraction(*(x[None] for x in change(a, b)), precision="fp32")

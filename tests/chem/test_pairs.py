@@ -239,3 +239,14 @@ def test_a_tensor_without_data(factors_like):
     B, o, v = factors_like(2, 3, 5)
     with pytest.raises(InputError, match="B must be an array of real numbers"):
         trnqc.mp2_energy(torch.empty(B.shape, device="meta"), o, v)
+
+
+def test_options_are_numbers(factors_like, tmp_path):
+    arrays = factors_like(2, 3, 5)
+    with pytest.raises(InputError, match=r"threads must be a positive number, or None for all, got 1\.5"):
+        trnqc.mp2_energy(*arrays, threads=1.5)
+    with pytest.raises(InputError, match="max_memory is a number of MB"):
+        trnqc.mp2_energy(*arrays, max_memory="1G")
+    result = trnqc.mp2_energy(*arrays, threads=np.int64(2), scs=np.array([1.2, 0.3]), sos=np.float32(1.5))
+    result.save(tmp_path / "result.json")
+    assert trnqc.MP2Result.load(tmp_path / "result.json").scs == (1.2, 0.3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import h5py
 import numpy as np
 import pytest
 import scipy.sparse
@@ -100,6 +101,39 @@ def test_nothing_on_a_backend():
 
 def test_shapes_of_numpy_numbers():
     assert trnqc.einsum_plan("ab,bc->ac", (np.int64(3), np.int32(4)), (4, 5)).shapes == {"A": (3, 4), "B": (4, 5)}
+
+
+def test_results_in_arrays_of_any_dress(operands, tmp_path):
+    expected = np.einsum(CHAIN, *operands)
+    for make in (*(SAME[x] for x in ("tagged", "subclass", "matrix", "memory map")), lambda x, _: np.asfortranarray(x)):
+        out = make(np.zeros((9, 9)), tmp_path)
+        assert trnqc.einsum(CHAIN, *operands, out=out) is out
+        np.testing.assert_allclose(out, expected, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("view", [np.s_[:, :], np.s_[::-1, ::-1], np.s_[:, ::-1]])
+def test_a_result_in_the_memory_of_an_operand(view, operands):
+    expected = operands[0] @ operands[1]
+    trnqc.einsum("ab,bc->ac", *operands[:2], out=operands[0][view])
+    np.testing.assert_allclose(operands[0][view], expected, rtol=1e-11, atol=1e-11)
+
+
+def test_a_dataset_is_not_written_while_it_is_read(operands, tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["a"] = operands[0]
+        with pytest.raises(InputError, match="out is the dataset of operand A, which is read while it is written"):
+            trnqc.einsum("ab,bc->ac", file["a"], operands[1], out=file["a"])
+
+
+@pytest.mark.parametrize(("out", "message"), [
+    (np.ma.zeros((9, 9)), "a NumPy array without a mask.*; found MaskedArray"),
+    ([0.0], "a NumPy array without a mask.*; found list"),
+    (np.broadcast_to(0.0, (9, 9)), "out is read-only"),
+    (np.zeros((9, 9), np.float32), "the result is float64"),
+], ids=["masked", "list", "read-only", "float32"])  # fmt: skip
+def test_results_that_have_no_place(out, message, operands):
+    with pytest.raises(InputError, match=message):
+        trnqc.einsum(CHAIN, *operands, out=out)
 
 
 torch = pytest.importorskip("torch")

@@ -173,6 +173,9 @@ REFUSED = {
     "from 0 to": lambda mol: int3c2e(mol, mol, "s2ij", (0, 2, 1, 2, 0, 1)),
     "at least": lambda mol: int2e(mol, out=np.zeros(3)),
     "float64": lambda mol: int2e(mol, out=np.zeros(10**4, np.float32)),
+    "found MaskedArray": lambda mol: int2e(mol, out=np.ma.zeros(10**5)),
+    "whole numbers": lambda mol: int2e(mol, (0.5, 1)),
+    "omega is a finite number": lambda mol: int2e(mol, omega=float("nan")),
     "contiguous": lambda mol: int2e(mol, out=np.zeros(10**5)[::2]),
 }
 

@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from trnqc.errors import UnsupportedPrecision
+from trnqc.arrays import host_array
+from trnqc.errors import InputError, UnsupportedPrecision
 from trnqc.types import PairEnergies
 
 Progress = Callable[[int, int], None]
@@ -112,6 +113,23 @@ class Selection:
 
     backend: Backend
     note: str
+
+
+def product_operands(a_t: Any, b: Any, stacked: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The operands of `gemm`, or of `batched_contraction` (stacked), as plain real arrays whose shapes agree.
+
+    Raises InputError.
+    """
+    instead = "backends take NumPy arrays; take .detach()"
+    left, right = host_array(a_t, "a_t", instead), host_array(b, "b", instead)
+    for name, x in (("a_t", left), ("b", right)):
+        if x.dtype.kind not in "fiu" and x.dtype.name != "bfloat16":
+            raise InputError(f"backends multiply real numbers; {name} holds {x.dtype}")
+    rank = 3 if stacked else 2
+    if left.ndim != rank or right.ndim != rank or left.shape[:-1] != right.shape[:-1]:
+        expected = "a_t[Z, K, M] and b[Z, K, N]" if stacked else "a_t[K, M] and b[K, N]"
+        raise InputError(f"a product takes {expected}; found shapes {left.shape} and {right.shape}")
+    return left, right
 
 
 def check_precision(backend: Backend, precision: str) -> None:

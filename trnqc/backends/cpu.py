@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from trnqc import jit
-from trnqc.backends.base import BackendStatus, Progress, check_precision
+from trnqc.backends.base import BackendStatus, Progress, check_precision, product_operands
 from trnqc.backends.cpu_kernels.blas import numpy_blas
 from trnqc.backends.cpu_kernels.energy import compiled_pass, energy_library, numpy_pass
 from trnqc.backends.cpu_kernels.formats import FORMATS, encode
@@ -72,10 +72,12 @@ class Cpu:
 
     def gemm(self, a_t: np.ndarray, b: np.ndarray, *, precision: str) -> np.ndarray:
         check_precision(self, precision)
+        a_t, b = product_operands(a_t, b, stacked=False)
         return _product(a_t, b, precision)
 
     def batched_contraction(self, a_t: np.ndarray, b: np.ndarray, *, precision: str) -> np.ndarray:
         check_precision(self, precision)
+        a_t, b = product_operands(a_t, b, stacked=True)
         return _product(a_t, b, precision)
 
     def mp2_pairs(

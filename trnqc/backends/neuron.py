@@ -18,7 +18,7 @@ from nki_kernels.mp2_energy import mp2_energy, reference_mp2_energy
 from nki_kernels.mp2_plan import split
 from trnqc.backends import neuron_packages as packages
 from trnqc.backends import nki_host
-from trnqc.backends.base import BackendStatus, Progress, check_precision
+from trnqc.backends.base import BackendStatus, Progress, check_precision, product_operands
 from trnqc.backends.torch_launch import launch, to_numpy, to_tensor
 from trnqc.tuning.instruments import machine_target
 from trnqc.types import PairEnergies
@@ -80,10 +80,12 @@ class Neuron:
 
     def gemm(self, a_t: np.ndarray, b: np.ndarray, *, precision: str) -> np.ndarray:
         check_precision(self, precision)
+        a_t, b = product_operands(a_t, b, stacked=False)
         return self._product(gemm, a_t, b, precision)
 
     def batched_contraction(self, a_t: np.ndarray, b: np.ndarray, *, precision: str) -> np.ndarray:
         check_precision(self, precision)
+        a_t, b = product_operands(a_t, b, stacked=True)
         return self._product(batched_contraction, a_t, b, precision)
 
     def _product(self, kernel: Any, a_t: np.ndarray, b: np.ndarray, precision: str) -> np.ndarray:

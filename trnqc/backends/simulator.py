@@ -15,7 +15,7 @@ from nki_kernels.gemm import gemm
 from nki_kernels.lang import REAL, nki
 from nki_kernels.mp2_plan import split
 from trnqc.backends import nki_host
-from trnqc.backends.base import BackendStatus, Progress, check_precision
+from trnqc.backends.base import BackendStatus, Progress, check_precision, product_operands
 from trnqc.sim.targets import target_from_environment
 from trnqc.types import PairEnergies
 
@@ -59,10 +59,12 @@ class Simulator:
 
     def gemm(self, a_t: np.ndarray, b: np.ndarray, *, precision: str) -> np.ndarray:
         check_precision(self, precision)
+        a_t, b = product_operands(a_t, b, stacked=False)
         return SimulatedDevice().call(gemm, split(a_t, precision), split(b, precision))
 
     def batched_contraction(self, a_t: np.ndarray, b: np.ndarray, *, precision: str) -> np.ndarray:
         check_precision(self, precision)
+        a_t, b = product_operands(a_t, b, stacked=True)
         return SimulatedDevice().call(batched_contraction, split(a_t, precision), split(b, precision))
 
     def mp2_pairs(

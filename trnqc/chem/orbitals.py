@@ -10,6 +10,7 @@ import numpy as np
 from pyscf import gto, scf
 from pyscf.data import elements
 
+from trnqc.arrays import plain
 from trnqc.errors import InputError, MoleculeError, NotConverged, UnsupportedError
 
 Frozen = int | Sequence[int] | None
@@ -80,9 +81,20 @@ def active_orbitals(mo_coeff: np.ndarray, mo_energy: np.ndarray, mo_occ: np.ndar
     if not vir.any():
         what = "all virtual orbitals are frozen" if not occupied.all() else "the orbital basis has no virtual orbitals"
         raise MoleculeError(f"{what}, so there is no correlation energy: take a larger basis or freeze fewer")
-    c, e = np.asarray(mo_coeff, dtype=float), np.asarray(mo_energy, dtype=float)
+    c, e = _real("mo_coeff", mo_coeff), _real("mo_energy", mo_energy)
     left_out = (np.flatnonzero(mask & ~active) for mask in (occupied, ~occupied))
     return ActiveOrbitals(c[:, occ], c[:, vir], e[occ], e[vir], *(tuple(index.tolist()) for index in left_out))
+
+
+def _real(name: str, values: np.ndarray) -> np.ndarray:
+    """float64 and finite; a cast would drop imaginary parts."""
+    found = plain(values, name)
+    if np.iscomplexobj(found):
+        raise UnsupportedError(f"{name} is complex; only real orbitals and energies are supported")
+    found = np.asarray(found, dtype=float)
+    if not np.isfinite(found).all():
+        raise InputError(f"{name} has elements that are not finite: the step that made it has failed")
+    return found
 
 
 def _active_mask(occupied: np.ndarray, frozen: Frozen) -> np.ndarray:

@@ -64,6 +64,8 @@ def run_pairs(
     of them read from disk (rank_pairs.py). Raises MemoryLimit, StorageError, CommunicationError.
     """
     check_threads(threads)
+    if max_memory is not None and not isinstance(max_memory, int | float | np.number):
+        raise InputError(f"max_memory is a number of MB (10^6 bytes), or None for no limit; found {max_memory!r}")
     told = list(_gap_warning(eps_occ, eps_vir)) + list(_precision_warning(choice.precision))
     start = time.perf_counter()
     limit = None if max_memory is None else 1e6 * max_memory
@@ -141,7 +143,7 @@ def _stays_on_disk(B: Any) -> bool:
 
 def check_threads(threads: int | None) -> None:
     """A positive number, or None for what the machine has."""
-    if threads is not None and threads < 1:
+    if threads is not None and not (isinstance(threads, int | np.integer) and threads >= 1):
         raise InputError(f"threads must be a positive number, or None for all, got {threads}")
 
 

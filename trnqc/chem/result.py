@@ -135,6 +135,9 @@ class MP2Result:
     def __post_init__(self) -> None:
         for name in ("timings", "versions"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+        # What was handed in may be numbers of NumPy, which JSON does not know.
+        object.__setattr__(self, "scs", tuple(map(float, self.scs)))
+        object.__setattr__(self, "sos", float(self.sos))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Read-only mappings do not pickle; results travel between processes in the form they have on disk.

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from math import prod
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +90,7 @@ def einsum_stored(
     _checked(tree, {**datasets, **arrays})
     dtype = np.result_type(*(x.dtype for x in (*datasets.values(), *arrays.values())))
     shape = tuple(tree.extent(label) for label in tree.root.indices)
-    if isinstance(out, h5py.Dataset | np.ndarray) and (tuple(out.shape) != shape or out.dtype != dtype):
-        raise InputError(f"the result is {dtype} {shape}; out is {out.dtype} {tuple(out.shape)}")
+    _check_out(out, shape, dtype, operands)
     if check_finite:
         for name, array in arrays.items():
             require_finite(np, array, name)
@@ -100,10 +100,30 @@ def einsum_stored(
     on_disk = not (out is None or isinstance(out, np.ndarray))
     plan = plan_passes(tree, limit, frozenset(datasets), on_disk, on_disk)
     if not on_disk:
-        target = np.empty(shape, dtype) if out is None else out
-        return run_schedule(plan.passes[0].schedule, functions, target)
+        if out is None or any(np.may_share_memory(out, x) for x in arrays.values()):
+            found = run_schedule(plan.passes[0].schedule, functions, np.empty(shape, dtype))
+            if out is None:
+                return found
+            out[...] = found
+            return out
+        run_schedule(plan.passes[0].schedule, functions, np.asarray(out))
+        return out
     key = fingerprint(str(tree), str(plan), str(dtype), **operands)
     return _on_disk(plan, functions, out, dtype, key)
+
+
+def _check_out(out: Any, shape: tuple[int, ...], dtype: Any, operands: Mapping[str, Any]) -> None:
+    if out is None or isinstance(out, str | PathLike):
+        return
+    if not isinstance(out, h5py.Dataset | np.ndarray) or isinstance(out, np.ma.MaskedArray):
+        found = type(out).__name__
+        raise InputError(f"out is a NumPy array without a mask, an h5py dataset or a new file's path; found {found}")
+    if tuple(out.shape) != shape or out.dtype != dtype:
+        raise InputError(f"the result is {dtype} {shape}; out is {out.dtype} {tuple(out.shape)}")
+    if isinstance(out, np.ndarray) and not out.flags.writeable:
+        raise InputError("out is read-only; hand in an array that can be written")
+    if same := [name for name, x in operands.items() if isinstance(x, h5py.Dataset) and x == out]:
+        raise InputError(f"out is the dataset of operand {same[0]}, which is read while it is written: take another")
 
 
 def _on_disk(plan: Passes, functions: dict[str, Any], out: Any, dtype: Any, key: str) -> Any:

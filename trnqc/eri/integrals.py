@@ -7,6 +7,7 @@ of ket pairs -> writers (writer.py) on a pool of threads
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -144,7 +145,10 @@ def _ranges(given: Sequence[int] | None, nbas: int, count: int, last: int | None
     limits = [nbas] * count
     if last is not None:
         limits[-1] = last
-    words = [] if given is None else [int(n) for n in given]
+    try:
+        words = [] if given is None else [index(n) for n in given]
+    except TypeError:
+        raise InputError(f"shls_slice holds whole numbers, found {given!r}") from None
     if len(words) % 2 or len(words) > 2 * count:
         raise InputError(f"shls_slice holds pairs of shell numbers for up to {count} indices, found {tuple(words)}")
     found = list(zip(words[::2], words[1::2]))
@@ -157,20 +161,23 @@ def _ranges(given: Sequence[int] | None, nbas: int, count: int, last: int | None
 
 def _operator(mol: gto.Mole, omega: float | None) -> Operator:
     """From PySCF's sign convention."""
-    value = float(mol.omega or 0.0) if omega is None else float(omega)
+    value = float(mol.omega or 0.0) if omega is None else omega
+    if not isinstance(value, int | float | np.number) or not np.isfinite(value):
+        raise InputError(f"omega is a finite number of bohr^-1, found {omega!r}")
     coulomb, long_range, short_range = OPERATORS
-    return Operator(coulomb if value == 0 else long_range if value > 0 else short_range, abs(value))
+    return Operator(coulomb if value == 0 else long_range if value > 0 else short_range, abs(float(value)))
 
 
 def _buffer(out: Any, size: int) -> np.ndarray:
     """A flat array of zeros, in the caller's memory if there is some."""
     if out is None:
         return np.zeros(size)
-    if not isinstance(out, np.ndarray) or out.dtype != np.float64 or out.size < size:
-        found = f"{out.dtype} of {out.size}" if isinstance(out, np.ndarray) else type(out).__name__
+    usable = isinstance(out, np.ndarray) and not isinstance(out, np.ma.MaskedArray)
+    if not usable or out.dtype != np.float64 or out.size < size:
+        found = f"{out.dtype} of {out.size}" if usable else type(out).__name__
         raise InputError(f"out is to be a float64 array of at least {size} elements, found {found}")
     if not (out.flags.c_contiguous or out.flags.f_contiguous) or not out.flags.writeable:
         raise InputError("out is to be contiguous and writable")
-    flat: np.ndarray = out.reshape(-1, order="A")[:size]
+    flat: np.ndarray = np.asarray(out).reshape(-1, order="A")[:size]
     flat[:] = 0.0
     return flat

@@ -163,7 +163,8 @@ def _keep_operands(ctx: Any, inputs: tuple, output: Tensor) -> None:
 
 
 def _backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-    return gradients(*ctx.saved_tensors, g, ctx.precision, ctx.needs_input_grad)
+    a_t, b = ctx.saved_tensors
+    return gradients(a_t, b, g, ctx.precision, ctx.needs_input_grad)
 
 
 for _product in OPERATORS.values():

@@ -89,7 +89,8 @@ class Product(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor | None) -> tuple[Any, Any, None]:
         if g is None:
             return None, None, None
-        return gradients(*ctx.saved_tensors, g, ctx.precision, ctx.needs_input_grad)
+        a_t, b = ctx.saved_tensors
+        return gradients(a_t, b, g, ctx.precision, ctx.needs_input_grad)
 
     @staticmethod
     def jvp(ctx: Any, a_t: Tensor | None, b: Tensor | None, _: None) -> Tensor:
