@@ -278,3 +278,33 @@ def test_denominators_of_tensors():
     np.testing.assert_array_equal(OuterSum(e, e)(slice(0, 2), slice(0, 2)), [[2, 3], [3, 4]])
     with pytest.raises(TrnqcError, match="vector 1 of an outer sum requires a gradient"):
         OuterSum(e, e.clone().requires_grad_())
+
+
+PROGRAM = """
+space o = 3
+space v = 4
+index i j : o
+index a : v
+tensor t[o,v]
+tensor d[o,v]
+tensor f[o,o]
+R[i,a] = 2 * f[i,j] * t[j,a] - t[i,a] / d[i,a]
+R[i,a] += 1/2 * t[i,a]
+"""
+
+
+@pytest.mark.parametrize("batched", range(3))
+def test_programs_under_transforms(batched):
+    plan, generator = trnqc.einsum_plan(PROGRAM), torch.Generator().manual_seed(4)
+    given = [1 + torch.rand(shape, generator=generator, dtype=torch.float64) for shape in ((3, 4), (3, 4), (3, 3))]
+
+    def mine(t, d, f):
+        return plan.run({"t": t, "d": d, "f": f})
+
+    def theirs(t, d, f):
+        return 2 * f @ t - t / d + t / 2
+
+    assert torch.autograd.gradcheck(mine, [x.clone().requires_grad_() for x in given], check_forward_ad=True)
+    dims = tuple(0 if k == batched else None for k in range(3))
+    stacks = [stacked(x) if k == batched else x for k, x in enumerate(given)]
+    torch.testing.assert_close(torch.func.vmap(mine, dims)(*stacks), torch.func.vmap(theirs, dims)(*stacks))

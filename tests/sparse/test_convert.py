@@ -66,11 +66,15 @@ def test_torch_there_and_back():
     np.testing.assert_array_equal(as_tensor(back).to_dense(), tensor.to_dense())
 
 
-def test_torch_adds_duplicates_drops_gradients_and_knows_maps():
+def test_torch_adds_duplicates_and_knows_maps():
     torch = pytest.importorskip("torch")
     at = torch.tensor([[0, 1, 1], [0, 2, 2]])
     values = torch.tensor([1.0, 2.0, 3.0], dtype=torch.bfloat16, requires_grad=True)
-    assert from_torch(torch.sparse_coo_tensor(at, values, (2, 3), check_invariants=True)).to_dense()[1, 2] == 5
+    with_gradient = torch.sparse_coo_tensor(at, values, (2, 3), check_invariants=True)
+    with pytest.raises(OperandError, match="requires a gradient, which a SparseTensor does not carry"):
+        from_torch(with_gradient)
+    with torch.no_grad():
+        assert from_torch(with_gradient).to_dense()[1, 2] == 5
     map_ = from_torch(torch.sparse_coo_tensor(at, torch.tensor([True, True, False]), (2, 3), check_invariants=True))
     assert map_.values is None
     assert map_.nnz == 2

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from trnqc.arrays import transform_of
 from trnqc.contraction import listing
 from trnqc.contraction.arrays import (
     Array,
@@ -363,7 +364,7 @@ def _assign(library: ModuleType, assignment: Assignment, values: Mapping[str, An
             found, fresh = _scaled(found, part.coefficient, fresh), True
         if total is None:
             total, ours = found, fresh
-        elif ours and total.dtype == found.dtype:
+        elif ours and total.dtype == found.dtype and not transform_of(found):
             total += found
         else:
             total, ours = total + found, True

@@ -100,14 +100,12 @@ def einsum_stored(
     on_disk = not (out is None or isinstance(out, np.ndarray))
     plan = plan_passes(tree, limit, frozenset(datasets), on_disk, on_disk)
     if not on_disk:
-        if out is None or any(np.may_share_memory(out, x) for x in arrays.values()):
-            found = run_schedule(plan.passes[0].schedule, functions, np.empty(shape, dtype))
-            if out is None:
-                return found
-            out[...] = found
-            return out
-        run_schedule(plan.passes[0].schedule, functions, np.asarray(out))
-        return out
+        aside = out is None or any(np.may_share_memory(out, x) for x in arrays.values())
+        target = np.empty(shape, dtype) if aside else np.asarray(out)
+        run_schedule(plan.passes[0].schedule, functions, target)
+        if isinstance(out, np.ndarray) and aside:
+            out[...] = target
+        return target if out is None else out
     key = fingerprint(str(tree), str(plan), str(dtype), **operands)
     return _on_disk(plan, functions, out, dtype, key)
 

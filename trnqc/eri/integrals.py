@@ -163,7 +163,7 @@ def _operator(mol: gto.Mole, omega: float | None) -> Operator:
     """From PySCF's sign convention."""
     value = float(mol.omega or 0.0) if omega is None else omega
     if not isinstance(value, int | float | np.number) or not np.isfinite(value):
-        raise InputError(f"omega is a finite number of bohr^-1, found {omega!r}")
+        raise InputError(f"omega is a finite number of bohr^-1, found {omega}")
     coulomb, long_range, short_range = OPERATORS
     return Operator(coulomb if value == 0 else long_range if value > 0 else short_range, abs(float(value)))
 
