@@ -78,6 +78,7 @@ class _Builder:
     ) -> None:
         self.network, self.splits, self.leaves, self.output = network, splits, leaves, output
         self.name, self.next = name, first
+        self.peaks: dict[int, int] = {}
 
     def root(self) -> Node:
         everything = self.network.everything
@@ -129,11 +130,13 @@ class _Builder:
         """Most elements of temporaries held at once while a part is made, its result included."""
         if part.bit_count() == 1:
             return 0
-        left, right = self.splits[part]
-        if self._excess(right) > self._excess(left):
-            left, right = right, left
-        during = self._held(left) + self._held(right) + self._held(part)
-        return max(self._peak(left), self._held(left) + self._peak(right), during)
+        if part not in self.peaks:
+            left, right = self.splits[part]
+            if self._later(left, right):
+                left, right = right, left
+            during = self._held(left) + self._held(right) + self._held(part)
+            self.peaks[part] = max(self._peak(left), self._held(left) + self._peak(right), during)
+        return self.peaks[part]
 
 
 def path(
