@@ -77,6 +77,10 @@ class MemoryLimit(TrnqcError, MemoryError):
     """The job needs more memory than it was allowed; the message gives both figures."""
 
 
+class SlowPlanWarning(UserWarning):
+    """A memory limit makes a contraction many times slower than it is without; the message gives the factor."""
+
+
 class CheckpointError(InputError):
     """A directory of another job, of another version, or held by another process; the message says which."""
 

@@ -11,6 +11,7 @@ import numpy as np
 from trnqc import backends, contraction
 from trnqc.arrays import is_traced_by_dynamo
 from trnqc.backends.base import check_precision
+from trnqc.contraction.clock import TIME_LIMIT
 from trnqc.contraction.plan import Machine
 from trnqc.errors import InputError
 from trnqc.types import PairEnergies
@@ -25,6 +26,7 @@ def einsum(
     check_finite: bool = True,
     out: Any = None,
     symmetries: Mapping[int, str | Sequence[str]] | None = None,
+    time_limit: float | None = TIME_LIMIT,
 ) -> Any:
     """NumPy's einsum with the work planned: einsum("acik,befl,dfjk,cdel->abij", A, B, C, D).
 
@@ -54,6 +56,7 @@ def einsum(
         check_finite=check_finite,
         out=out,
         symmetries=symmetries,
+        time_limit=time_limit,
     )
 
 
@@ -66,6 +69,7 @@ def einsum_plan(
     backend: str | None = None,
     precision: str = "fp64",
     symmetries: Mapping[int, str | Sequence[str]] | None = None,
+    time_limit: float | None = TIME_LIMIT,
 ) -> contraction.Plan:
     """`contraction.einsum_plan` for a machine: the plan's `run` multiplies matrices on `backend` in `precision`.
 
@@ -74,7 +78,13 @@ def einsum_plan(
     of contraction.einsum_plan.
     """
     plan = contraction.einsum_plan(
-        expression, *operands, outputs=outputs, memory_limit=memory_limit, grid=grid, symmetries=symmetries
+        expression,
+        *operands,
+        outputs=outputs,
+        memory_limit=memory_limit,
+        grid=grid,
+        symmetries=symmetries,
+        time_limit=time_limit,
     )
     if backend is not None:
         given = operands[0].values() if operands and isinstance(operands[0], Mapping) else operands

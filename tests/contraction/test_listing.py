@@ -43,9 +43,9 @@ def test_the_data_has_the_same_stages():
 
 
 def test_blocks_of_large_matrices_fit_the_caches():
-    (product,) = einsum_plan("ab,bc->ac", (5000, 4000), (4000, 3000)).to_dict()["locality"]
+    (product,) = einsum_plan("ab,bc->ac", (40000, 20000), (20000, 30000)).to_dict()["locality"]
     for level in product["levels"]:
-        assert level["blocks"] and level["loaded"] >= 5000 * 4000 + 4000 * 3000 + 5000 * 3000
+        assert level["blocks"] and level["loaded"] >= 40000 * 20000 + 20000 * 30000 + 40000 * 30000
 
 
 def test_schedules_are_kept_with_tiles_and_loops():

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from trnqc.contraction.arrays import as_arrays, itemsize
+from trnqc.contraction.clock import TIME_LIMIT, planning
 from trnqc.contraction.counts import Count
 from trnqc.contraction.execute import Gemm
 from trnqc.contraction.expand import expanded
@@ -19,11 +20,14 @@ from trnqc.contraction.ladder import ladder_of
 from trnqc.contraction.pair_energy import pair_forms
 from trnqc.contraction.plan import Assignment, Part, Plan
 from trnqc.contraction.program import best_tree, plan_program, unread
+from trnqc.contraction.spacetime import ElementLimit
 from trnqc.contraction.subscripts import Declared, Shape, Subscripts, declared, interleaved, parse_subscripts
 from trnqc.contraction.text import parse
 from trnqc.errors import InputError, MemoryLimit, UnsupportedError
 
 RESULT = "result"
+# How many times longer passes over arrays on disk may be planned.
+STORED = 30
 Symmetries = Mapping[int, str | Sequence[str]]
 
 
@@ -35,6 +39,7 @@ def einsum(
     check_finite: bool = True,
     out: Any = None,
     symmetries: Symmetries | None = None,
+    time_limit: float | None = TIME_LIMIT,
 ) -> Any:
     """NumPy's einsum with the work planned: einsum("acik,befl,dfjk,cdel->abij", A, B, C, D).
 
@@ -53,10 +58,12 @@ def einsum(
     if out is not None or any(_on_disk(x) for x in arrays):
         if symmetries:
             raise UnsupportedError("symmetries go with arrays in memory and without out; leave them out")
-        return _stored(subscripts, arrays, memory_limit, gemm, check_finite, out)
+        return _stored(subscripts, arrays, memory_limit, gemm, check_finite, out, time_limit)
     # Lengths may be symbols while PyTorch traces; a plan is for numbers.
     shapes = tuple(tuple(map(int, x.shape)) for x in arrays)
-    plan, parsed = _planned(subscripts, shapes, _itemsize(arrays), memory_limit, *_stated(symmetries, arrays, shapes))
+    stated = _stated(symmetries, arrays, shapes)
+    plan, parsed = _planned(subscripts, shapes, _itemsize(arrays), memory_limit, time_limit, *stated)
+    plan.warn()
     squeezed = [_squeeze(x, axes) for x, axes in zip(arrays, parsed.squeezed)]
     return plan.run(squeezed, gemm, check_finite)
 
@@ -78,7 +85,13 @@ def _on_disk(operand: Any) -> bool:
 
 
 def _stored(
-    subscripts: str, arrays: Sequence[Any], memory_limit: int | None, gemm: Gemm | None, check_finite: bool, out: Any
+    subscripts: str,
+    arrays: Sequence[Any],
+    memory_limit: int | None,
+    gemm: Gemm | None,
+    check_finite: bool,
+    out: Any,
+    time_limit: float | None,
 ) -> Any:
     # HDF5 is not opened for those who have all in memory.
     from trnqc.contraction.stored import einsum_stored
@@ -87,11 +100,13 @@ def _stored(
     if gemm is not None or others:
         found = "a backend" if gemm is not None else type(others[0]).__name__
         raise UnsupportedError(f"datasets and out go with NumPy arrays and its products; found {found}")
-    plan, parsed = _planned(subscripts, tuple(tuple(x.shape) for x in arrays), 8, None)
+    plan, parsed = _planned(subscripts, tuple(tuple(x.shape) for x in arrays), 8, None, time_limit)
     if any(parsed.squeezed):
         raise UnsupportedError("datasets and out take operands whose extents agree; axes of extent one are spread here")
     operands = {name: x for (name, _), x in zip(plan.inputs, arrays)}
-    return einsum_stored(plan.trees[0], operands, out, memory_limit, check_finite)
+    # The same call after a kill goes on only where it finds the same plan: here the clock is for what would never end.
+    with planning(None if time_limit is None else STORED * time_limit):
+        return einsum_stored(plan.trees[0], operands, out, memory_limit, check_finite)
 
 
 # The name under which opt_einsum's users look for it.
@@ -105,6 +120,7 @@ def einsum_plan(
     memory_limit: int | None = None,
     grid: Sequence[int] = (),
     symmetries: Symmetries | None = None,
+    time_limit: float | None = TIME_LIMIT,
 ) -> Plan:
     """The plan of subscripts, or of a program: a Program, or its text (trnqc.contraction.text).
 
@@ -114,9 +130,11 @@ def einsum_plan(
     as (2, 2), over which the plan says how to distribute each of its trees (`Plan.distributions`). symmetries: as of
     `einsum`; the tensors of a program declare theirs themselves.
     """
-    plan, program = _plan(expression, operands, outputs, memory_limit, symmetries)
+    plan, program = _plan(expression, operands, outputs, memory_limit, symmetries, time_limit)
     pairs = pair_forms(program, plan.outputs) if program else ()
-    return replace(plan, grid=tuple(grid), pairs=pairs, memory=memory_limit)
+    plan = replace(plan, grid=tuple(grid), pairs=pairs, memory=memory_limit)
+    plan.warn()
+    return plan
 
 
 def _plan(
@@ -125,11 +143,13 @@ def _plan(
     outputs: Sequence[str],
     memory_limit: int | None,
     symmetries: Symmetries | None,
+    time_limit: float | None,
 ) -> tuple[Plan, Program | None]:
     if isinstance(expression, str) and "=" not in expression:
         shapes = tuple(_shape(x) for x in operands)
         size = _itemsize([x for x in operands if hasattr(x, "shape")])
-        return _planned(expression, shapes, size, memory_limit, *_stated(symmetries, operands, shapes))[0], None
+        stated = _stated(symmetries, operands, shapes)
+        return _planned(expression, shapes, size, memory_limit, time_limit, *stated)[0], None
     if symmetries:
         raise InputError("symmetries go with subscripts; the tensors of a program declare theirs: symmetric(0,1)(2,3)")
     program = parse(expression) if isinstance(expression, str) else expression
@@ -138,8 +158,13 @@ def _plan(
     given: Mapping[str, Any] = operands[0] if operands else {}
     program = program.shaped({name: _shape(x) for name, x in given.items() if not callable(x)})
     size = _itemsize(list(given.values()))
+    with planning(time_limit) as clock:
+        plan = _program_plan(program, tuple(outputs) or unread(program), size, memory_limit)
+    return replace(plan, omitted=clock.omitted, time_limit=time_limit), program
+
+
+def _program_plan(program: Program, wanted: tuple[str, ...], size: int, memory_limit: int | None) -> Plan:
     # What terms share, and what statements keep, is held until its last use: what is written out waits for nothing.
-    wanted = tuple(outputs) or unread(program)
     attempts: tuple[Callable[[], Plan], ...] = (
         lambda: plan_program(program, wanted),
         lambda: plan_program(program, wanted, share=False, factor=False),
@@ -147,10 +172,10 @@ def _plan(
     )
     for attempt in attempts[:-1]:
         try:
-            return _within(attempt(), size, memory_limit), program
+            return _within(attempt(), size, memory_limit)
         except MemoryLimit:
             continue
-    return _within(attempts[-1](), size, memory_limit), program
+    return _within(attempts[-1](), size, memory_limit)
 
 
 def _within(plan: Plan, size: int, memory_limit: int | None) -> Plan:
@@ -159,7 +184,13 @@ def _within(plan: Plan, size: int, memory_limit: int | None) -> Plan:
         return plan.within(None)
     if not isinstance(memory_limit, int | float | np.number):
         raise InputError(f"memory_limit is a number of bytes; found {memory_limit!r}")
-    return plan.within(int(memory_limit // size))
+    try:
+        return plan.within(int(memory_limit // size))
+    except ElementLimit as error:
+        raise MemoryLimit(
+            f"{error.what} need {error.needed * size} bytes of memory at least; memory_limit is {memory_limit} bytes: "
+            f"raise it to {error.needed * size} or more"
+        ) from None
 
 
 @lru_cache(maxsize=256)
@@ -168,10 +199,17 @@ def _planned(
     shapes: tuple[Shape, ...],
     size: int,
     memory_limit: int | None,
+    time_limit: float | None,
     exchanges: Declared = (),
     same: tuple[int, ...] = (),
 ) -> tuple[Plan, Subscripts]:
     parsed = parse_subscripts(subscripts, shapes)
+    with planning(time_limit) as clock:
+        plan = _within(_product_plan(parsed, exchanges, same), size, memory_limit)
+    return replace(plan, omitted=clock.omitted, time_limit=time_limit, memory=memory_limit), parsed
+
+
+def _product_plan(parsed: Subscripts, exchanges: Declared, same: tuple[int, ...]) -> Plan:
     # Dropping axes makes two arrays of one.
     leaves, indices = parsed.leaves(() if any(parsed.squeezed) else same), parsed.indices()
     known: dict[str, tuple[Exchange, ...]] = {}
@@ -181,15 +219,14 @@ def _planned(
     tree = best_tree(list(leaves), parsed.output, indices, RESULT, {k: _symmetries(x) for k, x in known.items()})
     used = [label for labels in parsed.inputs for label in labels]
     operations = len(leaves) - 1 + bool(set(used) - set(parsed.output))
-    plan = Plan(
-        title=subscripts,
+    return Plan(
+        title=parsed.text,
         assignments=(Assignment(RESULT, parsed.output, (Part(Fraction(1), tree, ladder=ladder_of(tree, known)),)),),
         inputs=tuple((leaf.name, leaf.indices) for leaf in leaves),
         outputs=(RESULT,),
         direct=operations * Count.product(indices[label].symbol for label in dict.fromkeys(used)),
         exchanges=tuple(known.items()),
     )
-    return _within(plan, size, memory_limit), parsed
 
 
 def _symmetries(exchanges: Sequence[Exchange]) -> tuple[Symmetry, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
 
+from trnqc.contraction.clock import SHARING, out_of_time
 from trnqc.contraction.expression import Exchange, Symmetry
 
 # (name, reciprocal, code of each label): 2 number + 1 for a kept label, 2 number for a summed one.
@@ -44,7 +45,8 @@ def canonical(
     """The least key over all orders of the factors and of exchangeable axes; labels are numbered as they appear.
 
     Factors are taken one by one, always with the least code that is left; only ties are followed further. first: labels
-    that have the first numbers already.
+    that have the first numbers already. Where the time for planning is over ties are not followed: equal products may
+    then have unlike keys, never the other way round.
     """
     states: list[tuple[frozenset[int], tuple[str, ...], int]] = [(frozenset(range(len(items))), first, 1)]
     key: list[Encoded] = []
@@ -52,6 +54,8 @@ def canonical(
         least: Encoded | None = None
         following: dict[tuple[frozenset[int], tuple[str, ...]], int] = {}
         for left, numbered, sign in states:
+            if least is not None and out_of_time("equal products", SHARING):
+                break
             for k in sorted(left):
                 item = items[k]
                 for labels, factor in variants(item.labels, symmetries.get(item.name, ())):

@@ -187,6 +187,16 @@ class Fusion:
         return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows)
 
 
+def sliced(tree: Tree) -> Fusion:
+    """Every index around all that is below the last step that has it: tiles decide which of these loops are left.
+
+    A loop nest in any case, as the scope of a chain is a whole subtree then.
+    """
+    arrays = {array.name: array for array in arrays_of(tree)}
+    fused = {name: fusible(arrays, name, recompute=True) for name in arrays}
+    return Fusion(tree, {name: labels for name, labels in fused.items() if labels})
+
+
 def chains_of(arrays: Iterable[Array], fused: Mapping[str, frozenset[str]]) -> tuple[Chain, ...]:
     """The maximal scopes: edges that share an index at a common array belong to one chain."""
     closed: list[Chain] = []

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from math import inf
 
 import numpy as np
 
+from trnqc.contraction.clock import ORDER, out_of_time
 from trnqc.contraction.network import Network, Splits, bits
+
+# Operands of the longest chain whose intervals are all tried: n^3 / 6 products.
+CHAIN = 128
+# What is left out where the time is over.
+EXACT_ORDER = "exact orders"
 
 
 def subsets(network: Network, atoms: Sequence[int], bound: float = inf) -> tuple[int, Splits] | None:
@@ -27,13 +34,15 @@ def subsets(network: Network, atoms: Sequence[int], bound: float = inf) -> tuple
     for k in range(n):
         costs[1 << k] = 0
     top = (1 << n) - 1
-    merge, size, kept = network.merge, network.size, network.kept
+    merge, size, joined = network.merge, network.size, network.joined
     for chosen in range(3, 1 << n):
         low = chosen & -chosen
         rest = chosen ^ low
         if not rest:
             continue
-        result = size(kept(parts[chosen]))
+        if not chosen & 255 and out_of_time(EXACT_ORDER, ORDER):
+            return None
+        result = size(joined(parts[low], parts[rest]))
         limit = bound if chosen == top or network.exchanges else bound - result
         best, best_space, best_half = inf, 0, 0
         half = rest
@@ -59,6 +68,63 @@ def subsets(network: Network, atoms: Sequence[int], bound: float = inf) -> tuple
     return int(costs[top]), splits
 
 
+def chain(network: Network) -> Splits | None:
+    """The cheapest plan of a chain of matrices, from all intervals of it; None for another network.
+
+    In a chain each operand shares labels with the one before it and the one after it, and these are summed. No product
+    of operands that are not side by side costs less than one that is: it would have to keep both labels of the gap.
+    """
+    order = _chain_order(network)
+    if order is None:
+        return None
+    n = len(order)
+    parts = {(i, j): sum(1 << k for k in order[i : j + 1]) for i in range(n) for j in range(i, n)}
+    best: dict[tuple[int, int], tuple[int, int, int]] = {(i, i): (0, 0, 0) for i in range(n)}
+    for length in range(1, n):
+        for i in range(n - length):
+            j = i + length
+            # Every cut costs the labels at the two ends times those of the cut.
+            ends = network.kept(parts[i, j])
+            space = network.size(ends)
+            choices = []
+            for k in range(i, j):
+                one, two = best[i, k], best[k + 1, j]
+                if i < k < j - 1:
+                    cost = space * network.size(network.kept(parts[i, k]) & ~ends)
+                else:
+                    cost = network.merge(parts[i, k], parts[k + 1, j])
+                choices.append((one[0] + two[0] + cost, one[1] + two[1], k))
+            cost, held, cut = min(choices)
+            best[i, j] = cost, held + space, cut
+    splits: Splits = {}
+    todo = [(0, n - 1)]
+    while todo:
+        i, j = todo.pop()
+        if i < j:
+            cut = best[i, j][2]
+            splits[parts[i, j]] = (parts[i, cut], parts[cut + 1, j])
+            todo += [(i, cut), (cut + 1, j)]
+    return splits
+
+
+def _chain_order(network: Network) -> list[int] | None:
+    """Operands from one end of the chain to the other."""
+    near = network.neighbours
+    ends = [k for k, others in enumerate(near) if others.bit_count() == 1]
+    if len(ends) != 2 or any(others.bit_count() > 2 or not others for others in near) or network.exchanges:
+        return None
+    order, seen = [ends[0]], 1 << ends[0]
+    while left := near[order[-1]] & ~seen:
+        order.append(left.bit_length() - 1)
+        seen |= left
+    shared = [network.operands[a] & network.operands[b] for a, b in pairwise(order)]
+    inner = all(
+        network.operands[k] == one | two and not one & two for k, one, two in zip(order[1:], shared, shared[1:])
+    )
+    summed = not any(labels & network.output for labels in shared)
+    return order if len(order) == len(near) <= CHAIN and inner and summed else None
+
+
 class _Level:
     """All connected parts of one number of operands that may be in a plan below the bound."""
 
@@ -73,7 +139,8 @@ def connected(network: Network, part: int, bound: float, budget: int = 100_000_0
     """The cheapest plan of a connected part without outer products, if it costs less than bound; else None.
 
     Parts are built by size from pairs that are disjoint and share a label (Pfeifer, Haegeman, Verstraete, 2014).
-    budget: pairs looked at before giving up. Labels and operands must fit in 64 bits, else None.
+    budget: pairs looked at before giving up, as where the time is over. Labels and operands must fit in 64 bits, else
+    None.
     """
     if len(network.extents) > 64 or len(network.operands) > 64 or network.exchanges:
         return None
@@ -99,6 +166,8 @@ def connected(network: Network, part: int, bound: float, budget: int = 100_000_0
             if budget < 0:
                 return None
             found += _pairs(network, a, b, bound)
+            if out_of_time(EXACT_ORDER, ORDER):
+                return None
         # No part of this size may be worth having where larger ones, made from smaller, are.
         last = count == len(operands)
         levels.append(_best(network, found, holders, splits, bound, last) if found else NONE)
@@ -115,11 +184,12 @@ def _holders(network: Network, label: int, part: int, outside: int) -> np.uint64
 Pairs = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
-def _pairs(network: Network, a: _Level, b: _Level, bound: float) -> list[Pairs]:
+def _pairs(network: Network, a: _Level, b: _Level, bound: float) -> Iterator[Pairs]:
     """(left, right, labels, neighbours, cost) of all merges of a part of a and one of b below the bound."""
-    found = []
     rows = max(1, 4_000_000 // max(b.parts.size, 1))
     for start in range(0, a.parts.size, rows):
+        if out_of_time(EXACT_ORDER, ORDER):
+            return
         stop = slice(start, start + rows)
         meet = (a.parts[stop, None] & b.parts) == 0
         meet &= (a.near[stop, None] & b.parts) != 0
@@ -131,8 +201,7 @@ def _pairs(network: Network, a: _Level, b: _Level, bound: float) -> list[Pairs]:
         keep = cost < bound
         i, j = i[keep], j[keep]
         if i.size:
-            found.append((a.parts[i], b.parts[j], labels[keep], a.near[i] | b.near[j], cost[keep]))
-    return found
+            yield a.parts[i], b.parts[j], labels[keep], a.near[i] | b.near[j], cost[keep]
 
 
 def _sizes(network: Network, labels: np.ndarray) -> np.ndarray:

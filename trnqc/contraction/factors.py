@@ -16,6 +16,7 @@ from functools import cached_property
 from itertools import combinations
 
 from trnqc.contraction.canonical import Item, Key, canonical, variants
+from trnqc.contraction.clock import SHARING, out_of_time
 from trnqc.contraction.expression import Factor, Program, Statement, Symmetry, Term, fresh_label
 from trnqc.contraction.network import Network
 from trnqc.contraction.operations import best_splits
@@ -57,6 +58,9 @@ def factorised(program: Program) -> Program:
     """The program with common factors taken out; all extents must be known."""
     return _Factoring(program).result()
 
+# What is left out where the time for planning is over.
+COMMON = "common factors of terms"
+
 
 class _Factoring:
     def __init__(self, program: Program) -> None:
@@ -82,9 +86,13 @@ class _Factoring:
 
     def _statement(self, statement: Statement) -> None:
         """The statement, after the statements of the sums that it uses."""
-        while True:
+        while not out_of_time(COMMON, SHARING):
             work = self._work(statement.terms, statement.target.labels)
-            trials = [self._trial(statement, orbit) for orbit in self._orbits(statement).values()]
+            trials = []
+            for orbit in self._orbits(statement).values():
+                trials.append(self._trial(statement, orbit))
+                if out_of_time(COMMON, SHARING):
+                    break
             if not trials or min(cost for cost, _ in trials) >= work:
                 break
             _, groups = min(trials, key=lambda trial: trial[0])
@@ -96,6 +104,8 @@ class _Factoring:
         target = frozenset(statement.target.labels)
         found: dict[Key, list[Group]] = {}
         for group in self._groups(statement, target):
+            if out_of_time(COMMON, SHARING):
+                break
             form = self._form(group)
             name = self.temporary.setdefault(form.key, f"sum {len(self.temporary)}")
             items = (*self._items(Term(Fraction(1), (group.factor,))), Item(name, form.labels))

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from itertools import product
 from math import prod
 
 from trnqc.contraction.chains import Array, Fusion, arrays_of, fusible
+from trnqc.contraction.clock import FUSION, out_of_time
 from trnqc.contraction.tree import Tree
 
 # Sets of indices are bit masks here: the search compares many thousands of them.
@@ -37,14 +39,15 @@ class Partial:
 class Front:
     """Fusions of which none is as good as another in both memory and work, least memory first.
 
-    exact: nothing better exists. Else the search was cut short and nothing better was found.
+    exact: nothing better exists. Else the search was cut short and nothing better was found. Empty where the time for
+    planning was over before anything was.
     """
 
     fusions: tuple[Fusion, ...]
     exact: bool
 
     def __str__(self) -> str:
-        least = self.fusions[-1].work
+        least = self.fusions[-1].work if self.fusions else 1
         rows = [f"{f.memory:12.4g} elements  {f.work:12.4g} multiply-adds  {f.work / least:8.4g}" for f in self.fusions]
         return "\n".join([*rows, "exact" if self.exact else "cut short: better fusions may exist"])
 
@@ -65,6 +68,15 @@ def fusion_front(
 def least_memory(tree: Tree) -> Fusion:
     """The fusion, without repeated work, whose temporaries need the fewest elements."""
     return fusion_front(tree).fusions[0]
+
+
+class _OutOfTime(Exception):
+    """The time for planning is over."""
+
+
+def _in_time() -> None:
+    if out_of_time("loops that steps share", FUSION):
+        raise _OutOfTime
 
 
 class _Search:
@@ -93,16 +105,24 @@ class _Search:
         """
         finals: list[Partial] = []
         for width in (4, 32, self.keep):
-            found: dict[str, list[Partial]] = {}
             self.exact = True
-            for array in self.arrays.values():
-                partials = self._solve(array, [found.pop(name) for name in array.inputs], finals)
-                self.exact &= len(partials) <= width
-                found[array.name] = _few(partials, width)
-            finals = _best([*finals, *found[self.tree.root.name]])
+            try:
+                finals = _best([*finals, *self._round(width, finals)])
+            except _OutOfTime:
+                self.exact = False
+                break
             if self.exact:
                 break
         return finals
+
+    def _round(self, width: int, finals: list[Partial]) -> list[Partial]:
+        """Solutions of the root, where so many of each array are followed."""
+        found: dict[str, list[Partial]] = {}
+        for array in self.arrays.values():
+            partials = self._solve(array, [found.pop(name) for name in array.inputs], finals)
+            self.exact &= len(partials) <= width
+            found[array.name] = _few(partials, width)
+        return found[self.tree.root.name]
 
     def _solve(self, array: Array, inputs: list[list[Partial]], finals: list[Partial]) -> list[Partial]:
         rest_space, rest_work = self._least_elsewhere(array)
@@ -112,19 +132,22 @@ class _Search:
 
         merged = []
         for below in product(*inputs):
+            _in_time()
             memory, work = sum(p.memory for p in below), sum(p.work for p in below)
             blocks = None if hopeless(memory, work) else _merge([p.blocks for p in below])
             if blocks is not None:
                 merged.append(Partial(array.name, 0, blocks, self._order(blocks), memory, work, below))
         allowed = self.allowed[array.name]
-        spent = {mask: self._spent(array, mask) for mask in _subsets(allowed)}
+        spent = cache(partial(self._spent, array))
         carried = []
-        for partial in _best(merged):
-            for blocks in _upward(partial.blocks, allowed):
+        for one in _best(merged):
+            for blocks in _upward(one.blocks, allowed):
+                _in_time()
                 mask = sum(blocks)
-                memory, work = partial.memory + spent[mask][0], partial.work + spent[mask][1]
+                space, again = spent(mask)
+                memory, work = one.memory + space, one.work + again
                 if not hopeless(memory, work):
-                    carried.append(Partial(array.name, mask, blocks, self._order(blocks), memory, work, partial.inputs))
+                    carried.append(Partial(array.name, mask, blocks, self._order(blocks), memory, work, one.inputs))
         return _best(carried)
 
     def _least_elsewhere(self, array: Array) -> tuple[int, int]:
@@ -159,8 +182,8 @@ class _Search:
 
     def choices(self, final: Partial) -> dict[str, frozenset[str]]:
         labels = {final.name: frozenset(label for i, label in enumerate(self.labels) if final.mask >> i & 1)}
-        for partial in final.inputs:
-            labels |= self.choices(partial)
+        for one in final.inputs:
+            labels |= self.choices(one)
         return {name: fused for name, fused in labels.items() if fused}
 
 
@@ -210,11 +233,12 @@ def _best(partials: Iterable[Partial]) -> list[Partial]:
     """Those that no other beats, least memory first; of equals the one with the fewest fused loops."""
     kept: list[Partial] = []
     least: dict[int, int] = {}  # order -> least work among those kept, none of which needs more memory than the next
-    for partial in sorted(partials, key=lambda p: (p.memory, p.work, p.mask.bit_count(), p.order.bit_count(), p.mask)):
-        free = ~partial.order
-        if not any(work <= partial.work and not order & free for order, work in least.items()):
-            kept.append(partial)
-            least[partial.order] = partial.work
+    for one in sorted(partials, key=lambda p: (p.memory, p.work, p.mask.bit_count(), p.order.bit_count(), p.mask)):
+        _in_time()
+        free = ~one.order
+        if not any(work <= one.work and not order & free for order, work in least.items()):
+            kept.append(one)
+            least[one.order] = one.work
     return kept
 
 

@@ -7,7 +7,8 @@ import math
 import random
 from collections.abc import Sequence
 
-from trnqc.contraction.exact import connected, subsets
+from trnqc.contraction.clock import ORDER, out_of_time
+from trnqc.contraction.exact import EXACT_ORDER, connected, subsets
 from trnqc.contraction.network import Network, Splits
 
 # Starts tried, starts improved, operands of a subtree planned anew: 3^8 / 2 merges take a few milliseconds.
@@ -15,15 +16,22 @@ STARTS, IMPROVED, SUBTREE = 24, 3, 8
 
 
 def plan(network: Network) -> Splits:
-    """Deterministic. Never above the greedy plan; exact for connected networks while the search stays affordable."""
+    """Deterministic. Never above the greedy plan; exact for connected networks while the search stays affordable.
+
+    Within a limit of time the best plan that is found until then.
+    """
     starts: dict[int, Splits] = {}
     for seed in range(STARTS):
+        if starts and out_of_time("greedy orders", ORDER):
+            break
         splits = greedy(network, seed)
         starts.setdefault(network.cost(splits, network.everything), splits)
     best = min(
         (improve(network, starts[cost]) for cost in sorted(starts)[:IMPROVED]),
         key=lambda splits: network.cost(splits, network.everything),
     )
+    if out_of_time(EXACT_ORDER, ORDER):
+        return best
     components = network.components()
     if len(components) == 1:
         found = connected(network, network.everything, network.cost(best, network.everything))
@@ -42,7 +50,7 @@ def greedy(network: Network, seed: int, atoms: Sequence[int] = ()) -> Splits:
     queue: list[tuple[float, int, int]] = []
 
     def offer(left: int, right: int) -> None:
-        gain = network.size(network.kept(left | right)) - weight * (
+        gain = network.size(network.joined(left, right)) - weight * (
             network.size(network.kept(left)) + network.size(network.kept(right))
         )
         score = math.copysign(math.log1p(abs(gain)), gain) if abs(gain) < 1e300 else math.copysign(700.0, gain)
@@ -89,6 +97,8 @@ def improve(network: Network, splits: Splits, subtree: int = SUBTREE) -> Splits:
     while improved:
         improved = False
         for part in sorted(splits, key=lambda p: -p.bit_count()):
+            if out_of_time("orders of parts of the product", ORDER):
+                return splits
             if part not in splits:
                 continue
             frontier = _frontier(network, splits, part, subtree)

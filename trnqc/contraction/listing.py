@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 BYTES = 8  # of one element, fp64
 SHOWN = 4  # steps whose blocks in caches are shown
+LONGEST = 2**62  # of a matrix whose blocks are counted: the counts of longer ones do not fit in 64 bits
 
 
 def text(plan: Plan) -> str:
@@ -102,6 +103,11 @@ def _totals(plan: Plan) -> list[str]:
         lines.append(f"temporaries  {len(temporaries)}, {largest}")
     held = f"{plan.peak:.4g} elements, {_bytes(plan.peak * BYTES)} in fp64"
     lines.append(f"peak memory  {held}, beside operands and results, with copies of operands")
+    if plan.slowdown > 1:
+        lines.append(f"limit        {plan.memory} bytes: about {plan.slowdown:.2g} times the time without a limit")
+    if plan.omitted:
+        lines.append(f"planning     stopped at the time limit of {plan.time_limit:g} s; the best plan so far")
+        lines.append(f"             not searched to the end: {', '.join(plan.omitted)}")
     return lines
 
 
@@ -117,8 +123,8 @@ def largest_products(plan: Plan) -> list[tuple[str, tuple[int, int, int], Locali
                 m, n, k = (part.tree.size(labels) for labels in groups)
                 found[m, n, k] = max(found.get((m, n, k), (0, "")), (part.tree.size(step.node.loops), step.node.name))
     levels = tuple(Level(name, capacity) for name, capacity in cache_levels())
-    chosen = sorted(found.items(), key=lambda entry: -entry[1][0])[:SHOWN]
-    return [(name, shape, matrix_blocks(*shape, levels)) for shape, (_, name) in chosen if min(shape) > 0]
+    chosen = [entry for entry in sorted(found.items(), key=lambda entry: -entry[1][0])[:SHOWN] if min(entry[0]) > 0]
+    return [(name, shape, matrix_blocks(*shape, levels)) for shape, (_, name) in chosen if max(shape) < LONGEST]
 
 
 def _places(plan: Plan) -> list[str]:
@@ -187,6 +193,10 @@ def data(plan: Plan) -> dict[str, Any]:
         "direct_operations": str(plan.direct),
         "largest_temporary": max((tree.size(n.indices) for tree in plan.trees for n in tree.temporaries), default=0),
         "peak_elements": plan.peak,
+        "memory_limit_bytes": plan.memory,
+        "slowdown_by_memory_limit": plan.slowdown,
+        "planning_time_limit_seconds": plan.time_limit,
+        "not_searched": list(plan.omitted),
         "locality": [
             {"step": name, "matrices": list(shape), "levels": [_level(*row) for row in found.rows]}
             for name, shape, found in largest_products(plan)

@@ -14,6 +14,8 @@ from functools import lru_cache
 from itertools import pairwise
 from math import prod
 
+import numpy as np
+
 from trnqc.contraction.chains import Fusion
 from trnqc.contraction.expression import Index
 from trnqc.contraction.loops import Item, Loop, Nest, Step, nest_of
@@ -95,12 +97,49 @@ def matrix_blocks(m: int, n: int, k: int, levels: tuple[Level, ...]) -> Locality
 
 def _cost(body: Body, lengths: Mapping[str, int], capacity: int) -> Cost:
     """Elements loaded; of equals the longest blocks, which leave most to the levels below."""
+    if len(body) == 1 and _perfect(body[0]):
+        return _perfect_cost(body[0], lengths, capacity)
 
     def cost(blocks: Mapping[str, int]) -> float:
         turns = sum(n / blocks[label] for label, n in lengths.items())
         return loads(blocked(body, blocks), capacity) + turns / (1 + sum(lengths.values()))
 
     return one_by_one(tuple(lengths), cost)
+
+
+def _perfect_cost(part: Repeat | Touch, lengths: Mapping[str, int], capacity: int) -> Cost:
+    """The same for one perfect nest, such as a product of matrices; all trials at once."""
+    loops, touch = _perfect_loops(part)
+    last = {label: k for k, (label, _) in enumerate(loops)}
+    labels = tuple(lengths)
+
+    def cost(trials: np.ndarray) -> np.ndarray:
+        sizes = {label: trials[:, k].astype(float) for k, label in enumerate(labels)}
+        outer, within = [], []
+        for k, (label, turns) in enumerate(loops):
+            split = last[label] == k
+            outer.append((label, np.ceil(turns / sizes[label]) if split else float(turns)))
+            if split:
+                within.append((label, sizes[label]))
+        covered: list[np.ndarray | float] = [1.0 for _ in touch.arrays]
+        count: np.ndarray | float = float(len(covered))
+        for label, turns in reversed([*outer, *within]):
+            covered = [size * turns if label in names else size for size, (_, names) in zip(covered, touch.arrays)]
+            distinct = sum(covered)
+            count = np.where(distinct <= capacity, distinct, turns * count)
+        turned = sum(n / sizes[label] for label, n in lengths.items())
+        return np.broadcast_to(count + turned / (1 + sum(lengths.values())), len(trials))
+
+    return cost
+
+
+def _perfect_loops(part: Repeat | Touch) -> tuple[list[tuple[str, int]], Touch]:
+    """The loops of a perfect nest, outermost first, and what its innermost turn touches."""
+    loops = []
+    while isinstance(part, Repeat):
+        loops.append((part.label, part.turns))
+        (part,) = part.body
+    return loops, part
 
 
 def body_of(nest: Nest) -> Body:
@@ -166,11 +205,7 @@ def _blocked(part: Repeat | Touch, blocks: Mapping[str, int]) -> Repeat | Touch:
         return part
     if not _perfect(part):
         return replace(part, body=blocked(part.body, blocks))
-    loops: list[tuple[str, int]] = []
-    inner: Repeat | Touch = part
-    while isinstance(inner, Repeat):
-        loops.append((inner.label, inner.turns))
-        (inner,) = inner.body
+    loops, inner = _perfect_loops(part)
     # Of the loops over one label, which are those of blocks of larger levels, the last is split.
     last = {label: k for k, (label, _) in enumerate(loops)}
     outer, within = [], []

@@ -101,9 +101,32 @@ class Network:
         """Labels of the result of a part."""
         found = self._kept.get(part)
         if found is None:
-            found = self.union(part) & (self.output | self.union(self.everything ^ part))
-            self._kept[part] = found
+            found = self._kept[part] = self._needed(self.union(part), part)
         return found
+
+    def joined(self, left: int, right: int) -> int:
+        """Labels of the result of two parts together, from those of the two."""
+        part = left | right
+        found = self._kept.get(part)
+        if found is None:
+            found = self._kept[part] = self._needed(self.kept(left) | self.kept(right), part)
+        return found
+
+    def _needed(self, labels: int, part: int) -> int:
+        """Those of the labels that the output or an operand outside of the part has."""
+        found = labels & self.output
+        for k in bits(labels & ~self.output):
+            if self.holders[k] & ~part:
+                found |= 1 << k
+        return found
+
+    @cached_property
+    def holders(self) -> tuple[int, ...]:
+        """For every label the operands that have it."""
+        return tuple(
+            sum(1 << k for k, operand in enumerate(self.operands) if operand >> label & 1)
+            for label in range(len(self.extents))
+        )
 
     def loops(self, labels: int, part: int) -> int:
         """Passes of the loops over `labels` in a step that makes `part`, each set of equivalent elements once.
@@ -149,10 +172,14 @@ class Network:
 
     def cost(self, splits: Splits, part: int) -> int:
         """Of the whole plan of a part."""
-        if part.bit_count() == 1:
-            return 0
-        left, right = splits[part]
-        return self.cost(splits, left) + self.cost(splits, right) + self.merge(left, right)
+        total, todo = 0, [part]
+        while todo:
+            chosen = todo.pop()
+            if chosen.bit_count() > 1:
+                left, right = splits[chosen]
+                total += self.merge(left, right)
+                todo += (left, right)
+        return total
 
     @cached_property
     def neighbours(self) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ Exact to EXACT operands, over all binary trees, outer products included; above t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from trnqc.contraction import exact, heuristic
 from trnqc.contraction.expression import Index, Symmetry
@@ -42,6 +42,8 @@ def best_splits(network: Network) -> Splits:
     operands = len(network.operands)
     if operands == 1:
         return {}
+    if operands > 2 and (splits := exact.chain(network)):
+        return splits
     if operands > EXACT:
         return heuristic.plan(network)
     start = heuristic.improve(network, heuristic.greedy(network, 0), subtree=5)
@@ -67,6 +69,8 @@ def build(
 
 
 class _Builder:
+    """Works through the parts of a plan in loops: a tree may be as deep as it has operands."""
+
     def __init__(
         self,
         network: Network,
@@ -76,32 +80,70 @@ class _Builder:
         name: str,
         first: int,
     ) -> None:
-        self.network, self.splits, self.leaves, self.output = network, splits, leaves, output
+        self.network, self.leaves, self.output = network, leaves, output
         self.name, self.next = name, first
-        self.peaks: dict[int, int] = {}
+        self.where: dict[str, int] = {}
+        for k, leaf in enumerate(leaves):
+            for label in leaf.indices:
+                self.where[label] = self.where.get(label, 0) | 1 << k
+        self.peaks = {1 << k: 0 for k in range(len(leaves))}
+        self.splits = self._ordered(splits)
+
+    def _ordered(self, splits: Splits) -> Splits:
+        """Of two parts that one first which needs more while it is made, beyond what it leaves; counts `peaks`."""
+        ordered: Splits = {}
+        for part in sorted(splits, key=int.bit_count):
+            left, right = splits[part]
+            if self._excess(right) > self._excess(left):
+                left, right = right, left
+            ordered[part] = left, right
+            during = self._held(left) + self._held(right) + self._held(part)
+            self.peaks[part] = max(self.peaks[left], self._held(left) + self.peaks[right], during)
+        return ordered
+
+    def _excess(self, part: int) -> int:
+        return self.peaks[part] - self._held(part)
+
+    def _held(self, part: int) -> int:
+        return self.network.size(self.network.kept(part)) if part.bit_count() > 1 else 0
 
     def root(self) -> Node:
         everything = self.network.everything
         if everything == 1:
             return Node(self.name, self.output, (self.leaves[0],))
-        return Node(self.name, self.output, self._operands(everything))
+        made: dict[int, Leaf | Node] = {}
+        for part, labels in self._evaluated():
+            if part.bit_count() == 1:
+                made[part] = self._single(part, labels)
+                continue
+            operands = tuple(made.pop(half) for half in self.splits[part])
+            if part == everything:
+                return Node(self.name, self.output, operands)
+            made[part] = Node(self._next(), self._kept(part), operands)
+        raise AssertionError("a plan ends with all operands")
 
-    def _operands(self, part: int) -> tuple[Leaf | Node, ...]:
+    def _evaluated(self) -> Iterator[tuple[int, int]]:
+        """Parts in the order in which they are made, with the labels with which they enter their step."""
+        found, todo = [], [(self.network.everything, 0)]
+        while todo:
+            part, labels = todo.pop()
+            found.append((part, labels))
+            if part.bit_count() > 1:
+                todo += zip(self.splits[part], self._ways(part))
+        return reversed(found)
+
+    def _ways(self, part: int) -> tuple[int, int]:
+        """The labels with which the two operands of a step enter it."""
         left, right = self.splits[part]
-        if self._later(left, right):
-            left, right = right, left
-        ways = min(
+        return min(
             (x + y + self.network.loops(a | b, part), (a, b))
             for a, x in self.network.ways(left)
             for b, y in self.network.ways(right)
         )[1]
-        return tuple(self._operand(half, labels) for half, labels in zip((left, right), ways))
 
-    def _operand(self, part: int, labels: int) -> Leaf | Node:
-        if part.bit_count() > 1:
-            operands = self._operands(part)
-            return Node(self._next(), self._kept(part), operands)
-        (number,) = bits(part)
+    def _single(self, part: int, labels: int) -> Leaf | Node:
+        """One operand, summed first over what only it has where that is the way."""
+        number = part.bit_length() - 1
         leaf = self.leaves[number]
         if labels == self.network.operands[number]:
             return leaf
@@ -113,30 +155,7 @@ class _Builder:
 
     def _kept(self, part: int) -> tuple[str, ...]:
         inside = union(*(self.leaves[k].indices for k in bits(part)))
-        outside = set(self.output).union(*(self.leaves[k].indices for k in bits(self.network.everything ^ part)))
-        return tuple(label for label in inside if label in outside)
-
-    def _later(self, left: int, right: int) -> bool:
-        """Whether the right operand is better made first: what it needs while made, beyond what it leaves, is more."""
-        return self._excess(right) > self._excess(left)
-
-    def _excess(self, part: int) -> int:
-        return self._peak(part) - self._held(part)
-
-    def _held(self, part: int) -> int:
-        return self.network.size(self.network.kept(part)) if part.bit_count() > 1 else 0
-
-    def _peak(self, part: int) -> int:
-        """Most elements of temporaries held at once while a part is made, its result included."""
-        if part.bit_count() == 1:
-            return 0
-        if part not in self.peaks:
-            left, right = self.splits[part]
-            if self._later(left, right):
-                left, right = right, left
-            during = self._held(left) + self._held(right) + self._held(part)
-            self.peaks[part] = max(self._peak(left), self._held(left) + self._peak(right), during)
-        return self.peaks[part]
+        return tuple(label for label in inside if label in self.output or self.where[label] & ~part)
 
 
 def path(
@@ -165,19 +184,13 @@ def path(
 def _linear(splits: Splits, network: Network) -> Path:
     alive = [1 << k for k in range(len(network.operands))]
     steps: Path = []
-
-    def make(part: int) -> None:
-        if part.bit_count() == 1:
-            return
-        for half in splits[part]:
-            make(half)
+    # Parts have fewer operands than what is made of them.
+    for part in sorted(splits, key=int.bit_count):
         positions = sorted(alive.index(half) for half in splits[part])
         for position in reversed(positions):
             del alive[position]
         alive.append(part)
         steps.append(tuple(positions))
-
-    make(network.everything)
     return steps
 
 

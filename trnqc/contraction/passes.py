@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from math import prod
 
+from trnqc.contraction.clock import out_of_time
 from trnqc.contraction.spacetime import SMALL_SCRATCH, Schedule, schedule, schedule_within
 from trnqc.contraction.tree import Leaf, Node, Tree, union
 from trnqc.errors import MemoryLimit
@@ -137,7 +138,7 @@ def plan_passes(
     least = MOVE_COST * every + (MOVE_COST + 1) * written + tree.multiply_adds
     for cuts in _cuts(tree) if cut else [()]:
         there_and_back = (2 * MOVE_COST + 1) * sum(tree.size(node.indices) for node in cuts)
-        if best and best.cost <= least + there_and_back:
+        if best and (best.cost <= least + there_and_back or out_of_time("temporaries on disk")):
             break
         try:
             names = frozenset(node.name for node in cuts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -41,10 +42,13 @@ from trnqc.contraction.placement import Grid
 from trnqc.contraction.rates import machine_rates
 from trnqc.contraction.run_ladder import run_ladder
 from trnqc.contraction.run_loops import run_schedule
-from trnqc.contraction.spacetime import BUFFERS, Schedule, schedule_within
+from trnqc.contraction.spacetime import BUFFERS, ElementLimit, Schedule, schedule_within
 from trnqc.contraction.symmetric import unique
 from trnqc.contraction.tree import Leaf, Tree
-from trnqc.errors import InputError, MemoryLimit
+from trnqc.errors import InputError, MemoryLimit, SlowPlanWarning
+
+# A plan that is expected to take so many times longer because of its memory limit says so before it runs.
+SLOW = 20.0
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,8 @@ class Plan:
     direct: operations if every product were formed in one loop nest over all of its indices. blocked: where assignments
     are over blocks, how these make up inputs and outputs. grid: of processors on which the trees are distributed.
     pairs: the pair energies that the outputs are, which one kernel of the machine computes where the operands allow it.
-    memory: bytes, the limit that the plan was made for. exchanges: of inputs, what was declared, by name.
+    memory: bytes, the limit that the plan was made for. exchanges: of inputs, what was declared, by name. time_limit:
+    seconds that planning could take; omitted: in words, what was not searched because they were over.
     """
 
     title: str
@@ -151,6 +156,8 @@ class Plan:
     machine: Machine = Machine("the library of the arrays")
     memory: int | None = None
     exchanges: tuple[tuple[str, tuple[Exchange, ...]], ...] = ()
+    time_limit: float | None = None
+    omitted: tuple[str, ...] = ()
 
     @cached_property
     def trees(self) -> tuple[Tree, ...]:
@@ -203,6 +210,27 @@ class Plan:
     def seconds(self) -> float:
         """The estimated time of a run by NumPy here, from the rates of this machine (`rates.machine_rates`)."""
         return plan_seconds(self, machine_rates())
+
+    @cached_property
+    def slowdown(self) -> float:
+        """How many times longer a run is expected to take than without a memory limit; 1.0 where all of it fits."""
+        if not any(part.schedule for assignment in self.assignments for part in assignment.parts):
+            return 1.0
+        free = tuple(
+            replace(assignment, parts=tuple(replace(part, schedule=None) for part in assignment.parts))
+            for assignment in self.assignments
+        )
+        return plan_seconds(self, MODEL) / plan_seconds(replace(self, assignments=free), MODEL)
+
+    def warn(self) -> None:
+        """Say as a SlowPlanWarning where the memory limit makes the run more than SLOW times slower."""
+        if self.memory is not None and self.slowdown > SLOW:
+            message = (
+                f"a memory limit of {self.memory} bytes makes this contraction about {self.slowdown:.2g} times slower "
+                f"than without a limit: {self.peak} elements at most are held, and many short loops run instead of "
+                "matrix products; raise memory_limit if the machine has the memory"
+            )
+            warnings.warn(message, SlowPlanWarning, stacklevel=4)
 
     @cached_property
     def _kept(self) -> set[str]:
@@ -345,15 +373,10 @@ def _fitted(part: Part, free: bool, around: int, limit: int | None) -> Part:
 
 def _schedule(part: Part, free: bool, around: int, limit: int) -> Schedule:
     taken = around + (0 if free else part.tree.size(part.tree.root.indices))
-    name = part.tree.root.name
-    if taken > limit:
-        raise MemoryLimit(f"{taken} elements are held by results while {name} is made, but the limit is {limit}")
     try:
-        return schedule_within(part.tree, limit - taken)
-    except MemoryLimit as error:
-        if not taken:
-            raise
-        raise MemoryLimit(f"{error}; {taken} of {limit} elements are held by results while {name} is made") from None
+        return schedule_within(part.tree, max(limit - taken, 0))
+    except ElementLimit as error:
+        raise ElementLimit(error.name, error.needed + taken, limit, taken) from None
 
 
 def _assign(library: ModuleType, assignment: Assignment, values: Mapping[str, Any], gemm: Gemm | None) -> Array:

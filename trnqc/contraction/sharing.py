@@ -14,11 +14,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from trnqc.contraction.canonical import Canonical, Item, Key, canonical
+from trnqc.contraction.clock import SHARING, out_of_time
 from trnqc.contraction.expression import Symmetry
 from trnqc.contraction.network import Network, Splits, bits
 
 # Terms of more factors are planned each for itself: they have too many sub-products.
 MOST = 9
+# What is left out where the time for planning is over.
+SHARED = "products that terms share"
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +44,8 @@ class Term:
             return {}
         found = {}
         for part in range(1, self.network.everything + 1):
+            if out_of_time(SHARED, SHARING):
+                return {}
             if part.bit_count() > 1:
                 found[part] = canonical([self.items[k] for k in bits(part)], self.labels(part), self.symmetries)
         return found
@@ -162,12 +167,12 @@ class Sharing:
         """Passes over all candidates, until one changes nothing."""
         shared: frozenset[Key] = frozenset()
         best = self.total(shared)[0]
-        while True:
+        before = -1
+        while best != before and not out_of_time(SHARED, SHARING):
             before = best
             best, shared = self._taken(best, shared)
             best, shared = self._dropped(best, shared)
-            if best == before:
-                return self.total(shared)[1]
+        return self.total(shared)[1]
 
     def _taken(self, best: int, shared: frozenset[Key]) -> tuple[int, frozenset[Key]]:
         """Take what saves most, again and again.
@@ -177,10 +182,12 @@ class Sharing:
         """
         queue = []
         for number, key in enumerate(self.candidates):
+            if out_of_time(SHARED, SHARING):
+                break
             if key not in shared and (saved := best - self.total(shared | {key})[0]) > 0:
                 queue.append((-saved, number))
         heapq.heapify(queue)
-        while queue:
+        while queue and not out_of_time(SHARED, SHARING):
             _, number = heapq.heappop(queue)
             trial = shared | {self.candidates[number]}
             saved = best - self.total(trial)[0]
@@ -193,6 +200,8 @@ class Sharing:
     def _dropped(self, best: int, shared: frozenset[Key]) -> tuple[int, frozenset[Key]]:
         """Drop what saves nothing any more."""
         for key in sorted(shared):
+            if out_of_time(SHARED, SHARING):
+                break
             cost = self.total(shared - {key})[0]
             if cost <= best:
                 best, shared = cost, shared - {key}

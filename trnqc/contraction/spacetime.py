@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from trnqc.contraction.chains import Fusion
+from trnqc.contraction.chains import Fusion, sliced
+from trnqc.contraction.clock import FUSION, out_of_time
 from trnqc.contraction.forms import Form, Goal
 from trnqc.contraction.fusion import fusion_front
 from trnqc.contraction.loops import Nest, inner_operand, nest_of
@@ -66,33 +67,65 @@ class Schedule:
 def schedule(tree: Tree, limit: int | None = None, scratch: int = 0, goal: Goal = "time") -> Schedule:
     """The schedule of least estimated time that holds at most `limit` elements, scratch included.
 
-    goal: "work" for the fewest multiply-adds instead, which is what the paper's tables count.
-    Errors: MemoryLimit if no schedule needs that little.
+    goal: "work" for the fewest multiply-adds instead, which is what the paper's tables count. Where the time for
+    planning is over before all ways to share loops were looked at, the whole tree in tiles is one more way.
+    Errors: ElementLimit if no schedule needs that little.
     """
     plain = nest_of(Fusion(tree))
     if limit is None or plain.arena + scratch <= limit:
         return Schedule(plain, scratch)
     room = limit - scratch
     forms = _forms(tree, scratch)
+    if out_of_time("loops that steps share", FUSION):
+        forms.append(Form(sliced(tree)))
     fitting = [form for form in forms if form.arena(form.uniform(1))[0] <= room]
     if not fitting:
-        least = min(int(form.arena(form.uniform(1))[0]) for form in forms) + scratch
-        raise MemoryLimit(
-            f"the temporaries of {tree.root.name} need {least} elements at least, but the limit is {limit}: "
-            f"raise it to {least} or more"
-        )
+        raise ElementLimit(tree.root.name, min(int(form.arena(form.uniform(1))[0]) for form in forms) + scratch, limit)
     guessed = sorted(fitting, key=lambda form: form.guess(room, goal))[:CANDIDATES]
     best = _Search(tree, room, scratch, goal).best(guessed)
     return Schedule(best.form.tiled(best.tiles), scratch)
 
 
+class ElementLimit(MemoryLimit):
+    """A limit in elements that no schedule of the tree `name` meets.
+
+    needed: the least limit that would do; taken: elements of it that other results hold meanwhile.
+    """
+
+    def __init__(self, name: str, needed: int, limit: int, taken: int = 0) -> None:
+        self.name, self.needed, self.taken = name, needed, taken
+        super().__init__(
+            f"{self.what} need {needed} elements at least, but the limit is {limit}: raise it to {needed} or more"
+        )
+
+    @property
+    def what(self) -> str:
+        """What needs the memory."""
+        return f"the temporaries of {self.name}" + (" and the results that are held meanwhile" if self.taken else "")
+
+
 def schedule_within(tree: Tree, limit: int) -> Schedule:
     """`schedule` with parts of the limit set aside for the copies of products and for what NumPy itself holds."""
-    limit -= min(limit // 4, BUFFERS)
+    free = limit - _reserved(limit)
     try:
-        return schedule(tree, limit, min(limit // 5, LARGE_SCRATCH))
+        return schedule(tree, free, min(free // 5, LARGE_SCRATCH))
     except MemoryLimit:
-        return schedule(tree, limit, SMALL_SCRATCH)
+        pass
+    try:
+        return schedule(tree, free, SMALL_SCRATCH)
+    except ElementLimit as error:
+        raise ElementLimit(error.name, _least_limit(error.needed - SMALL_SCRATCH), limit) from None
+
+
+def _least_limit(arena: int) -> int:
+    """The smallest limit within which `schedule_within` has room for an arena of so many elements."""
+    free = min(arena + SMALL_SCRATCH, arena + max(arena - 1, 0) // 4)
+    return free + min(max(free - 1, 0) // 3, BUFFERS)
+
+
+def _reserved(limit: int) -> int:
+    """Elements of the limit that are not for temporaries."""
+    return min(limit // 4, BUFFERS)
 
 
 def _forms(tree: Tree, scratch: int) -> list[Form]:
@@ -141,7 +174,7 @@ class _Search:
         inside = form.nest.inside
         best = self.tiled(form.fusion.fused, inside)
         assert best is not None
-        while True:
+        while not out_of_time("loops that fewer steps share"):
             fused = {name: self.looped(best, labels) for name, labels in best.form.fusion.fused.items()}
             around = [
                 self.tiled({**fused, name: labels - {label}}, inside)
@@ -152,6 +185,7 @@ class _Search:
             if next_best.value >= best.value:
                 return best
             best = next_best
+        return best
 
     @staticmethod
     def looped(found: _Tiled, labels: frozenset[str]) -> frozenset[str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import string
+import sys
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 
 from trnqc.contraction.expression import Exchange, Index
 from trnqc.contraction.text import pointed
@@ -78,8 +79,7 @@ def interleaved(operands: Sequence[object]) -> tuple[str, list[object]]:
     lists = [list(operands[k + 1]) for k in range(0, 2 * len(arrays), 2)]  # type: ignore[call-overload]
     labels = dict.fromkeys(label for group in lists for label in group if label is not Ellipsis)
     ordered: list[Hashable] = sorted(labels) if len({type(x) for x in labels}) == 1 else list(labels)
-    letters = (chr(code) for code in count(ord("a")) if chr(code).isalpha())
-    names = dict(zip(ordered, letters))
+    names = dict(zip(ordered, _symbols()))
     text = ",".join("".join("..." if x is Ellipsis else names[x] for x in group) for group in lists)
     if len(operands) % 2:
         last = list(operands[-1])  # type: ignore[call-overload]
@@ -87,6 +87,12 @@ def interleaved(operands: Sequence[object]) -> tuple[str, list[object]]:
             raise ExpressionError(f"index {unknown[0]!r} of the result stands in no operand")
         text += "->" + "".join("..." if x is Ellipsis else names[x] for x in last)
     return text, arrays
+
+
+def _symbols() -> Iterator[str]:
+    """Indices in the order of their code points, without capital letters and surrogates."""
+    yield from string.ascii_lowercase
+    yield from (chr(code) for code in range(0xC0, sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
 
 
 Declared = tuple[tuple[Exchange, ...], ...]
@@ -122,6 +128,11 @@ def _exchanges(text: str, operand: int, shape: Shape) -> Iterator[Exchange]:
         yield Exchange(pairs, sign)
 
 
+def is_index(character: str) -> bool:
+    """Whether it is a letter of ASCII or any character from U+00C0 on, which is what opt_einsum.get_symbol yields."""
+    return character >= "\u00c0" or character in string.ascii_letters
+
+
 Place = tuple[str, int]  # a label or an ellipsis, and its column
 
 
@@ -135,9 +146,9 @@ def _scan(text: str, part: str, column: int) -> list[Place]:
             places.append(("...", column + k))
             k += 3
             continue
-        if part[k].isalpha():
+        if is_index(part[k]):
             places.append((part[k], column + k))
-        elif not part[k].isspace():
+        elif part[k] not in string.whitespace:
             raise pointed(f"an index is a letter; found {part[k]!r}", text, column + k)
         k += 1
     return places

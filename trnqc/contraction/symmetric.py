@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from trnqc.contraction.clock import out_of_time
 from trnqc.contraction.expression import Symmetry
 from trnqc.contraction.tree import Leaf, Node, Pair, Tree
 
@@ -81,6 +82,8 @@ def _paying(tree: Tree, node: Node, pairs: Sequence[Pair], price: int) -> tuple[
     best: tuple[int, tuple[Pair, ...]] = tree.size(node.loops), ()
     for count in range(1, len(pairs) + 1):
         for some in combinations(pairs, count):
+            if out_of_time("pairs of labels to run over once"):
+                return best[1]
             labels = [label for pair in some for label in (pair.first, pair.second)]
             if len(set(labels)) < len(labels):
                 continue

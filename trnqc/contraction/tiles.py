@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
-from math import prod
+from math import isqrt, prod
 
 import numpy as np
+
+from trnqc.contraction.clock import out_of_time
 
 Tiles = dict[str, int]
 # [trials, labels] sizes -> cost of each row, infinite where the sizes are not allowed.
@@ -21,6 +23,8 @@ Best = tuple[np.ndarray, float]
 
 # Grids up to this many points are searched whole; larger ones two labels at a time.
 WHOLE = 1500
+# How many lengths are tried at most for all tiles alike: every even one for extents up to a million.
+ALIKE = 2000
 
 
 def doublings(extent: int) -> list[int]:
@@ -30,7 +34,9 @@ def doublings(extent: int) -> list[int]:
 
 def even_sizes(extent: int) -> list[int]:
     """The shortest tile for each number of turns: nothing between two of them saves a turn."""
-    return sorted({-(-extent // turns) for turns in range(1, extent + 1)})
+    # A tile shorter than the root is that of some number of turns in any case.
+    root = isqrt(extent)
+    return sorted({-(-extent // turns) for turns in range(1, root + 2)} | set(range(1, root + 1)) if extent else set())
 
 
 def one_by_one(labels: Sequence[str], cost: Callable[[Tiles], float | None]) -> Cost:
@@ -66,16 +72,35 @@ def refined(longest: np.ndarray, start: Best, cost: Cost) -> Best:
 
 
 def _starts(longest: np.ndarray, least: Best, cost: Cost) -> list[Best]:
-    for sizes_of in (even_sizes, doublings):
+    if out_of_time("lengths of tiles"):
+        return [_grown(longest, least, cost)]
+    # There are at least as many even sizes as the root of an extent.
+    few = prod(map(isqrt, longest.tolist())) <= WHOLE
+    for sizes_of in (even_sizes, doublings) if few else (doublings,):
         grids = [sizes_of(extent) for extent in longest.tolist()]
         if prod(map(len, grids)) <= WHOLE:
             return [_better(least, _grid(grids), cost)]
     # Two starts: tiles of equal length where longer tiles help, and powers of two reached from tiles of one element.
     twos = cost(np.minimum(1 + np.eye(len(longest), dtype=int), longest))
     helping = np.isinf(twos) | (twos < least[1])
-    lengths = np.array(even_sizes(int(longest.max())))
+    lengths = np.array(_lengths(int(longest.max())))
     alike = _better(least, np.minimum(lengths[:, None], np.where(helping, longest, 1)), cost)
     return [alike, _climb(least, lambda sizes: _two_at_a_time(sizes, grids), cost)]
+
+
+def _lengths(extent: int) -> list[int]:
+    """Even sizes; of a very long index those of numbers of turns in equal ratios."""
+    if extent <= (ALIKE // 2) ** 2:
+        return even_sizes(extent)
+    return sorted({-(-extent // int(turns)) for turns in np.geomspace(1, extent, ALIKE)})
+
+
+def _grown(longest: np.ndarray, least: Best, cost: Cost) -> Best:
+    """Quickly: one index after the other is not cut at all, that one first which helps most."""
+    best = least
+    for _ in longest:
+        best = _better(best, np.where(np.eye(len(longest), dtype=bool), longest, best[0]), cost)
+    return best
 
 
 def _better(best: Best, trials: np.ndarray, cost: Cost) -> Best:
@@ -87,11 +112,12 @@ def _better(best: Best, trials: np.ndarray, cost: Cost) -> Best:
 
 
 def _climb(best: Best, around: Callable[[np.ndarray], np.ndarray], cost: Cost) -> Best:
-    while True:
+    while not out_of_time("lengths of tiles"):
         next_best = _better(best, around(best[0]), cost)
         if next_best is best:
             return best
         best = next_best
+    return best
 
 
 def _grid(grids: Sequence[Sequence[int]]) -> np.ndarray:

@@ -159,8 +159,11 @@ class Tree:
         return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows)
 
 
-def _postorder(node: Node) -> Iterator[Node]:
-    for operand in node.operands:
-        if isinstance(operand, Node):
-            yield from _postorder(operand)
-    yield node
+def _postorder(root: Node) -> Iterator[Node]:
+    """Without recursion: a tree may be as deep as it has operands."""
+    found, todo = [], [root]
+    while todo:
+        found.append(node := todo.pop())
+        todo += [operand for operand in node.operands if isinstance(operand, Node)]
+    # Consumers came first, right before left.
+    yield from reversed(found)
