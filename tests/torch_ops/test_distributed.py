@@ -13,9 +13,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from trnqc.contraction import einsum_plan  # noqa: E402
 from trnqc.contraction.placement import COPY, FIRST  # noqa: E402
-from trnqc.errors import InputError  # noqa: E402
-from trnqc.torch_ops.distributed import dtensor_placements  # noqa: E402
+from trnqc.errors import InputError, UnsupportedError  # noqa: E402
+from trnqc.torch_ops.distributed import dtensor_placements, run_distributed  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,6 +49,26 @@ RESULTS = """
                 dist.all_reduce(received)
                 assert int(received) == plan.volume, (grid, move_cost, int(received), plan.volume)
                 np.testing.assert_allclose(found.tensor.full_tensor().numpy(), by_einsum(tree, arrays), rtol=1e-11)
+    dist.destroy_process_group()
+    print("rank done")
+"""
+
+PLANS = """
+    from trnqc.contraction import einsum_plan
+
+    mesh = init_device_mesh("cpu", (2, 1))
+    rng = np.random.default_rng(4)
+    A, B, C = (torch.from_numpy(rng.standard_normal(shape)) for shape in ((5, 7), (7, 3), (3, 6)))
+    expected = torch.einsum("ab,bc,cd->ad", A, B, C)
+    for grid in ((2, 1), ()):
+        plan = einsum_plan("ab,bc,cd->ad", A, B, C, grid=grid)
+        for operands in ([A, B, C], {"A": A, "B": B, "C": C}):
+            found = run_distributed(plan, operands, mesh)
+            torch.testing.assert_close(found.tensor.full_tensor(), expected)
+    text = "space o = 5\\nindex i j k : o\\ntensor A[o,o]\\nR[i,k] = 1/2 * A[i,j] * A[j,k]"
+    square = A[:, :5].contiguous()
+    found = run_distributed(einsum_plan(text), {"A": square}, mesh)
+    torch.testing.assert_close(found.tensor.full_tensor(), square @ square / 2)
     dist.destroy_process_group()
     print("rank done")
 """
@@ -115,3 +136,40 @@ def test_placements_in_the_terms_of_dtensor():
     assert dtensor_placements(("b", COPY), ("a", "b")) == [Shard(1), Replicate()]
     with pytest.raises(InputError, match="one rank of a line"):
         dtensor_placements((FIRST, "a"), ("a",))
+
+
+def test_plans_of_einsum_run_on_ranks(tmp_path):
+    """What einsum_plan yields is what run_distributed takes, with its grid or with that of the mesh."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}"]
+    found = subprocess.run(
+        [*command, str(written(tmp_path, PLANS))],
+        cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.count("rank done") == 2
+
+
+class Mesh:
+    """The shape is all that is looked at before anything is sent."""
+
+    def __init__(self, *shape):
+        self.shape = shape
+
+
+def test_plans_that_cannot_be_distributed_say_why():
+    A = torch.ones(5, 5)
+    plan = einsum_plan("ab,bc,cd->ad", A, A, A, grid=(2, 2))
+    with pytest.raises(InputError, match=r"for a grid \(2, 2\); the mesh has the shape \(4,\)"):
+        run_distributed(plan, [A, A, A], Mesh(4))
+    with pytest.raises(InputError, match="takes 3 operands: A, B, C; found 2"):
+        run_distributed(plan, [A, A], Mesh(2, 2))
+    with pytest.raises(InputError, match="operand C is a tensor of shape"):
+        run_distributed(plan, {"A": A, "B": A}, Mesh(2, 2))
+    with pytest.raises(InputError, match="come by name; found list"):
+        run_distributed(plan.distributions[0], [A, A, A], Mesh(2, 2))
+    text = "space o = 5\nindex i j k : o\ntensor A[o,o]\nR[i,k] = A[i,j] * A[j,k] + A[k,i]"
+    with pytest.raises(UnsupportedError, match="this plan has 2 products"):
+        run_distributed(einsum_plan(text), {"A": A}, Mesh(2, 2))
+    with pytest.raises(UnsupportedError, match="keep no memory limit"):
+        run_distributed(einsum_plan("ab,bc,cd->ad", A, A, A, memory_limit=64), [A, A, A], Mesh(2, 2))

@@ -1,8 +1,8 @@
 """Running a planned distribution on the ranks of a device mesh: blocks of operands in, a DTensor out.
 
-    plan = distribute(tree, (2, 2))
+    plan = einsum_plan("ab,bc,cd->ad", A, B, C, grid=(2, 2))
     mesh = init_device_mesh("cpu", (2, 2))
-    result = run_distributed(plan, operands, mesh).tensor
+    result = run_distributed(plan, [A, B, C], mesh).tensor
 
 Every rank computes which messages there are from the plan alone, so nothing is negotiated, and receives exactly the
 elements that the plan predicts. Works with any backend that sends tensors from rank to rank (gloo, nccl).
@@ -11,7 +11,8 @@ elements that the plan predicts. Works with any backend that sends tensors from 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, NoReturn
 
 import torch
@@ -22,8 +23,9 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from trnqc.contraction.distribution import Distribution, Placed
 from trnqc.contraction.placement import COPY, FIRST, Box, Coordinates, Placement, box, processors, transfers
+from trnqc.contraction.plan import Plan
 from trnqc.contraction.tree import Leaf, union
-from trnqc.errors import CommunicationError, InputError
+from trnqc.errors import CommunicationError, InputError, UnsupportedError
 
 Operand = Tensor | Callable[..., Any]
 
@@ -43,13 +45,42 @@ def dtensor_placements(where: Placement, labels: Sequence[str]) -> list[Shard | 
     return [Replicate() if entry == COPY else Shard(list(labels).index(entry)) for entry in where]
 
 
-def run_distributed(plan: Distribution, operands: Mapping[str, Operand], mesh: DeviceMesh) -> Distributed:
-    """The result of the plan's tree; all ranks of the mesh call this with operands of the same names.
+def run_distributed(
+    plan: Distribution | Plan, operands: Mapping[str, Operand] | Sequence[Operand], mesh: DeviceMesh
+) -> Distributed:
+    """The result of a plan on the ranks of a mesh; all of them call this with the same plan and operands.
 
-    operands: whole tensors, of which a rank reads its blocks only, or functions that take one slice per axis and return
-    that block. Errors: InputError for a mesh or operand of another shape; CommunicationError if a rank is lost: how
-    long a silent one is waited for is the timeout of the process group.
+    Parameters
+    ----------
+    plan : Plan or Distribution
+        What `einsum_plan` yields, for one product: with `grid`, or without, which stands for the shape of the mesh; or
+        the `distribution.distribute` of a tree.
+    operands : mapping or sequence
+        By name, or in the order of the plan's inputs: whole tensors, of which a rank reads its blocks only, or
+        functions that take one slice per axis and return that block.
+    mesh : DeviceMesh
+        Of the shape of the plan's grid.
+
+    Returns
+    -------
+    Distributed
+        The result as a DTensor, and the number of elements that this rank received.
+
+    Raises
+    ------
+    InputError
+        For a mesh or an operand of another shape, or operands that are missing.
+    UnsupportedError
+        For a plan of several products, over blocks, or with fused loops for a memory limit.
+    CommunicationError
+        If a rank is lost. How long a silent one is waited for is the timeout of the process group.
     """
+    factor = Fraction(1)
+    if isinstance(plan, Plan):
+        operands = _named(plan, operands)
+        plan, factor = _distribution(plan, tuple(mesh.shape))
+    if not isinstance(operands, Mapping):
+        raise InputError(f"operands of a distribution come by name; found {type(operands).__name__}")
     if tuple(mesh.shape) != plan.grid:
         raise InputError(f"the plan is for a grid {plan.grid}; the mesh has the shape {tuple(mesh.shape)}")
     for leaf in plan.tree.leaves:
@@ -58,7 +89,32 @@ def run_distributed(plan: Distribution, operands: Mapping[str, Operand], mesh: D
         if operand is None or (isinstance(operand, Tensor) and tuple(operand.shape) != shape):
             found = "nothing" if operand is None else tuple(operand.shape)
             raise InputError(f"operand {leaf.name} is a tensor of shape {shape} or a function; found {found}")
-    return _Run(plan, operands, mesh).result()
+    result = _Run(plan, operands, mesh).result()
+    return result if factor == 1 else replace(result, tensor=result.tensor * float(factor))
+
+
+def _named(plan: Plan, operands: Mapping[str, Operand] | Sequence[Operand]) -> Mapping[str, Operand]:
+    names = list(dict.fromkeys(name for name, _ in plan.inputs))
+    if isinstance(operands, Mapping):
+        return operands
+    if len(operands) != len(plan.inputs):
+        raise InputError(f"the plan takes {len(plan.inputs)} operands: {', '.join(names)}; found {len(operands)}")
+    return {name: operand for (name, _), operand in zip(plan.inputs, operands)}
+
+
+def _distribution(plan: Plan, grid: tuple[int, ...]) -> tuple[Distribution, Fraction]:
+    """How the one product of the plan is distributed, and its factor."""
+    parts = [part for assignment in plan.assignments for part in assignment.parts]
+    if len(parts) != 1 or plan.blocked or plan.assignments[0].accumulate:
+        what = "blocks" if plan.blocked else f"{len(parts)} products"
+        raise UnsupportedError(
+            f"one product of whole tensors is distributed at once; this plan has {what}: run the plan's "
+            "`distributions` one after the other, and add their results"
+        )
+    if parts[0].schedule:
+        raise UnsupportedError("distributed steps keep no memory limit; make the plan without memory_limit")
+    (found,) = (plan if plan.grid else replace(plan, grid=grid)).distributions
+    return found, parts[0].coefficient
 
 
 class _Run:
