@@ -62,10 +62,12 @@ def einsum(
     # Lengths may be symbols while PyTorch traces; a plan is for numbers.
     shapes = tuple(tuple(map(int, x.shape)) for x in arrays)
     stated = _stated(symmetries, arrays, shapes)
-    plan, parsed = _planned(subscripts, shapes, _itemsize(arrays), memory_limit, time_limit, *stated)
+    # Plans depend on how long an element is only where memory is limited.
+    size = 8 if memory_limit is None else _itemsize(arrays)
+    plan, parsed = _planned(subscripts, shapes, size, memory_limit, time_limit, *stated)
     plan.warn()
     squeezed = [_squeeze(x, axes) for x, axes in zip(arrays, parsed.squeezed)]
-    return plan.run(squeezed, gemm, check_finite)
+    return plan.run_planned(squeezed, gemm, check_finite)
 
 
 def _stated(

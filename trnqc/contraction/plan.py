@@ -308,7 +308,25 @@ class Plan:
                 return np.float64(found[self.outputs[0]]) if len(self.outputs) == 1 else found
         gemm = gemm or self.machine.gemm
         values = {k: checked_function(k, x, check_finite) if callable(x) else x for k, x in values.items()}
+        return self._computed(library, values, gemm)
+
+    def run_planned(self, arrays: Sequence[Any], gemm: Gemm | None, check_finite: bool) -> Any:
+        """`run` for arrays of the shapes that the plan was made for, in the order of `inputs`: elements are checked."""
+        library = library_of(arrays)
+        names = [name for name, _ in self.inputs]
+        for name, array in zip(names, arrays):
+            require_numbers(array, name)
+        values = dict(zip(names, one_type(library, arrays)))
+        if check_finite:
+            for name, array in values.items():
+                self._check(library, name, array)
+        return self._computed(library, values, gemm or self.machine.gemm)
+
+    def _computed(self, library: ModuleType, values: dict[str, Any], gemm: Gemm | None) -> Any:
+        if len(self.assignments) == 1 and not self.blocked and not self.assignments[0].accumulate:
+            return _assign(library, self.assignments[0], values, gemm)
         if self.blocked:
+            like = next((x for x in values.values() if not callable(x)), np.zeros(1))
             values = {k: x for name, whole in values.items() for k, x in self.blocked.inputs[name].split(whole).items()}
         last = {name: k for k, assignment in enumerate(self.assignments) for name in assignment.reads}
         for k, assignment in enumerate(self.assignments):
@@ -316,7 +334,6 @@ class Plan:
             for name in [name for name in values if last.get(name, -1) <= k and name not in self._kept]:
                 del values[name]
         if self.blocked:
-            like = arrays[0] if arrays else np.zeros(1)
             values = {name: self.blocked.targets[name].join(library, values, like) for name in self.outputs}
         if len(self.outputs) == 1:
             return values[self.outputs[0]]
@@ -332,14 +349,18 @@ class Plan:
             if tuple(array.shape) != expected:
                 raise InputError(f"operand {name} has the shape {expected} in this plan; found {tuple(array.shape)}")
             if check_finite:
-                require_finite(library, array, name)
-            if check_finite and name in self._divisors:
-                require_divisors(array, name)
-            if check_finite:
-                for exchange in dict(self.exchanges).get(name, ()):
-                    require_exchange(library, array, name, exchange.order(array.ndim), exchange.sign)
+                self._check(library, name, array)
             operands[name] = array
         return operands
+
+    def _check(self, library: ModuleType, name: str, array: Array) -> None:
+        """Raise InputError where elements are not finite, divide and are zero, or lack a symmetry that was declared."""
+        require_finite(library, array, name)
+        if name in self._divisors:
+            require_divisors(array, name)
+        for declared, exchanges in self.exchanges:
+            for exchange in exchanges if declared == name else ():
+                require_exchange(library, array, name, exchange.order(array.ndim), exchange.sign)
 
     def __str__(self) -> str:
         return listing.text(self)
