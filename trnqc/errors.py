@@ -14,6 +14,10 @@ class InputError(TrnqcError, ValueError):
     """The user's input is wrong: a file, an option, an array's shape, dtype or value."""
 
 
+class ArgumentError(InputError, TypeError):
+    """An argument of a type that the function does not take, or of a name that it does not have."""
+
+
 class MoleculeError(InputError):
     """A geometry, element, basis set, charge or spin that makes no molecule."""
 

@@ -11,6 +11,7 @@ import numpy as np
 from trnqc import backends, contraction
 from trnqc.arrays import is_traced_by_dynamo
 from trnqc.backends.base import check_precision
+from trnqc.contraction.api import Optimize
 from trnqc.contraction.clock import TIME_LIMIT
 from trnqc.contraction.plan import Machine
 from trnqc.errors import InputError
@@ -27,6 +28,8 @@ def einsum(
     out: Any = None,
     symmetries: Mapping[int, str | Sequence[str]] | None = None,
     time_limit: float | None = TIME_LIMIT,
+    optimize: Optimize = True,
+    **unknown: Any,
 ) -> Any:
     """NumPy's einsum with the work planned: einsum("acik,befl,dfjk,cdel->abij", A, B, C, D).
 
@@ -35,7 +38,9 @@ def einsum(
     memory_limit: bytes for temporaries. check_finite: refuse operands with nan or inf, or without their symmetry. The
     result may be a view with transposed axes. symmetries: of operands by number, {2: "efij = feji"}; what they save is
     not computed (contraction.einsum). Operands may be h5py datasets, and out a dataset, the path of a new HDF5 file or
-    a NumPy array (trnqc.contraction.stored). Raises ExpressionError (subscripts, extents), InputError (operands),
+    a NumPy array (trnqc.contraction.stored). time_limit: seconds of the processor for planning, then the best plan so
+    far runs; None for no limit. optimize: a path or a planner of opt_einsum is followed, anything else stands for our
+    order. Raises ExpressionError (subscripts, extents), InputError (operands),
     MemoryLimit, BackendUnavailable, UnsupportedPrecision.
     """
     gemm = None
@@ -57,6 +62,8 @@ def einsum(
         out=out,
         symmetries=symmetries,
         time_limit=time_limit,
+        optimize=optimize,
+        **unknown,
     )
 
 

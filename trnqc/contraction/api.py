@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -17,18 +17,23 @@ from trnqc.contraction.execute import Gemm
 from trnqc.contraction.expand import expanded
 from trnqc.contraction.expression import Exchange, Program, Symmetry
 from trnqc.contraction.ladder import ladder_of
+from trnqc.contraction.operations import tree_of_path
 from trnqc.contraction.pair_energy import pair_forms
 from trnqc.contraction.plan import Assignment, Part, Plan
 from trnqc.contraction.program import best_tree, plan_program, unread
 from trnqc.contraction.spacetime import ElementLimit
 from trnqc.contraction.subscripts import Declared, Shape, Subscripts, declared, interleaved, parse_subscripts
+from trnqc.contraction.symmetric import with_pairs
 from trnqc.contraction.text import parse
-from trnqc.errors import InputError, MemoryLimit, UnsupportedError
+from trnqc.errors import ArgumentError, InputError, MemoryLimit, UnsupportedError
 
 RESULT = "result"
 # How many times longer passes over arrays on disk may be planned.
 STORED = 30
 Symmetries = Mapping[int, str | Sequence[str]]
+# Pairs of places of operands, whose product goes to the end.
+Path = tuple[tuple[int, ...], ...]
+Optimize = bool | str | Sequence[Any] | Callable[..., Any] | None
 
 
 def einsum(
@@ -40,31 +45,42 @@ def einsum(
     out: Any = None,
     symmetries: Symmetries | None = None,
     time_limit: float | None = TIME_LIMIT,
+    optimize: Optimize = True,
+    **unknown: Any,
 ) -> Any:
     """NumPy's einsum with the work planned: einsum("acik,befl,dfjk,cdel->abij", A, B, C, D).
 
     operands: NumPy, PyTorch or like arrays of one library; the interleaved form of NumPy is taken too. memory_limit:
     bytes for temporaries. gemm(a_t[Z, K, M], b[Z, K, N]) -> [Z, M, N] replaces the library's matrix product.
     check_finite: refuse operands with nan or inf, or without their symmetry. The result may be a view with transposed
-    axes. symmetries: of operands by number, in letters of any choice: {2: "efij = feji", 0: ["abij = -baij = -abji"]};
+    axes. optimize: a path, as opt_einsum and numpy.einsum_path write it, or a planner that opt_einsum takes, is
+    followed; True, False and names of other libraries' planners stand for our order, which needs no more work.
+    symmetries: of operands by number, in letters of any choice: {2: "efij = feji", 0: ["abij = -baij = -abji"]};
     operands that are one array are then seen to be.
     Operands may be h5py datasets beside NumPy arrays, and out a dataset, the path of a new file, whose dataset `result`
     it becomes, or an array: tiles are then read and written (`trnqc.contraction.stored`).
-    Raises ExpressionError (subscripts, extents), InputError (operands), MemoryLimit.
+    time_limit: seconds of the processor that planning may take, None for no limit; then the best plan so far runs.
+    Raises ExpressionError (subscripts, extents), InputError (operands), ArgumentError (a TypeError too), MemoryLimit;
+    warns with SlowPlanWarning where the memory limit makes the run more than 20 times slower.
     """
+    if unknown:
+        raise ArgumentError(_advice(next(iter(unknown))))
     if not isinstance(subscripts, str):
         subscripts, operands = _spelt((subscripts, *operands))
     arrays = as_arrays(operands)
     if out is not None or any(_on_disk(x) for x in arrays):
         if symmetries:
             raise UnsupportedError("symmetries go with arrays in memory and without out; leave them out")
+        if not isinstance(optimize, bool | str | None):
+            raise UnsupportedError("a path goes with arrays in memory and without out; leave optimize out")
         return _stored(subscripts, arrays, memory_limit, gemm, check_finite, out, time_limit)
     # Lengths may be symbols while PyTorch traces; a plan is for numbers.
     shapes = tuple(tuple(map(int, x.shape)) for x in arrays)
     stated = _stated(symmetries, arrays, shapes)
     # Plans depend on how long an element is only where memory is limited.
     size = 8 if memory_limit is None else _itemsize(arrays)
-    plan, parsed = _planned(subscripts, shapes, size, memory_limit, time_limit, *stated)
+    path = () if isinstance(optimize, bool | str | None) else _path(optimize, subscripts, shapes)
+    plan, parsed = _planned(subscripts, shapes, size, memory_limit, time_limit, *stated, path)
     plan.warn()
     squeezed = [_squeeze(x, axes) for x, axes in zip(arrays, parsed.squeezed)]
     return plan.run_planned(squeezed, gemm, check_finite)
@@ -130,7 +146,8 @@ def einsum_plan(
     where the program states all extents. outputs: targets of a program to hand back; those that nothing reads where
     none is named. memory_limit: bytes for temporaries; raises MemoryLimit. grid: processors along each dimension, such
     as (2, 2), over which the plan says how to distribute each of its trees (`Plan.distributions`). symmetries: as of
-    `einsum`; the tensors of a program declare theirs themselves.
+    `einsum`; the tensors of a program declare theirs themselves. time_limit: seconds of the processor that planning may
+    take, None for no limit; then the plan is the best so far, and says what was not searched (`Plan.omitted`).
     """
     plan, program = _plan(expression, operands, outputs, memory_limit, symmetries, time_limit)
     pairs = pair_forms(program, plan.outputs) if program else ()
@@ -204,21 +221,26 @@ def _planned(
     time_limit: float | None,
     exchanges: Declared = (),
     same: tuple[int, ...] = (),
+    path: Path = (),
 ) -> tuple[Plan, Subscripts]:
     parsed = parse_subscripts(subscripts, shapes)
     with planning(time_limit) as clock:
-        plan = _within(_product_plan(parsed, exchanges, same), size, memory_limit)
+        plan = _within(_product_plan(parsed, exchanges, same, path), size, memory_limit)
     return replace(plan, omitted=clock.omitted, time_limit=time_limit, memory=memory_limit), parsed
 
 
-def _product_plan(parsed: Subscripts, exchanges: Declared, same: tuple[int, ...]) -> Plan:
+def _product_plan(parsed: Subscripts, exchanges: Declared, same: tuple[int, ...], path: Path) -> Plan:
     # Dropping axes makes two arrays of one.
     leaves, indices = parsed.leaves(() if any(parsed.squeezed) else same), parsed.indices()
     known: dict[str, tuple[Exchange, ...]] = {}
     for leaf, found, squeezed in zip(leaves, exchanges, parsed.squeezed):
         # Numbers of axes are those of operands as they come.
         known[leaf.name] = (*known.get(leaf.name, ()), *(() if squeezed else found))
-    tree = best_tree(list(leaves), parsed.output, indices, RESULT, {k: _symmetries(x) for k, x in known.items()})
+    symmetries = {k: _symmetries(x) for k, x in known.items()}
+    if path:
+        tree = with_pairs(tree_of_path(path, leaves, parsed.output, indices, RESULT), symmetries)
+    else:
+        tree = best_tree(list(leaves), parsed.output, indices, RESULT, symmetries)
     used = [label for labels in parsed.inputs for label in labels]
     operations = len(leaves) - 1 + bool(set(used) - set(parsed.output))
     return Plan(
@@ -240,6 +262,29 @@ def _spelt(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
         raise InputError("einsum takes subscripts and operands, or operands each with its list of indices")
     text, arrays = interleaved(operands)
     return text, tuple(arrays)
+
+
+def _path(optimize: Any, subscripts: str, shapes: tuple[Shape, ...]) -> Path:
+    """The path that the caller gives, or that the caller's planner finds."""
+    parsed = parse_subscripts(subscripts, shapes)
+    if callable(optimize):
+        optimize = optimize([set(labels) for labels in parsed.inputs], set(parsed.output), parsed.extents)
+    steps = list(optimize) if isinstance(optimize, Iterable) else None
+    if steps and steps[0] == "einsum_path":
+        del steps[0]
+    if steps is None or not all(isinstance(step, Iterable) for step in steps):
+        raise ArgumentError(f"optimize is a path, a planner of paths, or anything that names one; found {optimize!r}")
+    return tuple(tuple(int(place) for place in step) for step in steps)
+
+
+def _advice(name: str) -> str:
+    known = {
+        "dtype": "convert the operands: the result has the type that holds every one of them",
+        "casting": "convert the operands before",
+        "order": "copy the result into the order of axes that you want",
+        "use_blas": "every step is a product of matrices where it can be",
+    }
+    return f"einsum has no argument {name!r}: {known.get(name, 'see its documentation for those that it has')}"
 
 
 def _shape(operand: Any) -> Shape:

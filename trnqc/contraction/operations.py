@@ -194,21 +194,36 @@ def _linear(splits: Splits, network: Network) -> Path:
     return steps
 
 
-def splits_of(steps: Path, operands: int) -> Splits:
-    """The plan of a path of pairs, such as another planner's."""
+def splits_of(steps: Sequence[tuple[int, ...]], operands: int) -> Splits:
+    """The plan of a path, such as another planner's. Of a step over more than two operands the first two are joined
+    first."""
     alive = [1 << k for k in range(operands)]
     splits: Splits = {}
     for step in steps:
-        if len(step) == 1:
-            continue
-        if len(step) != 2:
-            raise InputError(f"a step of a path joins two operands; found {step}")
-        left, right = (alive[position] for position in step)
+        if len(set(step)) < len(step) or not all(0 <= position < len(alive) for position in step) or not step:
+            raise InputError(f"a step of a path names different ones of the {len(alive)} operands left; found {step}")
+        part, *others = (alive[position] for position in step)
         for position in sorted(step, reverse=True):
             del alive[position]
-        splits[left | right] = (left, right)
-        alive.append(left | right)
+        for other in others:
+            splits[part | other] = (part, other)
+            part |= other
+        alive.append(part)
+    if len(alive) > 1:
+        raise InputError(f"a path joins all operands; {len(alive)} are left after {list(steps)}")
     return splits
+
+
+def tree_of_path(
+    steps: Sequence[tuple[int, ...]],
+    leaves: Sequence[Leaf],
+    output: Sequence[str],
+    indices: Mapping[str, Index],
+    name: str = "result",
+) -> Tree:
+    """The tree whose products are those of a path."""
+    network = _network([leaf.indices for leaf in leaves], output, {x: i.extent for x, i in indices.items()}, ())
+    return build(network, splits_of(steps, len(leaves)), leaves, output, indices, name)
 
 
 def _network(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import string
 import sys
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from trnqc.contraction.expression import Exchange, Index
 from trnqc.contraction.text import pointed
 from trnqc.contraction.tree import Leaf
-from trnqc.errors import ExpressionError
+from trnqc.errors import ArgumentError, ExpressionError
 
 Shape = tuple[int, ...]
 
@@ -76,17 +77,29 @@ def parse_subscripts(text: str, shapes: Sequence[Shape]) -> Subscripts:
 def interleaved(operands: Sequence[object]) -> tuple[str, list[object]]:
     """The other form of NumPy: operand, its labels, operand, its labels ..., labels of the result; hashable labels."""
     arrays = list(operands[0 : len(operands) - 1 : 2])
-    lists = [list(operands[k + 1]) for k in range(0, 2 * len(arrays), 2)]  # type: ignore[call-overload]
+    lists = [_labels(operands[k + 1]) for k in range(0, 2 * len(arrays), 2)]
     labels = dict.fromkeys(label for group in lists for label in group if label is not Ellipsis)
     ordered: list[Hashable] = sorted(labels) if len({type(x) for x in labels}) == 1 else list(labels)
     names = dict(zip(ordered, _symbols()))
     text = ",".join("".join("..." if x is Ellipsis else names[x] for x in group) for group in lists)
     if len(operands) % 2:
-        last = list(operands[-1])  # type: ignore[call-overload]
+        last = _labels(operands[-1])
         if unknown := [x for x in last if x is not Ellipsis and x not in names]:
             raise ExpressionError(f"index {unknown[0]!r} of the result stands in no operand")
         text += "->" + "".join("..." if x is Ellipsis else names[x] for x in last)
     return text, arrays
+
+
+def _labels(group: object) -> list[Any]:
+    if not isinstance(group, Iterable):
+        raise ArgumentError(
+            "einsum takes subscripts as text, or each operand followed by the list of its indices; "
+            f"found {type(group).__name__} in the place of such a list"
+        )
+    labels = list(group)
+    if bad := [label for label in labels if not isinstance(label, Hashable)]:
+        raise ArgumentError(f"an index is a number, a text or another value that can be hashed; found {bad[0]!r}")
+    return labels
 
 
 def _symbols() -> Iterator[str]:
