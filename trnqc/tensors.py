@@ -68,7 +68,7 @@ def einsum(
 
 
 def einsum_plan(
-    expression: str | contraction.Program,
+    expression: Any,
     *operands: Any,
     outputs: Sequence[str] = (),
     memory_limit: int | None = None,

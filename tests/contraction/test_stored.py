@@ -19,7 +19,7 @@ from tests.contraction.workloads import four_index
 from trnqc.contraction import journal as journals
 from trnqc.contraction.passes import plan_passes
 from trnqc.contraction.stored import Stored, _pieces
-from trnqc.errors import InputError, MemoryLimit, UnsupportedError
+from trnqc.errors import InputError, MemoryLimit, SlowPlanWarning, UnsupportedError
 
 TRANSFORMATION = "pqrs,pa,qb,rc,sd->abcd"
 
@@ -228,3 +228,14 @@ def test_what_is_refused(case, tmp_path):
         file["x"] = np.array([[1.0, np.nan]])
         with pytest.raises(InputError, match="not finite"):
             trnqc.einsum("ij,jk->ik", file["x"], np.ones((2, 3)))
+
+
+def test_limits_speak_bytes_and_say_what_they_cost(tmp_path):
+    rng = np.random.default_rng(5)
+    arrays = [rng.standard_normal((30, 24, 24)), rng.standard_normal((30, 24, 24)), rng.standard_normal((24, 24, 5, 5))]
+    text, out = "Qae,Qbf,efij->abij", np.empty((24, 24, 5, 5))
+    with pytest.raises(MemoryLimit, match="with those of HDF5; memory_limit is 0 bytes: raise it to") as caught:
+        trnqc.einsum(text, *arrays, memory_limit=0, out=out)
+    needed = int(str(caught.value).rpartition("raise it to ")[2].split()[0])
+    with pytest.warns(SlowPlanWarning, match="of arrays on disk about .* times slower"):
+        trnqc.einsum(text, *(x[:2] if k < 2 else x for k, x in enumerate(arrays)), memory_limit=needed, out=out)

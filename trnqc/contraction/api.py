@@ -132,7 +132,7 @@ contract = einsum
 
 
 def einsum_plan(
-    expression: str | Program,
+    expression: Any,
     *operands: Any,
     outputs: Sequence[str] = (),
     memory_limit: int | None = None,
@@ -142,12 +142,39 @@ def einsum_plan(
 ) -> Plan:
     """The plan of subscripts, or of a program: a Program, or its text (trnqc.contraction.text).
 
-    operands: of subscripts the arrays, or their shapes; of a program one dictionary name -> array or shape, not needed
-    where the program states all extents. outputs: targets of a program to hand back; those that nothing reads where
-    none is named. memory_limit: bytes for temporaries; raises MemoryLimit. grid: processors along each dimension, such
-    as (2, 2), over which the plan says how to distribute each of its trees (`Plan.distributions`). symmetries: as of
-    `einsum`; the tensors of a program declare theirs themselves. time_limit: seconds of the processor that planning may
-    take, None for no limit; then the plan is the best so far, and says what was not searched (`Plan.omitted`).
+    Parameters
+    ----------
+    expression, *operands
+        Subscripts and the arrays or their shapes, or the interleaved form of `einsum`; or a program and one dictionary
+        name -> array or shape, which is not needed where the program states all extents.
+    outputs : sequence of str
+        Targets of a program to hand back; those that nothing reads where none is named.
+    memory_limit : int, optional
+        Bytes for temporaries.
+    grid : sequence of int
+        Processors along each dimension, such as (2, 2), over which the plan says how to distribute each of its trees
+        (`Plan.distributions`).
+    symmetries : mapping, optional
+        As of `einsum`; the tensors of a program declare theirs themselves.
+    time_limit : float, optional
+        Seconds of the processor that planning may take, None for no limit; then the plan is the best so far, and says
+        what was not searched (`Plan.omitted`).
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    ExpressionError
+        For subscripts or a program that mean nothing.
+    MemoryLimit
+        If no loops keep the limit of memory; the message says in bytes what would do.
+
+    Warns
+    -----
+    SlowPlanWarning
+        If the memory limit makes a run more than 20 times slower.
     """
     plan, program = _plan(expression, operands, outputs, memory_limit, symmetries, time_limit)
     pairs = pair_forms(program, plan.outputs) if program else ()
@@ -157,13 +184,15 @@ def einsum_plan(
 
 
 def _plan(
-    expression: str | Program,
+    expression: Any,
     operands: tuple[Any, ...],
     outputs: Sequence[str],
     memory_limit: int | None,
     symmetries: Symmetries | None,
     time_limit: float | None,
 ) -> tuple[Plan, Program | None]:
+    if not isinstance(expression, str | Program):
+        expression, operands = _spelt((expression, *operands))
     if isinstance(expression, str) and "=" not in expression:
         shapes = tuple(_shape(x) for x in operands)
         size = _itemsize([x for x in operands if hasattr(x, "shape")])

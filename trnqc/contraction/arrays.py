@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from math import prod
+from string import ascii_letters
 from types import ModuleType
 from typing import Any
 
@@ -106,7 +107,7 @@ def diagonal(library: ModuleType, x: Array, labels: Sequence[str]) -> tuple[Arra
     left = tuple(dict.fromkeys(labels))
     if len(left) == len(labels):
         return x, left
-    letters = {label: chr(ord("a") + k) for k, label in enumerate(left)}
+    letters = dict(zip(left, ascii_letters))
     text = "".join(letters[label] for label in labels) + "->" + "".join(letters[label] for label in left)
     return library.einsum(text, x), left
 

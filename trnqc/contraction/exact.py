@@ -159,7 +159,7 @@ def connected(network: Network, part: int, bound: float, budget: int = 100_000_0
     holders = [(np.uint64(1 << k), _holders(network, k, part, outside)) for k in range(len(network.extents))]
     splits: dict[int, int] = {}
     for count in range(2, len(operands) + 1):
-        found = []
+        found: list[Pairs] = []
         for small in range(1, count // 2 + 1):
             a, b = levels[small - 1], levels[count - small - 1]
             budget -= a.parts.size * b.parts.size

@@ -123,10 +123,10 @@ def _perfect_cost(part: Repeat | Touch, lengths: Mapping[str, int], capacity: in
                 within.append((label, sizes[label]))
         covered: list[np.ndarray | float] = [1.0 for _ in touch.arrays]
         count: np.ndarray | float = float(len(covered))
-        for label, turns in reversed([*outer, *within]):
-            covered = [size * turns if label in names else size for size, (_, names) in zip(covered, touch.arrays)]
+        for label, times in reversed([*outer, *within]):
+            covered = [size * times if label in names else size for size, (_, names) in zip(covered, touch.arrays)]
             distinct = sum(covered)
-            count = np.where(distinct <= capacity, distinct, turns * count)
+            count = np.where(distinct <= capacity, distinct, times * count)
         turned = sum(n / sizes[label] for label, n in lengths.items())
         return np.broadcast_to(count + turned / (1 + sum(lengths.values())), len(trials))
 

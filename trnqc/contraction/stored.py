@@ -9,6 +9,7 @@ error removes the directory. What survives is what the system had been handed: t
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from math import prod
@@ -20,11 +21,15 @@ import h5py
 import numpy as np
 
 from trnqc.contraction.arrays import require_finite
+from trnqc.contraction.estimate import nest_seconds
 from trnqc.contraction.journal import Journal, fingerprint
+from trnqc.contraction.ladder_loops import MODEL
 from trnqc.contraction.passes import Pass, Passes, plan_passes
+from trnqc.contraction.plan import SLOW
 from trnqc.contraction.run_loops import run_schedule, workspace_of
+from trnqc.contraction.spacetime import ElementLimit
 from trnqc.contraction.tree import Tree
-from trnqc.errors import InputError, UnsupportedError
+from trnqc.errors import InputError, MemoryLimit, SlowPlanWarning, UnsupportedError
 
 # Elements that are moved between a dataset and a tile in another order of axes at once.
 PIECE = 2**16
@@ -98,7 +103,17 @@ def einsum_stored(
     functions |= {name: x.astype(dtype, copy=False) for name, x in arrays.items()}
     limit = None if memory_limit is None else (memory_limit - min(HDF5, memory_limit // 2)) // dtype.itemsize
     on_disk = not (out is None or isinstance(out, np.ndarray))
-    plan = plan_passes(tree, limit, frozenset(datasets), on_disk, on_disk)
+    try:
+        plan = plan_passes(tree, limit, frozenset(datasets), on_disk, on_disk)
+    except ElementLimit as error:
+        needed = error.needed * dtype.itemsize
+        needed += min(HDF5, needed)
+        raise MemoryLimit(
+            f"{error.what} need {needed} bytes of memory at least, with those of HDF5; memory_limit is {memory_limit} "
+            f"bytes: raise it to {needed} or more"
+        ) from None
+    if limit is not None:
+        _warn(plan, plan_passes(tree, None, frozenset(datasets), on_disk, on_disk), memory_limit)
     if not on_disk:
         aside = out is None or any(np.may_share_memory(out, x) for x in arrays.values())
         target = np.empty(shape, dtype) if aside else np.asarray(out)
@@ -122,6 +137,20 @@ def _check_out(out: Any, shape: tuple[int, ...], dtype: Any, operands: Mapping[s
         raise InputError("out is read-only; hand in an array that can be written")
     if same := [name for name, x in operands.items() if isinstance(x, h5py.Dataset) and x == out]:
         raise InputError(f"out is the dataset of operand {same[0]}, which is read while it is written: take another")
+
+
+def _warn(plan: Passes, free: Passes, memory_limit: int | None) -> None:
+    """Say as a SlowPlanWarning where the passes take much longer than those without a limit."""
+    taken, least = (
+        sum(nest_seconds(one.schedule.nest, one.schedule.scratch, MODEL) for one in passes.passes)
+        for passes in (plan, free)
+    )
+    if taken > SLOW * least:
+        message = (
+            f"a memory limit of {memory_limit} bytes makes this contraction of arrays on disk about "
+            f"{taken / least:.2g} times slower than without a limit; raise memory_limit if the machine has the memory"
+        )
+        warnings.warn(message, SlowPlanWarning, stacklevel=5)
 
 
 def _on_disk(plan: Passes, functions: dict[str, Any], out: Any, dtype: Any, key: str) -> Any:

@@ -211,10 +211,10 @@ def _extents(text: str, inputs: list[tuple[list[str], list[int]]], shapes: Seque
     for operand, ((labels, columns), shape) in enumerate(zip(inputs, shapes)):
         for label, column, extent in zip(labels, columns, shape):
             have = extents.get(label, 1)
-            inside = len({shape[axis] for axis, other in enumerate(labels) if other == label}) > 1
+            inside = [shape[axis] for axis, other in enumerate(labels) if other == label and shape[axis] != extent]
             if inside or (have != extent and have != 1 and extent != 1):
-                before = "on another axis" if inside else f"in operand {first[label]}"
-                message = f"index {label} has extent {extent} in operand {operand}, and {have} {before}"
+                before = f"{inside[0]} on another axis" if inside else f"{have} in operand {first[label]}"
+                message = f"index {label} has extent {extent} in operand {operand}, and {before}"
                 raise pointed(message, text, column)
             if label not in extents or have == 1:
                 extents[label], first[label] = extent, operand

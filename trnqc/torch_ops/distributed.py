@@ -90,7 +90,11 @@ def run_distributed(
             found = "nothing" if operand is None else tuple(operand.shape)
             raise InputError(f"operand {leaf.name} is a tensor of shape {shape} or a function; found {found}")
     result = _Run(plan, operands, mesh).result()
-    return result if factor == 1 else replace(result, tensor=result.tensor * float(factor))
+    if factor == 1:
+        return result
+    scaled = result.tensor * float(factor)
+    assert isinstance(scaled, DTensor)
+    return replace(result, tensor=scaled)
 
 
 def _named(plan: Plan, operands: Mapping[str, Operand] | Sequence[Operand]) -> Mapping[str, Operand]:
