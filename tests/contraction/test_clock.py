@@ -79,7 +79,13 @@ def test_each_part_of_a_tree_is_weighed_once(monkeypatch):
     assert looks[20] < looks[40] < 3 * looks[20]
 
 
-LARGE = {"chain": chain(30), "mps": norm_of_mps(16), "lattice 2": lattice(6, 6, 2), "lattice 4": lattice(6, 6, 4)}
+LARGE = {
+    "chain": chain(30),
+    "batched chain": chain(30, batch=4),
+    "mps": norm_of_mps(16),
+    "lattice 2": lattice(6, 6, 2),
+    "lattice 4": lattice(6, 6, 4),
+}
 
 
 @pytest.mark.parametrize("case", LARGE.values(), ids=LARGE)
@@ -117,8 +123,8 @@ def test_what_is_no_chain_is_left_to_the_other_searches(inputs, output):
 @pytest.mark.parametrize("limit", [0, 0.05, 0.5])
 @pytest.mark.parametrize(
     ("case", "memory"),
-    [(chain(12, batch=20), 20_000), (lattice(3, 4, 3), 216), (lattice(5, 5, 3), None), (chain(8, batch=20), 20_000)],
-    ids=["batched chain", "lattice in memory", "lattice", "short chain"],
+    [(chain(12, batch=20), 20_000), (lattice(3, 4, 3), 216), (lattice(5, 5, 3), None), (lattice(6, 6, 4), 20_000)],
+    ids=["batched chain", "lattice in memory", "lattice", "large lattice in memory"],
 )
 @pytest.mark.filterwarnings("ignore::trnqc.errors.SlowPlanWarning")
 def test_planning_ends_within_its_limit_and_says_what_it_left_out(case, memory, limit):

@@ -128,6 +128,13 @@ class Network:
             for label in range(len(self.extents))
         )
 
+    def without_common(self) -> Network:
+        """The network without the labels that all operands have: they are factors of every step, so orders stand."""
+        common = sum(1 << k for k, holder in enumerate(self.holders) if holder == self.everything)
+        if not common or self.exchanges:
+            return self
+        return Network(tuple(labels & ~common for labels in self.operands), self.output & ~common, self.extents)
+
     def loops(self, labels: int, part: int) -> int:
         """Passes of the loops over `labels` in a step that makes `part`, each set of equivalent elements once.
 

@@ -42,6 +42,7 @@ def best_splits(network: Network) -> Splits:
     operands = len(network.operands)
     if operands == 1:
         return {}
+    network = network.without_common()
     if operands > 2 and (splits := exact.chain(network)):
         return splits
     if operands > EXACT:

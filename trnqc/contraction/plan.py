@@ -42,7 +42,7 @@ from trnqc.contraction.placement import Grid
 from trnqc.contraction.rates import machine_rates
 from trnqc.contraction.run_ladder import run_ladder
 from trnqc.contraction.run_loops import run_schedule
-from trnqc.contraction.spacetime import BUFFERS, ElementLimit, Schedule, schedule_within
+from trnqc.contraction.spacetime import BUFFERS, ElementLimit, Schedule, schedule, schedule_within
 from trnqc.contraction.symmetric import unique
 from trnqc.contraction.tree import Leaf, Tree
 from trnqc.errors import InputError, MemoryLimit, SlowPlanWarning
@@ -214,13 +214,11 @@ class Plan:
     @cached_property
     def slowdown(self) -> float:
         """How many times longer a run is expected to take than without a memory limit; 1.0 where all of it fits."""
-        if not any(part.schedule for assignment in self.assignments for part in assignment.parts):
+        parts = [part for assignment in self.assignments for part in assignment.parts]
+        if not any(part.schedule for part in parts):
             return 1.0
-        free = tuple(
-            replace(assignment, parts=tuple(replace(part, schedule=None) for part in assignment.parts))
-            for assignment in self.assignments
-        )
-        return plan_seconds(self, MODEL) / plan_seconds(replace(self, assignments=free), MODEL)
+        free = [schedule(part.tree).time for part in parts]
+        return sum(part.schedule.time if part.schedule else time for part, time in zip(parts, free)) / sum(free)
 
     def warn(self) -> None:
         """Say as a SlowPlanWarning where the memory limit makes the run more than SLOW times slower."""

@@ -21,9 +21,7 @@ import h5py
 import numpy as np
 
 from trnqc.contraction.arrays import require_finite
-from trnqc.contraction.estimate import nest_seconds
 from trnqc.contraction.journal import Journal, fingerprint
-from trnqc.contraction.ladder_loops import MODEL
 from trnqc.contraction.passes import Pass, Passes, plan_passes
 from trnqc.contraction.plan import SLOW
 from trnqc.contraction.run_loops import run_schedule, workspace_of
@@ -141,10 +139,7 @@ def _check_out(out: Any, shape: tuple[int, ...], dtype: Any, operands: Mapping[s
 
 def _warn(plan: Passes, free: Passes, memory_limit: int | None) -> None:
     """Say as a SlowPlanWarning where the passes take much longer than those without a limit."""
-    taken, least = (
-        sum(nest_seconds(one.schedule.nest, one.schedule.scratch, MODEL) for one in passes.passes)
-        for passes in (plan, free)
-    )
+    taken, least = (sum(one.schedule.time for one in passes.passes) for passes in (plan, free))
     if taken > SLOW * least:
         message = (
             f"a memory limit of {memory_limit} bytes makes this contraction of arrays on disk about "

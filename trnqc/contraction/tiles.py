@@ -23,6 +23,8 @@ Best = tuple[np.ndarray, float]
 
 # Grids up to this many points are searched whole; larger ones two labels at a time.
 WHOLE = 1500
+# Sizes that are judged before the time is looked at again.
+ROWS = 2**13
 # How many lengths are tried at most for all tiles alike: every even one for extents up to a million.
 ALIKE = 2000
 
@@ -99,16 +101,25 @@ def _grown(longest: np.ndarray, least: Best, cost: Cost) -> Best:
     """Quickly: one index after the other is not cut at all, that one first which helps most."""
     best = least
     for _ in longest:
-        best = _better(best, np.where(np.eye(len(longest), dtype=bool), longest, best[0]), cost)
+        next_best = _better(best, np.where(np.eye(len(longest), dtype=bool), longest, best[0]), cost)
+        if next_best is best:
+            break
+        best = next_best
     return best
 
 
 def _better(best: Best, trials: np.ndarray, cost: Cost) -> Best:
-    if not len(trials):
-        return best
-    values = cost(trials)
-    first = int(np.argmin(values))
-    return (trials[first], float(values[first])) if values[first] < best[1] else best
+    """The first of the trials that cost least, if that is less; of those that there is time for, some at once."""
+    rows = max(1, ROWS // max(1, trials.shape[1]))
+    for start in range(0, len(trials), rows):
+        if start and out_of_time("lengths of tiles"):
+            break
+        some = trials[start : start + rows]
+        values = cost(some)
+        first = int(np.argmin(values))
+        if values[first] < best[1]:
+            best = some[first], float(values[first])
+    return best
 
 
 def _climb(best: Best, around: Callable[[np.ndarray], np.ndarray], cost: Cost) -> Best:
