@@ -145,7 +145,7 @@ def _warn(plan: Passes, free: Passes, memory_limit: int | None) -> None:
             f"a memory limit of {memory_limit} bytes makes this contraction of arrays on disk about "
             f"{taken / least:.2g} times slower than without a limit; raise memory_limit if the machine has the memory"
         )
-        warnings.warn(message, SlowPlanWarning, stacklevel=5)
+        warnings.warn(message, SlowPlanWarning, stacklevel=6)
 
 
 def _on_disk(plan: Passes, functions: dict[str, Any], out: Any, dtype: Any, key: str) -> Any:
