@@ -31,7 +31,7 @@ from trnqc.contraction.blocks import Blocked
 from trnqc.contraction.counts import Count
 from trnqc.contraction.device_loops import run_on_device
 from trnqc.contraction.distribution import Distribution, distribute
-from trnqc.contraction.estimate import plan_seconds, step_seconds
+from trnqc.contraction.estimate import plan_seconds, quick_seconds, step_seconds
 from trnqc.contraction.execute import Gemm, run_steps
 from trnqc.contraction.expression import Exchange
 from trnqc.contraction.ladder import Ladder
@@ -42,7 +42,7 @@ from trnqc.contraction.placement import Grid
 from trnqc.contraction.rates import machine_rates
 from trnqc.contraction.run_ladder import run_ladder
 from trnqc.contraction.run_loops import run_schedule
-from trnqc.contraction.spacetime import BUFFERS, ElementLimit, Schedule, schedule, schedule_within
+from trnqc.contraction.spacetime import BUFFERS, ElementLimit, Schedule, schedule_within
 from trnqc.contraction.symmetric import unique
 from trnqc.contraction.tree import Leaf, Tree
 from trnqc.errors import InputError, MemoryLimit, SlowPlanWarning
@@ -213,12 +213,18 @@ class Plan:
 
     @cached_property
     def slowdown(self) -> float:
-        """How many times longer a run is expected to take than without a memory limit; 1.0 where all of it fits."""
+        """How many times longer a run is expected to take on this machine than without a memory limit; 1.0 where all of
+        it fits."""
         parts = [part for assignment in self.assignments for part in assignment.parts]
         if not any(part.schedule for part in parts):
             return 1.0
-        free = [schedule(part.tree).time for part in parts]
-        return sum(part.schedule.time if part.schedule else time for part, time in zip(parts, free)) / sum(free)
+        rates = machine_rates()
+        free = [sum(step_seconds(part.tree, step, rates) for step in part.steps) for part in parts]
+        limited = [
+            quick_seconds(part.schedule.nest, part.schedule.scratch, rates) if part.schedule else seconds
+            for part, seconds in zip(parts, free)
+        ]
+        return max(1.0, sum(limited) / (sum(free) + self.function_cost * rates.multiply_add))
 
     def warn(self) -> None:
         """Say as a SlowPlanWarning where the memory limit makes the run more than SLOW times slower."""

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-import numpy as np
-
 from trnqc.contraction.chains import Fusion, sliced
 from trnqc.contraction.clock import FUSION, out_of_time
 from trnqc.contraction.forms import Form, Goal
@@ -54,12 +52,6 @@ class Schedule:
     @property
     def work(self) -> int:
         return self.fusion.work
-
-    @property
-    def time(self) -> float:
-        """What the search takes a run to cost, in moves of an element (`Form.time`)."""
-        form = Form(self.fusion, self.nest.inside, self.scratch)
-        return float(form.time(np.array([[self.fusion.tile(label) for label in form.extents]]))[0])
 
     def __str__(self) -> str:
         fusion = self.fusion

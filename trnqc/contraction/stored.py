@@ -21,9 +21,11 @@ import h5py
 import numpy as np
 
 from trnqc.contraction.arrays import require_finite
+from trnqc.contraction.estimate import quick_seconds
 from trnqc.contraction.journal import Journal, fingerprint
-from trnqc.contraction.passes import Pass, Passes, plan_passes
+from trnqc.contraction.passes import MOVE_COST, Pass, Passes, plan_passes
 from trnqc.contraction.plan import SLOW
+from trnqc.contraction.rates import machine_rates
 from trnqc.contraction.run_loops import run_schedule, workspace_of
 from trnqc.contraction.spacetime import ElementLimit
 from trnqc.contraction.tree import Tree
@@ -139,7 +141,12 @@ def _check_out(out: Any, shape: tuple[int, ...], dtype: Any, operands: Mapping[s
 
 def _warn(plan: Passes, free: Passes, memory_limit: int | None) -> None:
     """Say as a SlowPlanWarning where the passes take much longer than those without a limit."""
-    taken, least = (sum(one.schedule.time for one in passes.passes) for passes in (plan, free))
+    rates = machine_rates()
+    taken, least = (
+        sum(quick_seconds(one.schedule.nest, one.schedule.scratch, rates) for one in passes.passes)
+        + MOVE_COST * rates.multiply_add * passes.traffic
+        for passes in (plan, free)
+    )
     if taken > SLOW * least:
         message = (
             f"a memory limit of {memory_limit} bytes makes this contraction of arrays on disk about "
