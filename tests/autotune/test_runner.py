@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.measure import Trial
+from autotune.measure import Trial, measure, measure_here
 from autotune.runner import Request, TuningFailed, tune
 from tests.autotune.fakes import LOG, cost
 from trnqc.tuning import records
@@ -26,16 +26,18 @@ def request(instrument="steady", **changed):
     return Request(**(values | {"instrument": name} | changed))
 
 
-def go(tmp_path, wanted, **options):
-    return tune(wanted, journal_directory=tmp_path / "journals", record_directory=tmp_path / "records", **options)
+def go(tmp_path, wanted, measure=measure_here, **options):
+    """A run that measures in this process; `measure` starts one for each candidate."""
+    places = {"journal_directory": tmp_path / "journals", "record_directory": tmp_path / "records"}
+    return tune(wanted, measure=measure, **places, **options)
 
 
 def told(outcome):
     return [(step.constants, step.fraction, step.trial.status, step.trial.time_ns) for step in outcome.steps]
 
 
-def test_the_best_point_is_recorded_and_found_again(tmp_path, monkeypatch):
-    outcome = go(tmp_path, request())
+def test_the_best_point_is_recorded_and_found_again(tmp_path):
+    outcome = go(tmp_path, request(), measure)
     assert outcome.search == "exhaustive"
     assert outcome.record.time_ns == min(map(cost, outcome.space.constants))
     assert outcome.record.default_ns == cost(outcome.steps[0].constants)
@@ -70,7 +72,7 @@ def test_a_finished_run_costs_nothing_again(tmp_path, monkeypatch):
 
 
 def test_misfortunes_are_recorded_and_the_search_goes_on(tmp_path):
-    outcome = go(tmp_path, request("troubled", timeout=2.0))
+    outcome = go(tmp_path, request("troubled", timeout=2.0), measure)
     by_group = {step.constants["group"]: step.trial.status for step in outcome.steps}
     assert by_group == {1: "crashed", 2: "ok", 3: "crashed", 4: "timeout", 6: "wrong", 8: "crashed"}
     assert outcome.record.constants["group"] == 2
@@ -84,7 +86,7 @@ def test_nothing_that_runs_is_an_error(tmp_path):
 
 
 def test_time_is_a_budget_too(tmp_path):
-    outcome = go(tmp_path, request("slow", seconds=0.6))
+    outcome = go(tmp_path, request("slow", seconds=0.6), measure)
     seconds = [step.trial.seconds for step in outcome.steps]
     assert sum(seconds[:-1]) < 0.6 <= sum(seconds) and len(seconds) < len(outcome.space)
 
@@ -99,7 +101,7 @@ def test_progress_is_told(tmp_path):
 PROGRAM = """
 import sys
 from pathlib import Path
-from autotune.measure import Trial
+from autotune.measure import Trial, measure, measure_here
 from autotune.runner import tune
 from tests.autotune.test_runner import request
 tune(request("slow"), journal_directory=Path(sys.argv[1]), record_directory=Path(sys.argv[2]))
@@ -134,7 +136,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path, monkeypatch):
     before = len(log.read_text().split())
 
     monkeypatch.setenv(LOG, str(log))
-    resumed = go(tmp_path / "killed", request("slow"))
+    resumed = go(tmp_path / "killed", request("slow"), measure)
     after = len(log.read_text().split()) - before
     replayed = sum(step.replayed for step in resumed.steps)
     assert replayed >= 2
@@ -149,11 +151,11 @@ def test_only_what_would_be_recorded_is_gated_where_the_gate_is_dear(tmp_path, m
     """The fastest is wrong, the next one is right: the gate is asked twice."""
     asked = []
 
-    def measure(job, timeout):
+    def gated(job, timeout):
         asked.append((job.constants["group"], job.gate))
         wrong = job.gate and job.constants["group"] == 3
         return Trial("wrong", detail="by a lot") if wrong else Trial("ok", cost(job.constants))
 
-    outcome = go(tmp_path, request("modelled"), measure=measure)
+    outcome = go(tmp_path, request("modelled"), gated)
     assert [group for group, gate in asked if gate] == [3, 2]
     assert outcome.record.constants["group"] == 2 and outcome.record.search["wrong"] == 1

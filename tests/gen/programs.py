@@ -23,8 +23,20 @@ def compiled(function: st.Function, lanes: int, flags: tuple[str, ...] = STRICT)
     return getattr(library, function.name)
 
 
-def run_both(function: st.Function, arguments: dict, lanes: int, groups: tuple[int, int] = (0, 1), **options):
-    """Arguments after the interpreter, and after the compiled function; both start from copies."""
+def compiled_together(functions: list[st.Function], lanes: int) -> jit.Library:
+    """Functions of different names as one library: starting the compiler takes longer than one small function does."""
+    signatures = {function.name: jit.signature_of(function) for function in functions}
+    return jit.compile_c(emit_c(*functions, lanes=lanes), signatures, name="gen-test", flags=STRICT)
+
+
+def run_both(
+    function: st.Function, arguments: dict, lanes: int, groups: tuple[int, int] = (0, 1),
+    library: jit.Library | None = None, **options,
+):  # fmt: skip
+    """Arguments after the interpreter, and after the compiled function; both start from copies.
+
+    library: where the function is compiled already.
+    """
     results = []
     for kind in ("interpreter", "compiled"):
         given = {n: a.copy() if isinstance(a, np.ndarray) else a for n, a in arguments.items()}
@@ -32,7 +44,8 @@ def run_both(function: st.Function, arguments: dict, lanes: int, groups: tuple[i
             run(function, given, lanes=lanes, groups=groups)
         else:
             extent = groups if function.group is not None else ()
-            compiled(function, lanes, **options)(*(given[st.name_of(p)] for p in function.params), *extent)
+            call = compiled(function, lanes, **options) if library is None else getattr(library, function.name)
+            call(*(given[st.name_of(p)] for p in function.params), *extent)
         results.append(given)
     return results
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
 from tests.gen import programs
-from tests.gen.programs import run_both
+from tests.gen.programs import compiled_together, run_both
 from trnqc.errors import ProgramError
 from trnqc.gen import Array, Var, const, emit_cuda, listing
 from trnqc.gen import statements as st
 from trnqc.gen.cost import cost
 
 begin = Var("begin", "i64")
+# Elements between rows, and elements of a row.
+SHAPES = [(1, 1), (3, 3), (5, 5), (7, 7), (2, 2), (6, 6), (4, 1), (5, 3), (15, 15)]
 
 
 def doubled(dtype: str, stride: int, count: int, rows: int) -> st.Function:
@@ -26,19 +30,30 @@ def doubled(dtype: str, stride: int, count: int, rows: int) -> st.Function:
         [st.store(buffer[i], held[i + 1] + held[i + 1]) for i in range(count)],
         st.Pack(out, begin, buffer, const(0, "i64"), stride, count, rows),
     )
-    return st.Function("packed", (begin, table, out, buffer), body)
+    return st.Function(f"packed_{stride}_{count}_{rows}", (begin, table, out, buffer), body)
+
+
+def rows_of(lanes: int) -> set[int]:
+    """One for every lane, and fewer."""
+    return {lanes, 1, max(1, lanes - 1), lanes // 2 + 1}
+
+
+@cache
+def every_shape(dtype: str, lanes: int):
+    """All functions of these elements and lanes, compiled together."""
+    return compiled_together([doubled(dtype, *shape, rows) for shape in SHAPES for rows in rows_of(lanes)], lanes)
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("dtype", ["f64", "f32", "i32"])
-@pytest.mark.parametrize("stride, count", [(1, 1), (3, 3), (5, 5), (7, 7), (2, 2), (6, 6), (4, 1), (5, 3), (15, 15)])
+@pytest.mark.parametrize("stride, count", SHAPES)
 def test_every_lane_has_its_row(lanes, dtype, stride, count):
     kind = programs.NUMPY[dtype]
     table = (np.random.default_rng(count).normal(size=300) * 50).astype(kind)
-    for rows in {lanes, 1, max(1, lanes - 1), lanes // 2 + 1}:
+    for rows in rows_of(lanes):
         out = np.arange(300).astype(kind)
         given = {"begin": 3, "table": table, "out": out, "buffer": np.ones((count, lanes), kind)}
-        ours, theirs = run_both(doubled(dtype, stride, count, rows), given, lanes)
+        ours, theirs = run_both(doubled(dtype, stride, count, rows), given, lanes, library=every_shape(dtype, lanes))
         want, buffer = given["out"].copy(), np.zeros((count, lanes), kind)
         for lane in range(min(rows, lanes)):
             buffer[:, lane] = 2 * table[5 + lane * stride :][:count]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
 from tests.gen import programs
-from tests.gen.programs import run_both
+from tests.gen.programs import compiled_together, run_both
 from trnqc.errors import ProgramError
 from trnqc.gen import Array, Var, const, emit_c, emit_cuda, listing
 from trnqc.gen import statements as st
@@ -28,26 +30,23 @@ def copy_and_add(dtype: str, count, local: bool = False) -> st.Function:
         st.loop(i, length, st.store(buffer[i], buffer[i] + buffer[i])),
         st.ScatterRows(sums, buffer, at[1] + 1, length),
     )
-    return st.Function("rows", (n, table, sums, at, *[buffer] * (not local)), body)
+    return st.Function(f"rows_{count}" if local else "rows", (n, table, sums, at, *[buffer] * (not local)), body)
+
+
+LENGTHS = [(1, False), (3, True), (4, True), (5, False), (6, True), (7, False), (8, False), (9, True), (21, False),
+           (15, True)]  # fmt: skip
+
+
+@cache
+def every_length(dtype: str, lanes: int):
+    """All functions of these elements and lanes, compiled together."""
+    fixed = [copy_and_add(dtype, count, True) for count, local in LENGTHS if local]
+    return compiled_together([copy_and_add(dtype, 1), *fixed], lanes)
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 4, 8])
 @pytest.mark.parametrize("dtype", ["f64", "f32", "i64"])
-@pytest.mark.parametrize(
-    "count, local",
-    [
-        (1, False),
-        (3, True),
-        (4, True),
-        (5, False),
-        (6, True),
-        (7, False),
-        (8, False),
-        (9, True),
-        (21, False),
-        (15, True),
-    ],
-)
+@pytest.mark.parametrize("count, local", LENGTHS)
 def test_every_lane_has_its_row(lanes, dtype, count, local):
     rng = np.random.default_rng(count + lanes)
     kind = programs.NUMPY[dtype]
@@ -59,7 +58,7 @@ def test_every_lane_has_its_row(lanes, dtype, count, local):
         "at": np.stack([rng.integers(0, 300 - count, lanes), to]), "buffer": np.zeros((count, lanes), kind),
     }  # fmt: skip
     given = {k: v for k, v in given.items() if not (local and k == "buffer")}
-    ours, theirs = run_both(copy_and_add(dtype, count, local), given, lanes)
+    ours, theirs = run_both(copy_and_add(dtype, count, local), given, lanes, library=every_length(dtype, lanes))
     np.testing.assert_array_equal(ours["sums"], theirs["sums"])
     want = given["sums"].copy()
     for lane in range(lanes):
