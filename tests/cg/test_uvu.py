@@ -53,8 +53,9 @@ def test_awkward_problems_the_other_way(label, layout, dtype):
     agrees(awkward(label, layout=layout), dtype)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("label", ["mace-medium", "nequip-revmd17-aspirin", "roofline-3"])
+@pytest.mark.parametrize(
+    "label, dtype", [("mace-medium", "float64"), ("nequip-revmd17-aspirin", "float32"), ("roofline-3", "float64")]
+)
 def test_published_problems(label, dtype):
     agrees(configuration(label), dtype, edges=2)
 
@@ -95,9 +96,20 @@ def problems(draw):
     return TPProblem(words[0], words[1], words[2] or "1x0e", rules, **options)
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
-@given(problems(), some.sampled_from(("float64", "float32")))
+any_problem = given(problems(), some.sampled_from(("float64", "float32")))
+
+
+# Every example compiles three functions.
+@settings(max_examples=6, deadline=None, derandomize=True)
+@any_problem
 def test_any_problem(problem, dtype):
+    agrees(problem, dtype)
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@any_problem
+def test_more_problems(problem, dtype):
     agrees(problem, dtype)
 
 

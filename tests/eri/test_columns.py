@@ -62,7 +62,7 @@ def test_columns_of_a_fitting_shell(shells):
 def test_compiled(shells, lanes):
     given = arguments(shells, lanes)
     want = wanted(shells, given, "ket first") + 1
-    compiled(columns.vertical(*shells, add=True), lanes, flags=())(*given.values())
+    compiled(columns.vertical(*shells, add=True), lanes, flags=("-O1",))(*given.values())
     np.testing.assert_allclose(given["h"], np.broadcast_to(want[..., None], given["h"].shape), rtol=1e-10, atol=1e-11)
 
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -17,10 +19,16 @@ def run(*arguments: str) -> subprocess.CompletedProcess:
     )  # fmt: skip
 
 
-def test_energies_and_forces_side_by_side():
-    done = run("water", "--basis", "sto-3g", "--direct", "--gradient")
+@pytest.mark.parametrize(
+    "geometry, energy", [("hydrogen", "-1.126"), pytest.param("water", "-75.98", marks=pytest.mark.slow)]
+)
+def test_energies_and_forces_side_by_side(tmp_path, geometry, energy):
+    if geometry == "hydrogen":
+        geometry = tmp_path / "hydrogen.xyz"
+        geometry.write_text("2\n\nH 0 0 0\nH 0 0 0.74\n")
+    done = run(str(geometry), "--basis", "6-31g", "--direct", "--gradient")
     assert done.returncode == 0, done.stderr
-    assert "-74.96" in done.stdout
+    assert energy in done.stdout
     assert "generated C" in done.stdout
     for what in ("energies", "forces"):
         assert abs(float(done.stdout.split(f"{what} differ by ")[1].split()[0])) < 1e-8

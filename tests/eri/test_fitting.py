@@ -13,20 +13,30 @@ from trnqc.eri.fitting import DF
 
 WATER = "O 0 0 0.1173; H 0 0.7572 -0.4692; H 0 -0.7572 -0.4692"
 TRIPLET = "O 0 0 0; O 0 0 1.2"
+# How well it fits does not matter here: one shell of each kind up to d, so that few kernels are compiled.
+FITTING = {
+    "O": [[0, [9.0, 0.4], [1.9, 0.7]], [0, [0.5, 1.0]], [1, [1.5, 1.0]], [2, [1.2, 1.0]]],
+    "H": [[0, [2.0, 0.4], [0.6, 0.7]], [1, [0.9, 1.0]]],
+}
 
 
 def molecule(atom=WATER, **more):
     return gto.M(**{"atom": atom, "basis": "6-31g", "verbose": 0} | more)
 
 
-def pair(mol=None, auxbasis="weigend"):
+def pair(mol=None, auxbasis=FITTING):
     mol = mol or molecule()
     return DF(mol, auxbasis), df.DF(mol, auxbasis)
 
 
-@pytest.mark.parametrize("more", [{}, {"cart": True}], ids=str)
-def test_fitted_integrals(more):
-    ours, theirs = pair(molecule(**more))
+@pytest.mark.parametrize(
+    ("more", "auxbasis"),
+    [({}, FITTING), ({"cart": True}, FITTING), pytest.param({}, "weigend", marks=pytest.mark.slow),
+     pytest.param({"cart": True}, "weigend", marks=pytest.mark.slow)],
+    ids=["spherical", "Cartesian", "weigend", "Cartesian weigend"],
+)  # fmt: skip
+def test_fitted_integrals(more, auxbasis):
+    ours, theirs = pair(molecule(**more), auxbasis)
     np.testing.assert_allclose(ours.build()._cderi, theirs.build()._cderi, rtol=0, atol=1e-10)
     assert ours.get_naoaux() == theirs.get_naoaux()
     assert "generated" in ours.ran_on
@@ -117,8 +127,8 @@ METHODS = {
 
 @pytest.mark.parametrize("method", METHODS)
 def test_energies(method):
-    theirs = METHODS[method]().density_fit(auxbasis="weigend")
-    ours = METHODS[method]().density_fit(auxbasis="weigend")
+    theirs = METHODS[method]().density_fit(auxbasis=FITTING)
+    ours = METHODS[method]().density_fit(auxbasis=FITTING)
     ours.with_df = DF.of(ours.with_df)
     for mf in (ours, theirs):
         mf.conv_tol = 1e-11
@@ -137,7 +147,7 @@ def test_range_separation(omega):
 
 
 def test_dependent_fitting_functions_are_dropped():
-    doubled = {s: gto.basis.load("weigend", s) * 2 for s in ("H", "O")}
+    doubled = {symbol: shells * 2 for symbol, shells in FITTING.items()}
     ours, theirs = pair(auxbasis=doubled)
     assert ours.get_naoaux() == theirs.get_naoaux() < gto.M(atom=WATER, basis=doubled, verbose=0).nao
     dm = densities(ours.mol.nao, (), 1)

@@ -18,10 +18,8 @@ from trnqc.errors import InputError
 PLAIN = "H 0 0 0; H 0.1 0 0.74; He 0.2 1.5 0.3"
 RADICAL = "H 0 0 0; H 0 0.1 0.8; H 0.3 1.2 0.4"
 WATER = "O 0 0.1 -0.2; H 0.76 0.6 -0.3; H -0.75 0.55 -0.1"
-GENERAL = {
-    "H": [[0, [4.0, 0.1, -0.2], [1.1, 0.5, 0.3], [0.3, 0.4, 0.9]]],
-    "He": [[1, [6.0, 0.2, 0.3], [1.5, 0.6, -0.4]], [0, [0.4, 1.0]]],
-}
+GENERAL_S = {"H": [[0, [4.0, 0.1, -0.2], [1.1, 0.5, 0.3], [0.3, 0.4, 0.9]]], "He": [[0, [0.4, 1.0]]]}
+GENERAL_P = {"H": [[1, [6.0, 0.2, 0.3], [1.5, 0.6, -0.4]]], "He": [[1, [0.4, 1.0]]]}
 
 
 def molecule(atom: str = PLAIN, basis="6-31g", **options) -> gto.Mole:
@@ -83,8 +81,13 @@ def test_range_separation(omega):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10)
 
 
-def test_several_contractions_of_one_shell():
-    mol = molecule(basis=GENERAL)
+@pytest.mark.parametrize(
+    "basis",
+    [GENERAL_S, GENERAL_P, pytest.param({"H": GENERAL_S["H"], "He": GENERAL_P["H"]}, marks=pytest.mark.slow)],
+    ids=["s", "p", "s and p"],
+)
+def test_several_contractions_of_one_shell(basis):
+    mol = molecule(basis=basis)
     dm = random_densities(mol, 2)
     np.testing.assert_allclose(GradientBuilder(mol).get_jk(dm), pyscf_gradients.get_jk(mol, dm), rtol=0, atol=1e-10)
 

@@ -12,15 +12,21 @@ from trnqc.errors import InputError, UnsupportedClass
 # Of an integral of order one; larger ones have as many correct digits.
 CLOSE = {"rtol": 1e-12, "atol": 1e-12}
 WATER = "O 0 0 0.1173; H 0 0.7572 -0.4692; H 0 -0.7572 -0.4692"
-# Two kinds of s shells with two contractions that share primitives, a contracted p, one d.
+WATERS = WATER + "; O 3 0 0; H 3 0.8 0.5; H 3 -0.8 0.5"
+# Two kinds of s shells with two contractions that share primitives, a contracted p.
 GENERAL = {
     "O": [
         [0, [50.0, 0.1, -0.02], [9.0, 0.5, -0.1], [2.0, 0.6, 0.4], [0.4, 0.0, 0.7]],
         [1, [8.0, 0.2, 0.1], [1.5, 0.6, -0.3], [0.3, 0.4, 0.9]],
-        [2, [1.1, 1.0]],
     ],
     "H": [[0, [4.0, 0.3, 0.1], [0.7, 0.6, 0.9]], [1, [0.8, 1.0]]],
 }
+# The same and one d shell: its kernels take their time to compile.
+GENERAL_D = GENERAL | {"O": [*GENERAL["O"], [2, [1.1, 1.0]]]}
+# One contraction and one d shell among few classes.
+FEW = {"O": [[0, [2.0, 0.4], [0.5, 0.7]], [2, [1.1, 1.0]]], "H": [[0, [0.7, 1.0]]]}
+# Fitting functions, one shell of each kind.
+FITTING = [[0, [3.0, 0.4], [0.9, 0.7]], [0, [0.3, 1.0]], [1, [0.8, 1.0]], [2, [1.2, 1.0]]]
 
 
 def molecule(basis="6-31g", cart=False, atom=WATER, omega=0.0):
@@ -32,40 +38,60 @@ def molecule(basis="6-31g", cart=False, atom=WATER, omega=0.0):
 MOLECULES = {
     "segmented": molecule(),
     "general": molecule(GENERAL),
-    "Cartesian": molecule(GENERAL, cart=True),
+    "d": molecule(FEW),
+    "Cartesian": molecule(FEW, cart=True),
     "one shell": molecule([[1, [0.7, 1.0]]], atom="He 0 0 0"),
     "coincident": molecule("sto-3g", atom="He 0 0 0; ghost-He 0 0 0; H 0 0 40; H 0 0 40.7"),
+    "general with d": molecule(GENERAL_D),
+    "general with Cartesian d": molecule(GENERAL_D, cart=True),
 }
+QUICK = ("segmented", "general", "one shell", "coincident")
+SLOW = ("general with d", "general with Cartesian d")
 
 
-@pytest.fixture(params=MOLECULES)
-def mol(request):
-    return MOLECULES[request.param]
+def molecules(*quick: str):
+    """Parameters of a test: names of molecules."""
+    return pytest.mark.parametrize("name", [*quick, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 
 
-@pytest.fixture
-def aux(mol):
-    return gto.M(
-        atom=mol.atom, basis=[[0, [3.0, 0.4], [0.9, 0.7]], [0, [0.3, 1.0]], [1, [0.8, 1.0]], [2, [1.2, 1.0]]],
-        cart=mol.cart, verbose=0,
-    )  # fmt: skip
+def fitting(mol: gto.Mole) -> gto.Mole:
+    return gto.M(atom=mol.atom, basis=FITTING, cart=mol.cart, verbose=0)
 
 
 @pytest.mark.parametrize("aosym", ["s1", "s2ij", "s2kl", "s4", "s8"])
-def test_four_centres(mol, aosym):
+@molecules(*QUICK)
+def test_four_centres(name, aosym):
+    mol = MOLECULES[name]
     ours, theirs = int2e(mol, aosym=aosym), mol.intor("int2e", aosym=aosym)
     assert ours.shape == theirs.shape and ours.strides == theirs.strides
     np.testing.assert_allclose(ours, theirs, **CLOSE)
 
 
+# All kinds of quartets of s and d shells but (dd|dd), which takes long to compile; bra and ket either way.
+@pytest.mark.parametrize(
+    "shells", [(0, 2, 0, 2, 0, 2, 2, 4), (2, 4, 2, 4, 0, 2, 0, 2), (1, 2, 2, 4, 2, 4, 1, 2), (0, 1, 1, 2, 1, 2, 2, 4)]
+)
+@pytest.mark.parametrize("name", ["d", "Cartesian"])
+def test_four_centres_of_d_functions(name, shells):
+    mol = MOLECULES[name]
+    ours, theirs = int2e(mol, shells), mol.intor("int2e", shls_slice=shells)
+    assert ours.shape == theirs.shape
+    np.testing.assert_allclose(ours, theirs, **CLOSE)
+
+
 @pytest.mark.parametrize("aosym", ["s1", "s2ij"])
-def test_three_centres(mol, aux, aosym):
+@molecules(*QUICK, "d", "Cartesian")
+def test_three_centres(name, aosym):
+    mol = MOLECULES[name]
+    aux = fitting(mol)
     ours, theirs = int3c2e(mol, aux, aosym), df.incore.aux_e2(mol, aux, aosym=aosym)
     assert ours.shape == theirs.shape and ours.strides == theirs.strides
     np.testing.assert_allclose(ours, theirs, **CLOSE)
 
 
-def test_two_centres(aux):
+@pytest.mark.parametrize("name", [*QUICK, "Cartesian"])
+def test_two_centres(name):
+    aux = fitting(MOLECULES[name])
     np.testing.assert_allclose(int2c2e(aux), aux.intor("int2c2e"), **CLOSE)
 
 
@@ -105,7 +131,7 @@ def test_packed_slices_of_four_centres(aosym, shells):
 )  # fmt: skip
 def test_slices_of_three_centres(aosym, shells):
     mol = MOLECULES["general"]
-    aux = gto.M(atom=WATER, basis="weigend", verbose=0)
+    aux = fitting(mol)
     ours, theirs = int3c2e(mol, aux, aosym, shells), df.incore.aux_e2(mol, aux, aosym=aosym, shls_slice=shells)
     assert ours.shape == theirs.shape
     np.testing.assert_allclose(ours, theirs, **CLOSE)
@@ -114,7 +140,7 @@ def test_slices_of_three_centres(aosym, shells):
 @pytest.mark.parametrize("omega", [0.3, -0.3])
 @pytest.mark.parametrize("given", ["mol", "argument"])
 def test_range_separation(omega, given):
-    mol, aux = (molecule(b, omega=omega) for b in ("6-31g", "weigend"))
+    mol, aux = (molecule(b, atom="H 0 0 0; H 0.1 0 0.74", omega=omega) for b in ("6-31g", FITTING[:-1]))
     wanted = mol.intor("int2e"), df.incore.aux_e2(mol, aux), aux.intor("int2c2e")
     if given == "argument":
         mol.omega = aux.omega = 0.0
@@ -131,7 +157,7 @@ def test_an_argument_overrules_the_molecule():
 
 
 @pytest.mark.parametrize("cart", [False, True])
-@pytest.mark.parametrize("l", [3, 4, 5, 6])
+@pytest.mark.parametrize("l", [3, 4, *(pytest.param(l, marks=pytest.mark.slow) for l in (5, 6))])
 def test_high_fitting_functions(l, cart):
     mol = gto.M(atom="N 0 0 0; H 0.3 0.8 0.6", basis="6-31g", cart=cart, spin=None, verbose=0)
     basis = [[l, [1.4, 0.6], [0.6, 0.5]], [l, [0.5, 1.0]]]
@@ -142,7 +168,7 @@ def test_high_fitting_functions(l, cart):
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_threads_share_the_work(threads):
-    mol, aux = (molecule(b) for b in ("cc-pvdz", "weigend"))
+    mol, aux = (molecule(b, atom=WATERS) for b in ("6-31g", FITTING))
     np.testing.assert_allclose(int3c2e(mol, aux, threads=threads), df.incore.aux_e2(mol, aux), **CLOSE)
 
 

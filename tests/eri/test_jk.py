@@ -11,8 +11,12 @@ from trnqc.eri.jk import JKBuilder, get_jk
 from trnqc.errors import BackendUnavailable, InputError, MemoryLimit
 
 WATER = "O 0 0 0.1; H 0 0.75 -0.45; H 0 -0.7 -0.5"
+# s functions alone: one class of quartets.
+PLAIN = "H 0 0 0; H 0.1 0 0.74; He 0.2 1.5 0.3"
 # All integrals times density below the cutoff together.
 CLOSE = 1e-10
+# One d shell among s shells: a few classes.
+FEW = {"O": [[2, [1.1, 0.6], [0.4, 0.5]], [0, [0.3, 1.0]]], "H": "sto-3g"}
 
 
 def molecule(basis, atom=WATER, **more) -> gto.Mole:
@@ -37,8 +41,9 @@ def matches(mol: gto.Mole, dm: np.ndarray, hermi: int = 1, omega=None, **options
     "basis, cart",
     [
         ("sto-3g", False),
-        ("def2-svp", False),
-        ({"O": [[2, [1.1, 0.6], [0.4, 0.5]], [0, [0.3, 1.0]]], "H": "sto-3g"}, True),
+        pytest.param("def2-svp", False, marks=pytest.mark.slow),
+        pytest.param(FEW, False, marks=pytest.mark.slow),
+        pytest.param(FEW, True, marks=pytest.mark.slow),
         pytest.param("cc-pvdz", False, marks=pytest.mark.slow),
         pytest.param("6-31g*", True, marks=pytest.mark.slow),
         pytest.param("cc-pvtz", False, marks=pytest.mark.slow),
@@ -50,10 +55,36 @@ def test_bases(basis, cart):
     matches(mol, density(mol))
 
 
-def test_general_contractions():
-    shared = [[0, [9.0, 0.1, 0.3, 0.0], [1.3, 0.5, -0.4, 0.1], [0.3, 0.6, 0.2, 1.0]]]
-    shared += [[1, [2.0, 0.4, -0.3], [0.4, 0.7, 1.0]]]
-    mol = molecule({"O": shared, "H": [[0, [1.1, 0.5], [0.25, 0.6]], [1, [0.9, 1.0]]]})
+@pytest.mark.parametrize("cart", [False, True])
+def test_d_functions_without_pairs_of_them(cart):
+    """(dd|dd) takes long to compile: the pair of two d shells is left out of the sums, on both sides."""
+    mol = molecule(FEW, cart=cart)
+    builder = JKBuilder(mol, threads=1)
+    builder._pairs = [pairs for pairs in builder._pairs if pairs.la + pairs.lb < 4]
+    assert any(cls.cartesian for cls in builder.classes()) == cart
+    is_d = np.repeat([mol.bas_angular(n) == 2 for n in range(mol.nbas)], np.diff(mol.ao_loc_nr()))
+    eri = mol.intor("int2e")
+    eri[np.ix_(is_d, is_d)] = 0
+    eri[:, :, is_d[:, None] & is_d] = 0
+    dm = density(mol)
+    vj, vk = builder.get_jk(dm)
+    np.testing.assert_allclose(vj, np.einsum("ijkl,ji->kl", eri, dm), rtol=0, atol=CLOSE)
+    np.testing.assert_allclose(vk, np.einsum("ijkl,jk->il", eri, dm), rtol=0, atol=CLOSE)
+
+
+# s shells with three and one contractions, p shells with two and one.
+GENERAL_S = {"O": [[0, [9.0, 0.1, 0.3, 0.0], [1.3, 0.5, -0.4, 0.1], [0.3, 0.6, 0.2, 1.0]]], "H": [[0, [1.1, 1.0]]]}
+GENERAL_P = {"O": [[1, [2.0, 0.4, -0.3], [0.4, 0.7, 1.0]]], "H": [[1, [0.9, 1.0]]]}
+
+
+@pytest.mark.parametrize(
+    "basis",
+    [GENERAL_S, GENERAL_P,
+     pytest.param({x: GENERAL_S[x] + GENERAL_P[x] for x in ("O", "H")}, marks=pytest.mark.slow)],
+    ids=["s", "p", "s and p"],
+)  # fmt: skip
+def test_general_contractions(basis):
+    mol = molecule(basis)
     matches(mol, density(mol, 2))
 
 
@@ -137,16 +168,20 @@ def test_passes_that_memory_asks_for_change_no_bits():
         np.testing.assert_array_equal(one, all_at_once)
 
 
-@pytest.mark.parametrize("omega", [0.3, -0.3, 5.0])
-def test_range_separation(omega):
-    mol = molecule("sto-3g")
+@pytest.mark.parametrize(
+    "basis, omega",
+    [("6-31g", 0.3), ("6-31g", -0.3), ("6-31g", 5.0), ([[1, [0.9, 1.0]]], -0.3),
+     *(pytest.param("6-31g**", omega, marks=pytest.mark.slow) for omega in (0.3, -0.3, 5.0))],
+)  # fmt: skip
+def test_range_separation(basis, omega):
+    mol = molecule(basis, PLAIN)
     matches(mol, density(mol), omega=omega)
     with mol.with_range_coulomb(omega):
         matches(mol, density(mol), omega=None)
 
 
 def test_what_is_not_wanted_is_none():
-    mol = molecule("sto-3g")
+    mol = molecule("6-31g", PLAIN)
     dm = density(mol)
     vj, vk = scf.hf.get_jk(mol, dm)
     only_j, no_k = get_jk(mol, dm, with_k=False)

@@ -54,7 +54,7 @@ def test_forms(label, form):
 def test_storage_of_the_result(label, out):
     case = CASES[label]
     operands = case.operands()
-    found = contract(case.subscripts, *packed(operands), out=out, form="fused")
+    found = contract(case.subscripts, *packed(operands), out=out, form="fused", tree=case.tree)
     assert isinstance(found, np.ndarray if out == "dense" else SparseTensor)
     check(found, reference(case.network, dense(operands)))
 

@@ -10,7 +10,8 @@ from scripts.sparse.synthetic import skewed
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CP, TUCKER = (runpy.run_path(str(EXAMPLES / name)) for name in ("cp_als.py", "tucker_hooi.py"))
-SHAPES = pytest.mark.parametrize("shape", [(13, 7, 11), (5, 7, 4, 6)], ids=str)
+# Of order four the solver takes all of its time for each of the networks.
+SHAPES = pytest.mark.parametrize("shape", [(13, 7, 11), pytest.param((5, 7, 4, 6), marks=pytest.mark.slow)], ids=str)
 
 
 @SHAPES

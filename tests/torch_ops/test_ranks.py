@@ -75,7 +75,7 @@ TALK = """
     import sys
     import numpy as np
     from pyscf import gto
-    from trnqc.eri.jk import get_jk
+    from trnqc.eri.jk import JKBuilder, get_jk
     from trnqc.torch_ops.ranks import started
 
     with started(timeout=100) as ranks:
@@ -96,8 +96,10 @@ TALK = """
         taken[numbers] = 1
         assert (ranks.sum(taken) == 1).all()
 
-        mol = gto.M(atom="O 0 0 0.1; H 0 0.75 -0.45; H 0 -0.7 -0.5", basis="sto-3g", verbose=0)
-        dm = np.random.default_rng(0).normal(size=(2, 7, 7))
+        # s functions alone: one kernel, and many pairs to share out. The first rank compiles it for all.
+        mol = gto.M(atom=[("H", (n % 2 * 0.7, n // 2 * 1.5, 0.1 * n)) for n in range(8)], basis="6-31g", verbose=0)
+        dm = np.random.default_rng(0).normal(size=(2, mol.nao, mol.nao))
+        ranks.at_first(lambda: JKBuilder(mol).build() and None)
         alone = get_jk(mol, dm, 0, threads=1)
         for schedule in ("static", "dynamic"):
             for one, other in zip(alone, get_jk(mol, dm, 0, threads=1, ranks=ranks, schedule=schedule)):
@@ -142,7 +144,7 @@ def test_a_rank_that_dies_ends_the_job(tmp_path):
 
 
 def test_a_rank_that_stands_still_ends_the_job(tmp_path):
-    status, out, err = Started(tmp_path, DYING, 2, ["SIGSTOP", *SMALL, "--rank-timeout", 12]).ended([0])[0]
+    status, out, err = Started(tmp_path, DYING, 2, ["SIGSTOP", *SMALL, "--rank-timeout", 6]).ended([0])[0]
     assert status == 1 and out == ""
     assert re.search(r"rank 1 of 2 has not been heard of for \d+ s \(at: [a-z]+\)", err), err
 
