@@ -71,6 +71,19 @@ DYING = """
         room.block_energies = lambda *a, **k: os.kill(os.getpid(), getattr(signal, sys.argv[1]))
     sys.exit(main(sys.argv[2:]))
 """
+STOPPING = """
+    import os, signal
+    import numpy as np
+    from trnqc.torch_ops.ranks import started
+
+    with started(timeout=100) as ranks:
+        ranks.at_first(lambda: None)
+        if ranks.rank == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        # Shortened where the ranks have met: starting may take long.
+        ranks._watch.silence = 2.0
+        ranks.sum(np.zeros(1))
+"""
 TALK = """
     import sys
     import numpy as np
@@ -143,8 +156,13 @@ def test_a_rank_that_dies_ends_the_job(tmp_path):
     assert err.count("trnqc: error: ") == 1 and re.search(r"rank 1 \(at: [a-z]+\)", err) and "start" in err, err
 
 
-def test_a_rank_that_stands_still_ends_the_job(tmp_path):
-    status, out, err = Started(tmp_path, DYING, 2, ["SIGSTOP", *SMALL, "--rank-timeout", 6]).ended([0])[0]
+@pytest.mark.parametrize(
+    "program, arguments",
+    [(STOPPING, ()), pytest.param(DYING, ["SIGSTOP", *SMALL, "--rank-timeout", 12], marks=pytest.mark.slow)],
+    ids=["alone", "of the command"],
+)
+def test_a_rank_that_stands_still_ends_the_job(tmp_path, program, arguments):
+    status, out, err = Started(tmp_path, program, 2, arguments).ended([0])[0]
     assert status == 1 and out == ""
     assert re.search(r"rank 1 of 2 has not been heard of for \d+ s \(at: [a-z]+\)", err), err
 
