@@ -16,6 +16,7 @@ from trnqc.jit.threads import in_parallel
 
 # fp64; fp32 against a reference in fp64.
 BOUND = {"float64": 1e-14, "float32": 1e-6}
+FEW = ("uvu-5", "mixed", "uvw-shared")
 
 
 def edges(n_nodes, *pairs):
@@ -68,18 +69,20 @@ def check(problem, graph, dtype="float64", **options):
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.parametrize("label", ["uvu-5", "mixed", "uvw-shared"])
+@pytest.mark.parametrize("label", FEW)
 def test_every_kind_of_graph(name, label):
     check(awkward(label), GRAPHS[name])
 
 
-# Of the programs in fp32 a few stand for all: they differ in the width of a vector.
+# Of the programs in fp32 a few stand for all: they differ in the width of a vector. High degrees take long to compile.
 @pytest.mark.parametrize(
     "label, dtype",
-    [*((label, "float64") for label in AWKWARD),
-     *(pytest.param(label, "float32", marks=[pytest.mark.slow] * (label not in ("uvu-5", "mixed", "uvw-shared")))
-       for label in AWKWARD)],
-)  # fmt: skip
+    [
+        pytest.param(label, dtype, marks=[] if label in quick else [pytest.mark.slow])
+        for dtype, quick in (("float64", {*AWKWARD} - {"uvu-high"}), ("float32", FEW))
+        for label in AWKWARD
+    ],
+)
 def test_every_kind_of_problem(label, dtype):
     check(awkward(label), GRAPHS["unsorted"], dtype)
 

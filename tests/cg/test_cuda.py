@@ -92,8 +92,10 @@ def test_convolutions_on_a_device(label, layout, monkeypatch):
         assert "conv_double_inputs" in engine.build_report and engine.ran_on == "generated CUDA on simulated"
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("label", ["uvu-33", "uvw-odd", "uvw-shared"])
+@pytest.mark.parametrize(
+    ("label", "dtype"),
+    [("uvu-33", np.float64), ("uvw-odd", np.float64), ("uvw-odd", np.float32), ("uvw-shared", np.float32)],
+)
 def test_batches_on_a_device(label, dtype, monkeypatch):
     monkeypatch.setattr("trnqc.cg.cuda.KEPT", 2000)
     problem = awkward(label)

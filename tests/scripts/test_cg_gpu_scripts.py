@@ -17,7 +17,7 @@ from trnqc.jit.device import cuda_devices
 
 def test_the_benchmark_is_rehearsed(tmp_path, capsys):
     path = tmp_path / "gpu.json"
-    arguments = ["uvu-5", "--simulate", "--batch", "3", "--rounds", "1", "--dtypes", "float64", "--out", str(path)]
+    arguments = ["uvu-1", "--simulate", "--batch", "3", "--rounds", "1", "--dtypes", "float64", "--out", str(path)]
     assert device_bench_cg.main(arguments) == 0
     record = json.loads(path.read_text())
     assert record["kind"] == "simulated device, no figure counts"
@@ -30,9 +30,9 @@ def test_the_benchmark_is_rehearsed(tmp_path, capsys):
 
 def test_the_gate_holds_results(monkeypatch, capsys, tmp_path):
     monkeypatch.setitem(device_bench_cg.GATE, "float64", -1.0)
-    arguments = ["uvu-5", "--simulate", "--batch", "3", "--dtypes", "float64", "--out", str(tmp_path / "gpu.json")]
+    arguments = ["uvu-1", "--simulate", "--batch", "3", "--dtypes", "float64", "--out", str(tmp_path / "gpu.json")]
     assert device_bench_cg.main(arguments) == 2
-    assert "uvu-5: forward is off by" in capsys.readouterr().out
+    assert "uvu-1: forward is off by" in capsys.readouterr().out
 
 
 def test_without_a_gpu_it_says_so(capsys, tmp_path):

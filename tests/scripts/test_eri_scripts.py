@@ -36,7 +36,9 @@ def test_a_target_that_is_missed_is_said():
 
 def test_the_gpu_benchmark_is_rehearsed(tmp_path, monkeypatch, capsys):
     path = tmp_path / "gpu.json"
-    arguments = ["water/sto-3g", "--simulate", "--rounds", "1", "--out", str(path)]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hydrogen.xyz").write_text("2\n\nH 0 0 0\nH 0 0 0.74\n")
+    arguments = ["hydrogen.xyz/6-31g", "--simulate", "--rounds", "1", "--out", str(path)]
     assert device_bench_eri.main(arguments) == 0
     record = json.loads(path.read_text())
     assert "no figure counts" in record["kind"]
