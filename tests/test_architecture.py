@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -66,10 +67,11 @@ def room_of(module: str) -> str | None:
     return None
 
 
+@cache
 def imports_of(path: Path) -> list[tuple[int, str]]:
     """(line, full module name) of every import, wherever it stands; ``from p import q`` is p.q if that is a module."""
     found = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -85,6 +87,7 @@ def imports_of(path: Path) -> list[tuple[int, str]]:
     return found
 
 
+@cache
 def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 

@@ -72,8 +72,10 @@ def test_every_form_gives_libcints_integrals(digits):
 
 
 @needs_nvcc
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
-@pytest.mark.parametrize("digits, registers", [("1111", 255), ("2111", 255), ("2111 memory", 128)])
+@pytest.mark.parametrize(
+    "digits, registers, arch",
+    [("1111", 255, "sm_80"), ("2111", 255, "sm_80"), ("2111 memory", 128, "sm_80"), ("2111", 255, "sm_90")],
+)
 def test_chosen_kernels_do_not_spill(digits, registers, arch):
     digits, _, name = digits.partition(" ")
     cls = of(digits)

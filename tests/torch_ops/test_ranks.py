@@ -131,7 +131,7 @@ def test_what_ranks_say_to_one_another_and_j_and_k_of_three(tmp_path):
     assert [(status, out) for status, out, _ in ended] == [(0, "rank done\n")] * 3, ended
 
 
-@pytest.mark.parametrize("size, checkpoint", [(2, False), (3, True)])
+@pytest.mark.parametrize("size, checkpoint", [pytest.param(2, False, marks=pytest.mark.slow), (3, True)])
 def test_the_command_has_the_digits_of_one_process(tmp_path, size, checkpoint):
     more = ["--checkpoint", tmp_path / "kept", "--schedule", "dynamic"] if checkpoint else []
     ended = Started(tmp_path, COMMAND, size, [*SMALL, "--json", tmp_path / "r.json", *more]).ended()
