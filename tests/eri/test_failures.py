@@ -124,9 +124,7 @@ def test_a_harmed_cache_is_built_again(nothing_compiled):
     assert run() == pytest.approx(value, abs=1e-14)
 
 
-@pytest.mark.parametrize(
-    ("option", "macro", "lanes"), [("-mno-avx512f", "__AVX512F__", 4), ("-mno-avx", "__AVX__", 2)]
-)
+@pytest.mark.parametrize(("option", "macro", "lanes"), [("-mno-avx512f", "__AVX512F__", 4), ("-mno-avx", "__AVX__", 2)])
 def test_cpus_with_shorter_vectors(other_compiler, option, macro, lanes):
     if macro not in find_compiler().target:
         pytest.skip(f"this CPU has no vectors that {option} leaves out")
