@@ -62,8 +62,11 @@ def test_products_of_functions(shells, cartesian, unrolled, fused):
     np.testing.assert_allclose(given["out"], want, atol=1e-12)
 
 
-@pytest.mark.parametrize("cartesian", [True, False])
-@pytest.mark.parametrize("shells", [(3, 3, 2, 2), (4, 4, 1, 0), (7, 0, 5, 5)])
+@pytest.mark.parametrize(
+    "shells, cartesian",
+    [((3, 3, 2, 2), True), ((3, 3, 2, 2), False), ((4, 4, 1, 0), True), ((4, 4, 1, 0), False), ((7, 0, 5, 5), False),
+     pytest.param((7, 0, 5, 5), True, marks=pytest.mark.slow)],
+)  # fmt: skip
 def test_compiled(shells, cartesian):
     given, want = case(shells, cartesian, fused=True)
     function = phase2(*shells, cartesian)

@@ -21,7 +21,7 @@ def close(result, wanted):
 @given(
     nest=nests(), seed=some.integers(0, 99), fill=some.sampled_from((0.0, 0.3, 0.7, 1.0)), threads=some.integers(1, 2)
 )
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_nest(nest, seed, fill, threads):
     dense = arrays(nest, seed, fill)
     result = interpreted(nest)(packed(nest, dense), threads=threads)
