@@ -8,6 +8,7 @@ method does (DIIS, grids, symmetry, scanners, checkpoints) is PySCF's.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from pyscf import df, gto, lib, scf
 from pyscf.df.df_jk import _DFHF
 from pyscf.lib import logger
 
-from trnqc.eri import fitting
+from trnqc.eri import background, fitting, needs
 from trnqc.eri.door import Kept, actual_omega, is_ours
 from trnqc.eri.gradient import accelerate_gradients
 from trnqc.eri.integrals import int2e
@@ -26,7 +27,7 @@ from trnqc.errors import InputError, MemoryLimit, UnsupportedError
 COVERED = (scf.hf.RHF, scf.uhf.UHF)
 
 
-def accelerate(mf: Any, backend: str = "auto") -> Any:
+def accelerate(mf: Any, backend: str = "auto", kernels: str | None = None) -> Any:
     """The SCF object with J and K by our integrals: same class with a layer on top, same attributes, same numbers.
 
     mf: RHF, UHF, ROHF, RKS, UKS or ROKS of a molecule, with or without symmetry, density fitting, solvent or spin-free
@@ -37,13 +38,19 @@ def accelerate(mf: Any, backend: str = "auto") -> Any:
     and K are direct, incremental if `mf.direct_scf`, without integrals that add less than `mf.direct_scf_tol`. A basis
     beyond the kernels is left to PySCF, with a warning that names the shell; so are, with a note in PySCF's log and in
     `ran_on`, densities that do not fit into `mol.max_memory` and what PySCF's converters turn into generalised objects.
+
+    kernels: what happens while the kernels of a basis set are not compiled yet. "background" (the default): a process of
+    low priority compiles them, and PySCF's integrals serve until all that a step needs are there; `ran_on` tells which
+    it was. "wait": they are compiled first, so that all integrals have one source. "cached": nothing is compiled, and
+    PySCF's integrals serve where something is missing. The environment variable TRNQC_KERNELS sets the default.
     Raises UnsupportedError for other kinds of object; CompilerError, when integrals are first needed, without compiler.
     """
     _check(mf)
     builder(backend)
+    kernels = background.chosen(kernels)
     if isinstance(mf, _Accelerated):
         mf = mf.undo()
-    return lib.set_class(_Accelerated(mf, backend), (_Accelerated, mf.__class__))
+    return lib.set_class(_Accelerated(mf, backend, kernels), (_Accelerated, mf.__class__))
 
 
 def _check(mf: Any) -> None:
@@ -63,30 +70,30 @@ def _check(mf: Any) -> None:
         )
 
 
-def _accelerated_again(mf: Any, backend: str) -> Any:
+def _accelerated_again(mf: Any, backend: str, kernels: str) -> Any:
     """A pickled object with its layer; without it where PySCF has converted what lies below."""
-    return accelerate(mf, backend) if isinstance(mf, COVERED) else mf
+    return accelerate(mf, backend, kernels) if isinstance(mf, COVERED) else mf
 
 
 class _Accelerated(lib.StreamObject):
     """The layer that `accelerate` puts on an SCF object."""
 
     __name_mixin__ = "Accelerated"
-    _keys = frozenset({"backend", "ran_on"})
+    _keys = frozenset({"backend", "kernels", "ran_on"})
     _eri: Any
     _opt: dict[float | None, Any]
 
-    def __init__(self, mf: Any, backend: str) -> None:
+    def __init__(self, mf: Any, backend: str, kernels: str) -> None:
         self.__dict__.update(mf.__dict__)
-        self.backend, self.ran_on = backend, "nothing yet"
+        self.backend, self.kernels, self.ran_on = backend, kernels, "nothing yet"
         self._kept = Kept()
         if isinstance(mf, _DFHF) and type(mf.with_df) is df.DF:
-            self.with_df = fitting.DF.of(mf.with_df)
+            self.with_df = fitting.DF.of(mf.with_df, kernels)
 
     def undo(self) -> Any:
         """The object as PySCF has it, sharing this one's state."""
         plain = lib.view(self, lib.drop_class(self.__class__, _Accelerated))
-        for name in ("backend", "ran_on", "_kept"):
+        for name in ("backend", "kernels", "ran_on", "_kept"):
             del plain.__dict__[name]
         if isinstance(plain.__dict__.get("with_df"), fitting.DF):
             plain.with_df = plain.with_df.undo()
@@ -110,7 +117,7 @@ class _Accelerated(lib.StreamObject):
         return super().reset(mol)
 
     def __reduce__(self) -> Any:
-        return _accelerated_again, (self.undo(), self.backend)
+        return _accelerated_again, (self.undo(), self.backend, self.kernels)
 
     def to_gpu(self) -> Any:
         return self.undo().to_gpu()
@@ -122,13 +129,13 @@ class _Accelerated(lib.StreamObject):
         return self.undo().to_gks(*args, **options)
 
     def to_ks(self, *args: Any, **options: Any) -> Any:
-        return accelerate(self.undo().to_ks(*args, **options), self.backend)
+        return accelerate(self.undo().to_ks(*args, **options), self.backend, self.kernels)
 
     def to_hf(self) -> Any:
-        return accelerate(self.undo().to_hf(), self.backend)
+        return accelerate(self.undo().to_hf(), self.backend, self.kernels)
 
     def density_fit(self, *args: Any, **options: Any) -> Any:
-        return accelerate(self.undo().density_fit(*args, **options), self.backend)
+        return accelerate(self.undo().density_fit(*args, **options), self.backend, self.kernels)
 
     def get_jk(
         self,
@@ -167,17 +174,20 @@ class _Accelerated(lib.StreamObject):
     def _four_centre_jk(
         self, mol: gto.Mole, dm: Any, hermi: int, with_j: bool, with_k: bool, omega: float | None
     ) -> tuple[Any, Any]:
-        ours = self._kept.get(mol, "ours", lambda: is_ours(mol))
         if not omega and (self._eri is not None or self._is_for_memory(mol)):
             if self._eri is None:
-                self._eri = int2e(mol, aosym="s8") if ours else mol.intor("int2e", aosym="s8")
-                self.ran_on = "all integrals in memory, by " + ("generated kernels" if ours else "PySCF")
+                theirs = self._by_pyscf(mol, "memory", lambda: needs.for_memory(mol))
+                self._eri = mol.intor("int2e", aosym="s8") if theirs else int2e(mol, aosym="s8")
+                self.ran_on = f"all integrals in memory, by {theirs or 'generated kernels'}"
             return _from_memory(self._eri, dm, hermi, with_j, with_k)
-        if not ours:
-            self.ran_on = "PySCF"
+        actual = actual_omega(mol, omega)
+        theirs = self._by_pyscf(mol, (actual, with_j, with_k), lambda: needs.for_jk(mol, actual, with_j, with_k))
+        if theirs:
+            self.ran_on = theirs
+            self._kept.get(mol, "builds by PySCF", list).append(theirs)
             return scf.hf.SCF.get_jk(self, mol, dm, hermi, with_j, with_k, omega)
         start = logger.process_clock(), logger.perf_counter()
-        own = self._kept.get(mol, actual_omega(mol, omega), lambda: self._builder(mol, omega))
+        own = self._kept.get(mol, actual, lambda: self._builder(mol, omega))
         try:
             found = own.get_jk(dm, hermi, with_j, with_k)
         except MemoryLimit as error:
@@ -185,9 +195,19 @@ class _Accelerated(lib.StreamObject):
                 raise
             self._leave_to_pyscf(str(error))
             return scf.hf.SCF.get_jk(self, mol, dm, hermi, with_j, with_k, omega)
-        self.ran_on = own.ran_on
+        earlier = len(self._kept.get(mol, "builds by PySCF", list))
+        self.ran_on = own.ran_on + (f" (the first {earlier} J and K by PySCF)" if earlier else "")
         logger.timer(self, "vj and vk", *start)
         return found
+
+    def _by_pyscf(self, mol: gto.Mole, purpose: Any, programs: Callable[[], needs.Programs]) -> str:
+        """What serves in the place of our kernels now, in words; empty when they are to be used."""
+        if not self._kept.get(mol, "ours", lambda: is_ours(mol)):
+            return "PySCF"
+        if self.backend not in ("auto", "cpu"):  # a device compiles its own when it needs them
+            return ""
+        needed = self._kept.get(mol, ("needed", purpose), lambda: background.Needed(programs(), self.kernels))
+        return "" if needed.ready() else f"PySCF ({needed.reason})"
 
     def _is_for_memory(self, mol: gto.Mole) -> bool:
         """PySCF's rule; a device that was asked for by name makes J and K itself."""

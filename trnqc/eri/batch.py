@@ -73,7 +73,6 @@ class Batch:
         n, cls = _N, self.cls
         wide_ab, wide_cd = (n[x] + CONTRACTION if cls.general else CONTRACTION for x in ("n_ab", "n_cd"))
         na, nb, nc, nd = cls.extents
-        table = boys.table(cls.order)
         arrays = (
             Array("numbers", "i64", (len(NUMBERS),)), Array("reals", "f64", (len(REALS),)),
             Array("bra", "f64", (None, n["bra_rows"], wide_ab)), Array("bra_places", "i64", (None, PLACES)),
@@ -81,7 +80,7 @@ class Batch:
             Array("ket", "f64", (None, n["ket_rows"], wide_cd)), Array("ket_places", "i64", (None, PLACES)),
             Array("ket_measures", "f64", (None, MEASURES)), Array("ket_bounds", "f64", (None, n["ket_rows"] + 1)),
             Array("dm_max", "f64", (n["shells"], n["shells"])), Array("dm_pairs", "f64"), Array("dm", "f64"),
-            Array("vj", "f64"), Array("vk", "f64"), Array("boys", "f64", table.shape),
+            Array("vj", "f64"), Array("vk", "f64"), boys.table_array(cls.order),
             Array("lane", "i64", (1,), lanes=True), Array("queue", "i64"), Array("weight", "f64"),
             Array("lanes_ket", "f64", (n["ket_rows"], wide_cd), lanes=True),
             Array("lanes_centre", "f64", (6,), lanes=True), Array("work", "f64", lanes=True),

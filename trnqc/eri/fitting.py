@@ -17,7 +17,7 @@ from pyscf.df.incore import LINEAR_DEP_THR
 from pyscf.lib import logger
 from scipy.linalg.blas import dgemm, dtrsm
 
-from trnqc.eri import fitted_jk, library
+from trnqc.eri import background, fitted_jk, library, needs
 from trnqc.eri.integrals import int2c2e, int3c2e
 from trnqc.eri.workers import workers
 from trnqc.errors import CompilerError, InputError, UnsupportedClass
@@ -34,24 +34,23 @@ class DF(df.DF):
     """PySCF's DF with integrals of our kernels, and J and K by BLAS; results as PySCF's to rounding.
 
     Where the fitted integrals do not fit into max_memory, are to be saved (_cderi_to_save), or lie beyond our kernels,
-    PySCF makes them as it does, on disk if need be; ``ran_on`` says in words who did, and a log line why.
+    PySCF makes them as it does, on disk if need be; ``ran_on`` says in words who did, and a log line why. kernels: as
+    in `trnqc.accelerate`; by default they are compiled when they are first needed.
     """
 
-    _keys = frozenset({"ran_on"})
+    _keys = frozenset({"kernels", "ran_on"})
     _cderi: Any
     auxmol: Any
 
-    def __init__(self, mol: gto.Mole, auxbasis: Any = None) -> None:
+    def __init__(self, mol: gto.Mole, auxbasis: Any = None, kernels: str = "wait") -> None:
         super().__init__(mol, auxbasis)
-        self.ran_on = "nothing yet"
+        self.kernels, self.ran_on = background.chosen(kernels), "nothing yet"
 
     @classmethod
-    def of(cls, other: df.DF) -> DF:
+    def of(cls, other: df.DF, kernels: str = "wait") -> DF:
         """The same density fitting as another DF object's, with its integrals where it has some."""
-        new = cls(other.mol)
-        new.__dict__.update(
-            {name: value for name, value in other.__dict__.items() if name not in ("_rsh_df", "_vjopt")}
-        )
+        new = cls(other.mol, kernels=kernels)
+        new.__dict__.update(_state(other))
         return new
 
     def undo(self) -> df.DF:
@@ -92,7 +91,8 @@ class DF(df.DF):
         needed = 8e-6 * self.mol.nao * (self.mol.nao + 1) // 2 * auxmol.nao
         if needed >= SHARE_OF_MEMORY * room:
             return f"the integrals need {needed:.0f} MB, of which {max(room, 0):.0f} MB are free below max_memory"
-        return ""
+        kernels = background.Needed(needs.for_fitting(self.mol, auxmol), self.kernels)
+        return "" if kernels.ready() else kernels.reason
 
     def get_jk(
         self,
@@ -142,7 +142,8 @@ def exchange_of(
 
 def _state(fitting: df.DF) -> dict[str, Any]:
     """What two kinds of DF object have in common; objects and tables of one kind are made anew."""
-    return {name: v for name, v in fitting.__dict__.items() if name not in ("ran_on", "_rsh_df", "_vjopt")}
+    own = ("kernels", "ran_on", "_rsh_df", "_vjopt")
+    return {name: v for name, v in fitting.__dict__.items() if name not in own}
 
 
 def fitted_integrals(mol: gto.Mole, auxmol: gto.Mole) -> np.ndarray:

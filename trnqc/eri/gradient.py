@@ -12,6 +12,7 @@ import numpy as np
 from pyscf import gto, lib
 from pyscf.lib import logger
 
+from trnqc.eri import background, library, needs
 from trnqc.eri.classes import LMAX
 from trnqc.eri.derivatives import derivative_basis
 from trnqc.eri.door import Kept, actual_omega, is_ours
@@ -67,15 +68,16 @@ class _AcceleratedGradients(lib.StreamObject):
     """The layer that `accelerate_gradients` puts on a gradients object."""
 
     __name_mixin__ = "Accelerated"
+    _keys = frozenset({"ran_on"})
 
     def __init__(self, gradients: Any) -> None:
         self.__dict__.update(gradients.__dict__)
-        self._kept = Kept()
+        self._kept, self.ran_on = Kept(), "nothing yet"
 
     def undo(self) -> Any:
         """The object as PySCF has it, sharing this one's state."""
         plain = lib.view(self, lib.drop_class(self.__class__, _AcceleratedGradients))
-        del plain.__dict__["_kept"]
+        del plain.__dict__["_kept"], plain.__dict__["ran_on"]
         return plain
 
     def get_jk(
@@ -97,14 +99,26 @@ class _AcceleratedGradients(lib.StreamObject):
     ) -> Any:
         mol = self.mol if mol is None else mol
         dm = np.asarray(self.base.make_rdm1() if dm is None else dm)
-        if not self._kept.get(mol, "ours", lambda: is_ours(mol, LMAX - 1, "gradients")):
+        actual = actual_omega(mol, omega)
+        self.ran_on = self._by_pyscf(mol, actual)
+        if self.ran_on:
             return theirs(mol, dm, hermi, omega)
         start = logger.process_clock(), logger.perf_counter()
-        omega = actual_omega(mol, omega)
-        builder = self._kept.get(mol, omega, lambda: self._builder(mol, omega))
+        builder = self._kept.get(mol, actual, lambda: self._builder(mol, actual))
         vj, vk = builder.get_jk(dm, j, k)
+        self.ran_on = library.words()
         logger.timer(self, "derivatives of vj and vk", *start)
         return (vj, vk) if j and k else vj if j else vk
+
+    def _by_pyscf(self, mol: gto.Mole, omega: float) -> str:
+        """What serves in the place of our kernels now, in words; empty when they are to be used."""
+        if not self._kept.get(mol, "ours", lambda: is_ours(mol, LMAX - 1, "gradients")):
+            return "PySCF"
+        needed = self._kept.get(mol, ("needed", omega), lambda: self._needed(mol, omega))
+        return "" if needed.ready() else f"PySCF ({needed.reason})"
+
+    def _needed(self, mol: gto.Mole, omega: float) -> background.Needed:
+        return background.Needed(needs.for_gradients(mol, omega), background.chosen(getattr(self.base, "kernels", None)))
 
     def _builder(self, mol: gto.Mole, omega: float) -> GradientBuilder:
         return GradientBuilder(mol, omega, self.base.direct_scf_tol, lib.num_threads())

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 from trnqc.eri.angular import Powers, cartesians, ncart, raised, spherical
 from trnqc.eri.lines import lines
@@ -38,7 +38,7 @@ class Stage:
     after: int
     body: Body
 
-    @property
+    @cached_property
     def flops(self) -> int:
         """Of one run of the body."""
         given = Array("given", "f64", (self.before,), lanes=True)
@@ -108,8 +108,10 @@ def _sums(l: int, values: Sequence[Value]) -> list[Value]:
     return made
 
 
-def side(axis: int, l1: int, l2: int, cartesian: bool, shift: Array) -> Stage:
+@cache
+def side(axis: int, l1: int, l2: int, cartesian: bool) -> Stage:
     """Horizontal recurrence and, unless Cartesian, harmonics of both indices."""
+    shift = (AB, CD)[axis]
 
     def body(source: Sequence[Value]) -> list[Value]:
         pairs = horizontal(l1, l2, [shift[3 + n] for n in range(3)], source)
@@ -124,12 +126,12 @@ def stages(la: int, lb: int, lc: int, ld: int, cartesian: bool, fused: bool = Tr
 
     fused False: all indices horizontally, then all to harmonics, for comparison.
     """
-    sides = [(0, la, lb, AB), (1, lc, ld, CD)]
+    sides = [(0, la, lb), (1, lc, ld)]
     if not fused and not cartesian:
         first = stages(la, lb, lc, ld, cartesian=True)
-        later = [_transform(axis, l1, l2) for axis, l1, l2, _ in sides if max(l1, l2) > 1]
+        later = [_transform(axis, l1, l2) for axis, l1, l2 in sides if max(l1, l2) > 1]
         return first + later
-    found = [side(axis, l1, l2, cartesian, shift) for axis, l1, l2, shift in sides if not is_trivial(l1, l2, cartesian)]
+    found = [side(axis, l1, l2, cartesian) for axis, l1, l2 in sides if not is_trivial(l1, l2, cartesian)]
     extents = (len(components(la, lb)), len(components(lc, ld)))
     return min((found, found[::-1]), key=lambda order: flops(order, extents) * (1 + _clashes(order, extents)))
 

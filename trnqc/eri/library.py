@@ -9,13 +9,12 @@ the sources of the module and of all that it imports, and not by its text.
 
 from __future__ import annotations
 
-import ast
 import functools
 import hashlib
 import importlib.util
-import threading
+import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -105,16 +104,29 @@ def aligned(*shape: int, dtype: Any = np.float64) -> np.ndarray:
     return raw[start : start + size].view(dtype).reshape(shape)
 
 
-@functools.cache
-def _library(program: Program) -> Library:
-    compiler, width = find_compiler(), lanes()
-    key = key_of(compiler.identity, sources(program.module), str(width), program.name)
+def entry_of(program: Program) -> str:
+    """The name of the program's entry in the cache of compiled libraries. Raises CompilerError without a compiler."""
+    key = key_of(find_compiler().identity, sources(program.module), str(lanes()), program.name)
+    return f"{program.name}-{key}"
+
+
+def is_compiled(program: Program) -> bool:
+    """Whether the program is in the cache: one look at the file system."""
+    return library_cache().has(entry_of(program))
+
+
+def store(program: Program, *, take_turns: bool = True) -> Path:
+    """The program's library in the cache, compiled if it is not there; take_turns: see `Cache.get`."""
 
     def write(out: Path) -> None:
-        compiler.build(emit_c(*program.make(), lanes=width), out)
+        find_compiler().build(emit_c(*program.make(), lanes=lanes()), out)
 
-    path = library_cache().get(f"{program.name}-{key}", write)
-    return load(path, {head.name: head.signature for head in program.heads})
+    return library_cache().get(entry_of(program), write, take_turns=take_turns)
+
+
+@functools.cache
+def _library(program: Program) -> Library:
+    return load(store(program), {head.name: head.signature for head in program.heads})
 
 
 @functools.cache
@@ -124,38 +136,40 @@ def sources(module: str) -> str:
     digest, seen, waiting = hashlib.sha256(), {__name__}, [module]
     while waiting:
         name = waiting.pop()
-        spec = importlib.util.find_spec(name) if name not in seen else None
+        text = "" if name in seen else _text(name)
         seen.add(name)
-        if spec is None or spec.origin is None:
-            continue
-        text = Path(spec.origin).read_text(encoding="utf-8")
-        digest.update(f"{name}\n{text}".encode())
-        waiting += sorted(_imported(text))
+        if text:
+            digest.update(f"{name}\n{text}".encode())
+            waiting += sorted(_imported(text))
     return digest.hexdigest()
 
 
-# CPython 3.11 keeps one depth counter for all its parsers: two threads that parse disturb each other.
-_PARSER = threading.Lock()
+@functools.cache
+def _text(module: str) -> str:
+    """The source of a module; empty when it has none."""
+    spec = importlib.util.find_spec(module)
+    return Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
 
 
-def _imported(text: str) -> Iterator[str]:
+# A parser of Python takes a hundred times as long, in every process. What looks like an import and stands in a text
+# does no harm.
+_IMPORT = re.compile(r"^[ \t]*from (trnqc\.[\w.]+) import (\([^)]*\)|[^\n(]*)", re.MULTILINE)
+
+
+@functools.cache
+def _imported(text: str) -> tuple[str, ...]:
     """Modules of this package that a source imports; rooms are packages, whose names may be modules."""
-    with _PARSER:
-        tree = ast.parse(text)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("trnqc."):
-            yield str(node.module)
-            for alias in node.names:
-                inside = f"{node.module}.{alias.name}"
-                if _is_module(inside):
-                    yield inside
+    found = []
+    for module, names in _IMPORT.findall(text):
+        found.append(module)
+        found += [f"{module}.{name}" for name in re.findall(r"\w+", names) if _is_module(module, name)]
+    return tuple(found)
 
 
-def _is_module(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:
-        return False
+def _is_module(package: str, name: str) -> bool:
+    spec = importlib.util.find_spec(package)
+    inside = spec.submodule_search_locations if spec else None
+    return any((Path(place) / f"{name}.py").is_file() or (Path(place) / name).is_dir() for place in inside or ())
 
 
 class Bar:

@@ -23,7 +23,7 @@ def _arrays(cls: QuartetClass) -> dict[str, Array]:
     na, nb, _, _ = cls.extents
     arrays = (
         Array("records", "f64", (None, _ROWS, wide)), Array("centre", "f64", (None, 6)), Array("count", "i64"),
-        Array("ones", "f64", (_ROWS + 1,)), Array("boys", "f64", boys.table(cls.order).shape),
+        Array("ones", "f64", (_ROWS + 1,)), boys.table_array(cls.order),
         Array("lane", "i64", (1,), lanes=True),
         Array("bound", "f64"), Array("lanes_ket", "f64", (_ROWS, wide), lanes=True),
         Array("lanes_centre", "f64", (6,), lanes=True), Array("work", "f64", lanes=True),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from trnqc.eri.classes import CONTRACTION, QuartetClass
@@ -75,7 +76,11 @@ class Writer:
     @property
     def program(self) -> Program:
         head = Head(self.name, parameters(self.cls), ("work", "out", "destination"))
-        return Program(self.name, __name__, (head,), lambda: (writer_function(self),))
+        return Program(self.name, __name__, (head,), partial(_functions, self))
+
+
+def _functions(writer: Writer) -> tuple[st.Function, ...]:
+    return (writer_function(writer),)
 
 
 def writer_function(writer: Writer, kernel: st.Function | None = None) -> st.Function:

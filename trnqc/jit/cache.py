@@ -1,17 +1,20 @@
 """A directory of compiled libraries named by a digest of all that went into them; it can never hurt.
 
 An entry is a library and a file with the digest of its bytes. Both are written aside and renamed into place; an entry
-that is missing, unreadable, truncated or altered is a miss and is built again.
+that is missing, unreadable, truncated or altered is a miss and is built again. Processes that want the same entry at the
+same time build it once: one of them builds, and the others wait for it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import functools
 import hashlib
 import os
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,12 +49,53 @@ class Cache:
 
     directory: Path
 
-    def get(self, name: str, build: Callable[[Path], None], suffix: str = ".so") -> Path:
-        """Path of the entry `name`; `build(path)` writes the file when there is no sound one."""
-        library, seal = self.directory / f"{name}{suffix}", self.directory / f"{name}.sha256"
+    def get(self, name: str, build: Callable[[Path], None], suffix: str = ".so", *, take_turns: bool = True) -> Path:
+        """Path of the entry `name`; `build(path)` writes the file when there is no sound one.
+
+        take_turns: whether other processes that want this entry wait for this one's build. A process of low priority
+        says False, because nobody should wait for it.
+        """
+        library, seal = self.directory / f"{name}{suffix}", self._seal(name)
         if not self._sound(library, seal):
-            self._store(library, seal, build)
+            with self._turn(name) if take_turns else contextlib.nullcontext():
+                if not self._sound(library, seal):
+                    self._store(library, seal, build)
         return library
+
+    def has(self, name: str) -> bool:
+        """Whether there is an entry `name`. Its bytes are not read: `get` checks them."""
+        return self._seal(name).exists()
+
+    def is_being_built(self, name: str) -> bool:
+        """Whether a process that takes turns is building the entry `name` now."""
+        try:
+            with self._lock_file(name).open() as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        return False
+
+    def _seal(self, name: str) -> Path:
+        return self.directory / f"{name}.sha256"
+
+    def _lock_file(self, name: str) -> Path:
+        return self.directory / f".{name}.lock"
+
+    @contextlib.contextmanager
+    def _turn(self, name: str) -> Iterator[None]:
+        """Wait until no other process builds the entry. A process that dies gives up its turn."""
+        path = self._lock_file(name)
+        with path.open("w") as lock:
+            # On a file system without locks an entry may be built twice, which costs time and nothing else. The same
+            # is true of a process that opened the file just before it was removed.
+            with contextlib.suppress(OSError):
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
 
     def _sound(self, library: Path, seal: Path) -> bool:
         try:

@@ -11,10 +11,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from trnqc.errors import CompilerError
+from trnqc.jit.probed import remembered
 
 REQUIRED_FLAGS = ("-shared", "-fPIC")
 # Each is used only if the compiler takes it. Contraction to fused multiply-add is safe and wanted; value-changing
@@ -121,6 +123,13 @@ def _probe_flags(command: tuple[str, ...], scratch: Path) -> tuple[str, ...]:
 
 def _probe(command: tuple[str, ...]) -> Compiler:
     version = (_run((*command, "--version")).splitlines() or ["unknown version"])[0]
+    wanted = (*REQUIRED_FLAGS, *WANTED_FLAGS, *(flag for flags in NATIVE_FALLBACKS.values() for flag in flags))
+    told = remembered(command, version, lambda: _tried(command, version), *wanted)
+    return Compiler(tuple(told["command"]), told["version"], tuple(told["flags"]), told["target"])
+
+
+def _tried(command: tuple[str, ...], version: str) -> dict[str, Any]:
+    """The fields of `Compiler`, after a build that loads; raises CompilerError."""
     with tempfile.TemporaryDirectory(prefix="trnqc-cc-") as scratch:
         # A plain build first: its failure is the one worth showing.
         text, out = Path(scratch) / "probe.c", Path(scratch) / "probe.so"
@@ -135,7 +144,7 @@ def _probe(command: tuple[str, ...]) -> Compiler:
             ) from error
         flags = _probe_flags(command, Path(scratch))
         target = _run((*command, *flags, "-dM", "-E", str(text)))
-    return Compiler(command, version, flags, target)
+    return asdict(Compiler(command, version, flags, target))
 
 
 @functools.lru_cache(maxsize=8)
