@@ -39,10 +39,11 @@ def accelerate(mf: Any, backend: str = "auto", kernels: str | None = None) -> An
     beyond the kernels is left to PySCF, with a warning that names the shell; so are, with a note in PySCF's log and in
     `ran_on`, densities that do not fit into `mol.max_memory` and what PySCF's converters turn into generalised objects.
 
-    kernels: what happens while the kernels of a basis set are not compiled yet. "background" (the default): a process of
-    low priority compiles them, and PySCF's integrals serve until all that a step needs are there; `ran_on` tells which
-    it was. "wait": they are compiled first, so that all integrals have one source. "cached": nothing is compiled, and
-    PySCF's integrals serve where something is missing. The environment variable TRNQC_KERNELS sets the default.
+    kernels: what happens while the kernels of a basis set are not compiled yet. "background" (the default): a process
+    of low priority compiles them, and PySCF's integrals serve until all that a step needs are there; `ran_on` tells
+    which it was. "wait": they are compiled first, so that all integrals have one source. "cached": nothing is
+    compiled, and PySCF's integrals serve where something is missing. $TRNQC_KERNELS sets the default.
+
     Raises UnsupportedError for other kinds of object; CompilerError, when integrals are first needed, without compiler.
     """
     _check(mf)

@@ -108,23 +108,28 @@ def _ask_for(programs: Sequence[Program]) -> None:
 
 def _start(programs: Sequence[Program]) -> _Builder:
     """A process that compiles the programs in their order."""
+    directory = str(library_cache().directory)
+    environment = os.environ | {DIRECTORY_VARIABLE: directory, "OMP_NUM_THREADS": "1"}
+    # A process group of its own, so that Ctrl-C at a terminal interrupts the job alone; the session stays the job's,
+    # because Linux weighs the priorities of two sessions against each other as if they were equal.
     # Files and not pipes: neither process ever waits for the other.
-    request, errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()
+    errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed when the process has ended
+    with tempfile.TemporaryFile() as request:
+        _write_request(request, programs)
+        process = subprocess.Popen(
+            [sys.executable, "-c", _START], stdin=request, stdout=subprocess.DEVNULL, stderr=errors,
+            env=environment, process_group=0,
+        )  # fmt: skip
+    return _Builder(process, errors)
+
+
+def _write_request(request: IO[bytes], programs: Sequence[Program]) -> None:
+    """What `_START` and `builder.main` read."""
     pickle.dump([os.path.abspath(path) for path in sys.path], request)
     pickle.dump((os.getpid(), linger()), request)
     # The parameters of a program's functions are for those who call them.
     pickle.dump([Program(program.name, program.module, (), program.make) for program in programs], request)
     request.seek(0)
-    directory = str(library_cache().directory)
-    environment = os.environ | {DIRECTORY_VARIABLE: directory, "OMP_NUM_THREADS": "1"}
-    # A process group of its own, so that Ctrl-C at a terminal interrupts the job alone; the session stays the job's,
-    # because Linux weighs the priorities of two sessions against each other as if they were equal.
-    process = subprocess.Popen(
-        [sys.executable, "-c", _START], stdin=request, stdout=subprocess.DEVNULL, stderr=errors,
-        env=environment, process_group=0,
-    )  # fmt: skip
-    request.close()
-    return _Builder(process, errors)
 
 
 def _look_after() -> None:

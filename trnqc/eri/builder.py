@@ -2,8 +2,9 @@
 
 request (standard input) -> low priority -> turn -> programs, several at a time -> the cache of compiled libraries
 
-While the job runs, the compilers get what it leaves of the processors and about a tenth of what it wants: much less, and
-a job that uses all cores for an hour would not see its kernels before the end. After the job they get what nobody wants.
+While the job runs, the compilers get what it leaves of the processors and about a tenth of what it wants: with much
+less, a job that uses all cores for an hour would not see its kernels before the end. After the job they get what nobody
+wants.
 
 It ends when all is compiled; when it is told to (SIGTERM); and a given time after the job that started it has ended.
 What is not finished then is thrown away: the cache holds whole libraries only.
@@ -33,8 +34,8 @@ PULSE = 0.5
 MOST = 8
 # Two compilers and a generator of this priority take a tenth of two cores from a job that wants all of both.
 NICE = 12
-# Where a group of processes has a quota of processor time, priorities do not help: compilers start so many seconds after
-# the job, one at a time, and pause this many times as long as each took.
+# Where a group of processes has a quota of processor time, priorities do not help: compilers start so many seconds
+# after the job, one at a time, and pause this many times as long as each took.
 HEAD_START, PAUSES = 10.0, 5.0
 QUOTAS = (Path("/sys/fs/cgroup/cpu.max"), Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"))
 # Seconds after which what a killed compilation has left behind is removed.
@@ -65,7 +66,7 @@ def lower_priority() -> None:
 
 
 def lowest_priority() -> None:
-    """Take processor time that nobody else wants, in all threads, and in compilers that are at work as far as can be."""
+    """Take processor time that nobody else wants, in all threads and, as far as can be, in compilers at work."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PGRP, 0, 19)
     if hasattr(os, "SCHED_IDLE"):

@@ -118,7 +118,8 @@ class _AcceleratedGradients(lib.StreamObject):
         return "" if needed.ready() else f"PySCF ({needed.reason})"
 
     def _needed(self, mol: gto.Mole, omega: float) -> background.Needed:
-        return background.Needed(needs.for_gradients(mol, omega), background.chosen(getattr(self.base, "kernels", None)))
+        kernels = background.chosen(getattr(self.base, "kernels", None))
+        return background.Needed(needs.for_gradients(mol, omega), kernels)
 
     def _builder(self, mol: gto.Mole, omega: float) -> GradientBuilder:
         return GradientBuilder(mol, omega, self.base.direct_scf_tol, lib.num_threads())

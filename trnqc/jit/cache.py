@@ -1,8 +1,8 @@
 """A directory of compiled libraries named by a digest of all that went into them; it can never hurt.
 
 An entry is a library and a file with the digest of its bytes. Both are written aside and renamed into place; an entry
-that is missing, unreadable, truncated or altered is a miss and is built again. Processes that want the same entry at the
-same time build it once: one of them builds, and the others wait for it.
+that is missing, unreadable, truncated or altered is a miss and is built again. Where several processes want the same
+entry at the same time, one of them builds it and the others wait.
 """
 
 from __future__ import annotations

@@ -1,0 +1,53 @@
+"""One SCF, and its gradient where that is asked for, as a process of its own: what `bench_first_use.py` times.
+
+    python scripts/eri/first_use.py {PySCF,trnqc} benzene cc-pvdz {memory,direct,fitted} [--gradient]
+
+It prints JSON: energies, what made J and K, and seconds since the process began. trnqc is imported only for trnqc.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+WAYS = ("memory", "direct", "fitted")
+
+
+def main() -> None:
+    begin = time.perf_counter()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("who", choices=("PySCF", "trnqc"))
+    parser.add_argument("molecule", help="of examples/molecules")
+    parser.add_argument("basis")
+    parser.add_argument("way", choices=WAYS)
+    parser.add_argument("--gradient", action="store_true")
+    asked = parser.parse_args()
+
+    from pyscf import gto, scf
+
+    mol = gto.M(atom=str(ROOT / "examples" / "molecules" / f"{asked.molecule}.xyz"), basis=asked.basis, verbose=0)
+    mf = scf.RHF(mol)
+    if asked.way == "fitted":
+        mf = mf.density_fit()
+    elif asked.way == "direct":
+        mf.max_memory = 1
+    else:
+        mf.max_memory = 16_000
+    if asked.who == "trnqc":
+        import trnqc
+
+        mf = trnqc.accelerate(mf)
+    found = {"e_scf": mf.kernel(), "ran_on": getattr(mf, "ran_on", "PySCF"), "scf_s": time.perf_counter() - begin}
+    if asked.gradient:
+        mf.max_memory = 16_000
+        gradients = mf.nuc_grad_method()
+        found["gradient"] = gradients.kernel().tolist()
+        found["gradient_ran_on"] = getattr(gradients, "ran_on", "PySCF")
+    print(json.dumps(found | {"nao": mol.nao_nr(), "seconds": time.perf_counter() - begin}))
+
+
+if __name__ == "__main__":
+    main()
