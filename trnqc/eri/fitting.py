@@ -64,14 +64,14 @@ class DF(df.DF):
         if self._cderi is not None and self.auxmol is None:
             return super().build()
         auxmol = df.addons.make_auxmol(self.mol, self.auxbasis)
-        if reason := self._left_to_pyscf(auxmol):
-            self.ran_on = f"PySCF: {reason}"
-            logger.note(self, "density fitting is left to PySCF: %s", reason)
-            return super().build()
         start = logger.process_clock(), logger.perf_counter()
-        self.check_sanity()
-        self.dump_flags()
         try:
+            if reason := self._left_to_pyscf(auxmol) or self._waiting(auxmol):
+                self.ran_on = f"PySCF: {reason}"
+                logger.note(self, "density fitting is left to PySCF: %s", reason)
+                return super().build()
+            self.check_sanity()
+            self.dump_flags()
             self._cderi = fitted_integrals(self.mol, auxmol)
         except (UnsupportedClass, CompilerError) as error:
             self.ran_on = f"PySCF: {error}"
@@ -80,6 +80,13 @@ class DF(df.DF):
         self.auxmol, self.ran_on = auxmol, library.words()
         logger.timer(self, "density-fitting integrals", *start)
         return self
+
+    def _waiting(self, auxmol: gto.Mole) -> str:
+        """Why our kernels are not to be used yet; empty when they are. Raises UnsupportedClass, CompilerError."""
+        if self.kernels == "wait":
+            return ""
+        needed = background.Needed(needs.for_fitting(self.mol, auxmol), self.kernels)
+        return "" if needed.ready() else needed.reason
 
     def _left_to_pyscf(self, auxmol: gto.Mole) -> str:
         """Why the integrals are not to be made here; empty when they are."""
@@ -91,8 +98,7 @@ class DF(df.DF):
         needed = 8e-6 * self.mol.nao * (self.mol.nao + 1) // 2 * auxmol.nao
         if needed >= SHARE_OF_MEMORY * room:
             return f"the integrals need {needed:.0f} MB, of which {max(room, 0):.0f} MB are free below max_memory"
-        kernels = background.Needed(needs.for_fitting(self.mol, auxmol), self.kernels)
-        return "" if kernels.ready() else kernels.reason
+        return ""
 
     def get_jk(
         self,

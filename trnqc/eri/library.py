@@ -144,7 +144,6 @@ def sources(module: str) -> str:
     return digest.hexdigest()
 
 
-@functools.cache
 def _text(module: str) -> str:
     """The source of a module; empty when it has none."""
     spec = importlib.util.find_spec(module)
