@@ -102,9 +102,8 @@ class TensorProduct(_Product):
         The leading dimensions are the same; weights may be left out where the problem has none.
         """
         w = self._weights(weights, y)
-        forward = BATCH.operators["forward"]
         if x.dim() == 2 and y.dim() == 2:
-            return forward(x, y, w, self._text)
+            return BATCH.apply("forward", x, y, w, self._text)
         lead = x.shape[:-1]
         own = not self.problem.shared_weights
         if x.dim() == 0 or y.shape[:-1] != lead or (own and w.shape[:-1] != lead):
@@ -112,7 +111,7 @@ class TensorProduct(_Product):
                 f"expected the same leading dimensions; found x {list(x.shape)}, y {list(y.shape)}, w {list(w.shape)}"
             )
         x, y, w = (t.reshape(-1, t.shape[-1]) if t is not w or own else t for t in (x, y, w))
-        return forward(x, y, w, self._text).reshape(*lead, -1)
+        return BATCH.apply("forward", x, y, w, self._text).reshape(*lead, -1)
 
 
 class TensorProductConv(_Product):
@@ -146,5 +145,5 @@ class TensorProductConv(_Product):
         read, for callers that sort edges themselves; the order by sender is found here and kept for equal edges.
         Raises EdgeIndexError for edges of another type or beyond the nodes.
         """
-        operator = CONVOLUTION.operators["forward"]
-        return operator(x, y, self._weights(weights, y), rows, cols, self._text, self.deterministic, self.kahan)
+        w = self._weights(weights, y)
+        return CONVOLUTION.apply("forward", x, y, w, rows, cols, self._text, self.deterministic, self.kahan)

@@ -1,9 +1,8 @@
 """Tensor products as operators of torch.library: ``trnqc::cg_forward`` and its derivatives, a convolution's likewise.
 
-L(x, y, w, gz) = <gz, z(x, y, w)> is linear in each argument (in w up to a constant). forward is its gradient with
-respect to gz, backward with respect to x, y and w, double_backward that of a directional derivative; the derivative of
-double_backward is composed of the three, so there is one of every order. torch.compile and torch.export see each call
-as one node.
+Derivatives of every order are composed of the three directions (derivatives.py). torch.compile and torch.export see
+each call as one node. The transforms of torch.func and the dual numbers of torch.autograd.forward_ad take the same
+operators as autograd functions with forward-mode derivatives (transforms.py); `Family.apply` chooses.
 
 A problem is passed as text (`handle.text_of`). Results are new, dense and of the operands' dtype; under autocast
 operands of less than single precision are taken as float32. A CPU runs as many threads as torch.set_num_threads says.
@@ -11,17 +10,19 @@ operands of less than single precision are taken as float32. A CPU runs as many 
 
 # No `from __future__ import annotations`: torch reads schemas from annotations as objects.
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from trnqc.cg.derivatives import GRADIENTS, TANGENTS, Calls
 from trnqc.cg.graph import graph_of
 from trnqc.cg.handle import cpu_engine, cuda_engine, no_engine, problem_of, weighted_part
 from trnqc.cg.memory import demand
 from trnqc.cg.problem import TPProblem
+from trnqc.cg.transforms import active, function_of, refuse_dual_level
 from trnqc.errors import EdgeIndexError, OperandError, UnsupportedPrecision
 
 NAMES = ("x", "y", "w", "gz", "ggx", "ggy", "ggw")
@@ -98,6 +99,7 @@ def _sizes(tensors: Sequence[Tensor], edges: Sequence[Tensor]) -> Sizes:
 
 def _run(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], options: Sequence[Any]) -> Any:
     """One call of an engine on real tensors: those of a CPU as NumPy arrays on the same memory."""
+    refuse_dual_level()
     text, *choices = options
     deterministic, kahan = choices or (True, False)
     sizes = _sizes(tensors, edges)
@@ -139,88 +141,86 @@ class Family:
         self.edges = edges
         self.tail = ", ".join([*(f"Tensor {name}" for name in edges), *(f"{kind} {name}" for kind, name in options)])
         self.operators = {direction: self._operator(prefix, direction) for direction in DIRECTIONS}
+        self.functions = {direction: function_of(self, direction) for direction in DIRECTIONS}
+
+    def apply(self, direction: str, *args: Any) -> Any:
+        """A direction of all its arguments, with derivatives of every order and mode."""
+        if active():
+            return self.functions[direction].apply(*args)
+        return self.operators[direction](*args)
+
+    def parts(self, direction: str, args: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
+        """The arguments of a direction: operands, edges, options."""
+        count = DIRECTIONS[direction][0]
+        cut = count + len(self.edges)
+        return args[:count], args[count:cut], args[cut:]
 
     def _operator(self, prefix: str, direction: str) -> Any:
         count, results = DIRECTIONS[direction]
 
-        def parts(args: Sequence[Any]) -> tuple[Sequence[Tensor], Sequence[Tensor], Sequence[Any]]:
-            cut = count + len(self.edges)
-            return args[:count], args[count:cut], args[cut:]
-
         def real(*args: Any) -> Any:
-            return _run(direction, *parts(args))
+            return _run(direction, *self.parts(direction, args))
+
+        def fake(*args: Any) -> Any:
+            return _fake(direction, *self.parts(direction, args))
 
         def keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-            tensors, edges, ctx.options = parts(inputs)
-            ctx.save_for_backward(*tensors, *edges)
+            self.keep(direction, ctx, inputs)
 
         def derivative(ctx: Any, *given: Tensor) -> tuple[Any, ...]:
-            # Read once: checkpointing computes them anew and hands them out a single time.
-            saved = ctx.saved_tensors
-            tensors, edges = saved[:count], saved[count:]
-            found = self._derivatives[direction](self, tensors, given, (*edges, *ctx.options))
-            return (*found, *[None] * (len(edges) + len(ctx.options)))
+            # `saved_tensors` is read once: checkpointing computes them anew and hands them out a single time.
+            return self.gradients(direction, ctx.saved_tensors, ctx.options, given)
 
         def over_a_batch(info: Any, in_dims: Sequence[int | None], *args: Any) -> tuple[Any, Any]:
-            return self._batched(direction, info.batch_size, parts(in_dims), parts(args))
+            return self.batched(self.operators[direction], direction, info.batch_size, in_dims, args)
 
         operands = ", ".join(f"Tensor {name}" for name in NAMES[:count])
         returned = "Tensor" if len(results) == 1 else f"({', '.join(['Tensor'] * len(results))})"
         schema = f"({operands}, {self.tail}) -> {returned}"
         operator = torch.library.custom_op(f"trnqc::{prefix}_{direction}", real, mutates_args=(), schema=schema)
-        operator.register_fake(lambda *args: _fake(direction, *parts(args)))
+        operator.register_fake(fake)
         operator.register_autograd(derivative, setup_context=keep)
         operator.register_vmap(over_a_batch)
         for device in ("cpu", "cuda"):
             operator.register_autocast(device, torch.float32)
         return operator
 
-    def _of_forward(self, t: Sequence[Tensor], given: Sequence[Tensor], rest: tuple[Any, ...]) -> tuple[Tensor, ...]:
-        return self.operators["backward"](*t, *given, *rest)
+    def keep(self, direction: str, ctx: Any, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+        """Save the inputs for the derivatives; the tensors among them are returned."""
+        tensors, edges, ctx.options = self.parts(direction, inputs)
+        ctx.save_for_backward(*tensors, *edges)
+        return (*tensors, *edges)
 
-    def _of_backward(self, t: Sequence[Tensor], given: Sequence[Tensor], rest: tuple[Any, ...]) -> tuple[Tensor, ...]:
-        return self.operators["double_backward"](*t, *given, *rest)
+    def gradients(self, direction: str, saved: Sequence[Tensor], options: Any, given: Sequence[Any]) -> tuple[Any, ...]:
+        """Gradients of all inputs, which `keep` saved; None for edges and options."""
+        tensors, calls = self._kept(direction, saved, options)
+        return (*GRADIENTS[direction](calls, tensors, given), *[None] * len(calls.rest))
 
-    def _of_double(self, t: Sequence[Tensor], given: Sequence[Tensor], rest: tuple[Any, ...]) -> tuple[Tensor, ...]:
-        """Gradients of S = sum over i of x, y, w and j != i of x, y, w, gz of L with ggi at i and given hj at j."""
-        forward, backward, double = (self.operators[name] for name in DIRECTIONS)
-        x, y, w, gz, ggx, ggy, ggw = t
-        hx, hy, hw, hz = given
-        # With ggw or hw at w only paths with weights count: a path without is constant in w, all others are linear.
-        at = len(self.edges)
-        linear = (*rest[:at], weighted_part(rest[at]), *rest[at + 1 :])
-        # S is the derivative of <ggx, gx> + <ggy, gy> + <ggw, gw> along (hx, hy, hw, hz).
-        along = double(x, y, w, gz, hx, hy, hw, *rest)[:3]
-        beside = backward(x, y, w, hz, *rest)
-        # Its terms with x, y or w as they are: hz at gz, or gz as it is and h at another.
-        at_hz = double(x, y, w, hz, ggx, ggy, ggw, *rest)[:3]
-        crossed = double(ggx, ggy, ggw, gz, hx, hy, hw, *linear)[:3]
-        of_gz = forward(hx, ggy, w, *rest) + forward(ggx, hy, w, *rest)
-        for pair in ((hx, y, ggw), (ggx, y, hw), (x, hy, ggw), (x, ggy, hw)):
-            of_gz = of_gz + forward(*pair, *linear)
-        of_gg = (a + b for a, b in zip(along, beside))
-        return *(a + b for a, b in zip(at_hz, crossed)), of_gz, *of_gg
+    def tangents(self, direction: str, saved: Sequence[Tensor], options: Any, given: Sequence[Any]) -> Any:
+        """Tangents of the results for those of all inputs, None for an input without one."""
+        tensors, calls = self._kept(direction, saved, options)
+        along = [torch.zeros_like(t) if h is None else h for t, h in zip(tensors, given)]
+        return TANGENTS[direction](calls, tensors, along)
 
-    _derivatives: dict[str, Callable[..., tuple[Tensor, ...]]] = {  # noqa: RUF012
-        "forward": _of_forward,
-        "backward": _of_backward,
-        "double_backward": _of_double,
-    }
+    def _kept(self, direction: str, saved: Sequence[Tensor], options: Any) -> tuple[Sequence[Tensor], Calls]:
+        count, (text, *others) = DIRECTIONS[direction][0], options
+        tensors, edges = saved[:count], saved[count:]
+        return tensors, Calls(self.apply, (*edges, text, *others), (*edges, weighted_part(text), *others))
 
-    def _batched(self, direction: str, count: int, dims: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, Any]:
-        """vmap: rows of all samples as one batch where every operand is rows of its own, else sample after sample."""
-        operator, results = self.operators[direction], DIRECTIONS[direction][1]
-        flat_dims, flat = [*dims[0], *dims[1], *dims[2]], [*args[0], *args[1], *args[2]]
-        if not self.edges and not problem_of(args[2][0]).shared_weights:
-            rows = [t.movedim(d, 0) if d is not None else t.expand(count, *t.shape) for d, t in zip(dims[0], args[0])]
-            found = operator(*(t.reshape(-1, t.shape[-1]) for t in rows), *args[2])
-            made = [t.reshape(count, -1, t.shape[-1]) for t in (found if len(results) > 1 else (found,))]
-        else:
-            samples = [
-                operator(*(a if d is None else a.select(d, n) for d, a in zip(flat_dims, flat))) for n in range(count)
-            ]
-            made = [torch.stack(t) for t in (zip(*samples) if len(results) > 1 else (samples,))]
-        return (tuple(made), (0,) * len(made)) if len(made) > 1 else (made[0], 0)
+    def batched(self, call: Any, direction: str, count: int, dims: Sequence[Any], args: Sequence[Any]) -> Any:
+        """vmap of `call`: rows of all samples as one batch where every operand has rows of its own, else one by one."""
+        tensors, _, options = self.parts(direction, args)
+        if self.edges or problem_of(options[0]).shared_weights:
+            samples = [call(*(a if d is None else a.select(d, n) for d, a in zip(dims, args))) for n in range(count)]
+            if len(DIRECTIONS[direction][1]) == 1:
+                return torch.stack(samples), 0
+            return tuple(map(torch.stack, zip(*samples))), (0,) * len(samples[0])
+        rows = [t.movedim(d, 0) if d is not None else t.expand(count, *t.shape) for d, t in zip(dims, tensors)]
+        found = call(*(t.reshape(count * t.shape[1], t.shape[2]) for t in rows), *options)
+        if isinstance(found, Tensor):
+            return found.reshape(count, rows[0].shape[1], found.shape[-1]), 0
+        made = tuple(t.reshape(count, rows[0].shape[1], t.shape[-1]) for t in found)
+        return made, (0,) * len(made)
 
 
 BATCH = Family("cg", (), (("str", "problem"),))
