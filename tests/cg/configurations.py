@@ -61,7 +61,7 @@ def configuration(label: str, **options: Any) -> TPProblem:
         return fully_connected(in1, in2, out, label=label, **{"shared_weights": shared, **options})
     l1, l2, l3 = ROOFLINE[label]
     rule = [(0, 0, 0, "uvu", True)]
-    return TPProblem(f"128x{l1}e", f"1x{l2}e", f"128x{l3}e", rule, label=label, **options)
+    return TPProblem(f"128x{l1}e", f"1x{l2}e", f"128x{l3}e", rule, label=label, **own(options))
 
 
 def channelwise(in1: str, in2: str, out: str, **options: Any) -> TPProblem:
@@ -73,7 +73,7 @@ def channelwise(in1: str, in2: str, out: str, **options: Any) -> TPProblem:
             found += [(ir, mul, i, j) for ir in products(first, second) if ir in wanted]
     found.sort(key=lambda entry: entry[0])
     rules = [(i, j, k, "uvu", True) for k, (_, _, i, j) in enumerate(found)]
-    return TPProblem(in1, in2, "+".join(f"{mul}x{name(ir)}" for ir, mul, _, _ in found), rules, **options)
+    return TPProblem(in1, in2, "+".join(f"{mul}x{name(ir)}" for ir, mul, _, _ in found), rules, **own(options))
 
 
 def fully_connected(in1: str, in2: str, out: str, **options: Any) -> TPProblem:
@@ -85,7 +85,12 @@ def fully_connected(in1: str, in2: str, out: str, **options: Any) -> TPProblem:
         for k, (_, third) in enumerate(slots(out))
         if third in products(first, second)
     ]
-    return TPProblem(in1, in2, out, rules, **options)
+    return TPProblem(in1, in2, out, rules, **own(options))
+
+
+def own(options: dict[str, Any]) -> dict[str, Any]:
+    """The options with weights of its own for every row, unless they say otherwise."""
+    return {"shared_weights": False, **options}
 
 
 # Few channels and few paths each, so that a dense reference is quick; what each probes stands beside it.
@@ -114,17 +119,42 @@ AWKWARD: dict[str, Callable[..., TPProblem]] = {
             (1, 0, 2, "uvw", True),
             (0, 1, 3, "uvu", False),
         ],
-        **o,
+        **own(o),
     ),
     # No weights at all; one slot that is read twice and one that is never read or written.
     "unweighted": lambda **o: TPProblem(
-        "9x1o+3x0e", "2x1o", "9x0e+9x1e+3x2e", [(0, 0, 0, "uvu", False), (0, 0, 1, "uvu", False, 2.0)], **o
+        "9x1o+3x0e", "2x1o", "9x0e+9x1e+3x2e", [(0, 0, 0, "uvu", False), (0, 0, 1, "uvu", False, 2.0)], **own(o)
     ),
     # Slots of no channels, an output that nothing reaches.
     "empty-slots": lambda **o: TPProblem(
-        "0x0e+4x1o", "1x1o+0x2e", "4x0e+0x1o+2x2e", [(1, 0, 0, "uvu", True), (0, 0, 1, "uvu", True)], **o
+        "0x0e+4x1o", "1x1o+0x2e", "4x0e+0x1o+2x2e", [(1, 0, 0, "uvu", True), (0, 0, 1, "uvu", True)], **own(o)
     ),
-    "nothing": lambda **o: TPProblem("3x0e", "1x1o", "2x2e", [], **o),
+    # All of e3nn's modes in one problem, with weights and without, more channels than a vector has lanes and fewer.
+    "all-modes": lambda **o: TPProblem(
+        "6x0e+6x1o+2x1e+19x1o+1x1o",
+        "6x0e+6x1o+3x1e+19x1o",
+        "6x0e+6x1o+2x2e+36x1e+15x2e+4x1e+57x0e+171x1e+2x0e+1x0e+3x0o",
+        [
+            (1, 1, 0, "uuu", True),
+            (0, 1, 1, "uuu", False),
+            (1, 0, 1, "uvu", True),
+            (1, 1, 2, "uvw", True),
+            (0, 1, 1, "uvv", True, 0.5),
+            (1, 0, 1, "uvv", False),
+            (1, 1, 3, "uvuv", True),
+            (1, 1, 3, "uvuv", False, 2.0),
+            (1, 1, 4, "uvu<v", True),
+            (1, 1, 5, "u<vw", True),
+            (1, 1, 5, "uuw", True),
+            (3, 3, 7, "uvu<v", False),
+            (3, 3, 8, "uuw", True),
+            (3, 3, 8, "u<vw", True),
+            (3, 3, 9, "uuw", False),
+            (2, 3, 10, "uvw", True),
+        ],
+        **own(o),
+    ),
+    "nothing": lambda **o: TPProblem("3x0e", "1x1o", "2x2e", [], **own(o)),
 }
 
 

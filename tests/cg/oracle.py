@@ -3,6 +3,8 @@
     z[w,k] += pw sum_uv W[u,v,w] sum_ij C[i,j,k] x[u,i] y[v,j]      uvw
     z[u,k] += pw sum_v  W[u,v]   sum_ij C[i,j,k] x[u,i] y[v,j]      uvu; W = 1 where an instruction has no weight
 
+and the other modes of e3nn likewise.
+
 A convolution is a gather of x by sender, this product, and a sum by receiver. The functions take and return NumPy
 arrays in the shapes of the engine's methods of the same names, and are slow on purpose.
 """
@@ -46,10 +48,22 @@ def _instruction(problem: Any, ins: Any, x: torch.Tensor, y: torch.Tensor, w: to
     c = torch.tensor(clebsch_gordan(slot1.ir.l, slot2.ir.l, slot3.ir.l))
     xs = _slot(problem, x, problem.slices1[ins.i_in1], slot1)
     ys = _slot(problem, y, problem.slices2[ins.i_in2], slot2)
-    terms = torch.einsum("bui,bvj,ijk->buvk", xs, ys, c)
+    mode = ins.connection_mode
+    if mode in ("uvu<v", "u<vw"):
+        first, second = torch.triu_indices(slot1.mul, slot1.mul, 1)
+        xs, ys, mode = xs[:, first], ys[:, second], {"uvu<v": "uuu", "u<vw": "uuw"}[mode]
+    paired = mode.startswith("uu")
+    terms = torch.einsum("bui,buj,ijk->buk" if paired else "bui,bvj,ijk->buvk", xs, ys, c)
     batch = "" if w.dim() == len(ins.path_shape) else "b"
-    rule = {"uvu": f"buvk,{batch}uv->buk", "uvw": f"buvk,{batch}uvw->bwk"}[ins.connection_mode]
-    return torch.einsum(rule, terms, w)
+    rule = {
+        "uvu": f"buvk,{batch}uv->buk",
+        "uvw": f"buvk,{batch}uvw->bwk",
+        "uvv": f"buvk,{batch}uv->bvk",
+        "uvuv": f"buvk,{batch}uv->buvk",
+        "uuu": f"buk,{batch}u->buk",
+        "uuw": f"buk,{batch}uw->bwk",
+    }[mode]
+    return torch.einsum(rule, terms, w).reshape(len(x), slot3.mul, slot3.ir.dim)
 
 
 def _slot(problem: Any, x: torch.Tensor, part: slice, mul_ir: Any) -> torch.Tensor:

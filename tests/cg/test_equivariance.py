@@ -12,7 +12,8 @@ from trnqc.cg.engine import engine_for
 
 o3 = pytest.importorskip("e3nn.o3")
 
-CASES = ["uvu-high", "uvu-y3", "uvw-odd", "uvw-shared", "mixed", "unweighted", "nequip-water", "DiffDock-L=2"]
+CASES = ["uvu-high", "uvu-y3", "uvw-odd", "uvw-shared", "mixed", "unweighted", "all-modes"]
+CASES += ["nequip-water", "DiffDock-L=2"]
 # The Wigner matrices of l = 7 are exact to about 1e-14 themselves.
 BOUND = 1e-12
 

@@ -25,6 +25,8 @@ CASES = [
     ("mixed", "ir_mul", "float32"),
     ("unweighted", "ir_mul", "float64"),
     ("empty-slots", "mul_ir", "float64"),
+    ("all-modes", "mul_ir", "float64"),
+    ("all-modes", "ir_mul", "float32"),
     ("nothing", "mul_ir", "float32"),
 ]
 
@@ -43,7 +45,7 @@ def test_three_orders(label: str, layout: str, dtype: str) -> None:
         assert oracle.error(found, expected) < bound
 
 
-@pytest.mark.parametrize("label", ["uvw-odd", "mixed", "uvw-shared"])
+@pytest.mark.parametrize("label", ["uvw-odd", "mixed", "uvw-shared", "all-modes"])
 def test_gradient_of_every_instruction(label: str) -> None:
     """One path's weights may have a gradient of their own size: a wrong one must not hide behind the others."""
     problem = awkward(label)
@@ -55,7 +57,7 @@ def test_gradient_of_every_instruction(label: str) -> None:
         assert oracle.error(found[part], expected[part]) < TOLERANCE["float64"], path
 
 
-@pytest.mark.parametrize("label", ["uvw-odd", "mixed"])
+@pytest.mark.parametrize("label", ["uvw-odd", "mixed", "all-modes"])
 def test_shared_weights_are_those_of_every_edge(label: str) -> None:
     own, shared = awkward(label), awkward(label, shared_weights=True)
     x, y, w, gz = oracle.arrays(shared, batch=7, seed=4)
@@ -67,7 +69,7 @@ def test_shared_weights_are_those_of_every_edge(label: str) -> None:
         assert oracle.error(found, expected) < TOLERANCE["float64"]
 
 
-@pytest.mark.parametrize("label", ["uvw-shared", "mixed"])
+@pytest.mark.parametrize("label", ["uvw-shared", "mixed", "all-modes"])
 def test_any_number_of_threads_gives_the_same_bits(label: str) -> None:
     problem = awkward(label)
     x, y, w, gz = oracle.arrays(problem, batch=150, seed=5, dtype="float32")

@@ -66,7 +66,7 @@ def test_path_weights_are_e3nns(by_irrep, by_path):
         "out_var": [1, 2, 3.0],
     }
     theirs = o3.TensorProduct(IN1, IN2, IN1, rules(), shared_weights=False, internal_weights=False, **options)
-    ours = TPProblem(IN1, o3.Irreps(IN2), IN1, rules(), **options)
+    ours = TPProblem(IN1, o3.Irreps(IN2), IN1, rules(), shared_weights=False, **options)
     assert [path.path_weight for path in ours.instructions] == [path.path_weight for path in theirs.instructions]
     assert [path.path_shape for path in ours.instructions] == [path.path_shape for path in theirs.instructions]
     assert ours.weight_numel == theirs.weight_numel
@@ -99,7 +99,7 @@ def test_problems_are_values():
         ((0, 0, 2, "uvw", True), InstructionError, "found 2e"),
         ((3, 0, 0, "uvw", True), InstructionError, "i_in1 = 3, but .* has 3 slots"),
         ((0, -1, 0, "uvw", True), InstructionError, "i_in2 = -1"),
-        ((1, 1, 1, "uuu", False), UnsupportedMode, "expected mode uvu or uvw, found 'uuu'"),
+        ((1, 1, 1, "vvv", False), UnsupportedMode, "expected one of the modes uvw, .*; found 'vvv'"),
         ((0, 0, 0, "uvu", True, -1.0), InstructionError, "path_weight >= 0"),
         ((0, 0, 0, "uvu"), InstructionError, "expected .i_in1"),
     ],

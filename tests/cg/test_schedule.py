@@ -7,6 +7,7 @@ import pytest
 from tests.cg.configurations import CHANNELWISE, FULL, LABELS, ROOFLINE, awkward, configuration
 from trnqc.cg.couplings import couplings
 from trnqc.cg.schedule import PASSES, SHARED, Plan, plan
+from trnqc.errors import UnsupportedMode
 
 UNFUSED = ("forward", "backward", "double_backward")
 
@@ -79,3 +80,9 @@ def test_equal_couplings_are_formed_once():
     assert len(table.forms) < 130
     assert len(set(table.y)) == len(table.y) == problem.dims[1]
     assert set(FULL) <= set(LABELS)
+
+
+def test_modes_that_no_gpu_has_are_told():
+    found = "u<vw, uuu, uuw, uvu<v, uvuv, uvv"
+    with pytest.raises(UnsupportedMode, match=f"on a GPU: expected .* uvu and uvw, found {found}: move"):
+        plan(awkward("all-modes"), "forward", 4)

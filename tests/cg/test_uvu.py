@@ -94,7 +94,7 @@ def problems(draw):
                     rules.append((i, j, known[0], "uvu", draw(some.booleans()), draw(some.sampled_from((1.0, 0.3)))))
     words = ["+".join(f"{m}x{name(k)}" for m, k in slots) for slots in (zip(muls, kinds), zip(y_muls, ys), outs)]
     options = {"layout": draw(some.sampled_from(("mul_ir", "ir_mul"))), "shared_weights": draw(some.booleans())}
-    return TPProblem(words[0], words[1], words[2] or "1x0e", rules, **options)
+    return TPProblem(words[0], words[1], words[2] or "1x0e", rules, **{"shared_weights": False, **options})
 
 
 any_problem = given(problems(), some.sampled_from(("float64", "float32")))

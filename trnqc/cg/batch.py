@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 
-from trnqc.cg import edges, uvu, uvw
+from trnqc.cg import edges, parts, uvu, uvw
 from trnqc.cg.edges import Edge, Row
 from trnqc.cg.paths import Body, Path, Paths, index
 from trnqc.gen import Array, Value, Var
@@ -34,7 +34,7 @@ def forward(paths: Paths) -> st.Function:
     edge, xs = Edge(y, _weights(paths, "w")), edges.scratch("xs", paths.slots1, paths.dtype)
     body: Body = [st.DeclareArray(xs), *edges.take(paths.slots1, x, xs)]
     body += outputs(paths, z, lambda path, target: edges.forward_call(paths, path, edge, xs, target))
-    body += uvw.part(paths, uvw.forward, {"x": x, "y": y, "w": edge.w, "z": z})
+    body += parts.part(paths, "forward", {"x": x, "y": y, "w": edge.w, "z": z})
     return st.Function("forward", (x.array, y.array, edge.w.array, z.array), st.block(body), group=E)
 
 
@@ -51,7 +51,7 @@ def backward(paths: Paths) -> st.Function:
         body += [edges.backward_call(paths, path, edge, xs, edges.at(gzs), gxs, gys) for path in paths.to(slot)]
     body += gradients(paths, gxs, gx, gys, gy)
     rows = {"x": x, "y": y, "w": edge.w, "gz": gz, "gx": gx, "gy": gy, "gw": gw}
-    body += uvw.part(paths, uvw.backward, rows)
+    body += parts.part(paths, "backward", rows)
     arrays = (row.array for row in rows.values())
     return st.Function("backward", (*arrays, SHARE), st.block(body), group=E)
 
@@ -73,7 +73,7 @@ def double_backward(paths: Paths) -> st.Function:
     body += outputs(paths, ggz, call, lambda slot: inward(paths, slot, gz, gzs))
     body += gradients(paths, gxs, gx, gys, gy)
     rows = dict(zip(uvw.OPERANDS[uvw.double_backward], (x, y, w, gz, ggx, ggy, ggw, gx, gy, gw, ggz)))
-    body += uvw.part(paths, uvw.double_backward, rows)
+    body += parts.part(paths, "double_backward", rows)
     arrays = (row.array for row in rows.values())
     return st.Function("double_backward", (*arrays, SHARE), st.block(body), group=E)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 
-from trnqc.cg import edges, uvu, uvw
+from trnqc.cg import edges, parts, uvu, uvw
 from trnqc.cg.edges import Edge, Row, at
 from trnqc.cg.paths import Body, Path, Paths, Slots, index
 from trnqc.gen import Array, Value, Var
@@ -30,7 +30,7 @@ def forward(paths: Paths, compensated: bool = False) -> st.Function:
     edge = Edge(y, w)
     each: Body = edges.take(paths.slots1, x, xs)
     each += total.adding(lambda path, to: edges.forward_call(paths, path, edge, xs, to))
-    mixed = uvw.part(paths, uvw.forward, {"x": x, "y": y, "w": w, "z": z})
+    mixed = parts.part(paths, "forward", {"x": x, "y": y, "w": w, "z": z})
     body = [*_over(total.opened, each, [*total.given(z), *_zeroed(paths, z)]), *_over_mixed(mixed)]
     return _function(_name("conv_forward", compensated), [x, y, w, z], [xs, *total.scratch], body)
 
@@ -47,7 +47,7 @@ def backward(paths: Paths, compensated: bool = False) -> st.Function:
 
     each = [*edges.cleared(gys, paths.problem.dims[1]), *_inwards(paths, total, gz, gzs, call)]
     each += edges.sums_by_lane(gys, gy, paths.problem.dims[1])
-    mixed = uvw.part(paths, uvw.backward, dict(zip(uvw.OPERANDS[uvw.backward], rows)))
+    mixed = parts.part(paths, "backward", dict(zip(uvw.OPERANDS[uvw.backward], rows)))
     opened = [*edges.take(paths.slots1, x, xs), *total.opened]
     body = [*_over(opened, each, [*total.given(gx), *_zeroed(paths, gx)]), *_over_mixed(mixed)]
     return _function(_name("conv_backward", compensated), rows, [xs, gzs, gys, *total.scratch], body)
@@ -64,7 +64,7 @@ def double_outputs(paths: Paths, compensated: bool = False) -> st.Function:
     mixed = [
         s
         for a, b, c in ((ggx, y, w), (x, ggy, w), (x, y, ggw))
-        for s in uvw.part(paths, uvw.forward, {"x": a, "y": b, "w": c, "z": ggz})
+        for s in parts.part(paths, "forward", {"x": a, "y": b, "w": c, "z": ggz}, weighted=c is ggw)
     ]
     body = [*_over(total.opened, each, [*total.given(ggz), *_zeroed(paths, ggz)]), *_over_mixed(mixed)]
     return _function(_name("conv_double_outputs", compensated), rows, [xs, ggxs, *total.scratch], body)
@@ -86,7 +86,7 @@ def double_inputs(paths: Paths, compensated: bool = False) -> st.Function:
 
     each = [*edges.cleared(gys, paths.problem.dims[1]), *_inwards(paths, total, gz, gzs, call)]
     each += edges.sums_by_lane(gys, gy, paths.problem.dims[1])
-    mixed = uvw.part(paths, uvw.double_backward, dict(zip(uvw.OPERANDS[uvw.double_backward], rows)))
+    mixed = parts.part(paths, "double_backward", dict(zip(uvw.OPERANDS[uvw.double_backward], rows)))
     opened = [*edges.take(paths.slots1, x, xs), *edges.take(paths.slots1, ggx, ggxs), *total.opened]
     body = [*_over(opened, each, [*total.given(gx), *_zeroed(paths, gx)]), *_over_mixed(mixed)]
     return _function(_name("conv_double_inputs", compensated), rows, [xs, ggxs, gzs, gys, *total.scratch], body)

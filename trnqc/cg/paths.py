@@ -23,13 +23,22 @@ SUMS = 21
 
 @dataclass(frozen=True)
 class Rows:
-    """mul rows of dim elements in memory, and the vectors that hold them; layout says which runs faster there."""
+    """mul rows of dim elements in memory, and the vectors that hold them; layout says which runs faster there.
+
+    apart: multiplicity of the slot that they are part of, if they are not all of it.
+    """
 
     mul: int
     dim: int
     layout: str
     dtype: str
     lanes: int
+    apart: int = 0
+
+    @property
+    def name(self) -> str:
+        part = f"_of{self.apart}" * (self.apart > 0 and self.layout == "ir_mul")
+        return f"{self.mul}_{self.dim}{'_i' * (self.layout == 'ir_mul')}{part}"
 
     @property
     def blocks(self) -> int:
@@ -52,7 +61,7 @@ class Rows:
             yield block * (self.lanes * self.dim), 0, self.dim, self.dim
         else:
             for i in range(self.dim):
-                yield block * self.lanes + i * self.mul, i, 1, 1
+                yield block * self.lanes + i * (self.apart or self.mul), i, 1, 1
 
     def each(self, name: str, body: Callable[[Value, int], Body]) -> Body:
         """The body for every block: those that are full in a loop, then the rest."""

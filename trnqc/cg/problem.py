@@ -1,10 +1,11 @@
 """What a tensor product is: slots, the paths between them and their normalisation, with e3nn's meaning throughout.
 
-z[w, k] += pw * sum_uv W[u, v, w] sum_ij C[i, j, k] x[u, i] y[v, j]    (uvw; in uvu w is u and W is W[u, v])
+z[w, k] += pw * sum_uv W[u, v, w] sum_ij C[i, j, k] x[u, i] y[v, j]    (uvw; in uvu w is u and W is W[u, v]; modes.py)
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,9 +13,9 @@ from math import prod, sqrt
 from typing import Any
 
 from trnqc.cg.irreps import Irreps
-from trnqc.errors import InputError, InstructionError, UnsupportedMode
+from trnqc.cg.modes import MODES
+from trnqc.errors import InputError, InstructionError, UnsupportedMode, UnsupportedPrecision
 
-MODES = ("uvu", "uvw")
 LAYOUTS = ("mul_ir", "ir_mul")
 DTYPES = ("float32", "float64")
 
@@ -24,7 +25,7 @@ class Instruction:
     """A path: slot i_in1 of x times slot i_in2 of y, added to slot i_out of z.
 
     path_weight: the factor of the path with all normalisation in it, e3nn's after its square root.
-    path_shape: (mul1, mul2) for uvu, (mul1, mul2, mul3) for uvw; the shape of the weights where has_weight.
+    path_shape: (mul1, mul2) for uvu, (mul1, mul2, mul3) for uvw, ...; the shape of the weights where has_weight.
     weight_offset: of the path's weights among all, in e3nn's order.
     """
 
@@ -49,14 +50,42 @@ class Instruction:
 
 @dataclass(frozen=True, init=False)
 class TPProblem:
-    """A tensor product of x in irreps_in1 with y in irreps_in2; the arguments are those of e3nn's ``o3.TensorProduct``.
+    """A tensor product of x in `irreps_in1` with y in `irreps_in2`.
 
-    instructions: (i_in1, i_in2, i_out, mode, has_weight[, path_weight = 1]); afterwards `Instruction`s whose
-    path_weight holds the normalisation.
-    layout: of x and z, and of y: mul_ir has a slot's components fastest, ir_mul its multiplicity.
-    dtype: float32 or float64, or None for that of the operands.
-    label: a name for people; it makes no difference to equality.
-    Raises IrrepsError, InstructionError (a path that cannot be), UnsupportedMode (neither uvu nor uvw) and InputError.
+    The arguments are those of e3nn's ``o3.TensorProduct`` and of OpenEquivariance's ``TPProblem``, with their meaning
+    and their defaults.
+
+    Parameters
+    ----------
+    irreps_in1, irreps_in2, irreps_out
+        Irreps as text, as e3nn's or OpenEquivariance's objects, or as (multiplicity, (l, parity)) pairs.
+    instructions : iterable of tuples
+        (i_in1, i_in2, i_out, mode, has_weight[, path_weight = 1]), mode one of uvw, uvu, uvv, uuw, uuu, uvuv, ``uvu<v``
+        and ``u<vw``. Afterwards `Instruction` objects whose path_weight holds the normalisation.
+    in1_var, in2_var, out_var : sequence of float, optional
+        Variances of the slots, 1 by default.
+    irrep_normalization : {"component", "norm", "none"}
+    path_normalization : {"element", "path", "none"}
+    internal_weights : bool, optional
+        Whether modules of this problem hold the weights as a parameter; None is e3nn's rule (with shared weights that
+        there are).
+    shared_weights : bool, optional
+        One set of weights for all rows, which is the default, or one of its own for each.
+    label : str, optional
+        A name for people; it makes no difference to equality, nor does `internal_weights`.
+    irrep_dtype, weight_dtype, dtype
+        float32 or float64 as a name or as NumPy's or PyTorch's type; all that are given must be equal. None of them is
+        the dtype of the operands.
+    layout : {"mul_ir", "ir_mul"}
+        Of x and z, and of y: mul_ir has a slot's components fastest, ir_mul its multiplicity.
+    compile_left_right, compile_right, _specialized_code, _optimize_einsums
+        e3nn's choices for its own code. They are taken and make no difference.
+    normalization : str, optional
+        e3nn's former name of `irrep_normalization`.
+
+    Raises
+    ------
+    IrrepsError, InstructionError, UnsupportedMode, InputError, UnsupportedPrecision
     """
 
     irreps_in1: Irreps
@@ -67,6 +96,7 @@ class TPProblem:
     layout: str
     dtype: str | None
     label: str | None = field(compare=False)
+    internal_weights: bool = field(compare=False)
 
     def __init__(
         self,
@@ -74,17 +104,29 @@ class TPProblem:
         irreps_in2: Any,
         irreps_out: Any,
         instructions: Iterable[Sequence[Any]],
-        *,
         in1_var: Sequence[float] | None = None,
         in2_var: Sequence[float] | None = None,
         out_var: Sequence[float] | None = None,
-        irrep_normalization: str = "component",
-        path_normalization: str = "element",
-        shared_weights: bool = False,
+        irrep_normalization: str | None = None,
+        path_normalization: str | None = None,
+        internal_weights: bool | None = False,
+        shared_weights: bool | None = None,
+        *,
+        label: str | None = None,
+        irrep_dtype: Any = None,
+        weight_dtype: Any = None,
         layout: str = "mul_ir",
         dtype: Any = None,
-        label: str | None = None,
+        compile_left_right: bool = True,
+        compile_right: bool = False,
+        normalization: str | None = None,
+        _specialized_code: bool | None = None,
+        _optimize_einsums: bool | None = None,
     ) -> None:
+        if normalization is not None:
+            words = "normalization is e3nn's former name of irrep_normalization"
+            warnings.warn(words, DeprecationWarning, stacklevel=2)
+            irrep_normalization = normalization
         slots = tuple(Irreps.of(irreps) for irreps in (irreps_in1, irreps_in2, irreps_out))
         variances = (
             _variances("in1_var", in1_var, slots[0]),
@@ -92,9 +134,14 @@ class TPProblem:
             _variances("out_var", out_var, slots[2]),
         )
         paths = _number(_check(n, tuple(raw), slots) for n, raw in enumerate(instructions))
-        weights = _normalise(paths, slots, variances, irrep_normalization, path_normalization)
+        by_irrep, by_path = irrep_normalization or "component", path_normalization or "element"
+        weights = _normalise(paths, slots, variances, by_irrep, by_path)
         paths = tuple(replace(path, path_weight=weight) for path, weight in zip(paths, weights))
-        self._hold(slots, paths, shared_weights, layout, dtype, label)
+        shared = shared_weights is None or bool(shared_weights)
+        if internal_weights is None:
+            internal_weights = shared and any(path.has_weight for path in paths)
+        one_dtype = _one_dtype(dtype=dtype, irrep_dtype=irrep_dtype, weight_dtype=weight_dtype)
+        self._hold(slots, paths, shared, layout, one_dtype, label, internal_weights)
 
     def _hold(
         self,
@@ -104,7 +151,10 @@ class TPProblem:
         layout: str,
         dtype: Any,
         label: str | None,
+        internal_weights: bool = False,
     ) -> None:
+        if internal_weights and not shared_weights:
+            raise InputError("internal_weights: expected shared_weights=True with it, as in e3nn; found False")
         held = {
             "irreps_in1": slots[0],
             "irreps_in2": slots[1],
@@ -114,16 +164,18 @@ class TPProblem:
             "layout": _one_of("layout", layout, LAYOUTS),
             "dtype": None if dtype is None else _one_of("dtype", _dtype_name(dtype), DTYPES),
             "label": label,
+            "internal_weights": bool(internal_weights),
         }
         for name, value in held.items():
             object.__setattr__(self, name, value)
 
     def changed(self, **options: Any) -> TPProblem:
-        """The same product with another shared_weights, layout, dtype or label."""
-        unknown = set(options) - {"shared_weights", "layout", "dtype", "label"}
+        """The same product with another shared_weights, layout, dtype, label or internal_weights."""
+        names = ("shared_weights", "layout", "dtype", "label", "internal_weights")
+        unknown = set(options) - set(names)
         if unknown:
-            raise InputError(f"shared_weights, layout, dtype and label can be changed; found {sorted(unknown)}")
-        held = {name: getattr(self, name) for name in ("shared_weights", "layout", "dtype", "label")} | options
+            raise InputError(f"{', '.join(names)} can be changed; found {sorted(unknown)}")
+        held = {name: getattr(self, name) for name in names} | options
         return _held((self.irreps_in1, self.irreps_in2, self.irreps_out), self.instructions, **held)
 
     @cached_property
@@ -193,7 +245,7 @@ def _check(n: int, raw: tuple[Any, ...], slots: tuple[Irreps, ...]) -> Instructi
         if not 0 <= i < len(irreps):
             raise InstructionError(f"instruction {n}: {name} = {i}, but {str(irreps)!r} has {len(irreps)} slots")
     if mode not in MODES:
-        raise UnsupportedMode(f"instruction {n}: expected mode {' or '.join(MODES)}, found {mode!r}")
+        raise UnsupportedMode(f"instruction {n}: expected one of the modes {', '.join(MODES)}; found {mode!r}")
     if path_weight < 0:
         raise InstructionError(f"instruction {n}: expected path_weight >= 0, found {path_weight}")
     one, two, three = (irreps[int(i)] for irreps, i in zip(slots, which))
@@ -203,13 +255,9 @@ def _check(n: int, raw: tuple[Any, ...], slots: tuple[Irreps, ...]) -> Instructi
             f"instruction {n}: {one.ir} x {two.ir} holds l = {abs(one.ir.l - two.ir.l)} .. {one.ir.l + two.ir.l} "
             f"of parity {'e' if one.ir.p * two.ir.p == 1 else 'o'}; found {three.ir} as its output"
         )
-    if mode == "uvu" and one.mul != three.mul:
-        raise InstructionError(
-            f"instruction {n}: uvu needs the multiplicity of its first input in its output; found {one} and {three}"
-        )
-    if mode == "uvw" and not has_weight:
-        raise InstructionError(f"instruction {n}: uvw mixes channels by weights; expected has_weight, found none")
-    shape = (one.mul, two.mul, three.mul) if mode == "uvw" else (one.mul, two.mul)
+    if fault := MODES[mode].fault(one, two, three, bool(has_weight)):
+        raise InstructionError(f"instruction {n}: {mode} {fault}")
+    shape = MODES[mode].shape(one.mul, two.mul, three.mul)
     i_in1, i_in2, i_out = map(int, which)
     return Instruction(i_in1, i_in2, i_out, mode, bool(has_weight), float(path_weight), shape, 0)
 
@@ -236,8 +284,8 @@ def _normalise(
     in1_var, in2_var, out_var = variances
 
     def spread(path: Instruction) -> float:
-        summed = path.path_shape[0] * path.path_shape[1] if path.connection_mode == "uvw" else path.path_shape[1]
-        return in1_var[path.i_in1] * in2_var[path.i_in2] * summed
+        muls = slots[0][path.i_in1].mul, slots[1][path.i_in2].mul
+        return in1_var[path.i_in1] * in2_var[path.i_in2] * MODES[path.connection_mode].summed(*muls)
 
     weights = []
     for path in paths:
@@ -262,6 +310,15 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
         raise InputError(f"{name}: expected {', '.join(allowed[:-1])} or {allowed[-1]}; found {value!r}")
     return value
+
+
+def _one_dtype(**given: Any) -> str | None:
+    """The dtype that all those given are. Raises UnsupportedPrecision for two that differ."""
+    names = {name: _one_of(name, _dtype_name(value), DTYPES) for name, value in given.items() if value is not None}
+    if len(set(names.values())) > 1:
+        found = ", ".join(f"{name} = {value}" for name, value in names.items())
+        raise UnsupportedPrecision(f"expected irreps and weights of one dtype; found {found}")
+    return next(iter(names.values()), None)
 
 
 def _dtype_name(dtype: Any) -> str:

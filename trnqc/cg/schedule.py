@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from trnqc.cg.problem import Instruction, TPProblem
-from trnqc.errors import UnsupportedError
+from trnqc.errors import UnsupportedError, UnsupportedMode
 
 # Registers for values: a multiprocessor with 64 Ki of them then holds 16 warps, addresses and temporaries included.
 REGISTERS = 72
@@ -196,7 +196,15 @@ def phase_parts(problem: TPProblem, phase: Phase) -> tuple[tuple[int, ...], ...]
 
 
 def plan(problem: TPProblem, work: str, size: int, lanes: int = 32) -> Plan:
-    """The plan of a pass for numbers of `size` bytes. Raises UnsupportedError for what a block cannot hold."""
+    """The plan of a pass for numbers of `size` bytes.
+
+    Raises UnsupportedMode for paths of other modes than uvu and uvw, UnsupportedError for what a block cannot hold.
+    """
+    if others := sorted({path.connection_mode for path in problem.instructions} - {"uvu", "uvw"}):
+        raise UnsupportedMode(
+            f"on a GPU: expected paths of the modes uvu and uvw, found {', '.join(others)}: move the module's operands "
+            "to the CPU, where there are all modes"
+        )
     how, words = PASSES[work], size // 4
     by_slot: dict[int, list[int]] = {}
     for n, path in sorted(enumerate(problem.instructions), key=lambda entry: entry[1].i_out):

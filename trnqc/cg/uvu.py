@@ -38,7 +38,7 @@ def taken(rows: Rows) -> st.Function:
     """A slot from memory into scratch."""
     m, t = memory("m", rows.dtype), vectors("t", rows.size, rows.dtype)
     body = rows.each("b", lambda b, n: rows.unpacked(t, b * rows.dim, m, b, n))
-    return st.Function(f"take_{_word(rows)}", (m, t), st.block(body))
+    return st.Function(f"take_{rows.name}", (m, t), st.block(body))
 
 
 @cache
@@ -46,7 +46,7 @@ def given(rows: Rows) -> st.Function:
     """A slot from scratch into memory."""
     m, t = memory("m", rows.dtype), vectors("t", rows.size, rows.dtype)
     body = rows.each("b", lambda b, n: rows.packed(m, b, t, b * rows.dim, n))
-    return st.Function(f"give_{_word(rows)}", (m, t), st.block(body))
+    return st.Function(f"give_{rows.name}", (m, t), st.block(body))
 
 
 @cache
@@ -254,7 +254,3 @@ def _dot(terms: list[tuple[Value, Value]], dtype: str, start: Value | None = Non
     for a, b in terms:
         total = a * b if total is None else fma(a, b, total)
     return const(0, dtype) if total is None else total
-
-
-def _word(rows: Rows) -> str:
-    return f"{rows.mul}_{rows.dim}{'_i' * (rows.layout == 'ir_mul')}"

@@ -178,7 +178,8 @@ def together(paths: Paths, name: str) -> st.Function | None:
     """
     kind = next(kind for kind in OPERANDS if kind.__name__ == name)
     target = Target(paths.problem, paths.dtype, paths.lanes, TOGETHER)
-    if paths.all or not target.paths or not paths.problem.shared_weights:
+    modes = {path.connection_mode for path in paths.problem.instructions if 0 not in path.path_shape}
+    if modes != {"uvw"} or not paths.problem.shared_weights:
         return None
     own, (begin, end, share, e) = kind(target), (Var(name, "i64") for name in ("begin", "end", "share", "e"))
     arrays = dict(zip(OPERANDS[kind], _memory(target, *OPERANDS[kind])))
@@ -241,8 +242,7 @@ def added(rows: Rows) -> st.Function:
         sums = [st.accumulate(held[k], t[b * rows.dim + k]) for k in range(rows.dim)]
         return [st.DeclareArray(held), *rows.unpacked(held, NONE, m, b, n), *sums, *rows.packed(m, b, held, NONE, n)]
 
-    layout = "_i" * (rows.layout == "ir_mul")
-    return st.Function(f"add_{rows.mul}_{rows.dim}{layout}", (m, t), st.block(rows.each("b", body)))
+    return st.Function(f"add_{rows.name}", (m, t), st.block(rows.each("b", body)))
 
 
 def _clear(array: Array) -> Body:
