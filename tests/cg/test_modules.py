@@ -82,13 +82,15 @@ def test_leading_dimensions_are_kept():
     module, x, y, w = product()
     z = module(x, y, w)
     many = [torch.stack([t, 2 * t, 3 * t]) for t in (x, y, w)]
+    w3 = w.expand(3, -1, -1)
     assert module(*many).shape == (3, 7, z.shape[1])
     assert torch.equal(module(*many)[0], z)
     assert torch.equal(module(x[4], y[4], w[4]), z[4])
     shared, x, y, w = product("uvw-shared")
     assert torch.equal(shared(x[None], y[None], w)[0], shared(x, y, w))
-    with pytest.raises(OperandError, match="expected the same leading dimensions; found"):
-        module(many[0], many[1][0], many[2])
+    assert torch.equal(module(many[0], many[1][:1], many[2][0]), module(many[0], many[1][:1].expand(3, -1, -1), w3))
+    with pytest.raises(OperandError, match=r"expected leading dimensions that can be broadcast; found x \[3, 7, 45\]"):
+        module(many[0], many[1][:2], many[2])
 
 
 def test_no_rows_give_no_rows():

@@ -14,12 +14,22 @@ if TYPE_CHECKING:
     from trnqc.cg.irreps import Irreps
     from trnqc.cg.modules import TensorProduct, TensorProductConv
     from trnqc.cg.problem import TPProblem, from_e3nn
+    from trnqc.cg.products import (
+        ElementwiseTensorProduct,
+        FullTensorProduct,
+        FullyConnectedTensorProduct,
+        TensorSquare,
+    )
 
 __all__ = [
+    "ElementwiseTensorProduct",
+    "FullTensorProduct",
+    "FullyConnectedTensorProduct",
     "Irreps",
     "TPProblem",
     "TensorProduct",
     "TensorProductConv",
+    "TensorSquare",
     "accelerate",
     "clebsch_gordan",
     "from_e3nn",
@@ -28,10 +38,14 @@ __all__ = [
 
 # Modules that need PyTorch or a compiler are imported when a name of theirs is first used.
 _HOMES = {
+    "ElementwiseTensorProduct": "trnqc.cg.products",
+    "FullTensorProduct": "trnqc.cg.products",
+    "FullyConnectedTensorProduct": "trnqc.cg.products",
     "Irreps": "trnqc.cg.irreps",
     "TPProblem": "trnqc.cg.problem",
     "TensorProduct": "trnqc.cg.modules",
     "TensorProductConv": "trnqc.cg.modules",
+    "TensorSquare": "trnqc.cg.products",
     "accelerate": "trnqc.cg.accelerate",
     "clebsch_gordan": "trnqc.cg.coefficients",
     "from_e3nn": "trnqc.cg.problem",

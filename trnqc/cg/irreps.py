@@ -92,6 +92,16 @@ class Irreps:
             start += slot.dim
         return tuple(found)
 
+    def simplify(self) -> Irreps:
+        """Neighbouring slots of one irrep joined, those without channels left out."""
+        joined: list[MulIrrep] = []
+        for slot in self.slots:
+            if joined and slot.mul and joined[-1].ir == slot.ir:
+                joined[-1] = MulIrrep(joined[-1].mul + slot.mul, slot.ir)
+            elif slot.mul:
+                joined.append(slot)
+        return Irreps(tuple(joined))
+
     def __len__(self) -> int:
         return len(self.slots)
 
@@ -107,6 +117,11 @@ class Irreps:
 
     def __str__(self) -> str:
         return "+".join(map(str, self.slots))
+
+
+def products(one: Irrep, two: Irrep) -> tuple[Irrep, ...]:
+    """The irreps that the product of two holds, by degree."""
+    return tuple(Irrep(l, one.p * two.p) for l in range(abs(one.l - two.l), one.l + two.l + 1))
 
 
 def _parse(text: str) -> Iterator[MulIrrep]:

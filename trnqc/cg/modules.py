@@ -1,12 +1,13 @@
 """Tensor products and their convolutions over a graph as PyTorch modules.
 
-They hold a problem and no weights: weights are an operand, as e3nn has them with ``internal_weights=False``. Every
-tensor is checked in the operators (operators.py), which also say what is computed under autocast.
+They hold a problem, and its weights where it has `internal_weights`; otherwise weights are an operand. Every tensor is
+checked in the operators (operators.py), which also say what is computed under autocast.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -15,18 +16,32 @@ from torch import Tensor, nn
 from trnqc.cg.handle import text_of
 from trnqc.cg.irreps import Irreps
 from trnqc.cg.operators import BATCH, CONVOLUTION
-from trnqc.cg.problem import TPProblem
+from trnqc.cg.problem import Instruction, TPProblem
 from trnqc.errors import OperandError, UnsupportedError, UnsupportedPrecision
+
+# Number of TPProblem's arguments after the first up to `internal_weights`.
+_INTERNAL = 9
 
 
 class _Product(nn.Module):
-    """What both modules are: a problem; pickled with it, so that a loaded module builds its kernels when called."""
+    """What both modules are: a problem; pickled with it, so that a loaded module builds its kernels when called.
 
-    def __init__(self, problem: TPProblem) -> None:
+    torch_op, use_opaque: OpenEquivariance's choices for its own code, with its defaults.
+    """
+
+    def __init__(self, problem: TPProblem, torch_op: bool = True, use_opaque: bool = False) -> None:
         super().__init__()
         if not isinstance(problem, TPProblem):
             raise OperandError(f"expected a TPProblem, found {type(problem).__name__}: from_e3nn makes one of e3nn's")
+        if not torch_op or use_opaque:
+            raise UnsupportedError(
+                f"expected torch_op=True and use_opaque=False, found {torch_op} and {use_opaque}: products are "
+                "operators of torch.library"
+            )
         self._set(problem)
+        if problem.internal_weights:
+            dtype = getattr(torch, problem.dtype) if problem.dtype else None
+            self.weight = nn.Parameter(torch.randn(problem.weight_numel, dtype=dtype))
 
     def _set(self, problem: TPProblem) -> None:
         self.problem = problem
@@ -36,6 +51,39 @@ class _Product(nn.Module):
     def weight_numel(self) -> int:
         """Weights of an edge, or of all where they are shared."""
         return self.problem.weight_numel
+
+    @property
+    def instructions(self) -> tuple[Instruction, ...]:
+        """Those of the problem."""
+        return self.problem.instructions
+
+    @property
+    def shared_weights(self) -> bool:
+        """Whether all rows have the same weights."""
+        return self.problem.shared_weights
+
+    @property
+    def internal_weights(self) -> bool:
+        """Whether the module holds its weights, as the parameter `weight`."""
+        return self.problem.internal_weights
+
+    def weight_view_for_instruction(self, instruction: int, weight: Tensor | None = None) -> Tensor:
+        """The weights of one path, in its shape after the leading dimensions; a view of `weight` or of the module's.
+
+        Raises OperandError for a path that has none.
+        """
+        path = self.instructions[instruction]
+        if not path.has_weight:
+            raise OperandError(f"expected an instruction with weights, found instruction {instruction}: {path}")
+        w = self._weights(weight, None)
+        return w[..., path.weight_slice].view(*w.shape[:-1], *path.path_shape)
+
+    def weight_views(self, weight: Tensor | None = None, yield_instruction: bool = False) -> Iterator[Any]:
+        """The views of all paths with weights; with `yield_instruction` as (number, instruction, view)."""
+        for n, path in enumerate(self.instructions):
+            if path.has_weight:
+                view = self.weight_view_for_instruction(n, weight)
+                yield (n, path, view) if yield_instruction else view
 
     @property
     def irreps_in1(self) -> Irreps:
@@ -81,37 +129,93 @@ class _Product(nn.Module):
                 self._set(self.problem.changed(dtype=wanted))
         return done
 
-    def _weights(self, weights: Tensor | None, like: Tensor) -> Tensor:
-        """The operand, or no weights at all for a problem that has none."""
+    def _weights(self, weights: Tensor | Sequence[Tensor] | None, like: Tensor | None) -> Tensor:
+        """The operand, one tensor a path joined; else the module's own, or none at all for a problem without."""
+        if isinstance(weights, list | tuple):
+            return self._joined(weights)
         if weights is not None:
             return weights
-        if self.problem.weight_numel:
+        if self.problem.internal_weights:
+            return self.weight
+        if self.problem.weight_numel or like is None:
             raise OperandError(f"w: expected {self.problem.weight_numel} weights, found none")
         return like.new_empty((0,) if self.problem.shared_weights else (*like.shape[:-1], 0))
+
+    def _joined(self, weights: Sequence[Tensor]) -> Tensor:
+        paths = [path for path in self.instructions if path.has_weight]
+        found = [tuple(w.shape) for w in weights]
+        cuts = [w.dim() - len(path.path_shape) for w, path in zip(weights, paths)]
+        if len(weights) != len(paths) or any(s[max(0, c) :] != p.path_shape for s, c, p in zip(found, cuts, paths)):
+            raise OperandError(f"w: expected shapes [..., *{[path.path_shape for path in paths]}], found {found}")
+        return torch.cat([w.flatten(cut) for w, cut in zip(weights, cuts)], dim=-1)
 
 
 class TensorProduct(_Product):
     """z = x ⊗ y with weights, row by row; differentiable in x, y and the weights to any order.
 
-    Raises OperandError and UnsupportedPrecision; CompilerError where the kernels cannot be built.
+    Parameters
+    ----------
+    problem : TPProblem
+        Or, in its place, the arguments of e3nn's ``o3.TensorProduct``, with internal weights as e3nn has them.
+
+    Raises
+    ------
+    OperandError, UnsupportedPrecision
+    CompilerError
+        Where the kernels cannot be built, at the first call.
     """
 
-    def forward(self, x: Tensor, y: Tensor, weights: Tensor | None = None) -> Tensor:
-        """z [..., d3] of x [..., d1], y [..., d2] and weights [..., weight_numel], or [weight_numel] if shared.
+    def __init__(
+        self, problem: Any, *arguments: Any, torch_op: bool = True, use_opaque: bool = False, **options: Any
+    ) -> None:
+        if arguments or options:
+            if len(arguments) < _INTERNAL:
+                options = {"internal_weights": None, **options}
+            problem = TPProblem(problem, *arguments, **options)
+        super().__init__(problem, torch_op, use_opaque)
 
-        The leading dimensions are the same; weights may be left out where the problem has none.
+    def forward(self, x: Tensor, y: Tensor, weights: Tensor | Sequence[Tensor] | None = None) -> Tensor:
+        """The product.
+
+        Parameters
+        ----------
+        x : Tensor
+            [..., d1]; the leading dimensions of all operands are broadcast.
+        y : Tensor
+            [..., d2]
+        weights : Tensor or sequence of Tensor, optional
+            [..., weight_numel], or [weight_numel] if shared, or one tensor for each path that has weights, in its
+            shape. To be left out where the problem has none, or where they are internal.
+
+        Returns
+        -------
+        Tensor
+            z [..., d3]
         """
         w = self._weights(weights, y)
-        if x.dim() == 2 and y.dim() == 2:
+        if x.dim() == y.dim() == 2 and x.shape[0] == y.shape[0] and (w.dim() == 1 or w.shape[0] == x.shape[0]):
             return BATCH.apply("forward", x, y, w, self._text)
-        lead = x.shape[:-1]
         own = not self.problem.shared_weights
-        if x.dim() == 0 or y.shape[:-1] != lead or (own and w.shape[:-1] != lead):
-            raise OperandError(
-                f"expected the same leading dimensions; found x {list(x.shape)}, y {list(y.shape)}, w {list(w.shape)}"
-            )
-        x, y, w = (t.reshape(-1, t.shape[-1]) if t is not w or own else t for t in (x, y, w))
-        return BATCH.apply("forward", x, y, w, self._text).reshape(*lead, -1)
+        lead = _common([x, y, *[w] * own])
+        rows = [t.expand(*lead, t.shape[-1]).reshape(prod(lead), t.shape[-1]) for t in (x, y, *[w] * own)]
+        z = BATCH.apply("forward", *rows, *[] if own else [w], self._text)
+        return z.reshape(*lead, z.shape[-1])
+
+    def right(self, y: Tensor, weights: Tensor | Sequence[Tensor] | None = None) -> Tensor:
+        """The matrix [..., d1, d3] of the product with y, as e3nn's method: ``x @ right(y)`` is the product."""
+        w, x = self._weights(weights, y), torch.eye(self.problem.dims[0], dtype=y.dtype, device=y.device)
+        return self(x, y[..., None, :], w if self.problem.shared_weights else w[..., None, :])
+
+
+def _common(tensors: Sequence[Tensor]) -> torch.Size:
+    """The leading dimensions of the operands, broadcast. Raises OperandError."""
+    try:
+        if all(tensor.dim() for tensor in tensors):
+            return torch.broadcast_shapes(*(tensor.shape[:-1] for tensor in tensors))
+    except RuntimeError:
+        pass
+    found = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in zip("xyw", tensors))
+    raise OperandError(f"expected leading dimensions that can be broadcast; found {found}")
 
 
 class TensorProductConv(_Product):
@@ -119,11 +223,18 @@ class TensorProductConv(_Product):
 
     deterministic: equal bits at every run; on a CPU that is always so, for any number of threads. On a GPU sums are
     otherwise added up by hardware, in any order. kahan: sums over edges are compensated, which needs a fixed order and
-    paths of mode uvu alone.
+    paths of mode uvu alone. torch_op, use_opaque: OpenEquivariance's choices for its own code, with its defaults.
     """
 
-    def __init__(self, problem: TPProblem, deterministic: bool = False, kahan: bool = False) -> None:
-        super().__init__(problem)
+    def __init__(
+        self,
+        problem: TPProblem,
+        deterministic: bool = False,
+        kahan: bool = False,
+        torch_op: bool = True,
+        use_opaque: bool = False,
+    ) -> None:
+        super().__init__(problem, torch_op, use_opaque)
         if kahan and not deterministic:
             raise UnsupportedError("kahan: expected deterministic=True with it, found False")
         if kahan and (found := {i.connection_mode for i in self.problem.instructions} - {"uvu"}):
