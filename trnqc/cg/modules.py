@@ -17,7 +17,7 @@ from trnqc.cg.handle import text_of
 from trnqc.cg.irreps import Irreps
 from trnqc.cg.operators import BATCH, CONVOLUTION
 from trnqc.cg.problem import Instruction, TPProblem
-from trnqc.errors import OperandError, UnsupportedError, UnsupportedPrecision
+from trnqc.errors import EdgeIndexError, OperandError, UnsupportedError, UnsupportedPrecision
 
 # Number of TPProblem's arguments after the first up to `internal_weights`.
 _INTERNAL = 9
@@ -129,6 +129,13 @@ class _Product(nn.Module):
                 self._set(self.problem.changed(dtype=wanted))
         return done
 
+    def _check_tensors(self, *operands: Any) -> None:
+        """Raise OperandError for an operand that is no tensor; the operators check what the tensors are."""
+        for name, operand in zip("xyw", operands):
+            if not isinstance(operand, Tensor) or operand.is_nested:
+                found = "a nested tensor" if isinstance(operand, Tensor) else type(operand).__name__
+                raise OperandError(f"{name}: expected a dense torch.Tensor, found {found}")
+
     def _weights(self, weights: Tensor | Sequence[Tensor] | None, like: Tensor | None) -> Tensor:
         """The operand, one tensor a path joined; else the module's own, or none at all for a problem without."""
         if isinstance(weights, list | tuple):
@@ -174,7 +181,7 @@ class TensorProduct(_Product):
             problem = TPProblem(problem, *arguments, **options)
         super().__init__(problem, torch_op, use_opaque)
 
-    def forward(self, x: Tensor, y: Tensor, weights: Tensor | Sequence[Tensor] | None = None) -> Tensor:
+    def forward(self, x: Tensor, y: Tensor, weight: Tensor | Sequence[Tensor] | None = None) -> Tensor:
         """The product.
 
         Parameters
@@ -183,7 +190,7 @@ class TensorProduct(_Product):
             [..., d1]; the leading dimensions of all operands are broadcast.
         y : Tensor
             [..., d2]
-        weights : Tensor or sequence of Tensor, optional
+        weight : Tensor or sequence of Tensor, optional
             [..., weight_numel], or [weight_numel] if shared, or one tensor for each path that has weights, in its
             shape. To be left out where the problem has none, or where they are internal.
 
@@ -192,7 +199,9 @@ class TensorProduct(_Product):
         Tensor
             z [..., d3]
         """
-        w = self._weights(weights, y)
+        self._check_tensors(x, y)
+        w = self._weights(weight, y)
+        self._check_tensors(x, y, w)
         if x.dim() == y.dim() == 2 and x.shape[0] == y.shape[0] and (w.dim() == 1 or w.shape[0] == x.shape[0]):
             return BATCH.apply("forward", x, y, w, self._text)
         own = not self.problem.shared_weights
@@ -201,9 +210,9 @@ class TensorProduct(_Product):
         z = BATCH.apply("forward", *rows, *[] if own else [w], self._text)
         return z.reshape(*lead, z.shape[-1])
 
-    def right(self, y: Tensor, weights: Tensor | Sequence[Tensor] | None = None) -> Tensor:
+    def right(self, y: Tensor, weight: Tensor | Sequence[Tensor] | None = None) -> Tensor:
         """The matrix [..., d1, d3] of the product with y, as e3nn's method: ``x @ right(y)`` is the product."""
-        w, x = self._weights(weights, y), torch.eye(self.problem.dims[0], dtype=y.dtype, device=y.device)
+        w, x = self._weights(weight, y), torch.eye(self.problem.dims[0], dtype=y.dtype, device=y.device)
         return self(x, y[..., None, :], w if self.problem.shared_weights else w[..., None, :])
 
 
@@ -256,5 +265,10 @@ class TensorProductConv(_Product):
         read, for callers that sort edges themselves; the order by sender is found here and kept for equal edges.
         Raises EdgeIndexError for edges of another type or beyond the nodes.
         """
+        self._check_tensors(x, y)
         w = self._weights(weights, y)
+        self._check_tensors(x, y, w)
+        for name, index in (("rows", rows), ("cols", cols)):
+            if not isinstance(index, Tensor):
+                raise EdgeIndexError(f"{name}: expected a torch.Tensor of int64, found {type(index).__name__}")
         return CONVOLUTION.apply("forward", x, y, w, rows, cols, self._text, self.deterministic, self.kahan)

@@ -119,8 +119,14 @@ def _run(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], opt
             demand(tensor.numel() * tensor.element_size(), f"a contiguous copy of {list(tensor.shape)} {dtype}")
     engine = cpu_engine(text, dtype, torch.get_num_threads())
     extra = {"kahan": True} if kahan else {}
-    found = getattr(engine, name)(*(t.contiguous().numpy() for t in tensors), *graph, **extra)
+    found = getattr(engine, name)(*map(_array, tensors), *graph, **extra)
     return tuple(map(torch.from_numpy, found)) if isinstance(found, tuple) else torch.from_numpy(found)
+
+
+def _array(tensor: Tensor) -> Any:
+    """The tensor as a contiguous array at an address that suits its type; a copy only where it is not."""
+    dense = tensor.contiguous()
+    return (dense if dense.data_ptr() % dense.element_size() == 0 else dense.clone()).numpy()
 
 
 def _fake(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], options: Sequence[Any]) -> Any:

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import prod, sqrt
+from math import inf, prod, sqrt
 from typing import Any
 
 from trnqc.cg.irreps import Irreps
@@ -133,7 +133,7 @@ class TPProblem:
             _variances("in2_var", in2_var, slots[1]),
             _variances("out_var", out_var, slots[2]),
         )
-        paths = _number(_check(n, tuple(raw), slots) for n, raw in enumerate(instructions))
+        paths = _number(_check(n, raw, slots) for n, raw in enumerate(_listed(instructions)))
         by_irrep, by_path = irrep_normalization or "component", path_normalization or "element"
         weights = _normalise(paths, slots, variances, by_irrep, by_path)
         paths = tuple(replace(path, path_weight=weight) for path, weight in zip(paths, weights))
@@ -234,19 +234,21 @@ def _held(slots: tuple[Irreps, ...], paths: tuple[Instruction, ...], **options: 
     return problem
 
 
-def _check(n: int, raw: tuple[Any, ...], slots: tuple[Irreps, ...]) -> Instruction:
+def _check(n: int, raw: Any, slots: tuple[Irreps, ...]) -> Instruction:
     """One path with its selection rules held; its weights lie nowhere yet."""
-    if len(raw) not in (5, 6):
+    if not isinstance(raw, tuple | list) or len(raw) not in (5, 6):
         raise InstructionError(
             f"instruction {n}: expected (i_in1, i_in2, i_out, mode, has_weight[, path_weight]), found {raw!r}"
         )
     *which, mode, has_weight, path_weight = (*raw, 1.0)[:6]
     for name, i, irreps in zip(("i_in1", "i_in2", "i_out"), which, slots):
+        if not hasattr(i, "__index__"):
+            raise InstructionError(f"instruction {n}: expected a number of a slot as {name}, found {i!r}")
         if not 0 <= i < len(irreps):
             raise InstructionError(f"instruction {n}: {name} = {i}, but {str(irreps)!r} has {len(irreps)} slots")
     if mode not in MODES:
         raise UnsupportedMode(f"instruction {n}: expected one of the modes {', '.join(MODES)}; found {mode!r}")
-    if path_weight < 0:
+    if not 0 <= path_weight < inf:
         raise InstructionError(f"instruction {n}: expected path_weight >= 0, found {path_weight}")
     one, two, three = (irreps[int(i)] for irreps, i in zip(slots, which))
     couples = abs(one.ir.l - two.ir.l) <= three.ir.l <= one.ir.l + two.ir.l
@@ -260,6 +262,13 @@ def _check(n: int, raw: tuple[Any, ...], slots: tuple[Irreps, ...]) -> Instructi
     shape = MODES[mode].shape(one.mul, two.mul, three.mul)
     i_in1, i_in2, i_out = map(int, which)
     return Instruction(i_in1, i_in2, i_out, mode, bool(has_weight), float(path_weight), shape, 0)
+
+
+def _listed(instructions: Any) -> list[Any]:
+    try:
+        return list(instructions)
+    except TypeError as error:
+        raise InstructionError(f"expected a list of instructions, found {instructions!r}") from error
 
 
 def _number(paths: Iterable[Instruction]) -> tuple[Instruction, ...]:
@@ -301,7 +310,7 @@ def _normalise(
 def _variances(name: str, values: Sequence[float] | None, irreps: Irreps) -> tuple[float, ...]:
     if values is None:
         return (1.0,) * len(irreps)
-    if len(values) != len(irreps) or any(v < 0 for v in map(float, values)):
+    if len(values) != len(irreps) or not all(0 <= v < inf for v in map(float, values)):
         raise InputError(f"{name}: expected {len(irreps)} variances >= 0, one a slot of {irreps}; found {values}")
     return tuple(map(float, values))
 

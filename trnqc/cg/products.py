@@ -171,9 +171,9 @@ class TensorSquare(TensorProduct):
         self.irreps_in = x
         super().__init__(x, x, out, rules, irrep_normalization="none", **options)
 
-    def forward(self, x: Tensor, weights: Any = None) -> Tensor:  # type: ignore[override]
+    def forward(self, x: Tensor, weight: Any = None) -> Tensor:  # type: ignore[override]
         """z [..., d3] of x [..., d1]; see `TensorProduct.forward`."""
-        return super().forward(x, x, weights)
+        return super().forward(x, x, weight)
 
 
 def _square(x: Irreps, by: str) -> Iterator[tuple[MulIrrep, tuple[int, int], str, float]]:
