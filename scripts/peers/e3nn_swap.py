@@ -16,7 +16,8 @@ from e3nn import o3
 from trnqc import cg
 from trnqc.errors import TrnqcError
 
-NAMES = ("TensorProduct", "TensorSquare", *(f"{kind}TensorProduct" for kind in ("FullyConnected", "Full", "Elementwise")))
+KINDS = ("", "FullyConnected", "Full", "Elementwise")
+NAMES = ("TensorSquare", *(f"{kind}TensorProduct" for kind in KINDS))
 # e3nn's choices for its own code, which its tests read back.
 PRIVATE = ("_specialized_code", "_optimize_einsums")
 

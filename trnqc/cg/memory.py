@@ -54,11 +54,11 @@ class Pool:
         Raises MemoryLimit, with both figures, when the machine has not that much.
         """
         size = prod(shape) * np.dtype(dtype).itemsize
-        demand(size, f"an array of {' x '.join(map(str, shape))} {np.dtype(dtype)}")
         if size < LARGE:
             raw = np.empty(size + LINE, np.uint8)
             start = -raw.ctypes.data % LINE
             return raw[start : start + size].view(dtype).reshape(shape)
+        demand(size, f"an array of {' x '.join(map(str, shape))} {np.dtype(dtype)}")
         return np.frombuffer(self._lend(rounded(size)), dtype, prod(shape)).reshape(shape)
 
     def release(self) -> None:

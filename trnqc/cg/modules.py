@@ -129,19 +129,14 @@ class _Product(nn.Module):
                 self._set(self.problem.changed(dtype=wanted))
         return done
 
-    def _check_tensors(self, *operands: Any) -> None:
-        """Raise OperandError for an operand that is no tensor; the operators check what the tensors are."""
-        for name, operand in zip("xyw", operands):
-            if not isinstance(operand, Tensor) or operand.is_nested:
-                found = "a nested tensor" if isinstance(operand, Tensor) else type(operand).__name__
-                raise OperandError(f"{name}: expected a dense torch.Tensor, found {found}")
-
     def _weights(self, weights: Tensor | Sequence[Tensor] | None, like: Tensor | None) -> Tensor:
         """The operand, one tensor a path joined; else the module's own, or none at all for a problem without."""
+        if isinstance(weights, Tensor):
+            return weights
         if isinstance(weights, list | tuple):
             return self._joined(weights)
         if weights is not None:
-            return weights
+            raise OperandError(f"w: expected a torch.Tensor, found {type(weights).__name__}")
         if self.problem.internal_weights:
             return self.weight
         if self.problem.weight_numel or like is None:
@@ -199,9 +194,8 @@ class TensorProduct(_Product):
         Tensor
             z [..., d3]
         """
-        self._check_tensors(x, y)
+        _check_tensors(x, y)
         w = self._weights(weight, y)
-        self._check_tensors(x, y, w)
         if x.dim() == y.dim() == 2 and x.shape[0] == y.shape[0] and (w.dim() == 1 or w.shape[0] == x.shape[0]):
             return BATCH.apply("forward", x, y, w, self._text)
         own = not self.problem.shared_weights
@@ -214,6 +208,14 @@ class TensorProduct(_Product):
         """The matrix [..., d1, d3] of the product with y, as e3nn's method: ``x @ right(y)`` is the product."""
         w, x = self._weights(weight, y), torch.eye(self.problem.dims[0], dtype=y.dtype, device=y.device)
         return self(x, y[..., None, :], w if self.problem.shared_weights else w[..., None, :])
+
+
+def _check_tensors(x: Any, y: Any) -> None:
+    """Raise OperandError for an operand that is no tensor; the operators check what the tensors are."""
+    for name, operand in (("x", x), ("y", y)):
+        if not isinstance(operand, Tensor) or operand.is_nested:
+            found = "a nested tensor" if isinstance(operand, Tensor) else type(operand).__name__
+            raise OperandError(f"{name}: expected a dense torch.Tensor, found {found}")
 
 
 def _common(tensors: Sequence[Tensor]) -> torch.Size:
@@ -265,9 +267,8 @@ class TensorProductConv(_Product):
         read, for callers that sort edges themselves; the order by sender is found here and kept for equal edges.
         Raises EdgeIndexError for edges of another type or beyond the nodes.
         """
-        self._check_tensors(x, y)
+        _check_tensors(x, y)
         w = self._weights(weights, y)
-        self._check_tensors(x, y, w)
         for name, index in (("rows", rows), ("cols", cols)):
             if not isinstance(index, Tensor):
                 raise EdgeIndexError(f"{name}: expected a torch.Tensor of int64, found {type(index).__name__}")

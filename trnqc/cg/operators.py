@@ -113,10 +113,6 @@ def _run(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], opt
     if device.type == "cuda":
         atomic = bool(edges) and not deterministic
         return getattr(cuda_engine(text, dtype, device.index, kahan, atomic), name)(*tensors, *graph)
-    for tensor in tensors:
-        if not tensor.is_contiguous():
-            # Expanded tensors can be larger than any memory.
-            demand(tensor.numel() * tensor.element_size(), f"a contiguous copy of {list(tensor.shape)} {dtype}")
     engine = cpu_engine(text, dtype, torch.get_num_threads())
     extra = {"kahan": True} if kahan else {}
     found = getattr(engine, name)(*map(_array, tensors), *graph, **extra)
@@ -124,9 +120,16 @@ def _run(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], opt
 
 
 def _array(tensor: Tensor) -> Any:
-    """The tensor as a contiguous array at an address that suits its type; a copy only where it is not."""
-    dense = tensor.contiguous()
-    return (dense if dense.data_ptr() % dense.element_size() == 0 else dense.clone()).numpy()
+    """The tensor as a contiguous array at an address that suits its type; a copy only where it is not. Raises
+    MemoryLimit."""
+    if not tensor.is_contiguous():
+        # Expanded tensors can be larger than any memory.
+        size = tensor.numel() * tensor.element_size()
+        demand(size, f"a contiguous copy of {list(tensor.shape)} {SUPPORTED[tensor.dtype]}")
+        tensor = tensor.contiguous()
+    if tensor.data_ptr() % 8 and tensor.data_ptr() % tensor.element_size():
+        tensor = tensor.clone()
+    return tensor.numpy()
 
 
 def _fake(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], options: Sequence[Any]) -> Any:
