@@ -15,7 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 from tests.cg import oracle  # noqa: E402
 from tests.cg.configurations import awkward  # noqa: E402
-from trnqc.cg import TensorProduct, TensorProductConv  # noqa: E402
+from trnqc.cg import FullyConnectedTensorProduct, TensorProduct, TensorProductConv  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -127,3 +127,18 @@ def test_a_wrong_shape_is_told_while_it_is_traced():
     compiled = torch.compile(TensorProduct(awkward("uvu-5")), fullgraph=True, backend="aot_eager")
     with pytest.raises(Exception, match=r"w: expected shape \[edges, 55\], found \[6, 54\]"):
         compiled(x, y, w[:, 1:])
+
+
+def test_compiled_without_weights_and_with_internal_ones():
+    bare = TensorProduct(awkward("unweighted"))
+    own = FullyConnectedTensorProduct("2x0e+1o", "0e+1o", "2x0e+1o").double()
+    for module in (bare, own):
+        d1, d2, _ = module.problem.dims
+        compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+        for x, y in ((torch.randn(3, d1), torch.randn(3, d2)), (torch.randn(2, 1, d1), torch.randn(3, d2))):
+            x, y = x.double().requires_grad_(), y.double()
+            assert torch.equal(compiled(x, y), module(x, y))
+            pulled = [torch.autograd.grad(f(x, y).sin().sum(), x)[0] for f in (compiled, module)]
+            assert oracle.error(*(g.numpy() for g in pulled)) < 1e-13
+    y = torch.randn(3, 4).double()
+    assert torch.equal(torch.compile(own.right, fullgraph=True, backend="aot_eager")(y), own.right(y))

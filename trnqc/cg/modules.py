@@ -46,6 +46,8 @@ class _Product(nn.Module):
     def _set(self, problem: TPProblem) -> None:
         self.problem = problem
         self._text = text_of(problem)
+        # Cached properties of the problem take a lock, which torch.compile cannot trace.
+        self._dims, self._numel = problem.dims, problem.weight_numel
 
     @property
     def weight_numel(self) -> int:
@@ -139,8 +141,8 @@ class _Product(nn.Module):
             raise OperandError(f"w: expected a torch.Tensor, found {type(weights).__name__}")
         if self.problem.internal_weights:
             return self.weight
-        if self.problem.weight_numel or like is None:
-            raise OperandError(f"w: expected {self.problem.weight_numel} weights, found none")
+        if self._numel or like is None:
+            raise OperandError(f"w: expected {self._numel} weights, found none")
         return like.new_empty((0,) if self.problem.shared_weights else (*like.shape[:-1], 0))
 
     def _joined(self, weights: Sequence[Tensor]) -> Tensor:
@@ -206,7 +208,7 @@ class TensorProduct(_Product):
 
     def right(self, y: Tensor, weight: Tensor | Sequence[Tensor] | None = None) -> Tensor:
         """The matrix [..., d1, d3] of the product with y, as e3nn's method: ``x @ right(y)`` is the product."""
-        w, x = self._weights(weight, y), torch.eye(self.problem.dims[0], dtype=y.dtype, device=y.device)
+        w, x = self._weights(weight, y), torch.eye(self._dims[0], dtype=y.dtype, device=y.device)
         return self(x, y[..., None, :], w if self.problem.shared_weights else w[..., None, :])
 
 
