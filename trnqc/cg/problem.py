@@ -9,11 +9,12 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import inf, prod, sqrt
+from math import inf, prod
 from typing import Any
 
 from trnqc.cg.irreps import Irreps
 from trnqc.cg.modes import MODES
+from trnqc.cg.normalisation import one_of, path_weights, variances_of
 from trnqc.errors import InputError, InstructionError, UnsupportedMode, UnsupportedPrecision
 
 LAYOUTS = ("mul_ir", "ir_mul")
@@ -129,13 +130,13 @@ class TPProblem:
             irrep_normalization = normalization
         slots = tuple(Irreps.of(irreps) for irreps in (irreps_in1, irreps_in2, irreps_out))
         variances = (
-            _variances("in1_var", in1_var, slots[0]),
-            _variances("in2_var", in2_var, slots[1]),
-            _variances("out_var", out_var, slots[2]),
+            variances_of("in1_var", in1_var, slots[0]),
+            variances_of("in2_var", in2_var, slots[1]),
+            variances_of("out_var", out_var, slots[2]),
         )
         paths = _number(_check(n, raw, slots) for n, raw in enumerate(_listed(instructions)))
         by_irrep, by_path = irrep_normalization or "component", path_normalization or "element"
-        weights = _normalise(paths, slots, variances, by_irrep, by_path)
+        weights = path_weights(paths, slots, variances, by_irrep, by_path)
         paths = tuple(replace(path, path_weight=weight) for path, weight in zip(paths, weights))
         shared = shared_weights is None or bool(shared_weights)
         if internal_weights is None:
@@ -161,8 +162,8 @@ class TPProblem:
             "irreps_out": slots[2],
             "instructions": paths,
             "shared_weights": bool(shared_weights),
-            "layout": _one_of("layout", layout, LAYOUTS),
-            "dtype": None if dtype is None else _one_of("dtype", _dtype_name(dtype), DTYPES),
+            "layout": one_of("layout", layout, LAYOUTS),
+            "dtype": None if dtype is None else one_of("dtype", _dtype_name(dtype), DTYPES),
             "label": label,
             "internal_weights": bool(internal_weights),
         }
@@ -280,50 +281,9 @@ def _number(paths: Iterable[Instruction]) -> tuple[Instruction, ...]:
     return tuple(found)
 
 
-def _normalise(
-    paths: tuple[Instruction, ...],
-    slots: tuple[Irreps, ...],
-    variances: tuple[tuple[float, ...], ...],
-    irrep_normalization: str,
-    path_normalization: str,
-) -> list[float]:
-    """Final path weights: e3nn's normalisation of the output's variance, in e3nn's order of operations."""
-    by_irrep = _one_of("irrep_normalization", irrep_normalization, ("component", "norm", "none"))
-    by_path = _one_of("path_normalization", path_normalization, ("element", "path", "none"))
-    in1_var, in2_var, out_var = variances
-
-    def spread(path: Instruction) -> float:
-        muls = slots[0][path.i_in1].mul, slots[1][path.i_in2].mul
-        return in1_var[path.i_in1] * in2_var[path.i_in2] * MODES[path.connection_mode].summed(*muls)
-
-    weights = []
-    for path in paths:
-        one, two, three = (irreps[i].ir for irreps, i in zip(slots, (path.i_in1, path.i_in2, path.i_out)))
-        alpha: float = {"component": three.dim, "norm": one.dim * two.dim, "none": 1}[by_irrep]
-        siblings = [other for other in paths if other.i_out == path.i_out]
-        of_paths = {"element": sum(map(spread, siblings)), "path": spread(path) * len(siblings), "none": 1.0}[by_path]
-        alpha = alpha / of_paths if of_paths > 0 else alpha
-        weights.append(sqrt(alpha * out_var[path.i_out] * path.path_weight))
-    return weights
-
-
-def _variances(name: str, values: Sequence[float] | None, irreps: Irreps) -> tuple[float, ...]:
-    if values is None:
-        return (1.0,) * len(irreps)
-    if len(values) != len(irreps) or not all(0 <= v < inf for v in map(float, values)):
-        raise InputError(f"{name}: expected {len(irreps)} variances >= 0, one a slot of {irreps}; found {values}")
-    return tuple(map(float, values))
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
-    if value not in allowed:
-        raise InputError(f"{name}: expected {', '.join(allowed[:-1])} or {allowed[-1]}; found {value!r}")
-    return value
-
-
 def _one_dtype(**given: Any) -> str | None:
     """The dtype that all those given are. Raises UnsupportedPrecision for two that differ."""
-    names = {name: _one_of(name, _dtype_name(value), DTYPES) for name, value in given.items() if value is not None}
+    names = {name: one_of(name, _dtype_name(value), DTYPES) for name, value in given.items() if value is not None}
     if len(set(names.values())) > 1:
         found = ", ".join(f"{name} = {value}" for name, value in names.items())
         raise UnsupportedPrecision(f"expected irreps and weights of one dtype; found {found}")
