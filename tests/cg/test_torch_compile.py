@@ -142,3 +142,15 @@ def test_compiled_without_weights_and_with_internal_ones():
             assert oracle.error(*(g.numpy() for g in pulled)) < 1e-13
     y = torch.randn(3, 4).double()
     assert torch.equal(torch.compile(own.right, fullgraph=True, backend="aot_eager")(y), own.right(y))
+
+
+def test_compiled_forward_mode_is_refused_and_not_zero():
+    """Dynamo takes the operator, which has reverse mode only."""
+    module, (x, y, w) = TensorProduct(awkward("uvu-5")), (t.detach() for t in given(False))
+    compiled = torch.compile(lambda x: torch.func.jvp(lambda x: module(x, y, w), (x,), (x,))[1], backend="aot_eager")
+    with pytest.raises(Exception, match=r"expected a call by trnqc\.cg\.TensorProduct or"):
+        compiled(x)
+    plain = torch.compile(module, backend="aot_eager")
+    assert torch.equal(plain(x, y, w), module(x, y, w))
+    with pytest.raises(Exception, match=r"expected a call by trnqc\.cg\.TensorProduct or"):
+        torch.func.jvp(lambda x: plain(x, y, w), (x,), (x,))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 
-from trnqc.cg import edges, parts, uvu, uvw
+from trnqc.cg import edges, parts, stack, uvu, uvw
 from trnqc.cg.edges import Edge, Row
 from trnqc.cg.paths import Body, Path, Paths, index
 from trnqc.gen import Array, Value, Var
@@ -22,7 +22,10 @@ def together_where_possible(program: Callable[[Paths], st.Function]) -> Callable
 
     @wraps(program)
     def chosen(paths: Paths) -> st.Function:
-        return uvw.together(paths, program.__name__) or program(paths)
+        several = uvw.together(paths, program.__name__)
+        if several is None or stack.needs(several, paths.lanes) > stack.available():
+            return program(paths)
+        return several
 
     return chosen
 

@@ -46,16 +46,6 @@ class Combination:
     def blocks(self) -> int:
         return self.apart // self.rows.lanes
 
-    def scratch(self, number: int) -> dict[str, Array]:
-        """t, its gradient, and the slot of z in vectors; `number` makes the names one's own."""
-        size, dtype = self.apart * self.rows.dim, self.rows.dtype
-        return {
-            "t": common(f"t{number}", size, dtype),
-            "dt": common(f"dt{number}", size, dtype),
-            "gt": vectors(f"gt{number}", self.blocks * self.rows.dim, dtype),
-            "zs": vectors(f"zs{number}", self.rows.size, dtype),
-        }
-
     def forward(self, w: st.View, t: Array, zs: Array, z: st.View) -> Body:
         """z += M(w, t)."""
         if not self.mixes:
@@ -90,7 +80,7 @@ def _weights(m: Combination, name: str, w: Array, b: Value, n: int) -> tuple[Bod
 
 def _pairs(m: Combination, t: Array, b: Value) -> tuple[Body, list[Value]]:
     """All components of a block of pairs."""
-    body, values = list[st.Statement](), []
+    body, values = list[st.Statement](), list[Value]()
     for k in range(m.rows.dim):
         got, value = read(f"t{k}", t, b * m.rows.lanes + m.apart * k, m.rows.lanes)
         body, values = [*body, *got], [*values, value]

@@ -159,8 +159,8 @@ def _operands(degrees: Degrees, x: Array, y: Array, lanes: int) -> list[tuple[Bo
     """What reads a block's components of x and y, and these."""
     found = []
     for array, apart, at in ((x, X_APART, 0), (y, Y_APART, 1)):
-        body, values = list[st.Statement](), {}
-        for n in sorted({term[at] for term in sparse(*degrees)}):
+        body, values = list[st.Statement](), dict[int, Value]()
+        for n in sorted({int(term[at]) for term in sparse(*degrees)}):
             got, values[n] = read(f"{array.name}{n}_", array, apart * n + B * lanes, lanes)
             body += got
         found.append((body, values))
@@ -187,8 +187,8 @@ def gathered(source: Planes, to: Planes, first: bool) -> st.Function:
             row += got
         row += write(f"g{i}", g, to.apart * i + Q + B * to.lanes, value, to.lanes)
     ends = [write(f"zero{i}", g, index(to.apart * i + to.mul), zero(to.dtype), to.lanes) for i in range(to.dim)]
-    body = [*_rows(source.mul, source.lanes, row), *ends]
-    return st.Function(f"gather_{'first' if first else 'second'}_{source.name}", (x, g), st.block(*body))
+    body = st.block(_rows(source.mul, source.lanes, row), ends)
+    return st.Function(f"gather_{'first' if first else 'second'}_{source.name}", (x, g), body)
 
 
 @cache

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnqc.cg import batch, conv
+from trnqc.cg import batch, conv, stack
 from trnqc.cg.convolution import Convolutions
 from trnqc.cg.memory import empty
 from trnqc.cg.operands import checked, shares_of, summed
@@ -140,7 +140,9 @@ class Engine(Convolutions):
     def build(self, name: str) -> Built:
         """A direction by the name of its method, compiled or from the cache. Raises CompilerError."""
         if name not in self._built:
-            self._built[name] = built(name, PROGRAMS[name](self.paths), self.lanes)
+            program = PROGRAMS[name](self.paths)
+            stack.demand(program, self.lanes, f"{name} of {self.problem.label or self.problem}")
+            self._built[name] = built(name, program, self.lanes)
         return self._built[name]
 
     def _check(self, arrays: dict[str, np.ndarray], batch: int | None = None) -> int:

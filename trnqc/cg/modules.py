@@ -131,7 +131,7 @@ class _Product(nn.Module):
                 self._set(self.problem.changed(dtype=wanted))
         return done
 
-    def _weights(self, weights: Tensor | Sequence[Tensor] | None, like: Tensor | None) -> Tensor:
+    def _weights(self, weights: Any, like: Tensor | None) -> Tensor:
         """The operand, one tensor a path joined; else the module's own, or none at all for a problem without."""
         if isinstance(weights, Tensor):
             return weights

@@ -134,6 +134,7 @@ def _array(tensor: Tensor) -> Any:
 
 def _fake(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], options: Sequence[Any]) -> Any:
     """Results without contents, after the same checks."""
+    refuse_dual_level()
     problem, sizes = problem_of(options[0]), _sizes(tensors, edges)
     check(problem, tensors, sizes)
     made = [tensors[0].new_empty(sizes.shape(name, problem)) for name in DIRECTIONS[direction][1]]

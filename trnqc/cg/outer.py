@@ -13,7 +13,7 @@ from functools import cache, cached_property
 
 from trnqc.cg import uvu
 from trnqc.cg.coefficients import clebsch_gordan
-from trnqc.cg.edges import cleared
+from trnqc.cg.edges import Arguments, cleared
 from trnqc.cg.modes import MODES
 from trnqc.cg.paths import Body, Rows, Shape
 from trnqc.cg.problem import Instruction, TPProblem
@@ -107,7 +107,7 @@ def forward(p: Turned) -> st.Function:
     """z += the path's part."""
     x, y, w, z = memory = _memory(p, "x", "y", "w", "z")
     ys, zs = p.scratch("y"), p.scratch("z")
-    given = (p.factor, p.channel(x), st.View(ys, _0), *p.weights(w), st.View(zs, _0))
+    given: Arguments = (p.factor, p.channel(x), st.View(ys, _0), *p.weights(w), st.View(zs, _0))
     call = st.Call(uvu.forward(p.shape, True), given)
     body = [*_declared(ys, zs), st.Call(uvu.taken(p.shape.x), (p.slot2(y), ys)), *_outward(p, zs, z, [call])]
     return _function(p, "forward", memory, body)
@@ -118,7 +118,7 @@ def backward(p: Turned) -> st.Function:
     """gx and gy += the path's part, its gw stored or, where weights are shared, added."""
     x, y, w, gz, gx, gy, gw = memory = _memory(p, "x", "y", "w", "gz", "gx", "gy", "gw")
     ys, gzs, gxs, gys = (p.scratch(name) for name in ("y", "gz", "gx", "gy"))
-    leading = (p.factor, p.channel(x), st.View(ys, _0), *p.weights(w))
+    leading: Arguments = (p.factor, p.channel(x), st.View(ys, _0), *p.weights(w))
     call = st.Call(uvu.backward(p.shape), (*leading, st.View(gzs, _0), st.View(gys, _0), p.sums(gxs), *p.weights(gw)))
     body = [*_declared(ys, gzs, gxs, gys), st.Call(uvu.taken(p.shape.x), (p.slot2(y), ys)), *_clear(gxs), *_clear(gys)]
     body += [*_inward(p, gz, gzs, [call]), *_given(p, gxs, gx, gys, gy)]
@@ -131,9 +131,10 @@ def double_backward(p: Turned) -> st.Function:
     memory = _memory(p, "x", "y", "w", "gz", "ggx", "ggy", "ggw", "gx", "gy", "gw", "ggz")
     x, y, w, gz, ggx, ggy, ggw, gx, gy, gw, ggz = memory
     ys, ggys, gzs, ggzs, gxs, gys = (p.scratch(name) for name in ("y", "ggy", "gz", "ggz", "gx", "gy"))
-    leading = (p.factor, p.channel(x), p.channel(ggx), st.View(ys, _0), st.View(ggys, _0), *p.weights(w))
-    given = (*p.weights(ggw), st.View(gzs, _0), st.View(ggzs, _0), st.View(gys, _0), p.sums(gxs), *p.weights(gw))
-    call = st.Call(uvu.double_backward(p.shape, True), (*leading, *given))
+    leading: Arguments = (p.factor, p.channel(x), p.channel(ggx), st.View(ys, _0), st.View(ggys, _0), *p.weights(w))
+    given: Arguments = (st.View(gzs, _0), st.View(ggzs, _0), st.View(gys, _0), p.sums(gxs))
+    arguments = (*leading, *p.weights(ggw), *given, *p.weights(gw))
+    call = st.Call(uvu.double_backward(p.shape, True), arguments)
     body = [*_declared(ys, ggys, gzs, ggzs, gxs, gys), *_clear(gxs), *_clear(gys)]
     body += [st.Call(uvu.taken(p.shape.x), (p.slot2(a), to)) for a, to in ((y, ys), (ggy, ggys))]
     body += _outward(p, ggzs, ggz, [st.Call(uvu.taken(p.rows3), (p.slot3(gz, U), gzs)), call])

@@ -20,6 +20,7 @@ from trnqc.cg.mixing import common
 from trnqc.cg.modes import MODES
 from trnqc.cg.paths import Body, Rows
 from trnqc.cg.problem import Instruction, TPProblem
+from trnqc.cg.uvu import vectors
 from trnqc.gen import Array
 from trnqc.gen import statements as st
 from trnqc.gen.values import const
@@ -82,11 +83,11 @@ def forward(group: Group) -> st.Function:
     """z += the paths' part."""
     x, y, w, z = memory = _memory(group, "x", "y", "w", "z")
     (stage_x, xs), (stage_y, ys) = stage(group, 0, x, "xs"), stage(group, 1, y, "ys")
-    body = [*stage_x, *stage_y]
-    for n, path in enumerate(group.paths):
-        m, scratch = group.combination(path), group.combination(path).scratch(n)
-        t, zs = scratch["t"], scratch["zs"]
-        body += [st.DeclareArray(t), st.DeclareArray(zs), multiply(group, path, xs, ys, t)]
+    t, _, _, zs = scratch(group)
+    body = [*stage_x, *stage_y, *map(st.DeclareArray, (t, zs))]
+    for path in group.paths:
+        m = group.combination(path)
+        body.append(multiply(group, path, xs, ys, t))
         body += m.forward(_weights(w, path), t, zs, _slot(group, path, z))
     return _function(group, "forward", memory, body)
 
@@ -97,11 +98,11 @@ def backward(group: Group) -> st.Function:
     x, y, w, gz, gx, gy, gw = memory = _memory(group, "x", "y", "w", "gz", "gx", "gy", "gw")
     (stage_x, xs), (stage_y, ys) = stage(group, 0, x, "xs"), stage(group, 1, y, "ys")
     (clear_x, gxs), (clear_y, gys) = gradient(group, 0, "gxs"), gradient(group, 1, "gys")
-    body = [*stage_x, *stage_y, *clear_x, *clear_y]
-    for n, path in enumerate(group.paths):
-        m, scratch = group.combination(path), group.combination(path).scratch(n)
-        t, gt, zs = (scratch[name] for name in ("t", "gt", "zs"))
-        body += [*map(st.DeclareArray, (t, gt, zs)), multiply(group, path, xs, ys, t)]
+    t, _, gt, zs = scratch(group)
+    body = [*stage_x, *stage_y, *clear_x, *clear_y, *map(st.DeclareArray, (t, gt, zs))]
+    for path in group.paths:
+        m = group.combination(path)
+        body.append(multiply(group, path, xs, ys, t))
         body += m.backward(_weights(w, path), t, zs, _slot(group, path, gz), _weights(gw, path), gt)
         body.append(divide(group, path, xs, ys, gt, gxs, gys))
     body += [*give(group, 0, gxs, gx), *give(group, 1, gys, gy)]
@@ -116,14 +117,14 @@ def double_backward(group: Group) -> st.Function:
     staged = [stage(group, n % 2, array, f"{array.name}s") for n, array in enumerate((x, y, ggx, ggy))]
     (clear_x, gxs), (clear_y, gys) = gradient(group, 0, "gxs"), gradient(group, 1, "gys")
     xs, ys, ggxs, ggys = (array for _, array in staged)
-    body = [*(s for part, _ in staged for s in part), *clear_x, *clear_y]
-    for n, path in enumerate(group.paths):
-        m, scratch = group.combination(path), group.combination(path).scratch(n)
-        t, dt, gt, zs = scratch.values()
+    t, dt, gt, zs = arrays = scratch(group)
+    body = [*(s for part, _ in staged for s in part), *clear_x, *clear_y, *map(st.DeclareArray, arrays)]
+    for path in group.paths:
+        m = group.combination(path)
         own, other = _weights(w, path), _weights(ggw, path)
         given, out = _slot(group, path, gz), _slot(group, path, ggz)
-        body += [*map(st.DeclareArray, (t, dt, gt, zs)), multiply(group, path, ggxs, ys, dt)]
-        body += [multiply(group, path, xs, ggys, dt, adds=True), *m.forward(own, dt, zs, out)]
+        body += [multiply(group, path, ggxs, ys, dt), multiply(group, path, xs, ggys, dt, adds=True)]
+        body += m.forward(own, dt, zs, out)
         body += m.backward(own, dt, zs, given, _weights(gw, path), gt)
         body.append(divide(group, path, ggxs, ggys, gt, gxs, gys))
         if path.has_weight:
@@ -132,6 +133,15 @@ def double_backward(group: Group) -> st.Function:
             body.append(divide(group, path, xs, ys, gt, gxs, gys))
     body += [*give(group, 0, gxs, gx), *give(group, 1, gys, gy)]
     return _function(group, "double", memory, body)
+
+
+def scratch(group: Group) -> tuple[Array, Array, Array, Array]:
+    """For any of the paths: t, another like it, the gradient of t, and the slot of z in vectors."""
+    found = [group.combination(path) for path in group.paths]
+    blocks = max(m.blocks * m.rows.dim for m in found)
+    t, dt = (common(name, blocks * group.lanes, group.dtype) for name in ("t", "dt"))
+    zs = vectors("zs", max(m.rows.size for m in found), group.dtype)
+    return t, dt, vectors("gt", blocks, group.dtype), zs
 
 
 def stage(group: Group, which: int, source: Array, name: str) -> tuple[Body, Array]:

@@ -43,7 +43,7 @@ class FullyConnectedTensorProduct(TensorProduct):
             for k, z in enumerate(three)
             if z.ir in products(x.ir, y.ir)
         ]
-        by = {"irrep_normalization": irrep_normalization, "path_normalization": path_normalization}
+        by: dict[str, Any] = {"irrep_normalization": irrep_normalization, "path_normalization": path_normalization}
         super().__init__(one, two, three, rules, **by, **options)
 
 

@@ -1,0 +1,56 @@
+"""Scratch of generated functions: it lies on the stack of the thread that runs them, which does not grow.
+
+A slot with many channels can need more than that, and running into the end of a stack ends the process.
+"""
+
+from __future__ import annotations
+
+import functools
+import resource
+
+from trnqc.errors import MemoryLimit
+from trnqc.gen import Array
+from trnqc.gen import statements as st
+
+SIZES = {"f64": 8, "f32": 4, "i64": 8, "i32": 4}
+# Of a thread where the system sets no limit, in the C libraries of Linux; what the callers of a function need of it.
+UNLIMITED, CALLERS = 2 << 20, 256 << 10
+
+
+def demand(function: st.Function, lanes: int, what: str) -> None:
+    """Raise MemoryLimit where a thread's stack has no place for the function's arrays."""
+    needed, there = needs(function, lanes), available()
+    if needed > there:
+        raise MemoryLimit(
+            f"{what} needs {needed / 2**20:.1f} MiB of scratch for an edge, and the stack of a thread has "
+            f"{there / 2**20:.1f} MiB: use fewer channels in a slot, or a larger limit (ulimit -s)"
+        )
+
+
+def needs(function: st.Function, lanes: int) -> int:
+    """Bytes of the arrays of a function and of those that it calls, which may all be inlined."""
+    found: dict[str, int] = {}
+    _collect(function, lanes, found)
+    return sum(found.values())
+
+
+def _collect(function: st.Function, lanes: int, found: dict[str, int]) -> None:
+    if function.name in found:
+        return
+    statements = list(st.statements(function.body))
+    arrays = [s.array for s in statements if isinstance(s, st.DeclareArray)]
+    found[function.name] = sum(_bytes(array, lanes) for array in arrays)
+    for s in statements:
+        if isinstance(s, st.Call):
+            _collect(s.function, lanes, found)
+
+
+def _bytes(array: Array, lanes: int) -> int:
+    return (array.size or 0) * SIZES[array.dtype] * (lanes if array.lanes else 1)
+
+
+@functools.cache
+def available() -> int:
+    """Bytes of the stack of a thread that this process starts."""
+    limit = resource.getrlimit(resource.RLIMIT_STACK)[0]
+    return (UNLIMITED if limit == resource.RLIM_INFINITY else limit) - CALLERS
