@@ -48,6 +48,7 @@ def test_the_classes_are_e3nns(label):
     assert [str(i) for i in (ours.irreps_in1, ours.irreps_in2, ours.irreps_out)] == [
         str(i) for i in (theirs.irreps_in1, theirs.irreps_in2, theirs.irreps_out)
     ]
+    assert ours.weight.shape == theirs.weight.shape
     assert ours.weight_numel == theirs.weight_numel and ours.internal_weights == theirs.internal_weights
     generator = torch.Generator().manual_seed(0)
     sides = (theirs.irreps_in1.dim,) if name == "TensorSquare" else (theirs.irreps_in1.dim, theirs.irreps_in2.dim)

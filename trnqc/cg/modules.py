@@ -177,6 +177,9 @@ class TensorProduct(_Product):
                 options = {"internal_weights": None, **options}
             problem = TPProblem(problem, *arguments, **options)
         super().__init__(problem, torch_op, use_opaque)
+        if not self.internal_weights:
+            # As in e3nn, there is always a `weight`.
+            self.register_buffer("weight", torch.empty(0), persistent=False)
 
     def forward(self, x: Tensor, y: Tensor, weight: Tensor | Sequence[Tensor] | None = None) -> Tensor:
         """The product.
