@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from trnqc.eri import library
-from trnqc.errors import CompilerError
-from trnqc.gen import Array, Var
+from trnqc.errors import CompilerError, ProgramError
+from trnqc.gen import Array, Var, emit_c
 from trnqc.gen import statements as st
 from trnqc.jit import find_compiler
 
@@ -83,6 +83,53 @@ def test_a_failure_names_its_program():
 
     with pytest.raises(CompilerError, match=r"add_one cannot be built: .*segmentation fault"):
         library.build([program(broken)])
+
+
+ADD = st.Function("add", (X, GROUP), st.block(st.accumulate(X[GROUP], 2.0)))
+
+
+def caller(name: str) -> library.Program:
+    """A program that calls a part, which another program calls too."""
+
+    def make() -> tuple[st.Function, ...]:
+        return (st.Function(name, (X,), st.block(st.Call(ADD, (X, GROUP)), st.accumulate(X[GROUP], 1.0)), group=GROUP),)
+
+    part = library.Program("add", "trnqc.eri.classes", (), lambda: (ADD,))
+    return library.Program(name, "trnqc.eri.classes", (library.Head(name, (X,), ("x",)),), make, (part,))
+
+
+def test_what_programs_share_is_compiled_once(directory, monkeypatch):
+    texts = []
+    build = library.Compiler._compile
+
+    def counted(self, text: str, *rest) -> None:
+        texts.append(text)
+        build(self, text, *rest)
+
+    monkeypatch.setattr(library.Compiler, "_compile", counted)
+    made = library.build([caller("one"), caller("two")])
+    for name in ("one", "two"):
+        x = np.zeros(3)
+        getattr(made[name], name)(x, 1, 3)
+        np.testing.assert_array_equal(x, [0, 3, 3])
+    assert sum("+= 2.0" in text for text in texts) == 1
+    assert len(texts) == 3
+    assert len(list(directory.glob("add-*.o"))) == 1
+    for path in directory.glob("add-*"):  # a library holds all that it needs
+        path.unlink()
+    library._library.cache_clear()
+    x = np.zeros(2)
+    library.build([caller("one")])["one"].one(x, 0, 2)
+    np.testing.assert_array_equal(x, [3, 3])
+    assert len(texts) == 3
+
+
+def test_a_part_has_no_lanes_where_it_is_declared():
+    y = Array("y", "f64", (None,), lanes=True)
+    inner = st.Function("inner", (Var("v"), y), st.block(st.store(y[0], Var("v"))))
+    outer = st.Function("outer", (y,), st.block(st.Call(inner, (y[0], y))))
+    with pytest.raises(ProgramError, match="inner is called with v by lane"):
+        emit_c(outer, lanes=4, external=["inner"])
 
 
 def test_buffers_suit_vectors():

@@ -149,6 +149,42 @@ def test_leaves_nothing_half_written(directory):
     assert stat.S_IMODE(directory.stat().st_mode) & 0o077 == 0
 
 
+def test_a_compiler_is_probed_once_a_machine(directory, monkeypatch):
+    first = compiler.find_compiler()
+    compiler._find.cache_clear()
+    assert compiler.find_compiler() == first  # written into this directory
+
+    def unwanted(*_: object) -> None:
+        raise CompilerError("probed again")
+
+    monkeypatch.setattr(compiler, "_tried", unwanted)
+    compiler._find.cache_clear()
+    assert compiler.find_compiler() == first
+    monkeypatch.setattr("trnqc.jit.probed.cpu_features", lambda: "another CPU")
+    compiler._find.cache_clear()
+    with pytest.raises(CompilerError, match="probed again"):
+        compiler.find_compiler()
+    compiler._find.cache_clear()
+
+
+def test_one_process_builds_an_entry_and_others_wait(directory, tmp_path):
+    """Each build writes a line; the second process finds what the first has built."""
+    program = f"""
+import sys, time; sys.path.insert(0, {str(Path(__file__).resolve().parents[2])!r})
+from pathlib import Path
+from trnqc.jit.cache import library_cache
+def build(out):
+    with open({str(tmp_path / "builds")!r}, "a") as log: print("built", file=log)
+    time.sleep(1)
+    out.write_text("whole")
+print(library_cache().get("entry", build).read_text())
+"""
+    started = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [one.communicate()[0] for one in started] == ["whole\n"] * 3
+    assert (tmp_path / "builds").read_text() == "built\n"
+    assert not list(directory.glob(".*"))
+
+
 def test_an_unwritable_cache_is_said_and_left_alone(tmp_path, monkeypatch):
     occupied = tmp_path / "a-file"
     occupied.write_text("mine")

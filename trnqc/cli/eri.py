@@ -70,6 +70,8 @@ def _build(args: argparse.Namespace) -> int:
     jobs = {program.name: functools.partial(_one, program, *found) for program, found in wanted.items()}
     start = time.monotonic()
     with StageBars(Console(stderr=True)) as bars:
+        parts = {part.name: functools.partial(library.store_part, part) for part in library.parts_of(list(wanted))}
+        build_all(parts, workers=args.workers, progress=lambda done, total, name: bars("integrals", done, total))
         made = build_all(jobs, workers=args.workers, progress=lambda done, total, name: bars("kernels", done, total))
     failed = {name: error for name, error in made.items() if isinstance(error, CompilerError)}
     done = [one for one in made.values() if isinstance(one, Built)]

@@ -128,7 +128,7 @@ def _write_request(request: IO[bytes], programs: Sequence[Program]) -> None:
     pickle.dump([os.path.abspath(path) for path in sys.path], request)
     pickle.dump((os.getpid(), linger()), request)
     # The parameters of a program's functions are for those who call them.
-    pickle.dump([Program(program.name, program.module, (), program.make) for program in programs], request)
+    pickle.dump([Program(p.name, p.module, (), p.make, p.parts) for p in programs], request)
     request.seek(0)
 
 

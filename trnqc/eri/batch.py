@@ -16,7 +16,7 @@ from functools import cached_property, partial
 from trnqc.eri import boys, schwarz
 from trnqc.eri.classes import BOUND, COEFFICIENT, CONTRACTION, QuartetClass
 from trnqc.eri.digest import BLOCKS, Operands, block_sizes, digest, local
-from trnqc.eri.kernel import quartet_function
+from trnqc.eri.kernel import parts, quartet_function
 from trnqc.eri.library import Head, Program
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
@@ -59,7 +59,7 @@ class Batch:
         heads = [Head(self.name, tuple(self.arrays.values()), WRITTEN)]
         if self.cls.shells[:2] == self.cls.shells[2:]:
             heads.append(schwarz.head(self.cls))
-        return Program(self.name, __name__, tuple(heads), partial(_functions, self))
+        return Program(self.name, __name__, tuple(heads), partial(_functions, self), parts(self.cls))
 
     @cached_property
     def arrays(self) -> dict[str, Array]:
@@ -101,12 +101,12 @@ def _functions(batch: Batch) -> tuple[st.Function, ...]:
 def driver(batch: Batch, kernel: st.Function | None = None) -> st.Function:
     """The program; its groups are the bra pairs. kernel: of the class, by default its own."""
     cls, count = batch.cls, Var("count", "i64")
-    parts = (
+    steps = (
         settings(batch), selected(batch, count),
         digested(batch, kernel or quartet_function(cls), const(0, "i64"), count),
     )  # fmt: skip
     arrays = tuple(batch.arrays.values())
-    return st.Function(batch.name, arrays, st.block(parts), group=G, title=f"({cls.digits}) into J and K")
+    return st.Function(batch.name, arrays, st.block(steps), group=G, title=f"({cls.digits}) into J and K")
 
 
 def settings(batch: Batch) -> st.Block:

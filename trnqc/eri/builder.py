@@ -21,7 +21,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import IO, Any
@@ -140,12 +140,17 @@ def clear_up(directory: Path) -> None:
 
 def compile_all(programs: list[Any], end: End) -> int:
     """Compile programs in their order, as many at a time as there are cores."""
+    from trnqc.eri import library
+
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     rationed = has_quota()
     if rationed:
         end.sleep(HEAD_START)
     with ThreadPoolExecutor(1 if rationed else min(MOST, cores)) as pool:
-        waiting = {pool.submit(_compile, program, end, PAUSES if rationed else 0.0) for program in programs}
+        # What several programs have in common comes first, so that no two threads compile it at the same time.
+        jobs: list[tuple[Callable[..., Path], Any]] = [(library.store_part, p) for p in library.parts_of(programs)]
+        jobs += [(library.store, program) for program in programs]
+        waiting = {pool.submit(_compile, *job, end, PAUSES if rationed else 0.0) for job in jobs}
         failed = _watch(waiting, end)
         if end:
             _stop(pool, waiting)
@@ -155,7 +160,7 @@ def compile_all(programs: list[Any], end: End) -> int:
     return int(bool(failed))
 
 
-def _compile(program: Any, end: End, pauses: float) -> None:
+def _compile(store: Callable[..., Path], program: Any, end: End, pauses: float) -> None:
     from trnqc.eri import library
 
     # A job that cannot do without this program compiles it at full speed.
@@ -163,7 +168,7 @@ def _compile(program: Any, end: End, pauses: float) -> None:
         time.sleep(PULSE)
     if not end:
         begin = time.monotonic()
-        library.store(program, take_turns=False)
+        store(program, take_turns=False)
         end.sleep(pauses * (time.monotonic() - begin))
 
 

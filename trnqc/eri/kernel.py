@@ -11,10 +11,11 @@ for each pair of contractions.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 from trnqc.eri import boys, columns, horizontal, vertical
 from trnqc.eri.classes import BOUND, COEFFICIENT, CONTRACTION, ZETA, P, QuartetClass
+from trnqc.eri.library import Program
 from trnqc.eri.recurrence import BRA, FITTED, HALF_BOTH, HALVES, KET, SHIFTS, components, fewest_flops, recurrence
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
@@ -185,6 +186,20 @@ def quartet_function(cls: QuartetClass, tier: str = "", variant: Variant = STAND
     begin = _begin(cls, p, places, variant)
     body = [*begin, st.Declare(i, const(0, "i64")), bras, *_contracted(cls, p, places, variant)]
     return st.Function(cls.name, p.all, st.block(body), title=f"({cls.digits}) integrals, {cls.operator}")
+
+
+# The order from which on the kernel takes a compiler longer than what is around it; smaller ones are compiled with each
+# program that calls them, so that the call costs nothing.
+SHARED = 5
+
+
+def parts(cls: QuartetClass) -> tuple[Program, ...]:
+    """The kernel of a class as a part of the programs that call it, where it is compiled apart from them."""
+    return (Program(cls.name, __name__, (), partial(_functions, cls)),) if cls.order >= SHARED else ()
+
+
+def _functions(cls: QuartetClass) -> tuple[st.Function, ...]:
+    return (quartet_function(cls),)
 
 
 _WORDS = (("zeta", ZETA), ("Px", P), ("Py", P + 1), ("Pz", P + 2), ("coefficient", COEFFICIENT), ("bound", BOUND))

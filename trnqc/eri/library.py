@@ -58,13 +58,15 @@ class Head:
 class Program:
     """Functions of one text that can be made when they are needed; equal when their name and their maker are.
 
-    module: of `make`, such as ``__name__``.
+    module: of `make`, such as ``__name__``. parts: of functions that these call and that other programs call as well;
+    each is compiled once, and has the name of its function.
     """
 
     name: str
     module: str
     heads: tuple[Head, ...] = field(compare=False)
     make: Callable[[], tuple[st.Function, ...]] = field(compare=False)
+    parts: tuple[Program, ...] = field(default=(), compare=False)
 
 
 def lanes() -> int:
@@ -82,13 +84,22 @@ def build(programs: Sequence[Program], what: str = "integral kernels") -> dict[s
 
     Raises CompilerError, naming the program, when one of them cannot be built.
     """
-    jobs = {p.name: functools.partial(_library, p) for p in programs}
+    missing = [program for program in programs if not is_compiled(program)]
     with Bar(what) as bar:
-        made = build_all(jobs, progress=bar)
-    for name, library in made.items():
-        if isinstance(library, CompilerError):
-            raise CompilerError(f"{name} cannot be built: {library}") from library
-    return made  # type: ignore[return-value]
+        _all_built(build_all({p.name: functools.partial(store_part, p) for p in parts_of(missing)}, progress=bar))
+        return _all_built(build_all({p.name: functools.partial(_library, p) for p in programs}, progress=bar))
+
+
+def _all_built(made: dict[str, Any]) -> dict[str, Any]:
+    for name, found in made.items():
+        if isinstance(found, CompilerError):
+            raise CompilerError(f"{name} cannot be built: {found}") from found
+    return made
+
+
+def parts_of(programs: Sequence[Program]) -> tuple[Program, ...]:
+    """What several programs have in common, to be compiled before them."""
+    return tuple(dict.fromkeys(part for program in programs for part in program.parts))
 
 
 def compiled(program: Program) -> Library:
@@ -119,9 +130,20 @@ def store(program: Program, *, take_turns: bool = True) -> Path:
     """The program's library in the cache, compiled if it is not there; take_turns: see `Cache.get`."""
 
     def write(out: Path) -> None:
-        find_compiler().build(emit_c(*program.make(), lanes=lanes()), out)
+        objects = tuple(store_part(part, take_turns=take_turns) for part in program.parts)
+        text = emit_c(*program.make(), lanes=lanes(), external=[part.name for part in program.parts])
+        find_compiler().build(text, out, objects=objects)
 
     return library_cache().get(entry_of(program), write, take_turns=take_turns)
+
+
+def store_part(part: Program, *, take_turns: bool = True) -> Path:
+    """The object file of a part in the cache, compiled if it is not there."""
+
+    def write(out: Path) -> None:
+        find_compiler().build_object(emit_c(*part.make(), lanes=lanes()), out)
+
+    return library_cache().get(entry_of(part), write, ".o", take_turns=take_turns)
 
 
 @functools.cache

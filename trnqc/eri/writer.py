@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from trnqc.eri.classes import CONTRACTION, QuartetClass
-from trnqc.eri.kernel import Variant, quartet_function
+from trnqc.eri.kernel import Variant, parts, quartet_function
 from trnqc.eri.library import Head, Program, build
 from trnqc.eri.recurrence import FITTED
 from trnqc.gen import Array, Value, Var
@@ -76,7 +76,8 @@ class Writer:
     @property
     def program(self) -> Program:
         head = Head(self.name, parameters(self.cls), ("work", "out", "destination"))
-        return Program(self.name, __name__, (head,), partial(_functions, self))
+        # A fitting shell has a kernel of its own, which nothing else calls.
+        return Program(self.name, __name__, (head,), partial(_functions, self), () if self.fitted else parts(self.cls))
 
 
 def _functions(writer: Writer) -> tuple[st.Function, ...]:

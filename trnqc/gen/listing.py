@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from trnqc.gen import statements as st
 from trnqc.gen.values import Array, Value
 
@@ -50,12 +52,14 @@ def listing(program: st.Function | st.Statement) -> str:
     return "\n".join(_lines(program, "")) + "\n"
 
 
-def functions(root: st.Function) -> list[st.Function]:
-    """The function and all that it calls, callees first, each once."""
+def functions(root: st.Function, external: Collection[str] = ()) -> list[st.Function]:
+    """The function and all that it calls, callees first, each once; what an external function calls is left out."""
     found: list[st.Function] = []
+    if root.name in external:
+        return [root]
     for s in st.statements(root.body):
         if isinstance(s, st.Call) and s.function not in found:
-            found += [f for f in functions(s.function) if f not in found]
+            found += [f for f in functions(s.function, external) if f not in found]
     return [*found, root]
 
 

@@ -19,6 +19,7 @@ from trnqc.errors import CompilerError
 from trnqc.jit.probed import remembered
 
 REQUIRED_FLAGS = ("-shared", "-fPIC")
+OBJECT_FLAGS = ("-c", "-fPIC")
 # Each is used only if the compiler takes it. Contraction to fused multiply-add is safe and wanted; value-changing
 # options (-ffast-math and its parts) are not: sums must not depend on the compiler's mood.
 WANTED_FLAGS = ("-std=gnu11", "-O3", "-march=native", "-mprefer-vector-width=512", "-ffp-contract=fast",
@@ -66,13 +67,31 @@ class Compiler:
                 return f"{name} " + ".".join(macros.get(part, "?") for part in parts)
         return self.version
 
-    def build(self, source: str, output: Path, defines: tuple[str, ...] = (), flags: tuple[str, ...] = ()) -> None:
-        """Compile `source` into the shared library `output`; raises CompilerError with the command and its output."""
+    def build(
+        self,
+        source: str,
+        output: Path,
+        defines: tuple[str, ...] = (),
+        flags: tuple[str, ...] = (),
+        objects: tuple[Path, ...] = (),
+    ) -> None:
+        """Compile `source` into the shared library `output`, with the object files of `build_object` that it calls.
+
+        Raises CompilerError with the command and its output.
+        """
+        symbols = tuple(f"-D{define}" for define in defines)
+        given = (*REQUIRED_FLAGS, *self.flags, *flags, *symbols, "-o", str(output))
+        self._compile(source, given, (*map(str, objects), "-lm"))
+
+    def build_object(self, source: str, output: Path) -> None:
+        """Compile `source` into an object file for libraries; raises CompilerError."""
+        self._compile(source, (*OBJECT_FLAGS, *self.flags, "-o", str(output)), ())
+
+    def _compile(self, source: str, before: tuple[str, ...], after: tuple[str, ...]) -> None:
         with tempfile.TemporaryDirectory(prefix="trnqc-cc-") as scratch:
             text = Path(scratch) / "source.c"
             text.write_text(source)
-            symbols = tuple(f"-D{define}" for define in defines)
-            _run((*self.command, *REQUIRED_FLAGS, *self.flags, *flags, *symbols, "-o", str(output), str(text), "-lm"))
+            _run((*self.command, *before, str(text), *after))
 
 
 def _run(command: tuple[str, ...]) -> str:

@@ -7,6 +7,8 @@ statements.py: control flow, functions and the whole text
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from trnqc.gen.emit.dialect import ACCUMULATE, CUDA, C
 from trnqc.gen.emit.statements import Text
 from trnqc.gen.statements import Function
@@ -14,14 +16,15 @@ from trnqc.gen.statements import Function
 __all__ = ["ACCUMULATE", "emit_c", "emit_cuda"]
 
 
-def emit_c(*functions: Function, lanes: int = 1) -> str:
+def emit_c(*functions: Function, lanes: int = 1, external: Collection[str] = ()) -> str:
     """C for `lanes` SIMD lanes (a power of two; 1 is plain scalar C).
 
     A parameter array of lanes is a pointer to vectors that are aligned as their elements are: a NumPy array whose last
     axis is the lanes fits. A function with a group takes the range of groups as two last arguments.
+    external: names of functions that are called and that another object file holds: the text made of each alone.
     Raises ProgramError for a program that breaks the language's rules.
     """
-    return Text(C, lanes).render(functions)
+    return Text(C, lanes).render(functions, external)
 
 
 def emit_cuda(*functions: Function, lanes: int = 128, accumulate: str = "fence", min_blocks: int = 0) -> str:

@@ -10,9 +10,9 @@ class Dialect:
     """threads: whether a lane is a thread (else lanes are vector elements of one thread).
 
     header: first lines of a text. kernel, local, shared_code: what stands before a started function, a called one, and
-    one that is called from many places. restrict:
-    marks pointers no two of which reach one element; restrict_written: whether those that are written to as well.
-    constraints: the letter by which inline assembly names a register of each type.
+    one that is called from many places. external: what stands before the declaration of a function that another object
+    file holds. restrict: marks pointers no two of which reach one element; restrict_written: whether those that are
+    written to as well. constraints: the letter by which inline assembly names a register of each type.
     """
 
     name: str
@@ -21,6 +21,7 @@ class Dialect:
     kernel: str
     local: str
     shared_code: str
+    external: str
     restrict: str
     restrict_written: bool
     shared: str
@@ -37,6 +38,8 @@ C = Dialect(
     kernel="void",
     local="static void",
     shared_code="static void",
+    # Hidden: called directly, and of no concern to other libraries.
+    external='__attribute__((visibility("hidden"))) void',
     restrict="restrict",
     restrict_written=True,
     shared="",
@@ -60,6 +63,7 @@ CUDA = Dialect(
     kernel='extern "C" __global__ void',
     local="static __device__ __forceinline__ void",
     shared_code="static __device__ __noinline__ void",
+    external="extern __device__ void",
     restrict="__restrict__",
     # Across a fence nvcc moves accesses through marked pointers, and those of inlined functions: so goes the schedule.
     restrict_written=False,

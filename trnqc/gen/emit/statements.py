@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from trnqc.errors import ProgramError
 from trnqc.gen import statements as st
@@ -32,19 +32,19 @@ class Text:
         self.dialect, self.lanes, self.style, self.min_blocks = dialect, lanes, accumulate, min_blocks
         self.vectors = lanes > 1 and not dialect.threads
 
-    def render(self, roots: Sequence[st.Function]) -> str:
+    def render(self, roots: Sequence[st.Function], external: Collection[str] = ()) -> str:
         done: dict[str, st.Function] = {}
         parts: list[str] = []
         helpers: dict[str, str] = {}
         for root in roots:
             program = analyse(root)
-            callees = with_callees(root)
+            callees = with_callees(root, external)
             calls = Counter(s.function.name for f in callees for s in st.statements(f.body) if isinstance(s, st.Call))
             for f in callees:
                 if done.setdefault(f.name, f) != f:
                     raise ProgramError(f"two functions are named {f.name}")
                 body = _Function(self, f, program, started=f is root, calls=calls[f.name])
-                lines = body.lines()
+                lines = body.prototype() if f.name in external else body.lines()
                 helpers |= body.expressions.helpers
                 if "\n".join(lines) not in parts:
                     parts.append("\n".join(lines))
@@ -72,6 +72,15 @@ class _Function:
         pad = PAD * (2 if self.looped else 1)
         body = self.block(f.body, pad)
         return [*title, f"{self.head()} {{", *self.opening(), *body, *([f"{PAD}}}"] if self.looped else []), "}"]
+
+    def prototype(self) -> list[str]:
+        """The declaration of a function that another object file holds, made from the function alone."""
+        f = self.function
+        by_lane = self.program.names[f.name] & {st.name_of(p) for p in f.params}
+        if by_lane:
+            raise ProgramError(f"{f.name} is called with {', '.join(sorted(by_lane))} by lane: it cannot be external")
+        params = ", ".join(self.param(p) for p in f.params)
+        return [f"{self.dialect.external} {safe(f.name)}({params});"]
 
     @property
     def looped(self) -> bool:
