@@ -71,6 +71,11 @@ def _has_tangent(x: Any) -> bool:
     return x.layout is sys.modules["torch"].strided and forward.unpack_dual(x).tangent is not None
 
 
+def untransformed() -> Any:
+    """Within it, ``torch.func`` does not wrap what is computed from tensors below its transforms."""
+    return sys.modules["torch"]._C._DisableFuncTorch()
+
+
 def has_numbers(x: Any) -> bool:
     """Whether elements can be looked at: not those of meta and fake tensors, under vmap, or while a graph is traced."""
     if not is_tensor(x):

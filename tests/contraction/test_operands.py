@@ -162,7 +162,12 @@ def test_tensors_of_any_kind(kind, operands):
     given = [KINDS[kind](x) for x in tensors(operands)]
     found, expected = trnqc.einsum(CHAIN, *given), torch.einsum(CHAIN, *given)
     assert found.dtype == expected.dtype and found.requires_grad == expected.requires_grad
-    torch.testing.assert_close(found, expected)
+    if kind in ("bfloat16", "float16"):
+        # Each order of the products rounds differently: by some units of the last place of the sums of absolute values.
+        exact, sizes = (torch.einsum(CHAIN, *(f(x).double() for x in given)) for f in (torch.Tensor.detach, torch.abs))
+        assert ((found.double() - exact).abs() <= 2 * torch.finfo(found.dtype).eps * sizes).all()
+    else:
+        torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("kind", ["parameter", "subclass", "conjugate", "int64"])

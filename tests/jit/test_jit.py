@@ -5,6 +5,8 @@ import dataclasses
 import os
 import shlex
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np

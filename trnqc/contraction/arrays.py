@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.arrays import has_numbers, is_tensor, plain, transform_of
+from trnqc.arrays import has_numbers, is_tensor, plain, transform_of, untransformed
 from trnqc.errors import InputError, UnsupportedError
 
 Array = Any
@@ -163,7 +163,8 @@ def host_array(x: Array, name: str) -> np.ndarray:
             f"fused loops within a memory limit run on NumPy; {name} holds bfloat16, which NumPy lacks: convert it, "
             "or raise the limit"
         )
-    return np.asarray(x.detach().resolve_conj().resolve_neg().numpy())
+    with untransformed():
+        return np.asarray(x.detach().resolve_conj().resolve_neg().numpy())
 
 
 def require_no_transform(x: Array, name: str) -> None:

@@ -103,7 +103,7 @@ class Part:
         there = [x for x in operands.values() if getattr(x, "is_cuda", False)]
         if there:
             return run_on_device(library, self.schedule, operands, there[0], gemm), True
-        values = {k: x if callable(x) else host_array(x, k) for k, x in operands.items()}
+        values = {k: x if callable(x) else host_array(x, k) for k, x in sorted(operands.items())}
         found = run_schedule(self.schedule, values, gemm=gemm)
         return (found if library is np else library.asarray(found)), True
 

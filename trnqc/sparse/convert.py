@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from trnqc.arrays import has_numbers, transform_of
+from trnqc.arrays import has_numbers, transform_of, untransformed
 from trnqc.errors import OperandError, TensorFileError
 from trnqc.sparse.nest import Kind
 from trnqc.sparse.storage import SparseTensor, from_coo, from_dense
@@ -36,11 +36,6 @@ def as_tensor(operand: Any) -> SparseTensor:
         with untransformed():
             return _from_torch(example(operand), None, None)
     return from_dense(operand)
-
-
-def untransformed() -> Any:
-    """Within it, ``torch.func`` does not wrap what is computed from tensors below its transforms."""
-    return sys.modules["torch"]._C._DisableFuncTorch()
 
 
 def example(tensor: Any) -> Any:

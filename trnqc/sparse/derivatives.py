@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch.autograd import forward_ad
 
-from trnqc.arrays import is_tensor
+from trnqc.arrays import is_tensor, untransformed
 from trnqc.errors import OperandError
 from trnqc.sparse import api
-from trnqc.sparse.convert import as_tensor, example, untransformed
+from trnqc.sparse.convert import as_tensor, example
 from trnqc.sparse.network import Indices
 from trnqc.sparse.operands import Operands
 from trnqc.sparse.patterns import Pattern, pattern_of
