@@ -57,7 +57,8 @@ def run_rhf(
     InputError
         If there is no such source.
     """
-    mf = _object(mol, source, density_fit)
+    # Ranks make J and K together, so that all of them have to have the kernels.
+    mf = _object(mol, source, density_fit, kernels="wait" if shared else None)
     mf.conv_tol, mf.conv_tol_grad, mf.max_cycle = conv_tol, GRADIENT_FACTOR * conv_tol**0.5, max_cycle
     if progress:
         mf.callback = lambda env: progress("SCF", env["cycle"] + 1, 0)
@@ -76,7 +77,7 @@ def run_rhf(
     return mf
 
 
-def _object(mol: gto.Mole, source: str, density_fit: bool) -> Any:
+def _object(mol: gto.Mole, source: str, density_fit: bool, kernels: str | None) -> Any:
     if source not in SOURCES:
         raise InputError(f"J and K of the SCF are made by one of {', '.join(SOURCES)}, found {source!r}")
     mf = scf.RHF(mol)
@@ -84,7 +85,7 @@ def _object(mol: gto.Mole, source: str, density_fit: bool) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PySCF advertises another package whenever a set is missing
             mf = mf.density_fit(auxbasis=df.make_auxbasis(mol))
-    return accelerate(mf) if source == "trnqc" else mf
+    return accelerate(mf, kernels=kernels) if source == "trnqc" else mf
 
 
 def made_by(mf: Any) -> str:
