@@ -40,12 +40,12 @@ def test_energy_is_that_of_pyscf(pyscf_mp2):
 def test_the_scf_runs_on_our_integrals_and_on_pyscf_to_compare(monkeypatch, density_fit):
     made = []
 
-    def accelerate(mf):
-        made.append(trnqc.accelerate(mf))
+    def accelerate(mf, **options):
+        made.append(trnqc.accelerate(mf, **options))
         return made[-1]
 
     monkeypatch.setattr(reference, "accelerate", accelerate)
-    job = dataclasses.replace(WATER, density_fit=density_fit)
+    job = dataclasses.replace(WATER, basis="6-31g", auxbasis="cc-pvdz-ri", density_fit=density_fit)
     ours = run(job)
     assert [ours.system.scf_ran_on] == [mf.ran_on for mf in made]
     theirs = run(dataclasses.replace(job, scf="pyscf"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from pyscf import scf
 
 from tests.chem.thread_ranks import on_threads
 from trnqc.chem import rank_scf
@@ -13,17 +14,19 @@ from trnqc.chem.molecule import load_geometry
 from trnqc.errors import CompilerError, NotConverged
 
 JOB = Job(load_geometry("water2"), "6-31g", "cc-pvdz-ri", backend="cpu", threads=1, max_memory=4000)
-DIRECT = dataclasses.replace(JOB, basis="cc-pvdz", density_fit=False, max_memory=3)
+FOUR_CENTRE = dataclasses.replace(JOB, density_fit=False)
+# Job, whether all integrals fit into memory, and what the result says.
 CASES = {
-    "fitted": (JOB, "on each of {} ranks"),
-    "direct": (DIRECT, "on each of {} ranks"),
-    "in memory": (dataclasses.replace(JOB, density_fit=False), "in memory"),
+    "fitted": (JOB, True, "on each of {} ranks"),
+    "direct": (FOUR_CENTRE, False, "on each of {} ranks"),
+    "in memory": (FOUR_CENTRE, True, "in memory"),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_digits_are_those_of_one_process(case):
-    job, words = CASES[case]
+def test_the_digits_are_those_of_one_process(monkeypatch, case):
+    job, fits, words = CASES[case]
+    monkeypatch.setattr(scf.hf.SCF, "_is_mem_enough", lambda self: fits)
     alone = run(job)
     for size in (2, 3):
         results = on_threads(size, lambda ranks: run(job, ranks=ranks))
