@@ -240,7 +240,7 @@ def test_memory_limits_speak_bytes():
 
 
 def test_a_limit_that_costs_much_time_says_so_before_the_run():
-    text, shapes = "Qae,Qbf,efij->abij", [(30, 24, 24), (30, 24, 24), (24, 24, 5, 5)]
+    text, shapes = "Qae,Qbf,efij->abij", [(12, 10, 10), (12, 10, 10), (10, 10, 3, 3)]
     with pytest.warns(SlowPlanWarning, match="memory limit of 300 bytes makes this contraction about .* times"):
         plan = einsum_plan(text, *shapes, memory_limit=300)
     assert plan.slowdown > 20

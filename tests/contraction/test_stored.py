@@ -232,8 +232,8 @@ def test_what_is_refused(case, tmp_path):
 
 def test_limits_speak_bytes_and_say_what_they_cost(tmp_path):
     rng = np.random.default_rng(5)
-    arrays = [rng.standard_normal((30, 24, 24)), rng.standard_normal((30, 24, 24)), rng.standard_normal((24, 24, 5, 5))]
-    text, out = "Qae,Qbf,efij->abij", np.empty((24, 24, 5, 5))
+    arrays = [rng.standard_normal(shape) for shape in ((8, 8, 8), (8, 8, 8), (8, 8, 3, 3))]
+    text, out = "Qae,Qbf,efij->abij", np.empty((8, 8, 3, 3))
     with pytest.raises(MemoryLimit, match="with those of HDF5; memory_limit is 0 bytes: raise it to") as caught:
         trnqc.einsum(text, *arrays, memory_limit=0, out=out)
     needed = int(str(caught.value).rpartition("raise it to ")[2].split()[0])
