@@ -16,11 +16,16 @@ from trnqc.eri.fitted_ranks import SpreadFitting, bytes_of_a_rank, prepared
 from trnqc.eri.fitting import DF, columns_of, shell_blocks
 
 WATERS = "O 0 0 0.1; H 0 0.8 -0.5; H 0 -0.8 -0.5; O 0 3 0.2; H 0.1 3.7 -0.4; H 0.3 2.2 -0.5"
+# One shell of each kind up to d, so that few kernels are compiled.
+FITTING = {
+    "O": [[0, [9.0, 0.4], [1.9, 0.7]], [0, [0.5, 1.0]], [1, [1.5, 1.0]], [2, [1.2, 1.0]]],
+    "H": [[0, [2.0, 0.4], [0.6, 0.7]], [1, [0.9, 1.0]]],
+}
 
 
 @pytest.fixture(scope="module")
 def mol():
-    return gto.M(atom=WATERS, basis="6-31g*", verbose=0, max_memory=4000)
+    return gto.M(atom=WATERS, basis="6-31g", verbose=0, max_memory=4000)
 
 
 def densities(mol):
@@ -43,11 +48,11 @@ def whole(mol, auxbasis, threads):
 
 @pytest.fixture(scope="module")
 def alone(mol):
-    return whole(mol, "weigend", 1)
+    return whole(mol, FITTING, 1)
 
 
 def test_they_are_those_of_pyscf(mol, alone):
-    theirs = df.DF(mol, "weigend")
+    theirs = df.DF(mol, FITTING)
     for name, dm in densities(mol).items():
         for mine, other in zip(alone[name], theirs.get_jk(dm, 1 if dm.ndim == 2 else 0)):
             np.testing.assert_allclose(mine, other, rtol=0, atol=1e-10, err_msg=name)
@@ -55,14 +60,14 @@ def test_they_are_those_of_pyscf(mol, alone):
 
 @pytest.mark.parametrize("threads", [2, 3])
 def test_threads_change_no_bit(mol, alone, threads):
-    for name, found in whole(mol, "weigend", threads).items():
+    for name, found in whole(mol, FITTING, threads).items():
         for mine, one in zip(found, alone[name]):
             np.testing.assert_array_equal(mine, one, err_msg=name)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 13])
 def test_ranks_change_no_bit(mol, alone, size):
-    auxmol = df.addons.make_auxmol(mol, "weigend")
+    auxmol = df.addons.make_auxmol(mol, FITTING)
     fit = prepared(mol, auxmol)
 
     def work(ranks):
@@ -80,7 +85,7 @@ def test_ranks_change_no_bit(mol, alone, size):
 
 def test_dependent_fitting_functions_are_dropped_on_ranks():
     mol = gto.M(atom="O 0 0 0.1; H 0 0.8 -0.5; H 0 -0.8 -0.5", basis="6-31g", verbose=0, max_memory=4000)
-    doubled = {s: gto.basis.load("weigend", s) * 2 for s in ("H", "O")}
+    doubled = {symbol: shells * 2 for symbol, shells in FITTING.items()}
     auxmol = df.addons.make_auxmol(mol, doubled)
     fit = prepared(mol, auxmol)
     dm = np.eye(mol.nao)
@@ -99,7 +104,7 @@ def test_blocks_of_shells_hold_every_pair_once(mol):
 
 
 def test_a_rank_holds_its_share(mol):
-    auxmol = df.addons.make_auxmol(mol, "weigend")
+    auxmol = df.addons.make_auxmol(mol, FITTING)
     integrals = 8 * auxmol.nao * mol.nao * (mol.nao + 1) / 2
     assert bytes_of_a_rank(mol, auxmol, 1) > integrals
     assert bytes_of_a_rank(mol, auxmol, 10) < bytes_of_a_rank(mol, auxmol, 1) - integrals
@@ -107,7 +112,7 @@ def test_a_rank_holds_its_share(mol):
 
 def test_no_partial_sum_exceeds_its_bound(mol):
     """The bound is what keeps the integers from wrapping around; a density of one sign throughout comes near it."""
-    rows = DF(mol, "weigend").build()._cderi
+    rows = DF(mol, FITTING).build()._cderi
     norms = fitted_jk.Norms()(rows)
     full = np.abs(lib.unpack_tril(rows))
     np.testing.assert_allclose(norms, np.sqrt((full**2).sum(axis=0)), rtol=1e-12)
@@ -131,5 +136,5 @@ def test_norms_follow_the_integrals(mol):
 def test_a_density_that_is_not_finite_gives_no_number(mol):
     dm = np.eye(mol.nao)
     dm[0, 0] = np.nan
-    vj, vk = DF(mol, "weigend").get_jk(dm, hermi=0)
+    vj, vk = DF(mol, FITTING).get_jk(dm, hermi=0)
     assert np.isnan(vj).all() and np.isnan(vk).all()
