@@ -17,7 +17,7 @@ from trnqc.gen import emit_c
 from trnqc.gen import statements as st
 
 LANES = 8
-QUICK = ("-O1",)  # correctness does not need the optimiser
+QUICK = ("-O0",)  # correctness does not need the optimiser
 
 
 def shells(l: int, centres: np.ndarray, exponents: np.ndarray, coefficients: np.ndarray, cartesian: bool) -> gto.Mole:

@@ -27,7 +27,7 @@ WITH_D = {"O": [[2, [0.7, 1.0]]], "H": [[1, [0.8, 1.0]]]}
 # Two contractions of s beside p: half as many classes as the first.
 FEW = {"O": GENERAL["O"][:1], "H": [[1, [0.8, 1.0]]]}
 # Correctness does not need the optimiser.
-QUICK = ("-O1",)
+QUICK = ("-O0",)
 
 
 def looked_up(cls: QuartetClass) -> st.Function:
