@@ -22,7 +22,10 @@ def commands() -> list[str]:
     return [line for page in PAGES for line in COMMAND.findall(page.read_text(encoding="utf-8"))]
 
 
-def test_python_blocks_run(tmp_path, monkeypatch):
+@pytest.mark.parametrize("kernels", ["cached", pytest.param("wait", marks=pytest.mark.slow)])
+def test_python_blocks_run(tmp_path, monkeypatch, kernels):
+    """Without waiting for kernels, as at a user's first call, and slowly with all of them compiled."""
+    monkeypatch.setenv("TRNQC_KERNELS", kernels)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) >= 2
     (tmp_path / "examples").symlink_to(ROOT / "examples")
