@@ -127,7 +127,7 @@ def test_least_memory_of_random_trees(tree):
 TREES = [trees(most=3, labels="abcd", functions=True), trees(most=5, labels="abc"), trees(most=4, labels="abcd")]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(some.one_of(TREES))
 def test_front_of_random_trees(tree):
     tiles = {"a": 2, "c": 3}

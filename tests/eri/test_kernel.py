@@ -78,7 +78,7 @@ def test_general_contraction_with_range_separation_and_cartesian_functions(digit
     agree(both(cls, contractions=(2, 1, 1, 2), omega=0.3))
 
 
-@pytest.mark.parametrize("digits", ["1000", "1110", "2121"])
+@pytest.mark.parametrize("digits", ["1000", "1110", "2110", pytest.param("2121", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("general", [False, True])
 def test_both_tiers(digits, general, monkeypatch):
     cls = cls_of(digits, general=general)
