@@ -30,6 +30,11 @@ def random_densities(mol: gto.Mole, *shape: int) -> np.ndarray:
     return np.random.default_rng(7).standard_normal((*shape, mol.nao, mol.nao))
 
 
+def momenta(mol: gto.Mole) -> np.ndarray:
+    """The angular momentum of each Cartesian function."""
+    return np.repeat([mol.bas_angular(n) for n in range(mol.nbas)], np.diff(mol.ao_loc_nr(cart=True)))
+
+
 @pytest.fixture(scope="module")
 def water() -> gto.Mole:
     return molecule(WATER)
@@ -41,15 +46,18 @@ def builder(water) -> GradientBuilder:
 
 
 @pytest.mark.parametrize("with_j, with_k", [(True, False), (False, True), (True, True)])
-def test_the_mixed_basis(water, with_j, with_k):
-    """(i'j|kl) by PySCF over both bases joined."""
+@pytest.mark.parametrize("highest", [1, 2, 3])
+def test_the_mixed_basis(water, highest, with_j, with_k):
+    """(i'j|kl) by PySCF over both bases joined; both sides leave out pairs of a higher sum of momenta."""
     basis = derivative_basis(water)
     n, m = basis.mol.nbas, basis.mol.nbas + water.nbas
     joined = gto.conc_mol(basis.mol, basis.cartesian)
     eri = joined.intor("int2e_cart", shls_slice=(0, n, n, m, n, m, n, m))
+    eri[np.add.outer(momenta(basis.mol), momenta(basis.cartesian)) > highest] = 0
     dms = random_densities(water, 3)
     extents = basis.mol.nao_cart(), basis.cartesian.nao_cart()
-    mixed = MixedJK(pairs_between(basis.mol, basis.cartesian), pairs_of(basis.cartesian), extents)
+    bras = [pairs for pairs in pairs_between(basis.mol, basis.cartesian) if pairs.la + pairs.lb <= highest]
+    mixed = MixedJK(bras, pairs_of(basis.cartesian), extents)
     vj, vk = mixed.get_jk(dms, with_j, with_k)
     if with_j:
         np.testing.assert_allclose(vj, np.einsum("ijkl,nlk->nij", eri, dms), rtol=0, atol=1e-10)
