@@ -13,6 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from tests.torch_ops.forked import Rank  # noqa: E402
 from trnqc.contraction import einsum_plan  # noqa: E402
 from trnqc.contraction.placement import COPY, FIRST  # noqa: E402
 from trnqc.errors import InputError, UnsupportedError  # noqa: E402
@@ -140,14 +141,14 @@ def test_placements_in_the_terms_of_dtensor():
 
 def test_plans_of_einsum_run_on_ranks(tmp_path):
     """What einsum_plan yields is what run_distributed takes, with its grid or with that of the mesh."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}"]
-    found = subprocess.run(
-        [*command, str(written(tmp_path, PLANS))],
-        cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
-        timeout=120, check=False,
-    )  # fmt: skip
-    assert found.returncode == 0, found.stderr
-    assert found.stdout.count("rank done") == 2
+    common = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
+    ranks = [Rank(written(tmp_path, PLANS), [], common | {"RANK": str(rank)}) for rank in range(2)]
+    try:
+        ended = [rank.ended(120.0) for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert [(status, out) for status, out, _ in ended] == [(0, "rank done\n")] * 2, ended
 
 
 class Mesh:

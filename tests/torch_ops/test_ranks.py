@@ -6,8 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import textwrap
 import time
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from tests.torch_ops.forked import Rank
 from tests.torch_ops.test_distributed import free_port
 from trnqc.chem.job import Job, run
 from trnqc.chem.molecule import load_geometry
@@ -38,24 +37,18 @@ class Started:
             "PYTHONPATH": str(ROOT), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
             "WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size), "OMP_NUM_THREADS": "1",
         }  # fmt: skip
-        self.processes = [
-            subprocess.Popen(
-                [sys.executable, str(path), *map(str, arguments)], env=common | {"RANK": str(rank)}, text=True,
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            )
-            for rank in range(size)
-        ]  # fmt: skip
+        given = [str(x) for x in arguments]
+        self.ranks = [Rank(path, given, common | {"RANK": str(rank)}) for rank in range(size)]
 
     def ended(self, ranks=None, seconds=120.0):
         """(status, output, errors) of the ranks; those that are left are killed."""
         until = time.monotonic() + seconds
         try:
-            chosen = self.processes if ranks is None else [self.processes[rank] for rank in ranks]
-            return [(*reversed(p.communicate(timeout=until - time.monotonic())), p.returncode)[::-1] for p in chosen]
+            chosen = self.ranks if ranks is None else [self.ranks[rank] for rank in ranks]
+            return [rank.ended(until - time.monotonic()) for rank in chosen]
         finally:
-            for process in self.processes:
-                process.kill()
-                process.wait()
+            for rank in self.ranks:
+                rank.kill()
 
 
 COMMAND = """
