@@ -37,7 +37,7 @@ def told(outcome):
 
 
 def test_the_best_point_is_recorded_and_found_again(tmp_path):
-    outcome = go(tmp_path, request(), measure)
+    outcome = go(tmp_path, request())
     assert outcome.search == "exhaustive"
     assert outcome.record.time_ns == min(map(cost, outcome.space.constants))
     assert outcome.record.default_ns == cost(outcome.steps[0].constants)

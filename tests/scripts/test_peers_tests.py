@@ -63,6 +63,8 @@ def tree(tmp_path, monkeypatch) -> Path:
     (folder.parent / "conftest.py").write_text("import pytest\n\n@pytest.fixture\ndef one():\n    return 1\n")
     (tmp_path / "made_up_swap.py").write_text(textwrap.dedent(SWAP))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    # The made-up tests use no installed plugin, and importing them takes most of the time of a run.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     return tmp_path / "tree"
 
 
