@@ -52,7 +52,7 @@ def test_durations_are_readable(ns, text):
 
 
 def test_a_modelled_run_ends_in_a_record_that_is_listed(own_cache, capsys):
-    words = ["tune", "gemm", "--shape", "M=130,N=100,K=200", "--target", "trn1", "--budget", "4", "--search", "halving"]
+    words = ["tune", "gemm", "--shape", "M=130,N=100,K=200", "--target", "trn1", "--budget", "2", "--search", "halving"]
     assert cli.main(words) == 0
     shown = capsys.readouterr().out
     assert "search    halving: asked for; seed 0" in shown and "modelled time of one product" in shown

@@ -92,7 +92,7 @@ def test_compiled_equals_interpreted_to_the_last_bit(results, lanes, method, slo
     np.testing.assert_array_equal(ours["out"], reference(results, given_))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(results=targets())
 def test_every_order_and_exact_simplification_gives_the_same(results):
     given_ = arguments(results, 2)
@@ -105,7 +105,7 @@ def test_every_order_and_exact_simplification_gives_the_same(results):
                 np.testing.assert_array_equal(given_["out"], want)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(results=targets())
 def test_contraction_changes_no_more_than_rounding(results):
     given_ = arguments(results, 2)
@@ -113,7 +113,7 @@ def test_contraction_changes_no_more_than_rounding(results):
     np.testing.assert_allclose(reference(fused, given_), reference(results, given_), rtol=1e-9, atol=1e-12)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(graph=graphs())
 def test_orders_are_orders_and_no_better_than_the_best(graph):
     lowest = (
@@ -137,7 +137,7 @@ def valid(graph: Graph, order) -> bool:
     return True
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(graph=graphs(), method=s.sampled_from(sorted(METHODS)))
 def test_slots_never_hold_two_values_and_are_as_few_as_can_be(graph, method):
     order = best_of(graph, method, draws=2)

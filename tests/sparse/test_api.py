@@ -21,6 +21,10 @@ from trnqc.sparse.convert import as_tensor
 FEW = ("dlpno-1", "dlpno-2 map last", "total", "all dense", "no rows", "mttkrp 1")
 EMPTIER = ("outer", "empty", "copy", "pairs of one tensor", "untidy elements", "siblings swapped")
 
+# Cases that differ from others in the order of operands or in extents: in the quick tests, the fused form alone.
+ALIKE = ("dlpno-1 all sparse", "dlpno-2 map between", "siblings swapped", "mttkrp 0", "mttkrp 2", "ttmc 0",
+         "order four", "transposed", "swapped sparse", "batch of dense", "empty of three")  # fmt: skip
+
 # Relative to the largest element: a few roundings of sums of some tens of terms.
 TOLERANCE = 1e-14
 
@@ -38,8 +42,20 @@ def check(found, expected):
     np.testing.assert_allclose(array, expected, rtol=0, atol=TOLERANCE * max(1.0, np.abs(expected).max(initial=0.0)))
 
 
+def slow_if(label, more):
+    return [pytest.mark.slow] if more and label in ALIKE else []
+
+
 # "auto" runs as another one of the forms.
-@pytest.mark.parametrize(("label", "form"), [(x, form) for x in CASES for form in FORMS if form != "auto" or x in FEW])
+@pytest.mark.parametrize(
+    ("label", "form"),
+    [
+        pytest.param(x, form, marks=slow_if(x, form not in ("fused", "dense")))
+        for x in CASES
+        for form in FORMS
+        if form != "auto" or x in FEW
+    ],
+)
 def test_forms(label, form):
     case = CASES[label]
     operands = case.operands()
@@ -50,7 +66,10 @@ def test_forms(label, form):
 
 
 # Most results of small networks are dense where nothing is asked.
-@pytest.mark.parametrize(("label", "out"), [*((x, "sparse") for x in CASES), *((x, "dense") for x in EMPTIER)])
+@pytest.mark.parametrize(
+    ("label", "out"),
+    [*(pytest.param(x, "sparse", marks=slow_if(x, True)) for x in CASES), *((x, "dense") for x in EMPTIER)],
+)
 def test_storage_of_the_result(label, out):
     case = CASES[label]
     operands = case.operands()

@@ -39,7 +39,7 @@ def summed(shape, coordinates, values):
     return dense
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.data())
 def test_packing_keeps_every_element_in_every_layout(data):
     shape, coordinates, values = data.draw(elements())
@@ -53,7 +53,7 @@ def test_packing_keeps_every_element_in_every_layout(data):
     assert len(again.to_coo()[1]) == again.nnz
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_a_map_is_the_set_of_its_coordinates(data):
     shape, coordinates, values = data.draw(elements())
@@ -67,7 +67,7 @@ def test_a_map_is_the_set_of_its_coordinates(data):
         assert tensor.values is None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_counts_of_distinct_coordinates(data):
     shape, coordinates, values = data.draw(elements())
