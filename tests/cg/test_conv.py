@@ -87,7 +87,9 @@ def test_every_kind_of_problem(label, dtype):
     check(awkward(label), GRAPHS["unsorted"], dtype)
 
 
-@pytest.mark.parametrize("label, shared_weights", [("uvu-5", True), ("uvu-y3", False), ("mixed", True)])
+@pytest.mark.parametrize(
+    "label, shared_weights", [pytest.param("uvu-5", True, marks=pytest.mark.slow), ("uvu-y3", False), ("mixed", True)]
+)
 def test_layout_and_shared_weights(label, shared_weights):
     check(awkward(label, layout="ir_mul", shared_weights=shared_weights), GRAPHS["unsorted"])
 
@@ -100,7 +102,7 @@ def test_any_graph(n_nodes, n_edges, seed):
 
 
 @pytest.mark.parametrize(
-    "label, shared_weights, kahan", [("uvu-5", False, True), ("mixed", False, False), ("mixed", True, False)]
+    "label, shared_weights, kahan", [("uvu-5", False, True), ("mixed", False, False), ("uvw-shared", True, False)]
 )
 def test_equal_bits_for_any_number_of_threads(label, shared_weights, kahan):
     problem = awkward(label, shared_weights=shared_weights)

@@ -13,13 +13,14 @@ from trnqc.errors import InstructionError
 
 # Largest error over the largest value of a result: sums of up to a few hundred products with a few roundings each.
 TOLERANCE = {"float64": 1e-14, "float32": 1e-6}
+# Mostly the pairs of layout and dtype of tests/cg/test_modules.py, so that their kernels are compiled once.
 CASES = [
     ("uvu-y3", "mul_ir", "float64"),
-    ("uvw-1", "mul_ir", "float32"),
+    ("uvw-1", "ir_mul", "float32"),
     ("uvw-odd", "mul_ir", "float64"),
     ("uvw-odd", "ir_mul", "float32"),
-    ("uvw-y3", "mul_ir", "float32"),
-    ("uvw-y3", "ir_mul", "float64"),
+    ("uvw-y3", "ir_mul", "float32"),
+    ("uvw-y3", "mul_ir", "float64"),
     ("uvw-shared", "mul_ir", "float64"),
     ("mixed", "mul_ir", "float64"),
     ("mixed", "ir_mul", "float32"),
@@ -57,7 +58,7 @@ def test_gradient_of_every_instruction(label: str) -> None:
         assert oracle.error(found[part], expected[part]) < TOLERANCE["float64"], path
 
 
-@pytest.mark.parametrize("label", ["uvw-odd", "mixed", "all-modes"])
+@pytest.mark.parametrize("label", ["mixed", "all-modes"])
 def test_shared_weights_are_those_of_every_edge(label: str) -> None:
     own, shared = awkward(label), awkward(label, shared_weights=True)
     x, y, w, gz = oracle.arrays(shared, batch=7, seed=4)
@@ -71,7 +72,7 @@ def test_shared_weights_are_those_of_every_edge(label: str) -> None:
 
 @pytest.mark.parametrize("label", ["uvw-shared", "mixed", "all-modes"])
 def test_any_number_of_threads_gives_the_same_bits(label: str) -> None:
-    problem = awkward(label)
+    problem = awkward(label, layout="ir_mul")
     x, y, w, gz = oracle.arrays(problem, batch=150, seed=5, dtype="float32")
     results = [engine_for(problem, "float32", threads=n).backward(x, y, w, gz) for n in (1, 3)]
     for one, other in zip(*results, strict=True):
