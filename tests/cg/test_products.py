@@ -23,7 +23,7 @@ from trnqc.errors import (  # noqa: E402
 
 BOUND = 1e-12
 CASES = {
-    "fully-connected": ("FullyConnectedTensorProduct", ("2x0e+3x1o", "1x0e+2x1o+1x1e", "4x0e+2x1o+1x1e+2x2e"), {}),
+    "fully-connected": ("FullyConnectedTensorProduct", ("2x0e+3x1o", "1x0e+2x1o", "4x0e+2x1o+1x1e+2x2e"), {}),
     "fully-connected-path": (
         "FullyConnectedTensorProduct",
         ("2x0e+3x1o", "1x0e+1o", "4x0e+2x1o"),
