@@ -62,12 +62,6 @@ def test_threads_change_nothing_but_rounding_of_the_scf():
     assert more == pytest.approx([first] * 2, abs=1e-11, rel=0)
 
 
-@pytest.mark.slow
-def test_threads_change_no_digit_of_the_scf():
-    job = dataclasses.replace(WATER, basis="cc-pvdz")
-    assert len({run(dataclasses.replace(job, threads=threads)).e_hf for threads in (1, 2, 3)}) == 1
-
-
 def test_the_scf_keeps_no_integrals_for_the_pairs(monkeypatch):
     kept = []
 
