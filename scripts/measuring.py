@@ -15,6 +15,9 @@ from typing import Any
 
 from scripts import vectors
 
+# What is measured are our kernels, and not PySCF's integrals, which serve while kernels are being compiled.
+os.environ.setdefault("TRNQC_KERNELS", "wait")
+
 
 def in_turns(rounds: int, contestants: Mapping[str, Callable[[], Any]]) -> dict[str, list[Any]]:
     """Answers of each contestant: once dropped, then `rounds` times, the order turned by one place a round."""

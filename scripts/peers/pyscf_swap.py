@@ -31,7 +31,7 @@ def _accelerating(make: Callable[..., Any]) -> Callable[..., Any]:
     def made(*args: Any, **options: Any) -> Any:
         mf = make(*args, **options)
         try:
-            mf = trnqc.accelerate(mf)
+            mf = trnqc.accelerate(mf, kernels="wait")
         except UnsupportedError:
             _counts["refused"] += 1
         else:
