@@ -64,6 +64,22 @@ DYING = """
         room.block_energies = lambda *a, **k: os.kill(os.getpid(), getattr(signal, sys.argv[1]))
     sys.exit(main(sys.argv[2:]))
 """
+FAILING = """
+    import os, sys, time
+    from trnqc.errors import InputError
+    from trnqc.torch_ops.ranks import started
+
+    try:
+        with started(timeout=100) as ranks:
+            ranks.at_first(lambda: None)
+            if ranks.rank == 0:
+                time.sleep(0.1)  # the others have just looked whether somebody has failed
+                raise InputError("wrong from the start")
+            time.sleep(60)
+    except InputError as error:
+        print("error:", error, file=sys.stderr, flush=True)
+        os._exit(2)
+"""
 STOPPING = """
     import os, signal
     import numpy as np
@@ -163,6 +179,12 @@ def test_a_rank_that_stands_still_ends_the_job(tmp_path, program, arguments):
 def test_what_is_wrong_is_said_once(tmp_path):
     ended = Started(tmp_path, COMMAND, 2, ["mp2", "nonesuch"]).ended()
     assert all(status for status, _, _ in ended), ended
+    assert [err.count("error") for _, _, err in ended] == [1, 0], ended
+
+
+def test_rank_0_keeps_the_store_until_the_others_know_that_it_has_failed(tmp_path):
+    ended = Started(tmp_path, FAILING, 2, []).ended()
+    assert [status for status, _, _ in ended] == [2, 1], ended
     assert [err.count("error") for _, _, err in ended] == [1, 0], ended
 
 

@@ -28,7 +28,7 @@ import torch.distributed as dist
 
 from trnqc.errors import BackendUnavailable, CommunicationError, InputError, TrnqcError
 from trnqc.ranks import Message
-from trnqc.torch_ops.watch import Watch
+from trnqc.torch_ops.watch import POLL, Watch
 
 T = TypeVar("T")
 
@@ -36,8 +36,8 @@ TIMEOUT = 1800.0
 """Seconds that a rank waits for another that lives but does not come."""
 SILENCE = 30.0
 """Seconds after which a rank without a sign of life is lost."""
-LEAVING, POLL = 10.0, 0.02
-"""Seconds that rank 0 keeps the store for the others at the end; between two looks into it."""
+LEAVING = 10.0
+"""Seconds that rank 0 keeps the store for the others at the end."""
 PIECE = 1 << 28
 """Bytes of one message at most: transports count in 32 bits."""
 NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")

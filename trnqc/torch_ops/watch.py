@@ -24,6 +24,8 @@ from typing import Any, NoReturn
 INTERVAL = 1.0
 GRACE = 5.0
 """Seconds between beats; that the main thread is given to leave."""
+POLL = 0.02
+"""Seconds between two looks at the store of a rank that waits for the others."""
 SHOWN = 8
 """Ranks that a message names."""
 
@@ -73,7 +75,19 @@ class Watch:
     def failed(self, reason: str) -> bool:
         """End the other ranks for this reason; whether this one is the first to do so, and so has to say it."""
         self.stop()
-        return not self.ending and self._claim(reason)
+        first = not self.ending and self._claim(reason)
+        self._heard()
+        return first
+
+    def _heard(self) -> None:
+        """Say that this rank knows of the failure; rank 0, in which the store may live, waits until the others do."""
+        until = time.monotonic() + 2 * INTERVAL
+        try:
+            self.store.add("trnqc/heard", 1)
+            while self.rank == 0 and time.monotonic() < until and self.store.add("trnqc/heard", 0) < self.size:
+                time.sleep(POLL)
+        except RuntimeError:
+            return  # without a store there is nobody to tell
 
     def _claim(self, reason: str) -> bool:
         mine = f"{self.rank}: {reason}"
@@ -152,6 +166,7 @@ class Watch:
         self.ending = True
         if reason is not None and self._claim(reason):
             print(f"trnqc: error: {reason}; start all ranks again", file=sys.stderr, flush=True)
+        self._heard()
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
         time.sleep(GRACE)
         os._exit(1)
