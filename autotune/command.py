@@ -12,7 +12,7 @@ from rich.table import Table
 from autotune.runner import Outcome, Request, Step, tune
 from autotune.search import SEARCHES
 from trnqc.errors import InputError
-from trnqc.sim.targets import TARGETS
+from trnqc.sim.launch.targets import TARGETS
 from trnqc.tuning import records
 from trnqc.tuning.instruments import machine_target
 from trnqc.tuning.kernels import ITEMSIZE, TUNABLES, parse_shape

@@ -72,7 +72,6 @@ def device(job: Job) -> Reading:
     from trnqc.backends.neuron import open_device
     from trnqc.neff_cache import program, watch
 
-
     here = open_device()
     what = (job.kernel, job.shape, job.precision)
     gate = gate_call(*what, job.constants, here.cores)

@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 import trnqc
-from trnqc.chem.molecule import build_mole, load_geometry
 from trnqc.errors import TrnqcError
+from trnqc.mp2.reference.molecule import build_mole, load_geometry
 
 
 def run(mf, gradient: bool) -> tuple[float, float, np.ndarray | None]:

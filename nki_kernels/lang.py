@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from trnqc.sim.install import find_real_nki
+from trnqc.sim.launch.install import find_real_nki
 
 REAL = find_real_nki() is not None
 
@@ -15,7 +15,7 @@ if REAL:
     import nki.language as nl
 else:
     import trnqc.sim as nki
-    import trnqc.sim.isa as nisa
-    import trnqc.sim.language as nl
+    import trnqc.sim.nki.isa as nisa
+    import trnqc.sim.nki.language as nl
 
 __all__ = ["REAL", "nisa", "nki", "nl"]

@@ -51,9 +51,9 @@ from scripts.contract.memory import a3a, tiles  # noqa: E402
 from scripts.contract.order import order  # noqa: E402
 from scripts.measuring import clocked, heading, in_turns, machine, write_json  # noqa: E402
 from trnqc.contraction import einsum_plan, parse, path  # noqa: E402
-from trnqc.contraction.expression import Program  # noqa: E402
-from trnqc.contraction.network import Network  # noqa: E402
-from trnqc.contraction.operations import splits_of  # noqa: E402
+from trnqc.contraction.order.network import Network  # noqa: E402
+from trnqc.contraction.order.operations import splits_of  # noqa: E402
+from trnqc.expression.program import Program  # noqa: E402
 
 CHEMICAL = dict.fromkeys("ijkl", 30) | dict.fromkeys("abcdef", 300) | {"Q": 1000}
 WORKLOADS = {

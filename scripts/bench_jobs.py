@@ -60,8 +60,8 @@ def resident(what: str) -> int:
 
 def of_molecule(args: argparse.Namespace, megabytes: float, stages: Stages) -> dict[str, Any]:
     """The whole job, as the command line runs it."""
-    from trnqc.chem.job import Job, run
-    from trnqc.chem.molecule import load_geometry
+    from trnqc.mp2.jobs.job import Job, run
+    from trnqc.mp2.reference.molecule import load_geometry
 
     job = Job(
         load_geometry(args.case), args.basis, max_memory=megabytes, threads=args.threads, fused=True,
@@ -74,12 +74,12 @@ def of_molecule(args: argparse.Namespace, megabytes: float, stages: Stages) -> d
 
 def of_shape(args: argparse.Namespace, megabytes: float, stages: Stages) -> dict[str, Any]:
     """Factors and pairs of 96 and 672 made-up orbitals over the functions of 32 waters."""
-    from trnqc.chem.blocks import least_bytes
-    from trnqc.chem.choice import choose
-    from trnqc.chem.dfmp2 import assemble
-    from trnqc.chem.factors import build_factors
-    from trnqc.chem.pairs import run_pairs
-    from trnqc.chem.result import Sizes
+    from trnqc.mp2.dfmp2 import assemble
+    from trnqc.mp2.factors.factors import build_factors
+    from trnqc.mp2.jobs.choice import choose
+    from trnqc.mp2.pairs.blocks import least_bytes
+    from trnqc.mp2.pairs.pairs import run_pairs
+    from trnqc.mp2.result import Sizes
 
     mol, auxmol = lattice()
     choice = choose("cpu", "fp64")
@@ -133,7 +133,7 @@ def main() -> None:
     parser.add_argument("--checkpoint", type=Path, metavar="DIR")
     parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "jobs.json")
     args = parser.parse_args()
-    from trnqc.chem.memory import parse_memory
+    from trnqc.mp2.jobs.memory import parse_memory
 
     stages, cap = Stages(), parse_memory(args.max_memory)
     before = resident("VmRSS")

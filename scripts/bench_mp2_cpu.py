@@ -87,10 +87,10 @@ def prepare(title: str, rounds: int, cache: Path, console: Console) -> Case:
     file = cache / f"{name}-{basis}.npz"
     factors_file = file.with_suffix(".B.npy")
     if not (file.exists() and factors_file.exists()):
-        from trnqc.chem.dfmp2 import DFMP2
-        from trnqc.chem.molecule import build_mole, load_geometry
-        from trnqc.chem.orbitals import chemical_core
-        from trnqc.chem.reference import run_rhf
+        from trnqc.mp2.dfmp2 import DFMP2
+        from trnqc.mp2.reference.hartree_fock import run_rhf
+        from trnqc.mp2.reference.molecule import build_mole, load_geometry
+        from trnqc.mp2.reference.orbitals import chemical_core
 
         console.print(f"{title}: SCF and factors")
         mol = build_mole(load_geometry(name), basis)

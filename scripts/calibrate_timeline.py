@@ -3,7 +3,7 @@
     python scripts/calibrate_timeline.py [--json profiles/timeline_calibration.json]
 
 Every row runs one of our own kernels (scripts/timeline) at the published size and compares one figure. The constants
-of ``trnqc.sim.timeline_costs`` are the same for all rows; those marked "published profile" there were read off profiles
+of ``trnqc.sim.timeline.costs`` are the same for all rows; those marked "published profile" there were read off profiles
 that some of the rows come from. Rows marked "bound" are upper limits of regression tests
 and do not enter the statistics. Left out: Mamba without tiling at 8192 steps, which spilled on the device; kernels
 whose source or generation is not published (attention, average pooling, RMSNorm with projection).
@@ -27,8 +27,12 @@ from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
 from scripts.timeline import mamba, matmul  # noqa: E402
-from trnqc.sim import Spec, Timeline, timeline  # noqa: E402
-from trnqc.sim.timeline_costs import constants_for  # noqa: E402
+from trnqc.sim import (  # noqa: E402
+    Spec,
+    Timeline,
+    timeline,
+)
+from trnqc.sim.timeline.costs import constants_for  # noqa: E402
 
 GUIDE = "kernel-optimization guide"
 FIGURE = "profile shown in the kernel-optimization guide"

@@ -23,9 +23,9 @@ sys.path.insert(0, str(ROOT))
 
 from scripts.measuring import heading, machine, write_json  # noqa: E402
 from tests.cg.configurations import configuration  # noqa: E402
-from trnqc.cg.cuda import BLOCKS  # noqa: E402
-from trnqc.cg.device_program import program  # noqa: E402
-from trnqc.cg.schedule import PASSES, plan  # noqa: E402
+from trnqc.cg.cuda.engine import BLOCKS  # noqa: E402
+from trnqc.cg.cuda.program import program  # noqa: E402
+from trnqc.cg.cuda.schedule import PASSES, plan  # noqa: E402
 from trnqc.errors import CompilerError  # noqa: E402
 from trnqc.gen import emit_cuda  # noqa: E402
 from trnqc.gen import statements as st  # noqa: E402

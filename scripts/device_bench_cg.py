@@ -27,10 +27,10 @@ from scripts.cg.peers import PEERS, Peer  # noqa: E402
 from scripts.measuring import clocked, heading, in_turns, machine, write_json  # noqa: E402
 from tests.cg import oracle  # noqa: E402
 from tests.cg.configurations import CHANNELWISE, ROOFLINE, awkward, configuration  # noqa: E402
-from trnqc.cg.cuda import CudaEngine  # noqa: E402
-from trnqc.cg.graph import Graph  # noqa: E402
-from trnqc.cg.problem import TPProblem  # noqa: E402
-from trnqc.cg.schedule import PASSES  # noqa: E402
+from trnqc.cg.cuda.engine import CudaEngine  # noqa: E402
+from trnqc.cg.cuda.schedule import PASSES  # noqa: E402
+from trnqc.cg.problem.graph import Graph  # noqa: E402
+from trnqc.cg.problem.problem import TPProblem  # noqa: E402
 from trnqc.errors import TrnqcError  # noqa: E402
 from trnqc.jit.device import Device, SimulatedDevice, cuda_devices  # noqa: E402
 

@@ -26,10 +26,10 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from scripts.measuring import heading, machine, write_json  # noqa: E402
-from trnqc.chem.molecule import build_mole, load_geometry  # noqa: E402
-from trnqc.eri.cuda import JKBuilder  # noqa: E402
+from trnqc.eri.cuda.builder import JKBuilder  # noqa: E402
 from trnqc.errors import TrnqcError  # noqa: E402
 from trnqc.jit.device import Device, SimulatedDevice, cuda_devices  # noqa: E402
+from trnqc.mp2.reference.molecule import build_mole, load_geometry  # noqa: E402
 
 CASES = ("water20/cc-pvdz", "aspirin/cc-pvtz", "aspirin/cc-pvqz")
 GATE_JK, GATE_ENERGY = 1e-9, 1e-8

@@ -13,9 +13,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from trnqc.chem.job import Job, run
-from trnqc.chem.molecule import load_geometry
 from trnqc.errors import TrnqcError
+from trnqc.mp2.jobs.job import Job, run
+from trnqc.mp2.reference.molecule import load_geometry
 
 
 def parse() -> argparse.Namespace:

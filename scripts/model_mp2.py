@@ -3,8 +3,8 @@ times.
 
     python scripts/model_mp2.py [--json profiles/modelled_mp2.json] [--shapes medium large] [--targets trn1 trn2]
 
-Everything printed is modelled on one NeuronCore by ``trnqc.sim.timeline``, except the lines called published, which are
-device times of earlier implementations on trn1. Launches are counted apart, at the table's overhead for each.
+Everything printed is modelled on one NeuronCore by ``trnqc.sim.timeline``, except the lines called published,
+which are device times of earlier implementations on trn1. Launches are counted apart, at the table's overhead for each.
 """
 
 from __future__ import annotations
@@ -29,8 +29,12 @@ from nki_kernels.batched_contraction import batched_contraction  # noqa: E402
 from nki_kernels.gemm import gemm  # noqa: E402
 from nki_kernels.mp2_energy import mp2_energy  # noqa: E402
 from scripts.timeline.rfc_pair import rfc_pair  # noqa: E402
-from trnqc.sim import Spec, Timeline, timeline  # noqa: E402
-from trnqc.sim.timeline_costs import TABLE, constants_for  # noqa: E402
+from trnqc.sim import (  # noqa: E402
+    Spec,
+    Timeline,
+    timeline,
+)
+from trnqc.sim.timeline.costs import TABLE, constants_for  # noqa: E402
 
 SHAPES = {"medium": (64, 448, 1536), "large": (96, 672, 2304)}  # nocc, nvir, naux
 PUBLISHED = (

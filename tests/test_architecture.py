@@ -14,13 +14,14 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 # Room -> rooms that it may import; a room is the longest prefix of a module's name found here.
 # tuning is what a launch reads of earlier measurements, autotune is what measures.
-BASE = {"trnqc.errors", "trnqc.types", "trnqc.arrays", "trnqc.ranks", "trnqc.durable"}
+BASE = {"trnqc.errors", "trnqc.types", "trnqc.arrays", "trnqc.ranks", "trnqc.host"}
 MAY_IMPORT: dict[str, set[str]] = {
     "trnqc.errors": set(),
     "trnqc.types": {"trnqc.errors"},
     "trnqc.arrays": {"trnqc.errors"},
-    "trnqc.ranks": {"trnqc.errors"},
-    "trnqc.durable": {"trnqc.errors"},
+    "trnqc.host": {"trnqc.errors"},
+    "trnqc.ranks": {"trnqc.errors", "trnqc.host"},
+    "trnqc.expression": {"trnqc.errors", "trnqc.types"},
     "trnqc.sim": {"trnqc.errors"},
     "trnqc.gen": BASE,
     "trnqc.jit": BASE | {"trnqc.gen"},
@@ -30,8 +31,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "trnqc.eri": BASE | {"trnqc.gen", "trnqc.jit"},
     "trnqc.cg": BASE | {"trnqc.gen", "trnqc.jit"},
     "trnqc.sparse": BASE | {"trnqc.gen", "trnqc.jit"},
-    "trnqc.contraction": BASE,
-    "trnqc.chem": BASE | {"trnqc.backends", "nki_kernels", "trnqc.eri"},
+    "trnqc.contraction": BASE | {"trnqc.expression"},
+    "trnqc.mp2": BASE | {"trnqc.backends", "nki_kernels", "trnqc.eri"},
 }
 TOP = {"trnqc", "trnqc.torch_ops", "trnqc.profiling", "trnqc.cli", "autotune"}
 ROOMS = set(MAY_IMPORT) | TOP
@@ -41,8 +42,16 @@ MAY_IMPORT |= dict.fromkeys(("autotune", "trnqc.cli"), ROOMS)
 
 # Third-party package -> where it may be imported at all.
 PLACES = {
-    "pyscf": ("trnqc.chem", "trnqc.cli", "trnqc.eri"),
-    "torch": ("trnqc.torch_ops", "trnqc.backends.torch_launch", "trnqc.cg", "trnqc.sparse"),
+    "pyscf": ("trnqc.mp2", "trnqc.cli", "trnqc.eri"),
+    "torch": (
+        "trnqc.torch_ops",
+        "trnqc.ranks",
+        "trnqc.backends.torch_launch",
+        "trnqc.cg.torch",
+        "trnqc.cg.doors",
+        "trnqc.cg.cuda.operands",
+        "trnqc.sparse",
+    ),
     "z3": ("trnqc.sparse",),
     "e3nn": ("trnqc.cg.doors",),
     "mace": ("trnqc.cg.doors",),
@@ -125,9 +134,9 @@ def test_third_party_stays_in_its_place():
 # Modules that are imported only when one of their names is asked for, with PyTorch at their heads.
 OF_TORCH = (
     "trnqc/torch_ops",
-    *(f"trnqc/cg/{name}" for name in ("operators", "derivatives", "transforms")),
-    *(f"trnqc/cg/{name}" for name in ("modules", "products", "accelerate", "doors")),
-    *("trnqc/sparse/derivatives", "trnqc/sparse/torch_values", "trnqc/sparse/untraced"),
+    *("trnqc/ranks/transport", "trnqc/ranks/watch"),
+    *("trnqc/cg/torch", "trnqc/cg/doors"),
+    *("trnqc/sparse/run/derivatives", "trnqc/sparse/run/untraced", "trnqc/sparse/tensors/torch_values"),
 )
 
 
@@ -172,9 +181,10 @@ def test_modules_say_what_they_are_for():
 
 # Rooms whose public names users call; the simulator documents its instructions in the vendor's terms and is left out.
 SPOKEN = (
-    *("trnqc/__init__.py", "trnqc/errors.py", "trnqc/types.py", "trnqc/backends", "trnqc/chem", "trnqc/torch_ops"),
+    *("trnqc/__init__.py", "trnqc/errors.py", "trnqc/types.py", "trnqc/backends", "trnqc/mp2", "trnqc/torch_ops"),
     "nki_kernels",
-    *("trnqc/cg/accelerate", "trnqc/cg/coefficients", "trnqc/cg/irreps", "trnqc/cg/modules", "trnqc/cg/problem"),
+    *("trnqc/cg/problem/coefficients", "trnqc/cg/problem/irreps", "trnqc/cg/problem/problem"),
+    *("trnqc/cg/torch/modules", "trnqc/cg/doors/swap"),
 )
 
 
@@ -204,7 +214,7 @@ def test_nothing_is_left_unfinished():
 def test_the_readers_see_what_they_should():
     lang = {module for _, module in imports_of(ROOT / "nki_kernels/lang.py")}
     assert {"trnqc.sim", "nki", "nki.isa"} <= lang
-    assert room_of("trnqc.chem.mp2") == "trnqc.chem"
+    assert room_of("trnqc.mp2.mp2") == "trnqc.mp2"
     assert room_of("trnqc.__version__") == "trnqc"
     assert room_of("numpy") is None
     assert C_TEXT.search("#include <math.h>")

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trnqc.durable import Records, hold, write_aside
 from trnqc.errors import CheckpointError, StorageError
+from trnqc.host.files import Records, hold, write_aside
 
 
 def test_who_comes_second_is_told_who_came_first(tmp_path):
@@ -22,7 +22,7 @@ def test_who_comes_second_is_told_who_came_first(tmp_path):
 
 def test_a_killed_process_holds_nothing(tmp_path):
     program = (
-        "import os, signal, sys; from pathlib import Path; from trnqc.durable import hold; "
+        "import os, signal, sys; from pathlib import Path; from trnqc.host.files import hold; "
         "lock = hold(Path(sys.argv[1])); os.kill(os.getpid(), signal.SIGKILL)"
     )
     done = subprocess.run([sys.executable, "-c", program, tmp_path], check=False, env={"PYTHONPATH": os.getcwd()})
@@ -101,7 +101,7 @@ def test_a_record_that_does_not_fit_on_the_disk(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch, pytest.raises(StorageError, match="No space left"):
-        patch.setattr("trnqc.durable.os.write", full)
+        patch.setattr("trnqc.host.files.os.write", full)
         records.add(n=2)
     records.close()
     assert Records(tmp_path / "records").found == [{"n": 1}]

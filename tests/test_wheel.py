@@ -43,11 +43,11 @@ def wheel(tmp_path_factory):
 def test_the_wheel_has_every_file_of_the_packages(wheel):
     held = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith(PACKAGES) and "dist-info" not in name}
     assert tracked() - held == set()
-    assert "trnqc/chem/molecules/benzene.xyz" in held
+    assert "trnqc/mp2/reference/molecules/benzene.xyz" in held
 
 
 def test_examples_and_the_package_share_one_folder_of_molecules():
-    assert (ROOT / "examples" / "molecules").resolve() == ROOT / "trnqc" / "chem" / "molecules"
+    assert (ROOT / "examples" / "molecules").resolve() == ROOT / "trnqc" / "mp2" / "reference" / "molecules"
 
 
 PROGRAM = """

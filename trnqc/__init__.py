@@ -6,9 +6,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trnqc.chem.dfmp2 import DFMP2, mp2_energy
-    from trnqc.chem.result import MP2Result
-    from trnqc.eri.accelerate import accelerate
+    from trnqc.eri.pyscf.accelerate import accelerate
+    from trnqc.mp2.dfmp2 import DFMP2, mp2_energy
+    from trnqc.mp2.result import MP2Result
     from trnqc.tensors import einsum, einsum_plan
 
 __version__ = "0.1.0.dev0"
@@ -16,12 +16,12 @@ __all__ = ["DFMP2", "MP2Result", "__version__", "accelerate", "einsum", "einsum_
 
 # PySCF takes a second to import: names that need it are looked up when first used.
 _HOMES = {
-    "DFMP2": "trnqc.chem.dfmp2",
-    "MP2Result": "trnqc.chem.result",
-    "accelerate": "trnqc.eri.accelerate",
+    "DFMP2": "trnqc.mp2.dfmp2",
+    "MP2Result": "trnqc.mp2.result",
+    "accelerate": "trnqc.eri.pyscf.accelerate",
     "einsum": "trnqc.tensors",
     "einsum_plan": "trnqc.tensors",
-    "mp2_energy": "trnqc.chem.dfmp2",
+    "mp2_energy": "trnqc.mp2.dfmp2",
 }
 
 # Rooms with public names of their own, at hand after ``import trnqc``.

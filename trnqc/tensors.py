@@ -12,8 +12,8 @@ from trnqc import backends, contraction
 from trnqc.arrays import is_traced_by_dynamo
 from trnqc.backends.base import check_precision
 from trnqc.contraction.api import Optimize
-from trnqc.contraction.clock import TIME_LIMIT
 from trnqc.contraction.plan import Machine
+from trnqc.contraction.time_limit import TIME_LIMIT
 from trnqc.errors import InputError
 from trnqc.types import PairEnergies
 
@@ -38,10 +38,10 @@ def einsum(
     memory_limit: bytes for temporaries. check_finite: refuse operands with nan or inf, or without their symmetry. The
     result may be a view with transposed axes. symmetries: of operands by number, {2: "efij = feji"}; what they save is
     not computed (contraction.einsum). Operands may be h5py datasets, and out a dataset, the path of a new HDF5 file or
-    a NumPy array (trnqc.contraction.stored). time_limit: seconds of the processor for planning, then the best plan so
-    far runs; None for no limit. optimize: a path or a planner of opt_einsum is followed, anything else stands for our
-    order. Raises ExpressionError (subscripts, extents), InputError (operands),
-    MemoryLimit, BackendUnavailable, UnsupportedPrecision.
+    a NumPy array (trnqc.contraction.run.stored). time_limit: seconds of the processor for planning, then the best plan
+    so far runs; None for no limit. optimize: a path or a planner of opt_einsum is followed, anything else stands for
+    our order. Raises ExpressionError (subscripts, extents), InputError (operands), MemoryLimit, BackendUnavailable,
+    UnsupportedPrecision.
     """
     gemm = None
     if is_traced_by_dynamo() and backend is None and out is None:

@@ -15,8 +15,8 @@ from scripts.cg.peers import PEERS, Peer
 from scripts.measuring import clocked, in_turns
 from tests.cg import oracle
 from tests.cg.configurations import configuration
-from trnqc.cg.engine import engine_for
-from trnqc.cg.problem import TPProblem
+from trnqc.cg.cpu.engine import engine_for
+from trnqc.cg.problem.problem import TPProblem
 
 DIRECTIONS = ("forward", "backward", "double_backward")
 

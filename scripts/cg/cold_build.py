@@ -8,7 +8,7 @@ import sys
 import time
 
 from tests.cg.configurations import configuration
-from trnqc.cg.engine import engine_for
+from trnqc.cg.cpu.engine import engine_for
 
 
 def spent() -> tuple[float, float]:

@@ -22,9 +22,9 @@ from scripts.cg.batch import cpu, e3nn_module
 from scripts.measuring import clocked, heading, in_turns, machine, write_json
 from tests.cg import oracle
 from tests.cg.configurations import configuration
-from trnqc.cg.engine import engine_for
-from trnqc.cg.graph import Graph
-from trnqc.cg.problem import TPProblem
+from trnqc.cg.cpu.engine import engine_for
+from trnqc.cg.problem.graph import Graph
+from trnqc.cg.problem.problem import TPProblem
 
 Works = dict[str, Callable[[], Any]]
 

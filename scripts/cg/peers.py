@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from trnqc.cg.problem import TPProblem
+from trnqc.cg.problem.problem import TPProblem
 from trnqc.errors import UnsupportedError
 
 

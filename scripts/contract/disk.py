@@ -14,7 +14,7 @@ import numpy as np
 
 from scripts.measuring import clocked
 from trnqc.contraction import einsum, einsum_plan
-from trnqc.contraction.passes import plan_passes
+from trnqc.contraction.memory.disk_passes import plan_passes
 
 TRANSFORMATION = "pqrs,pa,qb,rc,sd->abcd"
 

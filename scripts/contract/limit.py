@@ -18,7 +18,7 @@ import opt_einsum
 from scripts.contract.disk import keep_pages, resident_peak
 from scripts.measuring import clocked, in_turns
 from trnqc.contraction import einsum, einsum_plan
-from trnqc.contraction.subscripts import declared
+from trnqc.expression.subscripts import declared
 
 Work = Callable[[], Any]
 

@@ -10,13 +10,14 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from scripts.measuring import clocked, in_turns
-from trnqc.contraction.chains import Fusion
-from trnqc.contraction.expression import Index
-from trnqc.contraction.forms import Form
-from trnqc.contraction.fusion import fusion_front, least_memory
-from trnqc.contraction.run_loops import run_schedule
-from trnqc.contraction.spacetime import Schedule, schedule
-from trnqc.contraction.tree import Leaf, Node, Tree
+from trnqc.contraction.memory.fusion import fusion_front, least_memory
+from trnqc.contraction.memory.fusion_graph import Fusion
+from trnqc.contraction.memory.schedule import Schedule, schedule
+from trnqc.contraction.memory.tiled_form import Form
+from trnqc.contraction.run.loop_nest import run_schedule
+from trnqc.contraction.tree import Node, Tree
+from trnqc.expression.operand import Leaf
+from trnqc.expression.program import Index
 
 
 def leaf(name: str, labels: str, operand: int, cost: int = 0) -> Leaf:

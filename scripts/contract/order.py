@@ -1,9 +1,9 @@
 """Does the model of times order real runs? Fused loops over many tiles, predicted before they are run.
 
-The rates of the model (trnqc.contraction.rates) are measured on small matrix products and copies, never on loops, so
-all of it is out of sample. What counts are pairs of tiles that the model says differ by CLEAR or more: on how many of
-them the measured order is the predicted one; and the same among tiles within CLOSE of the predicted best, without those
-so short that starting products is nearly all that they cost.
+The rates of the model (trnqc.contraction.cost.rates) are measured on small matrix products and copies, never on loops,
+so all of it is out of sample. What counts are pairs of tiles that the model says differ by CLEAR or more: on how many
+of them the measured order is the predicted one; and the same among tiles within CLOSE of the predicted best, without
+those so short that starting products is nearly all that they cost.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from scripts.contract.memory import indices, ladder_tree, leaf
-from trnqc.contraction.chains import Fusion
-from trnqc.contraction.estimate import nest_seconds
-from trnqc.contraction.loops import nest_of
-from trnqc.contraction.rates import Rates, measured_rates
-from trnqc.contraction.run_loops import run_schedule
-from trnqc.contraction.spacetime import Schedule
-from trnqc.contraction.tree import Leaf, Node, Tree
+from trnqc.contraction.cost.estimate import nest_seconds
+from trnqc.contraction.cost.rates import Rates, measured_rates
+from trnqc.contraction.memory.fusion_graph import Fusion
+from trnqc.contraction.memory.loop_nest import nest_of
+from trnqc.contraction.memory.schedule import Schedule
+from trnqc.contraction.run.loop_nest import run_schedule
+from trnqc.contraction.tree import Node, Tree
+from trnqc.expression.operand import Leaf
 
 CLEAR, CLOSE = 1.3, 2.0
 SCRATCH = 2**17

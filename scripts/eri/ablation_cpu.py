@@ -10,8 +10,8 @@ from typing import Any
 
 from scripts.eri.classes_bench import LANES, arguments, driver, in_turns, molecules, ordered
 from trnqc.eri.classes import QuartetClass
-from trnqc.eri.kernel import STANDARD, Variant
-from trnqc.eri.pairs import ShellPairs, pairs_between
+from trnqc.eri.kernels.quartet import STANDARD, Variant
+from trnqc.eri.shells.pairs import ShellPairs, pairs_between
 from trnqc.jit import build_all
 
 AS_IT_IS = "as it is"

@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 from scripts.eri.remembered import remembered
-from trnqc.eri.recurrence import RULES, fewest_flops, recurrence
+from trnqc.eri.kernels.recurrence import RULES, fewest_flops, recurrence
 from trnqc.gen.cost import cost_of_values
 from trnqc.gen.graph import Graph
 from trnqc.gen.liveness import peak_live

@@ -24,12 +24,20 @@ from pyscf import gto, lib
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from trnqc import jit
-from trnqc.eri import boys
 from trnqc.eri.classes import BOUND, QuartetClass
-from trnqc.eri.horizontal import phase2, scratch_size
-from trnqc.eri.kernel import STANDARD, TIERS, Variant, parameters, primitive_function, quartet_function, work_size
-from trnqc.eri.library import lanes
-from trnqc.eri.pairs import ShellPairs, pairs_between
+from trnqc.eri.kernels import boys
+from trnqc.eri.kernels.horizontal import phase2, scratch_size
+from trnqc.eri.kernels.quartet import (
+    STANDARD,
+    TIERS,
+    Variant,
+    parameters,
+    primitive_function,
+    quartet_function,
+    work_size,
+)
+from trnqc.eri.library.programs import lanes
+from trnqc.eri.shells.pairs import ShellPairs, pairs_between
 from trnqc.gen import Array, Var, const, emit_c
 from trnqc.gen import statements as st
 from trnqc.gen.cost import cost

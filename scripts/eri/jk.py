@@ -9,8 +9,8 @@ import numpy as np
 from pyscf import lib, scf
 
 from scripts.measuring import clocked, in_turns, ratio
-from trnqc.chem.molecule import build_mole, load_geometry
-from trnqc.eri.jk import JKBuilder
+from trnqc.eri.jk.builder import JKBuilder
+from trnqc.mp2.reference.molecule import build_mole, load_geometry
 
 CUTOFF = 1e-13
 

@@ -14,11 +14,11 @@ from pyscf.mp import dfmp2
 from threadpoolctl import threadpool_limits
 
 from scripts.measuring import in_turns
-from trnqc.chem.auxbasis import auxiliary_basis
-from trnqc.chem.dfmp2 import DFMP2
-from trnqc.chem.molecule import build_mole, load_geometry
-from trnqc.chem.orbitals import chemical_core
-from trnqc.eri.fitting import DF
+from trnqc.eri.fitting.df import DF
+from trnqc.mp2.dfmp2 import DFMP2
+from trnqc.mp2.factors.auxiliary_basis import auxiliary_basis
+from trnqc.mp2.reference.molecule import build_mole, load_geometry
+from trnqc.mp2.reference.orbitals import chemical_core
 
 CONV_TOL = 1e-9
 MEMORY = 12_000

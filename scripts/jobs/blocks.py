@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.chem.auxbasis import auxiliary_basis
-from trnqc.chem.blocks import block_energies, pair_blocks
-from trnqc.chem.choice import choose
-from trnqc.chem.factors import plan_factors
-from trnqc.chem.metric import factorise
-from trnqc.chem.molecule import build_mole, load_geometry
-from trnqc.chem.orbitals import chemical_core
-from trnqc.chem.shell_blocks import HalfFitted
-from trnqc.chem.spread import set_width
-from trnqc.eri.workers import workers
+from trnqc.eri.fitting.workers import workers
+from trnqc.mp2.factors.auxiliary_basis import auxiliary_basis
+from trnqc.mp2.factors.factors import plan_factors
+from trnqc.mp2.factors.metric import factorise
+from trnqc.mp2.factors.shell_blocks import HalfFitted
+from trnqc.mp2.jobs.choice import choose
+from trnqc.mp2.pairs.blocks import block_energies, pair_blocks
+from trnqc.mp2.pairs.distribution import set_width
+from trnqc.mp2.reference.molecule import build_mole, load_geometry
+from trnqc.mp2.reference.orbitals import chemical_core
 
 
 def measured(title: str) -> dict[str, Any]:

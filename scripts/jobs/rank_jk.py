@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from pyscf import scf
 
-from trnqc.chem.molecule import build_mole, load_geometry
-from trnqc.eri.jk import JKBuilder
-from trnqc.torch_ops.ranks import started
+from trnqc.eri.jk.builder import JKBuilder
+from trnqc.mp2.reference.molecule import build_mole, load_geometry
+from trnqc.ranks.transport import started
 
 
 def main(title: str, builds: int, schedule: str, out: Path) -> None:

@@ -13,9 +13,9 @@ import numpy as np
 from pyscf import scf
 
 from scripts.jobs.waters import waters
-from trnqc.chem.job import Job, run
-from trnqc.chem.molecule import build_mole
-from trnqc.eri.jk import JKBuilder
+from trnqc.eri.jk.builder import JKBuilder
+from trnqc.mp2.jobs.job import Job, run
+from trnqc.mp2.reference.molecule import build_mole
 
 INTERVAL = 0.01
 

@@ -1,7 +1,7 @@
 """Discrete events of a DF-MP2 job on many devices: every task's seconds, every message, who waits for whom.
 
-The plan that is simulated is the one that jobs run by (trnqc/chem/spread.py); seconds of tasks come from measured ones,
-scaled by modelled cost, with the measured scatter about it.
+The plan that is simulated is the one that jobs run by (trnqc/mp2/pairs/distribution.py); seconds of tasks come from
+measured ones, scaled by modelled cost, with the measured scatter about it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.chem.spread import AHEAD, Spread
-from trnqc.ranks import balanced, dearest_first
+from trnqc.mp2.pairs.distribution import AHEAD, Spread
+from trnqc.ranks.groups import balanced, dearest_first
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def factors_seconds(work: Workload, devices: int, net: Network, dynamic: bool) -
 
 
 def visits_seconds(work: Workload, spread: Spread, net: Network) -> float:
-    """Pairs with visiting rows, as trnqc/chem/rank_pairs.py asks for them."""
+    """Pairs with visiting rows, as trnqc/mp2/pairs/ranks.py asks for them."""
     seconds = dict(zip(spread.blocks, work.pairs([b.cost(work.nvir, work.naux) for b in spread.blocks])))
     out, into, entered = np.zeros((3, spread.ranks))
     # When ranks came to each round: messages of a round start when both sides are within AHEAD rounds of it.

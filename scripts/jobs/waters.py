@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from trnqc.chem.molecule import Geometry
+from trnqc.mp2.reference.molecule import Geometry
 
 SPACING, APART = 3.0, 1.6
 MONOMER = np.array([[0.0, 0.0, 0.0], [0.7572, 0.5865, 0.0], [-0.7572, 0.5865, 0.0]])

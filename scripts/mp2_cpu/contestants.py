@@ -122,7 +122,7 @@ class Trnqc(Contestant):
         return timed(run)
 
     def whole(self, threads: int, precision: str) -> dict[str, Any]:
-        from trnqc.chem.dfmp2 import DFMP2
+        from trnqc.mp2.dfmp2 import DFMP2
 
         method = DFMP2(self.mf, frozen=self.frozen, precision=precision, backend="cpu", threads=threads)
         run = timed(method.kernel)

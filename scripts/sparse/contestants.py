@@ -13,18 +13,18 @@ import numpy as np
 import scipy.sparse
 
 from trnqc import sparse
-from trnqc.sparse import forms
-from trnqc.sparse.cost import Model
-from trnqc.sparse.estimate import estimate
-from trnqc.sparse.nest import Nest
-from trnqc.sparse.network import Network
-from trnqc.sparse.planned import Plan
-from trnqc.sparse.solve import candidates
-from trnqc.sparse.statistics import Statistics
+from trnqc.sparse.network.nest import Nest
+from trnqc.sparse.network.network import Network
+from trnqc.sparse.run.plan import Plan
+from trnqc.sparse.search import named_nests
+from trnqc.sparse.search.cost import Model
+from trnqc.sparse.search.estimate import estimate
+from trnqc.sparse.search.solve import candidates
+from trnqc.sparse.search.statistics import Statistics
 
 ONE, TWO = "Kmn,mi,nu->Kiu", "Kmn,mi,nu,Ki->Kiu"
 # As the unfused forms run best: the map applied to the orbitals first.
-TREES: dict[str, forms.Tree] = {ONE: ((0, 1), 2), TWO: ((0, (1, 3)), 2)}
+TREES: dict[str, named_nests.Tree] = {ONE: ((0, 1), 2), TWO: ((0, (1, 3)), 2)}
 # The fused nest of the CoNST paper, auxiliary function and orbital outside.
 PAPER = {ONE: ["Kimn", "Kinu"], TWO: ["Kim", "Kimn", "Kinu"]}
 Work = Callable[[], Any]
@@ -64,13 +64,13 @@ def all_sparse(network: Network, operands: Sequence[sparse.SparseTensor]) -> Nes
     """Of the solver's nests, stored as CSR and CSF throughout, the one with the least estimate."""
     model = Model(Statistics(network, operands))
     found = [candidate.nest for candidate in candidates(network, operands)]
-    nests = [replace(nest, formats=forms.formats(nest, (), nest.formats[-1].sparse)).check() for nest in found]
+    nests = [replace(nest, formats=named_nests.formats(nest, (), nest.formats[-1].sparse)).check() for nest in found]
     return min(nests, key=lambda nest: estimate(nest, model).seconds)
 
 
 def papers(subscripts: str, plan: Plan) -> Nest:
     tree = TREES[subscripts] if subscripts == ONE else (((1, 3), 0), 2)
-    return forms.fused(plan.network, tree, PAPER[subscripts], sparse=plan.steps[0].nest.formats[-1].sparse)
+    return named_nests.fused(plan.network, tree, PAPER[subscripts], sparse=plan.steps[0].nest.formats[-1].sparse)
 
 
 def by_scipy(operands: Mapping[str, Any], near: bool) -> Work:

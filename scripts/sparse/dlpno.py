@@ -19,12 +19,12 @@ import numpy as np
 import pyscf
 from pyscf import df, gto, lo, scf
 
-from trnqc.eri.accelerate import accelerate
 from trnqc.eri.integrals import int3c2e
+from trnqc.eri.pyscf.accelerate import accelerate
 from trnqc.errors import NotConverged
 from trnqc.jit.cache import key_of, library_cache
-from trnqc.sparse.convert import as_tensor
-from trnqc.sparse.storage import SparseTensor, from_coo
+from trnqc.sparse.tensors.convert import as_tensor
+from trnqc.sparse.tensors.storage import SparseTensor, from_coo
 
 SPACING = 1.7835  # angstrom
 BASIS, AUXILIARY = "6-311g", "def2-qzvppd-ri"

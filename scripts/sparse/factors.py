@@ -15,9 +15,9 @@ import numpy as np
 from scripts.sparse.contestants import Work
 from scripts.sparse.synthetic import fibred, skewed
 from trnqc import sparse
-from trnqc.sparse import forms
-from trnqc.sparse.network import network
-from trnqc.sparse.planned import Plan
+from trnqc.sparse.network.network import network
+from trnqc.sparse.run.plan import Plan
+from trnqc.sparse.search import named_nests
 
 LETTERS = "ijk"
 RANK, RANKS = 50, 16
@@ -81,11 +81,11 @@ def contestants(case: Case) -> tuple[dict[str, Work], dict[str, Plan]]:
     ranks = net.output[1:]
     tree = ((0, 2), 1)
     nests = {
-        "nary": forms.nary(net, (i, j, k, *ranks), full=(1, 2), sparse=False),
-        "fused": forms.fused(net, tree, [(i, j, k, ranks[-1]), (i, j, *ranks)], full=(1, 2), sparse=False),
+        "nary": named_nests.nary(net, (i, j, k, *ranks), full=(1, 2), sparse=False),
+        "fused": named_nests.fused(net, tree, [(i, j, k, ranks[-1]), (i, j, *ranks)], full=(1, 2), sparse=False),
     }
     if case.product == "MTTKRP":
-        nests["rank outermost, nary"] = forms.nary(net, (i, "r", j, k), full=(1, 2), sparse=False)
+        nests["rank outermost, nary"] = named_nests.nary(net, (i, "r", j, k), full=(1, 2), sparse=False)
     plans = {"trnqc": sparse.plan(case.subscripts, *operands, form="fused", out="dense")}
     plans |= {name: sparse.plan(case.subscripts, *operands, form=nest) for name, nest in nests.items()}
     plans["unfused-rows"] = sparse.plan(case.subscripts, *operands, form="unfused-rows", tree=tree, out="dense")

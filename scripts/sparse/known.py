@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.sparse.fusion import Fusions
-from trnqc.sparse.network import network
-from trnqc.sparse.solve import candidates
-from trnqc.sparse.storage import SparseTensor, from_coo
-from trnqc.sparse.tree import Tree, contractions
+from trnqc.sparse.network.network import network
+from trnqc.sparse.network.tree import Tree, contractions
+from trnqc.sparse.search.fusion import Fusions
+from trnqc.sparse.search.solve import candidates
+from trnqc.sparse.tensors.storage import SparseTensor, from_coo
 
 # Name -> subscripts, tree, extents: those that are not named are 20.
 NETWORKS: dict[str, tuple[str, Tree, dict[str, int]]] = {

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from trnqc.errors import InputError
-from trnqc.sparse.storage import SparseTensor, from_coo
+from trnqc.sparse.tensors.storage import SparseTensor, from_coo
 
 
 def skewed(shape: Sequence[int], nnz: int, exponent: float = 2.5, seed: int = 0) -> SparseTensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from trnqc.cg.problem import TPProblem
+from trnqc.cg.problem.problem import TPProblem
 
 Kind = tuple[int, int]  # degree and parity
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from trnqc.cg.coefficients import clebsch_gordan
+from trnqc.cg.problem.coefficients import clebsch_gordan
 
 Array = np.ndarray
 Apply = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]

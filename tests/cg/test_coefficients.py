@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trnqc.cg.coefficients import clebsch_gordan, sparse
+from trnqc.cg.problem.coefficients import clebsch_gordan, sparse
 from trnqc.errors import IrrepsError
 
 TRIPLES = [(a, b, c) for a in range(5) for b in range(5) for c in range(abs(a - b), min(a + b, 5) + 1)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cg.configurations import configuration
-from trnqc.cg.coefficients import sparse
+from trnqc.cg.problem.coefficients import sparse
 
 # Paths, (d1, d2, d3), weights, and couplings C[i, j, k] that do not vanish, over all paths.
 SIZES = {

@@ -9,8 +9,8 @@ from hypothesis import strategies as some
 
 from tests.cg import oracle
 from tests.cg.configurations import AWKWARD, awkward
-from trnqc.cg.engine import engine_for
-from trnqc.cg.graph import Graph
+from trnqc.cg.cpu.engine import engine_for
+from trnqc.cg.problem.graph import Graph
 from trnqc.errors import OperandError
 from trnqc.jit.threads import in_parallel
 

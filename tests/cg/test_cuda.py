@@ -7,11 +7,11 @@ import pytest
 
 from tests.cg import oracle
 from tests.cg.configurations import AWKWARD, awkward, channelwise
-from trnqc.cg.cuda import CudaEngine
-from trnqc.cg.device_program import program
-from trnqc.cg.device_segments import LONGEST, levels, levels_rows, segments, sum_rows
-from trnqc.cg.graph import Graph
-from trnqc.cg.schedule import PASSES, plan
+from trnqc.cg.cuda.engine import CudaEngine
+from trnqc.cg.cuda.program import program
+from trnqc.cg.cuda.schedule import PASSES, plan
+from trnqc.cg.cuda.segments import LONGEST, levels, levels_rows, segments, sum_rows
+from trnqc.cg.problem.graph import Graph
 from trnqc.errors import OperandError, UnsupportedError
 from trnqc.gen import run
 from trnqc.jit.device import SimulatedDevice
@@ -81,8 +81,8 @@ def test_convolutions_on_a_device(label, layout, monkeypatch):
 
     Atomic sums of one problem stand for those of all: only the way to memory differs.
     """
-    monkeypatch.setattr("trnqc.cg.cuda.KEPT", 500)
-    monkeypatch.setattr("trnqc.cg.cuda.segments", lambda order: segments(order, longest=2))
+    monkeypatch.setattr("trnqc.cg.cuda.engine.KEPT", 500)
+    monkeypatch.setattr("trnqc.cg.cuda.engine.segments", lambda order: segments(order, longest=2))
     problem, there = awkward(label, layout=layout), graph()
     given = operands(problem, there.n_nodes, len(there.rows))
     for options in ({}, {"atomic": True}) if label in ("uvw-shared", "nothing") else ({},):
@@ -100,7 +100,7 @@ def test_convolutions_on_a_device(label, layout, monkeypatch):
     [("uvu-33", np.float64), ("uvw-odd", np.float64), ("uvw-shared", np.float32)],
 )
 def test_batches_on_a_device(label, dtype, monkeypatch):
-    monkeypatch.setattr("trnqc.cg.cuda.KEPT", 2000)
+    monkeypatch.setattr("trnqc.cg.cuda.engine.KEPT", 2000)
     problem = awkward(label)
     given = operands(problem, 7, dtype=dtype)
     device = SimulatedDevice(lanes=8)

@@ -7,10 +7,10 @@ import pytest
 
 from tests.cg import oracle
 from tests.cg.configurations import awkward
-from trnqc.cg import engine as module
-from trnqc.cg.engine import LEAST, Engine, engine_for
-from trnqc.cg.identity import double_backward as by_identity
-from trnqc.cg.paths import Paths
+from trnqc.cg.cpu import engine as module
+from trnqc.cg.cpu.engine import LEAST, Engine, engine_for
+from trnqc.cg.programs.paths import Paths
+from trnqc.cg.torch.identity import double_backward as by_identity
 from trnqc.errors import OperandError
 
 

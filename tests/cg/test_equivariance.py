@@ -8,7 +8,7 @@ import torch
 
 from tests.cg import oracle
 from tests.cg.configurations import awkward, configuration
-from trnqc.cg.engine import engine_for
+from trnqc.cg.cpu.engine import engine_for
 
 o3 = pytest.importorskip("e3nn.o3")
 

@@ -8,9 +8,9 @@ import pytest
 from tests.cg import oracle
 from tests.cg.configurations import awkward, configuration
 from tests.cg.test_cuda import close, expected, operands, taken
-from trnqc.cg.cuda import CudaEngine
-from trnqc.cg.graph import Graph
-from trnqc.cg.schedule import PASSES
+from trnqc.cg.cuda.engine import CudaEngine
+from trnqc.cg.cuda.schedule import PASSES
+from trnqc.cg.problem.graph import Graph
 from trnqc.errors import BackendUnavailable
 from trnqc.jit.device import CudaDevice, cuda_devices
 

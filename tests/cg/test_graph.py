@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from trnqc.cg.graph import SHARES, Graph, graph_of
+from trnqc.cg.problem.graph import SHARES, Graph, graph_of
 from trnqc.errors import EdgeIndexError
 
 

@@ -9,8 +9,8 @@ import threading
 import numpy as np
 import pytest
 
-from trnqc.cg import memory
-from trnqc.cg.memory import HUGE_PAGE, LARGE, LINE, Pool, rounded
+from trnqc.cg.cpu import memory
+from trnqc.cg.cpu.memory import HUGE_PAGE, LARGE, LINE, Pool, rounded
 from trnqc.errors import MemoryLimit
 
 ROWS = 2 * LARGE // 8 + 3

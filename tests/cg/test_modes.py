@@ -7,8 +7,8 @@ import pytest
 
 from tests.cg import oracle
 from tests.cg.configurations import awkward
-from trnqc.cg.engine import engine_for
-from trnqc.cg.problem import TPProblem
+from trnqc.cg.cpu.engine import engine_for
+from trnqc.cg.problem.problem import TPProblem
 from trnqc.errors import InstructionError
 
 # Largest error over the largest value of a result: sums of up to a few hundred products with a few roundings each.

@@ -13,11 +13,11 @@ torch = pytest.importorskip("torch")
 o3 = pytest.importorskip("e3nn.o3")
 
 from tests.cg import oracle  # noqa: E402
-from trnqc.cg import batch  # noqa: E402
-from trnqc.cg.irreps import Irreps  # noqa: E402
-from trnqc.cg.modes import MODES  # noqa: E402
-from trnqc.cg.paths import Paths  # noqa: E402
-from trnqc.cg.problem import TPProblem, from_e3nn  # noqa: E402
+from trnqc.cg.cpu import batch  # noqa: E402
+from trnqc.cg.problem.irreps import Irreps  # noqa: E402
+from trnqc.cg.problem.modes import MODES  # noqa: E402
+from trnqc.cg.problem.problem import TPProblem, from_e3nn  # noqa: E402
+from trnqc.cg.programs.paths import Paths  # noqa: E402
 from trnqc.gen import run  # noqa: E402
 
 BOUND = 1e-12

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 from tests.cg import oracle  # noqa: E402
 from tests.cg.configurations import AWKWARD, awkward  # noqa: E402
 from trnqc.cg import TensorProduct, TensorProductConv, from_e3nn  # noqa: E402
-from trnqc.cg.graph import Graph  # noqa: E402
+from trnqc.cg.problem.graph import Graph  # noqa: E402
 from trnqc.errors import MemoryLimit, OperandError, UnsupportedError, UnsupportedPrecision  # noqa: E402
 
 ROWS, COLS, NODES = np.array([0, 3, 1, 1, 2, 0, 3]), np.array([1, 3, 0, 0, 3, 2, 1]), 5
@@ -257,7 +257,7 @@ def test_what_does_not_fit_the_machine_is_refused():
 
 
 def test_a_gpu_that_is_not_there_is_told():
-    from trnqc.cg.handle import cuda_engine, no_engine, text_of
+    from trnqc.cg.torch.handle import cuda_engine, no_engine, text_of
     from trnqc.errors import BackendUnavailable
 
     if torch.cuda.is_available():

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as hs
 
-from trnqc.cg.irreps import Irrep, Irreps, MulIrrep
-from trnqc.cg.problem import TPProblem, from_e3nn
+from trnqc.cg.problem.irreps import Irrep, Irreps, MulIrrep
+from trnqc.cg.problem.problem import TPProblem, from_e3nn
 from trnqc.errors import InputError, InstructionError, IrrepsError, UnsupportedMode
 
 LISTS = hs.lists(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.cg.configurations import CHANNELWISE, FULL, LABELS, ROOFLINE, awkward, configuration
-from trnqc.cg.couplings import couplings
-from trnqc.cg.schedule import PASSES, SHARED, Plan, plan
+from trnqc.cg.cuda.couplings import couplings
+from trnqc.cg.cuda.schedule import PASSES, SHARED, Plan, plan
 from trnqc.errors import UnsupportedMode
 
 UNFUSED = ("forward", "backward", "double_backward")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from trnqc.cg import batch, stack
-from trnqc.cg.engine import Engine
-from trnqc.cg.paths import Paths
-from trnqc.cg.problem import TPProblem
+from trnqc.cg.cpu import batch, stack
+from trnqc.cg.cpu.engine import Engine
+from trnqc.cg.problem.problem import TPProblem
+from trnqc.cg.programs.paths import Paths
 from trnqc.errors import MemoryLimit
 
 MODES = {"uvw": 8, "uvu": 600, "uvv": 600, "uuw": 8, "uuu": 600, "uvuv": 360_000, "uvu<v": 179_700, "u<vw": 8}

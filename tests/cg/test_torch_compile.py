@@ -113,7 +113,7 @@ def test_exported_saved_and_run_in_another_process(tmp_path: Path):
     """The program names the problem by its text, so only the operators have to be imported where it is loaded."""
     paths = [*exported(False, tmp_path), *exported(True, tmp_path)]
     code = (
-        "import sys, torch, trnqc.cg.operators\n"
+        "import sys, torch, trnqc.cg.torch.operators\n"
         "for path, kept in (sys.argv[1:3], sys.argv[3:5]):\n"
         "    program, values = torch.export.load(path).module(), torch.load(kept)\n"
         "    assert torch.allclose(program(*values['given']), values['wanted'], rtol=0, atol=1e-13)\n"

@@ -9,10 +9,10 @@ from hypothesis import strategies as some
 
 from tests.cg import oracle
 from tests.cg.configurations import AWKWARD, CHANNELWISE, ROOFLINE, awkward, configuration, name, products
-from trnqc.cg import batch
-from trnqc.cg.engine import engine_for
-from trnqc.cg.paths import Paths
-from trnqc.cg.problem import TPProblem
+from trnqc.cg.cpu import batch
+from trnqc.cg.cpu.engine import engine_for
+from trnqc.cg.problem.problem import TPProblem
+from trnqc.cg.programs.paths import Paths
 from trnqc.gen import listing, run
 
 # Largest error over largest value; a few roundings of sums of some tens of terms.

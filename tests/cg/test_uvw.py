@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 from tests.cg import oracle
 from tests.cg.configurations import awkward, fully_connected
 from tests.gen.programs import NUMPY, compiled
-from trnqc.cg import uvw
+from trnqc.cg.programs import uvw
 from trnqc.gen import run
 from trnqc.gen import statements as st
 

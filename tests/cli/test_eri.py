@@ -13,11 +13,11 @@ from trnqc.jit import compiler
 def directory(tmp_path, monkeypatch):
     """An empty cache of this test's own; what this process has loaded already is forgotten."""
     monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path / "cache"))
-    from trnqc.eri import library
+    from trnqc.eri.library import programs
 
-    library._library.cache_clear()
+    programs._library.cache_clear()
     yield tmp_path / "cache"
-    library._library.cache_clear()
+    programs._library.cache_clear()
 
 
 def test_builds_once_and_lists(trnqc, directory):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trnqc.contraction.expression import Program
+from trnqc.expression.program import Program
 
 
 def antisymmetric(x: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import pytest
 from pyscf import cc, gto, scf
 
 from trnqc.contraction import expanded, parse
-from trnqc.contraction.program import plan_program
+from trnqc.contraction.order.program import plan_program
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ccsd.py"
 

@@ -10,13 +10,14 @@ import opt_einsum
 import pytest
 
 import trnqc
-from trnqc.contraction import einsum_plan, exact, operations, parse
-from trnqc.contraction.chains import Fusion, sliced
-from trnqc.contraction.clock import out_of_time, planning
-from trnqc.contraction.locality import _cost, blocked, body_of, inner_lengths, loads
-from trnqc.contraction.loops import nest_of
-from trnqc.contraction.network import Network
-from trnqc.contraction.tiles import even_sizes
+from trnqc.contraction import einsum_plan, parse
+from trnqc.contraction.memory.fusion_graph import Fusion, sliced
+from trnqc.contraction.memory.locality import _cost, blocked, body_of, inner_lengths, loads
+from trnqc.contraction.memory.loop_nest import nest_of
+from trnqc.contraction.memory.tiles import even_sizes
+from trnqc.contraction.order import exact, operations
+from trnqc.contraction.order.network import Network
+from trnqc.contraction.time_limit import out_of_time, planning
 from trnqc.errors import InputError, MemoryLimit, SlowPlanWarning
 
 # What the searches may take beyond their limit on a busy machine: building, lowering and one table of tiles.

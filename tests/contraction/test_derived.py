@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trnqc.contraction import einsum_plan, parse
-from trnqc.contraction.derived import exchanges_of
-from trnqc.contraction.expression import Exchange
+from trnqc.contraction.order.exchanges import exchanges_of
+from trnqc.expression.program import Exchange
 
 HEAD = """
 space o = 3

@@ -7,9 +7,10 @@ import pytest
 
 from tests.contraction.test_loops import by_einsum, operands_of
 from tests.contraction.workloads import small_workloads
-from trnqc.contraction import device_loops, einsum_plan
-from trnqc.contraction.device_loops import run_on_device
-from trnqc.contraction.spacetime import schedule
+from trnqc.contraction import einsum_plan
+from trnqc.contraction.memory.schedule import schedule
+from trnqc.contraction.run import device
+from trnqc.contraction.run.device import run_on_device
 from trnqc.errors import MemoryLimit
 
 torch = pytest.importorskip("torch")
@@ -41,8 +42,8 @@ def test_steps_are_cut_until_the_scratch_holds_them(monkeypatch):
     operands = {leaf.name: rng.standard_normal([plan.extents[plan.trees[0].indices[x].symbol] for x in leaf.indices])
                 for leaf in plan.trees[0].leaves}  # fmt: skip
     made = []
-    really = device_loops.apply
-    monkeypatch.setattr(device_loops, "apply", lambda *a: (r := really(*a), made.append(r[0].numel()))[0])
+    really = device.apply
+    monkeypatch.setattr(device, "apply", lambda *a: (r := really(*a), made.append(r[0].numel()))[0])
     values = {name: torch.tensor(x) for name, x in operands.items()}
     result = run_on_device(torch, found, values, values["A"])
     np.testing.assert_allclose(result.numpy(), plan.run(operands), rtol=1e-11, atol=1e-12)

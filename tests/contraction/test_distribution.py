@@ -10,10 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from tests.contraction.workloads import four_factors, indices, leaf, trees
-from trnqc.contraction.distribution import distribute, restricted
-from trnqc.contraction.placement import COPY, FIRST, block, combined, moved, placements, processors, transfers
-from trnqc.contraction.tree import Leaf, Node, Tree, union
+from trnqc.contraction.distribute.distribution import distribute, restricted
+from trnqc.contraction.distribute.placement import (
+    COPY,
+    FIRST,
+    block,
+    combined,
+    moved,
+    placements,
+    processors,
+    transfers,
+)
+from trnqc.contraction.tree import Node, Tree, union
 from trnqc.errors import InputError
+from trnqc.expression.operand import Leaf
 
 EXTENTS = {"a": 5, "b": 3, "c": 4}
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as some
 from opt_einsum.tests.test_contract import tests as PEER_EXPRESSIONS
 
 from trnqc.contraction import contract, einsum, einsum_plan, path
-from trnqc.contraction.lower import lower
-from trnqc.contraction.operations import minimise
-from trnqc.contraction.subscripts import parse_subscripts
+from trnqc.contraction.order.operations import minimise
+from trnqc.contraction.run.lower import lower
 from trnqc.errors import ExpressionError, InputError, MemoryLimit, UnsupportedError
+from trnqc.expression.subscripts import parse_subscripts
 
 opt_einsum.paths.register_path_fn("trnqc", path)
 

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from tests.contraction.workloads import ladder
-from trnqc.contraction import einsum_plan, rates
-from trnqc.contraction.chains import Fusion
-from trnqc.contraction.estimate import nest_seconds, plan_seconds
-from trnqc.contraction.forms import Form
-from trnqc.contraction.rates import Rates, cache_levels, machine_rates
+from trnqc.contraction import einsum_plan
+from trnqc.contraction.cost import rates
+from trnqc.contraction.cost.estimate import nest_seconds, plan_seconds
+from trnqc.contraction.cost.rates import Rates, cache_levels, machine_rates
+from trnqc.contraction.memory.fusion_graph import Fusion
+from trnqc.contraction.memory.tiled_form import Form
 
 FREE = dict.fromkeys(("call", "multiply_add", "panel", "result", "near", "far", "turned_near", "turned_far"), 0.0)
 

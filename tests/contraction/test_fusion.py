@@ -20,9 +20,9 @@ from tests.contraction.workloads import (
     small_workloads,
     trees,
 )
-from trnqc.contraction.chains import Fusion
-from trnqc.contraction.counts import Count
-from trnqc.contraction.fusion import fusion_front, least_memory
+from trnqc.contraction.cost.counts import Count
+from trnqc.contraction.memory.fusion import fusion_front, least_memory
+from trnqc.contraction.memory.fusion_graph import Fusion
 from trnqc.contraction.tree import Node, Tree
 from trnqc.errors import InputError
 

@@ -10,11 +10,11 @@ import pytest
 import trnqc
 from tests.contraction.test_loops import by_einsum, operands_of
 from tests.contraction.workloads import four_index, indices, leaf
-from trnqc.contraction.chains import Fusion
-from trnqc.contraction.device_loops import run_on_device
-from trnqc.contraction.loops import inner_operand, nest_of
-from trnqc.contraction.run_loops import run_schedule
-from trnqc.contraction.spacetime import Schedule, schedule, schedule_within
+from trnqc.contraction.memory.fusion_graph import Fusion
+from trnqc.contraction.memory.loop_nest import inner_operand, nest_of
+from trnqc.contraction.memory.schedule import Schedule, schedule, schedule_within
+from trnqc.contraction.run.device import run_on_device
+from trnqc.contraction.run.loop_nest import run_schedule
 from trnqc.contraction.tree import Node, Tree
 
 

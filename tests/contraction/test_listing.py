@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from trnqc.contraction import einsum_plan, listing
-from trnqc.contraction.distribution import distribute
+from trnqc.contraction.distribute.distribution import distribute
 
 FOUR = "acik,befl,dfjk,cdel->abij"
 SHAPES = [(10, 10, 10, 10)] * 4

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tests.contraction.workloads import four_factors, indices, ladder, leaf
-from trnqc.contraction.chains import Fusion
-from trnqc.contraction.fusion import least_memory
-from trnqc.contraction.locality import Level, Repeat, blocked, body_of, inner_lengths, loads, plan_blocks
-from trnqc.contraction.loops import nest_of
-from trnqc.contraction.tiles import best_tiles, one_by_one
+from trnqc.contraction.memory.fusion import least_memory
+from trnqc.contraction.memory.fusion_graph import Fusion
+from trnqc.contraction.memory.locality import Level, Repeat, blocked, body_of, inner_lengths, loads, plan_blocks
+from trnqc.contraction.memory.loop_nest import nest_of
+from trnqc.contraction.memory.tiles import best_tiles, one_by_one
 from trnqc.contraction.tree import Node, Tree
 from trnqc.errors import InputError
 

@@ -11,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from tests.contraction.workloads import a3a, all_fusions, four_factors, four_index, leaf, trees
-from trnqc.contraction.chains import Fusion
-from trnqc.contraction.fusion import fusion_front, least_memory
-from trnqc.contraction.loops import nest_of
-from trnqc.contraction.run_loops import axis_orders, run_schedule, scratch_wanted
-from trnqc.contraction.spacetime import Schedule
-from trnqc.contraction.tree import Leaf, Node, Tree
+from trnqc.contraction.memory.fusion import fusion_front, least_memory
+from trnqc.contraction.memory.fusion_graph import Fusion
+from trnqc.contraction.memory.loop_nest import nest_of
+from trnqc.contraction.memory.schedule import Schedule
+from trnqc.contraction.run.loop_nest import axis_orders, run_schedule, scratch_wanted
+from trnqc.contraction.tree import Node, Tree
 from trnqc.errors import InputError
+from trnqc.expression.operand import Leaf
 
 
 def operands_of(tree, seed=0):

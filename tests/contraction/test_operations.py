@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from trnqc.contraction import exact, heuristic
-from trnqc.contraction.counts import Count
-from trnqc.contraction.expression import Index, Symmetry
-from trnqc.contraction.network import Network
-from trnqc.contraction.operations import best_splits, minimise, path, splits_of
-from trnqc.contraction.subscripts import operand_name
-from trnqc.contraction.tree import Leaf, union
+from trnqc.contraction.cost.counts import Count
+from trnqc.contraction.order import exact, heuristic
+from trnqc.contraction.order.network import Network
+from trnqc.contraction.order.operations import best_splits, minimise, path, splits_of
+from trnqc.contraction.tree import union
 from trnqc.errors import InputError
+from trnqc.expression.operand import Leaf
+from trnqc.expression.program import Index, Symmetry
+from trnqc.expression.subscripts import operand_name
 
 CHEMICAL = dict.fromkeys("ijklmn", 30) | dict.fromkeys("abcdef", 300) | dict.fromkeys("KQ", 1000)
 THC = dict.fromkeys("pqrs", 900) | dict.fromkeys("ijkl", 30) | dict.fromkeys("abcd", 300)

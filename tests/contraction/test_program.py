@@ -11,12 +11,12 @@ from hypothesis import strategies as some
 
 from tests.contraction.numbers import antisymmetric, term_by_term
 from trnqc.contraction import einsum_plan, expanded, parse
-from trnqc.contraction.canonical import Item, canonical
-from trnqc.contraction.counts import Count
-from trnqc.contraction.expression import Program, Space, Symmetry, Tensor
-from trnqc.contraction.factors import factorised
-from trnqc.contraction.program import plan_program
+from trnqc.contraction.cost.counts import Count
+from trnqc.contraction.order.canonical import Item, canonical
+from trnqc.contraction.order.factorisation import factorised
+from trnqc.contraction.order.program import plan_program
 from trnqc.errors import ExpressionError, InputError, MemoryLimit
+from trnqc.expression.program import Program, Space, Symmetry, Tensor
 
 O, V = 3, 5
 HEAD = f"""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from trnqc.contraction.slices import Slice, multiply, product_plan, row_major
+from trnqc.contraction.run.slices import Slice, multiply, product_plan, row_major
 
 
 def letters(labels, table):

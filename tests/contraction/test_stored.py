@@ -16,9 +16,9 @@ import pytest
 
 import trnqc
 from tests.contraction.workloads import four_index
-from trnqc.contraction import journal as journals
-from trnqc.contraction.passes import plan_passes
-from trnqc.contraction.stored import Stored, _pieces
+from trnqc.contraction.memory.disk_passes import plan_passes
+from trnqc.contraction.run import journal as journals
+from trnqc.contraction.run.stored import Stored, _pieces
 from trnqc.errors import InputError, MemoryLimit, SlowPlanWarning, UnsupportedError
 
 TRANSFORMATION = "pqrs,pa,qb,rc,sd->abcd"
@@ -210,7 +210,7 @@ def test_two_runs_do_not_write_the_same_file(tmp_path):
 
 
 def test_pieces_cover_every_element_once(monkeypatch):
-    monkeypatch.setattr("trnqc.contraction.stored.PIECE", 10)
+    monkeypatch.setattr("trnqc.contraction.run.stored.PIECE", 10)
     table, into = np.arange(5 * 7 * 6).reshape(5, 7, 6), np.zeros((3, 5, 6), int)
     for here, there in _pieces([slice(1, 4), slice(2, 7), slice(0, 6)]):
         assert into[here].size <= 10

@@ -9,8 +9,8 @@ import opt_einsum
 import pytest
 
 import trnqc
-from trnqc.contraction.subscripts import interleaved, parse_subscripts
 from trnqc.errors import ExpressionError, InputError
+from trnqc.expression.subscripts import interleaved, parse_subscripts
 
 # text, shapes -> the shape of NumPy's result.
 READ = [

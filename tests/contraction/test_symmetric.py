@@ -10,13 +10,14 @@ from math import comb
 import numpy as np
 import pytest
 
-from trnqc.contraction import einsum_plan, symmetric
-from trnqc.contraction.execute import run_steps
-from trnqc.contraction.expression import Index, Symmetry
-from trnqc.contraction.lower import Packed, lower
-from trnqc.contraction.operations import minimise
-from trnqc.contraction.symmetric import packed, spread, symmetric_work, unique, with_pairs
-from trnqc.contraction.tree import Leaf
+from trnqc.contraction import einsum_plan
+from trnqc.contraction.order import symmetric_pairs
+from trnqc.contraction.order.operations import minimise
+from trnqc.contraction.order.symmetric_pairs import packed, spread, symmetric_work, unique, with_pairs
+from trnqc.contraction.run.execute import run_steps
+from trnqc.contraction.run.lower import Packed, lower
+from trnqc.expression.operand import Leaf
+from trnqc.expression.program import Index, Symmetry
 
 EVEN, ODD = 1, -1
 PAIRS = {"odd": ((0, 1, ODD), (2, 3, ODD)), "even": ((0, 1, EVEN), (2, 3, EVEN)), "crossed": ((0, 2, ODD),), "none": ()}
@@ -174,15 +175,15 @@ R[a,b,i,j] += 1/4 * g[k,l,c,d] * t[c,d,i,j] * t[a,b,k,l]
 """
 
 
-@pytest.mark.parametrize("price", [0, symmetric.GATHER])
+@pytest.mark.parametrize("price", [0, symmetric_pairs.GATHER])
 def test_programs_use_what_their_tensors_declare(monkeypatch, price):
     rng = np.random.default_rng(9)
     arrays = {
         name: symmetrised(rng, shape, PAIRS["odd"])
         for name, shape in {"t": (6, 6, 4, 4), "g": (4, 4, 6, 6), "w": (6, 6, 6, 6)}.items()
     }
-    monkeypatch.setattr(symmetric.with_pairs, "__defaults__", (price,))
-    monkeypatch.setattr(symmetric.symmetric_work, "__defaults__", (price,))
+    monkeypatch.setattr(symmetric_pairs.with_pairs, "__defaults__", (price,))
+    monkeypatch.setattr(symmetric_pairs.symmetric_work, "__defaults__", (price,))
     plan = einsum_plan(PROGRAM)
     expected = np.einsum("abcd,cdij->abij", arrays["w"], arrays["t"]) / 2
     expected += np.einsum("klcd,cdij,abkl->abij", arrays["g"], arrays["t"], arrays["t"], optimize=True) / 4

@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from trnqc.contraction.expression import Factor, Program, Space, Statement, Symmetry, Tensor, Term
-from trnqc.contraction.text import parse
 from trnqc.errors import ExpressionError
+from trnqc.expression.program import Factor, Program, Space, Statement, Symmetry, Tensor, Term
+from trnqc.expression.text import parse
 
 HEAD = """
 space o = 2 + 3    # alpha and beta

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from trnqc.contraction.counts import Count
-from trnqc.contraction.expression import Index
-from trnqc.contraction.tree import Leaf, Node, Tree
+from trnqc.contraction.cost.counts import Count
+from trnqc.contraction.tree import Node, Tree
 from trnqc.errors import InputError
+from trnqc.expression.operand import Leaf
+from trnqc.expression.program import Index
 
 N = 10
 INDICES = {label: Index(label, N, "N") for label in "abcdefijkl"}

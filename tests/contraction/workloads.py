@@ -8,9 +8,10 @@ from math import ceil, prod
 
 from hypothesis import strategies as some
 
-from trnqc.contraction.chains import Fusion, arrays_of, fusible
-from trnqc.contraction.expression import Index
-from trnqc.contraction.tree import Leaf, Node, Tree
+from trnqc.contraction.memory.fusion_graph import Fusion, arrays_of, fusible
+from trnqc.contraction.tree import Node, Tree
+from trnqc.expression.operand import Leaf
+from trnqc.expression.program import Index
 
 
 def indices(**spaces: tuple[str, int]) -> dict[str, Index]:

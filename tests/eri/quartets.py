@@ -9,10 +9,10 @@ import numpy as np
 from pyscf import gto
 
 from trnqc import jit
-from trnqc.eri import boys
 from trnqc.eri.classes import BOUND, QuartetClass
-from trnqc.eri.kernel import parameters, quartet_function, work_size
-from trnqc.eri.pairs import ShellPairs, fitting_shells, pairs_between
+from trnqc.eri.kernels import boys
+from trnqc.eri.kernels.quartet import parameters, quartet_function, work_size
+from trnqc.eri.shells.pairs import ShellPairs, fitting_shells, pairs_between
 from trnqc.gen import emit_c
 from trnqc.gen import statements as st
 

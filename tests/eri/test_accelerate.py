@@ -14,7 +14,7 @@ from pyscf.pbc import gto as pbc_gto
 from pyscf.pbc import scf as pbc_scf
 
 import trnqc
-from trnqc.eri import accelerate as module
+from trnqc.eri.pyscf import accelerate as module
 from trnqc.errors import InputError, MoleculeError, UnsupportedError
 
 # s functions alone: one class of quartets, so that most tests compile one kernel.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pyscf import gto
 
-from trnqc.eri.angular import cartesians, ncart, raised, spherical
+from trnqc.eri.kernels.angular import cartesians, ncart, raised, spherical
 
 SHELLS = range(8)
 

@@ -16,14 +16,16 @@ import pytest
 from pyscf import df, gto, scf
 
 import trnqc
-from trnqc.eri import background, builder, filling, library, needs
+from trnqc.eri.arrays import filling
+from trnqc.eri.arrays.sides import fitting_side, triangle
+from trnqc.eri.arrays.writer import Writer
 from trnqc.eri.classes import QuartetClass
-from trnqc.eri.derivatives import derivative_basis
-from trnqc.eri.jk import JKBuilder
-from trnqc.eri.mixed import MixedJK
-from trnqc.eri.pairs import pairs_between, pairs_of
-from trnqc.eri.places import fitting_side, triangle
-from trnqc.eri.writer import Writer
+from trnqc.eri.gradient.derivative_basis import derivative_basis
+from trnqc.eri.gradient.mixed_basis import MixedJK
+from trnqc.eri.jk.builder import JKBuilder
+from trnqc.eri.library import background, builder, needs
+from trnqc.eri.library import programs as library
+from trnqc.eri.shells.pairs import pairs_between, pairs_of
 from trnqc.errors import InputError
 from trnqc.jit import find_compiler
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from scipy.special import gamma, gammainc
 
-from trnqc.eri import boys
+from trnqc.eri.kernels import boys
 from trnqc.gen import Array, Var, run
 from trnqc.gen import statements as st
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trnqc.eri import boys
+from trnqc.eri.kernels import boys
 from trnqc.gen import Array, Var, run
 from trnqc.gen import statements as st
 

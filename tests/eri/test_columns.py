@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.gen.programs import compiled
-from trnqc.eri import columns
-from trnqc.eri.angular import raised
-from trnqc.eri.recurrence import FITTED, LEAVES, components, recurrence
+from trnqc.eri.kernels import columns
+from trnqc.eri.kernels.angular import raised
+from trnqc.eri.kernels.recurrence import FITTED, LEAVES, components, recurrence
 from trnqc.gen import listing, run
 from trnqc.gen.interpreter import evaluate
 

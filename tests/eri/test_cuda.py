@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from pyscf import gto, scf
 
-from tests.chem.thread_ranks import on_threads, same
-from trnqc.eri import cuda
-from trnqc.eri.cuda import JKBuilder
-from trnqc.eri.jk import get_jk
+from tests.mp2.thread_ranks import on_threads, same
+from trnqc.eri.cuda import builder as cuda
+from trnqc.eri.cuda.builder import JKBuilder
+from trnqc.eri.jk.builder import get_jk
 from trnqc.errors import BackendUnavailable, CompilerError, InputError, MemoryLimit
 from trnqc.jit.device import SimulatedDevice, cuda_devices
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pyscf import gto
 
-from trnqc.eri.derivatives import derivative_basis
+from trnqc.eri.gradient.derivative_basis import derivative_basis
 
 ATOMS = "O 0.1 0.2 -0.3; H 0.9 -0.4 0.5; H -0.8 0.1 0.7"
 # Every l from s to g, several contractions, Cartesian functions, one function.

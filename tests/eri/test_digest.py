@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from pyscf import gto
 
-from trnqc.eri import jk, library
-from trnqc.eri.batch import Batch, driver
 from trnqc.eri.classes import BOUND, COEFFICIENT, CONTRACTION, ZETA, QuartetClass
-from trnqc.eri.kernel import parameters
-from trnqc.eri.layout import block_maxima, layout_of, pair_orbitals
-from trnqc.eri.pairs import ShellPairs, pairs_of
-from trnqc.eri.screening import _table
+from trnqc.eri.jk import builder as jk
+from trnqc.eri.jk.batch import Batch, driver
+from trnqc.eri.jk.layout import block_maxima, layout_of, pair_orbitals
+from trnqc.eri.jk.screening import _table
+from trnqc.eri.kernels.quartet import parameters
+from trnqc.eri.library import programs as library
+from trnqc.eri.shells.pairs import ShellPairs, pairs_of
 from trnqc.gen import Var, emit_c, run
 from trnqc.gen import statements as st
 from trnqc.gen.values import cast

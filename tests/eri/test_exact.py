@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from tests.chem.thread_ranks import on_threads, same
 from tests.eri.test_jk import density, molecule
-from trnqc.eri.exact import ExactSum, Terms
-from trnqc.eri.jk import JKBuilder, Run, get_jk
+from tests.mp2.thread_ranks import on_threads, same
+from trnqc.eri.jk.builder import JKBuilder, Run, get_jk
+from trnqc.eri.jk.exact_sums import ExactSum, Terms
 
 
 def summed(terms, bound, order, threads=1):

@@ -14,8 +14,8 @@ import pytest
 from pyscf import gto, scf
 
 import trnqc
-from trnqc.eri import library
-from trnqc.eri.jk import JKBuilder, get_jk
+from trnqc.eri.jk.builder import JKBuilder, get_jk
+from trnqc.eri.library import programs
 from trnqc.errors import CompilerError, InputError, MoleculeError, UnsupportedClass, UnsupportedError
 from trnqc.jit import compiler, find_compiler
 
@@ -48,9 +48,9 @@ def check_s_and_p() -> None:
 def nothing_compiled(tmp_path, monkeypatch) -> Path:
     """An empty cache of this test's own; what this process has loaded is forgotten, before and after."""
     monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path / "cache"))
-    library._library.cache_clear()
+    programs._library.cache_clear()
     yield tmp_path / "cache"
-    library._library.cache_clear()
+    programs._library.cache_clear()
 
 
 @pytest.fixture
@@ -59,13 +59,13 @@ def other_compiler(monkeypatch):
 
     def choose(*options: str) -> None:
         monkeypatch.setenv("CC", shlex.join((*real, *options)))
-        for function in (library._library, library.lanes):
+        for function in (programs._library, programs.lanes):
             getattr(function, "cache_clear", lambda: None)()
 
     real = find_compiler().command
     yield choose
     monkeypatch.undo()
-    for function in (library._library, library.lanes):
+    for function in (programs._library, programs.lanes):
         getattr(function, "cache_clear", lambda: None)()
 
 
@@ -129,7 +129,7 @@ def test_cpus_with_shorter_vectors(other_compiler, option, macro, lanes):
     if macro not in find_compiler().target:
         pytest.skip(f"this CPU has no vectors that {option} leaves out")
     other_compiler(option)
-    assert library.lanes() == lanes
+    assert programs.lanes() == lanes
     assert f"{lanes} lanes" in JKBuilder(molecule()).ran_on
     check_s_and_p()
 
@@ -137,7 +137,7 @@ def test_cpus_with_shorter_vectors(other_compiler, option, macro, lanes):
 def test_cpus_without_vectors(other_compiler, monkeypatch):
     other_compiler("-DNO_VECTORS")
     monkeypatch.setattr(compiler, "VECTORS", ())
-    assert library.lanes() == 1
+    assert programs.lanes() == 1
     check_s_and_p()
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from pyscf import df, gto, lib
 
-from tests.chem.thread_ranks import on_threads, same
-from trnqc.eri import fitted_jk
-from trnqc.eri.fitted_ranks import SpreadFitting, bytes_of_a_rank, prepared
-from trnqc.eri.fitting import DF, columns_of, shell_blocks
+from tests.mp2.thread_ranks import on_threads, same
+from trnqc.eri.fitting import jk as fitted_jk
+from trnqc.eri.fitting.df import DF, columns_of, shell_blocks
+from trnqc.eri.fitting.ranks import SpreadFitting, bytes_of_a_rank, prepared
 
 WATERS = "O 0 0 0.1; H 0 0.8 -0.5; H 0 -0.8 -0.5; O 0 3 0.2; H 0.1 3.7 -0.4; H 0.3 2.2 -0.5"
 # One shell of each kind up to d, so that few kernels are compiled.

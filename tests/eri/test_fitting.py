@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from pyscf import df, dft, gto, lib, scf
 
-from trnqc.eri import fitting
-from trnqc.eri.fitting import DF
+from trnqc.eri.fitting import df as fitting
+from trnqc.eri.fitting.df import DF
 
 WATER = "O 0 0 0.1173; H 0 0.7572 -0.4692; H 0 -0.7572 -0.4692"
 TRIPLET = "O 0 0 0; O 0 0 1.2"

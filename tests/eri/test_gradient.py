@@ -8,10 +8,10 @@ from pyscf import dft, gto, scf
 from pyscf.grad import rhf as pyscf_gradients
 
 import trnqc
-from trnqc.eri.derivatives import derivative_basis
-from trnqc.eri.gradient import GradientBuilder
-from trnqc.eri.mixed import MixedJK
-from trnqc.eri.pairs import pairs_between, pairs_of
+from trnqc.eri.gradient.builder import GradientBuilder
+from trnqc.eri.gradient.derivative_basis import derivative_basis
+from trnqc.eri.gradient.mixed_basis import MixedJK
+from trnqc.eri.shells.pairs import pairs_between, pairs_of
 from trnqc.errors import InputError
 
 # s functions alone, so that most tests compile one kernel.

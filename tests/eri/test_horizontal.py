@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.gen.programs import compiled
-from trnqc.eri.angular import cartesians, spherical
-from trnqc.eri.horizontal import flops, phase2, scratch_size, stages
-from trnqc.eri.recurrence import components
+from trnqc.eri.kernels.angular import cartesians, spherical
+from trnqc.eri.kernels.horizontal import flops, phase2, scratch_size, stages
+from trnqc.eri.kernels.recurrence import components
 from trnqc.gen import run
 
 LANES = 4

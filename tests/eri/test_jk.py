@@ -7,7 +7,7 @@ import pytest
 from pyscf import gto, scf
 from pyscf.scf._vhf import incore
 
-from trnqc.eri.jk import JKBuilder, get_jk
+from trnqc.eri.jk.builder import JKBuilder, get_jk
 from trnqc.errors import BackendUnavailable, InputError, MemoryLimit
 
 WATER = "O 0 0 0.1; H 0 0.75 -0.45; H 0 -0.7 -0.5"
@@ -251,6 +251,6 @@ def test_backends_by_name(monkeypatch):
     mol = molecule("sto-3g")
     with pytest.raises(InputError, match="auto or one of cpu, cuda"):
         get_jk(mol, density(mol), backend="abacus")
-    monkeypatch.setattr("trnqc.eri.jk.BACKENDS", {"cuda": "trnqc.eri.nowhere"})
+    monkeypatch.setattr("trnqc.eri.jk.builder.BACKENDS", {"cuda": "trnqc.eri.nowhere"})
     with pytest.raises(BackendUnavailable, match="cpu"):
         get_jk(mol, density(mol), backend="cuda")

@@ -8,18 +8,18 @@ import sys
 import numpy as np
 import pytest
 
-from trnqc.eri import library
+from trnqc.eri.library import programs
 from trnqc.errors import CompilerError, ProgramError
 from trnqc.gen import Array, Var, emit_c
 from trnqc.gen import statements as st
 from trnqc.jit import find_compiler
 
 X, GROUP = Array("x", "f64", (None,)), Var("group", "i64")
-HEAD = library.Head("add_one", (X,), ("x",))
+HEAD = programs.Head("add_one", (X,), ("x",))
 
 
-def program(make, name: str = "add_one", module: str = "trnqc.eri.classes") -> library.Program:
-    return library.Program(name, module, (HEAD,), make)
+def program(make, name: str = "add_one", module: str = "trnqc.eri.classes") -> programs.Program:
+    return programs.Program(name, module, (HEAD,), make)
 
 
 def add_one() -> tuple[st.Function, ...]:
@@ -29,21 +29,21 @@ def add_one() -> tuple[st.Function, ...]:
 @pytest.fixture(autouse=True)
 def directory(tmp_path, monkeypatch):
     monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path))
-    library._library.cache_clear()
+    programs._library.cache_clear()
     yield tmp_path
-    library._library.cache_clear()
+    programs._library.cache_clear()
 
 
 def test_built_once_and_found_again(directory):
     x = np.zeros(3)
-    library.build([program(add_one)])["add_one"].add_one(x, 1, 3)
+    programs.build([program(add_one)])["add_one"].add_one(x, 1, 3)
     np.testing.assert_array_equal(x, [0, 1, 1])
 
     def unwanted():
         raise AssertionError("made again")
 
-    library._library.cache_clear()
-    library.build([program(unwanted)])["add_one"].add_one(x, 0, 1)
+    programs._library.cache_clear()
+    programs.build([program(unwanted)])["add_one"].add_one(x, 0, 1)
     np.testing.assert_array_equal(x, [1, 1, 1])
     assert len(list(directory.glob("add_one-*.so"))) == 1
 
@@ -57,24 +57,29 @@ def test_a_changed_source_is_a_new_program(directory, monkeypatch):
     digests = set()
     for number in (1, 2):
         (room / "maker.py").write_text(f"from trnqc.gen import Array\nNUMBER = {number}\n")
-        library.sources.cache_clear()
-        digests.add(library.sources("maker"))
+        programs.sources.cache_clear()
+        digests.add(programs.sources("maker"))
     assert len(digests) == 2
-    assert digests.isdisjoint({library.sources("trnqc.gen.values"), library.sources("trnqc.eri.classes")})
+    assert digests.isdisjoint({programs.sources("trnqc.gen.values"), programs.sources("trnqc.eri.classes")})
 
 
 def test_sources_reach_all_that_is_imported():
     """A change of the emitter or of a recurrence must not find an old kernel."""
-    library.sources.cache_clear()
+    programs.sources.cache_clear()
     seen = set()
-    waiting = ["trnqc.eri.batch"]
+    waiting = ["trnqc.eri.jk.batch"]
     while waiting:
         name = waiting.pop()
         if name not in seen:
             seen.add(name)
-            spec = library.importlib.util.find_spec(name)
-            waiting += library._imported(library.Path(spec.origin).read_text())
-    assert {"trnqc.eri.kernel", "trnqc.eri.horizontal", "trnqc.eri.boys", "trnqc.gen.emit.vectors"} <= seen
+            spec = programs.importlib.util.find_spec(name)
+            waiting += programs._imported(programs.Path(spec.origin).read_text())
+    assert {
+        "trnqc.eri.kernels.quartet",
+        "trnqc.eri.kernels.horizontal",
+        "trnqc.eri.kernels.boys",
+        "trnqc.gen.emit.vectors",
+    } <= seen
 
 
 def test_a_failure_names_its_program():
@@ -82,32 +87,32 @@ def test_a_failure_names_its_program():
         raise CompilerError("internal error, segmentation fault")
 
     with pytest.raises(CompilerError, match=r"add_one cannot be built: .*segmentation fault"):
-        library.build([program(broken)])
+        programs.build([program(broken)])
 
 
 ADD = st.Function("add", (X, GROUP), st.block(st.accumulate(X[GROUP], 2.0)))
 
 
-def caller(name: str) -> library.Program:
+def caller(name: str) -> programs.Program:
     """A program that calls a part, which another program calls too."""
 
     def make() -> tuple[st.Function, ...]:
         return (st.Function(name, (X,), st.block(st.Call(ADD, (X, GROUP)), st.accumulate(X[GROUP], 1.0)), group=GROUP),)
 
-    part = library.Program("add", "trnqc.eri.classes", (), lambda: (ADD,))
-    return library.Program(name, "trnqc.eri.classes", (library.Head(name, (X,), ("x",)),), make, (part,))
+    part = programs.Program("add", "trnqc.eri.classes", (), lambda: (ADD,))
+    return programs.Program(name, "trnqc.eri.classes", (programs.Head(name, (X,), ("x",)),), make, (part,))
 
 
 def test_what_programs_share_is_compiled_once(directory, monkeypatch):
     texts = []
-    build = library.Compiler._compile
+    build = programs.Compiler._compile
 
     def counted(self, text: str, *rest) -> None:
         texts.append(text)
         build(self, text, *rest)
 
-    monkeypatch.setattr(library.Compiler, "_compile", counted)
-    made = library.build([caller("one"), caller("two")])
+    monkeypatch.setattr(programs.Compiler, "_compile", counted)
+    made = programs.build([caller("one"), caller("two")])
     for name in ("one", "two"):
         x = np.zeros(3)
         getattr(made[name], name)(x, 1, 3)
@@ -117,9 +122,9 @@ def test_what_programs_share_is_compiled_once(directory, monkeypatch):
     assert len(list(directory.glob("add-*.o"))) == 1
     for path in directory.glob("add-*"):  # a library holds all that it needs
         path.unlink()
-    library._library.cache_clear()
+    programs._library.cache_clear()
     x = np.zeros(2)
-    library.build([caller("one")])["one"].one(x, 0, 2)
+    programs.build([caller("one")])["one"].one(x, 0, 2)
     np.testing.assert_array_equal(x, [3, 3])
     assert len(texts) == 3
 
@@ -134,11 +139,11 @@ def test_a_part_has_no_lanes_where_it_is_declared():
 
 def test_buffers_suit_vectors():
     for shape in ((3,), (5, 8), (1, 2, 3)):
-        made = library.aligned(*shape)
+        made = programs.aligned(*shape)
         assert made.shape == shape
         assert made.ctypes.data % 64 == 0
         assert made.flags.c_contiguous
-    assert library.aligned(4, dtype=np.int64).dtype == np.int64
+    assert programs.aligned(4, dtype=np.int64).dtype == np.int64
 
 
 @pytest.mark.parametrize(
@@ -146,5 +151,5 @@ def test_buffers_suit_vectors():
 )
 def test_lanes_follow_the_target(macros, lanes):
     target = "\n".join(f"#define {macro} 1" for macro in macros.split())
-    assert library._lanes(dataclasses.replace(find_compiler(), target=target)) == lanes
-    assert library.words().split(", ")[-1].startswith(f"{library.lanes()} lanes")
+    assert programs._lanes(dataclasses.replace(find_compiler(), target=target)) == lanes
+    assert programs.words().split(", ")[-1].startswith(f"{programs.lanes()} lanes")

@@ -8,7 +8,7 @@ from pyscf import gto
 from scipy.special import erf
 
 from trnqc.eri.classes import BOUND, COEFFICIENT, CONTRACTION, ZETA, P
-from trnqc.eri.pairs import NEGLIGIBLE, ShellPairs, fitting_shells, functions, pairs_between, pairs_of
+from trnqc.eri.shells.pairs import NEGLIGIBLE, ShellPairs, fitting_shells, functions, pairs_between, pairs_of
 from trnqc.errors import MoleculeError
 
 WATER = "O 0 0 0.1; H 0 0.75 -0.45; H 0 -0.7 -0.5"

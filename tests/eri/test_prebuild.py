@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from pyscf import gto
 
-from trnqc.eri import library, prebuild
-from trnqc.eri.gradient import GradientBuilder
+from trnqc.eri.gradient.builder import GradientBuilder
 from trnqc.eri.integrals import int2c2e, int2e, int3c2e
-from trnqc.eri.jk import JKBuilder
+from trnqc.eri.jk.builder import JKBuilder
+from trnqc.eri.library import prebuild, programs
 from trnqc.errors import InputError, MoleculeError
 
 BASIS = "6-31g"
@@ -19,13 +19,13 @@ BASIS = "6-31g"
 def asked(monkeypatch) -> set[str]:
     """Names of the programs that are compiled or taken from the cache from here on."""
     names = set()
-    real = library._library
+    real = programs._library
 
     def record(program):
         names.add(program.name)
         return real(program)
 
-    monkeypatch.setattr(library, "_library", record)
+    monkeypatch.setattr(programs, "_library", record)
     return names
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.gen.programs import run_both
-from trnqc.eri.angular import cartesians
-from trnqc.eri.recurrence import RULES, fewest_flops, recurrence
-from trnqc.eri.vertical import straight
+from trnqc.eri.kernels.angular import cartesians
+from trnqc.eri.kernels.recurrence import RULES, fewest_flops, recurrence
+from trnqc.eri.kernels.vertical import straight
 from trnqc.gen import Array, Var
 from trnqc.gen import statements as st
 from trnqc.gen.cost import cost_of_values

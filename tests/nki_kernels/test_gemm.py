@@ -12,7 +12,7 @@ from nki_kernels import gemm_blocks
 from nki_kernels.batched_contraction import batched_contraction, reference_batched_contraction
 from nki_kernels.gemm import gemm, reference_gemm
 from trnqc import sim
-from trnqc.sim.lint import lint
+from trnqc.sim.lint.lint import lint
 
 BF16 = ml_dtypes.bfloat16
 # (M, N, K): one; primes; one over a tile, a run, a row block; several of each.

@@ -5,8 +5,9 @@ import pickle
 import numpy as np
 import pytest
 
-from trnqc.sim import NkiValidationError, dtypes
-from trnqc.sim import language as nl
+from trnqc.sim import NkiValidationError
+from trnqc.sim.memory import dtypes
+from trnqc.sim.nki import language as nl
 
 
 @dataclasses.dataclass

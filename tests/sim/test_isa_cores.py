@@ -3,9 +3,9 @@ import pytest
 
 from tests.sim.tiles import normal
 from trnqc.errors import SimulationError
-from trnqc.sim import isa as nisa
 from trnqc.sim import jit, simulate
-from trnqc.sim import language as nl
+from trnqc.sim.nki import isa as nisa
+from trnqc.sim.nki import language as nl
 
 
 @jit

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.sim.running import run
 from tests.sim.tiles import normal
 from trnqc.errors import SimulationError
-from trnqc.sim import isa as nisa
-from trnqc.sim import language as nl
+from trnqc.sim.nki import isa as nisa
+from trnqc.sim.nki import language as nl
 
 TABLE = normal(37, 24)
 

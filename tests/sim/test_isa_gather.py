@@ -3,8 +3,8 @@ import pytest
 
 from tests.sim.tiles import normal, on_tiles
 from trnqc.errors import SimulationError
-from trnqc.sim import isa as nisa
-from trnqc.sim import language as nl
+from trnqc.sim.nki import isa as nisa
+from trnqc.sim.nki import language as nl
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (128, 513), (37, 5, 3)])

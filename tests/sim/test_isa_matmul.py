@@ -7,8 +7,8 @@ import pytest
 from tests.sim.running import run
 from tests.sim.tiles import normal, on_tiles
 from trnqc.errors import SimulationError
-from trnqc.sim import isa as nisa
-from trnqc.sim import language as nl
+from trnqc.sim.nki import isa as nisa
+from trnqc.sim.nki import language as nl
 
 F32_ROUNDING = 2e-6  # relative to the sum of magnitudes: sums of up to 128 products in fp32
 

@@ -4,9 +4,9 @@ import pytest
 
 from tests.sim.tiles import normal, on_tiles
 from trnqc.errors import SimulationError
-from trnqc.sim import isa as nisa
 from trnqc.sim import jit, simulate
-from trnqc.sim import language as nl
+from trnqc.sim.nki import isa as nisa
+from trnqc.sim.nki import language as nl
 
 BF16 = ml_dtypes.bfloat16
 EMAX = {"float8_e4m3fn": 8, "float8_e5m2": 15}

@@ -4,8 +4,8 @@ import pytest
 
 from tests.sim.tiles import normal, on_tiles
 from trnqc.errors import SimulationError
-from trnqc.sim import isa as nisa
-from trnqc.sim import language as nl
+from trnqc.sim.nki import isa as nisa
+from trnqc.sim.nki import language as nl
 
 SEED = np.array([[12345]], np.uint32)
 XORWOW_START = [123456789, 362436069, 521288629, 88675123, 5783321, 6615241]

@@ -5,8 +5,8 @@ import pytest
 
 from tests.sim.tiles import normal, on_tiles
 from trnqc.errors import SimulationError
-from trnqc.sim import isa as nisa
-from trnqc.sim import language as nl
+from trnqc.sim.nki import isa as nisa
+from trnqc.sim.nki import language as nl
 
 X = normal(33, 3, 4, 5)
 OPS = {nl.add: np.sum, nl.multiply: np.prod, nl.maximum: np.max, nl.minimum: np.min}

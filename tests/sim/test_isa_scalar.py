@@ -8,8 +8,8 @@ import pytest
 
 from tests.sim.tiles import normal, on_tiles
 from trnqc.sim import RangeWarning
-from trnqc.sim import isa as nisa
-from trnqc.sim import language as nl
+from trnqc.sim.nki import isa as nisa
+from trnqc.sim.nki import language as nl
 
 X = np.linspace(-3, 3, 77, dtype=np.float32).reshape(7, 11)
 POSITIVE = np.abs(X) + np.float32(0.01)

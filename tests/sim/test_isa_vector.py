@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.sim.tiles import normal, on_tiles
 from trnqc.errors import SimulationError
-from trnqc.sim import isa as nisa
-from trnqc.sim import language as nl
+from trnqc.sim.nki import isa as nisa
+from trnqc.sim.nki import language as nl
 
 SHAPES = [(1, 1), (128, 33), (7, 2, 5)]
 

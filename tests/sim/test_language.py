@@ -7,8 +7,8 @@ import pytest
 from tests.sim.running import run
 from tests.sim.tiles import normal
 from trnqc.errors import SimulationError
-from trnqc.sim import isa as nisa
-from trnqc.sim import language as nl
+from trnqc.sim.nki import isa as nisa
+from trnqc.sim.nki import language as nl
 
 X, Y = normal(9, 14), normal(9, 14, seed=1)
 CUBE = normal(9, 4, 5)

@@ -9,8 +9,8 @@ import pytest
 from tests.sim.running import dry, run
 from trnqc.errors import SimulationError
 from trnqc.sim import Kernel, NkiValidationError, Spec, jit, last_trace, simulate
-from trnqc.sim import isa as nisa
-from trnqc.sim import language as nl
+from trnqc.sim.nki import isa as nisa
+from trnqc.sim.nki import language as nl
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.sim import lint_cases as cases
 from trnqc.sim import jit
-from trnqc.sim.lint import lint
+from trnqc.sim.lint.lint import lint
 
 EXPECTED = {
     "identity": ("x is None", "`is` is not in the language"),

@@ -6,8 +6,8 @@ import pytest
 from tests.sim.running import counted, dry, run
 from trnqc.errors import SimulationError
 from trnqc.sim import Spec
-from trnqc.sim import isa as nisa
-from trnqc.sim import language as nl
+from trnqc.sim.nki import isa as nisa
+from trnqc.sim.nki import language as nl
 
 TABLE = np.arange(40, dtype=np.float32).reshape(20, 2)
 

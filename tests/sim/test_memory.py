@@ -5,8 +5,8 @@ import pytest
 
 from tests.sim.running import counted, dry, run
 from trnqc.errors import SimulationError
-from trnqc.sim import isa as nisa
-from trnqc.sim import language as nl
+from trnqc.sim.nki import isa as nisa
+from trnqc.sim.nki import language as nl
 
 X = np.ones((128, 8), np.float32)
 KIB = 1024

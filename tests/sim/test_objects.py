@@ -2,7 +2,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from trnqc.sim import language as nl
+from trnqc.sim.nki import language as nl
 
 
 def test_keywords_become_attributes():

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trnqc.sim.psum import DRAINED, FILLED, FRESH, OPEN, REFILLED, PsumState
+from trnqc.sim.memory.psum import DRAINED, FILLED, FRESH, OPEN, REFILLED, PsumState
 
 ROWS, COLUMNS = 4, 6
 

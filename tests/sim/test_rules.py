@@ -8,8 +8,8 @@ import pytest
 
 from tests.sim.running import run
 from trnqc.errors import SimulationError
-from trnqc.sim import isa as nisa
-from trnqc.sim import language as nl
+from trnqc.sim.nki import isa as nisa
+from trnqc.sim.nki import language as nl
 
 F32 = np.zeros((128, 64), np.float32)
 

@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from trnqc.sim import isa, language
+from trnqc.sim.nki import isa, language
 
 # As `inspect` prints them without annotations, enumeration members by name.
 ISA = """

@@ -3,9 +3,9 @@
 import pytest
 
 from trnqc.errors import SimulationError
-from trnqc.sim import isa as nisa
-from trnqc.sim import language as nl
-from trnqc.sim.targets import target_from_environment
+from trnqc.sim.launch.targets import target_from_environment
+from trnqc.sim.nki import isa as nisa
+from trnqc.sim.nki import language as nl
 
 
 @pytest.mark.parametrize(

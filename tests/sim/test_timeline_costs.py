@@ -4,9 +4,9 @@ import pytest
 
 from tests.sim.timing import P, bars, cycles, psum, sbuf, timed
 from trnqc.sim import NkiValidationError, Spec
-from trnqc.sim import isa as nisa
-from trnqc.sim import language as nl
-from trnqc.sim.timeline_costs import ASSUMED, TABLE, constants_for, listing
+from trnqc.sim.nki import isa as nisa
+from trnqc.sim.nki import language as nl
+from trnqc.sim.timeline.costs import ASSUMED, TABLE, constants_for, listing
 
 
 def one(issue, engine, target="trn2"):

@@ -7,9 +7,9 @@ import pytest
 
 from tests.sim.timing import P, bars, output, sbuf, timed
 from trnqc.sim import Spec
-from trnqc.sim import isa as nisa
-from trnqc.sim import language as nl
-from trnqc.sim.timeline_costs import constants_for
+from trnqc.sim.nki import isa as nisa
+from trnqc.sim.nki import language as nl
+from trnqc.sim.timeline.costs import constants_for
 
 
 def load(rows, columns, times=1):

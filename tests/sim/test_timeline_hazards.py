@@ -6,9 +6,9 @@ import pytest
 
 from tests.sim.timing import P, add, bars, output, psum, sbuf, timed
 from trnqc.sim import Spec
-from trnqc.sim import isa as nisa
-from trnqc.sim import language as nl
-from trnqc.sim.timeline_costs import constants_for
+from trnqc.sim.nki import isa as nisa
+from trnqc.sim.nki import language as nl
+from trnqc.sim.timeline.costs import constants_for
 
 X = Spec((P, 512), "float32")
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tests.sim.timing import P, add, output, psum, sbuf, timed
 from trnqc.sim import NkiValidationError, Spec, Timeline, jit, last_trace, simulate
-from trnqc.sim import isa as nisa
-from trnqc.sim import language as nl
-from trnqc.sim.timeline_calendar import Calendar
+from trnqc.sim.nki import isa as nisa
+from trnqc.sim.nki import language as nl
+from trnqc.sim.timeline.calendar import Calendar
 
 COLUMNS = st.integers(1, 511)
 

@@ -9,8 +9,8 @@ from nki_kernels import mp2_plan
 from nki_kernels.mp2_energy import mp2_energy
 from tests.sim.timing import P, add, bars, output, psum, sbuf, timed
 from trnqc.sim import Spec
-from trnqc.sim import isa as nisa
-from trnqc.sim import language as nl
+from trnqc.sim.nki import isa as nisa
+from trnqc.sim.nki import language as nl
 
 
 def pipeline(trips, buffers=2, columns=512, products=3):

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.sim.running import run
 from tests.sim.tiles import on_tiles
 from trnqc.errors import SimulationError
-from trnqc.sim import dtypes, values
-from trnqc.sim import isa as nisa
-from trnqc.sim import language as nl
+from trnqc.sim.memory import dtypes, values
+from trnqc.sim.nki import isa as nisa
+from trnqc.sim.nki import language as nl
 
 FLOATS = st.floats(width=32)
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from tests.sim.running import dry, run
 from trnqc.errors import SimulationError
-from trnqc.sim import isa as nisa
-from trnqc.sim import language as nl
-from trnqc.sim.views import reshape_strides, row_major
+from trnqc.sim.memory.views import reshape_strides, row_major
+from trnqc.sim.nki import isa as nisa
+from trnqc.sim.nki import language as nl
 
 
 def counting(shape):

@@ -5,9 +5,9 @@ from unittest import mock
 
 import numpy as np
 
-from trnqc.sim import isa as nisa
 from trnqc.sim import jit, simulate
-from trnqc.sim import language as nl
+from trnqc.sim.nki import isa as nisa
+from trnqc.sim.nki import language as nl
 
 
 def on_tiles(body, inputs, outputs, target="trn2"):

@@ -1,9 +1,9 @@
 """Timing small programs on the modelled engines."""
 
-from trnqc.sim import isa as nisa
-from trnqc.sim import language as nl
 from trnqc.sim import timeline
-from trnqc.sim.timeline_costs import constants_for
+from trnqc.sim.nki import isa as nisa
+from trnqc.sim.nki import language as nl
+from trnqc.sim.timeline.costs import constants_for
 
 P = 128
 

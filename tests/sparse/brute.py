@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import permutations, product
 
-from trnqc.sparse.cost import Model
-from trnqc.sparse.estimate import Estimate, estimate
-from trnqc.sparse.layout import Choices, Layouts, sharing
-from trnqc.sparse.nest import Assignment, Nest
-from trnqc.sparse.network import Network
-from trnqc.sparse.statistics import Counted, Statistics
-from trnqc.sparse.tree import Contraction, Tree, contractions
+from trnqc.sparse.network.nest import Assignment, Nest
+from trnqc.sparse.network.network import Network
+from trnqc.sparse.network.tree import Contraction, Tree, contractions
+from trnqc.sparse.search.cost import Model
+from trnqc.sparse.search.estimate import Estimate, estimate
+from trnqc.sparse.search.layout import Choices, Layouts, sharing
+from trnqc.sparse.search.statistics import Counted, Statistics
 
 
 def sequences(nodes: Sequence[Contraction], count: int) -> Iterator[tuple[int, ...]]:

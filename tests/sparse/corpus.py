@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trnqc.sparse.network import Network, network
+from trnqc.sparse.network.network import Network, network
 
 DENSE = -1.0
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as some
 from trnqc.gen import Array
 from trnqc.gen import statements as st
 from trnqc.gen.interpreter import run
-from trnqc.sparse.forms import fused
-from trnqc.sparse.kernel import Kernel
-from trnqc.sparse.lower import program
-from trnqc.sparse.nest import Format, Nest, Workspace
-from trnqc.sparse.network import Indices, Network
-from trnqc.sparse.storage import SparseTensor, from_dense
-from trnqc.sparse.tree import contractions, trees
+from trnqc.sparse.lower.program import program
+from trnqc.sparse.network.nest import Format, Nest, Workspace
+from trnqc.sparse.network.network import Indices, Network
+from trnqc.sparse.network.tree import contractions, trees
+from trnqc.sparse.run.kernel import Kernel
+from trnqc.sparse.search.named_nests import fused
+from trnqc.sparse.tensors.storage import SparseTensor, from_dense
 
 KINDS = ("dense", "compressed")
 SPACES = ("dense", "listed", "hashed")

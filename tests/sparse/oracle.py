@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trnqc.sparse.nest import Nest
-from trnqc.sparse.network import Indices, Network
+from trnqc.sparse.network.nest import Nest
+from trnqc.sparse.network.network import Indices, Network
 
 
 def reference(network: Network, arrays: Sequence[np.ndarray]) -> np.ndarray:

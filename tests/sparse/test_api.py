@@ -14,9 +14,10 @@ import trnqc.sparse
 from tests.sparse.corpus import CASES, Coo, dense
 from tests.sparse.oracle import reference
 from trnqc.errors import CompilerError, ExpressionError, InputError, MemoryLimit, OperandError, ProgramError
-from trnqc.sparse import SparseTensor, contract, forms, from_coo, plan
+from trnqc.sparse import SparseTensor, contract, from_coo, plan
 from trnqc.sparse.api import FORMS
-from trnqc.sparse.convert import as_tensor
+from trnqc.sparse.search import named_nests
+from trnqc.sparse.tensors.convert import as_tensor
 
 FEW = ("dlpno-1", "dlpno-2 map last", "total", "all dense", "no rows", "mttkrp 1")
 EMPTIER = ("outer", "empty", "copy", "pairs of one tensor", "untidy elements", "siblings swapped")
@@ -114,7 +115,7 @@ def test_a_plan_runs_with_other_operands_and_keeps_what_is_packed():
 
 def test_a_nest_of_ones_own():
     case, operands = dlpno()
-    nest = forms.fused(case.network, (((0, 1), 3), 2), ["Kimn", "Kin", "Kinu"], full=[2])
+    nest = named_nests.fused(case.network, (((0, 1), 3), 2), ["Kimn", "Kin", "Kinu"], full=[2])
     made = plan(case.subscripts, *operands, form=nest)
     check(made.run(), reference(case.network, dense(case.operands(seed=11))))
     assert "given nest" in str(made)
@@ -148,7 +149,7 @@ def test_extents_too_large_for_arrays():
         assert sorted(zip(*coordinates.tolist(), values)) == [(5, big - 2, 14.0), (big - 1, big - 2, 21.0)]
     with pytest.raises(MemoryLimit, match="the machine has"):
         contract("ij,jk->ik", x, y, out="dense", form="fused")
-    inner = forms.nary(plan("ij,jk->ik", x, y, out="sparse").network, ("j", "k", "i"))
+    inner = named_nests.nary(plan("ij,jk->ik", x, y, out="sparse").network, ("j", "k", "i"))
     with pytest.raises(MemoryLimit, match="more than 64 bits number"):
         contract("ij,jk->ik", x, y, form=inner)
     with pytest.raises(MemoryLimit, match="dense matrices"):
@@ -197,14 +198,14 @@ def test_workspaces_beyond_the_limit():
 
 def test_without_a_compiler(monkeypatch):
     monkeypatch.setenv("CC", "/nonexistent/cc")
-    trnqc.sparse.kernel.compiled.cache_clear()
+    trnqc.sparse.run.kernel.compiled.cache_clear()
     with pytest.raises(CompilerError, match="no usable C compiler"):
         contract("ij,jk->ik", np.eye(3), scipy.sparse.eye_array(3), form="fused")
 
 
 def test_nests_that_mean_nothing():
     case, operands = dlpno()
-    nest = forms.nary(case.network)
+    nest = named_nests.nary(case.network)
     with pytest.raises(ProgramError, match="its format orders"):
         plan(case.subscripts, *operands, form=replace(nest, formats=nest.formats[1:] + nest.formats[:1]))
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trnqc.errors import OperandError, TensorFileError
-from trnqc.sparse.convert import as_tensor, from_scipy, from_torch, read_tns
-from trnqc.sparse.storage import from_coo
+from trnqc.sparse.tensors.convert import as_tensor, from_scipy, from_torch, read_tns
+from trnqc.sparse.tensors.storage import from_coo
 
 DENSE = np.array([[0.0, 1.5, 0.0, -2.0], [0.0, 0.0, 0.0, 0.0], [3.0, 0.0, 0.0, 4.0]])
 

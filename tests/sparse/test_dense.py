@@ -5,7 +5,7 @@ import pytest
 
 from tests.sparse.corpus import CASES, dense
 from tests.sparse.oracle import reference
-from trnqc.sparse.dense import by_matrices
+from trnqc.sparse.run.dense import by_matrices
 
 
 @pytest.mark.parametrize("label", CASES)

@@ -159,9 +159,9 @@ TRANSFORMS = {
     "vmap": lambda f, y, z: torch.func.vmap(f, (0, 1))(stack(y), stack(z).movedim(0, 1)),
     "vmap of one": lambda f, y, z: torch.func.vmap(f, (0, None))(stack(y), z),
     "vmap of grad": lambda f, y, z: torch.func.vmap(torch.func.grad(lambda y: f(y, z).sin().sum()))(stack(y)),
-    "grad of vmap": lambda f, y, z: torch.func.grad(
-        lambda y: torch.func.vmap(f, (0, None))(stack(y), z).sin().sum()
-    )(y),
+    "grad of vmap": lambda f, y, z: torch.func.grad(lambda y: torch.func.vmap(f, (0, None))(stack(y), z).sin().sum())(
+        y
+    ),
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 from pyscf import gto
 
 from scripts.sparse.dlpno import BASIS, SETS, SPACING, generate, lattice
-from trnqc.sparse.convert import as_tensor
+from trnqc.sparse.tensors.convert import as_tensor
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "dlpno_integrals.py"
 

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from tests.sparse import brute
-from trnqc.sparse.fusion import Fusions
-from trnqc.sparse.network import network
-from trnqc.sparse.tree import contractions
+from trnqc.sparse.network.network import network
+from trnqc.sparse.network.tree import contractions
+from trnqc.sparse.search.fusion import Fusions
 
 
 def make(subscripts, extent=3):

@@ -8,14 +8,14 @@ import pytest
 from tests.sparse.nests import arrays, packed
 from tests.sparse.oracle import reference
 from trnqc.errors import MemoryLimit, OperandError
-from trnqc.sparse import kernel as kernels
-from trnqc.sparse.forms import fused, nary
-from trnqc.sparse.kernel import Kernel, compiled
-from trnqc.sparse.loops import ordered
-from trnqc.sparse.lower import program
-from trnqc.sparse.nest import Assignment, Format, Nest, Workspace
-from trnqc.sparse.network import network
-from trnqc.sparse.storage import from_coo
+from trnqc.sparse.lower.program import program
+from trnqc.sparse.network.loops import ordered
+from trnqc.sparse.network.nest import Assignment, Format, Nest, Workspace
+from trnqc.sparse.network.network import network
+from trnqc.sparse.run import kernel as kernels
+from trnqc.sparse.run.kernel import Kernel, compiled
+from trnqc.sparse.search.named_nests import fused, nary
+from trnqc.sparse.tensors.storage import from_coo
 
 # Sums of a few thousand products of numbers up to 2.
 TOLERANCE = 1e-12

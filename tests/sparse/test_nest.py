@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from trnqc.errors import ExpressionError, ProgramError
-from trnqc.sparse.nest import Assignment, Format, Nest, Workspace
-from trnqc.sparse.network import network
+from trnqc.sparse.network.nest import Assignment, Format, Nest, Workspace
+from trnqc.sparse.network.network import network
 
 # T(K i n) = I(K m n) C(m i), E(K i u) = T P(n u): K and i around both, T needed over n alone.
 DLPNO = network("Kmn,mi,nu->Kiu", [(7, 5, 5), (5, 3), (5, 4)])

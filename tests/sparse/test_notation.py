@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from tests.sparse.test_nest import NEST
-from trnqc.sparse.forms import fused, nary
-from trnqc.sparse.nest import Format
-from trnqc.sparse.network import network
-from trnqc.sparse.notation import notation
+from trnqc.sparse.network.nest import Format
+from trnqc.sparse.network.network import network
+from trnqc.sparse.network.notation import notation
+from trnqc.sparse.search.named_nests import fused, nary
 
 FOUR = network("ipq,jpr,kqr,jkr->i", [(4, 5, 6), (3, 5, 7), (2, 6, 7), (3, 2, 7)])
 

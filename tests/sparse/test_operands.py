@@ -7,10 +7,10 @@ import pytest
 import scipy.sparse
 
 from trnqc.errors import OperandError
-from trnqc.sparse.convert import as_tensor
-from trnqc.sparse.nest import Format
-from trnqc.sparse.network import network
-from trnqc.sparse.operands import Operands, packed
+from trnqc.sparse.network.nest import Format
+from trnqc.sparse.network.network import network
+from trnqc.sparse.run.operands import Operands, packed
+from trnqc.sparse.tensors.convert import as_tensor
 
 CSR, CSC = Format(("i", "j"), ("dense", "compressed")), Format(("j", "i"), ("dense", "compressed"))
 

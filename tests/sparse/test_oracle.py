@@ -7,7 +7,7 @@ import pytest
 
 from tests.sparse.oracle import interpret, reference
 from tests.sparse.test_nest import DLPNO, NEST
-from trnqc.sparse.nest import Workspace
+from trnqc.sparse.network.nest import Workspace
 
 
 def operands():

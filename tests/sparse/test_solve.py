@@ -12,10 +12,10 @@ from hypothesis import strategies as some
 from tests.sparse import brute, oracle
 from tests.sparse.nests import networks
 from trnqc.errors import ExpressionError
-from trnqc.sparse.layout import Choices
-from trnqc.sparse.network import network
-from trnqc.sparse.solve import candidates, solve
-from trnqc.sparse.storage import from_dense
+from trnqc.sparse.network.network import network
+from trnqc.sparse.search.layout import Choices
+from trnqc.sparse.search.solve import candidates, solve
+from trnqc.sparse.tensors.storage import from_dense
 
 # Subscripts, extents, part of each operand that is stored; 1 for a 0/1 map is written as a negative part.
 CASES = {

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from trnqc.sparse.convert import as_tensor
-from trnqc.sparse.forms import fused
-from trnqc.sparse.kernel import compiled
-from trnqc.sparse.network import network
-from trnqc.sparse.operands import Operands
-from trnqc.sparse.storage import from_coo
+from trnqc.sparse.network.network import network
+from trnqc.sparse.run.kernel import compiled
+from trnqc.sparse.run.operands import Operands
+from trnqc.sparse.search.named_nests import fused
+from trnqc.sparse.tensors.convert import as_tensor
+from trnqc.sparse.tensors.storage import from_coo
 
 
 def run(subscripts, tensors, loops, threads=1):

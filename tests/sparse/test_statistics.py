@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from trnqc.sparse.network import network
-from trnqc.sparse.statistics import Statistics, occupied
-from trnqc.sparse.storage import from_dense
+from trnqc.sparse.network.network import network
+from trnqc.sparse.search.statistics import Statistics, occupied
+from trnqc.sparse.tensors.storage import from_dense
 
 EXTENTS = {"K": 60, "m": 20, "n": 25, "i": 12, "u": 7}
 

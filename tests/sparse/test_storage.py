@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trnqc.errors import MemoryLimit, OperandError
-from trnqc.sparse.storage import Compressed, Dense, SparseTensor, from_coo, from_dense
+from trnqc.sparse.tensors.storage import Compressed, Dense, SparseTensor, from_coo, from_dense
 
 LAYOUTS = ("dense", "compressed")
 

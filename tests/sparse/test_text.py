@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from tests.sparse.corpus import CASES
 from tests.sparse.test_nest import NEST
-from trnqc.sparse import forms
-from trnqc.sparse.nest import Workspace
-from trnqc.sparse.text import layouts, listing
+from trnqc.sparse.network.listing import layouts, listing
+from trnqc.sparse.network.nest import Workspace
+from trnqc.sparse.search import named_nests
 
 
 def test_fused():
@@ -30,7 +30,7 @@ def test_fused():
 
 def test_siblings_and_what_puts_a_result_in_order():
     case = CASES["siblings"]
-    nest = forms.fused(case.network, case.tree, ["ijk", "klm", "ikm"])
+    nest = named_nests.fused(case.network, case.tree, ["ijk", "klm", "ikm"])
     assert listing(nest).splitlines() == [
         "for i:",
         "    for j:",

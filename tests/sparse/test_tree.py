@@ -3,8 +3,8 @@
 import pytest
 
 from trnqc.errors import ExpressionError
-from trnqc.sparse.network import network
-from trnqc.sparse.tree import Contraction, contractions, greedy, leaves, trees
+from trnqc.sparse.network.network import network
+from trnqc.sparse.network.tree import Contraction, contractions, greedy, leaves, trees
 
 RING = network("Kmn,mi,nu,Ki->Kiu", [(7, 5, 5), (5, 3), (5, 4), (7, 3)])
 

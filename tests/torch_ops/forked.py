@@ -14,8 +14,8 @@ from multiprocessing import forkserver
 from pathlib import Path
 from unittest import mock
 
-IMPORTED = ["pytest", "torch", "torch.distributed", "pyscf.gto", "pyscf.scf", "pyscf.df", "trnqc.chem.job",
-            "trnqc.cli", "trnqc.eri.jk", "trnqc.torch_ops.distributed", "trnqc.torch_ops.ranks"]  # fmt: skip
+IMPORTED = ["pytest", "torch", "torch.distributed", "pyscf.gto", "pyscf.scf", "pyscf.df", "trnqc.mp2.jobs.job",
+            "trnqc.cli", "trnqc.eri.jk.builder", "trnqc.torch_ops.distributed", "trnqc.ranks.transport"]  # fmt: skip
 
 
 class Rank:

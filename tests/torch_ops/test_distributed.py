@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 from tests.torch_ops.forked import Rank  # noqa: E402
 from trnqc.contraction import einsum_plan  # noqa: E402
-from trnqc.contraction.placement import COPY, FIRST  # noqa: E402
+from trnqc.contraction.distribute.placement import COPY, FIRST  # noqa: E402
 from trnqc.errors import InputError, UnsupportedError  # noqa: E402
 from trnqc.torch_ops.distributed import dtensor_placements, run_distributed  # noqa: E402
 

@@ -101,9 +101,7 @@ def test_it_compiles_into_a_graph():
     torch.testing.assert_close(compiled(a_t, b), 2 * a_t.T @ b + 1, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "shapes", [((3, 4), (2, 4)), ((0, 4), (0, 4)), ((4,), (4,)), ((2, 3, 4), (2, 3, 4))], ids=str
-)
+@pytest.mark.parametrize("shapes", [((3, 4), (2, 4)), ((0, 4), (0, 4)), ((4,), (4,)), ((2, 3, 4), (2, 3, 4))], ids=str)
 def test_wrong_shapes_are_refused(shapes):
     with pytest.raises(InputError, match=r"a_t\[K, M\], b\[K, N\]"):
         OPS.gemm(*(torch.ones(shape) for shape in shapes))
@@ -170,7 +168,7 @@ def test_pair_energy_registration_is_sound():
     torch.library.opcheck(OPS.mp2_pair_energy.default, args, test_utils=("test_schema", "test_faketensor"))
 
 
-NATIVE = '''
+NATIVE = """
 import torch
 seen = []
 def wrap_nki(kernel):
@@ -178,8 +176,8 @@ def wrap_nki(kernel):
 def nki_op(name, mutates_args):
     seen.append(name)
     return lambda function: torch.library.custom_op(name, function, mutates_args=mutates_args)
-'''
-USE = '''
+"""
+USE = """
 import torch, torch_neuronx
 from trnqc import torch_ops
 assert torch_neuronx.seen == ["trnqc::gemm", "trnqc::batched_contraction", "trnqc::mp2_pair_energy"], torch_neuronx.seen
@@ -187,7 +185,7 @@ a_t = torch.randn(9, 4, requires_grad=True)
 with torch_ops.host_kernels("reference"):
     torch.ops.trnqc.gemm(a_t, torch.ones(9, 3)).sum().backward()
 assert torch.allclose(a_t.grad, torch.full((9, 4), 3.0))
-'''
+"""
 
 
 def test_the_native_package_registers_where_it_is(tmp_path):

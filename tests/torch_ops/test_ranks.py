@@ -17,11 +17,11 @@ pytest.importorskip("torch")
 
 from tests.torch_ops.forked import Rank
 from tests.torch_ops.test_distributed import free_port
-from trnqc.chem.job import Job, run
-from trnqc.chem.molecule import load_geometry
-from trnqc.eri.cuda import _share
+from trnqc.eri.cuda.builder import _share
 from trnqc.errors import BackendUnavailable, InputError
-from trnqc.torch_ops.ranks import started
+from trnqc.mp2.jobs.job import Job, run
+from trnqc.mp2.reference.molecule import load_geometry
+from trnqc.ranks.transport import started
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ("mp2", "water", "--basis", "6-31g", "--auxbasis", "weigend", "--backend", "cpu", "--threads", "1")

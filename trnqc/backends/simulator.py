@@ -16,7 +16,7 @@ from nki_kernels.lang import REAL, nki
 from nki_kernels.mp2_plan import split
 from trnqc.backends import nki_host
 from trnqc.backends.base import BackendStatus, Progress, check_precision, product_operands
-from trnqc.sim.targets import target_from_environment
+from trnqc.sim.launch.targets import target_from_environment
 from trnqc.types import PairEnergies
 
 _SIMULATOR = f"vendor's simulator, nki {nki.__version__}" if REAL else "trnqc.sim, strict stand-in for nki"

@@ -9,12 +9,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trnqc.cg.accelerate import accelerate, undo
-    from trnqc.cg.coefficients import clebsch_gordan
-    from trnqc.cg.irreps import Irreps
-    from trnqc.cg.modules import TensorProduct, TensorProductConv
-    from trnqc.cg.problem import TPProblem, from_e3nn
-    from trnqc.cg.products import (
+    from trnqc.cg.doors.swap import accelerate, undo
+    from trnqc.cg.problem.coefficients import clebsch_gordan
+    from trnqc.cg.problem.irreps import Irreps
+    from trnqc.cg.problem.problem import TPProblem, from_e3nn
+    from trnqc.cg.torch.modules import TensorProduct, TensorProductConv
+    from trnqc.cg.torch.products import (
         ElementwiseTensorProduct,
         FullTensorProduct,
         FullyConnectedTensorProduct,
@@ -38,18 +38,18 @@ __all__ = [
 
 # Modules that need PyTorch or a compiler are imported when a name of theirs is first used.
 _HOMES = {
-    "ElementwiseTensorProduct": "trnqc.cg.products",
-    "FullTensorProduct": "trnqc.cg.products",
-    "FullyConnectedTensorProduct": "trnqc.cg.products",
-    "Irreps": "trnqc.cg.irreps",
-    "TPProblem": "trnqc.cg.problem",
-    "TensorProduct": "trnqc.cg.modules",
-    "TensorProductConv": "trnqc.cg.modules",
-    "TensorSquare": "trnqc.cg.products",
-    "accelerate": "trnqc.cg.accelerate",
-    "clebsch_gordan": "trnqc.cg.coefficients",
-    "from_e3nn": "trnqc.cg.problem",
-    "undo": "trnqc.cg.accelerate",
+    "ElementwiseTensorProduct": "trnqc.cg.torch.products",
+    "FullTensorProduct": "trnqc.cg.torch.products",
+    "FullyConnectedTensorProduct": "trnqc.cg.torch.products",
+    "Irreps": "trnqc.cg.problem.irreps",
+    "TPProblem": "trnqc.cg.problem.problem",
+    "TensorProduct": "trnqc.cg.torch.modules",
+    "TensorProductConv": "trnqc.cg.torch.modules",
+    "TensorSquare": "trnqc.cg.torch.products",
+    "accelerate": "trnqc.cg.doors.swap",
+    "clebsch_gordan": "trnqc.cg.problem.coefficients",
+    "from_e3nn": "trnqc.cg.problem.problem",
+    "undo": "trnqc.cg.doors.swap",
 }
 
 

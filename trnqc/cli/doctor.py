@@ -15,9 +15,9 @@ from rich.text import Text
 
 from trnqc import backends
 from trnqc.backends.base import BackendStatus
-from trnqc.chem.memory import gigabytes
 from trnqc.cli import machine
-from trnqc.durable import write_aside
+from trnqc.host.files import write_aside
+from trnqc.mp2.jobs.memory import gigabytes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

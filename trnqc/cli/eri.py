@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from trnqc.cli.progress import StageBars
-from trnqc.eri import library, prebuild
 from trnqc.eri.classes import OPERATORS, QuartetClass
-from trnqc.eri.library import Program
+from trnqc.eri.library import prebuild, programs
+from trnqc.eri.library.programs import Program
 from trnqc.errors import CompilerError, InputError, UnsupportedClass
 from trnqc.jit import build_all, find_compiler
 from trnqc.jit.cache import library_cache
@@ -70,7 +70,7 @@ def _build(args: argparse.Namespace) -> int:
     jobs = {program.name: functools.partial(_one, program, *found) for program, found in wanted.items()}
     start = time.monotonic()
     with StageBars(Console(stderr=True)) as bars:
-        parts = {part.name: functools.partial(library.store_part, part) for part in library.parts_of(list(wanted))}
+        parts = {part.name: functools.partial(programs.store_part, part) for part in programs.parts_of(list(wanted))}
         build_all(parts, workers=args.workers, progress=lambda done, total, name: bars("integrals", done, total))
         made = build_all(jobs, workers=args.workers, progress=lambda done, total, name: bars("kernels", done, total))
     failed = {name: error for name, error in made.items() if isinstance(error, CompilerError)}
@@ -102,7 +102,7 @@ def _wanted(args: argparse.Namespace) -> prebuild.Wanted:
 
 def _one(program: Program, kind: str, cls: QuartetClass) -> Built:
     start = time.perf_counter()
-    made = library.compiled(program)
+    made = programs.compiled(program)
     return Built(kind, cls, program, time.perf_counter() - start, made.path.stat().st_size)
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from pyscf import lib
 
-from trnqc.eri import library
-from trnqc.eri.jk import builder
+from trnqc.eri.jk.builder import builder
+from trnqc.eri.library import programs
 from trnqc.errors import BackendUnavailable, CompilerError
 from trnqc.jit import find_compiler
 from trnqc.jit.cache import default_directory
@@ -40,7 +40,7 @@ def processor() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         "threads": int(lib.num_threads()),
         "compiler": _said(lambda: f"{find_compiler().label} ({' '.join(find_compiler().command)})"),
-        "vectors": _said(lambda: f"{library.WORDS[library.lanes()]}, {library.lanes()} numbers of fp64"),
+        "vectors": _said(lambda: f"{programs.WORDS[programs.lanes()]}, {programs.lanes()} numbers of fp64"),
     }
 
 
@@ -70,7 +70,7 @@ def accelerated() -> dict[str, Any]:
 
     def on_cpu() -> str:
         threads = int(lib.num_threads())
-        return f"{library.words()}, {threads} thread{'s' * (threads > 1)}"
+        return f"{programs.words()}, {threads} thread{'s' * (threads > 1)}"
 
     def on_cuda() -> str:
         builder("cuda")

@@ -11,16 +11,16 @@ from typing import Any
 
 from rich.console import Console
 
-from trnqc.chem.job import Job
-from trnqc.chem.job import run as run_job
-from trnqc.chem.memory import parse_memory
-from trnqc.chem.molecule import UNITS, load_geometry
-from trnqc.chem.reference import SOURCES
-from trnqc.chem.result import SCS, SOS, MP2Result
 from trnqc.cli.progress import StageBars
 from trnqc.cli.report import brief, report
 from trnqc.errors import BackendUnavailable, InputError
-from trnqc.ranks import SCHEDULES
+from trnqc.mp2.jobs.job import Job
+from trnqc.mp2.jobs.job import run as run_job
+from trnqc.mp2.jobs.memory import parse_memory
+from trnqc.mp2.reference.hartree_fock import SOURCES
+from trnqc.mp2.reference.molecule import UNITS, load_geometry
+from trnqc.mp2.result import SCS, SOS, MP2Result
+from trnqc.ranks.groups import SCHEDULES
 from trnqc.types import PRECISIONS
 
 BACKENDS = ("auto", "cpu", "simulator", "neuron")
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 def _run_as_rank(args: argparse.Namespace) -> int:
     """The same as one rank of a job that torchrun has started; rank 0 alone prints and writes."""
     try:
-        from trnqc.torch_ops.ranks import started
+        from trnqc.ranks.transport import started
     except ImportError as error:
         raise BackendUnavailable(f"several ranks need PyTorch: {error}; install the extra 'torch'") from error
 

@@ -9,12 +9,12 @@ Planners are pure: index sets, extents and limits in, a plan out; no arrays, no 
 from __future__ import annotations
 
 from trnqc.contraction.api import contract, einsum, einsum_plan
-from trnqc.contraction.expand import expanded
-from trnqc.contraction.expression import Program, Space, Symmetry, Tensor
-from trnqc.contraction.operations import path
+from trnqc.contraction.order.expansion import expanded
+from trnqc.contraction.order.operations import path
 from trnqc.contraction.pair_energy import OuterSum
 from trnqc.contraction.plan import Plan
-from trnqc.contraction.text import parse
+from trnqc.expression.program import Program, Space, Symmetry, Tensor
+from trnqc.expression.text import parse
 
 __all__ = [
     "OuterSum",

@@ -10,22 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.contraction.arrays import as_arrays, itemsize
-from trnqc.contraction.clock import TIME_LIMIT, planning
-from trnqc.contraction.counts import Count
-from trnqc.contraction.execute import Gemm
-from trnqc.contraction.expand import expanded
-from trnqc.contraction.expression import Exchange, Program, Symmetry
-from trnqc.contraction.ladder import ladder_of
-from trnqc.contraction.operations import tree_of_path
+from trnqc.contraction.cost.counts import Count
+from trnqc.contraction.ladder.pattern import ladder_of
+from trnqc.contraction.memory.schedule import ElementLimit
+from trnqc.contraction.order.expansion import expanded
+from trnqc.contraction.order.operations import tree_of_path
+from trnqc.contraction.order.program import best_tree, plan_program, unread
+from trnqc.contraction.order.symmetric_pairs import with_pairs
 from trnqc.contraction.pair_energy import pair_forms
 from trnqc.contraction.plan import Assignment, Part, Plan
-from trnqc.contraction.program import best_tree, plan_program, unread
-from trnqc.contraction.spacetime import ElementLimit
-from trnqc.contraction.subscripts import Declared, Shape, Subscripts, declared, interleaved, parse_subscripts
-from trnqc.contraction.symmetric import with_pairs
-from trnqc.contraction.text import parse
+from trnqc.contraction.run.arrays import as_arrays, itemsize
+from trnqc.contraction.run.execute import Gemm
+from trnqc.contraction.time_limit import TIME_LIMIT, planning
 from trnqc.errors import ArgumentError, InputError, MemoryLimit, UnsupportedError
+from trnqc.expression.program import Exchange, Program, Symmetry
+from trnqc.expression.subscripts import Declared, Shape, Subscripts, declared, interleaved, parse_subscripts
+from trnqc.expression.text import parse
 
 RESULT = "result"
 # How many times longer passes over arrays on disk may be planned.
@@ -58,7 +58,7 @@ def einsum(
     symmetries: of operands by number, in letters of any choice: {2: "efij = feji", 0: ["abij = -baij = -abji"]};
     operands that are one array are then seen to be.
     Operands may be h5py datasets beside NumPy arrays, and out a dataset, the path of a new file, whose dataset `result`
-    it becomes, or an array: tiles are then read and written (`trnqc.contraction.stored`).
+    it becomes, or an array: tiles are then read and written (`trnqc.contraction.run.stored`).
     time_limit: seconds of the processor that planning may take, None for no limit; then the best plan so far runs.
     Raises ExpressionError (subscripts, extents), InputError (operands), ArgumentError (a TypeError too), MemoryLimit;
     warns with SlowPlanWarning where the memory limit makes the run more than 20 times slower.
@@ -112,7 +112,7 @@ def _stored(
     time_limit: float | None,
 ) -> Any:
     # HDF5 is not opened for those who have all in memory.
-    from trnqc.contraction.stored import einsum_stored
+    from trnqc.contraction.run.stored import einsum_stored
 
     others = [x for x in arrays if not _on_disk(x) and not isinstance(x, np.ndarray)]
     if gemm is not None or others:
@@ -140,7 +140,7 @@ def einsum_plan(
     symmetries: Symmetries | None = None,
     time_limit: float | None = TIME_LIMIT,
 ) -> Plan:
-    """The plan of subscripts, or of a program: a Program, or its text (trnqc.contraction.text).
+    """The plan of subscripts, or of a program: a Program, or its text (trnqc.expression.text).
 
     Parameters
     ----------

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from trnqc.contraction.chains import Fusion
-from trnqc.contraction.distribution import Distribution
-from trnqc.contraction.locality import Level, Locality, matrix_blocks
-from trnqc.contraction.loops import nest_of
-from trnqc.contraction.lower import Packed, Product, Step
-from trnqc.contraction.rates import cache_levels
-from trnqc.contraction.tree import Leaf, Tree
+from trnqc.contraction.cost.rates import cache_levels
+from trnqc.contraction.distribute.distribution import Distribution
+from trnqc.contraction.memory.fusion_graph import Fusion
+from trnqc.contraction.memory.locality import Level, Locality, matrix_blocks
+from trnqc.contraction.memory.loop_nest import nest_of
+from trnqc.contraction.run.lower import Packed, Product, Step
+from trnqc.contraction.tree import Tree
+from trnqc.expression.operand import Leaf
 
 if TYPE_CHECKING:
+    from trnqc.contraction.memory.schedule import Schedule
     from trnqc.contraction.plan import Assignment, Part, Plan
-    from trnqc.contraction.spacetime import Schedule
 
 BYTES = 8  # of one element, fp64
 SHOWN = 4  # steps whose blocks in caches are shown

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from trnqc.arrays import host_array
-from trnqc.contraction.blocks import has_blocks
-from trnqc.contraction.expand import expanded
-from trnqc.contraction.expression import Factor, Program, Term
+from trnqc.contraction.order.block_sparsity import has_blocks
+from trnqc.contraction.order.expansion import expanded
 from trnqc.errors import InputError, MemoryLimit
+from trnqc.expression.program import Factor, Program, Term
 from trnqc.types import PairEnergies
 
 # (B [occ, vir, aux] fp64 in C order, e [occ], f [vir], bytes or None) -> energies of pairs.

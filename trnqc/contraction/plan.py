@@ -14,7 +14,19 @@ import numpy as np
 
 from trnqc.arrays import transform_of
 from trnqc.contraction import listing
-from trnqc.contraction.arrays import (
+from trnqc.contraction.cost.counts import Count
+from trnqc.contraction.cost.estimate import plan_seconds, quick_seconds, step_seconds
+from trnqc.contraction.cost.rates import machine_rates
+from trnqc.contraction.distribute.distribution import Distribution, distribute
+from trnqc.contraction.distribute.placement import Grid
+from trnqc.contraction.ladder.loops import MODEL, LadderLoops, ladder_loops
+from trnqc.contraction.ladder.pattern import Ladder
+from trnqc.contraction.ladder.run import run_ladder
+from trnqc.contraction.memory.schedule import BUFFERS, ElementLimit, Schedule, schedule_within
+from trnqc.contraction.order.block_sparsity import Blocked
+from trnqc.contraction.order.symmetric_pairs import unique
+from trnqc.contraction.pair_energy import PairForm, PairKernel, pair_energies
+from trnqc.contraction.run.arrays import (
     Array,
     as_arrays,
     checked_function,
@@ -27,25 +39,14 @@ from trnqc.contraction.arrays import (
     require_numbers,
     require_same,
 )
-from trnqc.contraction.blocks import Blocked
-from trnqc.contraction.counts import Count
-from trnqc.contraction.device_loops import run_on_device
-from trnqc.contraction.distribution import Distribution, distribute
-from trnqc.contraction.estimate import plan_seconds, quick_seconds, step_seconds
-from trnqc.contraction.execute import Gemm, run_steps
-from trnqc.contraction.expression import Exchange
-from trnqc.contraction.ladder import Ladder
-from trnqc.contraction.ladder_loops import MODEL, LadderLoops, ladder_loops
-from trnqc.contraction.lower import Step, lower
-from trnqc.contraction.pair_energy import PairForm, PairKernel, pair_energies
-from trnqc.contraction.placement import Grid
-from trnqc.contraction.rates import machine_rates
-from trnqc.contraction.run_ladder import run_ladder
-from trnqc.contraction.run_loops import run_schedule
-from trnqc.contraction.spacetime import BUFFERS, ElementLimit, Schedule, schedule_within
-from trnqc.contraction.symmetric import unique
-from trnqc.contraction.tree import Leaf, Tree
+from trnqc.contraction.run.device import run_on_device
+from trnqc.contraction.run.execute import Gemm, run_steps
+from trnqc.contraction.run.loop_nest import run_schedule
+from trnqc.contraction.run.lower import Step, lower
+from trnqc.contraction.tree import Tree
 from trnqc.errors import InputError, MemoryLimit, SlowPlanWarning
+from trnqc.expression.operand import Leaf
+from trnqc.expression.program import Exchange
 
 # A plan that is expected to take so many times longer because of its memory limit says so before it runs.
 SLOW = 20.0

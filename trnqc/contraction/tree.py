@@ -12,31 +12,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from trnqc.contraction.counts import Count
-from trnqc.contraction.expression import Index
+from trnqc.contraction.cost.counts import Count
 from trnqc.errors import InputError
+from trnqc.expression.operand import Leaf
+from trnqc.expression.program import Index
 
 
 def union(*groups: Iterable[str]) -> tuple[str, ...]:
     """Labels in order of first appearance."""
     return tuple(dict.fromkeys(label for group in groups for label in group))
-
-
-@dataclass(frozen=True)
-class Leaf:
-    """Operand number `operand`, one label per axis; a label that repeats takes the diagonal.
-
-    cost: multiply-adds for one element of a function; 0 for an array that is stored. reciprocal: 1/x of each element.
-    """
-
-    name: str
-    indices: tuple[str, ...]
-    operand: int
-    cost: int = 0
-    reciprocal: bool = False
-
-    def __str__(self) -> str:
-        return f"{'1/' if self.reciprocal else ''}{self.name}[{','.join(self.indices)}]"
 
 
 @dataclass(frozen=True)

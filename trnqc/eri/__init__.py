@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trnqc.eri.integrals import int2c2e, int2e, int3c2e
-    from trnqc.eri.jk import JKBuilder, get_jk
+    from trnqc.eri.jk.builder import JKBuilder, get_jk
 
 __all__ = ["JKBuilder", "get_jk", "int2c2e", "int2e", "int3c2e"]
 
 # PySCF takes a second to import, and modules of this room are imported one by one.
 _HOMES = {
-    "JKBuilder": "trnqc.eri.jk",
-    "get_jk": "trnqc.eri.jk",
+    "JKBuilder": "trnqc.eri.jk.builder",
+    "get_jk": "trnqc.eri.jk.builder",
     "int2c2e": "trnqc.eri.integrals",
     "int2e": "trnqc.eri.integrals",
     "int3c2e": "trnqc.eri.integrals",

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from pyscf import gto
 
+from trnqc.eri.arrays.filling import Image, Operator, fill, prepare
+from trnqc.eri.arrays.sides import Side, fitting_side, part, rectangle, square, triangle
 from trnqc.eri.classes import OPERATORS
-from trnqc.eri.filling import Image, Operator, fill, prepare
-from trnqc.eri.places import Side, fitting_side, part, rectangle, square, triangle
 from trnqc.errors import InputError, UnsupportedClass
 
 SCREEN = 1e-14

@@ -14,7 +14,7 @@ from trnqc.neff_cache import ledger
 from trnqc.neff_cache.places import Place, entries, places
 from trnqc.neff_cache.programs import program
 from trnqc.neff_cache.warming import warm
-from trnqc.sim.targets import TARGETS
+from trnqc.sim.launch.targets import TARGETS
 from trnqc.tuning.instruments import machine_target
 from trnqc.tuning.kernels import ITEMSIZE, TUNABLES, parse_shape
 

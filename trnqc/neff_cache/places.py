@@ -1,8 +1,8 @@
 """The vendor's caches of compiled programs, found and read as its documents describe them; nothing here writes.
 
-    PyTorch/XLA   <root>/neuronxcc-<version>/MODULE_<graph hash>+<flag hash>/model.neff, the graph beside it; root is
-                  --cache_dir in NEURON_CC_FLAGS, else NEURON_COMPILE_CACHE_URL, else /var/tmp/neuron-compile-cache
-    native torch  *.neff anywhere under TORCH_NEURONX_NEFF_CACHE_DIR, else /tmp/neff_cache
+PyTorch/XLA   <root>/neuronxcc-<version>/MODULE_<graph hash>+<flag hash>/model.neff, the graph beside it; root is
+              --cache_dir in NEURON_CC_FLAGS, else NEURON_COMPILE_CACHE_URL, else /var/tmp/neuron-compile-cache
+native torch  *.neff anywhere under TORCH_NEURONX_NEFF_CACHE_DIR, else /tmp/neff_cache
 """
 
 from __future__ import annotations

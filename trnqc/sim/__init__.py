@@ -8,15 +8,15 @@ computes on views (``tensor``) of storages (``memory``) in fp32 arithmetic with 
 
 from __future__ import annotations
 
-from trnqc.sim import isa, language, typing
 from trnqc.sim.faults import NkiValidationError, RangeWarning
-from trnqc.sim.install import find_real_nki, install, uninstall
-from trnqc.sim.jit import Kernel, jit
-from trnqc.sim.launch import Spec
-from trnqc.sim.lint import lint
-from trnqc.sim.machine import Trace
-from trnqc.sim.simulate import last_trace, simulate, trace
-from trnqc.sim.timeline import Timeline, timeline
+from trnqc.sim.launch.install import find_real_nki, install, uninstall
+from trnqc.sim.launch.jit import Kernel, jit
+from trnqc.sim.launch.launch import Spec
+from trnqc.sim.launch.machine import Trace
+from trnqc.sim.launch.simulate import last_trace, simulate, trace
+from trnqc.sim.lint.lint import lint
+from trnqc.sim.nki import isa, language, typing
+from trnqc.sim.timeline.timeline import Timeline, timeline
 
 __all__ = [
     "Kernel", "NkiValidationError", "RangeWarning", "Spec", "Timeline", "Trace", "find_real_nki", "install", "isa",

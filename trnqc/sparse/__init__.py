@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trnqc.sparse.api import contract, plan
-    from trnqc.sparse.convert import from_scipy, from_torch, read_tns
-    from trnqc.sparse.planned import Plan
-    from trnqc.sparse.storage import SparseTensor, from_coo, from_dense
+    from trnqc.sparse.run.plan import Plan
+    from trnqc.sparse.tensors.convert import from_scipy, from_torch, read_tns
+    from trnqc.sparse.tensors.storage import SparseTensor, from_coo, from_dense
 
 __all__ = [
     "Plan",
@@ -28,15 +28,15 @@ __all__ = [
 
 # Imported when a name is first used: making plans needs more than holding tensors does.
 _HOMES = {
-    "Plan": "trnqc.sparse.planned",
-    "SparseTensor": "trnqc.sparse.storage",
+    "Plan": "trnqc.sparse.run.plan",
+    "SparseTensor": "trnqc.sparse.tensors.storage",
     "contract": "trnqc.sparse.api",
-    "from_coo": "trnqc.sparse.storage",
-    "from_dense": "trnqc.sparse.storage",
-    "from_scipy": "trnqc.sparse.convert",
-    "from_torch": "trnqc.sparse.convert",
+    "from_coo": "trnqc.sparse.tensors.storage",
+    "from_dense": "trnqc.sparse.tensors.storage",
+    "from_scipy": "trnqc.sparse.tensors.convert",
+    "from_torch": "trnqc.sparse.tensors.convert",
     "plan": "trnqc.sparse.api",
-    "read_tns": "trnqc.sparse.convert",
+    "read_tns": "trnqc.sparse.tensors.convert",
 }
 
 

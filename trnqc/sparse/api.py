@@ -14,21 +14,21 @@ from typing import Any
 
 from trnqc.arrays import is_dynamo_there
 from trnqc.errors import InputError, MemoryLimit
-from trnqc.sparse import forms
-from trnqc.sparse.cost import Model
-from trnqc.sparse.dense import bytes_of_matrices
-from trnqc.sparse.estimate import dense_seconds, estimate
-from trnqc.sparse.forms import Step
-from trnqc.sparse.layout import Layouts, Out
-from trnqc.sparse.nest import Nest
-from trnqc.sparse.network import Indices, Network, network
-from trnqc.sparse.operands import Operands
-from trnqc.sparse.planned import Plan, arrays, same, tensors
-from trnqc.sparse.solve import Candidate, candidates
-from trnqc.sparse.statistics import Statistics
-from trnqc.sparse.tree import Tree, contractions, greedy, trees
+from trnqc.sparse.network.nest import Nest
+from trnqc.sparse.network.network import Indices, Network, network
+from trnqc.sparse.network.tree import Tree, contractions, greedy, trees
+from trnqc.sparse.run.dense import bytes_of_matrices
+from trnqc.sparse.run.operands import Operands
+from trnqc.sparse.run.plan import Plan, arrays, same, tensors
+from trnqc.sparse.search import named_nests
+from trnqc.sparse.search.cost import Model
+from trnqc.sparse.search.estimate import dense_seconds, estimate
+from trnqc.sparse.search.layout import Layouts, Out
+from trnqc.sparse.search.named_nests import Step
+from trnqc.sparse.search.solve import Candidate, candidates
+from trnqc.sparse.search.statistics import Statistics
 
-FORMS = ("auto", "fused", "dense", *forms.NAMES)
+FORMS = ("auto", "fused", "dense", *named_nests.NAMES)
 # Networks of so many operands have all their trees of pairs looked at for dense products.
 ALL_TREES = 5
 
@@ -68,15 +68,13 @@ def contract(
     ExpressionError, OperandError, InputError, MemoryLimit, CompilerError
     """
     if is_dynamo_there():
-        from trnqc.sparse.untraced import contracted as untraced
+        from trnqc.sparse.run.untraced import contracted as untraced
 
         return untraced(subscripts, *operands, out=out, tree=tree, form=form, threads=threads)
     return contracted(subscripts, *operands, out=out, tree=tree, form=form, threads=threads)
 
 
-def contracted(
-    subscripts: str, *operands: Any, out: Out, tree: Tree | None, form: str | Nest, threads: int
-) -> Any:
+def contracted(subscripts: str, *operands: Any, out: Out, tree: Tree | None, form: str | Nest, threads: int) -> Any:
     """What `contract` returns; not for Dynamo's eyes."""
     return plan(subscripts, *operands, out=out, tree=tree, form=form).run(threads=threads)
 
@@ -127,11 +125,11 @@ def _made(
     if isinstance(form, Nest):
         return _of_nest(form, held, statistics, out)
     net = held.network
-    if form in forms.NAMES:
+    if form in named_nests.NAMES:
         full = [t for t, tensor in enumerate(held.tensors) if "compressed" not in tensor.kinds]
         sparse = Layouts(statistics).result(net.output, out).sparse
-        order = forms.in_order(net) if tree is None else tree
-        steps = forms.form(form, net, order, full, sparse)
+        order = named_nests.in_order(net) if tree is None else tree
+        steps = named_nests.form(form, net, order, full, sparse)
         return Plan(net, form, order, steps, not sparse and out != "sparse", held)
     if form == "dense":
         return _of_matrices(held, statistics, tree, out, limit)

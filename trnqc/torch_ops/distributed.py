@@ -21,11 +21,12 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
-from trnqc.contraction.distribution import Distribution, Placed
-from trnqc.contraction.placement import COPY, FIRST, Box, Coordinates, Placement, box, processors, transfers
+from trnqc.contraction.distribute.distribution import Distribution, Placed
+from trnqc.contraction.distribute.placement import COPY, FIRST, Box, Coordinates, Placement, box, processors, transfers
 from trnqc.contraction.plan import Plan
-from trnqc.contraction.tree import Leaf, union
+from trnqc.contraction.tree import union
 from trnqc.errors import CommunicationError, InputError, UnsupportedError
+from trnqc.expression.operand import Leaf
 
 Operand = Tensor | Callable[..., Any]
 

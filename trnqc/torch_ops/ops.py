@@ -58,9 +58,7 @@ def _check(a_t: Tensor, b: Tensor, rank: int, name: str) -> None:
     require_tensors(a_t, b)
     if a_t.dim() != rank or b.dim() != rank or a_t.shape[:-1] != b.shape[:-1] or 0 in (*a_t.shape, *b.shape):
         expected = "a_t[K, M], b[K, N]" if rank == 2 else "a_t[Z, K, M], b[Z, K, N]"
-        raise InputError(
-            f"{name} takes {expected}, none of them empty; got a_t{list(a_t.shape)}, b{list(b.shape)}"
-        )
+        raise InputError(f"{name} takes {expected}, none of them empty; got a_t{list(a_t.shape)}, b{list(b.shape)}")
 
 
 def _gemm(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:

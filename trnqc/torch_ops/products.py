@@ -109,9 +109,7 @@ class Product(torch.autograd.Function):
 def over_a_batch(info: Any, in_dims: tuple[Any, ...], a_t: Tensor, b: Tensor, precision: str) -> tuple[Tensor, int]:
     """vmap: one stack of matrices, which `batched_contraction` multiplies."""
     n = info.batch_size
-    left, right = (
-        x.expand(n, *x.shape) if dim is None else x.movedim(dim, 0) for x, dim in zip((a_t, b), in_dims)
-    )
+    left, right = (x.expand(n, *x.shape) if dim is None else x.movedim(dim, 0) for x, dim in zip((a_t, b), in_dims))
     if left.dim() == 3:
         return product(left.contiguous(), right.contiguous(), precision), 0
     found = product(left.flatten(0, 1).contiguous(), right.flatten(0, 1).contiguous(), precision)

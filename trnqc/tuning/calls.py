@@ -17,7 +17,7 @@ from nki_kernels import mp2_plan
 from nki_kernels.batched_contraction import batched_contraction, reference_batched_contraction
 from nki_kernels.gemm import gemm, reference_gemm
 from nki_kernels.mp2_energy import mp2_energy, reference_mp2_energy
-from trnqc.sim.launch import Spec
+from trnqc.sim.launch.launch import Spec
 from trnqc.tuning.kernels import PARTS, P, Values, mp2_tiles
 
 GATE = 1e-4  # allowed error over the largest entry: a sound kernel is within 1e-5, a wrong one off by order 1

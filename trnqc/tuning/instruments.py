@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from trnqc import sim
-from trnqc.sim.targets import TARGETS, target_from_environment
+from trnqc.sim.launch.targets import TARGETS, target_from_environment
 
 PACKAGES = ("nki", "neuronx-cc", "torch-neuronx")
 PRODUCT = Path("/sys/devices/virtual/dmi/id/product_name")  # the instance type, "trn1.2xlarge"
@@ -19,7 +19,7 @@ FLAGS = ("NEURON_CC_FLAGS", "NEURON_LOGICAL_NC_CONFIG")
 def model_identity() -> dict[str, str]:
     """The simulator's timeline, by a digest of its source and of its table of costs."""
     digest = hashlib.sha256()
-    for path in sorted(Path(sim.__file__).parent.glob("timeline*.py")):
+    for path in sorted((Path(sim.__file__).parent / "timeline").glob("*.py")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return {"model": f"trnqc.sim.timeline {digest.hexdigest()[:12]}"}
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from nki_kernels import gemm_blocks, mp2_plan
 from nki_kernels.mp2_energy import tile_list
 from trnqc.errors import InputError
-from trnqc.sim.targets import TARGETS
+from trnqc.sim.launch.targets import TARGETS
 
 P = 128
 MOST_UNROLLED = 4096  # products of one part in a loop body: programs have to compile and to load; an assumption

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from trnqc.sim import isa as nisa
 from trnqc.sim import jit
-from trnqc.sim import language as nl
+from trnqc.sim.nki import isa as nisa
+from trnqc.sim.nki import language as nl
 
 
 @jit

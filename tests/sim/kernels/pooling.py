@@ -1,8 +1,8 @@
 """Mean and maximum over square windows of x[C, H, W], read through a five-dimensional access pattern."""
 
-from trnqc.sim import isa as nisa
 from trnqc.sim import jit
-from trnqc.sim import language as nl
+from trnqc.sim.nki import isa as nisa
+from trnqc.sim.nki import language as nl
 
 
 @jit

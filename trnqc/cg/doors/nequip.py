@@ -7,8 +7,8 @@ from typing import Any
 from nequip.nn._tp_scatter_base import TensorProductScatter
 from torch import Tensor, nn
 
-from trnqc.cg.modules import TensorProductConv
-from trnqc.cg.problem import TPProblem, from_e3nn
+from trnqc.cg.problem.problem import TPProblem, from_e3nn
+from trnqc.cg.torch.modules import TensorProductConv
 from trnqc.errors import UnsupportedError
 
 

@@ -1,0 +1,67 @@
+"""Blocks of pairs: every pair once, neighbours that share rows, the same bits as all pairs at once."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trnqc.errors import MemoryLimit
+from trnqc.mp2.jobs.choice import choose
+from trnqc.mp2.pairs.blocks import SETS, block_energies, default_width, held_bytes, pair_blocks, widest
+
+SIZES = st.integers(1, 40)
+
+
+@given(SIZES, SIZES)
+def test_every_pair_stands_in_one_block(nocc, width):
+    seen = np.zeros((nocc, nocc), dtype=int)
+    for block in pair_blocks(nocc, width):
+        here = np.ones((block.i1 - block.i0, block.j1 - block.j0), dtype=int)
+        here = np.tril(here) if block.diagonal else here
+        assert here.sum() == block.pairs
+        seen[block.rows, block.columns] += here
+    np.testing.assert_array_equal(seen, np.tril(np.ones_like(seen)))
+
+
+@given(SIZES, SIZES)
+def test_two_blocks_in_turn_need_no_more_sets_than_are_held(nocc, width):
+    blocks = pair_blocks(nocc, width)
+    for one, two in itertools.pairwise(blocks):
+        assert len({one.i0, one.j0, two.i0, two.j0}) <= SETS
+
+
+@given(SIZES, SIZES, st.integers(1, 50), st.integers(1, 90))
+def test_costs_add_up_to_that_of_all_pairs_at_once(nocc, width, nvir, naux):
+    (whole,) = pair_blocks(nocc, nocc)
+    assert sum(b.cost(nvir, naux) for b in pair_blocks(nocc, width)) == pytest.approx(whole.cost(nvir, naux))
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("width", [1, 3, 7])
+def test_blocks_give_the_bits_of_all_pairs(factors_like, width, fused):
+    B, o, v = factors_like(7, 19, 43)
+    choice = choose("cpu", "fp64")
+    os, ss = np.zeros((2, 7, 7))
+    for block in pair_blocks(7, width):
+        found = block_energies(block, B[block.rows].copy(), B[block.columns].copy(), o, v, choice, fused=fused)
+        os[block.rows, block.columns] += found.os
+        ss[block.rows, block.columns] += found.ss
+    whole = choice.backend.mp2_pairs(B, o, v, precision="fp64", fused=fused)
+    np.testing.assert_array_equal(os, whole.os)
+    np.testing.assert_array_equal(ss, whole.ss)
+
+
+def test_width_shrinks_with_the_limit():
+    choice, options = choose("cpu", "fp64"), {"fused": True, "threads": 2}
+    free = widest((96, 60, 200), choice, limit=None, **options)
+    assert free == default_width(96)
+    for width in (1, 5):
+        needed = held_bytes(width, 60, 200, choice, **options)
+        assert widest((96, 60, 200), choice, limit=needed, **options) == width
+    least = held_bytes(1, 60, 200, choice, **options)
+    with pytest.raises(MemoryLimit, match=rf"at least {least / 1e6:.4g} MB, the limit is"):
+        widest((96, 60, 200), choice, limit=least - 1, **options)

@@ -1,0 +1,141 @@
+"""Rows and pairs over ranks: who holds, sends and computes what; and the numbers, with threads for ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from pyscf import gto
+
+from tests.mp2.thread_ranks import on_threads, same
+from trnqc.errors import MemoryLimit
+from trnqc.mp2.factors.auxiliary_basis import auxiliary_basis
+from trnqc.mp2.factors.disk_arrays import Rows
+from trnqc.mp2.factors.factors import build_factors
+from trnqc.mp2.factors.ranks import SpreadRows, check_spread, factors_on_ranks
+from trnqc.mp2.jobs.checkpoint import Scratch
+from trnqc.mp2.jobs.choice import choose
+from trnqc.mp2.pairs.accuracy import pair_energy
+from trnqc.mp2.pairs.distribution import Spread
+from trnqc.mp2.pairs.pairs import run_pairs
+from trnqc.mp2.pairs.ranks import exact_on_ranks, pairs_on_ranks
+
+sizes = some.builds(Spread, some.integers(1, 90), some.just(7), some.just(11), some.integers(1, 40))
+
+
+@given(sizes)
+def test_every_row_is_held_and_every_pair_computed_once(spread):
+    held = [n for rank in range(spread.ranks) for n in spread.holds(rank)]
+    assert set(held) == set(range(len(spread.sets)))
+    assert sum(len(spread.sets[n]) for n in spread.holds(0)) <= -(-len(spread.sets) // spread.shards) * spread.width
+    seen = np.zeros((spread.nocc, spread.nocc), int)
+    for visits in spread.visits:
+        for visit in visits:
+            for block in visit.blocks:
+                seen[block.rows, block.columns] += 1
+    lower = np.tri(spread.nocc, dtype=bool)
+    np.testing.assert_array_equal(seen[lower], 1)
+
+
+@given(sizes)
+def test_whoever_computes_a_block_has_its_rows(spread):
+    for rank, visits in enumerate(spread.visits):
+        for visit in visits:
+            there = {*spread.holds(rank), visit.number}
+            assert all(set(spread.numbers(block)) <= there for block in visit.blocks)
+    for round in range(spread.rounds):
+        for sender, receiver, number in spread.messages(round):
+            assert sender in spread.holders(number) and receiver not in spread.holders(number)
+            assert spread.visits[receiver][round].number == number
+
+
+@pytest.mark.parametrize("nocc, ranks", [(200, 2), (200, 64), (1200, 64), (1200, 1024)])
+def test_loads_are_even(nocc, ranks):
+    spread = Spread(nocc, 100, 400, ranks)
+    loads = np.zeros(ranks)
+    for block, rank in zip(spread.blocks, spread.owners):
+        loads[rank] += block.cost(100, 400)
+    largest = max(block.cost(100, 400) for block in spread.blocks)
+    assert loads.max() <= loads.mean() + largest
+
+
+@pytest.fixture(scope="module")
+def case():
+    """Orbitals of no SCF: any will do."""
+    mol = gto.M(
+        atom="O 0 0 0.1; H 0 0.75 -0.45; H 0 -0.7 -0.5; O 3 0 0; H 3 0.8 0.5; H 3 -0.8 0.5", basis="6-31g", verbose=0
+    )
+    nao = mol.nao_nr()
+    c = np.linalg.eigh(mol.intor("int1e_kin"))[1]
+    e = np.concatenate([-np.linspace(2, 1, 10), np.linspace(0.2, 3, nao - 10)])
+    return mol, auxiliary_basis(mol, "weigend").auxmol, c[:, :10], c[:, 10:], e[:10], e[10:]
+
+
+@pytest.mark.parametrize("size, schedule", [(2, "static"), (3, "dynamic"), (5, "static"), (13, "static")])
+def test_any_number_of_ranks_gives_the_same_digits(case, size, schedule):
+    choice = choose("cpu", "fp64")
+    alone = build_factors(*case, threads=1)
+    reference = run_pairs(alone.B, *case[4:], choice, threads=1, fused=False)
+
+    def work(ranks):
+        factors = factors_on_ranks(*case, ranks, schedule=schedule, threads=1)
+        for number, rows in factors.B.held.items():
+            np.testing.assert_array_equal(rows, alone.B[list(factors.B.spread.sets[number])])
+        step = run_pairs(factors.B, *case[4:], choice, threads=1, fused=False, ranks=ranks, schedule=schedule)
+        return np.array([step.energies.os, step.energies.ss]), step.error, ranks.received
+
+    results = on_threads(size, work)
+    os, ss = same([energies for energies, _, _ in results])
+    np.testing.assert_array_equal(os, reference.energies.os)
+    np.testing.assert_array_equal(ss, reference.energies.ss)
+    assert all(error.corr == pytest.approx(reference.error.corr, rel=1e-6) for _, error, _ in results)
+    # Columns, then visitors, then the rows of a few pairs: about B each time, however many ranks there are.
+    assert all(received <= 4 * alone.B.nbytes for _, _, received in results)
+
+
+@pytest.mark.parametrize("schedule", ["static", "dynamic"])
+def test_rows_on_disk_are_shared_and_finished_pairs_found_again(case, schedule, tmp_path):
+    choice, store = choose("cpu", "fp64"), Scratch()
+    alone = build_factors(*case, threads=1)
+    B = store.array(Rows, "factors", "B", alone.B.shape)
+    for i, row in enumerate(alone.B):
+        B.write(i, row)
+    reference = run_pairs(alone.B, *case[4:], choice, threads=1, fused=False).energies
+
+    def work(ranks):
+        kept = None if ranks.rank else store
+        store.key = 0  # as when the job starts again
+        found = pairs_on_ranks(B, *case[4:], choice, ranks, threads=1, fused=False, schedule=schedule, store=kept)
+        exact = exact_on_ranks(B, *case[4:], ranks)(np.array([3, 2]), np.array([1, 2]))
+        np.testing.assert_array_equal(exact, [pair_energy(alone.B, *case[4:], *pair) for pair in ((3, 1), (2, 2))])
+        return np.array([found.os, found.ss])
+
+    first = same(on_threads(3, work))
+    np.testing.assert_array_equal(first, [reference.os, reference.ss])
+    count = len(store.records.found)
+    np.testing.assert_array_equal(same(on_threads(2, work)), first)
+    assert len(store.records.found) == count, "nothing was left to compute"
+    store.records.found = [r for r in store.records.found if "pairs" not in r or r["pairs"][0][0] % 2]
+    assert len(store.records.found) < count
+    np.testing.assert_array_equal(same(on_threads(4, work)), first)
+
+
+def test_a_rank_without_room_says_what_it_needs():
+    with pytest.raises(MemoryLimit, match=r"spread over 4 ranks need .* on each"):
+        check_spread(500, (80, 400, 1800), 4, 1, 64, 1e8)
+    check_spread(500, (80, 400, 1800), 4, 1, 64, 1e9)
+
+
+def test_a_row_is_fetched_by_one_rank():
+    spread = Spread(5, 2, 4, 2)  # one function fewer is left
+    B = np.arange(30.0).reshape(5, 2, 3)
+
+    def work(ranks):
+        held = {n: B[list(spread.sets[n])] for n in spread.holds(ranks.rank)}
+        rows = SpreadRows(spread, ranks, held, 3)
+        return [rows.fetched(i, 1) for i in range(5)]
+
+    nothing, everything = on_threads(2, work)
+    assert nothing == [None] * 5
+    np.testing.assert_array_equal(everything, B)

@@ -1,0 +1,215 @@
+"""Tensor products on a GPU: plans (schedule.py) -> programs (device_program.py) -> kernels of a device -> launches.
+
+Operands are NumPy arrays, which are copied there and back, or PyTorch tensors in the device's memory, which are not.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from trnqc.cg.cuda.operands import operands_of
+from trnqc.cg.cuda.program import function_name, parameters, program
+from trnqc.cg.cuda.schedule import KINDS, PASSES, Plan, plan
+from trnqc.cg.cuda.segments import Ranges, Segments, levels, levels_rows, segments, sum_rows
+from trnqc.cg.problem.graph import Graph
+from trnqc.cg.problem.problem import TPProblem
+from trnqc.errors import OperandError
+from trnqc.gen.statements import name_of
+from trnqc.jit.device import Argument, Built, Device, Memory, Recipe, cuda_devices
+
+WARP = 32
+# Blocks at once that a kernel is compiled for: as many as the compiler thinks fit, or so few that all registers serve.
+BLOCKS = (0, 8)
+# Bytes of gradients of shared weights that are kept before they are summed.
+KEPT = 1 << 28
+
+
+def fewest(forms: Iterable[Built]) -> Built:
+    """The first without memory beside the registers, else the one with the least; later ones are built if needed."""
+    best: Built | None = None
+    for built in forms:
+        if best is None or built.stack < best.stack:
+            best = built
+        if not best.stack:
+            break
+    assert best is not None
+    return best
+
+
+class CudaEngine:
+    """The methods of the CPU's engine, on a device, by default the first GPU.
+
+    kahan: sums over a node's edges are compensated; atomic: they are added up by hardware, in any order.
+    Raises BackendUnavailable without a GPU, UnsupportedError for what a block's shared memory does not hold.
+    """
+
+    def __init__(
+        self, problem: TPProblem, dtype: Any, device: Device | None = None, *, kahan: bool = False, atomic: bool = False
+    ) -> None:
+        self.problem, self.dtype = problem, np.dtype(dtype)
+        self.device: Device = cuda_devices()[0] if device is None else device
+        self.lanes = min(WARP, self.device.most_lanes)
+        self.kahan, self.atomic = kahan, atomic
+        self._built: dict[str, Built] = {}
+        self._segments: weakref.WeakKeyDictionary[Graph, dict[str, tuple[Segments, dict[str, Memory]]]]
+        self._segments = weakref.WeakKeyDictionary()
+
+    @property
+    def ran_on(self) -> str:
+        return f"generated CUDA on {self.device.name}"
+
+    @property
+    def build_report(self) -> str:
+        """The plans of what has been built so far."""
+        return "\n".join(str(self.plan(name)) for name in self._built if name in PASSES) or "nothing is built yet"
+
+    def plan(self, name: str) -> Plan:
+        return plan(self.problem, name, self.dtype.itemsize, self.lanes)
+
+    def forward(self, x: Any, y: Any, w: Any, out: Any = None) -> Any:
+        """z [B, d3]."""
+        (z,) = self._batch("forward", {"x": x, "y": y, "w": w}, {} if out is None else {"z": out})
+        return z
+
+    def backward(self, x: Any, y: Any, w: Any, gz: Any) -> tuple[Any, ...]:
+        """(gx, gy, gw)."""
+        return self._batch("backward", {"x": x, "y": y, "w": w, "gz": gz})
+
+    def double_backward(self, x: Any, y: Any, w: Any, gz: Any, ggx: Any, ggy: Any, ggw: Any) -> tuple[Any, ...]:
+        """(gx, gy, gw, ggz): gradients of <ggx, gx> + <ggy, gy> + <ggw, gw> with respect to x, y, w and gz."""
+        return self._batch("double_backward", {"x": x, "y": y, "w": w, "gz": gz, "ggx": ggx, "ggy": ggy, "ggw": ggw})
+
+    def conv_forward(self, x: Any, y: Any, w: Any, graph: Graph) -> Any:
+        """z [V, d3]: products of x at the senders, summed at the receivers."""
+        (z,) = self._convolution("conv_forward", {"x": x, "y": y, "w": w}, graph)
+        return z
+
+    def conv_backward(self, x: Any, y: Any, w: Any, gz: Any, graph: Graph) -> tuple[Any, ...]:
+        """(gx, gy, gw)."""
+        return self._convolution("conv_backward", {"x": x, "y": y, "w": w, "gz": gz}, graph)
+
+    def conv_double_backward(
+        self, x: Any, y: Any, w: Any, gz: Any, ggx: Any, ggy: Any, ggw: Any, graph: Graph
+    ) -> tuple[Any, ...]:
+        """(gx, gy, gw, ggz)."""
+        given = {"x": x, "y": y, "w": w, "gz": gz, "ggx": ggx, "ggy": ggy, "ggw": ggw}
+        (ggz,) = self._convolution("conv_double_outputs", {n: a for n, a in given.items() if n != "gz"}, graph)
+        return (*self._convolution("conv_double_inputs", given, graph), ggz)
+
+    # Kernels
+
+    def _kernel(self, name: str) -> Built:
+        if name not in self._built:
+            made, by_node = self.plan(name), bool(PASSES[name].by)
+            options = {"kahan": self.kahan and PASSES[name].by == "receiver", "atomic": self.atomic and by_node}
+            recipe = Recipe(
+                function_name(made, **options), parameters(made), PASSES[name].writes,
+                partial(program, made, **options),
+            )  # fmt: skip
+            # Of equals the first, whose registers the compiler chose; with more of them it may spill less.
+            forms = (self.device.build(recipe, self.lanes, accumulate="plain", min_blocks=n) for n in BLOCKS)
+            self._built[name] = fewest(forms)
+        return self._built[name]
+
+    def _sums(self) -> Built:
+        if "sums" not in self._built:
+            function = sum_rows(self.dtype.itemsize, self.lanes)
+            self._built["sums"] = self.device.build(Recipe.of(function), self.lanes, accumulate="plain")
+        return self._built["sums"]
+
+    # Launches
+
+    def _batch(self, name: str, given: dict[str, Any], outs: dict[str, Any] | None = None) -> tuple[Any, ...]:
+        batch = len(given["x"])
+        shapes = self._checked(given, batch, batch, batch)
+        rows = {n: shapes[n] for n in PASSES[name].writes}
+        if self.problem.shared_weights and "gw" in rows:
+            rows["gw"] = (self.weight_rows(batch), *rows["gw"])
+        space = operands_of(self.device, given)
+        made = space.room(rows, {"gy", "gw"} if self.problem.shared_weights else {"gy"}, outs or {})
+        if batch:
+            self._launched(name, space.memories | made.memories, batch, None)
+        return made.results(shapes)
+
+    def _convolution(self, name: str, given: dict[str, Any], graph: Graph) -> tuple[Any, ...]:
+        work = PASSES[name]
+        shapes = self._checked(given, graph.n_nodes, len(graph.rows), graph.n_nodes)
+        space = operands_of(self.device, given)
+        cut, there = self._cut(graph, work.by)
+        rows = {n: shapes[n] for n in work.writes}
+        (summed,) = (n for n in rows if KINDS[n] == {"sender": 0, "receiver": 3}[work.by])
+        if not self.atomic:
+            rows[summed] = (cut.rows, shapes[summed][1])
+        if self.problem.shared_weights and "gw" in rows:
+            rows["gw"] = (self.weight_rows(len(cut), cut), *rows["gw"])
+        clear = {"gy", *({summed} if self.atomic else ()), *({"gw"} if self.problem.shared_weights else ())}
+        made = space.room(rows, clear, {})
+        if len(cut):
+            self._launched(name, space.memories | made.memories | there, len(cut), cut)
+            if len(cut.cut) and not self.atomic:
+                self._added(made.memories[summed], shapes[summed][1], cut.cut)
+        return made.results(shapes)
+
+    def _launched(self, name: str, memories: dict[str, Memory], groups: int, cut: Segments | None) -> None:
+        built = self._kernel(name)
+        names = [name_of(p) for p in built.recipe.params]
+        weights = self.problem.weight_numel
+        sums_weights = self.problem.shared_weights and "gw" in names and weights > 0
+        for first, last in self._chunks(groups, cut) if sums_weights else [(0, groups)]:
+            edge, stop = (first, last) if cut is None else (int(cut.begin[first]), int(cut.end[last - 1]))
+            # Row 0 of gradients of shared weights is their sum so far.
+            given: dict[str, Argument] = {**memories, "first": first, "origin": edge - 1}
+            self.device.launch(built, last - first, [given[n] for n in names])
+            for level in levels(stop - edge + 1) if sums_weights else ():
+                self._added(memories["gw"], weights, level)
+
+    def weight_rows(self, groups: int, cut: Segments | None = None) -> int:
+        """Rows that hold gradients of shared weights before they are summed."""
+        edges = [
+            last - first if cut is None else int(cut.end[last - 1] - cut.begin[first])
+            for first, last in self._chunks(groups, cut)
+        ]
+        return levels_rows(1 + max(edges, default=0))
+
+    def _chunks(self, groups: int, cut: Segments | None) -> list[tuple[int, int]]:
+        """Groups whose gradients of shared weights are kept at a time."""
+        edges = max(1, KEPT // max(1, self.problem.weight_numel * self.dtype.itemsize))
+        longest = 1 if cut is None else max(1, int((cut.end - cut.begin).max(initial=0)))
+        step = max(1, edges // longest)
+        return [(n, min(n + step, groups)) for n in range(0, groups, step)]
+
+    def _added(self, rows: Memory, columns: int, ranges: Ranges) -> None:
+        if not columns:
+            return
+        there = [self.device.upload(a) for a in (ranges.begin, ranges.end, ranges.row)]
+        groups = len(ranges) * -(-columns // self.lanes)
+        self.device.launch(self._sums(), groups, [columns, *there, rows])
+        self.device.release(*there)
+
+    def _cut(self, graph: Graph, by: str) -> tuple[Segments, dict[str, Memory]]:
+        kept = self._segments.setdefault(graph, {})
+        if by not in kept:
+            cut = segments(graph.by_receiver if by == "receiver" else graph.by_sender)
+            arrays = {name: getattr(cut, name) for name in ("begin", "end", "node", "order", "far")}
+            arrays["target"] = cut.node if self.atomic else cut.target
+            kept[by] = cut, {name: self.device.upload(array) for name, array in arrays.items()}
+        return kept[by]
+
+    def _checked(self, given: dict[str, Any], in1: int, edges: int, out: int) -> dict[str, tuple[int, ...]]:
+        """Shapes of all operands. Raises OperandError."""
+        shared, n_weights = self.problem.shared_weights, self.problem.weight_numel
+        d1, d2, d3 = self.problem.dims
+        shapes = ((in1, d1), (edges, d2), (n_weights,) if shared else (edges, n_weights), (out, d3))
+        for name, array in given.items():
+            kind = str(array.dtype).removeprefix("torch.")
+            if tuple(array.shape) != shapes[KINDS[name]] or kind != self.dtype.name:
+                raise OperandError(
+                    f"{name}: expected {self.dtype.name} of shape {shapes[KINDS[name]]}, found {kind} of shape "
+                    f"{tuple(array.shape)}"
+                )
+        return {name: shapes[kind] for name, kind in KINDS.items()}

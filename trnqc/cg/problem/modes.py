@@ -1,0 +1,67 @@
+"""e3nn's connection modes: which channels u of x and v of y meet, and which channel of z a pair of them adds to.
+
+A mode's name says both: its first two letters the pairs (``uv`` all, ``uu`` equal numbers, ``u<v``), the others the
+channel of z. A path without weights has W = 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from trnqc.cg.problem.irreps import MulIrrep
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A connection mode.
+
+    Parameters
+    ----------
+    pairs : str
+        ``uv``, ``uu`` or ``u<v``.
+    result : str
+        The channel of z: ``u``, ``v``, ``pair`` (each pair has one of its own), or ``w``, which weights mix.
+    """
+
+    pairs: str
+    result: str
+
+    def counts(self, mul1: int, mul2: int) -> tuple[int, ...]:
+        """Extents of the pairs."""
+        return {"uv": (mul1, mul2), "uu": (mul1,), "u<v": (mul1 * (mul2 - 1) // 2,)}[self.pairs]
+
+    def shape(self, mul1: int, mul2: int, mul3: int) -> tuple[int, ...]:
+        """The shape of the weights."""
+        return (*self.counts(mul1, mul2), *[mul3] * (self.result == "w"))
+
+    def summed(self, mul1: int, mul2: int) -> int:
+        """Pairs that are summed to one channel of z, as e3nn counts them for its normalisation."""
+        return {"u": mul2, "v": mul1, "pair": 1, "w": prod(self.counts(mul1, mul2))}[self.result]
+
+    def fault(self, one: MulIrrep, two: MulIrrep, three: MulIrrep, has_weight: bool) -> str:
+        """What is wrong with slots of these multiplicities; empty if nothing is."""
+        if self.pairs != "uv" and one.mul != two.mul:
+            return f"needs equal multiplicities of its inputs; found {one} and {two}"
+        if self.result == "w":
+            if has_weight or (self.pairs == "uu" and three.mul == 1):
+                return ""
+            return "mixes channels by weights; expected has_weight, found none"
+        wanted = {"u": one.mul, "v": two.mul, "pair": prod(self.counts(one.mul, two.mul))}[self.result]
+        if three.mul == wanted:
+            return ""
+        which = {"u": "of its first input", "v": "of its second input", "pair": "of its pairs of channels"}
+        given = {"u": f"{one}", "v": f"{two}", "pair": f"{one} x {two}, which has {wanted}"}[self.result]
+        return f"needs the multiplicity {which[self.result]} in its output; found {given} and {three}"
+
+
+MODES = {
+    "uvw": Mode("uv", "w"),
+    "uvu": Mode("uv", "u"),
+    "uvv": Mode("uv", "v"),
+    "uuw": Mode("uu", "w"),
+    "uuu": Mode("uu", "pair"),
+    "uvuv": Mode("uv", "pair"),
+    "uvu<v": Mode("u<v", "pair"),
+    "u<vw": Mode("u<v", "w"),
+}

@@ -1,0 +1,295 @@
+"""What a tensor product is: slots, the paths between them and their normalisation, with e3nn's meaning throughout.
+
+z[w, k] += pw * sum_uv W[u, v, w] sum_ij C[i, j, k] x[u, i] y[v, j]    (uvw; in uvu w is u and W is W[u, v]; modes.py)
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import inf, prod
+from typing import Any
+
+from trnqc.cg.problem.irreps import Irreps
+from trnqc.cg.problem.modes import MODES
+from trnqc.cg.problem.normalisation import one_of, path_weights, variances_of
+from trnqc.errors import InputError, InstructionError, UnsupportedMode, UnsupportedPrecision
+
+LAYOUTS = ("mul_ir", "ir_mul")
+DTYPES = ("float32", "float64")
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """A path: slot i_in1 of x times slot i_in2 of y, added to slot i_out of z.
+
+    path_weight: the factor of the path with all normalisation in it, e3nn's after its square root.
+    path_shape: (mul1, mul2) for uvu, (mul1, mul2, mul3) for uvw, ...; the shape of the weights where has_weight.
+    weight_offset: of the path's weights among all, in e3nn's order.
+    """
+
+    i_in1: int
+    i_in2: int
+    i_out: int
+    connection_mode: str
+    has_weight: bool
+    path_weight: float
+    path_shape: tuple[int, ...]
+    weight_offset: int
+
+    @property
+    def weight_numel(self) -> int:
+        return prod(self.path_shape) if self.has_weight else 0
+
+    @property
+    def weight_slice(self) -> slice:
+        """The path's weights among all; empty for a path without weights."""
+        return slice(self.weight_offset, self.weight_offset + self.weight_numel)
+
+
+@dataclass(frozen=True, init=False)
+class TPProblem:
+    """A tensor product of x in `irreps_in1` with y in `irreps_in2`.
+
+    The arguments are those of e3nn's ``o3.TensorProduct`` and of OpenEquivariance's ``TPProblem``, with their meaning
+    and their defaults.
+
+    Parameters
+    ----------
+    irreps_in1, irreps_in2, irreps_out
+        Irreps as text, as e3nn's or OpenEquivariance's objects, or as (multiplicity, (l, parity)) pairs.
+    instructions : iterable of tuples
+        (i_in1, i_in2, i_out, mode, has_weight[, path_weight = 1]), mode one of uvw, uvu, uvv, uuw, uuu, uvuv, ``uvu<v``
+        and ``u<vw``. Afterwards `Instruction` objects whose path_weight holds the normalisation.
+    in1_var, in2_var, out_var : sequence of float, optional
+        Variances of the slots, 1 by default.
+    irrep_normalization : {"component", "norm", "none"}
+    path_normalization : {"element", "path", "none"}
+    internal_weights : bool, optional
+        Whether modules of this problem hold the weights as a parameter; None is e3nn's rule (with shared weights that
+        there are).
+    shared_weights : bool, optional
+        One set of weights for all rows, which is the default, or one of its own for each.
+    label : str, optional
+        A name for people; it makes no difference to equality, nor does `internal_weights`.
+    irrep_dtype, weight_dtype, dtype
+        float32 or float64 as a name or as NumPy's or PyTorch's type; all that are given must be equal. None of them is
+        the dtype of the operands.
+    layout : {"mul_ir", "ir_mul"}
+        Of x and z, and of y: mul_ir has a slot's components fastest, ir_mul its multiplicity.
+    compile_left_right, compile_right, _specialized_code, _optimize_einsums
+        e3nn's choices for its own code. They are taken and make no difference.
+    normalization : str, optional
+        e3nn's former name of `irrep_normalization`.
+
+    Raises
+    ------
+    IrrepsError, InstructionError, UnsupportedMode, InputError, UnsupportedPrecision
+    """
+
+    irreps_in1: Irreps
+    irreps_in2: Irreps
+    irreps_out: Irreps
+    instructions: tuple[Instruction, ...]
+    shared_weights: bool
+    layout: str
+    dtype: str | None
+    label: str | None = field(compare=False)
+    internal_weights: bool = field(compare=False)
+
+    def __init__(
+        self,
+        irreps_in1: Any,
+        irreps_in2: Any,
+        irreps_out: Any,
+        instructions: Iterable[Sequence[Any]],
+        in1_var: Sequence[float] | None = None,
+        in2_var: Sequence[float] | None = None,
+        out_var: Sequence[float] | None = None,
+        irrep_normalization: str | None = None,
+        path_normalization: str | None = None,
+        internal_weights: bool | None = False,
+        shared_weights: bool | None = None,
+        *,
+        label: str | None = None,
+        irrep_dtype: Any = None,
+        weight_dtype: Any = None,
+        layout: str = "mul_ir",
+        dtype: Any = None,
+        compile_left_right: bool = True,
+        compile_right: bool = False,
+        normalization: str | None = None,
+        _specialized_code: bool | None = None,
+        _optimize_einsums: bool | None = None,
+    ) -> None:
+        if normalization is not None:
+            words = "normalization is e3nn's former name of irrep_normalization"
+            warnings.warn(words, DeprecationWarning, stacklevel=2)
+            irrep_normalization = normalization
+        slots = tuple(Irreps.of(irreps) for irreps in (irreps_in1, irreps_in2, irreps_out))
+        variances = (
+            variances_of("in1_var", in1_var, slots[0]),
+            variances_of("in2_var", in2_var, slots[1]),
+            variances_of("out_var", out_var, slots[2]),
+        )
+        paths = _number(_check(n, raw, slots) for n, raw in enumerate(_listed(instructions)))
+        by_irrep, by_path = irrep_normalization or "component", path_normalization or "element"
+        weights = path_weights(paths, slots, variances, by_irrep, by_path)
+        paths = tuple(replace(path, path_weight=weight) for path, weight in zip(paths, weights))
+        shared = shared_weights is None or bool(shared_weights)
+        if internal_weights is None:
+            internal_weights = shared and any(path.has_weight for path in paths)
+        one_dtype = _one_dtype(dtype=dtype, irrep_dtype=irrep_dtype, weight_dtype=weight_dtype)
+        self._hold(slots, paths, shared, layout, one_dtype, label, internal_weights)
+
+    def _hold(
+        self,
+        slots: tuple[Irreps, ...],
+        paths: tuple[Instruction, ...],
+        shared_weights: bool,
+        layout: str,
+        dtype: Any,
+        label: str | None,
+        internal_weights: bool = False,
+    ) -> None:
+        if internal_weights and not shared_weights:
+            raise InputError("internal_weights: expected shared_weights=True with it, as in e3nn; found False")
+        held = {
+            "irreps_in1": slots[0],
+            "irreps_in2": slots[1],
+            "irreps_out": slots[2],
+            "instructions": paths,
+            "shared_weights": bool(shared_weights),
+            "layout": one_of("layout", layout, LAYOUTS),
+            "dtype": None if dtype is None else one_of("dtype", _dtype_name(dtype), DTYPES),
+            "label": label,
+            "internal_weights": bool(internal_weights),
+        }
+        for name, value in held.items():
+            object.__setattr__(self, name, value)
+
+    def changed(self, **options: Any) -> TPProblem:
+        """The same product with another shared_weights, layout, dtype, label or internal_weights."""
+        names = ("shared_weights", "layout", "dtype", "label", "internal_weights")
+        unknown = set(options) - set(names)
+        if unknown:
+            raise InputError(f"{', '.join(names)} can be changed; found {sorted(unknown)}")
+        held = {name: getattr(self, name) for name in names} | options
+        return _held((self.irreps_in1, self.irreps_in2, self.irreps_out), self.instructions, **held)
+
+    @cached_property
+    def dims(self) -> tuple[int, int, int]:
+        """(d1, d2, d3): the lengths of x, y and z."""
+        return self.irreps_in1.dim, self.irreps_in2.dim, self.irreps_out.dim
+
+    @cached_property
+    def weight_numel(self) -> int:
+        return sum(path.weight_numel for path in self.instructions)
+
+    @property
+    def slices1(self) -> tuple[slice, ...]:
+        """Where the slots of x lie in it."""
+        return self.irreps_in1.slices
+
+    @property
+    def slices2(self) -> tuple[slice, ...]:
+        """Where the slots of y lie in it."""
+        return self.irreps_in2.slices
+
+    @property
+    def slices3(self) -> tuple[slice, ...]:
+        """Where the slots of z lie in it."""
+        return self.irreps_out.slices
+
+    def degrees(self, path: Instruction) -> tuple[int, int, int]:
+        """(l1, l2, l3) of a path."""
+        slots = self.irreps_in1[path.i_in1], self.irreps_in2[path.i_in2], self.irreps_out[path.i_out]
+        return slots[0].ir.l, slots[1].ir.l, slots[2].ir.l
+
+    def __str__(self) -> str:
+        name = f"{self.label}: " if self.label else ""
+        modes = "+".join(sorted({path.connection_mode for path in self.instructions}))
+        weights = f"{self.weight_numel} {'shared' if self.shared_weights else 'own'} weights"
+        return (
+            f"{name}{self.irreps_in1} x {self.irreps_in2} -> {self.irreps_out}, "
+            f"{len(self.instructions)} paths {modes}, {weights}, {self.layout}, {self.dtype or 'any dtype'}"
+        )
+
+
+def from_e3nn(tp: Any, *, layout: str = "mul_ir", dtype: Any = None, label: str | None = None) -> TPProblem:
+    """The problem of an e3nn ``o3.TensorProduct``; its path weights, already normalised, are taken as they are.
+
+    Weights stay outside: those of a module with internal weights are passed at each call, as shared ones.
+    """
+    slots = tuple(Irreps.of(irreps) for irreps in (tp.irreps_in1, tp.irreps_in2, tp.irreps_out))
+    raw = [(i.i_in1, i.i_in2, i.i_out, i.connection_mode, i.has_weight, float(i.path_weight)) for i in tp.instructions]
+    paths = _number(_check(n, path, slots) for n, path in enumerate(raw))
+    return _held(slots, paths, shared_weights=tp.shared_weights, layout=layout, dtype=dtype, label=label)
+
+
+def _held(slots: tuple[Irreps, ...], paths: tuple[Instruction, ...], **options: Any) -> TPProblem:
+    problem = object.__new__(TPProblem)
+    problem._hold(slots, paths, **options)
+    return problem
+
+
+def _check(n: int, raw: Any, slots: tuple[Irreps, ...]) -> Instruction:
+    """One path with its selection rules held; its weights lie nowhere yet."""
+    if not isinstance(raw, tuple | list) or len(raw) not in (5, 6):
+        raise InstructionError(
+            f"instruction {n}: expected (i_in1, i_in2, i_out, mode, has_weight[, path_weight]), found {raw!r}"
+        )
+    *which, mode, has_weight, path_weight = (*raw, 1.0)[:6]
+    for name, i, irreps in zip(("i_in1", "i_in2", "i_out"), which, slots):
+        if not hasattr(i, "__index__"):
+            raise InstructionError(f"instruction {n}: expected a number of a slot as {name}, found {i!r}")
+        if not 0 <= i < len(irreps):
+            raise InstructionError(f"instruction {n}: {name} = {i}, but {str(irreps)!r} has {len(irreps)} slots")
+    if mode not in MODES:
+        raise UnsupportedMode(f"instruction {n}: expected one of the modes {', '.join(MODES)}; found {mode!r}")
+    if not 0 <= path_weight < inf:
+        raise InstructionError(f"instruction {n}: expected path_weight >= 0, found {path_weight}")
+    one, two, three = (irreps[int(i)] for irreps, i in zip(slots, which))
+    couples = abs(one.ir.l - two.ir.l) <= three.ir.l <= one.ir.l + two.ir.l
+    if one.ir.p * two.ir.p != three.ir.p or not couples:
+        raise InstructionError(
+            f"instruction {n}: {one.ir} x {two.ir} holds l = {abs(one.ir.l - two.ir.l)} .. {one.ir.l + two.ir.l} "
+            f"of parity {'e' if one.ir.p * two.ir.p == 1 else 'o'}; found {three.ir} as its output"
+        )
+    if fault := MODES[mode].fault(one, two, three, bool(has_weight)):
+        raise InstructionError(f"instruction {n}: {mode} {fault}")
+    shape = MODES[mode].shape(one.mul, two.mul, three.mul)
+    i_in1, i_in2, i_out = map(int, which)
+    return Instruction(i_in1, i_in2, i_out, mode, bool(has_weight), float(path_weight), shape, 0)
+
+
+def _listed(instructions: Any) -> list[Any]:
+    try:
+        return list(instructions)
+    except TypeError as error:
+        raise InstructionError(f"expected a list of instructions, found {instructions!r}") from error
+
+
+def _number(paths: Iterable[Instruction]) -> tuple[Instruction, ...]:
+    """The paths with the places of their weights, one after another."""
+    found, offset = [], 0
+    for path in paths:
+        found.append(replace(path, weight_offset=offset))
+        offset += path.weight_numel
+    return tuple(found)
+
+
+def _one_dtype(**given: Any) -> str | None:
+    """The dtype that all those given are. Raises UnsupportedPrecision for two that differ."""
+    names = {name: one_of(name, _dtype_name(value), DTYPES) for name, value in given.items() if value is not None}
+    if len(set(names.values())) > 1:
+        found = ", ".join(f"{name} = {value}" for name, value in names.items())
+        raise UnsupportedPrecision(f"expected irreps and weights of one dtype; found {found}")
+    return next(iter(names.values()), None)
+
+
+def _dtype_name(dtype: Any) -> str:
+    """float64 from numpy's or torch's type, or from its name."""
+    return getattr(dtype, "__name__", str(dtype)).removeprefix("torch.")

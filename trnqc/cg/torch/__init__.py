@@ -1,0 +1,1 @@
+"""Tensor products as PyTorch modules and operators, with derivatives of every order."""

@@ -1,0 +1,237 @@
+"""Tensor products as operators of torch.library: ``trnqc::cg_forward`` and its derivatives, a convolution's likewise.
+
+Derivatives of every order are composed of the three directions (derivatives.py). torch.compile and torch.export see
+each call as one node. The transforms of torch.func and the dual numbers of torch.autograd.forward_ad take the same
+operators as autograd functions with forward-mode derivatives (transforms.py); `Family.apply` chooses.
+
+A problem is passed as text (`handle.text_of`). Results are new, dense and of the operands' dtype; under autocast
+operands of less than single precision are taken as float32. A CPU runs as many threads as torch.set_num_threads says.
+"""
+
+# No `from __future__ import annotations`: torch reads schemas from annotations as objects.
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnqc.cg.cpu.memory import demand
+from trnqc.cg.problem.graph import graph_of
+from trnqc.cg.problem.problem import TPProblem
+from trnqc.cg.torch.derivatives import GRADIENTS, TANGENTS, Calls
+from trnqc.cg.torch.handle import cpu_engine, cuda_engine, no_engine, problem_of, weighted_part
+from trnqc.cg.torch.transforms import active, function_of, refuse_dual_level
+from trnqc.errors import EdgeIndexError, OperandError, UnsupportedPrecision
+
+NAMES = ("x", "y", "w", "gz", "ggx", "ggy", "ggw")
+# Direction -> its operands among NAMES, and which of x, y, w, gz its results are shaped as.
+DIRECTIONS = {"forward": (3, ("gz",)), "backward": (4, ("x", "y", "w")), "double_backward": (7, ("x", "y", "w", "gz"))}
+SUPPORTED = {torch.float32: "float32", torch.float64: "float64"}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Rows of x, y and z: nodes, edges, nodes in a convolution; the batch thrice without."""
+
+    x: Any
+    y: Any
+    z: Any
+
+    def shape(self, name: str, problem: TPProblem) -> tuple[Any, ...]:
+        """The shape of an operand by its name."""
+        kind = name[-1]
+        if kind == "w":
+            return (problem.weight_numel,) if problem.shared_weights else (self.y, problem.weight_numel)
+        return getattr(self, kind), problem.dims["xyz".index(kind)]
+
+
+def check(problem: TPProblem, tensors: Sequence[Tensor], sizes: Sizes) -> None:
+    """Raises OperandError or UnsupportedPrecision, naming the operand, what was expected and what was found."""
+    first = tensors[0]
+    if first.dtype not in SUPPORTED:
+        raise UnsupportedPrecision(f"x: expected torch.float32 or torch.float64, found {first.dtype}")
+    if problem.dtype is not None and SUPPORTED[first.dtype] != problem.dtype:
+        raise OperandError(f"x: expected torch.{problem.dtype}, which the problem was made for, found {first.dtype}")
+    for name, tensor in zip(NAMES, tensors):
+        if tensor.layout != torch.strided:
+            raise OperandError(f"{name}: expected a dense tensor (torch.strided), found {tensor.layout}")
+        if tensor.dtype != first.dtype:
+            raise OperandError(f"{name}: expected {first.dtype}, as x has, found {tensor.dtype}")
+        if tensor.device != first.device:
+            raise OperandError(f"{name}: expected device {first.device}, where x lies, found {tensor.device}")
+        expected = sizes.shape(name, problem)
+        # The length is told apart from the rows: while a program is traced, rows are symbols and lengths are numbers.
+        if tensor.dim() != len(expected) or tensor.shape[-1] != expected[-1]:
+            raise OperandError(f"{name}: expected shape {_words(name, expected)}, found {list(tensor.shape)}")
+        if len(expected) == 2 and tensor.shape[0] != expected[0]:
+            raise OperandError(f"{name}: expected {expected[0]} rows, as x or y demands, found {list(tensor.shape)}")
+
+
+def check_edges(x: Tensor, rows: Tensor, cols: Tensor) -> None:
+    """Raises EdgeIndexError unless rows and cols are int64 [edges] on x's device; values are read when it runs."""
+    for name, index in (("rows", rows), ("cols", cols)):
+        if index.dtype != torch.int64 or index.dim() != 1:
+            raise EdgeIndexError(f"{name}: expected torch.int64 [edges], found {index.dtype} {list(index.shape)}")
+        if index.device != x.device:
+            raise EdgeIndexError(f"{name}: expected device {x.device}, where x lies, found {index.device}")
+    if rows.shape[0] != cols.shape[0]:
+        raise EdgeIndexError(f"expected as many receivers as senders, found {rows.shape[0]} rows, {cols.shape[0]} cols")
+
+
+def _words(name: str, expected: tuple[Any, ...]) -> str:
+    if len(expected) == 1:
+        return f"[{expected[0]}] (weights are shared)"
+    return f"[{'edges' if name[-1] in 'yw' else 'rows'}, {expected[1]}]"
+
+
+def _sizes(tensors: Sequence[Tensor], edges: Sequence[Tensor]) -> Sizes:
+    for name, tensor in zip(NAMES[:2], tensors):
+        if tensor.dim() != 2:
+            raise OperandError(f"{name}: expected two dimensions, found {list(tensor.shape)}")
+    if edges:
+        check_edges(tensors[0], *edges)
+        return Sizes(tensors[0].shape[0], edges[0].shape[0], tensors[0].shape[0])
+    batch = tensors[0].shape[0]
+    return Sizes(batch, batch, batch)
+
+
+def _run(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], options: Sequence[Any]) -> Any:
+    """One call of an engine on real tensors: those of a CPU as NumPy arrays on the same memory."""
+    refuse_dual_level()
+    text, *choices = options
+    deterministic, kahan = choices or (True, False)
+    sizes = _sizes(tensors, edges)
+    check(problem_of(text), tensors, sizes)
+    device, dtype = tensors[0].device, SUPPORTED[tensors[0].dtype]
+    if device.type not in ("cpu", "cuda"):
+        raise no_engine(str(device))
+    rows_cols = [e.cpu().numpy() for e in edges]
+    graph = [graph_of(rows_cols[0], rows_cols[1], sizes.x)] if edges else []
+    name = f"conv_{direction}" if edges else direction
+    if device.type == "cuda":
+        atomic = bool(edges) and not deterministic
+        return getattr(cuda_engine(text, dtype, device.index, kahan, atomic), name)(*tensors, *graph)
+    engine = cpu_engine(text, dtype, torch.get_num_threads())
+    extra = {"kahan": True} if kahan else {}
+    found = getattr(engine, name)(*map(_array, tensors), *graph, **extra)
+    return tuple(map(torch.from_numpy, found)) if isinstance(found, tuple) else torch.from_numpy(found)
+
+
+def _array(tensor: Tensor) -> Any:
+    """The tensor as a contiguous array at an address that suits its type; a copy only where it is not. Raises
+    MemoryLimit."""
+    if not tensor.is_contiguous():
+        # Expanded tensors can be larger than any memory.
+        size = tensor.numel() * tensor.element_size()
+        demand(size, f"a contiguous copy of {list(tensor.shape)} {SUPPORTED[tensor.dtype]}")
+        tensor = tensor.contiguous()
+    if tensor.data_ptr() % 8 and tensor.data_ptr() % tensor.element_size():
+        tensor = tensor.clone()
+    return tensor.numpy()
+
+
+def _fake(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], options: Sequence[Any]) -> Any:
+    """Results without contents, after the same checks."""
+    refuse_dual_level()
+    problem, sizes = problem_of(options[0]), _sizes(tensors, edges)
+    check(problem, tensors, sizes)
+    made = [tensors[0].new_empty(sizes.shape(name, problem)) for name in DIRECTIONS[direction][1]]
+    return tuple(made) if len(made) > 1 else made[0]
+
+
+class Family:
+    """The operators of one kind and how they are each other's derivatives.
+
+    edges: names of the index tensors. options: (type, name) of what follows them, the problem's text first.
+    """
+
+    def __init__(self, prefix: str, edges: tuple[str, ...], options: tuple[tuple[str, str], ...]) -> None:
+        self.edges = edges
+        self.tail = ", ".join([*(f"Tensor {name}" for name in edges), *(f"{kind} {name}" for kind, name in options)])
+        self.operators = {direction: self._operator(prefix, direction) for direction in DIRECTIONS}
+        self.functions = {direction: function_of(self, direction) for direction in DIRECTIONS}
+
+    def apply(self, direction: str, *args: Any) -> Any:
+        """A direction of all its arguments, with derivatives of every order and mode."""
+        if active():
+            return self.functions[direction].apply(*args)
+        return self.operators[direction](*args)
+
+    def parts(self, direction: str, args: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
+        """The arguments of a direction: operands, edges, options."""
+        count = DIRECTIONS[direction][0]
+        cut = count + len(self.edges)
+        return args[:count], args[count:cut], args[cut:]
+
+    def _operator(self, prefix: str, direction: str) -> Any:
+        count, results = DIRECTIONS[direction]
+
+        def real(*args: Any) -> Any:
+            return _run(direction, *self.parts(direction, args))
+
+        def fake(*args: Any) -> Any:
+            return _fake(direction, *self.parts(direction, args))
+
+        def keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            self.keep(direction, ctx, inputs)
+
+        def derivative(ctx: Any, *given: Tensor) -> tuple[Any, ...]:
+            # `saved_tensors` is read once: checkpointing computes them anew and hands them out a single time.
+            return self.gradients(direction, ctx.saved_tensors, ctx.options, given)
+
+        def over_a_batch(info: Any, in_dims: Sequence[int | None], *args: Any) -> tuple[Any, Any]:
+            return self.batched(self.operators[direction], direction, info.batch_size, in_dims, args)
+
+        operands = ", ".join(f"Tensor {name}" for name in NAMES[:count])
+        returned = "Tensor" if len(results) == 1 else f"({', '.join(['Tensor'] * len(results))})"
+        schema = f"({operands}, {self.tail}) -> {returned}"
+        operator = torch.library.custom_op(f"trnqc::{prefix}_{direction}", real, mutates_args=(), schema=schema)
+        operator.register_fake(fake)
+        operator.register_autograd(derivative, setup_context=keep)
+        operator.register_vmap(over_a_batch)
+        for device in ("cpu", "cuda"):
+            operator.register_autocast(device, torch.float32)
+        return operator
+
+    def keep(self, direction: str, ctx: Any, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+        """Save the inputs for the derivatives; the tensors among them are returned."""
+        tensors, edges, ctx.options = self.parts(direction, inputs)
+        ctx.save_for_backward(*tensors, *edges)
+        return (*tensors, *edges)
+
+    def gradients(self, direction: str, saved: Sequence[Tensor], options: Any, given: Sequence[Any]) -> tuple[Any, ...]:
+        """Gradients of all inputs, which `keep` saved; None for edges and options."""
+        tensors, calls = self._kept(direction, saved, options)
+        return (*GRADIENTS[direction](calls, tensors, given), *[None] * len(calls.rest))
+
+    def tangents(self, direction: str, saved: Sequence[Tensor], options: Any, given: Sequence[Any]) -> Any:
+        """Tangents of the results for those of all inputs, None for an input without one."""
+        tensors, calls = self._kept(direction, saved, options)
+        along = [torch.zeros_like(t) if h is None else h for t, h in zip(tensors, given)]
+        return TANGENTS[direction](calls, tensors, along)
+
+    def _kept(self, direction: str, saved: Sequence[Tensor], options: Any) -> tuple[Sequence[Tensor], Calls]:
+        count, (text, *others) = DIRECTIONS[direction][0], options
+        tensors, edges = saved[:count], saved[count:]
+        return tensors, Calls(self.apply, (*edges, text, *others), (*edges, weighted_part(text), *others))
+
+    def batched(self, call: Any, direction: str, count: int, dims: Sequence[Any], args: Sequence[Any]) -> Any:
+        """vmap of `call`: rows of all samples as one batch where every operand has rows of its own, else one by one."""
+        tensors, _, options = self.parts(direction, args)
+        if self.edges or problem_of(options[0]).shared_weights:
+            samples = [call(*(a if d is None else a.select(d, n) for d, a in zip(dims, args))) for n in range(count)]
+            if len(DIRECTIONS[direction][1]) == 1:
+                return torch.stack(samples), 0
+            return tuple(map(torch.stack, zip(*samples))), (0,) * len(samples[0])
+        rows = [t.movedim(d, 0) if d is not None else t.expand(count, *t.shape) for d, t in zip(dims, tensors)]
+        found = call(*(t.reshape(count * t.shape[1], t.shape[2]) for t in rows), *options)
+        if isinstance(found, Tensor):
+            return found.reshape(count, rows[0].shape[1], found.shape[-1]), 0
+        made = tuple(t.reshape(count, rows[0].shape[1], t.shape[-1]) for t in found)
+        return made, (0,) * len(made)
+
+
+BATCH = Family("cg", (), (("str", "problem"),))
+CONVOLUTION = Family("cg_conv", ("rows", "cols"), (("str", "problem"), ("bool", "deterministic"), ("bool", "kahan")))

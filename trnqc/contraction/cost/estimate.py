@@ -1,0 +1,152 @@
+"""Estimated times: what the steps of a plan, or the turns of a fused loop nest, take at the rates of a machine.
+
+A step is what `slices.product_plan` (in loops) or `lower` (else) says that it is: a stack of matrix products, copies of
+operands that do not lie ready, a buffer that is added to the result. Nothing here is fitted to contractions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import TYPE_CHECKING
+
+from trnqc.contraction.cost.rates import Rates
+from trnqc.contraction.memory.fusion_graph import Fusion
+from trnqc.contraction.memory.loop_nest import Nest
+from trnqc.contraction.run.loop_nest import axis_orders
+from trnqc.contraction.run.lower import Packed, Product, Step
+from trnqc.contraction.run.slices import Layout, ProductPlan, product_plan, row_major
+from trnqc.contraction.tree import Tree, union
+from trnqc.expression.operand import Leaf
+
+if TYPE_CHECKING:
+    from trnqc.contraction.plan import Plan
+
+# Steps of a nest whose orders of axes are looked at for a warning.
+MANY = 16
+
+
+def plan_seconds(plan: Plan, rates: Rates) -> float:
+    """Of one run; functions count as their stated multiply-adds."""
+    total = 0.0
+    for assignment in plan.assignments:
+        for number, part in enumerate(assignment.parts):
+            if part.loops:
+                total += part.loops.seconds(rates)
+            elif part.schedule:
+                total += nest_seconds(part.schedule.nest, part.schedule.scratch, rates)
+            else:
+                total += sum(step_seconds(part.tree, step, rates) for step in part.steps)
+                total += part.tree.function_cost * rates.multiply_add
+            if number or part.coefficient != 1 or assignment.accumulate:
+                size = part.tree.size(assignment.labels)
+                total += rates.copy(size, 2 * size, turned=False)
+    return total
+
+
+def step_seconds(tree: Tree, step: Step, rates: Rates) -> float:
+    """One step on whole arrays."""
+    operation, touched = step.operation, _touched(tree, step)
+    if isinstance(operation, Packed):
+        moved = rates.copy(step.copies(tree), touched, turned=False)
+        return step_seconds(operation.tree, operation.step, rates) + moved
+    if not isinstance(operation, Product):
+        return rates.step + rates.copy(touched, touched, turned=operation.kind == "copy")
+    seconds = rates.step + rates.copy(step.copies(tree), touched)
+    if operation.kind == "multiply":
+        return seconds + rates.copy(tree.size(step.node.loops), touched, turned=False)
+    m, n, k, stack = (
+        tree.size(labels) for labels in (operation.rows, operation.columns, operation.inner, operation.batch)
+    )
+    return seconds + stack * rates.product(m, n, k) + _from_memory(touched, rates)
+
+
+def _touched(tree: Tree, step: Step) -> int:
+    return tree.size(step.node.indices) + sum(tree.size(union(operand.indices)) for operand in step.operands)
+
+
+def _from_memory(touched: int, rates: Rates) -> float:
+    """Operands of products that the caches do not hold come from memory once."""
+    return 0.0 if touched <= rates.cached else touched * max(rates.far - rates.near, 0.0)
+
+
+def nest_seconds(nest: Nest, scratch: int, rates: Rates) -> float:
+    """The whole loop nest with so many elements of scratch."""
+    fusion = nest.fusion
+    orders = {**axis_orders(nest), fusion.tree.root.name: fusion.tree.root.indices}
+
+    def layout(name: str) -> Layout:
+        return row_major(orders[name], dict(zip(fusion.arrays[name].indices, fusion.shape(name))))
+
+    total = 0.0
+    for step, around in nest.steps:
+        turns = prod(fusion.turns(label) for label in around)
+        total += turns * _turn_seconds(fusion, step.name, around, step.accumulate, layout, scratch, rates)
+    return total
+
+
+def quick_seconds(nest: Nest, scratch: int, rates: Rates) -> float:
+    """`nest_seconds`; of many steps, whose orders of axes take long to find, a lower bound from starts and
+    multiply-adds."""
+    if len(nest.steps) <= MANY:
+        return nest_seconds(nest, scratch, rates)
+    fusion, total = nest.fusion, 0.0
+    for step, around in nest.steps:
+        array = fusion.arrays[step.name]
+        turns = prod(fusion.turns(label) for label in around)
+        work = prod(fusion.tile(x) if x in around else fusion.tree.extent(x) for x in array.loops)
+        total += turns * (rates.step + array.cost * work * rates.multiply_add)
+    return total
+
+
+def _turn_seconds(
+    fusion: Fusion,
+    name: str,
+    around: tuple[str, ...],
+    accumulate: bool,
+    layout: Callable[[str], Layout],
+    scratch: int,
+    rates: Rates,
+) -> float:
+    """One turn of a step."""
+    array, tree = fusion.arrays[name], fusion.tree
+    length = {x: fusion.tile(x) if x in around else tree.extent(x) for x in array.loops}
+    if isinstance(array.source, Leaf):
+        return rates.step + array.cost * rates.multiply_add * prod(length.values())
+    made = iter(array.inputs)
+    layouts = []
+    for operand in array.source.operands:
+        if isinstance(operand, Leaf) and not operand.cost:
+            labels = union(operand.indices)
+            strides = row_major(labels, {x: tree.extent(x) for x in labels}).strides
+            layouts.append(Layout(strides, operand.reciprocal))
+        else:
+            layouts.append(layout(next(made)))
+    found = product_plan(tuple(length.items()), layout(name), tuple(layouts), accumulate, scratch)
+    touched = sum(prod(length[x] for x in labels) for labels in (array.indices, *(o.labels for o in layouts)))
+    return _slices_seconds(found, length, [o.labels for o in layouts], array.indices, touched, scratch, rates)
+
+
+def _slices_seconds(
+    found: ProductPlan,
+    length: dict[str, int],
+    operands: list[tuple[str, ...]],
+    result: tuple[str, ...],
+    touched: int,
+    scratch: int,
+    rates: Rates,
+) -> float:
+    def size(labels: tuple[str, ...]) -> int:
+        return prod(length[x] for x in labels)
+
+    # A product that the scratch does not hold is cut in halves until it does.
+    cuts = max(1, -(-found.scratch // max(scratch, 1)))
+    seconds = cuts * rates.step
+    touched //= cuts
+    seconds += sum(rates.copy(size(labels), touched) for labels, packed in zip(operands, found.packed) if packed)
+    if found.buffered:
+        seconds += rates.copy(size(result), touched)
+    if not found.inner:
+        return seconds + rates.copy(prod(length.values()), touched, turned=False)
+    m, n, k, many = (size(labels) for labels in (found.rows, found.columns, found.inner, found.loops))
+    return seconds + many * rates.product(m, n, k) + cuts * _from_memory(touched, rates)

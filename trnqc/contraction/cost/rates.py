@@ -1,0 +1,169 @@
+"""How fast this machine runs what contractions are made of: matrix products, copies, starts.
+
+    ~0.3 s of small NumPy calls, once a machine ─► Rates (kept in a file of the user's cache) ─► estimate
+
+The times are those of the threads that NumPy's BLAS uses in this process. None of the measured shapes is a contraction
+that anybody asked for: estimates made from these rates are predictions.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cache, partial
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from trnqc.contraction.run.slices import Slice, multiply
+
+SIZES = (2, 8, 32, 128, 512)
+LARGEST = 2**25  # multiply-adds of a measured product
+NEAR, FAR = 2**15, 2**23  # elements of copies that stay in the caches, and that do not
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Seconds. A product [m, k] [k, n] takes call + m n k multiply_add + (m k + k n) panel + m n result.
+
+    near, far: to copy one element within the caches and from memory; turned_near, turned_far: with its axes exchanged.
+    step: of Python, around one product of slices. cached: elements that count as near.
+    """
+
+    call: float
+    multiply_add: float
+    panel: float
+    result: float
+    near: float
+    far: float
+    turned_near: float
+    turned_far: float
+    step: float
+    cached: int = 2**21
+
+    def product(self, m: int, n: int, k: int) -> float:
+        return self.call + m * n * k * self.multiply_add + (m + n) * k * self.panel + m * n * self.result
+
+    def copy(self, elements: int, among: int, turned: bool = True) -> float:
+        """To copy so many elements where `among` are touched in turn; turned: the fastest axis changes."""
+        near, far = (self.turned_near, self.turned_far) if turned else (self.near, self.far)
+        return elements * (near if among <= self.cached else far)
+
+
+@cache
+def machine_rates() -> Rates:
+    """The rates of this machine, from the user's cache or measured now; any fault of the file is a miss."""
+    path = _cache_file()
+    try:
+        return Rates(**json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        found = measured_rates()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, aside = tempfile.mkstemp(dir=path.parent, prefix=".rates-")
+        with os.fdopen(handle, "w") as file:
+            json.dump(asdict(found), file)
+        os.replace(aside, path)
+    except OSError:
+        pass  # a cache that cannot be written costs the next process 0.3 s
+    return found
+
+
+@cache
+def cache_levels() -> tuple[tuple[str, int], ...]:
+    """(name, elements of fp64) of the two largest caches of the processor, larger first; 32 MB and 1 MB where the
+    system does not say."""
+    found: dict[str, int] = {}
+    for entry in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            kind, level, size = ((entry / name).read_text().strip() for name in ("type", "level", "size"))
+        except OSError:
+            continue
+        if kind in ("Data", "Unified") and size.endswith("K"):
+            found[f"L{level}"] = int(size[:-1]) * 1024 // 8
+    largest = sorted(found.items(), key=lambda pair: -pair[1])[:2]
+    return tuple(largest) if len(largest) == 2 else (("L3", 2**22), ("L2", 2**17))
+
+
+def _cache_file() -> Path:
+    """One file for each processor, NumPy and number of threads."""
+    threads = next((os.environ[name] for name in THREADS if name in os.environ), "all")
+    kind = f"{platform.node()}-{platform.machine()}-{os.cpu_count()}-numpy{np.__version__}-threads{threads}"
+    name = "".join(c if c.isalnum() or c in ".-" else "_" for c in kind)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trnqc" / f"contraction-{name}.json"
+
+
+def measured_rates() -> Rates:
+    """The rates, measured now."""
+    near, turned_near = (_copy(NEAR, turned) for turned in (False, True))
+    far, turned_far = (_copy(FAR, turned) for turned in (False, True))
+    return Rates(*_products(), near, far, turned_near, turned_far, _step())
+
+
+def _least(work: Callable[[], object], times: int = 3) -> float:
+    work()
+    found = []
+    for _ in range(times):
+        start = time.perf_counter()
+        work()
+        found.append(time.perf_counter() - start)
+    return min(found)
+
+
+def _products() -> tuple[float, float, float, float]:
+    """(call, multiply_add, panel, result) of least squared relative error, none of them negative."""
+    rows, seconds = [], []
+    for m, n, k in product(SIZES, repeat=3):
+        work = m * n * k
+        if work <= LARGEST:
+            stack = max(1, 200_000 // work)
+            a, b, out = np.ones((stack, m, k)), np.ones((stack, k, n)), np.empty((stack, m, n))
+            rows.append((1.0, float(work), float(m * k + k * n), float(m * n)))
+            seconds.append(_least(partial(np.matmul, a, b, out=out)) / stack)
+    scaled = np.array(rows) / np.array(seconds)[:, None]
+    call, multiply_add, panel, result = _not_negative(scaled, np.ones(len(rows)))
+    return call, multiply_add, panel, result
+
+
+def _not_negative(matrix: np.ndarray, target: np.ndarray) -> list[float]:
+    """Least squares over the best set of columns of which none gets a negative factor."""
+    best: tuple[float, list[float]] | None = None
+    columns = matrix.shape[1]
+    for chosen in range(1, 2**columns):
+        used = [k for k in range(columns) if chosen >> k & 1]
+        factors = np.linalg.lstsq(matrix[:, used], target, rcond=None)[0]
+        error = float(np.square(matrix[:, used] @ factors - target).sum())
+        if (factors >= 0).all() and (best is None or error < best[0]):
+            spread = np.zeros(columns)
+            spread[used] = factors
+            best = error, spread.tolist()
+    assert best is not None
+    return best[1]
+
+
+def _copy(elements: int, turned: bool) -> float:
+    # Not a power of two, which would put a column into few places of a cache.
+    side = 2 ** (elements.bit_length() // 2) + 1
+    source = np.ones((side, elements // side))
+    target = np.empty(source.shape[::-1]).T if turned else np.empty_like(source)
+    return _least(lambda: np.copyto(target, source)) / elements
+
+
+def _step() -> float:
+    """One product of tiny slices with all that is around it."""
+    result, left, right = (Slice(np.ones((2, 2)), labels) for labels in (("a", "c"), ("a", "b"), ("b", "c")))
+    scratch = np.empty(64)
+
+    def work() -> None:
+        for k in range(50):
+            parts = [x.part("a", k % 2, k % 2 + 1) for x in (result, left, right)]
+            multiply(parts[0], parts[1:], k % 2 == 0, scratch)
+
+    return _least(work) / 50

@@ -1,0 +1,246 @@
+"""Loops over the tiles of a ladder: what they hold and compute, how long they take, and which tiles are best.
+
+Without symmetry of x the loops are over pairs of tiles a >= b and e >= f. With it they are over any four tiles in any
+order once: of the three ways to split these into two pairs each takes two of the same three tiles of W, and every W± is
+used from both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+from typing import Any
+
+from trnqc.contraction.cost.rates import Rates
+from trnqc.contraction.ladder.pattern import HALVES, Ladder, pairs
+from trnqc.contraction.memory.tiles import doublings, even_sizes
+from trnqc.contraction.run.slices import MULTIPLY_ADD, START
+
+# Elements that the objects of Python take which show one tile.
+VIEW = 64
+# Rates of no machine in particular, in moves of an element: plans do not depend on where they are made.
+MODEL = Rates(START, MULTIPLY_ADD, 25 * MULTIPLY_ADD, 8 * MULTIPLY_ADD, 0.3, 1.0, 0.5, 3.0, START)
+
+
+@dataclass(frozen=True)
+class LadderLoops:
+    """A ladder over tiles of a and b, and of e and f. held: x is kept in tiles; else tiles are copied when needed."""
+
+    ladder: Ladder
+    upper: int
+    lower: int
+    held: bool
+
+    @cached_property
+    def cuts(self) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+        """Tiles of a (and b), and of e (and f)."""
+        above, below, _, _ = self.ladder.extents
+        return _cuts(above, self.upper), _cuts(below, self.lower)
+
+    @cached_property
+    def made(self) -> tuple[int, int]:
+        """(products of tiles of x, their multiply-adds)."""
+        above, below = (_Tiles([cut.stop - cut.start for cut in cuts]) for cuts in self.cuts)
+        inner = self.ladder.extents[2]
+        if self.ladder.even:
+            # Each pair of pairs of tiles once; of a pair of the same tile a >= e.
+            squares = above.unlike_squares + sum(pairs(n, 1) ** 2 for n in above.lengths)
+            return pairs(above.pairs, 1), inner * (pairs(above.total, 1) ** 2 + squares) // 2
+        count = (above.pairs - above.count) * below.count**2 + above.count * below.pairs
+        work = above.unlike * below.total**2 + above.like * (below.unlike + below.like)
+        return count, inner * work
+
+    @cached_property
+    def taken(self) -> int:
+        """How many W± are made of each half."""
+        above, below = (pairs(len(cuts), 1) for cuts in self.cuts)
+        return pairs(above, 1) if self.ladder.even else above * below
+
+    @property
+    def applied(self) -> int:
+        """Multiply-adds of W± t±."""
+        above, below, _, _ = self.ladder.extents
+        return sum(pairs(above, half) * pairs(below, half) * self.ladder.columns(half) for half in HALVES)
+
+    @property
+    def work(self) -> int:
+        """Multiply-adds of all products."""
+        return self.made[1] + self.applied
+
+    @property
+    def tile(self) -> int:
+        """Elements of the largest tile of W."""
+        return self.upper**2 * self.lower**2
+
+    @property
+    def slots(self) -> int:
+        """Tiles of W that are alive at the same time."""
+        return 3 if self.ladder.even else 2
+
+    @property
+    def columns(self) -> int:
+        return max(self.ladder.columns(half) for half in HALVES)
+
+    @property
+    def kept(self) -> tuple[int, int]:
+        """Elements of x in tiles, or of two tiles of it, and of t±."""
+        above, below, inner, _ = self.ladder.extents
+        x = 2 * inner * self.upper * self.lower
+        if self.held:
+            x = inner * (pairs(above, 1) if self.ladder.even else above * below)
+        return x, sum(pairs(below, half) * self.ladder.columns(half) for half in HALVES)
+
+    @property
+    def arena(self) -> int:
+        """Elements of the buffer that holds all temporaries: what is kept, and what one turn of the loops needs, or
+        taking t apart before, or putting R together after them."""
+        turn = (self.slots + 3) * self.tile + max(self.upper, self.lower) ** 2 * self.columns
+        apart = 2 * self.lower**2 * self.ladder.extents[3]
+        together = 3 * self.upper**2 * self.ladder.extents[3]
+        return sum(self.kept) + max(turn, apart, together)
+
+    @property
+    def memory(self) -> int:
+        """Elements that a run holds beside operands and result."""
+        above, below = (len(cuts) for cuts in self.cuts)
+        views = (above * below * self.held + 2 * pairs(below, 1)) * VIEW
+        return self.arena + views
+
+    def seconds(self, rates: Rates) -> float:
+        """Estimated time of a run."""
+        above, below, inner, free = self.ladder.extents
+        mm, ll = self.upper**2, self.lower**2
+        ml = self.upper * self.lower
+        count, work = self.made
+        near = self.slots * self.tile
+        total = _products(rates, count, (ml, ml, inner), work)
+        turns = self.taken * (2 if self.ladder.even else 1)
+        combined = min(self.taken * self.tile, pairs(above, 1) * pairs(below, 1) // (2 if self.ladder.even else 1))
+        for half in HALVES:
+            columns = self.ladder.columns(half)
+            if columns:
+                work = pairs(above, half) * pairs(below, half) * columns
+                total += _products(rates, turns, (mm, columns, ll), work)
+                total += self.taken * rates.step + 2 * rates.copy(combined, near)
+                total += turns * rates.step + turns * rates.copy(mm * columns, near, turned=half < 0)
+        copies, copied = (len(self.cuts[0]) * len(self.cuts[1]), self.kept[0])
+        if not self.held:
+            copies, copied = 2 * count, 2 * count * inner * ml
+        everything = inner * above * below + (above**2 + below**2) * free
+        total += copies * rates.step + rates.copy(copied, everything)
+        return total + rates.copy(4 * (below**2 + above**2) * free, everything, turned=False)
+
+    def __str__(self) -> str:
+        ladder, root = self.ladder, self.ladder.tree.root
+        (a, b), (e, f) = ladder.upper, ladder.lower
+        turned = {label: ladder.free[axis] for label, axis in zip(ladder.free, ladder.turned)}
+        x, t, name = ladder.x.name, ladder.t.name, root.name
+        once = f", {','.join(ladder.free)} of their pairs once" if any(k != v for k, v in turned.items()) else ""
+
+        def of(what: str, labels: Sequence[str], /, **names: str) -> str:
+            return f"{what}[{','.join(names.get(label, label) for label in labels)}]"
+
+        def xs(one: str, two: str) -> str:
+            return " ".join(of(x, ladder.x.indices, **{a: high, e: low}) for high, low in ((a, one), (b, two)))
+
+        exchanged = of(t, ladder.t.indices, **{e: f, f: e}, **turned)
+        alike = f", {of(x, ladder.x.indices, **{a: e, e: a})} = {of(x, ladder.x.indices)}" if ladder.even else ""
+        total = f"sum({','.join(ladder.inner)}) " if ladder.inner else ""
+        tiles = (
+            f"for four tiles of {a}, {b}, {e}, {f} of {self.upper}, any order once:\n"
+            f"    for each way to take two of them as {a} >= {b}, two as {e} >= {f}:"
+            if ladder.even
+            else f"for {a} >= {b} in tiles of {self.upper}:\n    for {e} >= {f} in tiles of {self.lower}:"
+        )
+        lines = [
+            f"symmetry: {exchanged} = {'-' * (ladder.sign < 0)}{of(t, ladder.t.indices)}{alike}",
+            f"multiply-adds: {self.made[1]:.4g} for W, {self.applied:.4g} with {t}",
+            f"memory: {self.arena:.4g} elements in one arena",
+            f"{of(t + '±', ladder.t.indices)} = {of(t, ladder.t.indices)} ± {of(t, ladder.t.indices, **{e: f, f: e})}, "
+            f"{e} >= {f}{once}",
+            tiles,
+            f"        W±[{a},{b},{e},{f}] = {total}{xs(e, f)} ± {total}{xs(f, e)}",
+            f"        {of(name + '±', root.indices)} += W± {of(t + '±', ladder.t.indices)}",
+        ]
+        if ladder.even:
+            high, low = {a: e, b: f}, {e: a, f: b}
+            lines.append(f"        {of(name + '±', root.indices, **high)} += W± {of(t + '±', ladder.t.indices, **low)}")
+        both = f"{of(name, root.indices)}, {of(name, root.indices, **{a: b, b: a})}"
+        return "\n".join([*lines, f"{both} = ({name}+ ± {name}-) / 2"])
+
+    def data(self) -> dict[str, Any]:
+        return {
+            "tiles": {self.ladder.upper[0]: self.upper, self.ladder.lower[0]: self.lower},
+            "loops": str(self),
+            "elements": self.memory,
+            "multiply_adds": self.work,
+        }
+
+
+@dataclass(frozen=True)
+class _Tiles:
+    """Sums over pairs of tiles of these lengths."""
+
+    lengths: Sequence[int]
+
+    @property
+    def count(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def pairs(self) -> int:
+        return pairs(self.count, 1)
+
+    @property
+    def total(self) -> int:
+        return sum(self.lengths)
+
+    @property
+    def like(self) -> int:
+        return sum(n * n for n in self.lengths)
+
+    @property
+    def unlike(self) -> int:
+        return (self.total**2 - self.like) // 2
+
+    @property
+    def unlike_squares(self) -> int:
+        """Squares of the elements of pairs of tiles that are not the same, added up."""
+        return (self.like**2 - sum(n**4 for n in self.lengths)) // 2
+
+
+def _cuts(extent: int, size: int) -> tuple[slice, ...]:
+    return tuple(slice(start, min(start + size, extent)) for start in range(0, extent, size))
+
+
+def _products(rates: Rates, count: int, shape: tuple[int, int, int], work: int) -> float:
+    """Products of at most this shape, of so many multiply-adds in all."""
+    full = max(count * prod(shape), 1)
+    return count * (rates.call + rates.step) + work / full * count * (rates.product(*shape) - rates.call)
+
+
+def ladder_loops(ladder: Ladder, limit: int) -> LadderLoops | None:
+    """The tiles of least estimated time that hold at most `limit` elements; None if no tiles do.
+
+    Where e and f have tiles of their own, powers of two are tried first, then one of the tiles after the other.
+    """
+    above, below, _, _ = ladder.extents
+    if not prod(ladder.extents):
+        return None
+    upper, lower = even_sizes(above), even_sizes(below)
+    if ladder.even:
+        return _best(ladder, limit, [(size, size) for size in upper])
+    best = _best(ladder, limit, list(product(doublings(above), doublings(below))))
+    if best:
+        best = _best(ladder, limit, [(best.upper, size) for size in (best.lower, *lower)]) or best
+        best = _best(ladder, limit, [(size, best.lower) for size in (best.upper, *upper)]) or best
+    return best
+
+
+def _best(ladder: Ladder, limit: int, sizes: Sequence[tuple[int, int]]) -> LadderLoops | None:
+    trials = (LadderLoops(ladder, *size, held) for size in sizes for held in (True, False))
+    fitting = [loops for loops in trials if loops.memory <= limit]
+    return min(fitting, key=lambda loops: loops.seconds(MODEL), default=None)

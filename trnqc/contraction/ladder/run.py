@@ -1,0 +1,254 @@
+"""Running the loops of a ladder: all temporaries lie in one arena, halves of the result in the result itself.
+
+R+ lies where a >= b, R- where a > b, transposed; both in the first places of the axis z. At the end each pair of tiles
+is put together in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations_with_replacement
+from math import prod
+from types import ModuleType
+
+import numpy as np
+
+from trnqc.contraction.ladder.integrals import Arena, Integrals, Pair, long, ordered_pairs
+from trnqc.contraction.ladder.loops import LadderLoops
+from trnqc.contraction.ladder.pattern import HALVES, pairs
+from trnqc.contraction.run.arrays import Array, cast, require_no_transform, taken, transpose, vector
+from trnqc.contraction.run.execute import Gemm
+
+
+def run_ladder(
+    library: ModuleType, loops: LadderLoops, operands: Mapping[str, Array], gemm: Gemm | None = None
+) -> Array:
+    """R, its axes as the root of the ladder's tree says; operands by name of leaf. gemm: as of `execute.run_steps`."""
+    ladder = loops.ladder
+    x, t = operands[ladder.x.name], operands[ladder.t.name]
+    for leaf, array in ((ladder.x, x), (ladder.t, t)):
+        require_no_transform(array, leaf.name)
+    run = _Run(
+        library,
+        loops,
+        _ordered(x, ladder.x.indices, (*ladder.inner, ladder.upper[0], ladder.lower[0])),
+        _ordered(t, ladder.t.indices, (*ladder.lower, *ladder.free)),
+        gemm,
+    )
+    for splits in run.groups():
+        run.products(splits)
+    run.put_together()
+    labels = (*ladder.upper, *ladder.free)
+    found = run.result.reshape(tuple(ladder.tree.extent(label) for label in labels))
+    return _ordered(found, labels, ladder.tree.root.indices)
+
+
+def _ordered(x: Array, have: Sequence[str], labels: Sequence[str]) -> Array:
+    return transpose(x, [have.index(label) for label in labels])
+
+
+class _Half:
+    """One half (sign 1 or -1): which elements of z stand for a pair of them, where their partners are, and for each of
+    all the place of the one that stands for it and its sign."""
+
+    def __init__(self, library: ModuleType, loops: LadderLoops, sign: int, like: Array) -> None:
+        ladder = loops.ladder
+        extents = [ladder.tree.extent(label) for label in ladder.free]
+        own = np.arange(prod(extents))
+        partner = own.reshape(extents).transpose(ladder.turned).ravel()
+        self.sign, self.partner_sign = sign, sign * ladder.sign
+        chosen = np.flatnonzero(own < partner if self.partner_sign < 0 else own <= partner)
+        source, signs = np.zeros(len(own), np.int64), np.zeros(len(own), np.int64)
+        source[partner[chosen]] = source[chosen] = np.arange(len(chosen))
+        signs[partner[chosen]] = self.partner_sign
+        signs[chosen] = 1
+        self.count = len(chosen)
+        self.chosen, self.partner, self.source, places = (
+            vector(library, values, like) for values in (chosen, partner[chosen], source, signs)
+        )
+        self.signs = cast(places, like.dtype)
+
+
+class _Run:
+    """x: [q..., a, e]; t: [e, f, z...]."""
+
+    def __init__(self, library: ModuleType, loops: LadderLoops, x: Array, t: Array, gemm: Gemm | None) -> None:
+        self.library, self.loops, self.gemm = library, loops, gemm
+        self.above, self.below = loops.cuts
+        high, _, _, self.free = loops.ladder.extents
+        kind = {"dtype": x.dtype} | ({} if library is np else {"device": x.device})
+        self.result = library.zeros((high, high, self.free), **kind)
+        self.arena = Arena(library.empty((loops.arena,), **kind))
+        self.halves = [half for half in (_Half(library, loops, sign, x) for sign in HALVES) if half.count]
+        lengths = {long(cut) for cut in (*self.above, *self.below)}
+        self.triangles = {
+            (length, sign): vector(library, np.flatnonzero(np.tri(length, k=0 if sign > 0 else -1)), x)
+            for length in lengths
+            for sign in HALVES
+        }
+        self.integrals = Integrals(library, loops, x, self.arena, self._multiply)
+        self.parts = self._taken_apart(t)
+        self.mark = self.arena.used
+        self.raw, self.combined = self.arena.take(2 * loops.tile), self.arena.take(loops.tile)
+        self.integrals.begin(self.arena, self.raw)
+        self.product = self.arena.take(max(loops.upper, loops.lower) ** 2 * loops.columns)
+
+    # t before the loops.
+
+    def _taken_apart(self, t: Array) -> dict[tuple[int, int, int], Array]:
+        """By numbers of two tiles and sign t±[ef,z], e >= f (or e > f), z of its pair once."""
+        kept, place = self.arena.take(self.loops.kept[1]), 0
+        mark, parts = self.arena.used, {}
+        for half in self.halves:
+            for e, f in ordered_pairs(len(self.below)):
+                tile = t[self.below[e], self.below[f]]
+                rows = self._rows(tile, e == f, half)
+                part = kept[place : place + len(rows) * half.count].reshape((len(rows), half.count))
+                self._halve_rows(rows, len(tile) if e == f else 0, half, part)
+                parts[e, f, half.sign] = part
+                place += len(rows) * half.count
+                self.arena.used = mark
+        return parts
+
+    def _rows(self, tile: Array, same: bool, half: _Half) -> Array:
+        """[ef, z] of a tile of t; of one with e and f alike e >= f (or e > f)."""
+        if not same:
+            rows = self.arena.take(*tile.shape)
+            rows[...] = tile
+        else:
+            rows = self.arena.take(pairs(len(tile), half.sign), *tile.shape[2:])
+            for k, row in _triangle(len(tile), half.sign):
+                rows[row] = tile[k, : row.stop - row.start]
+        return rows.reshape((-1, self.free))
+
+    def _halve_rows(self, rows: Array, alike: int, half: _Half, part: Array) -> None:
+        """t[e,f,z] ± t[f,e,z]; in the even half only t[e,e,z]. alike: how many e there are, where f is e or less."""
+        partner = self.arena.take(len(rows), half.count)
+        taken(self.library, rows, half.chosen, 1, part)
+        taken(self.library, rows, half.partner, 1, partner)
+        combine = self.library.add if half.partner_sign > 0 else self.library.subtract
+        combine(part, partner, out=part)
+        if half.sign > 0 and alike:
+            taken(self.library, rows, half.chosen, 1, partner)
+            for _, row in _triangle(alike, 1):
+                part[row.stop - 1] = partner[row.stop - 1]
+
+    # The loops.
+
+    def groups(self) -> Iterator[list[tuple[Pair, Pair]]]:
+        """Pairs (a, b), (e, f) of tiles whose W± take the same tiles of W, each pair of pairs once."""
+        if not self.loops.ladder.even:
+            for upper in ordered_pairs(len(self.above)):
+                yield from ([(upper, lower)] for lower in ordered_pairs(len(self.below)))
+            return
+        for d, c, b, a in combinations_with_replacement(range(len(self.above)), 4):
+            splits = [((a, b), (c, d)), ((a, c), (b, d)), (max((a, d), (b, c)), min((a, d), (b, c)))]
+            yield list(dict.fromkeys(splits))
+
+    def products(self, splits: Sequence[tuple[Pair, Pair]]) -> None:
+        """All that the W± of one group take part in."""
+        made: dict[tuple[Pair, Pair], Array] = {}
+        for upper, lower in splits:
+            (a, b), (e, f) = upper, lower
+            one = transpose(self.integrals.tile(a, e, b, f, made), (0, 2, 1, 3))
+            two = transpose(self.integrals.tile(a, f, b, e, made), (0, 2, 3, 1))
+            shape = tuple(one.shape)
+            both = self.combined[: prod(shape)].reshape(shape)
+            for half in self.halves:
+                (self.library.add if half.sign > 0 else self.library.subtract)(one, two, out=both)
+                w = self._unlike(both.reshape((shape[0] * shape[1], -1)), upper, lower, half.sign)
+                if prod(w.shape):
+                    self._apply(w.T, upper, lower, half)
+                    if self.loops.ladder.even and upper != lower:
+                        self._apply(w, lower, upper, half)
+
+    def _unlike(self, w: Array, upper: Pair, lower: Pair, sign: int) -> Array:
+        """Rows a >= b (or a > b) and columns e >= f of W±."""
+        place = 0
+        for axis, (one, two), cuts in ((0, upper, self.above), (1, lower, self.below)):
+            if one == two:
+                chosen = self.triangles[long(cuts[one]), sign]
+                shape = (len(chosen), w.shape[1]) if axis == 0 else (w.shape[0], len(chosen))
+                into = self.raw[place : place + prod(shape)].reshape(shape)
+                w, place = taken(self.library, w, chosen, axis, into), place + prod(shape)
+        return w
+
+    def _apply(self, w_t: Array, upper: Pair, lower: Pair, half: _Half) -> None:
+        """R± += W± t±."""
+        rows, count = w_t.shape[1], half.count
+        found = self.product[: rows * count].reshape((rows, count))
+        self._multiply(w_t, self.parts[(*lower, half.sign)], found)
+        a, b = (self.above[k] for k in upper)
+        if upper[0] == upper[1]:
+            for k, row in _triangle(long(a), half.sign):
+                others = slice(a.start, a.start + row.stop - row.start)
+                place = (a.start + k, others) if half.sign > 0 else (others, a.start + k)
+                self.result[(*place, slice(0, count))] += found[row]
+        elif half.sign > 0:
+            self.result[a, b, :count] += found.reshape((long(a), long(b), count))
+        else:
+            self.result[b, a, :count] += transpose(found.reshape((long(a), long(b), count)), (1, 0, 2))
+
+    def _multiply(self, a_t: Array, b: Array, out: Array) -> None:
+        if self.gemm is None:
+            self.library.matmul(a_t.T, b, out=out)
+        else:
+            out[...] = self.gemm(a_t[None], b[None])[0]
+
+    # R after the loops.
+
+    def put_together(self) -> None:
+        """R[a,b] and R[b,a] from R+ and R-."""
+        for one, two in ordered_pairs(len(self.above)):
+            self.arena.used = self.mark
+            a, b = self.above[one], self.above[two]
+            shape = (long(a), long(b), self.free)
+            even, odd = self.arena.take(*shape), self.arena.take(*shape)
+            even[...], odd[...] = 0, 0
+            for half in self.halves:
+                self._spread(a, b, half, even if half.sign > 0 else odd)
+            total = self.arena.take(*shape)
+            if one == two:
+                # R- has no a = b; what was read there is R+.
+                for k in range(long(a)):
+                    odd[k, k] = 0
+            _halve(self.library.add(even, odd, out=total))
+            if one != two:
+                self.result[a, b] = total
+                self.result[b, a] = transpose(_halve(self.library.subtract(even, odd, out=total)), (1, 0, 2))
+                continue
+            for k in range(long(a)):
+                self.result[a.start + k, a.start : a.start + k + 1] = total[k, : k + 1]
+            _halve(self.library.subtract(even, odd, out=total))
+            for k in range(long(a)):
+                self.result[a.start : a.start + k, a.start + k] = total[k, :k]
+
+    def _spread(self, a: slice, b: slice, half: _Half, into: Array) -> None:
+        """One half of R[a,b,z], for all z."""
+        mark = self.arena.used
+        rows = self.arena.take(long(a), long(b), half.count)
+        found = self.result[a, b] if half.sign > 0 else transpose(self.result[b, a], (1, 0, 2))
+        rows[...] = found[..., : half.count]
+        taken(self.library, rows, half.source, 2, into)
+        into *= half.signs
+        self.arena.used = mark
+
+
+def _triangle(length: int, sign: int) -> Iterator[tuple[int, slice]]:
+    """For each a the places of its b <= a (or b < a) among the pairs; none for no b."""
+    place = 0
+    for k in range(length):
+        count = k + (sign > 0)
+        if count:
+            yield k, slice(place, place + count)
+        place += count
+
+
+def _halve(x: Array) -> Array:
+    """In place; sums of whole numbers are even here."""
+    kind = str(x.dtype)
+    if "float" in kind or "complex" in kind:
+        x *= 0.5
+    else:
+        x //= 2
+    return x

@@ -1,0 +1,187 @@
+"""Passes over arrays on disk: which temporaries go there and back, so that little is read and written in all.
+
+A temporary that is stored cuts the tree. Each part is a fused loop nest of its own and has the whole memory: its stored
+operands are functions whose elements cost what reading costs, and its result is copied out tile by tile. Of all cuts
+that one is taken of which reading, writing and multiplying cost least; for the four-index transformation in little
+memory it is the two-pass form, |A| + 2 |T2| + |B| elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import prod
+
+from trnqc.contraction.memory.schedule import SMALL_SCRATCH, Schedule, schedule, schedule_within
+from trnqc.contraction.time_limit import out_of_time
+from trnqc.contraction.tree import Node, Tree, union
+from trnqc.errors import MemoryLimit
+from trnqc.expression.operand import Leaf
+
+# Multiply-adds of a large matrix product in the time in which a disk moves one element: about 1 GB/s.
+MOVE_COST = 200
+# Temporaries that are stored at once, at most, in the search.
+MOST_CUTS = 2
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One loop nest. target: the step that it makes; stored: whether that goes to disk, as its last step copies it."""
+
+    target: str
+    schedule: Schedule
+    stored: bool
+
+    @property
+    def made(self) -> str:
+        """The array in memory whose tiles are the target's."""
+        tree = self.schedule.fusion.tree
+        return self.schedule.fusion.arrays[tree.root.name].inputs[0] if self.stored else tree.root.name
+
+    @property
+    def indices(self) -> tuple[str, ...]:
+        """Of the target."""
+        return self.schedule.fusion.tree.root.indices
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        tree = self.schedule.fusion.tree
+        return tuple(tree.extent(label) for label in tree.root.indices)
+
+    @property
+    def read(self) -> Mapping[str, int]:
+        """Elements read of each array on disk."""
+        fusion = self.schedule.fusion
+        found: dict[str, int] = {}
+        for name, array in fusion.arrays.items():
+            if isinstance(array.source, Leaf):
+                again = prod(fusion.turns(label) for label in fusion.repeated(name))
+                found[array.source.name] = found.get(array.source.name, 0) + fusion.tree.size(array.indices) * again
+        return found
+
+    @property
+    def written(self) -> int:
+        tree = self.schedule.fusion.tree
+        return tree.size(tree.root.indices) if self.stored else 0
+
+    @property
+    def cost(self) -> int:
+        return self.schedule.work + MOVE_COST * self.written
+
+    def tiles(self, name: str) -> tuple[int, ...]:
+        """The lengths in which the pass reads or writes an array on disk, shortest in each axis."""
+        fusion = self.schedule.fusion
+        if name == self.target:
+            return fusion.shape(self.made)
+        shapes = [
+            fusion.shape(made)
+            for made, array in fusion.arrays.items()
+            if isinstance(array.source, Leaf) and array.source.name == name
+        ]
+        return tuple(min(lengths) for lengths in zip(*shapes))
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Passes in order; each but the last makes a temporary on disk that a later one reads."""
+
+    passes: tuple[Pass, ...]
+
+    @property
+    def memory(self) -> int:
+        """Elements held at most beside the operands and the result that are in memory."""
+        return max(one.schedule.memory for one in self.passes)
+
+    @property
+    def traffic(self) -> int:
+        """Elements read from disk and written there."""
+        return sum(sum(one.read.values()) + one.written for one in self.passes)
+
+    @property
+    def cost(self) -> int:
+        return sum(one.cost for one in self.passes)
+
+    def __str__(self) -> str:
+        parts = [f"{len(self.passes)} passes, {self.traffic:.4g} elements read and written, {self.memory:.4g} held"]
+        for number, one in enumerate(self.passes, 1):
+            reads = ", ".join(f"{name}: {count:.4g}" for name, count in one.read.items()) or "none"
+            parts.append(
+                f"pass {number} makes {one.target}; elements read {reads}; written {one.written:.4g}\n{one.schedule}"
+            )
+        return "\n\n".join(parts)
+
+
+def plan_passes(
+    tree: Tree, limit: int | None, on_disk: frozenset[str] = frozenset(), stored: bool = True, cut: bool = True
+) -> Passes:
+    """The passes of least cost that hold at most `limit` elements each.
+
+    on_disk: names of leaves that are read from disk; stored: whether the result goes there; cut: whether temporaries
+    may. Errors: MemoryLimit, with the least that one pass needs, if no passes need that little.
+    """
+    made: dict[tuple[str, frozenset[str]], Pass | MemoryLimit] = {}
+
+    def one_pass(node: Node, cuts: frozenset[str]) -> Pass:
+        part = _part(tree, node, on_disk, cuts, stored or node is not tree.root)
+        key = (node.name, frozenset(leaf.name for leaf in part.leaves))
+        if key not in made:
+            made[key] = _fitted(node, part, limit, stored or node is not tree.root)
+        found = made[key]
+        if isinstance(found, MemoryLimit):
+            raise found
+        return found
+
+    best: Passes | None = None
+    failure: MemoryLimit | None = None
+    every = sum(tree.size(union(x.indices)) for x in tree.leaves if x.name in on_disk)
+    written = tree.size(tree.root.indices) if stored else 0
+    least = MOVE_COST * every + (MOVE_COST + 1) * written + tree.multiply_adds
+    for cuts in _cuts(tree) if cut else [()]:
+        there_and_back = (2 * MOVE_COST + 1) * sum(tree.size(node.indices) for node in cuts)
+        if best and (best.cost <= least + there_and_back or out_of_time("temporaries on disk")):
+            break
+        try:
+            names = frozenset(node.name for node in cuts)
+            found = Passes(tuple(one_pass(node, names) for node in (*cuts, tree.root)))
+        except MemoryLimit as error:
+            failure = failure or error
+            continue
+        if best is None or found.cost < best.cost:
+            best = found
+    if best is None:
+        assert failure is not None
+        raise failure
+    return best
+
+
+def _cuts(tree: Tree) -> Iterator[tuple[Node, ...]]:
+    """Temporaries to be stored, producers first; those with the fewest elements come first."""
+    every = [cuts for n in range(MOST_CUTS + 1) for cuts in combinations(tree.temporaries, n)]
+    yield from sorted(every, key=lambda cuts: sum(tree.size(node.indices) for node in cuts))
+
+
+def _fitted(node: Node, part: Tree, limit: int | None, stored: bool) -> Pass | MemoryLimit:
+    try:
+        found = schedule(part, scratch=SMALL_SCRATCH) if limit is None else schedule_within(part, limit)
+    except MemoryLimit as error:
+        return error
+    return Pass(node.name, found, stored)
+
+
+def _part(tree: Tree, top: Node, on_disk: frozenset[str], cuts: frozenset[str], stored: bool) -> Tree:
+    """The tree of one pass: what is read from disk are functions; a stored result is copied by a last step."""
+
+    def rebuilt(item: Leaf | Node) -> Leaf | Node:
+        if isinstance(item, Leaf):
+            return replace(item, cost=MOVE_COST) if item.name in on_disk else item
+        if item.name in cuts and item is not top:
+            return Leaf(item.name, item.indices, -1, MOVE_COST)
+        return replace(item, operands=tuple(rebuilt(o) for o in item.operands))
+
+    root = rebuilt(top)
+    assert isinstance(root, Node)
+    if stored:
+        root = Node(f"{top.name} on disk", top.indices, (root,))
+    used = {label for node in Tree(root, tree.indices).nodes for label in node.loops}
+    return Tree(root, {label: index for label, index in tree.indices.items() if label in used})

@@ -1,0 +1,235 @@
+"""The fusion graph: which loops of a step and of the consumer of its result are one loop.
+
+An array that a step (or a function) makes and a later step takes may be made piece by piece, inside loops that both
+share: those indices are fused between the two, and the array loses them, or keeps a tile of each. The steps that one
+loop runs around are the scope of a fusion chain. Choices can be written as a loop nest exactly if the scopes of
+any two chains are disjoint or one holds the other (Lam, thesis, 1999).
+
+An index that the producer does not have may be fused too: the array is then made again in every turn of that loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
+from math import prod
+
+from trnqc.contraction.cost.counts import Count
+from trnqc.contraction.tree import Node, Tree, union
+from trnqc.errors import InputError
+from trnqc.expression.operand import Leaf
+
+
+@dataclass(frozen=True)
+class Array:
+    """What one step or one function makes. loops: the indices of the step; cost: multiply-adds for one turn of them."""
+
+    name: str
+    indices: tuple[str, ...]
+    loops: tuple[str, ...]
+    cost: int
+    source: Node | Leaf
+    inputs: tuple[str, ...] = ()
+
+    @property
+    def summed(self) -> tuple[str, ...]:
+        return tuple(label for label in self.loops if label not in self.indices)
+
+
+def arrays_of(tree: Tree) -> tuple[Array, ...]:
+    """All arrays that are made, producers before consumers, the root last; stored operands are none of them.
+
+    A function that stands twice is made twice; its second array is called f'2.
+    """
+    made: list[Array] = []
+    names = {node.name for node in tree.nodes}
+
+    def free(name: str) -> str:
+        taken = names | {array.name for array in made}
+        return next(n for n in (name, *(f"{name}'{k}" for k in range(2, len(taken) + 3))) if n not in taken)
+
+    def make(item: Node | Leaf) -> str:
+        if isinstance(item, Leaf):
+            labels = union(item.indices)
+            made.append(Array(free(item.name), labels, labels, item.cost, item))
+        else:
+            inputs = tuple(make(o) for o in item.operands if isinstance(o, Node) or o.cost)
+            made.append(Array(item.name, item.indices, item.loops, 1, item, inputs))
+        return made[-1].name
+
+    make(tree.root)
+    return tuple(made)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """One loop: its index and the names of the arrays made inside it."""
+
+    label: str
+    scope: frozenset[str]
+
+    def overlaps(self, other: Chain) -> bool:
+        """Whether neither holds the other although they meet: no loop nest has both."""
+        meet = self.scope & other.scope
+        return bool(meet) and meet != self.scope and meet != other.scope
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """A tree with the indices that are fused between each array and its consumer.
+
+    fused: name of an array -> the indices fused; arrays without an entry have none. tiles: what a fused loop leaves of
+    an index, in elements; 1 where nothing is said. Errors: InputError for chains that overlap or indices that cannot be
+    fused.
+    """
+
+    tree: Tree
+    fused: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    tiles: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, labels in self.fused.items():
+            bad = labels - fusible(self.arrays, name, recompute=True)
+            if bad:
+                raise InputError(f"{name} and its consumer cannot share a loop over {', '.join(sorted(bad))}")
+        for one, two in combinations(self.chains, 2):
+            if one.overlaps(two):
+                raise InputError(
+                    f"no loop nest has a loop {one.label} around {', '.join(sorted(one.scope))} and "
+                    f"a loop {two.label} around {', '.join(sorted(two.scope))}: one must hold the other"
+                )
+
+    @cached_property
+    def arrays(self) -> Mapping[str, Array]:
+        return {array.name: array for array in arrays_of(self.tree)}
+
+    @cached_property
+    def chains(self) -> tuple[Chain, ...]:
+        return chains_of(self.arrays.values(), self.fused)
+
+    def labels(self, name: str) -> tuple[str, ...]:
+        """The loops that array `name` shares with its consumer, outermost first."""
+        scope = {c.label: len(c.scope) for c in self.chains if name in c.scope}
+        order = list(self.tree.indices)
+        return tuple(sorted(self.fused.get(name, ()), key=lambda label: (-scope[label], order.index(label))))
+
+    def tile(self, label: str) -> int:
+        """Elements of a fused index that one turn of its loop covers."""
+        return min(self.tiles.get(label, 1), self.tree.extent(label))
+
+    def turns(self, label: str) -> int:
+        return -(-self.tree.extent(label) // self.tile(label))
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """What is held of the array, axis by axis in the order of its indices; a fused index leaves its tile."""
+        fused = self.fused.get(name, frozenset())
+        return tuple(self.tile(i) if i in fused else self.tree.extent(i) for i in self.arrays[name].indices)
+
+    def repeated(self, name: str) -> frozenset[str]:
+        """The loops in whose every turn the array is made again."""
+        return self.fused.get(name, frozenset()) - set(self.arrays[name].loops)
+
+    def space(self, name: str, symbols: Mapping[str, str] | None = None) -> Count:
+        """`shape` in symbols. A tile that is neither 1 nor the whole extent is symbols[label], or `B` and the label."""
+        fused = self.fused.get(name, frozenset())
+        return Count.product(
+            symbol
+            for i in self.arrays[name].indices
+            for symbol in (self._tile_symbol(i, symbols) if i in fused else (self.tree.indices[i].symbol,))
+        )
+
+    def time(self, name: str, symbols: Mapping[str, str] | None = None) -> Count:
+        """Multiply-adds for the array in symbols; a function's cost for one element is `C`."""
+        array = self.arrays[name]
+        count = self.tree.count(array.loops) * (Count.symbol("C") if isinstance(array.source, Leaf) else 1)
+        for label in sorted(self.repeated(name)):
+            count = count * self.tree.count([label]) * Count.product(self._tile_symbol(label, symbols)) ** -1
+        return count
+
+    def _tile_symbol(self, label: str, symbols: Mapping[str, str] | None) -> tuple[str, ...]:
+        if self.tile(label) == 1:
+            return ()
+        if self.tile(label) == self.tree.extent(label):
+            return (self.tree.indices[label].symbol,)
+        return ((symbols or {}).get(label, f"B{label}"),)
+
+    @property
+    def temporaries(self) -> tuple[str, ...]:
+        """Names of all arrays but the root, which is the caller's."""
+        return tuple(self.arrays)[:-1]
+
+    @property
+    def memory(self) -> int:
+        """Elements of all temporaries together."""
+        return sum(prod(self.shape(name)) for name in self.temporaries)
+
+    @property
+    def work(self) -> int:
+        """Multiply-adds, those of functions and of repetition included."""
+        return sum(
+            array.cost * self.tree.size(array.loops) * prod(self.turns(label) for label in self.repeated(name))
+            for name, array in self.arrays.items()
+        )
+
+    def __str__(self) -> str:
+        rows = [("array", "fused with its consumer", "held", "elements", "made again over", "multiply-adds")]
+        for name, array in self.arrays.items():
+            root = name == self.tree.root.name
+            held = ",".join(f"{i}:{n}" for i, n in zip(array.indices, self.shape(name)) if n > 1) or "scalar"
+            work = array.cost * self.tree.size(array.loops) * prod(self.turns(i) for i in self.repeated(name))
+            loops = [i for i in self.labels(name) if self.turns(i) > 1]
+            again = ",".join(i for i in loops if i in self.repeated(name))
+            fused = "result" if root else ",".join(loops) or "-"
+            rows.append((name, fused, held, f"{prod(self.shape(name)):.4g}", again or "-", f"{work:.4g}"))
+        rows.append(("total", "", "", f"{self.memory:.4g}", "", f"{self.work:.4g}"))
+        widths = [max(map(len, column)) for column in zip(*rows)]
+        return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows)
+
+
+def sliced(tree: Tree) -> Fusion:
+    """Every index around all that is below the last step that has it: tiles decide which of these loops are left.
+
+    A loop nest in any case, as the scope of a chain is a whole subtree then.
+    """
+    arrays = {array.name: array for array in arrays_of(tree)}
+    fused = {name: fusible(arrays, name, recompute=True) for name in arrays}
+    return Fusion(tree, {name: labels for name, labels in fused.items() if labels})
+
+
+def chains_of(arrays: Iterable[Array], fused: Mapping[str, frozenset[str]]) -> tuple[Chain, ...]:
+    """The maximal scopes: edges that share an index at a common array belong to one chain."""
+    closed: list[Chain] = []
+    rising: dict[str, dict[str, frozenset[str]]] = {}  # array -> label -> scope below and including the array
+    for array in arrays:
+        scopes: dict[str, frozenset[str]] = {label: frozenset({array.name}) for label in fused.get(array.name, ())}
+        for name in array.inputs:
+            for label in fused.get(name, ()):
+                scopes[label] = scopes.get(label, frozenset({array.name})) | rising[name][label]
+        upward = fused.get(array.name, frozenset())
+        closed += [Chain(label, scopes[label]) for label in sorted(scopes) if label not in upward]
+        rising[array.name] = {label: scopes[label] for label in upward}
+    return tuple(closed)
+
+
+def fusible(arrays: Mapping[str, Array], name: str, recompute: bool) -> frozenset[str]:
+    """The indices that may be fused between array `name` and its consumer.
+
+    Those of the array itself and, with recompute, those of any later step that do not run below it.
+    """
+    consumer = {child: array for array in arrays.values() for child in array.inputs}
+    own = frozenset(arrays[name].indices) if name in consumer else frozenset()
+    if not recompute or name not in consumer:
+        return own
+    below, stack = set(arrays[name].loops), list(arrays[name].inputs)
+    while stack:
+        array = arrays[stack.pop()]
+        below |= set(array.loops)
+        stack += array.inputs
+    above: set[str] = set()
+    step = name
+    while step in consumer:
+        step = consumer[step].name
+        above |= set(arrays[step].loops)
+    return own | frozenset(above - below)

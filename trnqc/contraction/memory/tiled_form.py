@@ -1,0 +1,133 @@
+"""One choice of fused loops: what it holds, multiplies and moves, as functions of the tiles of its loops.
+
+Tiles come as tables [trials, labels], so that a search judges many at once. The time is a simple model whose constants
+fit one kind of processor: matrix products that are slower where they are thin, and elements moved, which are cheap
+where the whole array stays in the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+
+from trnqc.contraction.memory.fusion_graph import Array, Fusion
+from trnqc.contraction.memory.loop_nest import Nest, arenas, nest_of, together
+from trnqc.contraction.memory.tiles import Cost
+from trnqc.contraction.run.slices import MOVE, MULTIPLY_ADD, START
+from trnqc.contraction.tree import union
+from trnqc.expression.operand import Leaf
+
+Goal = Literal["time", "work"]
+# Elements of an array that stays in the last cache, and what moving one costs there, as a part of what it costs in
+# memory.
+CACHE, NEAR = 2**22, 0.1
+# What is added to a result is written, read and added: so many moves of it more.
+ADD = 2.0
+
+
+class Form:
+    """One choice of fused loops with its memory, work and time as functions of tables of tiles [trials, extents].
+
+    inside: as of `loops.Nest`; scratch: elements for the blocks in which it is exchanged.
+    """
+
+    def __init__(self, fusion: Fusion, inside: str | None = None, scratch: int = 0) -> None:
+        self.fusion = fusion
+        self.tree = fusion.tree
+        self.nest = nest_of(fusion, inside)
+        self.blocks = 2 * self.tree.size(fusion.arrays[inside].indices) / scratch if inside else 0.0
+        fused = {label for labels in fusion.fused.values() for label in labels}
+        self.extents = {label: self.tree.extent(label) for label in self.tree.indices if label in fused}
+        self.meet = together([self.nest.lives[name] for name in self.nest.temporaries])
+
+    def uniform(self, *sizes: int) -> np.ndarray:
+        """All tiles of a row alike, as far as the indices are so long."""
+        return np.minimum(np.array(sizes)[:, None], np.array([*self.extents.values()], int))
+
+    def arena(self, trials: np.ndarray) -> np.ndarray:
+        """Elements that hold all temporaries."""
+        tile = self._tiles(trials)
+        held = np.empty((len(trials), len(self.meet)))
+        for k, name in enumerate(self.nest.temporaries):
+            held[:, k] = self._held(name, tile)
+        return arenas(held, self.meet)
+
+    def _tiles(self, trials: np.ndarray) -> dict[str, np.ndarray]:
+        return dict(zip(self.extents, trials.T.astype(float)))
+
+    def _held(self, name: str, tile: Mapping[str, np.ndarray]) -> Any:
+        fused = self.fusion.fused.get(name, frozenset())
+        return prod(tile[i] if i in fused else self.tree.extent(i) for i in self.fusion.arrays[name].indices)
+
+    def _turns(self, tile: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {label: np.ceil(extent / tile[label]) for label, extent in self.extents.items()}
+
+    def work(self, trials: np.ndarray) -> np.ndarray:
+        """Multiply-adds, repetition and functions included."""
+        turns = self._turns(self._tiles(trials))
+        total = np.zeros(len(trials))
+        for name, array in self.fusion.arrays.items():
+            again = prod(turns[label] for label in self.fusion.repeated(name))
+            total += float(array.cost * self.tree.size(array.loops)) * again
+        return total
+
+    def time(self, trials: np.ndarray) -> np.ndarray:
+        """Estimated time on a CPU in moves of an element: products of matrices, slices read and written."""
+        tile = self._tiles(trials)
+        turns = self._turns(tile)
+        total = np.full(len(trials), START * self.blocks)
+        for step, around in self.nest.steps:
+            array = self.fusion.arrays[step.name]
+            length = {i: tile[i] if i in around else float(self.tree.extent(i)) for i in array.loops}
+            accumulate = prod(turns[i] for i in around if i in array.summed) > 1
+            total += prod(turns[i] for i in around) * self._step_time(array, length, tile, accumulate)
+        return total
+
+    def _step_time(
+        self, array: Array, length: Mapping[str, Any], tile: Mapping[str, np.ndarray], accumulate: np.ndarray | bool
+    ) -> Any:
+        """For each trial; accumulate: whether what is made is added to what is there."""
+        if isinstance(array.source, Leaf):
+            return START + array.cost * MULTIPLY_ADD * prod(length.values())
+        made = iter(array.inputs)
+        moved = 0.0
+        for o in array.source.operands:
+            stored = isinstance(o, Leaf) and not o.cost
+            whole = self.tree.size(union(o.indices)) if stored else self._held(next(made), tile)
+            moved = moved + _move(whole) * prod(length[i] for i in union(o.indices))
+        part = prod(length[i] for i in array.indices)
+        result = _move(self._held(array.name, tile)) * part
+        # BLAS does not add to slices: what is added is made in scratch first.
+        moved = moved + result + accumulate * ADD * (result + NEAR * part)
+        if len(array.source.operands) == 1:
+            return START + MOVE * moved
+        left, right = (set(operand.indices) for operand in array.source.operands)
+        own = set(array.indices)
+        m, n, k = (
+            prod(length[i] for i in group)
+            for group in ((left & own) - right, (right & own) - left, (left & right) - own)
+        )
+        slow = (1 + 25 / m + 25 / n) * (1 + 8 / k)
+        return START + 2 * MOVE * moved + MULTIPLY_ADD * prod(length.values()) * slow
+
+    def within(self, room: int, goal: Goal) -> Cost:
+        """The cost of tiles that fit into so many elements."""
+        cost = self.time if goal == "time" else self.work
+        return lambda trials: np.where(self.arena(trials) <= room, cost(trials), np.inf)
+
+    def guess(self, room: int, goal: Goal) -> float:
+        """The cost with tiles as long as all may be alike."""
+        longest = max(self.extents.values(), default=1)
+        sizes = [2**k for k in range(longest.bit_length() + 1)]
+        return float(self.within(room, goal)(self.uniform(*sizes)).min())
+
+    def tiled(self, tiles: Mapping[str, int]) -> Nest:
+        return nest_of(Fusion(self.tree, self.fusion.fused, dict(tiles)), self.nest.inside)
+
+
+def _move(whole: Any) -> Any:
+    """Of one element of an array that is so long, as a part of what it costs in memory."""
+    return np.where(whole <= CACHE, NEAR, 1.0)

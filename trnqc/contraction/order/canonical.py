@@ -1,0 +1,109 @@
+"""One name for equal products: factors and labels in an order that does not depend on how they were written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import permutations
+
+from trnqc.contraction.time_limit import SHARING, out_of_time
+from trnqc.expression.program import Exchange, Symmetry
+
+# (name, reciprocal, code of each label): 2 number + 1 for a kept label, 2 number for a summed one.
+Encoded = tuple[str, bool, tuple[int, ...]]
+Key = tuple[Encoded, ...]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A factor of a product: a tensor (one version of it) at labels."""
+
+    name: str
+    labels: tuple[str, ...]
+    reciprocal: bool = False
+
+
+@dataclass(frozen=True)
+class Canonical:
+    """key: equal for products that are equal up to names of labels, order of factors and declared symmetry.
+
+    labels: the kept labels in the order of their numbers. The product is sign times the one that the key describes.
+    """
+
+    key: Key
+    labels: tuple[str, ...]
+    sign: int
+
+
+def canonical(
+    items: Sequence[Item],
+    kept: frozenset[str],
+    symmetries: Mapping[str, tuple[Symmetry | Exchange, ...]],
+    first: tuple[str, ...] = (),
+) -> Canonical:
+    """The least key over all orders of the factors and of exchangeable axes; labels are numbered as they appear.
+
+    Factors are taken one by one, always with the least code that is left; only ties are followed further. first: labels
+    that have the first numbers already. Where the time for planning is over ties are not followed: equal products may
+    then have unlike keys, never the other way round.
+    """
+    states: list[tuple[frozenset[int], tuple[str, ...], int]] = [(frozenset(range(len(items))), first, 1)]
+    key: list[Encoded] = []
+    for _ in items:
+        least: Encoded | None = None
+        following: dict[tuple[frozenset[int], tuple[str, ...]], int] = {}
+        for left, numbered, sign in states:
+            if least is not None and out_of_time("equal products", SHARING):
+                break
+            for k in sorted(left):
+                item = items[k]
+                for labels, factor in variants(item.labels, symmetries.get(item.name, ())):
+                    code, after = _encoded(item, labels, numbered, kept)
+                    if least is None or code < least:
+                        least, following = code, {}
+                    if code == least:
+                        following.setdefault((left - {k}, after), sign * factor)
+        assert least is not None
+        key.append(least)
+        states = [(left, numbered, sign) for (left, numbered), sign in following.items()]
+    _, numbered, sign = states[0]
+    return Canonical(tuple(key), tuple(label for label in numbered if label in kept), sign)
+
+
+def _encoded(
+    item: Item, labels: tuple[str, ...], numbered: tuple[str, ...], kept: frozenset[str]
+) -> tuple[Encoded, tuple[str, ...]]:
+    codes = []
+    for label in labels:
+        if label not in numbered:
+            numbered = (*numbered, label)
+        codes.append(2 * numbered.index(label) + (label in kept))
+    return (item.name, item.reciprocal, tuple(codes)), numbered
+
+
+@lru_cache(maxsize=4096)
+def variants(
+    labels: tuple[str, ...], symmetries: tuple[Symmetry | Exchange, ...]
+) -> tuple[tuple[tuple[str, ...], int], ...]:
+    """(labels, sign) of every order of the axes that the symmetries allow."""
+    found = [(labels, 1)]
+    for symmetry in symmetries:
+        if isinstance(symmetry, Exchange):
+            axes = symmetry.order(len(labels))
+            found += [(tuple(have[axis] for axis in axes), sign * symmetry.sign) for have, sign in found]
+            continue
+        more = []
+        for have, sign in found:
+            for order in permutations(range(len(symmetry.axes))):
+                turned = list(have)
+                for place, source in zip(symmetry.axes, order):
+                    turned[place] = have[symmetry.axes[source]]
+                more.append((tuple(turned), sign * (_parity(order) if symmetry.sign < 0 else 1)))
+        found = more
+    return tuple(found)
+
+
+def _parity(order: tuple[int, ...]) -> int:
+    swaps = sum(order[i] > order[j] for i in range(len(order)) for j in range(i + 1, len(order)))
+    return -1 if swaps % 2 else 1

@@ -1,0 +1,247 @@
+"""Plans of least cost by dynamic programming over sets of operands; hyper-edges, symmetry, outer products are exact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from math import inf
+
+import numpy as np
+
+from trnqc.contraction.order.network import Network, Splits, bits
+from trnqc.contraction.time_limit import ORDER, out_of_time
+
+# Operands of the longest chain whose intervals are all tried: n^3 / 6 products.
+CHAIN = 128
+# What is left out where the time is over.
+EXACT_ORDER = "exact orders"
+
+
+def subsets(network: Network, atoms: Sequence[int], bound: float = inf) -> tuple[int, Splits] | None:
+    """The cheapest way to merge disjoint parts `atoms` into one: its cost and its plan; None if it costs > bound.
+
+    Every set of atoms is made in every way from two of its subsets: 3^n / 2 merges. A set is left out when its cost and
+    the one step that must read its result exceed the bound. Among equal costs the smaller sum of temporaries wins.
+    """
+    n = len(atoms)
+    parts = [0] * (1 << n)
+    for chosen in range(1, 1 << n):
+        low = chosen & -chosen
+        parts[chosen] = parts[chosen ^ low] | atoms[low.bit_length() - 1]
+    costs: list[float | int] = [inf] * (1 << n)
+    space = [0] * (1 << n)
+    halves = [0] * (1 << n)
+    for k in range(n):
+        costs[1 << k] = 0
+    top = (1 << n) - 1
+    merge, size, joined = network.merge, network.size, network.joined
+    for chosen in range(3, 1 << n):
+        low = chosen & -chosen
+        rest = chosen ^ low
+        if not rest:
+            continue
+        if not chosen & 255 and out_of_time(EXACT_ORDER, ORDER):
+            return None
+        result = size(joined(parts[low], parts[rest]))
+        limit = bound if chosen == top or network.exchanges else bound - result
+        best, best_space, best_half = inf, 0, 0
+        half = rest
+        while half:
+            half = (half - 1) & rest
+            left, right = half | low, rest ^ half
+            below = costs[left] + costs[right]
+            if below <= limit and below <= best:
+                cost = below + merge(parts[left], parts[right])
+                held = space[left] + space[right]
+                if cost <= limit and (cost < best or (cost == best and held < best_space)):
+                    best, best_space, best_half = cost, held, left
+        costs[chosen], space[chosen], halves[chosen] = best, best_space + result, best_half
+    if costs[top] == inf:
+        return None
+    splits: Splits = {}
+    todo = [top] if n > 1 else []
+    while todo:
+        chosen = todo.pop()
+        pair = halves[chosen], chosen ^ halves[chosen]
+        splits[parts[chosen]] = (parts[pair[0]], parts[pair[1]])
+        todo += [half for half in pair if half & (half - 1)]
+    return int(costs[top]), splits
+
+
+def chain(network: Network) -> Splits | None:
+    """The cheapest plan of a chain of matrices, from all intervals of it; None for another network.
+
+    In a chain each operand shares labels with the one before it and the one after it, and these are summed. No product
+    of operands that are not side by side costs less than one that is: it would have to keep both labels of the gap.
+    """
+    order = _chain_order(network)
+    if order is None:
+        return None
+    n = len(order)
+    parts = {(i, j): sum(1 << k for k in order[i : j + 1]) for i in range(n) for j in range(i, n)}
+    best: dict[tuple[int, int], tuple[int, int, int]] = {(i, i): (0, 0, 0) for i in range(n)}
+    for length in range(1, n):
+        for i in range(n - length):
+            j = i + length
+            # Every cut costs the labels at the two ends times those of the cut.
+            ends = network.kept(parts[i, j])
+            space = network.size(ends)
+            choices = []
+            for k in range(i, j):
+                one, two = best[i, k], best[k + 1, j]
+                if i < k < j - 1:
+                    cost = space * network.size(network.kept(parts[i, k]) & ~ends)
+                else:
+                    cost = network.merge(parts[i, k], parts[k + 1, j])
+                choices.append((one[0] + two[0] + cost, one[1] + two[1], k))
+            cost, held, cut = min(choices)
+            best[i, j] = cost, held + space, cut
+    splits: Splits = {}
+    todo = [(0, n - 1)]
+    while todo:
+        i, j = todo.pop()
+        if i < j:
+            cut = best[i, j][2]
+            splits[parts[i, j]] = (parts[i, cut], parts[cut + 1, j])
+            todo += [(i, cut), (cut + 1, j)]
+    return splits
+
+
+def _chain_order(network: Network) -> list[int] | None:
+    """Operands from one end of the chain to the other."""
+    near = network.neighbours
+    ends = [k for k, others in enumerate(near) if others.bit_count() == 1]
+    if len(ends) != 2 or any(others.bit_count() > 2 or not others for others in near) or network.exchanges:
+        return None
+    order, seen = [ends[0]], 1 << ends[0]
+    while left := near[order[-1]] & ~seen:
+        order.append(left.bit_length() - 1)
+        seen |= left
+    shared = [network.operands[a] & network.operands[b] for a, b in pairwise(order)]
+    inner = all(
+        network.operands[k] == one | two and not one & two for k, one, two in zip(order[1:], shared, shared[1:])
+    )
+    summed = not any(labels & network.output for labels in shared)
+    return order if len(order) == len(near) <= CHAIN and inner and summed else None
+
+
+class _Level:
+    """All connected parts of one number of operands that may be in a plan below the bound."""
+
+    def __init__(self, parts: np.ndarray, near: np.ndarray, labels: np.ndarray, costs: np.ndarray) -> None:
+        self.parts, self.near, self.labels, self.costs = parts, near, labels, costs
+
+
+NONE = _Level(np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0))
+
+
+def connected(network: Network, part: int, bound: float, budget: int = 100_000_000) -> Splits | None:
+    """The cheapest plan of a connected part without outer products, if it costs less than bound; else None.
+
+    Parts are built by size from pairs that are disjoint and share a label (Pfeifer, Haegeman, Verstraete, 2014).
+    budget: pairs looked at before giving up, as where the time is over. Labels and operands must fit in 64 bits, else
+    None.
+    """
+    if len(network.extents) > 64 or len(network.operands) > 64 or network.exchanges:
+        return None
+    operands = list(bits(part))
+    outside = network.output | network.union(network.everything ^ part)
+    start = [network.kept(1 << k) for k in operands]
+    singles = _Level(
+        np.array([1 << k for k in operands], np.uint64),
+        np.array([network.neighbours[k] & part for k in operands], np.uint64),
+        np.array(start, np.uint64),
+        np.array(
+            [min(cost for labels, cost in network.bare[k] if labels == s) for k, s in zip(operands, start)], float
+        ),
+    )
+    levels = [singles]
+    holders = [(np.uint64(1 << k), _holders(network, k, part, outside)) for k in range(len(network.extents))]
+    splits: dict[int, int] = {}
+    for count in range(2, len(operands) + 1):
+        found: list[Pairs] = []
+        for small in range(1, count // 2 + 1):
+            a, b = levels[small - 1], levels[count - small - 1]
+            budget -= a.parts.size * b.parts.size
+            if budget < 0:
+                return None
+            found += _pairs(network, a, b, bound)
+            if out_of_time(EXACT_ORDER, ORDER):
+                return None
+        # No part of this size may be worth having where larger ones, made from smaller, are.
+        last = count == len(operands)
+        levels.append(_best(network, found, holders, splits, bound, last) if found else NONE)
+    return _plan(splits, part) if part in splits else None
+
+
+def _holders(network: Network, label: int, part: int, outside: int) -> np.uint64 | None:
+    """The operands of the part that have this label; None if it is needed outside in any case."""
+    if outside >> label & 1:
+        return None
+    return np.uint64(sum(1 << k for k in bits(part) if network.operands[k] >> label & 1))
+
+
+Pairs = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def _pairs(network: Network, a: _Level, b: _Level, bound: float) -> Iterator[Pairs]:
+    """(left, right, labels, neighbours, cost) of all merges of a part of a and one of b below the bound."""
+    rows = max(1, 4_000_000 // max(b.parts.size, 1))
+    for start in range(0, a.parts.size, rows):
+        if out_of_time(EXACT_ORDER, ORDER):
+            return
+        stop = slice(start, start + rows)
+        meet = (a.parts[stop, None] & b.parts) == 0
+        meet &= (a.near[stop, None] & b.parts) != 0
+        meet &= (a.costs[stop, None] + b.costs) < bound
+        i, j = np.nonzero(meet)
+        i += start
+        labels = a.labels[i] | b.labels[j]
+        cost = a.costs[i] + b.costs[j] + _sizes(network, labels)
+        keep = cost < bound
+        i, j = i[keep], j[keep]
+        if i.size:
+            yield a.parts[i], b.parts[j], labels[keep], a.near[i] | b.near[j], cost[keep]
+
+
+def _sizes(network: Network, labels: np.ndarray) -> np.ndarray:
+    """Products of extents of sets of labels, in floats."""
+    result = np.ones(labels.shape)
+    for extent in sorted(set(network.extents)):
+        mask = np.uint64(sum(1 << k for k, other in enumerate(network.extents) if other == extent))
+        result *= float(extent) ** np.bitwise_count(labels & mask)
+    return result
+
+
+def _best(
+    network: Network,
+    found: list[Pairs],
+    holders: list[tuple[np.uint64, np.uint64 | None]],
+    splits: dict[int, int],
+    bound: float,
+    last: bool,
+) -> _Level:
+    left, right, labels, near, cost = (np.concatenate(column) for column in zip(*found))
+    parts = left | right
+    order = np.lexsort((cost, parts))
+    parts = parts[order]
+    first = order[np.concatenate(([True], parts[1:] != parts[:-1]))]
+    parts, left, labels, cost = left[first] | right[first], left[first], labels[first].copy(), cost[first]
+    near = near[first] & ~parts
+    for bit, holder in holders:
+        if holder is not None:
+            labels[(holder & ~parts) == 0] &= ~bit
+    keep = np.full(parts.shape, True) if last else cost + _sizes(network, labels) < bound
+    splits.update(zip(parts[keep].tolist(), left[keep].tolist()))
+    return _Level(parts[keep], near[keep], labels[keep], cost[keep])
+
+
+def _plan(halves: dict[int, int], part: int) -> Splits:
+    splits: Splits = {}
+    todo = [part]
+    while todo:
+        chosen = todo.pop()
+        pair = halves[chosen], chosen ^ halves[chosen]
+        splits[chosen] = pair
+        todo += [half for half in pair if half & (half - 1)]
+    return splits

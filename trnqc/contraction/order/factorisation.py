@@ -1,0 +1,256 @@
+"""The distributive law: terms that have a factor in common become that factor times a sum, where this saves work.
+
+    1/2 x[k,l,i,j] t[a,b,k,l] + 1/4 g[k,l,c,d] t[c,d,i,j] t[a,b,k,l]  ->  t[a,b,k,l] W1[k,l,i,j]
+
+The sum becomes a statement of its own, before the one that uses it; sums that are equal up to names of labels are made
+once. Exchanged copies of terms, as P(i,j) makes them, are factorised together or not at all: left alone they would be
+computed once anyway (see `sharing`), so work is counted once for terms that are equal up to names of labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from itertools import combinations
+
+from trnqc.contraction.order.canonical import Item, Key, canonical, variants
+from trnqc.contraction.order.network import Network
+from trnqc.contraction.order.operations import best_splits
+from trnqc.contraction.time_limit import SHARING, out_of_time
+from trnqc.expression.program import Factor, Program, Statement, Symmetry, Term, fresh_label
+
+Signature = tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A term with one of its factors taken out. rest: what is left, with the labels of the group."""
+
+    number: int
+    rest: Term
+
+
+@dataclass(frozen=True)
+class Group:
+    """Terms that share a factor up to names of summed labels; kept: labels of the sum of what is left of them."""
+
+    factor: Factor
+    kept: tuple[str, ...]
+    members: tuple[Member, ...]
+
+    @property
+    def numbers(self) -> set[int]:
+        return {member.number for member in self.members}
+
+
+@dataclass(frozen=True)
+class Form:
+    """A group's sum up to names of labels: equal keys for equal sums; the sum is sign times the one of the key."""
+
+    key: tuple[tuple[Key, Fraction], ...]
+    labels: tuple[str, ...]
+    sign: int
+
+
+def factorised(program: Program) -> Program:
+    """The program with common factors taken out; all extents must be known."""
+    return _Factoring(program).result()
+
+
+# What is left out where the time for planning is over.
+COMMON = "common factors of terms"
+
+
+class _Factoring:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.labels = dict(program.labels)
+        self.extents = {label: index.extent for label, index in program.indices().items()}
+        self.symmetries: dict[str, tuple[Symmetry, ...]] = {t.name: t.symmetries for t in program.tensors}
+        self.versions: dict[str, int] = {}
+        self.sums: dict[tuple[tuple[Key, Fraction], ...], str] = {}
+        self.costs: dict[object, int] = {}
+        self.keys: dict[tuple[tuple[Factor, ...], frozenset[str]], Key] = {}
+        self.temporary: dict[tuple[tuple[Key, Fraction], ...], str] = {}
+        self.statements: list[Statement] = []
+
+    def result(self) -> Program:
+        for statement in self.program.statements:
+            self._statement(statement)
+            name = statement.target.tensor
+            self.versions[name] = self.versions.get(name, 0) + 1
+            self.keys.clear()
+            self.symmetries.pop(name, None)
+        return replace(self.program, labels=tuple(self.labels.items()), statements=tuple(self.statements))
+
+    def _statement(self, statement: Statement) -> None:
+        """The statement, after the statements of the sums that it uses."""
+        while not out_of_time(COMMON, SHARING):
+            work = self._work(statement.terms, statement.target.labels)
+            trials = []
+            for orbit in self._orbits(statement).values():
+                trials.append(self._trial(statement, orbit))
+                if out_of_time(COMMON, SHARING):
+                    break
+            if not trials or min(cost for cost, _ in trials) >= work:
+                break
+            _, groups = min(trials, key=lambda trial: trial[0])
+            statement = self._applied(statement, groups)
+        self.statements.append(statement)
+
+    def _orbits(self, statement: Statement) -> dict[Key, list[Group]]:
+        """Groups that are equal up to names of labels, together."""
+        target = frozenset(statement.target.labels)
+        found: dict[Key, list[Group]] = {}
+        for group in self._groups(statement, target):
+            if out_of_time(COMMON, SHARING):
+                break
+            form = self._form(group)
+            name = self.temporary.setdefault(form.key, f"sum {len(self.temporary)}")
+            items = (*self._items(Term(Fraction(1), (group.factor,))), Item(name, form.labels))
+            found.setdefault(canonical(items, target, self.symmetries).key, []).append(group)
+        return found
+
+    def _trial(self, statement: Statement, orbit: list[Group]) -> tuple[int, list[Group]]:
+        """Work after factorising the groups of an orbit that have no term in common, and these groups."""
+        chosen: list[Group] = []
+        gone: set[int] = set()
+        for group in orbit:
+            if not gone & group.numbers:
+                chosen.append(group)
+                gone |= group.numbers
+        left = tuple(term for number, term in enumerate(statement.terms) if number not in gone)
+        group = chosen[0]
+        applied = self._cost((group.factor, Factor("", group.kept)), statement.target.labels)
+        made = 0
+        if self._form(group).key not in self.sums:
+            made = self._work(tuple(member.rest for member in group.members), group.kept)
+        return self._work(left, statement.target.labels) + applied + made, chosen
+
+    def _applied(self, statement: Statement, groups: list[Group]) -> Statement:
+        gone = {number for group in groups for number in group.numbers}
+        terms = [term for number, term in enumerate(statement.terms) if number not in gone]
+        for group in groups:
+            name, labels, sign = self._sum(group)
+            terms.append(Term(Fraction(sign), (group.factor, Factor(name, labels))))
+        return replace(statement, terms=tuple(terms))
+
+    def _groups(self, statement: Statement, target: frozenset[str]) -> Iterator[Group]:
+        """Pairs of terms with a factor in common, and all terms that have it."""
+        found: dict[Signature, list[tuple[int, int, Factor, int]]] = {}
+        for number, term in enumerate(statement.terms):
+            for place, factor in enumerate(term.factors):
+                if len(term.factors) > 1 and len(set(factor.labels)) == len(factor.labels):
+                    signature, turned, sign = self._signature(term, place, target)
+                    found.setdefault(signature, []).append((number, place, turned, sign))
+        for entries in found.values():
+            for pair in combinations(entries, 2):
+                if pair[0][0] != pair[1][0]:
+                    yield self._group(statement, pair, target)
+            numbers = [number for number, *_ in entries]
+            if len(set(numbers)) > 2:
+                once = tuple(entry for k, entry in enumerate(entries) if entry[0] not in numbers[:k])
+                yield self._group(statement, once, target)
+
+    def _signature(self, term: Term, place: int, target: frozenset[str]) -> tuple[Signature, Factor, int]:
+        """What factors that can be taken out together have alike, the factor in that form, and its sign."""
+        factor = term.factors[place]
+        rest = {x for k, other in enumerate(term.factors) if k != place for x in other.labels}
+        best: tuple[tuple[str, ...], tuple[str, ...], int] | None = None
+        for labels, sign in variants(factor.labels, self.symmetries.get(factor.tensor, ())):
+            written = tuple(x if x in target else f"#{axis}" for axis, x in enumerate(labels))
+            if best is None or written < best[0]:
+                best = written, labels, sign
+        assert best is not None
+        written, labels, sign = best
+        # Labels of the sum: by place where they are the factor's own, else by name.
+        kept = frozenset(f"#{axis}" for axis, x in enumerate(labels) if x in rest and x not in target)
+        signature = (factor.tensor, factor.reciprocal, written, kept, frozenset(rest & target))
+        return signature, replace(factor, labels=labels), sign
+
+    def _group(
+        self, statement: Statement, entries: tuple[tuple[int, int, Factor, int], ...], target: frozenset[str]
+    ) -> Group:
+        factor = entries[0][2]
+        taken = target | set(factor.labels)
+        members = []
+        for number, place, mine, sign in entries:
+            term = statement.terms[number]
+            rest = Term(term.coefficient * sign, term.factors[:place] + term.factors[place + 1 :])
+            names = self._names(rest, dict(zip(mine.labels, factor.labels)), taken)
+            members.append(Member(number, rest.renamed(names)))
+        kept = tuple(label for label in members[0].rest.labels if label in taken)
+        return Group(factor, kept, tuple(members))
+
+    def _names(self, inner: Term, fixed: Mapping[str, str], taken: set[str] | frozenset[str]) -> dict[str, str]:
+        """New names of the labels of a rest: those of the factor as in the group, the others out of their way."""
+        names = {old: new for old, new in fixed.items() if old in inner.labels}
+        used = set(taken) | set(names.values()) | set(inner.labels)
+        for label in inner.labels:
+            if label in names or label not in taken:
+                continue
+            if label in fixed.values():
+                names[label] = fresh_label(self.labels, label, used)
+                self.extents[names[label]] = self.extents[label]
+                used.add(names[label])
+        return names
+
+    def _work(self, terms: tuple[Term, ...], kept: tuple[str, ...]) -> int:
+        """Work of terms in their best orders, once for those that are equal up to names of labels."""
+        costs: dict[Key, int] = {}
+        for term in terms:
+            found = (term.factors, frozenset(kept))
+            if found not in self.keys:
+                self.keys[found] = canonical(self._items(term), frozenset(kept), self.symmetries).key
+            costs[self.keys[found]] = self._cost(term.factors, kept)
+        return sum(costs.values())
+
+    def _cost(self, factors: tuple[Factor, ...], kept: tuple[str, ...]) -> int:
+        """Work of the best order of a product; of one factor, of adding it up."""
+        key = tuple(factor.labels for factor in factors), kept
+        if key not in self.costs:
+            network = Network.of([factor.labels for factor in factors], kept, self.extents)
+            single = network.size(network.operands[0])
+            self.costs[key] = network.cost(best_splits(network), network.everything) if len(factors) > 1 else single
+        return self.costs[key]
+
+    def _form(self, group: Group) -> Form:
+        kept = frozenset(group.kept)
+        products = [self._items(member.rest) for member in group.members]
+        forms = [canonical(items, kept, self.symmetries) for items in products]
+        anchor = min(range(len(forms)), key=lambda k: (forms[k].key, forms[k].labels))
+        sign = forms[anchor].sign * (1 if group.members[anchor].rest.coefficient > 0 else -1)
+        terms = []
+        for items, member in zip(products, group.members):
+            form = canonical(items, kept, self.symmetries, forms[anchor].labels)
+            terms.append((form.key, sign * form.sign * member.rest.coefficient))
+        return Form(tuple(sorted(terms)), forms[anchor].labels, sign)
+
+    def _sum(self, group: Group) -> tuple[str, tuple[str, ...], int]:
+        """Name, labels and sign of the sum of what is left of a group; it is made if it has not been."""
+        form = self._form(group)
+        if form.key not in self.sums:
+            self.sums[form.key] = self._free_name()
+            made = tuple(replace(m.rest, coefficient=form.sign * m.rest.coefficient) for m in group.members)
+            self._statement(Statement(Factor(self.sums[form.key], form.labels), made))
+        return self.sums[form.key], form.labels, form.sign
+
+    def _items(self, term: Term) -> tuple[Item, ...]:
+        def name(factor: Factor) -> str:
+            version = self.versions.get(factor.tensor, 0)
+            return f"{factor.tensor}@{version}" if version else factor.tensor
+
+        return tuple(Item(name(factor), factor.labels, factor.reciprocal) for factor in term.factors)
+
+    @cached_property
+    def _taken(self) -> set[str]:
+        return {tensor.name for tensor in self.program.tensors} | set(self.program.targets)
+
+    def _free_name(self) -> str:
+        number = len(self.sums)
+        while f"W{number}" in self._taken or not number:
+            number += 1
+        self._taken.add(f"W{number}")
+        return f"W{number}"

@@ -1,0 +1,233 @@
+"""A product of tensors as bit sets, and what merging two parts of it costs; what the searches for trees work on.
+
+A part is a set of operands (bit k: operand k); the indices of its result are those that the rest or the output needs,
+so they do not depend on how the part was made. A plan is a dictionary: part -> the two parts that it splits into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
+from math import comb, prod
+
+from trnqc.errors import InputError
+from trnqc.expression.program import Symmetry
+
+Splits = dict[int, tuple[int, int]]
+
+
+def bits(mask: int) -> Iterator[int]:
+    """Numbers of the bits that are set, lowest first."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Two labels and how the operands take their exchange: `broken` by it, or multiplied by -1 (`odd`)."""
+
+    labels: int
+    broken: int
+    odd: int
+
+
+@dataclass(frozen=True)
+class Network:
+    """Operands and output as sets of labels. exchanges: pairs of labels that some operand is (anti)symmetric in."""
+
+    operands: tuple[int, ...]
+    output: int
+    extents: tuple[int, ...]
+    exchanges: tuple[Exchange, ...] = ()
+    free: frozenset[int] = frozenset()
+    _sizes: dict[int, int] = field(default_factory=dict, compare=False, repr=False)
+    _kept: dict[int, int] = field(default_factory=dict, compare=False, repr=False)
+
+    @staticmethod
+    def of(
+        inputs: Sequence[Sequence[str]],
+        output: Iterable[str],
+        extents: Mapping[str, int],
+        symmetries: Sequence[Sequence[Symmetry]] = (),
+    ) -> Network:
+        """symmetries: for each operand those of its axes; none for all where it is empty.
+
+        Without symmetries, labels that stand in the same operands are taken together.
+        """
+        labels = tuple(dict.fromkeys(label for operand in inputs for label in operand))
+        where = {x: sum(1 << k for k, operand in enumerate(inputs) if x in operand) for x in labels}
+        wanted = set(output)
+        if not wanted <= set(labels):
+            raise InputError(f"the output has labels that no operand has: {sorted(wanted - set(labels))}")
+        groups: dict[tuple[object, ...], list[str]] = {}
+        for label in labels:
+            key = (label,) if any(symmetries) else (where[label], label in wanted)
+            groups.setdefault(key, []).append(label)
+        chosen = list(groups.values())
+        operands = [0] * len(inputs)
+        for bit, group in enumerate(chosen):
+            for k in bits(where[group[0]]):
+                operands[k] |= 1 << bit
+        number = {label: bit for bit, group in enumerate(chosen) for label in group}
+        return Network(
+            tuple(operands),
+            sum({1 << number[label] for label in wanted}),
+            tuple(prod(extents[label] for label in group) for group in chosen),
+            tuple(_exchanges(inputs, symmetries, number)),
+        )
+
+    @property
+    def everything(self) -> int:
+        return (1 << len(self.operands)) - 1
+
+    def size(self, labels: int) -> int:
+        """Product of extents."""
+        found = self._sizes.get(labels)
+        if found is None:
+            found = self._sizes[labels] = prod(self.extents[k] for k in bits(labels))
+        return found
+
+    def union(self, part: int) -> int:
+        total = 0
+        for k in bits(part):
+            total |= self.operands[k]
+        return total
+
+    def kept(self, part: int) -> int:
+        """Labels of the result of a part."""
+        found = self._kept.get(part)
+        if found is None:
+            found = self._kept[part] = self._needed(self.union(part), part)
+        return found
+
+    def joined(self, left: int, right: int) -> int:
+        """Labels of the result of two parts together, from those of the two."""
+        part = left | right
+        found = self._kept.get(part)
+        if found is None:
+            found = self._kept[part] = self._needed(self.kept(left) | self.kept(right), part)
+        return found
+
+    def _needed(self, labels: int, part: int) -> int:
+        """Those of the labels that the output or an operand outside of the part has."""
+        found = labels & self.output
+        for k in bits(labels & ~self.output):
+            if self.holders[k] & ~part:
+                found |= 1 << k
+        return found
+
+    @cached_property
+    def holders(self) -> tuple[int, ...]:
+        """For every label the operands that have it."""
+        return tuple(
+            sum(1 << k for k, operand in enumerate(self.operands) if operand >> label & 1)
+            for label in range(len(self.extents))
+        )
+
+    def without_common(self) -> Network:
+        """The network without the labels that all operands have: they are factors of every step, so orders stand."""
+        common = sum(1 << k for k, holder in enumerate(self.holders) if holder == self.everything)
+        if not common or self.exchanges:
+            return self
+        return Network(tuple(labels & ~common for labels in self.operands), self.output & ~common, self.extents)
+
+    def loops(self, labels: int, part: int) -> int:
+        """Passes of the loops over `labels` in a step that makes `part`, each set of equivalent elements once.
+
+        Two labels may be exchanged in the step if every operand of the part takes it with a sign or lacks both.
+        """
+        if not self.exchanges:
+            return self.size(labels)
+        passes, left = 1, labels
+        for first in bits(labels):
+            if not left >> first & 1:
+                continue
+            group, odd = 1 << first, False
+            for exchange in self.exchanges:
+                inside = exchange.labels & ~labels == 0 and exchange.labels >> first & 1
+                if inside and not exchange.broken & part:
+                    group |= exchange.labels
+                    odd |= bool(exchange.odd & part)
+            members, extent = group.bit_count(), self.extents[first]
+            passes *= comb(extent, members) if odd else comb(extent + members - 1, members)
+            left &= ~group
+        return passes
+
+    @cached_property
+    def bare(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """For every operand the (labels, cost) it may enter a step with: as it is, or summed over what only it has."""
+        ways = []
+        for k, labels in enumerate(self.operands):
+            kept = self.kept(1 << k)
+            ways.append(((labels, 0),) if kept == labels else ((labels, 0), (kept, self.loops(labels, 1 << k))))
+        return tuple(ways)
+
+    def ways(self, part: int) -> tuple[tuple[int, int], ...]:
+        if part.bit_count() == 1:
+            return self.bare[part.bit_length() - 1]
+        return ((self.kept(part), 0),)
+
+    def merge(self, left: int, right: int) -> int:
+        """What it costs to multiply the results of two parts, with the sums over single operands before it."""
+        if left.bit_count() > 1 and right.bit_count() > 1:
+            return self.loops(self.kept(left) | self.kept(right), left | right)
+        return min(x + y + self.loops(a | b, left | right) for a, x in self.ways(left) for b, y in self.ways(right))
+
+    def cost(self, splits: Splits, part: int) -> int:
+        """Of the whole plan of a part."""
+        total, todo = 0, [part]
+        while todo:
+            chosen = todo.pop()
+            if chosen.bit_count() > 1:
+                left, right = splits[chosen]
+                total += self.merge(left, right)
+                todo += (left, right)
+        return total
+
+    @cached_property
+    def neighbours(self) -> tuple[int, ...]:
+        """For every operand the others that share a label with it."""
+        return tuple(
+            sum(1 << j for j, other in enumerate(self.operands) if j != k and other & labels)
+            for k, labels in enumerate(self.operands)
+        )
+
+    def components(self) -> list[int]:
+        """Parts that share no label with each other."""
+        found, left = [], self.everything
+        while left:
+            part = left & -left
+            while more := part | _any(self.neighbours, part):
+                if more == part:
+                    break
+                part = more
+            found.append(part)
+            left &= ~part
+        return found
+
+
+def _any(masks: Sequence[int], chosen: int) -> int:
+    total = 0
+    for k in bits(chosen):
+        total |= masks[k]
+    return total
+
+
+def _exchanges(
+    inputs: Sequence[Sequence[str]], symmetries: Sequence[Sequence[Symmetry]], number: Mapping[str, int]
+) -> Iterator[Exchange]:
+    signs: dict[tuple[int, frozenset[str]], int] = {}
+    for k, found in enumerate(symmetries):
+        for symmetry in found:
+            for x, y in combinations(symmetry.axes, 2):
+                if inputs[k][x] != inputs[k][y]:
+                    signs[k, frozenset((inputs[k][x], inputs[k][y]))] = symmetry.sign
+    for pair in dict.fromkeys(pair for _, pair in signs):
+        touched = sum(1 << k for k, operand in enumerate(inputs) if pair & set(operand))
+        kept = sum(1 << k for k, other in signs if other == pair)
+        odd = sum(1 << k for (k, other), sign in signs.items() if other == pair and sign == -1)
+        yield Exchange(sum(1 << number[label] for label in pair), touched & ~kept, odd)

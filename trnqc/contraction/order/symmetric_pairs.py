@@ -1,0 +1,209 @@
+"""Pairs of labels that a step runs over once: a < b where its operands are antisymmetric in a and b, a <= b where
+symmetric.
+
+    symmetries of leaves ─ closed pairs of every step ─ those that pay ─► Tree.pairs ─ lower, execute ─► packed steps
+
+An operand keeps one element of each pair (is packed), the product is smaller by two for each pair, and a result that
+keeps the pair is spread out again. A pair is closed in a step if each of its operands is (anti)symmetric in it or lacks
+both labels; what a step makes is (anti)symmetric in its closed pairs in turn. Declared symmetry is taken at its word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import combinations
+from math import comb, prod
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from trnqc.contraction.time_limit import out_of_time
+from trnqc.contraction.tree import Node, Pair, Tree
+from trnqc.expression.operand import Leaf
+from trnqc.expression.program import Symmetry
+
+# Multiply-adds in the time that one element takes to be packed or spread out.
+GATHER = 60
+Signs = dict[tuple[str, str], int]
+
+
+def with_pairs(tree: Tree, symmetries: Mapping[str, Sequence[Symmetry]], price: int = GATHER) -> Tree:
+    """The tree with the pairs over which its steps run once, where packing costs less than it saves.
+
+    symmetries: by name of leaf. price: multiply-adds that pay for one element packed or spread out.
+    """
+    if not any(symmetries.values()):
+        return tree
+    signs: dict[str, Signs] = {}
+    chosen = []
+    for node in tree.nodes:
+        closed = _closed(node, [_signs(operand, symmetries, signs) for operand in node.operands])
+        signs[node.name] = {pair: sign for pair, (sign, _) in closed.items() if set(pair) <= set(node.indices)}
+        pairs = _paying(tree, node, [Pair(*pair, sign, held) for pair, (sign, held) in closed.items()], price)
+        if pairs:
+            chosen.append((node.name, pairs))
+    return replace(tree, pairs=tuple(chosen))
+
+
+def _signs(operand: Leaf | Node, symmetries: Mapping[str, Sequence[Symmetry]], made: Mapping[str, Signs]) -> Signs:
+    if isinstance(operand, Node):
+        return made[operand.name]
+    if operand.cost or operand.reciprocal or len(set(operand.indices)) != len(operand.indices):
+        return {}
+    return {
+        (min(x, y), max(x, y)): symmetry.sign
+        for symmetry in symmetries.get(operand.name, ())
+        for x, y in combinations([operand.indices[axis] for axis in symmetry.axes], 2)
+    }
+
+
+def _closed(node: Node, signs: Sequence[Signs]) -> dict[tuple[str, str], tuple[int, tuple[bool, ...]]]:
+    """Pair -> (sign of the product, which operands hold it)."""
+    if len(node.operands) != 2:
+        return {}
+    found = {}
+    for pair in dict.fromkeys(pair for one in signs for pair in one):
+        held = tuple(pair in one for one in signs)
+        if any(not h and set(pair) & set(operand.indices) for h, operand in zip(held, node.operands)):
+            continue
+        sign = prod(one[pair] for one in signs if pair in one)
+        kept = len(set(pair) & set(node.indices))
+        # Summed pairs stand in both operands; signs that differ would make a sum of zeros, which is not for this stage.
+        if kept == 2 or (kept == 0 and all(held) and sign == 1):
+            found[pair] = sign if kept else signs[0][pair], held
+    return found
+
+
+def _paying(tree: Tree, node: Node, pairs: Sequence[Pair], price: int) -> tuple[Pair, ...]:
+    """The pairs, no two with a label in common, with which the step costs least."""
+    pairs = [pair for pair in pairs if tree.extent(pair.first) > 1]
+    best: tuple[int, tuple[Pair, ...]] = tree.size(node.loops), ()
+    for count in range(1, len(pairs) + 1):
+        for some in combinations(pairs, count):
+            if out_of_time("pairs of labels to run over once"):
+                return best[1]
+            labels = [label for pair in some for label in (pair.first, pair.second)]
+            if len(set(labels)) < len(labels):
+                continue
+            work = unique(tree, node.loops, some)
+            moved = sum(
+                unique(tree, operand.indices, [pair for pair in some if pair.held[k]])
+                for k, operand in enumerate(node.operands)
+                if any(pair.held[k] for pair in some)
+            )
+            moved += tree.size(node.indices) * any(pair.first in node.indices for pair in some)
+            if work + price * moved < best[0]:
+                best = work + price * moved, some
+    return best[1]
+
+
+def unique(tree: Tree, labels: Sequence[str], pairs: Sequence[Pair]) -> int:
+    """Elements over these labels, of each pair of them once."""
+    total = tree.size(labels)
+    for pair in pairs:
+        if pair.first in labels:
+            extent = tree.extent(pair.first)
+            total = total // extent**2 * passes(extent, pair.sign)
+    return total
+
+
+def passes(extent: int, sign: int) -> int:
+    return comb(extent, 2) if sign < 0 else comb(extent + 1, 2)
+
+
+def symmetric_work(tree: Tree, price: int = GATHER) -> int:
+    """Multiply-adds of the tree with its pairs, and what packing costs in multiply-adds."""
+    pairs = dict(tree.pairs)
+    total = 0
+    for node in tree.nodes:
+        some = pairs.get(node.name, ())
+        total += unique(tree, node.loops, some)
+        for k, operand in enumerate(node.operands):
+            mine = [pair for pair in some if pair.held[k]]
+            total += price * unique(tree, operand.indices, mine) * bool(mine)
+        total += price * tree.size(node.indices) * any(pair.first in node.indices for pair in some)
+    return total
+
+
+# Packing and spreading arrays.
+
+
+@lru_cache(maxsize=256)
+def _places(extent: int, sign: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(place x n + y of each unique element, its weight in a sum over the pair, place of (x, y) among them)."""
+    x, y = np.triu_indices(extent, 1 if sign < 0 else 0)
+    back = np.zeros((extent, extent), np.int64)
+    back[x, y] = back[y, x] = np.arange(len(x))
+    return x * extent + y, np.where(x == y, 1, 2), back.ravel()
+
+
+def packed(library: ModuleType, array: Any, axis: int, sign: int, weighted: bool) -> Any:
+    """Axes `axis` and `axis` + 1 become one, over unique elements. weighted: each as often as the sum has it."""
+    extent = array.shape[axis]
+    places, weights, _ = _places(extent, sign)
+    merged = array.reshape((*array.shape[:axis], extent * extent, *array.shape[axis + 2 :]))
+    found = _taken(library, merged, places, axis)
+    if weighted:
+        found *= _along(library, weights, axis, found)
+    return found
+
+
+def spread(library: ModuleType, array: Any, axis: int, extent: int, sign: int) -> Any:
+    """The inverse: axis `axis` becomes two of this extent."""
+    x_y, _, back = _places(extent, sign)
+    found = _taken(library, array, back, axis)
+    if sign < 0:
+        signs = np.zeros(extent * extent, np.int64)
+        signs[x_y] = 1
+        signs = (signs.reshape(extent, extent) - signs.reshape(extent, extent).T).ravel()
+        found *= _along(library, signs, axis, found)
+    return found.reshape((*array.shape[:axis], extent, extent, *array.shape[axis + 1 :]))
+
+
+def _taken(library: ModuleType, array: Any, places: np.ndarray, axis: int) -> Any:
+    if library is np:
+        return np.take(array, places, axis)
+    return library.index_select(array, axis, library.as_tensor(places, device=array.device))
+
+
+def _along(library: ModuleType, values: np.ndarray, axis: int, array: Any) -> Any:
+    shaped = values.reshape(tuple(-1 if k == axis else 1 for k in range(array.ndim)))
+    if library is np:
+        return shaped.astype(array.dtype)
+    return library.as_tensor(shaped, dtype=array.dtype, device=array.device)
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Labels of an array in an order in which pairs stand side by side, the same with one label for each pair, and
+    (that label, pair)."""
+
+    order: tuple[str, ...]
+    packed: tuple[str, ...]
+    pairs: tuple[tuple[str, Pair], ...]
+
+
+def packing(labels: Sequence[str], pairs: Sequence[tuple[str, Pair]]) -> Packing:
+    """The second label of each pair moves beside the first."""
+    order, short = [], []
+    second = {pair.second for _, pair in pairs if pair.first in labels}
+    names = {pair.first: (name, pair.second) for name, pair in pairs if pair.first in labels}
+    # Whichever label of a pair comes first keeps its place.
+    flip = {b: (name, a) for a, (name, b) in names.items()}
+    done: set[str] = set()
+    for label in labels:
+        if label in done:
+            continue
+        if label in names or label in second:
+            name, other = names.get(label) or flip[label]
+            first = label if label in names else other
+            order += [first, names[first][1]]
+            short.append(name)
+            done |= {label, other}
+        else:
+            order.append(label)
+            short.append(label)
+    return Packing(tuple(order), tuple(short), tuple((name, p) for name, p in pairs if p.first in labels))

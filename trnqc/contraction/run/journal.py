@@ -1,0 +1,95 @@
+"""Progress of a run that writes files: a directory that one process holds, and what of the work is done."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import h5py
+import numpy as np
+
+from trnqc.host.files import hold, write_aside
+
+# Seconds between records; a turn that is not recorded is made again.
+RECORD_EVERY = 0.2
+
+
+def fingerprint(*words: str, **operands: Any) -> str:
+    """A key that changes with the work or with an operand: contents of arrays, place and time of change of files."""
+    found = hashlib.sha256()
+    for word in words:
+        found.update(word.encode() + b"\0")
+    for name, x in operands.items():
+        found.update(f"{name} {x.dtype} {tuple(x.shape)}".encode())
+        if isinstance(x, h5py.Dataset):
+            state = Path(x.file.filename).stat()
+            found.update(f"{Path(x.file.filename).resolve()} {x.name} {state.st_size} {state.st_mtime_ns}".encode())
+        else:
+            found.update(np.ascontiguousarray(x).tobytes())
+    return found.hexdigest()
+
+
+class Journal:
+    """The work directory, as a context. After an error it is removed; after an interrupt or a kill it stays, and who
+    comes next with the same key finds `passes` and `turns` done. With another key, what is there is removed.
+
+    Errors: CheckpointError if another process holds the directory.
+    """
+
+    def __init__(self, directory: Path, key: str) -> None:
+        self.directory, self.key = directory, key
+        self.passes = self.turns = 0
+        self._last = 0.0
+        self._lock: IO[str] | None = None
+
+    def file(self, name: str) -> Path:
+        """Where the array of this name is written."""
+        return self.directory / f"{name}.h5"
+
+    def __enter__(self) -> Journal:
+        self._hold()
+        record = self._read()
+        if record.get("key") == self.key:
+            self.passes, self.turns = record["passes"], record["turns"]
+        else:
+            shutil.rmtree(self.directory)
+            self._hold()
+            self._write()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is None or issubclass(kind, Exception):
+            shutil.rmtree(self.directory)
+        assert self._lock is not None
+        self._lock.close()
+
+    def due(self) -> bool:
+        return time.monotonic() - self._last >= RECORD_EVERY
+
+    def turn(self, number: int) -> None:
+        """So many turns of this pass are on disk."""
+        self.turns = number
+        self._write()
+
+    def finish_pass(self) -> None:
+        self.passes, self.turns = self.passes + 1, 0
+        self._write()
+
+    def _hold(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+        self._lock = hold(self.directory)
+
+    def _read(self) -> dict[str, Any]:
+        path = self.directory / "progress.json"
+        return json.loads(path.read_text()) if path.exists() else {}
+
+    def _write(self) -> None:
+        state = {"key": self.key, "passes": self.passes, "turns": self.turns}
+        write_aside(self.directory / "progress.json", json.dumps(state).encode())
+        self._last = time.monotonic()

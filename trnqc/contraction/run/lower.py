@@ -1,0 +1,281 @@
+"""From steps of a tree to array operations: batched matrix products, products of elements and sums.
+
+The labels of a product fall into four groups: batch (both operands and the result), rows (left and result), columns
+(right and result) and inner (both operands, summed). The axes of an operand are brought together by views where they
+lie side by side; the orders of groups are chosen so that few elements must be copied, with a look at what the consumer
+of the result will want. Extents only weigh the choice: the same operations run on slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+
+from trnqc.contraction.order.symmetric_pairs import Packing, packing, passes
+from trnqc.contraction.tree import Node, Pair, Tree, union
+from trnqc.expression.operand import Leaf
+from trnqc.expression.program import Index
+
+Labels = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Side:
+    """How an operand enters a product: summed over `sums` first, then its axes in `order`.
+
+    flipped: `order` is batch, inner, own labels; else batch, own labels, inner. copied: its axes do not lie ready.
+    """
+
+    sums: Labels
+    order: Labels
+    flipped: bool = False
+    copied: bool = False
+
+
+@dataclass(frozen=True)
+class Product:
+    """result[batch, rows, columns] = sum over inner of left[batch, rows, inner] right[batch, inner, columns].
+
+    order: labels of the result, axis by axis. Where inner is empty elements are multiplied and all orders follow it.
+    """
+
+    batch: Labels
+    rows: Labels
+    columns: Labels
+    inner: Labels
+    left: Side
+    right: Side
+    order: Labels
+
+    @property
+    def kind(self) -> str:
+        if not self.inner:
+            return "multiply"
+        if self.rows and self.columns:
+            return "gemm"
+        return "gemv" if self.rows or self.columns else "dot"
+
+
+@dataclass(frozen=True)
+class Sum:
+    """One operand summed over `sums`, its other axes in `order`."""
+
+    sums: Labels
+    order: Labels
+
+    @property
+    def kind(self) -> str:
+        return "sum" if self.sums else "copy"
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A product over pairs of labels of which each is taken once. step: the product, in which one label stands for
+    each pair; tree: its extents; sides, result: which pairs the operands and the result have, and their orders."""
+
+    tree: Tree
+    step: Step
+    sides: tuple[Packing, ...]
+    result: Packing
+
+    @property
+    def order(self) -> Labels:
+        return self.result.order
+
+    @property
+    def kind(self) -> str:
+        return "packed"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A node, what it does, and its operands in the order left, right of the operation."""
+
+    node: Node
+    operation: Product | Sum | Packed
+    operands: tuple[Leaf | Node, ...]
+
+    @property
+    def order(self) -> Labels:
+        return self.operation.order
+
+    @property
+    def workspace(self) -> tuple[Labels, ...]:
+        """Labels of the arrays that the step makes beside its result: copies, sums and reciprocals of operands."""
+        if not isinstance(self.operation, Product):
+            return ()
+        sides = zip((self.operation.left, self.operation.right), self.operands)
+        return tuple(
+            side.order for side, o in sides if side.copied or side.sums or (isinstance(o, Leaf) and o.reciprocal)
+        )
+
+    def copies(self, tree: Tree) -> int:
+        """Elements of these arrays; of a packed step also those of packed operands and of the packed result."""
+        if not isinstance(self.operation, Packed):
+            return sum(tree.size(labels) for labels in self.workspace)
+        inner = self.operation
+        total = inner.step.copies(inner.tree)
+        for packed in (*inner.sides, inner.result):
+            # One pair after the other, from the packed array to the whole one or back; a turned copy before it.
+            labels = list(packed.packed)
+            for name, pair in packed.pairs:
+                total += inner.tree.size(labels)
+                place = labels.index(name)
+                labels[place : place + 1] = [pair.first, pair.second]
+        turned = [p.order for p, o in zip(inner.sides, inner.step.operands) if p.pairs]
+        return total + sum(tree.size(labels) for labels in turned)
+
+
+def lower(tree: Tree) -> tuple[Step, ...]:
+    """One operation per step of the tree. Operands lie in memory as their labels say, the last axis fastest."""
+    made: dict[str, Labels] = {}
+    steps = []
+    pairs = dict(tree.pairs)
+    for node in tree.nodes:
+        if node.name in pairs:
+            step = _packed(tree, node, made, pairs[node.name])
+        else:
+            step = _sum(node, made) if len(node.operands) == 1 else _product(tree, node, made)
+        made[node.name] = step.order
+        steps.append(step)
+    return tuple(steps)
+
+
+def _packed(tree: Tree, node: Node, made: Mapping[str, Labels], pairs: tuple[Pair, ...]) -> Step:
+    named = [(f"{pair.first}{'<' if pair.sign < 0 else '≤'}{pair.second}", pair) for pair in pairs]
+    indices = dict(tree.indices)
+    for name, pair in named:
+        symbol = f"({tree.indices[pair.first].symbol}{'<' if pair.sign < 0 else '≤'})"
+        indices[name] = Index(name, passes(tree.extent(pair.first), pair.sign), symbol)
+    sides = [packing(stored(operand, made), named) for operand in node.operands]
+    result = packing(node.indices, named)
+    leaves = tuple(
+        Leaf(f"{operand.name}.{k}", side.packed, k) for k, (operand, side) in enumerate(zip(node.operands, sides))
+    )
+    small = Tree(Node(node.name, result.packed, leaves), indices)
+    (step,) = lower(small)
+    turned = [leaves.index(leaf) for leaf in step.operands]  # type: ignore[arg-type]
+    order: list[str] = []
+    firsts = dict(named)
+    for label in step.order:
+        order += [firsts[label].first, firsts[label].second] if label in firsts else [label]
+    result = Packing(tuple(order), step.order, tuple((n, p) for n, p in named if n in step.order))
+    operation = Packed(small, step, tuple(sides[k] for k in turned), result)
+    return Step(node, operation, tuple(node.operands[k] for k in turned))
+
+
+def stored(operand: Leaf | Node, made: Mapping[str, Labels]) -> Labels:
+    """Labels of an operand as it lies in memory, diagonals taken."""
+    return made[operand.name] if isinstance(operand, Node) else union(operand.indices)
+
+
+def _sum(node: Node, made: Mapping[str, Labels]) -> Step:
+    have = stored(node.operands[0], made)
+    return Step(node, Sum(tuple(x for x in have if x not in node.indices), node.indices), node.operands)
+
+
+def _product(tree: Tree, node: Node, made: Mapping[str, Labels]) -> Step:
+    left, right = node.operands
+    choices = _choices(tree, node, (left, right), made)
+    return min(choices, key=lambda choice: choice[0])[1]
+
+
+def _choices(
+    tree: Tree, node: Node, operands: tuple[Leaf | Node, Leaf | Node], made: Mapping[str, Labels]
+) -> Iterator[tuple[int, Step]]:
+    """(elements copied, step) of every sensible order of groups; the first of equals is taken."""
+    kept = set(node.indices)
+    wishes = _wishes(tree, node)
+    for pair in (operands, operands[::-1]):
+        have = [stored(operand, made) for operand in pair]
+        sums = [tuple(x for x in h if x not in other and x not in kept) for h, other in zip(have, have[::-1])]
+        a, b = (tuple(x for x in h if x not in s) for h, s in zip(have, sums))
+        both = [x for x in a if x in b]
+        if all(x in kept for x in both):
+            order = node.indices if wishes is None else _grouped(node.indices, wishes)
+            sides = [Side(s, tuple(x for x in order if x in h)) for s, h in zip(sums, have)]
+            own = [tuple(x for x in order if x in h and x not in both) for h in (a, b)]
+            batch = tuple(x for x in order if x in both)
+            yield 0, Step(node, Product(batch, own[0], own[1], (), sides[0], sides[1], order), pair)
+            continue
+        groups = {
+            "batch": [x for x in both if x in kept],
+            "rows": [x for x in a if x not in both],
+            "columns": [x for x in b if x not in both],
+            "inner": [x for x in both if x not in kept],
+        }
+        guides = [a, b, node.indices, *([] if wishes is None else [_grouped(node.indices, wishes)])]
+        for chosen in product(*(_orders(group, guides) for group in groups.values())):
+            yield _choice(tree, node, pair, (a, b), sums, chosen, wishes)
+
+
+def _choice(
+    tree: Tree,
+    node: Node,
+    pair: tuple[Leaf | Node, ...],
+    have: tuple[Labels, Labels],
+    sums: list[Labels],
+    chosen: tuple[Labels, ...],
+    wishes: tuple[frozenset[str], ...] | None,
+) -> tuple[int, Step]:
+    batch, rows, columns, inner = chosen
+    copied = 0
+    sides = []
+    for labels, summed, own in zip(have, sums, (rows, columns)):
+        flipped = _flipped(labels, own, inner)
+        # The matrix of the right operand is inner by columns: it is flipped where columns come first.
+        order = (*batch, *inner, *own) if flipped else (*batch, *own, *inner)
+        sides.append(Side(summed, order, flipped, not _lies_ready(labels, own, inner, batch)))
+        copied += tree.size(labels) if sides[-1].copied else 0
+    order = (*batch, *rows, *columns)
+    copied += _later(tree, node, order, wishes)
+    return copied, Step(node, Product(batch, rows, columns, inner, sides[0], sides[1], order), pair)
+
+
+def _orders(group: list[str], guides: list[Labels]) -> list[Labels]:
+    """The orders in which the guides that hold the whole group have it."""
+    found = [tuple(x for x in guide if x in group) for guide in guides]
+    return list(dict.fromkeys(order for order in found if len(order) == len(group)))
+
+
+def _flipped(labels: Labels, own: Labels, inner: Labels) -> bool:
+    """Whether the last of an operand's axes is one of its own, not one of the inner ones."""
+    last = next((x for x in reversed(labels) if x in own or x in inner), None)
+    return last in own
+
+
+def _run(labels: Labels, group: Labels) -> bool:
+    """Whether the group stands in the labels side by side and in this order."""
+    if not group or group[0] not in labels:
+        return not group
+    start = labels.index(group[0])
+    return labels[start : start + len(group)] == group
+
+
+def _lies_ready(labels: Labels, own: Labels, inner: Labels, batch: Labels) -> bool:
+    """Whether the operand is a stack of matrices for BLAS as it lies: both groups in one piece, a matrix axis last."""
+    return _run(labels, own) and _run(labels, inner) and (not labels or labels[-1] not in batch)
+
+
+def _wishes(tree: Tree, node: Node) -> tuple[frozenset[str], ...] | None:
+    """The groups (batch, own, inner) in which the consumer of a temporary takes its labels; None for the root."""
+    consumer = tree.consumer(node.name)
+    if consumer is None:
+        return None
+    mine, outside = set(node.indices), set(consumer.indices)
+    others: Collection[str] = {x for o in consumer.operands if o is not node for x in o.indices}
+    both = mine & set(others)
+    return frozenset(both & outside), frozenset(mine - both), frozenset(both - outside)
+
+
+def _grouped(labels: Labels, groups: tuple[frozenset[str], ...]) -> Labels:
+    return tuple(x for group in groups for x in labels if x in group)
+
+
+def _later(tree: Tree, node: Node, order: Labels, wishes: tuple[frozenset[str], ...] | None) -> int:
+    """Elements that the consumer (or the caller, who likes the result in order) has to copy."""
+    if wishes is None:
+        return 0 if order == node.indices else tree.size(order)
+    batch, own, inner = (tuple(x for x in order if x in group) for group in wishes)
+    return 0 if _lies_ready(order, own, inner, batch) else tree.size(order)

@@ -1,0 +1,116 @@
+"""J and K of two classes of pairs in two programs: one selects quartets on the host, one digests them on a device.
+
+pairs -> queue of ket pairs in vectors, tasks (bra pair, stretch of the queue)     select, C on the host
+tasks -> gather, kernel (tiers.py), digestion -> sums in global memory             work, on the device
+
+The parts are those of the CPU's driver (batch.py). On the device a group is a worker with buffers of its own, which
+takes every n-th task; so what they need is bounded by the workers and not by the tasks.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from trnqc.eri.cuda.tiers import Tier
+from trnqc.eri.jk.batch import NUMBERS, WRITTEN, Batch, G, digested, selected, settings
+from trnqc.eri.kernels.quartet import quartet_function
+from trnqc.eri.library.programs import Head, sources
+from trnqc.gen import Array, Value, Var
+from trnqc.gen import statements as st
+from trnqc.gen.values import eq, le, lt, minimum
+from trnqc.jit.device import Recipe
+
+# Arrays that selecting reads and writes, of those of a driver.
+SELECTED = ("numbers", "reals", "bra_places", "bra_measures", "ket_places", "ket_measures", "dm_max", "queue", "weight")
+# State of a selection: places of the queue in use, tasks, the next bra pair; the queue's length, vectors a task.
+USED, TASKS, NEXT, CAPACITY, VECTORS = range(5)
+# Buffers of a worker, and the numbers that tell their sizes in elements of a lane.
+OWN = {"lanes_ket": "ket_step", "lanes_centre": "centre_step", "work": "work_step", "out": "out_step", "j_ab": "j_step"}
+
+_STATE, _FOUND = Array("state", "i64", (5,)), Array("found", "i64", (1,))
+_TASKS = Array("tasks", "i64", (None, 3))
+
+
+def select_head(batch: Batch) -> Head:
+    """Parameters: state, found [1] (scratch), tasks [.., 3] (bra pair, begin and end in the queue), then SELECTED."""
+    arrays = tuple(batch.arrays[name] for name in SELECTED)
+    return Head(
+        f"select_{batch.name}", (_STATE, _FOUND, _TASKS, *arrays), ("state", "found", "tasks", "queue", "weight")
+    )
+
+
+def select(batch: Batch) -> st.Function:
+    """Groups are the bra pairs, in order. The first for which the queue has too little room, and all after it, wait."""
+    used, first, last = Var("used", "i64"), Var("first", "i64"), Var("last", "i64")
+    lanes, kets, n = Var("n_lanes", "i64"), Var("n_kets", "i64"), Var("n", "i64")
+    a = batch.arrays
+    inner = _of_pair(batch)
+    given = [st.View(a[x], used) if x in ("queue", "weight") else a[x] for x in SELECTED]
+    task = [
+        st.Let(n, _STATE[TASKS]),
+        st.store(_TASKS[n, 0], G), st.store(_TASKS[n, 1], first),
+        st.store(_TASKS[n, 2], minimum(first + _STATE[VECTORS] * lanes, last)),
+        st.store(_STATE[TASKS], n + 1),
+        st.Assign(first, first + _STATE[VECTORS] * lanes),
+    ]  # fmt: skip
+    taken = st.block(
+        st.Call(inner, (G, _FOUND, *given)),
+        st.Let(last, used + (_FOUND[0] + lanes - 1) // lanes * lanes),
+        st.Declare(first, used),
+        st.While(lt(first, last), st.block(task)),
+        st.store(_STATE[USED], last),
+        st.store(_STATE[NEXT], G + 1),
+    )
+    room = le(used + kets + lanes, _STATE[CAPACITY])
+    body = st.block(
+        st.Let(used, _STATE[USED]),
+        st.Let(kets, a["numbers"][NUMBERS.index("ket_pairs")]), st.Let(lanes, a["numbers"][NUMBERS.index("lanes")]),
+        st.If(eq(_STATE[NEXT], G), st.block(st.If(room, taken))),
+    )  # fmt: skip
+    head = select_head(batch)
+    return st.Function(head.name, head.parameters, body, group=G, title=f"({batch.cls.digits}): quartets that matter")
+
+
+def _of_pair(batch: Batch) -> st.Function:
+    count = Var("count", "i64")
+    body = st.block(settings(batch), selected(batch, count), st.store(_FOUND[0], count))
+    arrays = tuple(batch.arrays[name] for name in SELECTED)
+    return st.Function(f"select_pair_{batch.name}", (G, _FOUND, *arrays), body)
+
+
+def work_parameters(batch: Batch) -> tuple[Value | Array, ...]:
+    """n_tasks, n_workers, sizes of a worker's buffers (OWN), tasks [n_tasks, 3], then all of `batch.arrays`."""
+    scalars = tuple(Var(name, "i64") for name in ("n_tasks", "n_workers", *OWN.values()))
+    return (*scalars, _TASKS, *batch.arrays.values())
+
+
+def work(batch: Batch, tier: Tier) -> st.Function:
+    """Groups are the workers."""
+    worker, task, begin, end = (Var(name, "i64") for name in ("worker", "task", "begin", "end"))
+    arrays = batch.arrays
+    kernel = quartet_function(batch.cls, tier.code, tier.variant)
+    body = st.block(settings(batch), digested(batch, kernel, begin, end))
+    part = st.Function(f"part_{batch.name}", (G, begin, end, *arrays.values()), body)
+    given = [st.View(a, worker * Var(OWN[n], "i64")) if n in OWN else a for n, a in arrays.items()]
+    call = st.Call(part, (*(_TASKS[task, n] for n in range(3)), *given))
+    loop = st.While(
+        lt(task, Var("n_tasks", "i64")), st.block(call, st.Assign(task, task + Var("n_workers", "i64")))
+    )  # fmt: skip
+    body = st.block(st.Declare(task, worker), loop)
+    title = f"({batch.cls.digits}) into J and K, targets in {tier.name}"
+    return st.Function(work_name(batch, tier), work_parameters(batch), body, group=worker, title=title)
+
+
+def work_name(batch: Batch, tier: Tier) -> str:
+    return f"work_{batch.name}_{tier.name}"
+
+
+def work_recipe(batch: Batch, tier: Tier) -> Recipe:
+    """The device program, kept under its name and the sources that make it."""
+    key = f"{tier} {sources(__name__)}"
+    make = partial(work, batch, tier)
+    return Recipe(work_name(batch, tier), work_parameters(batch), WRITTEN_THERE, make, key)
+
+
+# The queue is only read on the device.
+WRITTEN_THERE = tuple(name for name in WRITTEN if name not in ("queue", "weight"))

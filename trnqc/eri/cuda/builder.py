@@ -1,0 +1,309 @@
+"""J and K on GPUs: quartets are selected on the host and digested on the devices.
+
+tables -> each device's memory (once)        density -> each device's memory (every build)
+tables -> stretches of selected quartets (device_batch.py) -> dealt out to devices and their streams -> sums of all
+
+Every device holds D, J and K; a stretch goes to the device with the least to do so far. A device without room for the
+buffers of all its workers gets fewer of them.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from pyscf import gto
+
+from trnqc.eri.classes import QuartetClass
+from trnqc.eri.cuda.batch import NEXT, OWN, TASKS, USED, select, select_head, work_parameters, work_recipe
+from trnqc.eri.cuda.tiers import Tier, absurd, candidates
+from trnqc.eri.jk import builder, schwarz
+from trnqc.eri.jk.batch import Batch
+from trnqc.eri.jk.screening import Table
+from trnqc.eri.kernels import boys
+from trnqc.eri.kernels.quartet import work_size
+from trnqc.eri.library import programs
+from trnqc.errors import CompilerError, InputError, MemoryLimit
+from trnqc.gen.statements import Function, name_of
+from trnqc.jit import Library, build_all
+from trnqc.jit.device import Built, Device, Memory, cuda_devices
+from trnqc.ranks.groups import ALONE, Ranks
+
+# Places of a queue, and vectors of it that a worker takes at a time.
+QUEUE, SHARE = 1 << 20, 8
+
+
+class JKBuilder(builder.JKBuilder):
+    """As the CPU's builder of this name, on `devices`, by default this rank's share of the machine's GPUs.
+
+    notes: what did not go as planned, in words. Sums on a device are made in any order: from build to build, and with
+    other ranks, J and K differ by rounding. Raises BackendUnavailable without a GPU.
+    """
+
+    def __init__(
+        self, mol: gto.Mole, omega: float | None = None, cutoff: float = builder.CUTOFF, threads: int | None = None,
+        ranks: Ranks = ALONE, schedule: str = "dynamic", devices: Sequence[Device] | None = None,
+    ) -> None:  # fmt: skip
+        # Selecting is one thread's work.
+        super().__init__(mol, omega=omega, cutoff=cutoff, threads=1, ranks=ranks, schedule=schedule)
+        self.devices: tuple[Device, ...] = _share(cuda_devices(), ranks) if devices is None else tuple(devices)
+        if not self.devices:
+            raise InputError("at least one device is wanted")
+        self.notes: list[str] = []
+        self._built: dict[tuple[int, Batch], tuple[Tier, Built]] = {}
+        self._residents: dict[int, _Resident] = {}
+
+    @property
+    def ran_on(self) -> str:
+        names = [device.name for device in self.devices]
+        return "generated CUDA, " + ", ".join(f"{names.count(n)} x {n}" for n in dict.fromkeys(names))
+
+    def build(self, with_j: bool = True, with_k: bool = True) -> dict[QuartetClass, Library]:
+        """Compile what selects quartets, and for every device what digests them."""
+        if (with_j, with_k) not in self._libraries:
+            batches = [Batch(cls, with_j, with_k) for cls in self.classes()]
+            made = programs.build([_host_program(batch) for batch in batches])
+            self._libraries[with_j, with_k] = {b.cls: made[_host_program(b).name] for b in batches}
+            jobs = {
+                f"{n} {batch.name}": partial(self._first_sound, device, batch)
+                for n, device in enumerate(self.devices)
+                for batch in batches
+            }
+            with programs.Bar("kernels of devices") as bar:
+                built = build_all(jobs, workers=os.cpu_count(), progress=bar)
+            for (n, batch), found in zip(((n, b) for n in range(len(self.devices)) for b in batches), built.values()):
+                if isinstance(found, CompilerError):
+                    raise found
+                self._built[n, batch] = found
+        return self._libraries[with_j, with_k]
+
+    def _first_sound(self, device: Device, batch: Batch) -> tuple[Tier, Built]:
+        """The first form that compiles without spilling absurdly; of those left behind a warning tells."""
+        failures = []
+        for tier in candidates(batch.cls):
+            lanes = min(tier.lanes, device.most_lanes)
+            try:
+                options: dict[str, Any] = {"accumulate": tier.accumulate, "min_blocks": tier.min_blocks}
+                built = device.build(work_recipe(batch, tier), lanes, **options)
+            except CompilerError as error:
+                failures.append(f"targets in {tier.name}: {str(error).splitlines()[0]}")
+                continue
+            if not absurd(built.stack):
+                for failure in failures:
+                    self._note(f"({batch.cls.digits}) on {device.name}: {failure}; the next form is used")
+                return tier, built
+            failures.append(f"targets in {tier.name}: {built.stack} bytes a thread beside the registers")
+        raise CompilerError(f"no form of {batch.name} can be built for {device.name}: {'; '.join(failures)}")
+
+    def _note(self, text: str) -> None:
+        self.notes.append(text)
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+    def _summed(
+        self, run: builder.Run, found: tuple[Table, ...], libraries: dict[QuartetClass, Library]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        loads = [_Load(self, n, run) for n in range(len(self.devices))]
+        try:
+            for task in self._own_tasks(found):
+                batch = Batch(task.cls, run.with_j, run.with_k)
+                for n, stretch in self._dealt(task, batch, run, libraries[task.cls], loads):
+                    loads[n].launch(task, batch, stretch)
+            results = [load.results() for load in loads]
+        finally:
+            for load in loads:
+                load.release()
+        pairs, blocks = (self.ranks.sum(np.sum(parts, axis=0)) for parts in zip(*results))
+        return pairs, blocks
+
+    def _own_tasks(self, found: tuple[Table, ...]) -> Iterator[builder.Task]:
+        if self.ranks.size == 1:
+            yield from self._tasks(found)
+            return
+        groups = self._groups(found)
+        for n in self._share([sum(task.cost for task in group) for group in groups]):
+            yield from groups[n]
+
+    def _dealt(
+        self, task: builder.Task, batch: Batch, run: builder.Run, host: Library, loads: Sequence[_Load]
+    ) -> Iterator[tuple[int, _Stretch]]:
+        """Stretches of a task's quartets, each with the device that has least to do. Lanes are those of the device."""
+        begin = task.begin
+        while begin < task.end:
+            n = min(range(len(loads)), key=lambda n: loads[n].cost)
+            stretch = _selected(task, batch, run, host, self._built[n, batch][1].lanes, begin)
+            begin = int(stretch.state[NEXT])
+            loads[n].cost += task.cost * stretch.state[USED] / (len(task.bra) * len(task.ket))
+            if stretch.state[TASKS]:
+                yield n, stretch
+
+
+def _share(devices: Sequence[Device], ranks: Ranks) -> tuple[Device, ...]:
+    """One GPU at least, with others if there are more ranks than GPUs."""
+    local = ranks.rank % ranks.neighbours
+    return tuple(devices[local :: ranks.neighbours] or devices[local % len(devices) : local % len(devices) + 1])
+
+
+def _host_program(batch: Batch) -> programs.Program:
+    heads, makers = [select_head(batch)], [partial(select, batch)]
+    if batch.cls.shells[:2] == batch.cls.shells[2:]:
+        heads.append(schwarz.head(batch.cls))
+        makers.append(partial(schwarz.bounds, batch.cls))
+
+    def make() -> tuple[Function, ...]:
+        return tuple(maker() for maker in makers)
+
+    return programs.Program(f"host_{batch.name}", "trnqc.eri.cuda.batch", tuple(heads), make)
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """What `device_batch.select` made."""
+
+    numbers: np.ndarray
+    state: np.ndarray
+    tasks: np.ndarray
+    queue: np.ndarray
+    weight: np.ndarray
+
+
+def _selected(task: builder.Task, batch: Batch, run: builder.Run, host: Library, lanes: int, begin: int) -> _Stretch:
+    """Quartets from bra pair `begin` on, as many as a queue takes; at least those of one bra pair."""
+    capacity = max(QUEUE, len(task.ket) + lanes)
+    state = np.array([0, 0, begin, capacity, SHARE], np.int64)
+    found, tasks = np.zeros(1, np.int64), np.zeros((capacity // lanes + 1, 3), np.int64)
+    queue, weight, numbers = np.zeros(capacity, np.int64), np.zeros(capacity), run.numbers(task, lanes)
+    bra, ket = task.bra, task.ket
+    getattr(host, select_head(batch).name)(
+        state, found, tasks, numbers, run.reals, bra.places, bra.measures, ket.places, ket.measures, run.maxima,
+        queue, weight, begin, task.end,
+    )  # fmt: skip
+    return _Stretch(numbers, state, tasks[: state[TASKS]], queue[: state[USED]], weight[: state[USED]])
+
+
+class _Resident:
+    """Arrays of the pairs in a device's memory, for as long as the builder lives."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._kept: dict[int, tuple[np.ndarray, Memory]] = {}
+
+    def __call__(self, array: np.ndarray) -> Memory:
+        if id(array) not in self._kept:
+            self._kept[id(array)] = array, self.device.upload(array)
+        return self._kept[id(array)][1]
+
+
+class _Load:
+    """One device's share of one build: its matrices, and a set of buffers for each stream."""
+
+    def __init__(self, owner: JKBuilder, number: int, run: builder.Run) -> None:
+        self.owner, self.number, self.run = owner, number, run
+        self.device = owner.devices[number]
+        self.resident = owner._residents.setdefault(number, _Resident(self.device))
+        self.cost, self._turn = 0.0, 0
+        self._buffers: dict[tuple[int, str], Memory] = {}
+        device = self.device
+        self.given = {
+            "reals": device.upload(run.reals), "dm_max": device.upload(run.maxima),
+            "dm_pairs": device.upload(run.pairs), "dm": device.upload(run.blocks),
+            "vj": device.zeros(*run.pairs.shape), "vk": device.zeros(*run.blocks.shape),
+        }  # fmt: skip
+
+    def launch(self, task: builder.Task, batch: Batch, stretch: _Stretch) -> None:
+        """Start the stretch on the next stream; its last one must have come to its end, for the buffers."""
+        tier, built = self.owner._built[self.number, batch]
+        # Memory is copied on stream 0, which is not to wait for kernels.
+        stream = 1 + self._turn % (self.device.streams - 1) if self.device.streams > 1 else 0
+        self._turn += 1
+        self.device.synchronize(stream)
+        workers = min(len(stretch.tasks), max(1, self.device.multiprocessors * tier.warps * 32 // tier.lanes))
+        given, workers = self._given(stream, task, batch, stretch, workers, built.lanes)
+        arguments = [given[name_of(p)] for p in work_parameters(batch)]
+        self.device.launch(built, workers, arguments, stream)
+
+    def _given(
+        self, stream: int, task: builder.Task, batch: Batch, stretch: _Stretch, workers: int, lanes: int
+    ) -> tuple[dict[str, Any], int]:
+        """Arguments by name, with buffers of as many workers as there is memory for. Raises MemoryLimit for not one."""
+        steps = self._steps(task, batch)
+        while True:
+            fresh = not self._buffers
+            try:
+                given = self._arrays(task, batch, lanes)
+                for name in ("numbers", "tasks", "queue", "weight"):
+                    given[name] = self._written(stream, name, getattr(stretch, name))
+                given |= {n: self._grown(stream, n, size * workers * lanes) for n, size in steps.items()}
+                given |= {"n_tasks": len(stretch.tasks), "n_workers": workers}
+                return given | {OWN[n]: size for n, size in steps.items()}, workers
+            except MemoryLimit as error:
+                if fresh and workers == 1:
+                    raise MemoryLimit(
+                        f"{error}: the buffers of one block of threads do not fit beside {self.run.count} densities of "
+                        f"{self.owner.mol.nao_nr()} orbitals; use a device with more memory, or backend='cpu'"
+                    ) from error
+                workers = self._fewer(workers, error)
+
+    def _fewer(self, workers: int, error: MemoryLimit) -> int:
+        """Give all buffers back; half the workers."""
+        self.device.release(*self._buffers.values())
+        self._buffers = {}
+        fewer = (workers + 1) // 2
+        self.owner._note(f"{error}; going on with {fewer} blocks of threads at once")
+        return fewer
+
+    def results(self) -> tuple[np.ndarray, np.ndarray]:
+        self.device.synchronize()
+        return self.device.download(self.given["vj"]), self.device.download(self.given["vk"])
+
+    def release(self) -> None:
+        self.device.release(*self.given.values(), *self._buffers.values())
+        self.given, self._buffers = {}, {}
+
+    def _steps(self, task: builder.Task, batch: Batch) -> dict[str, int]:
+        """Elements that a lane of a worker needs, by buffer."""
+        bra, ket, cls = task.bra, task.ket, task.cls
+        n_ab, n_cd = bra.pairs.contractions, ket.pairs.contractions
+        a, b, c, d = cls.extents
+        _, rows, wide = (ket.general_records if cls.general else ket.records).shape
+        return {
+            "lanes_ket": rows * wide, "lanes_centre": 6, "work": work_size(cls, n_ab, n_cd),
+            "out": n_ab * n_cd * a * b * c * d, "j_ab": self.run.count * n_ab * a * b,
+        }  # fmt: skip
+
+    def _grown(self, stream: int, name: str, size: int, dtype: Any = np.float64) -> Memory:
+        """The stream's buffer of this name, made larger if it must be."""
+        kept = self._buffers.get((stream, name))
+        if kept is None or kept.shape[0] < size:
+            if kept is not None:
+                self.device.release(self._buffers.pop((stream, name)))
+            self._buffers[stream, name] = self.device.zeros(size, dtype=dtype)
+        return self._buffers[stream, name]
+
+    def _written(self, stream: int, name: str, array: np.ndarray) -> Memory:
+        memory = self._grown(stream, name, array.size, array.dtype)
+        self.device.write(memory, array)
+        return memory
+
+    def _arrays(self, task: builder.Task, batch: Batch, lanes: int) -> dict[str, Any]:
+        """What stays in the device's memory."""
+        bra, ket, general = task.bra, task.ket, task.cls.general
+        bra_records, ket_records = ((t.general_records if general else t.records) for t in (bra, ket))
+        there = {
+            "bra": bra_records, "bra_places": bra.places, "bra_measures": bra.measures,
+            "ket": ket_records, "ket_places": ket.places, "ket_measures": ket.measures, "ket_bounds": ket.bounds,
+            "boys": boys.table(task.cls.order), "lane": _lane_numbers(lanes),
+        }  # fmt: skip
+        return self.given | {name: self.resident(array) for name, array in there.items()}
+
+
+_NUMBERS: dict[int, np.ndarray] = {}
+
+
+def _lane_numbers(lanes: int) -> np.ndarray:
+    """0, 1, ... as one and the same array, so that it is uploaded once."""
+    return _NUMBERS.setdefault(lanes, np.arange(lanes))

@@ -1,0 +1,1 @@
+"""First derivatives of J and K, as J and K of a mixed basis of derivatives and functions."""

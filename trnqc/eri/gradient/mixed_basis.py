@@ -1,0 +1,212 @@
+"""J and K of a mixed basis: (i'j|kl) contracted with densities of the basis of j, k and l, for all i'.
+
+classes of bra pairs (i', j) x classes of ket pairs (k, l) -> digestions (mixed_digest.py) on a pool of threads
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from pyscf import lib
+
+from trnqc.eri.classes import OPERATORS, QuartetClass
+from trnqc.eri.gradient import digest
+from trnqc.eri.jk.builder import CUTOFF, PRIMITIVE
+from trnqc.eri.jk.screening import general
+from trnqc.eri.kernels import boys
+from trnqc.eri.kernels.quartet import work_size
+from trnqc.eri.library import programs as library
+from trnqc.eri.library.programs import aligned
+from trnqc.eri.shells.pairs import ShellPairs
+from trnqc.eri.shells.rows import Rows, rows_of
+from trnqc.errors import InputError
+
+# Kernel calls a task, about: small enough to share out evenly, large enough that Python's part does not show.
+TASK = 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class _Ket:
+    pairs: ShellPairs
+    rows: Rows
+    share: np.ndarray
+
+    @cached_property
+    def general(self) -> np.ndarray:
+        """Records as a general kernel reads them."""
+        return rows_of(replace(self.pairs, records=general(self.pairs)), library.lanes()).records
+
+    def of(self, values: np.ndarray) -> np.ndarray:
+        """What each pair has, by row and lane."""
+        return np.ascontiguousarray(values[self.rows.members])
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    cls: QuartetClass
+    bra: ShellPairs
+    ket: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Densities:
+    """Of one class of kets: parameters of the digestion."""
+
+    folded: np.ndarray
+    far: np.ndarray
+    near: np.ndarray
+
+
+class MixedJK:
+    """J and K for the bra pairs of `pairs_between(mixed, mol)` and the ket pairs of `pairs_of(mol)`.
+
+    extents: functions of the mixed basis and of mol. omega: above 0 erf(omega r)/r, below 0 erfc(|omega| r)/r, 0 is
+    1/r. cutoff: quartets are left out whose Schwarz bound times the largest density that they meet is below it.
+    """
+
+    def __init__(
+        self,
+        bra: Sequence[ShellPairs],
+        ket: Sequence[ShellPairs],
+        extents: tuple[int, int],
+        *,
+        omega: float = 0.0,
+        cutoff: float = CUTOFF,
+        threads: int | None = None,
+    ) -> None:
+        self._extents, self._omega, self._cutoff = extents, abs(omega), cutoff
+        self._threads = threads or lib.num_threads()
+        operator = OPERATORS[0] if omega == 0 else OPERATORS[1 if omega > 0 else 2]
+        self._kets = [_ket_of(pairs) for pairs in ket]
+        self._classes = [(_class(a, b.pairs, operator), _by_bound(a), n) for a in bra for n, b in enumerate(self._kets)]
+        programs = {cls: digest.program(cls) for cls in dict.fromkeys(cls for cls, _, _ in self._classes)}
+        made = library.build(tuple(programs.values()), "kernels of derivatives")
+        self._run = {cls: getattr(made[program.name], program.name) for cls, program in programs.items()}
+
+    def get_jk(self, dms: np.ndarray, with_j: bool = True, with_k: bool = True) -> tuple[Any, Any]:
+        """J [n, i', j] = sum_kl (i'j|kl) D_lk and K [n, i', l] = sum_jk (i'j|kl) D_jk; None for what is not asked for.
+
+        dms [n, nao, nao], real and of any symmetry.
+        """
+        dms = np.ascontiguousarray(dms, dtype=np.float64)
+        if not np.isfinite(dms).all():
+            raise InputError("dm has elements that are not finite: the step that made it has failed")
+        shape = (len(dms), *self._extents)
+        largest = _shell_maxima(self._kets, dms)
+        densities = [_densities(ket, dms, largest) for ket in self._kets]
+        tasks = [
+            task for cls, bra, n in self._classes for task in self._tasks(cls, bra, n, densities[n], with_j, with_k)
+        ]
+        tasks.sort(key=self._cost, reverse=True)
+        own, sums = threading.local(), []
+
+        def run(task: _Task) -> None:
+            if not hasattr(own, "jk"):
+                own.jk = np.zeros(shape), np.zeros(shape)
+                sums.append(own.jk)
+            self._run[task.cls](*self._arguments(task, dms, densities[task.ket], with_j, with_k, *own.jk))
+
+        with ThreadPoolExecutor(self._threads) as pool:
+            for _ in pool.map(run, tasks):
+                pass
+        empty = np.zeros(shape)
+        vj, vk = (sum((jk[n] for jk in sums), empty) for n in range(2))
+        return vj if with_j else None, vk if with_k else None
+
+    def _tasks(
+        self, cls: QuartetClass, bra: ShellPairs, ket: int, density: _Densities, with_j: bool, with_k: bool
+    ) -> Iterator[_Task]:
+        """Ranges of bra pairs, largest bounds first; those with nothing above the cutoff are left out."""
+        rows = self._kets[ket].rows
+        reach = np.zeros(len(rows))
+        if with_j:
+            reach = np.maximum(reach, density.far)
+        if with_k:
+            reach = np.maximum(reach, density.near.max(axis=0))
+        end = int((bra.bound * (rows.bound * reach).max(initial=0.0) >= self._cutoff).sum())
+        step = max(1, TASK // max(1, len(rows)))
+        for begin in range(0, end, step):
+            yield _Task(cls, bra, ket, begin, min(begin + step, end))
+
+    def _cost(self, task: _Task) -> float:
+        a, b, c, d = task.cls.extents
+        count = task.bra.count[task.begin : task.end].sum() * self._kets[task.ket].rows.count.sum()
+        return float(count * a * b * c * d)
+
+    def _arguments(
+        self, task: _Task, dms: np.ndarray, density: _Densities, with_j: bool, with_k: bool, vj: Any, vk: Any
+    ) -> tuple[Any, ...]:
+        """In the order of `mixed_digest.parameters`."""
+        cls, bra, ket = task.cls, task.bra, self._kets[task.ket]
+        n_ab, n_cd = bra.contractions, ket.pairs.contractions
+        a, b, c, d = cls.extents
+        records, lanes = (general(bra), ket.general) if cls.general else (bra.records, ket.rows.records)
+        width = library.lanes()
+        # Of (a, b) the index i' is a, or b where the two have changed places.
+        layout = (a, b, b, 1, bra.nca, bra.ncb, bra.ncb, 1)
+        ao_i, ao_j, shell_j = bra.ao_first, bra.ao_second, bra.second
+        if bra.swapped:
+            layout = (b, a, 1, b, bra.ncb, bra.nca, 1, bra.ncb)
+            ao_i, ao_j, shell_j = bra.ao_second, bra.ao_first, bra.first
+        return (
+            records.shape[1], len(ket.rows), lanes.shape[1], n_ab, n_cd, ket.pairs.ncb, len(dms), *self._extents,
+            int(with_j), int(with_k), *layout,
+            bra.count, records, bra.centre, bra.bound, ao_i, ao_j, shell_j,
+            ket.rows.count, lanes, ket.rows.centre, ket.rows.bounds, ket.rows.bound,
+            ket.of(ket.pairs.ao_first), ket.of(ket.pairs.ao_second), ket.share,
+            dms, density.folded, density.far, density.near,
+            self._cutoff, PRIMITIVE * self._cutoff, self._omega, boys.table(cls.order),
+            aligned(work_size(cls, n_ab, n_cd), width), aligned(n_ab * n_cd * a * b * c * d, width),
+            aligned(len(dms) * n_ab * a * b, width), vj, vk, task.begin, task.end,
+        )  # fmt: skip
+
+
+def _class(bra: ShellPairs, ket: ShellPairs, operator: str) -> QuartetClass:
+    return QuartetClass(bra.la, bra.lb, ket.la, ket.lb, bra.cartesian, bra.general or ket.general, operator)
+
+
+def _by_bound(pairs: ShellPairs) -> ShellPairs:
+    return pairs.take(np.argsort(-pairs.bound, kind="stable"))
+
+
+def _ket_of(pairs: ShellPairs) -> _Ket:
+    """Pairs of like bounds side by side, so that a row is screened as a whole."""
+    pairs = _by_bound(pairs)
+    rows = rows_of(pairs, library.lanes())
+    share = np.where(pairs.first == pairs.second, 0.5, 1.0)[rows.members]
+    share.ravel()[len(pairs) :] = 0.0
+    return _Ket(pairs, rows, share)
+
+
+def _shell_maxima(kets: Sequence[_Ket], dms: np.ndarray) -> np.ndarray:
+    """Largest |D| of all sets between two shells, [shells, shells]; the shells are those of the pairs."""
+    ids = np.concatenate([np.concatenate([k.pairs.first, k.pairs.second]) for k in kets])
+    ao = np.concatenate([np.concatenate([k.pairs.ao_first, k.pairs.ao_second]) for k in kets])
+    starts = np.zeros(ids.max() + 1, dtype=np.int64)
+    starts[ids] = ao
+    size = abs(dms).max(axis=0)
+    return np.maximum.reduceat(np.maximum.reduceat(size, starts, axis=0), starts, axis=1)
+
+
+def _densities(ket: _Ket, dms: np.ndarray, largest: np.ndarray) -> _Densities:
+    pairs = ket.pairs
+    nc, nd = pairs.extents
+    c, d = np.arange(nc), np.arange(nd)
+    qc, qd = np.divmod(np.arange(pairs.contractions), pairs.ncb)
+    first, second = ket.of(pairs.ao_first), ket.of(pairs.ao_second)
+    # [rows, lanes, q, c, d]
+    row = first[..., None, None, None] + (qc[:, None] * nc + c)[:, :, None]
+    column = second[..., None, None, None] + (qd[:, None] * nd + d)[:, None, :]
+    both = (dms + dms.swapaxes(1, 2))[:, row, column] * ket.share[..., None, None, None]
+    folded = np.ascontiguousarray(np.moveaxis(both.reshape(*both.shape[:4], nc * nd), 2, -1))
+    far = abs(folded).max(axis=(0, 2, 3, 4), initial=0.0)
+    one, two = largest[:, ket.of(pairs.first)], largest[:, ket.of(pairs.second)]
+    return _Densities(folded, far, np.ascontiguousarray(np.maximum(one, two).max(axis=-1)))

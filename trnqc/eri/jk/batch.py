@@ -1,0 +1,251 @@
+"""J and K of two classes of pairs: for every bra pair the ket pairs that matter, a vector of them at a time.
+
+bra pair -> ket pairs, by falling bound, that pass the test -> queue -> batches of as many as there are lanes:
+  records gathered -> kernel (kernel.py) -> blocks of D gathered -> digestion (digest.py) -> blocks of K added
+
+The test is q_ab q_cd min(1, max(4 |D_ab|, 4 |D_cd|, |D_ac|, |D_ad|, |D_bc|, |D_bd|)) >= cutoff, with the largest
+element of each block and Schwarz bounds q. Pairs with a == b, c == d, ab == cd count half, which is folded into the
+ket's COEFFICIENT; lanes beyond the end of the queue have 0 there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+from trnqc.eri.classes import BOUND, COEFFICIENT, CONTRACTION, QuartetClass
+from trnqc.eri.jk import schwarz
+from trnqc.eri.jk.digest import BLOCKS, Operands, block_sizes, digest, local
+from trnqc.eri.kernels import boys
+from trnqc.eri.kernels.quartet import parts, quartet_function
+from trnqc.eri.library.programs import Head, Program
+from trnqc.gen import Array, Value, Var, const
+from trnqc.gen import statements as st
+from trnqc.gen.values import both, eq, le, lt, maximum, minimum, select
+
+# Settings, in the order of the arrays that hold them. ket_pairs; rows of records of a pair; pairs of contractions, and
+# contractions of b and d; whether bra and ket are one class; densities; lanes; shells; elements of a matrix and of all
+# pairs; where the class begins among the pairs; where a block's matrices begin, and shells in a row of them.
+NUMBERS = (
+    *("ket_pairs", "bra_rows", "ket_rows", "n_ab", "n_cd", "n_b", "n_d", "same", "densities", "lanes", "shells"),
+    *("elements", "pair_elements", "bra_at", "ket_at"),
+    *(f"{word}_{block}" for block in BLOCKS for word in ("at", "row")),
+)
+# cutoff of the test; of primitive quartets; the operator's; largest factor by which a density can raise a bound.
+REALS = ("cutoff", "primitive", "omega", "largest")
+# Columns of the tables of pairs. Places: rows used, position of a and b among the shells of their l, shells a and b.
+COUNT, PLACE_A, PLACE_B, SHELL_A, SHELL_B = range(5)
+PLACES, CENTRE, SCHWARZ, MEASURES = 5, 0, 6, 7
+
+G = Var("pair", "i64")
+_N = {name: Var(name, "i64") for name in NUMBERS}
+_X = {name: Var(name) for name in REALS}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The driver of a class: what its parameters are, and its program. with_j, with_k: what is wanted."""
+
+    cls: QuartetClass
+    with_j: bool = True
+    with_k: bool = True
+
+    @property
+    def name(self) -> str:
+        return "j" * self.with_j + "k" * self.with_k + "_" + self.cls.name
+
+    @property
+    def program(self) -> Program:
+        """The driver and, where bra and ket are alike, the function that computes Schwarz bounds."""
+        heads = [Head(self.name, tuple(self.arrays.values()), WRITTEN)]
+        if self.cls.shells[:2] == self.cls.shells[2:]:
+            heads.append(schwarz.head(self.cls))
+        return Program(self.name, __name__, tuple(heads), partial(_functions, self), parts(self.cls))
+
+    @cached_property
+    def arrays(self) -> dict[str, Array]:
+        """Parameters in order. Tables of pairs [pairs, ...]; the rest of `bra` and `ket` is in classes.py.
+
+        ket_bounds [pairs, rows + 1]: the largest BOUND of a row over this pair and all after it, then 0. dm_max
+        [shells, shells]: largest elements of blocks. dm_pairs, vj [densities, pair_elements], dm, vk [densities,
+        elements]: layout.py. lane: 0, 1, .. The last ones are scratch: queue and weight [ket_pairs + lanes], ket,
+        centre, work, out, j_ab.
+        """
+        n, cls = _N, self.cls
+        wide_ab, wide_cd = (n[x] + CONTRACTION if cls.general else CONTRACTION for x in ("n_ab", "n_cd"))
+        na, nb, nc, nd = cls.extents
+        arrays = (
+            Array("numbers", "i64", (len(NUMBERS),)), Array("reals", "f64", (len(REALS),)),
+            Array("bra", "f64", (None, n["bra_rows"], wide_ab)), Array("bra_places", "i64", (None, PLACES)),
+            Array("bra_measures", "f64", (None, MEASURES)),
+            Array("ket", "f64", (None, n["ket_rows"], wide_cd)), Array("ket_places", "i64", (None, PLACES)),
+            Array("ket_measures", "f64", (None, MEASURES)), Array("ket_bounds", "f64", (None, n["ket_rows"] + 1)),
+            Array("dm_max", "f64", (n["shells"], n["shells"])), Array("dm_pairs", "f64"), Array("dm", "f64"),
+            Array("vj", "f64"), Array("vk", "f64"), boys.table_array(cls.order),
+            Array("lane", "i64", (1,), lanes=True), Array("queue", "i64"), Array("weight", "f64"),
+            Array("lanes_ket", "f64", (n["ket_rows"], wide_cd), lanes=True),
+            Array("lanes_centre", "f64", (6,), lanes=True), Array("work", "f64", lanes=True),
+            Array("out", "f64", (n["n_ab"], n["n_cd"], na * nb, nc * nd), lanes=True),
+            Array("j_ab", "f64", lanes=True),
+        )  # fmt: skip
+        return {a.name: a for a in arrays}
+
+
+WRITTEN = ("vj", "vk", "queue", "weight", "lanes_ket", "lanes_centre", "work", "out", "j_ab")
+
+
+def _functions(batch: Batch) -> tuple[st.Function, ...]:
+    alike = batch.cls.shells[:2] == batch.cls.shells[2:]
+    return (driver(batch), schwarz.bounds(batch.cls)) if alike else (driver(batch),)
+
+
+def driver(batch: Batch, kernel: st.Function | None = None) -> st.Function:
+    """The program; its groups are the bra pairs. kernel: of the class, by default its own."""
+    cls, count = batch.cls, Var("count", "i64")
+    steps = (
+        settings(batch), selected(batch, count),
+        digested(batch, kernel or quartet_function(cls), const(0, "i64"), count),
+    )  # fmt: skip
+    arrays = tuple(batch.arrays.values())
+    return st.Function(batch.name, arrays, st.block(steps), group=G, title=f"({cls.digits}) into J and K")
+
+
+def settings(batch: Batch) -> st.Block:
+    """Variables for all numbers and reals."""
+    numbers = [st.Let(_N[x], batch.arrays["numbers"][i]) for i, x in enumerate(NUMBERS)]
+    reals = [st.Let(_X[x], batch.arrays["reals"][i]) for i, x in enumerate(REALS)]
+    return st.block(numbers, reals, title="settings")
+
+
+def digested(batch: Batch, kernel: st.Function, begin: Value, end: Value) -> list[st.Statement]:
+    """Places begin .. end of the queue of bra pair G into J and K, a vector at a time."""
+    a, i, s, first = batch.arrays, Var("i", "i64"), Var("s", "i64"), Var("first", "i64")
+    na, nb, _, _ = batch.cls.extents
+    size = _N["n_ab"] * (na * nb)
+    flush = st.accumulate(a["vj"][s * _N["pair_elements"] + _N["bra_at"] + G * size + i], a["j_ab"][s * size + i])
+    step = [_batch(batch, kernel, first), st.Assign(first, first + _N["lanes"])]
+    return [
+        *([st.loop(i, _N["densities"] * size, st.store(a["j_ab"][i], 0.0))] * batch.with_j),
+        st.Declare(first, begin),
+        st.While(lt(first, end), st.block(step)),
+        *([st.loop(s, _N["densities"], st.loop(i, size, flush))] * batch.with_j),
+    ]
+
+
+def selected(batch: Batch, count: Value) -> st.Block:
+    """queue[0 .. count]: ket pairs that pass the test, weight their factors, then as many lanes of weight 0.
+
+    count is declared here.
+    """
+    a = batch.arrays
+    k, end, i = Var("k", "i64"), Var("end", "i64"), Var("i", "i64")
+    q, bound = Var("q"), Var("bound")
+    (sa, sb), (sc, sd) = (Var("shell_a", "i64"), Var("shell_b", "i64")), (Var("shell_c", "i64"), Var("shell_d", "i64"))
+    largest = Var("density")
+    dm = a["dm_max"]
+    tests = [4.0 * dm[sc, sd]] if batch.with_j else []
+    tests += [dm[x, y] for x in (sa, sb) for y in (sc, sd)] if batch.with_k else []
+    density = Var("density_ab")
+    most: Value = density
+    for test in tests:
+        most = maximum(test, most)
+    half = select(eq(sc, sd), 0.5 * Var("factor"), Var("factor"))
+    half = select(both(eq(_N["same"], const(1, "i64")), eq(k, G)), 0.5 * half, half)
+    one = [
+        st.Let(sc, a["ket_places"][k, SHELL_A]), st.Let(sd, a["ket_places"][k, SHELL_B]),
+        st.Let(bound, q * a["ket_measures"][k, SCHWARZ]),
+        st.Let(largest, minimum(most, 1.0)),
+        st.store(a["queue"][count], k), st.store(a["weight"][count], half),
+        st.Assign(count, count + select(le(_X["cutoff"], bound * largest), const(1, "i64"), const(0, "i64"))),
+        st.Assign(k, k + 1),
+    ]  # fmt: skip
+    enough = le(_X["cutoff"], q * a["ket_measures"][minimum(k, end - 1), SCHWARZ] * _X["largest"])
+    last = a["queue"][maximum(count - 1, const(0, "i64"))]
+    zero = const(0, "i64")
+    return st.block(
+        st.Let(sa, a["bra_places"][G, SHELL_A]), st.Let(sb, a["bra_places"][G, SHELL_B]),
+        st.Let(q, a["bra_measures"][G, SCHWARZ]),
+        st.Let(Var("factor"), select(eq(sa, sb), const(0.5), const(1.0))),
+        st.Let(density, 4.0 * dm[sa, sb] if batch.with_j else const(0.0)),
+        st.Let(end, select(eq(_N["same"], const(1, "i64")), G + 1, _N["ket_pairs"])),
+        st.Declare(count, zero), st.Declare(k, zero),
+        st.While(both(lt(k, end), enough), st.block(one)),
+        st.loop(i, _N["lanes"], st.store(a["queue"][count + i], select(lt(const(0, "i64"), count), last, zero)),
+                st.store(a["weight"][count + i], 0.0)),
+        title="ket pairs that matter",
+    )  # fmt: skip
+
+
+def _batch(batch: Batch, kernel: st.Function, first: Value) -> list[st.Statement]:
+    """One vector of ket pairs, from place `first` of the queue on."""
+    a, cls = batch.arrays, batch.cls
+    at, weight, lead, rows, j = Var("at", "i64"), Var("half"), Var("lead", "i64"), Var("rows", "i64"), Var("j", "i64")
+    wide = _N["n_cd"] + CONTRACTION if cls.general else CONTRACTION
+    # A row's bound is that of all pairs behind the first, so it is one of this batch's too.
+    matters = le(_X["primitive"], a["bra"][G, 0, BOUND] * a["ket_bounds"][lead, rows])
+    place = first + a["lane"][0]
+    call = st.Call(kernel, (
+        a["bra_places"][G, COUNT], st.view(a["bra"][G, 0, 0]), st.view(a["bra_measures"][G, CENTRE]),
+        rows, a["lanes_ket"], a["lanes_centre"], st.view(a["ket_bounds"][lead, 0]),
+        _N["n_ab"], _N["n_cd"], _X["primitive"], _X["omega"], a["boys"], a["work"], a["out"],
+    ))  # fmt: skip
+    return [
+        st.Let(at, a["queue"][place]), st.Let(weight, a["weight"][place]), st.Let(lead, a["queue"][first]),
+        st.Declare(rows, const(0, "i64")),
+        st.While(both(lt(rows, _N["ket_rows"]), matters), st.block(st.Assign(rows, rows + 1))),
+        st.GatherRows(a["lanes_ket"], a["ket"], at * (_N["ket_rows"] * wide), rows * wide),
+        st.GatherRows(a["lanes_centre"], a["ket_measures"], at * MEASURES + CENTRE, const(6, "i64")),
+        st.loop(j, rows, st.store(a["lanes_ket"][j, COEFFICIENT], a["lanes_ket"][j, COEFFICIENT] * weight)),
+        call,
+        _contractions(batch, at),
+    ]  # fmt: skip
+
+
+def _contractions(batch: Batch, at: Value) -> st.Statement:
+    """Digest every density with every quartet of contractions."""
+    s, ab, cd = Var("s", "i64"), Var("ab", "i64"), Var("cd", "i64")
+    if not batch.cls.general:
+        zero = const(0, "i64")
+        return st.loop(s, _N["densities"], _density(batch, at, s, zero, zero))
+    inner = st.loop(ab, _N["n_ab"], st.loop(cd, _N["n_cd"], _density(batch, at, s, ab, cd)))
+    return st.loop(s, _N["densities"], inner)
+
+
+def _density(batch: Batch, at: Value, s: Value, ab: Value, cd: Value) -> list[st.Statement]:
+    a, cls = batch.arrays, batch.cls
+    sizes = block_sizes(cls)
+    made: list[st.Statement] = []
+    after: list[st.Statement] = []
+    na, nb, _, _ = cls.extents
+    i = Var("i", "i64")
+
+    def zeroed(array: Array) -> list[st.Statement]:
+        return [st.DeclareArray(array), st.loop(i, array.size or 0, st.store(array[i], 0.0))]
+
+    for block in BLOCKS if batch.with_k else ():
+        start, d, k = Var(f"start_{block}", "i64"), local(cls, "d", block), local(cls, "k", block)
+        row = _shell(a["bra_places"], G, block[0], ab, _N["n_b"], cls.general)
+        column = _shell(a["ket_places"], at, {"c": "a", "d": "b"}[block[1]], cd, _N["n_d"], cls.general)
+        place = (row * _N[f"row_{block}"] + column) * sizes[block]
+        made.append(st.Let(start, s * _N["elements"] + _N[f"at_{block}"] + place))
+        made += [st.DeclareArray(d), st.GatherRows(d, a["dm"], start, const(sizes[block], "i64")), *zeroed(k)]
+        after.append(st.ScatterRows(a["vk"], k, start, const(sizes[block], "i64")))
+    if batch.with_j:
+        start, d, j = Var("start_cd", "i64"), local(cls, "d", "cd"), local(cls, "j", "cd")
+        made.append(st.Let(start, s * _N["pair_elements"] + _N["ket_at"] + (at * _N["n_cd"] + cd) * sizes["cd"]))
+        made += [st.DeclareArray(d), st.GatherRows(d, a["dm_pairs"], start, const(sizes["cd"], "i64")), *zeroed(j)]
+        after.append(st.ScatterRows(a["vj"], j, start, const(sizes["cd"], "i64")))
+    given = Operands(
+        a["out"], ab, cd,
+        a["dm_pairs"], s * _N["pair_elements"] + _N["bra_at"] + (G * _N["n_ab"] + ab) * (na * nb),
+        a["j_ab"], (s * _N["n_ab"] + ab) * (na * nb),
+    )  # fmt: skip
+    return [*made, digest(cls, given, batch.with_j, batch.with_k), *after]
+
+
+def _shell(places: Array, pair: Value, which: str, contraction: Value, second: Value, general: bool) -> Value:
+    """Position of a pair's first or second shell, in a contraction of the pair, among the shells of its l."""
+    base = places[pair, PLACE_A if which == "a" else PLACE_B]
+    if not general:
+        return base
+    return base + (contraction // second if which == "a" else contraction % second)

@@ -1,0 +1,102 @@
+"""Density and exchange matrices shell pair by shell pair, as the digestion of integrals reads and writes them.
+
+Contractions count as shells here. Shells are sorted by l; of every two l there is a block [shells, shells, n, n] of the
+matrix, so that two shells' part of it is contiguous, and these blocks follow one another. J needs only what belongs to
+the pairs of a class: `pair_orbitals` tells where that stands in the matrix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from pyscf import gto
+
+from trnqc.eri.shells.pairs import ShellPairs, functions
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """order [nao]: AOs by l; place [shells of the molecule]: position of the first contraction among those of its l.
+
+    shells, sizes: by l, contracted shells and functions of one.
+    """
+
+    order: np.ndarray
+    place: np.ndarray
+    shells: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    @cached_property
+    def at(self) -> dict[tuple[int, int], int]:
+        """Where the block of two l begins."""
+        found, begin = {}, 0
+        for x, y, elements in self._blocks():
+            found[x, y] = begin
+            begin += elements
+        return found
+
+    def blocked(self, matrices: np.ndarray) -> np.ndarray:
+        """[n, nao, nao] as [n, nao nao] in this layout."""
+        out = np.empty((len(matrices), self.order.size**2))
+        for x, y, elements in self._blocks():
+            part = matrices[:, self._orbitals(x)[:, None], self._orbitals(y)[None, :]]
+            part = part.reshape(-1, self.shells[x], self.sizes[x], self.shells[y], self.sizes[y])
+            begin = self.at[x, y]
+            out[:, begin : begin + elements] = part.transpose(0, 1, 3, 2, 4).reshape(-1, elements)
+        return out
+
+    def matrices(self, blocked: np.ndarray) -> np.ndarray:
+        """The way back."""
+        nao = self.order.size
+        out = np.empty((len(blocked), nao, nao))
+        for x, y, elements in self._blocks():
+            begin = self.at[x, y]
+            part = blocked[:, begin : begin + elements]
+            part = part.reshape(-1, self.shells[x], self.shells[y], self.sizes[x], self.sizes[y]).transpose(
+                0, 1, 3, 2, 4
+            )
+            rows, columns = self._orbitals(x), self._orbitals(y)
+            out[:, rows[:, None], columns[None, :]] = part.reshape(-1, len(rows), len(columns))
+        return out
+
+    def _blocks(self) -> list[tuple[int, int, int]]:
+        lengths = [n * m for n, m in zip(self.shells, self.sizes)]
+        return [(x, y, n * m) for x, n in enumerate(lengths) for y, m in enumerate(lengths) if n * m]
+
+    def _orbitals(self, l: int) -> np.ndarray:
+        lengths = [n * m for n, m in zip(self.shells, self.sizes)]
+        begin = sum(lengths[:l])
+        return self.order[begin : begin + lengths[l]]
+
+
+def layout_of(mol: gto.Mole) -> Layout:
+    bas, loc = mol._bas, mol.ao_loc_nr()
+    l, contractions = bas[:, gto.ANG_OF], bas[:, gto.NCTR_OF]
+    place, order, shells = np.zeros(len(bas), np.int64), [], []
+    for angular in range(int(l.max(initial=0)) + 1):
+        ids = np.flatnonzero(l == angular)
+        place[ids] = np.cumsum(contractions[ids]) - contractions[ids]
+        order += [np.arange(loc[i], loc[i + 1]) for i in ids]
+        shells.append(int(contractions[ids].sum()))
+    sizes = tuple(functions(n, mol.cart) for n in range(len(shells)))
+    return Layout(np.concatenate(order) if order else np.zeros(0, np.int64), place, tuple(shells), sizes)
+
+
+def pair_orbitals(pairs: ShellPairs) -> tuple[np.ndarray, np.ndarray]:
+    """AOs of a and of b of every integral's bra, both i64 [pairs, contractions, na nb]."""
+    na, nb = pairs.extents
+    a = np.arange(pairs.nca)[:, None, None, None] * na + np.arange(na)[:, None]
+    b = np.arange(pairs.ncb)[:, None, None] * nb + np.arange(nb)
+    shape = (len(pairs), pairs.nca, pairs.ncb, na, nb)
+    flat = (len(pairs), pairs.contractions, na * nb)
+    first, second = (ao[:, None, None, None, None] for ao in (pairs.ao_first, pairs.ao_second))
+    return np.broadcast_to(first + a, shape).reshape(flat), np.broadcast_to(second + b, shape).reshape(flat)
+
+
+def block_maxima(mol: gto.Mole, matrices: np.ndarray) -> np.ndarray:
+    """Largest element of every two shells' block over all matrices [n, nao, nao], as [shells, shells]."""
+    loc = mol.ao_loc_nr()[:-1]
+    largest = np.abs(matrices).max(axis=0)
+    return np.maximum.reduceat(np.maximum.reduceat(largest, loc, axis=0), loc, axis=1)

@@ -1,0 +1,63 @@
+"""Schwarz bounds sqrt(max |(ab|ab)|) of pairs, by the kernels: a pair is bra and ket on every lane.
+
+|(ab|cd)| <= sqrt((ab|ab)) sqrt((cd|cd)) holds for 1/r and for what is left of it by erf and erfc.
+"""
+
+from __future__ import annotations
+
+from trnqc.eri.classes import CONTRACTION, QuartetClass
+from trnqc.eri.kernels import boys
+from trnqc.eri.kernels.quartet import quartet_function
+from trnqc.eri.library.programs import Head
+from trnqc.gen import Array, Var, const
+from trnqc.gen import statements as st
+from trnqc.gen.values import maximum, sqrt
+
+_ROWS, _N_AB, _OMEGA, _PAIR = Var("rows", "i64"), Var("n_ab", "i64"), Var("omega"), Var("pair", "i64")
+
+
+def _arrays(cls: QuartetClass) -> dict[str, Array]:
+    """records [pairs, rows, W], centre [pairs, 6], count [pairs], bound [pairs]; ones [rows + 1] is all 1; the rest is
+    scratch."""
+    wide = _N_AB + CONTRACTION if cls.general else CONTRACTION
+    na, nb, _, _ = cls.extents
+    arrays = (
+        Array("records", "f64", (None, _ROWS, wide)), Array("centre", "f64", (None, 6)), Array("count", "i64"),
+        Array("ones", "f64", (_ROWS + 1,)), boys.table_array(cls.order),
+        Array("lane", "i64", (1,), lanes=True),
+        Array("bound", "f64"), Array("lanes_ket", "f64", (_ROWS, wide), lanes=True),
+        Array("lanes_centre", "f64", (6,), lanes=True), Array("work", "f64", lanes=True),
+        Array("out", "f64", (_N_AB, _N_AB, na * nb, na * nb), lanes=True),
+    )  # fmt: skip
+    return {a.name: a for a in arrays}
+
+
+def head(cls: QuartetClass) -> Head:
+    """Its parameters: rows, n_ab, omega, then the arrays."""
+    written = ("bound", "lanes_ket", "lanes_centre", "work", "out")
+    return Head(f"schwarz_{cls.name}", (_ROWS, _N_AB, _OMEGA, *_arrays(cls).values()), written)
+
+
+def bounds(cls: QuartetClass) -> st.Function:
+    """The function; its groups are the pairs."""
+    a, at, largest = _arrays(cls), Var("at", "i64"), Var("largest")
+    na, nb, _, _ = cls.extents
+    wide = _N_AB + CONTRACTION if cls.general else CONTRACTION
+    p, ab, used = Var("p", "i64"), Var("ab", "i64"), Var("used", "i64")
+    call = st.Call(quartet_function(cls), (
+        used, st.view(a["records"][_PAIR, 0, 0]), st.view(a["centre"][_PAIR, 0]),
+        used, a["lanes_ket"], a["lanes_centre"], a["ones"], _N_AB, _N_AB, const(0.0), _OMEGA, a["boys"],
+        a["work"], a["out"],
+    ))  # fmt: skip
+    body = st.block(
+        st.Let(used, a["count"][_PAIR]),
+        # The same pair on every lane.
+        st.Let(at, a["lane"][0] * 0 + _PAIR),
+        st.GatherRows(a["lanes_ket"], a["records"], at * (_ROWS * wide), used * wide),
+        st.GatherRows(a["lanes_centre"], a["centre"], at * 6, const(6, "i64")),
+        call,
+        st.Declare(largest, const(0.0)),
+        st.loop(p, _N_AB, st.loop(ab, na * nb, st.Assign(largest, maximum(a["out"][p, p, ab, ab], largest)))),
+        st.store(a["bound"][at], sqrt(largest)),
+    )
+    return st.Function(f"schwarz_{cls.name}", head(cls).parameters, body, group=_PAIR, title="Schwarz bounds")

@@ -1,0 +1,168 @@
+"""Kernels that are compiled beside a running job, by a process of low priority, while PySCF's integrals serve.
+
+programs -> all in the cache of compiled libraries? -> yes: the job uses them from here on
+                                                    -> no: a process (builder.py) is told to compile them, once
+
+Nothing here waits. Whether a program is ready is one look at the file system.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import IO
+
+from trnqc.eri.library import programs as library
+from trnqc.eri.library.programs import Program
+from trnqc.errors import InputError
+from trnqc.jit.cache import DIRECTORY_VARIABLE, default_directory, library_cache
+
+KERNELS = ("background", "wait", "cached")
+VARIABLE = "TRNQC_KERNELS"
+LINGER_VARIABLE = "TRNQC_BUILD_LINGER"
+# Seconds that compiling goes on after the job's end.
+LINGER = 600.0
+
+_START = """
+import pickle, sys
+sys.path[:] = pickle.load(sys.stdin.buffer)
+from trnqc.eri.builder import main
+sys.exit(main(sys.stdin.buffer))
+"""
+
+
+def chosen(kernels: str | None) -> str:
+    """The given choice of KERNELS, else that of $TRNQC_KERNELS, else "background". Raises InputError for any other."""
+    found, where = (kernels, "kernels") if kernels is not None else (os.environ.get(VARIABLE) or KERNELS[0], VARIABLE)
+    if found not in KERNELS:
+        raise InputError(f"{where} is one of {', '.join(KERNELS)}, found {found!r}")
+    return found
+
+
+def linger() -> float:
+    """Seconds that compiling may go on after this process has ended: $TRNQC_BUILD_LINGER, else ten minutes."""
+    word = os.environ.get(LINGER_VARIABLE, "")
+    try:
+        seconds = float(word) if word else LINGER
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0:
+        raise InputError(f"{LINGER_VARIABLE} is a number of seconds, 0 or more, found {word!r}")
+    # A private directory, which stands for one that cannot be written, goes with this process.
+    return seconds if library_cache().directory == default_directory() else 0.0
+
+
+class Needed:
+    """The programs that one purpose needs, and what is to be done while they are not compiled: one of KERNELS."""
+
+    def __init__(self, programs: Sequence[Program], kernels: str) -> None:
+        self.kernels = kernels
+        self._missing: list[Program] = [] if kernels == "wait" else list(programs)
+        self._asked = False
+
+    def ready(self) -> bool:
+        """Whether our kernels are to be used now. Raises CompilerError when there is no compiler."""
+        if not self._asked:
+            self._missing = [program for program in self._missing if not library.is_compiled(program)]
+        while self._missing and library.is_compiled(self._missing[-1]):
+            self._missing.pop()
+        if self._missing and self.kernels == "background":
+            if not self._asked:
+                _ask_for(self._missing)
+            _look_after()
+        self._asked = True
+        return not self._missing
+
+    @property
+    def reason(self) -> str:
+        """Why PySCF serves, where `ready` says that our kernels are not to be used."""
+        if self.kernels == "cached":
+            return "kernels='cached', and not all that are needed are compiled"
+        return "kernels are being compiled" if _warned is None else "kernels could not be compiled"
+
+
+@dataclass(frozen=True, eq=False)
+class _Builder:
+    process: subprocess.Popen
+    errors: IO[bytes]
+
+
+_asked: set[Program] = set()
+_builders: list[_Builder] = []
+_warned: str | None = None
+
+
+def _ask_for(programs: Sequence[Program]) -> None:
+    new = [program for program in programs if program not in _asked]
+    if new:
+        _asked.update(new)
+        _builders.append(_start(new))
+
+
+def _start(programs: Sequence[Program]) -> _Builder:
+    """A process that compiles the programs in their order."""
+    directory = str(library_cache().directory)
+    environment = os.environ | {DIRECTORY_VARIABLE: directory, "OMP_NUM_THREADS": "1"}
+    # A process group of its own, so that Ctrl-C at a terminal interrupts the job alone; the session stays the job's,
+    # because Linux weighs the priorities of two sessions against each other as if they were equal.
+    # Files and not pipes: neither process ever waits for the other.
+    errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed when the process has ended
+    with tempfile.TemporaryFile() as request:
+        _write_request(request, programs)
+        process = subprocess.Popen(
+            [sys.executable, "-c", _START], stdin=request, stdout=subprocess.DEVNULL, stderr=errors,
+            env=environment, process_group=0,
+        )  # fmt: skip
+    return _Builder(process, errors)
+
+
+def _write_request(request: IO[bytes], programs: Sequence[Program]) -> None:
+    """What `_START` and `builder.main` read."""
+    pickle.dump([os.path.abspath(path) for path in sys.path], request)
+    pickle.dump((os.getpid(), linger()), request)
+    # The parameters of a program's functions are for those who call them.
+    pickle.dump([Program(p.name, p.module, (), p.make, p.parts) for p in programs], request)
+    request.seek(0)
+
+
+def _look_after() -> None:
+    """Warn, once, when a builder has failed: the job goes on with PySCF's integrals."""
+    global _warned
+    for builder in _builders[:]:
+        if builder.process.poll() is None:
+            continue
+        _builders.remove(builder)
+        if builder.process.returncode and _warned is None:
+            builder.errors.seek(0)
+            text = builder.errors.read().decode(errors="replace").strip()
+            _warned = text or f"the compiling process ended with status {builder.process.returncode}"
+            warnings.warn(
+                f"integral kernels cannot be compiled in the background, PySCF's integrals are used instead: {_warned}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        builder.errors.close()
+
+
+@atexit.register
+def _leave() -> None:
+    """Let builders that are still at work outlive this process: Popen would warn of it."""
+    for builder in _builders:
+        builder.process.returncode = 0
+
+
+def _forget() -> None:
+    """In a process that was forked the builders are its parent's."""
+    _leave()
+    _builders.clear()
+    _asked.clear()
+
+
+os.register_at_fork(after_in_child=_forget)

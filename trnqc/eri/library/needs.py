@@ -1,0 +1,57 @@
+"""Which programs a molecule needs for a purpose, the largest first, told without looking at more than its kinds of
+shells.
+
+molecule -> one shell of each kind -> classes of pairs -> programs (library.py)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from pyscf import gto
+
+from trnqc.eri.jk.batch import Batch
+from trnqc.eri.jk.builder import JKBuilder
+from trnqc.eri.library import prebuild
+from trnqc.eri.library.programs import Program
+
+Programs = tuple[Program, ...]
+
+
+def operator_of(omega: float) -> str:
+    """The operator of PySCF's omega."""
+    return "erf" if omega > 0 else "erfc" if omega < 0 else "coulomb"
+
+
+def one_of_each(mol: gto.Mole) -> gto.Mole:
+    """The molecule with one shell of each angular momentum and kind of contraction: the classes are the same."""
+    kinds = np.stack([mol._bas[:, gto.ANG_OF], mol._bas[:, gto.NCTR_OF] > 1])
+    first = np.unique(kinds, axis=1, return_index=True)[1]
+    copy = mol.copy(deep=False)
+    copy._bas = mol._bas[np.sort(first)]
+    return copy
+
+
+def for_jk(mol: gto.Mole, omega: float, with_j: bool, with_k: bool) -> Programs:
+    """For `JKBuilder.get_jk` with these arguments."""
+    classes = JKBuilder(one_of_each(mol), omega=omega).classes()
+    return tuple(Batch(cls, with_j, with_k).program for cls in sorted(classes, key=lambda cls: -cls.order))
+
+
+def for_memory(mol: gto.Mole) -> Programs:
+    """For `int2e` with aosym="s8"."""
+    return _sorted(prebuild.programs(one_of_each(mol), ("memory",)))
+
+
+def for_gradients(mol: gto.Mole, omega: float) -> Programs:
+    """For `GradientBuilder`."""
+    return _sorted(prebuild.programs(one_of_each(mol), ("gradient",), operator_of(omega)))
+
+
+def for_fitting(mol: gto.Mole, auxmol: gto.Mole) -> Programs:
+    """For `int3c2e` and `int2c2e`."""
+    found = prebuild.programs(one_of_each(mol), ("fitting",), operator_of(mol.omega or 0.0), one_of_each(auxmol))
+    return _sorted(found)
+
+
+def _sorted(wanted: prebuild.Wanted) -> Programs:
+    return tuple(sorted(wanted, key=lambda program: -wanted[program][1].order))

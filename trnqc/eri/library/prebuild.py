@@ -1,0 +1,114 @@
+"""What a basis set will need, before any molecule is at hand: the programs of all classes of its shells.
+
+basis, elements -> one atom of each, apart from the others -> classes of pairs -> programs (library.py)
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+
+from pyscf import gto
+from pyscf.data.elements import ELEMENTS
+from pyscf.lib.exceptions import BasisNotFoundError
+
+from trnqc.eri.arrays.filling import quartet_class
+from trnqc.eri.arrays.writer import Writer
+from trnqc.eri.classes import OPERATORS, QuartetClass
+from trnqc.eri.gradient import digest
+from trnqc.eri.gradient.derivative_basis import derivative_basis
+from trnqc.eri.jk.batch import Batch
+from trnqc.eri.jk.builder import JKBuilder
+from trnqc.eri.kernels.quartet import STANDARD, Variant, tier_of
+from trnqc.eri.kernels.recurrence import FITTED
+from trnqc.eri.library.programs import Program
+from trnqc.eri.shells.pairs import fitting_shells, pairs_between, pairs_of
+from trnqc.errors import InputError, MoleculeError
+
+KINDS = ("jk", "memory", "gradient", "fitting")
+"""J and K; all integrals in memory; gradients; with a fitting set."""
+
+Wanted = dict[Program, tuple[str, QuartetClass]]
+
+
+def atoms(basis: str, elements: Sequence[str], cartesian: bool = False) -> gto.Mole:
+    """One atom of each element; raises MoleculeError for what is no element, or not in the basis set."""
+    known = {symbol.lower(): symbol for symbol in ELEMENTS[1:]}
+    unknown = [symbol for symbol in elements if symbol.lower() not in known]
+    if unknown or not elements:
+        raise MoleculeError(f"element symbols are wanted, such as H C N O; found {', '.join(unknown) or 'none'}")
+    symbols = list(dict.fromkeys(known[symbol.lower()] for symbol in elements))
+    mol = gto.Mole(atom=[(symbol, (10.0 * n, 0, 0)) for n, symbol in enumerate(symbols)], basis=basis, verbose=0)
+    mol.cart, mol.spin = cartesian, None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PySCF advertises another package whenever a set is missing
+            return mol.build(dump_input=False, parse_arg=False)
+    except BasisNotFoundError as error:
+        reason = " ".join(str(error).split())
+        raise MoleculeError(f"{basis} is no basis set with {', '.join(symbols)}: {reason}") from error
+
+
+def programs(
+    mol: gto.Mole, kinds: Sequence[str] = ("jk", "memory"), operator: str = "coulomb", auxmol: gto.Mole | None = None
+) -> Wanted:
+    """Programs for the shells of a molecule, each with its kind and class.
+
+    kinds: of KINDS; "fitting" needs auxmol. operator: one of OPERATORS.
+    """
+    if operator not in OPERATORS or not set(kinds) <= set(KINDS):
+        raise InputError(f"operator is one of {OPERATORS}, kinds are of {KINDS}; found {operator!r} and {kinds}")
+    if ("fitting" in kinds) != (auxmol is not None):
+        raise InputError("kernels for density fitting need a fitting set, and no others do")
+    made: Wanted = {}
+    for kind in kinds:
+        for program, cls in _PROGRAMS[kind](mol, operator, auxmol):
+            made.setdefault(program, (kind, cls))
+    return made
+
+
+def tier(kind: str, cls: QuartetClass) -> str:
+    """The form that the recurrence of a program has: one of `kernel.TIERS`."""
+    return tier_of(cls, Variant(rule=FITTED) if kind == "fitting" and not cls.cartesian else STANDARD)
+
+
+Found = Iterator[tuple[Program, QuartetClass]]
+
+
+def _jk(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> Found:
+    # A range-separated functional asks for K alone.
+    omega = {"coulomb": 0.0, "erf": 1.0, "erfc": -1.0}[operator]
+    for cls in JKBuilder(mol, omega=omega).classes():
+        for with_j, with_k in ((True, True), (True, False)) if operator == "coulomb" else ((False, True),):
+            yield Batch(cls, with_j, with_k).program, cls
+
+
+def _memory(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> Found:
+    pairs = pairs_of(mol)
+    for n, a in enumerate(pairs):
+        for b in pairs[: n + 1]:
+            bra, ket = (a, b) if (a.la, a.lb) >= (b.la, b.lb) else (b, a)
+            cls = quartet_class(bra, ket, operator)
+            yield Writer(cls, triangular=True).program, cls
+
+
+def _gradient(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> Found:
+    basis = derivative_basis(mol)
+    for bra in pairs_between(basis.mol, basis.cartesian):
+        for ket in pairs_of(basis.cartesian):
+            cls = quartet_class(bra, ket, operator)
+            yield digest.program(cls), cls
+
+
+def _fitting(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> Found:
+    shells = fitting_shells(auxmol)
+    for side, ket in ((pairs_of(mol), shells), (shells, shells)):
+        for a in side:
+            for b in ket:
+                if side is shells and (a.la, a.lb) < (b.la, b.lb):
+                    continue
+                cls = quartet_class(a, b, operator)
+                yield Writer(cls, fitted=True).program, cls
+
+
+_PROGRAMS = {"jk": _jk, "memory": _memory, "gradient": _gradient, "fitting": _fitting}

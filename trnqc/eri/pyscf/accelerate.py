@@ -1,0 +1,238 @@
+"""PySCF's mean-field objects with our integrals: same methods, same numbers.
+
+SCF object -> object of the same class with a layer on top -> J, K and their gradients from generated kernels
+
+Like PySCF's own `density_fit`, `accelerate` returns a new object that shares the state of the old one. All else that a
+method does (DIIS, grids, symmetry, scanners, checkpoints) is PySCF's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from pyscf import df, gto, lib, scf
+from pyscf.df.df_jk import _DFHF
+from pyscf.lib import logger
+
+from trnqc.eri.fitting import df as fitting
+from trnqc.eri.gradient.builder import accelerate_gradients
+from trnqc.eri.integrals import int2e
+from trnqc.eri.jk.builder import JKBuilder, builder
+from trnqc.eri.library import background, needs
+from trnqc.eri.pyscf.molecules import Kept, actual_omega, is_ours
+from trnqc.errors import InputError, MemoryLimit, UnsupportedError
+
+# With their subclasses ROHF, RKS, UKS and ROKS.
+COVERED = (scf.hf.RHF, scf.uhf.UHF)
+
+
+def accelerate(mf: Any, backend: str = "auto", kernels: str | None = None) -> Any:
+    """The SCF object with J and K by our integrals: same class with a layer on top, same attributes, same numbers.
+
+    mf: RHF, UHF, ROHF, RKS, UKS or ROKS of a molecule, with or without symmetry, density fitting, solvent or spin-free
+    X2C; `newton()` and scanners come after. backend: where J and K are made, as in `get_jk`. The layer adds `undo()`,
+    the object without it, and `ran_on`, in words what made the last J and K.
+
+    Where PySCF keeps all integrals in memory (they fit into `mf.max_memory`) so does this, made by our kernels; else J
+    and K are direct, incremental if `mf.direct_scf`, without integrals that add less than `mf.direct_scf_tol`. A basis
+    beyond the kernels is left to PySCF, with a warning that names the shell; so are, with a note in PySCF's log and in
+    `ran_on`, densities that do not fit into `mol.max_memory` and what PySCF's converters turn into generalised objects.
+
+    kernels: what happens while the kernels of a basis set are not compiled yet. "background" (the default): a process
+    of low priority compiles them, and PySCF's integrals serve until all that a step needs are there; `ran_on` tells
+    which it was. "wait": they are compiled first, so that all integrals have one source. "cached": nothing is
+    compiled, and PySCF's integrals serve where something is missing. $TRNQC_KERNELS sets the default.
+
+    Raises UnsupportedError for other kinds of object; CompilerError, when integrals are first needed, without compiler.
+    """
+    _check(mf)
+    builder(backend)
+    kernels = background.chosen(kernels)
+    if isinstance(mf, _Accelerated):
+        mf = mf.undo()
+    return lib.set_class(_Accelerated(mf, backend, kernels), (_Accelerated, mf.__class__))
+
+
+def _check(mf: Any) -> None:
+    if not isinstance(mf, scf.hf.SCF):
+        raise InputError(f"trnqc.accelerate takes an SCF object of PySCF, such as scf.RHF(mol), found {type(mf)}")
+    kind, modules = type(mf).__name__, [cls.__module__ for cls in type(mf).__mro__]
+    if any(name.startswith("pyscf.pbc") for name in modules):
+        raise UnsupportedError(f"{kind} is periodic, trnqc's integrals are of molecules: use PySCF's object as it is")
+    if any(name.startswith("pyscf.sgx") for name in modules):
+        raise UnsupportedError(f"{kind} makes K on a grid: accelerate the object that it was made from instead")
+    if "_scf" in mf.__dict__:
+        raise UnsupportedError(f"{kind} holds another SCF object: accelerate that one first, then call .newton()")
+    if not isinstance(mf, COVERED):
+        raise UnsupportedError(
+            f"{kind} has orbitals of several components; trnqc accelerates RHF, UHF, ROHF, RKS, UKS and ROKS: use "
+            "PySCF's object as it is"
+        )
+
+
+def _accelerated_again(mf: Any, backend: str, kernels: str) -> Any:
+    """A pickled object with its layer; without it where PySCF has converted what lies below."""
+    return accelerate(mf, backend, kernels) if isinstance(mf, COVERED) else mf
+
+
+class _Accelerated(lib.StreamObject):
+    """The layer that `accelerate` puts on an SCF object."""
+
+    __name_mixin__ = "Accelerated"
+    _keys = frozenset({"backend", "kernels", "ran_on"})
+    _eri: Any
+    _opt: dict[float | None, Any]
+
+    def __init__(self, mf: Any, backend: str, kernels: str) -> None:
+        self.__dict__.update(mf.__dict__)
+        self.backend, self.kernels, self.ran_on = backend, kernels, "nothing yet"
+        self._kept = Kept()
+        if isinstance(mf, _DFHF) and type(mf.with_df) is df.DF:
+            self.with_df = fitting.DF.of(mf.with_df, kernels)
+
+    def undo(self) -> Any:
+        """The object as PySCF has it, sharing this one's state."""
+        plain = lib.view(self, lib.drop_class(self.__class__, _Accelerated))
+        for name in ("backend", "kernels", "ran_on", "_kept"):
+            del plain.__dict__[name]
+        if isinstance(plain.__dict__.get("with_df"), fitting.DF):
+            plain.with_df = plain.with_df.undo()
+        if isinstance(plain.__dict__.get("_scf"), _Accelerated):  # put below a second-order solver later on
+            plain._scf = plain._scf.undo()
+        return plain
+
+    @property
+    def opt(self) -> Any:
+        """PySCF's screening data, made when they are asked for; our own J and K do not read them."""
+        if self._opt.get(None) is None:
+            self._opt[None] = self.init_direct_scf(self.mol)
+        return self._opt[None]
+
+    @opt.setter
+    def opt(self, value: Any) -> None:
+        self._opt[None] = value
+
+    def reset(self, mol: gto.Mole | None = None) -> Any:
+        self._kept = Kept()
+        return super().reset(mol)
+
+    def __reduce__(self) -> Any:
+        return _accelerated_again, (self.undo(), self.backend, self.kernels)
+
+    def to_gpu(self) -> Any:
+        return self.undo().to_gpu()
+
+    def to_ghf(self) -> Any:
+        return self.undo().to_ghf()
+
+    def to_gks(self, *args: Any, **options: Any) -> Any:
+        return self.undo().to_gks(*args, **options)
+
+    def to_ks(self, *args: Any, **options: Any) -> Any:
+        return accelerate(self.undo().to_ks(*args, **options), self.backend, self.kernels)
+
+    def to_hf(self) -> Any:
+        return accelerate(self.undo().to_hf(), self.backend, self.kernels)
+
+    def density_fit(self, *args: Any, **options: Any) -> Any:
+        return accelerate(self.undo().density_fit(*args, **options), self.backend, self.kernels)
+
+    def get_jk(
+        self,
+        mol: gto.Mole | None = None,
+        dm: Any = None,
+        hermi: int = 1,
+        with_j: bool = True,
+        with_k: bool = True,
+        omega: float | None = None,
+    ) -> tuple[Any, Any]:
+        """J and K [..., nao, nao] of the density matrices as PySCF has them; None for what is not asked for."""
+        mol = self.mol if mol is None else mol
+        dm = self.make_rdm1() if dm is None else dm
+        if not isinstance(self, COVERED):
+            # PySCF's converters, such as scf.addons.convert_to_ghf, exchange the class below this layer.
+            self._leave_to_pyscf("generalised (two-component) orbitals are beyond trnqc's J and K")
+            return super().get_jk(mol, dm, hermi, with_j, with_k, omega)
+        if not (isinstance(self, _DFHF) and self.with_df):
+            return self._four_centre_jk(mol, dm, hermi, with_j, with_k, omega)
+        fitted_k = with_k and not self.only_dfj
+        vj, vk = None, None
+        if with_j or fitted_k:
+            vj, vk = super().get_jk(mol, dm, hermi, with_j, fitted_k, omega)
+            self.ran_on = getattr(self.with_df, "ran_on", "PySCF")
+        if with_k and not fitted_k:
+            vk = self._four_centre_jk(mol, dm, hermi, False, True, omega)[1]
+        return vj, vk
+
+    def _leave_to_pyscf(self, reason: str) -> None:
+        """Say why PySCF makes J and K, in `ran_on` and, when it begins, in the log."""
+        words = f"PySCF: {reason}"
+        if self.ran_on != words:
+            logger.note(self, "J and K are left to %s", words)
+        self.ran_on = words
+
+    def _four_centre_jk(
+        self, mol: gto.Mole, dm: Any, hermi: int, with_j: bool, with_k: bool, omega: float | None
+    ) -> tuple[Any, Any]:
+        if not omega and (self._eri is not None or self._is_for_memory(mol)):
+            if self._eri is None:
+                theirs = self._by_pyscf(mol, "memory", lambda: needs.for_memory(mol))
+                self._eri = mol.intor("int2e", aosym="s8") if theirs else int2e(mol, aosym="s8")
+                self.ran_on = f"all integrals in memory, by {theirs or 'generated kernels'}"
+            return _from_memory(self._eri, dm, hermi, with_j, with_k)
+        actual = actual_omega(mol, omega)
+        theirs = self._by_pyscf(mol, (actual, with_j, with_k), lambda: needs.for_jk(mol, actual, with_j, with_k))
+        if theirs:
+            self.ran_on = theirs
+            self._kept.get(mol, "builds by PySCF", list).append(theirs)
+            return scf.hf.SCF.get_jk(self, mol, dm, hermi, with_j, with_k, omega)
+        start = logger.process_clock(), logger.perf_counter()
+        own = self._kept.get(mol, actual, lambda: self._builder(mol, omega))
+        try:
+            found = own.get_jk(dm, hermi, with_j, with_k)
+        except MemoryLimit as error:
+            if self.backend not in ("auto", "cpu"):
+                raise
+            self._leave_to_pyscf(str(error))
+            return scf.hf.SCF.get_jk(self, mol, dm, hermi, with_j, with_k, omega)
+        earlier = len(self._kept.get(mol, "builds by PySCF", list))
+        self.ran_on = own.ran_on + (f" (the first {earlier} J and K by PySCF)" if earlier else "")
+        logger.timer(self, "vj and vk", *start)
+        return found
+
+    def _by_pyscf(self, mol: gto.Mole, purpose: Any, programs: Callable[[], needs.Programs]) -> str:
+        """What serves in the place of our kernels now, in words; empty when they are to be used."""
+        if not self._kept.get(mol, "ours", lambda: is_ours(mol)):
+            return "PySCF"
+        if self.backend not in ("auto", "cpu"):  # a device compiles its own when it needs them
+            return ""
+        needed = self._kept.get(mol, ("needed", purpose), lambda: background.Needed(programs(), self.kernels))
+        return "" if needed.ready() else f"PySCF ({needed.reason})"
+
+    def _is_for_memory(self, mol: gto.Mole) -> bool:
+        """PySCF's rule; a device that was asked for by name makes J and K itself."""
+        return self.backend in ("auto", "cpu") and (mol.incore_anyway or self._is_mem_enough())
+
+    def _builder(self, mol: gto.Mole, omega: float | None) -> JKBuilder:
+        make = builder(self.backend)
+        return make(mol, omega=actual_omega(mol, omega), cutoff=self.direct_scf_tol, threads=lib.num_threads())
+
+    def nuc_grad_method(self) -> Any:
+        """PySCF's gradients of this object, J and K by our integrals; with density fitting PySCF's as they are."""
+        gradients = super().nuc_grad_method()
+        return gradients if isinstance(self, _DFHF) else accelerate_gradients(gradients)
+
+    Gradients = nuc_grad_method
+
+
+def _from_memory(eri: np.ndarray, dm: Any, hermi: int, with_j: bool, with_k: bool) -> tuple[Any, Any]:
+    """J and K by PySCF's products, of no densities too, and of complex ones in single precision.
+
+    PySCF would raise an IndexError for the former and take the real part of the latter.
+    """
+    dm = np.asarray(dm, np.complex128) if np.iscomplexobj(dm) else np.asarray(dm)
+    if not dm.size:
+        return (dm.copy() if with_j else None), (dm.copy() if with_k else None)
+    return scf.hf.dot_eri_dm(eri, dm, hermi, with_j, with_k)  # type: ignore[no-any-return]

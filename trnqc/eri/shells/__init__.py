@@ -1,0 +1,1 @@
+"""Pairs of shells of a molecule, as the records that kernels read."""

@@ -1,0 +1,311 @@
+"""The declarative text form of a program, and the message that points into a text.
+
+    space o = 5 + 5            # extent, or the extents of its blocks; may be left open
+    space v
+    index i j k l : o
+    index a b c d : v
+    tensor t[v,v,o,o] antisymmetric(0,1) antisymmetric(2,3) conserving(0,1|2,3)
+    function g[v,v,v,v] cost 1000
+    R[a,b,i,j]  = 1/2 * g[a,b,c,d] * t[c,d,i,j]
+    R[a,b,i,j] += P(i,j) * (t[a,c,i,k] * w[k,b,c,j] - t[a,c,k,i] * w[k,b,c,j]) / d[a,b,i,j]
+
+P(i,j) stands for 1 minus the exchange of i and j in its whole product. A line that opens with an operator goes on with
+the one before. symmetric(0,1)(2,3) exchanges both pairs of axes at once: t_efij = t_feji. blocks(00 11) names the
+blocks of a tensor that may differ from zero; conserving(0,1|2,3) those whose block numbers have equal sums over both
+groups of axes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from trnqc.errors import ExpressionError
+from trnqc.expression.program import (
+    Exchange,
+    Factor,
+    Program,
+    Space,
+    Statement,
+    Sum,
+    Symmetry,
+    Tensor,
+    Term,
+    check_factor,
+    check_target,
+)
+
+TOKEN = re.compile(
+    r"\s*(?:(?P<number>\d+\.?\d*(?:[eE][-+]?\d+)?)|(?P<name>[^\W\d]\w*'*)|(?P<sign>\+=|-=|[-+*/=()\[\],:|]))"
+)
+KEYWORDS = ("space", "index", "tensor", "function")
+
+
+def pointed(message: str, line: str, column: int, number: int | None = None) -> ExpressionError:
+    """The error with its line and a caret under the place."""
+    at = "" if number is None else f"line {number}: "
+    return ExpressionError(f"{at}{message}\n  {line}\n  {' ' * column}^")
+
+
+@dataclass(frozen=True)
+class Token:
+    """kind: number, name, sign or end. line, column: where it stands, from 0."""
+
+    kind: str
+    text: str
+    line: int
+    column: int
+
+
+def parse(text: str) -> Program:
+    """A program in the text form of this module; raises ExpressionError that points at the place."""
+    return _Parser(text).program()
+
+
+class _Parser:
+    """Recursive descent over the tokens of one text; what was declared so far grows with it."""
+
+    def __init__(self, text: str) -> None:
+        self.lines = text.splitlines()
+        self.tokens: list[Token] = []
+        self.position = 0
+        self.spaces: dict[str, Space] = {}
+        self.labels: dict[str, str] = {}
+        self.tensors: dict[str, Tensor] = {}
+        self.shapes: dict[str, tuple[str, ...]] = {}
+        self.swaps: list[tuple[Token, Token]] = []
+
+    def program(self) -> Program:
+        statements = []
+        for tokens in self._logical_lines():
+            self.tokens, self.position = tokens, 0
+            if self.here.text in KEYWORDS and tokens[1].kind == "name":
+                getattr(self, f"_{self.take().text}")()
+            else:
+                statements.append(self._statement())
+            if self.here.kind != "end":
+                raise self.error(f"expected the end of the line; found {self.here.text!r}", self.here)
+        tensors = tuple(self.tensors.values())
+        return Program(tuple(self.spaces.values()), tuple(self.labels.items()), tensors, tuple(statements))
+
+    def _logical_lines(self) -> Iterator[list[Token]]:
+        group: list[Token] = []
+        for number, line in enumerate(self.lines):
+            tokens = self._scan(line.partition("#")[0].rstrip(), number)
+            if not tokens:
+                continue
+            if tokens[0].text not in ("+", "-", "*", "/") and group:
+                yield [*group, Token("end", "the end", group[-1].line, group[-1].column + len(group[-1].text))]
+                group = []
+            group += tokens
+        if group:
+            yield [*group, Token("end", "the end", group[-1].line, group[-1].column + len(group[-1].text))]
+
+    def _scan(self, line: str, number: int) -> list[Token]:
+        tokens, column = [], 0
+        while column < len(line):
+            match = TOKEN.match(line, column)
+            if match is None:
+                start = len(line) - len(line[column:].lstrip())
+                raise pointed(f"{line[start]!r} has no meaning here", line, start, number + 1)
+            kind = str(match.lastgroup)
+            tokens.append(Token(kind, match.group(kind), number, match.start(kind)))
+            column = match.end()
+        return tokens
+
+    @property
+    def here(self) -> Token:
+        return self.tokens[self.position]
+
+    def take(self, *texts: str, kind: str = "") -> Token:
+        token = self.here
+        if (texts and token.text not in texts) or (kind and token.kind != kind):
+            wanted = " or ".join(map(repr, texts)) or f"a {kind}"
+            raise self.error(f"expected {wanted}; found {token.text!r}", token)
+        self.position += 1
+        return token
+
+    def skip(self, text: str) -> bool:
+        """Whether this sign stands here; it is passed then."""
+        found = self.here.kind != "end" and self.here.text == text
+        self.position += found
+        return found
+
+    def error(self, message: str, token: Token) -> ExpressionError:
+        return pointed(message, self.lines[token.line], token.column, token.line + 1)
+
+    def _fresh(self, token: Token, *taken: object) -> str:
+        if any(token.text in names for names in taken):  # type: ignore[operator]
+            raise self.error(f"{token.text} is declared twice", token)
+        return token.text
+
+    # Declarations.
+
+    def _space(self) -> None:
+        name = self.take(kind="name")
+        self._fresh(name, self.spaces)
+        parts = []
+        if self.skip("="):
+            parts = [self._whole()]
+            while self.skip("+"):
+                parts.append(self._whole())
+        blocks = tuple(parts) if len(parts) > 1 else ()
+        self.spaces[name.text] = Space(name.text, sum(parts) if parts else None, blocks)
+
+    def _whole(self) -> int:
+        token = self.take(kind="number")
+        if not token.text.isdigit():
+            raise self.error(f"expected a whole number; found {token.text}", token)
+        return int(token.text)
+
+    def _index(self) -> None:
+        names = [self.take(kind="name")]
+        while not self.skip(":"):
+            names.append(self.take(kind="name"))
+        space = self._known_space()
+        for name in names:
+            self.labels[self._fresh(name, self.labels)] = space.name
+
+    def _known_space(self) -> Space:
+        token = self.take(kind="name")
+        if token.text not in self.spaces:
+            raise self.error(f"space {token.text} is not declared", token)
+        return self.spaces[token.text]
+
+    def _tensor(self, cost: int = 0) -> None:
+        name = self.take(kind="name")
+        self._fresh(name, self.shapes)
+        spaces: list[Space] = []
+        if self.skip("["):
+            spaces = [] if self.here.text == "]" else [self._known_space()]
+            while self.skip(","):
+                spaces.append(self._known_space())
+            self.take("]")
+        tensor = Tensor(name.text, tuple(spaces), cost=cost)
+        while self.here.kind == "name":
+            tensor = self._property(tensor)
+        self.tensors[name.text] = tensor
+        self.shapes[name.text] = tuple(space.name for space in spaces)
+
+    _function = _tensor
+
+    def _property(self, tensor: Tensor) -> Tensor:
+        word = self.take("symmetric", "antisymmetric", "conserving", "blocks", "cost")
+        try:
+            if word.text == "cost":
+                return replace(tensor, cost=self._whole())
+            if word.text == "blocks":
+                return replace(tensor, blocks=self._blocks())
+            if word.text == "conserving":
+                return replace(tensor, conserving=(self._axes("(", "|"), self._axes_after_bar()))
+            sign = 1 if word.text == "symmetric" else -1
+            groups = [self._axes("(", ")")]
+            while self.here.text == "(":
+                groups.append(self._axes("(", ")"))
+            if len(groups) == 1:
+                return replace(tensor, symmetries=(*tensor.symmetries, Symmetry(groups[0], sign)))
+            return replace(tensor, exchanges=(*tensor.exchanges, Exchange(tuple(groups), sign)))  # type: ignore[arg-type]
+        except ExpressionError as error:
+            if "\n" in str(error):
+                raise
+            raise self.error(str(error), word) from None
+
+    def _axes(self, opening: str, closing: str) -> tuple[int, ...]:
+        self.take(opening)
+        axes = [self._whole()]
+        while self.skip(","):
+            axes.append(self._whole())
+        self.take(closing)
+        return tuple(axes)
+
+    def _blocks(self) -> frozenset[tuple[int, ...]]:
+        self.take("(")
+        found = []
+        while not self.skip(")"):
+            found.append(tuple(int(digit) for digit in self.take(kind="number").text))
+        return frozenset(found)
+
+    def _axes_after_bar(self) -> tuple[int, ...]:
+        self.position -= 1
+        return self._axes("|", ")")
+
+    # Statements.
+
+    def _statement(self) -> Statement:
+        target, places = self._reference()
+        sign = self.take("=", "+=", "-=")
+        self.swaps = []
+        value = self._sum()
+        if sign.text == "-=":
+            value = -value
+        for pair in self.swaps:
+            for token in pair:
+                if token.text not in target.labels:
+                    raise self.error(f"P exchanges indices of the target; {token.text} is summed", token)
+        statement = Statement(target, value.terms, accumulate=sign.text != "=")
+        spaces = tuple(self.labels.get(label, "") for label in target.labels)
+        self._point(places, lambda: check_target(statement, self.shapes))
+        self._point(places, lambda: check_factor(target, self.labels, {target.tensor: spaces} | self.shapes))
+        self.shapes.setdefault(target.tensor, spaces)
+        return statement
+
+    def _point(self, places: list[Token], check: object) -> None:
+        try:
+            check()  # type: ignore[operator]
+        except ExpressionError as error:
+            place = places[0] if error.axis is None else places[1 + error.axis]
+            raise self.error(str(error), place) from None
+
+    def _reference(self) -> tuple[Factor, list[Token]]:
+        """A tensor at indices, and the tokens of its name and its labels."""
+        places = [self.take(kind="name")]
+        if self.skip("[") and not self.skip("]"):
+            places.append(self.take(kind="name"))
+            while self.skip(","):
+                places.append(self.take(kind="name"))
+            self.take("]")
+        return Factor(places[0].text, tuple(token.text for token in places[1:])), places
+
+    def _sum(self) -> Sum:
+        total = -self._product() if self.skip("-") else self._product()
+        while self.here.text in ("+", "-"):
+            total = total + self._product() if self.take().text == "+" else total - self._product()
+        return total
+
+    def _product(self) -> Sum:
+        swaps: list[tuple[str, str]] = []
+        value = self._atom(swaps)
+        while self.here.text in ("*", "/"):
+            sign = self.take()
+            other = self._atom(swaps)
+            try:
+                value = value * other if sign.text == "*" else value / other
+            except ExpressionError as error:
+                raise self.error(str(error), sign) from None
+        for i, j in swaps:
+            exchanged = tuple(term.renamed({i: j, j: i}) for term in value.terms)
+            value = value - Sum(exchanged)
+        return value
+
+    def _atom(self, swaps: list[tuple[str, str]]) -> Sum:
+        if self.here.kind == "number":
+            return Sum((Term(Fraction(self.take().text), ()),))
+        if self.skip("("):
+            value = self._sum()
+            self.take(")")
+            return value
+        if self.here.text == "P" and self.tokens[self.position + 1].text == "(":
+            self.take()
+            self.take("(")
+            first = self.take(kind="name")
+            self.take(",")
+            second = self.take(kind="name")
+            self.take(")")
+            swaps.append((first.text, second.text))
+            self.swaps.append((first, second))
+            return Sum((Term(Fraction(1), ()),))
+        factor, places = self._reference()
+        self._point(places, lambda: check_factor(factor, self.labels, self.shapes))
+        return Sum((Term(Fraction(1), (factor,)),))

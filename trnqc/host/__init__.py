@@ -1,0 +1,1 @@
+"""What every room needs to know of this machine, each rule once."""

@@ -1,0 +1,1 @@
+"""From a geometry to the Hartree-Fock reference and the orbitals that are correlated."""

@@ -1,0 +1,149 @@
+"""The SCF of a job of several processes: rank 0 runs it, and all ranks make J and K when it asks for them.
+
+rank 0: PySCF's loop -> ask(name, density) -> J, K        the others: serve -> the same call -> ... -> orbitals
+
+Only rank 0 decides (convergence, DIIS, errors), so that ranks cannot come to different ends.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pyscf import df, gto, lib
+
+from trnqc.eri.fitting.df import DF, SHARE_OF_MEMORY, Fit
+from trnqc.eri.fitting.ranks import SpreadFitting, bytes_of_a_rank, prepared
+from trnqc.eri.jk.builder import JKBuilder
+from trnqc.eri.pyscf.molecules import actual_omega
+from trnqc.errors import CompilerError, UnsupportedClass
+from trnqc.ranks.groups import Ranks
+
+
+class SharedJK:
+    """J and K of one molecule by all ranks, each with the same molecule.
+
+    Rank 0 puts it below an accelerated SCF object (`attach`), runs that and says so (`end`); the others `serve`
+    meanwhile. Four-centre integrals that fit into the memory of rank 0 stay there, as in a job of one process, and so
+    do fitted ones that PySCF has to make: then rank 0 works alone.
+    """
+
+    def __init__(self, mol: gto.Mole, ranks: Ranks, schedule: str = "dynamic") -> None:
+        self.mol, self.ranks, self.schedule = mol, ranks, schedule
+        self._fitting: SpreadFitting | None = None
+        self._builders: dict[Any, JKBuilder] = {}
+
+    def attach(self, mf: Any) -> None:
+        """Make J and K of an accelerated object on all ranks."""
+        if isinstance(getattr(mf, "with_df", None), DF):
+            mf.with_df = _SpreadDF.shared(mf.with_df, self)
+        mf._builder = lambda mol, omega: _Asking(self, (actual_omega(mol, omega), mf.direct_scf_tol))
+
+    def ask(self, name: str, *arguments: Any) -> Any:
+        """Rank 0: have every rank call one of the methods below, and give its result."""
+        self.ranks.at_first(lambda: (name, arguments))
+        return getattr(self, name)(*arguments)
+
+    def end(self, result: Any) -> Any:
+        """Rank 0: let the others' `serve` return this, and drop the integrals."""
+        self._fitting = None
+        self._builders.clear()
+        return self.ranks.at_first(lambda: ("end", result))[1]
+
+    def serve(self) -> Any:
+        """The other ranks: do what rank 0 asks for until the SCF is done."""
+        while True:
+            name, arguments = self.ranks.at_first(_nothing)
+            if name == "end":
+                return arguments
+            getattr(self, name)(*arguments)
+
+    def fit(self, auxbasis: Any, fit: Fit) -> str:
+        """Make the fitted integrals; in words, what made them."""
+        self._fitting = SpreadFitting(self.mol, df.addons.make_auxmol(self.mol, auxbasis), fit, self.ranks)
+        return self._fitting.ran_on
+
+    def fitted(self, dm: Any, orbitals: tuple[Any, Any] | None, with_j: bool, with_k: bool) -> tuple[Any, Any]:
+        """J and K from fitted integrals; orbitals: coefficients and occupations that the density is tagged with."""
+        assert self._fitting is not None
+        dm = dm if orbitals is None else lib.tag_array(dm, mo_coeff=orbitals[0], mo_occ=orbitals[1])
+        return self._fitting.get_jk(dm, with_j, with_k)
+
+    def direct(self, key: tuple[float, float], dm: Any, hermi: int, with_j: bool, with_k: bool) -> tuple[Any, Any]:
+        """J and K from integrals that are not kept."""
+        return self.builder(key).get_jk(dm, hermi, with_j, with_k)
+
+    def compile(self, key: tuple[float, float]) -> None:
+        """Let rank 0 compile what all ranks need."""
+        self.ranks.at_first(lambda: bool(self.builder(key).build()))
+
+    def builder(self, key: tuple[float, float]) -> JKBuilder:
+        """This rank's, for an omega and a cutoff."""
+        if key not in self._builders:
+            omega, cutoff = key
+            self._builders[key] = JKBuilder(
+                self.mol, omega, cutoff, int(lib.num_threads()), ranks=self.ranks, schedule=self.schedule
+            )
+        return self._builders[key]
+
+
+def _nothing() -> Any:
+    """What is asked for comes from rank 0."""
+
+
+class _Asking:
+    """Rank 0's stand-in for a JKBuilder."""
+
+    def __init__(self, shared: SharedJK, key: tuple[float, float]) -> None:
+        self.shared, self.key = shared, key
+        shared.ask("compile", key)
+
+    @property
+    def ran_on(self) -> str:
+        return self.shared.builder(self.key).ran_on
+
+    def get_jk(self, dm: Any, hermi: int = 1, with_j: bool = True, with_k: bool = True) -> tuple[Any, Any]:
+        return self.shared.ask("direct", self.key, dm, hermi, with_j, with_k)  # type: ignore[no-any-return]
+
+
+class _SpreadDF(DF):
+    """Rank 0's density fitting: spread over ranks where it can be, else as it is."""
+
+    shared_jk: SharedJK
+    _spread: bool | None = None
+
+    @classmethod
+    def shared(cls, other: DF, shared: SharedJK) -> _SpreadDF:
+        new = cls.of(other)
+        assert isinstance(new, _SpreadDF)
+        new.shared_jk = shared
+        return new
+
+    def get_jk(
+        self,
+        dm: Any,
+        hermi: int = 1,
+        with_j: bool = True,
+        with_k: bool = True,
+        direct_scf_tol: float = 1e-13,
+        omega: float | None = None,
+    ) -> tuple[Any, Any]:
+        if self._spread is None:
+            self._spread = self._begin()
+        if not self._spread or omega:
+            return super().get_jk(dm, hermi, with_j, with_k, direct_scf_tol, omega)
+        orbitals = (dm.mo_coeff, dm.mo_occ) if getattr(dm, "mo_coeff", None) is not None else None
+        return self.shared_jk.ask("fitted", np.asarray(dm), orbitals, with_j, with_k)  # type: ignore[no-any-return]
+
+    def _begin(self) -> bool:
+        """Have all ranks make the integrals, if they can; ``ran_on`` then says so."""
+        auxmol = df.addons.make_auxmol(self.mol, self.auxbasis)
+        room = 1e6 * SHARE_OF_MEMORY * (self.max_memory - lib.current_memory()[0])
+        if self.mol.cart != auxmol.cart or bytes_of_a_rank(self.mol, auxmol, self.shared_jk.ranks.size) > room:
+            return False
+        try:
+            fit = prepared(self.mol, auxmol)  # what can fail does so before the others are asked
+        except (CompilerError, UnsupportedClass):
+            return False
+        self.ran_on = self.shared_jk.ask("fit", self.auxbasis, fit)
+        return True

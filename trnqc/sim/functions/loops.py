@@ -1,0 +1,161 @@
+"""Loops that run on the device: the body is one piece of program, whatever the trip count.
+
+In a dry run the body is visited for the first pass, which stands for all of them, and once more, uncounted, for the
+last one, so that offsets are checked at both ends. A loop without passes is visited once too, as ``absent``: its
+instructions are part of the program, but nothing runs and offsets and registers in it have no values.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from trnqc.sim.faults import NkiValidationError
+from trnqc.sim.launch import machine
+from trnqc.sim.launch.machine import Run
+from trnqc.sim.memory.registers import VirtualRegister, read
+
+
+def fori_loop(
+    lower: int | VirtualRegister,
+    upper: int | VirtualRegister,
+    body_fun: Callable[[VirtualRegister], None],
+    step: int = 1,
+) -> None:
+    """``body_fun(i)`` for i = lower, lower + step, ... below upper; i is a register."""
+    run = machine.current()
+    for index in _passes(run, "fori_loop", lower, upper, step):
+        if body_fun(index) is not None:
+            raise NkiValidationError("fori_loop body must return None; carry state through SBUF or HBM")
+
+
+def while_loop(init: VirtualRegister, body_fun: Callable[[VirtualRegister], VirtualRegister]) -> None:
+    """``r = init; while r != 0: r = body_fun(r)`` on a condition register."""
+    run = machine.current()
+    if not isinstance(init, VirtualRegister):
+        raise NkiValidationError(f"while_loop init must be a VirtualRegister, got {type(init).__name__}")
+    _check_place(run, "while_loop")
+    condition, loop = 0 if run.absent else read(init), _Loop(run, (init,))
+    while condition != 0:
+        loop.start_pass(loop.passes, first=loop.passes == 0)
+        returned = body_fun(VirtualRegister(condition))
+        if not isinstance(returned, VirtualRegister):
+            raise NkiValidationError("while_loop body must return the register that holds the next condition")
+        condition = read(returned)
+        loop.end_pass()
+    loop.trips = loop.passes
+    loop.close()
+
+
+def dynamic_range(
+    start: int | VirtualRegister, stop: int | VirtualRegister | None = None, step: int = 1
+) -> Iterator[VirtualRegister]:
+    """The older spelling of fori_loop, gone from NKI 0.7."""
+    warnings.warn("nl.dynamic_range is removed in NKI 0.7; use nl.fori_loop", DeprecationWarning, stacklevel=2)
+    lower, upper = (0, start) if stop is None else (start, stop)
+    return _passes(machine.current(), "dynamic_range", lower, upper, step)
+
+
+def affine_range(start: int, stop: int | None = None, step: int = 1) -> range:
+    """Plain ``range``, unrolled; so are ``sequential_range`` and ``static_range``."""
+    return range(start) if stop is None else range(start, stop, step)
+
+
+sequential_range = static_range = affine_range
+
+
+def _passes(run: Run, what: str, lower: Any, upper: Any, step: Any) -> Iterator[VirtualRegister]:
+    _check_place(run, what)
+    first, end = (0, 0) if run.absent else (_bound(run, what, "lower", lower), _bound(run, what, "upper", upper))
+    if not isinstance(step, (int, np.integer)) or isinstance(step, bool) or step < 1:
+        raise NkiValidationError(f"{what} step must be a positive compile-time integer, got {step!r}")
+    count = max(0, -((first - end) // int(step)))
+    loop, weight, absent = _Loop(run, (lower, upper)), run.weight, run.absent
+    loop.trips = count
+    run.absent = absent or (run.dry and count == 0)
+    for i in range(count) if not run.dry else sorted({0, max(0, count - 1)}):
+        loop.start_pass(i, first=i == 0)
+        if run.dry:
+            run.weight = weight * count if i == 0 else 0
+        index = VirtualRegister(first + i * int(step), frozen=True)
+        yield index
+        loop.end_pass()
+    run.weight, run.absent = weight, absent
+    loop.close()
+
+
+def _check_place(run: Run, what: str) -> None:
+    if run.no_reorder:
+        raise NkiValidationError(f"{what} is not allowed inside nl.no_reorder()")
+
+
+def _bound(run: Run, what: str, role: str, bound: Any) -> int:
+    if isinstance(bound, VirtualRegister):
+        if run.dry and bound.visit and run.loop_path:
+            raise NkiValidationError(
+                f"{what} {role} was loaded inside an outer device loop, so the trip count may differ from pass "
+                "to pass; a trace "
+                "cannot count it, simulate with data instead"
+            )
+        return read(bound)
+    if isinstance(bound, (int, np.integer)) and not isinstance(bound, bool):
+        return int(bound)
+    raise NkiValidationError(f"{what} {role} must be an int or a VirtualRegister, got {bound!r}")
+
+
+class _Loop:
+    """Bookkeeping of one device loop: passes share instruction and tile numbers, and outer tiles live to its end."""
+
+    def __init__(self, run: Run, bounds: tuple = ()):
+        run.loops_made += 1
+        self.run = run
+        self.id = run.loops_made
+        self.passes = self.trips = self.issued = 0
+        self.begin = run.tick
+        self.made = (run.tiles_made, run.loops_made)
+        self.path, self.counting = run.loop_path, run.counting
+        if run.observer is not None:
+            run.observer.open_loop(run, self.id, bounds)
+
+    def start_pass(self, index: int, first: bool) -> None:
+        run = self.run
+        run.tick = self.begin
+        run.tiles_made, run.loops_made = self.made
+        run.counting = self.counting and first
+        run.loop_path = (*self.path, (self.id, index))
+
+    def end_pass(self) -> None:
+        issued = self.run.tick - self.begin
+        if self.passes and issued != self.issued:
+            raise NkiValidationError(
+                f"device loop body issued {self.issued} instructions in its first pass and {issued} in a later "
+                "one; it is compiled once, so it cannot depend on Python state that changes from pass to pass"
+            )
+        self.issued = issued
+        self.passes += 1
+
+    def close(self) -> None:
+        run = self.run
+        run.loop_path, run.counting = self.path, self.counting
+        if run.observer is not None:
+            run.observer.close_loop(run, self.id, self.trips)
+        if not self.counting:
+            return
+        for tile in run.tiles:
+            if tile.id <= self.made[0] and tile.last >= self.begin:
+                tile.first, tile.last = min(tile.first, self.begin), run.tick - 1
+
+
+@contextmanager
+def no_reorder() -> Iterator[None]:
+    """Instructions inside keep their order; device loops are not allowed inside."""
+    run = machine.current()
+    run.no_reorder += 1
+    try:
+        yield
+    finally:
+        run.no_reorder -= 1

@@ -1,0 +1,172 @@
+"""Pseudo-random numbers: a XORWOW generator in every lane of the VectorE and of GpSimd.
+
+State: six words a stream (five of the shift register, one counter); one stream a lane on GpSimd, four on the VectorE,
+whose numbers are taken in turn. The vendor publishes the size of the state but neither its order nor the seeding from
+one word, so sequences repeat here for the same seeds but need not be the chip's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trnqc.sim.faults import NkiValidationError
+from trnqc.sim.functions.enums import engine
+from trnqc.sim.instructions import checks
+from trnqc.sim.instructions.checks import ON_CHIP, SBUF
+from trnqc.sim.instructions.search import needs_generation, one_of, rows
+from trnqc.sim.launch import machine
+from trnqc.sim.launch.machine import Run
+from trnqc.sim.launch.targets import PARTITIONS
+from trnqc.sim.memory import dtypes
+from trnqc.sim.memory.tensor import NkiTensor
+from trnqc.sim.memory.values import store, widen
+
+WORDS = 6
+STREAMS = {"vector": 4, "gpsimd": 1}
+INTEGERS = (dtypes.int8, dtypes.int16, dtypes.int32, dtypes.uint8, dtypes.uint16, dtypes.uint32)
+RAND2_OUTPUTS = (*INTEGERS, dtypes.float8_e4m3, dtypes.float8_e5m2, dtypes.float16, dtypes.bfloat16, dtypes.float32,
+                 dtypes.tfloat32)  # fmt: skip
+COUNTER_STEP = np.uint32(362437)
+DEFAULT_SEED = 0x5EED
+
+
+def _states(run: Run, unit: str) -> np.ndarray:
+    """[128, streams, 6] uint32; seeded with a constant until the kernel seeds it."""
+    key = f"random {unit}"
+    if key not in run.lanes:
+        run.lanes[key] = _expand(DEFAULT_SEED, STREAMS[unit])
+    return run.lanes[key]
+
+
+def _expand(seed: int, streams: int) -> np.ndarray:
+    """Independent states from one word by the splitmix64 sequence."""
+    count = PARTITIONS * streams * WORDS
+    with np.errstate(over="ignore"):
+        z = np.uint64(seed) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (z >> np.uint64(32)).astype(np.uint32).reshape(PARTITIONS, streams, WORDS)
+
+
+def _draw(run: Run, unit: str, lanes: slice, count: int) -> np.ndarray:
+    """``count`` 32-bit words for each lane, advancing the states (Marsaglia, J. Stat. Softw. 8 (2003) 14)."""
+    state = _states(run, unit)[lanes]
+    words = np.empty((state.shape[0], -(-count // state.shape[1]), state.shape[1]), np.uint32)
+    x, y, z, w, v, d = (state[..., n].copy() for n in range(WORDS))
+    with np.errstate(over="ignore"):
+        for n in range(words.shape[1]):
+            t = x ^ (x >> np.uint32(2))
+            x, y, z, w = y, z, w, v
+            v = (v ^ (v << np.uint32(4))) ^ (t ^ (t << np.uint32(1)))
+            d = d + COUNTER_STEP
+            words[:, n] = v + d
+    for n, value in enumerate((x, y, z, w, v, d)):
+        state[..., n] = value
+    return words.reshape(state.shape[0], -1)[:, :count]
+
+
+def _lanes(t: NkiTensor) -> slice:
+    return slice(t.start_partition, t.start_partition + t.shape[0])
+
+
+def _engine(run: Run, op: str, chosen: Any, vector_from: int, gpsimd_from: int) -> str:
+    """The engine's name, which must be vector or gpsimd and exist for this instruction on the target."""
+    checks.engine_choice(op, chosen, (engine.vector, engine.gpsimd))
+    if chosen is engine.unknown:
+        raise NkiValidationError(f"{op} engine must be vector or gpsimd, got unknown")
+    needs_generation(run, f"{op} on the {chosen.name} engine", vector_from if chosen is engine.vector else gpsimd_from)
+    return chosen.name
+
+
+def rng(dst: NkiTensor, engine: engine = engine.vector, name: str | None = None) -> None:
+    """dst = random bits, the low ones of a 32-bit word for each element; integer dtypes."""
+    run = machine.current()
+    unit = _engine(run, "rng", engine, 2, 3)
+    checks.tile("rng", "dst", dst, ON_CHIP if unit == "vector" else SBUF)
+    one_of("rng", "dst", dst, INTEGERS)
+    if run.issue("rng", unit, (dst,), (), name):
+        words = _draw(run, unit, _lanes(dst), dst.size // dst.shape[0])
+        unsigned = np.dtype(f"uint{8 * dst.dtype.itemsize}")
+        dst.array()[...] = words.astype(unsigned).view(dst.dtype.numpy).reshape(dst.shape)
+
+
+def dropout(dst: NkiTensor, data: NkiTensor, prob: float | NkiTensor, name: str | None = None) -> None:
+    """dst = data with each element set to 0 with probability ``prob``, a constant or a (P, 1) tile. VectorE."""
+    run = machine.current()
+    checks.tile("dropout", "dst", dst)
+    checks.tile("dropout", "data", data)
+    checks.same_tiles("dropout", "data", data, dst=dst)
+    if dst.dtype is not data.dtype:
+        raise NkiValidationError(f"dropout dst and data must have the same dtype, got {dst.dtype} and {data.dtype}")
+    vectors = checks.scalar("dropout", "prob", prob, data, dtypes.float32 if data.dtype.is_int else None)
+    if vectors and vectors[0].dtype.kind != "float":
+        raise NkiValidationError(f"dropout prob must be of a floating-point dtype, got {vectors[0].dtype}")
+    if not vectors and not 0.0 <= float(prob) <= 1.0:  # type: ignore[arg-type]
+        raise NkiValidationError(f"dropout prob must be within [0, 1], got {prob!r}")
+    if run.issue("dropout", "vector", (dst,), (data, *vectors), name):
+        uniform = _draw(run, "vector", _lanes(data), data.size // data.shape[0]) * 2.0**-32
+        limit = widen(rows(vectors[0])).astype(np.float64) if vectors else float(prob)  # type: ignore[arg-type]
+        source = rows(data)
+        dst.array()[...] = np.where(uniform < limit, np.zeros((), source.dtype), source).reshape(dst.shape)
+
+
+def set_rng_seed(src_seeds: NkiTensor, name: str | None = None) -> None:
+    """Seed the VectorE's generator with one 32-bit word."""
+    run = machine.current()
+    checks.tile("set_rng_seed", "src_seeds", src_seeds)
+    if src_seeds.size != 1 or src_seeds.dtype.itemsize != 4:
+        raise NkiValidationError(
+            f"set_rng_seed src_seeds must be a (1, 1) tile of a 32-bit dtype, got {src_seeds.shape} {src_seeds.dtype}"
+        )
+    if run.issue("set_rng_seed", "vector", (), (src_seeds,), name):
+        word = src_seeds.array().reshape(1).copy().view(np.uint32)
+        run.lanes["random vector"] = _expand(int(word[0]), STREAMS["vector"])
+
+
+def rand_set_state(src_seeds: NkiTensor, engine: engine = engine.gpsimd, name: str | None = None) -> None:
+    """Load the generators' states, one lane a partition: 6 words (GpSimd, gen3+) or 24 (VectorE, gen4)."""
+    run = machine.current()
+    unit = _engine(run, "rand_set_state", engine, 4, 3)
+    _check_state("rand_set_state", "src_seeds", src_seeds, unit, False)
+    if run.issue("rand_set_state", unit, (), (src_seeds,), name):
+        _states(run, unit)[_lanes(src_seeds)] = src_seeds.array().reshape(-1, STREAMS[unit], WORDS)
+
+
+def rand_get_state(dst: NkiTensor, engine: engine = engine.gpsimd, name: str | None = None) -> None:
+    """Store the generators' states, one lane a partition: 6 words (GpSimd, gen3+) or 24 (VectorE, gen4)."""
+    run = machine.current()
+    unit = _engine(run, "rand_get_state", engine, 4, 3)
+    _check_state("rand_get_state", "dst", dst, unit, run.target.generation >= 4 and unit == "vector")
+    if run.issue("rand_get_state", unit, (dst,), (), name):
+        dst.array()[...] = _states(run, unit)[_lanes(dst)].reshape(dst.shape)
+
+
+def _check_state(op: str, role: str, t: NkiTensor, unit: str, psum: bool) -> None:
+    checks.tile(op, role, t, ON_CHIP if psum else SBUF)
+    one_of(op, role, t, (dtypes.uint32,))
+    words = STREAMS[unit] * WORDS
+    if t.ndim != 2 or t.shape[1] != words:
+        raise NkiValidationError(f"{op} {role} must be [P, {words}] on the {unit} engine, got {t.shape}")
+
+
+def rand2(dst: NkiTensor, min: float | NkiTensor, max: float | NkiTensor, name: str | None = None) -> None:
+    """dst = uniform fp32 numbers within [min, max], cast to dst's dtype. VectorE, gen4.
+
+    Bounds are constants or (P, 1) tiles.
+    """
+    run = machine.current()
+    needs_generation(run, "rand2", 4)
+    checks.tile("rand2", "dst", dst)
+    one_of("rand2", "dst", dst, RAND2_OUTPUTS)
+    vectors = checks.scalar("rand2", "min", min, dst) + checks.scalar("rand2", "max", max, dst)
+    if not vectors and not min < max:  # type: ignore[operator]
+        raise NkiValidationError(f"rand2 min must be below max, got {min!r} and {max!r}")
+    if run.issue("rand2", "vector", (dst,), vectors, name):
+        low = widen(rows(min)) if isinstance(min, NkiTensor) else np.float32(min)
+        high = widen(rows(max)) if isinstance(max, NkiTensor) else np.float32(max)
+        if vectors and not (low < high).all():
+            raise NkiValidationError("rand2 min must be below max in every partition")
+        unit = _draw(run, "vector", _lanes(dst), dst.size // dst.shape[0]).astype(np.float64) * 2.0**-32
+        store(dst.array(), (low + unit * (high - low)).astype(np.float32), dst.dtype)

@@ -1,0 +1,69 @@
+"""``import nki`` resolving to the simulator, for kernels written by others; never where a real ``nki`` is installed."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+from trnqc.sim.functions import enums
+from trnqc.sim.launch.jit import jit
+from trnqc.sim.launch.simulate import simulate
+from trnqc.sim.memory import dtypes
+from trnqc.sim.nki import isa, language, typing
+
+EMULATED_VERSION = "0.6.0"
+_MINIMUM = (0, 3)
+_MARK = "__trnqc_simulator__"
+
+
+def find_real_nki() -> ModuleType | None:
+    """The vendor's ``nki`` if version 0.3 or later imports. Public packages of that name raise ImportError: absent."""
+    loaded = sys.modules.get("nki")
+    if loaded is not None:
+        return None if hasattr(loaded, _MARK) else _if_recent(loaded)
+    try:
+        return _if_recent(importlib.import_module("nki"))
+    except ImportError:
+        return None
+
+
+def _if_recent(module: ModuleType) -> ModuleType | None:
+    text = getattr(module, "__version__", None)
+    if text is None:
+        try:
+            text = importlib.metadata.version("nki")
+        except importlib.metadata.PackageNotFoundError:
+            return None
+    numbers = [int(part) for part in str(text).split(".")[:2] if part.isdigit()]
+    return module if tuple(numbers) >= _MINIMUM else None
+
+
+def install() -> bool:
+    """Make ``nki`` and its submodules resolve to the simulator.
+
+    False, and nothing done, where the real one is installed.
+    """
+    if find_real_nki() is not None:
+        return False
+    nki = ModuleType("nki", "Simulated nki.")
+    nki.__spec__ = ModuleSpec("nki", None, is_package=True)
+    nki.__path__ = []
+    parts = {"language": language, "isa": isa, "typing": typing, "dtype": dtypes}
+    names = {"jit": jit, "simulate": simulate, "__version__": EMULATED_VERSION, _MARK: True}
+    for name, value in {**parts, **names}.items():
+        setattr(nki, name, value)
+    sys.modules["nki"] = nki
+    for name, part in parts.items():
+        sys.modules[f"nki.{name}"] = part
+    sys.modules["nki.isa.constants"] = isa.constants = enums
+    return True
+
+
+def uninstall() -> None:
+    """Undo ``install``."""
+    if hasattr(sys.modules.get("nki"), _MARK):
+        for name in [n for n in sys.modules if n == "nki" or n.startswith("nki.")]:
+            del sys.modules[name]

@@ -1,0 +1,204 @@
+"""The run in progress: which core, which generation, what was issued, what memory was live.
+
+Every instruction goes through ``Run.issue``. Its id is its place in the compiled program, so an instruction in the
+body of a device loop has one id however often it executes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from trnqc.sim.faults import NkiValidationError
+from trnqc.sim.launch.targets import Target
+
+if TYPE_CHECKING:
+    from trnqc.sim.memory.tensor import NkiTensor
+
+_active = threading.local()
+
+
+@dataclass(frozen=True)
+class Region:
+    """The part of a tile that an operand touches: partitions and bytes within a partition, both half-open."""
+
+    buffer: str
+    tile: int
+    partitions: tuple[int, int]
+    bytes: tuple[int, int]
+    elements: int
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One executed instruction; ``loops`` holds (loop id, iteration) from the outermost device loop inwards."""
+
+    id: int
+    op: str
+    engine: str
+    outputs: tuple[Region, ...]
+    inputs: tuple[Region, ...]
+    loops: tuple[tuple[int, int], ...]
+    name: str | None
+
+
+@dataclass
+class TileRecord:
+    """Life of one on-chip tile in instruction ids: first and last use.
+
+    ``address`` only where the kernel placed it; ``scope`` is the loop path that it was made in.
+    """
+
+    id: int
+    name: str
+    space: str
+    shape: tuple[int, ...]
+    dtype: str
+    nbytes: int
+    address: tuple[int, int] | None = None
+    first: int = -1
+    last: int = -1
+    scope: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a run issued. Counters are keyed by instruction name; high water is in bytes per partition.
+
+    static: instructions in the compiled program (a device loop's body counts once). executed: instructions the machine
+    performs. records: the executed instructions in order, where they were asked for.
+    """
+
+    target: str
+    static: Counter
+    executed: Counter
+    sbuf_high_water: int
+    psum_high_water: int
+    tiles: tuple[TileRecord, ...]
+    records: tuple[Instruction, ...] = ()
+
+
+@dataclass
+class Run:
+    """State of one core while its program runs."""
+
+    target: Target
+    dry: bool = False
+    recording: bool = False
+    core: int = 0
+    cores: int = 1
+    links: Any = None  # what the cores of one launch share
+    tick: int = 0
+    tiles_made: int = 0
+    loops_made: int = 0
+    shared_made: int = 0
+    counting: bool = True  # first visit to the present place in the program
+    weight: int = 1  # executions that one visit stands for
+    absent: bool = False  # inside a device loop that makes no pass
+    loop_path: tuple[tuple[int, int], ...] = ()
+    no_reorder: int = 0
+    static: Counter = field(default_factory=Counter)
+    executed: Counter = field(default_factory=Counter)
+    tiles: list[TileRecord] = field(default_factory=list)
+    records: list[Instruction] = field(default_factory=list)
+    lanes: dict = field(default_factory=dict)  # reduction registers by engine
+    observer: Any = None  # told of every instruction and device loop, see timeline_record
+
+    def issue(
+        self,
+        op: str,
+        engine: str,
+        outputs: tuple[NkiTensor, ...],
+        inputs: tuple[NkiTensor, ...],
+        name: str | None = None,
+    ) -> bool:
+        """Account for one instruction on tensors ``outputs`` and ``inputs``; True if its data are to be computed."""
+        tick = self.tick
+        self.tick = tick + 1
+        if self.weight:
+            self.executed[op] += self.weight
+        if self.counting:
+            self.static[op] += 1
+        for tensor in outputs + inputs:
+            self._touch(tensor, tick)
+        if not self.absent:
+            _mark_psum(outputs if engine != "tensor" else (), inputs)
+        if self.recording and self.weight:
+            outs, ins = tuple(t.region() for t in outputs), tuple(t.region() for t in inputs)
+            self.records.append(Instruction(tick, op, engine, outs, ins, self.loop_path, name))
+        if self.observer is not None:
+            self.observer.instruction(self, tick, op, engine, outputs, inputs, name)
+        return not self.dry or (not self.absent and self._computable(outputs, inputs))
+
+    def _touch(self, tensor: NkiTensor, tick: int) -> None:
+        record = tensor.storage.record
+        if record is not None:
+            if record.scope and self.loop_path[: len(record.scope)] != record.scope:
+                raise NkiValidationError(
+                    f"tile {record.name}{record.shape} was made in one pass of a device loop and is used "
+                    "outside of it; make it before "
+                    "the loop"
+                )
+            if record.first < 0:
+                record.first = tick
+            if record.last < tick:
+                record.last = tick
+        if tensor.dynamic is not None and hasattr(tensor.dynamic.source, "storage"):
+            self._touch(tensor.dynamic.source, tick)
+
+    def _computable(self, outputs: tuple[NkiTensor, ...], inputs: tuple[NkiTensor, ...]) -> bool:
+        """In a dry run: whether all operands are integer data that are really there.
+
+        Checks runtime offsets either way.
+        """
+        known = True
+        for tensor in outputs + inputs:
+            if tensor.dynamic is not None and not tensor.dynamic.check_dry(tensor):
+                known = False
+            known = known and tensor.storage.raw is not None
+        known = known and all(t.storage.known for t in inputs)
+        for tensor in outputs:
+            if not known:
+                tensor.storage.known = False
+            elif tensor.size == tensor.storage.size:
+                tensor.storage.known = True
+        return known
+
+    def enter(self) -> Run | None:
+        """Make this the calling thread's run; returns the one before."""
+        before = getattr(_active, "run", None)
+        _active.run = self
+        return before
+
+
+def _mark_psum(written: tuple[NkiTensor, ...], read: tuple[NkiTensor, ...]) -> None:
+    """Reads close accumulations; writes by other engines than the TensorE, which keeps its own account, fill."""
+    for tensor in read:
+        if tensor.storage.psum is not None:
+            tensor.storage.psum.mark_read(tensor.psum_key())
+    for tensor in written:
+        if tensor.storage.psum is not None:
+            tensor.storage.psum.mark_filled(tensor.psum_key())
+
+
+def leave(before: Run | None) -> None:
+    """Undo ``Run.enter``."""
+    _active.run = before
+
+
+def running() -> Run | None:
+    """The calling thread's run, or None outside a kernel."""
+    return getattr(_active, "run", None)
+
+
+def current() -> Run:
+    """The calling thread's run."""
+    run = getattr(_active, "run", None)
+    if run is None:
+        raise NkiValidationError(
+            "NKI operations work only inside a running kernel; start it with nki.simulate(kernel)(*arrays)"
+        )
+    return run

@@ -1,0 +1,17 @@
+"""The target as kernels ask for it."""
+
+from __future__ import annotations
+
+from trnqc.sim.launch import machine
+from trnqc.sim.launch.targets import nc_version, target_from_environment
+
+
+def get_nc_version() -> nc_version:
+    """Generation of the current target."""
+    run = machine.running()
+    return (run.target if run is not None else target_from_environment()).version
+
+
+def get_nc_sub_version() -> int:
+    """Silicon revision within the generation; always the first."""
+    return 0

@@ -1,0 +1,1 @@
+"""Tensors as strided views of storages in HBM, SBUF and PSUM; number formats; registers."""

@@ -1,0 +1,169 @@
+"""Where a kernel's time goes on a NeuronCore, modelled: no device is involved and every figure is an estimate.
+
+    kernel, shapes --trace--> program --place, cost, hazards--> schedule --> Timeline
+
+``timeline(kernel)(*args)`` takes what ``trace`` takes: arrays, or ``Spec`` where values do not matter. The numbers
+behind it are the table of ``timeline_costs``.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from trnqc.sim.faults import NkiValidationError
+from trnqc.sim.launch.jit import Kernel
+from trnqc.sim.launch.launch import execute
+from trnqc.sim.launch.machine import Trace
+from trnqc.sim.launch.targets import Target, target_from_environment
+from trnqc.sim.timeline import placement as timeline_alloc
+from trnqc.sim.timeline.costs import constants_for
+from trnqc.sim.timeline.hazards import Hazards
+from trnqc.sim.timeline.loops import Runner
+from trnqc.sim.timeline.record import Loop, Recorder, Step
+from trnqc.sim.timeline.schedule import Schedule
+from trnqc.sim.timeline.summary import stalls_of, summarise, waits_of
+from trnqc.sim.timeline.totals import Event
+from trnqc.sim.timeline.work import WorkTable
+
+SCHEMA = "trnqc.timeline/1"
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """A modelled execution of one kernel on one core.
+
+    total_ns: from the first instruction to the last result in memory; launching is extra (see the summary). stalls:
+    ns that each engine stood idle, by cause; waits: the same by cause and by the engine waited for. events: of the
+    passes that were placed, up to a limit; high_water: bytes per partition of SBUF and PSUM.
+    """
+
+    kernel: str
+    target: str
+    total_ns: float
+    constants: Mapping[str, float]
+    figures: Mapping[str, float | int | str]
+    events: tuple[Event, ...]
+    stalls: Mapping[str, Mapping[str, float]]
+    waits: Mapping[str, Mapping[str, float]]
+    extrapolation: str
+    high_water: Mapping[str, int]
+    versions: Mapping[str, str]
+
+    def summary(self) -> dict[str, float | int | str]:
+        """Figures under the names of the vendor's profiler; times in seconds."""
+        return dict(self.figures)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able, of schema trnqc.timeline/1."""
+        found = asdict(self)
+        found["summary"] = found.pop("figures")
+        found["events"] = [event._asdict() for event in self.events]
+        return {"schema": SCHEMA, "measurement": "modelled", **found}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Timeline:
+        """The inverse of ``to_dict``; another schema or a missing field is an error."""
+        if data.get("schema") != SCHEMA:
+            raise NkiValidationError(f"expected a timeline of schema {SCHEMA}, got {data.get('schema')!r}")
+        fields = {name: data["summary" if name == "figures" else name] for name in cls.__dataclass_fields__}
+        fields["events"] = tuple(Event(**{**e, "iteration": tuple(e["iteration"])}) for e in data["events"])
+        return cls(**fields)
+
+
+def timeline(
+    kernel: Kernel | Callable[..., Any],
+    constants: Mapping[str, float] | None = None,
+    target: str | None = None,
+    data: bool = False,
+    extrapolate: bool = True,
+    event_limit: int = 50_000,
+) -> Callable[..., Timeline]:
+    """``timeline(kernel)(*args)`` models the kernel's execution on one core (core 0 of a launch on two).
+
+    constants: overrides of ``timeline_costs.TABLE`` by name; target: trn1, trn2 or trn3, by default the
+    environment's; data: compute results as well (arguments must be arrays); extrapolate=False places every pass of
+    device loops.
+    """
+
+    def run(*args: Any, **kwargs: Any) -> Timeline:
+        function = kernel.func if isinstance(kernel, Kernel) else kernel
+        with _targeting(target):
+            chosen = target_from_environment()
+            recorder = Recorder()
+            lnc = getattr(kernel, "lnc", 1)
+            found = execute(function, args, kwargs, lnc, dry=not data, target=chosen, observer=recorder)[1]
+        values = constants_for(chosen.name, constants)
+        schedule, words = _place(recorder, chosen, values, extrapolate, event_limit)
+        return _finish(function, chosen, values, found, schedule, words)
+
+    return run
+
+
+@contextmanager
+def _targeting(name: str | None):
+    """Kernels ask for limits of their target while they are built, so it is set for the whole run."""
+    key = "NEURON_PLATFORM_TARGET_OVERRIDE"
+    before = os.environ.get(key)
+    if name is not None:
+        os.environ[key] = name
+    try:
+        yield
+    finally:
+        if name is not None:
+            os.environ.pop(key) if before is None else os.environ.__setitem__(key, before)
+
+
+def _place(
+    recorder: Recorder, target: Target, values: dict[str, float], extrapolate: bool, event_limit: int
+) -> tuple[Schedule, str]:
+    placement = timeline_alloc.place(recorder.tiles, target, bool(values["rotate_addresses"]))
+    own = [values["dependent_cycles"] / values[f"{e}_ghz"] for e in ("tensor", "vector", "scalar", "gpsimd")] + [0.0]
+    written, read = _hbm_use(recorder.program)
+    hazards = Hazards(recorder.tiles, placement.before, written & read, values["semaphore_ns"], own)
+    schedule = Schedule(WorkTable(values), hazards, placement.address, values, event_limit)
+    runner = Runner(schedule, extrapolate)
+    runner.run(recorder.program)
+    words = "; ".join(runner.words.values()) or "every instruction was placed"
+    if schedule.dropped:
+        words += f"; {schedule.dropped} events beyond the limit of {event_limit} are not listed"
+    return schedule, words
+
+
+def _hbm_use(body: list[Step | Loop]) -> tuple[set[int], set[int]]:
+    """Storages in HBM that the program writes, and that it reads."""
+    written: set[int] = set()
+    read: set[int] = set()
+    for item in body:
+        if isinstance(item, Step):
+            written.update(o.storage for o in item.outputs if o.space == "hbm")
+            read.update(o.storage for o in item.inputs if o.space == "hbm")
+        else:
+            inner = _hbm_use(item.body)
+            written |= inner[0]
+            read |= inner[1]
+    return written, read
+
+
+def _finish(
+    function: Callable[..., Any], target: Target, values: dict[str, float], trace: Trace, schedule: Schedule, words: str
+) -> Timeline:
+    from trnqc import __version__
+
+    return Timeline(
+        kernel=getattr(function, "__name__", str(function)),
+        target=target.name,
+        total_ns=schedule.end,
+        constants=values,
+        figures=summarise(schedule.totals.sums, schedule.end, values, trace),
+        events=tuple(schedule.events),
+        stalls=stalls_of(schedule.totals.sums),
+        waits=waits_of(schedule.totals.sums),
+        extrapolation=words,
+        high_water={"sbuf": trace.sbuf_high_water, "psum": trace.psum_high_water},
+        versions={"trnqc": __version__, "python": platform.python_version()},
+    )

@@ -1,0 +1,130 @@
+"""Fused loops over a sparse tensor network: assignments in order, their loops, and which loops they share.
+
+Tensors have numbers: operands first, then what each assignment makes; the last assignment makes the result. Two
+assignments that stand beside each other may run inside the same outer loops, and what one makes for another is then
+needed for one turn of the shared loops only: its workspace has the remaining indices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from trnqc.errors import ProgramError
+from trnqc.sparse.network.network import Indices, Network
+
+Kind = Literal["dense", "compressed"]
+Space = Literal["dense", "listed", "hashed"]
+
+
+@dataclass(frozen=True)
+class Format:
+    """How a tensor is stored: its indices outermost first, and the kind of each level.
+
+    ones: every stored element is 1 (a 0/1 map) and no values are kept.
+    """
+
+    order: Indices
+    kinds: tuple[Kind, ...]
+    ones: bool = False
+
+    @property
+    def sparse(self) -> bool:
+        return "compressed" in self.kinds
+
+    def __str__(self) -> str:
+        levels = " ".join(f"{index}:{kind}" for index, kind in zip(self.order, self.kinds, strict=True))
+        return f"({levels}{' ones' * self.ones})"
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """What holds an intermediate during one turn of the loops that its maker and its reader share.
+
+    order: its remaining indices, outermost first; none for a scalar. space: "dense", an array of all elements, cleared
+    for each turn; "listed", the same with a list of the touched coordinates, which clears and reads only those;
+    "hashed", a table of the touched coordinates.
+    """
+
+    order: Indices
+    space: Space = "dense"
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """target[...] += product of operands, for all of `loops`, outermost first; tensors by number."""
+
+    target: int
+    operands: tuple[int, ...]
+    loops: Indices
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A way to compute a network.
+
+    assignments: the k-th makes tensor len(network.inputs) + k; all but the last make intermediates, read once, later.
+    shared: for each assignment but the last, how many of its outermost loops it shares with the next one.
+    formats: of the operands in order, and of the result. workspaces: one for each intermediate.
+    """
+
+    network: Network
+    assignments: tuple[Assignment, ...]
+    shared: tuple[int, ...]
+    formats: tuple[Format, ...]
+    workspaces: tuple[Workspace, ...]
+
+    @cached_property
+    def indices(self) -> tuple[Indices, ...]:
+        """Of every tensor by number; an intermediate keeps what the result or a later assignment needs."""
+        known = list(self.network.inputs)
+        waiting = list(range(len(known)))
+        for assignment in self.assignments:
+            waiting = [t for t in waiting if t not in assignment.operands]
+            later = {index for t in waiting for index in known[t]} | set(self.network.output)
+            known.append(tuple(index for index in assignment.loops if index in later))
+            waiting.append(assignment.target)
+        return tuple(known)
+
+    def reader(self, tensor: int) -> int:
+        """The number of the assignment that reads an intermediate."""
+        return next(k for k, assignment in enumerate(self.assignments) if tensor in assignment.operands)
+
+    def fused(self, tensor: int) -> int:
+        """How many outermost loops the maker of an intermediate shares with its reader."""
+        made = tensor - len(self.network.inputs)
+        return min(self.shared[made : self.reader(tensor)])
+
+    @property
+    def order(self) -> int:
+        """The largest number of indices of a workspace."""
+        return max((len(w.order) for w in self.workspaces), default=0)
+
+    def check(self) -> Nest:
+        """Self; ProgramError for a nest that means nothing or would not compute its network."""
+        n = len(self.network.inputs)
+        reads = sorted(t for a in self.assignments for t in a.operands)
+        if reads != list(range(n + len(self.assignments) - 1)):
+            raise ProgramError(f"every operand and intermediate is read once; the assignments read {reads}")
+        if len(self.shared) != len(self.assignments) - 1 or len(self.workspaces) != len(self.assignments) - 1:
+            raise ProgramError("a nest has one `shared` and one workspace for every assignment but the last")
+        for k, a in enumerate(self.assignments):
+            wanted = {index for t in a.operands for index in self.indices[t]}
+            if a.target != n + k or set(a.loops) != wanted or len(set(a.loops)) != len(a.loops):
+                raise ProgramError(f"assignment {k} makes tensor {n + k} in loops over {sorted(wanted)}; found {a}")
+        for k, depth in enumerate(self.shared):
+            if self.assignments[k].loops[:depth] != self.assignments[k + 1].loops[:depth]:
+                raise ProgramError(f"assignments {k} and {k + 1} share {depth} loops that are not the same")
+        for k, workspace in enumerate(self.workspaces):
+            outer = self.assignments[k].loops[: self.fused(n + k)]
+            rest = [index for index in self.indices[n + k] if index not in outer]
+            if not set(outer) <= set(self.indices[n + k]) or sorted(rest) != sorted(workspace.order):
+                raise ProgramError(
+                    f"tensor {n + k} has the indices {self.indices[n + k]} and shares loops {outer} with its reader; "
+                    f"a workspace over {rest} was expected, found {workspace.order}"
+                )
+        for t, f in zip((*range(n), n + len(self.assignments) - 1), self.formats, strict=True):
+            if sorted(f.order) != sorted(self.indices[t]):
+                raise ProgramError(f"tensor {t} has the indices {self.indices[t]}; its format orders {f.order}")
+        return self

@@ -1,0 +1,1 @@
+"""Running plans: operands packed into their layouts, compiled kernels, results, and derivatives of networks."""

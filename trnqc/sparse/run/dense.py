@@ -1,0 +1,100 @@
+"""A network as products of dense matrices by the machine's BLAS: best where little is zero.
+
+tree -> pairs, each one (batched) matrix product -> array
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from trnqc.sparse.network.network import Indices, Network
+from trnqc.sparse.network.tree import Tree, contractions
+
+Labelled = tuple[Indices, np.ndarray]
+
+
+def by_matrices(network: Network, tree: Tree, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """The result, C order, of float64 arrays with axes as their subscripts; contracted as the tree says."""
+
+    held: list[Labelled] = list(zip(network.inputs, arrays))
+    for node in contractions(network, tree):
+        parts = [held[t] for t in node.operands]
+        while len(parts) > 1:
+            kept = {*node.kept, *(x for labels, _ in parts[2:] for x in labels)}
+            left, right = (_summed(part, {*kept, *other[0]}) for part, other in (parts[:2], parts[1::-1]))
+            parts = [_product(left, right, kept), *parts[2:]]
+        held.append(_summed(parts[0], set(node.kept)))
+    labels, array = held[-1]
+    result = np.asarray(array.transpose([labels.index(x) for x in network.output]), order="C")
+    return result.copy() if len(arrays) == 1 and np.may_share_memory(result, arrays[0]) else result
+
+
+def bytes_of_matrices(network: Network, tree: Tree) -> int:
+    """Of all operands and results of products, each dense."""
+    made = [node.kept for node in contractions(network, tree)]
+    return sum(8 * math.prod(network.shape(labels)) for labels in (*network.inputs, *made))
+
+
+def _summed(part: Labelled, kept: set[str]) -> Labelled:
+    """Without the indices that nothing else has."""
+    labels, array = part
+    axes = tuple(n for n, x in enumerate(labels) if x not in kept)
+    return tuple(x for x in labels if x in kept), array.sum(axes) if axes else array
+
+
+def _product(left: Labelled, right: Labelled, kept: set[str]) -> Labelled:
+    """Of two tensors; the larger one is not copied where its summed axes lie side by side."""
+    if left[1].size < right[1].size:
+        left, right = right, left
+    both = [x for x in left[0] if x in right[0]]
+    summed = [x for x in both if x not in kept]
+    if not summed:
+        return _elementwise(left, right)
+    first = left[0].index(summed[0])
+    if summed == both and list(left[0][first : first + len(summed)]) == summed:
+        return _stacked(left, right, first, len(summed))
+    return _batched(left, right, [x for x in both if x in kept], summed)
+
+
+def _elementwise(left: Labelled, right: Labelled) -> Labelled:
+    labels = (*left[0], *(x for x in right[0] if x not in left[0]))
+    x, y = (
+        array.transpose([own.index(x) for x in labels if x in own])[
+            tuple(slice(None) if x in own else None for x in labels)
+        ]
+        for own, array in (left, right)
+    )
+    return labels, x * y
+
+
+def _stacked(left: Labelled, right: Labelled, first: int, count: int) -> Labelled:
+    """left [outer, summed, inner] times right as [columns, summed] -> [outer, columns, inner]."""
+    (a, x), (b, y) = left, right
+    summed, columns = a[first : first + count], tuple(x for x in b if x not in a)
+    rest = a[first + count :]
+    extents = dict(zip((*a, *b), (*x.shape, *y.shape)))
+    shape = [math.prod(extents[index] for index in group) for group in (a[:first], summed, rest)]
+    matrix = _matrix(right, (columns, summed), extents)
+    product = matrix @ x.reshape(shape) if rest else x.reshape(shape[:2]) @ matrix.T
+    labels = (*a[:first], *columns, *rest)
+    return labels, product.reshape([extents[index] for index in labels])
+
+
+def _batched(left: Labelled, right: Labelled, batch: Sequence[str], summed: Sequence[str]) -> Labelled:
+    """[batch, rows, summed] times [batch, summed, columns]."""
+    a, b = left[0], right[0]
+    rows, columns = [x for x in a if x not in b], [x for x in b if x not in a]
+    extents = dict(zip((*a, *b), (*left[1].shape, *right[1].shape)))
+    x = _matrix(left, (batch, rows, summed), extents)
+    y = _matrix(right, (batch, summed, columns), extents)
+    labels = (*batch, *rows, *columns)
+    return labels, (x @ y).reshape([extents[index] for index in labels])
+
+
+def _matrix(part: Labelled, groups: Sequence[Sequence[str]], extents: dict[str, int]) -> np.ndarray:
+    labels, array = part
+    axes = [labels.index(x) for group in groups for x in group]
+    return array.transpose(axes).reshape([math.prod(extents[x] for x in group) for group in groups])

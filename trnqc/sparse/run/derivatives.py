@@ -1,0 +1,240 @@
+"""Networks over tensors of PyTorch: every derivative of a network is a network again, and runs as one.
+
+    result[out] = sum prod X_s     ->    gradient of X_t [its indices] = sum G[out] prod of the other X_s
+
+The result of the second is sampled on the pattern of X_t where X_t is sparse: matricised products for dense operands
+(MTTKRP), sampled ones for sparse operands (SDDMM). A batch of ``torch.func.vmap`` is one more index of the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import torch
+from torch.autograd import forward_ad
+
+from trnqc.arrays import is_tensor, untransformed
+from trnqc.errors import OperandError
+from trnqc.sparse import api
+from trnqc.sparse.network.network import Indices
+from trnqc.sparse.run.operands import Operands
+from trnqc.sparse.run.plan import Plan, same
+from trnqc.sparse.tensors.convert import as_tensor, example
+from trnqc.sparse.tensors.patterns import Pattern, pattern_of
+from trnqc.sparse.tensors.storage import SparseTensor, from_dense
+from trnqc.sparse.tensors.torch_values import assembled, by_values, places, values_of
+
+# Seconds to look for the loops of a derivative, of which a training step needs several.
+SEARCH = 0.25
+
+
+@dataclass(frozen=True, eq=False)
+class Slot:
+    """An operand or the result: its indices, and its pattern where only values at it come; a constant never changes."""
+
+    labels: Indices
+    pattern: Pattern | None = None
+    constant: SparseTensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A network of slots. dtype: of the result; plans: by what they compute, made when first needed.
+
+    plan, held: the caller's plan, and operands that are packed already. ready: the values of a sparse result whose
+    pattern had to be found first.
+    """
+
+    slots: tuple[Slot, ...]
+    out: Slot
+    extents: dict[str, int]
+    dtype: torch.dtype
+    plans: dict[Any, Plan]
+    threads: int
+    plan: Plan | None = None
+    held: Operands | None = None
+    ready: np.ndarray | None = None
+
+    @property
+    def variables(self) -> tuple[int, ...]:
+        """Slots whose numbers come with every call."""
+        return tuple(t for t, slot in enumerate(self.slots) if slot.constant is None)
+
+    def numbers(self, tensors: Sequence[torch.Tensor]) -> np.ndarray:
+        """The result in float64: an array, or values at the pattern of the result."""
+        if self.ready is not None:
+            return self.ready
+        if self.plan is not None:
+            held = self.held or self.plan.operands.exchanged(self._shared(tensors))
+            return _dense(self.plan.computed(held, self.threads))
+        return self._planned(self._operands(tensors))
+
+    def _operands(self, tensors: Sequence[torch.Tensor]) -> list[SparseTensor]:
+        given = iter(tensors)
+        return [slot.constant or _packed(slot, next(given)) for slot in self.slots]
+
+    def _shared(self, tensors: Sequence[torch.Tensor]) -> list[SparseTensor]:
+        """Operands that the plan knows to be one tensor are one here too."""
+        assert self.plan is not None
+        operands = self._operands(tensors)
+        return [operands[first] for first in self.plan.network.same]
+
+    def _planned(self, operands: list[SparseTensor]) -> np.ndarray:
+        labels = [slot.labels for slot in self.slots]
+        pattern = self.out.pattern
+        if pattern is not None and not any(s.pattern is pattern and s.labels == self.out.labels for s in self.slots):
+            operands, labels = [*operands, pattern.map], [*labels, self.out.labels]
+        text = ",".join(map("".join, labels)) + "->" + "".join(self.out.labels)
+        key = (text, tuple(x.shape for x in operands), same(operands))
+        if key not in self.plans:
+            alike = [x if slot.constant else _alike(x) for slot, x in zip(self.slots, operands)]
+            alike += operands[len(self.slots) :]
+            self.plans[key] = api.plan(text, *alike, out="dense" if pattern is None else "sparse", time_limit=SEARCH)
+        found = self.plans[key].run(*operands, threads=self.threads)
+        return _dense(found) if pattern is None else pattern.sampled(found)
+
+    def without(self, slot: int, dtype: torch.dtype) -> Job:
+        """The network of the derivative by a slot; its first operand is the derivative by the result."""
+        mine = self.slots[slot]
+        others = (self.out, *(s for t, s in enumerate(self.slots) if t != slot))
+        there = {x for s in others for x in s.labels}
+        # Indices that only this operand has were summed over: its derivative is the same all along them.
+        spread = () if mine.pattern is not None else tuple(x for x in mine.labels if x not in there)
+        ones = tuple(Slot((x,), None, from_dense(np.ones(self.extents[x]))) for x in spread)
+        return Job((*others, *ones), Slot(mine.labels, mine.pattern), self.extents, dtype, self.plans, self.threads)
+
+    def batched(self, count: int, which: Sequence[bool]) -> Job:
+        """The network with one more index, of the result and of the variables in `which`."""
+        letter = next(chr(n) for n in range(ord("a"), 0x110000) if chr(n).isalpha() and chr(n) not in self.extents)
+
+        def widened(slot: Slot) -> Slot:
+            pattern = slot.pattern and slot.pattern.batched(count)
+            return Slot((letter, *slot.labels), pattern)
+
+        chosen = {t for t, batched in zip(self.variables, which) if batched}
+        slots = tuple(widened(s) if t in chosen else s for t, s in enumerate(self.slots))
+        extents = self.extents | {letter: count}
+        return Job(slots, widened(self.out), extents, self.dtype, self.plans, self.threads)
+
+
+def differentiable(plan: Plan, operands: Sequence[Any], held: Operands | None, threads: int) -> torch.Tensor:
+    """The result of a plan as a tensor with its derivatives. held: the operands where they are packed already."""
+    devices = {x.device for x in operands if is_tensor(x)}
+    if len(devices) > 1:
+        raise OperandError(f"tensors of one device are taken; found {', '.join(sorted(map(str, devices)))}")
+    held = held or plan.taken(operands)
+    parts = [_taken(labels, x, tensor) for labels, x, tensor in zip(plan.network.inputs, operands, held.tensors)]
+    slots, tensors = tuple(slot for slot, _ in parts), [x for _, x in parts if x is not None]
+    job = Job(slots, Slot(plan.network.output), plan.network.extents, _result_type(operands), plan.derivatives, threads)
+    (device,) = devices
+    if plan.dense or not plan.network.output:
+        return Contraction.apply(replace(job, plan=plan, held=held), *tensors) if tensors else _constant(
+            job, plan, held, device)  # fmt: skip
+    found = plan.computed(held, threads)
+    assert isinstance(found, SparseTensor)
+    pattern, ready = pattern_of(found)
+    job = replace(job, out=Slot(job.out.labels, pattern), ready=ready)
+    values = Contraction.apply(job, *tensors) if tensors else torch.as_tensor(ready, dtype=job.dtype, device=device)
+    return assembled(values, torch.as_tensor(pattern.coordinates, device=device), pattern.shape)
+
+
+def _constant(job: Job, plan: Plan, held: Operands, device: torch.device) -> torch.Tensor:
+    return torch.as_tensor(_dense(plan.computed(held, job.threads)), dtype=job.dtype, device=device)
+
+
+def _taken(labels: Indices, operand: Any, tensor: SparseTensor) -> tuple[Slot, torch.Tensor | None]:
+    """The slot of an operand, and what it is differentiated by: itself, or the values that it stores."""
+    if not is_tensor(operand):
+        return Slot(labels, None, tensor), None
+    if operand.layout is torch.strided:
+        return Slot(labels), operand
+    if not operand.requires_grad:
+        return Slot(labels, None, tensor), None
+    values = values_of(operand)
+    with untransformed():
+        indices = places(by_values(example(operand).detach())).cpu().numpy()
+    return Slot(labels, Pattern(tuple(operand.shape), indices)), values
+
+
+class Contraction(torch.autograd.Function):
+    """job, its variables -> the result, or its values at its pattern."""
+
+    @staticmethod
+    def forward(job: Job, *tensors: torch.Tensor) -> torch.Tensor:
+        return torch.as_tensor(job.numbers(tensors)).to(device=tensors[0].device, dtype=job.dtype, copy=True)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        ctx.job, *tensors = inputs
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        tensors, job = ctx.saved_tensors, ctx.job
+        found: list[torch.Tensor | None] = [None] * len(tensors)
+        for n, slot in enumerate(job.variables):
+            if gradient is not None and ctx.needs_input_grad[n + 1]:
+                others = [x for m, x in enumerate(tensors) if m != n]
+                found[n] = Contraction.apply(job.without(slot, tensors[n].dtype), gradient, *others)
+        return None, *found
+
+    @staticmethod
+    def jvp(ctx: Any, _: None, *tangents: torch.Tensor | None) -> torch.Tensor:
+        # The caller's plan may count on operands that are one tensor, or 1 wherever they store something.
+        job = replace(ctx.job, plan=None, held=None, ready=None)
+        # PyTorch calls this with forward mode switched off, so that tangents of an outer level would be zero; those of
+        # this level have to go before it is switched on.
+        with forward_ad._set_fwd_grad_enabled(True):
+            tensors = [forward_ad.unpack_dual(x).primal for x in ctx.saved_tensors]
+            terms = [
+                Contraction.apply(job, *(tangent if m == n else x for m, x in enumerate(tensors)))
+                for n, tangent in enumerate(tangents)
+                if tangent is not None
+            ]
+            return reduce(torch.add, terms)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], job: Job, *tensors: torch.Tensor) -> tuple[torch.Tensor, int]:
+        if job.ready is not None:
+            raise OperandError("sparse results have no batches: under torch.func.vmap ask for out='dense'")
+        dims, count = in_dims[1:], info.batch_size
+        first = [x if dim is None else x.movedim(dim, 0) for x, dim in zip(tensors, dims)]
+        patterns = [job.slots[t].pattern for t in job.variables]
+        given = [
+            x if dim is None or pattern is None else x.reshape(-1) for x, dim, pattern in zip(first, dims, patterns)
+        ]
+        found = Contraction.apply(job.batched(count, [dim is not None for dim in dims]), *given)
+        return found if job.out.pattern is None else found.reshape(count, -1), 0
+
+
+def _packed(slot: Slot, tensor: torch.Tensor) -> SparseTensor:
+    if slot.pattern is None:
+        return as_tensor(tensor)
+    return slot.pattern.tensor(tensor.detach().cpu().to(torch.float64).numpy())
+
+
+def _alike(tensor: SparseTensor) -> SparseTensor:
+    """Of the same levels, without zeros and ones that other numbers may not have: what a kept plan is made for."""
+    return replace(tensor, values=np.full(tensor.size, 0.5), _counts={})
+
+
+def _dense(found: SparseTensor | np.ndarray) -> np.ndarray:
+    return found.to_dense() if isinstance(found, SparseTensor) else found
+
+
+def _result_type(operands: Sequence[Any]) -> torch.dtype:
+    kinds = [_kind(x) for x in operands if not isinstance(x, SparseTensor) or x.values is not None]
+    found = reduce(torch.promote_types, kinds)
+    return found if found.is_floating_point else torch.float64
+
+
+def _kind(operand: Any) -> torch.dtype:
+    if is_tensor(operand):
+        return operand.dtype
+    return torch.from_numpy(np.empty(0, operand.dtype.newbyteorder("="))).dtype

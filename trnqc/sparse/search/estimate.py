@@ -1,0 +1,162 @@
+"""What a nest will cost: multiply-adds, bytes of workspaces, seconds.
+
+loops shared and private -> turns and seconds of each (cost.py) -> sum
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from trnqc.sparse.network.loops import scattered
+from trnqc.sparse.network.nest import Format, Kind, Nest
+from trnqc.sparse.network.network import Indices
+from trnqc.sparse.search.cost import RATES, Access, Model, Place, Rates
+from trnqc.sparse.search.statistics import Statistics, product
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """work: multiply-adds; bytes: of all workspaces at once; order: of the largest workspace."""
+
+    seconds: float
+    work: float
+    bytes: int
+    order: int
+
+    def __str__(self) -> str:
+        return f"{self.seconds * 1e3:.3g} ms, {self.work:.3g} multiply-adds, workspaces {self.bytes} B"
+
+
+def dense_seconds(statistics: Statistics, loops: Iterable[Indices], rates: Rates = RATES) -> float:
+    """Of a network as dense matrix products. loops: all indices of each contraction."""
+    return sum(product(statistics.extents, each) * rates.gemm for each in loops)
+
+
+def estimate(nest: Nest, model: Model) -> Estimate:
+    """What a nest will cost by its loops, formats and workspaces."""
+    walk = Walk(nest, model)
+    seconds, work = walk.shared_seconds + model.appending(*walk.result), 0.0
+    for k, place in enumerate(walk.places):
+        order = nest.assignments[k].loops[len(place.loops) :]
+        more, madds = model.alone(place, order, [walk.read(t, k) for t in nest.assignments[k].operands], walk.target(k))
+        seconds, work = seconds + more, work + madds
+    return Estimate(seconds, work, walk.bytes(), nest.order)
+
+
+class Walk:
+    """A nest's loops from the outside: what the shared ones cost, and where each assignment's own ones begin.
+
+    leaves: the operands that each tensor is made of.
+    """
+
+    def __init__(self, nest: Nest, model: Model) -> None:
+        self.nest, self.model = nest, model
+        self.count = len(nest.network.inputs)
+        self.leaves: list[tuple[int, ...]] = [(t,) for t in range(self.count)]
+        for assignment in nest.assignments:
+            self.leaves.append(tuple(sorted(leaf for t in assignment.operands for leaf in self.leaves[t])))
+        self._readers = {t: k for k, assignment in enumerate(nest.assignments) for t in assignment.operands}
+        self.places: list[Place] = [Place()] * len(nest.assignments)
+        self.shared_seconds = 0.0
+        self._run(0, len(nest.assignments) - 1, Place())
+
+    def fused(self, t: int) -> int:
+        """How many of them there are."""
+        return min(self.nest.shared[t - self.count : self._readers[t]])
+
+    def _run(self, first: int, last: int, place: Place) -> None:
+        """Assignments first .. last inside the loops that they share."""
+        nest, depth = self.nest, len(place.loops)
+        for t in range(self.count + first, self.count + last):
+            if self._readers[t] <= last and self.fused(t) == depth:
+                self.shared_seconds += place.turns * self._clearing(t)
+        while first <= last:
+            end = first
+            while end < last and nest.shared[end] > depth:
+                end += 1
+            self.places[first] = place
+            if end > first:
+                around = [
+                    self.read(t, k)
+                    for k in range(first, end + 1)
+                    for t in nest.assignments[k].operands
+                    if t < self.count + first
+                ]
+                inside, more = self.model.around(place, nest.assignments[first].loops[depth], around)
+                self.shared_seconds += more
+                self._run(first, end, inside)
+            first = end + 1
+
+    def _clearing(self, t: int) -> float:
+        """Seconds for the workspace of a tensor in one turn of the loops around it."""
+        workspace, rates = self.nest.workspaces[t - self.count], self.model.rates
+        if workspace.space == "dense":
+            return product(self.model.extents, workspace.order) * rates.clear
+        return self.touched(t) * rates.list
+
+    def touched(self, t: int) -> float:
+        """Elements of the workspace of a tensor in one turn of the loops around it."""
+        outer, order = self.outer(t), self.nest.workspaces[t - self.count].order
+        count = self.model.statistics.count
+        return count(self.leaves[t], frozenset((*outer, *order))) / max(count(self.leaves[t], frozenset(outer)), 1.0)
+
+    def outer(self, t: int) -> Indices:
+        """Loops that the maker of an intermediate shares with its reader."""
+        return self.nest.assignments[t - self.count].loops[: self.fused(t)]
+
+    def bytes(self) -> int:
+        """Of all workspaces; of a table, of the places that it comes to have: number, coordinate, and its list."""
+        return sum(
+            24 * int(4 * self.touched(self.count + k))
+            if w.space == "hashed"
+            else 8 * product(self.model.extents, w.order)
+            for k, w in enumerate(self.nest.workspaces)
+        )
+
+    def read(self, t: int, k: int) -> Access:
+        """A tensor as assignment k reads it."""
+        if t >= self.count:
+            order, probe = self.nest.workspaces[t - self.count].order, 0.0
+            run = over_list(self.nest, t - self.count)
+            if not run and self.nest.workspaces[t - self.count].space == "hashed":
+                probe = self.model.rates.hash
+            return self.space(t, order, probe, run)
+        return Access((t,), self.nest.formats[t].order, self.nest.formats[t].kinds)
+
+    def space(self, t: int, order: Indices, entry: float = 0.0, listed: bool = False) -> Access:
+        """An intermediate in a workspace over `order`; listed: loops over these run over what was touched."""
+        labels = (*self.outer(t), *order)
+        outer = len(labels) - len(order)
+        kinds: tuple[Kind, ...] = tuple("compressed" if listed and n >= outer else "dense" for n in range(len(labels)))
+        return Access(self.leaves[t], labels, kinds, entry, outer)
+
+    def written(self, nest: Nest, k: int) -> Access:
+        """The workspace that assignment k adds to, in the order in which its reader in `nest` runs over it."""
+        t, rates = self.count + k, self.model.rates
+        own = nest.assignments[self._readers[t]].loops[self.fused(t) :]
+        entry = {"dense": 0.0, "listed": rates.list, "hashed": rates.hash}[nest.workspaces[k].space]
+        return self.space(t, tuple(index for index in own if index in nest.indices[t]), entry)
+
+    def target(self, k: int) -> Access:
+        if k < len(self.nest.assignments) - 1:
+            return self.written(self.nest, k)
+        return self.model.result(*self.result)
+
+    @property
+    def result(self) -> tuple[Format, Indices, frozenset[str]]:
+        """Its format, the loops that make it, and which of its indices may be scattered."""
+        formats = self.nest.formats
+        return formats[-1], self.nest.assignments[-1].loops, scattered(formats[:-1], self.nest.workspaces)
+
+
+def over_list(nest: Nest, k: int) -> bool:
+    """Whether the reader of a workspace can run over a list of what was touched: where it has loops over just these
+    indices, one inside the other and others inside, that no operand's coordinates drive."""
+    order, space = nest.workspaces[k].order, nest.workspaces[k].space
+    reader = nest.assignments[nest.reader(len(nest.network.inputs) + k)]
+    stored = (dict(zip(f.order, f.kinds)) for t, f in enumerate(nest.formats[:-1]) if t in reader.operands)
+    driven = any(kinds.get(index) == "compressed" for kinds in stored for index in order)
+    first = reader.loops.index(order[0]) if order else 0
+    end = first + len(order)
+    return space != "dense" and not driven and reader.loops[first:end] == order and first < end < len(reader.loops)

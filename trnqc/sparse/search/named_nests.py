@@ -1,0 +1,140 @@
+"""Nests that are asked for by name, beside those that the solver finds: what other compilers make of a network.
+
+tree, loops of every assignment -> what they share, workspaces, layouts -> nest
+
+A plan is steps, each a nest of its own; unfused plans have one for each contraction, with a stored tensor between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from trnqc.errors import ExpressionError
+from trnqc.sparse.network.nest import Assignment, Format, Kind, Nest, Space, Workspace
+from trnqc.sparse.network.network import Indices, Network
+from trnqc.sparse.network.tree import Contraction, Tree, contractions
+from trnqc.sparse.search.layout import shared_loops
+
+NAMES = ("nary", "unfused", "unfused-rows")
+# Rows of a sparse tensor whose outermost level is dense, as CSR's is; of one with more, the empty ones take no place.
+LARGEST = 2**22
+
+
+@dataclass(frozen=True)
+class Step:
+    """One nest of a plan, and where its operands come from: operands of the plan first, then results of steps."""
+
+    nest: Nest
+    operands: tuple[int, ...]
+
+
+def form(name: str, network: Network, tree: Tree, full: Collection[int] = (), sparse: bool = True) -> tuple[Step, ...]:
+    """The steps of a form by its name.
+
+    nary: all operands multiplied in one nest, the result's loops outermost, so that its elements are made in order and
+    none needs a workspace. unfused: one nest for each contraction of the tree, summed indices innermost (inner
+    products). unfused-rows: the same with the summed indices around the innermost index of each result, whose row is
+    gathered in a workspace. full: operands stored dense. sparse: whether the result is stored sparse; intermediates of
+    unfused forms always are.
+    """
+    if name == "nary":
+        return (Step(nary(network, full=full, sparse=sparse), tuple(range(len(network.inputs)))),)
+    if name in NAMES:
+        return unfused(network, tree, full, sparse, rows=name == "unfused-rows")
+    raise ExpressionError(f"a form is one of {', '.join(NAMES)}; found {name!r}")
+
+
+def nary(network: Network, loops: Indices = (), full: Collection[int] = (), sparse: bool = True) -> Nest:
+    """One assignment over all operands. loops: outermost first; the result's, then the summed ones by default."""
+    everything = tuple(range(len(network.inputs)))
+    return fused(network, everything, [loops or network.output + network.summed], full, sparse)
+
+
+def fused(
+    network: Network,
+    tree: Tree,
+    loops: Sequence[Sequence[str]],
+    full: Collection[int] = (),
+    sparse: bool = True,
+    space: Space = "dense",
+) -> Nest:
+    """Assignments of a tree's contractions with the given loops, sharing as many outermost ones as they can.
+
+    Errors: ExpressionError where the tree does not have every operand once, or loops are not those of its contractions.
+    """
+    nodes, n = contractions(network, tree), len(network.inputs)
+    if len(nodes) != len(loops):
+        raise ExpressionError(f"the tree {tree} has {len(nodes)} contractions; loops were given for {len(loops)}")
+    for node, given in zip(nodes, loops):
+        if sorted(given) != sorted(node.loops):
+            raise ExpressionError(f"a contraction runs over {node.loops} once each; loops {given} were given")
+    assignments = tuple(Assignment(n + k, node.operands, tuple(loops[k])) for k, node in enumerate(nodes))
+    bare = Nest(network, assignments, (), (), ())
+    shared = tuple(shared_loops(bare, k) for k in range(len(assignments) - 1))
+    nest = replace(bare, shared=shared)
+    rests = [_rest(nest, a.target) for a in assignments[:-1]]
+    workspaces = tuple(Workspace(rest, space if rest else "dense") for rest in rests)
+    return replace(nest, workspaces=workspaces, formats=formats(nest, full, sparse)).check()
+
+
+def unfused(network: Network, tree: Tree, full: Collection[int], sparse: bool, rows: bool) -> tuple[Step, ...]:
+    """A step for each contraction; each result is stored in the order in which the next one reads it."""
+    nodes, n = contractions(network, tree), len(network.inputs)
+    orders, loops = [node.kept for node in nodes], [node.loops for node in nodes]
+    orders[-1] = network.output
+    for k in reversed(range(len(nodes))):
+        order, summed = orders[k], tuple(x for x in nodes[k].loops if x not in orders[k])
+        loops[k] = order[:-1] + summed + order[-1:] if rows else order + summed
+        for t in nodes[k].operands:
+            if t >= n:
+                orders[t - n] = tuple(sorted(orders[t - n], key=loops[k].index))
+    labels = (*network.inputs, *orders)
+    steps = []
+    for k, node in enumerate(nodes):
+        part = _part(network, node, labels, orders[k])
+        dense = [place for place, t in enumerate(node.operands) if t in full]
+        whole = tuple(range(len(node.operands)))
+        steps.append(Step(fused(part, whole, [loops[k]], dense, sparse or k < len(nodes) - 1), node.operands))
+    return tuple(steps)
+
+
+def _part(network: Network, node: Contraction, labels: Sequence[Indices], output: Indices) -> Network:
+    """The network of one contraction. labels: of every tensor by number."""
+    sizes = tuple((x, size) for x, size in network.sizes if x in node.loops)
+    origins = [network.same[t] if t < len(network.inputs) else t for t in node.operands]
+    return Network(tuple(labels[t] for t in node.operands), output, sizes, tuple(map(origins.index, origins)))
+
+
+def in_order(network: Network) -> Tree:
+    """Operands contracted one after the other, as they stand."""
+    tree: Tree = 0
+    for n in range(1, len(network.inputs)):
+        tree = (tree, n)
+    return tree
+
+
+def _rest(nest: Nest, tensor: int) -> Indices:
+    """Indices that a workspace keeps, in the order in which its reader runs over them."""
+    reader = nest.assignments[nest.reader(tensor)].loops
+    outer = reader[: nest.fused(tensor)]
+    return tuple(index for index in reader if index in nest.indices[tensor] and index not in outer)
+
+
+def formats(nest: Nest, full: Collection[int], sparse: bool) -> tuple[Format, ...]:
+    """In the order of the loops that read or write; a sparse tensor's outermost level is dense, as CSR's."""
+    network, formats = nest.network, []
+    for t, labels in enumerate(network.inputs):
+        loops = nest.assignments[nest.reader(t)].loops
+        order = tuple(sorted(labels, key=loops.index))
+        formats.append(Format(order, _kinds(network, order, t not in full)))
+    loops = nest.assignments[-1].loops
+    order = tuple(sorted(network.output, key=loops.index)) if sparse else network.output
+    return (*formats, Format(order, _kinds(network, order, sparse)))
+
+
+def _kinds(network: Network, order: Indices, sparse: bool) -> tuple[Kind, ...]:
+    kinds: list[Kind] = ["compressed" if sparse else "dense"] * len(order)
+    if len(order) > 1 and network.extents[order[0]] <= LARGEST:
+        kinds[0] = "dense"
+    return tuple(kinds)

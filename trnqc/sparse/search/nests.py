@@ -1,0 +1,179 @@
+"""Nests of one tree: a fusion says which loops are shared, the cost model in which order the others run.
+
+fusion, storage of the operands -> assignments -> orders of their own loops, readers first -> nest
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import permutations
+
+from trnqc.sparse.network.loops import scattered
+from trnqc.sparse.network.nest import Assignment, Nest
+from trnqc.sparse.network.network import Indices
+from trnqc.sparse.network.tree import Tree, contractions
+from trnqc.sparse.search.cost import Access, Model, Place
+from trnqc.sparse.search.estimate import Walk, over_list
+from trnqc.sparse.search.fusion import Fusion, Fusions
+from trnqc.sparse.search.layout import Choices, Layouts, sharing
+
+# Loops of an assignment whose every order is tried.
+EVERY_ORDER = 5
+# Orders of workspaces that are followed further; seconds that put an order after all others.
+CLASSES, BARRED = 2, 1e9
+
+
+class Nests:
+    """Nests of one tree. model, layouts: of its network, which all trees share."""
+
+    def __init__(self, model: Model, layouts: Layouts, tree: Tree, choices: Choices) -> None:
+        self.model, self.layouts, self.network = model, layouts, layouts.network
+        self.count = len(self.network.inputs)
+        self.nodes = contractions(self.network, tree)
+        optional = self.layouts.optional()
+        sets = dict.fromkeys([(), *((t,) for t in optional), optional])
+        self.choices = [replace(choices, dense=frozenset(dense)) for dense in sets]
+        self._compressed: dict[frozenset[int], frozenset[str]] = {}
+        self._orders: dict[tuple[object, ...], tuple[Indices, ...]] = {}
+
+    def fusions(self, limit: int, seconds: float) -> Iterator[Fusion]:
+        """Fusions by order; the one that shares nothing where there are no others in time, or none are needed."""
+        found = False
+        if len(self.nodes) > 1:
+            for fusion in Fusions(self.nodes, self.count).smallest_first(limit, seconds):
+                found = True
+                yield fusion
+        if not found:
+            order = max((len(node.kept) for node in self.nodes[:-1]), default=0)
+            yield Fusion(order, tuple(range(len(self.nodes))), ((),) * (len(self.nodes) - 1))
+
+    def of(self, fusion: Fusion) -> Iterator[Nest]:
+        """Some for each choice of storage."""
+        nest = self._assigned(fusion)
+        for choices in self.choices:
+            yield from self._ordered(self.layouts.lay_out(nest, choices), choices)
+
+    def _assigned(self, fusion: Fusion) -> Nest:
+        """Assignments in sequence, each with the loops that it shares outermost, then the others as they come."""
+        numbers = {t: t for t in range(self.count)}
+        numbers |= {self.count + k: self.count + at for at, k in enumerate(fusion.sequence)}
+        made: list[Assignment] = []
+        for k in fusion.sequence:
+            node = self.nodes[k]
+            first = self._carried(fusion, k)
+            loops = first + tuple(index for index in node.loops if index not in first)
+            made.append(Assignment(self.count + len(made), tuple(numbers[t] for t in node.operands), loops))
+        shared = tuple(
+            max((len(fused) for fused, first, last in self._spans(fusion) if first <= at < last), default=0)
+            for at in range(len(made) - 1)
+        )
+        return Nest(self.network, tuple(made), shared, (), ())
+
+    def _carried(self, fusion: Fusion, k: int) -> Indices:
+        """The longest run of loops that some fusion asks of a contraction."""
+        at = fusion.sequence.index(k)
+        return max((fused for fused, first, last in self._spans(fusion) if first <= at <= last), key=len, default=())
+
+    def _spans(self, fusion: Fusion) -> Iterator[tuple[Indices, int, int]]:
+        """The fused loops of every intermediate and the places of its maker and its reader in the sequence."""
+        for maker, fused in enumerate(fusion.fused):
+            reader = next(r for r, node in enumerate(self.nodes) if self.count + maker in node.operands)
+            yield fused, fusion.sequence.index(maker), fusion.sequence.index(reader)
+
+    def _ordered(self, nest: Nest, choices: Choices) -> Iterator[Nest]:
+        """With the loops inside the shared ones in their best orders, readers before makers: they order workspaces."""
+        return self._inside(nest, Walk(nest, self.model), len(nest.assignments) - 1, choices)
+
+    def _inside(self, nest: Nest, walk: Walk, k: int, choices: Choices) -> Iterator[Nest]:
+        """Assignments up to k are still to be ordered."""
+        if k < 0:
+            yield self.layouts.lay_out(sharing(nest), choices)
+            return
+        shared = walk.places[k].loops
+        for order in self._best(nest, walk, k, choices):
+            changed = replace(nest.assignments[k], loops=(*shared, *order))
+            others = (*nest.assignments[:k], changed, *nest.assignments[k + 1 :])
+            yield from self._inside(replace(nest, assignments=others), walk, k - 1, choices)
+
+    def _best(self, nest: Nest, walk: Walk, k: int, choices: Choices) -> tuple[Indices, ...]:
+        """The fastest order of an assignment's own loops for each of the likeliest orders of the workspaces it reads.
+
+        An order in which another loop could be shared with its reader belongs to another fusion. Remembered.
+        """
+        place, operands = walk.places[k], nest.assignments[k].operands
+        rest = nest.assignments[k].loops[len(place.loops) :]
+        own = tuple(t for t in operands if t < self.count)
+        spaces = tuple(t for t in operands if t >= self.count)
+        workspace = walk.written(nest, k) if k < len(nest.assignments) - 1 else None
+        barred = self._next(nest, walk, k)
+        key = (
+            place,
+            rest,
+            own,
+            choices.dense & set(own) if workspace else choices.dense,
+            tuple(map(walk.outer, spaces)),
+            workspace,
+            barred,
+        )
+        if key not in self._orders:
+            classes: dict[tuple[Indices, ...], tuple[float, Indices]] = {}
+            for order in _orders(rest):
+                loops = (*place.loops, *order)
+                read = tuple(tuple(x for x in loops[walk.fused(t) :] if x in nest.indices[t]) for t in spaces)
+                reads = [self._stored(t, loops, choices) for t in own] + list(map(walk.space, spaces, read))
+                seconds = self._seconds(place, order, reads, workspace, choices)
+                seconds += BARRED if order[:1] == barred else 0.0
+                classes[read] = min(classes.get(read, (seconds, order)), (seconds, order), key=lambda pair: pair[0])
+            fastest = sorted(classes.values(), key=lambda pair: pair[0])[:CLASSES]
+            self._orders[key] = tuple(order for _, order in fastest)
+        return self._orders[key]
+
+    def _next(self, nest: Nest, walk: Walk, k: int) -> Indices:
+        """The loop that assignment k would share with the next one, its reader, if it came first of its own."""
+        depth = len(walk.places[k].loops)
+        if k == len(nest.assignments) - 1 or nest.reader(self.count + k) != k + 1:
+            return ()
+        index = nest.assignments[k + 1].loops[depth : depth + 1]
+        return index if walk.fused(self.count + k) == depth and set(index) <= set(nest.indices[self.count + k]) else ()
+
+    def _seconds(
+        self, place: Place, order: Indices, reads: list[Access], workspace: Access | None, choices: Choices
+    ) -> float:
+        if workspace:
+            return self.model.alone(place, order, reads, workspace)[0]
+        loops = (*place.loops, *order)
+        layout = self.layouts.result(loops, choices.out)
+        result = layout, loops, self._scattered(choices)
+        return self.model.alone(place, order, reads, self.model.result(*result))[0] + self.model.appending(*result)
+
+    def _scattered(self, choices: Choices) -> frozenset[str]:
+        """By formats of the operands in the order of their subscripts: loops are yet to be found."""
+        if choices.dense not in self._compressed:
+            inputs = enumerate(self.layouts.network.inputs)
+            formats = [self.layouts.operand(t, labels, t in choices.dense) for t, labels in inputs]
+            self._compressed[choices.dense] = scattered(formats)
+        return self._compressed[choices.dense]
+
+    def _stored(self, operand: int, loops: Indices, choices: Choices) -> Access:
+        layout = self.layouts.operand(operand, loops, operand in choices.dense)
+        return Access((operand,), layout.order, layout.kinds)
+
+
+def listed(nest: Nest) -> Iterator[Nest]:
+    """The same with a list of what is touched of one of its arrays, or of all whose readers could run over a list."""
+    every = replace(nest, workspaces=tuple(replace(w, space="listed") for w in nest.workspaces))
+    could = [k for k, w in enumerate(nest.workspaces) if w.space == "dense" and over_list(every, k)]
+    for chosen in dict.fromkeys([*((k,) for k in could), tuple(could)]):
+        if chosen:
+            spaces = (replace(w, space="listed") if k in chosen else w for k, w in enumerate(nest.workspaces))
+            yield replace(nest, workspaces=tuple(spaces))
+
+
+def _orders(rest: Indices) -> Iterator[Indices]:
+    """All orders of loops; of many, those that differ in what is innermost."""
+    if len(rest) <= EVERY_ORDER:
+        yield from permutations(rest)
+        return
+    for index in rest:
+        yield (*(other for other in rest if other != index), index)

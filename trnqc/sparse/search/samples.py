@@ -1,0 +1,102 @@
+"""Products of sparse operands, looked at for a few values of one index: what they store is seldom independent.
+
+values of an index -> coordinates of the operands there -> joined one after the other, unneeded indices dropped
+-> distinct coordinates, for all values of the index in proportion
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from trnqc.sparse.network.network import Network
+
+# Values of the index that are looked at; rows of a join, and elements of an operand, beyond which none is made.
+VALUES, ROWS, ELEMENTS = 6, 2**19, 2**23
+
+Rows = dict[str, np.ndarray]
+
+
+class Stored(Protocol):
+    def to_coo(self) -> tuple[np.ndarray, np.ndarray]:
+        """(coordinates int64 [ndim, n], values [n])."""
+
+
+class Samples:
+    """Coordinates of the operands of one network, in samples."""
+
+    def __init__(self, network: Network, operands: Sequence[Stored]) -> None:
+        self._network, self._extents, self._operands = network, network.extents, operands
+        self._rows: dict[int, Rows] = {}
+
+    def count(self, operands: Mapping[int, float], indices: frozenset[str]) -> float | None:
+        """Distinct coordinates that the product of operands has in some of its indices; None where too much would
+        have to be joined. operands: with the number of their elements."""
+        largest = max(operands, key=lambda t: (operands[t], -t))
+        held = [x for x in self._network.inputs[largest] if x in indices]
+        if not held or max(operands.values()) > ELEMENTS:
+            return None
+        index = max(held, key=lambda x: self._extents[x])
+        extent = self._extents[index]
+        values = sorted({(2 * n + 1) * extent // (2 * VALUES) for n in range(VALUES)})
+        found = 0
+        for value in values:
+            rows = self._joined(sorted(operands, key=lambda t: (t != largest, t)), index, value, indices)
+            if rows is None:
+                return None
+            found += len(next(iter(rows.values())))
+        return found * extent / len(values)
+
+    def _joined(self, operands: Sequence[int], index: str, value: int, indices: frozenset[str]) -> Rows | None:
+        """Distinct rows over `indices` of the product where an index has a value."""
+        rest = list(operands)
+        rows: Rows | None = None
+        while rest:
+            near = [t for t in rest if rows is None or set(self._network.inputs[t]) & set(rows)] or rest
+            chosen = near[0]
+            rest.remove(chosen)
+            part = self._at(chosen, index, value)
+            rows = part if rows is None else self._product(rows, part)
+            if rows is None:
+                return None
+            needed = indices.union(*(self._network.inputs[t] for t in rest))
+            rows = self._distinct({x: column for x, column in rows.items() if x in needed})
+        return rows
+
+    def _at(self, operand: int, index: str, value: int) -> Rows:
+        if operand not in self._rows:
+            self._rows[operand] = dict(zip(self._network.inputs[operand], self._operands[operand].to_coo()[0]))
+        rows = self._rows[operand]
+        if index not in rows:
+            return rows
+        there = np.flatnonzero(rows[index] == value)
+        return {x: column[there] for x, column in rows.items()}
+
+    def _product(self, left: Rows, right: Rows) -> Rows | None:
+        """Pairs of rows that agree where both have an index."""
+        common = [x for x in left if x in right]
+        keys = self._keys(left, common), self._keys(right, common)
+        order = np.argsort(keys[1], kind="stable")
+        first, last = (np.searchsorted(keys[1][order], keys[0], side=side) for side in ("left", "right"))
+        many = last - first
+        if int(many.sum()) > ROWS:
+            return None
+        mine = np.repeat(np.arange(len(many)), many)
+        theirs = order[np.arange(len(mine)) - np.repeat(np.cumsum(many) - many, many) + first[mine]]
+        return {x: column[mine] for x, column in left.items()} | {x: column[theirs] for x, column in right.items()}
+
+    def _distinct(self, rows: Rows) -> Rows:
+        _, kept = np.unique(self._keys(rows, list(rows)), return_index=True)
+        return {x: column[kept] for x, column in rows.items()}
+
+    def _keys(self, rows: Rows, labels: Sequence[str]) -> np.ndarray:
+        """A number for each row, equal where the labels' coordinates are."""
+        keys, bound = np.zeros(len(next(iter(rows.values()))), np.int64), 1
+        for index in labels:
+            if bound > 2**62 // max(self._extents[index], 1):
+                distinct, keys = np.unique(keys, return_inverse=True)
+                bound = len(distinct)
+            keys, bound = keys * self._extents[index] + rows[index], bound * self._extents[index]
+        return keys

@@ -1,0 +1,148 @@
+"""From a network and what is known of its operands to nests of fused loops, the fastest by estimate first.
+
+trees, most promising first -> fusions, smallest workspaces first (Z3) -> the rest of the loops, formats, workspaces
+-> estimates -> nests, ranked
+
+The smallest order of workspaces is a bound that a nest is allowed to exceed: it is memory, not time. Every fusion of a
+tree is tried, within a number that is fixed, so that the answer does not depend on the machine's speed; the clock ends
+the search only where it runs out, with the best nest so far.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trnqc.sparse.network.nest import Nest
+from trnqc.sparse.network.network import Network
+from trnqc.sparse.network.tree import Contraction, Tree, contractions, greedy, trees
+from trnqc.sparse.search.cost import RATES, Model, Rates
+from trnqc.sparse.search.estimate import Estimate, estimate
+from trnqc.sparse.search.layout import Choices, Layouts, Out
+from trnqc.sparse.search.nests import Nests, listed
+from trnqc.sparse.search.statistics import Counted, Statistics
+
+# Networks of so many operands have all their trees looked at; nodes of three and more children are tried up to WIDEST.
+ALL_TREES, WIDEST = 5, 4
+# Fusions tried in all, and of one tree.
+FUSIONS, OF_A_TREE = 120, 60
+# Of so many nests it is tried whether to list what is touched of a workspace.
+LISTED = 20
+# A tree that would take so much longer than the best nest, though nothing but multiply-adds were counted, is left out.
+PATIENCE = 3.0
+# A nest that cannot be divided among threads by its outermost loop must be so much faster.
+SERIAL = 1.1
+
+
+@dataclass(frozen=True)
+class Candidate:
+    nest: Nest
+    tree: Tree
+    estimate: Estimate
+
+    @property
+    def rank(self) -> tuple[float, int, int, str]:
+        """By seconds, then copies of operands, then bytes; text last, so that equals have one order."""
+        outermost = {a.loops[0] for a in self.nest.assignments if a.loops}
+        serial = bool(outermost - set(self.nest.network.output))
+        seconds = self.estimate.seconds * (SERIAL if serial else 1.0)
+        return seconds, self.copies, self.estimate.bytes, repr(self.nest)
+
+    @property
+    def copies(self) -> int:
+        """Layouts that operands are packed in: a tensor that stands twice may need two."""
+        network = self.nest.network
+        packed = zip(network.same, network.inputs, self.nest.formats)
+        return len({(t, tuple(labels.index(x) for x in f.order), f.kinds) for t, labels, f in packed})
+
+
+def solve(
+    network: Network,
+    operands: Sequence[Counted],
+    *,
+    tree: Tree | None = None,
+    out: Out = "auto",
+    time_limit: float = 0.8,
+    dense_workspace: int = 2**22,
+) -> Nest:
+    """The nest with the least estimated time.
+
+    tree: the only one to consider. out: storage of the result. time_limit: seconds of this thread, beside
+    those in which elements are counted. dense_workspace: elements of the largest workspace that is an array rather than
+    a hash table.
+
+    Errors: ExpressionError for a tree that does not have every operand once.
+    """
+    limits = {"out": out, "time_limit": time_limit, "dense_workspace": dense_workspace}
+    return candidates(network, operands, tree=tree, **limits)[0].nest  # type: ignore[arg-type]
+
+
+def candidates(
+    network: Network,
+    operands: Sequence[Counted],
+    *,
+    tree: Tree | None = None,
+    out: Out = "auto",
+    time_limit: float = 0.8,
+    dense_workspace: int = 2**22,
+    rates: Rates = RATES,
+) -> tuple[Candidate, ...]:
+    """Different nests, the one with the least estimated time first; arguments as for `solve`."""
+    statistics = Statistics(network, operands)
+    began = time.thread_time()
+
+    def left_over() -> float:
+        return began + time_limit + statistics.seconds - time.thread_time()
+
+    model, layouts = Model(statistics, rates), Layouts(statistics)
+    choices = Choices(out=out, dense_workspace=dense_workspace)
+    found: dict[Nest, Candidate] = {}
+    left = FUSIONS
+    for each, lowest in _trees(statistics, tree, rates):
+        if found and (not left or lowest > PATIENCE * min(c.estimate.seconds for c in found.values())):
+            break
+        search = Nests(model, layouts, each, choices)
+        for fusion in search.fusions(min(left, OF_A_TREE), left_over()):
+            left -= 1
+            for nest in search.of(fusion):
+                if nest not in found:
+                    found[nest] = Candidate(nest, each, estimate(nest, model))
+            if left_over() < 0:
+                left = 0
+                break
+    for best in sorted(found.values(), key=lambda candidate: candidate.rank)[:LISTED]:
+        for nest in listed(best.nest):
+            found[nest] = Candidate(nest, best.tree, estimate(nest, model))
+    return tuple(sorted(found.values(), key=lambda candidate: candidate.rank))
+
+
+def _trees(statistics: Statistics, tree: Tree | None, rates: Rates) -> list[tuple[Tree, float]]:
+    """(tree, seconds of its multiply-adds alone), the least first."""
+    count = len(statistics.network.inputs)
+
+    def lowest(each: Tree) -> float:
+        return _work(statistics, contractions(statistics.network, each)) * rates.lane
+
+    if tree is not None:
+        return [(tree, lowest(tree))]
+    if count > ALL_TREES:
+        pair = greedy(count, lambda a, b: _matches(statistics, a + b))
+        return [(pair, lowest(pair))]
+    every = trees(count, WIDEST if count <= WIDEST else 2)
+    return sorted(((each, lowest(each)) for each in every), key=lambda pair: pair[1])
+
+
+def _work(statistics: Statistics, nodes: Sequence[Contraction]) -> float:
+    """Multiply-adds over stored elements, each node by itself."""
+    below: list[tuple[int, ...]] = [(t,) for t in range(len(statistics.network.inputs))]
+    work = 0.0
+    for node in nodes:
+        below.append(tuple(sorted(leaf for t in node.operands for leaf in below[t])))
+        work += statistics.count(below[-1], frozenset(node.loops))
+    return work
+
+
+def _matches(statistics: Statistics, operands: tuple[int, ...]) -> float:
+    labels = frozenset(index for t in operands for index in statistics.network.inputs[t])
+    return statistics.count(tuple(sorted(operands)), labels)

@@ -1,0 +1,161 @@
+"""Tensors of other libraries and of FROSTT's .tns files -> SparseTensor. The ways back are methods of SparseTensor."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from trnqc.arrays import has_numbers, transform_of, untransformed
+from trnqc.errors import OperandError, TensorFileError
+from trnqc.sparse.network.nest import Kind
+from trnqc.sparse.tensors.storage import SparseTensor, from_coo, from_dense
+
+# Beyond this the reader, which takes all numbers as float64, cannot tell integers apart.
+_LARGEST_INDEX = 2**53
+
+
+def as_tensor(operand: Any) -> SparseTensor:
+    """Itself, or what an array, a SciPy or a PyTorch tensor (without its gradient) holds.
+
+    Of a tensor under transforms of ``torch.func`` one element of each batch is taken. Errors: OperandError for complex
+    numbers and for what is no array.
+    """
+    if isinstance(operand, SparseTensor):
+        return operand
+    scipy, torch = sys.modules.get("scipy.sparse"), sys.modules.get("torch")
+    if scipy is not None and scipy.issparse(operand):
+        return from_scipy(operand)
+    if torch is not None and isinstance(operand, torch.Tensor):
+        with untransformed():
+            return _from_torch(example(operand), None, None)
+    return from_dense(operand)
+
+
+def example(tensor: Any) -> Any:
+    """The tensor below the transforms of ``torch.func``, at the first place of every batch; for `untransformed`."""
+    functorch = sys.modules["torch"]._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        batch = functorch.maybe_get_bdim(tensor) if functorch.is_batchedtensor(tensor) else None
+        tensor = functorch.get_unwrapped(tensor)
+        tensor = tensor if batch is None else tensor.select(batch, 0)
+    return tensor
+
+
+def from_scipy(matrix: Any, order: Sequence[int] | None = None, kinds: Sequence[Kind] | None = None) -> SparseTensor:
+    """Pack any sparse array or matrix of SciPy; duplicates, zeros and bool as in `from_coo`."""
+    coo = matrix.tocoo()
+    rows = np.array(coo.coords if hasattr(coo, "coords") else (coo.row, coo.col))
+    return from_coo(coo.shape, rows, coo.data, order, kinds)
+
+
+def from_torch(tensor: Any, order: Sequence[int] | None = None, kinds: Sequence[Kind] | None = None) -> SparseTensor:
+    """Pack a PyTorch tensor of any layout but one with dense dimensions.
+
+    Strided ones as in `from_dense`; duplicates, zeros and bool of others as in `from_coo`. Errors: OperandError, also
+    for a tensor that requires a gradient, which a SparseTensor does not carry.
+    """
+    if lost := transform_of(tensor):
+        raise OperandError(
+            f"the tensor {lost}, which a SparseTensor does not carry: take .detach(), or hand it to "
+            "trnqc.sparse.contract as it is"
+        )
+    return _from_torch(tensor, order, kinds)
+
+
+def _from_torch(tensor: Any, order: Sequence[int] | None, kinds: Sequence[Kind] | None) -> SparseTensor:
+    import torch
+
+    if not has_numbers(tensor):
+        what = f"{type(tensor).__name__} on {tensor.device}"
+        raise OperandError(f"plans depend on numbers; found a tensor without data, or being traced ({what})")
+    tensor = tensor.detach().cpu()
+    if tensor.is_complex():
+        raise OperandError(f"values must be real numbers of at most 64 bits; found dtype {tensor.dtype}")
+    dtype = {torch.float16: np.float16, torch.float32: np.float32, torch.bfloat16: np.float32}.get(tensor.dtype)
+    if tensor.dtype != torch.bool:
+        tensor = tensor.to(torch.float64)
+    if tensor.layout == torch.strided:
+        return replace(from_dense(tensor.resolve_neg().numpy(), order, kinds), dtype=np.dtype(dtype or np.float64))
+    if tensor.dense_dim():
+        raise OperandError(
+            f"a sparse tensor of PyTorch must have no dense dimensions; found {tensor.dense_dim()} of "
+            f"{tensor.ndim}: make it with torch.sparse_coo_tensor from one value an element"
+        )
+    coo = tensor if tensor.layout == torch.sparse_coo else tensor.to_sparse_coo()
+    # Not through coalesce, which cannot add maps; equal coordinates are dealt with when packing.
+    packed = from_coo(tuple(coo.shape), coo._indices().numpy(), coo._values().numpy(), order, kinds)
+    return replace(packed, dtype=np.dtype(dtype or np.float64))
+
+
+def read_tns(
+    path: str | Path,
+    shape: Sequence[int] | None = None,
+    order: Sequence[int] | None = None,
+    kinds: Sequence[Kind] | None = None,
+) -> SparseTensor:
+    """Pack a FROSTT file: an element a line, its coordinates counted from 1, then its value; # begins a comment.
+
+    A name that ends in .gz is unpacked. shape: by default the largest coordinates; needed for an empty file.
+    Errors: TensorFileError, which names the first line that is wrong.
+    """
+    path = Path(path)
+    try:
+        with warnings.catch_warnings(), _opened(path) as lines:
+            warnings.filterwarnings("ignore", message=".*input contained no data")
+            table = np.loadtxt(lines, ndmin=2)
+    except ValueError as problem:
+        raise _fault(path, shape) from problem
+    if not len(table):
+        if shape is None:
+            raise TensorFileError(f"{path} holds no element, from which to take a shape: give `shape`")
+        return from_coo(shape, np.zeros((len(shape), 0), np.int64), [], order, kinds)
+    numbers = table[:, :-1].T
+    limits = np.full(len(numbers), _LARGEST_INDEX) if shape is None else np.array(shape)
+    if len(limits) != len(numbers) or not ((numbers >= 1) & (numbers <= limits[:, None])).all():
+        raise _fault(path, shape)
+    coordinates = numbers.astype(np.int64)
+    if (coordinates != numbers).any():
+        raise _fault(path, shape)
+    coordinates -= 1
+    extents = coordinates.max(axis=1) + 1 if shape is None else shape
+    return from_coo(extents, coordinates, table[:, -1], order, kinds)
+
+
+def _opened(path: Path) -> IO[str]:
+    return gzip.open(path, "rt", encoding="latin1") if path.suffix == ".gz" else path.open(encoding="latin1")
+
+
+def _fault(path: Path, shape: Sequence[int] | None) -> TensorFileError:
+    """The error of the first line of a file that is not as it must be."""
+    width = None if shape is None else len(shape) + 1
+    with _opened(path) as lines:
+        for number, line in enumerate(lines, 1):
+            fields = line.split("#")[0].split()
+            if not fields:
+                continue
+            width = len(fields) if width is None else width
+            if fault := _line_fault(fields, width, shape):
+                return TensorFileError(f"{path}, line {number}: {fault}; found {line.strip()!r}")
+    return TensorFileError(f"{path} cannot be read as coordinates and a value a line")
+
+
+def _line_fault(fields: list[str], width: int, shape: Sequence[int] | None) -> str | None:
+    if len(fields) != width:
+        return f"expected {width - 1} coordinates and a value, {width} numbers"
+    try:
+        *coordinates, _ = map(float, fields)
+    except ValueError:
+        return "expected numbers only"
+    for mode, coordinate in enumerate(coordinates):
+        if not coordinate.is_integer() or coordinate < 1:
+            return f"coordinate {mode + 1} must be a whole number from 1"
+        if coordinate > (_LARGEST_INDEX if shape is None else shape[mode]):
+            return f"coordinate {mode + 1} must be at most {_LARGEST_INDEX if shape is None else shape[mode]}"
+    return None

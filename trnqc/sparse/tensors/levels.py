@@ -1,0 +1,130 @@
+"""Levels of a sparse tensor, and how sorted coordinates become them.
+
+coordinates, outermost mode first -> keys that compare alike -> sorted, equal ones added -> one level a mode
+
+A path from the root to a leaf is an element. A level turns each of its parents into positions of its own: a dense level
+into one for every coordinate, position = parent * size + coordinate; a compressed one into those between
+positions[parent] and positions[parent + 1], whose coordinates it lists in increasing order. CSR is
+(Dense, Compressed), a NumPy array in C order is all Dense.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trnqc.errors import MemoryLimit
+from trnqc.sparse.network.nest import Kind
+
+_INT64_MAX = 2**63 - 1
+_INT32_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Dense:
+    """Every coordinate below `size` under every parent."""
+
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
+class Compressed:
+    """positions: int64 [parents + 1]; coordinates: int32, or int64 where the extent needs it, [positions[-1]]."""
+
+    positions: np.ndarray
+    coordinates: np.ndarray
+
+
+Level = Dense | Compressed
+
+
+def join(rows: Sequence[np.ndarray] | np.ndarray, extents: Sequence[int]) -> tuple[np.ndarray, int]:
+    """Integers that compare as the coordinates do, outermost first, and their bound; at least one row.
+
+    Where the product of extents overflows, ranks take the place of what was joined so far.
+    """
+    keys, bound = np.asarray(rows[0], np.int64), extents[0]
+    for row, extent in zip(rows[1:], extents[1:]):
+        if bound * extent > _INT64_MAX:
+            keys, bound = _ranks(keys)
+        if bound * extent > _INT64_MAX:
+            row, extent = _ranks(row)
+        keys = keys * extent
+        keys += row
+        bound *= extent
+    return keys, bound
+
+
+def _ranks(keys: np.ndarray) -> tuple[np.ndarray, int]:
+    distinct, ranks = np.unique(keys, return_inverse=True)
+    return ranks, len(distinct)
+
+
+def _stable_order(keys: np.ndarray, bound: int) -> np.ndarray:
+    """What sorts keys below `bound`: 16 bits at a time, which NumPy does by counting."""
+    permutation = np.argsort(keys.astype(np.uint16), kind="stable")
+    for shift in range(16, (bound - 1).bit_length(), 16):
+        digits = (keys >> shift).astype(np.uint16)[permutation]
+        permutation = permutation[np.argsort(digits, kind="stable")]
+    return permutation
+
+
+def ordered(
+    rows: list[np.ndarray], extents: list[int], values: np.ndarray | None, count: int
+) -> tuple[list[np.ndarray], np.ndarray | None]:
+    """Coordinates in increasing order, each once; values of equal ones are added in the order in which they came."""
+    if count < 2:
+        return rows, values
+    keys, bound = join(rows, extents) if rows else (np.zeros(count, np.int64), 1)
+    steps = np.diff(keys)
+    if (steps < 0).any():
+        permutation = _stable_order(keys, bound)
+        steps = np.diff(keys[permutation])
+        rows = [row[permutation] for row in rows]
+        values = None if values is None else values[permutation]
+    if steps.all():
+        return rows, values
+    first = np.concatenate(([0], np.flatnonzero(steps) + 1))
+    return [row[first] for row in rows], None if values is None else np.add.reduceat(values, first)
+
+
+def pack(
+    extents: Sequence[int], kinds: Sequence[Kind], rows: list[np.ndarray], values: np.ndarray | None, elements: int
+) -> tuple[tuple[Level, ...], np.ndarray | None]:
+    """Levels over `elements` sorted, distinct coordinates, one row a mode, outermost first, and values by position.
+
+    No values come back for a map (None) that no dense level pads with zeros. Errors: MemoryLimit.
+    """
+    at, size = np.zeros(elements, np.int64), 1  # the position of every element in the last level, and their number
+    changed = np.zeros(elements, bool)  # an element differs from the one before, so far
+    changed[:1] = True
+    levels: list[Level] = []
+    for extent, kind, row in zip(extents, kinds, rows):
+        changed[1:] |= row[1:] != row[:-1]
+        if kind == "dense":
+            levels.append(Dense(extent))
+            size *= extent
+            require_memory(8 * size, f"a dense level of {size} positions")
+            at = at * extent + row
+        else:
+            first = np.flatnonzero(changed)
+            positions = np.zeros(size + 1, np.int64)
+            np.cumsum(np.bincount(at[first], minlength=size), out=positions[1:])
+            kept = row[first].astype(np.int32 if extent <= _INT32_MAX else np.int64)
+            levels.append(Compressed(positions, kept))
+            at, size = np.cumsum(changed) - 1, len(first)
+    if elements < size or not rows:
+        stored = np.ones(elements) if values is None else values
+        values = np.zeros(size)
+        values[at] = stored
+    return tuple(levels), values
+
+
+def require_memory(needed: int, what: str) -> None:
+    """MemoryLimit where `what` has more bytes than the machine has memory: NumPy would take them and fail later."""
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:
+        raise MemoryLimit(f"{what} needs {needed / 2**30:.3g} GiB; the machine has {there / 2**30:.3g} GiB")

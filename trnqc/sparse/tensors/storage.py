@@ -1,0 +1,326 @@
+"""A sparse tensor as a tree of levels (compressed sparse fibres), any of which may be dense.
+
+An element that is not stored is zero and is never multiplied; a zero of a dense level is, and makes NaN of infinities.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnqc.arrays import host_array
+from trnqc.errors import InputError, OperandError
+from trnqc.sparse.network.nest import Kind
+from trnqc.sparse.tensors.levels import Compressed, Dense, Level, join, ordered, pack, require_memory
+
+if TYPE_CHECKING:
+    import scipy.sparse
+    import torch
+
+
+FLOAT64: np.dtype = np.dtype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class SparseTensor:
+    """shape: extents of the modes; order: modes outermost level first; levels: in that order.
+
+    values: float64, one for each position of the last level; None for a 0/1 map, whose every position is 1.
+    dtype: the type of the elements that came in or were computed, in which they are handed out again.
+    """
+
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+    levels: tuple[Level, ...]
+    values: np.ndarray | None
+    dtype: np.dtype = FLOAT64
+    _counts: dict[tuple[int, ...], int] = field(default_factory=dict, repr=False)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        return tuple("dense" if isinstance(level, Dense) else "compressed" for level in self.levels)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Positions of every level, outermost first."""
+        counts = [1]
+        for level in self.levels:
+            counts.append(counts[-1] * level.size if isinstance(level, Dense) else len(level.coordinates))
+        return tuple(counts[1:])
+
+    @property
+    def size(self) -> int:
+        """Positions of the last level, each with its value."""
+        return self.sizes[-1] if self.levels else 1
+
+    @cached_property
+    def nnz(self) -> int:
+        """Stored elements: zeros under a last level that is dense are its padding and are not counted."""
+        if self.values is None or "compressed" in self.kinds[-1:]:
+            return self.size
+        return int(np.count_nonzero(self.values))
+
+    @property
+    def fill(self) -> float:
+        """Stored elements over all elements; 1 for a tensor that has none."""
+        return self.nnz / math.prod(self.shape) if math.prod(self.shape) else 1.0
+
+    @cached_property
+    def ones(self) -> bool:
+        """Every stored element is 1: without a dense last level it needs no values."""
+        return self.values is None or bool((self._stored() == 1).all())
+
+    @property
+    def bytes(self) -> int:
+        arrays = [a for x in self.levels if isinstance(x, Compressed) for a in (x.positions, x.coordinates)]
+        return sum(a.nbytes for a in arrays) + (0 if self.values is None else self.values.nbytes)
+
+    def __str__(self) -> str:
+        levels = " ".join(f"{mode}:{kind}" for mode, kind in zip(self.order, self.kinds, strict=True))
+        shape = "x".join(map(str, self.shape)) or "scalar"
+        map_ = ", 0/1 map" * (self.values is None)
+        return f"SparseTensor {shape}, {self.nnz} elements ({self.fill:.2%}), levels ({levels}){map_}, {self.bytes} B"
+
+    def nonzeros(self, modes: Sequence[int]) -> int:
+        """Number of distinct coordinates that the stored elements have in these modes; remembered."""
+        key = tuple(sorted(set(modes)))
+        if key not in self._counts:
+            self._counts[key] = self._distinct(key)
+        return self._counts[key]
+
+    def _distinct(self, modes: tuple[int, ...]) -> int:
+        extents = [self.shape[mode] for mode in modes]
+        if not modes or self.nnz in (0, math.prod(self.shape)):
+            return min(self.nnz, math.prod(extents))
+        depth = 1 + max((self.order.index(mode) for mode in modes), default=-1)
+        coordinates = self._coordinates(modes, depth)
+        keys, bound = join(coordinates, extents)
+        if bound <= max(2**26, 8 * len(keys)):
+            seen = np.zeros(bound, bool)
+            seen[keys] = True
+            return int(np.count_nonzero(seen))
+        keys.sort()
+        return 1 + int(np.count_nonzero(np.diff(keys)))
+
+    def _coordinates(self, modes: Sequence[int], depth: int) -> np.ndarray:
+        """Of the positions of level `depth` (its number from 1) under which something is stored; int64 [modes, n]."""
+        at = self._occupied(depth)
+        found = {}
+        for mode, level in zip(self.order[depth - 1 :: -1] if depth else (), self.levels[depth - 1 :: -1]):
+            if isinstance(level, Dense):
+                at, found[mode] = np.divmod(at, level.size)
+            else:
+                found[mode] = level.coordinates[at]
+                at = np.repeat(np.arange(len(level.positions) - 1), np.diff(level.positions))[at]
+        coordinates = np.empty((len(modes), len(at)), np.int64)
+        for row, mode in zip(coordinates, modes):
+            row[:] = found[mode]
+        return coordinates
+
+    def _occupied(self, depth: int) -> np.ndarray:
+        """Positions of level `depth` with a stored element below, increasing."""
+        size = self.sizes[depth - 1] if depth else 1
+        below = next((level for level in self.levels[depth:] if isinstance(level, Compressed)), None)
+        leaves = np.diff(below.positions) if below else self.values
+        if leaves is None or not size or (below is None and "compressed" in self.kinds[-1:]):
+            return np.arange(size)
+        return np.flatnonzero(np.not_equal(leaves, 0).reshape(size, -1).any(axis=1))
+
+    def to_coo(self) -> tuple[np.ndarray, np.ndarray]:
+        """(coordinates int64 [ndim, nnz], values [nnz] of `dtype`) of the stored elements, sorted by `order`."""
+        coordinates, values = self.elements()
+        return coordinates, rounded(values, self.dtype)
+
+    def elements(self) -> tuple[np.ndarray, np.ndarray]:
+        """As `to_coo`, values float64 as they are kept."""
+        return self._coordinates(range(self.ndim), self.ndim), self._stored()
+
+    def _stored(self) -> np.ndarray:
+        if self.values is None:
+            return np.ones(self.nnz)
+        return self.values if "compressed" in self.kinds[-1:] else self.values[self.values != 0]
+
+    def to_dense(self) -> np.ndarray:
+        """Array of `shape` and `dtype`, C order. Errors: MemoryLimit."""
+        return rounded(self._dense(), self.dtype)
+
+    def _dense(self) -> np.ndarray:
+        require_memory(math.prod(self.shape) * 8, f"the dense array of shape {self.shape}")
+        if "compressed" not in self.kinds and self.values is not None:
+            stored = self.values.reshape([self.shape[mode] for mode in self.order])
+            return np.asarray(stored.transpose(np.argsort(self.order)), order="C")
+        result = np.zeros(self.shape)
+        coordinates, values = self.elements()
+        result[tuple(coordinates)] = values
+        return result
+
+    def to_scipy(self) -> scipy.sparse.coo_array:
+        """SciPy's coordinate array of the stored elements, of float32 for float16, which SciPy lacks.
+
+        More than two modes need SciPy 1.15.
+        """
+        import scipy.sparse
+
+        coordinates, values = self.to_coo()
+        values = values.astype(np.float32) if values.dtype == np.float16 else values
+        return scipy.sparse.coo_array((values, tuple(coordinates)), shape=self.shape)
+
+    def to_torch(self) -> torch.Tensor:
+        """PyTorch's coalesced sparse COO tensor of the stored elements, of `dtype` on the CPU."""
+        import torch
+
+        compressed: list[Kind] = ["compressed"] * self.ndim
+        coordinates, values = self.repack(range(self.ndim), compressed).to_coo()
+        at, numbers = torch.from_numpy(coordinates), torch.from_numpy(values.copy())
+        return torch.sparse_coo_tensor(at, numbers, self.shape, is_coalesced=True, check_invariants=False)
+
+    def repack(self, order: Sequence[int], kinds: Sequence[Kind]) -> SparseTensor:
+        """The same elements under other levels; self where they are what it has. A map stays one where it can."""
+        if tuple(order) == self.order and tuple(kinds) == self.kinds:
+            return self
+        if "compressed" not in (*kinds, *self.kinds):
+            return replace(from_dense(self._dense(), order, kinds), dtype=self.dtype)
+        coordinates, values = self.elements()
+        found = from_coo(self.shape, coordinates, None if self.values is None else values, order, kinds)
+        return replace(found, dtype=self.dtype)
+
+    def check(self) -> SparseTensor:
+        """Self; OperandError where the levels break the rules above. For levels that were made elsewhere."""
+        _layout(self.shape, self.order, self.kinds, "dense")
+        parents = 1
+        for mode, level, size in zip(self.order, self.levels, self.sizes):
+            extent = self.shape[mode]
+            if isinstance(level, Dense):
+                fine = level.size == extent
+            else:
+                inner = np.ones(size, bool)
+                inner[level.positions[:-1][np.diff(level.positions) > 0]] = False
+                fine = (
+                    len(level.positions) == parents + 1
+                    and level.positions[0] == 0
+                    and level.positions[-1] == size
+                    and bool((np.diff(level.positions) >= 0).all())
+                    and (not size or (level.coordinates.min() >= 0 and int(level.coordinates.max()) < extent))
+                    and bool((np.diff(level.coordinates)[inner[1:]] > 0).all())
+                )
+            if not fine:
+                raise OperandError(f"the level of mode {mode} (extent {extent}) under {parents} parents is malformed")
+            parents = size
+        if self.values is not None and (self.values.shape != (parents,) or self.values.dtype != np.float64):
+            raise OperandError(
+                f"values must be float64 [{parents}]; found {self.values.dtype} {list(self.values.shape)}"
+            )
+        return self
+
+
+def from_coo(
+    shape: Sequence[int],
+    coordinates: Any,
+    values: Any = None,
+    order: Sequence[int] | None = None,
+    kinds: Sequence[Kind] | None = None,
+) -> SparseTensor:
+    """Pack coordinates, integers [ndim, nnz], and real values [nnz]; by default in mode order, all levels compressed.
+
+    Values of one coordinate are summed and zeros are kept. values None or of dtype bool: a 0/1 map, in which a
+    coordinate may stand twice and False means absent; it gets values only where a last dense level needs zeros.
+
+    Errors: OperandError for coordinates out of range, lengths that differ, complex values; MemoryLimit.
+    """
+    shape = tuple(int(extent) for extent in shape)
+    order, kinds = _layout(shape, order, kinds, "compressed")
+    rows = _checked_coordinates(shape, coordinates)
+    dtype = FLOAT64
+    if values is not None:
+        values = taken_array(values, "values")
+        if values.shape != (rows.shape[1],):
+            raise OperandError(f"{rows.shape[1]} coordinates need as many values; found an array {list(values.shape)}")
+        if values.dtype == bool:
+            rows, values = rows[:, values], None
+        else:
+            dtype, values = floating(values.dtype), as_float64(values)
+    extents = [shape[mode] for mode in order]
+    sorted_rows, values = ordered([rows[mode] for mode in order], extents, values, rows.shape[1])
+    elements = len(sorted_rows[0]) if shape else min(rows.shape[1], 1)
+    return SparseTensor(shape, order, *pack(extents, kinds, sorted_rows, values, elements), dtype)
+
+
+def from_dense(array: Any, order: Sequence[int] | None = None, kinds: Sequence[Kind] | None = None) -> SparseTensor:
+    """Pack an array; by default all levels dense in C order, which shares its memory where it can.
+
+    Compressed levels keep what is not zero. dtype bool: a 0/1 map, by default all levels compressed.
+    """
+    array = taken_array(array, "the array")
+    order, kinds = _layout(array.shape, order, kinds, "compressed" if array.dtype == bool else "dense")
+    if "compressed" in kinds:
+        nonzero = np.array(np.nonzero(array), np.int64).reshape(array.ndim, -1)
+        return from_coo(array.shape, nonzero, array[tuple(nonzero)], order, kinds)
+    values = np.ascontiguousarray(as_float64(array).transpose(order).reshape(-1))
+    levels = tuple(Dense(array.shape[mode]) for mode in order)
+    return SparseTensor(array.shape, order, levels, values, floating(array.dtype))
+
+
+def taken_array(array: Any, name: str) -> np.ndarray:
+    """A plain NumPy array; OperandError for masked elements and tensors whose gradient would be lost."""
+    try:
+        return host_array(array, name, "take .detach(); trnqc.sparse.contract itself carries gradients")
+    except OperandError:
+        raise
+    except InputError as error:
+        raise OperandError(str(error)) from None
+
+
+def floating(dtype: np.dtype) -> np.dtype:
+    """The type of results of operands of a type: itself if it is a floating-point one, else float64."""
+    return dtype.newbyteorder("=") if dtype.kind == "f" else FLOAT64
+
+
+def rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """float64 numbers in another floating-point type; what overflows is infinite, as in any product of that type."""
+    with np.errstate(over="ignore"):
+        return values.astype(dtype, copy=False)
+
+
+def as_float64(values: np.ndarray) -> np.ndarray:
+    """Real numbers of at most 64 bits as float64; integers beyond 2^53 are rounded. Errors: OperandError."""
+    if values.dtype.kind not in "fiub" or values.dtype.itemsize > 8:
+        raise OperandError(f"values must be real numbers of at most 64 bits; found dtype {values.dtype}")
+    return values.astype(np.float64, copy=False)
+
+
+def _layout(
+    shape: Sequence[int], order: Sequence[int] | None, kinds: Sequence[Kind] | None, default: Kind
+) -> tuple[tuple[int, ...], tuple[Kind, ...]]:
+    """Order and kinds, by default the modes in turn and all `default`; OperandError where they mean nothing."""
+    n = len(shape)
+    modes = tuple(range(n)) if order is None else tuple(int(mode) for mode in order)
+    levels = (default,) * n if kinds is None else tuple(kinds)
+    if any(extent < 0 for extent in shape):
+        raise OperandError(f"extents must not be negative; found the shape {tuple(shape)}")
+    if sorted(modes) != list(range(n)):
+        raise OperandError(f"the order of levels must hold each of {n} modes once; found {modes}")
+    if len(levels) != n or not set(levels) <= {"dense", "compressed"}:
+        raise OperandError(f"{n} levels must be 'dense' or 'compressed'; found {levels}")
+    return modes, levels
+
+
+def _checked_coordinates(shape: tuple[int, ...], coordinates: Any) -> np.ndarray:
+    rows = np.asarray(coordinates)
+    if rows.ndim != 2 or len(rows) != len(shape):
+        raise OperandError(f"coordinates must be [{len(shape)}, elements]; found an array {list(rows.shape)}")
+    if rows.dtype.kind not in "iu" and rows.size:
+        raise OperandError(f"coordinates must be integers; found dtype {rows.dtype}")
+    for mode, (row, extent) in enumerate(zip(rows, shape)):
+        if len(row) and (row.min() < 0 or row.max() >= extent):
+            bad = row[(row < 0) | (row >= extent)][0]
+            raise OperandError(f"mode {mode} has the extent {extent}; found the coordinate {bad}")
+    return rows.astype(np.int64, copy=False)
