@@ -13,7 +13,7 @@ import traceback
 from pathlib import Path
 
 from autotune.instruments import Job, resolve
-from trnqc.tuning.records import write_aside
+from trnqc.host.files import write_aside
 
 
 def _end_with_parent() -> None:
@@ -33,7 +33,7 @@ def main() -> None:
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(where.filename).name}:{where.lineno}"
         found = {"status": "crashed", "detail": f"{type(error).__name__}: {error} ({place})"}
-    write_aside(Path(sys.argv[1]), json.dumps(found))
+    write_aside(Path(sys.argv[1]), json.dumps(found), sync=True)
     sys.stdout.flush()
     os._exit(0)  # past whatever threads a device runtime keeps
 

@@ -20,15 +20,14 @@ from typing import IO, Any
 
 from autotune.measure import Trial
 from trnqc.errors import UnsupportedError
-from trnqc.jit.cache import default_directory
-from trnqc.tuning.records import write_aside
+from trnqc.host.files import cache_directory, write_aside
 
 SCHEMA = "trnqc.journal/1"
 
 
 def directory() -> Path:
     """tuning/journals in the cache directory ($TRNQC_CACHE_DIR, else the user's)."""
-    return default_directory() / "tuning" / "journals"
+    return cache_directory() / "tuning" / "journals"
 
 
 class Journal:
@@ -78,7 +77,7 @@ def opened(run: dict[str, Any], where: Path | None = None, fresh: bool = False) 
         head = {"schema": SCHEMA, "run": run}
         trials = {} if fresh else _read(path, head)
         entries = [{"key": key, "trial": dataclasses.asdict(trial)} for key, trial in trials.items()]
-        write_aside(path, "".join(_line(value) for value in [head, *entries]))
+        write_aside(path, "".join(_line(value) for value in [head, *entries]), sync=True)
         with path.open("a", encoding="utf-8") as file:
             yield Journal(path, file, trials)
 

@@ -35,7 +35,7 @@ def calculator(args: argparse.Namespace) -> MACECalculator:
         model = mace_model(args.hidden, getattr(torch, args.dtype))
         calc = MACECalculator(models=model, device="cpu", default_dtype=args.dtype)
     if not args.plain:
-        print("swapped:", ", ".join(trnqc.cg.doors.swap(calc)))
+        print("swapped:", ", ".join(trnqc.cg.accelerate(calc)))
     return calc
 
 

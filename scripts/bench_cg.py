@@ -37,8 +37,8 @@ sys.path.insert(0, str(ROOT))
 
 from scripts import vectors  # noqa: E402
 from scripts.measuring import write_part  # noqa: E402
+from trnqc.host.files import DIRECTORY_VARIABLE  # noqa: E402
 from trnqc.jit import find_compiler  # noqa: E402
-from trnqc.jit.cache import DIRECTORY_VARIABLE  # noqa: E402
 
 UVU = ("mace-large", "mace-medium", "nequip-lips", "nequip-revmd17-aspirin", "nequip-revmd17-toluene",
        "nequip-revmd17-benzene", "nequip-water")  # fmt: skip

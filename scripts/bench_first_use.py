@@ -61,7 +61,7 @@ def process(who: str, case: str, cache: Path, gradient: bool, threads: int) -> d
 
 def compiled(cache: Path) -> float:
     """Wait for the processes that compile, which take turns; the seconds that took."""
-    from trnqc.eri.library.builder import End, turn
+    from trnqc.eri.builder import End, turn
 
     begin = now = time.perf_counter()
     while True:
@@ -113,6 +113,15 @@ def _error(ours: dict[str, Any], theirs: dict[str, Any]) -> float:
     return max(found)
 
 
+def kept_rows(out: Path, cases: list[str]) -> list[dict[str, Any]]:
+    """Rows of other cases that an earlier run of the same machine has written."""
+    if not out.exists():
+        return []
+    earlier = json.loads(out.read_text())
+    same = earlier["machine"]["model name"] == machine()["model name"]
+    return [row for row in earlier["rows"] if same and row["case"] not in cases]
+
+
 def show(console: Console, rows: list[dict[str, Any]]) -> None:
     table = Table(title="Whole process, wall (CPU) seconds", title_justify="left")
     for column in ("case", "PySCF", "first use", "limit", "second use", "compiling after"):
@@ -138,7 +147,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "first_use.json")
     asked, console = parser.parse_args(), Console(soft_wrap=True)
-    rows: list[dict[str, Any]] = []
+    rows = kept_rows(asked.out, asked.cases)
     for case in asked.cases:
         for gradient in (False,) if asked.no_gradient else (False, True):
             runs = []

@@ -133,7 +133,7 @@ def main() -> None:
     parser.add_argument("--checkpoint", type=Path, metavar="DIR")
     parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "jobs.json")
     args = parser.parse_args()
-    from trnqc.mp2.jobs.memory import parse_memory
+    from trnqc.host.memory import parse_memory
 
     stages, cap = Stages(), parse_memory(args.max_memory)
     before = resident("VmRSS")

@@ -23,9 +23,9 @@ import time
 from pathlib import Path
 
 from trnqc.errors import BackendUnavailable, InputError, TrnqcError
+from trnqc.host.files import write_aside
 from trnqc.profiling import read
 from trnqc.profiling.page import page
-from trnqc.profiling.writers import write_text
 
 TOOLS = ("neuron-explorer", "neuron-profile")
 INSTALLED = "/opt/aws/neuron/bin"
@@ -108,7 +108,7 @@ def capture(tool: Path, neff: Path, out: Path, args: argparse.Namespace, recorde
 def convert(tool: Path, neff: Path, trace: Path, out: Path, recorder: Recorder) -> Path:
     """The trace in forms that are read without the vendor's tools; the richest of them."""
     view = [str(tool), "view", "-n", str(neff), "-s", str(trace), "--output-format"]
-    write_text(out / "summary.json", recorder.run([*view, "summary-json"]))
+    write_aside(out / "summary.json", recorder.run([*view, "summary-json"]))
     recorder.run([*view, "json", "--output-file", str(out / "profile.json")])
     if tool.name == TOOLS[0]:
         recorder.run([*view, "parquet", "--output-file", str(out / "tables")])
@@ -152,8 +152,8 @@ def main(argv: list[str] | None = None) -> int:
         profile = convert(tool, neff, trace, args.out, recorder)
         about = {"tool": tool.name, "version": version, "machine": platform.node(), "neff": str(neff)}
         neuron = {name: value for name, value in sorted(os.environ.items()) if name.startswith("NEURON_")}
-        write_text(args.out / "capture.json", json.dumps(about | {"env": neuron, "steps": recorder.steps}, indent=1))
-        write_text(args.out / "report.html", page(read(profile, args.target)))
+        write_aside(args.out / "capture.json", json.dumps(about | {"env": neuron, "steps": recorder.steps}, indent=1))
+        write_aside(args.out / "report.html", page(read(profile, args.target)))
     except TrnqcError as error:
         print(f"capture_profile: error: {error}", file=sys.stderr)
         return 2

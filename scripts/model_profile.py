@@ -16,7 +16,7 @@ import shlex
 import sys
 
 from trnqc.errors import InputError, TrnqcError
-from trnqc.profiling.writers import write_text
+from trnqc.host.files import write_aside
 from trnqc.sim import timeline
 from trnqc.tuning.calls import example_call
 from trnqc.tuning.kernels import ITEMSIZE, TUNABLES, check, parse_shape, tunable
@@ -56,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
         extents = " x ".join(map(str, shape.values()))
         command = shlex.join(["python", "scripts/model_profile.py", *(sys.argv[1:] if argv is None else argv)])
         data = found.to_dict() | {"kernel": f"{args.kernel} {extents}, {args.precision}", "command": command}
-        write_text(args.out, json.dumps(data, allow_nan=False))
+        write_aside(args.out, json.dumps(data, allow_nan=False))
     except TrnqcError as error:
         print(f"model_profile: error: {error}", file=sys.stderr)
         return 2

@@ -60,7 +60,7 @@ def run_case(case: Case, root: Path) -> tuple[str, float | None, str]:
     """(outcome, error, why) of one case in this process."""
     os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"] = case.target
     np.random.seed(0)
-    trnqc.sim.launch.install()
+    trnqc.sim.install()
     try:
         with redirect_stdout(open(os.devnull, "w")):
             done = case.run(root)

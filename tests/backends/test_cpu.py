@@ -16,11 +16,11 @@ from tests.backends.contract import BackendContract, random_factors
 from tests.tolerances import PRODUCT
 from trnqc import backends
 from trnqc.backends import cpu
-from trnqc.backends.cpu_kernels.blas import numpy_blas, single_threaded
 from trnqc.backends.cpu_kernels.formats import encode
 from trnqc.backends.cpu_kernels.plan import make_plan
 from trnqc.backends.cpu_kernels.products import make_products, source_of
 from trnqc.errors import CompilerError, InputError, MemoryLimit
+from trnqc.host.blas import numpy_blas, single_threaded
 from trnqc.jit import find_compiler
 from trnqc.types import PRECISIONS
 
@@ -236,16 +236,6 @@ def test_without_a_compiler_only_the_fused_pass_is_lost(monkeypatch):
     assert "apart" in apart.ran_on
     status = BACKEND.status()
     assert status.usable and "cannot be compiled" in status.reason and "install" in status.hint
-
-
-def test_threads_follow_the_environment(monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "3,2")
-    assert cpu.default_threads() == 3
-    monkeypatch.setenv("OMP_NUM_THREADS", "many")
-    with pytest.raises(InputError, match="many"):
-        cpu.default_threads()
-    monkeypatch.delenv("OMP_NUM_THREADS")
-    assert cpu.default_threads() >= 1
 
 
 @pytest.mark.parametrize(("change", "message"), [

@@ -12,7 +12,7 @@ from tests.cg.configurations import AWKWARD, awkward
 from trnqc.cg.cpu.engine import engine_for
 from trnqc.cg.problem.graph import Graph
 from trnqc.errors import OperandError
-from trnqc.jit.threads import in_parallel
+from trnqc.host.threads import in_parallel
 
 # fp64; fp32 against a reference in fp64.
 BOUND = {"float64": 1e-14, "float32": 1e-6}

@@ -252,7 +252,7 @@ def test_options_that_do_not_go_together_are_told():
 def test_what_does_not_fit_the_machine_is_refused():
     module, x, y, w = product()
     x, y, w = (t[:1].expand(1 << 38, -1) for t in (x, y, w))
-    with pytest.raises(MemoryLimit, match=r"takes [\d.]+ GiB; this machine has [\d.]+ GiB: split the batch"):
+    with pytest.raises(MemoryLimit, match=r"needs [\d.]+ GiB; this machine has [\d.]+ GiB: split the batch"):
         module(x, y, w)
 
 

@@ -44,7 +44,7 @@ def test_turns_and_work_of_a_nest(tile):
 
 
 def test_rates_are_measured_once(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path / "trnqc"))
     machine_rates.cache_clear()
     try:
         found = machine_rates()

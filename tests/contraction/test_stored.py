@@ -137,7 +137,7 @@ def test_other_operands_start_again(case, tmp_path, monkeypatch):
 RUN = """
 import sys, time, h5py, numpy as np
 import trnqc
-from trnqc.contraction import journal, stored
+from trnqc.contraction.run import journal, stored
 journal.RECORD_EVERY = 0.0
 if sys.argv[2] == "slow":
     plain = stored.Sink.put

@@ -219,9 +219,9 @@ def job(directory: Path, linger: str, then: str) -> list[str]:
     program = f"""
         import os, signal, sys
         sys.path.insert(0, {str(ROOT)!r})
-        from trnqc.eri import background
+        from trnqc.eri.library import background
         from trnqc.eri.classes import QuartetClass
-        from trnqc.eri.writer import Writer
+        from trnqc.eri.arrays.writer import Writer
         wanted = [Writer(QuartetClass(*digits)).program for digits in ((2, 2, 2, 1), (2, 2, 2, 0))]
         assert not background.Needed(wanted, "background").ready()
         print(background._builders[0].process.pid, flush=True)

@@ -109,7 +109,7 @@ def test_a_harmed_cache_is_built_again(nothing_compiled):
         """
         import numpy as np
         from pyscf import gto
-        from trnqc.eri.jk import get_jk
+        from trnqc.eri.jk.builder import get_jk
         mol = gto.M(atom="H 0 0 0; H 0 0 0.74", basis="sto-3g", verbose=0)
         print(get_jk(mol, np.eye(2))[0][0, 0])
         """

@@ -137,15 +137,6 @@ def test_a_part_has_no_lanes_where_it_is_declared():
         emit_c(outer, lanes=4, external=["inner"])
 
 
-def test_buffers_suit_vectors():
-    for shape in ((3,), (5, 8), (1, 2, 3)):
-        made = programs.aligned(*shape)
-        assert made.shape == shape
-        assert made.ctypes.data % 64 == 0
-        assert made.flags.c_contiguous
-    assert programs.aligned(4, dtype=np.int64).dtype == np.int64
-
-
 @pytest.mark.parametrize(
     "macros, lanes", [("__AVX512F__ __AVX__ __SSE2__", 8), ("__AVX__", 4), ("__ARM_NEON", 2), ("", 1)]
 )

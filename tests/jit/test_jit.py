@@ -201,9 +201,9 @@ def test_an_unwritable_cache_is_said_and_left_alone(tmp_path, monkeypatch):
 def test_directories_by_environment(monkeypatch, tmp_path):
     monkeypatch.delenv("TRNQC_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache.default_directory() == tmp_path / "trnqc"
+    assert cache.cache_directory() == tmp_path / "trnqc"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache.default_directory() == Path.home() / ".cache" / "trnqc"
+    assert cache.cache_directory() == Path.home() / ".cache" / "trnqc"
 
 
 def test_no_compiler_says_what_to_install(monkeypatch):

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from pyscf import df
 
 from trnqc.errors import MemoryLimit
+from trnqc.host.memory import gigabytes
 from trnqc.mp2.factors import shell_blocks as shells_module
 from trnqc.mp2.factors.auxiliary_basis import auxiliary_basis
 from trnqc.mp2.factors.factors import build_factors
 from trnqc.mp2.factors.shell_blocks import shell_blocks
 from trnqc.mp2.jobs.checkpoint import Scratch
-from trnqc.mp2.jobs.memory import gigabytes
 from trnqc.mp2.reference.orbitals import active_orbitals
 
 

@@ -66,7 +66,8 @@ def whole(tmp_path):
 # Reads arguments of the command line, a line a job; each job is a process of its own, imports behind it.
 SERVER = """
 import os, shlex, sys
-from trnqc.chem import dfmp2, job
+from trnqc.mp2 import dfmp2
+from trnqc.mp2.jobs import job
 from trnqc.cli import main
 for line in sys.stdin:
     child = os.fork()

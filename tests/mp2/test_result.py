@@ -13,7 +13,7 @@ import pytest
 
 import trnqc
 from trnqc import DFMP2, MP2Result
-from trnqc.errors import InputError
+from trnqc.errors import InputError, StorageError
 from trnqc.mp2.result import Comparison, Run, square, triangle
 
 
@@ -69,7 +69,7 @@ def test_replacing_a_result_keeps_what_was_there_on_failure(result, tmp_path, mo
     path = tmp_path / "out.json"
     path.write_text("precious")
     monkeypatch.setattr("os.replace", lambda *args: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(InputError, match="disk full"):
+    with pytest.raises(StorageError, match="disk full"):
         result.save(path)
     assert path.read_text() == "precious"
     assert [p.name for p in tmp_path.iterdir()] == ["out.json"]
@@ -87,13 +87,13 @@ def test_what_is_not_a_file_stays(result, tmp_path):
     """Renaming over a device or a pipe would take it away from everybody else."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(InputError, match="not a regular file"):
+    with pytest.raises(StorageError, match="not a regular file"):
         result.save(pipe)
     assert pipe.is_fifo()
 
 
 def test_folder_that_is_not_there(result, tmp_path):
-    with pytest.raises(InputError, match="cannot be written"):
+    with pytest.raises(StorageError, match="cannot be written"):
         result.save(tmp_path / "nowhere" / "out.json")
 
 

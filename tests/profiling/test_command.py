@@ -47,7 +47,7 @@ def test_writes_three_files(path, tmp_path, capsys):
     [
         (["--compare"], "--compare: expected two profiles, found 1"),
         (["--top", "0"], "--top: expected at least 1"),
-        (["--html", "/nonexistent/r.html"], "expected a place that can be written"),
+        (["--html", "/nonexistent/r.html"], "cannot be written: No such file"),
     ],
 )
 def test_wrong_requests_are_one_line(options, found, path, capsys):

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.profiling import samples
-from trnqc.errors import InputError
+from trnqc.errors import StorageError
+from trnqc.host.files import write_aside
 from trnqc.profiling import compare
 from trnqc.profiling.profile import Labels, Lane, Profile, Series
 from trnqc.profiling.readers import chrome, timeline
-from trnqc.profiling.writers import analysis, trace, write_text
+from trnqc.profiling.writers import analysis, trace
 
 
 def sample(tmp_path) -> Profile:
@@ -101,14 +102,14 @@ def test_the_analysis_holds_the_figures(tmp_path):
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "out.html"
-    write_text(path, "old")
+    write_aside(path, "old")
     monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(InputError, match="disk full"):
-        write_text(path, "new")
+    with pytest.raises(StorageError, match="disk full"):
+        write_aside(path, "new")
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["out.html"]
 
 
 def test_no_place_to_write(tmp_path):
-    with pytest.raises(InputError, match=r"nowhere/out\.json: expected a place that can be written"):
-        write_text(tmp_path / "nowhere" / "out.json", "x")
+    with pytest.raises(StorageError, match=r"nowhere/out\.json: cannot be written: No such file"):
+        write_aside(tmp_path / "nowhere" / "out.json", "x")

@@ -23,7 +23,7 @@ def test_a_script_starts_anew_without_avx512(tmp_path):
         from scripts import vectors
         from scripts.measuring import machine
         vectors.keep_to(sys.argv[1])
-        from trnqc.backends.cpu_kernels.blas import numpy_blas
+        from trnqc.host.blas import numpy_blas
         from trnqc.jit import find_compiler
         blas = numpy_blas()
         print(json.dumps([find_compiler().vector_bytes, blas.name, blas.core, machine()["vectors"],

@@ -115,7 +115,7 @@ def test_tree_of_other_operands_is_refused():
 
 ONCE = """
 from tests.sparse.test_solve import make
-from trnqc.sparse.solve import candidates, solve
+from trnqc.sparse.search.solve import candidates, solve
 for candidate in candidates(*make("masked")[:2], time_limit=60.0): print(candidate.nest)
 """
 

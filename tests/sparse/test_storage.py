@@ -179,7 +179,7 @@ def test_what_cannot_be_packed(call, message):
 
 def test_dense_levels_beyond_memory():
     far = 10**9
-    with pytest.raises(MemoryLimit, match="GiB; the machine has"):
+    with pytest.raises(MemoryLimit, match="GiB; this machine has"):
         from_coo((far, far), [[0], [0]], [1.0], kinds=("dense", "dense"))
     with pytest.raises(MemoryLimit, match="dense array"):
         from_coo((far, far), [[0], [0]], [1.0]).to_dense()

@@ -27,7 +27,7 @@ PROGRAM = """
     from torch.distributed.device_mesh import init_device_mesh
     from tests.contraction.test_loops import by_einsum, operands_of
     from tests.contraction.workloads import a3a, four_factors, four_index, ladder, leaf, indices
-    from trnqc.contraction.distribution import distribute
+    from trnqc.contraction.distribute.distribution import distribute
     from trnqc.contraction.tree import Node, Tree
     from trnqc.torch_ops.distributed import run_distributed
 

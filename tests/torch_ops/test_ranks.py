@@ -58,7 +58,7 @@ COMMAND = """
 """
 DYING = """
     import os, signal, sys
-    import trnqc.chem.rank_pairs as room
+    import trnqc.mp2.pairs.ranks as room
     from trnqc.cli import main
     if os.environ["RANK"] == "1":
         room.block_energies = lambda *a, **k: os.kill(os.getpid(), getattr(signal, sys.argv[1]))
@@ -67,7 +67,7 @@ DYING = """
 FAILING = """
     import os, sys, time
     from trnqc.errors import InputError
-    from trnqc.torch_ops.ranks import started
+    from trnqc.ranks.transport import started
 
     try:
         with started(timeout=100) as ranks:
@@ -83,7 +83,7 @@ FAILING = """
 STOPPING = """
     import os, signal
     import numpy as np
-    from trnqc.torch_ops.ranks import started
+    from trnqc.ranks.transport import started
 
     with started(timeout=100) as ranks:
         ranks.at_first(lambda: None)
@@ -97,8 +97,8 @@ TALK = """
     import sys
     import numpy as np
     from pyscf import gto
-    from trnqc.eri.jk import JKBuilder, get_jk
-    from trnqc.torch_ops.ranks import started
+    from trnqc.eri.jk.builder import JKBuilder, get_jk
+    from trnqc.ranks.transport import started
 
     with started(timeout=100) as ranks:
         assert ranks.neighbours == ranks.size == 3

@@ -34,9 +34,10 @@ def test_flags_and_versions_are_part_of_a_devices_identity(monkeypatch):
 def test_the_model_is_known_by_its_source(tmp_path, monkeypatch):
     before = model_identity()
     assert before == model_identity()
-    for name in ("__init__.py", "timeline.py", "timeline_costs.py"):
-        (tmp_path / name).write_text("RATE = 1")
+    (tmp_path / "timeline").mkdir()
+    for name in ("timeline.py", "costs.py"):
+        (tmp_path / "timeline" / name).write_text("RATE = 1")
     monkeypatch.setattr(instruments.sim, "__file__", str(tmp_path / "__init__.py"))
     other = model_identity()
-    (tmp_path / "timeline_costs.py").write_text("RATE = 2")
+    (tmp_path / "timeline" / "costs.py").write_text("RATE = 2")
     assert len({before["model"], other["model"], model_identity()["model"]}) == 3

@@ -13,7 +13,6 @@ the same for any number of threads, any memory limit, and whichever pairs are co
 
 from __future__ import annotations
 
-import os
 import platform
 from typing import Any
 
@@ -21,24 +20,15 @@ import numpy as np
 
 from trnqc import jit
 from trnqc.backends.base import BackendStatus, Progress, check_precision, product_operands
-from trnqc.backends.cpu_kernels.blas import numpy_blas
 from trnqc.backends.cpu_kernels.energy import compiled_pass, energy_library, numpy_pass
 from trnqc.backends.cpu_kernels.formats import FORMATS, encode
 from trnqc.backends.cpu_kernels.pairs import block_sums, pair_sums
 from trnqc.backends.cpu_kernels.plan import block_plan
 from trnqc.backends.cpu_kernels.products import make_products
-from trnqc.errors import CompilerError, InputError
+from trnqc.errors import CompilerError
+from trnqc.host.blas import numpy_blas
+from trnqc.host.threads import cpus, default_threads
 from trnqc.types import PRECISIONS, PairEnergies
-
-
-def default_threads() -> int:
-    """OMP_NUM_THREADS where it is set, as for PySCF, else the CPUs that this process may use."""
-    text = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    if text:
-        if not text.isdecimal() or int(text) < 1:
-            raise InputError(f"OMP_NUM_THREADS is {text!r}; expected a positive number")
-        return int(text)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _product(a_t: np.ndarray, b: np.ndarray, precision: str) -> np.ndarray:
@@ -67,7 +57,7 @@ class Cpu:
             versions["pair kernel"] = "not compiled"
             reason = "the fused pair kernel cannot be compiled; GEMMs and the unfused pair step work"
             hint = str(error)
-        device = f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs"
+        device = f"{platform.processor() or platform.machine()}, {cpus()} CPUs"
         return BackendStatus(True, reason, hint, versions, (device,))
 
     def gemm(self, a_t: np.ndarray, b: np.ndarray, *, precision: str) -> np.ndarray:

@@ -17,7 +17,7 @@ from trnqc import backends
 from trnqc.backends.base import BackendStatus
 from trnqc.cli import machine
 from trnqc.host.files import write_aside
-from trnqc.mp2.jobs.memory import gigabytes
+from trnqc.host.memory import gigabytes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from trnqc.cli.progress import StageBars
 from trnqc.eri.classes import OPERATORS, QuartetClass
 from trnqc.eri.library import prebuild, programs
 from trnqc.eri.library.programs import Program
 from trnqc.errors import CompilerError, InputError, UnsupportedClass
+from trnqc.host.progress import StageBars
 from trnqc.jit import build_all, find_compiler
 from trnqc.jit.cache import library_cache
 

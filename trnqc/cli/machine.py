@@ -6,7 +6,6 @@ Every figure is a string or a number that JSON takes; what is missing is said in
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import platform
 from collections.abc import Callable
 from pathlib import Path
@@ -17,8 +16,9 @@ from pyscf import lib
 from trnqc.eri.jk.builder import builder
 from trnqc.eri.library import programs
 from trnqc.errors import BackendUnavailable, CompilerError
+from trnqc.host.files import cache_directory
+from trnqc.host.threads import cpus
 from trnqc.jit import find_compiler
-from trnqc.jit.cache import default_directory
 from trnqc.jit.device import cuda_devices
 from trnqc.jit.nvcc import find_nvcc, nvcc_version
 
@@ -37,7 +37,7 @@ def processor() -> dict[str, Any]:
     """Model, threads of this process and of PySCF, compiler, and the vectors that its code will use."""
     return {
         "model": _model(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "cores": cpus(),
         "threads": int(lib.num_threads()),
         "compiler": _said(lambda: f"{find_compiler().label} ({' '.join(find_compiler().command)})"),
         "vectors": _said(lambda: f"{programs.WORDS[programs.lanes()]}, {programs.lanes()} numbers of fp64"),
@@ -56,7 +56,7 @@ def gpus() -> dict[str, Any]:
 
 def kernel_cache() -> dict[str, Any]:
     """Where compiled kernels are kept, how many, and their bytes."""
-    directory = default_directory()
+    directory = cache_directory()
     files = [path for path in directory.iterdir() if path.is_file()] if directory.is_dir() else []
     return {
         "directory": str(directory),

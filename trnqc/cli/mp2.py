@@ -11,12 +11,12 @@ from typing import Any
 
 from rich.console import Console
 
-from trnqc.cli.progress import StageBars
 from trnqc.cli.report import brief, report
 from trnqc.errors import BackendUnavailable, InputError
+from trnqc.host.memory import parse_memory
+from trnqc.host.progress import StageBars
 from trnqc.mp2.jobs.job import Job
 from trnqc.mp2.jobs.job import run as run_job
-from trnqc.mp2.jobs.memory import parse_memory
 from trnqc.mp2.reference.hartree_fock import SOURCES
 from trnqc.mp2.reference.molecule import UNITS, load_geometry
 from trnqc.mp2.result import SCS, SOS, MP2Result

@@ -1,11 +1,13 @@
-"""Files that a killed process leaves sound: a directory that one process holds, files that are there whole or not at
-all, records appended one by one.
+"""Files that a killed process leaves sound.
 
-    hold(directory)          who comes second is told who came first; a dead process holds nothing
-    write_aside(path, data)  written beside and renamed
-    Records(path)            lines with checksums: what was cut off or has changed is left out when they are read
+    cache_directory()         where this user's compiled kernels and measurements are kept
+    hold(directory)           a directory for one process; the second is told which process came first
+    locked(path)              one process at a time, the others wait
+    write_aside(path, data)   a file that is there whole or not at all
+    Records(path)             lines with checksums: a line that was cut off or has changed is left out when read
 
-Nothing here waits for the disk itself: after a loss of power, checksums tell what had not arrived.
+A process that dies gives up its locks. With `sync`, data are on the disk before the call returns; without it, checksums
+tell after a loss of power what had not arrived.
 """
 
 from __future__ import annotations
@@ -13,11 +15,23 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import tempfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from trnqc.errors import CheckpointError, StorageError
+
+DIRECTORY_VARIABLE = "TRNQC_CACHE_DIR"
+
+
+def cache_directory() -> Path:
+    """$TRNQC_CACHE_DIR, else trnqc in the user's cache directory."""
+    if os.environ.get(DIRECTORY_VARIABLE):
+        return Path(os.environ[DIRECTORY_VARIABLE]).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trnqc"
 
 
 def hold(directory: Path) -> IO[str]:
@@ -45,21 +59,62 @@ def hold(directory: Path) -> IO[str]:
     return lock
 
 
-def write_aside(path: Path, data: bytes) -> None:
-    """Write a file beside `path` and rename it into place; StorageError, and nothing there, if that fails."""
-    aside = path.with_name(f"{path.name}.new")
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Wait until no other process holds the lock file `path`, and hold it. Raises OSError."""
+    with path.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def write_aside(path: str | Path, data: str | bytes, *, sync: bool = False) -> None:
+    """Write a file beside `path` and rename it into place, so that no reader ever sees half of it.
+
+    Parameters
+    ----------
+    path
+        The file, which is replaced if it exists. Its directory must exist.
+    data
+        The content; text is written as UTF-8.
+    sync
+        Whether to wait until the content is on the disk.
+
+    Raises
+    ------
+    StorageError
+        If the file cannot be written; what was at `path` before is still there.
+    """
+    path = Path(path)
+    if path.exists() and not path.is_file():  # Renaming over /dev/stdout would take it away.
+        raise StorageError(f"{path}: cannot be written: not a regular file")
     try:
-        aside.write_bytes(data)
-        aside.replace(path)
+        handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            # mkstemp makes files for the owner only; this one is as public as other new files.
+            os.fchmod(handle, 0o666 & ~_umask())
+            with os.fdopen(handle, "wb") as file:
+                file.write(data.encode() if isinstance(data, str) else data)
+                if sync:
+                    file.flush()
+                    os.fsync(file.fileno())
+            os.replace(aside, path)
+        except BaseException:
+            Path(aside).unlink(missing_ok=True)
+            raise
     except OSError as error:
-        aside.unlink(missing_ok=True)
         raise storage_error(path, error) from error
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
 
 
 def storage_error(path: Path, error: OSError) -> StorageError:
     """What the system said about writing `path`, and what to do about it."""
     why = error.strerror or error
-    return StorageError(f"{path}: cannot be written: {why}; make room or name another place, and start the job again")
+    return StorageError(f"{path}: cannot be written: {why}; make room or name another place")
 
 
 class Records:

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trnqc.errors import CompilerError
-
-DIRECTORY_VARIABLE = "TRNQC_CACHE_DIR"
+from trnqc.host.files import DIRECTORY_VARIABLE, cache_directory
 
 
 def key_of(*parts: str) -> str:
@@ -30,13 +29,6 @@ def key_of(*parts: str) -> str:
         data = part.encode()
         digest.update(f"{len(data)}:".encode() + data)
     return digest.hexdigest()[:32]
-
-
-def default_directory() -> Path:
-    """$TRNQC_CACHE_DIR, else trnqc in the user's cache directory."""
-    if os.environ.get(DIRECTORY_VARIABLE):
-        return Path(os.environ[DIRECTORY_VARIABLE]).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trnqc"
 
 
 def _digest(path: Path) -> str:
@@ -151,4 +143,4 @@ def _private_directory() -> Path:
 
 def library_cache() -> Cache:
     """The cache in the user's directory, or, with a warning, in a private temporary one when that is not writable."""
-    return _cache_at(default_directory())
+    return _cache_at(cache_directory())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TypeVar
 
 from trnqc.errors import CompilerError
+from trnqc.host.threads import cpus
 
 Result = TypeVar("Result")
 Progress = Callable[[int, int, str], None]
@@ -22,7 +22,7 @@ def build_all(
     progress(done, total, name) is called in this thread after each job.
     """
     results: dict[str, Result | CompilerError] = {}
-    with ThreadPoolExecutor(max_workers=max(1, workers or os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(max_workers=max(1, workers or cpus())) as pool:
         waiting = {pool.submit(job): name for name, job in jobs.items()}
         for done, future in enumerate(as_completed(waiting), 1):
             name = waiting[future]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from trnqc.errors import InputError
+from trnqc.host.files import write_aside
 from trnqc.mp2.pairs.accuracy import ErrorEstimate
 from trnqc.mp2.reference.molecule import Geometry
 from trnqc.types import PairEnergies
@@ -204,24 +203,7 @@ class MP2Result:
 
     def save(self, path: str | Path) -> None:
         """Write JSON beside ``path`` and rename it into place, so that a reader never sees half a file."""
-        path = Path(path)
-        if path.exists() and not path.is_file():  # renaming over /dev/stdout would take it away
-            raise InputError(f"{path}: cannot be written: not a regular file")
-        text = self.to_json()
-        try:
-            handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        except OSError as error:
-            raise InputError(f"{path}: cannot be written: {error}") from error
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                stream.write(text)
-            os.chmod(aside, 0o666 & ~_umask())
-            os.replace(aside, path)
-        except BaseException as error:
-            Path(aside).unlink(missing_ok=True)
-            if isinstance(error, OSError):
-                raise InputError(f"{path}: cannot be written: {error}") from error
-            raise
+        write_aside(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | Path) -> MP2Result:
@@ -291,9 +273,3 @@ def _result(data: Mapping[str, Any]) -> MP2Result:
         system=system and _make(System, system, geometry=_make(Geometry, system["geometry"])),
         comparisons=tuple(_make(Comparison, c, run=_make(Run, c["run"])) for c in data["comparisons"]),
     )
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current

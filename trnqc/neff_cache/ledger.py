@@ -16,10 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trnqc.jit.cache import default_directory
+from trnqc.host.files import cache_directory, locked, write_aside
 from trnqc.neff_cache.places import Entry, entries, neff_of, places
 from trnqc.neff_cache.programs import Program
-from trnqc.tuning.records import locked, write_aside
 
 SCHEMA = "trnqc.neff/1"
 
@@ -43,7 +42,7 @@ class Watch:
 
 def directory() -> Path:
     """neff in the cache directory ($TRNQC_CACHE_DIR, else the user's)."""
-    return default_directory() / "neff"
+    return cache_directory() / "neff"
 
 
 @contextmanager
@@ -51,7 +50,7 @@ def watch(program: Program) -> Iterator[Watch]:
     """Claims for the program what appears in the vendor's caches within the block; one process at a time watches."""
     where = directory()
     where.mkdir(parents=True, exist_ok=True)
-    with locked(where):
+    with locked(where / ".lock"):
         before = {entry.path: _digest(entry.path) for entry in _all_entries()}
         found = Watch()
         yield found
@@ -87,7 +86,8 @@ def _write(where: Path, program: Program, found: list[Entry]) -> None:
 
 
 def _save(path: Path, program: Program, claims: list[dict[str, Any]]) -> None:
-    write_aside(path, json.dumps({"schema": SCHEMA, "program": program.to_dict(), "entries": claims}, indent=1) + "\n")
+    body = {"schema": SCHEMA, "program": program.to_dict(), "entries": claims}
+    write_aside(path, json.dumps(body, indent=1) + "\n", sync=True)
 
 
 def _read(path: Path) -> list[Claim]:
@@ -125,7 +125,7 @@ def clear(kernel: str = "", stale_only: bool = False) -> list[tuple[Claim, str]]
     if not where.is_dir():
         return []
     done = []
-    with locked(where):
+    with locked(where / ".lock"):
         for path in sorted(where.glob("*.json")):
             mine = _read(path)
             if not mine or mine[0].program.kernel != (kernel or mine[0].program.kernel):

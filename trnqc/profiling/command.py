@@ -36,8 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Exit status 0; InputError and its kin for what cannot be read, compared or written."""
     # The page and the writers are not needed to print.
+    from trnqc.host.files import write_aside
     from trnqc.profiling.page import page
-    from trnqc.profiling.writers import analysis, trace, write_text
+    from trnqc.profiling.writers import analysis, trace
 
     if args.top < 1:
         raise InputError(f"--top: expected at least 1, found {args.top}")
@@ -62,6 +63,6 @@ def run(args: argparse.Namespace) -> int:
     ]
     for path, make in written:
         if path:
-            write_text(path, make())
+            write_aside(path, make())
             print(f"wrote {path}", file=sys.stderr)
     return 0

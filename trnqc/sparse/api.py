@@ -6,7 +6,6 @@ subscripts, operands -> network, counts of stored elements -> nests of the solve
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from typing import Any
 
 from trnqc.arrays import is_dynamo_there
 from trnqc.errors import InputError, MemoryLimit
+from trnqc.host.memory import installed_memory
 from trnqc.sparse.network.nest import Nest
 from trnqc.sparse.network.network import Indices, Network, network
 from trnqc.sparse.network.tree import Tree, contractions, greedy, trees
@@ -109,7 +109,7 @@ def plan(
     given = tensors(operands)
     net = network(subscripts, [tensor.shape for tensor in given], same(operands))
     held, statistics = Operands(net, given), Statistics(net, given)
-    limit = _memory() if memory_limit is None else memory_limit
+    limit = installed_memory() if memory_limit is None else memory_limit
     return replace(_made(form, held, statistics, tree, out, limit, time_limit), given=operands)
 
 
@@ -197,7 +197,3 @@ def _matrix_seconds(statistics: Statistics, tree: Tree) -> float:
 
 def _letters(net: Network, operands: Sequence[int]) -> Indices:
     return tuple(dict.fromkeys(index for t in operands for index in net.inputs[t]))
-
-
-def _memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

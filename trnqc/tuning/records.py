@@ -8,20 +8,17 @@ keep the better one. A damaged file is set aside with a warning; other files are
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import hashlib
 import importlib.util
 import json
 import os
-import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trnqc.jit.cache import default_directory
+from trnqc.host.files import cache_directory, locked, write_aside
 
 SCHEMA = "trnqc.tuning/1"
 MEASUREMENTS = ("device", "modelled")  # in order of trust
@@ -67,7 +64,7 @@ class Record:
 
 def user_directory() -> Path:
     """tuning/records in the cache directory ($TRNQC_CACHE_DIR, else the user's)."""
-    return default_directory() / "tuning" / "records"
+    return cache_directory() / "tuning" / "records"
 
 
 def shipped_directory() -> Path | None:
@@ -146,7 +143,7 @@ def _complain(path: Path, problem: str, done: str) -> None:
 
 def _set_aside(path: Path, directory: Path, problem: str) -> Record | None:
     try:
-        with locked(directory):
+        with locked(directory / ".lock"):
             try:  # a sound record may have taken its place since
                 return loads(path.read_text(encoding="utf-8"))
             except (BadRecord, UnicodeDecodeError):
@@ -158,39 +155,16 @@ def _set_aside(path: Path, directory: Path, problem: str) -> Record | None:
     return None
 
 
-@contextmanager
-def locked(directory: Path) -> Iterator[None]:
-    """One writer at a time in a directory, across processes."""
-    with open(directory / ".lock", "a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 def store(record: Record, directory: Path | None = None) -> Path:
     """Write a record unless one of its key is as good; returns its path. Raises OSError where that is not possible."""
     directory = directory or user_directory()
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / record.file_name()
-    with locked(directory):
+    with locked(directory / ".lock"):
         try:
             old = loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             old = None
         if old is None or record.time_ns < old.time_ns:
-            write_aside(path, dumps(record))
+            write_aside(path, dumps(record), sync=True)
     return path
-
-
-def write_aside(path: Path, text: str) -> None:
-    """Write a file such that no reader ever sees half of it."""
-    handle, fresh = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(fresh, 0o644)
-        os.replace(fresh, path)
-    except BaseException:
-        Path(fresh).unlink(missing_ok=True)
-        raise

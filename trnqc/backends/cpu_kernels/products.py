@@ -18,8 +18,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from trnqc import jit
-from trnqc.backends.cpu_kernels.blas import numpy_blas, single_threaded
 from trnqc.backends.cpu_kernels.formats import FORMATS, encode
+from trnqc.host.arrays import zeros
+from trnqc.host.blas import numpy_blas, single_threaded
 
 LINE = 64  # bytes of a cache line
 C_TYPES = {"float64": "double", "float32": "float"}
@@ -157,7 +158,7 @@ class CompiledProducts:
 
     def load(self, i0: int, i1: int, map: Map = map) -> _Panels:
         count = -(-(i1 - i0) * self.nvir // self.width)
-        data = _aligned(count * self.width * self.naux, self.dtype)
+        data = zeros(count * self.width * self.naux, self.dtype)
 
         def pack(i: int) -> None:
             rows = np.ascontiguousarray(_encoded(self.B, i, self.precision))
@@ -168,7 +169,7 @@ class CompiledProducts:
         return _Panels(data, count, i0)
 
     def slab(self, pairs: int) -> np.ndarray:
-        return _aligned(self.nvir * (pairs * self.nvir + 2 * self.width), self.dtype)
+        return zeros(self.nvir * (pairs * self.nvir + 2 * self.width), self.dtype)
 
     def multiply(self, left: _Panels, right: _Panels, i: int, j0: int, j1: int, room: np.ndarray) -> Slab:
         start, end = (j0 - right.first) * self.nvir, (j1 - right.first) * self.nvir
@@ -181,13 +182,6 @@ class CompiledProducts:
             panel, self.naux, symmetric, T, stride,
         )  # fmt: skip
         return Slab(T, column, j1 == i + 1)
-
-
-def _aligned(size: int, dtype: np.dtype) -> np.ndarray:
-    """Zeros that start on a cache line."""
-    room = np.zeros(size + LINE // dtype.itemsize, dtype=dtype)
-    start = -room.ctypes.data % LINE // dtype.itemsize
-    return room[start : start + size]
 
 
 def source_of(name: str) -> str:

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.cg.cpu.memory import empty
 from trnqc.cg.cpu.operands import checked, shares_of, summed
 from trnqc.cg.problem.graph import Graph, Order
 from trnqc.cg.problem.problem import TPProblem
-from trnqc.jit.threads import in_parallel, parts_of
+from trnqc.host.arrays import empty
+from trnqc.host.threads import in_parallel, parts_of
 
 # Edges of a part at least.
 LEAST = 32

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,16 +16,16 @@ import numpy as np
 
 from trnqc.cg.cpu import batch, convolution, stack
 from trnqc.cg.cpu.convolution_calls import Convolutions
-from trnqc.cg.cpu.memory import empty
 from trnqc.cg.cpu.operands import checked, shares_of, summed
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.paths import Paths
 from trnqc.gen import emit_c
 from trnqc.gen import statements as st
+from trnqc.host.arrays import empty
+from trnqc.host.threads import default_threads, in_parallel, parts_of
 from trnqc.jit import Array as Argument
 from trnqc.jit import Library, compile_c, find_compiler, signature_of
 from trnqc.jit.load import Held
-from trnqc.jit.threads import in_parallel, parts_of
 
 Arrays = Sequence[np.ndarray]
 Program = Callable[[Paths], st.Function]
@@ -68,7 +67,7 @@ class Engine(Convolutions):
 
     def __init__(self, problem: TPProblem, dtype: str, threads: int | None) -> None:
         self.problem, self.dtype = problem, dtype
-        self.threads = threads or len(os.sched_getaffinity(0))
+        self.threads = threads or default_threads()
         self.lanes = max(1, find_compiler().vector_bytes // BYTES[dtype])
         self.paths = Paths(problem, KINDS[dtype], self.lanes)
         self._built: dict[str, Built] = {}

@@ -5,16 +5,14 @@ A slot with many channels can need more than that, and running into the end of a
 
 from __future__ import annotations
 
-import functools
-import resource
-
 from trnqc.errors import MemoryLimit
 from trnqc.gen import Array
 from trnqc.gen import statements as st
+from trnqc.host.threads import stack_size
 
 SIZES = {"f64": 8, "f32": 4, "i64": 8, "i32": 4}
-# Of a thread where the system sets no limit, in the C libraries of Linux; what the callers of a function need of it.
-UNLIMITED, CALLERS = 2 << 20, 256 << 10
+# Bytes of a stack that the callers of a function need.
+CALLERS = 256 << 10
 
 
 def demand(function: st.Function, lanes: int, what: str) -> None:
@@ -49,8 +47,6 @@ def _bytes(array: Array, lanes: int) -> int:
     return (array.size or 0) * SIZES[array.dtype] * (lanes if array.lanes else 1)
 
 
-@functools.cache
 def available() -> int:
-    """Bytes of the stack of a thread that this process starts."""
-    limit = resource.getrlimit(resource.RLIMIT_STACK)[0]
-    return (UNLIMITED if limit == resource.RLIM_INFINITY else limit) - CALLERS
+    """Bytes that the arrays of a function may take on the stack of a thread."""
+    return stack_size() - CALLERS

@@ -17,13 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnqc.cg.cpu.memory import demand
 from trnqc.cg.problem.graph import graph_of
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.torch.derivatives import GRADIENTS, TANGENTS, Calls
 from trnqc.cg.torch.handle import cpu_engine, cuda_engine, no_engine, problem_of, weighted_part
 from trnqc.cg.torch.transforms import active, function_of, refuse_dual_level
 from trnqc.errors import EdgeIndexError, OperandError, UnsupportedPrecision
+from trnqc.host.memory import require_memory
 
 NAMES = ("x", "y", "w", "gz", "ggx", "ggy", "ggw")
 # Direction -> its operands among NAMES, and which of x, y, w, gz its results are shaped as.
@@ -125,7 +125,7 @@ def _array(tensor: Tensor) -> Any:
     if not tensor.is_contiguous():
         # Expanded tensors can be larger than any memory.
         size = tensor.numel() * tensor.element_size()
-        demand(size, f"a contiguous copy of {list(tensor.shape)} {SUPPORTED[tensor.dtype]}")
+        require_memory(size, f"a contiguous copy of {list(tensor.shape)} {SUPPORTED[tensor.dtype]}", "split the batch")
         tensor = tensor.contiguous()
     if tensor.data_ptr() % 8 and tensor.data_ptr() % tensor.element_size():
         tensor = tensor.clone()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -22,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from trnqc.contraction.run.slices import Slice, multiply
+from trnqc.host.files import cache_directory, write_aside
 
 SIZES = (2, 8, 32, 128, 512)
 LARGEST = 2**25  # multiply-adds of a measured product
@@ -67,10 +67,7 @@ def machine_rates() -> Rates:
         found = measured_rates()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, aside = tempfile.mkstemp(dir=path.parent, prefix=".rates-")
-        with os.fdopen(handle, "w") as file:
-            json.dump(asdict(found), file)
-        os.replace(aside, path)
+        write_aside(path, json.dumps(asdict(found)))
     except OSError:
         pass  # a cache that cannot be written costs the next process 0.3 s
     return found
@@ -97,7 +94,7 @@ def _cache_file() -> Path:
     threads = next((os.environ[name] for name in THREADS if name in os.environ), "all")
     kind = f"{platform.node()}-{platform.machine()}-{os.cpu_count()}-numpy{np.__version__}-threads{threads}"
     name = "".join(c if c.isalnum() or c in ".-" else "_" for c in kind)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trnqc" / f"contraction-{name}.json"
+    return cache_directory() / f"contraction-{name}.json"
 
 
 def measured_rates() -> Rates:

@@ -17,9 +17,10 @@ from trnqc.eri.arrays.writer import Writer, compiled
 from trnqc.eri.classes import COEFFICIENT, CONTRACTION, QuartetClass
 from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.quartet import work_size
-from trnqc.eri.library.programs import aligned, lanes
+from trnqc.eri.library.programs import lanes
 from trnqc.eri.shells.pairs import ShellPairs
 from trnqc.eri.shells.rows import Rows, rows_of
+from trnqc.host.arrays import zeros
 from trnqc.jit.load import Array
 
 # Integrals of a tile: they stay in a cache while one class after the other writes its part of the same lines, and are
@@ -205,7 +206,7 @@ class _Scratch(threading.local):
     def __init__(self, calls: Sequence[_Call]) -> None:
         sizes = [_sizes(c.writer.cls, c.bra.pairs.contractions, c.ket.pairs.contractions) for c in calls] or [(0, 0)]
         written = Array("float64", written=True)
-        self.held = tuple(written.hold(aligned(max(size), lanes())) for size in zip(*sizes))
+        self.held = tuple(written.hold(zeros((max(size), lanes()))) for size in zip(*sizes))
 
 
 @cache

@@ -9,7 +9,6 @@ buffers of all its workers gets fewer of them.
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from trnqc.eri.kernels.quartet import work_size
 from trnqc.eri.library import programs
 from trnqc.errors import CompilerError, InputError, MemoryLimit
 from trnqc.gen.statements import Function, name_of
+from trnqc.host.progress import StageBars
 from trnqc.jit import Library, build_all
 from trnqc.jit.device import Built, Device, Memory, cuda_devices
 from trnqc.ranks.groups import ALONE, Ranks
@@ -74,8 +74,8 @@ class JKBuilder(builder.JKBuilder):
                 for n, device in enumerate(self.devices)
                 for batch in batches
             }
-            with programs.Bar("kernels of devices") as bar:
-                built = build_all(jobs, workers=os.cpu_count(), progress=bar)
+            with StageBars() as bars:
+                built = build_all(jobs, progress=bars.of("building kernels of devices"))
             for (n, batch), found in zip(((n, b) for n in range(len(self.devices)) for b in batches), built.values()):
                 if isinstance(found, CompilerError):
                     raise found

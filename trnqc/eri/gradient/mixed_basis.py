@@ -22,10 +22,10 @@ from trnqc.eri.jk.screening import general
 from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.quartet import work_size
 from trnqc.eri.library import programs as library
-from trnqc.eri.library.programs import aligned
 from trnqc.eri.shells.pairs import ShellPairs
 from trnqc.eri.shells.rows import Rows, rows_of
 from trnqc.errors import InputError
+from trnqc.host.arrays import zeros
 
 # Kernel calls a task, about: small enough to share out evenly, large enough that Python's part does not show.
 TASK = 20_000
@@ -164,8 +164,8 @@ class MixedJK:
             ket.of(ket.pairs.ao_first), ket.of(ket.pairs.ao_second), ket.share,
             dms, density.folded, density.far, density.near,
             self._cutoff, PRIMITIVE * self._cutoff, self._omega, boys.table(cls.order),
-            aligned(work_size(cls, n_ab, n_cd), width), aligned(n_ab * n_cd * a * b * c * d, width),
-            aligned(len(dms) * n_ab * a * b, width), vj, vk, task.begin, task.end,
+            zeros((work_size(cls, n_ab, n_cd), width)), zeros((n_ab * n_cd * a * b * c * d, width)),
+            zeros((len(dms) * n_ab * a * b, width)), vj, vk, task.begin, task.end,
         )  # fmt: skip
 
 

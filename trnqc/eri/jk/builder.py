@@ -32,6 +32,7 @@ from trnqc.eri.kernels.quartet import work_size
 from trnqc.eri.library import programs
 from trnqc.eri.shells.pairs import ShellPairs, pairs_of
 from trnqc.errors import BackendUnavailable, InputError, MemoryLimit
+from trnqc.host.arrays import zeros
 from trnqc.jit import Library
 from trnqc.ranks.groups import ALONE, Ranks, dealt
 
@@ -416,7 +417,7 @@ class _Scratch:
 
     def __call__(self, name: str, size: int, dtype: Any = np.float64) -> np.ndarray:
         if name not in self._buffers or self._buffers[name].size < size:
-            self._buffers[name] = programs.aligned(size, dtype=dtype)
+            self._buffers[name] = zeros(size, dtype)
         return self._buffers[name]
 
     def integers(self, size: int) -> np.ndarray:

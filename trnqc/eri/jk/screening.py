@@ -13,8 +13,9 @@ from trnqc.eri.jk.batch import CENTRE, COUNT, MEASURES, PLACE_A, PLACE_B, PLACES
 from trnqc.eri.jk.layout import Layout
 from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.quartet import work_size
-from trnqc.eri.library.programs import aligned, lanes
+from trnqc.eri.library.programs import lanes
 from trnqc.eri.shells.pairs import ShellPairs
+from trnqc.host.arrays import zeros
 from trnqc.jit import Library
 
 # A batch runs as many rows as its longest record has, so that records of like length should meet; a list that is
@@ -68,8 +69,8 @@ def schwarz(pairs: ShellPairs, cls: QuartetClass, library: Library, omega: float
     bound = np.zeros(len(pairs))
     getattr(library, f"schwarz_{cls.name}")(
         rows, n_ab, omega, np.ascontiguousarray(pairs.records), pairs.centre, pairs.count, np.ones(rows + 1),
-        boys.table(cls.order), np.arange(width), bound, aligned(rows * pairs.records.shape[2], width),
-        aligned(6, width), aligned(work_size(cls, n_ab, n_ab), width), aligned((n_ab * na * nb) ** 2, width),
+        boys.table(cls.order), np.arange(width), bound, zeros((rows * pairs.records.shape[2], width)),
+        zeros((6, width)), zeros((work_size(cls, n_ab, n_ab), width)), zeros(((n_ab * na * nb) ** 2, width)),
         0, len(pairs),
     )  # fmt: skip
     return replace(pairs, bound=bound)

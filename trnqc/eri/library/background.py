@@ -22,7 +22,8 @@ from typing import IO
 from trnqc.eri.library import programs as library
 from trnqc.eri.library.programs import Program
 from trnqc.errors import InputError
-from trnqc.jit.cache import DIRECTORY_VARIABLE, default_directory, library_cache
+from trnqc.host.files import DIRECTORY_VARIABLE, cache_directory
+from trnqc.jit.cache import library_cache
 
 KERNELS = ("background", "wait", "cached")
 VARIABLE = "TRNQC_KERNELS"
@@ -33,7 +34,7 @@ LINGER = 600.0
 _START = """
 import pickle, sys
 sys.path[:] = pickle.load(sys.stdin.buffer)
-from trnqc.eri.builder import main
+from trnqc.eri.library.builder import main
 sys.exit(main(sys.stdin.buffer))
 """
 
@@ -56,7 +57,7 @@ def linger() -> float:
     if not seconds >= 0:
         raise InputError(f"{LINGER_VARIABLE} is a number of seconds, 0 or more, found {word!r}")
     # A private directory, which stands for one that cannot be written, goes with this process.
-    return seconds if library_cache().directory == default_directory() else 0.0
+    return seconds if library_cache().directory == cache_directory() else 0.0
 
 
 class Needed:

@@ -26,6 +26,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import IO, Any
 
+from trnqc.host.threads import cpus
 from trnqc.jit.cache import library_cache
 
 # Seconds between two looks at whether it is time to end.
@@ -142,7 +143,7 @@ def compile_all(programs: list[Any], end: End) -> int:
     """Compile programs in their order, as many at a time as there are cores."""
     from trnqc.eri.library import programs as library
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = cpus()
     rationed = has_quota()
     if rationed:
         end.sleep(HEAD_START)

@@ -13,19 +13,15 @@ import functools
 import hashlib
 import importlib.util
 import re
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from rich.console import Console
-from rich.progress import Progress
-
 from trnqc.errors import CompilerError
 from trnqc.gen import Array, Value, emit_c
 from trnqc.gen import statements as st
+from trnqc.host.progress import StageBars
 from trnqc.jit import Compiler, Library, Signature, build_all, find_compiler
 from trnqc.jit.cache import key_of, library_cache
 from trnqc.jit.load import NAMES as TYPES
@@ -33,8 +29,6 @@ from trnqc.jit.load import Array as Argument
 from trnqc.jit.load import load
 
 WORDS = {8: "AVX-512", 4: "AVX", 2: "128-bit", 1: "scalar"}
-# Seconds before a build is shown.
-PATIENCE = 2.0
 
 
 @dataclass(frozen=True)
@@ -85,7 +79,8 @@ def build(programs: Sequence[Program], what: str = "integral kernels") -> dict[s
     Raises CompilerError, naming the program, when one of them cannot be built.
     """
     missing = [program for program in programs if not is_compiled(program)]
-    with Bar(what) as bar:
+    with StageBars() as bars:
+        bar = bars.of(f"building {what}")
         _all_built(build_all({p.name: functools.partial(store_part, p) for p in parts_of(missing)}, progress=bar))
         return _all_built(build_all({p.name: functools.partial(_library, p) for p in programs}, progress=bar))
 
@@ -105,14 +100,6 @@ def parts_of(programs: Sequence[Program]) -> tuple[Program, ...]:
 def compiled(program: Program) -> Library:
     """One program compiled, or taken from the cache, without a word; raises CompilerError."""
     return _library(program)
-
-
-def aligned(*shape: int, dtype: Any = np.float64) -> np.ndarray:
-    """Zeros that begin at an address which suits vectors."""
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    raw = np.zeros(size + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + size].view(dtype).reshape(shape)
 
 
 def entry_of(program: Program) -> str:
@@ -191,30 +178,6 @@ def _is_module(package: str, name: str) -> bool:
     spec = importlib.util.find_spec(package)
     inside = spec.submodule_search_locations if spec else None
     return any((Path(place) / f"{name}.py").is_file() or (Path(place) / name).is_dir() for place in inside or ())
-
-
-class Bar:
-    """Progress of a build, on a terminal and after a while only."""
-
-    def __init__(self, what: str) -> None:
-        self.what, self.began = what, time.monotonic()
-        self.bars = Progress(console=Console(stderr=True), transient=True)
-
-    def __enter__(self) -> Bar:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        # Stopping what was never shown prints an empty line.
-        if self.bars.task_ids:
-            self.bars.stop()
-
-    def __call__(self, done: int, total: int, name: str) -> None:
-        if time.monotonic() - self.began < PATIENCE or not self.bars.console.is_terminal:
-            return
-        if not self.bars.task_ids:
-            self.bars.start()
-            self.bars.add_task(f"building {self.what}", total=total)
-        self.bars.update(self.bars.task_ids[0], completed=done)
 
 
 def words() -> str:

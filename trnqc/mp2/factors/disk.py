@@ -19,11 +19,11 @@ import numpy as np
 
 from trnqc.eri.fitting.workers import workers
 from trnqc.errors import StorageError
+from trnqc.host.memory import release_freed_memory
 from trnqc.mp2.factors.disk_arrays import DiskArray, Rows, checksum
 from trnqc.mp2.factors.metric import CholeskyMetric, EigenMetric, factorise
 from trnqc.mp2.factors.shell_blocks import HalfFitted
 from trnqc.mp2.jobs.checkpoint import Store
-from trnqc.mp2.jobs.memory import give_back
 
 Progress = Callable[[str, int, int], None]
 """Called as progress(stage, done, total) from the calling thread."""
@@ -52,7 +52,7 @@ def stored_factors(
         if missing:
             pieces = Pieces(store.array(DiskArray, "integrals", "iaP", (prod(half.shape),)), half)
             timings |= _integrals(pieces, store, pool, progress)
-            give_back()
+            release_freed_memory()
             start = time.perf_counter()
             _fit(pieces, metric(), B, missing, store, pool, progress)
             pieces.array.close()

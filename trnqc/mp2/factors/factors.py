@@ -18,12 +18,13 @@ import numpy as np
 from pyscf import gto, lib
 
 from trnqc.eri.fitting.workers import workers
+from trnqc.host.memory import gigabytes, release_freed_memory
 from trnqc.mp2.factors.disk import Progress, finished, stored_factors
 from trnqc.mp2.factors.disk_arrays import Rows
 from trnqc.mp2.factors.metric import factorise
 from trnqc.mp2.factors.shell_blocks import HalfFitted
 from trnqc.mp2.jobs.checkpoint import Scratch, Store
-from trnqc.mp2.jobs.memory import FactorMemory, FactorPlan, gigabytes, give_back
+from trnqc.mp2.jobs.memory import FactorMemory, FactorPlan
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +83,7 @@ def build_factors(
         half = HalfFitted(mol, auxmol, c_occ, c_vir, plan.width)
         B, note, timings = _in_memory(half, threads, progress)
         where = "in memory"
-    give_back()
+    release_freed_memory()
     return Factors(B, np.array(eps_occ), np.array(eps_vir), note, half.made_by, timings, where)
 
 

@@ -20,6 +20,7 @@ from pyscf import gto, lib
 
 from trnqc.eri.fitting.workers import workers
 from trnqc.errors import MemoryLimit
+from trnqc.host.memory import gigabytes
 from trnqc.mp2.factors.disk import Progress, finished
 from trnqc.mp2.factors.disk_arrays import Rows
 from trnqc.mp2.factors.factors import Factors, build_factors, plan_factors
@@ -27,7 +28,6 @@ from trnqc.mp2.factors.metric import factorise
 from trnqc.mp2.factors.shell_blocks import HalfFitted
 from trnqc.mp2.jobs.checkpoint import Store
 from trnqc.mp2.jobs.choice import Choice
-from trnqc.mp2.jobs.memory import gigabytes
 from trnqc.mp2.pairs.blocks import held_bytes
 from trnqc.mp2.pairs.distribution import AHEAD, Spread, set_width
 from trnqc.ranks.groups import Ranks, dealt

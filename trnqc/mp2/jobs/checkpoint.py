@@ -181,7 +181,7 @@ class Checkpoint(Store):
         if path.exists() and not path.is_dir():
             raise CheckpointError(f"{path} is a file; a checkpoint is a directory")
         names = {p.name for p in path.iterdir()} if path.exists() else set()
-        if "job.json" not in names and names - {"lock", "job.json.new"}:
+        if "job.json" not in names and {n for n in names if n != "lock" and not n.startswith(".job.json.")}:
             raise CheckpointError(
                 f"{path} holds other things ({', '.join(sorted(names)[:3])}) and no checkpoint: name another directory"
             )

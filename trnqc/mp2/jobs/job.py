@@ -17,13 +17,13 @@ import numpy as np
 from pyscf import gto, lib
 
 from trnqc.errors import InputError
+from trnqc.host.memory import available_memory, release_freed_memory
 from trnqc.mp2.dfmp2 import DFMP2, describe_run
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis, auxiliary_basis
 from trnqc.mp2.factors.factors import Factors, plan_factors
 from trnqc.mp2.factors.ranks import check_spread, visited_bytes
 from trnqc.mp2.jobs.checkpoint import ORBITALS, Checkpoint, job_of
 from trnqc.mp2.jobs.choice import Choice, choose
-from trnqc.mp2.jobs.memory import available_memory, give_back
 from trnqc.mp2.pairs.blocks import least_bytes
 from trnqc.mp2.pairs.pairs import ResultWarning, run_pairs
 from trnqc.mp2.reference.hartree_fock import SOURCES, generated_fitting_sets, let_go, made_by, run_rhf
@@ -93,7 +93,7 @@ def run(job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedu
             start = time.perf_counter()
             mf = _reference(mol, job, store, progress, ranks, schedule)
             let_go(mf)
-            give_back()
+            release_freed_memory()
             scf_seconds = time.perf_counter() - start
 
             mp = DFMP2(

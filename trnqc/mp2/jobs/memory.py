@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
-import math
-import os
-import re
 from dataclasses import dataclass
-from pathlib import Path
 
-from trnqc.errors import InputError, MemoryLimit
+from trnqc.errors import MemoryLimit
+from trnqc.host.memory import gigabytes
 from trnqc.mp2.pairs.blocks import SETS
 
-_UNITS = {"": 1e6, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _COMFORTABLE_BLOCK = 64
 ROWS_A_FIT = 3
 """Rows of B that a thread holds while it fits one: as it was read, what the metric makes of it, as it is written."""
@@ -103,42 +98,3 @@ class FactorMemory:
                 "raise the limit, use fewer threads, freeze more orbitals or take a smaller basis"
             )
         return FactorPlan(min(wanted, int((limit - self.metric // 3 - self.squares) / self.disk_column)), True)
-
-
-def give_back() -> None:
-    """Give memory that earlier stages have freed back to the system.
-
-    glibc keeps arrays of up to 32 MB that were freed, for every thread by itself: a stage after another would add up.
-    """
-    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
-        trim(0)
-
-
-def gigabytes(count: float) -> str:
-    """Bytes in words, decimal units."""
-    return f"{count / 1e9:.2f} GB" if count >= 1e8 else f"{count / 1e6:.3g} MB"
-
-
-def parse_memory(text: str) -> float:
-    """Bytes of "4G", "500M", "4000" (MB, as PySCF counts), "1.5 GB"; decimal units."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]?)B?\s*", text, re.IGNORECASE)
-    if not match or float(match[1]) == 0:
-        raise InputError(f"a memory limit such as 4G, 500M or 4000 (MB) was expected, got {text!r}")
-    return float(match[1]) * _UNITS[match[2].upper()]
-
-
-def available_memory() -> float:
-    """Bytes that this process may still take: free physical memory, or less where a control group says so."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        free = 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):
-        free = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    return min(free, _control_group_room())
-
-
-def _control_group_room(group: Path = Path("/sys/fs/cgroup")) -> float:
-    try:
-        return float(group.joinpath("memory.max").read_text()) - float(group.joinpath("memory.current").read_text())
-    except (OSError, ValueError):  # no control group, or "max"
-        return math.inf

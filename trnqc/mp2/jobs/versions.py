@@ -8,7 +8,7 @@ import numpy as np
 import pyscf
 
 from trnqc import __version__
-from trnqc.backends.cpu_kernels.blas import numpy_blas
+from trnqc.host.blas import numpy_blas
 
 
 def versions() -> dict[str, str]:

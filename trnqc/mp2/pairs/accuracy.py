@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from trnqc.host.blas import single_threaded
 from trnqc.types import PairEnergies
 
 Exact = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -50,7 +50,7 @@ def estimate_error(
     weights = np.abs(found).sum(axis=1)
     weights += weights.mean() / 10 or 1.0
     picked, times = np.unique(sample(weights), return_counts=True)
-    with threadpool_limits(1, user_api="blas"):  # products too small to share among threads
+    with single_threaded():  # products too small to share among threads
         if exact_of is None:
             exact = np.array([pair_energy(B, eps_occ, eps_vir, i[k], j[k]) for k in picked])
         else:

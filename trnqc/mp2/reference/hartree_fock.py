@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyscf import df, gto, lib, scf
-from threadpoolctl import threadpool_limits
 
 from trnqc.eri.pyscf.accelerate import accelerate
 from trnqc.errors import InputError
+from trnqc.host.blas import single_threaded
 from trnqc.mp2.reference.orbitals import check_reference
 from trnqc.mp2.reference.ranks import SharedJK
 
@@ -71,7 +71,7 @@ def run_rhf(
         shared.attach(mf)
     # PySCF threads by OpenMP and our J and K by threads of their own; a second set of threads inside BLAS only fights
     # with either: on two cores, two threads for the diagonalisations doubled the processor time of the whole SCF.
-    with threadpool_limits(1, user_api="blas"):
+    with single_threaded():
         mf.kernel()
     check_reference(mf, allow_unconverged)
     return mf

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from trnqc.profiling.writers.analysis import analysis
-from trnqc.profiling.writers.aside import write_text
 from trnqc.profiling.writers.perfetto import trace
 
-__all__ = ["analysis", "trace", "write_text"]
+__all__ = ["analysis", "trace"]

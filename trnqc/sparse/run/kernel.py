@@ -21,15 +21,15 @@ import numpy as np
 from trnqc.errors import MemoryLimit, OperandError
 from trnqc.gen import Array, emit_c
 from trnqc.gen import statements as st
+from trnqc.host.memory import require_memory
+from trnqc.host.threads import in_parallel, parts_of
 from trnqc.jit import Library, compile_c, find_compiler, signature_of
 from trnqc.jit.load import NAMES
-from trnqc.jit.threads import in_parallel, parts_of
 from trnqc.sparse.lower.program import Piece, Program, program
 from trnqc.sparse.lower.workspace import FREE, Space
 from trnqc.sparse.network.nest import Format, Nest
 from trnqc.sparse.network.network import Indices
 from trnqc.sparse.run.results import Result, joined
-from trnqc.sparse.tensors.levels import require_memory
 from trnqc.sparse.tensors.storage import Compressed, SparseTensor
 
 # Places of a table to begin with, and the most entries of a sparse result; either grows when it was too small.

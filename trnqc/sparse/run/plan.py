@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
-import threadpoolctl
 
 from trnqc.arrays import is_dynamo_there, is_tensor
 from trnqc.errors import InputError, OperandError
+from trnqc.host.blas import blas_threads
 from trnqc.sparse.network.listing import layouts, listing
 from trnqc.sparse.network.nest import Format, Kind
 from trnqc.sparse.network.network import Network
@@ -124,7 +123,7 @@ class Plan:
             values = given.packed(t, Format(labels, tuple(kinds))).values
             assert values is not None
             arrays.append(values.reshape(self.network.shape(labels)))
-        with _blas().limit(limits=threads, user_api="blas"):
+        with blas_threads(threads):
             return by_matrices(self.network, self.tree, arrays)
 
     def kernels(self) -> list[Kernel]:
@@ -145,12 +144,6 @@ class Plan:
                 lines.append(f"step {number}: {step.nest.network}, operands {step.operands}")
             lines += [layouts(step.nest), listing(step.nest), str(notation(step.nest))]
         return "\n".join([*lines, f"operands: {self.operands}"])
-
-
-@cache
-def _blas() -> threadpoolctl.ThreadpoolController:
-    """Looked for once: that takes longer than a small product."""
-    return threadpoolctl.ThreadpoolController()
 
 
 def result_type(operands: Sequence[Any]) -> np.dtype:

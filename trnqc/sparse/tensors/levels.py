@@ -10,13 +10,12 @@ positions[parent] and positions[parent + 1], whose coordinates it lists in incre
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from trnqc.errors import MemoryLimit
+from trnqc.host.memory import require_memory
 from trnqc.sparse.network.nest import Kind
 
 _INT64_MAX = 2**63 - 1
@@ -121,10 +120,3 @@ def pack(
         values = np.zeros(size)
         values[at] = stored
     return tuple(levels), values
-
-
-def require_memory(needed: int, what: str) -> None:
-    """MemoryLimit where `what` has more bytes than the machine has memory: NumPy would take them and fail later."""
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > there:
-        raise MemoryLimit(f"{what} needs {needed / 2**30:.3g} GiB; the machine has {there / 2**30:.3g} GiB")

@@ -15,8 +15,9 @@ import numpy as np
 
 from trnqc.arrays import host_array
 from trnqc.errors import InputError, OperandError
+from trnqc.host.memory import require_memory
 from trnqc.sparse.network.nest import Kind
-from trnqc.sparse.tensors.levels import Compressed, Dense, Level, join, ordered, pack, require_memory
+from trnqc.sparse.tensors.levels import Compressed, Dense, Level, join, ordered, pack
 
 if TYPE_CHECKING:
     import scipy.sparse

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 from rich.console import Console
@@ -21,9 +22,18 @@ PATIENCE = 2.0
 
 
 class StageBars:
-    """Call it as progress(stage, done, total); total 0 where the end is not known. Bars vanish when the job is done."""
+    """Progress bars by stage, called as ``progress(stage, done, total)``; they vanish when the job is done.
 
-    def __init__(self, console: Console, patience: float = PATIENCE) -> None:
+    Parameters
+    ----------
+    console
+        Where the bars are drawn if it is a terminal; standard error by default.
+    patience
+        Seconds that a stage may take before it gets a bar.
+    """
+
+    def __init__(self, console: Console | None = None, patience: float = PATIENCE) -> None:
+        console = console or Console(stderr=True)
         columns = (
             TextColumn("{task.description:>24}"),
             BarColumn(),
@@ -42,7 +52,12 @@ class StageBars:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._bars.stop()
 
+    def of(self, stage: str) -> Callable[[int, int, str], None]:
+        """The bar of one stage, called with how many of how many things are done, and the name of the last."""
+        return lambda done, total, name: self(stage, done, total)
+
     def __call__(self, stage: str, done: int, total: int) -> None:
+        """Show that `done` of `total` parts of a stage are done; total 0 where the end is not known."""
         now = time.monotonic()
         if now - self._began.setdefault(stage, now) < self._patience:
             return

@@ -1,7 +1,8 @@
-"""Which BLAS NumPy multiplies with, and keeping it to one thread while we run threads of our own."""
+"""Which BLAS NumPy multiplies with, and how many threads the loaded BLAS libraries use."""
 
 from __future__ import annotations
 
+import sys
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
@@ -10,6 +11,8 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+# Packages that bring a BLAS library of their own.
+_WITH_BLAS = ("numpy", "scipy.linalg", "pyscf.lib", "torch")
 NAMES = {"openblas": "OpenBLAS", "mkl": "MKL", "blis": "BLIS", "flexiblas": "FlexiBLAS", "accelerate": "Accelerate"}
 
 
@@ -50,11 +53,17 @@ def numpy_blas() -> Blas:
 
 
 @cache
-def _libraries() -> ThreadpoolController:
-    """Those loaded by now, looked for once, since that takes milliseconds."""
+def _libraries(packages: tuple[bool, ...]) -> ThreadpoolController:
+    """Those that are loaded now, looked for once for each set of packages, since that takes milliseconds."""
     return ThreadpoolController()
 
 
+def blas_threads(threads: int) -> AbstractContextManager:
+    """A context in which every loaded BLAS uses so many threads a call; the former numbers come back at its end."""
+    packages = tuple(name in sys.modules for name in _WITH_BLAS)
+    return _libraries(packages).limit(limits=threads, user_api="blas")
+
+
 def single_threaded() -> AbstractContextManager:
-    """A context in which every loaded BLAS uses one thread a call; the former numbers come back at its end."""
-    return _libraries().limit(limits=1, user_api="blas")
+    """A context in which every loaded BLAS uses one thread a call, while threads of our own share the work."""
+    return blas_threads(1)

@@ -9,9 +9,8 @@ import threading
 import numpy as np
 import pytest
 
-from trnqc.cg.cpu import memory
-from trnqc.cg.cpu.memory import HUGE_PAGE, LARGE, LINE, Pool, rounded
 from trnqc.errors import MemoryLimit
+from trnqc.host.arrays import HUGE_PAGE, LARGE, LINE, Pool, empty, rounded, zeros
 
 ROWS = 2 * LARGE // 8 + 3
 
@@ -102,11 +101,19 @@ def test_threads_never_share_a_lent_block():
 
 
 def test_more_than_the_machine_has_is_refused_with_both_figures():
-    with pytest.raises(MemoryLimit, match=r"takes [\d.]+ GiB; this machine has [\d.]+ GiB"):
-        memory.empty((1 << 40, 3), "float64")
+    with pytest.raises(MemoryLimit, match=r"needs [\d.]+ GiB; this machine has [\d.]+ GiB"):
+        empty((1 << 40, 3), "float64")
 
 
 def test_a_refusal_of_the_system_is_a_memory_limit(monkeypatch):
-    monkeypatch.setattr(memory, "installed", lambda: 1 << 62)
+    monkeypatch.setattr("trnqc.host.memory.installed_memory", lambda: 1 << 62)
     with pytest.raises(MemoryLimit, match="the system gives no"):
         Pool().empty((1 << 57,), "uint8")
+
+
+@pytest.mark.parametrize("shape", [(3,), (5, 8), (1, 2, 3), (0, 4)])
+def test_zeros_begin_at_a_cache_line(shape):
+    array = zeros(shape)
+    assert array.shape == shape and not array.any()
+    assert array.ctypes.data % LINE == 0 and array.flags.c_contiguous
+    assert zeros(4, np.int64).dtype == np.int64

@@ -1,7 +1,7 @@
-"""Memory of large results: huge pages where the system has them, and blocks that are handed out again.
+"""Arrays that begin at a cache line, and large ones in memory that is lent again.
 
-A fresh array of tens of megabytes costs more in page faults than the kernel that fills it. A block comes back when the
-last array or tensor on it is gone.
+A fresh array of tens of megabytes costs more in page faults than the kernel that fills it. A `Pool` lends blocks, of
+huge pages where the system has them; a block comes back when the last array or tensor on it is gone.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import functools
 import mmap
-import os
 import weakref
 from collections import deque
 from math import prod
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from trnqc.errors import MemoryLimit
+from trnqc.host.memory import require_memory
 
 # Smaller results come from the allocator of NumPy, which keeps such memory itself.
 LARGE = 1 << 20
@@ -29,6 +29,18 @@ LINE = 64
 STEPS = 8
 # Bytes that idle blocks may hold.
 KEPT = 1 << 30
+
+
+def zeros(shape: int | tuple[int, ...], dtype: Any = np.float64) -> np.ndarray:
+    """Zeros that begin where a cache line does, which suits vectors."""
+    shape = shape if isinstance(shape, tuple) else (shape,)
+    size = prod(shape) * np.dtype(dtype).itemsize
+    return _at_a_line(np.zeros(size + LINE, np.uint8), size, shape, dtype)
+
+
+def _at_a_line(raw: np.ndarray, size: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    start = -raw.ctypes.data % LINE
+    return raw[start : start + size].view(dtype).reshape(shape)
 
 
 class Pool:
@@ -55,10 +67,8 @@ class Pool:
         """
         size = prod(shape) * np.dtype(dtype).itemsize
         if size < LARGE:
-            raw = np.empty(size + LINE, np.uint8)
-            start = -raw.ctypes.data % LINE
-            return raw[start : start + size].view(dtype).reshape(shape)
-        demand(size, f"an array of {' x '.join(map(str, shape))} {np.dtype(dtype)}")
+            return _at_a_line(np.empty(size + LINE, np.uint8), size, shape, dtype)
+        require_memory(size, f"an array of {' x '.join(map(str, shape))} {np.dtype(dtype)}", "split the batch")
         return np.frombuffer(self._lend(rounded(size)), dtype, prod(shape)).reshape(shape)
 
     def release(self) -> None:
@@ -94,24 +104,10 @@ class Pool:
                 return
 
 
-def demand(size: int, what: str) -> None:
-    """Raises MemoryLimit where this machine has not so many bytes."""
-    if size > installed():
-        raise MemoryLimit(
-            f"{what} takes {size / 2**30:.1f} GiB; this machine has {installed() / 2**30:.1f} GiB: split the batch"
-        )
-
-
 def rounded(size: int) -> int:
     """Bytes of the block for a result: whole huge pages, at most an eighth more than needed if it is long."""
     step = max(HUGE_PAGE, 1 << max(0, size.bit_length() - STEPS.bit_length()))
     return -(-size // step) * step
-
-
-@functools.cache
-def installed() -> int:
-    """Bytes of memory of this machine."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 @functools.cache
@@ -135,5 +131,5 @@ POOL = Pool()
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """`Pool.empty` of the pool that all engines of this process share."""
+    """`Pool.empty` of the pool that this process shares."""
     return POOL.empty(shape, dtype)

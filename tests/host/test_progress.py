@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from trnqc.cli.progress import StageBars
+from trnqc.host.progress import StageBars
 
 
 @pytest.mark.parametrize(("patience", "terminal", "shown"), [(0, True, True), (60, True, False), (0, False, False)])

@@ -1,0 +1,61 @@
+"""Memory of the machine, in words and in numbers."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from trnqc.errors import InputError, MemoryLimit
+from trnqc.host import memory
+from trnqc.host.memory import (
+    available_memory,
+    control_group_room,
+    gigabytes,
+    installed_memory,
+    parse_memory,
+    require_memory,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("4G", 4e9), ("500M", 5e8), ("4000", 4e9), ("1.5 GB", 1.5e9), ("2t", 2e12), (" 8k ", 8e3)]
+)
+def test_sizes_as_people_write_them(text, value):
+    assert parse_memory(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "G", "-4G", "0", "4X", "four"])
+def test_sizes_that_are_none(text):
+    with pytest.raises(InputError, match="such as 4G"):
+        parse_memory(text)
+
+
+def test_memory_of_this_machine():
+    assert 1e7 < available_memory() < 1e15
+
+
+def test_control_group(tmp_path):
+    assert control_group_room(tmp_path) == math.inf
+    tmp_path.joinpath("memory.current").write_text("1000\n")
+    tmp_path.joinpath("memory.max").write_text("max\n")
+    assert control_group_room(tmp_path) == math.inf
+    tmp_path.joinpath("memory.max").write_text("5000\n")
+    assert control_group_room(tmp_path) == 4000
+
+
+def test_words():
+    assert (gigabytes(2.5e9), gigabytes(5e6)) == ("2.50 GB", "5 MB")
+
+
+def test_a_control_group_limits_what_is_installed(tmp_path, monkeypatch):
+    whole = installed_memory()
+    monkeypatch.setattr(memory, "_CONTROL_GROUP", tmp_path)
+    tmp_path.joinpath("memory.max").write_text("5000\n")
+    assert installed_memory() == 5000 < whole
+
+
+def test_what_the_machine_cannot_hold_is_refused():
+    require_memory(1, "a byte")
+    with pytest.raises(MemoryLimit, match=r"the table needs [\d.]+ GiB; this machine has [\d.]+ GiB: take less"):
+        require_memory(1e20, "the table", "take less")
