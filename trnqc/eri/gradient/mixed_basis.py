@@ -17,7 +17,8 @@ from pyscf import lib
 
 from trnqc.eri.classes import OPERATORS, QuartetClass
 from trnqc.eri.gradient import digest
-from trnqc.eri.jk.builder import CUTOFF, PRIMITIVE
+from trnqc.eri.jk.builder import CUTOFF
+from trnqc.eri.jk.run import PRIMITIVE
 from trnqc.eri.jk.screening import general
 from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.quartet import work_size
@@ -112,7 +113,9 @@ class MixedJK:
             if not hasattr(own, "jk"):
                 own.jk = np.zeros(shape), np.zeros(shape)
                 sums.append(own.jk)
-            self._run[task.cls](*self._arguments(task, dms, densities[task.ket], with_j, with_k, *own.jk))
+            vj, vk = own.jk
+            arguments = self._arguments(task, dms, densities[task.ket])
+            self._run[task.cls](**arguments, with_j=with_j, with_k=with_k, vj=vj, vk=vk)
 
         with ThreadPoolExecutor(self._threads) as pool:
             for _ in pool.map(run, tasks):
@@ -141,10 +144,8 @@ class MixedJK:
         count = task.bra.count[task.begin : task.end].sum() * self._kets[task.ket].rows.count.sum()
         return float(count * a * b * c * d)
 
-    def _arguments(
-        self, task: _Task, dms: np.ndarray, density: _Densities, with_j: bool, with_k: bool, vj: Any, vk: Any
-    ) -> tuple[Any, ...]:
-        """In the order of `mixed_digest.parameters`."""
+    def _arguments(self, task: _Task, dms: np.ndarray, density: _Densities) -> dict[str, Any]:
+        """Those of `digest.parameters`, apart from what is wanted and where it goes."""
         cls, bra, ket = task.cls, task.bra, self._kets[task.ket]
         n_ab, n_cd = bra.contractions, ket.pairs.contractions
         a, b, c, d = cls.extents
@@ -156,17 +157,47 @@ class MixedJK:
         if bra.swapped:
             layout = (b, a, 1, b, bra.ncb, bra.nca, 1, bra.ncb)
             ao_i, ao_j, shell_j = bra.ao_second, bra.ao_first, bra.first
-        return (
-            records.shape[1], len(ket.rows), lanes.shape[1], n_ab, n_cd, ket.pairs.ncb, len(dms), *self._extents,
-            int(with_j), int(with_k), *layout,
-            bra.count, records, bra.centre, bra.bound, ao_i, ao_j, shell_j,
-            ket.rows.count, lanes, ket.rows.centre, ket.rows.bounds, ket.rows.bound,
-            ket.of(ket.pairs.ao_first), ket.of(ket.pairs.ao_second), ket.share,
-            dms, density.folded, density.far, density.near,
-            self._cutoff, PRIMITIVE * self._cutoff, self._omega, boys.table(cls.order),
-            zeros((work_size(cls, n_ab, n_cd), width)), zeros((n_ab * n_cd * a * b * c * d, width)),
-            zeros((len(dms) * n_ab * a * b, width)), vj, vk, task.begin, task.end,
-        )  # fmt: skip
+        n_mixed, n_ao = self._extents
+        return {
+            **dict(zip(digest.BRA, layout, strict=True)),
+            "bra_rows": records.shape[1],
+            "rows": len(ket.rows),
+            "ket_rows": lanes.shape[1],
+            "n_ab": n_ab,
+            "n_cd": n_cd,
+            "n_d": ket.pairs.ncb,
+            "sets": len(dms),
+            "n_mixed": n_mixed,
+            "n_ao": n_ao,
+            "bra_count": bra.count,
+            "bra": records,
+            "bra_centre": bra.centre,
+            "bra_bound": bra.bound,
+            "ao_i": ao_i,
+            "ao_j": ao_j,
+            "shell_j": shell_j,
+            "ket_count": ket.rows.count,
+            "ket": lanes,
+            "ket_centre": ket.rows.centre,
+            "ket_bound": ket.rows.bounds,
+            "row_bound": ket.rows.bound,
+            "ao_c": ket.of(ket.pairs.ao_first),
+            "ao_d": ket.of(ket.pairs.ao_second),
+            "share": ket.share,
+            "density": dms,
+            "folded": density.folded,
+            "far": density.far,
+            "near": density.near,
+            "screen": self._cutoff,
+            "cutoff": PRIMITIVE * self._cutoff,
+            "omega": self._omega,
+            "boys": boys.table(cls.order),
+            "work": zeros((work_size(cls, n_ab, n_cd), width)),
+            "out": zeros((n_ab * n_cd * a * b * c * d, width)),
+            "sums": zeros((len(dms) * n_ab * a * b, width)),
+            "groups_begin": task.begin,
+            "groups_end": task.end,
+        }
 
 
 def _class(bra: ShellPairs, ket: ShellPairs, operator: str) -> QuartetClass:
