@@ -14,7 +14,7 @@ from trnqc.eri.jk import builder as jk
 from trnqc.eri.jk.batch import Batch, driver
 from trnqc.eri.jk.layout import block_maxima, layout_of, pair_orbitals
 from trnqc.eri.jk.screening import _table
-from trnqc.eri.kernels.quartet import parameters
+from trnqc.eri.kernels.parameters import parameters
 from trnqc.eri.library import programs as library
 from trnqc.eri.shells.pairs import ShellPairs, pairs_of
 from trnqc.gen import Var, emit_c, run

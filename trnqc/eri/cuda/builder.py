@@ -25,7 +25,7 @@ from trnqc.eri.jk import builder, schwarz
 from trnqc.eri.jk.batch import Batch
 from trnqc.eri.jk.screening import Table
 from trnqc.eri.kernels import boys
-from trnqc.eri.kernels.quartet import work_size
+from trnqc.eri.kernels.parameters import work_size
 from trnqc.eri.library import programs
 from trnqc.errors import CompilerError, InputError, MemoryLimit
 from trnqc.gen.statements import Function, name_of

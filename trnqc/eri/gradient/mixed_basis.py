@@ -20,7 +20,7 @@ from trnqc.eri.gradient import digest
 from trnqc.eri.jk.builder import CUTOFF, PRIMITIVE
 from trnqc.eri.jk.screening import general
 from trnqc.eri.kernels import boys
-from trnqc.eri.kernels.quartet import work_size
+from trnqc.eri.kernels.parameters import work_size
 from trnqc.eri.library import programs as library
 from trnqc.eri.shells.pairs import ShellPairs
 from trnqc.eri.shells.rows import Rows, rows_of

@@ -28,7 +28,7 @@ from trnqc.eri.jk.exact_sums import ExactSum, Terms
 from trnqc.eri.jk.layout import Layout, block_maxima, layout_of, pair_orbitals
 from trnqc.eri.jk.screening import Table, tables
 from trnqc.eri.kernels import boys
-from trnqc.eri.kernels.quartet import work_size
+from trnqc.eri.kernels.parameters import work_size
 from trnqc.eri.library import programs
 from trnqc.eri.shells.pairs import ShellPairs, pairs_of
 from trnqc.errors import BackendUnavailable, InputError, MemoryLimit
