@@ -16,11 +16,12 @@ from pyscf import lib
 
 from trnqc.eri.classes import OPERATORS, QuartetClass
 from trnqc.eri.gradient import digest
-from trnqc.eri.jk.builder import CUTOFF, PRIMITIVE
+from trnqc.eri.jk.builder import CUTOFF
 from trnqc.eri.jk.exact_sums import ExactSum, add_all
-from trnqc.eri.jk.grouping import cost_of_group, grouped, relative_cost
 from trnqc.eri.jk.layout import pair_orbitals
+from trnqc.eri.jk.run import PRIMITIVE
 from trnqc.eri.jk.screening import general
+from trnqc.eri.jk.tasks import cost_of_group, grouped, relative_cost
 from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.parameters import work_size
 from trnqc.eri.library import programs as library
@@ -122,8 +123,8 @@ class MixedJK:
             wanted = iter(arrays)
             vj, vk = (next(wanted) if asked else unused for asked in (with_j, with_k))
             for task in group:
-                arguments = self._arguments(task, dms, densities[task.ket], with_j, with_k, vj, vk)
-                self._run[task.cls](*arguments)
+                arguments = self._arguments(task, dms, densities[task.ket])
+                self._run[task.cls](**arguments, with_j=with_j, with_k=with_k, vj=vj, vk=vk)
 
         total = sum(task.cost for task in tasks)
         groups = grouped(tasks, cost_of_group(total, rows * columns))
@@ -158,10 +159,8 @@ class MixedJK:
         j = self._bra_bounds.max(axis=1) * (size * self._ket_bounds).sum(axis=(1, 2))[:, None]
         return j, (self._bra_bounds @ size @ self._ket_bounds).max(axis=2, initial=0.0)
 
-    def _arguments(
-        self, task: _Task, dms: np.ndarray, density: _Densities, with_j: bool, with_k: bool, vj: Any, vk: Any
-    ) -> tuple[Any, ...]:
-        """In the order of `mixed_digest.parameters`."""
+    def _arguments(self, task: _Task, dms: np.ndarray, density: _Densities) -> dict[str, Any]:
+        """Those of `digest.parameters`, apart from what is wanted and where it goes."""
         cls, bra, ket = task.cls, task.bra, self._kets[task.ket]
         n_ab, n_cd = bra.contractions, ket.pairs.contractions
         a, b, c, d = cls.extents
@@ -173,17 +172,47 @@ class MixedJK:
         if bra.swapped:
             layout = (b, a, 1, b, bra.ncb, bra.nca, 1, bra.ncb)
             ao_i, ao_j, shell_j = bra.ao_second, bra.ao_first, bra.first
-        return (
-            records.shape[1], len(ket.rows), lanes.shape[1], n_ab, n_cd, ket.pairs.ncb, len(dms), *self._extents,
-            int(with_j), int(with_k), *layout,
-            bra.count, records, bra.centre, bra.bound, ao_i, ao_j, shell_j,
-            ket.rows.count, lanes, ket.rows.centre, ket.rows.bounds, ket.rows.bound,
-            ket.of(ket.pairs.ao_first), ket.of(ket.pairs.ao_second), ket.share,
-            dms, density.folded, density.far, density.near,
-            self._cutoff, PRIMITIVE * self._cutoff, self._omega, boys.table(cls.order),
-            zeros((work_size(cls, n_ab, n_cd), width)), zeros((n_ab * n_cd * a * b * c * d, width)),
-            zeros((len(dms) * n_ab * a * b, width)), vj, vk, task.begin, task.end,
-        )  # fmt: skip
+        n_mixed, n_ao = self._extents
+        return {
+            **dict(zip(digest.BRA, layout, strict=True)),
+            "bra_rows": records.shape[1],
+            "rows": len(ket.rows),
+            "ket_rows": lanes.shape[1],
+            "n_ab": n_ab,
+            "n_cd": n_cd,
+            "n_d": ket.pairs.ncb,
+            "sets": len(dms),
+            "n_mixed": n_mixed,
+            "n_ao": n_ao,
+            "bra_count": bra.count,
+            "bra": records,
+            "bra_centre": bra.centre,
+            "bra_bound": bra.bound,
+            "ao_i": ao_i,
+            "ao_j": ao_j,
+            "shell_j": shell_j,
+            "ket_count": ket.rows.count,
+            "ket": lanes,
+            "ket_centre": ket.rows.centre,
+            "ket_bound": ket.rows.bounds,
+            "row_bound": ket.rows.bound,
+            "ao_c": ket.of(ket.pairs.ao_first),
+            "ao_d": ket.of(ket.pairs.ao_second),
+            "share": ket.share,
+            "density": dms,
+            "folded": density.folded,
+            "far": density.far,
+            "near": density.near,
+            "screen": self._cutoff,
+            "cutoff": PRIMITIVE * self._cutoff,
+            "omega": self._omega,
+            "boys": boys.table(cls.order),
+            "work": zeros((work_size(cls, n_ab, n_cd), width)),
+            "out": zeros((n_ab * n_cd * a * b * c * d, width)),
+            "sums": zeros((len(dms) * n_ab * a * b, width)),
+            "groups_begin": task.begin,
+            "groups_end": task.end,
+        }
 
 
 def _class(bra: ShellPairs, ket: ShellPairs, operator: str) -> QuartetClass:

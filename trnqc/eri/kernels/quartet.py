@@ -17,10 +17,10 @@ from trnqc.eri.kernels import boys, horizontal, vertical
 from trnqc.eri.kernels.parameters import Parameters, WorkLayout, parameters
 from trnqc.eri.kernels.recurrence import BRA, HALF_BOTH, HALVES, KET, SHIFTS
 from trnqc.eri.kernels.variants import STANDARD, Variant, primitive_function
-from trnqc.eri.library.programs import Program
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.values import both, either, eq, fma, le, lt, minimum
+from trnqc.jit import Recipe
 
 # The columns of a record that a primitive quartet reads, by the names of the variables that hold them.
 _COLUMNS = (("zeta", ZETA), ("Px", P), ("Py", P + 1), ("Pz", P + 2), ("coefficient", COEFFICIENT), ("bound", BOUND))
@@ -32,9 +32,9 @@ _KET = {name: Var(f"ket_{name}") for name, _ in _COLUMNS}
 SHARED = 5
 
 
-def parts(cls: QuartetClass) -> tuple[Program, ...]:
+def parts(cls: QuartetClass) -> tuple[Recipe, ...]:
     """Return the kernel as a part that several programs link to, if it is worth compiling apart from them."""
-    return (Program(cls.name, __name__, (), partial(_functions, cls)),) if cls.order >= SHARED else ()
+    return (Recipe(cls.name, (), partial(_functions, cls), __name__),) if cls.order >= SHARED else ()
 
 
 def _functions(cls: QuartetClass) -> tuple[st.Function, ...]:

@@ -23,8 +23,7 @@ from trnqc.gen import Array, emit_c
 from trnqc.gen import statements as st
 from trnqc.host.memory import require_memory
 from trnqc.host.threads import in_parallel, parts_of
-from trnqc.jit import Library, compile_c, find_compiler, signature_of
-from trnqc.jit.load import NAMES
+from trnqc.jit import NUMPY, Library, Signature, compile_c, find_compiler
 from trnqc.sparse.lower.program import Piece, Program, program
 from trnqc.sparse.lower.workspace import FREE, Space
 from trnqc.sparse.network.nest import Format, Nest
@@ -65,7 +64,7 @@ class Kernel:
     @cached_property
     def library(self) -> Library:
         functions = [piece.function for piece in self.program.pieces]
-        return compile_c(self.source, {f.name: signature_of(f) for f in functions}, name="sparse")
+        return compile_c(self.source, [Signature.of(f) for f in functions], name="sparse")
 
     def __call__(self, operands: Sequence[SparseTensor], threads: int = 1) -> np.ndarray | SparseTensor:
         """The result: an array with axes as the network's output where its format is dense, else packed in it.
@@ -245,7 +244,7 @@ class _Run:
         require_memory(8 * size, f"the workspace of tensor {space.tensor} over {space.spec.order}")
         made: Arguments = {f"room{space.tensor}": room}
         for array in space.arrays:
-            made[array.name] = np.zeros(1 if array.name.startswith("count") else size, NAMES[array.dtype])
+            made[array.name] = np.zeros(1 if array.name.startswith("count") else size, NUMPY[array.dtype])
         if space.hashed:
             made[space.keys.name][:] = FREE
         return made
