@@ -14,7 +14,7 @@ from pyscf.mp import dfmp2
 from threadpoolctl import threadpool_limits
 
 from scripts.measuring import in_turns
-from trnqc.eri.fitting.df import DF
+from trnqc.eri.fitting.density_fitting import DF
 from trnqc.mp2.dfmp2 import DFMP2
 from trnqc.mp2.factors.auxiliary_basis import auxiliary_basis
 from trnqc.mp2.reference.molecule import build_mole, load_geometry

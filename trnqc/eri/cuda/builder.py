@@ -27,7 +27,7 @@ from trnqc.eri.jk.run import Run
 from trnqc.eri.jk.screening import Table
 from trnqc.eri.jk.tasks import Task, tasks_of
 from trnqc.eri.kernels import boys
-from trnqc.eri.kernels.quartet import work_size
+from trnqc.eri.kernels.parameters import work_size
 from trnqc.eri.library import programs
 from trnqc.errors import CompilerError, InputError, MemoryLimit
 from trnqc.gen.statements import Function

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from trnqc.eri.fitting.workers import workers
+from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.errors import StorageError
 from trnqc.host.memory import release_freed_memory
 from trnqc.mp2.factors.disk_arrays import DiskArray, Rows, checksum
@@ -42,7 +42,7 @@ def stored_factors(
     def metric() -> CholeskyMetric | EigenMetric:
         return factorise(half.auxmol.intor("int2c2e", hermi=1))
 
-    with workers(threads) as pool:
+    with single_threaded_pool(threads) as pool:
         start = time.perf_counter()
         kept = store.decide("metric", lambda: {"naux": metric().naux, "note": metric().note})
         B = store.array(Rows, "factors", "B", (*half.shape[:2], kept["naux"]))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from pyscf import gto, lib
 
-from trnqc.eri.fitting.workers import workers
+from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.host.memory import gigabytes, release_freed_memory
 from trnqc.mp2.factors.disk import Progress, finished, stored_factors
 from trnqc.mp2.factors.disk_arrays import Rows
@@ -112,7 +112,7 @@ def _in_memory(half: HalfFitted, threads: int, progress: Progress | None) -> tup
         p0, p1 = half.columns[number]
         return half.fill(number, B[:, :, p0:p1])
 
-    with workers(threads) as pool:
+    with single_threaded_pool(threads) as pool:
         start = time.perf_counter()
         blocks = range(len(half.blocks))
         shares = np.sum([share for _, share in finished(pool, fill, blocks, "integrals", progress)], axis=0)

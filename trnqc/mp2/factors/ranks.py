@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from pyscf import gto, lib
 
-from trnqc.eri.fitting.workers import workers
+from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.errors import MemoryLimit
 from trnqc.host.memory import gigabytes
 from trnqc.mp2.factors.disk import Progress, finished
@@ -154,7 +154,7 @@ def spread_factors(
     spread = Spread(*half.shape, ranks.size)
     timings: dict[str, float] = {}
     start = time.perf_counter()
-    with workers(threads) as pool:
+    with single_threaded_pool(threads) as pool:
         ranks.at("integrals")
         made, spent = _columns(half, ranks, pool, threads, schedule, progress)
         owners = _owners(len(half.columns), made, ranks)
