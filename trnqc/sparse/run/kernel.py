@@ -52,9 +52,10 @@ def compiled(nest: Nest) -> Kernel:
 
 @dataclass(eq=False)
 class Kernel:
-    """`kernel(operands, threads)` computes the nest; `source` is its text."""
+    """`kernel(operands, threads)` computes the nest; `source` is its text. loaded: functions compiled elsewhere."""
 
     program: Program
+    loaded: Library | None = None
     _sizes: dict[int, int] = field(default_factory=dict)
 
     @cached_property
@@ -65,7 +66,7 @@ class Kernel:
     @cached_property
     def library(self) -> Library:
         functions = [piece.function for piece in self.program.pieces]
-        return compile_c(self.source, {f.name: signature_of(f) for f in functions}, name="sparse")
+        return self.loaded or compile_c(self.source, {f.name: signature_of(f) for f in functions}, name="sparse")
 
     def __call__(self, operands: Sequence[SparseTensor], threads: int = 1) -> np.ndarray | SparseTensor:
         """The result: an array with axes as the network's output where its format is dense, else packed in it.
