@@ -38,7 +38,7 @@ from trnqc.eri.kernels.quartet import (
 )
 from trnqc.eri.library.programs import lanes
 from trnqc.eri.shells.pairs import ShellPairs, pairs_between
-from trnqc.gen import Array, Var, const, emit_c
+from trnqc.gen import Array, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.cost import cost
 from trnqc.gen.values import fma
@@ -212,7 +212,7 @@ def driver(
 
 
 def _compiled(function: st.Function, lanes: int = LANES) -> jit.Library:
-    return jit.compile_c(emit_c(function, lanes=lanes), {function.name: jit.signature_of(function)}, name="eri-bench")
+    return jit.library(jit.Recipe.of(function, name="eri-bench"), lanes)
 
 
 def ordered(function: st.Function, given: dict[str, Any]) -> list[Any]:

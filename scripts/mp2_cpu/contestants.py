@@ -135,8 +135,9 @@ class Trnqc(Contestant):
 
         text, rates = (Path(__file__).parent / "fma_peak.c").read_text(), {}
         for dtype, real in (("float64", "double"), ("float32", "float")):
-            signature = jit.Signature(("int64", jit.Array(dtype, ndim=1, written=True)), returns="int64")
-            library = jit.compile_c(text, {"multiply_add": signature}, name="fma_peak", defines=(f"REAL={real}",))
+            result = jit.Parameter("result", jit.TYPES[dtype], array=True, ndim=1, written=True)
+            signature = jit.Signature("multiply_add", (jit.Parameter("steps", "i64"), result), returns="i64")
+            library = jit.compile_c(text, [signature], name="fma_peak", defines=(f"REAL={real}",))
             runs = [timed(lambda f=library.multiply_add, t=dtype: f(5_000_000, np.empty(1, t))) for _ in range(9)]
             rates[dtype] = max(run["value"] / run["cpu"] for run in runs) / 1e9
         return rates

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from pyscf import gto
 
+from trnqc import jit
 from trnqc.eri.classes import BOUND, COEFFICIENT, CONTRACTION, ZETA, QuartetClass
 from trnqc.eri.jk import builder as jk
 from trnqc.eri.jk.batch import Batch, driver
@@ -17,10 +18,9 @@ from trnqc.eri.jk.screening import _table
 from trnqc.eri.kernels.quartet import parameters
 from trnqc.eri.library import programs as library
 from trnqc.eri.shells.pairs import ShellPairs, pairs_of
-from trnqc.gen import Var, emit_c, run
+from trnqc.gen import Var, run
 from trnqc.gen import statements as st
 from trnqc.gen.values import cast
-from trnqc.jit import compile_c, signature_of
 
 # Two contractions of s on the oxygen, s and p elsewhere; in the second d and p shells of one contraction.
 GENERAL = {"O": [[0, [5.0, 0.3, 0.1], [0.6, 0.7, -0.4]], [1, [0.7, 1.0]]], "H": [[0, [0.8, 1.0]]]}
@@ -52,9 +52,7 @@ def looked_up(cls: QuartetClass) -> st.Function:
 @cache
 def compiled(batch: Batch, lanes: int):
     function = driver(batch, looked_up(batch.cls))
-    text = emit_c(function, lanes=lanes)
-    library = compile_c(text, {function.name: signature_of(function)}, name="digest-test", flags=QUICK)
-    return getattr(library, function.name)
+    return getattr(jit.library(jit.Recipe.of(function, name="digest-test"), lanes, QUICK), function.name)
 
 
 def pairs_with_places(mol: gto.Mole, bounds: np.ndarray) -> list[ShellPairs]:

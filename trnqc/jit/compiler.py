@@ -54,6 +54,10 @@ class Compiler:
         macros = {line.split()[1] for line in self.target.splitlines() if len(line.split()) > 1}
         return next((size for macro, size in VECTORS if macro in macros), 0)
 
+    def lanes(self, itemsize: int = 8) -> int:
+        """Elements of `itemsize` bytes in the widest vector of the target, at least 1."""
+        return max(1, self.vector_bytes // itemsize)
+
     @property
     def label(self) -> str:
         """A short name, such as ``gcc 12.2.0``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -13,15 +13,15 @@ import numpy as np
 from pyscf import lib
 
 from trnqc.eri.arrays.sides import Side
-from trnqc.eri.arrays.writer import Writer, compiled
+from trnqc.eri.arrays.writer import Writer
 from trnqc.eri.classes import COEFFICIENT, CONTRACTION, QuartetClass
 from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.quartet import work_size
-from trnqc.eri.library.programs import lanes
+from trnqc.eri.library.programs import build, lanes
 from trnqc.eri.shells.pairs import ShellPairs
 from trnqc.eri.shells.rows import Rows, rows_of
 from trnqc.host.arrays import zeros
-from trnqc.jit.load import Array
+from trnqc.jit import CompiledFunction
 
 # Integrals of a tile: they stay in a cache while one class after the other writes its part of the same lines, and are
 # many enough for Python's part not to show. Places of the ket in it, each a stretch of memory of its own.
@@ -103,7 +103,7 @@ def fill(
     `writer`. Raises UnsupportedClass before anything is computed.
     """
     found = _found(bra, ket, operator, fitted, same, triangular)
-    writers = compiled(list(dict.fromkeys(found.values())))
+    writers = _compiled(found.values())
     bras = [_Bra(pairs, place[:, 0, 0, 0], _strided(place, [(i.bra, i.bra_stride) for i in images]))
             for pairs, place in zip(bra.classes, bra.places)]  # fmt: skip
     kets = [_ket(pairs, place, images) for pairs, place in zip(ket.classes, ket.places)]
@@ -129,7 +129,12 @@ def fill(
 
 def prepare(bra: Side, ket: Side, operator: Operator, *, fitted: bool = False) -> None:
     """Compile what `fill` will need, before threads ask for it at once. Raises UnsupportedClass, CompilerError."""
-    compiled(list(dict.fromkeys(_found(bra, ket, operator, fitted, False, False).values())))
+    _compiled(_found(bra, ket, operator, fitted, False, False).values())
+
+
+def _compiled(writers: Iterable[Writer]) -> dict[Writer, CompiledFunction]:
+    libraries = build([writer.program for writer in dict.fromkeys(writers)])
+    return {writer: getattr(libraries[writer.name], writer.name) for writer in writers}
 
 
 def _found(
@@ -195,9 +200,7 @@ def _call(writer: Writer, bra: _Bra, ket: _Ket) -> _Call:
         bra.pairs.count, records, bra.pairs.centre, bra.pairs.bound, bra.place,
         ket.rows.count, by_lane, ket.rows.centre, ket.rows.bounds, ket.rows.bound, ket.place,
     )  # fmt: skip
-    kinds = writer.program.heads[0].signature.arguments[2:]
-    held = tuple(kind.hold(one) if isinstance(kind, Array) else one for kind, one in zip(kinds, given))
-    return _Call(writer, bra, ket, held)
+    return _Call(writer, bra, ket, given)
 
 
 class _Scratch(threading.local):
@@ -205,8 +208,7 @@ class _Scratch(threading.local):
 
     def __init__(self, calls: Sequence[_Call]) -> None:
         sizes = [_sizes(c.writer.cls, c.bra.pairs.contractions, c.ket.pairs.contractions) for c in calls] or [(0, 0)]
-        written = Array("float64", written=True)
-        self.held = tuple(written.hold(zeros((max(size), lanes()))) for size in zip(*sizes))
+        self.held = tuple(zeros((max(size), lanes())) for size in zip(*sizes))
 
 
 @cache

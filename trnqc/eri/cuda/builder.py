@@ -19,7 +19,7 @@ import numpy as np
 from pyscf import gto
 
 from trnqc.eri.classes import QuartetClass
-from trnqc.eri.cuda.batch import NEXT, OWN, TASKS, USED, select, select_head, work_parameters, work_recipe
+from trnqc.eri.cuda.batch import NEXT, OWN, TASKS, USED, select, select_name, select_signature, work_recipe
 from trnqc.eri.cuda.tiers import Tier, absurd, candidates
 from trnqc.eri.jk import builder, schwarz
 from trnqc.eri.jk.batch import Batch
@@ -28,9 +28,9 @@ from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.quartet import work_size
 from trnqc.eri.library import programs
 from trnqc.errors import CompilerError, InputError, MemoryLimit
-from trnqc.gen.statements import Function, name_of
+from trnqc.gen.statements import Function
 from trnqc.host.progress import StageBars
-from trnqc.jit import Library, build_all
+from trnqc.jit import Library, Recipe, build_all
 from trnqc.jit.device import Built, Device, Memory, cuda_devices
 from trnqc.ranks.groups import ALONE, Ranks
 
@@ -148,16 +148,16 @@ def _share(devices: Sequence[Device], ranks: Ranks) -> tuple[Device, ...]:
     return tuple(devices[local :: ranks.neighbours] or devices[local % len(devices) : local % len(devices) + 1])
 
 
-def _host_program(batch: Batch) -> programs.Program:
-    heads, makers = [select_head(batch)], [partial(select, batch)]
+def _host_program(batch: Batch) -> Recipe:
+    signatures, makers = [select_signature(batch)], [partial(select, batch)]
     if batch.cls.shells[:2] == batch.cls.shells[2:]:
-        heads.append(schwarz.head(batch.cls))
+        signatures.append(schwarz.signature(batch.cls))
         makers.append(partial(schwarz.bounds, batch.cls))
 
     def make() -> tuple[Function, ...]:
         return tuple(maker() for maker in makers)
 
-    return programs.Program(f"host_{batch.name}", "trnqc.eri.cuda.batch", tuple(heads), make)
+    return Recipe(f"host_{batch.name}", tuple(signatures), make, "trnqc.eri.cuda.batch")
 
 
 @dataclass(frozen=True)
@@ -178,10 +178,22 @@ def _selected(task: builder.Task, batch: Batch, run: builder.Run, host: Library,
     found, tasks = np.zeros(1, np.int64), np.zeros((capacity // lanes + 1, 3), np.int64)
     queue, weight, numbers = np.zeros(capacity, np.int64), np.zeros(capacity), run.numbers(task, lanes)
     bra, ket = task.bra, task.ket
-    getattr(host, select_head(batch).name)(
-        state, found, tasks, numbers, run.reals, bra.places, bra.measures, ket.places, ket.measures, run.maxima,
-        queue, weight, begin, task.end,
-    )  # fmt: skip
+    getattr(host, select_name(batch))(
+        state=state,
+        found=found,
+        tasks=tasks,
+        numbers=numbers,
+        reals=run.reals,
+        bra_places=bra.places,
+        bra_measures=bra.measures,
+        ket_places=ket.places,
+        ket_measures=ket.measures,
+        dm_max=run.maxima,
+        queue=queue,
+        weight=weight,
+        groups_begin=begin,
+        groups_end=task.end,
+    )
     return _Stretch(numbers, state, tasks[: state[TASKS]], queue[: state[USED]], weight[: state[USED]])
 
 
@@ -223,8 +235,7 @@ class _Load:
         self.device.synchronize(stream)
         workers = min(len(stretch.tasks), max(1, self.device.multiprocessors * tier.warps * 32 // tier.lanes))
         given, workers = self._given(stream, task, batch, stretch, workers, built.lanes)
-        arguments = [given[name_of(p)] for p in work_parameters(batch)]
-        self.device.launch(built, workers, arguments, stream)
+        self.device.launch(built, workers, given, stream)
 
     def _given(
         self, stream: int, task: builder.Task, batch: Batch, stretch: _Stretch, workers: int, lanes: int

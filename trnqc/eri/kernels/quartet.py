@@ -26,10 +26,10 @@ from trnqc.eri.kernels.recurrence import (
     fewest_flops,
     recurrence,
 )
-from trnqc.eri.library.programs import Program
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.values import both, either, eq, fma, le, lt, minimum
+from trnqc.jit import Recipe
 
 
 @dataclass(frozen=True)
@@ -203,9 +203,9 @@ def quartet_function(cls: QuartetClass, tier: str = "", variant: Variant = STAND
 SHARED = 5
 
 
-def parts(cls: QuartetClass) -> tuple[Program, ...]:
+def parts(cls: QuartetClass) -> tuple[Recipe, ...]:
     """The kernel of a class as a part of the programs that call it, where it is compiled apart from them."""
-    return (Program(cls.name, __name__, (), partial(_functions, cls)),) if cls.order >= SHARED else ()
+    return (Recipe(cls.name, (), partial(_functions, cls), __name__),) if cls.order >= SHARED else ()
 
 
 def _functions(cls: QuartetClass) -> tuple[st.Function, ...]:

@@ -18,11 +18,10 @@ import numpy as np
 
 from trnqc import __version__
 from trnqc.errors import CompilerError
-from trnqc.gen import emit_c
 from trnqc.host.blas import blas_threads
 from trnqc.host.memory import data_caches
 from trnqc.host.rates import kept_rates
-from trnqc.jit import compile_c, find_compiler, signature_of
+from trnqc.jit import Recipe, find_compiler, library
 from trnqc.sparse.lower.program import program
 from trnqc.sparse.network.nest import Format, Kind, Nest, Space
 from trnqc.sparse.network.network import network
@@ -132,17 +131,15 @@ def _work(probe: Probe, known: Rates) -> list[float]:
 
 def _compiled(probes: Sequence[Probe]) -> list[Callable[[], object]]:
     """A call of each probe. All of them are one text, in which equal functions stand once."""
-    lanes = max(1, find_compiler().vector_bytes // 8)
+    lanes = find_compiler().lanes()
     programs = [program(probe.nest, lanes) for probe in probes]
     functions = dict.fromkeys(piece.function for each in programs for piece in each.pieces)
     named = {function: replace(function, name=f"probe{n}") for n, function in enumerate(functions)}
-    library = compile_c(
-        emit_c(*named.values(), lanes=lanes), {f.name: signature_of(f) for f in named.values()}, name="rates"
-    )
+    loaded = library(Recipe.of(*named.values(), name="rates"))
 
     def call(n: int) -> Callable[[], object]:
         pieces = tuple(replace(piece, function=named[piece.function]) for piece in programs[n].pieces)
-        kernel = Kernel(replace(programs[n], pieces=pieces), library)
+        kernel = Kernel(replace(programs[n], pieces=pieces), loaded)
         return lambda: kernel(probes[n].operands)
 
     return [call(n) for n in range(len(probes))]
