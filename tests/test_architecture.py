@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "trnqc.backends": BASE | {"trnqc.jit", "trnqc.gen", "trnqc.sim", "trnqc.tuning", "nki_kernels"},
     "trnqc.eri": BASE | {"trnqc.gen", "trnqc.jit"},
     "trnqc.cg": BASE | {"trnqc.gen", "trnqc.jit"},
-    "trnqc.sparse": BASE | {"trnqc.gen", "trnqc.jit"},
+    "trnqc.sparse": BASE | {"trnqc.expression", "trnqc.gen", "trnqc.jit"},
     "trnqc.contraction": BASE | {"trnqc.expression"},
     "trnqc.mp2": BASE | {"trnqc.backends", "nki_kernels", "trnqc.eri"},
 }
