@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 
 from scripts.jobs.simulation import Network, Workload, projected  # noqa: E402
 from scripts.measuring import heading, write_json  # noqa: E402
-from trnqc.mp2.jobs.memory import gigabytes  # noqa: E402
+from trnqc.host.memory import gigabytes  # noqa: E402
 
 DEVICES = (1, 2, 8, 64, 1024)
 # trn1.32xlarge: 800 Gbit/s of EFA for 16 devices (AWS Neuron documentation, "Trn1 Architecture"); the rest is assumed.

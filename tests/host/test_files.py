@@ -67,11 +67,11 @@ def test_a_cut_off_line_is_left_out_and_the_next_is_not_lost(tmp_path_factory, c
     path.write_bytes(text)
     records = Records(path)
     whole = [line for line in text.split(b"\n") if line.endswith(b"}")]
-    assert [r["n"] for r in records.found] == list(range(len(whole)))
-    assert all(r["value"] == r["n"] / 3 for r in records.found)
+    assert [r["n"] for r in records.entries] == list(range(len(whole)))
+    assert all(r["value"] == r["n"] / 3 for r in records.entries)
     records.add(n=9)
     records.close()
-    assert Records(path).found == [*records.found, {"n": 9}]
+    assert Records(path).entries == [*records.entries, {"n": 9}]
 
 
 @given(data=st.data())
@@ -82,7 +82,7 @@ def test_a_changed_line_is_left_out(tmp_path_factory, data):
     line = text[:at].count(b"\n")
     text[at] ^= 1 << data.draw(st.integers(0, 7))
     path.write_bytes(bytes(text))
-    found = [r["n"] for r in Records(path).found]
+    found = [r["n"] for r in Records(path).entries]
     assert set(found) >= set(range(5)) - {line, line + 1}
     assert line not in found or text[at : at + 1].isalpha()  # another case of a hexadecimal digit says the same
 
@@ -90,7 +90,7 @@ def test_a_changed_line_is_left_out(tmp_path_factory, data):
 def test_records_in_memory_alone():
     records = Records(None)
     records.add(n=1)
-    assert records.found == [{"n": 1}]
+    assert records.entries == [{"n": 1}]
 
 
 def test_a_record_that_does_not_fit_on_the_disk(tmp_path, monkeypatch):
@@ -104,4 +104,4 @@ def test_a_record_that_does_not_fit_on_the_disk(tmp_path, monkeypatch):
         patch.setattr("trnqc.host.files.os.write", full)
         records.add(n=2)
     records.close()
-    assert Records(tmp_path / "records").found == [{"n": 1}]
+    assert Records(tmp_path / "records").entries == [{"n": 1}]

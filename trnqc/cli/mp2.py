@@ -20,7 +20,7 @@ from trnqc.mp2.jobs.job import run as run_job
 from trnqc.mp2.reference.hartree_fock import SOURCES
 from trnqc.mp2.reference.molecule import UNITS, load_geometry
 from trnqc.mp2.result import SCS, SOS, MP2Result
-from trnqc.ranks.groups import SCHEDULES
+from trnqc.ranks import SCHEDULES
 from trnqc.types import PRECISIONS
 
 BACKENDS = ("auto", "cpu", "simulator", "neuron")
@@ -105,7 +105,7 @@ def job_from(args: argparse.Namespace) -> Job:
         compare_with=tuple(_other(text) for text in args.compare_with),
         scs=(args.scs_os, args.scs_ss),
         sos=args.sos,
-        max_memory=parse_memory(args.max_memory) / 1e6 if args.max_memory else None,
+        memory=parse_memory(args.max_memory) if args.max_memory else None,
         checkpoint=args.checkpoint,
         threads=_positive("--threads", args.threads),
         scf=args.scf,

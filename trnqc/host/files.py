@@ -118,19 +118,19 @@ def storage_error(path: Path, error: OSError) -> StorageError:
 
 
 class Records:
-    """JSON objects, one a line, appended; those that were there when it was opened are in `found`, in order.
+    """JSON objects, one a line, appended; those that were there when it was opened are in `entries`, in order.
 
     path: None keeps them in memory only.
     """
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
-        self.found: list[dict[str, Any]] = []
+        self.entries: list[dict[str, Any]] = []
         self._file: int | None = None
         if path is None:
             return
         text = path.read_bytes() if path.exists() else b""
-        self.found = [record for line in text.split(b"\n") if (record := _record(line)) is not None]
+        self.entries = [record for line in text.split(b"\n") if (record := _record(line)) is not None]
         try:
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
             if text and not text.endswith(b"\n"):  # the line that a kill has cut off
@@ -142,7 +142,7 @@ class Records:
         """Append one; StorageError if it could not be written whole."""
         line = json.dumps(record, separators=(",", ":")).encode()
         if self.path is None:
-            self.found.append(json.loads(line))
+            self.entries.append(json.loads(line))
             return
         try:
             self._append(b"%08x %s\n" % (zlib.crc32(line), line))

@@ -27,7 +27,7 @@ import torch
 import torch.distributed as dist
 
 from trnqc.errors import BackendUnavailable, CommunicationError, InputError, TrnqcError
-from trnqc.ranks.groups import Message
+from trnqc.ranks import Message
 from trnqc.ranks.watch import POLL, Watch
 
 T = TypeVar("T")
@@ -150,7 +150,7 @@ _CLUTTER = re.compile(r"\[\S+\.cc:\d+\] |\. This is typically.*|\n.*", re.DOTALL
 
 
 class TorchRanks:
-    """`trnqc.ranks.groups.Ranks` over torch.distributed; made by `started`."""
+    """`trnqc.ranks.Ranks` over torch.distributed; made by `started`."""
 
     def __init__(self, rank: int, size: int, transport: Transport, store: Any, watch: Watch) -> None:
         self.rank, self.size, self.transport = rank, size, transport

@@ -22,7 +22,7 @@ from trnqc.eri.fitting.workers import workers
 from trnqc.eri.integrals import int2c2e, int3c2e
 from trnqc.eri.library import background, needs, programs
 from trnqc.errors import CompilerError, InputError, UnsupportedClass
-from trnqc.ranks.groups import ALONE, Ranks
+from trnqc.ranks import ALONE, Ranks
 
 # Rows of L that are solved for at once: large enough for products, small against the metric.
 ROWS = 256

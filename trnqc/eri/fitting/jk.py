@@ -19,7 +19,7 @@ from pyscf import lib
 from trnqc.eri.fitting.workers import workers
 from trnqc.eri.jk.densities import is_symmetric
 from trnqc.eri.jk.exact_sums import ExactSum, Terms
-from trnqc.ranks.groups import ALONE, Ranks
+from trnqc.ranks import ALONE, Ranks
 
 GROUP = 32
 """Auxiliary functions whose part of J or K is rounded as one; a group is one task."""

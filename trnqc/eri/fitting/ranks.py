@@ -17,7 +17,7 @@ from trnqc.eri.fitting import jk
 from trnqc.eri.fitting.df import SHARE_OF_MEMORY, Fit, columns_of, exchange_of, shell_blocks
 from trnqc.eri.integrals import ThreeCentre, int3c2e
 from trnqc.eri.library import programs
-from trnqc.ranks.groups import Ranks
+from trnqc.ranks import Ranks
 
 
 def bytes_of_a_rank(mol: gto.Mole, auxmol: gto.Mole, ranks: int) -> float:

@@ -34,7 +34,7 @@ from trnqc.eri.shells.pairs import ShellPairs, pairs_of
 from trnqc.errors import BackendUnavailable, InputError, MemoryLimit
 from trnqc.host.arrays import zeros
 from trnqc.jit import Library
-from trnqc.ranks.groups import ALONE, Ranks, dealt
+from trnqc.ranks import ALONE, Ranks, dealt
 
 CUTOFF = 1e-13
 # Times the cutoff: primitive quartets below it are left out. A contracted integral has some hundreds that matter.
@@ -85,7 +85,7 @@ def get_jk(
     ranks : Ranks
         Processes of one job, all of which call this function with the same arguments and get the whole J and K.
     schedule : str
-        How ranks share the work, see `trnqc.ranks.groups.dealt`.
+        How ranks share the work, see `trnqc.ranks.dealt`.
 
     Returns
     -------

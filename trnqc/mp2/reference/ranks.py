@@ -17,7 +17,7 @@ from trnqc.eri.fitting.ranks import SpreadFitting, bytes_of_a_rank, prepared
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.pyscf.molecules import actual_omega
 from trnqc.errors import CompilerError, UnsupportedClass
-from trnqc.ranks.groups import Ranks
+from trnqc.ranks import Ranks
 
 
 class SharedJK:
