@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -40,12 +41,11 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "file"
     write_aside(path, b"old")
 
-    def full(handle, mode):
-        os.write(handle, b"n")
-        os.close(handle)
+    def full(one, other):
+        assert Path(one).read_bytes() == b"new"
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("os.fdopen", full)
+    monkeypatch.setattr("os.replace", full)
     with pytest.raises(StorageError, match="No space left on device; make room"):
         write_aside(path, b"new")
     assert [p.name for p in tmp_path.iterdir()] == ["file"]

@@ -15,9 +15,10 @@ import numpy as np
 from pyscf import lib
 
 from trnqc.errors import InputError
-from trnqc.host.threads import default_threads
+from trnqc.host.memory import memory_limit
+from trnqc.host.threads import thread_count
 from trnqc.mp2.assembly import assemble, result_of_molecule
-from trnqc.mp2.execution import Execution, Progress, choose, memory_limit, thread_count
+from trnqc.mp2.execution import Execution, Progress, choose
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis, auxiliary_basis
 from trnqc.mp2.factors.build import build_factors
 from trnqc.mp2.factors.factors import Factors, checked_factors
@@ -219,7 +220,7 @@ class DFMP2:
     def _execution(self) -> Execution:
         return Execution(
             choose(self.backend, self.precision),
-            threads=thread_count(self.threads),
+            threads=thread_count(self.threads, lib.num_threads),
             memory=memory_limit(self.max_memory),
             fused=self.fused,
             ranks=self.ranks,
@@ -304,7 +305,7 @@ def mp2_energy(
     """
     execution = Execution(
         choose(backend, precision),
-        threads=thread_count(threads, default_threads),
+        threads=thread_count(threads),
         memory=memory_limit(max_memory),
         fused=fused,
         progress=progress and (lambda stage, done, total: progress(done, total)),

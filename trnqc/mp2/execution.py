@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from pyscf import lib
 
 from trnqc import backends
 from trnqc.backends.base import Backend
@@ -56,24 +55,6 @@ def choose(backend: str = "auto", precision: str | None = "fp64") -> Choice:
         precision = "fp64" if "fp64" in chosen.precisions else "fp32"
     selection = backends.select(backend, precision)
     return Choice(selection.backend, precision, selection.note)
-
-
-def memory_limit(megabytes: Any) -> float:
-    """Bytes of a limit in MB (10^6 bytes), as PySCF counts it; infinite for None."""
-    if megabytes is None:
-        return math.inf
-    if not isinstance(megabytes, int | float | np.number):
-        raise InputError(f"max_memory is a number of MB (10^6 bytes), or None for no limit; found {megabytes!r}")
-    return 1e6 * float(megabytes)
-
-
-def thread_count(threads: Any, default: Callable[[], int] = lib.num_threads) -> int:
-    """Check a number of threads; None stands for the default, which is PySCF's (OMP_NUM_THREADS)."""
-    if threads is None:
-        return int(default())
-    if not (isinstance(threads, int | np.integer) and threads >= 1):
-        raise InputError(f"threads must be a positive number, or None for all, got {threads}")
-    return int(threads)
 
 
 @dataclass(frozen=True, eq=False)

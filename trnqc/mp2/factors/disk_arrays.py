@@ -19,7 +19,7 @@ import h5py
 import numpy as np
 
 from trnqc.errors import StorageError
-from trnqc.host.files import storage_error
+from trnqc.host.files import replacing, storage_error
 
 
 class DiskArray:
@@ -45,8 +45,7 @@ class DiskArray:
     @classmethod
     def create(cls, path: Path, name: str, shape: tuple[int, ...]) -> Self:
         """Make a file and allocate its space. Raises StorageError, and leaves no file, if the disk is full."""
-        aside = path.with_name(f"{path.name}.new")
-        try:
+        with replacing(path, path.with_name(f"{path.name}.new")) as aside:
             _take_space(aside, 8 * prod(shape))  # HDF5 could not close a file for which it finds no room.
             with h5py.File(aside, "w") as file:
                 plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -54,10 +53,6 @@ class DiskArray:
                 plist.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
                 h5py.h5d.create(file.id, name.encode(), h5py.h5t.NATIVE_DOUBLE, h5py.h5s.create_simple(shape), plist)
             _take_space(aside, aside.stat().st_size)
-            aside.replace(path)
-        except OSError as error:
-            aside.unlink(missing_ok=True)
-            raise storage_error(path, error) from error
         return cls(path, name, shape)
 
     @property

@@ -29,7 +29,7 @@ from pyscf.lib import chkfile
 
 from trnqc import __version__
 from trnqc.errors import CheckpointError, StorageError
-from trnqc.host.files import Records, hold, storage_error, write_aside
+from trnqc.host.files import Records, hold, replacing, write_aside
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis
 from trnqc.mp2.factors.disk_arrays import DiskArray
@@ -186,17 +186,9 @@ class Checkpoint(Store):
         self.decide("orbitals", lambda: self._write_orbitals(mine | {"ran_on": ran_on}))
 
     def _write_orbitals(self, orbitals: dict[str, Any]) -> int:
-        path = self.directory / "orbitals.chk"
-        aside = path.with_name("orbitals.new")
-        try:
-            aside.unlink(missing_ok=True)
+        with replacing(self.directory / "orbitals.chk") as aside:
             chkfile.dump(str(aside), "scf", orbitals)
-        except OSError as error:
-            raise storage_error(path, error) from error
-        written = aside.read_bytes()
-        aside.unlink()
-        write_aside(path, written)
-        return zlib.crc32(written)
+            return zlib.crc32(aside.read_bytes())
 
     def _refuse_strangers(self) -> None:
         path = self.directory

@@ -17,8 +17,9 @@ from pyscf import gto, lib
 
 from trnqc.errors import InputError
 from trnqc.host.memory import available_memory, release_freed_memory
+from trnqc.host.threads import thread_count
 from trnqc.mp2.assembly import compare, result_of_molecule
-from trnqc.mp2.execution import Choice, Execution, Progress, choose, thread_count
+from trnqc.mp2.execution import Choice, Execution, Progress, choose
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis, auxiliary_basis
 from trnqc.mp2.factors.build import build_factors
 from trnqc.mp2.factors.memory import plan_factors
@@ -101,7 +102,7 @@ def run(job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedu
     """
     execution = Execution(
         choose(job.backend, job.precision),
-        threads=thread_count(job.threads),
+        threads=thread_count(job.threads, lib.num_threads),
         memory=job.memory or SHARE_OF_FREE_MEMORY * available_memory() / ranks.neighbours,
         fused=job.fused,
         ranks=ranks,
