@@ -1,4 +1,4 @@
-"""Memory of this machine: how much there is, how much is free, and sizes as people write them."""
+"""Memory of this machine: how much there is, how much is free, its caches, and sizes as people write them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ _UNITS = {"": 1e6, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 # Where Linux shows control groups (version 2), and the one that this process is in.
 _CONTROL_GROUPS = Path("/sys/fs/cgroup")
 _OWN_GROUP = Path("/proc/self/cgroup")
+# Where Linux describes the caches of the first CPU.
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 def installed_memory() -> int:
@@ -69,6 +71,19 @@ def _number(path: Path) -> float:
         return float(path.read_text())
     except (OSError, ValueError):  # There is no such group, or its limit is "max".
         return math.inf
+
+
+def data_caches() -> dict[str, int]:
+    """Bytes of the data caches of the first CPU by level, such as {"L1": 49152, "L2": 2097152}; empty if unknown."""
+    caches: dict[str, int] = {}
+    for entry in sorted(_CACHES.glob("index*")):
+        try:
+            kind, level, size = ((entry / name).read_text().strip() for name in ("type", "level", "size"))
+        except OSError:
+            continue
+        if kind in ("Data", "Unified") and size.endswith("K"):
+            caches[f"L{level}"] = int(size[:-1]) * 1024
+    return caches
 
 
 def require_memory(needed: float, what: str, advice: str = "") -> None:
