@@ -40,7 +40,8 @@ class _Stages:
 
 def _run(molecule: str, basis: str, ours: bool) -> dict[str, Any]:
     stages = _Stages()
-    mol = build_mole(load_geometry(molecule), basis, MEMORY)
+    mol = build_mole(load_geometry(molecule), basis)
+    mol.max_memory = MEMORY
     mf = scf.RHF(mol).density_fit(auxbasis=df.make_auxbasis(mol))
     if ours:
         mf.with_df = DF.of(mf.with_df)

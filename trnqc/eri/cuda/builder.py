@@ -34,7 +34,7 @@ from trnqc.gen.statements import Function
 from trnqc.host.progress import StageBars
 from trnqc.jit import Library, Recipe, build_all
 from trnqc.jit.device import Built, Device, Memory, cuda_devices
-from trnqc.ranks.groups import ALONE, Ranks
+from trnqc.ranks import ALONE, Ranks
 
 # Places of a queue, and vectors of it that a worker takes at a time.
 QUEUE, SHARE = 1 << 20, 8

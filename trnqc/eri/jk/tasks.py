@@ -62,7 +62,7 @@ def relative_cost(bra: ShellPairs, ket: ShellPairs, quartets: float) -> float:
 
 
 def tasks_of(tables: Sequence[Table], classify: Classify, most: float = np.inf) -> list[Task]:
-    """Return tasks for all quartets, the most expensive first, and none that costs more than `most` if it can be cut."""
+    """Return tasks for all quartets, most expensive first; one that costs more than `most` is cut where it can be."""
     tasks = []
     for n, a in enumerate(tables):
         for b in tables[: n + 1]:

@@ -18,7 +18,7 @@ from trnqc.eri.fitting.fitted_integrals import MetricFactor
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.operators import signed_omega
 from trnqc.errors import CompilerError, UnsupportedClass
-from trnqc.ranks.groups import Ranks
+from trnqc.ranks import Ranks
 
 
 class SharedJK:
