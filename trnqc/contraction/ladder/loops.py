@@ -14,15 +14,12 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from trnqc.contraction.cost.rates import Rates
+from trnqc.contraction.cost.rates import RELATIVE_RATES, Rates
 from trnqc.contraction.ladder.pattern import HALVES, Ladder, pairs
 from trnqc.contraction.memory.tiles import doublings, even_sizes
-from trnqc.contraction.run.slices import MULTIPLY_ADD, START
 
-# Elements that the objects of Python take which show one tile.
+# Python overhead of one tile view, in elements.
 VIEW = 64
-# Rates of no machine in particular, in moves of an element: plans do not depend on where they are made.
-MODEL = Rates(START, MULTIPLY_ADD, 25 * MULTIPLY_ADD, 8 * MULTIPLY_ADD, 0.3, 1.0, 0.5, 3.0, START)
 
 
 @dataclass(frozen=True)
@@ -243,4 +240,4 @@ def ladder_loops(ladder: Ladder, limit: int) -> LadderLoops | None:
 def _best(ladder: Ladder, limit: int, sizes: Sequence[tuple[int, int]]) -> LadderLoops | None:
     trials = (LadderLoops(ladder, *size, held) for size in sizes for held in (True, False))
     fitting = [loops for loops in trials if loops.memory <= limit]
-    return min(fitting, key=lambda loops: loops.seconds(MODEL), default=None)
+    return min(fitting, key=lambda loops: loops.seconds(RELATIVE_RATES), default=None)

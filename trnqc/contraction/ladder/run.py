@@ -13,11 +13,11 @@ from types import ModuleType
 
 import numpy as np
 
+from trnqc.contraction.kernels import Gemm
 from trnqc.contraction.ladder.integrals import Arena, Integrals, Pair, long, ordered_pairs
 from trnqc.contraction.ladder.loops import LadderLoops
 from trnqc.contraction.ladder.pattern import HALVES, pairs
 from trnqc.contraction.run.arrays import Array, cast, require_no_transform, taken, transpose, vector
-from trnqc.contraction.run.execute import Gemm
 
 
 def run_ladder(

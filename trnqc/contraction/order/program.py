@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+from trnqc.contraction.computation import Assignment, Part
 from trnqc.contraction.cost.counts import Count
 from trnqc.contraction.ladder.pattern import Ladder, ladder_of
 from trnqc.contraction.order.block_sparsity import blocked, has_blocks
@@ -16,7 +17,7 @@ from trnqc.contraction.order.network import Network
 from trnqc.contraction.order.operations import EXACT, build, minimise
 from trnqc.contraction.order.sharing import Sharing, Term
 from trnqc.contraction.order.symmetric_pairs import symmetric_work, with_pairs
-from trnqc.contraction.plan import Assignment, Part, Plan
+from trnqc.contraction.plan import Plan
 from trnqc.contraction.tree import Tree
 from trnqc.errors import ExpressionError
 from trnqc.expression.operand import Leaf
