@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scripts.eri.ablation_graphs import shells
+from scripts.eri_ablation.graphs import shells
 from trnqc.eri.kernels.horizontal import flops, scratch_size, stages
 from trnqc.eri.kernels.recurrence import components, fewest_flops, recurrence
 from trnqc.gen.cost import cost_of_values

@@ -1,6 +1,6 @@
 """PROJECTION of DF-MP2 jobs to many devices by simulated events; nothing here was measured on more than two ranks.
 
-    python scripts/project_ranks.py [--tasks profiles/jobs_ranks.json] [--out profiles/jobs_projection.json]
+    python -m scripts.model.project_ranks [--tasks FILE] [--out profiles/projected/jobs.json]
 
 Seconds of tasks are those of bench_ranks.py, scaled to larger molecules; the network's figures are assumptions, stated
 in the record. Three ways to share the pairs: settled by cost with visiting rows (static), by turns with visiting rows
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -20,12 +19,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from scripts.jobs.simulation import Network, Workload, projected  # noqa: E402
-from scripts.measuring import heading, write_json  # noqa: E402
-from trnqc.mp2.jobs.memory import gigabytes  # noqa: E402
+from scripts import ROOT
+from scripts.jobs.simulation import Network, Workload, projected
+from scripts.measuring import heading, record_file, write_json
+from trnqc.mp2.jobs.memory import gigabytes
 
 DEVICES = (1, 2, 8, 64, 1024)
 # trn1.32xlarge: 800 Gbit/s of EFA for 16 devices (AWS Neuron documentation, "Trn1 Architecture"); the rest is assumed.
@@ -43,9 +40,9 @@ DECIDING = 64
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--tasks", type=Path, default=ROOT / "profiles" / "jobs_ranks.json")
+    parser.add_argument("--tasks", type=Path, default=record_file("jobs_ranks"))
     parser.add_argument("--devices", type=int, nargs="+", default=DEVICES)
-    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "jobs_projection.json")
+    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "projected" / "jobs.json")
     args = parser.parse_args()
     case, measured = next(iter(json.loads(args.tasks.read_text())["cases"].items()))
     rows = [

@@ -1,7 +1,7 @@
 """Tensor products on a GPU: right first, then timed beside e3nn (compiled), cuEquivariance and OpenEquivariance.
 
-    python scripts/device_bench_cg.py [mace-large nequip-lips ...] [--dtypes float32 float64] [--out FILE]
-    python scripts/device_bench_cg.py uvu-5 --simulate --batch 8          every step but the GPU: no figure counts
+    python -m scripts.device.bench_cg [mace-large nequip-lips ...] [--dtypes float32 float64] [--out FILE]
+    python -m scripts.device.bench_cg uvu-5 --simulate --batch 8          every step but the GPU: no figure counts
 
 Batches are 50 000, of second derivatives 20 000, of roofline points 200 000. The gate: results of some rows agree with
 dense sums in fp64 to 1e-6 (fp32) or 1e-14 of the largest. Peers that are not installed, or fail, are named with the
@@ -20,19 +20,16 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from scripts.cg.peers import PEERS, Peer  # noqa: E402
-from scripts.measuring import clocked, heading, in_turns, machine, write_json  # noqa: E402
-from tests.cg import oracle  # noqa: E402
-from tests.cg.configurations import CHANNELWISE, ROOFLINE, awkward, configuration  # noqa: E402
-from trnqc.cg.cuda.engine import CudaEngine  # noqa: E402
-from trnqc.cg.cuda.schedule import PASSES  # noqa: E402
-from trnqc.cg.problem.graph import Graph  # noqa: E402
-from trnqc.cg.problem.problem import TPProblem  # noqa: E402
-from trnqc.errors import TrnqcError  # noqa: E402
-from trnqc.jit.device import Device, SimulatedDevice, cuda_devices  # noqa: E402
+from scripts.cg.peers import PEERS, Peer
+from scripts.measuring import clocked, heading, in_turns, machine, record_file, slug, write_json
+from scripts.workloads import tensor_product_oracle as oracle
+from scripts.workloads.tensor_products import CHANNELWISE, ROOFLINE, awkward, configuration
+from trnqc.cg.cuda.engine import CudaEngine
+from trnqc.cg.cuda.schedule import PASSES
+from trnqc.cg.problem.graph import Graph
+from trnqc.cg.problem.problem import TPProblem
+from trnqc.errors import TrnqcError
+from trnqc.jit.device import Device, SimulatedDevice, cuda_devices
 
 CASES = (*CHANNELWISE, "DiffDock-L=1", "DiffDock-L=2", *ROOFLINE)
 GATE = {"float32": 1e-6, "float64": 1e-14}
@@ -164,10 +161,11 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--batch", type=int, help="rows of a batch, instead of the usual ones")
     parser.add_argument("--simulate", action="store_true", help="a simulated device on this CPU")
-    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "cg_gpu.json")
+    parser.add_argument("--out", type=Path, help="default: profiles/measured/GPU/cg.json")
     asked, console = parser.parse_args(given), Console(soft_wrap=True)
     try:
         device: Device = SimulatedDevice(lanes=8) if asked.simulate else cuda_devices()[0]
+        out = asked.out or record_file("cg", slug(device.name))
         kind = "simulated device, no figure counts" if asked.simulate else "measured"
         record = heading() | {"kind": kind, "device": device.name, "machine": machine(), "rows": []}
         for dtype in asked.dtypes:
@@ -176,11 +174,11 @@ def main(given: Sequence[str] | None = None) -> int:
                 beside = ", ".join(f"{title} {ratio:.2f}x" for title, ratio in found["ratios"].items())
                 ours = found["seconds"]["ours"] * 1e3
                 console.print(f"{found['case']} {dtype} {found['pass']}: {ours:.3f} ms {beside}")
-                write_json(record, asked.out)
+                write_json(record, out)
     except (TrnqcError, AssertionError) as error:
         console.print(str(error), markup=False, highlight=False, style="red")
         return 2
-    console.print(f"written to {asked.out}")
+    console.print(f"written to {out}")
     return 0
 
 

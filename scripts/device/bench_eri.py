@@ -1,7 +1,7 @@
 """J, K and SCF iterations on GPUs: right first, then timed, beside gpu4pyscf where it is installed.
 
-    python scripts/device_bench_eri.py [water20/cc-pvdz aspirin/cc-pvtz ...] [--rounds 3] [--out FILE]
-    python scripts/device_bench_eri.py water/sto-3g --simulate        every step but the GPU: no figure counts
+    python -m scripts.device.bench_eri [water20/cc-pvdz aspirin/cc-pvtz ...] [--rounds 3] [--out FILE]
+    python -m scripts.device.bench_eri water/sto-3g --simulate        every step but the GPU: no figure counts
 
 Each case is a molecule of examples/molecules and a basis. The gate: J and K of a superposition of atoms agree with
 PySCF's to 1e-9 where that is not too long, and energies with gpu4pyscf's, or else PySCF's, to 1e-8 Hartree.
@@ -22,14 +22,11 @@ import numpy as np
 from pyscf import gto, scf
 from rich.console import Console
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from scripts.measuring import heading, machine, write_json  # noqa: E402
-from trnqc.eri.cuda.builder import JKBuilder  # noqa: E402
-from trnqc.errors import TrnqcError  # noqa: E402
-from trnqc.jit.device import Device, SimulatedDevice, cuda_devices  # noqa: E402
-from trnqc.mp2.reference.molecule import build_mole, load_geometry  # noqa: E402
+from scripts.measuring import heading, machine, record_file, slug, write_json
+from trnqc.eri.cuda.builder import JKBuilder
+from trnqc.errors import TrnqcError
+from trnqc.jit.device import Device, SimulatedDevice, cuda_devices
+from trnqc.mp2.reference.molecule import build_mole, load_geometry
 
 CASES = ("water20/cc-pvdz", "aspirin/cc-pvtz", "aspirin/cc-pvqz")
 GATE_JK, GATE_ENERGY = 1e-9, 1e-8
@@ -119,11 +116,12 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("cases", nargs="*", default=list(CASES), metavar="molecule/basis")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--simulate", action="store_true", help="two simulated devices on this CPU")
-    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "eri_gpu.json")
+    parser.add_argument("--out", type=Path, help="default: profiles/measured/GPU/eri.json")
     asked, console = parser.parse_args(given), Console(soft_wrap=True)
     try:
         devices: Sequence[Device] = [SimulatedDevice(f"simulated {n}", lanes=8) for n in range(2)]
         devices = devices if asked.simulate else cuda_devices()
+        out = asked.out or record_file("eri", slug(devices[0].name))
         kind = "simulated devices, no figure counts" if asked.simulate else "measured"
         record = heading() | {"kind": kind, "machine": machine(), "cases": []}
         for title in asked.cases:
@@ -131,11 +129,11 @@ def main(given: Sequence[str] | None = None) -> int:
             record["cases"].append(row)
             beside = f", {row['ratio_jk']:.2f} times gpu4pyscf" if "ratio_jk" in row else ""
             console.print(f"{title}: J and K {median(row['jk_s']):.3f} s{beside}, iteration {row['iteration_s']:.3f} s")
-            write_json(record, asked.out)
+            write_json(record, out)
     except (TrnqcError, AssertionError) as error:
         console.print(str(error), markup=False, highlight=False, style="red")
         return 2
-    console.print(f"written to {asked.out}")
+    console.print(f"written to {out}")
     return 0
 
 

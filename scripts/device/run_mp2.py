@@ -1,7 +1,7 @@
 """One molecule on a Trainium device and on the CPU, from the same factors: passes if both spin components agree.
 
-    python scripts/device_run_mp2.py caffeine --basis cc-pvdz --precision fp32 [--json result.json]
-    python scripts/device_run_mp2.py water --backend simulator        the same way without a device
+    python -m scripts.device.run_mp2 caffeine --basis cc-pvdz --precision fp32 [--json result.json]
+    python -m scripts.device.run_mp2 water --backend simulator        the same way without a device
 
 Exit status 0 if each component differs from the fp64 CPU result by at most --tolerance Hartree, else 1; 2 if the job
 could not run. docs/trainium.md says how to set the machine up.
@@ -43,7 +43,7 @@ def main() -> int:
     try:
         result = run(job)
     except TrnqcError as error:
-        print(f"device_run_mp2: {error}", file=sys.stderr)
+        print(f"device.run_mp2: {error}", file=sys.stderr)
         return 2
     if options.json:
         result.save(options.json)

@@ -1,6 +1,6 @@
 """How far the modelled timeline is from published device figures.
 
-    python scripts/calibrate_timeline.py [--json profiles/timeline_calibration.json]
+    python -m scripts.model.calibrate_timeline [--json profiles/modelled/timeline_calibration.json]
 
 Every row runs one of our own kernels (scripts/timeline) at the published size and compares one figure. The constants
 of ``trnqc.sim.timeline.costs`` are the same for all rows; those marked "published profile" there were read off profiles
@@ -12,7 +12,6 @@ whose source or generation is not published (attention, average pooling, RMSNorm
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -20,19 +19,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+from rich.console import Console
+from rich.table import Table
 
-from rich.console import Console  # noqa: E402
-from rich.table import Table  # noqa: E402
-
-from scripts.timeline import mamba, matmul  # noqa: E402
-from trnqc.sim import (  # noqa: E402
+from scripts import ROOT
+from scripts.measuring import write_json
+from scripts.model.kernels import mamba, matmul
+from trnqc.sim import (
     Spec,
     Timeline,
     timeline,
 )
-from trnqc.sim.timeline.costs import constants_for  # noqa: E402
+from trnqc.sim.timeline.costs import constants_for
 
 GUIDE = "kernel-optimization guide"
 FIGURE = "profile shown in the kernel-optimization guide"
@@ -223,7 +221,7 @@ def show(rows: list[Row], seconds: float) -> dict:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, default=ROOT / "profiles" / "timeline_calibration.json")
+    parser.add_argument("--json", type=Path, default=ROOT / "profiles" / "modelled" / "timeline_calibration.json")
     args = parser.parse_args()
     begin = time.perf_counter()
     rows = [*matmuls(), *scans(), *pieces()]
@@ -231,13 +229,12 @@ def main() -> int:
     data = {
         "schema": "trnqc.timeline-calibration/1",
         "measurement": "modelled",
-        "command": "python scripts/calibrate_timeline.py",
+        "command": "python -m scripts.model.calibrate_timeline",
         "statistics": found,
         "constants": {name: constants_for(name) for name in ("trn1", "trn2", "trn3")},
         "rows": [asdict(row) | {"error": row.error} for row in rows],
     }
-    args.json.parent.mkdir(parents=True, exist_ok=True)
-    args.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    write_json(data, args.json)
     print(f"written to {args.json}")
     return 0
 

@@ -1,6 +1,6 @@
 """Tensor-product kernels for GPUs, without one: registers, spills, shared memory, resident warps, bytes and operations.
 
-    python scripts/cg_registers.py [--arch sm_80 sm_90] [--labels mace-large ...] [--out profiles/cg_cuda.json]
+    python -m scripts.registers.cg [--arch sm_80 sm_90] [--labels mace-large ...] [--out profiles/counted/cg_cuda.json]
 
 Needs nvcc. Beside them stand the same figures of OpenEquivariance's generator (snapshot of June 2026), whose kernels
 were rendered for the properties of an A100 and an H100 and compiled by nvcc 13.0 with fast math. Bytes and resident
@@ -18,20 +18,18 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from scripts.measuring import heading, machine, write_json  # noqa: E402
-from tests.cg.configurations import configuration  # noqa: E402
-from trnqc.cg.cuda.engine import BLOCKS  # noqa: E402
-from trnqc.cg.cuda.program import program  # noqa: E402
-from trnqc.cg.cuda.schedule import PASSES, plan  # noqa: E402
-from trnqc.errors import CompilerError  # noqa: E402
-from trnqc.gen import emit_cuda  # noqa: E402
-from trnqc.gen import statements as st  # noqa: E402
-from trnqc.gen.values import walk  # noqa: E402
-from trnqc.jit import build_all, compile_cuda  # noqa: E402
-from trnqc.jit.occupancy import resident_warps  # noqa: E402
+from scripts import ROOT
+from scripts.measuring import heading, machine, write_json
+from scripts.workloads.tensor_products import configuration
+from trnqc.cg.cuda.engine import BLOCKS
+from trnqc.cg.cuda.program import program
+from trnqc.cg.cuda.schedule import PASSES, plan
+from trnqc.errors import CompilerError
+from trnqc.gen import emit_cuda
+from trnqc.gen import statements as st
+from trnqc.gen.values import walk
+from trnqc.jit import build_all, compile_cuda
+from trnqc.jit.occupancy import resident_warps
 
 LANES = 32
 LABELS = ("mace-large", "mace-medium", "nequip-lips", "nequip-revmd17-aspirin", "nequip-revmd17-toluene",
@@ -114,7 +112,7 @@ def main() -> None:
     parser.add_argument("--labels", nargs="+", default=list(LABELS))
     parser.add_argument("--passes", nargs="+", choices=PASSES, default=list(PASSES))
     parser.add_argument("--arch", nargs="+", default=["sm_80", "sm_90"])
-    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "cg_cuda.json")
+    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "counted" / "cg_cuda.json")
     asked = parser.parse_args()
     keys = [(label, size, name, arch) for label in asked.labels for size in (4, 8) for name in asked.passes
             for arch in asked.arch]  # fmt: skip

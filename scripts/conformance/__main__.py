@@ -1,18 +1,17 @@
 """Run other people's published NKI kernels, unmodified, on the simulator.
 
-    python scripts/sim_conformance.py --sdk DIR --library DIR --samples DIR --nkipy DIR [--only TEXT] [--limit SECONDS]
+    python -m scripts.conformance --sdk DIR --library DIR --samples DIR --nkipy DIR [--only TEXT] [--limit SECONDS]
 
 The directories are local checkouts of aws-neuron/aws-neuron-sdk, nki-library, nki-samples and nkipy; sources that are
 not given are left out. Every case runs in its own process, with a time limit, through ``nki.simulate``; its results
 are compared with NumPy or with the checkout's own reference. Outcomes: pass; refused (a rule of the machine is broken,
 the message says which); differs; error; time. The table goes to the terminal, everything to
-profiles/sim_conformance.json. The exit status is 1 if any case has another outcome than pass or a refusal on record.
+profiles/counted/sim_conformance.json. The exit status is 1 if a case neither passes nor is refused as recorded.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
 import platform
@@ -28,15 +27,14 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
-
 import trnqc.sim
-from conformance import examples, library, library_direct
-from conformance.cases import Case, judge
+from scripts import ROOT
+from scripts.conformance import examples, library, library_direct
+from scripts.conformance.cases import Case, judge
+from scripts.measuring import write_json
 from trnqc.errors import SimulationError
 
-OUTPUT = Path(__file__).resolve().parents[1] / "profiles" / "sim_conformance.json"
+OUTPUT = ROOT / "profiles" / "counted" / "sim_conformance.json"
 SOURCES = ("sdk", "library", "samples", "nkipy")
 COLOURS = {"pass": "green", "refused": "cyan", "differs": "red", "error": "red", "time": "yellow"}
 
@@ -119,18 +117,15 @@ def table(outcomes: list[Outcome]) -> Table:
 
 
 def save(outcomes: list[Outcome], path: Path) -> None:
-    """Write all outcomes with the machine and the command, aside first."""
+    """Write all outcomes with the command and the versions."""
     record = {
-        "command": " ".join(["python", "scripts/sim_conformance.py", *option_names(sys.argv[1:])]),
+        "command": " ".join(["python", "-m", "scripts.conformance", *option_names(sys.argv[1:])]),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "outcomes": dict(Counter(o.outcome for o in outcomes)),
         "cases": [asdict(o) for o in outcomes],
     }
-    path.parent.mkdir(exist_ok=True)
-    aside = path.with_suffix(".tmp")
-    aside.write_text(json.dumps(record, indent=1) + "\n")
-    aside.replace(path)
+    write_json(record, path)
 
 
 def option_names(arguments: list[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """What does each part of the integral generator give? A table per part, beside FusionRCG's claims and a prototype.
 
-    python scripts/eri_ablation.py [--parts graphs phase2 gpu cpu] [--classes 1111 2121] [--quick]
-                                   [--out profiles/eri_ablation.json]
+    python -m scripts.eri_ablation [--parts graphs phase2 gpu cpu] [--classes 1111 2121] [--quick]
+                                   [--out FILE]
 
     graphs  nodes, flops, values that live at once, slots, by axis rule and scheduler
     phase2  from targets to integrals with harmonics taken step by step or at the end
@@ -23,14 +23,10 @@ from typing import Any
 
 from rich.console import Console
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from scripts.eri import ablation_tables as tables  # noqa: E402
-from scripts.eri import ablation_verdicts as verdicts  # noqa: E402
-from scripts.eri.ablation_reference import CLAIMS  # noqa: E402
-from scripts.measuring import heading, machine, write_json  # noqa: E402
-from trnqc.jit import find_compiler  # noqa: E402
+from scripts.eri_ablation import tables, verdicts
+from scripts.eri_ablation.reference import CLAIMS
+from scripts.measuring import heading, machine, record_file, write_json
+from trnqc.jit import find_compiler
 
 CLASSES = ("0000", "1000", "1010", "1111", "2111", "2121", "2211", "2221", "2222", "3311", "3322", "3333")
 QUICK = ("1010", "1111")
@@ -38,7 +34,7 @@ Rows = list[dict[str, Any]]
 
 
 def graphs(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    from scripts.eri.ablation_graphs import fewest_live, graph_row, rules
+    from scripts.eri_ablation.graphs import fewest_live, graph_row, rules
 
     for digits in asked.classes:
         rows = [graph_row(digits, rule) for rule in rules(digits)]
@@ -46,20 +42,20 @@ def graphs(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def phase2(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    from scripts.eri.ablation_phase2 import phase2_row
+    from scripts.eri_ablation.phase2 import phase2_row
 
     yield from map(phase2_row, asked.classes)
 
 
 def gpu(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    from scripts.eri.ablation_gpu import class_rows
+    from scripts.eri_ablation.gpu import class_rows
 
     for digits in asked.classes:
         yield from class_rows(digits, asked.arch)
 
 
 def cpu(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    from scripts.eri.ablation_cpu import class_row
+    from scripts.eri_ablation.cpu import class_row
 
     for digits in asked.classes:
         yield class_row(digits, asked.primitives)
@@ -77,7 +73,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--arch", nargs="+", default=["sm_80", "sm_90"])
     parser.add_argument("--primitives", type=int, nargs="+", default=[1, 3], help="a shell, for the CPU part")
     parser.add_argument("--quick", action="store_true", help=f"the classes {' '.join(QUICK)} alone")
-    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "eri_ablation.json")
+    parser.add_argument("--out", type=Path, default=record_file("eri_ablation"))
     asked = parser.parse_args(given)
     asked.classes = asked.classes or (QUICK if asked.quick else CLASSES)
     return asked

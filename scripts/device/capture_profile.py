@@ -1,7 +1,7 @@
 """A device profile of a compiled kernel, captured and converted on a machine with a Neuron device.
 
-    python scripts/capture_profile.py graph.neff --out profiles/my-machine/gemm [--inputs a_t a_t.npy b b.npy]
-    python scripts/capture_profile.py --out DIR -- python my_kernel.py      compile it with debug information first
+    python -m scripts.device.capture_profile graph.neff --out profiles/measured/trn2/gemm [--inputs a_t a_t.npy b b.npy]
+    python -m scripts.device.capture_profile --out DIR -- python my_kernel.py    compile with debug information first
 
 Works with neuron-explorer and the older neuron-profile, whose options are the same; --tool chooses, else the newer one
 that is installed is taken. Left in --out: profile_exec_N.ntff, summary.json, profile.json, tables/ (neuron-explorer

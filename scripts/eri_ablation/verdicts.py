@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from scripts.eri import ablation_reference as known
+from scripts.eri_ablation import reference as known
 
 Rows = Sequence[dict[str, Any]]
 # Usual graph and order, from which reductions are counted.

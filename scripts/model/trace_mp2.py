@@ -1,6 +1,6 @@
 """Instruction counts and on-chip memory of the fused pair kernel, traced without executing the arithmetic.
 
-    python scripts/trace_mp2.py [--json profiles/mp2_instructions.json]
+    python -m scripts.model.trace_mp2 [--json profiles/counted/mp2_instructions.json]
 
 One row a shape, target and precision: instructions in the program (static), instructions that run (executed), products
 of the tensor engine against the number that the algorithm needs, high water of SBUF and PSUM in bytes per partition.
@@ -9,9 +9,7 @@ of the tensor engine against the number that the algorithm needs, high water of 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import sys
 import time
 from pathlib import Path
 
@@ -22,6 +20,7 @@ from rich.table import Table
 
 from nki_kernels import mp2_plan as plan
 from nki_kernels.mp2_energy import mp2_energy, tile_list
+from scripts.measuring import command, write_json
 from trnqc import sim
 
 SHAPES = {
@@ -86,10 +85,8 @@ def main() -> None:
         table.add_row(*(f"{value:,}" if isinstance(value, int) else str(value) for value in row.values()))
     Console(width=200).print(table)
     if options.json:
-        aside = options.json.with_suffix(".tmp")
-        record = {"command": " ".join(["python", *sys.argv]), "kind": "traced instruction counts", "rows": rows}
-        aside.write_text(json.dumps(record, indent=1) + "\n")
-        aside.rename(options.json)
+        record = {"command": command(), "kind": "traced instruction counts", "rows": rows}
+        write_json(record, options.json)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Do the peers' own tests pass with our objects in the place of theirs?
 
-    python scripts/peers_tests.py [pyscf ...] [--files '*scf/test/test_rhf.py'] [--ways theirs memory direct]
+    python -m scripts.peers [pyscf ...] [--files '*scf/test/test_rhf.py'] [--ways theirs memory direct]
                                   [--tree pyscf=DIR] [--threads 1] [--jobs 1] [--timeout 3600] [--out FILE.json]
 
 Each peer is a module of scripts/peers: where its tests come from, which files count, how ours are put in the place of
@@ -24,15 +24,12 @@ from typing import Any
 
 from rich.console import Console
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from scripts.measuring import heading, machine, write_json  # noqa: E402
-from scripts.peers import report  # noqa: E402
-from scripts.peers.peer import NAMES, THEIRS, Peer, peers  # noqa: E402
-from scripts.peers.run import Limits, run  # noqa: E402
-from scripts.peers.trees import cache_folder, files_of, tree_of  # noqa: E402
-from trnqc.errors import InputError, TrnqcError  # noqa: E402
+from scripts.measuring import heading, machine, write_json
+from scripts.peers import report
+from scripts.peers.peer import NAMES, THEIRS, Peer, peers
+from scripts.peers.run import Limits, run
+from scripts.peers.trees import cache_folder, files_of, tree_of
+from trnqc.errors import InputError, TrnqcError
 
 WIDTH = 120
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from scripts.eri import ablation_reference as known
+from scripts.eri_ablation import reference as known
 
 Rows = Sequence[dict[str, Any]]
 METHODS = ("listed", "level", "fifo", "reach", "greedy", "target")

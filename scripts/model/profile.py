@@ -1,7 +1,7 @@
 """A modelled profile of one of our kernels, for `trnqc profile`: no device takes part and no arithmetic is done.
 
-    python scripts/model_profile.py gemm --shape M=2048,N=2048,K=2048 --precision bf16 --target trn2 --out gemm.json
-    python scripts/model_profile.py mp2_energy --shape 64,448,1536 --target trn1 --out mp2.json --set group=1
+    python -m scripts.model.profile gemm --shape M=2048,N=2048,K=2048 --precision bf16 --target trn2 --out gemm.json
+    python -m scripts.model.profile mp2_energy --shape 64,448,1536 --target trn1 --out mp2.json --set group=1
     trnqc profile gemm.json --html gemm.html
 
 The constants of the kernel are its own defaults unless --set changes some. Repeated passes are timed until they are
@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
             *call.args, **call.constants
         )
         extents = " x ".join(map(str, shape.values()))
-        command = shlex.join(["python", "scripts/model_profile.py", *(sys.argv[1:] if argv is None else argv)])
+        command = shlex.join(["python", "-m", "scripts.model.profile", *(sys.argv[1:] if argv is None else argv)])
         data = found.to_dict() | {"kernel": f"{args.kernel} {extents}, {args.precision}", "command": command}
         write_aside(args.out, json.dumps(data, allow_nan=False))
     except TrnqcError as error:

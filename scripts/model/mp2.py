@@ -1,7 +1,7 @@
 """Modelled time of the pair-energy kernel and the GEMM kernels, beside the original request's design and published
 times.
 
-    python scripts/model_mp2.py [--json profiles/modelled_mp2.json] [--shapes medium large] [--targets trn1 trn2]
+    python -m scripts.model.mp2 [--json profiles/modelled/mp2.json] [--shapes medium large] [--targets trn1 trn2]
 
 Everything printed is modelled on one NeuronCore by ``trnqc.sim.timeline``, except the lines called published,
 which are device times of earlier implementations on trn1. Launches are counted apart, at the table's overhead for each.
@@ -10,31 +10,28 @@ which are device times of earlier implementations on trn1. Launches are counted 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+from rich.console import Console
+from rich.table import Table
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from rich.console import Console  # noqa: E402
-from rich.table import Table  # noqa: E402
-
-from nki_kernels import mp2_plan as plan  # noqa: E402
-from nki_kernels.batched_contraction import batched_contraction  # noqa: E402
-from nki_kernels.gemm import gemm  # noqa: E402
-from nki_kernels.mp2_energy import mp2_energy  # noqa: E402
-from scripts.timeline.rfc_pair import rfc_pair  # noqa: E402
-from trnqc.sim import (  # noqa: E402
+from nki_kernels import mp2_plan as plan
+from nki_kernels.batched_contraction import batched_contraction
+from nki_kernels.gemm import gemm
+from nki_kernels.mp2_energy import mp2_energy
+from scripts import ROOT
+from scripts.measuring import write_json
+from scripts.model.kernels.rfc_pair import rfc_pair
+from trnqc.sim import (
     Spec,
     Timeline,
     timeline,
 )
-from trnqc.sim.timeline.costs import TABLE, constants_for  # noqa: E402
+from trnqc.sim.timeline.costs import TABLE, constants_for
 
 SHAPES = {"medium": (64, 448, 1536), "large": (96, 672, 2304)}  # nocc, nvir, naux
 PUBLISHED = (
@@ -174,7 +171,7 @@ def show(lines: list[Line]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, default=ROOT / "profiles" / "modelled_mp2.json")
+    parser.add_argument("--json", type=Path, default=ROOT / "profiles" / "modelled" / "mp2.json")
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--targets", nargs="+", choices=("trn1", "trn2", "trn3"), default=["trn1", "trn2"])
     args = parser.parse_args()
@@ -190,13 +187,12 @@ def main() -> int:
     data = {
         "schema": "trnqc.modelled-mp2/1",
         "measurement": "modelled",
-        "command": "python scripts/model_mp2.py",
+        "command": "python -m scripts.model.mp2",
         "published": [{"shape": s, "what": w, "seconds": t, "target": "trn1"} for s, w, t in PUBLISHED],
         "lines": [asdict(x) for x in lines],
         "sensitivity": sensitivity(),
     }
-    args.json.parent.mkdir(parents=True, exist_ok=True)
-    args.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    write_json(data, args.json)
     print(f"modelled in {time.perf_counter() - began:.0f} s, written to {args.json}")
     return 0
 

@@ -1,19 +1,18 @@
 """Time of the fused MP2 pair kernel on a Trainium device, after a gate: results must agree with the CPU first.
 
-    python scripts/device_bench_mp2.py --preset medium --precision fp32 bf16x3 [--json FILE]
-    python scripts/device_bench_mp2.py --preset tiny --rehearse           every step but the device: no figure counts
+    python -m scripts.device.bench_mp2 --preset medium --precision fp32 bf16x3 [--json FILE]
+    python -m scripts.device.bench_mp2 --preset tiny --rehearse           every step but the device: no figure counts
 
 Factors are random with elements of (ia|jb) near 0.05 Hartree. The first pass compiles and is reported apart; warm-up
 passes follow; a timed pass is all launches for all pairs, and the clock stops when the device has been synchronised.
 Reported are every repeat, their median, and the rate of needed operations: nocc nvir (nocc nvir + 1) naux, each
-product once. Without --json the record goes to profiles/<machine>/device_mp2_<preset>.json.
+product once. Without --json the record goes to profiles/measured/<machine>/mp2_<preset>.json.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import platform
 import socket
@@ -28,6 +27,7 @@ import torch
 
 from nki_kernels import mp2_plan as plan
 from nki_kernels.mp2_energy import mp2_energy, reference_mp2_energy
+from scripts.measuring import command, record_file, slug, write_json
 from trnqc import __version__, backends
 from trnqc.backends import neuron_packages, nki_host
 from trnqc.backends.neuron import TorchDevice, open_device
@@ -127,13 +127,6 @@ def machine() -> str:
     return product.read_text().strip() if product.is_file() else socket.gethostname()
 
 
-def write(path: Path, record: dict) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(".tmp")
-    aside.write_text(json.dumps(record, indent=1) + "\n")
-    aside.rename(path)
-
-
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--preset", default="medium", choices=PRESETS)
@@ -160,10 +153,10 @@ def main() -> int:
                 for precision in options.precision
             ]
     except TrnqcError as error:
-        print(f"device_bench_mp2: {error}", file=sys.stderr)
+        print(f"device.bench_mp2: {error}", file=sys.stderr)
         return 2
     record = {
-        "command": " ".join(["python", *sys.argv]),
+        "command": command(),
         "kind": "rehearsal in the simulator, no timing" if options.rehearse else "measured on the device",
         "machine": machine(),
         "versions": {"trnqc": __version__, "python": platform.python_version(), "torch": torch.__version__, **versions},
@@ -172,9 +165,9 @@ def main() -> int:
     }
     path = options.json
     if path is None and not options.rehearse:
-        path = Path("profiles") / machine() / f"device_mp2_{options.preset.replace('/', '_')}.json"
+        path = record_file(f"mp2_{slug(options.preset)}", slug(machine()))
     if path is not None:
-        write(path, record)
+        write_json(record, path)
     for row in rows:
         print(
             f"{options.preset} {row['precision']}: error {row['relative_error']:.1e}, first pass "

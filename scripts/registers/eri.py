@@ -1,6 +1,6 @@
 """Registers, spills and compile time of integral kernels by class, order and form of ``+=``.
 
-    python scripts/kernel_registers.py 1111 2111 2121 --methods fifo target --arch sm_80 sm_90
+    python -m scripts.registers.eri 1111 2111 2121 --methods fifo target --arch sm_80 sm_90
 
 Needs nvcc and no GPU. `rows` takes any generated functions; its output is what other ablations tabulate.
 """
@@ -11,12 +11,9 @@ import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from trnqc.eri.classes import QuartetClass
 from trnqc.eri.kernels.quartet import Variant, quartet_function
