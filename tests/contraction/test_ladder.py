@@ -134,7 +134,7 @@ def test_a_quarter_and_an_eighth():
         _, found = ladder(text, stated, x, t, even)
         loops = LadderLoops(found, 5, 5, True)
         assert whole[1] / loops.applied == pytest.approx(4, rel=0.01)
-        assert whole[0] / loops.made[1] == pytest.approx(share, rel=0.1)
+        assert whole[0] / loops.formed[1] == pytest.approx(share, rel=0.1)
 
 
 @pytest.mark.parametrize("sign", HALVES)
