@@ -90,7 +90,8 @@ def of_shape(args: argparse.Namespace, megabytes: float, stages: Stages) -> dict
         factors.B, factors.eps_occ, factors.eps_vir, choice, threads=args.threads, max_memory=megabytes,
         progress=lambda done, total: stages("pairs", done, total),
     )  # fmt: skip
-    result = assemble(step, factors.where, sizes=Sizes(*factors.B.shape, 768, 768), timings=factors.timings)
+    nocc, nvir, naux = factors.B.shape
+    result = assemble(step, factors.where, sizes=Sizes(nocc, nvir, naux, 768, 768), timings=factors.timings)
     return {"timings": factors.timings | step.timings} | facts(result)
 
 
