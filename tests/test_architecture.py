@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "trnqc.arrays": {"trnqc.errors"},
     "trnqc.host": {"trnqc.errors"},
     "trnqc.ranks": {"trnqc.errors", "trnqc.host"},
-    "trnqc.expression": {"trnqc.errors", "trnqc.types"},
+    "trnqc.expression": {"trnqc.errors"},
     "trnqc.sim": {"trnqc.errors"},
     "trnqc.gen": BASE,
     "trnqc.jit": BASE | {"trnqc.gen"},

@@ -7,7 +7,10 @@ from fractions import Fraction
 import pytest
 
 from trnqc.errors import ExpressionError
-from trnqc.expression.program import Factor, Program, Space, Statement, Symmetry, Tensor, Term
+from trnqc.expression.program import Program, Statement
+from trnqc.expression.spaces import Space
+from trnqc.expression.symmetry import Symmetry
+from trnqc.expression.terms import Factor, Tensor, Term
 from trnqc.expression.text import parse
 
 HEAD = """
@@ -153,9 +156,9 @@ def test_programs_of_objects_are_checked_too():
 
 
 @pytest.mark.parametrize(("below", "found"), [
-    ("(e[i] - f[a])", r"found e\[i\] - f\[a\]: hand a sum in as one tensor, or as a function"),
-    ("(-e[i] + 2 * f[a])", r"found - e\[i\] \+ 2 \* f\[a\]: hand a sum in"),
-    ("(e[i] / f[a])", r"found e\[i\] / f\[a\]: multiply by what stands below"),
+    ("(e[i] - f[a])", r"found e\[i\] - f\[a\]: pass a sum as one tensor, or as a function"),
+    ("(-e[i] + 2 * f[a])", r"found - e\[i\] \+ 2 \* f\[a\]: pass a sum"),
+    ("(e[i] / f[a])", r"found e\[i\] / f\[a\]: multiply by its denominator"),
     ("0", "found zero"),
 ])  # fmt: skip
 def test_a_division_says_what_it_was_by(below, found):

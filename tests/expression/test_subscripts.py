@@ -44,7 +44,7 @@ WRONG = [
     ("ab,bc->ad", [(2, 3), (3, 4)], "index d of the result stands in no operand", "d"),
     ("ab,bc->aa", [(2, 3), (3, 4)], "stands twice in the result", "a"),
     ("ab,bc->ac", [(2, 3), (5, 4)], "index b has extent 5 in operand 1, and 3 in operand 0", "bc->"),
-    ("abc,bc->ac", [(2, 3), (5, 4)], "subscripts of 3 axes; the operand has 2", "abc,"),
+    ("abc,bc->ac", [(2, 3), (5, 4)], "subscripts of 3 axes; operand 0 has 2", "abc,"),
     ("ab,b?->ac", [(2, 3), (5, 4)], "an index is a letter; found '?'", "?"),
     ("aa->a", [(2, 3)], "on another axis", "aa->a"),
     ("...a->a", [(2, 3)], "the result needs one too", "a"),
@@ -60,6 +60,31 @@ def test_errors_point_at_the_place(text, shapes, words, place):
     message, shown, caret = str(caught.value).split("\n")
     assert words in message and shown == f"  {text}"
     assert text[len(caret) - 3 :].startswith(place)
+
+
+STRICT = [
+    ("aab,b->a", [(2, 2, 3), (3,)], "index a stands twice in operand 0; take the diagonal before", "aab"),
+    ("ab,...b->a", [(2, 3), (3,)], "operand 1 has an ellipsis", "...b"),
+    ("ab,b->a", [(2, 3), (1,)], "index b has extent 1 in operand 1, and 3 in operand 0", "b->"),
+    ("ab,b->a", [(2, 1), (3,)], "index b has extent 3 in operand 1, and 1 in operand 0", "b->"),
+]
+
+
+@pytest.mark.parametrize(("text", "shapes", "words", "place"), STRICT)
+def test_what_sparse_operands_cannot_have(text, shapes, words, place):
+    with pytest.raises(ExpressionError) as caught:
+        parse_subscripts(text, shapes, strict=True)
+    message, shown, caret = str(caught.value).split("\n")
+    assert words in message and shown == f"  {text}"
+    assert text[len(caret) - 3 :].startswith(place)
+
+
+def test_strict_subscripts():
+    symbols = [opt_einsum.get_symbol(k) for k in (0, 60, 139)]
+    text = f"{symbols[0]}{symbols[2]}, {symbols[2]}{symbols[1]}"
+    found = parse_subscripts(text, [(1, 4), (4, 2)], strict=True)
+    assert found.output == tuple(sorted(symbols[:2])) and not any(found.squeezed)
+    assert list(found.extents.items()) == [(symbols[0], 1), (symbols[2], 4), (symbols[1], 2)]
 
 
 def test_numbers_of_operands_agree():
