@@ -32,10 +32,11 @@ from autotune.runner import Outcome, Request, tune
 from scripts import ROOT
 from scripts.measuring import command
 from trnqc import __version__
+from trnqc.host.files import write_aside
 from trnqc.tuning import records
 from trnqc.tuning.instruments import model_identity
 from trnqc.tuning.kernels import parse_shape
-from trnqc.tuning.records import Record, write_aside
+from trnqc.tuning.records import Record
 
 SEARCHES = ("halving", "model")
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted(p for d in ("trnqc", "nki_kernels", "autotune") for p in (ROOT / d).rglob("*.py"))
@@ -66,9 +70,20 @@ PLACES = {
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_garbage_collection():
+    """The collector would visit the syntax trees of all files again and again."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
 def module_name(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path) for path in (*SOURCES, *DOORS, *TESTS)}
 
 
 def room_of(module: str) -> str | None:
@@ -84,7 +99,7 @@ def room_of(module: str) -> str | None:
 def imports_of(path: Path) -> list[tuple[int, str]]:
     """(line, full module name) of every import, wherever it stands; ``from p import q`` is p.q if that is a module."""
     found = []
-    for node in ast.walk(tree(path)):
+    for node in statements(tree(path)):
         if isinstance(node, ast.Import):
             found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -95,9 +110,16 @@ def imports_of(path: Path) -> list[tuple[int, str]]:
                 base = ".".join(package[: len(package) - node.level + 1] + ([base] if base else []))
             for alias in node.names:
                 full = f"{base}.{alias.name}"
-                inside = ROOT / full.replace(".", "/")
-                found.append((node.lineno, full if inside.is_dir() or inside.with_suffix(".py").is_file() else base))
+                found.append((node.lineno, full if full in MODULES else base))
     return found
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements below a node; expressions, which hold none, are not entered."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+            yield child
+            yield from statements(child)
 
 
 @cache

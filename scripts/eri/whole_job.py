@@ -55,7 +55,7 @@ def _run(molecule: str, basis: str, ours: bool) -> dict[str, Any]:
     mf.with_df._cderi = None
     core, auxbasis = chemical_core(mol), auxiliary_basis(mol, None).auxmol.basis
     if ours:
-        mp = DFMP2(mf, auxbasis, core, backend="cpu", max_memory=MEMORY)
+        mp: Any = DFMP2(mf, auxbasis, core, backend="cpu", max_memory=MEMORY)
         mp.kernel()
         correlation, parts = mp.e_corr, dict(mp.result.timings)
     else:
