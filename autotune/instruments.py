@@ -69,7 +69,7 @@ def modelled(job: Job) -> Reading:
 
 def device(job: Job) -> Reading:
     """On the first Trainium device of this machine: the gate (always), warm-up, the median of synchronised launches."""
-    from trnqc.backends.neuron import open_device
+    from trnqc.backends.neuron.device import open_device
     from trnqc.neff_cache import program, watch
 
     here = open_device()
@@ -80,7 +80,7 @@ def device(job: Job) -> Reading:
 
 
 def clock(here: Any, gate: Call, workload: Callable[..., Call]) -> Reading:
-    """Gate and median time of `workload(fill)` on an opened device (`trnqc.backends.neuron.TorchDevice`)."""
+    """Gate and median time of `workload(fill)` on an opened device (`trnqc.backends.neuron.device.NeuronDevice`)."""
     from trnqc.tuning.calls import random_fill
 
     error = gate.error(_launcher(here, gate)(fetch=True))
@@ -100,7 +100,7 @@ def clock(here: Any, gate: Call, workload: Callable[..., Call]) -> Reading:
 
 def _launcher(here: Any, call: Call) -> Callable[..., Any]:
     """launch(fetch) runs the call once over operands already on the device and waits for it."""
-    from trnqc.backends.torch_launch import launch, synchronize, to_numpy
+    from trnqc.backends.neuron.launch import launch, synchronize, to_numpy
 
     args = [here.put(arg) for arg in call.args]
     kind = args[0].device.type

@@ -28,8 +28,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "nki_kernels": {"trnqc.sim"},
     "trnqc.tuning": BASE | {"trnqc.jit", "trnqc.sim", "nki_kernels"},
     "trnqc.backends": BASE | {"trnqc.jit", "trnqc.gen", "trnqc.sim", "trnqc.tuning", "nki_kernels"},
-    "trnqc.eri": BASE | {"trnqc.gen", "trnqc.jit"},
-    "trnqc.cg": BASE | {"trnqc.gen", "trnqc.jit"},
+    "trnqc.eri": BASE | {"trnqc.gen", "trnqc.jit", "trnqc.backends"},
+    "trnqc.cg": BASE | {"trnqc.gen", "trnqc.jit", "trnqc.backends"},
     "trnqc.sparse": BASE | {"trnqc.gen", "trnqc.jit"},
     "trnqc.contraction": BASE | {"trnqc.expression"},
     "trnqc.mp2": BASE | {"trnqc.backends", "nki_kernels", "trnqc.eri"},
@@ -46,7 +46,7 @@ PLACES = {
     "torch": (
         "trnqc.torch_ops",
         "trnqc.ranks",
-        "trnqc.backends.torch_launch",
+        "trnqc.backends.neuron.launch",
         "trnqc.cg.torch",
         "trnqc.cg.doors",
         "trnqc.cg.cuda.operands",
@@ -56,8 +56,8 @@ PLACES = {
     "e3nn": ("trnqc.cg.doors",),
     "mace": ("trnqc.cg.doors",),
     "nequip": ("trnqc.cg.doors",),
-    "torch_neuronx": ("trnqc.torch_ops", "trnqc.backends.torch_launch", "trnqc.backends.neuron"),
-    "torch_xla": ("trnqc.backends.torch_launch", "trnqc.backends.neuron"),
+    "torch_neuronx": ("trnqc.torch_ops", "trnqc.backends.neuron.launch", "trnqc.backends.neuron"),
+    "torch_xla": ("trnqc.backends.neuron.launch", "trnqc.backends.neuron"),
     "nki": ("nki_kernels.lang", "trnqc.sim", "trnqc.backends"),
 }
 

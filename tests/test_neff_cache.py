@@ -295,7 +295,7 @@ def compiler(caches, tmp_path, monkeypatch):
     tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{tool.parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("TOOL_LOG", str(tmp_path / "log"))
-    monkeypatch.setattr("trnqc.backends.neuron_packages.device_files", lambda: ())
+    monkeypatch.setattr("trnqc.backends.neuron.packages.device_files", lambda: ())
     return tmp_path / "log"
 
 
@@ -325,7 +325,7 @@ def test_a_failing_compiler_is_quoted(compiler, monkeypatch):
 
 def test_without_chip_and_compiler_the_error_says_what_to_do(caches, monkeypatch):
     monkeypatch.setenv("PATH", "/nonexistent")
-    monkeypatch.setattr("trnqc.backends.neuron_packages.device_files", lambda: ())
+    monkeypatch.setattr("trnqc.backends.neuron.packages.device_files", lambda: ())
     with pytest.raises(CompilerError) as caught:
         warm(gemm_program())
     for word in ("no /dev/neuron* device", "neuron_parallel_compile is not on PATH", "trn2 instance", "pip install"):

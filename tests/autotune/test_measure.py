@@ -82,7 +82,7 @@ class Host:
     cores = 1
 
     def put(self, array):
-        from trnqc.backends.torch_launch import to_tensor
+        from trnqc.backends.neuron.launch import to_tensor
 
         return to_tensor(array)
 
@@ -93,7 +93,7 @@ CONSTANTS = {"rows": 128, "cols": 65, "kchunk": 2, "batch": 1, "hold": 0, "drain
 
 def test_the_clock_gates_and_times():
     pytest.importorskip("torch")
-    from trnqc.backends.torch_launch import host_kernels
+    from trnqc.backends.neuron.launch import host_kernels
 
     gate = gate_call("gemm", CALL["shape"], "fp32", CONSTANTS)
     with host_kernels("reference"):
@@ -105,7 +105,7 @@ def test_the_clock_does_not_time_what_is_wrong():
     pytest.importorskip("torch")
     import dataclasses
 
-    from trnqc.backends.torch_launch import host_kernels
+    from trnqc.backends.neuron.launch import host_kernels
 
     gate = gate_call("gemm", CALL["shape"], "fp32", CONSTANTS)
     wrong = dataclasses.replace(gate, reference=lambda *args, **constants: np.zeros((70, 65), np.float32))

@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
+from trnqc.backends import pair_backends
 from trnqc.cli.report import brief, report
 from trnqc.errors import BackendUnavailable, InputError
 from trnqc.host.memory import parse_memory
@@ -22,8 +23,6 @@ from trnqc.mp2.reference.molecule import UNITS, load_geometry
 from trnqc.mp2.result import SCS, SOS, MP2Result
 from trnqc.ranks.groups import SCHEDULES
 from trnqc.types import PRECISIONS
-
-BACKENDS = ("auto", "cpu", "simulator", "neuron")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -171,7 +170,7 @@ def _correlation(group: argparse._ArgumentGroup) -> None:
 def _machine(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--backend",
-        choices=BACKENDS,
+        choices=("auto", *pair_backends()),
         default="auto",
         help="auto: a usable Trainium device, else cpu (default: %(default)s)",
     )

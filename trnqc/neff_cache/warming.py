@@ -15,7 +15,7 @@ import sys
 
 import numpy as np
 
-from trnqc.backends import neuron_packages
+from trnqc.backends.neuron import packages as neuron_packages
 from trnqc.errors import CompilerError
 from trnqc.neff_cache.ledger import watch
 from trnqc.neff_cache.places import Entry, places
@@ -77,9 +77,9 @@ def _run(command: list[str], environment: dict[str, str], timeout: float) -> Non
 
 def launch(program: Program) -> None:
     """One launch of the program on zeros, on this machine's device (or into the graph that is being collected)."""
-    from trnqc.backends.neuron import open_device
-    from trnqc.backends.torch_launch import launch as call_kernel
-    from trnqc.backends.torch_launch import synchronize
+    from trnqc.backends.neuron.device import open_device
+    from trnqc.backends.neuron.launch import launch as call_kernel
+    from trnqc.backends.neuron.launch import synchronize
 
     here = open_device()
     call = example_call(program.kernel, program.shape, program.precision, program.constants, here.cores, np.zeros)

@@ -16,8 +16,8 @@ from torch import Tensor
 from nki_kernels import batched_contraction as batched_kernels
 from nki_kernels import gemm as gemm_kernels
 from nki_kernels import mp2_energy as mp2_kernels
-from trnqc.backends.nki_host import PRECISIONS
-from trnqc.backends.torch_launch import launch
+from trnqc.backends.neuron.launch import launch
+from trnqc.backends.nki.device import PRECISIONS
 from trnqc.errors import InputError, UnsupportedPrecision
 from trnqc.torch_ops.products import OPERATORS, gradients, over_a_batch, product, refuse_dual_level, require_tensors
 

@@ -1,4 +1,4 @@
-"""The pair loop: tasks dealt to threads, for each one product on one thread and one energy pass over its result."""
+"""The loop over pairs on several threads. A task is one product, on one thread, and one energy pass over its result."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from typing import Any
 import numpy as np
 
 from trnqc.backends.base import Progress
-from trnqc.backends.cpu_kernels.energy import EnergyPass
-from trnqc.backends.cpu_kernels.plan import Plan, Task, block_plan, make_plan
-from trnqc.backends.cpu_kernels.products import Products
+from trnqc.backends.cpu.pair_blocks import BlockPlan, Task, plan_block, plan_triangle
+from trnqc.backends.cpu.pair_energies import EnergyPass
+from trnqc.backends.cpu.pair_products import PairProducts
 
 
-def pair_sums(
+def triangle_sums(
     B: Any,
     eps_occ: np.ndarray,
-    products: Products,
+    products: PairProducts,
     energies: EnergyPass,
     *,
     threads: int,
     max_memory: float | None = None,
     progress: Progress | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """[nocc, nocc] sums that `energies` makes of T_ij for each i >= j, zero above the diagonal. max_memory: bytes."""
+    """[nocc, nocc] sums of `energies` over T_ij for each i >= j, zero above the diagonal. max_memory is in bytes."""
     held = B.size * 8 if isinstance(B, np.ndarray) and not isinstance(B, np.memmap) else 0
     fixed = held + threads * products.scratch_bytes
-    plan = make_plan(B.shape[0], products, threads=threads, limit=max_memory, fixed=fixed)
+    plan = plan_triangle(B.shape[0], products, threads=threads, limit=max_memory, fixed=fixed)
     step = _PairStep(products, eps_occ, plan, energies, threads)
     with products.alone(), ThreadPoolExecutor(threads, thread_name_prefix="trnqc-mp2") as pool:
-        _deal(step.run, step.work(pool.map), pool, progress, plan.nocc * (plan.nocc + 1) // 2)
+        _run_tasks(step.run, step.work(pool.map), pool, progress, plan.nocc * (plan.nocc + 1) // 2)
     return step.os, step.x
 
 
 def block_sums(
-    left: Products,
-    right: Products,
+    left: PairProducts,
+    right: PairProducts,
     eps_left: np.ndarray,
     eps_right: np.ndarray,
     energies: EnergyPass,
@@ -46,47 +46,49 @@ def block_sums(
     threads: int,
     progress: Progress | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """[m, n] sums that `energies` makes of T_ij for all rows i of `left` and j of `right`, no orbital being in both.
+    """[m, n] sums of `energies` over T_ij for all orbitals i of `left` and j of `right`, none of which is in both.
 
     In the plan they are the orbitals [n, n + m) and [0, n): a block below the diagonal, where no T is symmetric.
     """
     m, n = len(eps_left), len(eps_right)
-    plan = block_plan(m, n, left, threads=threads)
+    plan = plan_block(m, n, left, threads=threads)
     step = _PairStep(left, np.concatenate((eps_right, eps_left)), plan, energies, threads)
     with left.alone(), ThreadPoolExecutor(threads, thread_name_prefix="trnqc-mp2") as pool:
         rows, columns = replace(left.load(0, m, pool.map), first=n), right.load(0, n, pool.map)
         tasks = (Task(i, i + 1, j, min(j + plan.block, n)) for i in range(n, n + m) for j in range(0, n, plan.block))
         work = [*((task, rows, columns) for task in tasks), None]
-        _deal(step.run, work, pool, progress, m * n)
+        _run_tasks(step.run, work, pool, progress, m * n)
     return step.os[n:, :n], step.x[n:, :n]
 
 
 class _PairStep:
-    """One pair step: the buffers, the results, and the work of one task."""
+    """One pair step: its buffers, its results, and the work of one task."""
 
-    def __init__(self, products: Products, eps_occ: np.ndarray, plan: Plan, energies: EnergyPass, threads: int) -> None:
+    def __init__(
+        self, products: PairProducts, eps_occ: np.ndarray, plan: BlockPlan, energies: EnergyPass, threads: int
+    ) -> None:
         self.products, self.eps_occ, self.plan, self.energies = products, eps_occ, plan, energies
         nocc = len(eps_occ)
         self.os, self.x = np.zeros((nocc, nocc)), np.zeros((nocc, nocc))
-        self.rooms: queue.SimpleQueue[np.ndarray] = queue.SimpleQueue()
+        self.slabs: queue.SimpleQueue[np.ndarray] = queue.SimpleQueue()
         for _ in range(threads):
-            self.rooms.put(products.slab(plan.block))
+            self.slabs.put(products.slab(plan.block))
 
     def run(self, task: Task, panel: Any, block: Any) -> int:
-        """All pairs of a task; `panel` holds its rows i, `block` its rows j (None: to be loaded). Their number."""
+        """Compute all pairs of a task; `panel` holds orbitals i, `block` orbitals j (None: load them). Their number."""
         block = self.products.load(task.j0, task.j1) if block is None else block
-        room = self.rooms.get()
+        slab_buffer = self.slabs.get()
         try:
             for i in range(max(task.i0, task.j0), task.i1):
                 js = slice(task.j0, min(task.j1, i + 1))
-                slab = self.products.multiply(panel, block, i, js.start, js.stop, room)
+                slab = self.products.multiply(panel, block, i, js.start, js.stop, slab_buffer)
                 self.os[i, js], self.x[i, js] = self.energies(slab, self.eps_occ[i] + self.eps_occ[js])
         finally:
-            self.rooms.put(room)
+            self.slabs.put(slab_buffer)
         return task.pairs
 
     def work(self, map: Callable) -> Iterator[tuple[Task, Any, Any] | None]:
-        """Arguments of `run`; None where all tasks before must end, so that their rows can go."""
+        """Yield the arguments of `run`, and None where all tasks so far must end and their orbitals can be freed."""
         for i0, i1 in self.plan.panels():
             panel = self.products.load(i0, i1, map)
             for task in self.plan.tasks(i0, i1):
@@ -95,13 +97,14 @@ class _PairStep:
             del panel
 
 
-def _deal(
+def _run_tasks(
     run: Callable[..., int],
     work: Iterable[tuple[Task, Any, Any] | None],
     pool: ThreadPoolExecutor,
     progress: Progress | None,
     total: int,
 ) -> None:
+    """Submit the work to the pool, waiting at each None, and report progress in the caller's thread."""
     done = 0
     futures: list[Future[int]] = []
     try:

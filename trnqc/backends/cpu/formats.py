@@ -1,7 +1,8 @@
 """B in the number format of each precision, laid out so that one GEMM gives T.
 
-bf16x3 and bf16 emulate a tensor engine that multiplies bf16 and accumulates in fp32: every bf16 value and every product
-of two is exact in fp32, so an fp32 GEMM on rounded factors has the same error bound. It is slower than fp32.
+bf16x3 and bf16 emulate a tensor engine that multiplies bf16 and accumulates in fp32. Every bf16 number and every
+product of two of them is exact in fp32, so an fp32 GEMM on rounded factors has the same error bound. The emulation is
+slower than fp32.
 """
 
 from __future__ import annotations
@@ -14,7 +15,17 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Format:
-    """dtype: of the products. A row is `copies` runs of naux; T contracts runs `left` of B_i with `right` of B_j."""
+    """The number format of one precision.
+
+    Parameters
+    ----------
+    dtype
+        Of the products.
+    copies
+        Copies of the auxiliary index in a row, which is `copies` * naux long.
+    left, right
+        T contracts the copies [left) of B_i with the copies [right) of B_j.
+    """
 
     dtype: type
     copies: int
@@ -36,7 +47,7 @@ class Format:
         return encoded[..., runs[0] * naux : runs[1] * naux]
 
 
-# With rows [lo|hi|hi|lo], left [hi|hi|lo] and right [lo|hi|hi] are views of the same array.
+# With rows [lo|hi|hi|lo], the left operand [hi|hi|lo] and the right one [lo|hi|hi] are views of the same array.
 FORMATS = {
     "fp64": Format(np.float64, 1, (0, 1), (0, 1)),
     "fp32": Format(np.float32, 1, (0, 1), (0, 1)),
@@ -50,7 +61,7 @@ def _bf16(values: np.ndarray) -> np.ndarray:
 
 
 def encode(values: np.ndarray, precision: str) -> np.ndarray:
-    """fp64 [..., naux] -> [..., copies * naux] in the format of `precision`; fp64 is handed through uncopied."""
+    """fp64 [..., naux] -> [..., copies * naux] in the format of `precision`; fp64 is returned uncopied."""
     if precision == "bf16":
         return _bf16(values)
     if precision == "bf16x3":

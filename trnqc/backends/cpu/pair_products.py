@@ -1,10 +1,4 @@
-"""The products T_j = B_i B_j^T of the pair step, two ways: compiled for packed factors, or by NumPy's BLAS.
-
-Both say how much one loaded B_i takes (``orbital_bytes``), T of a pair (``slab_bytes``) and the temporaries of a thread
-(``scratch_bytes``), and offer
-``load(i0, i1)``: rows of B ready to be multiplied; ``slab(pairs)``: room for T; ``multiply``: T of one i and a block of
-j <= i in that room.
-"""
+"""The products T_j = B_i B_j^T of the pair step, either compiled for packed factors or by NumPy's BLAS."""
 
 from __future__ import annotations
 
@@ -18,14 +12,16 @@ from typing import Any, Protocol
 import numpy as np
 
 from trnqc import jit
-from trnqc.backends.cpu_kernels.formats import FORMATS, encode
+from trnqc.backends.cpu.formats import FORMATS, encode
 from trnqc.host.arrays import zeros
 from trnqc.host.blas import numpy_blas, single_threaded
 
-LINE = 64  # bytes of a cache line
+LINE = 64
+"""Bytes of a cache line."""
 C_TYPES = {"float64": "double", "float32": "float"}
 
-Map = Callable[..., Any]  # map, or a pool's
+Map = Callable[..., Any]
+"""The built-in map, or that of a pool of threads."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +36,16 @@ class Slab:
     symmetric: bool
 
 
-class Products(Protocol):
-    """How the pair loop gets its T."""
+class PairProducts(Protocol):
+    """How the pair loop computes T.
+
+    Attributes
+    ----------
+    orbital_bytes, slab_bytes, scratch_bytes : int
+        Bytes of one loaded B_i, of T of one pair, and of a thread's temporaries.
+    label : str
+        What computes the products, in words.
+    """
 
     orbital_bytes: int
     slab_bytes: int
@@ -49,20 +53,26 @@ class Products(Protocol):
     label: str
 
     def alone(self) -> AbstractContextManager:
-        """While it lasts, one product keeps to the thread that asks for it."""
+        """A context in which a product runs on the thread that calls it only."""
         ...
 
-    def load(self, i0: int, i1: int, map: Map = map) -> Any: ...
+    def load(self, i0: int, i1: int, map: Map = map) -> Any:
+        """Rows i0 .. i1 - 1 of B, ready to be multiplied."""
+        ...
 
-    def slab(self, pairs: int) -> np.ndarray: ...
+    def slab(self, pairs: int) -> np.ndarray:
+        """An array for T of so many pairs."""
+        ...
 
-    def multiply(self, left: Any, right: Any, i: int, j0: int, j1: int, room: np.ndarray) -> Slab: ...
+    def multiply(self, left: Any, right: Any, i: int, j0: int, j1: int, out: np.ndarray) -> Slab:
+        """T of one i in `left` and of j0 <= j < j1 in `right`, j1 <= i + 1, written to `out`."""
+        ...
 
 
-def make_products(B: Any, precision: str, compiled: bool) -> Products:
-    """The compiled products where they are asked for and written for this machine, else NumPy's.
+def make_products(B: Any, precision: str, compiled: bool) -> PairProducts:
+    """Compiled products if they are asked for and written for this machine, else those of NumPy.
 
-    bf16x3 multiplies two different arrangements of its parts and takes NumPy's. Raises CompilerError.
+    bf16x3 multiplies two different arrangements of its parts, which NumPy does. Raises CompilerError.
     """
     if compiled and FORMATS[precision].copies == 1 and "#define __AVX__ 1" in jit.find_compiler().target:
         return CompiledProducts(B, precision)
@@ -82,14 +92,16 @@ def _encoding_bytes(B: Any, precision: str) -> int:
 
 @dataclass(frozen=True)
 class _Rows:
+    """Rows of B as NumPy multiplies them, from orbital `first` on."""
+
     data: np.ndarray
     first: int
 
 
 class NumpyProducts:
-    """Rows as they are, one ``np.matmul`` a pair.
+    """Rows of B as they are, with one ``np.matmul`` per pair.
 
-    A BLAS sums in an order that depends on the shape of its operands, and a pair's energy shall not depend on what is
+    A BLAS sums in an order that depends on the shape of its operands, and a pair's energy must not depend on what is
     computed beside it.
     """
 
@@ -120,12 +132,12 @@ class NumpyProducts:
     def slab(self, pairs: int) -> np.ndarray:
         return np.empty(pairs * self.nvir**2, dtype=self.form.dtype)
 
-    def multiply(self, left: _Rows, right: _Rows, i: int, j0: int, j1: int, room: np.ndarray) -> Slab:
+    def multiply(self, left: _Rows, right: _Rows, i: int, j0: int, j1: int, out: np.ndarray) -> Slab:
         columns = (j1 - j0) * self.nvir
-        T = room[: self.nvir * columns].reshape(self.nvir, columns)
+        T = out[: self.nvir * columns].reshape(self.nvir, columns)
         one = self.form.left_of(left.data[i - left.first])
         for n, j in enumerate(range(j0, j1)):
-            # B_i B_i^T from one array: NumPy takes another routine for that, with other digits.
+            # B_i B_i^T from one array, as in `mp2_pairs`: NumPy takes another routine for it, with other digits.
             row = left.data[i - left.first] if j == i else right.data[j - right.first]
             np.matmul(one, self.form.right_of(row).T, out=T[:, n * self.nvir : (n + 1) * self.nvir])
         return Slab(T, 0, j1 == i + 1)
@@ -133,13 +145,15 @@ class NumpyProducts:
 
 @dataclass(frozen=True)
 class _Panels:
+    """Rows of B in `count` packed panels, from orbital `first` on."""
+
     data: np.ndarray
     count: int
     first: int
 
 
 class CompiledProducts:
-    """Rows packed once for all products; pair_product.c."""
+    """Rows of B packed once for all products, which pair_product.c computes."""
 
     def __init__(self, B: Any, precision: str) -> None:
         self.B, self.precision = B, precision
@@ -171,27 +185,27 @@ class CompiledProducts:
     def slab(self, pairs: int) -> np.ndarray:
         return zeros(self.nvir * (pairs * self.nvir + 2 * self.width), self.dtype)
 
-    def multiply(self, left: _Panels, right: _Panels, i: int, j0: int, j1: int, room: np.ndarray) -> Slab:
+    def multiply(self, left: _Panels, right: _Panels, i: int, j0: int, j1: int, out: np.ndarray) -> Slab:
         start, end = (j0 - right.first) * self.nvir, (j1 - right.first) * self.nvir
         panel = start // self.width
         stride, column = (-(-end // self.width) - panel) * self.width, start - panel * self.width
         symmetric = column + (i - j0) * self.nvir if j1 == i + 1 else stride
-        T = room[: self.nvir * stride].reshape(self.nvir, stride)
+        T = out[: self.nvir * stride].reshape(self.nvir, stride)
+        row = (i - left.first) * self.nvir
         self.library.product(
-            left.data, left.count, (i - left.first) * self.nvir, self.nvir, right.data, right.count,
-            panel, self.naux, symmetric, T, stride,
-        )  # fmt: skip
+            left.data, left.count, row, self.nvir, right.data, right.count, panel, self.naux, symmetric, T, stride
+        )
         return Slab(T, column, j1 == i + 1)
 
 
 def source_of(name: str) -> str:
-    """The text of a C file of this package."""
-    return resources.files("trnqc.backends.cpu_kernels").joinpath(name).read_text()
+    """The text of a C file of this folder."""
+    return resources.files("trnqc.backends.cpu").joinpath(name).read_text()
 
 
 @functools.cache
 def product_library(dtype: str) -> jit.Library:
-    """pair_product.c for products of `dtype`."""
+    """The compiled pair_product.c for products of `dtype`."""
     rows, packed = jit.Array(dtype, ndim=2), jit.Array(dtype, ndim=1)
     packed_out, slab = jit.Array(dtype, ndim=1, written=True), jit.Array(dtype, ndim=2, written=True)
     n = "int64"

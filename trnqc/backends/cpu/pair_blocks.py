@@ -7,13 +7,16 @@ from typing import Protocol
 
 from trnqc.errors import MemoryLimit
 
-# T of one task is written by the GEMM and read once by the energy pass: it should still lie in the outer caches then,
-# and be wide enough that packing B_i is paid back.
 SLAB_BYTES = 4 << 20
+"""Bytes of T in one task.
+
+The GEMM writes them and the energy pass reads them once, so they should still be in the outer caches by then; and the
+task should be wide enough that the packing of B_i is worth its time.
+"""
 
 
 class Sizes(Protocol):
-    """Bytes that one loaded orbital and one pair of T take."""
+    """Bytes of one loaded orbital (B_i as it is multiplied) and of T of one pair."""
 
     @property
     def orbital_bytes(self) -> int: ...
@@ -37,10 +40,21 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """panel: rows i loaded at a time (nocc when all of B is). block: rows j a slab covers.
+class BlockPlan:
+    """How the pairs of `nocc` orbitals are cut into tasks.
 
-    bytes: the most that is held at once, B included when it is in memory. whole: all rows are loaded once.
+    Parameters
+    ----------
+    nocc
+        Correlated occupied orbitals.
+    panel
+        Orbitals i that are loaded at a time; nocc when all of B is.
+    block
+        Orbitals j of one task.
+    bytes
+        The most that is held at once, including B when it is in memory.
+    whole
+        Whether all orbitals are loaded once, before the first product.
     """
 
     nocc: int
@@ -61,11 +75,20 @@ class Plan:
         return sorted(tasks, key=lambda task: task.pairs, reverse=True)
 
 
-def make_plan(nocc: int, sizes: Sizes, *, threads: int, limit: float | None, fixed: int) -> Plan:
-    """Choose panel and block for nocc orbitals.
+def plan_triangle(nocc: int, sizes: Sizes, *, threads: int, limit: float | None, fixed: int) -> BlockPlan:
+    """Choose panel and block for all pairs j <= i of `nocc` orbitals.
 
-    limit: bytes, None for no limit. fixed: bytes held whatever the blocks: B where it is in memory, and scratch.
-    Raises MemoryLimit when not even one row at a time fits.
+    Parameters
+    ----------
+    limit
+        Bytes, None for no limit.
+    fixed
+        Bytes that are held whatever the blocks are: B where it is in memory, and scratch.
+
+    Raises
+    ------
+    MemoryLimit
+        If not even one orbital at a time fits.
     """
     slab, orbital = sizes.slab_bytes, sizes.orbital_bytes
     block = max(1, min(nocc, SLAB_BYTES // slab))
@@ -73,9 +96,9 @@ def make_plan(nocc: int, sizes: Sizes, *, threads: int, limit: float | None, fix
     if limit is None or whole + threads * slab <= limit:
         if limit is not None:
             block = min(block, int(limit - whole) // (threads * slab))
-        return Plan(nocc, nocc, block, whole + threads * block * slab, True)
+        return BlockPlan(nocc, nocc, block, whole + threads * block * slab, True)
 
-    # Rows are loaded as they are needed: a panel of i, and a block of j for each thread.
+    # Orbitals are loaded as they are needed: a panel of i, and a block of j for each thread.
     per_block = threads * (slab + orbital)
     least = fixed + per_block + orbital
     if least > limit:
@@ -86,10 +109,10 @@ def make_plan(nocc: int, sizes: Sizes, *, threads: int, limit: float | None, fix
         )
     block = max(1, min(block, int((limit - fixed) / 2 // per_block)))
     panel = max(1, min(nocc, int(limit - fixed - block * per_block) // max(orbital, 1)))
-    return Plan(nocc, panel, block, fixed + block * per_block + panel * orbital, False)
+    return BlockPlan(nocc, panel, block, fixed + block * per_block + panel * orbital, False)
 
 
-def block_plan(m: int, n: int, sizes: Sizes, *, threads: int) -> Plan:
-    """All pairs of m rows with n others, loaded once; what is held does not count the rows as they were given."""
+def plan_block(m: int, n: int, sizes: Sizes, *, threads: int) -> BlockPlan:
+    """All pairs of m orbitals with n others, loaded once; `bytes` leaves out the rows of B that the caller holds."""
     block = max(1, min(n, SLAB_BYTES // sizes.slab_bytes))
-    return Plan(m + n, m + n, block, (m + n) * sizes.orbital_bytes + threads * block * sizes.slab_bytes, True)
+    return BlockPlan(m + n, m + n, block, (m + n) * sizes.orbital_bytes + threads * block * sizes.slab_bytes, True)

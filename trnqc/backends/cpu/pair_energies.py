@@ -1,4 +1,4 @@
-"""The energy expression over a slab of integrals: compiled in one pass, or as NumPy operations."""
+"""The MP2 energy expression over a slab of integrals T: compiled in one pass, or as NumPy operations."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable
 import numpy as np
 
 from trnqc import jit
-from trnqc.backends.cpu_kernels.products import C_TYPES, Slab, source_of
+from trnqc.backends.cpu.pair_products import C_TYPES, Slab, source_of
 
-# T of n pairs and e_pair[n] = e_i + e_j -> for each pair the sums over a, b of T^2 / D and of T T^T / D
 EnergyPass = Callable[[Slab, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""T of n pairs, e_pair[n] = e_i + e_j -> for each pair the sums over a, b of T^2 / D and of T T^T / D, in Hartree."""
 
 
 def compiled_pass(eps_vir: np.ndarray, dtype: np.dtype | type) -> EnergyPass:
-    """The energy expression in one pass of compiled code; raises CompilerError."""
+    """The energy expression in one pass of compiled code (pair_energy.c). Raises CompilerError."""
     function = energy_library(np.dtype(dtype).name).pair_energies
     nvir = len(eps_vir)
 
@@ -30,7 +30,7 @@ def compiled_pass(eps_vir: np.ndarray, dtype: np.dtype | type) -> EnergyPass:
 
 
 def numpy_pass(eps_vir: np.ndarray) -> EnergyPass:
-    """The energy expression as whole-array operations on a full T, apart from the product."""
+    """The energy expression as whole-array operations on a full T, after the product."""
 
     def run(slab: Slab, e_pair: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         n, nvir = len(e_pair), len(eps_vir)
@@ -46,7 +46,7 @@ def numpy_pass(eps_vir: np.ndarray) -> EnergyPass:
 
 @functools.cache
 def energy_library(dtype: str) -> jit.Library:
-    """pair_energy.c for slabs of `dtype`."""
+    """The compiled pair_energy.c for slabs of `dtype`."""
     vector, result = jit.Array("float64", ndim=1), jit.Array("float64", ndim=1, written=True)
     n = "int64"
     arguments = (jit.Array(dtype, ndim=2), n, n, n, n, n, vector, vector, result, result)

@@ -1,11 +1,11 @@
-"""From torch tensors to a kernel launch: on a Trainium device by either of the vendor's two paths, or, for tensors on
-the CPU, in whatever ``host_kernels`` was told to use. Nothing is chosen silently.
+"""Launching a kernel over tensors of PyTorch, by the path of their device.
 
     device "neuron"   native torch-neuronx: the kernel wrapped by ``wrap_nki``
     device "xla"      PyTorch/XLA: the kernel called on XLA tensors becomes a custom call of the graph
-    device "cpu"      simulator, or the kernel's NumPy reference: for tests and for development without a device
+    device "cpu"      the simulator or the kernel's NumPy reference, whichever `host_kernels` names: for tests, and for
+                      development without a device
 
-Torch is imported only when a function here is called.
+A launch on CPU tensors outside `host_kernels` raises. PyTorch is imported only when a function here is called.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import ml_dtypes
 import numpy as np
 
 from nki_kernels.lang import nki
-from trnqc.backends.neuron_packages import logical_cores
+from trnqc.backends.neuron.packages import logical_cores
 from trnqc.errors import BackendUnavailable, InputError
 
 HOST_KERNELS = ("simulator", "reference")
@@ -29,7 +29,18 @@ _host: contextvars.ContextVar[str | None] = contextvars.ContextVar("host_kernels
 
 @contextlib.contextmanager
 def host_kernels(how: str) -> Iterator[None]:
-    """Within it, kernels called on CPU tensors run in the "simulator" or as their NumPy "reference"."""
+    """A context in which kernels called on CPU tensors run in a stand-in for the device.
+
+    Parameters
+    ----------
+    how
+        "simulator", or "reference" for the kernel's NumPy reference.
+
+    Raises
+    ------
+    InputError
+        For another word.
+    """
     if how not in HOST_KERNELS:
         raise InputError(f"host_kernels takes one of {', '.join(HOST_KERNELS)}, got {how!r}")
     token = _host.set(how)
@@ -90,10 +101,23 @@ _PATHS = {"neuron": _native, "xla": _xla, "cpu": _cpu}
 
 
 def launch(kernel: Callable, reference: Callable, *args: Any, **constants: int) -> Any:
-    """One launch over tensors of one device; args may hold integers, constants are compile-time integers by name.
+    """Launch a kernel once over tensors of one device.
 
-    Raises InputError for tensors of several devices or of one that has no path, BackendUnavailable for CPU tensors
-    outside ``host_kernels``.
+    Parameters
+    ----------
+    kernel, reference
+        The NKI kernel, and the NumPy function of the same signature.
+    *args
+        Tensors, and integers.
+    **constants
+        Compile-time integers by name.
+
+    Raises
+    ------
+    InputError
+        For tensors of several devices, or of one on which kernels cannot be launched.
+    BackendUnavailable
+        For CPU tensors outside `host_kernels`.
     """
     devices = sorted({arg.device.type for arg in args if hasattr(arg, "detach")})
     if len(devices) != 1 or devices[0] not in _PATHS:
@@ -102,7 +126,7 @@ def launch(kernel: Callable, reference: Callable, *args: Any, **constants: int) 
 
 
 def synchronize(device: str) -> None:
-    """Waits until everything launched on the device ("neuron", "xla" or "cpu") is done, as timing needs."""
+    """Wait until everything launched on the device ("neuron", "xla" or "cpu") is done, as timing needs."""
     import torch
 
     if device == "neuron":

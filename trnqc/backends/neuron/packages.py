@@ -1,6 +1,7 @@
-"""Which of the vendor's packages are really here: the public index carries stubs of the same names.
+"""Which of the vendor's packages and devices are installed here.
 
-A stub counts as absent whichever way it shows itself: by its version, or by raising ImportError("WRONG PACKAGE ...").
+PyPI carries stubs under the vendor's names. A stub counts as absent, whether its version gives it away or it raises
+ImportError("WRONG PACKAGE ...").
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ PRODUCT = Path("/sys/devices/virtual/dmi/id/product_name")
 
 @dataclass(frozen=True)
 class Package:
-    """A distribution as found here; ``problem`` is empty when it can be used."""
+    """An installed distribution; `problem` is empty when it can be used."""
 
     name: str
     version: str
@@ -29,6 +30,8 @@ class Package:
 
 @dataclass(frozen=True)
 class _Wanted:
+    """The module that a distribution provides, its oldest usable version, and the versions of its stubs."""
+
     module: str
     oldest: tuple[int, ...]
     stubs: tuple[str, ...]
@@ -41,12 +44,16 @@ WANTED = {
 
 
 def release(version: str) -> tuple[int, ...]:
-    """Leading numbers of a version: "2.9.0.2.11+abc" -> (2, 9, 0, 2, 11)."""
+    """The leading numbers of a version.
+
+    >>> release("2.9.0.2.11+abc")
+    (2, 9, 0, 2, 11)
+    """
     return tuple(int(number) for number in re.match(r"[\d.]*", version)[0].split(".") if number)  # type: ignore[index]
 
 
 def find(name: str) -> Package:
-    """Looks up one of ``WANTED``: installed, no stub, new enough, importable. Never raises."""
+    """Look up one of `WANTED`: is it installed, no stub, new enough, and importable? Never raises."""
     wanted = WANTED[name]
     try:
         version = importlib.metadata.version(name)
@@ -66,14 +73,26 @@ def find(name: str) -> Package:
     return Package(name, version, "")
 
 
+def versions() -> dict[str, str]:
+    """Versions of those of `WANTED` that are installed."""
+    return {package.name: package.version for package in map(find, WANTED) if package.version}
+
+
+def native_path() -> bool:
+    """Whether the installed torch-neuronx has the native device and its operator registration."""
+    return hasattr(importlib.import_module("torch_neuronx"), "wrap_nki")
+
+
 def device_files() -> tuple[str, ...]:
     """Trainium and Inferentia chips that the driver shows."""
     return tuple(sorted(glob.glob("/dev/neuron[0-9]*")))
 
 
 def logical_cores() -> int:
-    """Physical cores of one logical NeuronCore, over which a kernel is launched: NEURON_LOGICAL_NC_CONFIG, else the
-    default of the machine: 1 on trn1 and inf2, 2 on later ones."""
+    """Physical cores of one logical NeuronCore, over which a kernel is launched.
+
+    NEURON_LOGICAL_NC_CONFIG if it is set, else the default of the machine: 1 on trn1 and inf2, 2 on later ones.
+    """
     text = os.environ.get("NEURON_LOGICAL_NC_CONFIG", "")
     if text in ("1", "2"):
         return int(text)
