@@ -11,12 +11,14 @@ from rich.table import Table
 
 from autotune.runner import Outcome, Request, Step, tune
 from autotune.search import SEARCHES
+from nki_kernels.descriptors import kernels
+from nki_kernels.descriptors.descriptor import ITEMSIZE
 from trnqc.errors import InputError
 from trnqc.sim.launch.targets import TARGETS
 from trnqc.tuning import records
 from trnqc.tuning.instruments import machine_target
-from trnqc.tuning.kernels import ITEMSIZE, TUNABLES, parse_shape
-from trnqc.tuning.sources import source_hash
+from trnqc.tuning.requests import parse_shape
+from trnqc.tuning.sources import kernel_hash
 
 COLUMNS = ("kernel", "shape", "tiles", "time, default", "record")
 MOST = 200  # candidates that a budget of time may take
@@ -24,8 +26,8 @@ MOST = 200  # candidates that a budget of time may take
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """KERNEL and --shape, or --list."""
-    shapes = "; ".join(f"{t.name}: {','.join(f'{dim}=...' for dim in t.dims)}" for t in TUNABLES.values())
-    parser.add_argument("kernel", nargs="?", choices=tuple(TUNABLES), metavar="KERNEL", help=", ".join(TUNABLES))
+    shapes = "; ".join(f"{t.name}: {','.join(f'{dim}=...' for dim in t.dims)}" for t in kernels().values())
+    parser.add_argument("kernel", nargs="?", choices=tuple(kernels()), metavar="KERNEL", help=", ".join(kernels()))
     parser.add_argument("--shape", help=f"extents by name or in this order ({shapes})")
     parser.add_argument("--target", choices=tuple(TARGETS), help="generation (default: the machine's, else trn2)")
     parser.add_argument("--precision", nargs="+", choices=tuple(ITEMSIZE), default=["fp32"], help="one or several")
@@ -144,8 +146,8 @@ def listing(kernel: str) -> Table:
         rows.add_column(heading, overflow="fold")
     for origin, directory in (("user", records.user_directory()), ("shipped", records.shipped_directory())):
         for _, r in records.read_all(directory, kernel, writable=origin == "user"):
-            known = TUNABLES.get(r.kernel)
-            fresh = known is not None and source_hash(known.module, known.name) == r.source
+            kernel_now = kernels().get(r.kernel)
+            fresh = kernel_now is not None and kernel_hash(kernel_now) == r.source
             rows.add_row(
                 f"{r.kernel}\n{r.target} {r.precision}",
                 tiles(r.shape),

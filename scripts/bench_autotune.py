@@ -36,8 +36,8 @@ from autotune.runner import Outcome, Request, tune  # noqa: E402
 from trnqc import __version__  # noqa: E402
 from trnqc.tuning import records  # noqa: E402
 from trnqc.tuning.instruments import model_identity  # noqa: E402
-from trnqc.tuning.kernels import parse_shape  # noqa: E402
 from trnqc.tuning.records import Record, write_aside  # noqa: E402
+from trnqc.tuning.requests import parse_shape  # noqa: E402
 
 SEARCHES = ("halving", "model")
 

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 from nki_kernels import mp2_plan as plan
-from nki_kernels.mp2_energy import mp2_energy, reference_mp2_energy
+from nki_kernels.descriptors.mp2_energy import KERNEL
 from trnqc import __version__, backends
 from trnqc.backends.neuron import packages as neuron_packages
 from trnqc.backends.neuron.device import NeuronDevice, open_device
@@ -74,7 +74,7 @@ class Launches:
     def run(self) -> tuple[float, list[Any]]:
         """Seconds of one pass over all pairs, device synchronised, and its results on the device."""
         start = time.perf_counter()
-        results = [launch(mp2_energy, reference_mp2_energy, *arguments) for arguments in self.arguments]
+        results = [launch(KERNEL, *arguments) for arguments in self.arguments]
         synchronize(self.kind)
         return time.perf_counter() - start, results
 

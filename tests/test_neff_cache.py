@@ -153,9 +153,9 @@ def test_source_and_versions_are_part_of_the_key():
 
 
 def test_without_tiles_the_ones_of_the_next_launch_are_taken(caches):
-    from trnqc.tuning.kernels import tunable
+    from nki_kernels.descriptors import kernels
 
-    assert program("gemm", SHAPE, "fp32", "trn2").constants == tunable("gemm").default(SHAPE, "fp32")
+    assert program("gemm", SHAPE, "fp32", "trn2").constants == kernels()["gemm"].default(SHAPE, "fp32")
 
 
 # -- whose they are ---------------------------------------------------------------------------------------------------

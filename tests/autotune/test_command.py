@@ -8,7 +8,7 @@ from autotune import command
 from autotune.command import MOST, duration, parse_budget
 from trnqc import cli
 from trnqc.errors import InputError
-from trnqc.tuning.kernels import parse_shape
+from trnqc.tuning.requests import parse_shape
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the neuron backend launches through torch (extra 'torch')")
 
-from nki_kernels.gemm import gemm, reference_gemm  # noqa: E402
+from nki_kernels.descriptors import kernels  # noqa: E402
 from tests.backends.contract import BackendContract  # noqa: E402
 from trnqc import sim  # noqa: E402
 from trnqc.backends import get, select  # noqa: E402
@@ -20,6 +20,8 @@ from trnqc.backends.neuron import packages  # noqa: E402
 from trnqc.backends.neuron.backend import Neuron  # noqa: E402
 from trnqc.backends.neuron.device import NeuronDevice, open_device  # noqa: E402
 from trnqc.errors import BackendUnavailable, InputError  # noqa: E402
+
+GEMM = kernels()["gemm"]
 
 
 class OnHost(Neuron):
@@ -179,7 +181,7 @@ def operands():
 def test_cpu_tensors_need_a_decision():
     tensors = [launches.to_tensor(x) for x in operands()]
     with pytest.raises(BackendUnavailable, match="host_kernels"):
-        launches.launch(gemm, reference_gemm, *tensors)
+        launches.launch(GEMM, *tensors)
 
 
 @pytest.mark.parametrize("how", launches.HOST_KERNELS)
@@ -187,7 +189,7 @@ def test_the_decision_is_followed_and_ends(how):
     a_t, b = operands()
     tensors = [launches.to_tensor(x) for x in (a_t, b)]
     with launches.host_kernels(how):
-        result = launches.launch(gemm, reference_gemm, *tensors)
+        result = launches.launch(GEMM, *tensors)
     torch.testing.assert_close(result, torch.from_numpy(a_t[0].T @ b[0]), atol=1e-5, rtol=0)
     assert launches._host.get() is None
 
@@ -199,7 +201,7 @@ def test_an_unknown_stand_in_is_refused():
 
 def test_devices_are_not_mixed():
     with pytest.raises(InputError, match=r"one device.*got cpu, meta"):
-        launches.launch(gemm, reference_gemm, torch.ones(1, 2, 2), torch.ones(1, 2, 2, device="meta"))
+        launches.launch(GEMM, torch.ones(1, 2, 2), torch.ones(1, 2, 2, device="meta"))
 
 
 def test_the_native_path_wraps_once_and_names_its_cores(monkeypatch):
@@ -222,10 +224,10 @@ def test_the_native_path_wraps_once_and_names_its_cores(monkeypatch):
     launches._wrapped.cache_clear()
     a_t, b = operands()
     for _ in range(2):
-        result = launches._native(gemm, reference_gemm, (a_t, b), {"rows": 128, "cols": 5, "kchunk": 1})
+        result = launches._native(GEMM, (a_t, b), {"rows": 128, "cols": 5, "kchunk": 1})
     launches._wrapped.cache_clear()
     np.testing.assert_allclose(result, a_t[0].T @ b[0], atol=1e-5)
-    assert wrapped == [gemm] and grids == [(2,), (2,)]
+    assert wrapped == [GEMM.function] and grids == [(2,), (2,)]
 
 
 @pytest.mark.parametrize("cores", ["1", "2"])
@@ -233,7 +235,7 @@ def test_the_xla_path_calls_the_kernel_on_its_cores(monkeypatch, cores):
     monkeypatch.setenv("NKI_SIMULATOR", "1")
     monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", cores)
     a_t, b = operands()
-    result = launches._xla(gemm, reference_gemm, (a_t, b), {})
+    result = launches._xla(GEMM, (a_t, b), {})
     np.testing.assert_allclose(result, a_t[0].T @ b[0], atol=1e-5)
 
 

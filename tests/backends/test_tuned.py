@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from nki_kernels.descriptors import kernels
 from trnqc import backends
 from trnqc.tuning import records
-from trnqc.tuning.kernels import tunable
 from trnqc.tuning.records import Record
 from trnqc.tuning.sources import source_hash
 
@@ -35,7 +35,7 @@ def pairs():
 def test_records_change_tiles_and_not_energies(shelf, point):
     before = pairs()
     assert before.ran_on.endswith("; default tiles (no tuning record)")
-    known = tunable("mp2_energy")
+    known = kernels()["mp2_energy"]
     constants = known.realise(point, SHAPE, "fp32", "trn2")
     path = records.store(
         Record(

@@ -2,11 +2,11 @@
 
 import pytest
 
+from nki_kernels.descriptors import kernels
 from trnqc.errors import InputError
 from trnqc.tuning import choose as choosing
 from trnqc.tuning import records
 from trnqc.tuning.choose import choose
-from trnqc.tuning.kernels import tunable
 from trnqc.tuning.records import Record
 from trnqc.tuning.sources import source_hash
 
@@ -22,7 +22,7 @@ def shelves(tmp_path, monkeypatch):
     monkeypatch.setattr(choosing.records, "shipped_directory", lambda: places["shipped"])
 
     def put(origin, group, **changed):
-        known = tunable("mp2_energy")
+        known = kernels()["mp2_energy"]
         base = {
             "kernel": "mp2_energy",
             "source": source_hash(known.module, known.name),
@@ -50,7 +50,7 @@ def group(**where):
 def test_without_records_the_default_is_taken_and_said(shelves):
     found = choose("mp2_energy", SHAPE, "fp32", "trn2")
     assert found.note == "default tiles (no tuning record)" and found.record is None
-    assert found.constants == tunable("mp2_energy").default(SHAPE, "fp32")
+    assert found.constants == kernels()["mp2_energy"].default(SHAPE, "fp32")
 
 
 def test_user_before_shipped_before_default(shelves):

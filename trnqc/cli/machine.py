@@ -5,8 +5,10 @@ Every fact is a string or a number that JSON takes. What is missing is a sentenc
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +46,13 @@ def processor() -> dict[str, Any]:
 def kernel_cache() -> dict[str, Any]:
     """The directory of compiled kernels, their number and their bytes."""
     directory = cache_directory()
-    files = [path for path in directory.iterdir() if path.is_file()] if directory.is_dir() else []
-    return {
-        "directory": str(directory),
-        "entries": sum(path.suffix == SEAL for path in files),
-        "bytes": sum(path.stat().st_size for path in files),
-    }
+    sizes: dict[str, int] = {}
+    for entry in os.scandir(directory) if directory.is_dir() else ():
+        with suppress(FileNotFoundError):  # another process renames its files into place
+            if entry.is_file():
+                sizes[entry.name] = entry.stat().st_size
+    entries = sum(name.endswith(SEAL) for name in sizes)
+    return {"directory": str(directory), "entries": entries, "bytes": sum(sizes.values())}
 
 
 def accelerated() -> dict[str, Any]:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
+from nki_kernels.descriptors import kernels
+from nki_kernels.descriptors.descriptor import ITEMSIZE
 from trnqc.errors import InputError
 from trnqc.neff_cache import ledger
 from trnqc.neff_cache.places import Place, entries, places
@@ -16,13 +18,13 @@ from trnqc.neff_cache.programs import program
 from trnqc.neff_cache.warming import warm
 from trnqc.sim.launch.targets import TARGETS
 from trnqc.tuning.instruments import machine_target
-from trnqc.tuning.kernels import ITEMSIZE, TUNABLES, parse_shape
+from trnqc.tuning.requests import parse_shape
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """list | warm KERNEL --shape ... | clear [KERNEL]"""
     parser.add_argument("action", choices=("list", "warm", "clear"), help="what to do")
-    parser.add_argument("kernel", nargs="?", choices=tuple(TUNABLES), metavar="KERNEL", help=", ".join(TUNABLES))
+    parser.add_argument("kernel", nargs="?", choices=tuple(kernels()), metavar="KERNEL", help=", ".join(kernels()))
     parser.add_argument("--shape", help="warm: extents by name or in order, as for trnqc tune")
     parser.add_argument("--precision", choices=tuple(ITEMSIZE), default="fp32", help="warm: default fp32")
     parser.add_argument("--target", choices=tuple(TARGETS), help="warm: default this machine's, else trn2")

@@ -16,9 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nki_kernels.descriptors import kernels
 from trnqc.host.files import cache_directory, locked, write_aside
 from trnqc.neff_cache.places import Entry, entries, neff_of, places
 from trnqc.neff_cache.programs import Program
+from trnqc.tuning.sources import kernel_hash
 
 SCHEMA = "trnqc.neff/1"
 
@@ -147,11 +149,8 @@ def _keep(path: Path, kept: list[Claim]) -> None:
 
 
 def _stale(program: Program) -> bool:
-    from trnqc.tuning.kernels import TUNABLES
-    from trnqc.tuning.sources import source_hash
-
-    known = TUNABLES.get(program.kernel)
-    return known is None or source_hash(known.module, known.name) != program.source
+    kernel = kernels().get(program.kernel)
+    return kernel is None or kernel_hash(kernel) != program.source
 
 
 def _remove(claim: Claim) -> str:

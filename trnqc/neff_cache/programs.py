@@ -6,11 +6,12 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from nki_kernels.descriptors.descriptor import Values
 from trnqc.jit.cache import key_of
 from trnqc.tuning.choose import choose
 from trnqc.tuning.instruments import device_identity
-from trnqc.tuning.kernels import Values, check, tunable
-from trnqc.tuning.sources import source_hash
+from trnqc.tuning.requests import check
+from trnqc.tuning.sources import kernel_hash
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,7 @@ def program(kernel: str, shape: Values, precision: str, target: str, constants: 
 
     Raises InputError for an unknown kernel, shape, precision or target.
     """
-    check(kernel, shape, precision, target)
+    known = check(kernel, shape, precision, target)
     depends = device_identity()
     chosen = choose(kernel, shape, precision, target, depends).constants if constants is None else dict(constants)
-    known = tunable(kernel)
-    source = source_hash(known.module, known.name)
-    return Program(kernel, source, target, precision, dict(shape), chosen, depends)
+    return Program(kernel, kernel_hash(known), target, precision, dict(shape), chosen, depends)

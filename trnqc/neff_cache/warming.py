@@ -15,12 +15,12 @@ import sys
 
 import numpy as np
 
+from nki_kernels.descriptors import kernels
 from trnqc.backends.neuron import packages as neuron_packages
 from trnqc.errors import CompilerError
 from trnqc.neff_cache.ledger import watch
 from trnqc.neff_cache.places import Entry, places
 from trnqc.neff_cache.programs import Program
-from trnqc.tuning.calls import example_call
 from trnqc.tuning.instruments import chip_target, machine_target
 
 TOOL = "neuron_parallel_compile"
@@ -78,13 +78,13 @@ def _run(command: list[str], environment: dict[str, str], timeout: float) -> Non
 def launch(program: Program) -> None:
     """One launch of the program on zeros, on this machine's device (or into the graph that is being collected)."""
     from trnqc.backends.neuron.device import open_device
-    from trnqc.backends.neuron.launch import launch as call_kernel
+    from trnqc.backends.neuron.launch import launch as launch_kernel
     from trnqc.backends.neuron.launch import synchronize
 
-    here = open_device()
-    call = example_call(program.kernel, program.shape, program.precision, program.constants, here.cores, np.zeros)
-    args = [here.put(arg) for arg in call.args]
-    call_kernel(call.kernel, call.reference, *args, **call.constants)
+    here, kernel = open_device(), kernels()[program.kernel]
+    zeros = kernel.example(program.shape, program.precision, program.constants, here.cores, np.zeros)
+    args = [here.put(arg) for arg in zeros.args]
+    launch_kernel(kernel, *args, **zeros.constants)
     synchronize(args[0].device.type)
 
 

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from nki_kernels.descriptors.descriptor import Infeasible, Values
 from trnqc.tuning import records
-from trnqc.tuning.kernels import Infeasible, Values, check, tunable
 from trnqc.tuning.records import Record
-from trnqc.tuning.sources import source_hash
+from trnqc.tuning.requests import check
+from trnqc.tuning.sources import kernel_hash
 
 NEAR = math.log(1.5)  # a neighbour's extents differ by no more than this factor, each; further off tiles change
 
@@ -35,9 +36,8 @@ def choose(
     instrument: versions and flags of this machine's compiler; device records made with others do not count (None: no
     device record counts). Raises InputError for an unknown kernel, shape, precision or target.
     """
-    check(kernel, shape, precision, target)
-    known = tunable(kernel)
-    source = source_hash(known.module, known.name)
+    known = check(kernel, shape, precision, target)
+    source = kernel_hash(known)
     valid = [
         (origin, path, record)
         for origin, path, record in _records(kernel)

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from nki_kernels.batched_contraction import batched_contraction, reference_batched_contraction
-from nki_kernels.gemm import gemm, reference_gemm
-from nki_kernels.mp2_energy import mp2_energy, reference_mp2_energy
+from nki_kernels.descriptors import NkiKernel
 from trnqc.backends.neuron import packages
 from trnqc.backends.neuron.launch import launch, to_numpy, to_tensor
 from trnqc.tuning.instruments import machine_target
-
-_REFERENCES: dict[Any, Callable[..., Any]] = {
-    gemm: reference_gemm,
-    batched_contraction: reference_batched_contraction,
-    mp2_energy: reference_mp2_energy,
-}
 
 
 class NeuronDevice:
@@ -38,8 +29,8 @@ class NeuronDevice:
     def put(self, array: np.ndarray) -> Any:
         return to_tensor(array).to(self.device)
 
-    def call(self, kernel: Any, *args: Any) -> np.ndarray:
-        return to_numpy(launch(kernel, _REFERENCES[kernel], *args).cpu())
+    def call(self, kernel: NkiKernel, *args: Any, **constants: int) -> np.ndarray:
+        return to_numpy(launch(kernel, *args, **constants).cpu())
 
 
 def open_device() -> NeuronDevice:

@@ -19,6 +19,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from nki_kernels.descriptors import NkiKernel
 from nki_kernels.lang import nki
 from trnqc.backends.neuron.packages import logical_cores
 from trnqc.errors import BackendUnavailable, InputError
@@ -71,21 +72,21 @@ def to_tensor(array: np.ndarray) -> Any:
 
 
 @functools.cache
-def _wrapped(kernel: Callable) -> Any:
+def _wrapped(function: Callable) -> Any:
     from torch_neuronx import wrap_nki
 
-    return wrap_nki(kernel)
+    return wrap_nki(function)
 
 
-def _native(kernel: Callable, reference: Callable, args: tuple, constants: dict[str, int]) -> Any:
-    return _wrapped(kernel)[(logical_cores(),)](*args, **constants)
+def _native(kernel: NkiKernel, args: tuple, constants: dict[str, int]) -> Any:
+    return _wrapped(kernel.function)[(logical_cores(),)](*args, **constants)
 
 
-def _xla(kernel: Any, reference: Callable, args: tuple, constants: dict[str, int]) -> Any:
-    return kernel[logical_cores()](*args, **constants)
+def _xla(kernel: NkiKernel, args: tuple, constants: dict[str, int]) -> Any:
+    return kernel.function[logical_cores()](*args, **constants)
 
 
-def _cpu(kernel: Callable, reference: Callable, args: tuple, constants: dict[str, int]) -> Any:
+def _cpu(kernel: NkiKernel, args: tuple, constants: dict[str, int]) -> Any:
     how = _host.get()
     if how is None:
         raise BackendUnavailable(
@@ -93,20 +94,20 @@ def _cpu(kernel: Callable, reference: Callable, args: tuple, constants: dict[str
             'say what should stand in for it: with trnqc.torch_ops.host_kernels("simulator") or ("reference")'
         )
     arrays = tuple(to_numpy(arg) if hasattr(arg, "detach") else arg for arg in args)
-    run = nki.simulate(kernel) if how == "simulator" else reference
+    run = nki.simulate(kernel.function) if how == "simulator" else kernel.reference
     return to_tensor(run(*arrays, **constants))
 
 
 _PATHS = {"neuron": _native, "xla": _xla, "cpu": _cpu}
 
 
-def launch(kernel: Callable, reference: Callable, *args: Any, **constants: int) -> Any:
+def launch(kernel: NkiKernel, *args: Any, **constants: int) -> Any:
     """Launch a kernel once over tensors of one device.
 
     Parameters
     ----------
-    kernel, reference
-        The NKI kernel, and the NumPy function of the same signature.
+    kernel
+        The descriptor of the kernel.
     *args
         Tensors, and integers.
     **constants
@@ -122,7 +123,7 @@ def launch(kernel: Callable, reference: Callable, *args: Any, **constants: int) 
     devices = sorted({arg.device.type for arg in args if hasattr(arg, "detach")})
     if len(devices) != 1 or devices[0] not in _PATHS:
         raise InputError(f"NKI kernels take tensors of one device out of {', '.join(_PATHS)}; got {', '.join(devices)}")
-    return _PATHS[devices[0]](kernel, reference, args, constants)
+    return _PATHS[devices[0]](kernel, args, constants)
 
 
 def synchronize(device: str) -> None:

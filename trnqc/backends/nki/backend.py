@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nki_kernels.batched_contraction import batched_contraction
-from nki_kernels.gemm import gemm
+from nki_kernels.descriptors import kernels
 from nki_kernels.mp2_plan import split
 from trnqc.backends.base import Backend, PairOptions
 from trnqc.backends.nki import pairs
@@ -28,8 +27,8 @@ class NkiBackend(Backend):
         raise self._without("devices")
 
     def _product(self, a_t: np.ndarray, b: np.ndarray, precision: str) -> np.ndarray:
-        kernel, device = gemm if a_t.ndim == 2 else batched_contraction, self.devices()[0]
-        return device.call(kernel, *(device.put(split(x, precision)) for x in (a_t, b)))
+        name, device = "gemm" if a_t.ndim == 2 else "batched_contraction", self.devices()[0]
+        return device.call(kernels()[name], *(device.put(split(x, precision)) for x in (a_t, b)))
 
     def _mp2_pairs(
         self, B: Any, eps_occ: np.ndarray, eps_vir: np.ndarray, max_memory: float | None, options: PairOptions

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
+
+from nki_kernels.descriptors import NkiKernel
 
 PRECISIONS = ("fp32", "bf16x3", "bf16")
 """Of the tensor engine, which has no fp64."""
@@ -38,6 +39,6 @@ class NkiDevice(Protocol):
         """The array in the device's memory."""
         ...
 
-    def call(self, kernel: Callable, *args: Any) -> np.ndarray:
+    def call(self, kernel: NkiKernel, *args: Any, **constants: int) -> np.ndarray:
         """Run a kernel over arrays made by `put` and integers, and return its result as an array of the host."""
         ...

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from nki_kernels import mp2_plan as plan
-from nki_kernels.gemm import gemm
-from nki_kernels.mp2_energy import mp2_energy
+from nki_kernels.descriptors import kernels
+from nki_kernels.descriptors.mp2_energy import tiles_of
 from trnqc.backends.base import PairOptions
 from trnqc.backends.nki.device import NkiDevice
 from trnqc.errors import MemoryLimit
 from trnqc.tuning.choose import choose
 from trnqc.tuning.instruments import device_identity
-from trnqc.tuning.kernels import mp2_tiles
 from trnqc.types import PairEnergies
 
 COLUMNS_A_GEMM = 8
@@ -87,7 +86,7 @@ def _tiles(nocc: int, nvir: int, naux: int, precision: str, target: str) -> tupl
     """The tiles of the kernel's launch, and a note that says where they come from."""
     shape = {"nocc": nocc, "nvir": nvir, "naux": naux}
     choice = choose("mp2_energy", shape, precision, target, device_identity())
-    return mp2_tiles(shape, choice.constants), choice.note
+    return tiles_of(shape, choice.constants), choice.note
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +123,7 @@ class _PairStep:
         chosen = plan.cross_pairs(self.first, nocc, tiles.group) if self.first else None
         for pairs, work in plan.launches(nocc, self.eps_occ, tiles, device.cores, device.pairs_a_launch, chosen):
             data = (device.put(x) for x in (work.e_pair, work.rows, work.bounds))
-            out = device.call(mp2_energy, bt, row, col, *data, nvir, naux, tiles.kchunk)
+            out = device.call(kernels()["mp2_energy"], bt, row, col, *data, nvir, naux, tiles.kchunk)
             i, j = pairs.max(axis=1), pairs.min(axis=1)
             os[i, j], ss[i, j] = plan.sum_lanes(out, work, len(pairs))
             done += len(pairs)
@@ -147,7 +146,7 @@ class _PairStep:
                 right = self.device.put(
                     plan.split(self.B[first : first + width].reshape(-1, naux).T, self.options.precision)
                 )
-                T = self.device.call(gemm, left, right).astype(np.float64).reshape(nvir, width, nvir)
+                T = self.device.call(kernels()["gemm"], left, right).astype(np.float64).reshape(nvir, width, nvir)
                 for j in range(first, min(first + width, end)):
                     e_pair = self.eps_occ[i] + self.eps_occ[j]
                     os[i, j], ss[i, j] = pair_expression(T[:, j - first], e_pair - delta, i == j)

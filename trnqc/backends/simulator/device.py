@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nki_kernels.descriptors import NkiKernel
 from nki_kernels.lang import nki
 from trnqc.backends.simulator.status import SIMULATOR
 from trnqc.sim.launch.targets import target_from_environment
@@ -28,7 +29,7 @@ class SimulatedCore:
     def put(self, array: np.ndarray) -> np.ndarray:
         return array
 
-    def call(self, kernel: Any, *args: Any) -> np.ndarray:
+    def call(self, kernel: NkiKernel, *args: Any, **constants: int) -> np.ndarray:
         # If nothing is set, the vendor's simulator applies the looser limits of the newest generation.
         os.environ.setdefault("NEURON_PLATFORM_TARGET_OVERRIDE", self.target)
-        return nki.simulate(kernel)(*args)
+        return nki.simulate(kernel.function)(*args, **constants)

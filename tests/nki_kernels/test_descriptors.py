@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nki_kernels.descriptors import kernels
+from nki_kernels.descriptors.descriptor import GATE, Infeasible, random_fill
 from trnqc import sim
 from trnqc.errors import InputError
-from trnqc.tuning.calls import GATE, example_call, gate_call
-from trnqc.tuning.kernels import Infeasible, check, tunable
+from trnqc.tuning.requests import check
 
 SHAPES = {
     "mp2_energy": {"nocc": 9, "nvir": 300, "naux": 400},
@@ -33,22 +34,24 @@ CASES = [(kernel, point) for kernel, points in POINTS.items() for point in point
 @pytest.mark.parametrize("kernel, point", CASES)
 def test_realised_points_compute_the_reference(kernel, point, precision, target, monkeypatch):
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", target)
-    constants = tunable(kernel).realise(point, SHAPES[kernel], precision, target)
-    gate = gate_call(kernel, SHAPES[kernel], precision, constants)
-    assert gate.error(sim.simulate(gate.kernel)(*gate.args, **gate.constants)) < GATE / 10
+    known = kernels()[kernel]
+    constants = known.realise(point, SHAPES[kernel], precision, target)
+    gate = known.gate(SHAPES[kernel], precision, constants, 1, random_fill(0))
+    assert known.error(gate, sim.simulate(known.function)(*gate.args, **gate.constants)) < GATE / 10
 
 
 @pytest.mark.parametrize("kernel", SHAPES)
 def test_a_wrong_result_is_seen(kernel):
-    constants = tunable(kernel).default(SHAPES[kernel], "fp32")
-    gate = gate_call(kernel, SHAPES[kernel], "fp32", constants)
-    right = gate.reference(*gate.args, **gate.constants)
-    assert gate.error(right) < 1e-6
-    assert gate.error(right * 1.001) > GATE
-    assert gate.error(right[..., :1]) == float("inf")
+    known = kernels()[kernel]
+    constants = known.default(SHAPES[kernel], "fp32")
+    gate = known.gate(SHAPES[kernel], "fp32", constants, 1, random_fill(0))
+    right = known.reference(*gate.args, **gate.constants)
+    assert known.error(gate, right) < 1e-6
+    assert known.error(gate, right * 1.001) > GATE
+    assert known.error(gate, right[..., :1]) == float("inf")
     broken = right.copy()
     broken.flat[0] = float("nan")
-    assert gate.error(broken) == float("inf")
+    assert known.error(gate, broken) == float("inf")
 
 
 @pytest.mark.slow
@@ -56,20 +59,20 @@ def test_a_wrong_result_is_seen(kernel):
 @settings(deadline=None, max_examples=40)
 def test_what_passes_the_capacity_rule_fits_the_chip(data):
     """The simulator counts the bytes that the traced kernel really takes, and refuses what is too much."""
-    kernel = data.draw(st.sampled_from(sorted(SHAPES)))
-    extents = {dim: data.draw(st.sampled_from([1, 127, 128, 640, 1000, 1300])) for dim in tunable(kernel).dims}
+    known = kernels()[data.draw(st.sampled_from(sorted(SHAPES)))]
+    extents = {dim: data.draw(st.sampled_from([1, 127, 128, 640, 1000, 1300])) for dim in known.dims}
     precision = data.draw(st.sampled_from(["fp32", "bf16"]))
     values = {"blocks": [1, 2, 3], "chunks": [1, 2, 5], "group": [1, 2, 4], "rows": [128, 512, 1024], "hold": [0, 1]}
     values |= {"cols": [512, 1024, 4096], "batch": [1, 2, 8], "drains": [1, 8], "drainer": [0, 1, 2]}
     if "Z" in extents:
         extents["Z"] = min(extents["Z"], 130)
-    point = {knob: data.draw(st.sampled_from(values[knob])) for knob in tunable(kernel).knobs}
+    point = {knob: data.draw(st.sampled_from(values[knob])) for knob in known.knobs(extents)}
     try:
-        constants = tunable(kernel).realise(point, extents, precision, "trn2")
+        constants = known.realise(point, extents, precision, "trn2")
     except Infeasible:
         return
-    call = example_call(kernel, extents, precision, constants)
-    trace = sim.trace(call.kernel)(*call.args, **call.constants)
+    call = known.example(extents, precision, constants, 1, sim.Spec)
+    trace = sim.trace(known.function)(*call.args, **call.constants)
     assert 0 < trace.sbuf_high_water <= sim.targets.TARGETS["trn2"].sbuf_usable
     assert trace.executed["nc_matmul"] > 0
 
@@ -87,9 +90,10 @@ def test_what_passes_the_capacity_rule_fits_the_chip(data):
     ],
 )
 def test_rules_name_themselves(shape, point, rule):
-    known = tunable("mp2_energy")
+    known = kernels()["mp2_energy"]
+    extents = dict(zip(known.dims, shape))
     with pytest.raises(Infeasible, match=rule):
-        known.realise(dict(zip(known.knobs, point)), dict(zip(known.dims, shape)), "fp32", "trn1")
+        known.realise(dict(zip(known.knobs(extents), point)), extents, "fp32", "trn1")
 
 
 def product_point(**changed):
@@ -108,7 +112,7 @@ def product_point(**changed):
 )
 def test_product_rules_name_themselves(point, rule):
     with pytest.raises(Infeasible, match=rule):
-        tunable("gemm").realise(point, {"M": 4096, "N": 4096, "K": 4096}, "fp32", "trn1")
+        kernels()["gemm"].realise(point, {"M": 4096, "N": 4096, "K": 4096}, "fp32", "trn1")
 
 
 @given(
@@ -119,7 +123,7 @@ def test_product_rules_name_themselves(point, rule):
 )
 @settings(deadline=None)
 def test_the_default_of_mp2_keeps_the_rules_of_the_smallest_chip(nocc, nvir, naux, precision):
-    known, shape = tunable("mp2_energy"), {"nocc": nocc, "nvir": nvir, "naux": naux}
+    known, shape = kernels()["mp2_energy"], {"nocc": nocc, "nvir": nvir, "naux": naux}
     point = known.default_point(shape, precision)
     realised = known.realise(point, shape, precision, "trn1")
     assert realised["block"] == known.default(shape, precision)["block"]
