@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Callable
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from autotune.runner import Outcome, Request, Step, tune
@@ -14,14 +14,16 @@ from autotune.search import SEARCHES
 from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.descriptor import ITEMSIZE
 from trnqc.errors import InputError
+from trnqc.host.progress import StageBars
 from trnqc.sim.launch.targets import TARGETS
 from trnqc.tuning import records
-from trnqc.tuning.instruments import machine_target
+from trnqc.tuning.conditions import machine_target
 from trnqc.tuning.requests import parse_shape
 from trnqc.tuning.sources import kernel_hash
 
 COLUMNS = ("kernel", "shape", "tiles", "time, default", "record")
-MOST = 200  # candidates that a budget of time may take
+MOST = 200
+"""Candidates that a budget of time may take."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,8 +64,8 @@ def run(args: argparse.Namespace) -> int:
             timeout=args.timeout or (1800.0 if args.instrument == "device" else 120.0),
             seed=args.seed,
         )
-        with Bars(console, f"{args.kernel} {precision}") as progress:
-            outcome = tune(request, progress, fresh=args.fresh)
+        with StageBars(console) as bars:
+            outcome = tune(request, progress_of(f"{args.kernel} {precision}", bars), fresh=args.fresh)
         console.print(summary(outcome))
     return 0
 
@@ -78,29 +80,17 @@ def parse_budget(text: str) -> tuple[int, float | None]:
     return MOST, float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
 
 
-class Bars:
-    """A progress bar on a terminal; elsewhere silence. Called as `runner.tune` calls its progress."""
+def progress_of(title: str, bars: StageBars) -> Callable[[Step, int, int], None]:
+    """A `runner.tune` progress that shows how many candidates are measured and the best time so far."""
+    best = float("inf")
 
-    def __init__(self, console: Console, title: str) -> None:
-        columns = (
-            TextColumn("{task.description:>24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-            TimeRemainingColumn(), TextColumn("best {task.fields[best]}"),
-        )  # fmt: skip
-        self._bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._task = self._bar.add_task(title, total=None, best="-")
-        self._best = float("inf")
-
-    def __enter__(self) -> Bars:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.stop()
-
-    def __call__(self, step: Step, done: int, expected: int) -> None:
+    def show(step: Step, done: int, expected: int) -> None:
+        nonlocal best
         if step.fraction == 1.0 and step.trial.time_ns is not None:
-            self._best = min(self._best, step.trial.time_ns)
-        self._bar.update(self._task, completed=done, total=expected, best=duration(self._best))
+            best = min(best, step.trial.time_ns)
+        bars(title, done, expected, f"best {duration(best)}")
+
+    return show
 
 
 def duration(ns: float) -> str:

@@ -71,7 +71,7 @@ def modelled(job: Job) -> Reading:
 def device(job: Job) -> Reading:
     """On the first Trainium device of this machine: the gate (always), warm-up, the median of synchronised launches."""
     from trnqc.backends.neuron.device import open_device
-    from trnqc.neff_cache import program, watch
+    from trnqc.backends.neuron.neff import program, watch
 
     with watch(program(job.kernel, job.shape, job.precision, job.target, job.constants)):
         return clock(open_device(), kernels()[job.kernel], job)

@@ -16,7 +16,7 @@ from nki_kernels.descriptors import kernels
 from trnqc import backends
 from trnqc.errors import InputError, TrnqcError
 from trnqc.tuning import records
-from trnqc.tuning.instruments import chip_target, device_identity, model_identity
+from trnqc.tuning.conditions import chip_target, device_identity, model_identity
 from trnqc.tuning.records import Record
 from trnqc.tuning.sources import kernel_hash
 

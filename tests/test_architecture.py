@@ -15,7 +15,7 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 FOLDER = 14
 
 # Room -> rooms that it may import; a room is the longest prefix of a module's name found here.
-# tuning is what a launch reads of earlier measurements, autotune is what measures.
+# autotune measures; tuning is what it leaves behind for launches; backends hold the compiled programs.
 BASE = {"trnqc.errors", "trnqc.types", "trnqc.arrays", "trnqc.ranks", "trnqc.host"}
 MAY_IMPORT: dict[str, set[str]] = {
     "trnqc.errors": set(),

@@ -29,11 +29,11 @@ from nki_kernels import mp2_plan as plan
 from nki_kernels.descriptors.mp2_energy import KERNEL
 from scripts.measuring import command, record_file, slug, write_json
 from trnqc import __version__, backends
-from trnqc.backends.neuron import packages as neuron_packages
 from trnqc.backends.neuron.device import NeuronDevice, open_device
 from trnqc.backends.neuron.launch import host_kernels, launch, synchronize, to_numpy
 from trnqc.backends.nki.device import PRECISIONS
 from trnqc.errors import TrnqcError
+from trnqc.tuning.conditions import instance_type
 
 PRESETS = {
     "tiny": (4, 40, 70),
@@ -124,8 +124,7 @@ def measure(device: NeuronDevice, shape: tuple[int, int, int], precision: str, w
 
 
 def machine() -> str:
-    product = neuron_packages.PRODUCT
-    return product.read_text().strip() if product.is_file() else socket.gethostname()
+    return instance_type() or socket.gethostname()
 
 
 def parse() -> argparse.Namespace:

@@ -20,6 +20,7 @@ from trnqc.backends.neuron import packages  # noqa: E402
 from trnqc.backends.neuron.backend import Neuron  # noqa: E402
 from trnqc.backends.neuron.device import NeuronDevice, open_device  # noqa: E402
 from trnqc.errors import BackendUnavailable, InputError  # noqa: E402
+from trnqc.tuning import conditions  # noqa: E402
 
 GEMM = kernels()["gemm"]
 
@@ -106,9 +107,9 @@ def test_logical_cores_follow_the_machine(monkeypatch, tmp_path, environment, pr
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(packages, "PRODUCT", tmp_path / "product_name")
+    monkeypatch.setattr(conditions, "PRODUCT", tmp_path / "product_name")
     if product is not None:
-        packages.PRODUCT.write_text(product + "\n")
+        conditions.PRODUCT.write_text(product + "\n")
     assert packages.logical_cores() == cores
 
 

@@ -21,7 +21,7 @@ POINTS = [
 def shelf(tmp_path, monkeypatch):
     monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn2")
-    monkeypatch.setattr(records, "shipped_directory", lambda: None)
+    monkeypatch.setattr(records, "shipped_directory", lambda: records.user_directory() / "none")
 
 
 def pairs():

@@ -14,9 +14,9 @@ from nki_kernels import descriptors
 from nki_kernels.descriptors.descriptor import GATE, random_fill
 from trnqc.backends.neuron.device import NeuronDevice
 from trnqc.backends.neuron.launch import host_kernels
+from trnqc.backends.neuron.neff.programs import program
 from trnqc.backends.simulator.device import SimulatedCore
-from trnqc.neff_cache.programs import program
-from trnqc.tuning.choose import choose
+from trnqc.tuning.choice import choose
 from trnqc.tuning.requests import parse_shape
 
 KERNEL = '''

@@ -17,7 +17,7 @@ import json
 import os
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -120,17 +120,17 @@ def storage_error(path: Path, error: OSError) -> StorageError:
 class Records:
     """JSON objects, one a line, appended; those that were there when it was opened are in `found`, in order.
 
-    path: None keeps them in memory only.
+    path: None keeps them in memory only. sync: wait until each record is on the disk.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
+    def __init__(self, path: Path | None, *, sync: bool = False) -> None:
+        self.path, self.sync = path, sync
         self.found: list[dict[str, Any]] = []
         self._file: int | None = None
         if path is None:
             return
         text = path.read_bytes() if path.exists() else b""
-        self.found = [record for line in text.split(b"\n") if (record := _record(line)) is not None]
+        self.found = [record for record in records_in(text) if record is not None]
         try:
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
             if text and not text.endswith(b"\n"):  # the line that a kill has cut off
@@ -140,12 +140,13 @@ class Records:
 
     def add(self, **record: Any) -> None:
         """Append one; StorageError if it could not be written whole."""
-        line = json.dumps(record, separators=(",", ":")).encode()
         if self.path is None:
-            self.found.append(json.loads(line))
+            self.found.append(json.loads(json.dumps(record)))
             return
         try:
-            self._append(b"%08x %s\n" % (zlib.crc32(line), line))
+            self._append(record_line(record))
+            if self.sync and self._file is not None:
+                os.fsync(self._file)
         except OSError as error:
             raise storage_error(self.path, error) from error
 
@@ -160,9 +161,20 @@ class Records:
             data = data[os.write(self._file, data) :]
 
 
+def record_line(record: Mapping[str, Any]) -> bytes:
+    """The line of a record: the CRC-32 of its JSON text in hexadecimal, and the text."""
+    text = json.dumps(record, separators=(",", ":")).encode()
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+def records_in(text: bytes) -> list[dict[str, Any] | None]:
+    """The records in the text of a file, in order; None for a line that was cut off or has changed."""
+    return [_record(line) for line in text.split(b"\n") if line]
+
+
 def _record(line: bytes) -> dict[str, Any] | None:
-    found, _, text = line.partition(b" ")
+    checksum, _, text = line.partition(b" ")
     try:
-        return json.loads(text) if int(found, 16) == zlib.crc32(text) else None
+        return json.loads(text) if int(checksum, 16) == zlib.crc32(text) else None
     except ValueError:
         return None

@@ -10,7 +10,7 @@ import numpy as np
 from nki_kernels.descriptors import NkiKernel
 from trnqc.backends.neuron import packages
 from trnqc.backends.neuron.launch import launch, to_numpy, to_tensor
-from trnqc.tuning.instruments import machine_target
+from trnqc.tuning.conditions import machine_target
 
 
 class NeuronDevice:

@@ -12,11 +12,11 @@ import importlib.metadata
 import os
 import re
 from dataclasses import dataclass
-from pathlib import Path
+
+from trnqc.tuning.conditions import instance_type
 
 INDEX = "https://pip.repos.neuron.amazonaws.com"
 INSTALL = f'pip install --extra-index-url {INDEX} "neuronx-cc==2.*" "torch-neuronx==2.9.*" nki (see docs/trainium.md)'
-PRODUCT = Path("/sys/devices/virtual/dmi/id/product_name")
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,5 @@ def logical_cores() -> int:
     text = os.environ.get("NEURON_LOGICAL_NC_CONFIG", "")
     if text in ("1", "2"):
         return int(text)
-    platform = os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE", "")
-    if not platform and PRODUCT.is_file():
-        platform = PRODUCT.read_text(encoding="utf-8", errors="replace").strip()
+    platform = os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE", "") or instance_type()
     return 1 if platform.startswith(("trn1", "inf2", "gen2")) or not platform else 2

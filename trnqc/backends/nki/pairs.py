@@ -13,8 +13,8 @@ from nki_kernels.descriptors.mp2_energy import tiles_of
 from trnqc.backends.base import PairOptions
 from trnqc.backends.nki.device import NkiDevice
 from trnqc.errors import MemoryLimit
-from trnqc.tuning.choose import choose
-from trnqc.tuning.instruments import device_identity
+from trnqc.tuning.choice import choose
+from trnqc.tuning.conditions import device_identity
 from trnqc.types import PairEnergies
 
 COLUMNS_A_GEMM = 8

@@ -2,8 +2,8 @@
 
 import pytest
 
-from trnqc.tuning import instruments
-from trnqc.tuning.instruments import chip_target, device_identity, machine_target, model_identity
+from trnqc.tuning import conditions
+from trnqc.tuning.conditions import chip_target, device_identity, machine_target, model_identity
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ def test_the_instance_type_tells_the_generation(tmp_path, name, target):
 
 def test_the_override_goes_before_the_machine(tmp_path, monkeypatch):
     (tmp_path / "product_name").write_text("trn1.2xlarge")
-    monkeypatch.setattr(instruments, "PRODUCT", tmp_path / "product_name")
+    monkeypatch.setattr(conditions, "PRODUCT", tmp_path / "product_name")
     monkeypatch.delenv("NEURON_PLATFORM_TARGET_OVERRIDE", raising=False)
     assert machine_target() == "trn1"
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "gen3")
@@ -28,7 +28,7 @@ def test_the_override_goes_before_the_machine(tmp_path, monkeypatch):
 def test_flags_and_versions_are_part_of_a_devices_identity(monkeypatch):
     monkeypatch.setenv("NEURON_CC_FLAGS", "-O1")
     found = device_identity()
-    assert found["NEURON_CC_FLAGS"] == "-O1" and set(found) == {*instruments.PACKAGES, *instruments.FLAGS}
+    assert found["NEURON_CC_FLAGS"] == "-O1" and set(found) == {*conditions.PACKAGES, *conditions.FLAGS}
 
 
 def test_the_model_is_known_by_its_source(tmp_path, monkeypatch):
@@ -37,7 +37,7 @@ def test_the_model_is_known_by_its_source(tmp_path, monkeypatch):
     (tmp_path / "timeline").mkdir()
     for name in ("timeline.py", "costs.py"):
         (tmp_path / "timeline" / name).write_text("RATE = 1")
-    monkeypatch.setattr(instruments.sim, "__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(conditions.sim, "__file__", str(tmp_path / "__init__.py"))
     other = model_identity()
     (tmp_path / "timeline" / "costs.py").write_text("RATE = 2")
     assert len({before["model"], other["model"], model_identity()["model"]}) == 3

@@ -1,4 +1,4 @@
-"""Show, make ahead of time and clear compiled programs in the vendor's caches; only our own are ever touched."""
+"""List, compile ahead of need and clear programs in the vendor's caches; only our own are ever touched."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rich.table import Table
 
 from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.descriptor import ITEMSIZE
+from trnqc.backends.neuron.neff import ledger
+from trnqc.backends.neuron.neff.caches import VendorCache, entries, vendor_caches
+from trnqc.backends.neuron.neff.programs import program
+from trnqc.backends.neuron.neff.warming import warm
 from trnqc.errors import InputError
-from trnqc.neff_cache import ledger
-from trnqc.neff_cache.places import Place, entries, places
-from trnqc.neff_cache.programs import program
-from trnqc.neff_cache.warming import warm
 from trnqc.sim.launch.targets import TARGETS
-from trnqc.tuning.instruments import machine_target
+from trnqc.tuning.conditions import machine_target
 from trnqc.tuning.requests import parse_shape
 
 
@@ -40,23 +40,23 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(args: argparse.Namespace, console: Console) -> None:
     owners = ledger.owners()
-    for place in places():
-        console.print(table(place, owners, args.kernel or ""))
+    for cache in vendor_caches():
+        console.print(table(cache, owners, args.kernel or ""))
 
 
-def table(place: Place, owners: dict, kernel: str = "") -> Table:
-    """One row an entry: ours by program, the others by what can be seen."""
-    rows = Table(title=f"{place.kind} cache {place.root} ({place.decided_by})", title_justify="left")
+def table(cache: VendorCache, owners: dict, kernel: str = "") -> Table:
+    """One row for each entry: ours by program, the others by what can be seen."""
+    rows = Table(title=f"{cache.kind} cache {cache.root} ({cache.decided_by})", title_justify="left")
     for heading in ("entry", "compiler", "state", "MiB", "age", "program"):
         rows.add_column(heading, overflow="fold")
-    for entry in entries(place):
+    for entry in entries(cache):
         owner = owners.get(entry.path.absolute())
         if kernel and (owner is None or owner.kernel != kernel):
             continue
         whose = owner.words() if owner else "not ours" + (", calls an NKI kernel" if entry.has_kernel else "")
         age = f"{(time.time() - entry.modified) / 3600:.1f} h"
         rows.add_row(entry.path.name, entry.compiler, entry.state, f"{entry.size / 2**20:.2f}", age, whose)
-    rows.caption = place.note or None
+    rows.caption = cache.note or None
     return rows
 
 
@@ -65,11 +65,11 @@ def _warm(args: argparse.Namespace, console: Console) -> None:
         raise InputError("trnqc cache warm needs KERNEL and --shape")
     shape = parse_shape(args.kernel, args.shape)
     wanted = program(args.kernel, shape, args.precision, args.target or machine_target())
-    made = warm(wanted)
+    compiled = warm(wanted)
     console.print(f"{wanted.words()} (key {wanted.key()})")
-    for entry in made:
+    for entry in compiled:
         console.print(f"  compiled into {entry.path}")
-    if not made:
+    if not compiled:
         console.print("  nothing new appeared in the caches: it was compiled before")
 
 

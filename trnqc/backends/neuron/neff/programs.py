@@ -8,8 +8,8 @@ from typing import Any
 
 from nki_kernels.descriptors.descriptor import Values
 from trnqc.jit.cache import key_of
-from trnqc.tuning.choose import choose
-from trnqc.tuning.instruments import device_identity
+from trnqc.tuning.choice import choose
+from trnqc.tuning.conditions import device_identity
 from trnqc.tuning.requests import check
 from trnqc.tuning.sources import kernel_hash
 

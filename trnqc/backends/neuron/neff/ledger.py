@@ -1,7 +1,8 @@
-"""Which cache entries our programs brought about: written when they appear, checked before they are removed.
+"""The ledger of cache entries that our programs have produced.
 
-One JSON file a program, named by its key. An entry is claimed when it appears while the program is being compiled and
-its graph, where one is kept, calls an NKI kernel. It is cleared only if its compiled program is still the one claimed.
+Each program has one JSON file, named by its key. An entry is claimed when it appears while the program is being
+compiled and its graph, where one is kept, calls an NKI kernel. It is cleared only if its compiled program is still the
+one that was claimed.
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from nki_kernels.descriptors import kernels
+from trnqc.backends.neuron.neff.caches import Entry, entries, neff_of, vendor_caches
+from trnqc.backends.neuron.neff.programs import Program
 from trnqc.host.files import cache_directory, locked, write_aside
-from trnqc.neff_cache.places import Entry, entries, neff_of, places
-from trnqc.neff_cache.programs import Program
 from trnqc.tuning.sources import kernel_hash
 
 SCHEMA = "trnqc.neff/1"
@@ -27,7 +27,7 @@ SCHEMA = "trnqc.neff/1"
 
 @dataclass(frozen=True)
 class Claim:
-    """An entry that a program brought about, and the digest of what was compiled."""
+    """An entry that a program has produced, and the digest of what was compiled."""
 
     program: Program
     kind: str
@@ -37,7 +37,7 @@ class Claim:
 
 @dataclass
 class Watch:
-    """Filled when the watched block ends: the entries that it brought about."""
+    """The entries that the watched block has produced; filled when it ends."""
 
     claimed: list[Entry] = field(default_factory=list)
 
@@ -49,20 +49,20 @@ def directory() -> Path:
 
 @contextmanager
 def watch(program: Program) -> Iterator[Watch]:
-    """Claims for the program what appears in the vendor's caches within the block; one process at a time watches."""
+    """Claim for the program what appears in the vendor's caches within the block; one process at a time watches."""
     where = directory()
     where.mkdir(parents=True, exist_ok=True)
     with locked(where / ".lock"):
         before = {entry.path: _digest(entry.path) for entry in _all_entries()}
-        found = Watch()
-        yield found
-        found.claimed = [entry for entry in _all_entries() if _is_new(entry, before)]
-        if found.claimed:
-            _write(where, program, found.claimed)
+        watched = Watch()
+        yield watched
+        watched.claimed = [entry for entry in _all_entries() if _is_new(entry, before)]
+        if watched.claimed:
+            _write(where, program, watched.claimed)
 
 
 def _all_entries() -> list[Entry]:
-    return [entry for place in places() for entry in entries(place)]
+    return [entry for cache in vendor_caches() for entry in entries(cache)]
 
 
 def _is_new(entry: Entry, before: dict[Path, str]) -> bool:
@@ -79,16 +79,15 @@ def _digest(path: Path) -> str:
         return ""
 
 
-def _write(where: Path, program: Program, found: list[Entry]) -> None:
+def _write(where: Path, program: Program, new: list[Entry]) -> None:
     path = where / f"{program.kernel}-{program.key()}.json"
-    old = [claim for claim in _read(path) if claim.path not in {entry.path for entry in found}]
-    claims = [{"kind": c.kind, "path": str(c.path), "digest": c.digest} for c in old]
-    claims += [{"kind": e.kind, "path": str(e.path.absolute()), "digest": _digest(e.path)} for e in found]
-    _save(path, program, claims)
+    old = [claim for claim in _read(path) if claim.path not in {entry.path for entry in new}]
+    _save(path, program, old + [Claim(program, e.kind, e.path.absolute(), _digest(e.path)) for e in new])
 
 
-def _save(path: Path, program: Program, claims: list[dict[str, Any]]) -> None:
-    body = {"schema": SCHEMA, "program": program.to_dict(), "entries": claims}
+def _save(path: Path, program: Program, claims: list[Claim]) -> None:
+    entries = [{"kind": c.kind, "path": str(c.path), "digest": c.digest} for c in claims]
+    body = {"schema": SCHEMA, "program": program.to_dict(), "entries": entries}
     write_aside(path, json.dumps(body, indent=1) + "\n", sync=True)
 
 
@@ -119,9 +118,17 @@ def owners() -> dict[Path, Program]:
 
 
 def clear(kernel: str = "", stale_only: bool = False) -> list[tuple[Claim, str]]:
-    """Remove our entries (of one kernel; only of kernel sources that are no more); what became of each, in words.
+    """Remove our entries and return, for each, what was done in words.
 
-    Left alone: entries whose compiled program is not the one claimed, that are locked, or that lie outside the caches.
+    Entries whose compiled program is not the one claimed, that are locked, or that lie outside the caches are left
+    alone.
+
+    Parameters
+    ----------
+    kernel
+        Only entries of this kernel.
+    stale_only
+        Only entries of kernel sources that have changed since.
     """
     where = directory()
     if not where.is_dir():
@@ -144,8 +151,7 @@ def _keep(path: Path, kept: list[Claim]) -> None:
     if not kept:
         path.unlink()
         return
-    rest = [{"kind": c.kind, "path": str(c.path), "digest": c.digest} for c in kept]
-    _save(path, kept[0].program, rest)
+    _save(path, kept[0].program, kept)
 
 
 def _stale(program: Program) -> bool:

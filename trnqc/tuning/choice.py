@@ -1,6 +1,6 @@
-"""Which constants a launch takes: a user's record, else a shipped one, else a neighbour's, else the kernel's default.
+"""The constants of a launch: from a user's record, a shipped one or that of a neighbouring shape, or the default.
 
-The note says which, in words that go into results.
+The note says which of these it was, in words that go into results.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from trnqc.tuning.records import Record
 from trnqc.tuning.requests import check
 from trnqc.tuning.sources import kernel_hash
 
-NEAR = math.log(1.5)  # a neighbour's extents differ by no more than this factor, each; further off tiles change
+NEAR = math.log(1.5)
+"""Largest |log| of the ratio of each extent to that of a neighbouring shape; farther off, other tiles are best."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Compile-time constants for one launch, where they come from in words, and the record if there is one."""
+    """The compile-time constants of one launch, a note on where they come from, and the record if there is one."""
 
     constants: dict[str, int]
     note: str
@@ -31,10 +32,20 @@ class Choice:
 def choose(
     kernel: str, shape: Values, precision: str, target: str, instrument: Mapping[str, str] | None = None
 ) -> Choice:
-    """Constants for a launch.
+    """Choose the constants of a launch.
 
-    instrument: versions and flags of this machine's compiler; device records made with others do not count (None: no
-    device record counts). Raises InputError for an unknown kernel, shape, precision or target.
+    Parameters
+    ----------
+    kernel, shape, precision, target
+        Name of the kernel, its extents, and what the launch is compiled for.
+    instrument
+        `trnqc.tuning.conditions.device_identity` of this machine; records measured on a device with other versions or
+        flags do not count. None: no record of a device counts.
+
+    Raises
+    ------
+    InputError
+        For an unknown kernel, shape, precision or target.
     """
     known = check(kernel, shape, precision, target)
     source = kernel_hash(known)
@@ -45,13 +56,13 @@ def choose(
         and tuple(record.shape) == known.dims
         and (record.measurement == "modelled" or record.instrument == instrument)
     ]
-    for origin, path, record in sorted(valid, key=lambda found: _rank(found, shape)):
+    for origin, path, record in sorted(valid, key=lambda candidate: _rank(candidate, shape)):
         distance = _distance(record.shape, shape)
         if distance[0] > NEAR:
             continue
         try:
             constants = known.realise(record.point, shape, precision, target)
-        except (Infeasible, KeyError):  # a point of knobs that this version has not, or that do not fit this shape
+        except (Infeasible, KeyError):  # knobs that this version does not have, or a point that does not fit this shape
             continue
         return Choice(constants, _note(origin, path, record, shape), record)
     return Choice(known.default(shape, precision), "default tiles (no tuning record)")
@@ -70,9 +81,9 @@ def _distance(here: Values, there: Values) -> tuple[float, float]:
     return max(logs), sum(logs)
 
 
-def _rank(found: tuple[str, Path, Record], shape: Values) -> tuple:
+def _rank(candidate: tuple[str, Path, Record], shape: Values) -> tuple:
     """Exact before near; user before shipped; device before modelled; then by distance; faster first."""
-    origin, path, record = found
+    origin, path, record = candidate
     far = _distance(record.shape, shape)[1]
     trust = records.MEASUREMENTS.index(record.measurement)
     return far > 0, origin != "user", far, trust, record.time_ns, path.name

@@ -1,4 +1,4 @@
-"""What a measurement depends on besides kernel and shape: the model's version, or a machine's versions and flags."""
+"""What a measurement depends on besides kernel and shape: the version of the model, or those of a machine."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from trnqc import sim
 from trnqc.sim.launch.targets import TARGETS, target_from_environment
 
 PACKAGES = ("nki", "neuronx-cc", "torch-neuronx")
-PRODUCT = Path("/sys/devices/virtual/dmi/id/product_name")  # the instance type, "trn1.2xlarge"
-_FAMILIES = {"trn1": ("trn1", "inf2"), "trn2": ("trn2",), "trn3": ("trn3",)}
+"""The vendor's packages that compile and run a kernel."""
 FLAGS = ("NEURON_CC_FLAGS", "NEURON_LOGICAL_NC_CONFIG")
+"""Environment variables that change the compiled program."""
+PRODUCT = Path("/sys/devices/virtual/dmi/id/product_name")
+"""Holds the instance type, such as trn1.2xlarge."""
+_FAMILIES = {"trn1": ("trn1", "inf2"), "trn2": ("trn2",), "trn3": ("trn3",)}
 
 
 def model_identity() -> dict[str, str]:
-    """The simulator's timeline, by a digest of its source and of its table of costs."""
+    """The simulator's timeline, identified by a digest of its source and of its table of costs."""
     digest = hashlib.sha256()
     for path in sorted((Path(sim.__file__).parent / "timeline").glob("*.py")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
@@ -25,14 +28,19 @@ def model_identity() -> dict[str, str]:
 
 
 def device_identity() -> dict[str, str]:
-    """Versions of the vendor's packages found here ("absent" where there is none) and the compiler flags in force."""
+    """Versions of the vendor's packages on this machine, "absent" for one that is not there, and the flags in force."""
     return {name: _version(name) for name in PACKAGES} | {flag: os.environ.get(flag, "") for flag in FLAGS}
 
 
-def chip_target(product: Path | None = None) -> str | None:
-    """The generation of this machine's own chips by its instance type; None where that is no instance with any."""
+def instance_type(product: Path | None = None) -> str:
+    """The cloud provider's name of this machine, such as "trn1.2xlarge"; empty where it has none."""
     product = product or PRODUCT
-    name = product.read_text(encoding="utf-8", errors="replace").strip() if product.is_file() else ""
+    return product.read_text(encoding="utf-8", errors="replace").strip() if product.is_file() else ""
+
+
+def chip_target(product: Path | None = None) -> str | None:
+    """The generation of this machine's chips, by its instance type; None for an instance without any."""
+    name = instance_type(product)
     return next((target for target in TARGETS if name.startswith(_FAMILIES[target])), None)
 
 

@@ -1,4 +1,4 @@
-"""The vendor's caches of compiled programs, found and read as its documents describe them; nothing here writes.
+"""The vendor's caches of compiled programs, located and read as its documents describe them; nothing here writes.
 
 PyTorch/XLA   <root>/neuronxcc-<version>/MODULE_<graph hash>+<flag hash>/model.neff, the graph beside it; root is
               --cache_dir in NEURON_CC_FLAGS, else NEURON_COMPILE_CACHE_URL, else /var/tmp/neuron-compile-cache
@@ -15,12 +15,13 @@ from pathlib import Path
 
 XLA_ROOT = "/var/tmp/neuron-compile-cache"
 NATIVE_ROOT = "/tmp/neff_cache"
-CUSTOM_CALL = b"AwsNeuronCustomNativeKernel"  # how a graph of PyTorch/XLA names an NKI kernel
+CUSTOM_CALL = b"AwsNeuronCustomNativeKernel"
+"""The name of an NKI kernel in a graph of PyTorch/XLA."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """A cache: kind "xla" or "native", its root, what decided it, and a note where it cannot be listed."""
+class VendorCache:
+    """A cache: of kind "xla" or "native", its root, what decided the root, and a note if it cannot be listed."""
 
     kind: str
     root: str
@@ -30,8 +31,11 @@ class Place:
 
 @dataclass(frozen=True)
 class Entry:
-    """One compiled graph. path: its folder (or the file, for a NEFF that lies in the root itself); state: "compiled",
-    "unfinished" or "locked"; has_kernel: whether its graph calls an NKI kernel, None where no graph is kept."""
+    """One compiled graph.
+
+    path is its folder, or the file of a NEFF that lies in the root itself. state is "compiled", "unfinished" or
+    "locked". has_kernel tells whether its graph calls an NKI kernel; None where no graph is kept.
+    """
 
     kind: str
     path: Path
@@ -42,13 +46,13 @@ class Entry:
     has_kernel: bool | None
 
 
-def places(environment: Mapping[str, str] | None = None) -> tuple[Place, ...]:
+def vendor_caches(environment: Mapping[str, str] | None = None) -> tuple[VendorCache, ...]:
     """Both caches as this environment sets them, whether they exist or not."""
     environment = os.environ if environment is None else environment
     return _xla(environment), _native(environment)
 
 
-def _xla(environment: Mapping[str, str]) -> Place:
+def _xla(environment: Mapping[str, str]) -> VendorCache:
     words = shlex.split(environment.get("NEURON_CC_FLAGS", ""))
     flags = [n for n, word in enumerate(words) if _is_flag(word, "cache_dir")]
     if flags:
@@ -61,38 +65,37 @@ def _xla(environment: Mapping[str, str]) -> Place:
     note = "off: --no_cache in NEURON_CC_FLAGS" if any(_is_flag(w, "no_cache") for w in words) else ""
     if "://" in root and not root.startswith("file://"):
         note = "remote: its entries are not listed"
-    return Place("xla", root.removeprefix("file://"), decided, note)
+    return VendorCache("xla", root.removeprefix("file://"), decided, note)
 
 
 def _is_flag(word: str, name: str) -> bool:
     return word.partition("=")[0] in (f"--{name}", f"--{name.replace('_', '-')}")
 
 
-def _native(environment: Mapping[str, str]) -> Place:
+def _native(environment: Mapping[str, str]) -> VendorCache:
     variable = "TORCH_NEURONX_NEFF_CACHE_DIR"
     if environment.get(variable):
-        return Place("native", environment[variable], variable)
-    return Place("native", NATIVE_ROOT, "the vendor's default")
+        return VendorCache("native", environment[variable], variable)
+    return VendorCache("native", NATIVE_ROOT, "the vendor's default")
 
 
-def entries(place: Place) -> list[Entry]:
+def entries(cache: VendorCache) -> list[Entry]:
     """All entries by path; empty for a cache that does not exist, is remote or cannot be read."""
-    root = Path(place.root)
-    if place.note.startswith("remote") or not root.is_dir():
+    root = Path(cache.root)
+    if cache.note.startswith("remote") or not root.is_dir():
         return []
-    if place.kind == "xla":
+    if cache.kind == "xla":
         folders = [p for p in root.glob("neuronxcc-*/MODULE_*+*") if p.is_dir() and not p.is_symlink()]
     else:
         folders = list({p if p.parent == root else p.parent for p in root.rglob("*.neff") if not p.is_symlink()})
-    return [entry for path in sorted(folders) if (entry := _entry(place.kind, path)) is not None]
+    return [entry for path in sorted(folders) if (entry := _entry(cache.kind, path)) is not None]
 
 
 def neff_of(path: Path) -> Path | None:
     """The compiled program of an entry, None where there is none."""
     if path.is_file():
         return path
-    found = sorted(path.glob("*.neff"))
-    return found[0] if found else None
+    return min(path.glob("*.neff"), default=None)
 
 
 def _entry(kind: str, path: Path) -> Entry | None:

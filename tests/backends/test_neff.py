@@ -6,12 +6,12 @@ import stat
 
 import pytest
 
-from trnqc import neff_cache
+from trnqc.backends.neuron import neff
+from trnqc.backends.neuron.neff import ledger
+from trnqc.backends.neuron.neff.caches import CUSTOM_CALL, entries, vendor_caches
+from trnqc.backends.neuron.neff.programs import program
+from trnqc.backends.neuron.neff.warming import warm
 from trnqc.errors import CompilerError, InputError
-from trnqc.neff_cache import ledger
-from trnqc.neff_cache.places import CUSTOM_CALL, entries, places
-from trnqc.neff_cache.programs import program
-from trnqc.neff_cache.warming import warm
 
 COMPILER = "neuronxcc-2.24.1234.0+abcdef12"
 FLAG = "--cache_dir in NEURON_CC_FLAGS"
@@ -69,8 +69,8 @@ def gemm_program(**changed):
     ],
 )
 def test_the_xla_cache_is_where_the_environment_says(environment, root, decided):
-    place = places(environment)[0]
-    assert (place.kind, place.root, place.decided_by, place.note) == ("xla", root, decided, "")
+    cache = vendor_caches(environment)[0]
+    assert (cache.kind, cache.root, cache.decided_by, cache.note) == ("xla", root, decided, "")
 
 
 @pytest.mark.parametrize(
@@ -81,12 +81,12 @@ def test_the_xla_cache_is_where_the_environment_says(environment, root, decided)
     ],
 )
 def test_caches_that_cannot_be_listed_say_so(environment, note):
-    assert places(environment)[0].note == note
+    assert vendor_caches(environment)[0].note == note
 
 
 def test_the_native_cache():
-    assert places({})[1].root == "/tmp/neff_cache"
-    assert places({"TORCH_NEURONX_NEFF_CACHE_DIR": "/c"})[1].decided_by == "TORCH_NEURONX_NEFF_CACHE_DIR"
+    assert vendor_caches({})[1].root == "/tmp/neff_cache"
+    assert vendor_caches({"TORCH_NEURONX_NEFF_CACHE_DIR": "/c"})[1].decided_by == "TORCH_NEURONX_NEFF_CACHE_DIR"
 
 
 # -- what is in them --------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def test_entries_of_the_xla_layout(caches):
     put_xla(caches["xla"], 4, graph=b"somebody's network")
     put_xla(caches["xla"], 5, graph=None)
     (caches["xla"] / "notes").mkdir()
-    found = entries(places()[0])
+    found = entries(vendor_caches()[0])
     assert [e.path.name.split("+")[0] for e in found] == [f"MODULE_{n}" for n in range(1, 6)]
     assert [e.state for e in found] == ["compiled", "unfinished", "locked", "compiled", "compiled"]
     assert [e.has_kernel for e in found] == [True, True, True, False, None]
@@ -109,14 +109,14 @@ def test_entries_of_the_xla_layout(caches):
 def test_entries_of_the_native_layout(caches):
     put_native(caches["native"], "deep/er/hash")
     caches["native"].joinpath("flat.neff").write_bytes(b"NEFF")
-    found = entries(places()[1])
+    found = entries(vendor_caches()[1])
     assert [e.path.name for e in found] == ["hash", "flat.neff"] and {e.state for e in found} == {"compiled"}
 
 
 def test_absent_and_remote_caches_are_empty(caches, monkeypatch):
-    assert [entries(place) for place in places()] == [[], []]
+    assert [entries(cache) for cache in vendor_caches()] == [[], []]
     monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", "s3://bucket")
-    assert entries(places()[0]) == []
+    assert entries(vendor_caches()[0]) == []
 
 
 # -- our key ----------------------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def test_what_appears_while_a_program_compiles_is_its(caches):
         put_xla(caches["xla"], 4, neff=None)
         put_native(caches["native"], "five")
     assert [entry.path.name for entry in seen.claimed] == ["MODULE_2+d41d8cd9", "five"]
-    owners = neff_cache.owners()
+    owners = neff.owners()
     assert {path.name for path in owners} == {"MODULE_2+d41d8cd9", "five"}
     assert {owner.words() for owner in owners.values()} == {gemm_program().words()}
 
@@ -179,7 +179,7 @@ def test_programs_keep_their_own_entries(caches):
     for n, one in enumerate((gemm_program(), other)):
         with ledger.watch(one):
             put_xla(caches["xla"], n, neff=b"NEFF %d" % n)
-    assert {path.name[:8]: owner for path, owner in neff_cache.owners().items()} == {
+    assert {path.name[:8]: owner for path, owner in neff.owners().items()} == {
         "MODULE_0": gemm_program(),
         "MODULE_1": other,
     }
@@ -189,7 +189,7 @@ def test_a_failing_compilation_claims_nothing(caches):
     with pytest.raises(RuntimeError), ledger.watch(gemm_program()):
         put_xla(caches["xla"], 1)
         raise RuntimeError("the compiler gave up")
-    assert neff_cache.owners() == {}
+    assert neff.owners() == {}
 
 
 def test_a_damaged_ledger_claims_nothing_and_nothing_is_removed(caches):
@@ -198,9 +198,9 @@ def test_a_damaged_ledger_claims_nothing_and_nothing_is_removed(caches):
     for path in ledger.directory().glob("*.json"):
         path.write_text("{")
     with pytest.warns(RuntimeWarning, match="cannot be read"):
-        assert neff_cache.owners() == {}
+        assert neff.owners() == {}
     with pytest.warns(RuntimeWarning, match="it claims nothing"):
-        assert neff_cache.clear() == []
+        assert neff.clear() == []
     assert folder.exists()
 
 
@@ -211,9 +211,9 @@ def test_only_our_entries_are_cleared(caches):
     theirs = [put_xla(caches["xla"], 1), put_native(caches["native"], "theirs")]
     with ledger.watch(gemm_program()):
         ours = [put_xla(caches["xla"], 2, neff=b"2"), put_native(caches["native"], "ours", b"3")]
-    assert [what for _, what in neff_cache.clear()] == ["removed", "removed"]
+    assert [what for _, what in neff.clear()] == ["removed", "removed"]
     assert all(path.exists() for path in theirs) and not any(path.exists() for path in ours)
-    assert neff_cache.clear() == [] and neff_cache.owners() == {}
+    assert neff.clear() == [] and neff.owners() == {}
 
 
 def test_clearing_one_kernel_leaves_the_others(caches):
@@ -222,7 +222,7 @@ def test_clearing_one_kernel_leaves_the_others(caches):
     for n, one in enumerate((gemm_program(), other)):
         with ledger.watch(one):
             folders.append(put_xla(caches["xla"], n, neff=b"%d" % n))
-    neff_cache.clear("gemm")
+    neff.clear("gemm")
     assert [folder.exists() for folder in folders] == [False, True]
 
 
@@ -231,7 +231,7 @@ def test_clearing_what_is_stale(caches):
     for n, one in enumerate((gemm_program(), dataclasses.replace(gemm_program(), source="0" * 16))):
         with ledger.watch(one):
             folders.append(put_xla(caches["xla"], n, neff=b"%d" % n))
-    assert len(neff_cache.clear(stale_only=True)) == 1
+    assert len(neff.clear(stale_only=True)) == 1
     assert [folder.exists() for folder in folders] == [True, False]
 
 
@@ -239,8 +239,8 @@ def test_entries_that_changed_hands_are_left_alone(caches):
     with ledger.watch(gemm_program()):
         folder = put_xla(caches["xla"], 1)
     put_xla(caches["xla"], 1, neff=b"somebody compiled this again")
-    assert neff_cache.owners() == {}
-    assert [what for _, what in neff_cache.clear()] == ["left: its program is not the one that was claimed"]
+    assert neff.owners() == {}
+    assert [what for _, what in neff.clear()] == ["left: its program is not the one that was claimed"]
     assert folder.exists()
 
 
@@ -249,16 +249,16 @@ def test_locked_entries_are_left_and_stay_ours(caches):
         folder = put_xla(caches["xla"], 1)
     lock = folder / "model.hlo_module.pb.lock"
     lock.touch()
-    assert "clear-locks" in neff_cache.clear()[0][1] and folder.exists()
+    assert "clear-locks" in neff.clear()[0][1] and folder.exists()
     lock.unlink()
-    assert [what for _, what in neff_cache.clear()] == ["removed"]
+    assert [what for _, what in neff.clear()] == ["removed"]
 
 
 def test_entries_outside_the_caches_of_this_environment_are_left_alone(caches, monkeypatch, tmp_path):
     with ledger.watch(gemm_program()):
         folder = put_xla(caches["xla"], 1)
     monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", str(tmp_path / "elsewhere"))
-    assert neff_cache.clear()[0][1].startswith("left: it is no entry of the caches")
+    assert neff.clear()[0][1].startswith("left: it is no entry of the caches")
     assert folder.exists()
 
 
@@ -268,7 +268,7 @@ def test_entries_that_are_gone_are_forgotten(caches):
     for path in folder.iterdir():
         path.unlink()
     folder.rmdir()
-    assert [what for _, what in neff_cache.clear()] == ["gone already"]
+    assert [what for _, what in neff.clear()] == ["gone already"]
     assert ledger.claims() == []
 
 
@@ -304,23 +304,23 @@ def test_warming_without_a_chip_collects_then_compiles_for_the_target(compiler, 
     wanted = gemm_program(target=target)
     made = warm(wanted)
     assert [entry.path.name for entry in made] == [f"MODULE_77+{target}"]
-    assert list(neff_cache.owners().values()) == [wanted]
+    assert list(neff.owners().values()) == [wanted]
     calls = compiler.read_text().splitlines()
     assert [call.split()[1] for call in calls] == ["collect", "compile"]
-    assert all("-m trnqc.neff_cache.warming" in call and '"rows": 128' in call for call in calls)
+    assert all("-m trnqc.backends.neuron.neff.warming" in call and '"rows": 128' in call for call in calls)
     assert all(call.endswith(f"target={target} flags=--target={target}") for call in calls)
 
 
 def test_warming_twice_makes_nothing_new(compiler):
     assert warm(gemm_program()) and warm(gemm_program()) == []
-    assert len(neff_cache.owners()) == 1
+    assert len(neff.owners()) == 1
 
 
 def test_a_failing_compiler_is_quoted(compiler, monkeypatch):
     monkeypatch.setenv("TOOL_FAILS", "1")
     with pytest.raises(CompilerError, match=r"--command compile` ended with status 70:\nNCC_EVRF065"):
         warm(gemm_program())
-    assert neff_cache.owners() == {}
+    assert neff.owners() == {}
 
 
 def test_without_chip_and_compiler_the_error_says_what_to_do(caches, monkeypatch):
@@ -338,7 +338,7 @@ def test_without_chip_and_compiler_the_error_says_what_to_do(caches, monkeypatch
 def command(*words):
     import argparse
 
-    from trnqc.neff_cache import command as cache
+    from trnqc.cli import cache
 
     parser = argparse.ArgumentParser()
     cache.add_arguments(parser)

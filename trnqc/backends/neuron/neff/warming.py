@@ -1,8 +1,8 @@
-"""Compiling ahead of need: on a device of the target, or without a chip by the vendor's compiler where that is.
+"""Compiling ahead of need, on a device of the target or, without a chip, by the vendor's compiler.
 
-With a device one launch on zeros compiles and stores. Without one, ``neuron_parallel_compile`` collects the graph of
-the same launch without running it, then compiles it for the target into the cache of PyTorch/XLA. The native path
-compiles on an instance of the target only.
+With a device, one launch on zeros compiles and stores the program. Without one, ``neuron_parallel_compile`` collects
+the graph of the same launch without running it, then compiles it for the target into the cache of PyTorch/XLA. The
+native path compiles on an instance of the target only.
 """
 
 from __future__ import annotations
@@ -16,23 +16,31 @@ import sys
 import numpy as np
 
 from nki_kernels.descriptors import kernels
-from trnqc.backends.neuron import packages as neuron_packages
+from trnqc.backends.neuron import packages
+from trnqc.backends.neuron.device import open_device
+from trnqc.backends.neuron.launch import launch as launch_kernel
+from trnqc.backends.neuron.launch import synchronize
+from trnqc.backends.neuron.neff.caches import Entry, vendor_caches
+from trnqc.backends.neuron.neff.ledger import watch
+from trnqc.backends.neuron.neff.programs import Program
 from trnqc.errors import CompilerError
-from trnqc.neff_cache.ledger import watch
-from trnqc.neff_cache.places import Entry, places
-from trnqc.neff_cache.programs import Program
-from trnqc.tuning.instruments import chip_target, machine_target
+from trnqc.tuning.conditions import chip_target, machine_target
 
 TOOL = "neuron_parallel_compile"
 TIMEOUT = 3600.0
+"""Seconds for each command of the tool."""
 
 
 def warm(program: Program, timeout: float = TIMEOUT) -> list[Entry]:
-    """Compile the program into the vendor's cache; the entries that appeared (none: they were there already).
+    """Compile the program into the vendor's cache and return the new entries, none if it was compiled before.
 
-    Raises CompilerError where neither way is open, or with the command and its last lines where one fails.
+    Raises
+    ------
+    CompilerError
+        If this machine has neither a device of the target nor the compiler, or with the last lines of a command that
+        failed.
     """
-    devices = neuron_packages.device_files()
+    devices = packages.device_files()
     if devices and (chip_target() or machine_target()) == program.target:
         with watch(program) as seen:
             launch(program)
@@ -41,7 +49,7 @@ def warm(program: Program, timeout: float = TIMEOUT) -> list[Entry]:
     if tool is None:
         raise CompilerError(_closed(program, devices))
     with watch(program) as seen:
-        script = [sys.executable, "-m", "trnqc.neff_cache.warming", json.dumps(program.to_dict())]
+        script = [sys.executable, "-m", "trnqc.backends.neuron.neff.warming", json.dumps(program.to_dict())]
         for command in ("collect", "compile"):
             _run([tool, "--command", command, *script], _environment(program), timeout)
     return seen.claimed
@@ -51,7 +59,7 @@ def _closed(program: Program, devices: tuple[str, ...]) -> str:
     here = f"its devices are {chip_target() or machine_target()}" if devices else "it has no /dev/neuron* device"
     return (
         f"{program.words()} cannot be compiled on this machine: {here}, and the vendor's {TOOL} is not on PATH. "
-        f"Run this on a {program.target} instance, or install the compiler: {neuron_packages.INSTALL}"
+        f"Run this on a {program.target} instance, or install the compiler: {packages.INSTALL}"
     )
 
 
@@ -69,7 +77,9 @@ def _run(command: list[str], environment: dict[str, str], timeout: float) -> Non
             command, env=environment, capture_output=True, text=True, errors="replace", timeout=timeout
         )
     except subprocess.TimeoutExpired:
-        raise CompilerError(f"`{words}` was not done after {timeout:.0f} s; the cache is {places()[0].root}") from None
+        raise CompilerError(
+            f"`{words}` was not done after {timeout:.0f} s; the cache is {vendor_caches()[0].root}"
+        ) from None
     if done.returncode:
         last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-20:])
         raise CompilerError(f"`{words}` ended with status {done.returncode}:\n{last}")
@@ -77,10 +87,6 @@ def _run(command: list[str], environment: dict[str, str], timeout: float) -> Non
 
 def launch(program: Program) -> None:
     """One launch of the program on zeros, on this machine's device (or into the graph that is being collected)."""
-    from trnqc.backends.neuron.device import open_device
-    from trnqc.backends.neuron.launch import launch as launch_kernel
-    from trnqc.backends.neuron.launch import synchronize
-
     here, kernel = open_device(), kernels()[program.kernel]
     zeros = kernel.example(program.shape, program.precision, program.constants, here.cores, np.zeros)
     args = [here.put(arg) for arg in zeros.args]
