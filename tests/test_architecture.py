@@ -187,7 +187,13 @@ C_TEXT = re.compile(
 )
 
 
+# By hand, because their loops are blocked over extents of the run; docs/architecture.md gives the reason.
+WRITTEN_BY_HAND = {"trnqc/backends/cpu/pair_energy.c", "trnqc/backends/cpu/pair_product.c"}
+
+
 def test_only_generators_write_c():
+    files = {relative(p) for p in (ROOT / "trnqc").rglob("*") if p.suffix in (".c", ".h", ".cu", ".cuh", ".cpp")}
+    assert files == WRITTEN_BY_HAND
     wrong = [
         f"{relative(path)}:{node.lineno}"
         for path in SOURCES + DOORS

@@ -238,12 +238,15 @@ def test_without_a_compiler_only_the_fused_pass_is_lost(monkeypatch):
     assert status.usable and "cannot be compiled" in status.reason and "install" in status.hint
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    (lambda a, b: (a + 1j, b), "a_t holds complex128"),
-    (lambda a, b: (a, b > 0), "b holds bool"),
-    (lambda a, b: (a, b[:2]), r"a_t\[K, M\] and b\[K, N\]; found shapes \(4, 3\) and \(2, 5\)"),
-    (lambda a, b: (a[None], b[None]), r"found shapes \(1, 4, 3\)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda a, b: (a + 1j, b), "a_t holds complex128"),
+        (lambda a, b: (a, b > 0), "b holds bool"),
+        (lambda a, b: (a, b[:2]), r"a_t\[K, M\] and b\[K, N\]; found shapes \(4, 3\) and \(2, 5\)"),
+        (lambda a, b: (a[None], b[None]), r"found shapes \(1, 4, 3\)"),
+    ],
+)
 @pytest.mark.parametrize("name", ["cpu", "simulator"])
 def test_products_take_real_matrices(name, change, message):
     a, b = np.ones((4, 3)), np.ones((4, 5))

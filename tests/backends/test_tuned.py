@@ -39,10 +39,21 @@ def test_records_change_tiles_and_not_energies(shelf, point):
     constants = known.realise(point, SHAPE, "fp32", "trn2")
     path = records.store(
         Record(
-            "mp2_energy", source_hash(known.module, known.name), "trn2", "fp32", SHAPE, "modelled", {}, point,
-            constants, 1.0, 2.0, known.workload, {},
+            "mp2_energy",
+            source_hash(known.module, known.name),
+            "trn2",
+            "fp32",
+            SHAPE,
+            "modelled",
+            {},
+            point,
+            constants,
+            1.0,
+            2.0,
+            known.workload,
+            {},
         )
-    )  # fmt: skip
+    )
     after = pairs()
     tiles = ", ".join(f"{name} {value}" for name, value in constants.items())
     assert after.ran_on.endswith(f"; tiles {tiles} (modelled tuning, user record {path.name})")
