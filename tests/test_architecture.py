@@ -20,7 +20,7 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 FOLDER = 14
 
 # Room -> rooms that it may import; a room is the longest prefix of a module's name found here.
-# tuning is what a launch reads of earlier measurements, autotune is what measures.
+# autotune measures; tuning is what it leaves behind for launches; backends hold the compiled programs.
 BASE = {"trnqc.errors", "trnqc.types", "trnqc.arrays", "trnqc.ranks", "trnqc.host"}
 MAY_IMPORT: dict[str, set[str]] = {
     "trnqc.errors": set(),
@@ -35,8 +35,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "nki_kernels": {"trnqc.sim"},
     "trnqc.tuning": BASE | {"trnqc.jit", "trnqc.sim", "nki_kernels"},
     "trnqc.backends": BASE | {"trnqc.jit", "trnqc.gen", "trnqc.sim", "trnqc.tuning", "nki_kernels"},
-    "trnqc.eri": BASE | {"trnqc.gen", "trnqc.jit"},
-    "trnqc.cg": BASE | {"trnqc.gen", "trnqc.jit"},
+    "trnqc.eri": BASE | {"trnqc.gen", "trnqc.jit", "trnqc.backends"},
+    "trnqc.cg": BASE | {"trnqc.gen", "trnqc.jit", "trnqc.backends"},
     "trnqc.sparse": BASE | {"trnqc.expression", "trnqc.gen", "trnqc.jit"},
     "trnqc.contraction": BASE | {"trnqc.expression", "trnqc.backends"},
     "trnqc.mp2": BASE | {"trnqc.backends", "nki_kernels", "trnqc.eri"},
@@ -53,7 +53,7 @@ PLACES = {
     "torch": (
         "trnqc.torch_ops",
         "trnqc.ranks",
-        "trnqc.backends.torch_launch",
+        "trnqc.backends.neuron.launch",
         "trnqc.cg.torch",
         "trnqc.cg.doors",
         "trnqc.cg.cuda.operands",
@@ -64,8 +64,8 @@ PLACES = {
     "e3nn": ("trnqc.cg.doors",),
     "mace": ("trnqc.cg.doors",),
     "nequip": ("trnqc.cg.doors",),
-    "torch_neuronx": ("trnqc.torch_ops", "trnqc.backends.torch_launch", "trnqc.backends.neuron"),
-    "torch_xla": ("trnqc.backends.torch_launch", "trnqc.backends.neuron"),
+    "torch_neuronx": ("trnqc.torch_ops", "trnqc.backends.neuron.launch", "trnqc.backends.neuron"),
+    "torch_xla": ("trnqc.backends.neuron.launch", "trnqc.backends.neuron"),
     "nki": ("nki_kernels.lang", "trnqc.sim", "trnqc.backends"),
 }
 
@@ -226,7 +226,13 @@ C_TEXT = re.compile(
 )
 
 
+# By hand, because their loops are blocked over extents of the run; docs/architecture.md gives the reason.
+WRITTEN_BY_HAND = {"trnqc/backends/cpu/pair_energy.c", "trnqc/backends/cpu/pair_product.c"}
+
+
 def test_only_generators_write_c():
+    files = {relative(p) for p in (ROOT / "trnqc").rglob("*") if p.suffix in (".c", ".h", ".cu", ".cuh", ".cpp")}
+    assert files == WRITTEN_BY_HAND
     wrong = [
         f"{relative(path)}:{node.lineno}"
         for path in SOURCES + DOORS

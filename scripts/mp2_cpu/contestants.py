@@ -109,14 +109,14 @@ class Trnqc(Contestant):
         return run | {"os": energies.os.sum(), "ss": energies.ss.sum(), "ran_on": energies.ran_on}
 
     def products(self, threads: int, precision: str, compiled: bool) -> dict[str, Any]:
-        from trnqc.backends.cpu_kernels.pairs import pair_sums
-        from trnqc.backends.cpu_kernels.products import make_products
+        from trnqc.backends.cpu.pair_loop import triangle_sums
+        from trnqc.backends.cpu.pair_products import make_products
 
         def no_energy(slab: object, e_pair: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             return np.zeros(len(e_pair)), np.zeros(len(e_pair))
 
         def run() -> None:
-            pair_sums(self.B, self.eps_occ, make_products(self.B, precision, compiled), no_energy, threads=threads)
+            triangle_sums(self.B, self.eps_occ, make_products(self.B, precision, compiled), no_energy, threads=threads)
 
         return timed(run)
 
