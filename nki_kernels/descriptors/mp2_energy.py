@@ -104,7 +104,7 @@ def _launch(shape: Values, precision: str, constants: Values, pairs: np.ndarray,
     return Launch(args, {"nvir": nvir, "naux": naux, "kchunk": tiles.kchunk}, flops)
 
 
-def _result_shape(bt: tuple, ev_row: tuple, ev_col: tuple, e_pair: tuple, work: tuple, bounds: tuple) -> tuple:
+def _result_shape(bt: tuple[Any, ...], ev_row: tuple, ev_col: tuple, e_pair: tuple, work: tuple, bounds: tuple) -> tuple:
     items, group = e_pair
     return items, P, group, 2
 
