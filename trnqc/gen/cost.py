@@ -83,8 +83,8 @@ class Cost:
         return Cost(self.flops + other.flops, self.read + other.read, self.written + other.written, operations)
 
     def times(self, factor: int, trip: str = "") -> Cost:
-        counts = (count.times(factor, trip) for count in (self.flops, self.read, self.written))
-        return Cost(*counts, self.operations)
+        flops, read, written = (count.times(factor, trip) for count in (self.flops, self.read, self.written))
+        return Cost(flops, read, written, self.operations)
 
     def __str__(self) -> str:
         return f"{self.flops} flops, {self.read} bytes read, {self.written} bytes written"
@@ -127,8 +127,8 @@ def cost(program: st.Function | st.Statement) -> Cost:
                 if isinstance(a, Value)
             }
             inner = cost(program.function)
-            counts = (count.called(arguments) for count in (inner.flops, inner.read, inner.written))
-            return Cost(*counts, inner.operations)
+            flops, read, written = (count.called(arguments) for count in (inner.flops, inner.read, inner.written))
+            return Cost(flops, read, written, inner.operations)
     own = cost_of_values(*st.values(program))
     if isinstance(program, st.GatherRows | st.ScatterRows):
         return own + _rows(program)

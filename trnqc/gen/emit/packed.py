@@ -1,8 +1,8 @@
 """C helpers that move evenly spaced rows between memory and lanes.
 
-Rows without gaps are read as whole vectors. If the row length and the number of lanes are coprime, an element's position
-in its vector determines its lane: a column is collected by blending vectors and ordered by one permutation. Other
-lengths need a chain of shuffles of two vectors.
+Rows without gaps are read as whole vectors. If the row length and the number of lanes are coprime, an element's
+position in its vector determines its lane: a column is collected by blending vectors and ordered by one permutation.
+Other lengths need a chain of shuffles of two vectors.
 """
 
 from __future__ import annotations
