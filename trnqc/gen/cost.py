@@ -137,8 +137,8 @@ def cost(program: st.Function | st.Statement) -> Cost:
     if isinstance(program, st.Store | st.Accumulate):
         size = BYTES[program.array.dtype] if program.array.space == "global" else 0
         adding = isinstance(program, st.Accumulate)
-        flops = int(adding and program.array.dtype in FLOATS)
-        own = own + Cost(_number(flops), _number(size * adding), _number(size))
+        additions = int(adding and program.array.dtype in FLOATS)
+        own = own + Cost(_number(additions), _number(size * adding), _number(size))
     return own
 
 
