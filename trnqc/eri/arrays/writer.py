@@ -1,11 +1,10 @@
-"""Integrals of a class written out: one bra pair with rows of ket pairs, each integral to its places in an array.
+"""The writer of a class: integrals of bra pairs with vectors of ket pairs, each written to its elements of an array.
 
-bra pair, ket row -> bound -> kernel's block of integrals -> destination[bra place + ket place]
+bra pair, vector of ket pairs -> bound -> kernel's block of integrals -> destination[bra place + ket place]
 
-A place is an element of the destination, so any layout whose index is a sum over bra and ket will do: square, packed by
-pairs, cut to a range of shells; `copies` of them give the images of an integral under the exchange of its indices.
-`triangular` writes one copy to n (n + 1) / 2 + m instead, n and m the larger
-and the smaller of the two places.
+The index of an element is the sum of a place of the bra and one of the ket. That covers square and packed layouts and
+ranges of shells. Each integral may have several `copies`, for the exchange of its indices. A `triangular` writer writes
+one copy to n (n + 1) / 2 + m instead, with the larger place n and the smaller place m.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def parameters(cls: QuartetClass) -> tuple[Value | Array, ...]:
 
 @dataclass(frozen=True)
 class Writer:
-    """The writer of a class. fitted: the ket is a density-fitting shell, not a pair; triangular: see above."""
+    """The writer of a class. fitted: whether the ket is a density-fitting shell; triangular: as above."""
 
     cls: QuartetClass
     fitted: bool = False
@@ -76,7 +75,7 @@ class Writer:
     @property
     def program(self) -> Recipe:
         signature = Signature.declared(self.name, parameters(self.cls), ("work", "out", "destination"))
-        # A fitting shell has a kernel of its own, which nothing else calls.
+        # The kernel of a fitting shell is called by nothing else.
         shared = () if self.fitted else parts(self.cls)
         return Recipe(self.name, (signature,), partial(_functions, self), __name__, parts=shared)
 
@@ -86,7 +85,7 @@ def _functions(writer: Writer) -> tuple[st.Function, ...]:
 
 
 def writer_function(writer: Writer, kernel: st.Function | None = None) -> st.Function:
-    """The program; its groups are the rows. kernel: of the class, by default its own."""
+    """Build the program; its groups are the vectors of ket pairs. kernel: by default the class's own."""
     cls = writer.cls
     given: dict[str, Any] = {st.name_of(p): p for p in parameters(cls)}
     call = st.Call(kernel or _kernel(writer), (
@@ -97,7 +96,7 @@ def writer_function(writer: Writer, kernel: st.Function | None = None) -> st.Fun
     ))  # fmt: skip
     bound = given["bra_bound"][PAIR] * given["row_bound"][ROW]
     body = st.If(le(given["screen"], bound), st.block(call, _scatter(cls, given, writer.triangular)))
-    # Pairs are the inner loop because neighbours have neighbouring places, in lines of cache that a row just wrote to.
+    # The loop over bra pairs is the inner one, because neighbours write to the same cache lines.
     pairs = st.loop(PAIR, given["end"], body, begin=given["begin"])
     return st.Function(
         writer.name, parameters(cls), st.block(pairs), group=ROW,
@@ -106,7 +105,7 @@ def writer_function(writer: Writer, kernel: st.Function | None = None) -> st.Fun
 
 
 def _kernel(writer: Writer) -> st.Function:
-    """Fitting shells of solid harmonics have a recurrence of their own."""
+    """Return the kernel; fitting shells of solid harmonics have a recurrence of their own."""
     if writer.fitted and not writer.cls.cartesian:
         return quartet_function(writer.cls, variant=Variant(rule=FITTED))
     return quartet_function(writer.cls)

@@ -1,8 +1,8 @@
-"""One-sided digestion: integrals (i'j|kl) of a mixed basis into J and K of its first index.
+"""The digestion of a mixed basis: integrals (i'j|kl) added to J and K of the first index.
 
-bra pair (i', j), row of ket pairs -> bound -> kernel's block of integrals -> J[i', j], K[i', k], K[i', l]
+bra pair (i', j), vector of ket pairs -> bound -> kernel's block of integrals -> J[i', j], K[i', k], K[i', l]
 
-The bra's functions i' belong to another basis than j, k and l, so no other element of J and K has a share.
+Since i' belongs to another basis than j, k and l, an integral contributes to no other elements.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _clear_j(cls: QuartetClass, given: dict[str, Any]) -> st.Statement:
 
 
 def _add_j(cls: QuartetClass, given: dict[str, Any]) -> st.Statement:
-    """Each lane's own sums; they are added up once a bra pair."""
+    """Add to the sums of each lane, which are added up once for each bra pair."""
     p, q, ab, cd, total = Var("p", "i64"), Var("q", "i64"), Var("ab", "i64"), Var("cd", "i64"), Var("total")
     a, b, c, d = cls.extents
     term = fma(given["out"][p, q, ab, cd], given["folded"][SET, ROW, q, cd], total)
@@ -134,7 +134,7 @@ def _put_j(given: dict[str, Any]) -> st.Statement:
 
 
 def _add_k(cls: QuartetClass, given: dict[str, Any]) -> st.Statement:
-    """K[i', d] += (i'j|cd) D_jc and K[i', c] += (i'j|cd) D_jd, for a pair of contractions of each side at a time."""
+    """Add (i'j|cd) D_jc to K[i', d] and (i'j|cd) D_jd to K[i', c], for one pair of contractions at a time."""
     a, b, c, d = cls.extents
     i, j, ci, cj, q = (Var(n, "i64") for n in ("i", "j", "ci", "cj", "q"))
     first_c, first_d, start = (Var(n, "i64") for n in ("first_c", "first_d", "start"))
@@ -183,7 +183,7 @@ def _products(
     contractions: tuple[Value, Value, Value],
     arrays: tuple[Array, Array, Array, Array],
 ) -> st.Statement:
-    """One i' and j: a loop over c around straight lines over d."""
+    """Digest one i' and j: a loop over c with straight-line code over d."""
     _, _, c, d = cls.extents
     ci, cj, q = contractions
     row_c, row_d, sum_c, sum_d = arrays
