@@ -30,6 +30,7 @@ _TASKS = Array("tasks", "i64", (None, 3))
 
 
 def select_name(batch: Batch) -> str:
+    """Return the name of the selection."""
     return f"select_{batch.name}"
 
 
@@ -39,6 +40,7 @@ def select_parameters(batch: Batch) -> tuple[Array, ...]:
 
 
 def select_signature(batch: Batch) -> Signature:
+    """Return the signature of the selection."""
     written = ("state", "found", "tasks", "queue", "weight")
     return Signature.declared(select_name(batch), select_parameters(batch), written)
 
@@ -109,6 +111,7 @@ def work(batch: Batch, tier: Tier) -> st.Function:
 
 
 def work_name(batch: Batch, tier: Tier) -> str:
+    """Return the name of the program of the device."""
     return f"work_{batch.name}_{tier.name}"
 
 
