@@ -25,7 +25,7 @@ from trnqc.host.memory import require_memory
 from trnqc.host.threads import in_parallel, parts_of
 from trnqc.jit import NUMPY, Library, Recipe, find_compiler, library
 from trnqc.sparse.lower.program import Piece, Program, program
-from trnqc.sparse.lower.workspace import FREE, Space
+from trnqc.sparse.lower.workspace import FREE, WorkspaceArrays
 from trnqc.sparse.network.nest import Format, Nest
 from trnqc.sparse.network.network import Indices
 from trnqc.sparse.run.results import Result, joined
@@ -131,7 +131,7 @@ class _Run:
         nest = self.program.nest
         self.shape = nest.network.shape(nest.formats[-1].order)
         self.common = dict(given)
-        for space in self.program.spaces:
+        for space in self.program.workspaces:
             self.common |= self._workspace(space) if space.kept else {}
         self.parts: list[Result] = []
         self.small: set[int] = set()
@@ -164,7 +164,7 @@ class _Run:
         function = getattr(self.kernel.library, piece.function.name)
         bounds = [groups * n // count for n in range(count + 1)]
         results = self._parts_of_result(piece, bounds) if piece.appends else []
-        private = [space for space in self.program.spaces if not space.kept and _uses(piece, space)]
+        private = [space for space in self.program.workspaces if not space.kept and _uses(piece, space)]
         spare: queue.SimpleQueue[Arguments] = queue.SimpleQueue()
 
         def part(n: int) -> None:
@@ -234,7 +234,7 @@ class _Run:
             edges = level.positions[edges] if isinstance(level, Compressed) else edges * level.size
         return edges
 
-    def _workspace(self, space: Space) -> Arguments:
+    def _workspace(self, space: WorkspaceArrays) -> Arguments:
         room = self.kernel.size(space.tensor, FIRST_ROOM) if space.hashed else 0
         size = room or max(1, math.prod(self.program.nest.network.shape(space.spec.order)))
         require_memory(8 * size, f"the workspace of tensor {space.tensor} over {space.spec.order}")
@@ -246,6 +246,6 @@ class _Run:
         return made
 
 
-def _uses(piece: Piece, space: Space) -> bool:
+def _uses(piece: Piece, space: WorkspaceArrays) -> bool:
     names = {p.name for p in piece.function.params if isinstance(p, Array)}
     return any(array.name in names for array in space.arrays)
