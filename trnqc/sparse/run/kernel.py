@@ -20,7 +20,6 @@ import numpy as np
 
 from trnqc.errors import MemoryLimit, OperandError
 from trnqc.gen import Array, emit_c
-from trnqc.gen import statements as st
 from trnqc.host.memory import require_memory
 from trnqc.host.threads import in_parallel, parts_of
 from trnqc.jit import NUMPY, Library, Recipe, find_compiler, library
@@ -175,8 +174,8 @@ class _Run:
                 for space in private:
                     arguments |= self._workspace(space)
             own = arguments | (results[n].arguments if results else {})
-            tail = [] if piece.function.group is None else [bounds[n], bounds[n + 1]]
-            function(*(own[st.name_of(p)] for p in piece.function.params), *tail)
+            own |= {"groups_begin": bounds[n], "groups_end": bounds[n + 1]}
+            function(**{name: own[name] for name in function.signature.names})
             self.small.update(np.nonzero(own["status"])[0].tolist())
             spare.put(arguments)
 
