@@ -27,7 +27,7 @@ from trnqc.sparse.lower.tensors import OUT, Tensors, tensors_of
 from trnqc.sparse.lower.tile import add_products, row_loops, write_rows, writes_all
 from trnqc.sparse.lower.workspace import STATUS, WorkspaceArrays
 from trnqc.sparse.network.loops import Leaf, Loop, Node, loops, ordered
-from trnqc.sparse.network.nest import Format, Nest
+from trnqc.sparse.network.nest import Nest
 
 
 @dataclass(frozen=True)
@@ -56,32 +56,17 @@ class Piece:
 
 @dataclass(frozen=True)
 class Program:
-    """The functions of a nest, in the order in which they run.
+    """The functions of a nest, in the order in which they run, and the tensors whose arrays they take.
 
-    Parameters
-    ----------
-    nest
-        As it was lowered: with a copy of the result at its end if that has to be put in order.
-    workspaces
-        Those of the intermediates.
-    appended
-        The levels of a sparse result; None for a dense one.
+    The nest is the one that was lowered: it ends with a copy of the result if that has to be put in order.
     """
 
-    nest: Nest
+    tensors: Tensors
     pieces: tuple[Piece, ...]
-    workspaces: tuple[WorkspaceArrays, ...]
-    appended: Appended | None
 
     @property
-    def tensors(self) -> int:
-        """Number of operands, intermediates and the result, which is the last."""
-        return len(self.nest.network.inputs) + len(self.nest.assignments)
-
-    @property
-    def stored(self) -> Format:
-        """The format of the result before it is brought into the wanted one."""
-        return self.appended.format if self.appended else self.nest.formats[-1]
+    def nest(self) -> Nest:
+        return self.tensors.nest
 
 
 def program(nest: Nest, lanes: int = 8) -> Program:
@@ -92,10 +77,9 @@ def program(nest: Nest, lanes: int = 8) -> Program:
     ProgramError
         If the nest does not compute its network.
     """
-    nest = ordered(nest.check())
-    tensors = tensors_of(nest, lanes)
-    pieces = tuple(_Lowering(tensors).piece(f"part{n}", node) for n, node in enumerate(loops(nest)))
-    return Program(nest, pieces, tuple(tensors.workspaces.values()), tensors.appended)
+    tensors = tensors_of(ordered(nest.check()), lanes)
+    pieces = (_Lowering(tensors).piece(f"part{n}", node) for n, node in enumerate(loops(tensors.nest)))
+    return Program(tensors, tuple(pieces))
 
 
 class _Lowering:
@@ -145,7 +129,7 @@ class _Lowering:
     def function(self, name: str, group: Value | None) -> st.Function:
         """The function of what was built, with those parameters that it uses."""
         tensors, body = self.tensors, self.unless_full()
-        known: list[Value | Array] = [Var(f"n_{index}", "i64") for index in self.nest.network.extents]
+        known: list[Value | Array] = [Var(tensors.extents.argument(index), "i64") for index in tensors.extents.sizes]
         for operand in tensors.operands:
             known += operand.arrays
         for workspace in tensors.workspaces.values():

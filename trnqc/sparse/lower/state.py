@@ -26,8 +26,12 @@ class Extents:
     sizes: Mapping[str, int]
     constants: frozenset[str]
 
+    def argument(self, index: str) -> str:
+        """The name of the argument."""
+        return f"n_{index}"
+
     def value(self, index: str) -> Value:
-        return const(self.sizes[index], "i64") if index in self.constants else Var(f"n_{index}", "i64")
+        return const(self.sizes[index], "i64") if index in self.constants else Var(self.argument(index), "i64")
 
     def coordinate_type(self, index: str) -> str:
         """Type in which coordinates of an index are stored."""

@@ -83,18 +83,19 @@ class WorkspaceArrays:
     @property
     def arrays(self) -> tuple[Array, ...]:
         if not self.spec.order:
-            return (self.array, self._counts) if self.kept else ()
+            return (self.array, self.counts) if self.kept else ()
         listed = (self.touched, self.keys if self.hashed else self.mark) if self.counted else ()
-        return (self.array, *listed, *((self._counts,) if self.kept and self.counted else ()))
+        return (self.array, *listed, *((self.counts,) if self.kept and self.counted else ()))
 
     @property
-    def _counts(self) -> Array:
+    def counts(self) -> Array:
+        """Where a kept workspace has its number of touched elements."""
         return Array(f"count{self.tensor}", "i64")
 
     @property
     def count(self) -> Value:
         """How many elements were touched."""
-        return self._counts[0] if self.kept else Var(f"count{self.tensor}", "i64")
+        return self.counts[0] if self.kept else Var(f"count{self.tensor}", "i64")
 
     @property
     def scalar(self) -> Value:
