@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen.build import Builder
@@ -60,9 +61,15 @@ class Operand:
         index = self.format.order[level]
         return Array(f"idx{self.number}_{index}", self.extents.coordinate_type(index))
 
-    @property
+    @cached_property
     def values(self) -> Array:
         return Array(f"val{self.number}", "f64")
+
+    @cached_property
+    def level_names(self) -> tuple[tuple[str, str], ...]:
+        """The names of the positions and the coordinates of every level, if it is compressed."""
+        levels = range(len(self.format.order))
+        return tuple((self.positions(level).name, self.coordinates(level).name) for level in levels)
 
     @property
     def arrays(self) -> tuple[Array, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
@@ -75,19 +75,19 @@ class WorkspaceArrays:
         """Places of the touched elements in `array`."""
         return Array(f"list{self.tensor}", "i64")
 
-    @property
+    @cached_property
     def room(self) -> Value:
         """Number of places of a table, at most half of which are taken."""
         return Var(f"room{self.tensor}", "i64")
 
-    @property
+    @cached_property
     def arrays(self) -> tuple[Array, ...]:
         if not self.spec.order:
             return (self.array, self.counts) if self.kept else ()
         listed = (self.touched, self.keys if self.hashed else self.mark) if self.counted else ()
         return (self.array, *listed, *((self.counts,) if self.kept and self.counted else ()))
 
-    @property
+    @cached_property
     def counts(self) -> Array:
         """Where a kept workspace has its number of touched elements."""
         return Array(f"count{self.tensor}", "i64")

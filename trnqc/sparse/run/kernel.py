@@ -119,10 +119,9 @@ class Kernel:
         arguments: Arguments = {tensors.extents.argument(index): extent for index, extent in network.sizes}
         for operand, tensor, labels in zip(tensors.operands, operands, network.inputs):
             _check(operand.number, tensor, operand.format, labels, network.shape(labels))
-            for number, level in enumerate(tensor.levels):
+            for (positions, coordinates), level in zip(operand.level_names, tensor.levels):
                 if isinstance(level, Compressed):
-                    arguments[operand.positions(number).name] = level.positions
-                    arguments[operand.coordinates(number).name] = level.coordinates
+                    arguments[positions], arguments[coordinates] = level.positions, level.coordinates
             if tensor.values is not None:
                 arguments[operand.values.name] = tensor.values
         return arguments
@@ -216,7 +215,7 @@ class _Call:
         if piece.over == "index":
             return self.nest.network.extents[str(piece.of)]
         if piece.over == "level":
-            return len(self.common[self.tensors.operands[int(piece.of)].coordinates(0).name])
+            return len(self.common[self.tensors.operands[int(piece.of)].level_names[0][1]])
         workspace = self.tensors.workspaces[int(piece.of)]
         touched = self.common[workspace.touched.name][: int(self.common[workspace.counts.name][0])]
         keys = self.common.get(workspace.keys.name)
