@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trnqc.eri.pyscf.accelerate import accelerate
-    from trnqc.mp2.dfmp2 import DFMP2, mp2_energy
+    from trnqc.mp2.dfmp2 import DFMP2
+    from trnqc.mp2.energy import mp2_energy
     from trnqc.mp2.result import MP2Result
     from trnqc.tensors import einsum, einsum_plan
 
@@ -21,7 +22,7 @@ _HOMES = {
     "accelerate": "trnqc.eri.pyscf.accelerate",
     "einsum": "trnqc.tensors",
     "einsum_plan": "trnqc.tensors",
-    "mp2_energy": "trnqc.mp2.dfmp2",
+    "mp2_energy": "trnqc.mp2.energy",
 }
 
 # Rooms with public names of their own, at hand after ``import trnqc``.

@@ -14,7 +14,7 @@ import numpy as np
 from trnqc.errors import CheckpointError, TrnqcError
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import Factors
-from trnqc.mp2.jobs.checkpoint import Store
+from trnqc.mp2.jobs.store import Store
 from trnqc.mp2.pairs.accuracy import ErrorEstimate, estimate_error
 from trnqc.mp2.pairs.block_loop import pairs_by_blocks
 from trnqc.mp2.pairs.blocks import widest

@@ -2,5 +2,5 @@
 
     molecule: xyz file or name -> Geometry -> PySCF's Mole -> hartree_fock: RHF -> orbitals: active, frozen
 
-ranks has the SCF of a job of several processes.
+xyz reads geometry files; ranks has the SCF of a job of several processes.
 """
