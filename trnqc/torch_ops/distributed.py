@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import reduce
 from typing import Any, NoReturn
 
 import torch
@@ -118,11 +119,13 @@ def _distribution(plan: Plan, grid: tuple[int, ...]) -> tuple[Distribution, Frac
         )
     if parts[0].schedule:
         raise UnsupportedError("distributed steps keep no memory limit; make the plan without memory_limit")
-    (found,) = (plan if plan.grid else replace(plan, grid=grid)).distributions
-    return found, parts[0].coefficient
+    (distribution,) = (plan if plan.grid else replace(plan, grid=grid)).distributions
+    return distribution, parts[0].coefficient
 
 
 class _Run:
+    """One run on this rank: its blocks of the operands, its messages, and its block of the result."""
+
     def __init__(self, plan: Distribution, operands: Mapping[str, Operand], mesh: DeviceMesh) -> None:
         self.plan = plan
         self.operands = operands
@@ -138,20 +141,20 @@ class _Run:
 
     def result(self) -> Distributed:
         plan = self.plan
-        made: dict[str, tuple[Tensor | None, Placement]] = {}
+        placed: dict[str, tuple[Tensor | None, Placement]] = {}
         for step in plan.steps:
             try:
-                operands = [self._operand(step, k, made) for k in range(len(step.node.operands))]
-                local = self._met(step, self._local(step, operands))
+                operands = [self._operand(step, k, placed) for k in range(len(step.node.operands))]
+                local = self._added(step, self._local(step, operands))
                 if step.node is plan.tree.root:
                     local = self._move(step.node.indices, local, step.result, plan.final)
             except RuntimeError as error:
                 self._lost(step, error)
-            made[step.node.name] = (local, step.result)
+            placed[step.node.name] = (local, step.result)
         return Distributed(self._dtensor(local), self.received)
 
     def _lost(self, step: Placed, error: RuntimeError) -> NoReturn:
-        """Only what torch.distributed raises is about other ranks."""
+        """Raise CommunicationError for an error of torch.distributed, and any other as it is."""
         if isinstance(error, (CommunicationError, dist.DistError)) or "peer" in str(error) or "imed out" in str(error):
             raise CommunicationError(
                 f"rank {dist.get_rank()} of {dist.get_world_size()} lost another rank in step {step.node}: "
@@ -161,25 +164,22 @@ class _Run:
 
     def _dtype(self) -> torch.dtype:
         tensors = [x.dtype for x in self.operands.values() if isinstance(x, Tensor)]
-        found = tensors[0] if tensors else torch.get_default_dtype()
-        for dtype in tensors[1:]:
-            found = torch.promote_types(found, dtype)
-        return found
+        return reduce(torch.promote_types, tensors) if tensors else torch.get_default_dtype()
 
-    def _operand(self, step: Placed, k: int, made: dict[str, tuple[Tensor | None, Placement]]) -> Tensor | None:
+    def _operand(self, step: Placed, k: int, placed: dict[str, tuple[Tensor | None, Placement]]) -> Tensor | None:
         operand, wanted, source = step.node.operands[k], step.wanted[k], step.sources[k]
         if not isinstance(operand, Leaf):
-            local, where = made.pop(operand.name)
+            local, where = placed.pop(operand.name)
             return self._move(operand.indices, local, where, wanted)
         labels = union(operand.indices)
         local = self._block(operand, labels, source or wanted)
         return local if source is None else self._move(labels, local, source, wanted)
 
     def _block(self, leaf: Leaf, labels: Sequence[str], where: Placement) -> Tensor | None:
-        found = self._box(labels, where)
-        if found is None:
+        block = self._box(labels, where)
+        if block is None:
             return None
-        cuts = dict(zip(labels, (slice(*interval) for interval in found)))
+        cuts = dict(zip(labels, (slice(*interval) for interval in block)))
         operand = self.operands[leaf.name]
         slices = tuple(cuts[label] for label in leaf.indices)
         part = operand[slices] if isinstance(operand, Tensor) else torch.as_tensor(operand(*slices))
@@ -202,14 +202,14 @@ class _Run:
             terms += [value, [labels.index(label) for label in names]]
         return torch.einsum(*terms, [labels.index(label) for label in step.node.indices])
 
-    def _met(self, step: Placed, local: Tensor | None) -> Tensor | None:
-        """Partial sums met along every dimension that sums, at coordinate 0 or, with a copy, at all."""
+    def _added(self, step: Placed, local: Tensor | None) -> Tensor | None:
+        """Add the partial sums along every dimension that sums: at coordinate 0, or with copies at all coordinates."""
         for d, entry in enumerate(step.loops):
             if entry in step.node.summed and local is not None:
-                local = self._met_along(d, local.contiguous(), step.result[d] == COPY)
+                local = self._add_along(d, local.contiguous(), step.result[d] == COPY)
         return local
 
-    def _met_along(self, d: int, local: Tensor, copy: bool) -> Tensor | None:
+    def _add_along(self, d: int, local: Tensor, copy: bool) -> Tensor | None:
         line = [(*self.here[:d], k, *self.here[d + 1 :]) for k in range(self.plan.grid[d])]
         first, others = line[0], line[1:]
         if self.here == first:
