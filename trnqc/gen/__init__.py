@@ -1,6 +1,7 @@
 """The generator core: programs as values, and C or CUDA text out of them; knows no chemistry.
 
 values.py: what is computed, a graph     statements.py: when and where, a tree     interpreter.py: what it means
+build.py: programs written one statement after another
 values -> simplified values  (simplify.py)
        -> graph of what is kept  (graph.py)
        -> order  (schedule.py, judged by liveness.py)  -> places  (slots.py)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trnqc.cg.cuda.schedule import KINDS, Phase, Plan
-from trnqc.cg.cuda.writer import Writer
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
+from trnqc.gen.build import Builder
 from trnqc.gen.values import lt, minimum, select
 
 DTYPES = {4: "f32", 8: "f64"}
@@ -37,7 +37,7 @@ class Memory:
         self.plan, self.problem, self.work = plan, plan.problem, plan.work
         self.kahan, self.atomic = kahan, atomic
         self.dtype, self.wide = DTYPES[plan.size], plan.lanes
-        self.write = Writer()
+        self.write = Builder()
         self.tables: dict[tuple[float, ...], Array] = {}
         self.shared = {name: Array(name, self.dtype, (n,), space="shared") for name, n in plan.shared.items()}
         self.lane = Var("lane_number", "i64")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from trnqc.cg.cuda.couplings import Couplings, PathCoupling
 from trnqc.gen import Value, const
 from trnqc.gen import statements as st
+from trnqc.gen.build import dot
 from trnqc.gen.values import fma, minimum, select
 
 if TYPE_CHECKING:
@@ -23,15 +24,6 @@ if TYPE_CHECKING:
     from trnqc.cg.problem.problem import Instruction
 
 Signed = dict[tuple[int, int], tuple[Value, int]]  # (i, k) -> value, sign
-
-
-def dot(pairs: list[tuple[Value, Value]], start: Value | None = None) -> Value:
-    """start + sum a b, by multiply-adds."""
-    total = start
-    for a, b in pairs:
-        total = a * b if total is None else fma(a, b, total)
-    assert total is not None
-    return total
 
 
 class Paths:

@@ -1,0 +1,187 @@
+"""Write a program one statement after another: fresh names, nested bodies as ``with`` blocks, sums of products."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from trnqc.errors import ProgramError
+from trnqc.gen import statements as st
+from trnqc.gen.values import Array, Number, Value, Var, const, fma
+
+
+def dot(terms: Iterable[tuple[Value, Value]], start: Value | None = None, *, dtype: str = "") -> Value:
+    """The sum of products ``start + a0 b0 + a1 b1 + ...``, written with fused multiply-adds.
+
+    Parameters
+    ----------
+    terms : iterable of (Value, Value)
+        The pairs of factors, in the order of summation.
+    start : Value, optional
+        What the products are added to.
+    dtype : str, optional
+        The type of the result, 0, if there are neither terms nor a start. Without it such a sum is an error.
+    """
+    total = start
+    for a, b in terms:
+        total = a * b if total is None else fma(a, b, total)
+    if total is not None:
+        return total
+    if not dtype:
+        raise ProgramError("a sum without terms needs a start or a dtype")
+    return const(0, dtype)
+
+
+class Builder:
+    """The body of a function under construction.
+
+    Statements are added in order to `body`; inside a ``with`` block they are added to the block's body. Names come
+    from a stem and a number, ``x_1``, ``x_2``, ..., so that no two names made by one builder are the same. A name
+    without a number, such as a parameter's, is therefore never taken.
+
+    Examples
+    --------
+    A dot product of two arrays of n elements:
+
+    >>> from trnqc.gen import Array, Var, const, listing
+    >>> n, x, y, out = Var("n", "i64"), Array("x", "f64"), Array("y", "f64"), Array("out", "f64")
+    >>> b = Builder()
+    >>> total = b.declare("total", const(0.0))
+    >>> with b.loop("i", n) as i:
+    ...     b.assign(total, dot([(x[i], y[i])], total))
+    >>> b.store(out[0], total)
+    >>> print(listing(b.function("dot", (n, x, y, out))), end="")
+    function dot(n: i64, x[?]: f64, y[?]: f64, out out[?]: f64):
+      var total_1: f64 = 0.0
+      for i_1 in 0 .. n:
+        total_1 := fma(x[i_1], y[i_1], total_1)
+      out[0] = total_1
+    """
+
+    def __init__(self) -> None:
+        self.body: list[st.Statement] = []
+        self._counts: Counter[str] = Counter()
+
+    def function(
+        self, name: str, params: Iterable[Value | Array], *, group: Value | None = None, title: str = ""
+    ) -> st.Function:
+        """The finished function; see `statements.Function` for its arguments."""
+        return st.Function(name, tuple(params), st.block(self.body), group, title)
+
+    # Names
+
+    def name(self, stem: str) -> str:
+        """A name that this builder has not made before."""
+        self._counts[stem] += 1
+        return f"{stem}_{self._counts[stem]}"
+
+    def fresh(self, stem: str, dtype: str) -> Value:
+        """A variable with a name of its own, which the caller introduces."""
+        return Var(self.name(stem), dtype)
+
+    # Statements
+
+    def add(self, *statements: Any) -> None:
+        """Add statements and (nested) lists of them."""
+        self.body += st.block(*statements).body
+
+    def let(self, name: str | Value, value: Value) -> Value:
+        """A variable that holds the value.
+
+        name: the stem of a fresh name, or the variable itself. A number or a variable gets no second name: for a stem
+        it is returned as it is.
+        """
+        if isinstance(name, str) and value.op in ("const", "var"):
+            return value
+        return self._introduce(st.Let, name, value)
+
+    def declare(self, name: str | Value, value: Value) -> Value:
+        """A variable that starts with the value and that `assign` may change; for `name` see `let`."""
+        return self._introduce(st.Declare, name, value)
+
+    def _introduce(self, kind: type[st.Let] | type[st.Declare], name: str | Value, value: Value) -> Value:
+        variable = self.fresh(name, value.dtype) if isinstance(name, str) else name
+        self.add(kind(variable, value))
+        return variable
+
+    def array(
+        self,
+        stem: str,
+        dtype: str,
+        shape: tuple[int, ...],
+        space: str = "local",
+        *,
+        lanes: bool = False,
+        data: tuple[Number, ...] | None = None,
+    ) -> Array:
+        """A local or shared array, or a constant table, with a fresh name."""
+        array = Array(self.name(stem), dtype, shape, space, lanes, data)
+        self.add(st.DeclareArray(array))
+        return array
+
+    def assign(self, variable: Value, value: Value) -> None:
+        self.add(st.Assign(variable, value))
+
+    def store(self, element: Value, value: Value | Number) -> None:
+        """``store(a[i, j], v)`` is a[i, j] = v."""
+        self.add(st.store(element, value))
+
+    def accumulate(self, element: Value, value: Value | Number) -> None:
+        """``accumulate(a[i, j], v)`` is a[i, j] += v."""
+        self.add(st.accumulate(element, value))
+
+    def call(self, function: st.Function, *arguments: Value | Array | st.View) -> None:
+        self.add(st.Call(function, arguments))
+
+    def barrier(self) -> None:
+        self.add(st.Barrier())
+
+    # Nested bodies
+
+    @contextmanager
+    def block(self, title: str) -> Iterator[None]:
+        """Statements under a heading; names introduced inside are known after it."""
+        with self._inner() as body:
+            yield
+        self.add(st.block(body, title=title))
+
+    @contextmanager
+    def loop(self, name: str | Value, end: Value | int, begin: Value | int = 0, step: int = 1) -> Iterator[Value]:
+        """A loop over begin, begin + step, ... < end; yields its variable, an i64 if `name` is a stem."""
+        variable = self.fresh(name, "i64") if isinstance(name, str) else name
+        with self._inner() as body:
+            yield variable
+        self.add(st.loop(variable, end, body, begin=begin, step=step))
+
+    @contextmanager
+    def loop_while(self, condition: Value) -> Iterator[None]:
+        with self._inner() as body:
+            yield
+        self.add(st.While(condition, st.block(body)))
+
+    @contextmanager
+    def when(self, condition: Value) -> Iterator[None]:
+        """Statements that run if the condition, which is the same on every lane, holds."""
+        with self._inner() as body:
+            yield
+        self.add(st.If(condition, st.block(body)))
+
+    @contextmanager
+    def otherwise(self) -> Iterator[None]:
+        """Statements that run if the condition of the `when` block just before does not hold."""
+        before = self.body[-1] if self.body else None
+        if not isinstance(before, st.If) or before.orelse.body:
+            raise ProgramError("otherwise() has to follow a when() block")
+        with self._inner() as body:
+            yield
+        self.body[-1] = st.If(before.condition, before.then, st.block(body))
+
+    @contextmanager
+    def _inner(self) -> Iterator[list[st.Statement]]:
+        outer, self.body = self.body, []
+        try:
+            yield self.body
+        finally:
+            self.body = outer
