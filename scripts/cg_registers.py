@@ -25,7 +25,8 @@ from scripts.measuring import heading, machine, write_json  # noqa: E402
 from tests.cg.configurations import configuration  # noqa: E402
 from trnqc.cg.cuda.engine import BLOCKS  # noqa: E402
 from trnqc.cg.cuda.program import program  # noqa: E402
-from trnqc.cg.cuda.schedule import PASSES, plan  # noqa: E402
+from trnqc.cg.cuda.schedule import plan  # noqa: E402
+from trnqc.cg.programs.directions import DIRECTIONS  # noqa: E402
 from trnqc.errors import CompilerError  # noqa: E402
 from trnqc.gen import emit_cuda  # noqa: E402
 from trnqc.gen import statements as st  # noqa: E402
@@ -112,7 +113,7 @@ def table(rows: Sequence[dict[str, Any]]) -> Table:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--labels", nargs="+", default=list(LABELS))
-    parser.add_argument("--passes", nargs="+", choices=PASSES, default=list(PASSES))
+    parser.add_argument("--passes", nargs="+", choices=DIRECTIONS, default=list(DIRECTIONS))
     parser.add_argument("--arch", nargs="+", default=["sm_80", "sm_90"])
     parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "cg_cuda.json")
     asked = parser.parse_args()

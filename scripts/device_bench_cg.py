@@ -28,9 +28,9 @@ from scripts.measuring import clocked, heading, in_turns, machine, write_json  #
 from tests.cg import oracle  # noqa: E402
 from tests.cg.configurations import CHANNELWISE, ROOFLINE, awkward, configuration  # noqa: E402
 from trnqc.cg.cuda.engine import CudaEngine  # noqa: E402
-from trnqc.cg.cuda.schedule import PASSES  # noqa: E402
 from trnqc.cg.problem.graph import Graph  # noqa: E402
 from trnqc.cg.problem.problem import TPProblem  # noqa: E402
+from trnqc.cg.programs.directions import DIRECTIONS  # noqa: E402
 from trnqc.errors import TrnqcError  # noqa: E402
 from trnqc.jit.device import Device, SimulatedDevice, cuda_devices  # noqa: E402
 
@@ -66,7 +66,7 @@ def case(label: str, dtype: str, device: Device, rounds: int, batch: int | None,
     engine = CudaEngine(problem, dtype, device)
     for name, usual in BATCHES.items():
         count = batch or (200_000 if label in ROOFLINE else usual)
-        given = {n: a for n, a in operands(problem, count, dtype).items() if n in PASSES[name].reads}
+        given = {n: a for n, a in operands(problem, count, dtype).items() if n in DIRECTIONS[name].reads}
         checked(engine, problem, name, given, dtype)
         held = moved(given, tensors)
         contestants: dict[str, Callable[[], Any]] = {"ours": lambda: getattr(engine, name)(*held.values())}  # noqa: B023
@@ -87,7 +87,7 @@ def convolutions(dtype: str, device: Device, rounds: int, small: bool, tensors: 
         graph = Graph(rng.integers(0, nodes, edges), rng.integers(0, nodes, edges), nodes)
         all_given = operands(problem, edges, dtype, nodes)
         for name in ("conv_forward", "conv_backward"):
-            given = moved({n: a for n, a in all_given.items() if n in PASSES[name].reads}, tensors)
+            given = moved({n: a for n, a in all_given.items() if n in DIRECTIONS[name].reads}, tensors)
             contestants = {
                 word: lambda engine=e: getattr(engine, name)(*given.values(), graph)  # noqa: B023
                 for word, e in (("ours", engine), ("ours, atomic", atomic))

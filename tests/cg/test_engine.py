@@ -9,7 +9,7 @@ from tests.cg import oracle
 from tests.cg.configurations import awkward
 from trnqc.cg.cpu import engine as module
 from trnqc.cg.cpu.engine import LEAST, Engine, engine_for
-from trnqc.cg.programs.paths import Paths
+from trnqc.cg.cpu.slots import Paths
 from trnqc.cg.torch.identity import double_backward as by_identity
 from trnqc.errors import OperandError
 

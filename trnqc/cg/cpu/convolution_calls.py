@@ -89,9 +89,8 @@ class Convolutions:
         gx, gy, gw, ggz = out or [empty(a.shape, self.dtype) for a in (x, y, w, gz)]
         self._check_rows({"gx": gx, "gy": gy, "gw": gw, "ggz": ggz}, graph, written=True)
         self._walk("conv_double_outputs", graph.by_receiver, (x, y, w, ggx, ggy, ggw, ggz), kahan)
-        shares = len(graph.by_sender.shares) - 1
-        to, spare = shares_of(gw, self.problem, shares), np.zeros((shares, self.problem.dims[2]), self.dtype)
-        self._walk("conv_double_inputs", graph.by_sender, (x, y, w, gz, ggx, ggy, ggw, gx, gy, to, spare), kahan)
+        to = shares_of(gw, self.problem, len(graph.by_sender.shares) - 1)
+        self._walk("conv_double_inputs", graph.by_sender, (x, y, w, gz, ggx, ggy, ggw, gx, gy, to), kahan)
         return gx, gy, summed(to, gw), ggz
 
     def _walk(self, name: str, order: Order, arrays: Sequence[np.ndarray], kahan: bool) -> None:

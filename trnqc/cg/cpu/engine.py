@@ -17,8 +17,9 @@ import numpy as np
 from trnqc.cg.cpu import batch, convolution, stack
 from trnqc.cg.cpu.convolution_calls import Convolutions
 from trnqc.cg.cpu.operands import checked, shares_of, summed
+from trnqc.cg.cpu.slots import Paths
 from trnqc.cg.problem.problem import TPProblem
-from trnqc.cg.programs.paths import Paths
+from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.gen import emit_c
 from trnqc.gen import statements as st
 from trnqc.host.arrays import empty
@@ -28,15 +29,8 @@ from trnqc.jit import Library, compile_c, find_compiler, signature_of
 from trnqc.jit.load import Held
 
 Arrays = Sequence[np.ndarray]
-Program = Callable[[Paths], st.Function]
 KINDS = {"float64": "f64", "float32": "f32"}
 BYTES = {"float64": 8, "float32": 4}
-PROGRAMS: dict[str, Program] = {
-    "forward": batch.forward,
-    "backward": batch.backward,
-    "double_backward": batch.double_backward,
-    **convolution.PROGRAMS,
-}
 # Edges of a part at least.
 LEAST = 64
 # Rows that gradients of shared weights are summed in: as many for any number of threads, so that sums are the same.
@@ -139,10 +133,16 @@ class Engine(Convolutions):
     def build(self, name: str) -> Built:
         """A direction by the name of its method, compiled or from the cache. Raises CompilerError."""
         if name not in self._built:
-            program = PROGRAMS[name](self.paths)
+            program = self._program(name)
             stack.demand(program, self.lanes, f"{name} of {self.problem.label or self.problem}")
             self._built[name] = built(name, program, self.lanes)
         return self._built[name]
+
+    def _program(self, name: str) -> st.Function:
+        direction = DIRECTIONS[name.removesuffix("_kahan")]
+        if direction.by:
+            return convolution.program(self.paths, direction, compensated=name.endswith("_kahan"))
+        return batch.program(self.paths, direction)
 
     def _check(self, arrays: dict[str, np.ndarray], batch: int | None = None) -> int:
         """The batch that the arrays agree on, x's by default. Raises OperandError."""

@@ -17,7 +17,7 @@ def checked(
 ) -> None:
     """Raises OperandError unless `a` has that many rows (shared weights: is one), and can be written to if it is."""
     kind = name[-1]
-    length = problem.weight_numel if kind == "w" else problem.dims["xyz".index(kind)]
+    length = problem.row_length(name)
     shape = (length,) if kind == "w" and problem.shared_weights else (rows, length)
     flags = a.flags
     if a.shape != shape or a.dtype != dtype or not flags.c_contiguous or not flags.aligned:

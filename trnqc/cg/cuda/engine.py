@@ -14,10 +14,11 @@ import numpy as np
 
 from trnqc.cg.cuda.operands import operands_of
 from trnqc.cg.cuda.program import function_name, parameters, program
-from trnqc.cg.cuda.schedule import KINDS, PASSES, Plan, plan
+from trnqc.cg.cuda.schedule import Plan, plan
 from trnqc.cg.cuda.segments import Ranges, Segments, levels, levels_rows, segments, sum_rows
 from trnqc.cg.problem.graph import Graph
 from trnqc.cg.problem.problem import TPProblem
+from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.errors import OperandError
 from trnqc.gen.statements import name_of
 from trnqc.jit.device import Argument, Built, Device, Memory, Recipe, cuda_devices
@@ -66,7 +67,7 @@ class CudaEngine:
     @property
     def build_report(self) -> str:
         """The plans of what has been built so far."""
-        return "\n".join(str(self.plan(name)) for name in self._built if name in PASSES) or "nothing is built yet"
+        return "\n".join(str(self.plan(name)) for name in self._built if name in DIRECTIONS) or "nothing is built yet"
 
     def plan(self, name: str) -> Plan:
         return plan(self.problem, name, self.dtype.itemsize, self.lanes)
@@ -105,10 +106,10 @@ class CudaEngine:
 
     def _kernel(self, name: str) -> Built:
         if name not in self._built:
-            made, by_node = self.plan(name), bool(PASSES[name].by)
-            options = {"kahan": self.kahan and PASSES[name].by == "receiver", "atomic": self.atomic and by_node}
+            made, by_node = self.plan(name), bool(DIRECTIONS[name].by)
+            options = {"kahan": self.kahan and DIRECTIONS[name].by == "receiver", "atomic": self.atomic and by_node}
             recipe = Recipe(
-                function_name(made, **options), parameters(made), PASSES[name].writes,
+                function_name(made, **options), parameters(made), DIRECTIONS[name].writes,
                 partial(program, made, **options),
             )  # fmt: skip
             # Of equals the first, whose registers the compiler chose; with more of them it may spill less.
@@ -127,7 +128,7 @@ class CudaEngine:
     def _batch(self, name: str, given: dict[str, Any], outs: dict[str, Any] | None = None) -> tuple[Any, ...]:
         batch = len(given["x"])
         shapes = self._checked(given, batch, batch, batch)
-        rows = {n: shapes[n] for n in PASSES[name].writes}
+        rows = {n: shapes[n] for n in DIRECTIONS[name].writes}
         if self.problem.shared_weights and "gw" in rows:
             rows["gw"] = (self.weight_rows(batch), *rows["gw"])
         space = operands_of(self.device, given)
@@ -137,12 +138,12 @@ class CudaEngine:
         return made.results(shapes)
 
     def _convolution(self, name: str, given: dict[str, Any], graph: Graph) -> tuple[Any, ...]:
-        work = PASSES[name]
+        direction = DIRECTIONS[name]
         shapes = self._checked(given, graph.n_nodes, len(graph.rows), graph.n_nodes)
         space = operands_of(self.device, given)
-        cut, there = self._cut(graph, work.by)
-        rows = {n: shapes[n] for n in work.writes}
-        (summed,) = (n for n in rows if KINDS[n] == {"sender": 0, "receiver": 3}[work.by])
+        cut, there = self._cut(graph, direction.by)
+        rows = {n: shapes[n] for n in direction.writes}
+        (summed,) = (n for n in rows if n[-1] == {"sender": "x", "receiver": "z"}[direction.by])
         if not self.atomic:
             rows[summed] = (cut.rows, shapes[summed][1])
         if self.problem.shared_weights and "gw" in rows:
@@ -202,14 +203,18 @@ class CudaEngine:
 
     def _checked(self, given: dict[str, Any], in1: int, edges: int, out: int) -> dict[str, tuple[int, ...]]:
         """Shapes of all operands. Raises OperandError."""
-        shared, n_weights = self.problem.shared_weights, self.problem.weight_numel
-        d1, d2, d3 = self.problem.dims
-        shapes = ((in1, d1), (edges, d2), (n_weights,) if shared else (edges, n_weights), (out, d3))
+        rows = {"x": in1, "y": edges, "w": edges, "z": out}
+        shapes: dict[str, tuple[int, ...]] = {
+            name: (n,) if name[-1] == "w" and self.problem.shared_weights else (rows[name[-1]], n)
+            for direction in DIRECTIONS.values()
+            for name in (*direction.reads, *direction.writes)
+            for n in [self.problem.row_length(name)]
+        }
         for name, array in given.items():
             kind = str(array.dtype).removeprefix("torch.")
-            if tuple(array.shape) != shapes[KINDS[name]] or kind != self.dtype.name:
+            if tuple(array.shape) != shapes[name] or kind != self.dtype.name:
                 raise OperandError(
-                    f"{name}: expected {self.dtype.name} of shape {shapes[KINDS[name]]}, found {kind} of shape "
+                    f"{name}: expected {self.dtype.name} of shape {shapes[name]}, found {kind} of shape "
                     f"{tuple(array.shape)}"
                 )
-        return {name: shapes[kind] for name, kind in KINDS.items()}
+        return shapes

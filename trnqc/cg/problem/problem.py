@@ -188,6 +188,10 @@ class TPProblem:
     def weight_numel(self) -> int:
         return sum(path.weight_numel for path in self.instructions)
 
+    def row_length(self, operand: str) -> int:
+        """Elements of a row of an operand; the last letter of its name, x, y, z or w, says what it is shaped as."""
+        return self.weight_numel if operand[-1] == "w" else self.dims["xyz".index(operand[-1])]
+
     @property
     def slices1(self) -> tuple[slice, ...]:
         """Where the slots of x lie in it."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from trnqc.cg.programs.uvu import vectors
+from trnqc.cg.cpu.slots import vectors
 from trnqc.gen import Array, Value, Var
 from trnqc.gen import statements as st
 from trnqc.gen.values import const, fma, lane
