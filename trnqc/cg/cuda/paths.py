@@ -16,7 +16,6 @@ from trnqc.cg.cuda.couplings import Couplings, PathCoupling
 from trnqc.cg.cuda.kernel import Block, Edge, Kernel, Values
 from trnqc.cg.cuda.lane_couplings import ARRAYS
 from trnqc.cg.problem.problem import Instruction
-from trnqc.cg.programs import uvu
 from trnqc.cg.programs.coupling import Components, Coupling, contracted, sum_of_products
 from trnqc.cg.programs.directions import Term
 from trnqc.cg.programs.uvu import Channel, Update
@@ -80,19 +79,23 @@ class PathWriter:
 
     def _uvu(self, a: Mapping[str, Coupling]) -> None:
         k, direction, slopes = self.k, self.k.direction, []
-        for q, u in enumerate(self.block.channel):
-            weights = {name: k.b.let(name, self._weight(name, u)) for name in self._weights}
-            x = {name: values[q] for name, values in self.registers.x.items()}
-            channel = Channel(x, weights, self.registers.gz[q] if self.registers.gz else ())
-            if direction.output:
-                uvu.outputs(k.b, direction, a, channel, self.dims, partial(self._add_output, q))
-            if direction.gradients:
-                gradients = uvu.inputs(k.b, direction, a, channel, self.dims, partial(self._add_gx, q))
-                if weights:
-                    k.b.store(self._weight("gw", u), dot(gradients.w))
-                slopes.append((q, gradients.left, gradients.right))
+        channels = [self._channel(q, a) for q in range(self.block.phase.channels)]
+        if direction.output:
+            for q, channel in enumerate(channels):
+                channel.outputs(partial(self._add_output, q))
         if direction.gradients:
+            for q, channel in enumerate(channels):
+                gradients = channel.inputs(partial(self._add_gx, q))
+                if channel.weights:
+                    k.b.store(self._weight("gw", self.block.channel[q]), dot(gradients.w))
+                slopes.append((q, gradients.left, gradients.right))
             self._add_gy(slopes)
+
+    def _channel(self, q: int, a: Mapping[str, Coupling]) -> Channel:
+        k, registers = self.k, self.registers
+        weights = {name: k.b.let(name, self._weight(name, self.block.channel[q])) for name in self._weights}
+        x = {name: dict(enumerate(values[q])) for name, values in registers.x.items()}
+        return Channel(k.b, k.direction, a, x, weights, self.dims[1], registers.gz[q] if registers.gz else ())
 
     @property
     def _weights(self) -> tuple[str, ...]:
@@ -121,7 +124,8 @@ class PathWriter:
         """Add sum_ik C[i, j, k] G[i, k], G summed over a lane's channels, to the lane's sums of gy."""
         k = self.k
         masked = [(self._masked(q, left), right) for q, left, right in slopes]
-        grams = {(i, n): dot([(left[i], right[n]) for left, right in masked]) for i, n in self.coupling.forms}
+        pairs = {(i, n): [(left[i], right[n]) for left, right in masked] for i, n in self.coupling.forms}
+        grams = {pair: k.b.let("g", dot(products)) for pair, products in pairs.items()}
         for j, value in contracted(self.coupling.terms, grams).items():
             element = k.shared["partial"][k.lane * self.pitch + self.coupling.y[j]]
             k.b.store(element, element + value)

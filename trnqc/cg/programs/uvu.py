@@ -14,28 +14,19 @@ target supplies the values of a channel, which may be a vector of channels, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 
 from trnqc.cg.programs.coupling import Components, Coupling, sum_of_products
-from trnqc.cg.programs.directions import Direction
+from trnqc.cg.programs.directions import Direction, Term
 from trnqc.gen import Value
 from trnqc.gen.build import Builder
 from trnqc.gen.values import fma
 
 # Given the sum so far, or None for none, the sum with one more part.
 Update = Callable[[Value | None], Value]
-Weighted = list[tuple[Value | None, Value]]
-
-
-@dataclass(frozen=True)
-class Channel:
-    """The values of one channel: components of x and ggx, weights w and ggw (none for a path without), and gz."""
-
-    x: Mapping[str, Components]
-    weights: Mapping[str, Value]
-    gz: Components = ()
+Add = Callable[[int, Update], None]
 
 
 @dataclass(frozen=True)
@@ -47,57 +38,79 @@ class Slopes:
     right: Components
 
 
-def outputs(
-    b: Builder, direction: Direction, a: Mapping[str, Coupling], channel: Channel, dims: tuple[int, int],
-    add: Callable[[int, Update], None],
-) -> None:  # fmt: skip
-    """Add the channel's part to every component of z or ggz.
+@dataclass(frozen=True)
+class Channel:
+    """One channel of a path in a direction.
 
-    In first order the weight goes to x, to the coupling or to the result, whichever takes the fewest multiplications.
+    Parameters
+    ----------
+    b : Builder
+    direction : Direction
+    a : mapping of str to Coupling
+        The couplings of y and ggy.
+    x : mapping of str to {int: Value}
+        The components of x and ggx; for `inputs` they may be a part of all.
+    weights : mapping of str to Value
+        w and ggw; empty for a path without weights.
+    dim : int
+        The number of components of z.
+    gz : Components, optional
     """
-    d1, d3 = dims
-    w = channel.weights.get("w")
-    if not direction.double and w is not None:
-        x, only = channel.x["x"], a["y"]
-        if only.distinct < min(d1, d3):
-            a, channel = {"y": only.scaled(b, w)}, Channel(channel.x, {})
-        elif d1 > d3:
-            for k in range(d3):
-                add(k, partial(_sum, [(w, only.product(x, k))]))
+
+    b: Builder
+    direction: Direction
+    a: Mapping[str, Coupling]
+    x: Mapping[str, Mapping[int, Value]]
+    weights: Mapping[str, Value]
+    dim: int
+    gz: Components = ()
+    _weighted: dict[str, dict[int, Value]] = field(default_factory=dict)
+
+    @property
+    def _terms(self) -> tuple[Term, ...]:
+        return self.direction.terms(bool(self.weights))
+
+    def outputs(self, add: Add) -> None:
+        """Add the channel's part to every component of z or ggz.
+
+        In first order the weight goes to x, to the coupling or to the result, whichever takes the fewest
+        multiplications.
+        """
+        w, x, a = self.weights.get("w"), self.x["x"], self.a["y"]
+        if not self.direction.double and w is not None and a.distinct < min(len(x), self.dim):
+            parts = [(a.scaled(self.b, w), x)]
+        elif not self.direction.double and w is not None and len(x) > self.dim:
+            for k in range(self.dim):
+                add(k, partial(_sum, [(w, a.product(x, k))]))
             return
-    values = _weighted_x(b, direction, channel, range(d1))
-    for k in range(d3):
-        add(k, partial(sum_of_products, [(a[y], x) for y, x in values.items()], k))
+        else:
+            parts = [(a, self.weighted_x(y)) for y, a in self.a.items()]
+        for k in range(self.dim):
+            add(k, partial(sum_of_products, parts, k))
+
+    def inputs(self, add: Add) -> Slopes:
+        """Add the channel's part to the components of gx that x has; what gw and gy get is returned."""
+        weights, x, terms = self.weights, self.x, self._terms
+        needed = {t.at[1] for t in terms} | {y for _, y in terms[0].products if weights}
+        a = {y: a for y, a in self.a.items() if y in needed}
+        s = {y: {i: self.b.let("s", a[y].transposed(self.gz, i)) for i in x["x"]} for y in a}
+        for i in x["x"]:
+            add(i, partial(_sum, [(weights.get(t.w), s[t.at[1]][i]) for t in reversed(terms)]))
+        slopes = [(x[name][i], s[y][i]) for name, y in terms[0].products for i in x["x"]] if weights else []
+        if not self.direction.double and weights and len(x["x"]) > self.dim:
+            return Slopes(slopes, x["x"], [self.b.let("h", weights["w"] * gz) for gz in self.gz])
+        return Slopes(slopes, self.weighted_x("y"), self.gz)
+
+    def weighted_x(self, y: str) -> dict[int, Value]:
+        """The sum of weighted x's that is coupled with an operand of y: w x, or w ggx + ggw x in second order."""
+        if y not in self._weighted:
+            terms = [(t.w, x) for t in reversed(self._terms) for x, other in t.products if other == y]
+            parts = [(self.weights.get(w), self.x[x]) for w, x in terms]
+            self._weighted[y] = {i: self.b.let("wx", _sum([(w, x[i]) for w, x in parts])) for i in self.x["x"]}
+        return self._weighted[y]
 
 
-def inputs(
-    b: Builder, direction: Direction, a: Mapping[str, Coupling], channel: Channel, dims: tuple[int, int],
-    add: Callable[[int, Update], None], of: tuple[int, ...] | None = None,
-) -> Slopes:  # fmt: skip
-    """Add the channel's part to the components `of` of gx, all by default; what gw and gy get is returned."""
-    d1, d3 = dims
-    of = tuple(range(d1)) if of is None else of
-    weights, terms = channel.weights, direction.terms(bool(channel.weights))
-    needed = {t.at[1] for t in terms} | {y for _, y in terms[0].products if weights}
-    s = {y: {i: b.let("s", a[y].transposed(channel.gz, i)) for i in of} for y in a if y in needed}
-    for i in of:
-        add(i, partial(_sum, [(weights.get(t.w), s[t.at[1]][i]) for t in terms]))
-    slopes = [(channel.x[x][i], s[y][i]) for i in of for x, y in terms[0].products] if weights else []
-    if not direction.double and weights and len(of) > d3:
-        return Slopes(slopes, channel.x["x"], [b.let("h", weights["w"] * gz) for gz in channel.gz])
-    return Slopes(slopes, _weighted_x(b, direction, channel, of)["y"], channel.gz)
-
-
-def _weighted_x(b: Builder, direction: Direction, channel: Channel, of: Iterable[int]) -> dict[str, dict[int, Value]]:
-    """For y, and ggy in second order, the sum of weighted x's that is coupled with it."""
-    pairs: dict[str, list[tuple[Value | None, Components]]] = {}
-    for term in reversed(direction.terms(bool(channel.weights))):
-        for x, y in term.products:
-            pairs.setdefault(y, []).append((channel.weights.get(term.w), channel.x[x]))
-    return {y: {i: b.let("wx", _sum([(w, x[i]) for w, x in parts])) for i in of} for y, parts in pairs.items()}
-
-
-def _sum(parts: Weighted, start: Value | None = None) -> Value:
+def _sum(parts: list[tuple[Value | None, Value]], start: Value | None = None) -> Value:
     """start + sum of w v; a weight that is None is 1."""
     total = start
     for w, v in parts:

@@ -8,10 +8,10 @@ The gradients of a path with many pairs (i, k) are made for a part of its compon
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 
 from trnqc.cg.cpu.slots import ZERO, Channels, Shape, memory, vectors
-from trnqc.cg.programs import uvu
 from trnqc.cg.programs.coupling import Coupling, contracted, coupled
 from trnqc.cg.programs.directions import Direction
 from trnqc.cg.programs.uvu import Channel, Update
@@ -97,15 +97,15 @@ def _coupling(b: Builder, s: Shape, y: Array, pw: Value) -> Coupling:
 
 
 def _channel(
-    b: Builder, s: Shape, direction: Direction, given: Parameters, block: Value, n: int, of: tuple[int, ...],
-    with_gz: bool,
+    b: Builder, s: Shape, direction: Direction, given: Parameters, a: dict[str, Coupling], block: Value, n: int,
+    of: Iterable[int], gz: bool,
 ) -> Channel:  # fmt: skip
-    """The values of a block of channels; of x the components `of`."""
+    """A block of channels; of x the components `of`."""
     d1, d3 = s.dims[0], s.dims[2]
     x = {name: {i: b.let(name, given[name][block * d1 + i]) for i in of} for name in direction.reading("x")}
-    gz = [b.let("gz", given["gz"][block * d3 + k]) for k in range(d3)] if with_gz else ()
+    slopes = [b.let("gz", given["gz"][block * d3 + k]) for k in range(d3)] if gz else []
     weights = {name: _weights(b, s, given[name], block, n) for name in direction.reading("w") if s.weighted}
-    return Channel(x, weights, gz)
+    return Channel(b, direction, a, x, weights, d3, slopes)
 
 
 def _weights(b: Builder, s: Shape, w: Array, block: Value, n: int) -> Value:
@@ -121,7 +121,7 @@ def _outputs(
 ) -> None:  # fmt: skip
     """One block of z: added to scratch, or packed into memory."""
     d1, d3, z = s.dims[0], s.dims[2], given[direction.output]
-    channel = _channel(b, s, direction, given, block, n, tuple(range(d1)), False)
+    channel = _channel(b, s, direction, given, a, block, n, range(d1), gz=False)
     held = None if adds else b.array("z", s.dtype, (d3,), lanes=True)
 
     def put(k: int, update: Update) -> None:
@@ -130,7 +130,7 @@ def _outputs(
         else:
             b.store(held[k], update(None))
 
-    uvu.outputs(b, direction, a, channel, (d1, d3), put)
+    channel.outputs(put)
     if held is not None:
         s.z.pack(b, z, block, held, ZERO, n)
 
@@ -143,13 +143,13 @@ def _gradients(
     for number, of in enumerate(s.parts):
         grams = {(i, k): b.declare(f"g{i}_{k}", const(0, s.dtype)) for i, k in s.pairs if i in of}
         for block, n in s.x.each(b):
-            channel = _channel(b, s, direction, given, block, n, of, True)
+            channel = _channel(b, s, direction, given, a, block, n, of, gz=True)
             place = block * s.dims[0]
 
             def put(i: int, update: Update, place: Value = place) -> None:
                 b.store(given["gx"][place + i], update(given["gx"][place + i]))
 
-            slopes = uvu.inputs(b, direction, a, channel, (s.dims[0], s.dims[2]), put, of)
+            slopes = channel.inputs(put)
             if s.weighted:
                 total = dot(slopes.w, kept[block] if kept and number else None)
                 if kept and number + 1 < len(s.parts):
