@@ -1,9 +1,8 @@
-#!/usr/bin/env python
 """Canonical polyadic decomposition of a sparse tensor by alternating least squares (CP-ALS).
 
-    python examples/cp_als.py                                      # a made-up tensor
-    python examples/cp_als.py --tns nips.tns --rank 16             # any file of FROSTT's form
-    python examples/cp_als.py --compare                            # beside TensorLy, from the same start
+    python -m examples.cp_als                                      # a made-up tensor
+    python -m examples.cp_als --tns nips.tns --rank 16             # any file of FROSTT's form
+    python -m examples.cp_als --compare                            # beside TensorLy, from the same start
 
 The work of a sweep is one MTTKRP for each mode, here a plan of `trnqc.sparse`; what is left is small and dense. Prints
 the relative error |X - X'| / |X| after each sweep.
@@ -13,15 +12,12 @@ from __future__ import annotations
 
 import argparse
 import string
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from scripts.sparse.synthetic import skewed
+from examples.data.sparse_tensors import skewed
 from trnqc import sparse
 
 

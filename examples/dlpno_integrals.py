@@ -1,8 +1,7 @@
-#!/usr/bin/env python
 """Integrals of local correlation (DLPNO) over sparse tensors, each as one plan.
 
-    python examples/dlpno_integrals.py             # 25 helium atoms
-    python examples/dlpno_integrals.py --side 10   # 100 atoms, made once in about a minute
+    python -m examples.dlpno_integrals             # 25 helium atoms
+    python -m examples.dlpno_integrals --side 10   # 100 atoms, made once in about a minute
 
 (1)  E[K i u] = sum over mu, nu of I[K mu nu] C[mu i] P[nu u]
 (2)  the same where auxiliary function K lies near orbital i: times the 0/1 map L[K i]
@@ -15,15 +14,11 @@ largest difference from dense matrix products over the largest element.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from scripts.sparse.dlpno import SETS, lattice
+from examples.data.helium_lattice import SETS, lattice
 from trnqc import sparse
 
 ONE, TWO, THREE = "Kmn,mi,nu->Kiu", "Kmn,mi,nu,Ki->Kiu", "Kiu,Kjv->iujv"

@@ -1,9 +1,8 @@
-#!/usr/bin/env python
 """Molecular dynamics with a MACE model at constant energy (NVE) by ASE, its convolutions ours.
 
-    python examples/md_mace.py                                     # diamond, random weights
-    python examples/md_mace.py --model my.model --geometry my.xyz  # your own
-    python examples/md_mace.py --plain                             # MACE as it is, to compare
+    python -m examples.md_mace                                     # diamond, random weights
+    python -m examples.md_mace --model my.model --geometry my.xyz  # your own
+    python -m examples.md_mace --plain                             # MACE as it is, to compare
 
 Prints energies along the run, the drift of the total energy and the time of a step. Needs mace-torch and ase.
 """
@@ -11,7 +10,6 @@ Prints energies along the run, the drift of the total energy and the time of a s
 import argparse
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -21,10 +19,8 @@ from ase.md.velocitydistribution import MaxwellBoltzmannDistribution, Stationary
 from ase.md.verlet import VelocityVerlet
 from mace.calculators import MACECalculator
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import trnqc.cg
-from scripts.cg.models import diamond, mace_model
+from examples.data.atomistic_models import diamond, mace_model
 from trnqc.errors import TrnqcError
 
 

@@ -1,9 +1,8 @@
-#!/usr/bin/env python
 """Tucker decomposition of a sparse tensor by higher-order orthogonal iteration (HOOI).
 
-    python examples/tucker_hooi.py                                 # a made-up tensor
-    python examples/tucker_hooi.py --tns nips.tns --ranks 8 8 8    # any file of FROSTT's form
-    python examples/tucker_hooi.py --compare                       # beside TensorLy, from the same start
+    python -m examples.tucker_hooi                                 # a made-up tensor
+    python -m examples.tucker_hooi --tns nips.tns --ranks 8 8 8    # any file of FROSTT's form
+    python -m examples.tucker_hooi --compare                       # beside TensorLy, from the same start
 
 The work of a sweep is one TTMc for each mode (the tensor times all factors but one), here a plan of `trnqc.sparse`, and
 the leading singular vectors of its unfolding. Prints the relative error |X - X'| / |X| after each sweep.
@@ -13,15 +12,12 @@ from __future__ import annotations
 
 import argparse
 import string
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from scripts.sparse.synthetic import skewed
+from examples.data.sparse_tensors import skewed
 from trnqc import sparse
 
 

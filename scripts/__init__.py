@@ -1,0 +1,22 @@
+"""Benchmarks, models and checks of the project. Each is a module, run from the root of a checkout:
+
+    python -m scripts.bench_eri --quick
+
+=============================  ====================================================================
+``bench_*``                    time our kernels beside their peers on this machine
+``device``                     the same on a GPU or a Trainium device; capture a profile there
+``model``                      what the timeline model says of kernels, and projections to many ranks
+``registers``, ``eri_ablation``  what the compilers make of generated kernels
+``conformance``                published NKI kernels on the simulator
+``peers``                      the test suites of other packages with our objects in the place of theirs
+``workloads``                  inputs and references that benchmarks and tests share
+=============================  ====================================================================
+
+Each script writes one JSON file with command, date and machine to the folder that ``profiles/README.md`` describes.
+A script imports what it needs from ``trnqc`` and from other scripts, never from the tests.
+"""
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+"""The checkout that this package lies in."""

@@ -1,6 +1,6 @@
 """What tuning gains over the kernels' own defaults, and how near the searches come to the best point; modelled.
 
-    python scripts/bench_autotune.py [--only KERNEL] [--budget 40] [--seeds 3] [--ship] [--out profiles/autotune.json]
+    python -m scripts.bench_autotune [--only KERNEL] [--budget 40] [--seeds 3] [--ship] [--out FILE]
 
 Ten shapes of the three kernels on trn1 and trn2. For each: the modelled time of the default, of what halving and the
 model-guided search find within the budget (median over seeds), and of the best of all feasible points. The best is run
@@ -15,7 +15,6 @@ import datetime
 import json
 import os
 import platform
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -26,18 +25,17 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from autotune.command import duration, tiles  # noqa: E402
-from autotune.instruments import Job  # noqa: E402
-from autotune.measure import Trial, measure_here  # noqa: E402
-from autotune.runner import Outcome, Request, tune  # noqa: E402
-from trnqc import __version__  # noqa: E402
-from trnqc.tuning import records  # noqa: E402
-from trnqc.tuning.instruments import model_identity  # noqa: E402
-from trnqc.tuning.kernels import parse_shape  # noqa: E402
-from trnqc.tuning.records import Record, write_aside  # noqa: E402
+from autotune.command import duration, tiles
+from autotune.instruments import Job
+from autotune.measure import Trial, measure_here
+from autotune.runner import Outcome, Request, tune
+from scripts import ROOT
+from scripts.measuring import command
+from trnqc import __version__
+from trnqc.tuning import records
+from trnqc.tuning.instruments import model_identity
+from trnqc.tuning.kernels import parse_shape
+from trnqc.tuning.records import Record, write_aside
 
 SEARCHES = ("halving", "model")
 
@@ -166,7 +164,7 @@ def main() -> None:
     parser.add_argument("--budget", type=int, default=40, help="candidates that the searches may time")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--ship", action="store_true", help="write the best of each case into autotune/records")
-    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "autotune.json")
+    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "modelled" / "autotune.json")
     args = parser.parse_args()
     console, rows = Console(), []
     for case in CASES:
@@ -183,7 +181,7 @@ def main() -> None:
     report = {
         "schema": "trnqc.autotune-bench/1",
         "measurement": "modelled",
-        "command": " ".join(["python", "scripts/bench_autotune.py", *sys.argv[1:]]),
+        "command": command(),
         "date": datetime.date.today().isoformat(),
         "machine": platform.machine(),
         "versions": {"trnqc": __version__, "python": platform.python_version()} | model_identity(),

@@ -1,7 +1,7 @@
 """How fast are the tensor products of irreps beside e3nn: batches, convolutions, real models, and threads?
 
-    python scripts/bench_cg.py [--parts batch tuned uvw conv cue mace threads build] [--quick]
-                                [--vectors avx2] [--out profiles/cg.json]
+    python -m scripts.bench_cg [--parts batch tuned uvw conv cue mace threads build] [--quick]
+                                [--vectors avx2] [--out FILE]
 
     batch    uvu products of published models, every direction alone, one thread, by CPU time; and their accuracy
     tuned    the same of mace-large with an allocator that gives no memory back, on both sides
@@ -32,13 +32,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from scripts import vectors  # noqa: E402
-from scripts.measuring import write_part  # noqa: E402
-from trnqc.host.files import DIRECTORY_VARIABLE  # noqa: E402
-from trnqc.jit import find_compiler  # noqa: E402
+from scripts import ROOT, vectors
+from scripts.measuring import record_file, write_part
+from trnqc.host.files import DIRECTORY_VARIABLE
+from trnqc.jit import find_compiler
 
 UVU = ("mace-large", "mace-medium", "nequip-lips", "nequip-revmd17-aspirin", "nequip-revmd17-toluene",
        "nequip-revmd17-benzene", "nequip-water")  # fmt: skip
@@ -158,7 +155,7 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=[part for part in PARTS if part not in ELSEWHERE])
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--quick", action="store_true", help="a few cases of a few seconds")
-    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "cg.json")
+    parser.add_argument("--out", type=Path, default=record_file("cg"))
     vectors.add_argument(parser)
     asked, console = parser.parse_args(), Console(soft_wrap=True)
     vectors.keep_to(asked.vectors)

@@ -1,6 +1,6 @@
 """How good are the plans of contractions, and how fast do they run?
 
-    python scripts/bench_contract.py [--sections orders random ccsd limit a3a tiles order] [--vectors avx2] [--out FILE]
+    python -m scripts.bench_contract [--sections orders random ccsd limit a3a tiles order] [--vectors avx2] [--out FILE]
 
     orders   multiply-adds of known workloads: ours, opt_einsum's dynamic programming, cotengra
     random   the same on seeded random networks of 4 to 30 operands: how often each is as good as ours, ratios to ours
@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import sys
 import warnings
@@ -35,25 +34,19 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(variable, "1")
+import numpy as np
+import opt_einsum
 
-import numpy as np  # noqa: E402
-import opt_einsum  # noqa: E402
-
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
-
-from scripts import vectors  # noqa: E402
-from scripts.contract.disk import disk  # noqa: E402
-from scripts.contract.limit import limited  # noqa: E402
-from scripts.contract.memory import a3a, tiles  # noqa: E402
-from scripts.contract.order import order  # noqa: E402
-from scripts.measuring import clocked, heading, in_turns, machine, write_json  # noqa: E402
-from trnqc.contraction import einsum_plan, parse, path  # noqa: E402
-from trnqc.contraction.order.network import Network  # noqa: E402
-from trnqc.contraction.order.operations import splits_of  # noqa: E402
-from trnqc.expression.program import Program  # noqa: E402
+from scripts import ROOT, vectors
+from scripts.contract.disk import disk
+from scripts.contract.limit import limited
+from scripts.contract.memory import a3a, tiles
+from scripts.contract.order import order
+from scripts.measuring import clocked, heading, in_turns, machine, one_thread, record_file, write_json
+from trnqc.contraction import einsum_plan, parse, path
+from trnqc.contraction.order.network import Network
+from trnqc.contraction.order.operations import splits_of
+from trnqc.expression.program import Program
 
 CHEMICAL = dict.fromkeys("ijkl", 30) | dict.fromkeys("abcdef", 300) | {"Q": 1000}
 WORKLOADS = {
@@ -140,8 +133,9 @@ def by_numpy(program: Program, arrays: dict[str, np.ndarray]) -> dict[str, np.nd
 
 
 def coupled_cluster() -> dict[str, Any]:
-    import ccsd
     from pyscf import cc, gto, scf
+
+    from examples import ccsd
 
     geometry = str(ROOT / "examples" / "molecules" / "water.xyz")
     mf = scf.RHF(gto.M(atom=geometry, basis="cc-pvdz", verbose=0)).run(conv_tol=1e-12)
@@ -177,10 +171,11 @@ SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--sections", nargs="+", choices=tuple(SECTIONS), default=tuple(SECTIONS))
-    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "contract.json")
+    parser.add_argument("--out", type=Path, default=record_file("contract"))
     vectors.add_argument(parser)
     options = parser.parse_args(arguments)
     vectors.keep_to(options.vectors)
+    one_thread()
     out = vectors.beside(options.out)
     for name in options.sections:
         found = SECTIONS[name]()

@@ -1,7 +1,7 @@
 """How fast are the generated integral kernels, J and K, the three-centre integrals and a whole job?
 
-    python scripts/bench_eri.py [--parts classes jk fitting job] [--threads 1 2] [--quick]
-                                 [--vectors avx2] [--out profiles/eri_cpu.json]
+    python -m scripts.bench_eri [--parts classes jk fitting job] [--threads 1 2] [--quick]
+                                 [--vectors avx2] [--out FILE]
 
     classes   dense batches of one class, one and three primitives a shell, against libcint of PySCF's wheel, one thread
     jk        J and K of one density against PySCF's direct build with the same screening threshold
@@ -15,7 +15,6 @@ timed by thread CPU seconds, the rest by both clocks. A part takes the place of 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,12 +22,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from scripts import vectors  # noqa: E402
-from scripts.measuring import write_part  # noqa: E402
-from trnqc.jit import find_compiler  # noqa: E402
+from scripts import vectors
+from scripts.measuring import record_file, write_part
+from trnqc.jit import find_compiler
 
 CLASSES = ("0000", "1000", "1010", "1111", "2111", "2121", "2211", "2221", "2222", "3322", "3333")
 PRIMITIVES = (1, 3)
@@ -124,7 +120,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--job-rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="a few cases of a few seconds")
-    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "eri_cpu.json")
+    parser.add_argument("--out", type=Path, default=record_file("eri_cpu"))
     vectors.add_argument(parser)
     asked, console = parser.parse_args(), Console(soft_wrap=True)
     vectors.keep_to(asked.vectors)

@@ -1,7 +1,7 @@
 """What does the first use of `trnqc.accelerate` cost, with no kernel compiled, and the second, beside PySCF?
 
-    python scripts/bench_first_use.py [--cases water/cc-pvdz/direct ...] [--no-gradient] [--rounds 3]
-                                      [--threads 2] [--out profiles/first_use.json]
+    python -m scripts.bench_first_use [--cases water/cc-pvdz/direct ...] [--no-gradient] [--rounds 3]
+                                      [--threads 2] [--out FILE]
 
 Whole processes from start to end, PySCF, first use and second use in turns: wall seconds, and user + system seconds of
 the process alone. Each round has an empty cache of its own; between its two uses the compiling process is waited for,
@@ -26,11 +26,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from scripts.eri.first_use import WAYS  # noqa: E402
-from scripts.measuring import heading, machine, write_json  # noqa: E402
+from scripts.eri.first_use import WAYS
+from scripts.measuring import heading, machine, record_file, write_json
 
 MOLECULES, BASES = ("water", "benzene", "caffeine"), ("cc-pvdz", "def2-tzvp")
 # All integrals of caffeine/def2-TZVP are 60 GB.
@@ -47,7 +44,7 @@ def process(who: str, case: str, cache: Path, gradient: bool, threads: int) -> d
         "TRNQC_CACHE_DIR": str(cache), "TRNQC_KERNELS": "background", "TRNQC_BUILD_LINGER": str(LINGER),
         "OMP_NUM_THREADS": str(threads),
     }  # fmt: skip
-    command = [sys.executable, str(ROOT / "scripts/eri/first_use.py"), who, *case.split("/")]
+    command = [sys.executable, "-m", "scripts.eri.first_use", who, *case.split("/")]
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(
         command + ["--gradient"] * gradient, env=environment, capture_output=True, text=True, check=False
@@ -145,7 +142,7 @@ def main() -> None:
     parser.add_argument("--no-gradient", action="store_true", help="leave out the runs with a gradient")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "first_use.json")
+    parser.add_argument("--out", type=Path, default=record_file("first_use"))
     asked, console = parser.parse_args(), Console(soft_wrap=True)
     rows = kept_rows(asked.out, asked.cases)
     for case in asked.cases:

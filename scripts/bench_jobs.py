@@ -1,7 +1,7 @@
 """How much time and memory does each stage of a DF-MP2 job take under a memory cap?
 
-    python scripts/bench_jobs.py water30 --max-memory 4G [--basis cc-pvdz] [--checkpoint DIR] [--out profiles/jobs.json]
-    python scripts/bench_jobs.py large --max-memory 600M
+    python -m scripts.bench_jobs water30 --max-memory 4G [--basis cc-pvdz] [--checkpoint DIR] [--out FILE]
+    python -m scripts.bench_jobs large --max-memory 600M
 
 A molecule runs from its geometry. `large` is a shape without an SCF: 768 atomic orbitals and 2304 auxiliary functions
 on a lattice of 32 waters, of which 96 orthonormal combinations pass for occupied and 672 for virtual. The peak of
@@ -13,17 +13,13 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from scripts.measuring import heading, machine, write_json  # noqa: E402
+from scripts.measuring import heading, machine, record_file, write_json
 
 
 class Stages:
@@ -131,7 +127,7 @@ def main() -> None:
     parser.add_argument("--basis", default="cc-pvdz")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--checkpoint", type=Path, metavar="DIR")
-    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "jobs.json")
+    parser.add_argument("--out", type=Path, default=record_file("jobs"))
     args = parser.parse_args()
     from trnqc.host.memory import parse_memory
 

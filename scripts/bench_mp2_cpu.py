@@ -1,7 +1,7 @@
 """How fast is the CPU backend's MP2 pair step, and how near to what the machine can do?
 
-    python scripts/bench_mp2_cpu.py [--large | --cases water/cc-pvdz ...] [--threads 1 2] [--vectors avx2]
-                                    [--out profiles/mp2_cpu.json]
+    python -m scripts.bench_mp2_cpu [--large | --cases water/cc-pvdz ...] [--threads 1 2] [--vectors avx2]
+                                    [--out FILE]
 
 One run, in which the contestants take turns so that a busy machine disturbs all of them alike:
 
@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tempfile
 from dataclasses import dataclass
 from functools import partial
@@ -32,12 +31,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from scripts import vectors  # noqa: E402
-from scripts.measuring import heading, in_turns, machine, write_json  # noqa: E402
-from scripts.mp2_cpu.contestants import CORE_VARIABLE, Worker, inherited_core  # noqa: E402
+from scripts import vectors
+from scripts.measuring import heading, in_turns, machine, record_file, write_json
+from scripts.mp2_cpu.contestants import CORE_VARIABLE, Worker, inherited_core
 
 CASES = {"benzene/cc-pvtz": 15, "water10/cc-pvdz": 5, "caffeine/cc-pvdz": 5}  # rounds of the pair step
 LARGE = {"caffeine/cc-pvtz": 3}
@@ -206,7 +202,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="rounds of every case, instead of its own number")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "trnqc-bench-mp2-cpu")
-    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "mp2_cpu.json")
+    parser.add_argument("--out", type=Path, default=record_file("mp2_cpu"))
     vectors.add_argument(parser)
     return parser.parse_args()
 

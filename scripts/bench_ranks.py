@@ -1,11 +1,11 @@
 """What two ranks are worth on this machine, and the seconds of the tasks that they share.
 
-    python scripts/bench_ranks.py [--case water10/cc-pvdz] [--ranks 1 2] [--rounds 3] [--out profiles/jobs_ranks.json]
+    python -m scripts.bench_ranks [--case water10/cc-pvdz] [--ranks 1 2] [--rounds 3] [--out FILE]
 
 One thread a rank, ranks 1 and 2 in turns: DF-MP2 jobs by torchrun (stages as rank 0 sees them), then J/K builds. The
 efficiency on N ranks is the time on one over N times that on N; the SCF, of which ranks share J and K only, stands
-apart. The energies of all runs of a case have to be the same to the last bit. scripts/project_ranks.py goes on from
-here.
+apart. The energies of all runs of a case have to be the same to the last bit. scripts.model.project_ranks goes on
+from here.
 """
 
 from __future__ import annotations
@@ -24,10 +24,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from scripts.measuring import heading, in_turns, machine, write_json  # noqa: E402
+from scripts import ROOT
+from scripts.measuring import heading, in_turns, machine, record_file, write_json
 
 SERIAL = ("SCF",)
 
@@ -48,7 +46,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--schedule", default="dynamic")
-    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "jobs_ranks.json")
+    parser.add_argument("--out", type=Path, default=record_file("jobs_ranks"))
     return parser.parse_args()
 
 

@@ -1,6 +1,6 @@
 """Time and memory of DF-MP2 by stage as molecules grow: water clusters, against the exponents that are expected.
 
-    python scripts/bench_scaling.py [--max-n 20] [--basis cc-pvdz] [--threads 1] [--out profiles/scaling.json]
+    python -m scripts.bench_scaling [--max-n 20] [--basis cc-pvdz] [--threads 1] [--out FILE]
 
 Every size runs in a process of its own. Sizes that the record has already (same basis and threads) are not run again,
 unless --again; so a series that was cut off goes on. Writes the record and, beside it, a plot (.svg). An exponent is
@@ -21,11 +21,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from scripts.jobs.scaling_plot import plot  # noqa: E402
-from scripts.measuring import heading, machine, write_json  # noqa: E402
+from scripts import ROOT
+from scripts.jobs.scaling_plot import plot
+from scripts.measuring import heading, machine, record_file, write_json
 
 SIZES = tuple(range(2, 21, 2))
 # Stage -> power of n: J/K and integrals before screening, which takes up to one or two off; the rest by counting.
@@ -41,7 +39,7 @@ def main() -> None:
     parser.add_argument("--basis", default="cc-pvdz")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--again", action="store_true", help="run sizes that the record has already")
-    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "scaling.json")
+    parser.add_argument("--out", type=Path, default=record_file("scaling"))
     args = parser.parse_args()
     rows = {} if args.again else recorded(args)
     for n in (n for n in SIZES if n <= args.max_n and n not in rows):

@@ -1,6 +1,6 @@
 """How fast are sparse tensor networks beside other forms of themselves, SciPy's pairs and dense matrices?
 
-    python scripts/bench_sparse.py [--parts integrals25 integrals100 factors solver threads] [--quick]
+    python -m scripts.bench_sparse [--parts integrals25 integrals100 factors solver threads] [--quick]
                                     [--vectors avx2] [--out FILE]
 
     integrals25   DLPNO integrals (examples/dlpno_integrals.py), equations (1) and (2), 25 helium atoms
@@ -20,8 +20,6 @@ it, and leaves the others.
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -29,25 +27,18 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-# Read when NumPy is imported: dense products on one thread.
-for library in ("OPENBLAS", "OMP", "MKL"):
-    os.environ[f"{library}_NUM_THREADS"] = "1"
+import numpy as np
+from rich.console import Console
+from rich.table import Table
 
-import numpy as np  # noqa: E402
-from rich.console import Console  # noqa: E402
-from rich.table import Table  # noqa: E402
-
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from scripts import vectors  # noqa: E402
-from scripts.measuring import clocked, in_turns, ratio, write_part  # noqa: E402
-from scripts.sparse import factors as factor_cases  # noqa: E402
-from scripts.sparse import known  # noqa: E402
-from scripts.sparse.contestants import ONE, TWO, Work, as_array, integrals  # noqa: E402
-from scripts.sparse.dlpno import SETS, lattice  # noqa: E402
-from trnqc import sparse  # noqa: E402
-from trnqc.jit import find_compiler  # noqa: E402
+from examples.data.helium_lattice import SETS, lattice
+from scripts import vectors
+from scripts.measuring import clocked, in_turns, one_thread, ratio, record_file, write_part
+from scripts.sparse import factors as factor_cases
+from scripts.sparse import known
+from scripts.sparse.contestants import ONE, TWO, Work, as_array, integrals
+from trnqc import sparse
+from trnqc.jit import find_compiler
 
 EQUATIONS = {"(1)": ONE, "(2)": TWO}
 # Of 25 atoms: dense matrices win (1), and a plan must see that.
@@ -177,10 +168,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--quick", action="store_true", help="small tensors; not those that targets are for")
     parser.add_argument("--all", action="store_true", help="also contestants that take half a minute a turn")
-    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "sparse.json")
+    parser.add_argument("--out", type=Path, default=record_file("sparse"))
     vectors.add_argument(parser)
     asked, console = parser.parse_args(), Console(soft_wrap=True)
     vectors.keep_to(asked.vectors)
+    one_thread()
     out = vectors.beside(asked.out)
     for part in asked.parts:
         began, rows = time.perf_counter(), []

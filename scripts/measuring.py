@@ -1,4 +1,4 @@
-"""What the benchmark scripts share: contestants in turns, the machine in words, JSON written aside and renamed."""
+"""What benchmark scripts share: contestants that take turns, a description of the machine, records as JSON."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import datetime
 import json
 import os
 import platform
+import re
+import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -13,10 +15,24 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from scripts import vectors
+from scripts import ROOT, vectors
+from trnqc.host.files import write_aside
 
-# What is measured are our kernels, and not PySCF's integrals, which serve while kernels are being compiled.
+# Benchmarks wait for our kernels: PySCF's integrals would serve while kernels are being compiled.
 os.environ.setdefault("TRNQC_KERNELS", "wait")
+
+THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+MACHINE_VARIABLE = "TRNQC_BENCH_MACHINE"
+
+
+def one_thread() -> None:
+    """Restart this script with BLAS and OpenMP on one thread, where the environment does not set their threads.
+
+    The libraries read these variables when they are loaded, so a script calls this before it measures anything.
+    """
+    missing = {name: "1" for name in THREAD_VARIABLES if name not in os.environ}
+    if missing:
+        vectors.restart(missing)
 
 
 def in_turns(rounds: int, contestants: Mapping[str, Callable[[], Any]]) -> dict[str, list[Any]]:
@@ -50,31 +66,60 @@ def ratio(above: list[tuple[float, float]], below: list[tuple[float, float]]) ->
 
 
 def machine() -> dict[str, Any]:
-    facts = {"system": platform.platform(), "cpus": os.cpu_count(), "load_average": os.getloadavg()}
+    """System, CPU, load and vector length of this machine, for the head of a record."""
+    facts: dict[str, Any] = {"system": platform.platform(), "cpus": os.cpu_count(), "load_average": os.getloadavg()}
     facts["vectors"] = vectors.current()
+    return facts | cpu()
+
+
+def cpu() -> dict[str, str]:
+    """Model and cache of the first CPU, as Linux reports them; empty on other systems."""
     info = Path("/proc/cpuinfo")
-    if info.exists():
-        lines = dict(line.split(":", 1) for line in info.read_text().split("\n\n")[0].splitlines() if ":" in line)
-        fields = {key.strip(): value.strip() for key, value in lines.items()}
-        facts |= {key: fields[key] for key in ("model name", "cpu family", "model", "cache size") if key in fields}
-    return facts
+    if not info.exists():
+        return {}
+    lines = dict(line.split(":", 1) for line in info.read_text().split("\n\n")[0].splitlines() if ":" in line)
+    fields = {key.strip(): value.strip() for key, value in lines.items()}
+    return {key: fields[key] for key in ("model name", "cpu family", "model", "cache size") if key in fields}
+
+
+def machine_name() -> str:
+    """Folder name for records of this machine: TRNQC_BENCH_MACHINE, or one made of the CPU's model name."""
+    model = cpu().get("model name", platform.processor() or platform.machine())
+    known = next((name for name in ("epyc", "xeon") if name in model.lower()), None)
+    return os.environ.get(MACHINE_VARIABLE) or known or slug(model)
+
+
+def slug(name: str) -> str:
+    """A name as part of a path: "NVIDIA H100 PCIe" is nvidia-h100-pcie."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def record_file(name: str, machine: str | None = None) -> Path:
+    """The file of a benchmark's record: profiles/measured/MACHINE/NAME.json; of this machine if none is named."""
+    return ROOT / "profiles" / "measured" / (machine or machine_name()) / f"{name}.json"
+
+
+def command() -> str:
+    """The command that started this script, as a user types it."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    script = ["-m", spec.name.removesuffix(".__main__")] if spec else sys.argv[:1]
+    return shlex.join(["python", *script, *sys.argv[1:]])
 
 
 def heading() -> dict[str, Any]:
     """Command and date, for the head of a record."""
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return {"command": " ".join(["python", *sys.argv]), "date": date}
+    return {"command": command(), "date": date}
 
 
 def write_json(record: Any, path: Path) -> None:
+    """Write a record as JSON; a reader sees the old file or the new one, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(".tmp")
-    aside.write_text(json.dumps(record, indent=1) + "\n")
-    aside.replace(path)
+    write_aside(path, json.dumps(record, indent=1) + "\n")
 
 
 def write_part(path: Path, part: str, rows: list[dict[str, Any]], **facts: Any) -> None:
-    """Rows of one part of a benchmark, with what was measured on, in place of the file's; other parts stay."""
+    """Write one part of a benchmark, with command and machine, in place of the file's part of that name."""
     record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"parts": {}}
     record["parts"][part] = heading() | {"machine": machine(), **facts, "rows": rows}
     write_json(record, path)

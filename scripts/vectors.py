@@ -13,6 +13,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 VARIABLE = "TRNQC_BENCH_VECTORS"
 CHOICES = ("native", "avx2")
@@ -46,10 +47,15 @@ def environment() -> dict[str, str]:
 
 
 def keep_to(vectors: str) -> None:
-    """Start this script anew if it does not run in the environment for `vectors` yet."""
+    """Restart this script if it does not run in the environment for `vectors` yet."""
     if vectors != current():
-        os.environ.update(environment())
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+        restart(environment())
+
+
+def restart(variables: dict[str, str]) -> NoReturn:
+    """Replace this process by the same command with these environment variables set."""
+    os.environ.update(variables)
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def beside(path: Path) -> Path:

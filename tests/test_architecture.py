@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted(p for d in ("trnqc", "nki_kernels", "autotune") for p in (ROOT / d).rglob("*.py"))
 DOORS = sorted(p for d in ("examples", "scripts") for p in (ROOT / d).rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
+FOLDER = 14
 
 # Room -> rooms that it may import; a room is the longest prefix of a module's name found here.
 # tuning is what a launch reads of earlier measurements, autotune is what measures.
@@ -21,7 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "trnqc.arrays": {"trnqc.errors"},
     "trnqc.host": {"trnqc.errors"},
     "trnqc.ranks": {"trnqc.errors", "trnqc.host"},
-    "trnqc.expression": {"trnqc.errors", "trnqc.types"},
+    "trnqc.expression": {"trnqc.errors"},
     "trnqc.sim": {"trnqc.errors"},
     "trnqc.gen": BASE,
     "trnqc.jit": BASE | {"trnqc.gen"},
@@ -151,6 +153,33 @@ def test_torch_is_imported_only_when_used():
         names += [n.module or "" for n in body if isinstance(n, ast.ImportFrom)]
         wrong += [relative(path) for name in names if name.split(".")[0] in ("torch", "torch_xla", "torch_neuronx")]
     assert not wrong
+
+
+def test_scripts_and_examples_keep_apart():
+    """Tests may import scripts, and scripts examples; never the other way round, and nothing changes sys.path.
+
+    The conformance script imports other people's checkouts, whose modules find one another through sys.path.
+    """
+    forbidden = {"scripts": {"tests"}, "examples": {"tests", "scripts"}}
+    wrong = [
+        f"{relative(path)}:{line}: imports {module}"
+        for path in DOORS
+        for line, module in imports_of(path)
+        if module.split(".")[0] in forbidden[relative(path).split("/")[0]]
+    ]
+    wrong += [
+        f"{relative(path)}: changes sys.path"
+        for path in DOORS
+        if not relative(path).startswith("scripts/conformance/")
+        if re.search(r"sys\.path(\.(insert|append|extend)|\[.*\] *=| *\+?= )", path.read_text(encoding="utf-8"))
+    ]
+    assert not wrong
+
+
+def test_folders_can_be_taken_in_at_a_glance():
+    """At most FOLDER modules a folder, so that its content is read as one list."""
+    folders = Counter(path.parent for path in SOURCES + DOORS if path.name not in ("__init__.py", "__main__.py"))
+    assert not [f"{relative(folder)}: {count}" for folder, count in folders.items() if count > FOLDER]
 
 
 C_TEXT = re.compile(

@@ -49,6 +49,31 @@ def test_command_lines_are_understood(line):
     _parser(arguments).parse_args(arguments)
 
 
+def test_modules_named_in_commands_exist():
+    """``python -m scripts.NAME`` in documents, and in the docstrings of scripts and examples."""
+    texts = [*PAGES, ROOT / "CONTRIBUTING.md", *(p for d in ("scripts", "examples") for p in (ROOT / d).rglob("*.py"))]
+    named = {
+        (page.name, name)
+        for page in texts
+        for name in re.findall(r"-m ((?:scripts|examples)\.[\w.]*\w)", page.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 20
+    assert not [
+        (page, name)
+        for page, name in sorted(named)
+        if not (path := ROOT / name.replace(".", "/")).with_suffix(".py").exists()
+        and not (path / "__main__.py").exists()
+    ]
+
+
+def test_files_named_in_documents_exist():
+    """Files of scripts, examples and profiles, by their paths in this checkout."""
+    pattern = re.compile(r"`((?:scripts|examples|profiles)/[\w./-]+\.(?:py|json|svg|txt|md))`")
+    named = {(page.name, name) for page in PAGES for name in pattern.findall(page.read_text(encoding="utf-8"))}
+    assert len(named) > 20
+    assert not [(page, name) for page, name in sorted(named) if not (ROOT / name).exists()]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))

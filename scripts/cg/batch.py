@@ -13,8 +13,8 @@ import torch
 
 from scripts.cg.peers import PEERS, Peer
 from scripts.measuring import clocked, in_turns
-from tests.cg import oracle
-from tests.cg.configurations import configuration
+from scripts.workloads import tensor_product_oracle as oracle
+from scripts.workloads.tensor_products import configuration
 from trnqc.cg.cpu.engine import engine_for
 from trnqc.cg.problem.problem import TPProblem
 

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-from tests.cg.configurations import configuration
+from scripts.workloads.tensor_products import configuration
 from trnqc.cg.cpu.engine import engine_for
 
 

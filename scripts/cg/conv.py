@@ -20,8 +20,8 @@ import torch
 
 from scripts.cg.batch import cpu, e3nn_module
 from scripts.measuring import clocked, heading, in_turns, machine, write_json
-from tests.cg import oracle
-from tests.cg.configurations import configuration
+from scripts.workloads import tensor_product_oracle as oracle
+from scripts.workloads.tensor_products import configuration
 from trnqc.cg.cpu.engine import engine_for
 from trnqc.cg.problem.graph import Graph
 from trnqc.cg.problem.problem import TPProblem

@@ -16,13 +16,12 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from statistics import median
 from typing import Any
 
+from scripts import ROOT
 from scripts.measuring import clocked, in_turns
 
-ROOT = Path(__file__).resolve().parents[2]
 # glibc: blocks of any size from the heap, which is never trimmed.
 TUNED = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=8589934592"}
 HIDDEN = "128x0e+128x1o+128x2e"
@@ -50,7 +49,7 @@ def measure(dtype: str, hidden: str, cells: int, rounds: int) -> dict[str, Any]:
     """Medians of CPU milliseconds, their ratio, and how far energies and forces are apart."""
     import torch
 
-    from scripts.cg.models import diamond, mace_batch, mace_model
+    from examples.data.atomistic_models import diamond, mace_batch, mace_model
     from trnqc.cg import accelerate
 
     torch.set_num_threads(1)

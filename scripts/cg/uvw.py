@@ -17,7 +17,7 @@ import torch
 
 from scripts.cg.batch import cpu, of_e3nn, of_ours
 from scripts.measuring import heading, in_turns, machine
-from tests.cg.configurations import FULL, configuration
+from scripts.workloads.tensor_products import FULL, configuration
 
 
 def case(label: str, dtype: str = "float32", batch: int = 1000, rounds: int = 10) -> dict[str, Any]:

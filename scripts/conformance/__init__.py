@@ -1,1 +1,1 @@
-"""Cases for ``scripts/sim_conformance.py``: other people's published NKI kernels, run from local checkouts."""
+"""Other people's published NKI kernels on the simulator, from local checkouts: ``python -m scripts.conformance``."""

@@ -9,7 +9,7 @@ from types import ModuleType
 import ml_dtypes
 import numpy as np
 
-from conformance.cases import Case, load
+from scripts.conformance.cases import Case, load
 
 BF16 = ml_dtypes.bfloat16
 CASES: list[Case] = []

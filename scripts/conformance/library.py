@@ -20,8 +20,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from conformance import shims
-from conformance.cases import Case
+from scripts.conformance import shims
+from scripts.conformance.cases import Case
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from types import ModuleType
 
 import numpy as np
 
-from conformance.cases import Case
-from conformance.examples import BF16, normal, simulate
+from scripts.conformance.cases import Case
+from scripts.conformance.examples import BF16, normal, simulate
 
 CASES: list[Case] = []
 

@@ -18,7 +18,7 @@ import opt_einsum
 from scripts.contract.disk import keep_pages, resident_peak
 from scripts.measuring import clocked, in_turns
 from trnqc.contraction import einsum, einsum_plan
-from trnqc.expression.subscripts import declared
+from trnqc.expression.symmetry import parse_symmetries
 
 Work = Callable[[], Any]
 
@@ -38,7 +38,7 @@ class Case:
         shapes = [tuple(self.extents[x] for x in labels) for labels in self.text.split("->")[0].split(",")]
         known = {k: v for stated in self.symmetric.values() for k, v in stated.items()}
         found: list[np.ndarray] = []
-        for k, (shape, exchanges) in enumerate(zip(shapes, declared(known, shapes))):
+        for k, (shape, exchanges) in enumerate(zip(shapes, parse_symmetries(known, shapes))):
             x = found[self.alike[k]] if k in self.alike else rng.standard_normal(shape)
             for exchange in exchanges:
                 x = x + exchange.sign * x.transpose(exchange.order(x.ndim))

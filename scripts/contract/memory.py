@@ -17,7 +17,7 @@ from trnqc.contraction.memory.tiled_form import Form
 from trnqc.contraction.run.loop_nest import run_schedule
 from trnqc.contraction.tree import Node, Tree
 from trnqc.expression.operand import Leaf
-from trnqc.expression.program import Index
+from trnqc.expression.spaces import Index
 
 
 def leaf(name: str, labels: str, operand: int, cost: int = 0) -> Leaf:

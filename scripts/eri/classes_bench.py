@@ -1,6 +1,6 @@
 """Rates of one class in dense batches on one thread: generated kernels beside libcint of PySCF's wheel.
 
-    python scripts/eri/classes_bench.py 1111 2121 --primitives 1 3 [--tier straight columns]
+    python -m scripts.eri.classes_bench 1111 2121 --primitives 1 3 [--tier straight columns]
 
 Every bra pair meets every ket pair, nothing is screened; integrals of ours go to a buffer that is used again, libcint's
 to PySCF's array. Times are the thread's CPU seconds, the best of several runs of both in turns.
@@ -10,18 +10,14 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import sys
 import time
 from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from pyscf import gto, lib
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from trnqc import jit
 from trnqc.eri.classes import BOUND, QuartetClass

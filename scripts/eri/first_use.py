@@ -1,6 +1,6 @@
 """One SCF, and its gradient where that is asked for, as a process of its own: what `bench_first_use.py` times.
 
-    python scripts/eri/first_use.py {PySCF,trnqc} benzene cc-pvdz {memory,direct,fitted} [--gradient]
+    python -m scripts.eri.first_use {PySCF,trnqc} benzene cc-pvdz {memory,direct,fitted} [--gradient]
 
 It prints JSON: energies, what made J and K, and seconds since the process began. trnqc is imported only for trnqc.
 """
@@ -10,9 +10,9 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from scripts import ROOT
+
 WAYS = ("memory", "direct", "fitted")
 
 

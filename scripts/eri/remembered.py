@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from scripts import ROOT
 from trnqc.jit.cache import key_of, library_cache
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def remembered(name: str, compute: Callable[[], Any], *parts: Any, sources: Sequence[str] = ()) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from pyscf import scf
 
-from scripts.jobs.waters import waters
+from scripts.workloads.waters import waters
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.mp2.jobs.job import Job, run
 from trnqc.mp2.reference.molecule import build_mole

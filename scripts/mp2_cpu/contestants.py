@@ -17,10 +17,7 @@ from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from scripts import vectors  # noqa: E402
+from scripts import ROOT, vectors
 
 CORE_VARIABLE = "OPENBLAS_CORETYPE"
 
@@ -41,7 +38,8 @@ class Worker:
         # Contestants are told their thread numbers in each request; this bounds what libraries start at load.
         environment["OMP_NUM_THREADS"] = str(os.cpu_count() or 1)
         self.process = subprocess.Popen(
-            [sys.executable, str(Path(__file__)), kind],
+            [sys.executable, "-m", "scripts.mp2_cpu.contestants", kind],
+            cwd=ROOT,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
         )  # fmt: skip
 

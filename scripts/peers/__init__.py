@@ -1,1 +1,1 @@
-"""Peers' test files, run with our objects in the place of theirs: one module a peer (`scripts/peers_tests.py`)."""
+"""Peers' own tests with our objects in the place of theirs, one module per peer: ``python -m scripts.peers``."""

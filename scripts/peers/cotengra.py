@@ -11,7 +11,7 @@ PEER = Peer(
     repository="https://github.com/jcmgray/cotengra",
     tag="v{version}",
     files=("tests/test_interface.py", "tests/test_compute.py"),
-    swap="scripts.peers.cotengra_swap",
+    swap="scripts.peers.swap.cotengra",
     ways={"einsum": {"PEERS_SWAP": "einsum"}},
     exclusions=EXCLUSIONS,
 )

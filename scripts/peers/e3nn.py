@@ -13,9 +13,9 @@ PEER = Peer(
     repository="https://github.com/e3nn/e3nn",
     tag="{version}",
     files=("tests/o3/tensor_product_test.py", "tests/o3/tensor_product_sub_test.py"),
-    swap="scripts.peers.e3nn_swap",
+    swap="scripts.peers.swap.e3nn",
     ways={"ours": {}},
     exclusions=EXCLUSIONS,
     # What e3nn's tests/conftest.py does, which is in another folder than the tests.
-    arguments=("-p", "scripts.peers.e3nn_fixtures"),
+    arguments=("-p", "scripts.peers.swap.e3nn_fixtures"),
 )

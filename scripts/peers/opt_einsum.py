@@ -16,7 +16,7 @@ PEER = Peer(
     repository="https://github.com/dgasmith/opt_einsum",
     tag="v{version}",
     files=tuple(f"opt_einsum/tests/test_{name}.py" for name in ("contract", "edge_cases", "input", "blas")),
-    swap="scripts.peers.opt_einsum_swap",
+    swap="scripts.peers.swap.opt_einsum",
     ways={"einsum": {"PEERS_SWAP": "einsum"}},
     exclusions=EXCLUSIONS,
 )

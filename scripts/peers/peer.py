@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 
-# Modules of this package that define a PEER; `scripts/peers_tests.py` runs all of them by default.
+# Modules of this package that define a PEER; `scripts/peers` runs all of them by default.
 NAMES = ("pyscf", "e3nn", "opt_einsum", "cotengra")
 # The way in which a peer's tests run as they are; what passes there has to pass in all other ways.
 THEIRS = "theirs"

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scripts import ROOT
 from scripts.peers.peer import Peer
 from scripts.peers.trees import copied
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from examples.data.sparse_tensors import fibred, skewed
 from scripts.sparse.contestants import Work
-from scripts.sparse.synthetic import fibred, skewed
 from trnqc import sparse
 from trnqc.sparse.network.network import network
 from trnqc.sparse.run.plan import Plan

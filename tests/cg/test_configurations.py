@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cg.configurations import configuration
+from scripts.workloads.tensor_products import configuration
 from trnqc.cg.problem.coefficients import sparse
 
 # Paths, (d1, d2, d3), weights, and couplings C[i, j, k] that do not vanish, over all paths.

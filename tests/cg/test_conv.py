@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from tests.cg import oracle
-from tests.cg.configurations import AWKWARD, awkward
+from scripts.workloads import tensor_product_oracle as oracle
+from scripts.workloads.tensor_products import AWKWARD, awkward
 from trnqc.cg.cpu.engine import engine_for
 from trnqc.cg.problem.graph import Graph
 from trnqc.errors import OperandError

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.cg import oracle
-from tests.cg.configurations import AWKWARD, awkward, channelwise
+from scripts.workloads import tensor_product_oracle as oracle
+from scripts.workloads.tensor_products import AWKWARD, awkward, channelwise
 from trnqc.cg.cuda.engine import CudaEngine
 from trnqc.cg.cuda.program import program
 from trnqc.cg.cuda.schedule import plan

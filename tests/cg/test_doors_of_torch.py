@@ -9,8 +9,8 @@ torch = pytest.importorskip("torch")
 
 from torch._subclasses import FakeTensorMode  # noqa: E402
 
-from tests.cg import oracle  # noqa: E402
-from tests.cg.configurations import awkward  # noqa: E402
+from scripts.workloads import tensor_product_oracle as oracle  # noqa: E402
+from scripts.workloads.tensor_products import awkward  # noqa: E402
 from trnqc.cg import FullyConnectedTensorProduct, TensorProduct, TensorProductConv, TPProblem  # noqa: E402
 from trnqc.errors import (  # noqa: E402
     EdgeIndexError,

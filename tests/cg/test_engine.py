@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.cg import oracle
-from tests.cg.configurations import awkward
+from scripts.workloads import tensor_product_oracle as oracle
+from scripts.workloads.tensor_products import awkward
 from trnqc.cg.cpu import engine as module
 from trnqc.cg.cpu.engine import LEAST, Engine, engine_for
 from trnqc.cg.cpu.slots import Paths

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.cg import oracle
-from tests.cg.configurations import awkward, configuration
+from scripts.workloads import tensor_product_oracle as oracle
+from scripts.workloads.tensor_products import awkward, configuration
 from trnqc.cg.cpu.engine import engine_for
 
 o3 = pytest.importorskip("e3nn.o3")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.cg import oracle
-from tests.cg.configurations import awkward, configuration
+from scripts.workloads import tensor_product_oracle as oracle
+from scripts.workloads.tensor_products import awkward, configuration
 from tests.cg.test_cuda import close, expected, operands, taken
 from trnqc.cg.cuda.engine import CudaEngine
 from trnqc.cg.problem.graph import Graph

@@ -12,7 +12,7 @@ from hypothesis import strategies as hs
 torch = pytest.importorskip("torch")
 o3 = pytest.importorskip("e3nn.o3")
 
-from tests.cg import oracle  # noqa: E402
+from scripts.workloads import tensor_product_oracle as oracle  # noqa: E402
 from trnqc.cg.cpu import batch  # noqa: E402
 from trnqc.cg.cpu.slots import Paths  # noqa: E402
 from trnqc.cg.problem.irreps import Irreps  # noqa: E402

@@ -13,8 +13,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tests.cg import oracle  # noqa: E402
-from tests.cg.configurations import AWKWARD, awkward  # noqa: E402
+from scripts.workloads import tensor_product_oracle as oracle  # noqa: E402
+from scripts.workloads.tensor_products import AWKWARD, awkward  # noqa: E402
 from trnqc.cg import TensorProduct, TensorProductConv, from_e3nn  # noqa: E402
 from trnqc.cg.problem.graph import Graph  # noqa: E402
 from trnqc.errors import MemoryLimit, OperandError, UnsupportedError, UnsupportedPrecision  # noqa: E402

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.cg import oracle
-from tests.cg.configurations import AWKWARD, awkward
+from scripts.workloads import tensor_product_oracle as oracle
+from scripts.workloads.tensor_products import AWKWARD, awkward
 
 o3 = pytest.importorskip("e3nn.o3")
 

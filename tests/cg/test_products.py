@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 o3 = pytest.importorskip("e3nn.o3")
 
 import trnqc.cg as cg  # noqa: E402
-from tests.cg import oracle  # noqa: E402
+from scripts.workloads import tensor_product_oracle as oracle  # noqa: E402
 from trnqc.errors import (  # noqa: E402
     InputError,
     InstructionError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cg.configurations import CHANNELWISE, FULL, LABELS, ROOFLINE, awkward, configuration
+from scripts.workloads.tensor_products import CHANNELWISE, FULL, LABELS, ROOFLINE, awkward, configuration
 from trnqc.cg.cuda.couplings import couplings
 from trnqc.cg.cuda.schedule import SHARED, Plan, plan
 from trnqc.cg.programs.directions import DIRECTIONS

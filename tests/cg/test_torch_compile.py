@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch")
 from torch._dynamo.testing import CompileCounterWithBackend  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
-from tests.cg import oracle  # noqa: E402
-from tests.cg.configurations import awkward  # noqa: E402
+from scripts.workloads import tensor_product_oracle as oracle  # noqa: E402
+from scripts.workloads.tensor_products import awkward  # noqa: E402
 from trnqc.cg import FullyConnectedTensorProduct, TensorProduct, TensorProductConv  # noqa: E402
 
 

@@ -8,8 +8,8 @@ torch = pytest.importorskip("torch")
 
 from torch.autograd import forward_ad  # noqa: E402
 
-from tests.cg import oracle  # noqa: E402
-from tests.cg.configurations import awkward  # noqa: E402
+from scripts.workloads import tensor_product_oracle as oracle  # noqa: E402
+from scripts.workloads.tensor_products import awkward  # noqa: E402
 from trnqc.cg import TensorProduct, TensorProductConv  # noqa: E402
 from trnqc.cg.problem.text import text_of  # noqa: E402
 from trnqc.errors import UnsupportedError  # noqa: E402

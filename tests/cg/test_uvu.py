@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from tests.cg import oracle
-from tests.cg.configurations import AWKWARD, CHANNELWISE, ROOFLINE, awkward, configuration, name, products
+from scripts.workloads import tensor_product_oracle as oracle
+from scripts.workloads.tensor_products import AWKWARD, CHANNELWISE, ROOFLINE, awkward, configuration, name, products
 from trnqc.cg.cpu import batch
 from trnqc.cg.cpu.engine import engine_for
 from trnqc.cg.cpu.slots import Paths

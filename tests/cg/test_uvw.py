@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from tests.cg import oracle
-from tests.cg.configurations import awkward, fully_connected
+from scripts.workloads import tensor_product_oracle as oracle
+from scripts.workloads.tensor_products import awkward, fully_connected
 from tests.gen.programs import NUMPY, compiled
 from trnqc.cg.cpu.modes import uvw
 from trnqc.cg.programs.directions import DIRECTIONS

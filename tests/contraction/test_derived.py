@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trnqc.contraction import einsum_plan, parse
 from trnqc.contraction.order.exchanges import exchanges_of
-from trnqc.expression.program import Exchange
+from trnqc.expression.symmetry import Exchange
 
 HEAD = """
 space o = 3

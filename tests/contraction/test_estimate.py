@@ -56,7 +56,7 @@ def test_rates_are_measured_once(tmp_path, monkeypatch):
         machine_rates.cache_clear()
         other = Rates(**FREE, step=1.0)
         monkeypatch.setattr(rates, "measured_rates", lambda: other)
-        (file,) = (tmp_path / "trnqc").iterdir()
+        (file,) = (tmp_path / "trnqc").glob("*.json")
         file.write_text('{"call": ')  # a broken file is a miss
         assert machine_rates() == other
     finally:

@@ -18,8 +18,9 @@ from trnqc.contraction.order.operations import best_splits, minimise, path, spli
 from trnqc.contraction.tree import union
 from trnqc.errors import InputError
 from trnqc.expression.operand import Leaf
-from trnqc.expression.program import Index, Symmetry
+from trnqc.expression.spaces import Index
 from trnqc.expression.subscripts import operand_name
+from trnqc.expression.symmetry import Symmetry
 
 CHEMICAL = dict.fromkeys("ijklmn", 30) | dict.fromkeys("abcdef", 300) | dict.fromkeys("KQ", 1000)
 THC = dict.fromkeys("pqrs", 900) | dict.fromkeys("ijkl", 30) | dict.fromkeys("abcd", 300)

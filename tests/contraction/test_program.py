@@ -16,7 +16,10 @@ from trnqc.contraction.order.canonical import Item, canonical
 from trnqc.contraction.order.factorisation import factorised
 from trnqc.contraction.order.program import plan_program
 from trnqc.errors import ExpressionError, InputError, MemoryLimit
-from trnqc.expression.program import Program, Space, Symmetry, Tensor
+from trnqc.expression.program import Program
+from trnqc.expression.spaces import Space
+from trnqc.expression.symmetry import Symmetry
+from trnqc.expression.terms import Tensor
 
 O, V = 3, 5
 HEAD = f"""

@@ -17,7 +17,8 @@ from trnqc.contraction.order.symmetric_pairs import packed, spread, symmetric_wo
 from trnqc.contraction.run.execute import run_steps
 from trnqc.contraction.run.lower import Packed, lower
 from trnqc.expression.operand import Leaf
-from trnqc.expression.program import Index, Symmetry
+from trnqc.expression.spaces import Index
+from trnqc.expression.symmetry import Symmetry
 
 EVEN, ODD = 1, -1
 PAIRS = {"odd": ((0, 1, ODD), (2, 3, ODD)), "even": ((0, 1, EVEN), (2, 3, EVEN)), "crossed": ((0, 2, ODD),), "none": ()}

@@ -12,7 +12,7 @@ from trnqc.contraction.cost.counts import Count
 from trnqc.contraction.tree import Node, Tree
 from trnqc.errors import InputError
 from trnqc.expression.operand import Leaf
-from trnqc.expression.program import Index
+from trnqc.expression.spaces import Index
 
 N = 10
 INDICES = {label: Index(label, N, "N") for label in "abcdefijkl"}

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 from trnqc.contraction.memory.fusion_graph import Fusion, arrays_of, fusible
 from trnqc.contraction.tree import Node, Tree
 from trnqc.expression.operand import Leaf
-from trnqc.expression.program import Index
+from trnqc.expression.spaces import Index
 
 
 def indices(**spaces: tuple[str, int]) -> dict[str, Index]:

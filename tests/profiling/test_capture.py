@@ -52,7 +52,7 @@ def bench(tmp_path):
         (folder / tool).write_text("#!/bin/sh\necho no device >&2; exit 3\n" if broken else text)
         (folder / tool).chmod(0o755)
         env = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, str(ROOT / "scripts/capture_profile.py"), *arguments]
+        command = [sys.executable, "-m", "scripts.device.capture_profile", *arguments]
         return subprocess.run(command, cwd=tmp_path, env=env, text=True, capture_output=True, check=False)
 
     return run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.model_profile import main
+from scripts.model.profile import main
 from trnqc.profiling import activity, read
 from trnqc.profiling.page import page
 from trnqc.profiling.writers import trace
@@ -32,7 +32,7 @@ def test_events_and_summary_agree(profile):
 
 
 def test_the_command_stays_with_the_profile(profile):
-    assert profile.provenance["command"].startswith("python scripts/model_profile.py gemm --shape 256,513,384")
+    assert profile.provenance["command"].startswith("python -m scripts.model.profile gemm --shape 256,513,384")
 
 
 def test_it_can_be_shown_and_exported(profile):

@@ -289,7 +289,7 @@ SHIPPED = sorted((ROOT / "profiles").glob("**/*.json"))
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_every_shipped_file_is_read_or_says_what_it_is(path):
-    if path.parent.name == "modelled":
+    if path.parent.name == "analyses":
         (profile,) = read(path)
         assert profile.number("total_time") > 0
         by_engine = {}
@@ -298,7 +298,7 @@ def test_every_shipped_file_is_read_or_says_what_it_is(path):
         assert by_engine and all(sum(percents) <= 100 for percents in by_engine.values())
         return
     words = message(path)
-    assert re.search(r"a record of the figures of `python scripts/\w+\.py.*read it as JSON", words), words
+    assert re.search(r"a record of the figures of `python (-m scripts\.|scripts/)\w+.*read it as JSON", words), words
 
 
 def test_a_broken_analysis_is_one_clear_error(tmp_path):

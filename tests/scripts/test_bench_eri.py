@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_quick_run(tmp_path):
     """Speed is not judged: only that both sides run, agree, and are reported with what they ran on."""
     out = tmp_path / "bench.json"
-    command = [sys.executable, "scripts/bench_eri.py", "--quick", "--threads", "1", "--out", str(out)]
+    command = [sys.executable, "-m", "scripts.bench_eri", "--quick", "--threads", "1", "--out", str(out)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=600)
     parts = {name: part["rows"] for name, part in json.loads(out.read_text())["parts"].items()}
     assert {row["case"] for row in parts["classes"]} == {"0000", "1111", "2222"}

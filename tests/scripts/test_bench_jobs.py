@@ -14,10 +14,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peaks are set back through Linux's /proc")
 def test_every_stage_has_its_time_and_peak(tmp_path):
-    line = [sys.executable, str(ROOT / "scripts" / "bench_jobs.py"), "water", "--basis", "6-31g", "--threads", "1"]
+    line = [sys.executable, "-m", "scripts.bench_jobs", "water", "--basis", "6-31g", "--threads", "1"]
     out = tmp_path / "jobs.json"
     out.write_text(json.dumps({"cases": {"water/6-31g, 60M": {"cap_bytes": 60e6}}}))
-    subprocess.run([*line, "--max-memory", "50M", "--out", str(out)], check=True, capture_output=True)
+    subprocess.run([*line, "--max-memory", "50M", "--out", str(out)], cwd=ROOT, check=True, capture_output=True)
     cases = json.loads(out.read_text())["cases"]
     assert set(cases) == {"water/6-31g, 50M", "water/6-31g, 60M"}
     assert cases["water/6-31g, 60M"] == {"cap_bytes": 60e6}, "a row that was there is kept"

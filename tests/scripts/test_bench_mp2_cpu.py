@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_one_round_on_water(tmp_path):
     """Speed is not judged: only that all contestants run, agree, and are reported with what they ran on."""
     out = tmp_path / "bench.json"
-    command = [sys.executable, "scripts/bench_mp2_cpu.py", "--cases", "water/cc-pvdz", "--rounds", "1",
+    command = [sys.executable, "-m", "scripts.bench_mp2_cpu", "--cases", "water/cc-pvdz", "--rounds", "1",
                "--threads", "1", "--cache", str(tmp_path), "--out", str(out)]  # fmt: skip
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=300)
     record = json.loads(out.read_text())

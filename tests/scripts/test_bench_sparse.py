@@ -17,7 +17,8 @@ def test_quick_run(tmp_path):
     parts = ("integrals25", "factors", "threads")
     command = [
         sys.executable,
-        "scripts/bench_sparse.py",
+        "-m",
+        "scripts.bench_sparse",
         "--quick",
         "--rounds",
         "1",

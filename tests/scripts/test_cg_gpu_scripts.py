@@ -8,9 +8,10 @@ import shutil
 import numpy as np
 import pytest
 
-from scripts import cg_registers, device_bench_cg
-from tests.cg import oracle
-from tests.cg.configurations import awkward
+from scripts.device import bench_cg
+from scripts.registers import cg as cg_registers
+from scripts.workloads import tensor_product_oracle as oracle
+from scripts.workloads.tensor_products import awkward
 from trnqc.errors import BackendUnavailable
 from trnqc.jit.device import cuda_devices
 
@@ -18,7 +19,7 @@ from trnqc.jit.device import cuda_devices
 def test_the_benchmark_is_rehearsed(tmp_path, capsys):
     path = tmp_path / "gpu.json"
     arguments = ["uvu-1", "--simulate", "--batch", "3", "--rounds", "1", "--dtypes", "float64", "--out", str(path)]
-    assert device_bench_cg.main(arguments) == 0
+    assert bench_cg.main(arguments) == 0
     record = json.loads(path.read_text())
     assert record["kind"] == "simulated device, no figure counts"
     passes = [row["pass"] for row in record["rows"]]
@@ -29,9 +30,9 @@ def test_the_benchmark_is_rehearsed(tmp_path, capsys):
 
 
 def test_the_gate_holds_results(monkeypatch, capsys, tmp_path):
-    monkeypatch.setitem(device_bench_cg.GATE, "float64", -1.0)
+    monkeypatch.setitem(bench_cg.GATE, "float64", -1.0)
     arguments = ["uvu-1", "--simulate", "--batch", "3", "--dtypes", "float64", "--out", str(tmp_path / "gpu.json")]
-    assert device_bench_cg.main(arguments) == 2
+    assert bench_cg.main(arguments) == 2
     assert "uvu-1: forward is off by" in capsys.readouterr().out
 
 
@@ -39,7 +40,7 @@ def test_without_a_gpu_it_says_so(capsys, tmp_path):
     try:
         cuda_devices()
     except BackendUnavailable as reason:
-        assert device_bench_cg.main(["uvu-5", "--out", str(tmp_path / "gpu.json")]) == 2
+        assert bench_cg.main(["uvu-5", "--out", str(tmp_path / "gpu.json")]) == 2
         assert str(reason).split("(")[0].strip() in capsys.readouterr().out
     else:
         pytest.skip("there is a GPU")
@@ -51,11 +52,11 @@ def test_a_peer_gives_the_derivatives_that_are_timed():
     from scripts.cg.peers import Peer, e3nn_eager
 
     problem = awkward("uvu-5")
-    given = device_bench_cg.operands(problem, 4, "float64")
+    given = bench_cg.operands(problem, 4, "float64")
     held = {name: torch.as_tensor(array) for name, array in given.items()}
     peer = Peer(e3nn_eager(problem, held["x"]))
     ours = list(given.values())
-    found = {name: peer.work(name, held)() for name in device_bench_cg.BATCHES}
+    found = {name: peer.work(name, held)() for name in bench_cg.BATCHES}
     for name, operands in {"forward": ours[:3], "backward": ours[:4], "double_backward": ours}.items():
         wanted = getattr(oracle, name)(problem, *operands)
         theirs = found[name] if isinstance(found[name], tuple) else (found[name],)

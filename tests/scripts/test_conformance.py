@@ -1,22 +1,12 @@
 """How the conformance script judges results and reads the parameter sets of other people's tests."""
 
-import sys
-from pathlib import Path
-
 import ml_dtypes
 import numpy as np
 import pytest
 
-SCRIPTS = str(Path(__file__).resolve().parents[2] / "scripts")
-
-
-@pytest.fixture(autouse=True)
-def scripts_importable(monkeypatch):
-    monkeypatch.setattr(sys, "path", [SCRIPTS, *sys.path])
-
 
 def judged(got, want, rtol=1e-3, atol=0.0):
-    from conformance.cases import judge
+    from scripts.conformance.cases import judge
 
     return judge([np.asarray(got)], [np.asarray(want)], rtol, atol)
 
@@ -52,19 +42,19 @@ def test_equal_infinities_and_expected_nan_agree():
 def test_low_precision_and_torch_outputs_are_read():
     torch = pytest.importorskip("torch")
     assert judged(np.ones(2, ml_dtypes.bfloat16), [1.0, 1.0]).passed
-    from conformance.cases import as_float
+    from scripts.conformance.cases import as_float
 
     assert as_float(torch.ones(2, dtype=torch.bfloat16)).tolist() == [1.0, 1.0]
 
 
 def test_number_of_outputs_must_agree():
-    from conformance.cases import judge
+    from scripts.conformance.cases import judge
 
     assert judge([np.ones(1)], [], 1e-3, 0.0).why == "0 outputs expected, 1 found"
 
 
 def test_parameter_sets_are_the_product_of_the_marks():
-    from conformance.library import parameters
+    from scripts.conformance.library import parameters
 
     @pytest.mark.parametrize("cores", [1, 2])
     @pytest.mark.parametrize("rows, columns", [(3, 4), pytest.param(5, 6, id="odd")])

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from scripts import device_bench_eri, eri_ablation
-from scripts.eri.ablation_verdicts import verdicts
+from scripts.device import bench_eri
+from scripts.eri_ablation import __main__ as eri_ablation
+from scripts.eri_ablation.verdicts import verdicts
 from trnqc.errors import BackendUnavailable
 from trnqc.jit.device import cuda_devices
 
@@ -39,13 +40,13 @@ def test_the_gpu_benchmark_is_rehearsed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "hydrogen.xyz").write_text("2\n\nH 0 0 0\nH 0 0 0.74\n")
     arguments = ["hydrogen.xyz/6-31g", "--simulate", "--rounds", "1", "--out", str(path)]
-    assert device_bench_eri.main(arguments) == 0
+    assert bench_eri.main(arguments) == 0
     record = json.loads(path.read_text())
     assert "no figure counts" in record["kind"]
     (row,) = record["cases"]
-    assert row["jk_error"] <= device_bench_eri.GATE_JK and row["energy_error"] <= device_bench_eri.GATE_ENERGY
-    monkeypatch.setattr(device_bench_eri, "GATE_JK", 0.0)
-    assert device_bench_eri.main(arguments) == 2
+    assert row["jk_error"] <= bench_eri.GATE_JK and row["energy_error"] <= bench_eri.GATE_ENERGY
+    monkeypatch.setattr(bench_eri, "GATE_JK", 0.0)
+    assert bench_eri.main(arguments) == 2
     assert "off by" in capsys.readouterr().out
 
 
@@ -53,7 +54,7 @@ def test_without_a_gpu_it_says_why(capsys):
     try:
         cuda_devices()
     except BackendUnavailable:
-        assert device_bench_eri.main(["water/sto-3g"]) == 2
+        assert bench_eri.main(["water/sto-3g"]) == 2
         said = capsys.readouterr().out
         assert "GPU" in said or "trnqc[cuda]" in said
     else:

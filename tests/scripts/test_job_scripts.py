@@ -14,7 +14,7 @@ import pytest
 from scripts.bench_scaling import EXPECTED, exponent
 from scripts.jobs.scaling_plot import plot
 from scripts.jobs.simulation import Cyclic, Network, Workload, files_seconds, projected, visits_seconds
-from scripts.jobs.waters import APART, MONOMER, waters
+from scripts.workloads.waters import APART, MONOMER, waters
 from trnqc.mp2.pairs.distribution import Spread
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,12 +97,12 @@ def test_the_benchmarks_on_the_smallest_molecules(tmp_path):
         subprocess.run([sys.executable, *command], cwd=ROOT, check=True, capture_output=True, timeout=500)
 
     ranks, projection, scaling = (tmp_path / f"{name}.json" for name in ("ranks", "projection", "scaling"))
-    run("scripts/bench_ranks.py", "--case", "water2/sto-3g", "--rounds", "1", "--out", str(ranks))
+    run("-m", "scripts.bench_ranks", "--case", "water2/sto-3g", "--rounds", "1", "--out", str(ranks))
     found = json.loads(ranks.read_text())["cases"]["water2/sto-3g"]
     assert set(found["efficiency"]["mp2"]) == {"1", "2"} and found["tasks"]["blocks"]
-    run("scripts/project_ranks.py", "--tasks", str(ranks), "--devices", "1", "4", "--out", str(projection))
+    run("-m", "scripts.model.project_ranks", "--tasks", str(ranks), "--devices", "1", "4", "--out", str(projection))
     assert json.loads(projection.read_text())["kind"].startswith("PROJECTION")
     for count in (1, 2):
-        run("scripts/bench_scaling.py", "--basis", "sto-3g", "--max-n", str(2 * count), "--out", str(scaling))
+        run("-m", "scripts.bench_scaling", "--basis", "sto-3g", "--max-n", str(2 * count), "--out", str(scaling))
         assert len(json.loads(scaling.read_text())["rows"]) == count
     assert scaling.with_suffix(".svg").read_text().startswith("<svg")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import peers_tests
+from scripts.peers import __main__ as peers_tests
 from scripts.peers import report
 from scripts.peers.peer import THEIRS, Exclusion, Peer
 from scripts.peers.run import Limits, run

@@ -4,8 +4,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from scripts.timeline import mamba, matmul
-from scripts.timeline.rfc_pair import pack_pair, rfc_pair
+from scripts.model.kernels import mamba, matmul
+from scripts.model.kernels.rfc_pair import pack_pair, rfc_pair
 from trnqc.sim import Spec, simulate, timeline
 
 RNG = np.random.default_rng(5)

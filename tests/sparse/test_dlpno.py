@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pyscf import gto
 
-from scripts.sparse.dlpno import BASIS, SETS, SPACING, generate, lattice
+from examples.data.helium_lattice import BASIS, SETS, SPACING, generate, lattice
 from trnqc.sparse.tensors.convert import as_tensor
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "dlpno_integrals.py"

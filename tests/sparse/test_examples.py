@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scripts.sparse.synthetic import skewed
+from examples.data.sparse_tensors import skewed
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CP, TUCKER = (runpy.run_path(str(EXAMPLES / name)) for name in ("cp_als.py", "tucker_hooi.py"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scripts.sparse.synthetic import fibred, skewed
+from examples.data.sparse_tensors import fibred, skewed
 from trnqc.errors import InputError
 
 

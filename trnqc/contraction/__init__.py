@@ -13,7 +13,10 @@ from trnqc.contraction.order.expansion import expanded
 from trnqc.contraction.order.operations import path
 from trnqc.contraction.pair_energy import OuterSum
 from trnqc.contraction.plan import Plan
-from trnqc.expression.program import Program, Space, Symmetry, Tensor
+from trnqc.expression.program import Program
+from trnqc.expression.spaces import Space
+from trnqc.expression.symmetry import Symmetry
+from trnqc.expression.terms import Tensor
 from trnqc.expression.text import parse
 
 __all__ = [

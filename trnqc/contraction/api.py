@@ -23,13 +23,16 @@ from trnqc.contraction.run.arrays import as_arrays, itemsize
 from trnqc.contraction.run.execute import Gemm
 from trnqc.contraction.time_limit import TIME_LIMIT, planning
 from trnqc.errors import ArgumentError, InputError, MemoryLimit, UnsupportedError
-from trnqc.expression.program import Exchange, Program, Symmetry
-from trnqc.expression.subscripts import Declared, Shape, Subscripts, declared, interleaved, parse_subscripts
+from trnqc.expression.program import Program
+from trnqc.expression.subscripts import Shape, Subscripts, interleaved, parse_subscripts
+from trnqc.expression.symmetry import Exchange, Symmetry, parse_symmetries
 from trnqc.expression.text import parse
 
 RESULT = "result"
 # How many times longer passes over arrays on disk may be planned.
 STORED = 30
+# For each operand the exchanges of its axes that leave it unchanged.
+Exchanges = tuple[tuple[Exchange, ...], ...]
 Symmetries = Mapping[int, str | Sequence[str]]
 # Pairs of places of operands, whose product goes to the end.
 Path = tuple[tuple[int, ...], ...]
@@ -88,12 +91,12 @@ def einsum(
 
 def _stated(
     symmetries: Symmetries | None, operands: Sequence[Any], shapes: Sequence[Shape]
-) -> tuple[Declared, tuple[int, ...]]:
+) -> tuple[Exchanges, tuple[int, ...]]:
     """Exchanges of each operand, and for each the first that is the same array."""
     if not symmetries:
         return (), ()
     ids = [id(x) for x in operands]
-    return declared(symmetries, shapes), tuple(
+    return parse_symmetries(symmetries, shapes), tuple(
         k if isinstance(x, tuple) else ids.index(id(x)) for k, x in enumerate(operands)
     )
 
@@ -248,7 +251,7 @@ def _planned(
     size: int,
     memory_limit: int | None,
     time_limit: float | None,
-    exchanges: Declared = (),
+    exchanges: Exchanges = (),
     same: tuple[int, ...] = (),
     path: Path = (),
 ) -> tuple[Plan, Subscripts]:
@@ -258,7 +261,7 @@ def _planned(
     return replace(plan, omitted=clock.omitted, time_limit=time_limit, memory=memory_limit), parsed
 
 
-def _product_plan(parsed: Subscripts, exchanges: Declared, same: tuple[int, ...], path: Path) -> Plan:
+def _product_plan(parsed: Subscripts, exchanges: Exchanges, same: tuple[int, ...], path: Path) -> Plan:
     # Dropping axes makes two arrays of one.
     leaves, indices = parsed.leaves(() if any(parsed.squeezed) else same), parsed.indices()
     known: dict[str, tuple[Exchange, ...]] = {}

@@ -20,7 +20,8 @@ from trnqc.arrays import host_array
 from trnqc.contraction.order.block_sparsity import has_blocks
 from trnqc.contraction.order.expansion import expanded
 from trnqc.errors import InputError, MemoryLimit
-from trnqc.expression.program import Factor, Program, Term
+from trnqc.expression.program import Program
+from trnqc.expression.terms import Factor, Term
 from trnqc.types import PairEnergies
 
 # (B [occ, vir, aux] fp64 in C order, e [occ], f [vir], bytes or None) -> energies of pairs.

@@ -46,7 +46,7 @@ from trnqc.contraction.run.lower import Step, lower
 from trnqc.contraction.tree import Tree
 from trnqc.errors import InputError, MemoryLimit, SlowPlanWarning
 from trnqc.expression.operand import Leaf
-from trnqc.expression.program import Exchange
+from trnqc.expression.symmetry import Exchange
 
 # A plan that is expected to take so many times longer because of its memory limit says so before it runs.
 SLOW = 20.0

@@ -15,7 +15,7 @@ from math import prod
 from trnqc.contraction.cost.counts import Count
 from trnqc.errors import InputError
 from trnqc.expression.operand import Leaf
-from trnqc.expression.program import Index
+from trnqc.expression.spaces import Index
 
 
 def union(*groups: Iterable[str]) -> tuple[str, ...]:

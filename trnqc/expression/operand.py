@@ -1,4 +1,4 @@
-"""An operand of a product: which array it is, and the label of each of its axes."""
+"""An operand of a product: a reference to an array with one label per axis."""
 
 from __future__ import annotations
 
@@ -7,9 +7,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Leaf:
-    """Operand number `operand`, one label per axis; a label that repeats takes the diagonal.
+    """One operand as it stands in a product.
 
-    cost: multiply-adds for one element of a function; 0 for an array that is stored. reciprocal: 1/x of each element.
+    Attributes
+    ----------
+    name : str
+        Name of the array.
+    indices : tuple of str
+        Label of each axis; a label that repeats takes the diagonal.
+    operand : int
+        Number of the array among the operands; negative for an array that an earlier assignment computes.
+    cost : int
+        Multiply-adds for one element of a function; 0 for a stored array.
+    reciprocal : bool
+        Whether the product takes 1/x of each element.
     """
 
     name: str

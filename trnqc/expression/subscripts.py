@@ -1,26 +1,42 @@
-"""Subscripts of NumPy's einsum: "acik,befl,dfjk,cdel->abij", with ellipses, implicit results and axes of extent one."""
+"""Subscripts of NumPy's einsum: "acik,befl,dfjk,cdel->abij".
+
+One parser serves dense contractions and sparse networks. An index is a letter of ASCII or any character from U+00C0 on,
+which covers every symbol of ``opt_einsum.get_symbol``. Without an arrow the result has the indices that stand once, in
+the order of their code points, as in NumPy.
+"""
 
 from __future__ import annotations
 
 import string
 import sys
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from trnqc.errors import ArgumentError, ExpressionError
+from trnqc.expression.messages import error_at
 from trnqc.expression.operand import Leaf
-from trnqc.expression.program import Exchange, Index
-from trnqc.expression.text import pointed
+from trnqc.expression.spaces import Index
 
 Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Subscripts:
-    """One contraction: the labels of every operand and of the result, and the extent of every label.
+    """One contraction.
 
-    squeezed: for each operand the axes that are dropped first: of extent 1 where the label has more elsewhere.
+    Attributes
+    ----------
+    text : str
+        The subscripts as they were written.
+    inputs : tuple of tuple of str
+        Labels of each operand, without its squeezed axes.
+    output : tuple of str
+        Labels of the result.
+    extents : dict
+        Label -> extent, in order of first appearance.
+    squeezed : tuple of tuple of int
+        For each operand the axes of extent 1 whose label has a larger extent elsewhere. They are removed first.
     """
 
     text: str
@@ -30,7 +46,7 @@ class Subscripts:
     squeezed: tuple[tuple[int, ...], ...]
 
     def indices(self) -> dict[str, Index]:
-        """Symbols: N where all extents are equal, else the first label of that extent."""
+        """Return every label with its extent; the symbol is N if all extents are equal, else the first such label."""
         symbols: dict[int, str] = {}
         for label, extent in self.extents.items():
             symbols.setdefault(extent, label)
@@ -39,31 +55,59 @@ class Subscripts:
         return {label: Index(label, extent, symbols[extent]) for label, extent in self.extents.items()}
 
     def leaves(self, same: Sequence[int] = ()) -> tuple[Leaf, ...]:
-        """Operands named A, B, C ... by position. same: for each the first that is the same array."""
+        """Return the operands, named A, B, C ...; same: for each operand the first that is the same array."""
         names = same or range(len(self.inputs))
         return tuple(Leaf(operand_name(names[k]), labels, k) for k, labels in enumerate(self.inputs))
 
 
 def operand_name(position: int) -> str:
+    """Return A, B, ..., Z, A26, A27, ..."""
     return chr(ord("A") + position) if position < 26 else f"A{position}"
 
 
-def parse_subscripts(text: str, shapes: Sequence[Shape]) -> Subscripts:
-    """Labels and extents of `text` over operands of these shapes; errors point at the index or the operand."""
+def parse_subscripts(text: str, shapes: Sequence[Shape], strict: bool = False) -> Subscripts:
+    """Return the contraction that subscripts mean over operands of these shapes.
+
+    Parameters
+    ----------
+    text : str
+        Subscripts as of ``numpy.einsum``, with or without the result.
+    shapes : sequence of tuple of int
+        Shapes of the operands.
+    strict : bool
+        Refuse what operands without views cannot do: a label twice in one operand, an ellipsis, and axes of extent 1
+        that are broadcast.
+
+    Raises
+    ------
+    ExpressionError
+        If the subscripts do not fit the shapes. The message names index and operand and points at the place.
+
+    Examples
+    --------
+    >>> product = parse_subscripts("ij,jk", [(2, 3), (3, 4)])
+    >>> product.inputs, product.output, product.extents
+    ((('i', 'j'), ('j', 'k')), ('i', 'k'), {'i': 2, 'j': 3, 'k': 4})
+    """
     sides = text.split("->")
     if len(sides) > 2:
-        raise pointed("one arrow '->' leads to the result; found another", text, text.index("->", text.index("->") + 2))
+        raise error_at(
+            "one arrow '->' leads to the result; found another", text, text.index("->", text.index("->") + 2)
+        )
     parts = sides[0].split(",")
     if len(parts) != len(shapes):
         raise ExpressionError(f"subscripts for {len(parts)} operands; found {len(shapes)} operands\n  {text}")
     columns = [sum(len(p) + 1 for p in parts[:k]) for k in range(len(parts))]
     places = [_scan(text, part, column) for part, column in zip(parts, columns)]
-    inputs = [_axes(text, place, len(shape), column) for place, shape, column in zip(places, shapes, columns)]
+    if strict:
+        for operand, labels in enumerate(places):
+            _check_distinct(text, labels, operand)
+    inputs = [_axes(text, places[k], k, len(shape), columns[k]) for k, shape in enumerate(shapes)]
     if len(sides) == 2:
         output = _result(text, len(sides[0]) + 2, inputs)
     else:
         output = _implicit([label for labels, _ in inputs for label in labels])
-    extents = _extents(text, inputs, shapes)
+    extents = _extents(text, inputs, shapes, strict)
     squeezed = [
         tuple(axis for axis, label in enumerate(labels) if shape[axis] != extents[label])
         for (labels, _), shape in zip(inputs, shapes)
@@ -75,7 +119,19 @@ def parse_subscripts(text: str, shapes: Sequence[Shape]) -> Subscripts:
 
 
 def interleaved(operands: Sequence[object]) -> tuple[str, list[object]]:
-    """The other form of NumPy: operand, its labels, operand, its labels ..., labels of the result; hashable labels."""
+    """Return subscripts and operands of NumPy's interleaved form.
+
+    Parameters
+    ----------
+    operands : sequence
+        Operand, its labels, operand, its labels, ..., and optionally the labels of the result. Labels are any hashable
+        values, or an Ellipsis.
+
+    Examples
+    --------
+    >>> interleaved(["x", [7, 3], "y", [3, 5], [5, 7]])
+    ('ca,ab->bc', ['x', 'y'])
+    """
     arrays = list(operands[0 : len(operands) - 1 : 2])
     lists = [_labels(operands[k + 1]) for k in range(0, 2 * len(arrays), 2)]
     labels = dict.fromkeys(label for group in lists for label in group if label is not Ellipsis)
@@ -91,6 +147,7 @@ def interleaved(operands: Sequence[object]) -> tuple[str, list[object]]:
 
 
 def _labels(group: object) -> list[Any]:
+    """Return the labels of one operand of the interleaved form."""
     if not isinstance(group, Iterable):
         raise ArgumentError(
             "einsum takes subscripts as text, or each operand followed by the list of its indices; "
@@ -103,46 +160,13 @@ def _labels(group: object) -> list[Any]:
 
 
 def _symbols() -> Iterator[str]:
-    """Indices in the order of their code points, without capital letters and surrogates."""
+    """Yield indices in the order of their code points, without capital letters and surrogates."""
     yield from string.ascii_lowercase
     yield from (chr(code) for code in range(0xC0, sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
 
 
-Declared = tuple[tuple[Exchange, ...], ...]
-
-
-def declared(symmetries: Mapping[int, str | Sequence[str]], shapes: Sequence[Shape]) -> Declared:
-    """For each operand its exchanges: {2: "efij = feji", 0: ["abij = -baij", "abij = -abji"]}, in any letters."""
-    if unknown := [k for k in symmetries if not (isinstance(k, int) and 0 <= k < len(shapes))]:
-        raise ExpressionError(f"symmetries name operands by number, 0 to {len(shapes) - 1}; found {unknown[0]!r}")
-    found: list[tuple[Exchange, ...]] = []
-    for k, shape in enumerate(shapes):
-        stated = symmetries.get(k, ())
-        texts = [stated] if isinstance(stated, str) else list(stated)
-        found.append(tuple(exchange for text in texts for exchange in _exchanges(text, k, shape)))
-    return tuple(found)
-
-
-def _exchanges(text: str, operand: int, shape: Shape) -> Iterator[Exchange]:
-    first, *others = (part.strip() for part in text.split("="))
-    what = f"the symmetry {text!r} of operand {operand}"
-    if len(set(first)) != len(first) or len(first) != len(shape) or not others:
-        raise ExpressionError(f"{what} has one letter for each of {len(shape)} axes, as in 'abij = baji'")
-    for other in others:
-        sign, order = (-1, other[1:].strip()) if other.startswith("-") else (1, other)
-        if sorted(order) != sorted(first):
-            raise ExpressionError(f"{what} has the same letters on both sides; found {first!r} and {order!r}")
-        axes = [first.index(letter) for letter in order]
-        pairs = tuple((axis, axes[axis]) for axis in range(len(axes)) if axis < axes[axis])
-        if any(axes[axes[axis]] != axis for axis in axes) or not pairs:
-            raise ExpressionError(f"{what} exchanges pairs of axes; {first!r} to {order!r} does not")
-        if unequal := [pair for pair in pairs if shape[pair[0]] != shape[pair[1]]]:
-            raise ExpressionError(f"{what} exchanges axes of unequal extents: {unequal[0]} of shape {shape}")
-        yield Exchange(pairs, sign)
-
-
 def is_index(character: str) -> bool:
-    """Whether it is a letter of ASCII or any character from U+00C0 on, which is what opt_einsum.get_symbol yields."""
+    """Return whether a character may stand for an index."""
     return character >= "\u00c0" or character in string.ascii_letters
 
 
@@ -150,30 +174,41 @@ Place = tuple[str, int]  # a label or an ellipsis, and its column
 
 
 def _scan(text: str, part: str, column: int) -> list[Place]:
+    """Return the labels of one operand or of the result; column: where the part begins in the text."""
     places: list[Place] = []
     k = 0
     while k < len(part):
         if part.startswith("...", k):
             if any(label == "..." for label, _ in places):
-                raise pointed("an operand has one ellipsis; found another", text, column + k)
+                raise error_at("an operand has one ellipsis; found another", text, column + k)
             places.append(("...", column + k))
             k += 3
             continue
         if is_index(part[k]):
             places.append((part[k], column + k))
         elif part[k] not in string.whitespace:
-            raise pointed(f"an index is a letter; found {part[k]!r}", text, column + k)
+            raise error_at(f"an index is a letter; found {part[k]!r}", text, column + k)
         k += 1
     return places
 
 
-def _axes(text: str, places: list[Place], rank: int, column: int) -> tuple[list[str], list[int]]:
-    """One label per axis, ellipses spelt out from the right as ...2, ...1, ...0, and the column of each."""
+def _check_distinct(text: str, places: list[Place], operand: int) -> None:
+    """Refuse an ellipsis, and a label that stands twice."""
+    labels = [label for label, _ in places]
+    for label, column in places:
+        if label == "...":
+            raise error_at(f"operand {operand} has an ellipsis; name each of its axes", text, column)
+        if labels.count(label) > 1:
+            raise error_at(f"index {label} stands twice in operand {operand}; take the diagonal before", text, column)
+
+
+def _axes(text: str, places: list[Place], operand: int, rank: int, column: int) -> tuple[list[str], list[int]]:
+    """Return one label per axis and its column; an ellipsis becomes ...2, ...1, ...0, numbered from the right."""
     labels, columns = [], []
     named = sum(label != "..." for label, _ in places)
     dots = rank - named
     if dots < 0 or (dots and named == len(places)):
-        raise pointed(f"subscripts of {named} axes; the operand has {rank}", text, column)
+        raise error_at(f"subscripts of {named} axes; operand {operand} has {rank}", text, column)
     for label, place in places:
         more = [f"...{k}" for k in reversed(range(dots))] if label == "..." else [label]
         labels += more
@@ -182,6 +217,7 @@ def _axes(text: str, places: list[Place], rank: int, column: int) -> tuple[list[
 
 
 def _result(text: str, column: int, inputs: list[tuple[list[str], list[int]]]) -> tuple[str, ...]:
+    """Return the labels behind the arrow, with the ellipsis spelt out."""
     known = dict.fromkeys(label for labels, _ in inputs for label in labels)
     dots = sorted((label for label in known if label.startswith("...")), key=lambda label: -int(label[3:]))
     output: list[str] = []
@@ -190,32 +226,35 @@ def _result(text: str, column: int, inputs: list[tuple[list[str], list[int]]]) -
             output += dots
             continue
         if label not in known:
-            raise pointed(f"index {label} of the result stands in no operand", text, place)
+            raise error_at(f"index {label} of the result stands in no operand", text, place)
         if label in output:
-            raise pointed(f"index {label} stands twice in the result", text, place)
+            raise error_at(f"index {label} stands twice in the result", text, place)
         output.append(label)
     if dots and not any(label in output for label in dots):
-        raise pointed("the operands have an ellipsis; the result needs one too", text, column)
+        raise error_at("the operands have an ellipsis; the result needs one too", text, column)
     return tuple(output)
 
 
 def _implicit(labels: list[str]) -> tuple[str, ...]:
+    """Return the labels of a result that is not stated: those that stand once, behind all of an ellipsis."""
     dots = sorted({x for x in labels if x.startswith("...")}, key=lambda label: -int(label[3:]))
     return (*dots, *sorted(x for x in set(labels) if labels.count(x) == 1 and not x.startswith("...")))
 
 
-def _extents(text: str, inputs: list[tuple[list[str], list[int]]], shapes: Sequence[Shape]) -> dict[str, int]:
-    """The extent of every label: what all axes have, but for those of extent 1."""
+def _extents(
+    text: str, inputs: list[tuple[list[str], list[int]]], shapes: Sequence[Shape], strict: bool
+) -> dict[str, int]:
+    """Return the extent of every label. Axes of extent 1 are broadcast, unless strict."""
     extents: dict[str, int] = {}
     first: dict[str, int] = {}
     for operand, ((labels, columns), shape) in enumerate(zip(inputs, shapes)):
         for label, column, extent in zip(labels, columns, shape):
-            have = extents.get(label, 1)
+            have = extents.get(label, extent if strict else 1)
             inside = [shape[axis] for axis, other in enumerate(labels) if other == label and shape[axis] != extent]
-            if inside or (have != extent and have != 1 and extent != 1):
+            if inside or (have != extent and (strict or 1 not in (have, extent))):
                 before = f"{inside[0]} on another axis" if inside else f"{have} in operand {first[label]}"
                 message = f"index {label} has extent {extent} in operand {operand}, and {before}"
-                raise pointed(message, text, column)
+                raise error_at(message, text, column)
             if label not in extents or have == 1:
                 extents[label], first[label] = extent, operand
     return extents

@@ -1,4 +1,4 @@
-"""The declarative text form of a program, and the message that points into a text.
+"""The text form of a program and its parser.
 
     space o = 5 + 5            # extent, or the extents of its blocks; may be left open
     space v
@@ -9,33 +9,25 @@
     R[a,b,i,j]  = 1/2 * g[a,b,c,d] * t[c,d,i,j]
     R[a,b,i,j] += P(i,j) * (t[a,c,i,k] * w[k,b,c,j] - t[a,c,k,i] * w[k,b,c,j]) / d[a,b,i,j]
 
-P(i,j) stands for 1 minus the exchange of i and j in its whole product. A line that opens with an operator goes on with
-the one before. symmetric(0,1)(2,3) exchanges both pairs of axes at once: t_efij = t_feji. blocks(00 11) names the
-blocks of a tensor that may differ from zero; conserving(0,1|2,3) those whose block numbers have equal sums over both
-groups of axes.
+P(i,j) is 1 minus the exchange of i and j in its whole product. A line that begins with an operator continues the line
+before. symmetric(0,1)(2,3) exchanges both pairs of axes at once: t_efij = t_feji. blocks(00 11) lists the blocks of a
+tensor that may differ from zero. conserving(0,1|2,3) allows those blocks whose numbers have equal sums over both groups
+of axes.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from trnqc.errors import ExpressionError
-from trnqc.expression.program import (
-    Exchange,
-    Factor,
-    Program,
-    Space,
-    Statement,
-    Sum,
-    Symmetry,
-    Tensor,
-    Term,
-    check_factor,
-    check_target,
-)
+from trnqc.expression.messages import error_at
+from trnqc.expression.program import Program, Statement, check_factor, check_target
+from trnqc.expression.spaces import Space
+from trnqc.expression.symmetry import Exchange, Symmetry
+from trnqc.expression.terms import Factor, Sum, Tensor, Term
 
 TOKEN = re.compile(
     r"\s*(?:(?P<number>\d+\.?\d*(?:[eE][-+]?\d+)?)|(?P<name>[^\W\d]\w*'*)|(?P<sign>\+=|-=|[-+*/=()\[\],:|]))"
@@ -43,15 +35,9 @@ TOKEN = re.compile(
 KEYWORDS = ("space", "index", "tensor", "function")
 
 
-def pointed(message: str, line: str, column: int, number: int | None = None) -> ExpressionError:
-    """The error with its line and a caret under the place."""
-    at = "" if number is None else f"line {number}: "
-    return ExpressionError(f"{at}{message}\n  {line}\n  {' ' * column}^")
-
-
 @dataclass(frozen=True)
 class Token:
-    """kind: number, name, sign or end. line, column: where it stands, from 0."""
+    """One word of the text. kind: number, name, sign or end. line, column: counted from 0."""
 
     kind: str
     text: str
@@ -60,12 +46,29 @@ class Token:
 
 
 def parse(text: str) -> Program:
-    """A program in the text form of this module; raises ExpressionError that points at the place."""
+    """Return the program that a text states.
+
+    Parameters
+    ----------
+    text : str
+        Declarations and statements in the form that this module's docstring shows.
+
+    Raises
+    ------
+    ExpressionError
+        If the text is not a program. The message shows the line and points at the place.
+
+    Examples
+    --------
+    >>> lines = ["space n = 3", "index i j : n", "tensor A[n,n]", "square = A[i,j] * A[i,j]"]
+    >>> print(parse("\\n".join(lines)))
+    square = A[i,j] * A[i,j]
+    """
     return _Parser(text).program()
 
 
 class _Parser:
-    """Recursive descent over the tokens of one text; what was declared so far grows with it."""
+    """A recursive-descent parser over the tokens of one text, with the declarations read so far."""
 
     def __init__(self, text: str) -> None:
         self.lines = text.splitlines()
@@ -75,7 +78,7 @@ class _Parser:
         self.labels: dict[str, str] = {}
         self.tensors: dict[str, Tensor] = {}
         self.shapes: dict[str, tuple[str, ...]] = {}
-        self.swaps: list[tuple[Token, Token]] = []
+        self.exchanged: list[tuple[Token, Token]] = []
 
     def program(self) -> Program:
         statements = []
@@ -91,6 +94,7 @@ class _Parser:
         return Program(tuple(self.spaces.values()), tuple(self.labels.items()), tensors, tuple(statements))
 
     def _logical_lines(self) -> Iterator[list[Token]]:
+        """Yield the tokens of each line together with the lines that continue it."""
         group: list[Token] = []
         for number, line in enumerate(self.lines):
             tokens = self._scan(line.partition("#")[0].rstrip(), number)
@@ -109,7 +113,7 @@ class _Parser:
             match = TOKEN.match(line, column)
             if match is None:
                 start = len(line) - len(line[column:].lstrip())
-                raise pointed(f"{line[start]!r} has no meaning here", line, start, number + 1)
+                raise error_at(f"{line[start]!r} has no meaning here", line, start, number + 1)
             kind = str(match.lastgroup)
             tokens.append(Token(kind, match.group(kind), number, match.start(kind)))
             column = match.end()
@@ -128,16 +132,17 @@ class _Parser:
         return token
 
     def skip(self, text: str) -> bool:
-        """Whether this sign stands here; it is passed then."""
-        found = self.here.kind != "end" and self.here.text == text
-        self.position += found
-        return found
+        """Pass this sign if it stands here, and return whether it did."""
+        matches = self.here.kind != "end" and self.here.text == text
+        self.position += matches
+        return matches
 
     def error(self, message: str, token: Token) -> ExpressionError:
-        return pointed(message, self.lines[token.line], token.column, token.line + 1)
+        """Return the error that points at a token."""
+        return error_at(message, self.lines[token.line], token.column, token.line + 1)
 
-    def _fresh(self, token: Token, *taken: object) -> str:
-        if any(token.text in names for names in taken):  # type: ignore[operator]
+    def _undeclared(self, token: Token, taken: Container[str]) -> str:
+        if token.text in taken:
             raise self.error(f"{token.text} is declared twice", token)
         return token.text
 
@@ -145,7 +150,7 @@ class _Parser:
 
     def _space(self) -> None:
         name = self.take(kind="name")
-        self._fresh(name, self.spaces)
+        self._undeclared(name, self.spaces)
         parts = []
         if self.skip("="):
             parts = [self._whole()]
@@ -166,7 +171,7 @@ class _Parser:
             names.append(self.take(kind="name"))
         space = self._known_space()
         for name in names:
-            self.labels[self._fresh(name, self.labels)] = space.name
+            self.labels[self._undeclared(name, self.labels)] = space.name
 
     def _known_space(self) -> Space:
         token = self.take(kind="name")
@@ -176,7 +181,7 @@ class _Parser:
 
     def _tensor(self, cost: int = 0) -> None:
         name = self.take(kind="name")
-        self._fresh(name, self.shapes)
+        self._undeclared(name, self.shapes)
         spaces: list[Space] = []
         if self.skip("["):
             spaces = [] if self.here.text == "]" else [self._known_space()]
@@ -222,10 +227,10 @@ class _Parser:
 
     def _blocks(self) -> frozenset[tuple[int, ...]]:
         self.take("(")
-        found = []
+        numbers = []
         while not self.skip(")"):
-            found.append(tuple(int(digit) for digit in self.take(kind="number").text))
-        return frozenset(found)
+            numbers.append(tuple(int(digit) for digit in self.take(kind="number").text))
+        return frozenset(numbers)
 
     def _axes_after_bar(self) -> tuple[int, ...]:
         self.position -= 1
@@ -236,11 +241,11 @@ class _Parser:
     def _statement(self) -> Statement:
         target, places = self._reference()
         sign = self.take("=", "+=", "-=")
-        self.swaps = []
+        self.exchanged = []
         value = self._sum()
         if sign.text == "-=":
             value = -value
-        for pair in self.swaps:
+        for pair in self.exchanged:
             for token in pair:
                 if token.text not in target.labels:
                     raise self.error(f"P exchanges indices of the target; {token.text} is summed", token)
@@ -251,15 +256,16 @@ class _Parser:
         self.shapes.setdefault(target.tensor, spaces)
         return statement
 
-    def _point(self, places: list[Token], check: object) -> None:
+    def _point(self, places: list[Token], check: Callable[[], None]) -> None:
+        """Run a check; its error points at the token of the axis that is at fault, else at the tensor."""
         try:
-            check()  # type: ignore[operator]
+            check()
         except ExpressionError as error:
             place = places[0] if error.axis is None else places[1 + error.axis]
             raise self.error(str(error), place) from None
 
     def _reference(self) -> tuple[Factor, list[Token]]:
-        """A tensor at indices, and the tokens of its name and its labels."""
+        """Return a tensor at indices, and the tokens of its name and its labels."""
         places = [self.take(kind="name")]
         if self.skip("[") and not self.skip("]"):
             places.append(self.take(kind="name"))
@@ -304,7 +310,7 @@ class _Parser:
             second = self.take(kind="name")
             self.take(")")
             swaps.append((first.text, second.text))
-            self.swaps.append((first, second))
+            self.exchanged.append((first, second))
             return Sum((Term(Fraction(1), ()),))
         factor, places = self._reference()
         self._point(places, lambda: check_factor(factor, self.labels, self.shapes))

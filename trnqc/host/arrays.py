@@ -35,12 +35,11 @@ def zeros(shape: int | tuple[int, ...], dtype: Any = np.float64) -> np.ndarray:
     """Zeros that begin where a cache line does, which suits vectors."""
     shape = shape if isinstance(shape, tuple) else (shape,)
     size = prod(shape) * np.dtype(dtype).itemsize
-    return _at_a_line(np.zeros(size + LINE, np.uint8), size, shape, dtype)
+    return _at_a_line(np.zeros(size + LINE, np.uint8), shape, dtype)
 
 
-def _at_a_line(raw: np.ndarray, size: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    start = -raw.ctypes.data % LINE
-    return raw[start : start + size].view(dtype).reshape(shape)
+def _at_a_line(raw: np.ndarray, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    return np.ndarray(shape, dtype, raw, offset=-raw.ctypes.data % LINE)
 
 
 class Pool:
@@ -67,7 +66,7 @@ class Pool:
         """
         size = prod(shape) * np.dtype(dtype).itemsize
         if size < LARGE:
-            return _at_a_line(np.empty(size + LINE, np.uint8), size, shape, dtype)
+            return _at_a_line(np.empty(size + LINE, np.uint8), shape, dtype)
         require_memory(size, f"an array of {' x '.join(map(str, shape))} {np.dtype(dtype)}", "split the batch")
         return np.frombuffer(self._lend(rounded(size)), dtype, prod(shape)).reshape(shape)
 

@@ -1,4 +1,4 @@
-"""Memory of this machine: how much there is, how much is free, and sizes as people write them."""
+"""Memory of this machine: how much there is, how much is free, its caches, and sizes as people write them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from trnqc.errors import InputError, MemoryLimit
 
 _UNITS = {"": 1e6, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _CONTROL_GROUP = Path("/sys/fs/cgroup")
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 def installed_memory() -> int:
@@ -40,6 +41,19 @@ def _in_group(name: str, group: Path | None = None) -> float:
         return float((group or _CONTROL_GROUP).joinpath(name).read_text())
     except (OSError, ValueError):  # No control group, or "max".
         return math.inf
+
+
+def data_caches() -> dict[str, int]:
+    """Bytes of the data caches of the first CPU by level, such as {"L1": 49152, "L2": 2097152}; empty if unknown."""
+    caches: dict[str, int] = {}
+    for entry in sorted(_CACHES.glob("index*")):
+        try:
+            kind, level, size = ((entry / name).read_text().strip() for name in ("type", "level", "size"))
+        except OSError:
+            continue
+        if kind in ("Data", "Unified") and size.endswith("K"):
+            caches[f"L{level}"] = int(size[:-1]) * 1024
+    return caches
 
 
 def require_memory(needed: float, what: str, advice: str = "") -> None:

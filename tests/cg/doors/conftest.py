@@ -32,7 +32,7 @@ class Case:
 
 
 def make(package: str, dtype: str) -> Case:
-    from scripts.cg import models
+    from examples.data import atomistic_models as models
 
     atoms = models.diamond(1, shift=0.15)
     if package == "mace":

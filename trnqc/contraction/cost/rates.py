@@ -8,25 +8,21 @@ that anybody asked for: estimates made from these rates are predictions.
 
 from __future__ import annotations
 
-import json
-import os
-import platform
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 
 from trnqc.contraction.run.slices import Slice, multiply
-from trnqc.host.files import cache_directory, write_aside
+from trnqc.host.memory import data_caches
+from trnqc.host.rates import kept_rates
 
 SIZES = (2, 8, 32, 128, 512)
 LARGEST = 2**25  # multiply-adds of a measured product
 NEAR, FAR = 2**15, 2**23  # elements of copies that stay in the caches, and that do not
-THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -60,41 +56,16 @@ class Rates:
 @cache
 def machine_rates() -> Rates:
     """The rates of this machine, from the user's cache or measured now; any fault of the file is a miss."""
-    path = _cache_file()
-    try:
-        return Rates(**json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError):
-        found = measured_rates()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_aside(path, json.dumps(asdict(found)))
-    except OSError:
-        pass  # a cache that cannot be written costs the next process 0.3 s
-    return found
+    return kept_rates("contraction", Rates, measured_rates)
 
 
 @cache
 def cache_levels() -> tuple[tuple[str, int], ...]:
     """(name, elements of fp64) of the two largest caches of the processor, larger first; 32 MB and 1 MB where the
     system does not say."""
-    found: dict[str, int] = {}
-    for entry in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        try:
-            kind, level, size = ((entry / name).read_text().strip() for name in ("type", "level", "size"))
-        except OSError:
-            continue
-        if kind in ("Data", "Unified") and size.endswith("K"):
-            found[f"L{level}"] = int(size[:-1]) * 1024 // 8
+    found = {level: size // 8 for level, size in data_caches().items()}
     largest = sorted(found.items(), key=lambda pair: -pair[1])[:2]
     return tuple(largest) if len(largest) == 2 else (("L3", 2**22), ("L2", 2**17))
-
-
-def _cache_file() -> Path:
-    """One file for each processor, NumPy and number of threads."""
-    threads = next((os.environ[name] for name in THREADS if name in os.environ), "all")
-    kind = f"{platform.node()}-{platform.machine()}-{os.cpu_count()}-numpy{np.__version__}-threads{threads}"
-    name = "".join(c if c.isalnum() or c in ".-" else "_" for c in kind)
-    return cache_directory() / f"contraction-{name}.json"
 
 
 def measured_rates() -> Rates:

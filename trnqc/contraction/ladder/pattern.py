@@ -20,7 +20,7 @@ from math import prod
 
 from trnqc.contraction.tree import Node, Tree
 from trnqc.expression.operand import Leaf
-from trnqc.expression.program import Exchange
+from trnqc.expression.symmetry import Exchange
 
 # The even half and the odd one.
 HALVES = (1, -1)

@@ -22,7 +22,7 @@ from trnqc.contraction.memory.tiles import Cost, best_tiles, one_by_one
 from trnqc.contraction.tree import Node, Tree, union
 from trnqc.errors import InputError
 from trnqc.expression.operand import Leaf
-from trnqc.expression.program import Index
+from trnqc.expression.spaces import Index
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,10 @@ from typing import Any
 from trnqc.contraction.order.canonical import variants
 from trnqc.contraction.run.arrays import Array
 from trnqc.errors import ExpressionError
-from trnqc.expression.program import Factor, Program, Space, Statement, Symmetry, Tensor, Term
+from trnqc.expression.program import Program, Statement
+from trnqc.expression.spaces import Space
+from trnqc.expression.symmetry import Symmetry
+from trnqc.expression.terms import Factor, Tensor, Term
 
 Numbers = tuple[int, ...]
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")

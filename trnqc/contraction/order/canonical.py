@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import permutations
 
 from trnqc.contraction.time_limit import SHARING, out_of_time
-from trnqc.expression.program import Exchange, Symmetry
+from trnqc.expression.symmetry import Exchange, Symmetry
 
 # (name, reciprocal, code of each label): 2 number + 1 for a kept label, 2 number for a summed one.
 Encoded = tuple[str, bool, tuple[int, ...]]

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from trnqc.contraction.order.canonical import Item, Key, canonical
-from trnqc.expression.program import Exchange, Program
+from trnqc.expression.program import Program
+from trnqc.expression.symmetry import Exchange
 
 # Axes of a target up to which all exchanges are tried.
 RANK = 6

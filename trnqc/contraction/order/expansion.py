@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from trnqc.expression.program import Factor, Program, Statement, Term, fresh_label
+from trnqc.expression.program import Program, Statement
+from trnqc.expression.spaces import fresh_label
+from trnqc.expression.terms import Factor, Term
 
 
 def expanded(program: Program, outputs: Sequence[str]) -> Program:

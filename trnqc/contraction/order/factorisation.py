@@ -19,7 +19,10 @@ from trnqc.contraction.order.canonical import Item, Key, canonical, variants
 from trnqc.contraction.order.network import Network
 from trnqc.contraction.order.operations import best_splits
 from trnqc.contraction.time_limit import SHARING, out_of_time
-from trnqc.expression.program import Factor, Program, Statement, Symmetry, Term, fresh_label
+from trnqc.expression.program import Program, Statement
+from trnqc.expression.spaces import fresh_label
+from trnqc.expression.symmetry import Symmetry
+from trnqc.expression.terms import Factor, Term
 
 Signature = tuple[object, ...]
 

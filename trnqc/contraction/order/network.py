@@ -13,7 +13,7 @@ from itertools import combinations
 from math import comb, prod
 
 from trnqc.errors import InputError
-from trnqc.expression.program import Symmetry
+from trnqc.expression.symmetry import Symmetry
 
 Splits = dict[int, tuple[int, int]]
 

@@ -14,7 +14,8 @@ from trnqc.contraction.order.network import Network, Splits, bits
 from trnqc.contraction.tree import Node, Tree, union
 from trnqc.errors import InputError
 from trnqc.expression.operand import Leaf
-from trnqc.expression.program import Index, Symmetry
+from trnqc.expression.spaces import Index
+from trnqc.expression.symmetry import Symmetry
 
 EXACT = 12
 

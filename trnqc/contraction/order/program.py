@@ -20,8 +20,10 @@ from trnqc.contraction.plan import Assignment, Part, Plan
 from trnqc.contraction.tree import Tree
 from trnqc.errors import ExpressionError
 from trnqc.expression.operand import Leaf
-from trnqc.expression.program import Index, Program, Statement, Symmetry
-from trnqc.expression.program import Term as Written
+from trnqc.expression.program import Program, Statement
+from trnqc.expression.spaces import Index
+from trnqc.expression.symmetry import Symmetry
+from trnqc.expression.terms import Term as Written
 
 
 def plan_program(program: Program, outputs: Sequence[str] = (), share: bool = True, factor: bool = True) -> Plan:

@@ -16,7 +16,7 @@ from functools import cached_property
 from trnqc.contraction.order.canonical import Canonical, Item, Key, canonical
 from trnqc.contraction.order.network import Network, Splits, bits
 from trnqc.contraction.time_limit import SHARING, out_of_time
-from trnqc.expression.program import Symmetry
+from trnqc.expression.symmetry import Symmetry
 
 # Terms of more factors are planned each for itself: they have too many sub-products.
 MOST = 9

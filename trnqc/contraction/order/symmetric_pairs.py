@@ -23,7 +23,7 @@ import numpy as np
 from trnqc.contraction.time_limit import out_of_time
 from trnqc.contraction.tree import Node, Pair, Tree
 from trnqc.expression.operand import Leaf
-from trnqc.expression.program import Symmetry
+from trnqc.expression.symmetry import Symmetry
 
 # Multiply-adds in the time that one element takes to be packed or spread out.
 GATHER = 60

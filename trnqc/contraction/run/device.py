@@ -22,7 +22,7 @@ from trnqc.contraction.run.lower import Step as Lowered
 from trnqc.contraction.run.lower import lower
 from trnqc.contraction.tree import Node, Tree
 from trnqc.expression.operand import Leaf
-from trnqc.expression.program import Index
+from trnqc.expression.spaces import Index
 
 Ranges = dict[str, tuple[int, int]]
 Labels = tuple[str, ...]

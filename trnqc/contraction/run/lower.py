@@ -15,7 +15,7 @@ from itertools import product
 from trnqc.contraction.order.symmetric_pairs import Packing, packing, passes
 from trnqc.contraction.tree import Node, Pair, Tree, union
 from trnqc.expression.operand import Leaf
-from trnqc.expression.program import Index
+from trnqc.expression.spaces import Index
 
 Labels = tuple[str, ...]
 

@@ -6,7 +6,7 @@ memory     targets in global memory, a fence behind every addition so that nvcc 
 columns    the same with the recurrence's columns in memory and loops over them: classes too large for straight code
 
 The rules are counts: a double is two of at most 255 registers, of which coefficients and addresses take some forty.
-They were found with ptxas on sm_80 and sm_90 (scripts/eri_ablation.py); no kernel was timed on a GPU for them. A form
+They were found with ptxas on sm_80 and sm_90 (scripts/eri_ablation); no kernel was timed on a GPU for them. A form
 that the compiler gives up, or that spills absurdly, is followed by the next.
 """
 

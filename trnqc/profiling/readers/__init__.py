@@ -76,7 +76,7 @@ def _json(data: bytes, path: Path) -> tuple[Profile, ...]:
     if command := figures.command_of(decoded):
         raise InputError(
             f"{path}: expected a profile of a run, found a record of the figures of `{command}`: read it as JSON; "
-            "profiles/modelled/ holds profiles, and scripts/model_profile.py makes them"
+            "profiles/modelled/analyses holds profiles, and scripts.model.profile makes them"
         )
     raise InputError(f"{path}: expected {READABLE}; found other JSON: {_keys(decoded)}")
 

@@ -1,0 +1,1 @@
+"""Cases of ``scripts.bench_contract``: memory limits, files, tile sizes and their order."""

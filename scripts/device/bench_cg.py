@@ -1,0 +1,186 @@
+"""Tensor products on a GPU: right first, then timed beside e3nn (compiled), cuEquivariance and OpenEquivariance.
+
+    python -m scripts.device.bench_cg [mace-large nequip-lips ...] [--dtypes float32 float64] [--out FILE]
+    python -m scripts.device.bench_cg uvu-5 --simulate --batch 8          every step but the GPU: no figure counts
+
+Batches are 50 000, of second derivatives 20 000, of roofline points 200 000. The gate: results of some rows agree with
+dense sums in fp64 to 1e-6 (fp32) or 1e-14 of the largest. Peers that are not installed, or fail, are named with the
+reason. Figures are medians of wall seconds, contestants in turns; a convolution has the nodes and edges of a protein.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from scripts.cg.peers import PEERS, Peer
+from scripts.measuring import clocked, heading, in_turns, machine, record_file, slug, write_json
+from scripts.workloads import tensor_product_oracle as oracle
+from scripts.workloads.tensor_products import CHANNELWISE, ROOFLINE, awkward, configuration
+from trnqc.cg.cuda.engine import CudaEngine
+from trnqc.cg.problem.graph import Graph
+from trnqc.cg.problem.problem import TPProblem
+from trnqc.cg.programs.directions import DIRECTIONS
+from trnqc.errors import TrnqcError
+from trnqc.jit.device import Device, SimulatedDevice, cuda_devices
+
+CASES = (*CHANNELWISE, "DiffDock-L=1", "DiffDock-L=2", *ROOFLINE)
+GATE = {"float32": 1e-6, "float64": 1e-14}
+BATCHES = {"forward": 50_000, "backward": 50_000, "double_backward": 20_000}
+# Nodes and edges: DHFR 1DRF within 3.5 Angstrom, and a carbon lattice.
+GRAPHS = {"protein": (1_800, 56_000), "lattice": (1_000, 158_000)}
+CHECKED = 16
+
+
+def problem_of(label: str) -> TPProblem:
+    return configuration(label) if label in (*CHANNELWISE, *ROOFLINE) or "-L=" in label else awkward(label)
+
+
+def operands(problem: TPProblem, batch: int, dtype: str, nodes: int | None = None) -> dict[str, np.ndarray]:
+    """What passes read; of a convolution x and gz have a row a node. Rows repeat, since drawing them all takes long."""
+    given: dict[str, np.ndarray] = {}
+    for seed, prefix in enumerate(("", "gg")):
+        x, y, w, gz = oracle.arrays(problem, min(batch, 997), seed, np.dtype(dtype))
+        by_node = batch if nodes is None else nodes
+        named = {"x": (x, by_node), "y": (y, batch), "w": (w, batch), "gz": (gz, by_node)}
+        for name, (array, rows) in named.items():
+            if not (prefix and name == "gz"):
+                shared = name == "w" and problem.shared_weights
+                given[prefix + name] = array if shared else np.resize(array, (rows, array.shape[1]))
+    return given
+
+
+def case(label: str, dtype: str, device: Device, rounds: int, batch: int | None, tensors: bool) -> list[dict[str, Any]]:
+    """Raises AssertionError when the gate is not passed."""
+    problem, rows = problem_of(label), []
+    engine = CudaEngine(problem, dtype, device)
+    for name, usual in BATCHES.items():
+        count = batch or (200_000 if label in ROOFLINE else usual)
+        given = {n: a for n, a in operands(problem, count, dtype).items() if n in DIRECTIONS[name].reads}
+        checked(engine, problem, name, given, dtype)
+        held = moved(given, tensors)
+        contestants: dict[str, Callable[[], Any]] = {"ours": lambda: getattr(engine, name)(*held.values())}  # noqa: B023
+        peers, reasons = ready(problem, name, held) if tensors else ({}, {})
+        seconds = in_turns(rounds, {n: clocked(waiting(work, tensors)) for n, work in (contestants | peers).items()})
+        found = row(label, dtype, name, count, seconds, reasons)
+        found["gigabytes_s"] = engine.plan(name).moved * count / 1e9 / found["seconds"]["ours"]
+        rows.append(found)
+    return rows
+
+
+def convolutions(dtype: str, device: Device, rounds: int, small: bool, tensors: bool) -> list[dict[str, Any]]:
+    """Forward and backward of mace-large over graphs, with sums in order and by hardware."""
+    problem, rows = problem_of("uvu-5" if small else "mace-large"), []
+    engine, atomic = (CudaEngine(problem, dtype, device, atomic=atomic) for atomic in (False, True))
+    for title, (nodes, edges) in {"small": (9, 40)}.items() if small else GRAPHS.items():
+        rng = np.random.default_rng(0)
+        graph = Graph(rng.integers(0, nodes, edges), rng.integers(0, nodes, edges), nodes)
+        all_given = operands(problem, edges, dtype, nodes)
+        for name in ("conv_forward", "conv_backward"):
+            given = moved({n: a for n, a in all_given.items() if n in DIRECTIONS[name].reads}, tensors)
+            contestants = {
+                word: lambda engine=e: getattr(engine, name)(*given.values(), graph)  # noqa: B023
+                for word, e in (("ours", engine), ("ours, atomic", atomic))
+            }
+            seconds = in_turns(rounds, {n: clocked(waiting(work, tensors)) for n, work in contestants.items()})
+            rows.append(row(f"{problem.label} on {title}", dtype, name, edges, seconds, {}))
+    return rows
+
+
+def checked(engine: CudaEngine, problem: TPProblem, name: str, given: dict[str, np.ndarray], dtype: str) -> None:
+    """The first rows against dense sums."""
+    part = {n: a if n.endswith("w") and problem.shared_weights else a[:CHECKED] for n, a in given.items()}
+    found = getattr(engine, name)(*part.values())
+    wanted = getattr(oracle, name)(problem, *part.values())
+    pairs = zip(found, wanted) if isinstance(wanted, tuple) else [(found, wanted)]
+    worst = max(oracle.error(ours, theirs) for ours, theirs in pairs)
+    assert worst <= GATE[dtype], f"{problem.label}: {name} is off by {worst:.1e}, allowed {GATE[dtype]}"
+
+
+def moved(given: dict[str, np.ndarray], tensors: bool) -> dict[str, Any]:
+    if not tensors:
+        return dict(given)
+    import torch
+
+    return {name: torch.as_tensor(array).cuda() for name, array in given.items()}
+
+
+def waiting(work: Callable[[], Any], tensors: bool) -> Callable[[], Any]:
+    """The work until the GPU has come to rest."""
+    if not tensors:
+        return work
+    import torch
+
+    def run() -> None:
+        work()
+        torch.cuda.synchronize()
+
+    return run
+
+
+def ready(problem: TPProblem, name: str, held: dict[str, Any]) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
+    """Peers that run the pass, and why others do not."""
+    found, reasons = {}, {}
+    for title, make in PEERS.items():
+        try:
+            work = Peer(make(problem, held["x"])).work(name, held)
+            work()
+            found[title] = work
+        except Exception as reason:  # peers fail in ways of their own, and each is to be named
+            reasons[title] = f"{type(reason).__name__}: {str(reason).splitlines()[0] if str(reason) else ''}"
+    return found, reasons
+
+
+def row(
+    label: str, dtype: str, name: str, count: int, seconds: dict[str, Any], reasons: dict[str, str]
+) -> dict[str, Any]:
+    walls = {title: median(wall for wall, _ in rounds) for title, rounds in seconds.items()}
+    ratios = {title: wall / walls["ours"] for title, wall in walls.items() if title != "ours"}
+    return {"case": label, "dtype": dtype, "pass": name, "batch": count, "seconds": walls, "ratios": ratios,
+            "absent": reasons}  # fmt: skip
+
+
+def measured(asked: argparse.Namespace, dtype: str, device: Device) -> Iterator[dict[str, Any]]:
+    tensors = not asked.simulate
+    for label in asked.cases:
+        yield from case(label, dtype, device, asked.rounds, asked.batch, tensors)
+    yield from convolutions(dtype, device, asked.rounds, asked.simulate, tensors)
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("cases", nargs="*", default=list(CASES))
+    parser.add_argument("--dtypes", nargs="+", choices=GATE, default=["float32", "float64"])
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--batch", type=int, help="rows of a batch, instead of the usual ones")
+    parser.add_argument("--simulate", action="store_true", help="a simulated device on this CPU")
+    parser.add_argument("--out", type=Path, help="default: profiles/measured/GPU/cg.json")
+    asked, console = parser.parse_args(given), Console(soft_wrap=True)
+    try:
+        device: Device = SimulatedDevice(lanes=8) if asked.simulate else cuda_devices()[0]
+        out = asked.out or record_file("cg", slug(device.name))
+        kind = "simulated device, no figure counts" if asked.simulate else "measured"
+        record = heading() | {"kind": kind, "device": device.name, "machine": machine(), "rows": []}
+        for dtype in asked.dtypes:
+            for found in measured(asked, dtype, device):
+                record["rows"].append(found)
+                beside = ", ".join(f"{title} {ratio:.2f}x" for title, ratio in found["ratios"].items())
+                ours = found["seconds"]["ours"] * 1e3
+                console.print(f"{found['case']} {dtype} {found['pass']}: {ours:.3f} ms {beside}")
+                write_json(record, out)
+    except (TrnqcError, AssertionError) as error:
+        console.print(str(error), markup=False, highlight=False, style="red")
+        return 2
+    console.print(f"written to {out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""J, K and SCF iterations on GPUs: right first, then timed, beside gpu4pyscf where it is installed.
+
+    python -m scripts.device.bench_eri [water20/cc-pvdz aspirin/cc-pvtz ...] [--rounds 3] [--out FILE]
+    python -m scripts.device.bench_eri water/sto-3g --simulate        every step but the GPU: no figure counts
+
+Each case is a molecule of examples/molecules and a basis. The gate: J and K of a superposition of atoms agree with
+PySCF's to 1e-9 where that is not too long, and energies with gpu4pyscf's, or else PySCF's, to 1e-8 Hartree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from pyscf import gto, scf
+from rich.console import Console
+
+from scripts.measuring import heading, machine, record_file, slug, write_json
+from trnqc.eri.cuda.builder import JKBuilder
+from trnqc.errors import TrnqcError
+from trnqc.jit.device import Device, SimulatedDevice, cuda_devices
+from trnqc.mp2.reference.molecule import build_mole, load_geometry
+
+CASES = ("water20/cc-pvdz", "aspirin/cc-pvtz", "aspirin/cc-pvqz")
+GATE_JK, GATE_ENERGY = 1e-9, 1e-8
+# Orbitals up to which PySCF's own J and K are waited for.
+CHECKED = 300
+
+
+def timed(work: Callable[[], Any], rounds: int) -> tuple[Any, list[float]]:
+    """The last answer, and wall seconds of each round after one that is dropped."""
+    seconds = []
+    for _ in range(rounds + 1):
+        begin = time.perf_counter()
+        answer = work()
+        seconds.append(time.perf_counter() - begin)
+    return answer, seconds[1:]
+
+
+class OnDevices(scf.hf.RHF):
+    """RHF with J and K from a builder, direct and incremental."""
+
+    builder: JKBuilder
+
+    def get_jk(self, mol: Any = None, dm: Any = None, hermi: int = 1, with_j: bool = True, with_k: bool = True,
+               omega: Any = None) -> Any:  # fmt: skip
+        return self.builder.get_jk(np.asarray(self.make_rdm1() if dm is None else dm), hermi, with_j, with_k)
+
+
+def case(title: str, devices: Sequence[Device], rounds: int) -> dict[str, Any]:
+    """Raises AssertionError when the gate is not passed."""
+    name, _, basis = title.partition("/")
+    mol = build_mole(load_geometry(name), basis)
+    dm = scf.hf.init_guess_by_minao(mol)
+    begin = time.perf_counter()
+    builder = JKBuilder(mol, devices=devices)
+    builder.get_jk(dm)
+    row: dict[str, Any] = {"case": title, "orbitals": mol.nao_nr(), "devices": [d.name for d in devices],
+                           "first_build_s": time.perf_counter() - begin, "notes": builder.notes}  # fmt: skip
+    (vj, vk), row["jk_s"] = timed(lambda: builder.get_jk(dm), rounds)
+    if mol.nao_nr() <= CHECKED:
+        row["jk_error"] = max(float(abs(a - b).max()) for a, b in zip((vj, vk), scf.hf.get_jk(mol, dm)))
+        assert row["jk_error"] <= GATE_JK, f"{title}: J or K is off by {row['jk_error']:.1e}, allowed {GATE_JK}"
+    ours = OnDevices(mol)
+    ours.builder = builder
+    row |= scf_of(ours, dm)
+    peer = gpu4pyscf(mol, dm, rounds)
+    if peer:
+        row["gpu4pyscf"] = peer
+        row["ratio_jk"] = median(peer["jk_s"]) / median(row["jk_s"])
+        row["ratio_iteration"] = peer["iteration_s"] / row["iteration_s"]
+        assert abs(peer["energy"] - row["energy"]) <= GATE_ENERGY, f"{title}: energies differ"
+    elif mol.nao_nr() <= CHECKED:
+        row["energy_error"] = abs(row["energy"] - scf.RHF(mol).run(conv_tol=1e-10).e_tot)
+        assert row["energy_error"] <= GATE_ENERGY, f"{title}: the energy is off by {row['energy_error']:.1e} Hartree"
+    return row
+
+
+def scf_of(mf: Any, dm: np.ndarray) -> dict[str, Any]:
+    mf.verbose, mf.conv_tol = 0, 1e-10
+    begin = time.perf_counter()
+    energy = float(mf.kernel(dm))
+    seconds = time.perf_counter() - begin
+    cycles = max(1, int(getattr(mf, "cycles", 0) or 1))
+    return {"energy": energy, "cycles": cycles, "scf_s": seconds, "iteration_s": seconds / cycles}
+
+
+def gpu4pyscf(mol: gto.Mole, dm: np.ndarray, rounds: int) -> dict[str, Any]:
+    """The same of gpu4pyscf; empty where it is not installed."""
+    if not importlib.util.find_spec("gpu4pyscf"):
+        return {}
+    import cupy
+    import gpu4pyscf
+    from gpu4pyscf import scf as gpu_scf
+
+    mf = gpu_scf.RHF(mol)
+    there = cupy.asarray(dm)
+
+    def build() -> None:
+        mf.get_jk(mol, there)
+        cupy.cuda.Device().synchronize()
+
+    _, seconds = timed(build, rounds)
+    return {"version": gpu4pyscf.__version__, "jk_s": seconds, **scf_of(mf, dm)}
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("cases", nargs="*", default=list(CASES), metavar="molecule/basis")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--simulate", action="store_true", help="two simulated devices on this CPU")
+    parser.add_argument("--out", type=Path, help="default: profiles/measured/GPU/eri.json")
+    asked, console = parser.parse_args(given), Console(soft_wrap=True)
+    try:
+        devices: Sequence[Device] = [SimulatedDevice(f"simulated {n}", lanes=8) for n in range(2)]
+        devices = devices if asked.simulate else cuda_devices()
+        out = asked.out or record_file("eri", slug(devices[0].name))
+        kind = "simulated devices, no figure counts" if asked.simulate else "measured"
+        record = heading() | {"kind": kind, "machine": machine(), "cases": []}
+        for title in asked.cases:
+            row = case(title, devices, asked.rounds)
+            record["cases"].append(row)
+            beside = f", {row['ratio_jk']:.2f} times gpu4pyscf" if "ratio_jk" in row else ""
+            console.print(f"{title}: J and K {median(row['jk_s']):.3f} s{beside}, iteration {row['iteration_s']:.3f} s")
+            write_json(record, out)
+    except (TrnqcError, AssertionError) as error:
+        console.print(str(error), markup=False, highlight=False, style="red")
+        return 2
+    console.print(f"written to {out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

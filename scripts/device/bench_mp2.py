@@ -1,0 +1,181 @@
+"""Time of the fused MP2 pair kernel on a Trainium device, after a gate: results must agree with the CPU first.
+
+    python -m scripts.device.bench_mp2 --preset medium --precision fp32 bf16x3 [--json FILE]
+    python -m scripts.device.bench_mp2 --preset tiny --rehearse           every step but the device: no figure counts
+
+Factors are random with elements of (ia|jb) near 0.05 Hartree. The first pass compiles and is reported apart; warm-up
+passes follow; a timed pass is all launches for all pairs, and the clock stops when the device has been synchronised.
+Reported are every repeat, their median, and the rate of needed operations: nocc nvir (nocc nvir + 1) naux, each
+product once. Without --json the record goes to profiles/measured/<machine>/mp2_<preset>.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import platform
+import socket
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from nki_kernels import mp2_plan as plan
+from nki_kernels.mp2_energy import mp2_energy, reference_mp2_energy
+from scripts.measuring import command, record_file, slug, write_json
+from trnqc import __version__, backends
+from trnqc.backends import neuron_packages, nki_host
+from trnqc.backends.neuron import TorchDevice, open_device
+from trnqc.backends.torch_launch import host_kernels, launch, synchronize, to_numpy
+from trnqc.errors import TrnqcError
+
+PRESETS = {
+    "tiny": (4, 40, 70),
+    "small": (16, 112, 384),
+    "caffeine/cc-pVTZ": (37, 509, 1434),
+    "medium": (64, 448, 1536),
+    "large": (96, 672, 2304),
+}
+# Largest allowed error of either spin component, relative to the opposite-spin energy.
+GATE = {"fp32": 1e-6, "bf16x3": 1e-5, "bf16": 1e-2}
+
+
+def factors(nocc: int, nvir: int, naux: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng([nocc, nvir, naux])
+    B = rng.standard_normal((nocc, nvir, naux)) * np.sqrt(0.05) / naux**0.25
+    return B, np.sort(-0.4 - rng.random(nocc)), np.sort(0.1 + 2 * rng.random(nvir))
+
+
+class Launches:
+    """All launches of one job with their operands on the device."""
+
+    def __init__(self, device: TorchDevice, B: np.ndarray, eps_occ: np.ndarray, eps_vir: np.ndarray, precision: str):
+        nocc, nvir, naux = B.shape
+        start = time.perf_counter()
+        tiles = plan.choose_tiles(nvir, naux, 2 if precision == "bf16" else 4)
+        packed, virtuals = plan.pack_factors(B, tiles, precision), plan.pack_virtuals(eps_vir, tiles)
+        self.launches = plan.launches(nocc, eps_occ, tiles, device.cores, device.pairs_a_launch)
+        middle = time.perf_counter()
+        shared = [device.put(x) for x in (packed, *virtuals)]
+        self.arguments = [
+            (*shared, *(device.put(x) for x in (w.e_pair, w.rows, w.bounds)), nvir, naux, tiles.kchunk)
+            for _, w in self.launches
+        ]
+        self.kind, self.nocc = shared[0].device.type, nocc
+        synchronize(self.kind)
+        self.seconds = {"pack": middle - start, "upload": time.perf_counter() - middle}
+
+    def run(self) -> tuple[float, list[Any]]:
+        """Seconds of one pass over all pairs, device synchronised, and its results on the device."""
+        start = time.perf_counter()
+        results = [launch(mp2_energy, reference_mp2_energy, *arguments) for arguments in self.arguments]
+        synchronize(self.kind)
+        return time.perf_counter() - start, results
+
+    def energies(self, results: list[Any]) -> tuple[float, float]:
+        """(E_os, E_ss) in Hartree, added in fp64."""
+        sums = [
+            plan.sum_lanes(to_numpy(result.cpu()), work, len(pairs))
+            for result, (pairs, work) in zip(results, self.launches)
+        ]
+        return sum(float(os.sum()) for os, _ in sums), sum(float(ss.sum()) for _, ss in sums)
+
+
+def measure(device: TorchDevice, shape: tuple[int, int, int], precision: str, warmup: int, repeats: int) -> dict:
+    """One record; raises TrnqcError if the device's energies fail the gate, before anything is timed."""
+    arrays = factors(*shape)
+    reference = backends.get("cpu").mp2_pairs(*arrays, precision="fp64")
+    exact_os, exact_ss = float(reference.os.sum()), float(reference.ss.sum())
+    launches = Launches(device, *arrays, precision)
+    first, results = launches.run()
+    os, ss = launches.energies(results)
+    error = max(abs(os - exact_os), abs(ss - exact_ss)) / abs(exact_os)
+    if not error <= GATE[precision]:
+        raise TrnqcError(
+            f"{precision} at {shape}: E_os = {os!r}, E_ss = {ss!r} against {exact_os!r}, {exact_ss!r} on the CPU: "
+            f"relative error {error:.1e}, allowed {GATE[precision]:.0e}; nothing was timed"
+        )
+    for _ in range(warmup):
+        launches.run()
+    times = [launches.run()[0] for _ in range(repeats)]
+    nocc, nvir, naux = shape
+    rows, median = nocc * nvir, statistics.median(times)
+    return {
+        "nocc": nocc,
+        "nvir": nvir,
+        "naux": naux,
+        "precision": precision,
+        "launches": len(launches.launches),
+        "cores": device.cores,
+        "relative_error": error,
+        "first_pass_seconds": first,
+        "repeat_seconds": times,
+        "median_seconds": median,
+        "needed_tflop": rows * (rows + 1) * naux / 1e12,
+        "tflop_per_second": rows * (rows + 1) * naux / 1e12 / median,
+        **{f"{stage}_seconds": seconds for stage, seconds in launches.seconds.items()},
+    }
+
+
+def machine() -> str:
+    product = neuron_packages.PRODUCT
+    return product.read_text().strip() if product.is_file() else socket.gethostname()
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--preset", default="medium", choices=PRESETS)
+    parser.add_argument("--precision", nargs="+", default=["fp32", "bf16x3"], choices=nki_host.PRECISIONS)
+    parser.add_argument("--warmup", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--rehearse", action="store_true", help="CPU tensors and the simulator; writes no profile")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = parse()
+    try:
+        if options.rehearse:
+            device, context = TorchDevice("cpu", 1), host_kernels("simulator")
+            versions = {}
+        else:
+            versions = dict(backends.get("neuron").status().versions)
+            device, context = open_device(), contextlib.nullcontext()
+        with context:
+            rows = [
+                measure(device, PRESETS[options.preset], precision, options.warmup, options.repeats)
+                for precision in options.precision
+            ]
+    except TrnqcError as error:
+        print(f"device.bench_mp2: {error}", file=sys.stderr)
+        return 2
+    record = {
+        "command": command(),
+        "kind": "rehearsal in the simulator, no timing" if options.rehearse else "measured on the device",
+        "machine": machine(),
+        "versions": {"trnqc": __version__, "python": platform.python_version(), "torch": torch.__version__, **versions},
+        "environment": {name: value for name, value in sorted(os.environ.items()) if name.startswith("NEURON_")},
+        "rows": rows,
+    }
+    path = options.json
+    if path is None and not options.rehearse:
+        path = record_file(f"mp2_{slug(options.preset)}", slug(machine()))
+    if path is not None:
+        write_json(record, path)
+    for row in rows:
+        print(
+            f"{options.preset} {row['precision']}: error {row['relative_error']:.1e}, first pass "
+            f"{row['first_pass_seconds']:.2f} s, median of {options.repeats} {row['median_seconds']:.4f} s, "
+            f"{row['tflop_per_second']:.3f} TFLOP/s{' (rehearsal)' if options.rehearse else ''}"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

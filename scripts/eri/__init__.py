@@ -1,0 +1,1 @@
+"""Cases of ``scripts.bench_eri`` and ``scripts.bench_first_use``."""

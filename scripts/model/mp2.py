@@ -1,0 +1,201 @@
+"""Modelled time of the pair-energy kernel and the GEMM kernels, beside the original request's design and published
+times.
+
+    python -m scripts.model.mp2 [--json profiles/modelled/mp2.json] [--shapes medium large] [--targets trn1 trn2]
+
+Everything printed is modelled on one NeuronCore by ``trnqc.sim.timeline``, except the lines called published,
+which are device times of earlier implementations on trn1. Launches are counted apart, at the table's overhead for each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from nki_kernels import mp2_plan as plan
+from nki_kernels.batched_contraction import batched_contraction
+from nki_kernels.gemm import gemm
+from nki_kernels.mp2_energy import mp2_energy
+from scripts import ROOT
+from scripts.measuring import write_json
+from scripts.model.kernels.rfc_pair import rfc_pair
+from trnqc.sim import (
+    Spec,
+    Timeline,
+    timeline,
+)
+from trnqc.sim.timeline.costs import TABLE, constants_for
+
+SHAPES = {"medium": (64, 448, 1536), "large": (96, 672, 2304)}  # nocc, nvir, naux
+PUBLISHED = (
+    ("medium", "the request's fused reduction, energy step", 5.43),
+    ("medium", "two GEMMs a tile, one launch a pair", 9.17),
+    ("medium", "one launch an i, warm", 1.536),
+    ("large", "the request's fused reduction, energy step", 30.27),
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One modelled run of ``launches`` equal programs; times in seconds."""
+
+    kernel: str
+    shape: str
+    target: str
+    precision: str
+    seconds: float
+    launches: int
+    seconds_with_launches: float
+    tensor_busy_percent: float
+    tensor_active_percent: float
+    vector_busy_percent: float
+    scalar_busy_percent: float
+    dma_active_percent: float
+    overlap_percent: float
+    mfu_percent: float
+    binding: str
+    tensor_waits_percent: dict[str, float]
+    extrapolation: str
+    modelling_seconds: float
+
+
+def line(kernel: str, shape: str, precision: str, found: Timeline, launches: int, times: int, began: float) -> Line:
+    """times: how often the modelled program runs; launches: how often the host starts one."""
+    s = found.summary()
+    seconds = times * found.total_ns * 1e-9
+    waits = {k: 100 * v / found.total_ns for k, v in found.waits.get("tensor", {}).items() if v > 1e-3 * found.total_ns}
+    return Line(
+        kernel, shape, found.target, precision, seconds, launches, seconds + launches * float(s["launch_overhead"]),
+        float(s["tensor_engine_busy_time_percent"]), float(s["tensor_engine_active_time_percent"]),
+        float(s["vector_engine_busy_time_percent"]), float(s["scalar_engine_busy_time_percent"]),
+        float(s["dma_active_time_percent"]), float(s["overlap_time_percent"]), float(s["mfu_estimated_percent"]),
+        str(s["binding_engine"]), waits, found.extrapolation, time.perf_counter() - began,
+    )  # fmt: skip
+
+
+def pair_energies(shape: str, target: str, precision: str, constants: dict[str, float] | None = None) -> Line:
+    """mp2_energy over all pairs in one launch, with its default tiles."""
+    began = time.perf_counter()
+    nocc, nvir, naux = SHAPES[shape]
+    parts, dtype = (2, "bfloat16") if precision == "bf16x3" else (1, "float32")
+    tiles = plan.choose_tiles(nvir, naux, 4)
+    ((_, work),) = plan.launches(nocc, np.linspace(-1.0, -0.3, nocc), tiles, 1, nocc * nocc)
+    found = timeline(mp2_energy, target=target, constants=constants, event_limit=0)(
+        Spec((parts, nocc * tiles.nblk, plan.P, tiles.nk, tiles.block), dtype),
+        Spec((tiles.nblk, tiles.block), "float32"),
+        Spec((tiles.nblk, plan.P, -(-tiles.block // plan.P)), "float32"),
+        work.e_pair,
+        work.rows,
+        work.bounds,
+        nvir,
+        naux,
+        tiles.kchunk,
+    )
+    return line("mp2_energy", shape, precision, found, 1, 1, began)
+
+
+def request_design(shape: str, target: str) -> Line:
+    """The original request's kernel, launched for each of the nocc^2 ordered pairs."""
+    began = time.perf_counter()
+    nocc, nvir, naux = SHAPES[shape]
+    rows, cols = -(-naux // plan.P) * plan.P, -(-nvir // plan.P) * plan.P
+    factor = Spec((rows, cols), "float32")
+    energies = Spec((plan.P, cols // plan.P), "float32"), Spec((plan.P, cols), "float32")
+    found = timeline(rfc_pair, target=target, event_limit=0)(factor, factor, *energies)
+    return line("request's design", shape, "fp32", found, nocc * nocc, nocc * nocc, began)
+
+
+def products(target: str, precision: str) -> list[Line]:
+    """gemm at 4096^3 and a batch of 64 pair products of the medium shape."""
+    began = time.perf_counter()
+    parts = 2 if precision == "bf16x3" else 1
+    dtype = "float32" if precision == "fp32" else "bfloat16"
+    square, (_, nvir, naux) = Spec((parts, 4096, 4096), dtype), SHAPES["medium"]
+    batch = Spec((parts, 64, naux, nvir), dtype)
+    one = timeline(gemm, target=target, event_limit=0)(square, square)
+    first = line("gemm", "4096 x 4096 x 4096", precision, one, 1, 1, began)
+    began = time.perf_counter()
+    many = timeline(batched_contraction, target=target, event_limit=0)(batch, batch)
+    return [first, line("batched_contraction", f"64 x {nvir} x {nvir} x {naux}", precision, many, 1, 1, began)]
+
+
+def sensitivity(shape: str = "medium", target: str = "trn1") -> list[dict[str, object]]:
+    """What each assumed constant is worth: it is doubled, or turned over if it is a flag; fp32."""
+    base, found = pair_energies(shape, target, "fp32"), []
+    for c in TABLE:
+        if c.assumed and c.name != "launch_ns":
+            before = constants_for(target)[c.name]
+            after = 1.0 - before if c.unit == "flag" else 2.0 * before
+            changed = pair_energies(shape, target, "fp32", {c.name: after})
+            found.append(
+                {
+                    "constant": c.name,
+                    "value": before,
+                    "changed_to": after,
+                    "time_change_percent": 100 * (changed.seconds / base.seconds - 1),
+                    "tensor_active_percent": changed.tensor_active_percent,
+                }
+            )
+    print(f"mp2_energy {shape} {target} fp32, modelled, if an assumed constant were another:")
+    for x in found:
+        change = f"{x['value']:>8g} -> {x['changed_to']:<8g} time {x['time_change_percent']:+6.2f} %"
+        print(f"  {x['constant']:24} {change}, TensorE active {x['tensor_active_percent']:.1f} %")
+    return found
+
+
+def show(lines: list[Line]) -> None:
+    table = Table("kernel", "shape", "target", "precision", "time", "+ launches", title="modelled, one NeuronCore")
+    for name in ("TensorE busy", "active", "VectorE", "ScalarE", "DMA", "overlap", "binds", "TensorE waits"):
+        table.add_column(name)
+    for x in lines:
+        shares = (x.tensor_busy_percent, x.tensor_active_percent, x.vector_busy_percent, x.scalar_busy_percent)
+        waits = ", ".join(f"{k} {v:.1f}" for k, v in x.tensor_waits_percent.items())
+        table.add_row(
+            x.kernel, x.shape, x.target, x.precision, f"{1e3 * x.seconds:.2f} ms",
+            f"{1e3 * x.seconds_with_launches:.1f} ms / {x.launches}", *(f"{share:.1f} %" for share in shares),
+            f"{x.dma_active_percent:.1f} %", f"{x.overlap_percent:.0f} %", x.binding, waits,
+        )  # fmt: skip
+    Console(width=190).print(table)
+    for shape, what, seconds in PUBLISHED:
+        ours = [x for x in lines if (x.kernel, x.shape, x.target, x.precision) == ("mp2_energy", shape, "trn1", "fp32")]
+        ratio = f"; mp2_energy modelled at 1/{seconds / ours[0].seconds_with_launches:.0f} of it" if ours else ""
+        print(f"published, trn1, {shape}: {seconds:g} s ({what}){ratio}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, default=ROOT / "profiles" / "modelled" / "mp2.json")
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
+    parser.add_argument("--targets", nargs="+", choices=("trn1", "trn2", "trn3"), default=["trn1", "trn2"])
+    args = parser.parse_args()
+    began, lines = time.perf_counter(), []
+    for shape in args.shapes:
+        for target in args.targets:
+            lines += [pair_energies(shape, target, precision) for precision in ("fp32", "bf16x3")]
+            lines.append(request_design(shape, target))
+    for target in args.targets:
+        for precision in ("fp32", "bf16x3", "bf16"):
+            lines += products(target, precision)
+    show(lines)
+    data = {
+        "schema": "trnqc.modelled-mp2/1",
+        "measurement": "modelled",
+        "command": "python -m scripts.model.mp2",
+        "published": [{"shape": s, "what": w, "seconds": t, "target": "trn1"} for s, w, t in PUBLISHED],
+        "lines": [asdict(x) for x in lines],
+        "sensitivity": sensitivity(),
+    }
+    write_json(data, args.json)
+    print(f"modelled in {time.perf_counter() - began:.0f} s, written to {args.json}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""Instruction counts and on-chip memory of the fused pair kernel, traced without executing the arithmetic.
+
+    python -m scripts.model.trace_mp2 [--json profiles/counted/mp2_instructions.json]
+
+One row a shape, target and precision: instructions in the program (static), instructions that run (executed), products
+of the tensor engine against the number that the algorithm needs, high water of SBUF and PSUM in bytes per partition.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from nki_kernels import mp2_plan as plan
+from nki_kernels.mp2_energy import mp2_energy, tile_list
+from scripts.measuring import command, write_json
+from trnqc import sim
+
+SHAPES = {
+    "benzene/cc-pVTZ": (15, 243, 666),
+    "medium": (64, 448, 1536),
+    "large": (96, 672, 2304),
+    "caffeine/cc-pVTZ": (37, 509, 1434),
+    "4 occupied of medium": (4, 448, 1536),
+    "several thousand": (8, 2800, 9000),
+}
+COLUMNS = ("shape", "nocc/nvir/naux", "target", "precision", "block", "kchunk", "static", "executed", "products",
+           "needed", "transposes", "SBUF", "PSUM", "seconds")  # fmt: skip
+
+
+def arguments(nocc: int, nvir: int, naux: int, precision: str):
+    """Arguments of a launch over all pairs, factors by shape only."""
+    tiles = plan.choose_tiles(nvir, naux, 4)
+    work = plan.work_list(plan.star_pairs(nocc, tiles.group), -np.ones(nocc), tiles)
+    parts, dtype = (1, np.float32) if precision == "fp32" else (2, ml_dtypes.bfloat16)
+    bt = sim.Spec((parts, nocc * tiles.nblk, plan.P, tiles.nk, tiles.block), dtype)
+    row, col = (sim.Spec(x.shape, np.float32) for x in plan.pack_virtuals(np.ones(nvir), tiles))
+    e_pair = sim.Spec(work.e_pair.shape, np.float32)
+    return (bt, row, col, e_pair, work.rows, work.bounds, nvir, naux, tiles.kchunk), tiles
+
+
+def needed_products(nocc: int, tiles: plan.Mp2Tiles, products: int) -> int:
+    """Matmul instructions if each tile is computed once: T and U right of the diagonal, T on it and for i = j."""
+    tile_of_pair = tile_of_same = 0
+    for kind, (rows, cols, same) in enumerate(plan.block_kinds(tiles.nvir, tiles.block)):
+        listed, count = tile_list(rows, cols, same), len(plan.block_pairs(tiles, kind))
+        tile_of_same += count * len(listed)
+        tile_of_pair += count * sum(1 if tile[4] else 2 for tile in listed)
+    return tiles.nk * products * (nocc * (nocc - 1) // 2 * tile_of_pair + nocc * tile_of_same)
+
+
+def measure(name: str, shape: tuple[int, int, int], target: str, precision: str) -> dict[str, object]:
+    os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"] = target
+    args, tiles = arguments(*shape, precision)
+    start = time.perf_counter()
+    trace = sim.trace(mp2_energy)(*args)
+    values = (
+        name, "/".join(map(str, shape)), target, precision, tiles.block, tiles.kchunk, sum(trace.static.values()),
+        sum(trace.executed.values()), trace.executed["nc_matmul"],
+        needed_products(shape[0], tiles, 1 if precision == "fp32" else 3), trace.executed["nc_transpose"],
+        trace.sbuf_high_water, trace.psum_high_water, round(time.perf_counter() - start, 2),
+    )  # fmt: skip
+    return dict(zip(COLUMNS, values))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, help="write the rows to this file")
+    options = parser.parse_args()
+    rows = [
+        measure(name, shape, target, precision)
+        for name, shape in SHAPES.items()
+        for target in ("trn1", "trn2")
+        for precision in ("fp32", "bf16x3")
+    ]
+    table = Table(*COLUMNS)
+    for row in rows:
+        table.add_row(*(f"{value:,}" if isinstance(value, int) else str(value) for value in row.values()))
+    Console(width=200).print(table)
+    if options.json:
+        record = {"command": command(), "kind": "traced instruction counts", "rows": rows}
+        write_json(record, options.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Contestants of ``scripts.bench_mp2_cpu``."""

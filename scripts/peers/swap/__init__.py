@@ -1,0 +1,1 @@
+"""Pytest plugins that put our objects in the place of a peer's."""

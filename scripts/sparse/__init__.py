@@ -1,0 +1,1 @@
+"""Contestants and cases of ``scripts.bench_sparse``."""

@@ -1,0 +1,1 @@
+"""Inputs and references that benchmarks and tests share."""

@@ -1,0 +1,67 @@
+"""What a cost model knows about the speed of this machine: measured once and kept in the user's cache directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from trnqc.errors import StorageError
+from trnqc.host.files import cache_directory, locked, write_aside
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Rates = TypeVar("Rates", bound="DataclassInstance")
+
+# Environment variables that limit the threads of the BLAS behind NumPy, the most specific first.
+THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def kept_rates(name: str, kind: type[Rates], measure: Callable[[], Rates], *parts: str) -> Rates:
+    """Return the rates of this machine: those kept by an earlier process, else those measured now.
+
+    Parameters
+    ----------
+    name
+        The word that heads the file's name.
+    kind
+        A dataclass of numbers. A kept file with other fields is ignored and replaced.
+    measure
+        Measures the rates. It runs while a lock is held, so that processes that start together agree on one result.
+    *parts
+        What else the rates depend on, besides the host, its number of CPUs, NumPy and its threads: a file for each.
+
+    Notes
+    -----
+    A cache directory that cannot be read or written is no error: the rates are then measured in every process.
+    """
+    threads = next((os.environ[variable] for variable in THREAD_VARIABLES if variable in os.environ), "all")
+    machine = (platform.node(), platform.machine(), f"{os.cpu_count()}", f"numpy{np.__version__}", f"threads{threads}")
+    words = "-".join((name, *machine, *parts))
+    path = cache_directory() / ("".join(c if c.isalnum() or c in ".-" else "_" for c in words) + ".json")
+
+    if (rates := _kept(path, kind)) is not None:
+        return rates
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with locked(path.with_suffix(".lock")):
+            if (rates := _kept(path, kind)) is None:
+                rates = measure()
+                write_aside(path, json.dumps(asdict(rates)))
+    except (OSError, StorageError):
+        pass
+    return measure() if rates is None else rates
+
+
+def _kept(path: Path, kind: type[Rates]) -> Rates | None:
+    try:
+        return kind(**json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
