@@ -262,3 +262,21 @@ def clear(b: Builder, array: Array, size: int) -> None:
     if size:
         with b.loop("at", size) as at:
             b.store(array[at], 0)
+
+
+def load_vector(b: Builder, source: Array, place: Value | int, rows: int, stride: int = 1) -> Value:
+    """A vector of elements that lie `stride` apart in memory; lanes from `rows` on are 0."""
+    held = b.array("read", source.dtype, (1,), lanes=True)
+    b.add(st.Unpack(held, ZERO, source, _index(place), stride, 1, rows))
+    return held[0]
+
+
+def store_vector(b: Builder, to: Array, place: Value | int, value: Value, rows: int, stride: int = 1) -> None:
+    """Store the first `rows` lanes of a vector, `stride` apart."""
+    held = b.array("write", to.dtype, (1,), lanes=True)
+    b.store(held[0], value)
+    b.add(st.Pack(to, _index(place), held, ZERO, stride, 1, rows))
+
+
+def _index(place: Value | int) -> Value:
+    return index(place) if isinstance(place, int) else place

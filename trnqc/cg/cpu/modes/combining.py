@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from trnqc.cg.cpu.modes import mixing, uvu
-from trnqc.cg.cpu.modes.elementwise import read
 from trnqc.cg.cpu.modes.mixing import Mixing, common
-from trnqc.cg.cpu.slots import ZERO, Channels, clear, vectors
+from trnqc.cg.cpu.slots import ZERO, Channels, clear, load_vector, store_vector, vectors
 from trnqc.gen import Array, Value
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder, dot
@@ -83,17 +82,10 @@ class Combination:
             b.call(mixing.backward(self.mixing, weights=gw is not None), *both)
 
 
-def _weights(b: Builder, m: Combination, w: Array, block: Value, n: int) -> Array:
-    """A block of weights, one a pair."""
-    held = b.array("w", w.dtype, (1,), lanes=True)
-    b.add(st.Unpack(held, ZERO, w, block * m.channels.lanes, 1, 1, n))
-    return held
-
-
 def _pairs(b: Builder, m: Combination, t: Array, block: Value) -> list[Value]:
     """All components of a block of pairs."""
     lanes = m.channels.lanes
-    return [read(b, t, block * lanes + m.apart * k, lanes) for k in range(m.channels.dim)]
+    return [load_vector(b, t, block * lanes + m.apart * k, lanes) for k in range(m.channels.dim)]
 
 
 @cache
@@ -104,7 +96,7 @@ def each(m: Combination) -> st.Function:
     for block, n in channels.each(b):
         held = b.array("z", channels.dtype, (channels.dim,), lanes=True)
         channels.unpack(b, held, ZERO, z, block, n)
-        factor = _weights(b, m, w, block, n)[0] if m.weighted else None
+        factor = load_vector(b, w, block * channels.lanes, n) if m.weighted else None
         for k, value in enumerate(_pairs(b, m, t, block)):
             b.store(held[k], value + held[k] if factor is None else fma(factor, value, held[k]))
         channels.pack(b, z, block, held, ZERO, n)
@@ -125,14 +117,13 @@ def each_gradients(m: Combination, slopes: bool) -> st.Function:
     for block, n in channels.each(b):
         held = b.array("gz", dtype, (channels.dim,), lanes=True)
         channels.unpack(b, held, ZERO, gz, block, n)
-        factor = _weights(b, m, w, block, n)[0] if m.weighted else None
+        factor = load_vector(b, w, block * channels.lanes, n) if m.weighted else None
         for k in range(channels.dim):
             b.store(h[block + m.blocks * k], held[k] if factor is None else factor * held[k])
         if slopes:
-            sums = _weights(b, m, gw, block, n) if m.shared else b.array("gw", dtype, (1,), lanes=True)
+            place = block * channels.lanes
             terms = [(value, held[k]) for k, value in enumerate(_pairs(b, m, t, block))]
-            b.store(sums[0], dot(terms, sums[0] if m.shared else None))
-            b.add(st.Pack(gw, block * channels.lanes, sums, ZERO, 1, 1, n))
+            store_vector(b, gw, place, dot(terms, load_vector(b, gw, place, n) if m.shared else None), n)
     params = (*[w] * m.weighted, t, gz, *[gw] * slopes, h)
     return b.function(f"each_{'slopes' if slopes else 'back'}_{m.name}", params)
 

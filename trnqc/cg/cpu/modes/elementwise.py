@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from trnqc.cg.cpu.modes.mixing import common
-from trnqc.cg.cpu.slots import ZERO, Channels, index, vectors
+from trnqc.cg.cpu.slots import ZERO, Channels, index, load_vector, store_vector, vectors
 from trnqc.cg.problem.coefficients import sparse
 from trnqc.cg.programs import elementwise
 from trnqc.cg.programs.coupling import Degrees
@@ -59,24 +59,6 @@ def planes_of(channels: Channels) -> Planes:
     return Planes(channels.mul, channels.dim, channels.dtype, channels.lanes)
 
 
-def read(b: Builder, source: Array, place: Value | int, lanes: int) -> Value:
-    """The vector of a plane from a place on."""
-    held = b.array("read", source.dtype, (1,), lanes=True)
-    b.add(st.Unpack(held, ZERO, source, _place(place), 1, 1, lanes))
-    return held[0]
-
-
-def write(b: Builder, to: Array, place: Value | int, value: Value, lanes: int) -> None:
-    """Write a vector to a plane, from a place on."""
-    held = b.array("write", to.dtype, (1,), lanes=True)
-    b.store(held[0], value)
-    b.add(st.Pack(to, _place(place), held, ZERO, 1, 1, lanes))
-
-
-def _place(place: Value | int) -> Value:
-    return index(place) if isinstance(place, int) else place
-
-
 @cache
 def spread(channels: Channels) -> st.Function:
     """A slot from memory into planes."""
@@ -88,7 +70,7 @@ def spread(channels: Channels) -> st.Function:
         for i in range(p.dim):
             b.add(st.Pack(to, block * p.lanes + i * p.apart, held, index(i), 1, 1, p.lanes))
     for i in range(p.dim):
-        write(b, to, i * p.apart + p.blocks * p.lanes, zero(p.dtype), p.lanes)
+        store_vector(b, to, i * p.apart + p.blocks * p.lanes, zero(p.dtype), p.lanes)
     return b.function(f"spread_{channels.name}", (m, to))
 
 
@@ -101,7 +83,7 @@ def collected(channels: Channels) -> st.Function:
         held = b.array("held", p.dtype, (p.dim,), lanes=True)
         channels.unpack(b, held, ZERO, m, block, n)
         for i in range(p.dim):
-            b.accumulate(held[i], read(b, t, block * p.lanes + i * p.apart, p.lanes))
+            b.accumulate(held[i], load_vector(b, t, block * p.lanes + i * p.apart, p.lanes))
         channels.pack(b, m, block, held, ZERO, n)
     return b.function(f"collect_{channels.name}", (m, t))
 
@@ -113,7 +95,7 @@ def zero(dtype: str) -> Value:
 def clear_planes(b: Builder, array: Array, lanes: int) -> None:
     """Set planes to zero."""
     with b.loop("b", (array.size or 0) // lanes) as block:
-        write(b, array, block * lanes, zero(array.dtype), lanes)
+        store_vector(b, array, block * lanes, zero(array.dtype), lanes)
 
 
 @cache
@@ -125,7 +107,7 @@ def product(degrees: Degrees, dtype: str, lanes: int, adds: bool) -> st.Function
         xs, ys = _operands(b, degrees, x, y, block * lanes, lanes)
         for k, terms in elementwise.product(b, degrees, pw, xs, ys).items():
             place = T_APART * k + block * lanes
-            write(b, t, place, dot(terms, read(b, t, place, lanes) if adds else None), lanes)
+            store_vector(b, t, place, dot(terms, load_vector(b, t, place, lanes) if adds else None), lanes)
     return b.function(f"multiply{'_add' * adds}_{'_'.join(map(str, degrees))}", (pw, *EXTENTS, x, y, t))
 
 
@@ -141,7 +123,7 @@ def gradients(degrees: Degrees, dtype: str, lanes: int) -> st.Function:
         for array, apart, terms in zip((gx, gy), (X_APART, Y_APART), sums):
             for n in sorted(terms):
                 place = apart * n + block * lanes
-                write(b, array, place, dot(terms[n], read(b, array, place, lanes)), lanes)
+                store_vector(b, array, place, dot(terms[n], load_vector(b, array, place, lanes)), lanes)
     return b.function(f"multiply_gradients_{'_'.join(map(str, degrees))}", (pw, *EXTENTS, x, y, h, gx, gy))
 
 
@@ -151,7 +133,7 @@ def _operands(
     """A block's components of x and y that are coupled."""
     used = ({int(term[at]) for term in sparse(*degrees)} for at in (0, 1))
     xs, ys = (
-        {n: read(b, array, apart * n + place, lanes) for n in sorted(numbers)}
+        {n: load_vector(b, array, apart * n + place, lanes) for n in sorted(numbers)}
         for array, apart, numbers in zip((x, y), (X_APART, Y_APART), used)
     )
     return xs, ys
@@ -175,10 +157,10 @@ def gathered(source: Planes, to: Planes, first: bool) -> st.Function:
     with _rows(b, source.mul, source.lanes) as (u, q, block):
         for i in range(source.dim):
             plane = source.apart * i + u
-            value = x[plane] if first else read(b, x, plane + 1 + block * source.lanes, source.lanes)
-            write(b, g, to.apart * i + q + block * to.lanes, value, to.lanes)
+            value = x[plane] if first else load_vector(b, x, plane + 1 + block * source.lanes, source.lanes)
+            store_vector(b, g, to.apart * i + q + block * to.lanes, value, to.lanes)
     for i in range(to.dim):
-        write(b, g, to.apart * i + to.mul, zero(to.dtype), to.lanes)
+        store_vector(b, g, to.apart * i + to.mul, zero(to.dtype), to.lanes)
     return b.function(f"gather_{'first' if first else 'second'}_{source.name}", (x, g))
 
 
@@ -189,10 +171,10 @@ def scattered(to: Planes, source: Planes, first: bool) -> st.Function:
     with _rows(b, to.mul, to.lanes) as (u, q, block):
         there = lt(lane(), (to.mul - 1) - u - block * to.lanes)
         for i in range(to.dim):
-            value = read(b, g, source.apart * i + q + block * to.lanes, to.lanes)
+            value = load_vector(b, g, source.apart * i + q + block * to.lanes, to.lanes)
             if first:
                 b.accumulate(gx[to.apart * i + u], select(there, value, zero(to.dtype)))
                 continue
             place = to.apart * i + u + 1 + block * to.lanes
-            write(b, gx, place, read(b, gx, place, to.lanes) + value, to.lanes)
+            store_vector(b, gx, place, load_vector(b, gx, place, to.lanes) + value, to.lanes)
     return b.function(f"scatter_{'first' if first else 'second'}_{to.name}", (gx, g))

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from trnqc.cg.cpu.slots import vectors
-from trnqc.gen import Array, Value, Var
+from trnqc.cg.cpu.slots import index, load_vector, memory, store_vector, vectors
+from trnqc.gen import Array, Value, const
 from trnqc.gen import statements as st
-from trnqc.gen.values import const, fma, lane
+from trnqc.gen.build import Builder, dot
+from trnqc.gen.values import fma, lane
 
 # Sums kept in registers: enough to hide the latency of an addition, and no more than there are registers for.
 ENOUGH, MOST = 8, 20
@@ -22,11 +23,6 @@ ENOUGH, MOST = 8, 20
 SPAN = 64
 # Vectors of a row of weights whose statements stand one after another; more are a loop.
 UNROLLED = 8
-U, V, B, F = (Var(name, "i64") for name in ("u", "v", "b", "first"))
-ZERO = const(0, "i64")
-
-
-Vectors = Sequence[tuple[Value, int]]  # which ones, and how much of each is there
 
 
 @dataclass(frozen=True)
@@ -73,18 +69,15 @@ class Mixing:
         """Vectors of z."""
         return self.columns * len(self.vectors)
 
-    def row_of_t(self, c: int, u: Value) -> Value:
-        return (V * self.columns + c) * (len(self.rows) * self.lanes) + u
-
-    def vector_of_t(self, c: int, b: int) -> Value:
-        return (V * self.columns + c) * len(self.rows) + b
+    def row_of_t(self, c: int, u: Value, v: Value) -> Value:
+        return (v * self.columns + c) * (len(self.rows) * self.lanes) + u
 
     def vector_of_z(self, c: int, b: Value) -> Value:
         edge, k = divmod(c, self.dim)
         return (b + edge * len(self.vectors)) * self.dim + k
 
-    def weight(self, u: Value, b: Value) -> Value:
-        return (u * self.mul2 + V) * self.mul3 + b * self.lanes
+    def weight(self, u: Value, v: Value, b: Value) -> Value:
+        return (u * self.mul2 + v) * self.mul3 + b * self.lanes
 
 
 def fill(n: int, lanes: int) -> tuple[int, ...]:
@@ -115,125 +108,151 @@ def total(terms: Sequence[Value]) -> Value:
 @cache
 def forward(m: Mixing) -> st.Function:
     """z += W t."""
-    w, t, z = arrays = Array("w", m.dtype), common("t", m.t_size * m.lanes, m.dtype), vectors("z", m.z_size, m.dtype)
-    body: list[st.Statement] = []
+    b = Builder()
+    w, t, z = memory("w", m.dtype), common("t", m.t_size * m.lanes, m.dtype), vectors("z", m.z_size, m.dtype)
     for columns in chunks(m.columns, MOST):
         size = max(1, MOST // len(columns))
         whole = m.mul3 // m.lanes // size * size
-        each = [(B + n, m.lanes) for n in range(size)]
-        body += [st.loop(B, whole, _sums(m, arrays, each, columns, ""), step=size)] if whole else []
-        rest = [(const(b, "i64"), m.vectors[b]) for b in range(whole, len(m.vectors))]
-        body += _sums(m, arrays, rest, columns, f"{columns[0]}_") if rest else []
-    return st.Function(f"mix_{m.name}", (w, t, z), st.block(body))
+        if whole:
+            with b.loop("b", whole, step=size) as block:
+                _Sums(b, m, w, t, z, [(block + n, m.lanes) for n in range(size)], columns).write()
+        if rest := [(index(n), m.vectors[n]) for n in range(whole, len(m.vectors))]:
+            _Sums(b, m, w, t, z, rest, columns).write()
+    return b.function(f"mix_{m.name}", (w, t, z))
 
 
-def _sums(m: Mixing, arrays: tuple[Array, ...], chosen: Vectors, columns: range, run: str) -> list[st.Statement]:
-    """The sums over all rows that belong to some vectors of weights and some columns."""
-    w, t, z = arrays
-    pairs = [(n, c) for n in range(len(chosen)) for c in columns]
-    copies = max(1, min(ENOUGH // len(pairs), m.mul1))
-    sums = {(n, c, i): Var(f"z{run}{n}_{c}_{i}", m.dtype) for n, c in pairs for i in range(copies)}
-    places = {(n, c): z[m.vector_of_z(c, chosen[n][0])] for n, c in pairs}
+@dataclass(frozen=True)
+class _Sums:
+    """The sums over all rows that belong to some vectors of weights (numbers, filled lanes) and some columns."""
 
-    def row(i: int) -> list[st.Statement]:
-        held = [vectors(f"w{n}_{i}", 1, m.dtype) for n in range(len(chosen))]
-        reads = [s for array, vector in zip(held, chosen) for s in _read(m, w, vector, U + i, array)]
-        factors = {c: t[m.row_of_t(c, U + i)] for c in columns}
-        return reads + [st.Assign(sums[n, c, i], fma(factors[c], held[n][0], sums[n, c, i])) for n, c in pairs]
+    b: Builder
+    m: Mixing
+    w: Array
+    t: Array
+    z: Array
+    chosen: Sequence[tuple[Value, int]]
+    columns: range
 
-    def summed(begin: Value | int, end: Value | int, whole: Value | int) -> list[st.Statement]:
+    @property
+    def copies(self) -> int:
+        """Sums that take turns, so that one addition need not wait for the one before."""
+        return max(1, min(ENOUGH // (len(self.chosen) * len(self.columns)), self.m.mul1))
+
+    def write(self) -> None:
+        spans, rest = divmod(self.m.mul1, SPAN)
+        first = spans * SPAN
+        if spans:
+            with self.b.loop("first", first, step=SPAN) as begin:
+                self._rows(begin, begin + SPAN, begin + SPAN)
+        if rest:
+            self._rows(first, self.m.mul1, first + rest // self.copies * self.copies)
+
+    def _rows(self, begin: Value | int, end: Value | int, whole: Value | int) -> None:
         """z += the rows of u from begin to end; copies of the sums take turns until `whole`."""
-        return [
-            *(st.Declare(variable, const(0.0, m.dtype)) for variable in sums.values()),
-            st.loop(U, whole, st.loop(V, m.mul2, *map(row, range(copies))), begin=begin, step=copies),
-            *([st.loop(U, end, st.loop(V, m.mul2, row(0)), begin=whole)] if whole != end else []),
-            *(st.store(to, to + total([sums[n, c, i] for i in range(copies)])) for (n, c), to in places.items()),
-        ]
+        b, copies = self.b, range(self.copies)
+        pairs = [(n, c) for n in range(len(self.chosen)) for c in self.columns]
+        sums = {(n, c, i): b.declare("sum", const(0.0, self.m.dtype)) for n, c in pairs for i in copies}
+        with b.loop("u", whole, begin=begin, step=len(copies)) as u, b.loop("v", self.m.mul2) as v:
+            for i in copies:
+                self._row(u + i, v, {(n, c): sums[n, c, i] for n, c in pairs})
+        if whole != end:
+            with b.loop("u", end, begin=whole) as u, b.loop("v", self.m.mul2) as v:
+                self._row(u, v, {(n, c): sums[n, c, 0] for n, c in pairs})
+        for n, c in pairs:
+            b.accumulate(self.z[self.m.vector_of_z(c, self.chosen[n][0])], total([sums[n, c, i] for i in copies]))
 
-    spans, rest = divmod(m.mul1, SPAN)
-    first = spans * SPAN
-    made = [st.loop(F, first, summed(F, F + SPAN, F + SPAN), step=SPAN)] if spans else []
-    return made + (summed(first, m.mul1, first + rest // copies * copies) if rest else [])
+    def _row(self, u: Value, v: Value, sums: dict[tuple[int, int], Value]) -> None:
+        weights = [load_vector(self.b, self.w, self.m.weight(u, v, n), filled) for n, filled in self.chosen]
+        for (n, c), variable in sums.items():
+            self.b.assign(variable, fma(self.t[self.m.row_of_t(c, u, v)], weights[n], variable))
 
 
 @cache
 def backward(m: Mixing, weights: bool = True) -> st.Function:
-    """gt = W gz summed over w, stored; and with `weights` gw = t gz summed over columns, stored or added to."""
-    w, t, gz = Array("w", m.dtype), common("t", m.t_size * m.lanes, m.dtype), vectors("gz", m.z_size, m.dtype)
-    gw, gt = Array("gw", m.dtype), vectors("gt", m.t_size, m.dtype)
-    arrays = (w, t, gz, gw, gt)
-    whole, rest = divmod(m.mul1, m.lanes)
-    body: list[st.Statement] = []
-    for columns in chunks(m.columns, MOST // 2):
-        body += [st.loop(F, whole, _rows(m, arrays, F, m.lanes, columns, weights, ""))] if whole else []
-        body += _rows(m, arrays, const(whole, "i64"), rest, columns, weights, f"{columns[0]}_") if rest else []
+    """h = W gz summed over w, stored; and with `weights` gw = t gz summed over columns, stored or added to."""
+    b, whole, rest = Builder(), *divmod(m.mul1, m.lanes)
+    w, t, gz = memory("w", m.dtype), common("t", m.t_size * m.lanes, m.dtype), vectors("gz", m.z_size, m.dtype)
+    gw, h = memory("gw", m.dtype), vectors("h", m.t_size, m.dtype)
+    with b.loop("v", m.mul2) as v:
+        for columns in chunks(m.columns, MOST // 2):
+            if whole:
+                with b.loop("first", whole) as first:
+                    _Rows(b, m, w, t, gz, gw, h, v, first, m.lanes, columns, weights).write()
+            if rest:
+                _Rows(b, m, w, t, gz, gw, h, v, index(whole), rest, columns, weights).write()
     name = f"mix_{'back' if weights else 'reduce'}_{m.name}"
-    return st.Function(name, arrays if weights else (w, gz, gt), st.block(st.loop(V, m.mul2, body)))
+    return b.function(name, (w, t, gz, gw, h) if weights else (w, gz, h))
 
 
-def _rows(
-    m: Mixing, arrays: tuple[Array, ...], first: Value, used: int, columns: range, weights: bool, run: str
-) -> list[st.Statement]:
-    """The rows of a vector of t: each leaves its sums by lane to be added up, and the gradient of its weights."""
-    w, t, gz, gw, gt = arrays
-    q, u, zero = Var("q", "i64"), first * m.lanes + Var("q", "i64"), const(0.0, m.dtype)
-    squares = -(-used * len(columns) // m.lanes)
-    parts = common(f"parts{run}", squares * m.lanes**2, m.dtype)
-    sums = {c: Var(f"s{c}", m.dtype) for c in columns}
-    factors = {c: Var(f"t{c}", m.dtype) for c in columns}
+@dataclass(frozen=True)
+class _Rows:
+    """The `used` rows of a vector of t: each leaves its sums by lane to be added up, and its gradient of weights."""
 
-    def vector(b: Value, filled: int, name: str = "_") -> list[st.Statement]:
-        held, made = vectors(f"w{name}", 1, m.dtype), vectors(f"gw{name}", 1, m.dtype)
-        grads = {c: gz[m.vector_of_z(c, b)] for c in columns}
-        body = _read(m, w, (b, filled), u, held)
-        body += [st.Assign(sums[c], fma(held[0], grads[c], sums[c])) for c in columns]
-        if not weights:
-            return body
-        adds = m.shared or columns[0] > 0
-        body += _read(m, gw, (b, filled), u, made) if adds else [st.DeclareArray(made), st.store(made[0], zero)]
-        value = made[0]
-        for c in columns:
-            value = fma(factors[c], grads[c], value)
-        return [*body, st.store(made[0], value), st.Pack(gw, m.weight(u, b), made, ZERO, 1, 1, filled)]
+    b: Builder
+    m: Mixing
+    w: Array
+    t: Array
+    gz: Array
+    gw: Array
+    h: Array
+    v: Value
+    first: Value
+    used: int
+    columns: range
+    weights: bool
 
-    def put(name: str, pair: Value, value: Value) -> list[st.Statement]:
-        one = vectors(name, 1, m.dtype)
-        return [st.DeclareArray(one), st.store(one[0], value), st.Pack(parts, pair * m.lanes, one, ZERO, 1, 1, m.lanes)]
+    @property
+    def squares(self) -> int:
+        return -(-self.used * len(self.columns) // self.m.lanes)
 
-    looped = m.mul3 // m.lanes if m.mul3 // m.lanes > UNROLLED else 0
-    over = [st.loop(B, looped, vector(B, m.lanes))] if looped else []
-    rest = [vector(const(b, "i64"), m.vectors[b], str(b)) for b in range(looped, len(m.vectors))]
-    read = [st.Let(factors[c], t[m.row_of_t(c, u)]) for c in columns] if weights else []
-    start = [st.Declare(sums[c], zero) for c in columns]
-    puts = [put(f"put{c}", q + (c - columns[0]) * used, sums[c]) for c in columns]
-    lacking = [st.loop(q, squares * m.lanes, put("put", q, zero), begin=used * len(columns))]
-    places = [(V * m.columns + c) * len(m.rows) + first for c in columns]
-    return [
-        st.DeclareArray(parts),
-        st.loop(q, used, read, start, over, rest, puts),
-        *(lacking if used * len(columns) % m.lanes else []),
-        st.Barrier(),
-        *_add_lanes(m, parts, squares, gt, places, used, run),
-    ]
+    def write(self) -> None:
+        b, m, used, zero = self.b, self.m, self.used, const(0.0, self.m.dtype)
+        parts = b.array("parts", m.dtype, (max(1, self.squares * m.lanes**2),), "shared")
+        with b.loop("q", used) as q:
+            sums = self._row(self.first * m.lanes + q)
+            for c in self.columns:
+                place = (q + (c - self.columns[0]) * used) * m.lanes
+                store_vector(b, parts, place, sums[c], m.lanes)
+        if used * len(self.columns) % m.lanes:
+            with b.loop("q", self.squares * m.lanes, begin=used * len(self.columns)) as q:
+                store_vector(b, parts, q * m.lanes, zero, m.lanes)
+        b.barrier()
+        self._add_lanes(parts)
 
+    def _row(self, u: Value) -> dict[int, Value]:
+        """The sums by lane of a row's weights with gz, for every column."""
+        b, m, v = self.b, self.m, self.v
+        factors = {c: b.let("t", self.t[m.row_of_t(c, u, v)]) for c in self.columns} if self.weights else {}
+        sums = {c: b.declare("s", const(0.0, m.dtype)) for c in self.columns}
+        looped = m.mul3 // m.lanes if m.mul3 // m.lanes > UNROLLED else 0
+        if looped:
+            with b.loop("b", looped) as block:
+                self._vector(u, block, m.lanes, sums, factors)
+        for n in range(looped, len(m.vectors)):
+            self._vector(u, index(n), m.vectors[n], sums, factors)
+        return sums
 
-def _add_lanes(
-    m: Mixing, parts: Array, squares: int, gt: Array, places: Sequence[Value], used: int, run: str
-) -> list[st.Statement]:
-    """gt = the sums over the lanes of rows of `parts`, `used` rows for every place; a square of rows at a time."""
-    added = common(f"added{run}", squares * m.lanes, m.dtype)
-    made: list[st.Statement] = [st.DeclareArray(added)]
-    for n in range(squares):
-        turned, one = vectors(f"turned{run}_{n}", m.lanes, m.dtype), vectors(f"one{run}_{n}", 1, m.dtype)
-        rows = st.GatherRows(turned, parts, lane() * m.lanes + n * m.lanes**2, const(m.lanes, "i64"))
-        made += [st.DeclareArray(turned), st.DeclareArray(one), rows]
-        made.append(st.store(one[0], total([turned[k] for k in range(m.lanes)])))
-        made.append(st.Pack(added, const(n * m.lanes, "i64"), one, ZERO, 1, 1, m.lanes))
-    back = [st.Unpack(gt, place, added, const(n * used, "i64"), 1, 1, used) for n, place in enumerate(places)]
-    return [*made, st.Barrier(), *back]
+    def _vector(self, u: Value, block: Value, filled: int, sums: dict[int, Value], factors: dict[int, Value]) -> None:
+        b, m = self.b, self.m
+        place, gz = m.weight(u, self.v, block), {c: self.gz[m.vector_of_z(c, block)] for c in self.columns}
+        weights = load_vector(b, self.w, place, filled)
+        for c in self.columns:
+            b.assign(sums[c], fma(weights, gz[c], sums[c]))
+        if self.weights:
+            adds = m.shared or self.columns[0] > 0
+            start = load_vector(b, self.gw, place, filled) if adds else const(0.0, m.dtype)
+            value = dot([(factors[c], gz[c]) for c in self.columns], start)
+            store_vector(b, self.gw, place, value, filled)
 
-
-def _read(m: Mixing, w: Array, vector: tuple[Value, int], u: Value, to: Array) -> list[st.Statement]:
-    """A vector of a row of weights, zero past the row's end."""
-    b, filled = vector
-    return [st.DeclareArray(to), st.Unpack(to, ZERO, w, m.weight(u, b), 1, 1, filled)]
+    def _add_lanes(self, parts: Array) -> None:
+        """h = the sums over the lanes of rows of `parts`, `used` rows for every column; a square of rows at a time."""
+        b, m = self.b, self.m
+        added = b.array("added", m.dtype, (max(1, self.squares * m.lanes),), "shared")
+        for n in range(self.squares):
+            square = b.array("square", m.dtype, (m.lanes,), lanes=True)
+            b.add(st.GatherRows(square, parts, lane() * m.lanes + n * m.lanes**2, index(m.lanes)))
+            store_vector(b, added, n * m.lanes, total([square[k] for k in range(m.lanes)]), m.lanes)
+        b.barrier()
+        for n, c in enumerate(self.columns):
+            place = (self.v * m.columns + c) * len(m.rows) + self.first
+            b.add(st.Unpack(self.h, place, added, index(n * self.used), 1, 1, self.used))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from trnqc.cg.cpu.slots import ZERO, Channels, Shape, memory, vectors
+from trnqc.cg.cpu.slots import ZERO, Channels, Shape, load_vector, memory, store_vector, vectors
 from trnqc.cg.programs.coupling import Coupling, contracted, coupled
 from trnqc.cg.programs.directions import Direction
 from trnqc.cg.programs.uvu import Channel, Update
@@ -104,15 +104,9 @@ def _channel(
     d1, d3 = s.dims[0], s.dims[2]
     x = {name: {i: b.let(name, given[name][block * d1 + i]) for i in of} for name in direction.reading("x")}
     slopes = [b.let("gz", given["gz"][block * d3 + k]) for k in range(d3)] if gz else []
-    weights = {name: _weights(b, s, given[name], block, n) for name in direction.reading("w") if s.weighted}
+    names = direction.reading("w") if s.weighted else ()
+    weights = {name: load_vector(b, given[name], block * (s.lanes * s.mul2), n, s.mul2) for name in names}
     return Channel(b, direction, a, x, weights, d3, slopes)
-
-
-def _weights(b: Builder, s: Shape, w: Array, block: Value, n: int) -> Value:
-    """A block of weights, one a channel, as a vector."""
-    held = b.array("w", s.dtype, (1,), lanes=True)
-    b.add(st.Unpack(held, ZERO, w, block * (s.lanes * s.mul2), s.mul2, 1, n))
-    return held[0]
 
 
 def _outputs(
@@ -155,18 +149,11 @@ def _gradients(
                 if kept and number + 1 < len(s.parts):
                     b.store(kept[block], total)
                 else:
-                    _weight_gradients(b, s, given["gw"], block, n, total)
+                    gw, first = given["gw"], block * (s.lanes * s.mul2)
+                    total = total + load_vector(b, gw, first, n, s.mul2) if s.summed else total
+                    store_vector(b, gw, first, total, n, s.mul2)
             for (i, k), g in grams.items():
                 b.assign(g, dot([(slopes.left[i], slopes.right[k])], g))
         for j, value in contracted(s.terms, grams).items():
             place = given["gy"][j * s.step]
             b.store(place, dot([(value, pw)], place))
-
-
-def _weight_gradients(b: Builder, s: Shape, gw: Array, block: Value, n: int, total: Value) -> None:
-    held, start = b.array("gw", s.dtype, (1,), lanes=True), block * (s.lanes * s.mul2)
-    if s.summed:
-        b.add(st.Unpack(held, ZERO, gw, start, s.mul2, 1, n))
-        total = total + held[0]
-    b.store(held[0], total)
-    b.add(st.Pack(gw, start, held, ZERO, s.mul2, 1, n))
