@@ -1,4 +1,4 @@
-"""Tensor products on a GPU: plans (schedule.py) -> programs (device_program.py) -> kernels of a device -> launches.
+"""Tensor products on a GPU: plans (schedule.py) -> kernels (program.py), built for a device (jit) -> launches.
 
 Operands are NumPy arrays, which are copied there and back, or PyTorch tensors in the device's memory, which are not.
 """
@@ -24,14 +24,14 @@ from trnqc.gen.statements import name_of
 from trnqc.jit.device import Argument, Built, Device, Memory, Recipe, cuda_devices
 
 WARP = 32
-# Blocks at once that a kernel is compiled for: as many as the compiler thinks fit, or so few that all registers serve.
+# Blocks of a multiprocessor that a kernel is compiled for; 0 leaves the number of registers to the compiler.
 BLOCKS = (0, 8)
-# Bytes of gradients of shared weights that are kept before they are summed.
+# Bytes of gradients of shared weights that are held before they are summed.
 KEPT = 1 << 28
 
 
 def fewest(forms: Iterable[Built]) -> Built:
-    """The first without memory beside the registers, else the one with the least; later ones are built if needed."""
+    """The first form that does not spill registers, else the one that spills least; later forms are built if needed."""
     best: Built | None = None
     for built in forms:
         if best is None or built.stack < best.stack:
@@ -43,10 +43,24 @@ def fewest(forms: Iterable[Built]) -> Built:
 
 
 class CudaEngine:
-    """The methods of the CPU's engine, on a device, by default the first GPU.
+    """The methods of the CPU's engine, on a device.
 
-    kahan: sums over a node's edges are compensated; atomic: they are added up by hardware, in any order.
-    Raises BackendUnavailable without a GPU, UnsupportedError for what a block's shared memory does not hold.
+    Parameters
+    ----------
+    problem : TPProblem
+    dtype : str or type
+        float32 or float64.
+    device : Device, optional
+        By default the first GPU.
+    kahan, atomic : bool
+        Whether sums over a node's edges are compensated, and whether they are added up by hardware, in any order.
+
+    Raises
+    ------
+    BackendUnavailable
+        Without a GPU.
+    UnsupportedError
+        For a kernel that needs more shared memory than a block has.
     """
 
     def __init__(
@@ -131,32 +145,32 @@ class CudaEngine:
         rows = {n: shapes[n] for n in DIRECTIONS[name].writes}
         if self.problem.shared_weights and "gw" in rows:
             rows["gw"] = (self.weight_rows(batch), *rows["gw"])
-        space = operands_of(self.device, given)
-        made = space.room(rows, {"gy", "gw"} if self.problem.shared_weights else {"gy"}, outs or {})
+        operands = operands_of(self.device, given)
+        operands.allocate(rows, {"gy", "gw"} if self.problem.shared_weights else {"gy"}, outs or {})
         if batch:
-            self._launched(name, space.memories | made.memories, batch, None)
-        return made.results(shapes)
+            self._launch(name, operands.memories, batch, None)
+        return operands.results({n: shapes[n] for n in rows})
 
     def _convolution(self, name: str, given: dict[str, Any], graph: Graph) -> tuple[Any, ...]:
         direction = DIRECTIONS[name]
         shapes = self._checked(given, graph.n_nodes, len(graph.rows), graph.n_nodes)
-        space = operands_of(self.device, given)
-        cut, there = self._cut(graph, direction.by)
+        operands = operands_of(self.device, given)
+        cut, order = self._cut(graph, direction.by)
         rows = {n: shapes[n] for n in direction.writes}
         (summed,) = (n for n in rows if n[-1] == {"sender": "x", "receiver": "z"}[direction.by])
         if not self.atomic:
             rows[summed] = (cut.rows, shapes[summed][1])
         if self.problem.shared_weights and "gw" in rows:
             rows["gw"] = (self.weight_rows(len(cut), cut), *rows["gw"])
-        clear = {"gy", *({summed} if self.atomic else ()), *({"gw"} if self.problem.shared_weights else ())}
-        made = space.room(rows, clear, {})
+        zeroed = {"gy", *({summed} if self.atomic else ()), *({"gw"} if self.problem.shared_weights else ())}
+        operands.allocate(rows, zeroed, {})
         if len(cut):
-            self._launched(name, space.memories | made.memories | there, len(cut), cut)
+            self._launch(name, operands.memories | order, len(cut), cut)
             if len(cut.cut) and not self.atomic:
-                self._added(made.memories[summed], shapes[summed][1], cut.cut)
-        return made.results(shapes)
+                self._sum_rows(operands.memories[summed], shapes[summed][1], cut.cut)
+        return operands.results({n: shapes[n] for n in rows})
 
-    def _launched(self, name: str, memories: dict[str, Memory], groups: int, cut: Segments | None) -> None:
+    def _launch(self, name: str, memories: dict[str, Memory], groups: int, cut: Segments | None) -> None:
         built = self._kernel(name)
         names = [name_of(p) for p in built.recipe.params]
         weights = self.problem.weight_numel
@@ -167,7 +181,7 @@ class CudaEngine:
             given: dict[str, Argument] = {**memories, "first": first, "origin": edge - 1}
             self.device.launch(built, last - first, [given[n] for n in names])
             for level in levels(stop - edge + 1) if sums_weights else ():
-                self._added(memories["gw"], weights, level)
+                self._sum_rows(memories["gw"], weights, level)
 
     def weight_rows(self, groups: int, cut: Segments | None = None) -> int:
         """Rows that hold gradients of shared weights before they are summed."""
@@ -184,7 +198,7 @@ class CudaEngine:
         step = max(1, edges // longest)
         return [(n, min(n + step, groups)) for n in range(0, groups, step)]
 
-    def _added(self, rows: Memory, columns: int, ranges: Ranges) -> None:
+    def _sum_rows(self, rows: Memory, columns: int, ranges: Ranges) -> None:
         if not columns:
             return
         there = [self.device.upload(a) for a in (ranges.begin, ranges.end, ranges.row)]
