@@ -14,13 +14,12 @@ from types import ModuleType
 from typing import Any
 
 from trnqc.contraction.kernels import Gemm
-from trnqc.contraction.memory.loop_nest import Item, Loop, Make, Step
+from trnqc.contraction.memory.loop_nest import Allocate, Compute, Item, Loop
 from trnqc.contraction.memory.schedule import Schedule
 from trnqc.contraction.run.arrays import Array, require_no_transform
 from trnqc.contraction.run.execute import apply, arranged, leaf
 from trnqc.contraction.run.loop_nest import inside_order
-from trnqc.contraction.run.lower import Step as Lowered
-from trnqc.contraction.run.lower import lower
+from trnqc.contraction.run.lower import Step, lower
 from trnqc.contraction.tree import Node, Tree
 from trnqc.expression.operand import Leaf
 from trnqc.expression.spaces import Index
@@ -53,9 +52,9 @@ class _Run:
         tree = self.fusion.tree
         self.held = {tree.root.name: library.empty([tree.extent(label) for label in tree.root.indices], **kind)}
         arena = library.empty(schedule.nest.arena, **kind)
-        for name, place in schedule.nest.places.items():
+        for name, offset in schedule.nest.offsets.items():
             shape = self.fusion.shape(name)
-            self.held[name] = arena[place : place + prod(shape)].reshape(tuple(shape))
+            self.held[name] = arena[offset : offset + prod(shape)].reshape(tuple(shape))
         self.inside = schedule.nest.inside
         if self.inside:
             order = inside_order(schedule.nest)
@@ -67,9 +66,9 @@ class _Run:
             if isinstance(item, Loop):
                 for start in range(0, item.extent, item.tile):
                     self.items(item.body, ranges | {item.label: (start, min(start + item.tile, item.extent))})
-            elif isinstance(item, Make) and item.zero:
+            elif isinstance(item, Allocate) and item.zero:
                 self._part(item.name, ranges).fill_(0)
-            elif isinstance(item, Step):
+            elif isinstance(item, Compute):
                 self._step(item.name, item.accumulate, ranges)
 
     def _part(self, name: str, ranges: Ranges) -> Array:
@@ -149,7 +148,7 @@ def _cut(array: Array, labels: Labels, label: str, start: int, stop: int) -> Arr
 
 
 @lru_cache(maxsize=4096)
-def _lowered(labels: Labels, leaves: tuple[Leaf, ...], lengths: tuple[tuple[str, int], ...]) -> tuple[Lowered, int]:
+def _lowered(labels: Labels, leaves: tuple[Leaf, ...], lengths: tuple[tuple[str, int], ...]) -> tuple[Step, int]:
     """The step on slices of these lengths, and the elements that it makes besides what it is written to."""
     tree = Tree(Node("slice", labels, leaves), {label: Index(label, n, label) for label, n in lengths})
     (step,) = lower(tree)

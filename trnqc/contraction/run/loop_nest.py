@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from trnqc.contraction.kernels import Gemm
-from trnqc.contraction.memory.fusion_graph import Array
-from trnqc.contraction.memory.loop_nest import Item, Loop, Make, Nest, Step
+from trnqc.contraction.memory.fusion_graph import ComputedArray
+from trnqc.contraction.memory.loop_nest import Allocate, Compute, Item, Loop, Nest
 from trnqc.contraction.memory.schedule import Schedule
 from trnqc.contraction.run.slices import LEAST_SCRATCH, Layout, Slice, exchange, multiply, product_plan, row_major
 from trnqc.contraction.tree import union
@@ -99,12 +99,12 @@ def outer_loop(nest: Nest) -> Loop | None:
     root = nest.fusion.tree.root
     items: Sequence[Item] = nest.body
     while True:
-        around = [i for i in items if isinstance(i, Loop) and any(s.name == root.name for s in _all(i.body, Step))]
+        around = [i for i in items if isinstance(i, Loop) and any(s.name == root.name for s in _all(i.body, Compute))]
         if not around:
             return None
         (loop,) = around
-        own = {root.name, *(make.name for make in _all(loop.body, Make))}
-        free = loop.label in root.indices and all(step.name in own for step in _all(loop.body, Step))
+        own = {root.name, *(make.name for make in _all(loop.body, Allocate))}
+        free = loop.label in root.indices and all(step.name in own for step in _all(loop.body, Compute))
         if loop.tile < loop.extent:
             return loop if free else None
         items = loop.body
@@ -135,10 +135,10 @@ class _Run:
         if isinstance(out, np.ndarray):
             self.held[self.fusion.tree.root.name] = Slice(out, self.fusion.tree.root.indices)
         orders = axis_orders(schedule.nest)
-        for name, place in schedule.nest.places.items():
+        for name, offset in schedule.nest.offsets.items():
             order = orders[name]
             lengths = dict(zip(self.fusion.arrays[name].indices, self.fusion.shape(name)))
-            array = arena[place : place + prod(lengths.values())].reshape([lengths[label] for label in order])
+            array = arena[offset : offset + prod(lengths.values())].reshape([lengths[label] for label in order])
             self.held[name] = Slice(array, order)
         if schedule.nest.inside:
             self.held[schedule.nest.inside] = _inside(schedule.nest, out)
@@ -152,9 +152,9 @@ class _Run:
                     self.items(item.body, ranges | {item.label: (start, min(start + item.tile, item.extent))})
                     if item is self.outer and self.turned:
                         self.turned(turn + 1)
-            elif isinstance(item, Make) and item.zero:
+            elif isinstance(item, Allocate) and item.zero:
                 self._part(item.name, ranges).array.fill(0)
-            elif isinstance(item, Step):
+            elif isinstance(item, Compute):
                 self._step(self.fusion.arrays[item.name], item.accumulate, ranges)
 
     def _part(self, name: str, ranges: Ranges) -> Slice:
@@ -167,7 +167,7 @@ class _Run:
             cuts.append(slice(0, stop - start) if label in fused else slice(start, stop))
         return Slice(held.array[(*cuts, Ellipsis)], held.labels)
 
-    def _step(self, array: Array, accumulate: bool, ranges: Ranges) -> None:
+    def _step(self, array: ComputedArray, accumulate: bool, ranges: Ranges) -> None:
         if array.name not in self.held:
             found = self._part(array.inputs[0], ranges)
             self.out.put([slice(*ranges[label]) for label in array.indices], _ordered(found, array.indices))
@@ -264,7 +264,9 @@ def axis_orders(nest: Nest) -> dict[str, tuple[str, ...]]:
     return orders
 
 
-def _operand_layouts(array: Array, extent: Callable[[str], int], layout: Callable[[str], Layout]) -> Iterator[Layout]:
+def _operand_layouts(
+    array: ComputedArray, extent: Callable[[str], int], layout: Callable[[str], Layout]
+) -> Iterator[Layout]:
     made = iter(array.inputs)
     assert not isinstance(array.source, Leaf)
     for operand in array.source.operands:
@@ -275,7 +277,7 @@ def _operand_layouts(array: Array, extent: Callable[[str], int], layout: Callabl
             yield layout(next(made))
 
 
-def _orders_worth_trying(array: Array, consumer: Array) -> Iterator[tuple[str, ...]]:
+def _orders_worth_trying(array: ComputedArray, consumer: ComputedArray) -> Iterator[tuple[str, ...]]:
     """All orders of a few axes; of many, those that keep together what becomes one axis of a matrix."""
     yield array.indices
     if len(array.indices) <= 4:
