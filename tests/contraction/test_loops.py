@@ -15,7 +15,8 @@ from trnqc.contraction.memory.fusion import fusion_front, least_memory
 from trnqc.contraction.memory.fusion_graph import Fusion
 from trnqc.contraction.memory.loop_nest import nest_of
 from trnqc.contraction.memory.schedule import Schedule
-from trnqc.contraction.run.loop_nest import axis_orders, run_schedule, scratch_wanted
+from trnqc.contraction.run.axis_orders import axis_orders, scratch_wanted
+from trnqc.contraction.run.loop_nest import run_schedule
 from trnqc.contraction.tree import Node, Tree
 from trnqc.errors import InputError
 from trnqc.expression.operand import Leaf

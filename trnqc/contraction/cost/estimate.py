@@ -1,6 +1,6 @@
 """Estimated times of steps on whole arrays, and of fused loop nests, from the rates of a machine.
 
-A step is what `run.slices.product_plan` (in loops) or `run.lower` (else) decides: a stack of matrix products, copies of
+A step is what `run.product_plan` (in loops) or `run.lower` (else) decides: a stack of matrix products, copies of
 operands, and a buffer that is added to the result. Nothing here is fitted to contractions.
 """
 
@@ -13,9 +13,9 @@ from trnqc.contraction.computation import Computation
 from trnqc.contraction.cost.rates import Rates
 from trnqc.contraction.memory.fusion_graph import Fusion
 from trnqc.contraction.memory.loop_nest import Nest
-from trnqc.contraction.run.loop_nest import axis_orders
+from trnqc.contraction.run.axis_orders import axis_orders
 from trnqc.contraction.run.lower import Packed, Product, Step
-from trnqc.contraction.run.slices import Layout, ProductPlan, product_plan, row_major
+from trnqc.contraction.run.product_plan import Layout, ProductPlan, product_plan, row_major
 from trnqc.contraction.tree import Tree, union
 from trnqc.expression.operand import Leaf
 

@@ -16,7 +16,8 @@ from itertools import product
 
 import numpy as np
 
-from trnqc.contraction.run.slices import MULTIPLY_ADD, START, Slice, multiply
+from trnqc.contraction.run.product_plan import MULTIPLY_ADD, START
+from trnqc.contraction.run.slices import Slice, multiply
 from trnqc.host.memory import data_caches
 from trnqc.host.rates import kept_rates
 
@@ -90,8 +91,8 @@ def machine_rates() -> Rates:
 @cache
 def cache_levels() -> tuple[tuple[str, int], ...]:
     """Return (name, fp64 elements) of the two largest caches, the larger first; 32 MB and 1 MB if unknown."""
-    found = {level: size // 8 for level, size in data_caches().items()}
-    largest = sorted(found.items(), key=lambda pair: -pair[1])[:2]
+    sizes = {level: size // 8 for level, size in data_caches().items()}
+    largest = sorted(sizes.items(), key=lambda pair: -pair[1])[:2]
     return tuple(largest) if len(largest) == 2 else (("L3", 2**22), ("L2", 2**17))
 
 

@@ -71,10 +71,11 @@ class Distribution:
         rows = []
         for step in self.steps:
             taken = "  ".join(
-                f"{operand.name}{_text(source)}->{_text(wanted)}" if source and source != wanted else
-                f"{operand.name}{_text(wanted)}"
+                f"{operand.name}{_text(source)}->{_text(wanted)}"
+                if source and source != wanted
+                else f"{operand.name}{_text(wanted)}"
                 for operand, wanted, source in zip(step.node.operands, step.wanted, step.sources)
-            )  # fmt: skip
+            )
             rows.append(f"{step.node.name}{_text(step.result)} computed {_text(step.loops)} from {taken}")
         rows.append(f"{self.tree.root.name} ends{_text(self.final)}")
         rows.append(f"{self.volume:.4g} elements received, {self.longest:.4g} multiply-adds on one processor")

@@ -16,7 +16,7 @@ import numpy as np
 from trnqc.contraction.memory.fusion_graph import ComputedArray, Fusion
 from trnqc.contraction.memory.loop_nest import Nest, arenas, nest_of, together
 from trnqc.contraction.memory.tiles import Cost
-from trnqc.contraction.run.slices import MOVE, MULTIPLY_ADD, START
+from trnqc.contraction.run.product_plan import MOVE, MULTIPLY_ADD, START
 from trnqc.contraction.tree import union
 from trnqc.expression.operand import Leaf
 

@@ -53,8 +53,8 @@ def one_type(library: ModuleType, operands: Sequence[Array]) -> list[Array]:
     kinds = {x.dtype for x in operands}
     if len(kinds) < 2:
         return list(operands)
-    found, *others = operands
-    kind = found.dtype
+    first, *others = operands
+    kind = first.dtype
     for other in others:
         kind = np.promote_types(kind, other.dtype) if library is np else library.promote_types(kind, other.dtype)
     return [cast(x, kind) for x in operands]
@@ -110,11 +110,11 @@ def itemsize(arrays: Sequence[Array]) -> int:
     kinds = list(dict.fromkeys(x.dtype for x in arrays))
     if not kinds:
         return 8
-    found, *others = kinds
+    kind, *others = kinds
     library = library_of(arrays)
     for other in others:
-        found = (np if library is np else library).promote_types(found, other)
-    return int(found.itemsize)
+        kind = (np if library is np else library).promote_types(kind, other)
+    return int(kind.itemsize)
 
 
 def host_array(x: Array, name: str) -> np.ndarray:

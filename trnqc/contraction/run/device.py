@@ -17,8 +17,8 @@ from trnqc.contraction.kernels import Gemm
 from trnqc.contraction.memory.loop_nest import Allocate, Compute, Item, Loop
 from trnqc.contraction.memory.schedule import Schedule
 from trnqc.contraction.run.arrays import Array, require_no_transform
+from trnqc.contraction.run.axis_orders import inside_order
 from trnqc.contraction.run.execute import apply, arranged, leaf
-from trnqc.contraction.run.loop_nest import inside_order
 from trnqc.contraction.run.lower import Step, lower
 from trnqc.contraction.tree import Node, Tree
 from trnqc.expression.operand import Leaf
