@@ -14,7 +14,7 @@ from scripts.measuring import clocked, in_turns
 from trnqc.contraction.memory.fusion import fusion_front, least_memory
 from trnqc.contraction.memory.fusion_graph import Fusion
 from trnqc.contraction.memory.schedule import Schedule, schedule
-from trnqc.contraction.memory.tiled_form import Form
+from trnqc.contraction.memory.tiled_loops import TiledLoops
 from trnqc.contraction.run.loop_nest import run_schedule
 from trnqc.contraction.tree import Node, Tree
 from trnqc.expression.operand import Leaf
@@ -61,7 +61,7 @@ def a3a() -> dict[str, Any]:
 
 def tiles(occupied: int = 8, virtual: int = 64, auxiliary: int = 128, rounds: int = 3) -> dict[str, Any]:
     tree = ladder_tree(occupied, virtual, auxiliary)
-    form = Form(Fusion(tree, {"W": frozenset("be")}))
+    form = TiledLoops(Fusion(tree, {"W": frozenset("be")}))
     rng = np.random.default_rng(1)
     operands = {x.name: rng.standard_normal([tree.extent(i) for i in x.indices]) for x in tree.leaves}
     out = np.empty([tree.extent(i) for i in tree.root.indices])

@@ -8,7 +8,7 @@ import importlib
 import pytest
 
 
-@pytest.mark.parametrize("name", ["api", "plan"])
+@pytest.mark.parametrize("name", ["api", "cost.counts", "plan"])
 def test_examples_of_docstrings(name):
     result = doctest.testmod(importlib.import_module(f"trnqc.contraction.{name}"))
     assert result.attempted and not result.failed

@@ -11,7 +11,7 @@ from trnqc.contraction.cost import rates
 from trnqc.contraction.cost.estimate import nest_seconds, plan_seconds
 from trnqc.contraction.cost.rates import Rates, cache_levels, machine_rates
 from trnqc.contraction.memory.fusion_graph import Fusion
-from trnqc.contraction.memory.tiled_form import Form
+from trnqc.contraction.memory.tiled_loops import TiledLoops
 
 FREE = dict.fromkeys(("call", "multiply_add", "panel", "result", "near", "far", "turned_near", "turned_far"), 0.0)
 
@@ -36,7 +36,7 @@ def test_a_limit_costs_time():
 @pytest.mark.parametrize("tile", [1, 2, 3, 6])
 def test_turns_and_work_of_a_nest(tile):
     """Two steps a turn of the loops over a and b; the work does not depend on the tiles."""
-    form = Form(Fusion(ladder(2, 6, 5), {"W": frozenset("ab")}))
+    form = TiledLoops(Fusion(ladder(2, 6, 5), {"W": frozenset("ab")}))
     nest = form.tiled({"a": tile, "b": tile})
     assert nest_seconds(nest, 2**20, Rates(**FREE, step=1.0)) == 2 * (6 // tile) ** 2
     work = nest_seconds(nest, 2**20, Rates(**FREE | {"multiply_add": 1.0}, step=0.0))

@@ -15,7 +15,8 @@ from trnqc.contraction.memory.fusion import fusion_front, least_memory
 from trnqc.contraction.memory.fusion_graph import Fusion
 from trnqc.contraction.memory.loop_nest import nest_of
 from trnqc.contraction.memory.schedule import Schedule
-from trnqc.contraction.run.loop_nest import axis_orders, run_schedule, scratch_wanted
+from trnqc.contraction.run.axis_orders import axis_orders, scratch_wanted
+from trnqc.contraction.run.loop_nest import run_schedule
 from trnqc.contraction.tree import Node, Tree
 from trnqc.errors import InputError
 from trnqc.expression.operand import Leaf
@@ -75,7 +76,7 @@ def test_the_text_of_tiled_loops_over_functions():
 def test_arrays_that_do_not_meet_share_their_place():
     nest = nest_of(Fusion(four_index(5)))
     assert nest.fusion.memory == 3 * 5**4 and nest.arena == 2 * 5**4
-    assert nest.places["T1"] == nest.places["T3"]
+    assert nest.offsets["T1"] == nest.offsets["T3"]
 
 
 @settings(max_examples=50, deadline=None)
@@ -87,7 +88,7 @@ def test_what_lives_together_does_not_overlap(tree, data):
     for one, two in combinations(fusion.temporaries, 2):
         (first, last), (begin, end) = nest.lives[one], nest.lives[two]
         if first <= end and begin <= last:
-            spans = [(nest.places[n], nest.places[n] + prod(fusion.shape(n))) for n in (one, two)]
+            spans = [(nest.offsets[n], nest.offsets[n] + prod(fusion.shape(n))) for n in (one, two)]
             assert max(spans)[0] >= min(spans)[1]
 
 

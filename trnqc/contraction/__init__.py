@@ -1,9 +1,13 @@
 """Dense tensor contractions: from expressions to plans that fit in memory and run on BLAS.
 
-    text or Python objects ─ parse, expression ─► sums of products over index spaces
-    ─ operations ─► binary trees of least work ─ later stages ─► loops, tiles ─ lower, execute ─► arrays
+    subscripts, program, operands or shapes
+      ─ expression ─► labels, extents, sums of products           (trnqc.expression)
+      ─ order      ─► binary trees of least work                  planning.py
+      ─ memory     ─► fused loops and tiles within a limit        ladder/: loops over symmetric pairs
+      ─ plan       ─► Plan: computation.py is its data; listing.py prints it, cost/ estimates its time
+      ─ run        ─► arrays                                      kernels.py: what multiplies matrices
 
-Planners are pure: index sets, extents and limits in, a plan out; no arrays, no device.
+Planners are pure functions of labels, extents and limits. They know neither arrays nor devices.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Recognises closed-shell pair energies of fitted integrals, which backends compute in one fused kernel.
+"""Closed-shell pair energies of fitted integrals, which backends compute in one fused kernel.
 
     E = sum_iajb (ia|jb) [c1 (ia|jb) + c2 (ib|ja)] / D_iajb
     (ia|jb) = sum_Q B_iaQ B_jbQ,  D_iajb = e_i + e_j - f_a - f_b
 
-in any names and orders of axes, through intermediates or written out, with any c1 and c2 (MP2: 2 and -1). That D is
-such a sum is a matter of its numbers, so it is checked when the arrays are there.
+They are recognised in any names and orders of axes, through intermediates or written out, with any c1 and c2 (MP2: 2
+and -1). Whether D is such a sum depends on its numbers, so it is checked when the arrays are there.
 """
 
 from __future__ import annotations
@@ -25,16 +25,26 @@ from trnqc.expression.program import Program
 from trnqc.expression.terms import Factor, Term
 from trnqc.types import PairEnergies
 
-# Programs of more statements are not written out to look for a pair energy.
+# Most statements of a program that is searched for pair energies.
 MOST = 8
-# By how much D may differ from a sum, relative to its largest element: rounding of the sum itself.
+# Largest deviation of D from a sum, relative to its largest element, which allows for rounding of the sum.
 ROUNDING = 1e-13
 
 
 class OuterSum:
-    """x0[i] + x1[j] + ... as a function of slices: energy denominators that are never stored.
+    """x0[i] + x1[j] + ... as a function of slices, for energy denominators that are never stored.
 
-    OuterSum(eps_occ, -eps_vir, eps_occ, -eps_vir) stands for `function D[o,v,o,v] cost 3` of a program.
+    ``OuterSum(eps_occ, -eps_vir, eps_occ, -eps_vir)`` is the operand of ``function D[o,v,o,v] cost 3`` in a program.
+
+    Parameters
+    ----------
+    *vectors
+        One vector for each axis.
+
+    Raises
+    ------
+    InputError
+        If an argument is not a vector.
     """
 
     def __init__(self, *vectors: Any) -> None:
@@ -55,9 +65,14 @@ class OuterSum:
 
 @dataclass(frozen=True)
 class PairForm:
-    """target = direct E_direct + exchange E_exchange. factor: name of B; occupied, virtual, auxiliary: its axes.
+    """target = direct E_direct + exchange E_exchange.
 
-    denominator: name of D; axes: those of i, a, j, b.
+    Attributes
+    ----------
+    factor, occupied, virtual, auxiliary
+        Name of B, and its axes i, a, Q.
+    denominator, axes
+        Name of D, and its axes i, a, j, b.
     """
 
     target: str
@@ -83,7 +98,7 @@ class PairForm:
 
 
 def pair_forms(program: Program, outputs: Sequence[str]) -> tuple[PairForm, ...]:
-    """The pair energy that each output is; none where one of them is something else."""
+    """Return the pair energy that each output is; none if one of the outputs is something else."""
     targets = {s.target.tensor: s.target for s in program.statements}
     if len(program.statements) > MOST or has_blocks(program) or any(targets[name].labels for name in outputs):
         return ()
@@ -97,6 +112,7 @@ def pair_forms(program: Program, outputs: Sequence[str]) -> tuple[PairForm, ...]
 
 
 def _form(program: Program, target: str) -> PairForm | None:
+    """Return the pair energy that a target is, None if it is not one."""
     mine = [s for s in program.statements if s.target.tensor == target]
     if mine[0].accumulate or not all(s.accumulate for s in mine[1:]):
         return None
@@ -119,7 +135,7 @@ Match = tuple[bool, str, tuple[int, int, int], str, tuple[int, int, int, int]]
 
 
 def _matched(term: Term) -> Match | None:
-    """(whether direct, B, its axes, D, its axes) of a term of four B over one D."""
+    """Return (whether direct, B, its axes, D, its axes) of a term of four B over one D; None for other terms."""
     below = [factor for factor in term.factors if factor.reciprocal]
     above = [factor for factor in term.factors if not factor.reciprocal]
     if len(below) != 1 or len(above) != 4 or len({factor.tensor for factor in above}) != 1:
@@ -149,33 +165,33 @@ def _matched(term: Term) -> Match | None:
 def _integrals(
     above: Sequence[Factor], occupied: int, virtual: int, auxiliary: int
 ) -> tuple[set[tuple[str, str]], set[tuple[str, str]]] | None:
-    """The (occupied, virtual) labels of both integrals: pairs of factors that share their auxiliary label."""
-    found: dict[str, set[tuple[str, str]]] = {}
+    """Return the (occupied, virtual) labels of both integrals: pairs of factors that share their auxiliary label."""
+    pairs_by_auxiliary: dict[str, set[tuple[str, str]]] = {}
     for factor in above:
         pair = factor.labels[occupied], factor.labels[virtual]
-        found.setdefault(factor.labels[auxiliary], set()).add(pair)
-    if len(found) != 2 or any(len(pairs) != 2 for pairs in found.values()):
+        pairs_by_auxiliary.setdefault(factor.labels[auxiliary], set()).add(pair)
+    if len(pairs_by_auxiliary) != 2 or any(len(pairs) != 2 for pairs in pairs_by_auxiliary.values()):
         return None
-    one, two = found.values()
+    one, two = pairs_by_auxiliary.values()
     return one, two
 
 
 def orbital_energies(form: PairForm, denominator: Any) -> tuple[np.ndarray, np.ndarray] | None:
-    """(e, f) with D_iajb = e_i + e_j - f_a - f_b, up to a constant in both; None where D is no such sum."""
+    """Return (e, f) with D_iajb = e_i + e_j - f_a - f_b, up to a constant in both; None if D is not such a sum."""
     if isinstance(denominator, OuterSum):
         i, a, j, b = (denominator.vectors[axis] for axis in form.axes)
         return (i, -a) if np.array_equal(i, j) and np.array_equal(a, b) else None
     if callable(denominator):
         return None
-    found = np.asarray(denominator).transpose(form.axes)
-    if found.dtype != np.float64 or 0 in found.shape:
+    values = np.asarray(denominator).transpose(form.axes)
+    if values.dtype != np.float64 or 0 in values.shape:
         return None
-    half = np.einsum("iaia->ia", found) / 2
+    half = np.einsum("iaia->ia", values) / 2
     e, f = half[:, 0], half[0, 0] - half[0]
-    close = ROUNDING * np.abs(found).max() * 8
+    close = ROUNDING * np.abs(values).max() * 8
     if np.abs(half - (e[:, None] - f)).max() > close:
         return None
-    if any(np.abs(rows - half[k, :, None, None] - half).max() > close for k, rows in enumerate(found)):
+    if any(np.abs(rows - half[k, :, None, None] - half).max() > close for k, rows in enumerate(values)):
         return None
     return e, f
 
@@ -183,24 +199,28 @@ def orbital_energies(form: PairForm, denominator: Any) -> tuple[np.ndarray, np.n
 def pair_energies(
     forms: Sequence[PairForm], values: Mapping[str, Any], kernel: PairKernel, memory: int | None
 ) -> dict[str, float] | None:
-    """The outputs by the kernel; None where it does not apply: other element types, a D that is no sum of orbital
-    energies, more memory needed than `memory` bytes."""
-    found: dict[tuple[Any, ...], PairEnergies] = {}
+    """Return the outputs from the kernel, or None if it does not apply.
+
+    It does not apply to other element types, to a D that is not a sum of orbital energies, or if it needs more memory
+    than `memory` bytes.
+    """
+    known: dict[tuple[Any, ...], PairEnergies] = {}
     results = {}
     for form in forms:
         key = (form.factor, form.occupied, form.virtual, form.auxiliary, form.denominator, form.axes)
-        if key not in found:
+        if key not in known:
             energies = _run(form, values, kernel, memory)
             if energies is None:
                 return None
-            found[key] = energies
-        direct = float(found[key].os.sum())
+            known[key] = energies
+        direct = float(known[key].os.sum())
         results[form.target] = float(form.direct) * direct
-        results[form.target] += float(form.exchange) * (direct - float(found[key].ss.sum()))
+        results[form.target] += float(form.exchange) * (direct - float(known[key].ss.sum()))
     return results
 
 
 def _run(form: PairForm, values: Mapping[str, Any], kernel: PairKernel, memory: int | None) -> PairEnergies | None:
+    """Return the energies of all pairs, or None if the kernel does not apply."""
     factors = values[form.factor]
     if callable(factors) or not isinstance(factors, np.ndarray) or factors.dtype != np.float64 or not factors.size:
         return None
@@ -210,7 +230,7 @@ def _run(form: PairForm, values: Mapping[str, Any], kernel: PairKernel, memory: 
     lying = factors.transpose(form.occupied, form.virtual, form.auxiliary)
     ready = np.ascontiguousarray(lying)
     if memory is not None:
-        # The kernel counts B as its own; the operand is not part of the limit, a copy of it is.
+        # The kernel counts B as its own memory. The limit includes a copy of the operand, but not the operand.
         memory += 0 if ready is not factors and not np.shares_memory(ready, factors) else factors.nbytes
     try:
         e, f = (np.ascontiguousarray(x, np.float64) for x in energies)

@@ -1,12 +1,12 @@
-"""The time that planning may take, and what was left out because of it.
+"""The time limit of planning, and a record of what was not searched because of it.
 
     with planning(2.0) as clock:        # einsum and einsum_plan do this
-        ...                             # every search asks out_of_time("what it leaves out") and then stops
+        ...                             # every search calls out_of_time("what it leaves out") and stops if it is true
     clock.omitted                       # what was left out, in words; empty in nearly all cases
 
-The clock belongs to a call of `einsum_plan`, not to what any search takes or yields, so it is found through the
-context. Outside of `planning` there is no limit and the searches are functions of their arguments alone. Seconds are
-those that the processor works on this thread: what else the machine is busy with does not change a plan.
+The clock belongs to one call of `einsum_plan`, not to the arguments or results of a search, so it is kept in a context
+variable. Outside of `planning` there is no limit, and searches depend on their arguments alone. Seconds are processor
+time of this thread, so that other load on the machine does not change a plan.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from contextvars import ContextVar
 
 from trnqc.errors import InputError
 
-# Seconds that planning may take where the caller says nothing.
+# Seconds of processor time for planning, by default.
 TIME_LIMIT = 2.0
-# Parts of the time after which what terms share, the orders of products and the loops of steps stand, one after the
-# other; tiles and blocks are chosen in the rest.
+# Fractions of the time limit at which the searches for shared products, for orders of products and for fused loops end.
+# Tiles and blocks are chosen in the rest.
 SHARING, ORDER, FUSION = 0.6, 0.75, 0.9
 
 
@@ -34,6 +34,7 @@ class Clock:
         self.omitted: tuple[str, ...] = ()
 
     def out_of_time(self, omitted: str, part: float) -> bool:
+        """Return whether this fraction of the limit is over, and record what is left out then."""
         if self.limit is None or time.thread_time() - self.start < part * self.limit:
             return False
         if omitted not in self.omitted:
@@ -46,12 +47,12 @@ _current: ContextVar[Clock | None] = ContextVar("planning", default=None)
 
 @contextmanager
 def planning(limit: float | None) -> Iterator[Clock]:
-    """Planning within so many seconds of the processor, None for as long as it takes.
+    """Limit planning to so many seconds of processor time; None for no limit.
 
     Raises
     ------
     InputError
-        If the limit is neither None nor a number of seconds that is zero or more.
+        If the limit is neither None nor a non-negative number.
     """
     if limit is not None and not (isinstance(limit, int | float) and limit >= 0):
         raise InputError(f"time_limit is a number of seconds for planning, or None for no limit; found {limit!r}")
@@ -64,6 +65,6 @@ def planning(limit: float | None) -> Iterator[Clock]:
 
 
 def out_of_time(omitted: str, part: float = 1.0) -> bool:
-    """Whether this part of the time is over; `omitted` says what the search that asks then leaves out."""
+    """Return whether this fraction of the time limit is over; omitted: what the search then leaves out, in words."""
     clock = _current.get()
     return clock is not None and clock.out_of_time(omitted, part)

@@ -1,8 +1,8 @@
-"""The binary operation tree: what the first stage yields and every later stage takes.
+"""The binary operation tree: the order of contractions, on which all later stages work.
 
-A leaf is an operand as it comes: an array, or a function that yields one element at a stated cost. A node multiplies
-two operands (or takes one) and sums over the indices that nothing else needs. Names are unique in a tree, so that later
-stages attach what they decide (fused loops, tiles, places) to the names of nodes.
+A leaf is an operand: an array, or a function whose elements have a cost. A node multiplies two operands, or takes one,
+and sums over the indices that nothing else needs. Names are unique in a tree, so that later stages refer to nodes by
+name in what they decide (fused loops, tiles, placements).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trnqc.expression.spaces import Index
 
 
 def union(*groups: Iterable[str]) -> tuple[str, ...]:
-    """Labels in order of first appearance."""
+    """Return the labels of all groups in order of first appearance."""
     return tuple(dict.fromkeys(label for group in groups for label in group))
 
 
@@ -33,16 +33,17 @@ class Node:
 
     @cached_property
     def loops(self) -> tuple[str, ...]:
-        """The indices of the perfect loop nest of this step: those of the result, then the summed ones."""
+        """Labels of the perfect loop nest of this step: those of the result, then the summed ones."""
         return union(self.indices, *(operand.indices for operand in self.operands))
 
     @property
     def summed(self) -> tuple[str, ...]:
+        """Labels that the step sums over."""
         return self.loops[len(self.indices) :]
 
     @property
     def operations(self) -> int:
-        """Floating-point operations of one pass of the loops: a multiplication for a product, an addition for a sum."""
+        """Floating-point operations of one iteration: one multiplication for a product, one addition for a sum."""
         return len(self.operands) - 1 + bool(self.summed)
 
     def __str__(self) -> str:
@@ -55,8 +56,12 @@ class Node:
 class Pair:
     """Two labels of a step that runs over first < second (sign -1) or first <= second (sign 1) only.
 
-    sign: what their exchange multiplies the result with, or either operand where they are summed. held: which operands
-    have the two.
+    Attributes
+    ----------
+    sign : int
+        What the exchange of the labels multiplies the result with, or if they are summed, either operand.
+    held : tuple of bool
+        Which operands have the two labels.
     """
 
     first: str
@@ -67,7 +72,22 @@ class Pair:
 
 @dataclass(frozen=True)
 class Tree:
-    """The steps that make `root`, over indices with known extents. pairs: of steps, by name (see `symmetric`)."""
+    """The steps that compute `root`.
+
+    Attributes
+    ----------
+    root : Node
+        The last step.
+    indices : mapping
+        Label -> index with its extent.
+    pairs : tuple of (str, tuple of Pair)
+        Name of a step -> pairs of labels over which it runs once (see `order.symmetric_pairs`).
+
+    Raises
+    ------
+    InputError
+        If names of steps repeat, or a step's labels are inconsistent.
+    """
 
     root: Node
     indices: Mapping[str, Index]
@@ -92,49 +112,51 @@ class Tree:
 
     @cached_property
     def leaves(self) -> tuple[Leaf, ...]:
-        """All leaves in the order of `nodes`; a function that stands twice is there twice."""
+        """All leaves in the order of `nodes`; a function that occurs twice is there twice."""
         return tuple(operand for node in self.nodes for operand in node.operands if isinstance(operand, Leaf))
 
     def consumer(self, name: str) -> Node | None:
-        """The step that takes the result of step `name`; None for the root."""
+        """Return the step that reads the result of a step; None for the root."""
         for node in self.nodes:
             if any(isinstance(operand, Node) and operand.name == name for operand in node.operands):
                 return node
         return None
 
     def extent(self, label: str) -> int:
+        """Return the extent of a label."""
         return self.indices[label].extent
 
     def size(self, labels: Iterable[str]) -> int:
-        """Product of extents; 1 for none."""
+        """Return the product of extents; 1 for no labels."""
         return prod(self.indices[label].extent for label in labels)
 
     def count(self, labels: Iterable[str]) -> Count:
-        """The same product in the symbols of the indices."""
+        """Return the product of extents in symbols."""
         return Count.product(self.indices[label].symbol for label in labels)
 
     @property
     def multiply_adds(self) -> int:
-        """The total over the steps of the product of the extents of each step's indices."""
+        """Sum over the steps of the product of the extents of each step's indices."""
         return sum(self.size(node.loops) for node in self.nodes)
 
     @property
     def symbolic_multiply_adds(self) -> Count:
+        """`multiply_adds` as a polynomial in the symbols of the indices."""
         return sum((self.count(node.loops) for node in self.nodes), Count())
 
     @property
     def operations(self) -> Count:
-        """Multiplications and additions counted apart: 6 N^6 where `symbolic_multiply_adds` is 3 N^6."""
+        """Multiplications and additions, each counted: 6 N^6 where `symbolic_multiply_adds` is 3 N^6."""
         return sum((node.operations * self.count(node.loops) for node in self.nodes), Count())
 
     @property
     def function_cost(self) -> int:
-        """What computing every element of every function once costs."""
+        """Multiply-adds of computing every element of every function once."""
         return sum(leaf.cost * self.size(union(leaf.indices)) for leaf in self.leaves)
 
     @property
     def temporaries(self) -> tuple[Node, ...]:
-        """All results but the last."""
+        """All steps but the last."""
         return self.nodes[:-1]
 
     def __str__(self) -> str:
@@ -144,10 +166,10 @@ class Tree:
 
 
 def _postorder(root: Node) -> Iterator[Node]:
-    """Without recursion: a tree may be as deep as it has operands."""
-    found, todo = [], [root]
+    """Yield the nodes, producers first, without recursion: a tree may be as deep as it has operands."""
+    nodes, todo = [], [root]
     while todo:
-        found.append(node := todo.pop())
+        nodes.append(node := todo.pop())
         todo += [operand for operand in node.operands if isinstance(operand, Node)]
     # Consumers came first, right before left.
-    yield from reversed(found)
+    yield from reversed(nodes)

@@ -1,1 +1,1 @@
-"""What plans cost: symbolic counts of operations, and estimated seconds at the rates of this machine."""
+"""Costs of plans: symbolic operation counts, and estimated seconds from the rates of this machine."""

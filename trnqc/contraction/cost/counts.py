@@ -1,4 +1,4 @@
-"""Symbolic counts: polynomials in the symbols of extents, such as 6 N^6 or C V^3 O, printed and compared exactly."""
+"""Symbolic counts: polynomials in the symbols of extents, such as 6 N^6 or C V^3 O, which compare exactly."""
 
 from __future__ import annotations
 
@@ -18,12 +18,22 @@ def _monomial(powers: Mapping[str, int]) -> Monomial:
 
 @dataclass(frozen=True)
 class Count:
-    """A sum of monomials with rational factors. Powers may be negative: (V/B)^2 is V^2 B^-2. Equal counts are equal."""
+    """A sum of monomials with rational factors; powers may be negative, as in V^2 B^-2.
+
+    Examples
+    --------
+    >>> n, v = Count.symbol("N"), Count.symbol("V", 2)
+    >>> print(6 * n**2 + v)
+    6 N^2 + V^2
+    >>> (6 * n**2 + v).at({"N": 10, "V": 3})
+    609
+    """
 
     terms: tuple[tuple[Monomial, Fraction], ...] = ()
 
     @staticmethod
     def of(terms: Iterable[tuple[Monomial, Fraction]]) -> Count:
+        """Return the sum of (monomial, factor)."""
         total: dict[Monomial, Fraction] = {}
         for monomial, factor in terms:
             total[monomial] = total.get(monomial, Fraction(0)) + factor
@@ -31,15 +41,17 @@ class Count:
 
     @staticmethod
     def number(value: int | Fraction) -> Count:
+        """Return a constant."""
         return Count.of([((), Fraction(value))])
 
     @staticmethod
     def symbol(name: str, power: int = 1) -> Count:
+        """Return a power of a symbol."""
         return Count.of([(_monomial({name: power}), Fraction(1))])
 
     @staticmethod
     def product(symbols: Iterable[str]) -> Count:
-        """The monomial of the given symbols, each as often as it stands there."""
+        """Return the monomial of the given symbols, each to the power of its number of occurrences."""
         powers: dict[str, int] = {}
         for symbol in symbols:
             powers[symbol] = powers.get(symbol, 0) + 1
@@ -60,7 +72,7 @@ class Count:
     __rmul__ = __mul__
 
     def __pow__(self, power: int) -> Count:
-        """Any power of a monomial, powers >= 0 of a sum."""
+        """Return any power of a monomial, or a non-negative power of a sum."""
         if len(self.terms) == 1:
             ((monomial, factor),) = self.terms
             return Count.of([(_monomial({s: p * power for s, p in monomial}), factor**power)])
@@ -73,10 +85,11 @@ class Count:
 
     @property
     def symbols(self) -> tuple[str, ...]:
+        """The symbols in alphabetical order."""
         return tuple(sorted({symbol for monomial, _ in self.terms for symbol, _ in monomial}))
 
     def at(self, values: Mapping[str, int | Fraction]) -> int | Fraction:
-        """The number for the given values of all symbols; an int where it is whole."""
+        """Return the value for given values of all symbols; an int if it is whole."""
         missing = [symbol for symbol in self.symbols if symbol not in values]
         if missing:
             raise InputError(f"the count {self} needs a value for {', '.join(missing)}")
@@ -88,7 +101,7 @@ class Count:
         return int(total) if total.denominator == 1 else total
 
     def __str__(self) -> str:
-        """Highest degree first: 6 N^6 + 2 N^4."""
+        """Return the terms, highest degree first."""
         ordered = sorted(self.terms, key=lambda t: (-sum(p for _, p in t[0]), t[0]))
         return " + ".join(_written(monomial, factor) for monomial, factor in ordered) or "0"
 

@@ -1,7 +1,7 @@
-"""Estimated times: what the steps of a plan, or the turns of a fused loop nest, take at the rates of a machine.
+"""Estimated times of steps on whole arrays, and of fused loop nests, from the rates of a machine.
 
-A step is what `slices.product_plan` (in loops) or `lower` (else) says that it is: a stack of matrix products, copies of
-operands that do not lie ready, a buffer that is added to the result. Nothing here is fitted to contractions.
+A step is what `run.product_plan` (in loops) or `run.lower` (else) decides: a stack of matrix products, copies of
+operands, and a buffer that is added to the result. Nothing here is fitted to contractions.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from trnqc.contraction.computation import Computation
 from trnqc.contraction.cost.rates import Rates
 from trnqc.contraction.memory.fusion_graph import Fusion
 from trnqc.contraction.memory.loop_nest import Nest
-from trnqc.contraction.run.loop_nest import axis_orders
+from trnqc.contraction.run.axis_orders import axis_orders
 from trnqc.contraction.run.lower import Packed, Product, Step
-from trnqc.contraction.run.slices import Layout, ProductPlan, product_plan, row_major
+from trnqc.contraction.run.product_plan import Layout, ProductPlan, product_plan, row_major
 from trnqc.contraction.tree import Tree, union
 from trnqc.expression.operand import Leaf
 
@@ -73,16 +73,17 @@ def step_seconds(tree: Tree, step: Step, rates: Rates) -> float:
 
 
 def _touched(tree: Tree, step: Step) -> int:
+    """Return the elements of the operands and the result."""
     return tree.size(step.node.indices) + sum(tree.size(union(operand.indices)) for operand in step.operands)
 
 
 def _from_memory(touched: int, rates: Rates) -> float:
-    """Operands of products that the caches do not hold come from memory once."""
+    """Return the time in which operands of products that exceed the caches come from memory once."""
     return 0.0 if touched <= rates.cached else touched * max(rates.far - rates.near, 0.0)
 
 
 def nest_seconds(nest: Nest, scratch: int, rates: Rates) -> float:
-    """The whole loop nest with so many elements of scratch."""
+    """Return the time of a loop nest with so many elements of scratch."""
     fusion = nest.fusion
     orders = {**axis_orders(nest), fusion.tree.root.name: fusion.tree.root.indices}
 
@@ -97,8 +98,7 @@ def nest_seconds(nest: Nest, scratch: int, rates: Rates) -> float:
 
 
 def quick_seconds(nest: Nest, scratch: int, rates: Rates) -> float:
-    """`nest_seconds`; of many steps, whose orders of axes take long to find, a lower bound from starts and
-    multiply-adds."""
+    """Return `nest_seconds`, or for nests of many steps a lower bound from starts and multiply-adds."""
     if len(nest.steps) <= MANY:
         return nest_seconds(nest, scratch, rates)
     fusion, total = nest.fusion, 0.0
@@ -119,12 +119,12 @@ def _turn_seconds(
     scratch: int,
     rates: Rates,
 ) -> float:
-    """One turn of a step."""
+    """Return the time of one turn of a step."""
     array, tree = fusion.arrays[name], fusion.tree
     length = {x: fusion.tile(x) if x in around else tree.extent(x) for x in array.loops}
     if isinstance(array.source, Leaf):
         return rates.step + array.cost * rates.multiply_add * prod(length.values())
-    made = iter(array.inputs)
+    computed = iter(array.inputs)
     layouts = []
     for operand in array.source.operands:
         if isinstance(operand, Leaf) and not operand.cost:
@@ -132,14 +132,14 @@ def _turn_seconds(
             strides = row_major(labels, {x: tree.extent(x) for x in labels}).strides
             layouts.append(Layout(strides, operand.reciprocal))
         else:
-            layouts.append(layout(next(made)))
-    found = product_plan(tuple(length.items()), layout(name), tuple(layouts), accumulate, scratch)
+            layouts.append(layout(next(computed)))
+    product = product_plan(tuple(length.items()), layout(name), tuple(layouts), accumulate, scratch)
     touched = sum(prod(length[x] for x in labels) for labels in (array.indices, *(o.labels for o in layouts)))
-    return _slices_seconds(found, length, [o.labels for o in layouts], array.indices, touched, scratch, rates)
+    return _slices_seconds(product, length, [o.labels for o in layouts], array.indices, touched, scratch, rates)
 
 
 def _slices_seconds(
-    found: ProductPlan,
+    product: ProductPlan,
     length: dict[str, int],
     operands: list[tuple[str, ...]],
     result: tuple[str, ...],
@@ -147,17 +147,19 @@ def _slices_seconds(
     scratch: int,
     rates: Rates,
 ) -> float:
+    """Return the time of one product of slices."""
+
     def size(labels: tuple[str, ...]) -> int:
         return prod(length[x] for x in labels)
 
-    # A product that the scratch does not hold is cut in halves until it does.
-    cuts = max(1, -(-found.scratch // max(scratch, 1)))
+    # A product whose copies exceed the scratch is divided until they fit.
+    cuts = max(1, -(-product.scratch // max(scratch, 1)))
     seconds = cuts * rates.step
     touched //= cuts
-    seconds += sum(rates.copy(size(labels), touched) for labels, packed in zip(operands, found.packed) if packed)
-    if found.buffered:
+    seconds += sum(rates.copy(size(labels), touched) for labels, packed in zip(operands, product.packed) if packed)
+    if product.buffered:
         seconds += rates.copy(size(result), touched)
-    if not found.inner:
+    if not product.inner:
         return seconds + rates.copy(prod(length.values()), touched, turned=False)
-    m, n, k, many = (size(labels) for labels in (found.rows, found.columns, found.inner, found.loops))
+    m, n, k, many = (size(labels) for labels in (product.rows, product.columns, product.inner, product.loops))
     return seconds + many * rates.product(m, n, k) + cuts * _from_memory(touched, rates)

@@ -1,9 +1,9 @@
-"""How fast this machine runs what contractions are made of: matrix products, copies, starts.
+"""The speed of this machine in what contractions consist of: matrix products, copies, and the start of each.
 
-    ~0.3 s of small NumPy calls, once a machine ─► Rates (kept in a file of the user's cache) ─► estimate
+    ~0.3 s of small NumPy calls, once on each machine ─► Rates, kept in the user's cache directory ─► estimates
 
-The times are those of the threads that NumPy's BLAS uses in this process. None of the measured shapes is a contraction
-that anybody asked for: estimates made from these rates are predictions.
+Times are those of the threads that NumPy's BLAS uses in this process. No measured shape is taken from a contraction, so
+estimates from these rates are predictions.
 """
 
 from __future__ import annotations
@@ -16,21 +16,35 @@ from itertools import product
 
 import numpy as np
 
-from trnqc.contraction.run.slices import MULTIPLY_ADD, START, Slice, multiply
+from trnqc.contraction.run.product_plan import MULTIPLY_ADD, START
+from trnqc.contraction.run.slices import Slice, multiply
 from trnqc.host.memory import data_caches
 from trnqc.host.rates import kept_rates
 
+# Extents of the measured matrix products.
 SIZES = (2, 8, 32, 128, 512)
-LARGEST = 2**25  # multiply-adds of a measured product
-NEAR, FAR = 2**15, 2**23  # elements of copies that stay in the caches, and that do not
+# Most multiply-adds of a measured product.
+LARGEST = 2**25
+# Elements of a measured copy that stays in the caches, and of one that does not.
+NEAR, FAR = 2**15, 2**23
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Seconds. A product [m, k] [k, n] takes call + m n k multiply_add + (m k + k n) panel + m n result.
+    """Seconds of elementary operations.
 
-    near, far: to copy one element within the caches and from memory; turned_near, turned_far: with its axes exchanged.
-    step: of Python, around one product of slices. cached: elements that count as near.
+    Attributes
+    ----------
+    call, multiply_add, panel, result : float
+        A product [m, k] [k, n] takes call + m n k multiply_add + (m k + k n) panel + m n result.
+    near, far : float
+        To copy one element within the caches, and from memory.
+    turned_near, turned_far : float
+        The same with the axes of the array exchanged.
+    step : float
+        Python overhead of one product of slices.
+    cached : int
+        Elements up to which an array counts as within the caches.
     """
 
     call: float
@@ -45,10 +59,11 @@ class Rates:
     cached: int = 2**21
 
     def product(self, m: int, n: int, k: int) -> float:
+        """Return the time of a product of matrices [m, k] [k, n]."""
         return self.call + m * n * k * self.multiply_add + (m + n) * k * self.panel + m * n * self.result
 
     def copy(self, elements: int, among: int, turned: bool = True) -> float:
-        """To copy so many elements where `among` are touched in turn; turned: the fastest axis changes."""
+        """Return the time to copy elements of `among` that are touched in turn; turned: the fastest axis changes."""
         near, far = (self.turned_near, self.turned_far) if turned else (self.near, self.far)
         return elements * (near if among <= self.cached else far)
 
@@ -69,38 +84,38 @@ RELATIVE_RATES = Rates(
 
 @cache
 def machine_rates() -> Rates:
-    """The rates of this machine, from the user's cache or measured now; any fault of the file is a miss."""
+    """Return the rates of this machine, measured now unless the user's cache has them."""
     return kept_rates("contraction", Rates, measured_rates)
 
 
 @cache
 def cache_levels() -> tuple[tuple[str, int], ...]:
-    """(name, elements of fp64) of the two largest caches of the processor, larger first; 32 MB and 1 MB where the
-    system does not say."""
-    found = {level: size // 8 for level, size in data_caches().items()}
-    largest = sorted(found.items(), key=lambda pair: -pair[1])[:2]
+    """Return (name, fp64 elements) of the two largest caches, the larger first; 32 MB and 1 MB if unknown."""
+    sizes = {level: size // 8 for level, size in data_caches().items()}
+    largest = sorted(sizes.items(), key=lambda pair: -pair[1])[:2]
     return tuple(largest) if len(largest) == 2 else (("L3", 2**22), ("L2", 2**17))
 
 
 def measured_rates() -> Rates:
-    """The rates, measured now."""
+    """Return the rates, measured now."""
     near, turned_near = (_copy(NEAR, turned) for turned in (False, True))
     far, turned_far = (_copy(FAR, turned) for turned in (False, True))
     return Rates(*_products(), near, far, turned_near, turned_far, _step())
 
 
 def _least(work: Callable[[], object], times: int = 3) -> float:
+    """Return the least time of a few runs."""
     work()
-    found = []
+    times_taken = []
     for _ in range(times):
         start = time.perf_counter()
         work()
-        found.append(time.perf_counter() - start)
-    return min(found)
+        times_taken.append(time.perf_counter() - start)
+    return min(times_taken)
 
 
 def _products() -> tuple[float, float, float, float]:
-    """(call, multiply_add, panel, result) of least squared relative error, none of them negative."""
+    """Return (call, multiply_add, panel, result) of least squared relative error, none of them negative."""
     rows, seconds = [], []
     for m, n, k in product(SIZES, repeat=3):
         work = m * n * k
@@ -115,7 +130,7 @@ def _products() -> tuple[float, float, float, float]:
 
 
 def _not_negative(matrix: np.ndarray, target: np.ndarray) -> list[float]:
-    """Least squares over the best set of columns of which none gets a negative factor."""
+    """Return non-negative factors of least squares, from the best subset of columns."""
     best: tuple[float, list[float]] | None = None
     columns = matrix.shape[1]
     for chosen in range(1, 2**columns):
@@ -131,7 +146,8 @@ def _not_negative(matrix: np.ndarray, target: np.ndarray) -> list[float]:
 
 
 def _copy(elements: int, turned: bool) -> float:
-    # Not a power of two, which would put a column into few places of a cache.
+    """Return the time to copy one element."""
+    # Not a power of two, for which a column would occupy few lines of a cache.
     side = 2 ** (elements.bit_length() // 2) + 1
     source = np.ones((side, elements // side))
     target = np.empty(source.shape[::-1]).T if turned else np.empty_like(source)
@@ -139,7 +155,7 @@ def _copy(elements: int, turned: bool) -> float:
 
 
 def _step() -> float:
-    """One product of tiny slices with all that is around it."""
+    """Return the time of one product of tiny slices with its overhead."""
     result, left, right = (Slice(np.ones((2, 2)), labels) for labels in (("a", "c"), ("a", "b"), ("b", "c")))
     scratch = np.empty(64)
 

@@ -1,4 +1,4 @@
-"""Stage 3: where each array lies on a grid of processors, and what has to move between steps.
+"""Where each array lies on a grid of processors, and what moves between steps.
 
-tree + grid -> placements -> the distribution of least computation and communication
+tree, grid ─ placement ─► placements ─ distribution ─► Distribution of least computation and communication
 """

@@ -1,8 +1,8 @@
-"""Distribution: where every array lies on a grid of processors so that computing and moving cost least.
+"""Distribution: placements of all arrays on a grid of processors for least computation and communication.
 
-A search from the leaves to the root over the placements of every array. A step is computed under a placement of its
-loops: operands lie as it says, with a copy along dimensions whose label they lack. Sums over a label that lies along a
-dimension meet at one processor of each line or are copied to all; both are tried.
+The search goes from the leaves to the root over the placements of every array. A step is computed under a placement of
+its loops: operands are placed accordingly, with copies along dimensions whose label they lack. Partial sums over a
+distributed label are combined on one processor of each line, or copied to all; both are tried.
 """
 
 from __future__ import annotations
@@ -20,8 +20,19 @@ from trnqc.expression.operand import Leaf
 
 @dataclass(frozen=True)
 class Placed:
-    """One step. loops: the placement under which it is computed; result: that of its result, once partial sums met;
-    wanted: that of each operand, in order; sources: that in which leaves begin, None for others and for functions."""
+    """One step.
+
+    Attributes
+    ----------
+    loops : Placement
+        Under which the step is computed.
+    result : Placement
+        Of its result, after partial sums are combined.
+    wanted : tuple of Placement
+        Of each operand, in order.
+    sources : tuple of Placement or None
+        In which leaves begin; None for other operands and for functions.
+    """
 
     node: Node
     loops: Placement
@@ -32,8 +43,21 @@ class Placed:
 
 @dataclass(frozen=True)
 class Distribution:
-    """The steps in order, producers first. final: the placement of the result; volume: elements received by all
-    processors together; longest: multiply-adds of the processor with most of them, summed over the steps."""
+    """The steps of a tree on a grid of processors.
+
+    Attributes
+    ----------
+    steps : tuple of Placed
+        Producers first.
+    final : Placement
+        Of the result.
+    cost : float
+        Estimated time in multiply-adds.
+    volume : int
+        Elements received by all processors together.
+    longest : int
+        Multiply-adds of the processor with most of them, summed over the steps.
+    """
 
     tree: Tree
     grid: Grid
@@ -47,10 +71,11 @@ class Distribution:
         rows = []
         for step in self.steps:
             taken = "  ".join(
-                f"{operand.name}{_text(source)}->{_text(wanted)}" if source and source != wanted else
-                f"{operand.name}{_text(wanted)}"
+                f"{operand.name}{_text(source)}->{_text(wanted)}"
+                if source and source != wanted
+                else f"{operand.name}{_text(wanted)}"
                 for operand, wanted, source in zip(step.node.operands, step.wanted, step.sources)
-            )  # fmt: skip
+            )
             rows.append(f"{step.node.name}{_text(step.result)} computed {_text(step.loops)} from {taken}")
         rows.append(f"{self.tree.root.name} ends{_text(self.final)}")
         rows.append(f"{self.volume:.4g} elements received, {self.longest:.4g} multiply-adds on one processor")
@@ -62,11 +87,19 @@ def _text(where: Placement | None) -> str:
 
 
 def distribute(tree: Tree, grid: Grid, move_cost: float = 10.0, symbols: str = COPY + FIRST) -> Distribution:
-    """The cheapest distribution on a grid, such as (2, 2).
+    """Return the cheapest distribution on a grid, such as (2, 2).
 
-    move_cost: time to receive one element in multiply-adds. Stored operands begin where that costs least, without
-    copies. The result is not left on one processor of a line unless "1" is the only way. symbols: what placements may
-    hold besides labels.
+    Parameters
+    ----------
+    move_cost : float
+        Time to receive one element, in multiply-adds.
+    symbols : str
+        What placements may hold besides labels.
+
+    Notes
+    -----
+    Stored operands begin where that costs least, without copies. The result is left on one processor of a line only if
+    "1" is the only choice.
     """
     if not grid or min(grid) < 1 or COPY not in symbols:
         raise InputError(
@@ -80,7 +113,7 @@ def distribute(tree: Tree, grid: Grid, move_cost: float = 10.0, symbols: str = C
 
 @dataclass(frozen=True)
 class _Choice:
-    """The cheapest way found to have an operand in a placement, after the moves that this takes."""
+    """The cheapest way to have an operand in a placement, including moves."""
 
     cost: float
     volume: int
@@ -91,6 +124,8 @@ class _Choice:
 
 
 class _Search:
+    """The search over one tree and grid."""
+
     def __init__(self, tree: Tree, grid: Grid, move_cost: float, symbols: str) -> None:
         self.tree = tree
         self.grid = grid
@@ -100,53 +135,58 @@ class _Search:
 
     @cached_property
     def extents(self) -> dict[str, int]:
+        """Extents of all labels."""
         return {label: index.extent for label, index in self.tree.indices.items()}
 
     def table(self, item: Node | Leaf) -> dict[Placement, _Choice]:
-        """Placement of the operand -> the cheapest way to have it so."""
+        """Return placement of the operand -> the cheapest way to have it there."""
         return self._of_leaf(item) if isinstance(item, Leaf) else self._of_node(item)
 
     def moved(self, labels: tuple[str, ...], source: Placement, target: Placement) -> int:
+        """Return the elements received in a move."""
         key = (labels, source, target)
         if key not in self.moves:
             self.moves[key] = moved(labels, self.extents, source, target, self.grid)
         return self.moves[key]
 
     def _of_leaf(self, leaf: Leaf) -> dict[Placement, _Choice]:
+        """Return the table of a leaf."""
         labels = union(leaf.indices)
-        found = {}
+        choices = {}
         begin = list(placements(labels, len(self.grid), FIRST))
         for target in placements(labels, len(self.grid), COPY + FIRST):
             if leaf.cost:
                 work = leaf.cost * self._longest(labels, target)
-                found[target] = _Choice(work, 0, work)
+                choices[target] = _Choice(work, 0, work)
                 continue
-            # Where nothing has to move is tried first: it wins among equals.
+            # Among equals the placement without a move comes first.
             sources = sorted(begin, key=lambda source: source != target)
             source = min(sources, key=lambda source: self.moved(labels, source, target))
             volume = self.moved(labels, source, target)
-            found[target] = _Choice(self.move_cost * volume, volume, 0, source=source)
-        return found
+            choices[target] = _Choice(self.move_cost * volume, volume, 0, source=source)
+        return choices
 
     def _of_node(self, node: Node) -> dict[Placement, _Choice]:
+        """Return the table of a step's result."""
         tables = [self.table(operand) for operand in node.operands]
-        made: dict[Placement, _Choice] = {}
+        choices: dict[Placement, _Choice] = {}
         for loops in placements(node.loops, len(self.grid), self.symbols):
             wanted = tuple(restricted(loops, union(operand.indices)) for operand in node.operands)
             inputs = tuple(table[w] for table, w in zip(tables, wanted))
             work = self._longest(node.loops, loops)
             for result, volume in self._met(node, loops):
                 cost = sum(x.cost for x in inputs) + work + self.move_cost * volume
-                if result not in made or cost < made[result].cost:
+                if result not in choices or cost < choices[result].cost:
                     placed = Placed(node, loops, result, wanted, tuple(x.source for x in inputs))
                     total = volume + sum(x.volume for x in inputs)
-                    made[result] = _Choice(cost, total, work + sum(x.longest for x in inputs), placed, None, inputs)
-        return dict(self._after_moves(node, made))
+                    choices[result] = _Choice(cost, total, work + sum(x.longest for x in inputs), placed, None, inputs)
+        return dict(self._after_moves(node, choices))
 
-    def _after_moves(self, node: Node, made: dict[Placement, _Choice]) -> Iterator[tuple[Placement, _Choice]]:
+    def _after_moves(self, node: Node, choices: dict[Placement, _Choice]) -> Iterator[tuple[Placement, _Choice]]:
+        """Yield the table with moves after the step."""
         for target in placements(node.indices, len(self.grid), self.symbols):
             options = []
-            for source, choice in made.items():
+            for source, choice in choices.items():
                 volume = self.moved(node.indices, source, target)
                 options.append(
                     replace(choice, cost=choice.cost + self.move_cost * volume, volume=choice.volume + volume)
@@ -154,12 +194,12 @@ class _Search:
             yield target, min(options, key=lambda option: option.cost)
 
     def _longest(self, labels: tuple[str, ...], where: Placement) -> int:
-        """Turns of the loops on the processor with most of them."""
+        """Return the iterations of the loops on the processor with most of them."""
         along = {entry: self.grid[d] for d, entry in enumerate(where)}
         return prod(-(-self.extents[x] // along.get(x, 1)) for x in labels)
 
     def _met(self, node: Node, loops: Placement) -> Iterator[tuple[Placement, int]]:
-        """(placement of the result, elements received) for every way in which the partial sums may meet."""
+        """Yield (placement of the result, elements received) for every way to combine partial sums."""
         states = [(loops, 0)]
         for d, entry in enumerate(loops):
             if entry in node.summed:
@@ -171,11 +211,13 @@ class _Search:
         yield from states
 
     def _combined(self, node: Node, where: Placement, dimension: int, copy: bool) -> int:
-        # Dimensions after this one hold partial sums still, of all elements at every coordinate.
+        """Return the elements received when partial sums along one dimension are combined."""
+        # Later dimensions still hold partial sums of all elements at every coordinate.
         now = tuple(COPY if entry in node.summed else entry for entry in where)
         return combined(node.indices, self.extents, now, dimension, self.grid, copy)
 
     def steps(self, choice: _Choice) -> Iterator[Placed]:
+        """Yield the steps of a choice, producers first."""
         for x in choice.inputs:
             yield from self.steps(x)
         if choice.placed is not None:
@@ -183,5 +225,5 @@ class _Search:
 
 
 def restricted(loops: Placement, labels: tuple[str, ...]) -> Placement:
-    """How an operand lies under a placement of the loops: copies along dimensions whose label it lacks."""
+    """Return the placement of an operand under a placement of the loops: copies where it lacks the label."""
     return tuple(entry if entry in labels or entry == FIRST else COPY for entry in loops)

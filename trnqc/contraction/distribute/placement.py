@@ -1,8 +1,8 @@
 """Where the elements of an array lie on a grid of processors, and what it takes to move them.
 
-A placement has one entry for each dimension of the grid: a label, whose blocks lie along that dimension; "*", a copy at
-every coordinate; "1", all at coordinate 0. Blocks are as torch.chunk makes them: ceil(extent / processors) long, the
-last ones shorter or empty.
+A placement has one entry for each dimension of the grid: a label whose blocks lie along that dimension; "*" for a copy
+at every coordinate; "1" for all elements at coordinate 0. Blocks are those of torch.chunk: ceil(extent / processors)
+long, the last ones shorter or empty.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Box = tuple[tuple[int, int], ...]
 
 
 def placements(labels: Sequence[str], dimensions: int, symbols: str = COPY + FIRST) -> Iterator[Placement]:
-    """All placements of an array with these labels; a label lies along one dimension at most."""
+    """Yield all placements of an array with these labels; a label lies along at most one dimension."""
     for entries in product((*labels, *symbols), repeat=dimensions):
         used = [entry for entry in entries if entry not in (COPY, FIRST)]
         if len(set(used)) == len(used):
@@ -27,39 +27,42 @@ def placements(labels: Sequence[str], dimensions: int, symbols: str = COPY + FIR
 
 
 def processors(grid: Grid) -> Iterator[Coordinates]:
-    """Coordinates, last fastest: the order of ranks in a device mesh."""
+    """Yield all coordinates, the last fastest, which is the order of ranks in a device mesh."""
     return product(*(range(n) for n in grid))
 
 
 def block(extent: int, parts: int, part: int) -> tuple[int, int]:
-    """First and past-the-last element of one block."""
+    """Return the first and past-the-last element of one block."""
     length = -(-extent // parts)
     return min(part * length, extent), min((part + 1) * length, extent)
 
 
 def box(labels: Sequence[str], extents: Mapping[str, int], where: Placement, grid: Grid, at: Coordinates) -> Box | None:
-    """The intervals of the labels that a processor holds; None if it holds nothing."""
+    """Return the intervals of the labels that a processor holds; None if it holds nothing."""
     if any(entry == FIRST and place for entry, place in zip(where, at)):
         return None
     along = {entry: d for d, entry in enumerate(where) if entry not in (COPY, FIRST)}
-    found = tuple(block(extents[x], grid[along[x]], at[along[x]]) if x in along else (0, extents[x]) for x in labels)
-    return found if all(start < stop for start, stop in found) else None
+    intervals = tuple(
+        block(extents[x], grid[along[x]], at[along[x]]) if x in along else (0, extents[x]) for x in labels
+    )
+    return intervals if all(start < stop for start, stop in intervals) else None
 
 
-def elements(found: Box | None) -> int:
-    return 0 if found is None else prod(stop - start for start, stop in found)
+def elements(of: Box | None) -> int:
+    """Return the number of elements of a box."""
+    return 0 if of is None else prod(stop - start for start, stop in of)
 
 
 def common(one: Box | None, two: Box | None) -> Box | None:
-    """The box that both hold."""
+    """Return the box that both hold."""
     if one is None or two is None:
         return None
-    found = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, two))
-    return found if all(start < stop for start, stop in found) else None
+    intervals = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, two))
+    return intervals if all(start < stop for start, stop in intervals) else None
 
 
 def moved(labels: Sequence[str], extents: Mapping[str, int], source: Placement, target: Placement, grid: Grid) -> int:
-    """Elements that processors must receive, all together: what they are to hold and do not hold yet."""
+    """Return the elements that all processors together must receive: those wanted and not held."""
     if source == target:
         return 0
     total = 0
@@ -72,8 +75,10 @@ def moved(labels: Sequence[str], extents: Mapping[str, int], source: Placement, 
 def combined(
     labels: Sequence[str], extents: Mapping[str, int], where: Placement, dimension: int, grid: Grid, copy: bool
 ) -> int:
-    """Elements received in all when partial sums along one grid dimension meet at coordinate 0 and, with copy, the
-    total goes back to all. where: the placement, with anything in the entry of that dimension."""
+    """Return the elements received when partial sums along one dimension are combined at coordinate 0.
+
+    copy: the total is then sent to all. where: the placement; the entry of that dimension is ignored.
+    """
     lines = tuple(n for d, n in enumerate(grid) if d != dimension)
     rest = tuple(entry for d, entry in enumerate(where) if d != dimension)
     held = sum(elements(box(labels, extents, rest, lines, at)) for at in processors(lines))
@@ -81,7 +86,7 @@ def combined(
 
 
 def minus(one: Box, two: Box | None) -> list[Box]:
-    """Boxes that together are what lies in the one and not in the other."""
+    """Return boxes that together are the part of `one` outside of `two`."""
     meet = common(one, two)
     if meet is None:
         return [one]
@@ -98,23 +103,23 @@ def minus(one: Box, two: Box | None) -> list[Box]:
 def transfers(
     labels: Sequence[str], extents: Mapping[str, int], source: Placement, target: Placement, grid: Grid
 ) -> list[tuple[Coordinates, Coordinates, Box]]:
-    """(sender, receiver, box) of all messages of a move, in an order that every processor knows.
+    """Return (sender, receiver, box) of all messages of a move, in an order that every processor can compute.
 
-    Nobody receives what it holds already, nor anything twice: the boxes have `moved` elements. Of several holders the
-    next one after the receiver sends, which spreads the work.
+    No processor receives what it holds already, or anything twice: the boxes have `moved` elements. Of several holders
+    the next one after the receiver sends, which spreads the load.
     """
-    everybody = list(processors(grid))
-    held = {at: box(labels, extents, source, grid, at) for at in everybody}
-    found = []
-    for number, receiver in enumerate(everybody):
+    ranks = list(processors(grid))
+    held = {at: box(labels, extents, source, grid, at) for at in ranks}
+    messages = []
+    for number, receiver in enumerate(ranks):
         wanted = box(labels, extents, target, grid, receiver)
         missing = [] if wanted is None else minus(wanted, held[receiver])
-        for sender in everybody[number + 1 :] + everybody[:number]:
+        for sender in ranks[number + 1 :] + ranks[:number]:
             left: list[Box] = []
             for piece in missing:
                 part = common(piece, held[sender])
                 if part is not None:
-                    found.append((sender, receiver, part))
+                    messages.append((sender, receiver, part))
                 left += minus(piece, held[sender])
             missing = left
-    return found
+    return messages

@@ -1,4 +1,4 @@
-"""Particle-particle ladders, whose four-index integrals are made tile by tile and never stored whole.
+"""Particle-particle ladders, whose four-index integrals are computed tile by tile and never stored whole.
 
-tree -> pattern -> loops and tiles -> integrals of a tile -> run
+tree ─ pattern ─► Ladder ─ loops ─► LadderLoops, tiles ─ run, integrals ─► array
 """

@@ -1,4 +1,7 @@
-"""Stage 2: which loops are fused and tiled, so that a plan keeps within its memory limit.
+"""Which loops are fused and tiled, so that a plan keeps its memory limit.
 
-tree -> fusion graph -> fused loop nest -> tiles -> schedule; for caches in `locality`, for disks in `disk_passes`
+    tree ─ fusion ─► Fusion ─ loop_nest ─► Nest ─ tiled_loops, tiles ─► tile sizes ─ schedule ─► Schedule ─ limit ─►
+    Plan
+
+`locality` chooses blocks for caches, `disk_passes` temporaries on disk.
 """

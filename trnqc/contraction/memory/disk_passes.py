@@ -1,9 +1,9 @@
-"""Passes over arrays on disk: which temporaries go there and back, so that little is read and written in all.
+"""Passes over arrays on disk: which temporaries are stored, so that little is read and written in all.
 
-A temporary that is stored cuts the tree. Each part is a fused loop nest of its own and has the whole memory: its stored
-operands are functions whose elements cost what reading costs, and its result is copied out tile by tile. Of all cuts
-that one is taken of which reading, writing and multiplying cost least; for the four-index transformation in little
-memory it is the two-pass form, |A| + 2 |T2| + |B| elements.
+A stored temporary cuts the tree. Each part is a fused loop nest of its own with the whole memory: its operands on disk
+are functions whose elements cost what reading costs, and its result is copied out tile by tile. The cut is taken for
+which reading, writing and multiplying cost least. For the four-index transformation in little memory this is the
+two-pass form, which moves |A| + 2 |T2| + |B| elements.
 """
 
 from __future__ import annotations
@@ -19,33 +19,34 @@ from trnqc.contraction.tree import Node, Tree, union
 from trnqc.errors import MemoryLimit
 from trnqc.expression.operand import Leaf
 
-# Multiply-adds of a large matrix product in the time in which a disk moves one element: about 1 GB/s.
+# Time in which a disk moves one element, in multiply-adds of a large matrix product, for about 1 GB/s.
 MOVE_COST = 200
-# Temporaries that are stored at once, at most, in the search.
+# Most temporaries on disk that the search considers.
 MOST_CUTS = 2
 
 
 @dataclass(frozen=True)
 class Pass:
-    """One loop nest. target: the step that it makes; stored: whether that goes to disk, as its last step copies it."""
+    """One loop nest; target: the step that it computes, stored: whether its last step copies the target to disk."""
 
     target: str
     schedule: Schedule
     stored: bool
 
     @property
-    def made(self) -> str:
-        """The array in memory whose tiles are the target's."""
+    def in_memory(self) -> str:
+        """Name of the array in memory whose tiles are those of the target."""
         tree = self.schedule.fusion.tree
         return self.schedule.fusion.arrays[tree.root.name].inputs[0] if self.stored else tree.root.name
 
     @property
     def indices(self) -> tuple[str, ...]:
-        """Of the target."""
+        """Labels of the target."""
         return self.schedule.fusion.tree.root.indices
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Shape of the target."""
         tree = self.schedule.fusion.tree
         return tuple(tree.extent(label) for label in tree.root.indices)
 
@@ -53,30 +54,33 @@ class Pass:
     def read(self) -> Mapping[str, int]:
         """Elements read of each array on disk."""
         fusion = self.schedule.fusion
-        found: dict[str, int] = {}
+        elements: dict[str, int] = {}
         for name, array in fusion.arrays.items():
             if isinstance(array.source, Leaf):
                 again = prod(fusion.turns(label) for label in fusion.repeated(name))
-                found[array.source.name] = found.get(array.source.name, 0) + fusion.tree.size(array.indices) * again
-        return found
+                size = fusion.tree.size(array.indices) * again
+                elements[array.source.name] = elements.get(array.source.name, 0) + size
+        return elements
 
     @property
     def written(self) -> int:
+        """Elements written to disk."""
         tree = self.schedule.fusion.tree
         return tree.size(tree.root.indices) if self.stored else 0
 
     @property
     def cost(self) -> int:
+        """Multiply-adds, with moved elements in multiply-adds."""
         return self.schedule.work + MOVE_COST * self.written
 
     def tiles(self, name: str) -> tuple[int, ...]:
-        """The lengths in which the pass reads or writes an array on disk, shortest in each axis."""
+        """Return the tile in which the pass reads or writes an array on disk, the shortest along each axis."""
         fusion = self.schedule.fusion
         if name == self.target:
-            return fusion.shape(self.made)
+            return fusion.shape(self.in_memory)
         shapes = [
-            fusion.shape(made)
-            for made, array in fusion.arrays.items()
+            fusion.shape(computed)
+            for computed, array in fusion.arrays.items()
             if isinstance(array.source, Leaf) and array.source.name == name
         ]
         return tuple(min(lengths) for lengths in zip(*shapes))
@@ -84,22 +88,23 @@ class Pass:
 
 @dataclass(frozen=True)
 class Passes:
-    """Passes in order; each but the last makes a temporary on disk that a later one reads."""
+    """Passes in order; each but the last stores a temporary that a later one reads."""
 
     passes: tuple[Pass, ...]
 
     @property
     def memory(self) -> int:
-        """Elements held at most beside the operands and the result that are in memory."""
+        """Largest number of elements held beside operands and result in memory."""
         return max(one.schedule.memory for one in self.passes)
 
     @property
     def traffic(self) -> int:
-        """Elements read from disk and written there."""
+        """Elements read from disk and written to it."""
         return sum(sum(one.read.values()) + one.written for one in self.passes)
 
     @property
     def cost(self) -> int:
+        """Multiply-adds of all passes, with moved elements in multiply-adds."""
         return sum(one.cost for one in self.passes)
 
     def __str__(self) -> str:
@@ -107,7 +112,7 @@ class Passes:
         for number, one in enumerate(self.passes, 1):
             reads = ", ".join(f"{name}: {count:.4g}" for name, count in one.read.items()) or "none"
             parts.append(
-                f"pass {number} makes {one.target}; elements read {reads}; written {one.written:.4g}\n{one.schedule}"
+                f"pass {number} computes {one.target}; elements read {reads}; written {one.written:.4g}\n{one.schedule}"
             )
         return "\n\n".join(parts)
 
@@ -115,22 +120,33 @@ class Passes:
 def plan_passes(
     tree: Tree, limit: int | None, on_disk: frozenset[str] = frozenset(), stored: bool = True, cut: bool = True
 ) -> Passes:
-    """The passes of least cost that hold at most `limit` elements each.
+    """Return the passes of least cost that hold at most `limit` elements each.
 
-    on_disk: names of leaves that are read from disk; stored: whether the result goes there; cut: whether temporaries
-    may. Errors: MemoryLimit, with the least that one pass needs, if no passes need that little.
+    Parameters
+    ----------
+    on_disk : frozenset of str
+        Leaves that are read from disk.
+    stored : bool
+        Whether the result is stored on disk.
+    cut : bool
+        Whether temporaries may be stored.
+
+    Raises
+    ------
+    MemoryLimit
+        If no passes need that little; with the least that one pass needs.
     """
-    made: dict[tuple[str, frozenset[str]], Pass | MemoryLimit] = {}
+    known: dict[tuple[str, frozenset[str]], Pass | MemoryLimit] = {}
 
     def one_pass(node: Node, cuts: frozenset[str]) -> Pass:
         part = _part(tree, node, on_disk, cuts, stored or node is not tree.root)
         key = (node.name, frozenset(leaf.name for leaf in part.leaves))
-        if key not in made:
-            made[key] = _fitted(node, part, limit, stored or node is not tree.root)
-        found = made[key]
-        if isinstance(found, MemoryLimit):
-            raise found
-        return found
+        if key not in known:
+            known[key] = _fitted(node, part, limit, stored or node is not tree.root)
+        fitted = known[key]
+        if isinstance(fitted, MemoryLimit):
+            raise fitted
+        return fitted
 
     best: Passes | None = None
     failure: MemoryLimit | None = None
@@ -143,12 +159,12 @@ def plan_passes(
             break
         try:
             names = frozenset(node.name for node in cuts)
-            found = Passes(tuple(one_pass(node, names) for node in (*cuts, tree.root)))
+            passes = Passes(tuple(one_pass(node, names) for node in (*cuts, tree.root)))
         except MemoryLimit as error:
             failure = failure or error
             continue
-        if best is None or found.cost < best.cost:
-            best = found
+        if best is None or passes.cost < best.cost:
+            best = passes
     if best is None:
         assert failure is not None
         raise failure
@@ -156,21 +172,22 @@ def plan_passes(
 
 
 def _cuts(tree: Tree) -> Iterator[tuple[Node, ...]]:
-    """Temporaries to be stored, producers first; those with the fewest elements come first."""
+    """Yield the temporaries to store, producers first; choices with the fewest elements come first."""
     every = [cuts for n in range(MOST_CUTS + 1) for cuts in combinations(tree.temporaries, n)]
     yield from sorted(every, key=lambda cuts: sum(tree.size(node.indices) for node in cuts))
 
 
 def _fitted(node: Node, part: Tree, limit: int | None, stored: bool) -> Pass | MemoryLimit:
+    """Return one pass within the limit, or the error."""
     try:
-        found = schedule(part, scratch=SMALL_SCRATCH) if limit is None else schedule_within(part, limit)
+        loops = schedule(part, scratch=SMALL_SCRATCH) if limit is None else schedule_within(part, limit)
     except MemoryLimit as error:
         return error
-    return Pass(node.name, found, stored)
+    return Pass(node.name, loops, stored)
 
 
 def _part(tree: Tree, top: Node, on_disk: frozenset[str], cuts: frozenset[str], stored: bool) -> Tree:
-    """The tree of one pass: what is read from disk are functions; a stored result is copied by a last step."""
+    """Return the tree of one pass: arrays on disk are functions, and a last step copies a stored result."""
 
     def rebuilt(item: Leaf | Node) -> Leaf | Node:
         if isinstance(item, Leaf):

@@ -1,9 +1,9 @@
-"""Loop fusion for least memory: a bottom-up search over the tree that keeps only what may still be part of an optimum.
+"""Loop fusion for least memory: a bottom-up search that keeps every partial solution that may be part of an optimum.
 
-Seen from an array's consumer, all that matters of the choices below is which indices are fused, which of their loops
-must lie inside which, and what has been spent. The chains through one array are nested, so their order is a sequence of
-blocks, outermost first, the loops within a block in any order. One partial solution beats another if it demands no
-order that the other does not and spends no more.
+From the viewpoint of an array's consumer, a choice below is described by the fused indices, the required nesting of
+their loops, and the memory and work spent. The chains through one array are nested, so their order is a sequence of
+blocks, outermost first, with the loops of a block in any order. One partial solution dominates another if it requires
+no nesting that the other does not require and spends no more.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cache, partial
 from itertools import product
 from math import prod
 
-from trnqc.contraction.memory.fusion_graph import Array, Fusion, arrays_of, fusible
+from trnqc.contraction.memory.fusion_graph import ComputedArray, Fusion, arrays_of, fusible
 from trnqc.contraction.time_limit import FUSION, out_of_time
 from trnqc.contraction.tree import Tree
 
@@ -24,7 +24,21 @@ Blocks = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """Choices for one array and all below it. order: bit i * n + j is set if loop j must lie inside loop i."""
+    """Choices for one array and everything below it.
+
+    Attributes
+    ----------
+    mask : int
+        Fused indices, as bits.
+    blocks : tuple of int
+        The same in blocks, outermost first.
+    order : int
+        Bit i * n + j is set if loop j must lie inside loop i.
+    memory, work : int
+        Elements and multiply-adds spent.
+    inputs : tuple of Partial
+        The choices for the arrays below.
+    """
 
     name: str
     mask: int
@@ -37,10 +51,14 @@ class Partial:
 
 @dataclass(frozen=True)
 class Front:
-    """Fusions of which none is as good as another in both memory and work, least memory first.
+    """Fusions of which none is dominated in both memory and work, least memory first.
 
-    exact: nothing better exists. Else the search was cut short and nothing better was found. Empty where the time for
-    planning was over before anything was.
+    Attributes
+    ----------
+    fusions : tuple of Fusion
+        Empty if the time limit was reached before the first was complete.
+    exact : bool
+        Whether no better fusion exists. Otherwise the search was cut short.
     """
 
     fusions: tuple[Fusion, ...]
@@ -55,10 +73,16 @@ class Front:
 def fusion_front(
     tree: Tree, *, recompute: bool = False, tiles: Mapping[str, int] | None = None, keep: int = 1000
 ) -> Front:
-    """The best fusions in (memory, work); without recompute nothing is made twice and one fusion is best.
+    """Return the best fusions in (memory, work).
 
-    tiles: what a fused loop leaves of each index, 1 where nothing is said. keep: how many partial solutions of one
-    array are followed at most; where that is reached the front says that it is not exact.
+    Parameters
+    ----------
+    recompute : bool
+        Whether arrays may be computed repeatedly. Without, one fusion is the best.
+    tiles : mapping, optional
+        Elements of an index that one turn of its fused loop covers; 1 where there is no entry.
+    keep : int
+        Most partial solutions of one array that are followed; if it is reached, the front is not exact.
     """
     search = _Search(tree, recompute, tiles or {}, keep)
     finals = search.solve()
@@ -66,7 +90,7 @@ def fusion_front(
 
 
 def least_memory(tree: Tree) -> Fusion:
-    """The fusion, without repeated work, whose temporaries need the fewest elements."""
+    """Return the fusion, without repeated work, whose temporaries need the fewest elements."""
     return fusion_front(tree).fusions[0]
 
 
@@ -75,17 +99,20 @@ class _OutOfTime(Exception):
 
 
 def _in_time() -> None:
+    """Raise _OutOfTime if the time for this search is over."""
     if out_of_time("loops that steps share", FUSION):
         raise _OutOfTime
 
 
 class _Search:
+    """The search over one tree; sets of indices are bit masks."""
+
     def __init__(self, tree: Tree, recompute: bool, tiles: Mapping[str, int], keep: int) -> None:
         self.tree = tree
         self.keep = keep
         self.exact = True
         self.labels = list(tree.indices)
-        self.arrays: dict[str, Array] = {array.name: array for array in arrays_of(tree)}
+        self.arrays: dict[str, ComputedArray] = {array.name: array for array in arrays_of(tree)}
         tile = [min(tiles.get(label, 1), tree.extent(label)) for label in self.labels]
         self.extent = [tree.extent(label) for label in self.labels]
         self.tile = tile
@@ -95,13 +122,14 @@ class _Search:
         self.allowed = {name: self.mask(fusible(self.arrays, name, recompute)) & several for name in self.arrays}
 
     def mask(self, labels: Iterable[str]) -> int:
+        """Return labels as bits."""
         return sum(1 << self.labels.index(label) for label in set(labels))
 
     def solve(self) -> list[Partial]:
-        """Best solutions of the root, least memory first.
+        """Return the best solutions of the root, least memory first.
 
-        The early rounds follow only a few partial solutions of each array. What they complete bounds the last round,
-        which follows all, and keeps it small.
+        Early rounds follow a few partial solutions of each array. What they complete bounds the last round, which
+        follows all.
         """
         finals: list[Partial] = []
         for width in (4, 32, self.keep):
@@ -116,15 +144,16 @@ class _Search:
         return finals
 
     def _round(self, width: int, finals: list[Partial]) -> list[Partial]:
-        """Solutions of the root, where so many of each array are followed."""
-        found: dict[str, list[Partial]] = {}
+        """Return the solutions of the root with at most `width` partial solutions of each array."""
+        solutions: dict[str, list[Partial]] = {}
         for array in self.arrays.values():
-            partials = self._solve(array, [found.pop(name) for name in array.inputs], finals)
+            partials = self._solve(array, [solutions.pop(name) for name in array.inputs], finals)
             self.exact &= len(partials) <= width
-            found[array.name] = _few(partials, width)
-        return found[self.tree.root.name]
+            solutions[array.name] = _few(partials, width)
+        return solutions[self.tree.root.name]
 
-    def _solve(self, array: Array, inputs: list[list[Partial]], finals: list[Partial]) -> list[Partial]:
+    def _solve(self, array: ComputedArray, inputs: list[list[Partial]], finals: list[Partial]) -> list[Partial]:
+        """Return the partial solutions of one array from those of its inputs; finals: complete ones, as bounds."""
         rest_space, rest_work = self._least_elsewhere(array)
 
         def hopeless(memory: int, work: int) -> bool:
@@ -150,8 +179,8 @@ class _Search:
                     carried.append(Partial(array.name, mask, blocks, self._order(blocks), memory, work, one.inputs))
         return _best(carried)
 
-    def _least_elsewhere(self, array: Array) -> tuple[int, int]:
-        """(elements, multiply-adds) that the arrays neither below nor at this one take at least."""
+    def _least_elsewhere(self, array: ComputedArray) -> tuple[int, int]:
+        """Return the least (elements, multiply-adds) of the arrays that are neither below nor at this one."""
         below, stack = set(), [array.name]
         while stack:
             below.add(name := stack.pop())
@@ -160,8 +189,8 @@ class _Search:
         least = [(self._spent(other, self.allowed[other.name])[0], self._spent(other, 0)[1]) for other in others]
         return sum(space for space, _ in least), sum(work for _, work in least)
 
-    def _spent(self, array: Array, mask: int) -> tuple[int, int]:
-        """(elements held, multiply-adds) of the array itself; the root is the caller's and counts no memory."""
+    def _spent(self, array: ComputedArray, mask: int) -> tuple[int, int]:
+        """Return (elements held, multiply-adds) of the array itself; the result counts no memory."""
         own = self.mask(array.loops)
         space = prod(self.tile[i] if mask >> i & 1 else self.extent[i] for i in map(self.labels.index, array.indices))
         again = prod(self.turns[i] for i in range(len(self.labels)) if mask & ~own & 1 << i)
@@ -169,7 +198,7 @@ class _Search:
         return (0 if root else space), array.cost * self.tree.size(array.loops) * again
 
     def _order(self, blocks: Blocks) -> int:
-        """The pairs (outer, inner) that the blocks demand; what is not fused lies inside all that is."""
+        """Return the pairs (outer, inner) that the blocks require; unfused loops lie inside all fused ones."""
         count = len(self.labels)
         inside = (1 << count) - 1
         order = 0
@@ -181,6 +210,7 @@ class _Search:
         return order
 
     def choices(self, final: Partial) -> dict[str, frozenset[str]]:
+        """Return the fused indices of every array."""
         labels = {final.name: frozenset(label for i, label in enumerate(self.labels) if final.mask >> i & 1)}
         for one in final.inputs:
             labels |= self.choices(one)
@@ -188,7 +218,7 @@ class _Search:
 
 
 def _merge(orders: list[Blocks]) -> Blocks | None:
-    """The blocks of loops around a step from those of its inputs; None where chains would overlap."""
+    """Return the blocks of loops around a step from those of its inputs; None if chains would overlap."""
     if len(orders) < 2:
         return orders[0] if orders else ()
     one, two = (list(blocks) for blocks in orders)
@@ -208,7 +238,7 @@ def _merge(orders: list[Blocks]) -> Blocks | None:
 
 
 def _upward(merged: Blocks, allowed: int) -> Iterator[Blocks]:
-    """The ways to carry loops on to the consumer: an outer part of what is there, or all of it and further loops."""
+    """Yield the ways to extend loops to the consumer: an outer part of them, or all of them and further loops."""
     for depth, block in enumerate(merged):
         for part in _subsets(block & allowed):
             if part != block:
@@ -220,7 +250,7 @@ def _upward(merged: Blocks, allowed: int) -> Iterator[Blocks]:
 
 
 def _subsets(mask: int) -> Iterator[int]:
-    """All subsets of a bit mask, the empty one first."""
+    """Yield all subsets of a bit mask, the empty one first."""
     part = 0
     while True:
         yield part
@@ -230,7 +260,7 @@ def _subsets(mask: int) -> Iterator[int]:
 
 
 def _best(partials: Iterable[Partial]) -> list[Partial]:
-    """Those that no other beats, least memory first; of equals the one with the fewest fused loops."""
+    """Return the partial solutions that none dominates, least memory first; of equals that with fewest fused loops."""
     kept: list[Partial] = []
     least: dict[int, int] = {}  # order -> least work among those kept, none of which needs more memory than the next
     for one in sorted(partials, key=lambda p: (p.memory, p.work, p.mask.bit_count(), p.order.bit_count(), p.mask)):
@@ -243,6 +273,6 @@ def _best(partials: Iterable[Partial]) -> list[Partial]:
 
 
 def _few(partials: list[Partial], width: int) -> list[Partial]:
-    """At most `width` of them and the last, evenly taken; the last fuses least, so that something can be completed."""
+    """Return at most `width` of them, evenly chosen, and the last, which fuses least and can always be completed."""
     step = -(-len(partials) // width)
     return partials if step <= 1 else [*partials[:-1:step], partials[-1]]

@@ -1,11 +1,11 @@
-"""The fusion graph: which loops of a step and of the consumer of its result are one loop.
+"""The fusion graph: which loops a step and the consumer of its result share.
 
-An array that a step (or a function) makes and a later step takes may be made piece by piece, inside loops that both
-share: those indices are fused between the two, and the array loses them, or keeps a tile of each. The steps that one
-loop runs around are the scope of a fusion chain. Choices can be written as a loop nest exactly if the scopes of
-any two chains are disjoint or one holds the other (Lam, thesis, 1999).
+An array that one step computes and a later step reads may be computed piece by piece inside loops that both share. The
+indices of these loops are fused between the two, and the array keeps only a tile of each, or a single element. The
+steps inside one loop are the scope of a fusion chain. Choices can be written as a loop nest exactly if the scopes of
+any two chains are disjoint or one contains the other (C.-C. Lam, PhD thesis, Ohio State University, 1999).
 
-An index that the producer does not have may be fused too: the array is then made again in every turn of that loop.
+An index that the producer does not have may be fused too: the array is then computed again in every turn of that loop.
 """
 
 from __future__ import annotations
@@ -23,8 +23,22 @@ from trnqc.expression.operand import Leaf
 
 
 @dataclass(frozen=True)
-class Array:
-    """What one step or one function makes. loops: the indices of the step; cost: multiply-adds for one turn of them."""
+class ComputedArray:
+    """The array that one step or one function computes.
+
+    Attributes
+    ----------
+    name : str
+        Name of the step or function.
+    indices, loops : tuple of str
+        Labels of the array, and of all loops of the step.
+    cost : int
+        Multiply-adds for one iteration of the loops.
+    source : Node or Leaf
+        The step, or the function.
+    inputs : tuple of str
+        Names of the computed arrays that the step reads.
+    """
 
     name: str
     indices: tuple[str, ...]
@@ -35,43 +49,44 @@ class Array:
 
     @property
     def summed(self) -> tuple[str, ...]:
+        """Labels that the step sums over."""
         return tuple(label for label in self.loops if label not in self.indices)
 
 
-def arrays_of(tree: Tree) -> tuple[Array, ...]:
-    """All arrays that are made, producers before consumers, the root last; stored operands are none of them.
+def arrays_of(tree: Tree) -> tuple[ComputedArray, ...]:
+    """Return all computed arrays, producers before consumers, the root last.
 
-    A function that stands twice is made twice; its second array is called f'2.
+    A function that occurs twice is computed twice; its second array is called f'2.
     """
-    made: list[Array] = []
+    arrays: list[ComputedArray] = []
     names = {node.name for node in tree.nodes}
 
     def free(name: str) -> str:
-        taken = names | {array.name for array in made}
+        taken = names | {array.name for array in arrays}
         return next(n for n in (name, *(f"{name}'{k}" for k in range(2, len(taken) + 3))) if n not in taken)
 
-    def make(item: Node | Leaf) -> str:
+    def add(item: Node | Leaf) -> str:
         if isinstance(item, Leaf):
             labels = union(item.indices)
-            made.append(Array(free(item.name), labels, labels, item.cost, item))
+            arrays.append(ComputedArray(free(item.name), labels, labels, item.cost, item))
         else:
-            inputs = tuple(make(o) for o in item.operands if isinstance(o, Node) or o.cost)
-            made.append(Array(item.name, item.indices, item.loops, 1, item, inputs))
-        return made[-1].name
+            inputs = tuple(add(o) for o in item.operands if isinstance(o, Node) or o.cost)
+            arrays.append(ComputedArray(item.name, item.indices, item.loops, 1, item, inputs))
+        return arrays[-1].name
 
-    make(tree.root)
-    return tuple(made)
+    add(tree.root)
+    return tuple(arrays)
 
 
 @dataclass(frozen=True)
 class Chain:
-    """One loop: its index and the names of the arrays made inside it."""
+    """One loop: its index, and the names of the arrays computed inside it."""
 
     label: str
     scope: frozenset[str]
 
     def overlaps(self, other: Chain) -> bool:
-        """Whether neither holds the other although they meet: no loop nest has both."""
+        """Return whether the scopes meet and neither contains the other, which no loop nest allows."""
         meet = self.scope & other.scope
         return bool(meet) and meet != self.scope and meet != other.scope
 
@@ -80,9 +95,19 @@ class Chain:
 class Fusion:
     """A tree with the indices that are fused between each array and its consumer.
 
-    fused: name of an array -> the indices fused; arrays without an entry have none. tiles: what a fused loop leaves of
-    an index, in elements; 1 where nothing is said. Errors: InputError for chains that overlap or indices that cannot be
-    fused.
+    Attributes
+    ----------
+    tree : Tree
+        The operations.
+    fused : mapping
+        Name of an array -> fused indices; none where there is no entry.
+    tiles : mapping
+        Elements of an index that one turn of its fused loop covers; 1 where there is no entry.
+
+    Raises
+    ------
+    InputError
+        If chains overlap, or an index cannot be fused.
     """
 
     tree: Tree
@@ -102,37 +127,43 @@ class Fusion:
                 )
 
     @cached_property
-    def arrays(self) -> Mapping[str, Array]:
+    def arrays(self) -> Mapping[str, ComputedArray]:
+        """All computed arrays by name."""
         return {array.name: array for array in arrays_of(self.tree)}
 
     @cached_property
     def chains(self) -> tuple[Chain, ...]:
+        """The fused loops."""
         return chains_of(self.arrays.values(), self.fused)
 
     def labels(self, name: str) -> tuple[str, ...]:
-        """The loops that array `name` shares with its consumer, outermost first."""
+        """Return the loops that an array shares with its consumer, outermost first."""
         scope = {c.label: len(c.scope) for c in self.chains if name in c.scope}
         order = list(self.tree.indices)
         return tuple(sorted(self.fused.get(name, ()), key=lambda label: (-scope[label], order.index(label))))
 
     def tile(self, label: str) -> int:
-        """Elements of a fused index that one turn of its loop covers."""
+        """Return the elements of a fused index that one turn of its loop covers."""
         return min(self.tiles.get(label, 1), self.tree.extent(label))
 
     def turns(self, label: str) -> int:
+        """Return the number of turns of a fused loop."""
         return -(-self.tree.extent(label) // self.tile(label))
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """What is held of the array, axis by axis in the order of its indices; a fused index leaves its tile."""
+        """Return the extents that are held of an array; a fused index keeps its tile."""
         fused = self.fused.get(name, frozenset())
         return tuple(self.tile(i) if i in fused else self.tree.extent(i) for i in self.arrays[name].indices)
 
     def repeated(self, name: str) -> frozenset[str]:
-        """The loops in whose every turn the array is made again."""
+        """Return the loops in whose every turn the array is computed again."""
         return self.fused.get(name, frozenset()) - set(self.arrays[name].loops)
 
     def space(self, name: str, symbols: Mapping[str, str] | None = None) -> Count:
-        """`shape` in symbols. A tile that is neither 1 nor the whole extent is symbols[label], or `B` and the label."""
+        """Return the size of an array in symbols.
+
+        A tile that is neither 1 nor the whole extent is symbols[label], or `B` and the label.
+        """
         fused = self.fused.get(name, frozenset())
         return Count.product(
             symbol
@@ -141,7 +172,7 @@ class Fusion:
         )
 
     def time(self, name: str, symbols: Mapping[str, str] | None = None) -> Count:
-        """Multiply-adds for the array in symbols; a function's cost for one element is `C`."""
+        """Return the multiply-adds for an array in symbols; one element of a function costs `C`."""
         array = self.arrays[name]
         count = self.tree.count(array.loops) * (Count.symbol("C") if isinstance(array.source, Leaf) else 1)
         for label in sorted(self.repeated(name)):
@@ -157,7 +188,7 @@ class Fusion:
 
     @property
     def temporaries(self) -> tuple[str, ...]:
-        """Names of all arrays but the root, which is the caller's."""
+        """Names of all computed arrays but the root."""
         return tuple(self.arrays)[:-1]
 
     @property
@@ -167,7 +198,7 @@ class Fusion:
 
     @property
     def work(self) -> int:
-        """Multiply-adds, those of functions and of repetition included."""
+        """Multiply-adds, including those of functions and of repetition."""
         return sum(
             array.cost * self.tree.size(array.loops) * prod(self.turns(label) for label in self.repeated(name))
             for name, array in self.arrays.items()
@@ -189,17 +220,18 @@ class Fusion:
 
 
 def sliced(tree: Tree) -> Fusion:
-    """Every index around all that is below the last step that has it: tiles decide which of these loops are left.
+    """Return the fusion of every index around all that is below the last step that has it.
 
-    A loop nest in any case, as the scope of a chain is a whole subtree then.
+    Tiles decide which of these loops remain. The scope of a chain is a whole subtree then, so this is always a loop
+    nest.
     """
     arrays = {array.name: array for array in arrays_of(tree)}
     fused = {name: fusible(arrays, name, recompute=True) for name in arrays}
     return Fusion(tree, {name: labels for name, labels in fused.items() if labels})
 
 
-def chains_of(arrays: Iterable[Array], fused: Mapping[str, frozenset[str]]) -> tuple[Chain, ...]:
-    """The maximal scopes: edges that share an index at a common array belong to one chain."""
+def chains_of(arrays: Iterable[ComputedArray], fused: Mapping[str, frozenset[str]]) -> tuple[Chain, ...]:
+    """Return the chains: fused edges that share an index at a common array belong to one chain."""
     closed: list[Chain] = []
     rising: dict[str, dict[str, frozenset[str]]] = {}  # array -> label -> scope below and including the array
     for array in arrays:
@@ -213,10 +245,10 @@ def chains_of(arrays: Iterable[Array], fused: Mapping[str, frozenset[str]]) -> t
     return tuple(closed)
 
 
-def fusible(arrays: Mapping[str, Array], name: str, recompute: bool) -> frozenset[str]:
-    """The indices that may be fused between array `name` and its consumer.
+def fusible(arrays: Mapping[str, ComputedArray], name: str, recompute: bool) -> frozenset[str]:
+    """Return the indices that may be fused between an array and its consumer.
 
-    Those of the array itself and, with recompute, those of any later step that do not run below it.
+    These are the indices of the array itself and, with recompute, those of later steps that do not occur below it.
     """
     consumer = {child: array for array in arrays.values() for child in array.inputs}
     own = frozenset(arrays[name].indices) if name in consumer else frozenset()

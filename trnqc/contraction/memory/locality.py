@@ -1,9 +1,9 @@
-"""Data locality: how many elements a loop nest loads into a memory of given capacity, and the blocks of least loads.
+"""Data locality: elements that a loop nest loads into a memory of given capacity, and the blocks of least loads.
 
-The model of the synthesis paper: what a loop touches in all of its turns is loaded once if it fits; if not, every turn
-loads its own. One level of memory stands below another, so blocks are chosen from the largest level to the smallest,
-each level blocking what lies in a block of the one before. It is a bound from above for a memory that drops what was
-used longest ago, and knows neither lines nor associativity.
+What a loop touches in all of its turns is loaded once if it fits; if not, every turn loads its own (Cociorva et al.,
+LNCS 2552, 237, 2002). Blocks are chosen from the largest level of memory to the smallest, each within the blocks of the
+level before. The count is an upper bound for a memory that replaces the least recently used element. It knows neither
+cache lines nor associativity.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from math import prod
 import numpy as np
 
 from trnqc.contraction.memory.fusion_graph import Fusion
-from trnqc.contraction.memory.loop_nest import Item, Loop, Nest, Step, nest_of
+from trnqc.contraction.memory.loop_nest import Compute, Item, Loop, Nest, nest_of
 from trnqc.contraction.memory.tiles import Cost, best_tiles, one_by_one
 from trnqc.contraction.tree import Node, Tree, union
 from trnqc.errors import InputError
@@ -27,7 +27,7 @@ from trnqc.expression.spaces import Index
 
 @dataclass(frozen=True)
 class Level:
-    """A memory: how many elements it holds, and what loading one of them costs, in any unit of time."""
+    """A memory: the elements it holds, and the cost of loading one, in any unit of time."""
 
     name: str
     capacity: int
@@ -36,14 +36,14 @@ class Level:
 
 @dataclass(frozen=True)
 class Touch:
-    """One turn of the innermost loop: one element of each array, by name and labels."""
+    """One iteration of the innermost loop: one element of each array, by name and labels."""
 
     arrays: tuple[tuple[str, tuple[str, ...]], ...]
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """A loop. renewed: temporaries that have lost this index, so that every turn uses the same elements again."""
+    """A loop; renewed: temporaries without this index, which every turn overwrites."""
 
     label: str
     turns: int
@@ -56,12 +56,13 @@ Body = tuple[Repeat | Touch, ...]
 
 @dataclass(frozen=True)
 class Locality:
-    """Per level, largest first: the blocks and the elements loaded into it."""
+    """For every level, largest first: the blocks, and the elements loaded into it."""
 
     rows: tuple[tuple[Level, Mapping[str, int], int], ...]
 
     @property
     def cost(self) -> float:
+        """Cost of all loads."""
         return sum(level.cost * loaded for level, _, loaded in self.rows)
 
     def __str__(self) -> str:
@@ -73,31 +74,38 @@ class Locality:
 
 
 def plan_blocks(nest: Nest, levels: Sequence[Level]) -> Locality:
-    """Blocks for every level, by doubling search and refinement. Errors: InputError for levels that do not shrink."""
+    """Return the best blocks for every level that the search finds.
+
+    Raises
+    ------
+    InputError
+        If levels do not go from large to small.
+    """
     if any(one.capacity <= two.capacity for one, two in pairwise(levels)):
         raise InputError(f"levels go from large to small; found {', '.join(str(x.capacity) for x in levels)}")
     body = body_of(nest)
     rows = []
     for level in levels:
         lengths = inner_lengths(body)
-        found = best_tiles(lengths, _cost(body, lengths, level.capacity))
-        assert found is not None
-        # Blocks as long as their index are no loops.
-        body = blocked(body, found[0])
-        rows.append((level, {x: n for x, n in found[0].items() if n < lengths[x]}, loads(body, level.capacity)))
+        best = best_tiles(lengths, _cost(body, lengths, level.capacity))
+        assert best is not None
+        blocks = best[0]
+        body = blocked(body, blocks)
+        # Blocks as long as their index need no loop.
+        rows.append((level, {x: n for x, n in blocks.items() if n < lengths[x]}, loads(body, level.capacity)))
     return Locality(tuple(rows))
 
 
 @lru_cache(maxsize=1024)
 def matrix_blocks(m: int, n: int, k: int, levels: tuple[Level, ...]) -> Locality:
-    """Blocks of one product of matrices [m, k] [k, n]."""
+    """Return the blocks of one product of matrices [m, k] [k, n]."""
     left, right = Leaf("left", ("m", "k"), 0), Leaf("right", ("k", "n"), 1)
     indices = {label: Index(label, extent, label) for label, extent in zip("mnk", (m, n, k))}
     return plan_blocks(nest_of(Fusion(Tree(Node("product", ("m", "n"), (left, right)), indices))), levels)
 
 
 def _cost(body: Body, lengths: Mapping[str, int], capacity: int) -> Cost:
-    """Elements loaded; of equals the longest blocks, which leave most to the levels below."""
+    """Return the elements loaded; of equals longer blocks cost less, as they leave more to the levels below."""
     if len(body) == 1 and _perfect(body[0]):
         return _perfect_cost(body[0], lengths, capacity)
 
@@ -109,7 +117,7 @@ def _cost(body: Body, lengths: Mapping[str, int], capacity: int) -> Cost:
 
 
 def _perfect_cost(part: Repeat | Touch, lengths: Mapping[str, int], capacity: int) -> Cost:
-    """The same for one perfect nest, such as a product of matrices; all trials at once."""
+    """Return the same for one perfect nest, such as a product of matrices, for all trials at once."""
     loops, touch = _perfect_loops(part)
     last = {label: k for k, (label, _) in enumerate(loops)}
     labels = tuple(lengths)
@@ -135,7 +143,7 @@ def _perfect_cost(part: Repeat | Touch, lengths: Mapping[str, int], capacity: in
 
 
 def _perfect_loops(part: Repeat | Touch) -> tuple[list[tuple[str, int]], Touch]:
-    """The loops of a perfect nest, outermost first, and what its innermost turn touches."""
+    """Return the loops of a perfect nest, outermost first, and its innermost iteration."""
     loops = []
     while isinstance(part, Repeat):
         loops.append((part.label, part.turns))
@@ -144,18 +152,19 @@ def _perfect_loops(part: Repeat | Touch) -> tuple[list[tuple[str, int]], Touch]:
 
 
 def body_of(nest: Nest) -> Body:
-    """The loops of the nest down to single elements."""
+    """Return the loops of a nest down to single elements."""
     return tuple(_converted(nest, nest.body, ()))
 
 
 def _converted(nest: Nest, items: Sequence[Item], around: tuple[str, ...]) -> Iterator[Repeat | Touch]:
+    """Yield items of a nest as loops down to single elements."""
     fusion = nest.fusion
     for item in items:
         if isinstance(item, Loop):
             inside = tuple(_converted(nest, item.body, (*around, item.label)))
             renewed = frozenset(name for name in _names(inside) if item.label in fusion.fused.get(name, ()))
             yield Repeat(item.label, -(-item.extent // item.tile), inside, renewed)
-        elif isinstance(item, Step):
+        elif isinstance(item, Compute):
             array = fusion.arrays[item.name]
             operands = () if isinstance(array.source, Leaf) else array.source.operands
             touched = ((array.name, array.indices), *((o.name, union(o.indices)) for o in operands))
@@ -167,6 +176,7 @@ def _converted(nest: Nest, items: Sequence[Item], around: tuple[str, ...]) -> It
 
 
 def _names(body: Body) -> Iterator[str]:
+    """Yield the names of the arrays in a body."""
     for part in body:
         if isinstance(part, Touch):
             yield from (name for name, _ in part.arrays)
@@ -175,20 +185,20 @@ def _names(body: Body) -> Iterator[str]:
 
 
 def inner_lengths(body: Body) -> dict[str, int]:
-    """The longest innermost loop over each label, which is what blocks can split."""
-    found: dict[str, int] = {}
+    """Return the longest innermost loop over each label, which blocks can split."""
+    lengths: dict[str, int] = {}
     for part in body:
         if isinstance(part, Repeat):
             inside = inner_lengths(part.body)
             for label, length in inside.items():
-                found[label] = max(found.get(label, 1), length)
+                lengths[label] = max(lengths.get(label, 1), length)
             if part.label not in inside and _perfect(part):
-                found[part.label] = max(found.get(part.label, 1), part.turns)
-    return found
+                lengths[part.label] = max(lengths.get(part.label, 1), part.turns)
+    return lengths
 
 
 def _perfect(part: Repeat | Touch) -> bool:
-    """Whether there is nothing but one loop in the other down to a single element."""
+    """Return whether each loop contains only one other, down to a single element."""
     while isinstance(part, Repeat):
         if len(part.body) > 1 or part.renewed:
             return False
@@ -197,17 +207,18 @@ def _perfect(part: Repeat | Touch) -> bool:
 
 
 def blocked(body: Body, blocks: Mapping[str, int]) -> Body:
-    """Every innermost perfect nest split into loops over blocks, outside, and loops within a block, inside."""
+    """Return the body with every innermost perfect nest split into loops over blocks and loops within a block."""
     return tuple(_blocked(part, blocks) for part in body)
 
 
 def _blocked(part: Repeat | Touch, blocks: Mapping[str, int]) -> Repeat | Touch:
+    """Return one item with its innermost perfect nests split."""
     if isinstance(part, Touch):
         return part
     if not _perfect(part):
         return replace(part, body=blocked(part.body, blocks))
     loops, inner = _perfect_loops(part)
-    # Of the loops over one label, which are those of blocks of larger levels, the last is split.
+    # Several loops over one label are those of blocks of larger levels; the last is split.
     last = {label: k for k, (label, _) in enumerate(loops)}
     outer, within = [], []
     for k, (label, turns) in enumerate(loops):
@@ -217,19 +228,19 @@ def _blocked(part: Repeat | Touch, blocks: Mapping[str, int]) -> Repeat | Touch:
             within.append((label, size))
         else:
             outer.append((label, turns))
-    found: Repeat | Touch = inner
+    split_nest: Repeat | Touch = inner
     for label, turns in reversed([*outer, *within]):
-        found = Repeat(label, turns, (found,))
-    return found
+        split_nest = Repeat(label, turns, (split_nest,))
+    return split_nest
 
 
 def loads(body: Body, capacity: int) -> int:
-    """Elements loaded into a memory of this capacity in one run of the loops."""
+    """Return the elements loaded into a memory of this capacity in one run of the loops."""
     return sum(_loads(part, capacity)[0] for part in body)
 
 
 def _loads(part: Repeat | Touch, capacity: int) -> tuple[int, dict[str, dict[str, int]]]:
-    """(elements loaded, array -> label -> how far it is covered)."""
+    """Return (elements loaded, array -> label -> number of its values that are touched)."""
     if isinstance(part, Touch):
         return len(part.arrays), {name: dict.fromkeys(labels, 1) for name, labels in part.arrays}
     inside = [_loads(child, capacity) for child in part.body]

@@ -1,7 +1,7 @@
-"""The fused loop nest: loops over tiles, arrays that live where they are needed, and one step per array.
+"""The fused loop nest: loops over tiles, temporaries that are allocated and freed, and one step per array.
 
-Built from a Fusion alone, it prints as pseudocode and knows its memory: every temporary has a place in one arena, and
-arrays that never live at the same time may share it.
+A nest follows from a `Fusion`. It prints as pseudocode and knows its memory: every temporary has an offset in one
+arena, and temporaries that never live at the same time may overlap there.
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ from math import prod
 
 import numpy as np
 
-from trnqc.contraction.memory.fusion_graph import Array, Fusion
+from trnqc.contraction.memory.fusion_graph import ComputedArray, Fusion
 from trnqc.expression.operand import Leaf
 
 
 @dataclass(frozen=True)
-class Make:
-    """The array begins to exist; zeroed if its parts are added up."""
+class Allocate:
+    """The array begins to exist; zero: its elements are set to zero because parts are added to them."""
 
     name: str
     zero: bool
 
 
 @dataclass(frozen=True)
-class Step:
-    """The part of the array that belongs to the turns of the loops around; added to it with accumulate."""
+class Compute:
+    """Compute the part of the array that belongs to the current tiles; accumulate: add to it."""
 
     name: str
     accumulate: bool
 
 
 @dataclass(frozen=True)
-class Drop:
-    """The array is not needed any more."""
+class Free:
+    """The array is no longer needed."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Loop:
-    """for label in 0, tile, 2 tile ... < extent"""
+    """``for label in range(0, extent, tile)``."""
 
     label: str
     tile: int
@@ -50,12 +50,22 @@ class Loop:
     body: tuple[Item, ...]
 
 
-Item = Make | Step | Drop | Loop
+Item = Allocate | Compute | Free | Loop
 
 
 @dataclass(frozen=True)
 class Nest:
-    """The loop nest of a fusion. inside: the temporary that lies in the memory of the result (`inner_operand`)."""
+    """The loop nest of a fusion.
+
+    Attributes
+    ----------
+    fusion : Fusion
+        Which loops are fused, with their tiles.
+    body : tuple of Item
+        The outermost items in order.
+    inside : str or None
+        The temporary that lies in the memory of the result (see `inner_operand`).
+    """
 
     fusion: Fusion
     body: tuple[Item, ...]
@@ -63,33 +73,33 @@ class Nest:
 
     @property
     def temporaries(self) -> tuple[str, ...]:
-        """Those that take memory beside the result."""
+        """Names of the temporaries that take memory beside the result."""
         return tuple(name for name in self.fusion.temporaries if name != self.inside)
 
     @cached_property
     def lives(self) -> Mapping[str, tuple[int, int]]:
-        """First and last moment of each temporary, counting all items of the text in order."""
+        """First and last moment of each temporary, counting all items of the nest in order."""
         moments = list(_flat(self.body))
-        found = {}
+        lives = {}
         for name in self.temporaries:
-            first = next(t for t, item in enumerate(moments) if isinstance(item, Make) and item.name == name)
-            last = next(t for t, item in enumerate(moments) if isinstance(item, Drop) and item.name == name)
-            found[name] = (first, last)
-        return found
+            first = next(t for t, item in enumerate(moments) if isinstance(item, Allocate) and item.name == name)
+            last = next(t for t, item in enumerate(moments) if isinstance(item, Free) and item.name == name)
+            lives[name] = (first, last)
+        return lives
 
     @cached_property
-    def places(self) -> Mapping[str, int]:
-        """First element of each temporary in the arena; arrays that live at the same time do not overlap."""
-        return places({name: prod(self.fusion.shape(name)) for name in self.temporaries}, self.lives)
+    def offsets(self) -> Mapping[str, int]:
+        """First element of each temporary in the arena. Temporaries that live at the same time do not overlap."""
+        return arena_offsets({name: prod(self.fusion.shape(name)) for name in self.temporaries}, self.lives)
 
     @property
     def arena(self) -> int:
-        """Elements that hold all temporaries at any time."""
-        return max((place + prod(self.fusion.shape(name)) for name, place in self.places.items()), default=0)
+        """Elements of the arena."""
+        return max((offset + prod(self.fusion.shape(name)) for name, offset in self.offsets.items()), default=0)
 
     @cached_property
-    def steps(self) -> tuple[tuple[Step, tuple[str, ...]], ...]:
-        """Every step with the labels of the loops around it, outermost first."""
+    def steps(self) -> tuple[tuple[Compute, tuple[str, ...]], ...]:
+        """Every computation with the labels of the loops around it, outermost first."""
         return tuple(_steps(self.body, ()))
 
     def __str__(self) -> str:
@@ -104,13 +114,13 @@ class Nest:
                 step = f" step {item.tile}" if item.tile > 1 else ""
                 yield f"{text}for {item.label} in 0..{item.extent - 1}{step}:"
                 yield from self._lines(item.body, depth + 1)
-            elif isinstance(item, Make) and item.zero:
+            elif isinstance(item, Allocate) and item.zero:
                 yield f"{text}{self._written(item.name)} = 0"
-            elif isinstance(item, Step):
+            elif isinstance(item, Compute):
                 yield f"{text}{self._step(item)}"
 
     def _written(self, name: str) -> str:
-        """The array with the indices it still has; a tile of an index is marked by its length."""
+        """Return an array with the indices that it keeps; `i:8` marks a tile of 8."""
         shape = self.fusion.shape(name)
         array = self.fusion.arrays[name]
         root = name == self.fusion.tree.root.name
@@ -118,14 +128,16 @@ class Nest:
         labels = [i if n == full else f"{i}:{n}" for i, n, full in zip(array.indices, shape, whole) if n > 1 or root]
         return f"{name}[{','.join(labels)}]" if labels else name
 
-    def _step(self, item: Step) -> str:
+    def _step(self, item: Compute) -> str:
+        """Return a computation as text."""
         array = self.fusion.arrays[item.name]
         sign = "+=" if item.accumulate else "="
         if isinstance(array.source, Leaf):
             return f"{self._written(item.name)} {sign} {array.source.name}({', '.join(array.source.indices)})"
-        made = iter(array.inputs)
+        computed = iter(array.inputs)
         factors = [
-            self._written(next(made)) if not isinstance(o, Leaf) or o.cost else str(o) for o in array.source.operands
+            self._written(next(computed)) if not isinstance(o, Leaf) or o.cost else str(o)
+            for o in array.source.operands
         ]
         total = f"sum({','.join(array.summed)}) " if array.summed else ""
         text = f"{self._written(item.name)} {sign} {total}{' * '.join(factors)}"
@@ -133,10 +145,10 @@ class Nest:
 
 
 def inner_operand(fusion: Fusion) -> str | None:
-    """The temporary that may lie in the memory of the result, whose step then exchanges one axis in place.
+    """Return the temporary that may lie in the memory of the result, None if there is none.
 
-    It shares no loop with that step, and has all labels of the result but one, for which it has another that is summed
-    and not longer.
+    It shares no loop with the last step, and has all labels of the result except one, in whose place it has a label
+    that is summed and not longer. The last step then exchanges one axis in place.
     """
     root, tree = fusion.arrays[fusion.tree.root.name], fusion.tree
     if isinstance(root.source, Leaf) or len(root.source.operands) != 2 or len(root.inputs) != 1:
@@ -150,7 +162,7 @@ def inner_operand(fusion: Fusion) -> str | None:
 
 
 def nest_of(fusion: Fusion, inside: str | None = None) -> Nest:
-    """The loop nest; of two producers beside each other that comes first which leaves less behind."""
+    """Return the loop nest of a fusion; of two adjacent producers the one comes first that leaves less behind."""
     body: list[Item | _Open] = []
     _Builder(fusion).emit(fusion.arrays[fusion.tree.root.name], (), [body])
     return Nest(fusion, _closed(body, fusion.arrays), inside)
@@ -165,14 +177,17 @@ class _Open:
 
 
 class _Builder:
+    """Writes the items of a nest, consumers after producers."""
+
     def __init__(self, fusion: Fusion) -> None:
         self.fusion = fusion
 
-    def emit(self, array: Array, around: tuple[str, ...], bodies: list[list[Item | _Open]]) -> None:
-        """Write what makes the array. around: the loops it shares with its consumer; bodies: theirs, and the outside.
+    def emit(self, array: ComputedArray, around: tuple[str, ...], bodies: list[list[Item | _Open]]) -> None:
+        """Write the items that compute the array.
 
-        A producer that shares fewer loops is written before the loop that it is not in: chains are nested, so that
-        loop is the last item of the body it goes to.
+        around: the loops that it shares with its consumer; bodies: the bodies of these loops, and of what is outside. A
+        producer that shares fewer loops is written before the loop that it is not part of. As chains are nested, that
+        loop is the last item of its body.
         """
         depth = len(around)
         fusion = self.fusion
@@ -184,12 +199,12 @@ class _Builder:
                 self.emit(child, labels, [*bodies[: len(labels)], written])
                 beside.append((self._need(written, child), len(labels), written))
         for _, level, written in sorted(beside, key=lambda entry: entry[0]):
-            place = len(bodies[level]) - (level < depth)
-            bodies[level][place:place] = written
+            position = len(bodies[level]) - (level < depth)
+            bodies[level][position:position] = written
         within = sorted((entry for entry in inputs if len(entry[0]) > depth), key=lambda entry: len(entry[0]))
         opened = within[-1][0][depth:] if within else ()
         accumulate = any(label in array.summed and fusion.turns(label) > 1 for label in opened)
-        bodies[depth].append(Make(array.name, accumulate))
+        bodies[depth].append(Allocate(array.name, accumulate))
         bodies = list(bodies)
         for labels, child in within:
             for label in labels[len(bodies) - 1 :]:
@@ -198,86 +213,90 @@ class _Builder:
                 bodies[-1].append(loop)
                 bodies.append(loop.body)
             self.emit(child, labels, bodies)
-        bodies[-1].append(Step(array.name, accumulate))
+        bodies[-1].append(Compute(array.name, accumulate))
 
-    def _need(self, written: list[Item | _Open], array: Array) -> int:
-        """Sethi and Ullman's order: first what needs most beyond what it leaves. Negative, to sort by."""
-        names = {item.name for item in _flat(_plain(written)) if isinstance(item, Make)}
+    def _need(self, written: list[Item | _Open], array: ComputedArray) -> int:
+        """Return what the items hold at most beyond their result, negated, for sorting (Sethi and Ullman, 1970)."""
+        names = {item.name for item in _flat(_plain(written)) if isinstance(item, Allocate)}
         return prod(self.fusion.shape(array.name)) - sum(prod(self.fusion.shape(name)) for name in names)
 
 
 def _plain(items: Iterable[Item | _Open]) -> tuple[Item, ...]:
+    """Return the items with loops under construction closed."""
     return tuple(replace(i.loop, body=_plain(i.body)) if isinstance(i, _Open) else i for i in items)
 
 
-def _closed(items: Iterable[Item | _Open], arrays: Mapping[str, Array]) -> tuple[Item, ...]:
-    """The finished body: every array is dropped after the last item of its body that uses it."""
+def _closed(items: Iterable[Item | _Open], arrays: Mapping[str, ComputedArray]) -> tuple[Item, ...]:
+    """Return the finished body: every array is freed after the last item of its body that uses it."""
     done: list[Item] = [
         replace(item.loop, body=_closed(item.body, arrays)) if isinstance(item, _Open) else item for item in items
     ]
-    for name in [item.name for item in done if isinstance(item, Make)]:
+    for name in [item.name for item in done if isinstance(item, Allocate)]:
         users = [t for t, item in enumerate(done) if any(name in _uses(i, arrays) for i in _flat([item]))]
         if users:
-            done.insert(users[-1] + 1, Drop(name))
+            done.insert(users[-1] + 1, Free(name))
     return tuple(done)
 
 
-def _uses(item: Item, arrays: Mapping[str, Array]) -> tuple[str, ...]:
-    return arrays[item.name].inputs if isinstance(item, Step) else ()
+def _uses(item: Item, arrays: Mapping[str, ComputedArray]) -> tuple[str, ...]:
+    """Return the arrays that an item reads."""
+    return arrays[item.name].inputs if isinstance(item, Compute) else ()
 
 
 def _flat(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield all items of a nest in order."""
     for item in items:
         yield item
         if isinstance(item, Loop):
             yield from _flat(item.body)
 
 
-def _steps(items: Iterable[Item], around: tuple[str, ...]) -> Iterator[tuple[Step, tuple[str, ...]]]:
+def _steps(items: Iterable[Item], around: tuple[str, ...]) -> Iterator[tuple[Compute, tuple[str, ...]]]:
+    """Yield every computation with the labels of the loops around it."""
     for item in items:
         if isinstance(item, Loop):
             yield from _steps(item.body, (*around, item.label))
-        elif isinstance(item, Step):
+        elif isinstance(item, Compute):
             yield item, around
 
 
-def places(sizes: Mapping[str, int], lives: Mapping[str, tuple[int, int]]) -> dict[str, int]:
-    """First element of each array in a common arena, as short as two simple orders make it."""
-    found, _ = _packed(np.array([[*sizes.values()]], float), together([lives[name] for name in sizes]))
-    return dict(zip(sizes, found[0].astype(int).tolist()))
+def arena_offsets(sizes: Mapping[str, int], lives: Mapping[str, tuple[int, int]]) -> dict[str, int]:
+    """Return the first element of each array in a common arena; lives: first and last moment of each."""
+    offsets, _ = _packed(np.array([[*sizes.values()]], float), together([lives[name] for name in sizes]))
+    return dict(zip(sizes, offsets[0].astype(int).tolist()))
 
 
 def arenas(sizes: np.ndarray, meet: np.ndarray) -> np.ndarray:
-    """Elements that hold all arrays, for each row of sizes [trials, arrays]; meet: as of `together`."""
+    """Return the elements of an arena of all arrays for each row of sizes [trials, arrays]; meet: see `together`."""
     return _packed(sizes, meet)[1]
 
 
 def together(lives: Sequence[tuple[int, int]]) -> np.ndarray:
-    """[arrays, arrays] Which arrays live at the same time."""
+    """Return which arrays live at the same time, [arrays, arrays]."""
     first, last = np.array(lives, int).reshape(-1, 2).T
     return (first[:, None] <= last) & (first <= last[:, None])
 
 
 def _packed(sizes: np.ndarray, meet: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """([trials, arrays] first elements, [trials] elements in all) of the better of two orders: large first, as made."""
+    """Return offsets [trials, arrays] and arena sizes [trials] of the better of two orders: large first, as created."""
     as_made = np.broadcast_to(np.arange(sizes.shape[1]), sizes.shape)
     tries = [_in_order(order, sizes, meet) for order in (np.argsort(-sizes, axis=1, kind="stable"), as_made)]
-    ends = [np.max(found + sizes, axis=1, initial=0) for found in tries]
+    ends = [np.max(offsets + sizes, axis=1, initial=0) for offsets in tries]
     return np.where((ends[0] <= ends[1])[:, None], *tries), np.minimum(*ends)
 
 
 def _in_order(order: np.ndarray, sizes: np.ndarray, meet: np.ndarray) -> np.ndarray:
-    """Each array in turn at the lowest place that is free as long as it lives."""
+    """Return the offsets where each array in turn takes the lowest range that is free as long as it lives."""
     rows = np.arange(len(sizes))
-    found = np.zeros(sizes.shape)
+    offsets = np.zeros(sizes.shape)
     for k in range(sizes.shape[1]):
         mine, before = order[:, k], order[:, :k]
         taken = meet[mine[:, None], before]
-        starts = found[rows[:, None], before]
+        starts = offsets[rows[:, None], before]
         stops = starts + sizes[rows[:, None], before]
-        # What is free begins at zero or where another array ends.
+        # A free range begins at zero or at the end of another array.
         trials = np.concatenate([np.zeros((len(sizes), 1)), np.where(taken, stops, np.inf)], axis=1)[:, :, None]
         size = sizes[rows, mine][:, None, None]
         clash = taken[:, None] & (trials < stops[:, None]) & (starts[:, None] < trials + size)
-        found[rows, mine] = np.where(clash.any(axis=2), np.inf, trials[:, :, 0]).min(axis=1)
-    return found
+        offsets[rows, mine] = np.where(clash.any(axis=2), np.inf, trials[:, :, 0]).min(axis=1)
+    return offsets

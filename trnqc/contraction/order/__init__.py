@@ -1,4 +1,4 @@
-"""Stage 1: the order of pairwise contractions with the least work.
+"""The order of pairwise contractions with the least work.
 
-program -> network of bit sets -> binary trees -> shared products, common factors, blocks of zeros, symmetries
+program ─► networks of bit sets ─► binary trees; shared products, common factors, zero blocks, symmetric pairs
 """

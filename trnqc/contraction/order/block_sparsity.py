@@ -193,7 +193,7 @@ class _Blocker:
         self.unchanged.pop(target.tensor, None)
 
     def _terms(self, term: Term, chosen: Mapping[str, int]) -> Iterator[Term]:
-        """Yield the terms over blocks that contribute to the block of the target that `chosen` names by label."""
+        """Yield the terms over blocks that contribute to a block of the target; chosen: block of each of its labels."""
         summed = [label for label in term.labels if label not in chosen]
         for numbers in product(*(range(len(self.parts[self.labels[label]])) for label in summed)):
             block_term = self._term(term, {**chosen, **dict(zip(summed, numbers))})

@@ -208,7 +208,7 @@ class _Factoring:
         return names
 
     def _work(self, terms: tuple[Term, ...], kept: tuple[str, ...]) -> int:
-        """Return the work of terms in their best orders; terms that are equal up to names of labels count once."""
+        """Return the work of terms in their best orders, counted once for terms equal up to names of labels."""
         costs: dict[Key, int] = {}
         for term in terms:
             product = (term.factors, frozenset(kept))

@@ -135,7 +135,7 @@ def symmetric_work(tree: Tree, price: int = GATHER) -> int:
 
 @lru_cache(maxsize=256)
 def _places(extent: int, sign: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return positions x n + y of the unique elements, their weights in a sum, and the element of each (x, y)."""
+    """Return (position x n + y of each unique element, its weight in a sum over the pair, element number of (x, y))."""
     x, y = np.triu_indices(extent, 1 if sign < 0 else 0)
     back = np.zeros((extent, extent), np.int64)
     back[x, y] = back[y, x] = np.arange(len(x))

@@ -1,4 +1,7 @@
-"""Running plans: lowered steps, loop nests and passes over files, on NumPy, PyTorch and HDF5 arrays.
+"""Running plans on NumPy, PyTorch and HDF5 arrays.
 
-tree or nest -> steps -> products of slices -> array
+    operands ─ operands, checked ─ dispatch ─► execute: lowered steps | loop_nest: tiles, slices | device | ladder ─►
+    array
+
+`stored` runs passes over files, `traced` contractions inside ``torch.compile``.
 """

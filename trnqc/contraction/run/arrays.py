@@ -20,7 +20,15 @@ Array = Any
 
 
 def library_of(operands: Sequence[Array]) -> ModuleType:
-    """numpy, torch or another library with NumPy's names that all operands belong to; subclasses of an array too."""
+    """Return numpy, torch or another library with NumPy's function names that all operands belong to.
+
+    Raises
+    ------
+    InputError
+        If operands belong to several libraries.
+    UnsupportedError
+        If the library lacks a function that is needed.
+    """
     names = list(dict.fromkeys(_library_name(x) for x in operands))
     if len(names) > 1:
         raise InputError(f"operands are arrays of one library; found {' and '.join(names)}: convert them first")
@@ -34,38 +42,43 @@ def library_of(operands: Sequence[Array]) -> ModuleType:
 
 
 def _library_name(x: Array) -> str:
+    """Return the name of the library of an array, of subclasses too."""
     if isinstance(x, np.ndarray | np.generic):
         return "numpy"
     return "torch" if is_tensor(x) else type(x).__module__.partition(".")[0]
 
 
 def one_type(library: ModuleType, operands: Sequence[Array]) -> list[Array]:
-    """All operands in the element type that holds every one of them."""
+    """Return all operands in the element type that holds every one of them."""
     kinds = {x.dtype for x in operands}
     if len(kinds) < 2:
         return list(operands)
-    found, *others = operands
-    kind = found.dtype
+    first, *others = operands
+    kind = first.dtype
     for other in others:
         kind = np.promote_types(kind, other.dtype) if library is np else library.promote_types(kind, other.dtype)
     return [cast(x, kind) for x in operands]
 
 
 def cast(x: Array, kind: Any) -> Array:
+    """Return the array in this element type."""
     if x.dtype == kind:
         return x
     return x.astype(kind) if hasattr(x, "astype") else x.to(kind)
 
 
 def transpose(x: Array, axes: Sequence[int]) -> Array:
-    """A view with its axes in this order."""
+    """Return a view with its axes in this order."""
     if tuple(axes) == tuple(range(len(axes))):
         return x
     return x.permute(tuple(axes)) if hasattr(x, "permute") else x.transpose(tuple(axes))
 
 
 def matmul(library: ModuleType, a: Array, b: Array) -> Array:
-    """Stacked a[..., m, k] @ b[..., k, n]. NumPy leaves BLAS where no axis of a matrix is contiguous: copied here."""
+    """Return stacked a[..., m, k] @ b[..., k, n].
+
+    NumPy does not call BLAS if no axis of a matrix is contiguous; such operands are copied first.
+    """
     if library is np:
         a, b = _for_blas(a), _for_blas(b)
     elif str(a.dtype) == "torch.bool":
@@ -74,6 +87,7 @@ def matmul(library: ModuleType, a: Array, b: Array) -> Array:
 
 
 def _for_blas(x: np.ndarray) -> np.ndarray:
+    """Return the matrices, copied if BLAS cannot read them."""
     rows, columns = x.shape[-2:]
     step, stride = x.strides[-2:]
     by_row = stride == x.itemsize and step >= columns * x.itemsize
@@ -82,7 +96,7 @@ def _for_blas(x: np.ndarray) -> np.ndarray:
 
 
 def diagonal(library: ModuleType, x: Array, labels: Sequence[str]) -> tuple[Array, tuple[str, ...]]:
-    """x with axes of equal labels drawn together, and the labels left."""
+    """Return x with axes of equal labels reduced to their diagonal, and the labels left."""
     left = tuple(dict.fromkeys(labels))
     if len(left) == len(labels):
         return x, left
@@ -92,19 +106,25 @@ def diagonal(library: ModuleType, x: Array, labels: Sequence[str]) -> tuple[Arra
 
 
 def itemsize(arrays: Sequence[Array]) -> int:
-    """Bytes of an element of the type that holds the elements of all; 8 for no array."""
+    """Return the bytes of an element of the type that holds the elements of all arrays; 8 without arrays."""
     kinds = list(dict.fromkeys(x.dtype for x in arrays))
     if not kinds:
         return 8
-    found, *others = kinds
+    kind, *others = kinds
     library = library_of(arrays)
     for other in others:
-        found = (np if library is np else library).promote_types(found, other)
-    return int(found.itemsize)
+        kind = (np if library is np else library).promote_types(kind, other)
+    return int(kind.itemsize)
 
 
 def host_array(x: Array, name: str) -> np.ndarray:
-    """The array in the memory of NumPy, without a copy; raises UnsupportedError where that cannot be."""
+    """Return the array in NumPy's memory, without a copy.
+
+    Raises
+    ------
+    UnsupportedError
+        If PyTorch would lose a derivative, or NumPy lacks the element type.
+    """
     if not is_tensor(x):
         return np.asarray(x)
     require_no_transform(x, name)
@@ -118,7 +138,7 @@ def host_array(x: Array, name: str) -> np.ndarray:
 
 
 def require_no_transform(x: Array, name: str) -> None:
-    """Raise UnsupportedError where loops, which write into memory of their own, would lose what PyTorch does with x."""
+    """Raise UnsupportedError if loops, which write into memory of their own, would lose a derivative of x."""
     reason = transform_of(x) or ("" if has_numbers(x) else "is a tensor without data (meta, fake or traced)")
     if reason:
         raise UnsupportedError(
@@ -128,13 +148,13 @@ def require_no_transform(x: Array, name: str) -> None:
 
 
 def vector(library: ModuleType, values: np.ndarray, like: Array) -> Array:
-    """Whole numbers as an array of the library, where `like` is."""
+    """Return whole numbers as an array of the library, on the device of `like`."""
     return values if library is np else library.as_tensor(values, device=like.device)
 
 
 def taken(library: ModuleType, x: Array, places: Array, axis: int, out: Array) -> Array:
-    """These places along the axis of x, in out, without a hidden copy."""
+    """Write the elements at these positions along an axis of x into `out`, without a hidden copy."""
     if library is np:
-        # With mode "raise" NumPy would fill a buffer of its own first.
+        # With mode="raise" NumPy fills a buffer of its own first.
         return np.take(x, places, axis, out=out, mode="clip")
     return library.index_select(x, axis, places, out=out)

@@ -1,7 +1,7 @@
-"""Fused loop nests on arrays that NumPy cannot reach: the same nest and tiles as `run_loops`, on tensors of PyTorch.
+"""Fused loop nests on tensors that NumPy cannot reach: the nest and tiles of `run.loop_nest`, run by PyTorch.
 
-Every step is lowered for its slices and runs where the operands lie; what it copies and makes stays below the scratch
-of the schedule, for which it is cut in halves where it must.
+Every step is lowered for its slices and runs on the device of the operands. Its copies and temporaries stay within the
+scratch of the schedule; a step that needs more is divided in halves.
 """
 
 from __future__ import annotations
@@ -14,27 +14,26 @@ from types import ModuleType
 from typing import Any
 
 from trnqc.contraction.kernels import Gemm
-from trnqc.contraction.memory.loop_nest import Item, Loop, Make, Step
+from trnqc.contraction.memory.loop_nest import Allocate, Compute, Item, Loop
 from trnqc.contraction.memory.schedule import Schedule
 from trnqc.contraction.run.arrays import Array, require_no_transform
+from trnqc.contraction.run.axis_orders import inside_order
 from trnqc.contraction.run.execute import apply, arranged, leaf
-from trnqc.contraction.run.loop_nest import inside_order
-from trnqc.contraction.run.lower import Step as Lowered
-from trnqc.contraction.run.lower import lower
+from trnqc.contraction.run.lower import Step, lower
 from trnqc.contraction.tree import Node, Tree
 from trnqc.expression.operand import Leaf
 from trnqc.expression.spaces import Index
 
 Ranges = dict[str, tuple[int, int]]
 Labels = tuple[str, ...]
-# A view and its labels; a Leaf's labels may repeat, and it may mean 1/x.
-Part = tuple[Array, Leaf]
+# A view with its labels, which may repeat, and whether 1/x is meant.
+LabelledView = tuple[Array, Leaf]
 
 
 def run_on_device(
     library: ModuleType, schedule: Schedule, operands: Mapping[str, Any], like: Array, gemm: Gemm | None = None
 ) -> Array:
-    """The result of the schedule's tree, where and of what type `like` is; operands as of `run_loops.run_schedule`."""
+    """Return the result of a schedule's tree with the device and type of `like`; operands: as of `run_schedule`."""
     for name, x in operands.items():
         require_no_transform(x, name)
     run = _Run(library, schedule, operands, like, gemm)
@@ -44,6 +43,8 @@ def run_on_device(
 
 
 class _Run:
+    """The tensors of one run."""
+
     def __init__(
         self, library: ModuleType, schedule: Schedule, operands: Mapping[str, Any], like: Array, gemm: Gemm | None
     ) -> None:
@@ -53,9 +54,9 @@ class _Run:
         tree = self.fusion.tree
         self.held = {tree.root.name: library.empty([tree.extent(label) for label in tree.root.indices], **kind)}
         arena = library.empty(schedule.nest.arena, **kind)
-        for name, place in schedule.nest.places.items():
+        for name, offset in schedule.nest.offsets.items():
             shape = self.fusion.shape(name)
-            self.held[name] = arena[place : place + prod(shape)].reshape(tuple(shape))
+            self.held[name] = arena[offset : offset + prod(shape)].reshape(tuple(shape))
         self.inside = schedule.nest.inside
         if self.inside:
             order = inside_order(schedule.nest)
@@ -63,17 +64,18 @@ class _Run:
             self.held[self.inside] = arranged((view, order), self.fusion.arrays[self.inside].indices)
 
     def items(self, items: Sequence[Item], ranges: Ranges) -> None:
+        """Run items in order; ranges: of every label."""
         for item in items:
             if isinstance(item, Loop):
                 for start in range(0, item.extent, item.tile):
                     self.items(item.body, ranges | {item.label: (start, min(start + item.tile, item.extent))})
-            elif isinstance(item, Make) and item.zero:
+            elif isinstance(item, Allocate) and item.zero:
                 self._part(item.name, ranges).fill_(0)
-            elif isinstance(item, Step):
+            elif isinstance(item, Compute):
                 self._step(item.name, item.accumulate, ranges)
 
     def _part(self, name: str, ranges: Ranges) -> Array:
-        """The part of an array that belongs to the ranges; a tile of a fused index is held from its start."""
+        """Return the part of an array for these ranges; a tile of a fused index is held from its start."""
         fused = self.fusion.fused.get(name, frozenset())
         cuts = []
         for label in self.fusion.arrays[name].indices:
@@ -82,27 +84,28 @@ class _Run:
         return self.held[name][(*cuts, ...)]
 
     def _step(self, name: str, accumulate: bool, ranges: Ranges) -> None:
+        """Compute the part of an array for these ranges."""
         array = self.fusion.arrays[name]
         target = self._part(name, ranges)
         if isinstance(array.source, Leaf):
-            found = leaf(self.library, array.source, self._operand(array.source, ranges))
-            target.copy_(arranged(found, array.indices))
+            block = leaf(self.library, array.source, self._operand(array.source, ranges))
+            target.copy_(arranged(block, array.indices))
             return
-        made = iter(array.inputs)
-        parts: list[Part] = []
+        computed = iter(array.inputs)
+        parts: list[LabelledView] = []
         for operand in array.source.operands:
             if isinstance(operand, Leaf) and not operand.cost:
                 parts.append((self._operand(operand, ranges), operand))
             else:
-                other = next(made)
+                other = next(computed)
                 parts.append((self._part(other, ranges), Leaf(other, self.fusion.arrays[other].indices, -1)))
         if self.inside in array.inputs:
             self._exchange(target, array.indices, parts)
         else:
             self._multiply(target, array.indices, parts, accumulate)
 
-    def _exchange(self, target: Array, labels: Labels, parts: Sequence[Part]) -> None:
-        """As `slices.exchange`: block by block over labels that all but the one axis share."""
+    def _exchange(self, target: Array, labels: Labels, parts: Sequence[LabelledView]) -> None:
+        """Multiply in place, as `slices.exchange`: block by block over labels that all but one axis share."""
         ((inner, own),) = (part for part in parts if part[1].name == self.inside)
         lengths = dict(zip(own.indices, inner.shape))
         cut = next((x for x, n in lengths.items() if x in labels and n > 1), None)
@@ -116,6 +119,7 @@ class _Run:
         self._multiply(target, labels, apart, False)
 
     def _operand(self, operand: Leaf, ranges: Ranges) -> Array:
+        """Return the part of an operand for these ranges."""
         cuts = [slice(*ranges[label]) for label in operand.indices]
         value = self.operands[operand.name]
         if not callable(value):
@@ -123,9 +127,10 @@ class _Run:
         like = next(iter(self.held.values()))
         return self.library.as_tensor(value(*cuts), dtype=like.dtype, device=like.device)
 
-    def _multiply(self, target: Array, labels: Labels, parts: Sequence[Part], accumulate: bool) -> None:
+    def _multiply(self, target: Array, labels: Labels, parts: Sequence[LabelledView], accumulate: bool) -> None:
+        """Write or add the product of two views, divided in halves until it fits into the scratch."""
         lengths = {x: n for array, part in parts for x, n in zip(part.indices, array.shape)}
-        # The same array may stand twice, with other labels.
+        # One array may occur twice with different labels.
         leaves = tuple(replace(part, name=str(k)) for k, (_, part) in enumerate(parts))
         step, extra = _lowered(labels, leaves, tuple(lengths.items()))
         longest = max(lengths, key=lambda label: lengths[label], default="")
@@ -137,20 +142,21 @@ class _Run:
                 self._multiply(_cut(target, labels, longest, start, stop), labels, halves, again)
             return
         values = {part.name: leaf(self.library, part, array) for (array, _), part in zip(parts, leaves)}
-        found = arranged(apply(self.library, step, [values[o.name] for o in step.operands], self.gemm), labels)
+        product = arranged(apply(self.library, step, [values[o.name] for o in step.operands], self.gemm), labels)
         if accumulate:
-            target += found
+            target += product
         else:
-            target.copy_(found)
+            target.copy_(product)
 
 
 def _cut(array: Array, labels: Labels, label: str, start: int, stop: int) -> Array:
+    """Return the view cut along one label."""
     return array[(*(slice(start, stop) if x == label else slice(None) for x in labels), ...)]
 
 
 @lru_cache(maxsize=4096)
-def _lowered(labels: Labels, leaves: tuple[Leaf, ...], lengths: tuple[tuple[str, int], ...]) -> tuple[Lowered, int]:
-    """The step on slices of these lengths, and the elements that it makes besides what it is written to."""
+def _lowered(labels: Labels, leaves: tuple[Leaf, ...], lengths: tuple[tuple[str, int], ...]) -> tuple[Step, int]:
+    """Return the step on slices of these lengths, and the elements that it needs beside its target."""
     tree = Tree(Node("slice", labels, leaves), {label: Index(label, n, label) for label, n in lengths})
     (step,) = lower(tree)
     return step, step.copies(tree) + tree.size(labels)

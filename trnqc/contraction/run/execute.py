@@ -1,6 +1,6 @@
-"""Running lowered steps on arrays. Every step is one call into BLAS or a vectorised loop of the array library.
+"""Running lowered steps on arrays: every step is one call of BLAS or one vectorised loop of the array library.
 
-An array travels with the labels of its axes as it lies; slices of operands give the slice of the result.
+An array is passed on with the labels of its axes in memory. The same steps run on slices of operands.
 """
 
 from __future__ import annotations
@@ -12,44 +12,47 @@ from types import ModuleType
 from trnqc.contraction.kernels import Gemm
 from trnqc.contraction.order.symmetric_pairs import packed, spread
 from trnqc.contraction.run.arrays import Array, diagonal, matmul, transpose
-from trnqc.contraction.run.lower import Labels, Packed, Product, Side, Step, Sum
+from trnqc.contraction.run.lower import Labels, Packed, Product, Reduction, Side, Step
 from trnqc.contraction.tree import Node
 from trnqc.expression.operand import Leaf
 
+# An array with the label of each axis as it lies in memory.
 Labelled = tuple[Array, Labels]
 
 
 def run_steps(
     library: ModuleType, steps: Sequence[Step], operands: Mapping[str, Array], gemm: Gemm | None = None
 ) -> Array:
-    """The result of the last step, its axes as the labels of its node say; operands by name.
+    """Return the result of the last step with its axes in the order of its node; operands: by name.
 
     A temporary is dropped as soon as its consumer has run.
     """
-    made: dict[str, Labelled] = {}
+    results: dict[str, Labelled] = {}
     for step in steps:
-        taken = [made.pop(o.name) if isinstance(o, Node) else leaf(library, o, operands[o.name]) for o in step.operands]
-        made[step.node.name] = apply(library, step, taken, gemm)
+        taken = [
+            results.pop(o.name) if isinstance(o, Node) else leaf(library, o, operands[o.name]) for o in step.operands
+        ]
+        results[step.node.name] = apply(library, step, taken, gemm)
         del taken
-    return arranged(made[steps[-1].node.name], steps[-1].node.indices)
+    return arranged(results[steps[-1].node.name], steps[-1].node.indices)
 
 
-def arranged(found: Labelled, labels: Labels) -> Array:
-    """A view with its axes in the order of `labels`."""
-    array, order = found
+def arranged(labelled: Labelled, labels: Labels) -> Array:
+    """Return a view with its axes in the order of `labels`."""
+    array, order = labelled
     return transpose(array, [order.index(label) for label in labels])
 
 
-def leaf(library: ModuleType, found: Leaf, array: Array) -> Labelled:
-    """An operand as the tree sees it: diagonals drawn, reciprocals taken."""
-    array, labels = diagonal(library, array, found.indices)
-    return (1 / array if found.reciprocal else array), labels
+def leaf(library: ModuleType, operand: Leaf, array: Array) -> Labelled:
+    """Return an operand with diagonals and reciprocals taken."""
+    array, labels = diagonal(library, array, operand.indices)
+    return (1 / array if operand.reciprocal else array), labels
 
 
 def apply(library: ModuleType, step: Step, operands: Sequence[Labelled], gemm: Gemm | None = None) -> Labelled:
-    """One step on its operands."""
+    """Return the result of one step on its operands."""
     operation = step.operation
-    if isinstance(operation, Sum):
+    if isinstance(operation, Reduction):
         return arranged(_summed(operands[0], operation.sums), operation.order), operation.order
     if isinstance(operation, Packed):
         return _by_pairs(library, operands, operation, gemm)
@@ -60,18 +63,18 @@ def apply(library: ModuleType, step: Step, operands: Sequence[Labelled], gemm: G
 
 
 def _by_pairs(library: ModuleType, operands: Sequence[Labelled], operation: Packed, gemm: Gemm | None) -> Labelled:
-    """The product of operands that keep one element of each pair, spread out where the result has the pair."""
-    made = []
+    """Multiply operands packed over pairs of labels, and spread the result where it has a pair."""
+    sides = []
     summed = {name for name, _ in operation.sides[0].pairs} - set(operation.result.packed)
-    for k, (found, side) in enumerate(zip(operands, operation.sides)):
-        array, labels = arranged(found, side.order), list(side.order)
+    for k, (operand, side) in enumerate(zip(operands, operation.sides)):
+        array, labels = arranged(operand, side.order), list(side.order)
         for name, pair in side.pairs:
             place = labels.index(pair.first)
             # Of one operand, elements of a summed pair count as often as they stand in the sum.
             array = packed(library, array, place, pair.sign, weighted=not k and name in summed)
             labels[place : place + 2] = [name]
-        made.append((array, tuple(labels)))
-    array, order = apply(library, operation.step, made, gemm)
+        sides.append((array, tuple(labels)))
+    array, order = apply(library, operation.step, sides, gemm)
     labels = list(order)
     for name, pair in operation.result.pairs:
         place = labels.index(name)
@@ -80,20 +83,22 @@ def _by_pairs(library: ModuleType, operands: Sequence[Labelled], operation: Pack
     return array, tuple(labels)
 
 
-def _summed(found: Labelled, labels: Labels) -> Labelled:
+def _summed(operand: Labelled, labels: Labels) -> Labelled:
+    """Sum an operand over labels."""
     if not labels:
-        return found
-    array, have = found
+        return operand
+    array, have = operand
     left = tuple(x for x in have if x not in labels)
     return array.sum(tuple(axis for axis, x in enumerate(have) if x in labels)), left
 
 
-def _side(found: Labelled, side: Side) -> Array:
-    return arranged(_summed(found, side.sums), side.order)
+def _side(operand: Labelled, side: Side) -> Array:
+    """Return an operand as it enters a product."""
+    return arranged(_summed(operand, side.sums), side.order)
 
 
 def _by_elements(left: Array, right: Array, operation: Product) -> Labelled:
-    """The product with the axes of both put where the result has them, 1 where one has none."""
+    """Multiply elements, with axes of length 1 where one operand lacks a label of the result."""
     shaped = []
     for array, side in ((left, operation.left), (right, operation.right)):
         extents = dict(zip(side.order, array.shape))
@@ -102,6 +107,7 @@ def _by_elements(left: Array, right: Array, operation: Product) -> Labelled:
 
 
 def _by_matrices(library: ModuleType, left: Array, right: Array, operation: Product, gemm: Gemm | None) -> Labelled:
+    """Multiply stacked matrices."""
     n = len(operation.batch)
     extents = dict(zip(operation.left.order, left.shape)) | dict(zip(operation.right.order, right.shape))
     stack = tuple(left.shape[:n])
@@ -118,7 +124,7 @@ def _by_matrices(library: ModuleType, left: Array, right: Array, operation: Prod
 
 
 def _matrices(array: Array, stack: tuple[int, ...], own: int, inner: int, flipped: bool) -> Array:
-    """The operand as a stack of matrices [inner, own]; a view where its axes allow it."""
+    """Return the operand as a stack of matrices [inner, own]; a view where its axes allow it."""
     if flipped:
         return array.reshape((*stack, inner, own))
     return array.reshape((*stack, own, inner)).swapaxes(-1, -2)

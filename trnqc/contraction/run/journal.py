@@ -1,4 +1,4 @@
-"""Progress of a run that writes files: a directory that one process holds, and what of the work is done."""
+"""Progress of a run that writes files: a directory that one process holds, and which part of the work is done."""
 
 from __future__ import annotations
 
@@ -15,30 +15,38 @@ import numpy as np
 
 from trnqc.host.files import hold, write_aside
 
-# Seconds between records; a turn that is not recorded is made again.
+# Seconds between records of progress; a turn that is not recorded is repeated.
 RECORD_EVERY = 0.2
 
 
 def fingerprint(*words: str, **operands: Any) -> str:
-    """A key that changes with the work or with an operand: contents of arrays, place and time of change of files."""
-    found = hashlib.sha256()
+    """Return a key that changes with the words and operands.
+
+    Arrays enter by their contents, datasets by their file's name, size and time of change.
+    """
+    digest = hashlib.sha256()
     for word in words:
-        found.update(word.encode() + b"\0")
+        digest.update(word.encode() + b"\0")
     for name, x in operands.items():
-        found.update(f"{name} {x.dtype} {tuple(x.shape)}".encode())
+        digest.update(f"{name} {x.dtype} {tuple(x.shape)}".encode())
         if isinstance(x, h5py.Dataset):
             state = Path(x.file.filename).stat()
-            found.update(f"{Path(x.file.filename).resolve()} {x.name} {state.st_size} {state.st_mtime_ns}".encode())
+            digest.update(f"{Path(x.file.filename).resolve()} {x.name} {state.st_size} {state.st_mtime_ns}".encode())
         else:
-            found.update(np.ascontiguousarray(x).tobytes())
-    return found.hexdigest()
+            digest.update(np.ascontiguousarray(x).tobytes())
+    return digest.hexdigest()
 
 
 class Journal:
-    """The work directory, as a context. After an error it is removed; after an interrupt or a kill it stays, and who
-    comes next with the same key finds `passes` and `turns` done. With another key, what is there is removed.
+    """The work directory, as a context manager.
 
-    Errors: CheckpointError if another process holds the directory.
+    After an error the directory is removed. After an interrupt or a kill it stays, and the next run with the same key
+    finds `passes` and `turns` done. With another key its contents are removed.
+
+    Raises
+    ------
+    CheckpointError
+        If another process holds the directory.
     """
 
     def __init__(self, directory: Path, key: str) -> None:
@@ -48,7 +56,7 @@ class Journal:
         self._lock: IO[str] | None = None
 
     def file(self, name: str) -> Path:
-        """Where the array of this name is written."""
+        """Return the path of the array of this name."""
         return self.directory / f"{name}.h5"
 
     def __enter__(self) -> Journal:
@@ -69,14 +77,16 @@ class Journal:
         self._lock.close()
 
     def due(self) -> bool:
+        """Return whether it is time to record progress."""
         return time.monotonic() - self._last >= RECORD_EVERY
 
     def turn(self, number: int) -> None:
-        """So many turns of this pass are on disk."""
+        """Record that so many turns of this pass are on disk."""
         self.turns = number
         self._write()
 
     def finish_pass(self) -> None:
+        """Record that a pass is on disk."""
         self.passes, self.turns = self.passes + 1, 0
         self._write()
 

@@ -1,9 +1,9 @@
-"""From steps of a tree to array operations: batched matrix products, products of elements and sums.
+"""From the steps of a tree to array operations: batched matrix products, products of elements and sums.
 
 The labels of a product fall into four groups: batch (both operands and the result), rows (left and result), columns
-(right and result) and inner (both operands, summed). The axes of an operand are brought together by views where they
-lie side by side; the orders of groups are chosen so that few elements must be copied, with a look at what the consumer
-of the result will want. Extents only weigh the choice: the same operations run on slices.
+(right and result) and inner (both operands, summed). Adjacent axes of an operand are merged by views. The orders of the
+groups are chosen so that few elements are copied, also by the consumer of the result. Extents only weight the choice:
+the same operations run on slices.
 """
 
 from __future__ import annotations
@@ -22,9 +22,18 @@ Labels = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Side:
-    """How an operand enters a product: summed over `sums` first, then its axes in `order`.
+    """How an operand enters a product.
 
-    flipped: `order` is batch, inner, own labels; else batch, own labels, inner. copied: its axes do not lie ready.
+    Attributes
+    ----------
+    sums : tuple of str
+        Labels that are summed first.
+    order : tuple of str
+        The axes then: batch, own labels, inner, or if flipped batch, inner, own labels.
+    flipped : bool
+        Which of the two orders it is.
+    copied : bool
+        Whether the operand must be copied to have its axes in this order.
     """
 
     sums: Labels
@@ -37,7 +46,8 @@ class Side:
 class Product:
     """result[batch, rows, columns] = sum over inner of left[batch, rows, inner] right[batch, inner, columns].
 
-    order: labels of the result, axis by axis. Where inner is empty elements are multiplied and all orders follow it.
+    order: labels of the result, axis by axis. Without inner labels, elements are multiplied, and both sides follow
+    `order`.
     """
 
     batch: Labels
@@ -50,6 +60,7 @@ class Product:
 
     @property
     def kind(self) -> str:
+        """ "gemm", "gemv", "dot" or "multiply"."""
         if not self.inner:
             return "multiply"
         if self.rows and self.columns:
@@ -58,21 +69,31 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Sum:
-    """One operand summed over `sums`, its other axes in `order`."""
+class Reduction:
+    """One operand summed over `sums`, with its other axes in `order`."""
 
     sums: Labels
     order: Labels
 
     @property
     def kind(self) -> str:
+        """ "sum", or "copy" if nothing is summed."""
         return "sum" if self.sums else "copy"
 
 
 @dataclass(frozen=True)
 class Packed:
-    """A product over pairs of labels of which each is taken once. step: the product, in which one label stands for
-    each pair; tree: its extents; sides, result: which pairs the operands and the result have, and their orders."""
+    """A product that runs over pairs of labels once.
+
+    Attributes
+    ----------
+    tree : Tree
+        Extents of the labels, including one label for each pair.
+    step : Step
+        The product, in which one label stands for each pair.
+    sides, result : Packing
+        The pairs of the operands and of the result.
+    """
 
     tree: Tree
     step: Step
@@ -81,28 +102,31 @@ class Packed:
 
     @property
     def order(self) -> Labels:
+        """Labels of the result."""
         return self.result.order
 
     @property
     def kind(self) -> str:
+        """ "packed"."""
         return "packed"
 
 
 @dataclass(frozen=True)
 class Step:
-    """A node, what it does, and its operands in the order left, right of the operation."""
+    """A node with its operation, and its operands in the order left, right of the operation."""
 
     node: Node
-    operation: Product | Sum | Packed
+    operation: Product | Reduction | Packed
     operands: tuple[Leaf | Node, ...]
 
     @property
     def order(self) -> Labels:
+        """Labels of the result as it lies in memory."""
         return self.operation.order
 
     @property
     def workspace(self) -> tuple[Labels, ...]:
-        """Labels of the arrays that the step makes beside its result: copies, sums and reciprocals of operands."""
+        """Labels of the arrays that the step creates beside its result: copies, sums and reciprocals of operands."""
         if not isinstance(self.operation, Product):
             return ()
         sides = zip((self.operation.left, self.operation.right), self.operands)
@@ -111,7 +135,7 @@ class Step:
         )
 
     def copies(self, tree: Tree) -> int:
-        """Elements of these arrays; of a packed step also those of packed operands and of the packed result."""
+        """Return the elements of these arrays; for a packed step also of packed operands and of the packed result."""
         if not isinstance(self.operation, Packed):
             return sum(tree.size(labels) for labels in self.workspace)
         inner = self.operation
@@ -121,34 +145,35 @@ class Step:
             labels = list(packed.packed)
             for name, pair in packed.pairs:
                 total += inner.tree.size(labels)
-                place = labels.index(name)
-                labels[place : place + 1] = [pair.first, pair.second]
+                position = labels.index(name)
+                labels[position : position + 1] = [pair.first, pair.second]
         turned = [p.order for p, o in zip(inner.sides, inner.step.operands) if p.pairs]
         return total + sum(tree.size(labels) for labels in turned)
 
 
 def lower(tree: Tree) -> tuple[Step, ...]:
-    """One operation per step of the tree. Operands lie in memory as their labels say, the last axis fastest."""
-    made: dict[str, Labels] = {}
+    """Return one operation per step of the tree; operands lie in memory as labelled, the last axis fastest."""
+    orders: dict[str, Labels] = {}
     steps = []
     pairs = dict(tree.pairs)
     for node in tree.nodes:
         if node.name in pairs:
-            step = _packed(tree, node, made, pairs[node.name])
+            step = _packed(tree, node, orders, pairs[node.name])
         else:
-            step = _sum(node, made) if len(node.operands) == 1 else _product(tree, node, made)
-        made[node.name] = step.order
+            step = _sum(node, orders) if len(node.operands) == 1 else _product(tree, node, orders)
+        orders[node.name] = step.order
         steps.append(step)
     return tuple(steps)
 
 
-def _packed(tree: Tree, node: Node, made: Mapping[str, Labels], pairs: tuple[Pair, ...]) -> Step:
+def _packed(tree: Tree, node: Node, orders: Mapping[str, Labels], pairs: tuple[Pair, ...]) -> Step:
+    """Return the step over pairs of labels."""
     named = [(f"{pair.first}{'<' if pair.sign < 0 else '≤'}{pair.second}", pair) for pair in pairs]
     indices = dict(tree.indices)
     for name, pair in named:
         symbol = f"({tree.indices[pair.first].symbol}{'<' if pair.sign < 0 else '≤'})"
         indices[name] = Index(name, passes(tree.extent(pair.first), pair.sign), symbol)
-    sides = [packing(stored(operand, made), named) for operand in node.operands]
+    sides = [packing(stored(operand, orders), named) for operand in node.operands]
     result = packing(node.indices, named)
     leaves = tuple(
         Leaf(f"{operand.name}.{k}", side.packed, k) for k, (operand, side) in enumerate(zip(node.operands, sides))
@@ -165,30 +190,32 @@ def _packed(tree: Tree, node: Node, made: Mapping[str, Labels], pairs: tuple[Pai
     return Step(node, operation, tuple(node.operands[k] for k in turned))
 
 
-def stored(operand: Leaf | Node, made: Mapping[str, Labels]) -> Labels:
-    """Labels of an operand as it lies in memory, diagonals taken."""
-    return made[operand.name] if isinstance(operand, Node) else union(operand.indices)
+def stored(operand: Leaf | Node, orders: Mapping[str, Labels]) -> Labels:
+    """Return the labels of an operand as it lies in memory, with diagonals taken; orders: of earlier results."""
+    return orders[operand.name] if isinstance(operand, Node) else union(operand.indices)
 
 
-def _sum(node: Node, made: Mapping[str, Labels]) -> Step:
-    have = stored(node.operands[0], made)
-    return Step(node, Sum(tuple(x for x in have if x not in node.indices), node.indices), node.operands)
+def _sum(node: Node, orders: Mapping[str, Labels]) -> Step:
+    """Return the step that sums or copies one operand."""
+    have = stored(node.operands[0], orders)
+    return Step(node, Reduction(tuple(x for x in have if x not in node.indices), node.indices), node.operands)
 
 
-def _product(tree: Tree, node: Node, made: Mapping[str, Labels]) -> Step:
+def _product(tree: Tree, node: Node, orders: Mapping[str, Labels]) -> Step:
+    """Return the step of a product that copies least."""
     left, right = node.operands
-    choices = _choices(tree, node, (left, right), made)
+    choices = _choices(tree, node, (left, right), orders)
     return min(choices, key=lambda choice: choice[0])[1]
 
 
 def _choices(
-    tree: Tree, node: Node, operands: tuple[Leaf | Node, Leaf | Node], made: Mapping[str, Labels]
+    tree: Tree, node: Node, operands: tuple[Leaf | Node, Leaf | Node], orders: Mapping[str, Labels]
 ) -> Iterator[tuple[int, Step]]:
-    """(elements copied, step) of every sensible order of groups; the first of equals is taken."""
+    """Yield (elements copied, step) for every sensible order of groups; the first of equals is taken."""
     kept = set(node.indices)
     wishes = _wishes(tree, node)
     for pair in (operands, operands[::-1]):
-        have = [stored(operand, made) for operand in pair]
+        have = [stored(operand, orders) for operand in pair]
         sums = [tuple(x for x in h if x not in other and x not in kept) for h, other in zip(have, have[::-1])]
         a, b = (tuple(x for x in h if x not in s) for h, s in zip(have, sums))
         both = [x for x in a if x in b]
@@ -219,6 +246,7 @@ def _choice(
     chosen: tuple[Labels, ...],
     wishes: tuple[frozenset[str], ...] | None,
 ) -> tuple[int, Step]:
+    """Return (elements copied, step) for one order of the groups."""
     batch, rows, columns, inner = chosen
     copied = 0
     sides = []
@@ -234,19 +262,19 @@ def _choice(
 
 
 def _orders(group: list[str], guides: list[Labels]) -> list[Labels]:
-    """The orders in which the guides that hold the whole group have it."""
-    found = [tuple(x for x in guide if x in group) for guide in guides]
-    return list(dict.fromkeys(order for order in found if len(order) == len(group)))
+    """Return the orders in which the guides that hold the whole group have it."""
+    orders = [tuple(x for x in guide if x in group) for guide in guides]
+    return list(dict.fromkeys(order for order in orders if len(order) == len(group)))
 
 
 def _flipped(labels: Labels, own: Labels, inner: Labels) -> bool:
-    """Whether the last of an operand's axes is one of its own, not one of the inner ones."""
+    """Return whether the last axis of an operand is one of its own, not an inner one."""
     last = next((x for x in reversed(labels) if x in own or x in inner), None)
     return last in own
 
 
 def _run(labels: Labels, group: Labels) -> bool:
-    """Whether the group stands in the labels side by side and in this order."""
+    """Return whether the group stands in the labels side by side and in this order."""
     if not group or group[0] not in labels:
         return not group
     start = labels.index(group[0])
@@ -254,12 +282,15 @@ def _run(labels: Labels, group: Labels) -> bool:
 
 
 def _lies_ready(labels: Labels, own: Labels, inner: Labels, batch: Labels) -> bool:
-    """Whether the operand is a stack of matrices for BLAS as it lies: both groups in one piece, a matrix axis last."""
+    """Return whether the operand is a stack of matrices for BLAS as it lies.
+
+    Both groups are contiguous then, and the last axis belongs to a matrix.
+    """
     return _run(labels, own) and _run(labels, inner) and (not labels or labels[-1] not in batch)
 
 
 def _wishes(tree: Tree, node: Node) -> tuple[frozenset[str], ...] | None:
-    """The groups (batch, own, inner) in which the consumer of a temporary takes its labels; None for the root."""
+    """Return the groups (batch, own, inner) in which a temporary's consumer reads its labels; None for the root."""
     consumer = tree.consumer(node.name)
     if consumer is None:
         return None
@@ -270,11 +301,12 @@ def _wishes(tree: Tree, node: Node) -> tuple[frozenset[str], ...] | None:
 
 
 def _grouped(labels: Labels, groups: tuple[frozenset[str], ...]) -> Labels:
+    """Return the labels group by group."""
     return tuple(x for group in groups for x in labels if x in group)
 
 
 def _later(tree: Tree, node: Node, order: Labels, wishes: tuple[frozenset[str], ...] | None) -> int:
-    """Elements that the consumer (or the caller, who likes the result in order) has to copy."""
+    """Return the elements that the consumer, or the caller, who wants the result in order, has to copy."""
     if wishes is None:
         return 0 if order == node.indices else tree.size(order)
     batch, own, inner = (tuple(x for x in order if x in group) for group in wishes)

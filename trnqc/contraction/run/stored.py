@@ -1,10 +1,10 @@
-"""Contractions of arrays in HDF5 files: passes over them in tiles, and a result that is there whole or not at all.
+"""Contractions of arrays in HDF5 files: passes over them in tiles, with a result that is complete or absent.
 
     operands, out ─ plan_passes ─► passes ─ run_schedule, tile by tile ─► work directory ─ rename ─► out
 
-Everything that a run writes lies in `<out>.partial` until the end. A run that was killed left its progress there: the
-same call goes on after the last turn of the outer loop that was recorded, with the same digits. A run that ends by an
-error removes the directory. What survives is what the system had been handed: the loss of power is not covered.
+All files of a run lie in `<out>.partial` until the end. A killed run leaves its progress there: the same call continues
+after the last turn of the outer loop that was recorded, with the same digits. A run that ends with an error removes the
+directory. Data is handed to the operating system but not synchronised: after a loss of power nothing is guaranteed.
 """
 
 from __future__ import annotations
@@ -31,30 +31,29 @@ from trnqc.contraction.tree import Tree
 from trnqc.errors import InputError, MemoryLimit, SlowPlanWarning, UnsupportedError
 from trnqc.host.files import replacing
 
-# Elements that are moved between a dataset and a tile in another order of axes at once.
+# Elements that are moved at once between a dataset and a tile with another order of axes.
 PIECE = 2**16
-# Bytes that the library of files and the search for a plan hold themselves.
+# Bytes that HDF5 and the search for a plan hold themselves.
 HDF5 = 2**22
-# Bytes of chunks that are kept, and of where they are: what is scattered over a chunk of this size or less is written
-# at once.
+# Bytes of HDF5's caches of chunks and of metadata. Scattered elements of a chunk up to this size are written at once.
 CACHE = 2**18
-# The dataset of a result in a file of its own.
+# Name of the dataset in a file that holds one result.
 RESULT = "result"
 
 
 class Stored:
-    """A dataset as a function of a schedule: its tiles go straight into the arena, piece by piece."""
+    """A dataset as a function of a schedule: its tiles are read straight into the arena, piece by piece."""
 
     def __init__(self, dataset: h5py.Dataset, name: str, check_finite: bool = False) -> None:
         self.dataset, self.name, self.check_finite = dataset, name, check_finite
 
     def __call__(self, *cuts: slice) -> np.ndarray:
-        found = np.empty([cut.stop - cut.start for cut in cuts], self.dataset.dtype)
-        self.into(found, cuts)
-        return found
+        block = np.empty([cut.stop - cut.start for cut in cuts], self.dataset.dtype)
+        self.into(block, cuts)
+        return block
 
     def into(self, target: np.ndarray, cuts: Sequence[slice]) -> None:
-        """target[...] = dataset[cuts]."""
+        """Read dataset[cuts] into the target."""
         for here, there in _pieces(cuts):
             if target.flags.c_contiguous and target.dtype == self.dataset.dtype:
                 self.dataset.read_direct(target, there, here)
@@ -71,10 +70,10 @@ class Sink:
         self.dataset = dataset
         self.dtype, self.shape = dataset.dtype, dataset.shape
 
-    def put(self, cuts: Sequence[slice], found: np.ndarray) -> None:
-        """dataset[cuts] = found."""
+    def put(self, cuts: Sequence[slice], tile: np.ndarray) -> None:
+        """Write a tile to dataset[cuts]."""
         for here, there in _pieces(cuts):
-            self.dataset[there] = np.ascontiguousarray(found[here])
+            self.dataset[there] = np.ascontiguousarray(tile[here])
 
 
 def einsum_stored(
@@ -84,11 +83,24 @@ def einsum_stored(
     memory_limit: int | None = None,
     check_finite: bool = True,
 ) -> Any:
-    """The tree's result; operands by name of leaf: h5py datasets and NumPy arrays.
+    """Return the tree's result for operands on disk.
 
-    out: a dataset, which is overwritten in place; the path of a new file whose dataset `result` it becomes; an array;
-    None for a new array. Temporaries go to disk only beside an `out` on disk. memory_limit: bytes, of which 4 MB, or
-    half of a limit below 8 MB, are left to HDF5 and Python. Errors: InputError (shape, dtype, operands), MemoryLimit.
+    Parameters
+    ----------
+    operands : mapping
+        By name of leaf, h5py datasets and NumPy arrays.
+    out : h5py.Dataset, path, array or None
+        A dataset is overwritten in place; a path names a new file, whose dataset `result` it becomes; None stands for a
+        new array. Temporaries are stored only beside an `out` on disk.
+    memory_limit : int, optional
+        Bytes, of which 4 MB, or half of a limit below 8 MB, are left to HDF5 and Python.
+
+    Raises
+    ------
+    InputError
+        If operands or `out` have a wrong shape, type or kind.
+    MemoryLimit
+        If no passes keep the limit.
     """
     datasets = {name: x for name, x in operands.items() if isinstance(x, h5py.Dataset)}
     arrays = {name: np.asarray(x) for name, x in operands.items() if name not in datasets}
@@ -126,11 +138,12 @@ def einsum_stored(
 
 
 def _check_out(out: Any, shape: tuple[int, ...], dtype: Any, operands: Mapping[str, Any]) -> None:
+    """Raise InputError if the result cannot be written to `out`."""
     if out is None or isinstance(out, str | PathLike):
         return
     if not isinstance(out, h5py.Dataset | np.ndarray) or isinstance(out, np.ma.MaskedArray):
-        found = type(out).__name__
-        raise InputError(f"out is a NumPy array without a mask, an h5py dataset or a new file's path; found {found}")
+        kind = type(out).__name__
+        raise InputError(f"out is a NumPy array without a mask, an h5py dataset or a new file's path; found {kind}")
     if tuple(out.shape) != shape or out.dtype != dtype:
         raise InputError(f"the result is {dtype} {shape}; out is {out.dtype} {tuple(out.shape)}")
     if isinstance(out, np.ndarray) and not out.flags.writeable:
@@ -140,7 +153,7 @@ def _check_out(out: Any, shape: tuple[int, ...], dtype: Any, operands: Mapping[s
 
 
 def _warn(plan: Passes, free: Passes, memory_limit: int | None) -> None:
-    """Say as a SlowPlanWarning where the passes take much longer than those without a limit."""
+    """Issue a SlowPlanWarning if the passes take much longer than those without a limit."""
     rates = machine_rates()
     taken, least = (
         sum(quick_seconds(one.schedule.nest, one.schedule.scratch, rates) for one in passes.passes)
@@ -156,9 +169,10 @@ def _warn(plan: Passes, free: Passes, memory_limit: int | None) -> None:
 
 
 def _on_disk(plan: Passes, functions: dict[str, Any], out: Any, dtype: Any, key: str) -> Any:
+    """Run the passes in a work directory and return `out`."""
     final = None if isinstance(out, h5py.Dataset) else Path(out)
     beside = final or Path(out.file.filename + out.name.replace("/", "."))
-    # One piece of memory for all passes: what one frees need not lie so that the next finds room in it.
+    # One workspace serves all passes, so that freed memory need not be contiguous for the next.
     workspace = np.empty(max(workspace_of(one.schedule) for one in plan.passes), dtype)
     with Journal(beside.with_name(beside.name + ".partial"), key) as journal:
         for number, one in enumerate(plan.passes):
@@ -166,16 +180,16 @@ def _on_disk(plan: Passes, functions: dict[str, Any], out: Any, dtype: Any, key:
             if number < journal.passes:
                 continue
             with ExitStack() as files:
-                made = {
+                temporaries = {
                     name: Stored(files.enter_context(_opened(journal.file(name), "r"))[RESULT], name)
                     for name in one.read
                     if name not in functions
                 }
                 dataset = out
                 if final is not None or number < len(plan.passes) - 1:
-                    file = _made(journal.file(one.target), one.shape, dtype, _chunks(one, readers))
+                    file = _allocated(journal.file(one.target), one.shape, dtype, _chunks(one, readers))
                     dataset = files.enter_context(file)[RESULT]
-                _run(one, functions | made, dataset, journal, workspace)
+                _run(one, functions | temporaries, dataset, journal, workspace)
             journal.finish_pass()
         if final is not None:
             journal.file(plan.passes[-1].target).replace(final)
@@ -185,6 +199,7 @@ def _on_disk(plan: Passes, functions: dict[str, Any], out: Any, dtype: Any, key:
 def _run(
     one: Pass, operands: Mapping[str, Any], dataset: h5py.Dataset, journal: Journal, workspace: np.ndarray
 ) -> None:
+    """Run one pass, continuing behind the turns that the journal has."""
     needed = {leaf.name: operands[leaf.name] for leaf in one.schedule.fusion.tree.leaves}
 
     def turned(number: int) -> None:
@@ -197,7 +212,7 @@ def _run(
 
 
 def _opened(path: Path, mode: str) -> h5py.File:
-    """A file of which little is kept in memory."""
+    """Open a file with small caches."""
     file = h5py.File(path, mode, rdcc_nbytes=CACHE)
     config = file.id.get_mdc_config()
     config.set_initial_size, config.initial_size, config.min_size, config.max_size = True, CACHE, CACHE, CACHE
@@ -205,8 +220,11 @@ def _opened(path: Path, mode: str) -> h5py.File:
     return file
 
 
-def _made(path: Path, shape: tuple[int, ...], dtype: Any, chunks: tuple[int, ...] | None) -> h5py.File:
-    """A file with all its space taken: what is written later changes no structure, so a killed run leaves it sound."""
+def _allocated(path: Path, shape: tuple[int, ...], dtype: Any, chunks: tuple[int, ...] | None) -> h5py.File:
+    """Return a file with all of its space allocated.
+
+    Later writes do not change its structure, so that a killed run leaves a valid file.
+    """
     if path.exists():
         return _opened(path, "r+")
     with replacing(path, path.with_suffix(".new")) as aside, _opened(aside, "w") as file:
@@ -221,14 +239,14 @@ def _made(path: Path, shape: tuple[int, ...], dtype: Any, chunks: tuple[int, ...
 
 
 def _chunks(one: Pass, readers: Sequence[Pass]) -> tuple[int, ...] | None:
-    """The blocks in which it is both written and read; None where these lie together anyway."""
+    """Return the blocks in which an array is both written and read; None if these are contiguous anyway."""
     tiles = tuple(min(lengths) for lengths in zip(*(x.tiles(one.target) for x in (one, *readers)), strict=True))
     first = next((axis for axis, n in enumerate(tiles) if n > 1), len(tiles))
     return None if not tiles or tiles[first + 1 :] == one.shape[first + 1 :] else tiles
 
 
 def _pieces(cuts: Sequence[slice]) -> Any:
-    """Pairs (within the tile, within the dataset) of boxes of at most PIECE elements, in order."""
+    """Yield (cuts within the tile, cuts within the dataset) of boxes of at most PIECE elements, in order."""
     lengths = [cut.stop - cut.start for cut in cuts]
     steps = list(lengths)
     for axis in range(len(steps)):
@@ -241,12 +259,13 @@ def _pieces(cuts: Sequence[slice]) -> Any:
 
 
 def _checked(tree: Tree, operands: Mapping[str, Any]) -> None:
+    """Raise InputError or UnsupportedError for operands of a wrong shape or type, or a diagonal on disk."""
     for leaf in tree.leaves:
         expected = tuple(tree.extent(label) for label in leaf.indices)
-        found = operands[leaf.name]
-        if isinstance(found, h5py.Dataset) and len(set(leaf.indices)) < len(leaf.indices):
+        operand = operands[leaf.name]
+        if isinstance(operand, h5py.Dataset) and len(set(leaf.indices)) < len(leaf.indices):
             raise UnsupportedError(f"{leaf} takes a diagonal of an array on disk: read it into memory first")
-        if tuple(found.shape) != expected:
-            raise InputError(f"operand {leaf.name} has the shape {expected} in this plan; found {tuple(found.shape)}")
-        if found.dtype.kind not in "fciub":
-            raise InputError(f"operand {leaf.name} holds elements of type {found.dtype}; numbers are taken")
+        if tuple(operand.shape) != expected:
+            raise InputError(f"operand {leaf.name} has the shape {expected} in this plan; found {tuple(operand.shape)}")
+        if operand.dtype.kind not in "fciub":
+            raise InputError(f"operand {leaf.name} holds elements of type {operand.dtype}; numbers are taken")

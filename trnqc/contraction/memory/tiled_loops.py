@@ -1,8 +1,8 @@
-"""One choice of fused loops: what it holds, multiplies and moves, as functions of the tiles of its loops.
+"""One choice of fused loops: memory, multiply-adds and time as functions of the tile sizes.
 
-Tiles come as tables [trials, labels], so that a search judges many at once. The time is a simple model whose constants
-fit one kind of processor: matrix products that are slower where they are thin, and elements moved, which are cheap
-where the whole array stays in the cache.
+Tile sizes come as tables [trials, labels], so that a search evaluates many at once. The time model is simple and has
+fixed relative rates: matrix products that are slower if they are thin, and moved elements, which are cheap while the
+whole array stays in the cache.
 """
 
 from __future__ import annotations
@@ -13,25 +13,33 @@ from typing import Any, Literal
 
 import numpy as np
 
-from trnqc.contraction.memory.fusion_graph import Array, Fusion
+from trnqc.contraction.memory.fusion_graph import ComputedArray, Fusion
 from trnqc.contraction.memory.loop_nest import Nest, arenas, nest_of, together
 from trnqc.contraction.memory.tiles import Cost
-from trnqc.contraction.run.slices import MOVE, MULTIPLY_ADD, START
+from trnqc.contraction.run.product_plan import MOVE, MULTIPLY_ADD, START
 from trnqc.contraction.tree import union
 from trnqc.expression.operand import Leaf
 
 Goal = Literal["time", "work"]
-# Elements of an array that stays in the last cache, and what moving one costs there, as a part of what it costs in
-# memory.
-CACHE, NEAR = 2**22, 0.1
-# What is added to a result is written, read and added: so many moves of it more.
+# Elements of the largest array that stays in the last cache.
+CACHE = 2**22
+# Cost of moving an element within the cache, relative to memory.
+NEAR = 0.1
+# Further moves of an element that is added to a result: it is written to scratch, read and added.
 ADD = 2.0
 
 
-class Form:
-    """One choice of fused loops with its memory, work and time as functions of tables of tiles [trials, extents].
+class TiledLoops:
+    """One choice of fused loops with its memory, work and time as functions of tables of tile sizes.
 
-    inside: as of `loops.Nest`; scratch: elements for the blocks in which it is exchanged.
+    Parameters
+    ----------
+    fusion : Fusion
+        Which loops are fused.
+    inside : str, optional
+        As of `loop_nest.Nest`.
+    scratch : int
+        Elements for the blocks in which the array `inside` is exchanged.
     """
 
     def __init__(self, fusion: Fusion, inside: str | None = None, scratch: int = 0) -> None:
@@ -44,11 +52,11 @@ class Form:
         self.meet = together([self.nest.lives[name] for name in self.nest.temporaries])
 
     def uniform(self, *sizes: int) -> np.ndarray:
-        """All tiles of a row alike, as far as the indices are so long."""
+        """Return rows with all tiles of one size, as far as the indices are that long."""
         return np.minimum(np.array(sizes)[:, None], np.array([*self.extents.values()], int))
 
     def arena(self, trials: np.ndarray) -> np.ndarray:
-        """Elements that hold all temporaries."""
+        """Return the elements that hold all temporaries."""
         tile = self._tiles(trials)
         held = np.empty((len(trials), len(self.meet)))
         for k, name in enumerate(self.nest.temporaries):
@@ -56,17 +64,20 @@ class Form:
         return arenas(held, self.meet)
 
     def _tiles(self, trials: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the tile sizes of each label."""
         return dict(zip(self.extents, trials.T.astype(float)))
 
     def _held(self, name: str, tile: Mapping[str, np.ndarray]) -> Any:
+        """Return the elements that are held of an array."""
         fused = self.fusion.fused.get(name, frozenset())
         return prod(tile[i] if i in fused else self.tree.extent(i) for i in self.fusion.arrays[name].indices)
 
     def _turns(self, tile: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the number of turns of each fused loop."""
         return {label: np.ceil(extent / tile[label]) for label, extent in self.extents.items()}
 
     def work(self, trials: np.ndarray) -> np.ndarray:
-        """Multiply-adds, repetition and functions included."""
+        """Return the multiply-adds, including repetition and functions."""
         turns = self._turns(self._tiles(trials))
         total = np.zeros(len(trials))
         for name, array in self.fusion.arrays.items():
@@ -75,7 +86,7 @@ class Form:
         return total
 
     def time(self, trials: np.ndarray) -> np.ndarray:
-        """Estimated time on a CPU in moves of an element: products of matrices, slices read and written."""
+        """Return the estimated time on a CPU in units of moving one element."""
         tile = self._tiles(trials)
         turns = self._turns(tile)
         total = np.full(len(trials), START * self.blocks)
@@ -87,20 +98,24 @@ class Form:
         return total
 
     def _step_time(
-        self, array: Array, length: Mapping[str, Any], tile: Mapping[str, np.ndarray], accumulate: np.ndarray | bool
+        self,
+        array: ComputedArray,
+        length: Mapping[str, Any],
+        tile: Mapping[str, np.ndarray],
+        accumulate: np.ndarray | bool,
     ) -> Any:
-        """For each trial; accumulate: whether what is made is added to what is there."""
+        """Return the time of one step; accumulate: whether it adds to its result."""
         if isinstance(array.source, Leaf):
             return START + array.cost * MULTIPLY_ADD * prod(length.values())
-        made = iter(array.inputs)
+        computed = iter(array.inputs)
         moved = 0.0
         for o in array.source.operands:
             stored = isinstance(o, Leaf) and not o.cost
-            whole = self.tree.size(union(o.indices)) if stored else self._held(next(made), tile)
+            whole = self.tree.size(union(o.indices)) if stored else self._held(next(computed), tile)
             moved = moved + _move(whole) * prod(length[i] for i in union(o.indices))
         part = prod(length[i] for i in array.indices)
         result = _move(self._held(array.name, tile)) * part
-        # BLAS does not add to slices: what is added is made in scratch first.
+        # BLAS does not add to slices, so the product is formed in scratch first.
         moved = moved + result + accumulate * ADD * (result + NEAR * part)
         if len(array.source.operands) == 1:
             return START + MOVE * moved
@@ -114,20 +129,21 @@ class Form:
         return START + 2 * MOVE * moved + MULTIPLY_ADD * prod(length.values()) * slow
 
     def within(self, room: int, goal: Goal) -> Cost:
-        """The cost of tiles that fit into so many elements."""
+        """Return the cost of tile sizes, infinite where they do not fit into so many elements."""
         cost = self.time if goal == "time" else self.work
         return lambda trials: np.where(self.arena(trials) <= room, cost(trials), np.inf)
 
     def guess(self, room: int, goal: Goal) -> float:
-        """The cost with tiles as long as all may be alike."""
+        """Return the least cost of tiles of one size."""
         longest = max(self.extents.values(), default=1)
         sizes = [2**k for k in range(longest.bit_length() + 1)]
         return float(self.within(room, goal)(self.uniform(*sizes)).min())
 
     def tiled(self, tiles: Mapping[str, int]) -> Nest:
+        """Return the loop nest with these tiles."""
         return nest_of(Fusion(self.tree, self.fusion.fused, dict(tiles)), self.nest.inside)
 
 
 def _move(whole: Any) -> Any:
-    """Of one element of an array that is so long, as a part of what it costs in memory."""
+    """Return the cost of moving an element of an array of this size, relative to memory."""
     return np.where(whole <= CACHE, NEAR, 1.0)

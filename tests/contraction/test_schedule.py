@@ -16,7 +16,7 @@ from tests.contraction.workloads import a3a, four_factors, four_index, ladder, s
 from trnqc.contraction.memory.fusion import fusion_front
 from trnqc.contraction.memory.fusion_graph import Fusion
 from trnqc.contraction.memory.schedule import schedule, schedule_within
-from trnqc.contraction.memory.tiled_form import Form
+from trnqc.contraction.memory.tiled_loops import TiledLoops
 from trnqc.contraction.memory.tiles import best_tiles, doublings, one_by_one
 from trnqc.contraction.run.execute import run_steps
 from trnqc.contraction.run.loop_nest import run_schedule
@@ -76,7 +76,7 @@ def test_a3a_repeats_no_more_work_than_the_published_tiles(tile, published):
 def test_tiles_are_within_5_percent_of_the_exhaustive_optimum(cap):
     """Of the work of A3A with everything fused, over all 13^4 sizes of the four repeated indices."""
     tree = a3a(13, 3, 50)
-    form = Form(fusion_front(tree, recompute=True).fusions[0])
+    form = TiledLoops(fusion_front(tree, recompute=True).fusions[0])
     sizes = np.array(list(product(range(1, 14), repeat=4)))
     a, e, c, f = sizes.T
     memory = 2 * a * e * c * f + c * e + a * f
@@ -94,7 +94,7 @@ def test_tables_agree_with_the_nests_of_their_rows(name):
     tree = small_workloads()[name]
     rng = np.random.default_rng(2)
     for fusion in fusion_front(tree, recompute=True).fusions[:3]:
-        form = Form(fusion)
+        form = TiledLoops(fusion)
         trials = np.array([[rng.integers(1, n + 1) for n in form.extents.values()] for _ in range(8)])
         nests = [form.tiled(dict(zip(form.extents, row.tolist()))) for row in trials]
         assert form.arena(trials).tolist() == [nest.arena for nest in nests]
@@ -105,11 +105,11 @@ def test_a_roomy_limit_shares_fewer_loops():
     """With a third of the temporaries no form of least memory is as fast as one that shares less."""
     tree = four_index(40, 12)
     room = sum(tree.size(node.indices) for node in tree.temporaries) // 3
-    forms = [Form(fusion) for fusion in fusion_front(tree, recompute=True).fusions]
+    forms = [TiledLoops(fusion) for fusion in fusion_front(tree, recompute=True).fusions]
     tight = min(best_tiles(form.extents, form.within(room, "time"))[1] for form in forms)
     found = schedule(tree, room)
     fused = {name: labels for name, labels in found.fusion.fused.items() if labels}
-    form = Form(Fusion(tree, fused))
+    form = TiledLoops(Fusion(tree, fused))
     assert form.time(np.array([[found.fusion.tile(label) for label in form.extents]]))[0] < tight
 
 
