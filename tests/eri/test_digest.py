@@ -17,7 +17,7 @@ from trnqc.eri.jk.layout import block_maxima, layout_of, pair_orbitals
 from trnqc.eri.jk.run import Run, Scratch
 from trnqc.eri.jk.screening import _table
 from trnqc.eri.jk.tasks import tasks_of
-from trnqc.eri.kernels.quartet import parameters
+from trnqc.eri.kernels.parameters import parameters
 from trnqc.eri.library import programs as library
 from trnqc.eri.shells.pairs import ShellPairs, pairs_of
 from trnqc.gen import Var, run

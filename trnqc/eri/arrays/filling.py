@@ -15,7 +15,7 @@ from trnqc.eri.arrays.sides import Side
 from trnqc.eri.arrays.writer import Writer
 from trnqc.eri.classes import COEFFICIENT, CONTRACTION, QuartetClass
 from trnqc.eri.kernels import boys
-from trnqc.eri.kernels.quartet import work_size
+from trnqc.eri.kernels.parameters import work_size
 from trnqc.eri.library.programs import build, lanes
 from trnqc.eri.shells.pairs import ShellPairs
 from trnqc.eri.shells.rows import Rows, rows_of

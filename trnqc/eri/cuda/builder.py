@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from pyscf import gto
 
+from trnqc import backends
 from trnqc.eri.classes import QuartetClass
 from trnqc.eri.cuda.batch import NEXT, OWN, TASKS, USED, select, select_name, select_signature, work_recipe
 from trnqc.eri.cuda.tiers import Tier, absurd, candidates
@@ -27,14 +28,14 @@ from trnqc.eri.jk.run import Run
 from trnqc.eri.jk.screening import Table
 from trnqc.eri.jk.tasks import Task, tasks_of
 from trnqc.eri.kernels import boys
-from trnqc.eri.kernels.quartet import work_size
+from trnqc.eri.kernels.parameters import work_size
 from trnqc.eri.library import programs
 from trnqc.errors import CompilerError, InputError, MemoryLimit
 from trnqc.gen.statements import Function
 from trnqc.host.progress import StageBars
 from trnqc.jit import Library, Recipe, build_all
-from trnqc.jit.device import Built, Device, Memory, cuda_devices
-from trnqc.ranks.groups import ALONE, Ranks
+from trnqc.jit.device import Built, Device, Memory
+from trnqc.ranks import ALONE, Ranks
 
 # Places of a queue, and vectors of it that a worker takes at a time.
 QUEUE, SHARE = 1 << 20, 8
@@ -53,7 +54,9 @@ class JKBuilder(builder.JKBuilder):
     ) -> None:  # fmt: skip
         # Selecting is one thread's work.
         super().__init__(mol, omega=omega, cutoff=cutoff, threads=1, ranks=ranks, schedule=schedule)
-        self.devices: tuple[Device, ...] = _share(cuda_devices(), ranks) if devices is None else tuple(devices)
+        self.devices: tuple[Device, ...] = (
+            _share(backends.devices("cuda"), ranks) if devices is None else tuple(devices)
+        )
         if not self.devices:
             raise InputError("at least one device is wanted")
         self.notes: list[str] = []

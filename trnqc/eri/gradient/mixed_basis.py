@@ -5,7 +5,6 @@ classes of bra pairs (i', j) x classes of ket pairs (k, l) -> digestions (mixed_
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -18,10 +17,13 @@ from pyscf import lib
 from trnqc.eri.classes import OPERATORS, QuartetClass
 from trnqc.eri.gradient import digest
 from trnqc.eri.jk.builder import CUTOFF
+from trnqc.eri.jk.exact_sums import ExactSum, add_all
+from trnqc.eri.jk.layout import pair_orbitals
 from trnqc.eri.jk.run import PRIMITIVE
 from trnqc.eri.jk.screening import general
+from trnqc.eri.jk.tasks import cost_of_group, grouped, relative_cost
 from trnqc.eri.kernels import boys
-from trnqc.eri.kernels.quartet import work_size
+from trnqc.eri.kernels.parameters import work_size
 from trnqc.eri.library import programs as library
 from trnqc.eri.shells.pairs import ShellPairs
 from trnqc.eri.shells.rows import Rows, rows_of
@@ -55,6 +57,7 @@ class _Task:
     ket: int
     begin: int
     end: int
+    cost: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +73,8 @@ class MixedJK:
     """J and K for the bra pairs of `pairs_between(mixed, mol)` and the ket pairs of `pairs_of(mol)`.
 
     extents: functions of the mixed basis and of mol. omega: above 0 erf(omega r)/r, below 0 erfc(|omega| r)/r, 0 is
-    1/r. cutoff: quartets are left out whose Schwarz bound times the largest density that they meet is below it.
+    1/r. cutoff: quartets are left out whose Schwarz bound times the largest density that they meet is below it. The
+    sums are exact, so that their bits do not depend on the number of threads.
     """
 
     def __init__(
@@ -91,6 +95,9 @@ class MixedJK:
         programs = {cls: digest.program(cls) for cls in dict.fromkeys(cls for cls, _, _ in self._classes)}
         made = library.build(tuple(programs.values()), "kernels of derivatives")
         self._run = {cls: getattr(made[program.name], program.name) for cls, program in programs.items()}
+        self._bra_bounds = _orbital_bounds(bra, extents)
+        self._ket_bounds = _orbital_bounds(ket, (extents[1], extents[1]))
+        self._ket_bounds = np.maximum(self._ket_bounds, self._ket_bounds.T)
 
     def get_jk(self, dms: np.ndarray, with_j: bool = True, with_k: bool = True) -> tuple[Any, Any]:
         """J [n, i', j] = sum_kl (i'j|kl) D_lk and K [n, i', l] = sum_jk (i'j|kl) D_jk; None for what is not asked for.
@@ -106,23 +113,24 @@ class MixedJK:
         tasks = [
             task for cls, bra, n in self._classes for task in self._tasks(cls, bra, n, densities[n], with_j, with_k)
         ]
-        tasks.sort(key=self._cost, reverse=True)
-        own, sums = threading.local(), []
+        tasks.sort(key=lambda task: -task.cost)
+        rows, columns = len(dms) * self._extents[0], self._extents[1]
+        j, k = (ExactSum((rows, columns), bound.ravel()) for bound in self._bounds(dms))
+        sums = [total for total, wanted in ((j, with_j), (k, with_k)) if wanted]
+        unused = np.zeros(1)
 
-        def run(task: _Task) -> None:
-            if not hasattr(own, "jk"):
-                own.jk = np.zeros(shape), np.zeros(shape)
-                sums.append(own.jk)
-            vj, vk = own.jk
-            arguments = self._arguments(task, dms, densities[task.ket])
-            self._run[task.cls](**arguments, with_j=with_j, with_k=with_k, vj=vj, vk=vk)
+        def add(group: list[_Task], arrays: tuple[np.ndarray, ...]) -> None:
+            wanted = iter(arrays)
+            vj, vk = (next(wanted) if asked else unused for asked in (with_j, with_k))
+            for task in group:
+                arguments = self._arguments(task, dms, densities[task.ket])
+                self._run[task.cls](**arguments, with_j=with_j, with_k=with_k, vj=vj, vk=vk)
 
+        total = sum(task.cost for task in tasks)
+        groups = grouped(tasks, cost_of_group(total, rows * columns))
         with ThreadPoolExecutor(self._threads) as pool:
-            for _ in pool.map(run, tasks):
-                pass
-        empty = np.zeros(shape)
-        vj, vk = (sum((jk[n] for jk in sums), empty) for n in range(2))
-        return vj if with_j else None, vk if with_k else None
+            add_all(sums, groups, lambda: add, pool, self._threads)
+        return j.value().reshape(shape) if with_j else None, k.value().reshape(shape) if with_k else None
 
     def _tasks(
         self, cls: QuartetClass, bra: ShellPairs, ket: int, density: _Densities, with_j: bool, with_k: bool
@@ -137,12 +145,19 @@ class MixedJK:
         end = int((bra.bound * (rows.bound * reach).max(initial=0.0) >= self._cutoff).sum())
         step = max(1, TASK // max(1, len(rows)))
         for begin in range(0, end, step):
-            yield _Task(cls, bra, ket, begin, min(begin + step, end))
+            last = min(begin + step, end)
+            pairs = self._kets[ket].pairs
+            yield _Task(cls, bra, ket, begin, last, relative_cost(bra, pairs, (last - begin) * len(pairs)))
 
-    def _cost(self, task: _Task) -> float:
-        a, b, c, d = task.cls.extents
-        count = task.bra.count[task.begin : task.end].sum() * self._kets[task.ket].rows.count.sum()
-        return float(count * a * b * c * d)
+    def _bounds(self, dms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what no element of a row of J and of K exceeds, even if all terms had one sign; both [n, i'].
+
+        By Schwarz's inequality, with q_ij the square root of (ij|ij), J_i'j is at most q_i'j sum_kl q_kl |D_kl|, and
+        K_i'l at most sum_jk q_i'j |D_jk| q_kl.
+        """
+        size = abs(dms)
+        j = self._bra_bounds.max(axis=1) * (size * self._ket_bounds).sum(axis=(1, 2))[:, None]
+        return j, (self._bra_bounds @ size @ self._ket_bounds).max(axis=2, initial=0.0)
 
     def _arguments(self, task: _Task, dms: np.ndarray, density: _Densities) -> dict[str, Any]:
         """Those of `digest.parameters`, apart from what is wanted and where it goes."""
@@ -202,6 +217,15 @@ class MixedJK:
 
 def _class(bra: ShellPairs, ket: ShellPairs, operator: str) -> QuartetClass:
     return QuartetClass(bra.la, bra.lb, ket.la, ket.lb, bra.cartesian, bra.general or ket.general, operator)
+
+
+def _orbital_bounds(classes: Sequence[ShellPairs], shape: tuple[int, int]) -> np.ndarray:
+    """Return the Schwarz bound of the pair of shells of each two functions."""
+    bounds = np.zeros(shape)
+    for pairs in classes:
+        first, second = pair_orbitals(pairs)[:: -1 if pairs.swapped else 1]
+        bounds[first, second] = pairs.bound[:, None, None]
+    return bounds
 
 
 def _by_bound(pairs: ShellPairs) -> ShellPairs:

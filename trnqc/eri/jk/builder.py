@@ -29,7 +29,7 @@ from trnqc.eri.library import programs
 from trnqc.eri.shells.pairs import ShellPairs, pairs_of
 from trnqc.errors import BackendUnavailable, InputError, MemoryLimit
 from trnqc.jit import Library
-from trnqc.ranks.groups import ALONE, Ranks, dealt
+from trnqc.ranks import ALONE, Ranks, dealt
 
 # Products of an integral and a density element below this are left out by default.
 CUTOFF = 1e-13
@@ -76,7 +76,7 @@ def get_jk(
     ranks : Ranks
         Processes of one job, all of which call this function with the same arguments and get the whole J and K.
     schedule : str
-        How ranks share the work, see `trnqc.ranks.groups.dealt`.
+        How ranks share the work, see `trnqc.ranks.dealt`.
 
     Returns
     -------

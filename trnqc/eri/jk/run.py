@@ -16,7 +16,7 @@ from trnqc.eri.jk.exact_sums import ExactSum, Terms
 from trnqc.eri.jk.layout import Layout, block_maxima
 from trnqc.eri.jk.tasks import Task
 from trnqc.eri.kernels import boys
-from trnqc.eri.kernels.quartet import work_size
+from trnqc.eri.kernels.parameters import work_size
 from trnqc.eri.library import programs
 from trnqc.host.arrays import zeros
 from trnqc.jit import Library

@@ -12,7 +12,7 @@ from trnqc.eri.classes import BOUND, CONTRACTION, QuartetClass
 from trnqc.eri.jk.batch import CENTRE, COUNT, MEASURES, PLACE_A, PLACE_B, PLACES, SCHWARZ, SHELL_A, SHELL_B
 from trnqc.eri.jk.layout import Layout
 from trnqc.eri.kernels import boys
-from trnqc.eri.kernels.quartet import work_size
+from trnqc.eri.kernels.parameters import work_size
 from trnqc.eri.library.programs import lanes
 from trnqc.eri.shells.pairs import ShellPairs
 from trnqc.host.arrays import zeros
