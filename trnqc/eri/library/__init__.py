@@ -1,4 +1,4 @@
-"""Compiled integral kernels: their cache, which of them a molecule needs, and compiling them beside a running job.
+"""Compiled integral kernels: building them, which of them a molecule needs, and compiling them beside a running job.
 
-class -> program -> C (gen) -> shared library (jit) -> function
+class -> recipe -> C (gen) -> shared library (jit) -> functions
 """

@@ -1,9 +1,7 @@
-"""Kernels that are compiled beside a running job, by a process of low priority, while PySCF's integrals serve.
+"""Compile kernels beside a running job, which uses PySCF's integrals until they are ready.
 
-programs -> all in the cache of compiled libraries? -> yes: the job uses them from here on
-                                                    -> no: a process (builder.py) is told to compile them, once
-
-Nothing here waits. Whether a program is ready is one look at the file system.
+If not all programs of a purpose are in the cache of compiled libraries, a process of low priority (builder.py) is
+started once to compile them. The job never waits: whether a program is ready is one look at the file system.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from trnqc.jit.cache import library_cache
 KERNELS = ("background", "wait", "cached")
 VARIABLE = "TRNQC_KERNELS"
 LINGER_VARIABLE = "TRNQC_BUILD_LINGER"
-# Seconds that compiling goes on after the job's end.
+# Seconds for which compiling may continue after the end of the job, by default.
 LINGER = 600.0
 
 _START = """
@@ -40,15 +38,15 @@ sys.exit(main(sys.stdin.buffer))
 
 
 def chosen(kernels: str | None) -> str:
-    """The given choice of KERNELS, else that of $TRNQC_KERNELS, else "background". Raises InputError for any other."""
-    found, where = (kernels, "kernels") if kernels is not None else (os.environ.get(VARIABLE) or KERNELS[0], VARIABLE)
-    if found not in KERNELS:
-        raise InputError(f"{where} is one of {', '.join(KERNELS)}, found {found!r}")
-    return found
+    """The argument, else $TRNQC_KERNELS, else "background". Raises InputError for a word that is not in KERNELS."""
+    name, where = (kernels, "kernels") if kernels is not None else (os.environ.get(VARIABLE) or KERNELS[0], VARIABLE)
+    if name not in KERNELS:
+        raise InputError(f"{where} is one of {', '.join(KERNELS)}, found {name!r}")
+    return name
 
 
 def linger() -> float:
-    """Seconds that compiling may go on after this process has ended: $TRNQC_BUILD_LINGER, else ten minutes."""
+    """Seconds for which compiling may continue after this process: $TRNQC_BUILD_LINGER, else ten minutes."""
     word = os.environ.get(LINGER_VARIABLE, "")
     try:
         seconds = float(word) if word else LINGER
@@ -56,12 +54,12 @@ def linger() -> float:
         seconds = -1.0
     if not seconds >= 0:
         raise InputError(f"{LINGER_VARIABLE} is a number of seconds, 0 or more, found {word!r}")
-    # A private directory, which stands for one that cannot be written, goes with this process.
+    # The temporary directory, used if the cache cannot be written, is removed with this process.
     return seconds if library_cache().directory == cache_directory() else 0.0
 
 
 class Needed:
-    """The programs that one purpose needs, and what is to be done while they are not compiled: one of KERNELS."""
+    """The programs that one purpose needs, and what to do while they are not compiled: one of KERNELS."""
 
     def __init__(self, programs: Sequence[Recipe], kernels: str) -> None:
         self.kernels = kernels
@@ -69,7 +67,7 @@ class Needed:
         self._asked = False
 
     def ready(self) -> bool:
-        """Whether our kernels are to be used now. Raises CompilerError when there is no compiler."""
+        """Whether our kernels can be used now. Raises CompilerError if there is no compiler."""
         if not self._asked:
             self._missing = [program for program in self._missing if not library.is_compiled(program)]
         while self._missing and library.is_compiled(self._missing[-1]):
@@ -83,7 +81,7 @@ class Needed:
 
     @property
     def reason(self) -> str:
-        """Why PySCF serves, where `ready` says that our kernels are not to be used."""
+        """Why PySCF's integrals are used, if `ready` is false."""
         if self.kernels == "cached":
             return "kernels='cached', and not all that are needed are compiled"
         return "kernels are being compiled" if _warned is None else "kernels could not be compiled"
@@ -108,12 +106,12 @@ def _ask_for(programs: Sequence[Recipe]) -> None:
 
 
 def _start(programs: Sequence[Recipe]) -> _Builder:
-    """A process that compiles the programs in their order."""
+    """Start a process that compiles the programs in order."""
     directory = str(library_cache().directory)
     environment = os.environ | {DIRECTORY_VARIABLE: directory, "OMP_NUM_THREADS": "1"}
-    # A process group of its own, so that Ctrl-C at a terminal interrupts the job alone; the session stays the job's,
-    # because Linux weighs the priorities of two sessions against each other as if they were equal.
-    # Files and not pipes: neither process ever waits for the other.
+    # It has its own process group, so that Ctrl-C at a terminal interrupts only the job. It stays in the job's session,
+    # because Linux ignores differences of priority between sessions. Files are used instead of pipes, so that neither
+    # process waits for the other.
     errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed when the process has ended
     with tempfile.TemporaryFile() as request:
         _write_request(request, programs)
@@ -125,7 +123,7 @@ def _start(programs: Sequence[Recipe]) -> _Builder:
 
 
 def _write_request(request: IO[bytes], programs: Sequence[Recipe]) -> None:
-    """What `_START` and `builder.main` read."""
+    """Write what `_START` and `builder.main` read."""
     pickle.dump([os.path.abspath(path) for path in sys.path], request)
     pickle.dump((os.getpid(), linger()), request)
     pickle.dump(list(programs), request)
@@ -133,7 +131,7 @@ def _write_request(request: IO[bytes], programs: Sequence[Recipe]) -> None:
 
 
 def _look_after() -> None:
-    """Warn, once, when a builder has failed: the job goes on with PySCF's integrals."""
+    """Warn once if a builder has failed; the job continues with PySCF's integrals."""
     global _warned
     for builder in _builders[:]:
         if builder.process.poll() is None:
@@ -153,13 +151,13 @@ def _look_after() -> None:
 
 @atexit.register
 def _leave() -> None:
-    """Let builders that are still at work outlive this process: Popen would warn of it."""
+    """Let running builders outlive this process without a warning of Popen."""
     for builder in _builders:
         builder.process.returncode = 0
 
 
 def _forget() -> None:
-    """In a process that was forked the builders are its parent's."""
+    """In a forked process, drop the builders of its parent."""
     _leave()
     _builders.clear()
     _asked.clear()

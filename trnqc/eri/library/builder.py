@@ -1,13 +1,12 @@
-"""The process that compiles kernels beside a job: of low priority, one a machine, bounded, and silent.
+"""The process that compiles kernels beside a job: silent, of low priority, and one at a time on a machine.
 
-request (standard input) -> low priority -> turn -> programs, several at a time -> the cache of compiled libraries
+It reads a request from standard input, waits for its turn, and compiles programs, several at a time, into the cache.
 
-While the job runs, the compilers get what it leaves of the processors and about a tenth of what it wants: with much
-less, a job that uses all cores for an hour would not see its kernels before the end. After the job they get what nobody
-wants.
+While the job runs, the compilers take idle processor time and about a tenth of what the job uses. With much less, a job
+that uses all cores for an hour would not get its kernels before its end. After the job they take idle time only.
 
-It ends when all is compiled; when it is told to (SIGTERM); and a given time after the job that started it has ended.
-What is not finished then is thrown away: the cache holds whole libraries only.
+The process ends when all programs are compiled, at SIGTERM, and a given time after the end of the job that started it.
+Unfinished work is discarded: the cache contains only complete libraries.
 """
 
 from __future__ import annotations
@@ -29,22 +28,25 @@ from typing import IO, Any
 from trnqc.host.threads import cpus
 from trnqc.jit.cache import library_cache
 
-# Seconds between two looks at whether it is time to end.
+# Seconds between two checks whether it is time to end.
 PULSE = 0.5
-# Compilers at once: each takes some hundred megabytes.
+# Compilers at once; each takes some hundred megabytes.
 MOST = 8
-# Two compilers and a generator of this priority take a tenth of two cores from a job that wants all of both.
+# Niceness. Two compilers and a generator with it take a tenth of two cores from a job that uses both.
 NICE = 12
-# Where a group of processes has a quota of processor time, priorities do not help: compilers start so many seconds
-# after the job, one at a time, and pause this many times as long as each took.
-HEAD_START, PAUSES = 10.0, 5.0
+# Priorities do not help where a control group has a quota of processor time. There the compilers start so many seconds
+# after the job, run one at a time,
+HEAD_START = 10.0
+# and pause after each program for so many times its duration.
+PAUSES = 5.0
+# Files with the quota of control groups of version 2 and 1.
 QUOTAS = (Path("/sys/fs/cgroup/cpu.max"), Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"))
-# Seconds after which what a killed compilation has left behind is removed.
+# Seconds after which leftovers of killed compilations are removed.
 STALE = 86_400.0
 
 
 def main(request: IO[bytes]) -> int:
-    """Compile what was asked for; 0 unless a program cannot be compiled. Messages go to standard error."""
+    """Compile the requested programs. Returns 1 if one cannot be compiled, with a message on standard error, else 0."""
     lower_priority()
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)
@@ -54,20 +56,20 @@ def main(request: IO[bytes]) -> int:
     with turn(library_cache().directory, end) as mine:
         if not mine:
             return 0
-        # Takes a second: PySCF and the generators are imported here.
+        # This imports PySCF and the generators, which takes a second.
         programs = pickle.load(request)
         clear_up(library_cache().directory)
         return compile_all(programs, end)
 
 
 def lower_priority() -> None:
-    """Let the job have the processors first; what this process starts from here on does the same."""
+    """Lower the priority of this process and of those that it starts from now on."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
 
 
 def lowest_priority() -> None:
-    """Take processor time that nobody else wants, in all threads and, as far as can be, in compilers at work."""
+    """Take idle processor time only, in all threads and, as far as possible, in running compilers."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PGRP, 0, 19)
     if hasattr(os, "SCHED_IDLE"):
@@ -77,7 +79,7 @@ def lowest_priority() -> None:
 
 
 def has_quota() -> bool:
-    """Whether processor time is rationed, by Linux' control groups."""
+    """Whether a control group of Linux limits the processor time."""
     for path in QUOTAS:
         with contextlib.suppress(OSError):
             return path.read_text().split()[0] not in ("max", "-1")
@@ -85,7 +87,7 @@ def has_quota() -> bool:
 
 
 class End:
-    """Whether it is time to end: some seconds after the parent has ended, or now."""
+    """True when it is time to end: on request, or a given time after the parent has ended."""
 
     def __init__(self, parent: int, linger: float) -> None:
         self._parent, self._linger = parent, linger
@@ -97,7 +99,7 @@ class End:
 
     @property
     def orphaned(self) -> bool:
-        """Whether the parent has ended; from then on the priority is the lowest there is."""
+        """Whether the parent has ended. From then on the priority is the lowest."""
         if self._orphaned is None and os.getppid() != self._parent:
             self._orphaned = time.monotonic()
             lowest_priority()
@@ -107,7 +109,7 @@ class End:
         return self._told or (self.orphaned and time.monotonic() - (self._orphaned or 0.0) >= self._linger)
 
     def sleep(self, seconds: float) -> None:
-        """Sleep, but no longer than until the end or until the parent has ended."""
+        """Sleep, at most until it is time to end or the parent has ended."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and not self and not self.orphaned:
             time.sleep(min(PULSE, seconds))
@@ -115,7 +117,7 @@ class End:
 
 @contextlib.contextmanager
 def turn(directory: Path, end: End) -> Iterator[bool]:
-    """Wait for other builders of this machine that fill the same directory; False when the end came first."""
+    """Wait for other builders of this machine with the same cache; yields False if it is time to end before that."""
     with (directory / f".builder-{platform.node()}.lock").open("w") as lock:
         while True:
             try:
@@ -132,7 +134,7 @@ def turn(directory: Path, end: End) -> Iterator[bool]:
 
 
 def clear_up(directory: Path) -> None:
-    """Remove what compilations that were killed long ago have left behind."""
+    """Remove leftovers of compilations that were killed long ago."""
     for path in directory.glob(".build-*"):
         with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > STALE:
@@ -140,7 +142,7 @@ def clear_up(directory: Path) -> None:
 
 
 def compile_all(programs: list[Any], end: End) -> int:
-    """Compile programs in their order, as many at a time as there are cores."""
+    """Compile programs in order, as many at a time as there are cores. Returns 1 if one fails, else 0."""
     from trnqc.eri.library import programs as library
 
     cores = cpus()
@@ -148,7 +150,7 @@ def compile_all(programs: list[Any], end: End) -> int:
     if rationed:
         end.sleep(HEAD_START)
     with ThreadPoolExecutor(1 if rationed else min(MOST, cores)) as pool:
-        # What several programs have in common comes first, so that no two threads compile it at the same time.
+        # Shared parts come first, so that no two threads compile the same part at the same time.
         jobs: list[tuple[Callable[..., Path], Any]] = [(library.store_part, p) for p in library.parts_of(programs)]
         jobs += [(library.store, program) for program in programs]
         waiting = {pool.submit(_compile, *job, end, PAUSES if rationed else 0.0) for job in jobs}
@@ -164,7 +166,7 @@ def compile_all(programs: list[Any], end: End) -> int:
 def _compile(store: Callable[..., Path], program: Any, end: End, pauses: float) -> None:
     from trnqc.eri.library import programs as library
 
-    # A job that cannot do without this program compiles it at full speed.
+    # A job that waits for this program compiles it by itself, at full speed.
     while not end and library_cache().is_being_built(library.entry(program)):
         time.sleep(PULSE)
     if not end:
@@ -174,7 +176,7 @@ def _compile(store: Callable[..., Path], program: Any, end: End, pauses: float) 
 
 
 def _watch(waiting: set[Future], end: End) -> list[str]:
-    """Wait until all is done or the end has come; what could not be compiled, in words."""
+    """Wait until all jobs are done or it is time to end. Returns the messages of those that failed."""
     failed: list[str] = []
     left: set[Future] = set(waiting)
     while left and not end:
@@ -184,7 +186,7 @@ def _watch(waiting: set[Future], end: End) -> list[str]:
 
 
 def _stop(pool: ThreadPoolExecutor, waiting: set[Future]) -> None:
-    """End the compilers, which are of this process's group, as often as it takes: a generator may just start one."""
+    """End the compilers, which belong to this process's group, repeatedly: a thread may just be starting one."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     pool.shutdown(wait=False, cancel_futures=True)
     left = {one for one in waiting if not one.done()}

@@ -1,7 +1,6 @@
-"""Which programs a molecule needs for a purpose, the largest first, told without looking at more than its kinds of
-shells.
+"""The programs that a molecule needs for a purpose, those that take longest to compile first.
 
-molecule -> one shell of each kind -> classes of pairs -> programs (library.py)
+molecule -> one shell of each kind -> classes of shell pairs -> programs
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def operator_of(omega: float) -> str:
 
 
 def one_of_each(mol: gto.Mole) -> gto.Mole:
-    """The molecule with one shell of each angular momentum and kind of contraction: the classes are the same."""
+    """The molecule with one shell of each angular momentum and kind of contraction; it has the same classes."""
     kinds = np.stack([mol._bas[:, gto.ANG_OF], mol._bas[:, gto.NCTR_OF] > 1])
     first = np.unique(kinds, axis=1, return_index=True)[1]
     copy = mol.copy(deep=False)
@@ -49,8 +48,8 @@ def for_gradients(mol: gto.Mole, omega: float) -> Programs:
 
 def for_fitting(mol: gto.Mole, auxmol: gto.Mole) -> Programs:
     """For `int3c2e` and `int2c2e`."""
-    found = prebuild.programs(one_of_each(mol), ("fitting",), operator_of(mol.omega or 0.0), one_of_each(auxmol))
-    return _sorted(found)
+    operator = operator_of(mol.omega or 0.0)
+    return _sorted(prebuild.programs(one_of_each(mol), ("fitting",), operator, one_of_each(auxmol)))
 
 
 def _sorted(wanted: prebuild.Wanted) -> Programs:

@@ -1,6 +1,6 @@
-"""What a basis set will need, before any molecule is at hand: the programs of all classes of its shells.
+"""The programs that a basis set needs, for compiling them ahead of any calculation.
 
-basis, elements -> one atom of each, apart from the others -> classes of pairs -> programs (library.py)
+basis, elements -> one distant atom of each element -> classes of shell pairs -> programs
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ from trnqc.errors import InputError, MoleculeError
 from trnqc.jit import Recipe
 
 KINDS = ("jk", "memory", "gradient", "fitting")
-"""J and K; all integrals in memory; gradients; with a fitting set."""
+"""Purposes of programs: J and K; integrals in memory; gradients of J and K; integrals with a fitting set."""
 
 Wanted = dict[Recipe, tuple[str, QuartetClass]]
 
 
 def atoms(basis: str, elements: Sequence[str], cartesian: bool = False) -> gto.Mole:
-    """One atom of each element; raises MoleculeError for what is no element, or not in the basis set."""
+    """A molecule of one atom of each element, 10 Angstrom apart.
+
+    Raises MoleculeError for unknown element symbols, and for elements that the basis set does not have.
+    """
     known = {symbol.lower(): symbol for symbol in ELEMENTS[1:]}
     unknown = [symbol for symbol in elements if symbol.lower() not in known]
     if unknown or not elements:
-        raise MoleculeError(f"element symbols are wanted, such as H C N O; found {', '.join(unknown) or 'none'}")
+        raise MoleculeError(f"expected element symbols, such as H C N O; found {', '.join(unknown) or 'none'}")
     symbols = list(dict.fromkeys(known[symbol.lower()] for symbol in elements))
     mol = gto.Mole(atom=[(symbol, (10.0 * n, 0, 0)) for n, symbol in enumerate(symbols)], basis=basis, verbose=0)
     mol.cart, mol.spin = cartesian, None
@@ -51,23 +54,37 @@ def atoms(basis: str, elements: Sequence[str], cartesian: bool = False) -> gto.M
 def programs(
     mol: gto.Mole, kinds: Sequence[str] = ("jk", "memory"), operator: str = "coulomb", auxmol: gto.Mole | None = None
 ) -> Wanted:
-    """Programs for the shells of a molecule, each with its kind and class.
+    """The programs for the shells of a molecule.
 
-    kinds: of KINDS; "fitting" needs auxmol. operator: one of OPERATORS.
+    Parameters
+    ----------
+    mol : pyscf.gto.Mole
+        The molecule.
+    kinds : sequence of str
+        Purposes, of KINDS.
+    operator : str
+        One of `classes.OPERATORS`.
+    auxmol : pyscf.gto.Mole, optional
+        The fitting set, for the purpose "fitting".
+
+    Returns
+    -------
+    dict
+        The purpose and the class of each program.
     """
     if operator not in OPERATORS or not set(kinds) <= set(KINDS):
         raise InputError(f"operator is one of {OPERATORS}, kinds are of {KINDS}; found {operator!r} and {kinds}")
     if ("fitting" in kinds) != (auxmol is not None):
         raise InputError("kernels for density fitting need a fitting set, and no others do")
-    made: Wanted = {}
+    wanted: Wanted = {}
     for kind in kinds:
         for program, cls in _PROGRAMS[kind](mol, operator, auxmol):
-            made.setdefault(program, (kind, cls))
-    return made
+            wanted.setdefault(program, (kind, cls))
+    return wanted
 
 
 def tier(kind: str, cls: QuartetClass) -> str:
-    """The form that the recurrence of a program has: one of `kernel.TIERS`."""
+    """The form of a program's recurrence, one of `quartet.TIERS`."""
     return tier_of(cls, Variant(rule=FITTED) if kind == "fitting" and not cls.cartesian else STANDARD)
 
 
@@ -75,7 +92,7 @@ Found = Iterator[tuple[Recipe, QuartetClass]]
 
 
 def _jk(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> Found:
-    # A range-separated functional asks for K alone.
+    # Range-separated functionals need K alone.
     omega = {"coulomb": 0.0, "erf": 1.0, "erfc": -1.0}[operator]
     for cls in JKBuilder(mol, omega=omega).classes():
         for with_j, with_k in ((True, True), (True, False)) if operator == "coulomb" else ((False, True),):
