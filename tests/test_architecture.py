@@ -211,7 +211,7 @@ def test_modules_say_what_they_are_for():
 # Rooms whose public names users call; the simulator documents its instructions in the vendor's terms and is left out.
 SPOKEN = (
     *("trnqc/__init__.py", "trnqc/errors.py", "trnqc/types.py", "trnqc/backends", "trnqc/mp2", "trnqc/torch_ops"),
-    "nki_kernels",
+    *("nki_kernels", "trnqc/eri"),
     *("trnqc/cg/problem/coefficients", "trnqc/cg/problem/irreps", "trnqc/cg/problem/problem"),
     *("trnqc/cg/torch/modules", "trnqc/cg/doors/swap"),
 )
