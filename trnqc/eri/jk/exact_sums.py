@@ -63,9 +63,13 @@ class Terms:
 
 
 def add_all(
-    sums: Sequence[ExactSum], tasks: Iterable[T], worker: Callable[[], Add[T]], pool: Executor, threads: int,
+    sums: Sequence[ExactSum],
+    tasks: Iterable[T],
+    worker: Callable[[], Add[T]],
+    pool: Executor,
+    threads: int,
     ranks: Ranks = ALONE,
-) -> None:  # fmt: skip
+) -> None:
     """Add the terms of all tasks to the sums.
 
     Parameters
