@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from pyscf import gto, lib
 
+from scripts.workloads.quartets import quartet
 from trnqc import jit
 from trnqc.eri.classes import BOUND, QuartetClass
 from trnqc.eri.kernels import boys
@@ -84,8 +85,8 @@ def peak_gflops() -> float:
     x = Array("x", "f64", (chains,), lanes=True)
     held = [Var(f"x{c}") for c in range(chains)]
     step = [st.Assign(v, fma(v, 0.999, const(0.001))) for v in held]
-    body = [st.Declare(v, x[c]) for c, v in enumerate(held)]
-    body += [st.loop(i, n, step), *(st.store(x[c], v) for c, v in enumerate(held))]
+    loads = [st.Declare(v, x[c]) for c, v in enumerate(held)]
+    body = [*loads, st.loop(i, n, step), *(st.store(x[c], v) for c, v in enumerate(held))]
     function = st.Function("peak", (n, x), st.block(body))
     run = _compiled(function).peak
     values, passes, best = np.ones((chains, LANES)), 2_000_000, np.inf
@@ -242,7 +243,7 @@ def main() -> None:
     asked = parser.parse_args()
     print(f"peak {peak_gflops():.1f} GFLOP/s")
     for digits in asked.classes:
-        cls = QuartetClass(*map(int, digits), cartesian=asked.cartesian)
+        cls = quartet(digits, asked.cartesian)
         for tier in asked.tier:
             for k in asked.primitives:
                 r = class_rate(cls, k, tier)

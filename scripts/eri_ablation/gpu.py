@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from scripts.workloads.quartets import quartet
 from trnqc.eri.classes import QuartetClass
 from trnqc.eri.cuda.tiers import Tier, candidates
 from trnqc.eri.kernels.quartet import quartet_function
@@ -52,7 +53,7 @@ def cases(cls: QuartetClass) -> Iterator[Case]:
 
 
 def class_rows(digits: str, arches: Sequence[str]) -> list[dict[str, Any]]:
-    cls = QuartetClass(*map(int, digits))
+    cls = quartet(digits)
     wanted = [(case, arch) for case in cases(cls) for arch in arches]
     jobs = {str(n): partial(build, cls, case.tier, arch) for n, (case, arch) in enumerate(wanted)}
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from pyscf import gto
 
+from trnqc import backends
 from trnqc.eri.classes import QuartetClass
 from trnqc.eri.cuda.batch import select, select_signature, work_recipe
 from trnqc.eri.cuda.run import DeviceRun, ResidentArrays, Selection, selection
@@ -30,8 +31,8 @@ from trnqc.errors import CompilerError, InputError
 from trnqc.gen.statements import Function
 from trnqc.host.progress import StageBars
 from trnqc.jit import Library, Recipe, build_all
-from trnqc.jit.device import Built, Device, cuda_devices
-from trnqc.ranks.groups import ALONE, Ranks
+from trnqc.jit.device import Built, Device
+from trnqc.ranks import ALONE, Ranks
 
 
 class JKBuilder(builder.JKBuilder):
@@ -77,7 +78,9 @@ class JKBuilder(builder.JKBuilder):
             raise InputError(f"threads is an argument for the CPU: leave it out for GPUs, found {threads}")
         # The host selects quartets on one thread.
         super().__init__(mol, omega=omega, cutoff=cutoff, threads=1, ranks=ranks, schedule=schedule)
-        self.devices: tuple[Device, ...] = _share(cuda_devices(), ranks) if devices is None else tuple(devices)
+        self.devices: tuple[Device, ...] = (
+            _share(backends.devices("cuda"), ranks) if devices is None else tuple(devices)
+        )
         if not self.devices:
             raise InputError("at least one device is wanted")
         self.notes: list[str] = []

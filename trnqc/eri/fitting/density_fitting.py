@@ -17,7 +17,7 @@ from trnqc.eri.fitting.fitted_integrals import fitted_integrals
 from trnqc.eri.library import background, needs, programs
 from trnqc.errors import CompilerError, InputError, UnsupportedClass
 from trnqc.host.memory import gigabytes
-from trnqc.ranks.groups import ALONE, Ranks
+from trnqc.ranks import ALONE, Ranks
 
 # The share of the memory below PySCF's max_memory that arrays of this module may take.
 SHARE_OF_MEMORY = 0.9

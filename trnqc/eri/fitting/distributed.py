@@ -18,7 +18,7 @@ from trnqc.eri.fitting.density_fitting import fitted_jk, memory_left
 from trnqc.eri.fitting.fitted_integrals import MetricFactor, columns_of, shell_blocks
 from trnqc.eri.integrals import ThreeCentre, int3c2e
 from trnqc.eri.library import programs
-from trnqc.ranks.groups import Ranks
+from trnqc.ranks import Ranks
 
 
 def bytes_of_a_rank(mol: gto.Mole, auxmol: gto.Mole, ranks: int) -> float:

@@ -18,7 +18,7 @@ from pyscf import lib
 from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.eri.jk.densities import is_symmetric
 from trnqc.eri.jk.exact_sums import ExactSum, add_all
-from trnqc.ranks.groups import ALONE, Ranks
+from trnqc.ranks import ALONE, Ranks
 
 # Auxiliary functions of a group: one task, whose part of J or K is rounded as one term.
 GROUP = 32

@@ -29,7 +29,7 @@ from trnqc.eri.operators import Operator
 from trnqc.eri.shells.pairs import pair_orbitals, pairs_of, quartet_class
 from trnqc.errors import BackendUnavailable, InputError, MemoryLimit
 from trnqc.jit import Library
-from trnqc.ranks.groups import ALONE, Ranks, dealt
+from trnqc.ranks import ALONE, Ranks, dealt
 
 # The default cutoff, in Hartree, for products of an integral and a density element.
 CUTOFF = 1e-13
@@ -76,7 +76,7 @@ def get_jk(
     ranks : Ranks
         Processes of one job, all of which call this function with the same arguments and get the whole J and K.
     schedule : str
-        How ranks share the work; see `trnqc.ranks.groups.dealt`.
+        How ranks share the work, see `trnqc.ranks.dealt`.
 
     Returns
     -------

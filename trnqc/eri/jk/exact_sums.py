@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from trnqc.ranks.groups import ALONE, Ranks
+from trnqc.ranks import ALONE, Ranks
 
 T = TypeVar("T")
 # Adds what a task contributes to one array for each sum.

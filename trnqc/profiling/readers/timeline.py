@@ -19,6 +19,7 @@ SCHEMA = "trnqc.timeline/1"
 
 
 def matches(data: Any) -> bool:
+    """Whether decoded JSON is a timeline of the simulator."""
     return isinstance(data, Mapping) and str(data.get("schema", "")).startswith(FAMILY)
 
 
@@ -47,7 +48,7 @@ def read(data: Mapping[str, Any], path: Path) -> tuple[Profile, ...]:
     return (profile,)
 
 
-def _lanes(events: list[Any], path: Path) -> tuple:
+def _lanes(events: list[Any], path: Path) -> tuple[Any, ...]:
     start = numbers(events, "start_ns", path, "events")
     end = numbers(events, "end_ns", path, "events")
     for k, event in enumerate(events):

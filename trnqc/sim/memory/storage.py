@@ -76,10 +76,11 @@ def check_shape(shape: object) -> tuple[int, ...]:
 
 
 def _is_positive_int(n: object) -> bool:
-    return isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n > 0
+    return isinstance(n, (int, np.integer)) and not isinstance(n, bool) and bool(n > 0)
 
 
 def check_buffer(buffer: object) -> MemoryRegion:
+    """The value as a memory region; anything else is refused."""
     if not isinstance(buffer, MemoryRegion):
         raise NkiValidationError(f"buffer must be nl.sbuf, nl.psum, nl.hbm or nl.shared_hbm, got {buffer!r}")
     return buffer

@@ -1,0 +1,58 @@
+"""How tasks are divided among ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from trnqc.errors import InputError
+from trnqc.ranks import ALONE, Alone, balanced, dealt, dearest_first
+
+costs = some.lists(some.floats(0, 1e6), max_size=60)
+
+
+@given(costs, some.integers(1, 9))
+def test_lpt_is_within_its_bound(costs, ranks):
+    owners = balanced(costs, ranks)
+    loads = np.bincount(owners, weights=costs, minlength=ranks) if costs else np.zeros(ranks)
+    best = max(sum(costs) / ranks, max(costs, default=0.0))
+    assert loads.max() <= (4 / 3) * max(best, _third(costs, ranks)) + 1e-6
+
+
+def _third(costs, ranks):
+    """With more tasks than ranks, some rank has two: at least the two smallest of the dearest ranks + 1."""
+    ordered = sorted(costs, reverse=True)
+    return ordered[ranks - 1] + ordered[ranks] if len(ordered) > ranks else 0.0
+
+
+@given(some.lists(some.floats(0, 10), min_size=1, max_size=30))
+def test_only_those_allowed_are_chosen(costs):
+    allowed = [(n % 3, 4) for n in range(len(costs))]
+    assert all(owner in allowed[n] for n, owner in enumerate(balanced(costs, 5, allowed)))
+
+
+class Second(Alone):
+    rank, size = 1, 3
+
+
+@given(costs)
+def test_alone_one_has_everything_dearest_first(costs):
+    for schedule in ("static", "dynamic"):
+        assert list(dealt(costs, ALONE, schedule, "tasks")) == dearest_first(costs)
+
+
+def test_a_task_is_dealt_once():
+    owners = balanced([3.0, 1.0, 2.0, 2.0], 3)
+    assert [n for n in dearest_first([3.0, 1.0, 2.0, 2.0]) if owners[n] == 1] == list(
+        dealt([3.0, 1.0, 2.0, 2.0], Second(), "static")
+    )
+    counter = Second()
+    first = [next(dealt([3.0, 1.0, 2.0], counter, "dynamic", "a")) for _ in range(2)]
+    assert first == [0, 2] and list(dealt([3.0, 1.0, 2.0], counter, "dynamic", "a")) == [1]
+
+
+def test_an_unknown_schedule_is_refused():
+    with pytest.raises(InputError, match="static, dynamic"):
+        list(dealt([1.0], ALONE, "guided"))

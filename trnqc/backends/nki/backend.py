@@ -1,0 +1,31 @@
+"""A backend of NKI kernels: operands are prepared on the host, and a device runs the kernels.
+
+a_t, b -> split into the parts of the precision -> one launch -> product
+B      -> packed factors and work lists -> launches -> pair energies (pairs.py)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nki_kernels.descriptors import kernels
+from nki_kernels.mp2_plan import split
+from trnqc.backends.base import Backend, PairOptions
+from trnqc.backends.nki.device import PRECISIONS, NkiDevice
+from trnqc.backends.nki.pairs import NkiPairStep
+
+
+class NkiBackend(Backend):
+    """Base of both; a subclass gives its name, its status and its devices, of which the first one is used."""
+
+    precisions = PRECISIONS
+
+    def devices(self) -> tuple[NkiDevice, ...]:
+        raise self._without("devices")
+
+    def _product(self, a_t: np.ndarray, b: np.ndarray, precision: str) -> np.ndarray:
+        name, device = "gemm" if a_t.ndim == 2 else "batched_contraction", self.devices()[0]
+        return device.call(kernels()[name], *(device.put(split(x, precision)) for x in (a_t, b)))
+
+    def _pair_step(self, options: PairOptions) -> NkiPairStep:
+        return NkiPairStep(self.devices()[0], options)
