@@ -1,11 +1,11 @@
 #!/usr/bin/env python
-"""Hartree-Fock of a molecule by PySCF as it is and with our integrals: energies, forces, seconds, what ran.
+"""Hartree-Fock of a molecule by PySCF as it is and with trnqc's integrals: energies, forces and times side by side.
 
     python examples/scf_accelerated.py water --basis def2-svp
     python examples/scf_accelerated.py benzene --basis cc-pvdz --direct --gradient
 
-Kernels that no earlier run has compiled are compiled first and their time is given apart; ``trnqc eri build`` does that
-ahead of need.
+Kernels that are not compiled yet are compiled first, and that time is printed apart. ``trnqc eri build`` compiles them
+beforehand.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from trnqc.mp2.reference.molecule import build_mole, load_geometry
 
 
 def run(mf: Any, gradient: bool) -> tuple[float, float, np.ndarray | None]:
-    """Seconds of the energy and of the forces, and the forces if they are wanted."""
+    """Return the seconds of the energy and of the forces, and the forces if they are wanted."""
     start = time.perf_counter()
     mf.kernel()
     middle = time.perf_counter()
@@ -45,9 +45,10 @@ def main() -> int:
     if args.direct:
         theirs.max_memory = 1
     ours, first = (trnqc.accelerate(theirs, kernels="wait") for _ in range(2))
+    # The first run compiles or loads the kernels; what it takes longer than the second is their time.
     start = time.perf_counter()
     run(first, args.gradient)
-    making = time.perf_counter() - start
+    preparation = time.perf_counter() - start
 
     console, rows = Console(), Table(title=f"RHF/{args.basis}, {mol.nao} orbitals", title_justify="left")
     for heading in ("", "energy / Hartree", "energy / s", "forces / s"):
@@ -55,13 +56,13 @@ def main() -> int:
     forces: list[Any] = []
     for name, mf in (("PySCF", theirs), ("trnqc", ours)):
         seconds, more, force = run(mf, args.gradient)
-        making -= (seconds + more) * (mf is ours)
+        preparation -= (seconds + more) * (mf is ours)
         forces.append(force)
         rows.add_row(name, f"{mf.e_tot:.10f}", f"{seconds:.2f}", f"{more:.2f}" if args.gradient else "-")
     console.print(rows)
     lines = [
         f"J and K of trnqc by: {ours.ran_on}",
-        f"kernels were loaded or compiled before, in {max(making, 0):.1f} s",
+        f"kernels were loaded or compiled before, in {max(preparation, 0):.1f} s",
         f"energies differ by {ours.e_tot - theirs.e_tot:+.1e} Hartree",
     ]
     if args.gradient:

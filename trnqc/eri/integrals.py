@@ -149,8 +149,17 @@ def int2c2e(auxmol: gto.Mole, *, omega: float | None = None, threads: int | None
     """Compute the symmetric matrix (P|Q), as ``auxmol.intor("int2c2e")`` does. Arguments as in `int2e`."""
     aux = fitting_side(auxmol)
     flat = _buffer(None, aux.size**2)
-    fill(flat, aux, aux, [Image(0, 0, aux.size, 1), Image(0, 0, 1, aux.size)], Operator.of(auxmol, omega), 0.0, threads,
-         fitted=True, same=True)  # fmt: skip
+    fill(
+        flat,
+        aux,
+        aux,
+        [Image(0, 0, aux.size, 1), Image(0, 0, 1, aux.size)],
+        Operator.of(auxmol, omega),
+        0.0,
+        threads,
+        fitted=True,
+        same=True,
+    )
     return flat.reshape(aux.size, aux.size)
 
 

@@ -118,8 +118,10 @@ def fill(
     """
     writer_of = _writers(bra, ket, operator, fitted, same, triangular)
     writers = _compiled(writer_of.values())
-    bras = [_Bra(pairs, place[:, 0, 0, 0], _strided(place, [(i.bra, i.bra_stride) for i in images]))
-            for pairs, place in zip(bra.classes, bra.places)]  # fmt: skip
+    bras = [
+        _Bra(pairs, place[:, 0, 0, 0], _strided(place, [(i.bra, i.bra_stride) for i in images]))
+        for pairs, place in zip(bra.classes, bra.places)
+    ]
     kets = [_ket(pairs, place, images) for pairs, place in zip(ket.classes, ket.places)]
     common = {
         "screen": screen,

@@ -94,20 +94,30 @@ def writer_function(writer: Writer, kernel: st.Function | None = None) -> st.Fun
     """Build the program; its groups are the vectors of ket pairs. kernel: by default the class's own."""
     cls = writer.cls
     args: dict[str, Any] = {st.name_of(p): p for p in parameters(cls)}
-    call = st.Call(kernel or _kernel(writer), (
-        args["bra_count"][PAIR], st.view(args["bra"][PAIR, 0, 0]), st.view(args["bra_centre"][PAIR, 0]),
-        args["ket_count"][ROW], st.view(args["ket"][ROW, 0, 0]), st.view(args["ket_centre"][ROW, 0]),
-        st.view(args["ket_bound"][ROW, 0]),
-        *(args[n] for n in ("n_ab", "n_cd", "cutoff", "omega", "boys", "work", "out")),
-    ))  # fmt: skip
+    call = st.Call(
+        kernel or _kernel(writer),
+        (
+            args["bra_count"][PAIR],
+            st.view(args["bra"][PAIR, 0, 0]),
+            st.view(args["bra_centre"][PAIR, 0]),
+            args["ket_count"][ROW],
+            st.view(args["ket"][ROW, 0, 0]),
+            st.view(args["ket_centre"][ROW, 0]),
+            st.view(args["ket_bound"][ROW, 0]),
+            *(args[n] for n in ("n_ab", "n_cd", "cutoff", "omega", "boys", "work", "out")),
+        ),
+    )
     bound = args["bra_bound"][PAIR] * args["row_bound"][ROW]
     body = st.If(le(args["screen"], bound), st.block(call, _scatter(cls, args, writer.triangular)))
     # The loop over bra pairs is the inner one, because neighbours write to the same cache lines.
     pairs = st.loop(PAIR, args["end"], body, begin=args["begin"])
     return st.Function(
-        writer.name, parameters(cls), st.block(pairs), group=ROW,
+        writer.name,
+        parameters(cls),
+        st.block(pairs),
+        group=ROW,
         title=f"({cls.digits[:2]}|{cls.digits[2:]}): integrals to their places",
-    )  # fmt: skip
+    )
 
 
 def _kernel(writer: Writer) -> st.Function:

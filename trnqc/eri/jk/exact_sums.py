@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from trnqc.ranks.groups import ALONE, Ranks
+from trnqc.ranks import ALONE, Ranks
 
 T = TypeVar("T")
 # Adds what a task contributes to one array for each sum.
@@ -63,9 +63,13 @@ class Terms:
 
 
 def add_all(
-    sums: Sequence[ExactSum], tasks: Iterable[T], worker: Callable[[], Add[T]], pool: Executor, threads: int,
+    sums: Sequence[ExactSum],
+    tasks: Iterable[T],
+    worker: Callable[[], Add[T]],
+    pool: Executor,
+    threads: int,
     ranks: Ranks = ALONE,
-) -> None:  # fmt: skip
+) -> None:
     """Add the terms of all tasks to the sums.
 
     Parameters

@@ -94,9 +94,12 @@ def schwarz(pairs: ShellPairs, cls: QuartetClass, library: Library, omega: float
 
 
 def tables(
-    classes: Sequence[ShellPairs], layout: Layout, libraries: Mapping[ShellPairs, tuple[QuartetClass, Library]],
-    omega: float, cutoff: float,
-) -> tuple[Table, ...]:  # fmt: skip
+    classes: Sequence[ShellPairs],
+    layout: Layout,
+    libraries: Mapping[ShellPairs, tuple[QuartetClass, Library]],
+    omega: float,
+    cutoff: float,
+) -> tuple[Table, ...]:
     """Return tables of all pairs that can contribute more than `cutoff` to J or K, class by class."""
     bounded = [schwarz(pairs, *libraries[pairs], omega) for pairs in classes]
     largest = max((float(pairs.bound.max(initial=0)) for pairs in bounded), default=0.0)

@@ -104,9 +104,16 @@ def table_array(order: int) -> Array:
 
 
 def values(
-    order: int, operator: str, factor: Value, total: Value, rho: Value, distance: Value, omega: Value, table: Array,
+    order: int,
+    operator: str,
+    factor: Value,
+    total: Value,
+    rho: Value,
+    distance: Value,
+    omega: Value,
+    table: Array,
     boys: Array,
-) -> list[st.Statement]:  # fmt: skip
+) -> list[st.Statement]:
     """Return statements that store G_m = [00|00]^(m) (2 rho)^m of a primitive quartet, m = 0, ..., order.
 
     Parameters

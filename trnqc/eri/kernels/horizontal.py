@@ -198,9 +198,16 @@ def _stages_and_scratch(la: int, lb: int, lc: int, ld: int, cartesian: bool, fus
 
 @cache
 def horizontal_function(
-    la: int, lb: int, lc: int, ld: int, cartesian: bool, *,
-    fused: bool = True, unrolled: bool | None = None, space: str = "global",
-) -> st.Function:  # fmt: skip
+    la: int,
+    lb: int,
+    lc: int,
+    ld: int,
+    cartesian: bool,
+    *,
+    fused: bool = True,
+    unrolled: bool | None = None,
+    space: str = "global",
+) -> st.Function:
     """Build the function that turns the targets of one bra pair with the ket pairs of all lanes into integrals.
 
     Its parameters are h, lanes [e, f] in the order of `components`; ab [6], A and A - B; cd, lanes [6], C and C - D;

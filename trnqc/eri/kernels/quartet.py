@@ -112,9 +112,15 @@ def _large(p: Parameters, j: Value) -> Value:
 
 
 def _distributed(
-    p: Parameters, records: Array, primitive: Value, c: Value, count: Value, n: Value | int,
-    source: Value | int, target: Value | int,
-) -> st.Statement:  # fmt: skip
+    p: Parameters,
+    records: Array,
+    primitive: Value,
+    c: Value,
+    count: Value,
+    n: Value | int,
+    source: Value | int,
+    target: Value | int,
+) -> st.Statement:
     """Add n values of a primitive, times its coefficient, to those of each contraction; the first primitive stores."""
     t, share = Var("t", "i64"), Var("share")
     element, value = p.work[c * n + t + target], share * p.work[t + source]
@@ -123,9 +129,13 @@ def _distributed(
 
 
 def _primitive(
-    cls: QuartetClass, p: Parameters, work: WorkLayout, function: st.Function, j: Value,
+    cls: QuartetClass,
+    p: Parameters,
+    work: WorkLayout,
+    function: st.Function,
+    j: Value,
     h: Array | st.View | None = None,
-) -> list[st.Statement]:  # fmt: skip
+) -> list[st.Statement]:
     """Compute one primitive quartet: its coefficients, Boys values and recurrence into h, by default in work."""
     statements: list[st.Statement] = []
 

@@ -29,9 +29,17 @@ def parameters(la: int, lb: int, lc: int, ld: int, space: str = "global") -> tup
 
 
 def straight(
-    la: int, lb: int, lc: int, ld: int, add: bool, *,
-    rule: str = "", method: str = "", draws: int = 1, space: str = "global",
-) -> st.Function:  # fmt: skip
+    la: int,
+    lb: int,
+    lc: int,
+    ld: int,
+    add: bool,
+    *,
+    rule: str = "",
+    method: str = "",
+    draws: int = 1,
+    space: str = "global",
+) -> st.Function:
     """Build the vertical recurrence of a class without loops.
 
     Parameters
