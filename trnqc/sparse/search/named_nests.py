@@ -14,7 +14,7 @@ from trnqc.errors import ExpressionError
 from trnqc.sparse.network.nest import Assignment, Format, Kind, Nest, Space, Workspace
 from trnqc.sparse.network.network import Indices, Network
 from trnqc.sparse.network.tree import Contraction, Tree, contractions
-from trnqc.sparse.search.layout import shared_loops
+from trnqc.sparse.search.formats import shared_loops
 
 NAMES = ("nary", "unfused", "unfused-rows")
 # Rows of a sparse tensor whose outermost level is dense, as CSR's is; of one with more, the empty ones take no place.
