@@ -80,7 +80,7 @@ class Fusions:
         return before
 
     def _carry(self, maker: int, k: int, apart: list[Any]) -> None:
-        """The loops that a maker shares with its reader are also the outermost ones of k, unless one of `apart` holds."""
+        """The loops that maker and reader share are also the outermost ones of k, unless one of `apart` holds."""
         z3, kept, loops, before = self._z3, self.contractions[maker].kept, self.contractions[k].loops, self._loops
         for x in kept:
             escape = [*apart, z3.Not(self._fused[maker, x])]
