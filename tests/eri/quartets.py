@@ -11,7 +11,8 @@ from pyscf import gto
 from trnqc import jit
 from trnqc.eri.classes import BOUND, QuartetClass
 from trnqc.eri.kernels import boys
-from trnqc.eri.kernels.quartet import parameters, quartet_function, work_size
+from trnqc.eri.kernels.parameters import parameters, work_size
+from trnqc.eri.kernels.quartet import quartet_function
 from trnqc.eri.shells.pairs import ShellPairs, fitting_shells, pairs_between
 from trnqc.gen import statements as st
 

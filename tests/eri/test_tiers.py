@@ -11,7 +11,8 @@ from tests.eri import quartets
 from trnqc import jit
 from trnqc.eri.classes import QuartetClass
 from trnqc.eri.cuda.tiers import REGISTER_VALUES, SHARED_BYTES, SHARED_LANES, Tier, absurd, candidates, live, targets
-from trnqc.eri.kernels.quartet import parameters, quartet_function
+from trnqc.eri.kernels.parameters import parameters
+from trnqc.eri.kernels.quartet import quartet_function
 from trnqc.gen import Array, emit_cuda
 from trnqc.jit.nvcc import ABSURD_SPILL
 

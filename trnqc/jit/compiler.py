@@ -43,12 +43,12 @@ class Compiler:
     flags: tuple[str, ...]
     target: str
 
-    @property
+    @functools.cached_property
     def identity(self) -> str:
         """Everything about the compiler that the machine code depends on."""
         return "\n".join((*self.command, self.version, *self.flags, self.target))
 
-    @property
+    @functools.cached_property
     def vector_bytes(self) -> int:
         """Bytes of the widest vector of the target; 0 without vectors."""
         macros = {line.split()[1] for line in self.target.splitlines() if len(line.split()) > 1}

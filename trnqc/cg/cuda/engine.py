@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from trnqc import backends
 from trnqc.cg.cuda.operands import operands_of
 from trnqc.cg.cuda.program import function_name, parameters, program
 from trnqc.cg.cuda.schedule import KINDS, PASSES, Plan, plan
@@ -19,7 +20,7 @@ from trnqc.cg.problem.graph import Graph
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.errors import OperandError
 from trnqc.jit import Recipe, Signature
-from trnqc.jit.device import Argument, Built, Device, Memory, cuda_devices
+from trnqc.jit.device import Argument, Built, Device, Memory
 
 WARP = 32
 # Blocks at once that a kernel is compiled for: as many as the compiler thinks fit, or so few that all registers serve.
@@ -51,7 +52,7 @@ class CudaEngine:
         self, problem: TPProblem, dtype: Any, device: Device | None = None, *, kahan: bool = False, atomic: bool = False
     ) -> None:
         self.problem, self.dtype = problem, np.dtype(dtype)
-        self.device: Device = cuda_devices()[0] if device is None else device
+        self.device: Device = backends.devices("cuda")[0] if device is None else device
         self.lanes = min(WARP, self.device.most_lanes)
         self.kahan, self.atomic = kahan, atomic
         self._built: dict[str, Built] = {}

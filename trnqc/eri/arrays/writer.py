@@ -15,8 +15,9 @@ from functools import partial
 from typing import Any
 
 from trnqc.eri.classes import CONTRACTION, QuartetClass
-from trnqc.eri.kernels.quartet import Variant, parts, quartet_function
+from trnqc.eri.kernels.quartet import parts, quartet_function
 from trnqc.eri.kernels.recurrence import FITTED
+from trnqc.eri.kernels.variants import Variant
 from trnqc.gen import Array, Value, Var
 from trnqc.gen import statements as st
 from trnqc.gen.values import le, maximum, minimum

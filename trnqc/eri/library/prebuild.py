@@ -19,8 +19,8 @@ from trnqc.eri.gradient import digest
 from trnqc.eri.gradient.derivative_basis import derivative_basis
 from trnqc.eri.jk.batch import Batch
 from trnqc.eri.jk.builder import JKBuilder
-from trnqc.eri.kernels.quartet import STANDARD, Variant, tier_of
 from trnqc.eri.kernels.recurrence import FITTED
+from trnqc.eri.kernels.variants import STANDARD, Variant, tier_of
 from trnqc.eri.shells.pairs import fitting_shells, pairs_between, pairs_of
 from trnqc.errors import InputError, MoleculeError
 from trnqc.jit import Recipe
