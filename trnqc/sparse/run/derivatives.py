@@ -157,8 +157,11 @@ def differentiable(plan: Plan, operands: Sequence[Any], held: Operands | None, t
     job = Job(slots, Slot(plan.network.output), plan.network.extents, _result_type(operands), plan.derivatives, threads)
     (device,) = devices
     if plan.dense or not plan.network.output:
-        return Contraction.apply(replace(job, plan=plan, held=held), *tensors) if tensors else _constant(
-            job, plan, held, device)  # fmt: skip
+        return (
+            Contraction.apply(replace(job, plan=plan, held=held), *tensors)
+            if tensors
+            else _constant(job, plan, held, device)
+        )
     found = plan.computed(held, threads)
     assert isinstance(found, SparseTensor)
     pattern, ready = pattern_of(found)
