@@ -79,14 +79,15 @@ def measured_rates() -> Rates:
     caches, typical = data_caches(), Rates()
     known = replace(
         typical,
-        matrix_product=_matrix_product(),
         first_cache=caches.get("L1", typical.first_cache),
         second_cache=USABLE * caches["L2"] if "L2" in caches else typical.second_cache,
     )
     probes = list(_probes())
     call, *times = (_least(work) for work in _compiled([_nothing(), *probes]))
     work = np.array([_work(probe, known) for probe in probes])
-    return replace(known, **fitted(work, np.maximum(np.array(times) - call, SHORTEST)))
+    rates = fitted(work, np.maximum(np.array(times) - call, SHORTEST))
+    # Matrices come last: the first large arrays of a process cost page faults, which later ones do not.
+    return replace(known, **rates, matrix_product=_matrix_product())
 
 
 def fitted(work: np.ndarray, seconds: np.ndarray) -> dict[str, float]:
