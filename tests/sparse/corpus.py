@@ -130,9 +130,7 @@ CASES = {
     "chain": Case("ij,jk,kl,lm->im", sizes("i5j7k3l5m4"), (0.4, 0.4, 0.5, 0.5), (((0, 1), 2), 3)),
     "siblings": Case("ij,jk,kl,lm->im", sizes("i5j7k3l5m4"), (0.4, 0.4, 0.5, 0.5), ((0, 1), (2, 3))),
     "siblings swapped": Case("ij,jk,kl,lm->im", sizes("i5j7k3l5m4"), (0.4, 0.4, 0.5, 0.5), ((3, 2), (1, 0))),
-    "running example": Case(
-        "ipq,jpr,kqr,jkr->ijk", sizes("i3p4q5j4r3k5"), (0.4, 0.4, 0.4, 0.5), (((0, 1), 2), 3)
-    ),
+    "running example": Case("ipq,jpr,kqr,jkr->ijk", sizes("i3p4q5j4r3k5"), (0.4, 0.4, 0.4, 0.5), (((0, 1), 2), 3)),
     # Factorisations: fibres of a tensor against dense matrices, each mode's turn.
     "mttkrp 0": Case("ijk,jr,kr->ir", sizes("i7j5k11r4"), (0.15, DENSE, DENSE), ((0, 2), 1)),
     "mttkrp 1": Case("ijk,ir,kr->jr", sizes("i7j5k11r4"), (0.15, DENSE, DENSE), ((0, 2), 1)),
@@ -172,4 +170,4 @@ CASES = {
     "long rows": Case("ij,jk->ik", sizes("i3j5k67"), (0.5, DENSE), (0, 1)),
     "full": Case("ij,jk,kl->il", sizes("i5j4k3l6"), (1.0, DENSE, 1.0), ((0, 1), 2)),
     "all dense": Case("ij,jk->ik", sizes("i5j4k3"), (DENSE, DENSE), (0, 1)),
-}  # fmt: skip
+}

@@ -23,8 +23,19 @@ FEW = ("dlpno-1", "dlpno-2 map last", "total", "all dense", "no rows", "mttkrp 1
 EMPTIER = ("outer", "empty", "copy", "pairs of one tensor", "untidy elements", "siblings swapped")
 
 # Cases that differ from others in the order of operands or in extents: in the quick tests, the fused form alone.
-ALIKE = ("dlpno-1 all sparse", "dlpno-2 map between", "siblings swapped", "mttkrp 0", "mttkrp 2", "ttmc 0",
-         "order four", "transposed", "swapped sparse", "batch of dense", "empty of three")  # fmt: skip
+ALIKE = (
+    "dlpno-1 all sparse",
+    "dlpno-2 map between",
+    "siblings swapped",
+    "mttkrp 0",
+    "mttkrp 2",
+    "ttmc 0",
+    "order four",
+    "transposed",
+    "swapped sparse",
+    "batch of dense",
+    "empty of three",
+)
 
 # Relative to the largest element: a few roundings of sums of some tens of terms.
 TOLERANCE = 1e-14
@@ -33,8 +44,10 @@ TOLERANCE = 1e-14
 def packed(operands):
     """As users hand them over; one tensor in two places is one object."""
     made = {}
-    return [made.setdefault(id(x), from_coo(x.shape, x.coordinates, x.values)) if isinstance(x, Coo) else x
-            for x in operands]  # fmt: skip
+    return [
+        made.setdefault(id(x), from_coo(x.shape, x.coordinates, x.values)) if isinstance(x, Coo) else x
+        for x in operands
+    ]
 
 
 def check(found, expected):
@@ -88,8 +101,16 @@ def test_a_plan_prints_what_it_does():
     case, operands = dlpno()
     made = plan(case.subscripts, *operands, form="fused", tree=case.tree)
     text = str(made)
-    for part in ("Kmn,mi,nu,Ki->Kiu: fused", "contracted as (((0, 1), 2), 3)", "estimate: ", "A       (", "for K:",
-                 "nests compared", "forall(K, ", "operands: "):  # fmt: skip
+    for part in (
+        "Kmn,mi,nu,Ki->Kiu: fused",
+        "contracted as (((0, 1), 2), 3)",
+        "estimate: ",
+        "A       (",
+        "for K:",
+        "nests compared",
+        "forall(K, ",
+        "operands: ",
+    ):
         assert part in text
     assert "part0" in made.source
     assert (

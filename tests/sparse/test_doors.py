@@ -59,10 +59,16 @@ def test_arrays_in_any_dress(kind, out, tmp_path):
 
 
 @pytest.mark.parametrize("out", ["dense", "sparse"])
-@pytest.mark.parametrize(("form", "dtype"), [
-    (np.asarray, np.float16), (sparse.from_dense, np.float16),
-    (np.asarray, np.float32), (sparse.from_dense, np.float32), (scipy.sparse.csr_array, np.float32),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("form", "dtype"),
+    [
+        (np.asarray, np.float16),
+        (sparse.from_dense, np.float16),
+        (np.asarray, np.float32),
+        (sparse.from_dense, np.float32),
+        (scipy.sparse.csr_array, np.float32),
+    ],
+)
 def test_the_type_of_the_operands_comes_back(form, dtype, out):
     """The product is that of the rounded operands in float64, rounded once."""
     a, b = (A / 3).astype(dtype), (B / 7).astype(dtype)
@@ -85,13 +91,16 @@ def test_maps_and_integers_count_in_float64():
         np.testing.assert_array_equal(found, given[0].astype(float) @ given[1].astype(float))
 
 
-@pytest.mark.parametrize(("make", "message"), [
-    (lambda x: np.ma.masked_less(x, 2), "operand 0: the array is a masked array with .* masked elements"),
-    (lambda x: x + 1j, "operand 0: values must be real numbers of at most 64 bits; found dtype complex128"),
-    (lambda x: x.astype(np.longdouble), "operand 0: values must be real numbers of at most 64 bits"),
-    (lambda x: x.astype(object), "operand 0: values must be real numbers"),
-    (lambda x: None, "operand 0: values must be real numbers"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda x: np.ma.masked_less(x, 2), "operand 0: the array is a masked array with .* masked elements"),
+        (lambda x: x + 1j, "operand 0: values must be real numbers of at most 64 bits; found dtype complex128"),
+        (lambda x: x.astype(np.longdouble), "operand 0: values must be real numbers of at most 64 bits"),
+        (lambda x: x.astype(object), "operand 0: values must be real numbers"),
+        (lambda x: None, "operand 0: values must be real numbers"),
+    ],
+)
 def test_refused(make, message):
     with pytest.raises(OperandError, match=message):
         sparse.contract(PRODUCT, make(A), B)

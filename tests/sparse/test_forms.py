@@ -52,9 +52,11 @@ def test_fused_shares_what_it_can():
     nest = named_nests.fused(DLPNO, ((0, 1), 2), ["Kimn", "Kinu"], full=[2])
     assert nest.shared == (2,) and nest.workspaces[0].order == ("n",)
     assert [str(f) for f in nest.formats] == [
-        "(K:dense m:compressed n:compressed)", "(i:dense m:compressed)", "(n:dense u:dense)",
+        "(K:dense m:compressed n:compressed)",
+        "(i:dense m:compressed)",
+        "(n:dense u:dense)",
         "(K:dense i:compressed u:compressed)",
-    ]  # fmt: skip
+    ]
     # A summed index outside ends what is shared: the intermediate has not got it.
     assert named_nests.fused(DLPNO, ((0, 1), 2), ["Kmin", "Kinu"]).shared == (1,)
 

@@ -42,8 +42,12 @@ def dlpno(first, second, shared, workspace, kinds, sizes=(13, 11, 37, 7, 45)):
     net = network("Kmn,mi,nu->Kiu", [(K, m, n), (m, i), (n, u)])
     i_order = tuple(x for x in first if x in "Kmn")
     c_order = tuple(x for x in first if x in "mi")
-    formats = (Format(i_order, ("dense", "compressed", "compressed")), Format(c_order, kinds[0]),
-               Format(("n", "u"), kinds[1]), Format(("K", "i", "u"), kinds[2]))  # fmt: skip
+    formats = (
+        Format(i_order, ("dense", "compressed", "compressed")),
+        Format(c_order, kinds[0]),
+        Format(("n", "u"), kinds[1]),
+        Format(("K", "i", "u"), kinds[2]),
+    )
     both = (Assignment(3, (0, 1), tuple(first)), Assignment(4, (3, 2), tuple(second)))
     return Nest(net, both, (shared,), formats, (workspace,))
 
@@ -170,6 +174,8 @@ def test_operands_refused():
 
 
 def test_one_text_for_all_extents_but_inner_ones():
-    sources = {compiled(dlpno("Kimn", "Kinu", 2, Workspace(("n",)), (DS, DD, RESULTS[0]), sizes)).source
-               for sizes in itertools.product((3, 4), (5, 6), (7, 8), (2, 9), (10,))}  # fmt: skip
+    sources = {
+        compiled(dlpno("Kimn", "Kinu", 2, Workspace(("n",)), (DS, DD, RESULTS[0]), sizes)).source
+        for sizes in itertools.product((3, 4), (5, 6), (7, 8), (2, 9), (10,))
+    }
     assert len(sources) == 1

@@ -1,7 +1,5 @@
 """Networks from subscripts, and the rules of a nest."""
 
-import doctest
-import importlib
 from dataclasses import replace
 
 import pytest
@@ -24,12 +22,6 @@ NEST = Nest(
     ),
     (Workspace(("n",)),),
 )
-
-
-def test_examples_in_docstrings():
-    module = importlib.import_module("trnqc.sparse.network.network")
-    result = doctest.testmod(module)
-    assert result.attempted and not result.failed
 
 
 def test_network():

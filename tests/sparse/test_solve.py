@@ -13,7 +13,7 @@ from tests.sparse import brute, oracle
 from tests.sparse.nests import networks
 from trnqc.errors import ExpressionError
 from trnqc.sparse.network.network import network
-from trnqc.sparse.search.layout import Choices
+from trnqc.sparse.search.formats import Choices
 from trnqc.sparse.search.rates import Rates
 from trnqc.sparse.search.solve import candidates
 from trnqc.sparse.tensors.storage import from_dense

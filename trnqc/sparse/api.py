@@ -1,6 +1,6 @@
-"""What users call: `contract` for a result, `plan` to see how it is computed and to compute it again.
+"""The functions that users call: `contract` for a result, `plan` for how it is computed, to compute it again.
 
-subscripts, operands -> network, counts of stored elements -> nests of the solver beside dense products -> plan
+subscripts, operands -> network, counts of stored elements -> nests of the solver, dense products -> plan
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from trnqc.sparse.run.plan import Plan, arrays, same, tensors
 from trnqc.sparse.search import named_nests
 from trnqc.sparse.search.cost import Model
 from trnqc.sparse.search.estimate import estimate
-from trnqc.sparse.search.layout import Layouts, Out
+from trnqc.sparse.search.formats import Formats, Out
 from trnqc.sparse.search.named_nests import Step
 from trnqc.sparse.search.solve import Candidate, candidates
 from trnqc.sparse.search.statistics import Statistics
 
 FORMS = ("auto", "fused", "dense", *named_nests.NAMES)
-# Networks of so many operands have all their trees of pairs looked at for dense products.
+# Up to so many operands, all trees of pairs are compared for dense products.
 ALL_TREES = 5
 
 
@@ -47,26 +47,42 @@ def contract(
     Parameters
     ----------
     subscripts
-        As of ``einsum``: ``"Kmn,mi,nu,Ki->Kiu"``.
+        Subscripts of ``einsum``, such as ``"Kmn,mi,nu,Ki->Kiu"``.
     *operands
         `SparseTensor`, NumPy arrays, sparse arrays of SciPy, dense or sparse tensors of PyTorch, in any mixture.
     out, tree, form
-        As of `plan`.
+        See `plan`.
     threads
-        As of `Plan.run`.
+        See `Plan.run`.
 
     Returns
     -------
     numpy.ndarray, SparseTensor or torch.Tensor
-        With a tensor of PyTorch among the operands a tensor on its device, strided or sparse COO, which carries
-        gradients of any order, forward-mode derivatives and, where it is dense, ``torch.func.vmap``. The gradient of a
-        sparse operand is a sparse tensor of its pattern and layout. Else an array or a `SparseTensor`. The type is the
-        one that holds those of the operands: float32 operands give float32, integers float64. The arithmetic is in
-        float64 always.
+        An array or a `SparseTensor`. If an operand is a tensor of PyTorch, the result is one on its device, strided or
+        sparse COO, with gradients of any order, forward-mode derivatives and, if it is dense, ``torch.func.vmap``. The
+        gradient of a sparse operand is a sparse tensor of its pattern and layout. The element type is the one that
+        holds those of the operands: float32 operands give float32, integers float64. The arithmetic is always in
+        float64.
 
     Raises
     ------
-    ExpressionError, OperandError, InputError, MemoryLimit, CompilerError
+    ExpressionError
+        If the subscripts do not fit the operands, or the tree does not have every operand once.
+    OperandError
+        If an operand is not a tensor of real numbers.
+    InputError
+        If an option has no such value.
+    MemoryLimit
+        If workspaces, dense copies or a dense result do not fit into the memory.
+    CompilerError
+        If there is no C compiler, or it fails.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trnqc import sparse
+    >>> sparse.contract("ij,j->i", np.array([[1.0, 0.0], [0.0, 2.0]]), np.array([3.0, 4.0]), form="dense")
+    array([3., 8.])
     """
     if is_dynamo_there():
         from trnqc.sparse.run.untraced import contracted as untraced
@@ -76,7 +92,7 @@ def contract(
 
 
 def contracted(subscripts: str, *operands: Any, out: Out, tree: Tree | None, form: str | Nest, threads: int) -> Any:
-    """What `contract` returns; not for Dynamo's eyes."""
+    """The result of `contract`, from code that Dynamo must not trace."""
     return plan(subscripts, *operands, out=out, tree=tree, form=form).run(threads=threads)
 
 
@@ -89,18 +105,30 @@ def plan(
     memory_limit: int | None = None,
     time_limit: float = 1.0,
 ) -> Plan:
-    """How to compute a network as einsum writes it, by the sparsity of these operands.
+    """Plan how to compute a product of sparse and dense tensors, by the sparsity of these operands.
 
-    operands: SparseTensor, NumPy arrays, sparse or dense tensors of SciPy and PyTorch; real numbers, float64 within.
-    out: "dense" for an array, "sparse" for a SparseTensor, "auto" for what suits how full the result is expected;
-    tensors of PyTorch, strided or COO, where an operand is one.
-    tree: order of contractions as nested operand numbers, ((0, 1), 2); searched for where none is given.
-    form: "auto" for what is estimated fastest, "fused" for the solver's best nest, "dense" for products of dense
-    matrices, "nary", "unfused" and "unfused-rows" as other compilers run it (`forms`), or a Nest of your own.
-    memory_limit: bytes for workspaces and dense copies, by default the machine's memory. time_limit: seconds that the
-    solver may take; then the best nest so far is taken.
+    Parameters
+    ----------
+    subscripts, *operands
+        See `contract`.
+    out
+        ``"dense"`` for an array, ``"sparse"`` for a `SparseTensor`, ``"auto"`` for what suits how full the result is
+        expected to be.
+    tree
+        The order of contractions as nested numbers of operands, such as ``((0, 1), 2)``. By default it is searched for.
+    form
+        ``"auto"`` for what is estimated fastest, ``"fused"`` for the solver's best nest, ``"dense"`` for products of
+        dense matrices, ``"nary"``, ``"unfused"`` and ``"unfused-rows"`` for what other compilers do (see
+        `search.named_nests`), or a `Nest` of your own.
+    memory_limit
+        Bytes for workspaces and dense copies, by default the machine's memory.
+    time_limit
+        Seconds that the solver may take; then the best nest so far is taken.
 
-    Errors: ExpressionError (subscripts, extents, tree), OperandError, InputError, MemoryLimit.
+    Raises
+    ------
+    ExpressionError, OperandError, InputError, MemoryLimit
+        See `contract`.
     """
     if out not in ("auto", "sparse", "dense"):
         raise InputError(f"out is 'auto', 'sparse' or 'dense'; found {out!r}")
@@ -128,7 +156,7 @@ def _made(
     net = held.network
     if form in named_nests.NAMES:
         full = [t for t, tensor in enumerate(held.tensors) if "compressed" not in tensor.kinds]
-        sparse = Layouts(statistics).result(net.output, out).sparse
+        sparse = Formats(statistics).result(net.output, out).sparse
         order = named_nests.in_order(net) if tree is None else tree
         steps = named_nests.form(form, net, order, full, sparse)
         return Plan(net, form, order, steps, not sparse and out != "sparse", held)
@@ -179,13 +207,13 @@ def _of_matrices(held: Operands, statistics: Statistics, tree: Tree | None, out:
     product = _dense_tree(net) if tree is None else tree
     if (needed := bytes_of_matrices(net, product)) > limit:
         raise MemoryLimit(f"dense matrices of {net} take {needed} B; the limit is {limit} B: take another form")
-    dense = out == "dense" or (out == "auto" and not Layouts(statistics).result(net.output, out).sparse)
+    dense = out == "dense" or (out == "auto" and not Formats(statistics).result(net.output, out).sparse)
     notes = (f"as dense matrices: {multiply_adds(net, product):.3g} multiply-adds",)
     return Plan(net, "dense", product, (), dense, held, notes=notes)
 
 
 def _dense_tree(net: Network) -> Tree:
-    """The tree of pairs with the least work on dense operands."""
+    """The tree of pairs with the least multiply-adds on dense operands."""
     count = len(net.inputs)
     if count > ALL_TREES:
         return greedy(count, lambda a, b: float(math.prod(net.shape(_letters(net, a + b)))))

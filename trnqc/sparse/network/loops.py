@@ -1,8 +1,8 @@
 """The loops of a nest as a tree, and the nest that makes a sparse result in the order in which it is stored.
 
-Assignments that stand beside each other share loops; those of them that make nothing for one another do not gain by it,
-and one may skip what the other needs. They get loops of their own, so that what one turn of a loop does is a chain of
-products: where one factor is zero, all that the turn would add is zero.
+Neighbouring assignments share loops. Those that make nothing for one another would gain nothing by it, and one might
+skip what the other needs, so they get loops of their own. What one turn of a loop does is then a chain of products: if
+one factor is zero, all that the turn would add is zero.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from trnqc.errors import MemoryLimit
 from trnqc.sparse.network.nest import Assignment, Format, Nest, Space, Workspace
 from trnqc.sparse.network.network import Indices
 
-# Elements of an array that may hold the unordered part of a sparse result; a larger one is a table.
+# Elements of the largest array that holds the unordered part of a sparse result; beyond it a hash table does.
 LARGEST_LISTED = 2**22
-# Elements that a table may number.
+# Elements that a hash table can number.
 LARGEST_NUMBER = 2**62
 
 
@@ -51,10 +51,14 @@ def loops(nest: Nest) -> tuple[Node, ...]:
 
 
 def ordered(nest: Nest) -> Nest:
-    """A nest whose last assignment runs over the result's indices alone, in the order of its format, if that is sparse.
+    """The nest, with a copy at its end if its loops do not make the elements of a sparse result in the stored order.
 
-    One that does not is followed by a copy: a workspace holds what its loops give out of order. Errors: MemoryLimit for
-    a workspace whose elements 64 bits cannot number.
+    The workspace of the copy holds what comes out of order.
+
+    Raises
+    ------
+    MemoryLimit
+        If a workspace has more elements than 64 bits can number.
     """
     last, wanted = nest.assignments[-1], nest.formats[-1]
     if wanted.sparse and last.loops != wanted.order:
@@ -76,25 +80,25 @@ def ordered(nest: Nest) -> Nest:
 
 
 def scattered(formats: Iterable[Format], workspaces: Iterable[Workspace] = ()) -> frozenset[str]:
-    """Indices of which some values only may occur: stored compressed by an operand, or listed by a workspace."""
+    """Indices of which only some values may occur: an operand stores them compressed, or a workspace lists them."""
     stored = {x for f in formats for x, kind in zip(f.order, f.kinds) if kind == "compressed"}
     return frozenset(stored | {x for w in workspaces if w.space != "dense" for x in w.order})
 
 
 def _space(nest: Nest, rest: Indices) -> Space:
-    """For the unordered part of a sparse result: without a list where all of its elements are made anyway."""
+    """The kind of workspace for the unordered part of a sparse result: no list if all of its elements are computed."""
     if math.prod(nest.network.shape(rest)) > LARGEST_LISTED:
         return "hashed"
     return "listed" if not rest or scattered(nest.formats[:-1], nest.workspaces) & set(rest) else "dense"
 
 
 def in_order(order: Indices, loops: Indices) -> int:
-    """How many levels of a stored order are outermost loops, in turn."""
+    """How many of the outermost levels of a stored order are also the outermost loops, in the same order."""
     return next((depth for depth, (a, b) in enumerate(zip(order, loops)) if a != b), min(len(order), len(loops)))
 
 
 def stored(nest: Nest) -> Format:
-    """The format in which a sparse result is appended: dense levels outermost only."""
+    """The format in which a sparse result is appended: only its outermost levels are dense."""
     wanted = nest.formats[-1]
     first = wanted.kinds.index("compressed") if wanted.sparse else len(wanted.kinds)
     kinds = tuple("dense" if level < first else "compressed" for level in range(len(wanted.kinds)))

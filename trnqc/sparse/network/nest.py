@@ -1,8 +1,8 @@
-"""Fused loops over a sparse tensor network: assignments in order, their loops, and which loops they share.
+"""Nests of fused loops over a sparse tensor network: assignments in order, their loops, and which loops they share.
 
-Tensors have numbers: operands first, then what each assignment makes; the last assignment makes the result. Two
-assignments that stand beside each other may run inside the same outer loops, and what one makes for another is then
-needed for one turn of the shared loops only: its workspace has the remaining indices.
+Tensors have numbers: the operands come first, then the target of each assignment; the last assignment makes the result.
+Two neighbouring assignments may run inside the same outer loops. An intermediate that one makes for the other is then
+needed for one turn of the shared loops only, and its workspace has the remaining indices.
 """
 
 from __future__ import annotations
@@ -20,9 +20,14 @@ Space = Literal["dense", "listed", "hashed"]
 
 @dataclass(frozen=True)
 class Format:
-    """How a tensor is stored: its indices outermost first, and the kind of each level.
+    """How a tensor is stored.
 
-    ones: every stored element is 1 (a 0/1 map) and no values are kept.
+    Parameters
+    ----------
+    order, kinds
+        Its indices, outermost first, and the kind of the level of each.
+    ones
+        Whether it is a 0/1 map: every stored element is 1, and no values are kept.
     """
 
     order: Indices
@@ -42,9 +47,14 @@ class Format:
 class Workspace:
     """What holds an intermediate during one turn of the loops that its maker and its reader share.
 
-    order: its remaining indices, outermost first; none for a scalar. space: "dense", an array of all elements, cleared
-    for each turn; "listed", the same with a list of the touched coordinates, which clears and reads only those;
-    "hashed", a table of the touched coordinates.
+    Parameters
+    ----------
+    order
+        Its remaining indices, outermost first; none for a scalar.
+    space
+        ``"dense"`` for an array of all elements that is cleared in each turn, ``"listed"`` for the same with a list of
+        the touched coordinates, so that only those are cleared and read, ``"hashed"`` for a table of the touched
+        coordinates.
     """
 
     order: Indices
@@ -64,9 +74,19 @@ class Assignment:
 class Nest:
     """A way to compute a network.
 
-    assignments: the k-th makes tensor len(network.inputs) + k; all but the last make intermediates, read once, later.
-    shared: for each assignment but the last, how many of its outermost loops it shares with the next one.
-    formats: of the operands in order, and of the result. workspaces: one for each intermediate.
+    Parameters
+    ----------
+    network
+        What is computed.
+    assignments
+        The k-th makes tensor ``len(network.inputs) + k``. All but the last make intermediates, each of which one later
+        assignment reads.
+    shared
+        For each assignment but the last, how many of its outermost loops it shares with the next one.
+    formats
+        Of the operands in order, and of the result.
+    workspaces
+        One for each intermediate.
     """
 
     network: Network
@@ -77,7 +97,7 @@ class Nest:
 
     @cached_property
     def indices(self) -> tuple[Indices, ...]:
-        """Of every tensor by number; an intermediate keeps what the result or a later assignment needs."""
+        """The indices of every tensor; an intermediate keeps those that the result or a later assignment needs."""
         known = list(self.network.inputs)
         waiting = list(range(len(known)))
         for assignment in self.assignments:
@@ -102,7 +122,13 @@ class Nest:
         return max((len(w.order) for w in self.workspaces), default=0)
 
     def check(self) -> Nest:
-        """Self; ProgramError for a nest that means nothing or would not compute its network."""
+        """Return the nest itself.
+
+        Raises
+        ------
+        ProgramError
+            If it would not compute its network.
+        """
         n = len(self.network.inputs)
         reads = sorted(t for a in self.assignments for t in a.operands)
         if reads != list(range(n + len(self.assignments) - 1)):

@@ -1,7 +1,7 @@
-"""Concrete index notation: a nest as people read it.
+"""Concrete index notation of a nest.
 
-`forall(i, s)` is a loop, `where(consumer, producer)` makes what the consumer reads in the same turn. Two producers of
-one consumer are nested on its left, where(where(consumer, second), first): neither reads what the other makes.
+`forall(i, s)` is a loop; in `where(consumer, producer)` the producer makes what the consumer reads in the same turn.
+Two producers of one consumer are nested on its left, ``where(where(consumer, second), first)``.
 """
 
 from __future__ import annotations
@@ -66,8 +66,12 @@ def notation(nest: Nest) -> Statement:
 
 
 def _statements(nest: Nest, nodes: tuple[Node, ...], depth: int) -> list[Statement]:
-    return [_assign(nest, node.member) if isinstance(node, Leaf)
-            else Forall(node.index, _joined(nest, node.body, depth + 1)) for node in nodes]  # fmt: skip
+    return [
+        _assign(nest, node.member)
+        if isinstance(node, Leaf)
+        else Forall(node.index, _joined(nest, node.body, depth + 1))
+        for node in nodes
+    ]
 
 
 def _joined(nest: Nest, nodes: tuple[Node, ...], depth: int) -> Statement:

@@ -18,7 +18,17 @@ Tree = int | tuple["Tree", ...]
 
 @dataclass(frozen=True)
 class Contraction:
-    """One node: the tensors it reads, by number (operands, then nodes in post-order), its loops, and what it keeps."""
+    """One node of a tree.
+
+    Parameters
+    ----------
+    operands
+        The tensors that it multiplies, by number: the operands of the network, then the nodes in post-order.
+    loops
+        All of their indices.
+    kept
+        Those that the result or another node needs; it sums over the others.
+    """
 
     operands: tuple[int, ...]
     loops: Indices
@@ -44,7 +54,7 @@ def _trees(operands: tuple[int, ...], widest: int) -> Iterator[Tree]:
 
 
 def _partitions(items: tuple[int, ...], most: int) -> Iterator[tuple[tuple[int, ...], ...]]:
-    """Into 1 .. most sets, each in order, the sets by their first item."""
+    """All partitions into at most `most` sets; items stay in order, and sets are ordered by their first item."""
     if not items:
         yield ()
         return
@@ -65,7 +75,7 @@ def _products(choices: Sequence[tuple[Tree, ...]]) -> Iterator[tuple[Tree, ...]]
 
 
 def greedy(count: int, cost: Callable[[tuple[int, ...], tuple[int, ...]], float]) -> Tree:
-    """Joins the cheapest pair until one node is left; cost: of two sets of operands. Ties go to the first pair."""
+    """The tree that joins the cheapest pair again and again. cost: of joining two sets of operands."""
     if count == 1:
         return (0,)
     parts: list[Tree] = list(range(count))

@@ -1,4 +1,4 @@
-"""A network as products of dense matrices by the machine's BLAS: best where little is zero.
+"""A network as products of dense matrices by NumPy's BLAS, which is fastest if little is zero.
 
 tree -> pairs, each one (batched) matrix product -> array
 """
@@ -17,8 +17,7 @@ Labelled = tuple[Indices, np.ndarray]
 
 
 def by_matrices(network: Network, tree: Tree, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """The result, C order, of float64 arrays with axes as their subscripts; contracted as the tree says."""
-
+    """The result in C order. Arrays are float64, with axes in the order of their subscripts."""
     held: list[Labelled] = list(zip(network.inputs, arrays))
     for node in contractions(network, tree):
         parts = [held[t] for t in node.operands]
@@ -33,25 +32,25 @@ def by_matrices(network: Network, tree: Tree, arrays: Sequence[np.ndarray]) -> n
 
 
 def bytes_of_matrices(network: Network, tree: Tree) -> int:
-    """Of all operands and results of products, each dense."""
+    """Bytes of all operands and results of products as dense arrays."""
     made = [node.kept for node in contractions(network, tree)]
     return sum(8 * math.prod(network.shape(labels)) for labels in (*network.inputs, *made))
 
 
 def multiply_adds(network: Network, tree: Tree) -> int:
-    """Of all products of the tree."""
+    """Multiply-adds of all products of the tree."""
     return sum(math.prod(network.shape(node.loops)) for node in contractions(network, tree))
 
 
 def _summed(part: Labelled, kept: set[str]) -> Labelled:
-    """Without the indices that nothing else has."""
+    """The array summed over the indices that nothing else has."""
     labels, array = part
     axes = tuple(n for n, x in enumerate(labels) if x not in kept)
     return tuple(x for x in labels if x in kept), array.sum(axes) if axes else array
 
 
 def _product(left: Labelled, right: Labelled, kept: set[str]) -> Labelled:
-    """Of two tensors; the larger one is not copied where its summed axes lie side by side."""
+    """The product of two tensors. The larger one is not copied if its summed axes are neighbours."""
     if left[1].size < right[1].size:
         left, right = right, left
     both = [x for x in left[0] if x in right[0]]

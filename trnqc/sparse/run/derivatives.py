@@ -29,13 +29,23 @@ from trnqc.sparse.tensors.patterns import Pattern, pattern_of
 from trnqc.sparse.tensors.storage import SparseTensor, from_dense
 from trnqc.sparse.tensors.torch_values import assembled, by_values, places, values_of
 
-# Seconds to look for the loops of a derivative, of which a training step needs several.
+# Seconds for the search of a derivative's loops; a training step needs several derivatives.
 SEARCH = 0.25
 
 
 @dataclass(frozen=True, eq=False)
 class Slot:
-    """An operand or the result: its indices, and its pattern where only values at it come; a constant never changes."""
+    """An operand or the result of a network.
+
+    Parameters
+    ----------
+    labels
+        Its indices.
+    pattern
+        Its coordinates, if it is given by its values at them.
+    constant
+        The operand itself, if it never changes.
+    """
 
     labels: Indices
     pattern: Pattern | None = None
@@ -44,10 +54,24 @@ class Slot:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A network of slots. dtype: of the result; plans: by what they compute, made when first needed.
+    """A network over tensors of PyTorch, or a derivative of one.
 
-    plan, held: the caller's plan, and operands that are packed already. ready: the values of a sparse result whose
-    pattern had to be found first.
+    Parameters
+    ----------
+    slots, out
+        Its operands and its result.
+    extents
+        The extent of every index.
+    dtype
+        The type of the result.
+    plans
+        Plans by what they compute, which are made when first needed.
+    threads
+        As of `Plan.run`.
+    plan, held
+        The caller's plan, and its packed operands.
+    ready
+        The values of a sparse result that were computed to find its pattern.
     """
 
     slots: tuple[Slot, ...]
@@ -62,7 +86,7 @@ class Job:
 
     @property
     def variables(self) -> tuple[int, ...]:
-        """Slots whose numbers come with every call."""
+        """Slots whose values come with every call."""
         return tuple(t for t, slot in enumerate(self.slots) if slot.constant is None)
 
     def numbers(self, tensors: Sequence[torch.Tensor]) -> np.ndarray:
@@ -79,7 +103,7 @@ class Job:
         return [slot.constant or _packed(slot, next(given)) for slot in self.slots]
 
     def _shared(self, tensors: Sequence[torch.Tensor]) -> list[SparseTensor]:
-        """Operands that the plan knows to be one tensor are one here too."""
+        """The operands, one object where the plan has one tensor in several places."""
         assert self.plan is not None
         operands = self._operands(tensors)
         return [operands[first] for first in self.plan.network.same]
@@ -99,11 +123,11 @@ class Job:
         return _dense(found) if pattern is None else pattern.sampled(found)
 
     def without(self, slot: int, dtype: torch.dtype) -> Job:
-        """The network of the derivative by a slot; its first operand is the derivative by the result."""
+        """The network of the derivative by a slot. Its first operand is the derivative by the result."""
         mine = self.slots[slot]
         others = (self.out, *(s for t, s in enumerate(self.slots) if t != slot))
         there = {x for s in others for x in s.labels}
-        # Indices that only this operand has were summed over: its derivative is the same all along them.
+        # Indices that only this operand has were summed over: its derivative does not depend on them.
         spread = () if mine.pattern is not None else tuple(x for x in mine.labels if x not in there)
         ones = tuple(Slot((x,), None, from_dense(np.ones(self.extents[x]))) for x in spread)
         return Job((*others, *ones), Slot(mine.labels, mine.pattern), self.extents, dtype, self.plans, self.threads)
@@ -123,7 +147,7 @@ class Job:
 
 
 def differentiable(plan: Plan, operands: Sequence[Any], held: Operands | None, threads: int) -> torch.Tensor:
-    """The result of a plan as a tensor with its derivatives. held: the operands where they are packed already."""
+    """The result of a plan as a tensor with its derivatives. held: the operands, if they are packed already."""
     devices = {x.device for x in operands if is_tensor(x)}
     if len(devices) > 1:
         raise OperandError(f"tensors of one device are taken; found {', '.join(sorted(map(str, devices)))}")
@@ -133,8 +157,11 @@ def differentiable(plan: Plan, operands: Sequence[Any], held: Operands | None, t
     job = Job(slots, Slot(plan.network.output), plan.network.extents, _result_type(operands), plan.derivatives, threads)
     (device,) = devices
     if plan.dense or not plan.network.output:
-        return Contraction.apply(replace(job, plan=plan, held=held), *tensors) if tensors else _constant(
-            job, plan, held, device)  # fmt: skip
+        return (
+            Contraction.apply(replace(job, plan=plan, held=held), *tensors)
+            if tensors
+            else _constant(job, plan, held, device)
+        )
     found = plan.computed(held, threads)
     assert isinstance(found, SparseTensor)
     pattern, ready = pattern_of(found)
@@ -148,7 +175,7 @@ def _constant(job: Job, plan: Plan, held: Operands, device: torch.device) -> tor
 
 
 def _taken(labels: Indices, operand: Any, tensor: SparseTensor) -> tuple[Slot, torch.Tensor | None]:
-    """The slot of an operand, and what it is differentiated by: itself, or the values that it stores."""
+    """The slot of an operand, and the tensor that derivatives are taken by: itself, or the values that it stores."""
     if not is_tensor(operand):
         return Slot(labels, None, tensor), None
     if operand.layout is torch.strided:
@@ -187,7 +214,7 @@ class Contraction(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, _: None, *tangents: torch.Tensor | None) -> torch.Tensor:
-        # The caller's plan may count on operands that are one tensor, or 1 wherever they store something.
+        # The caller's plan may rely on operands that are one tensor, or on 0/1 maps.
         job = replace(ctx.job, plan=None, held=None, ready=None)
         # PyTorch calls this with forward mode switched off, so that tangents of an outer level would be zero; those of
         # this level have to go before it is switched on.

@@ -79,14 +79,15 @@ def measured_rates() -> Rates:
     caches, typical = data_caches(), Rates()
     known = replace(
         typical,
-        matrix_product=_matrix_product(),
         first_cache=caches.get("L1", typical.first_cache),
         second_cache=USABLE * caches["L2"] if "L2" in caches else typical.second_cache,
     )
     probes = list(_probes())
     call, *times = (_least(work) for work in _compiled([_nothing(), *probes]))
     work = np.array([_work(probe, known) for probe in probes])
-    return replace(known, **fitted(work, np.maximum(np.array(times) - call, SHORTEST)))
+    rates = fitted(work, np.maximum(np.array(times) - call, SHORTEST))
+    # Matrices come last: the first large arrays of a process cost page faults, which later ones do not.
+    return replace(known, **rates, matrix_product=_matrix_product())
 
 
 def fitted(work: np.ndarray, seconds: np.ndarray) -> dict[str, float]:
@@ -145,7 +146,7 @@ def _compiled(probes: Sequence[Probe]) -> list[Callable[[], object]]:
     return [call(n) for n in range(len(probes))]
 
 
-def _least(work: Callable[[], object], times: int = 3) -> float:
+def _least(work: Callable[[], object], times: int = 5) -> float:
     """The least seconds of this thread that some work took, after a first time that is not counted."""
     work()
     seconds = []
@@ -161,7 +162,7 @@ def _matrix_product() -> float:
     net = network("Kmn,mi,nu->Kiu", [(96, 80, 80), (80, 24), (80, 80)])
     arrays = [np.ones(net.shape(labels)) for labels in net.inputs]
     with blas_threads(1):
-        return _least(lambda: by_matrices(net, PAIRS, arrays)) / multiply_adds(net, PAIRS)
+        return _least(lambda: by_matrices(net, PAIRS, arrays), times=20) / multiply_adds(net, PAIRS)
 
 
 def _probes() -> Iterator[Probe]:

@@ -1,6 +1,6 @@
-"""The operands of a network in the layouts that nests ask for: each is packed once, counted, and kept for later calls.
+"""The operands of a network in the formats that nests ask for. Each is packed once and kept for later calls.
 
-operand + format -> levels in that order and of those kinds
+operand, format -> levels in that order and of those kinds
 """
 
 from __future__ import annotations
@@ -22,8 +22,12 @@ from trnqc.sparse.tensors.storage import SparseTensor
 class Operands:
     """Tensors of one network, in its order, and their packed copies.
 
-    Copies are kept as long as their tensor is: an array that is changed afterwards in place needs new Operands.
-    repacked: how many were made; seconds: what making them took; bytes: what they hold beside the tensors given.
+    Copies are kept as long as their tensor is alive. An array that is changed in place afterwards needs new Operands.
+
+    Attributes
+    ----------
+    repacked, seconds, bytes
+        How many copies were made, the time that took, and the memory that they hold.
     """
 
     def __init__(self, network: Network, tensors: Sequence[SparseTensor]) -> None:
@@ -41,31 +45,31 @@ class Operands:
         self._kept: WeakKeyDictionary[SparseTensor, dict[Any, SparseTensor]] = WeakKeyDictionary()
 
     def exchanged(self, tensors: Sequence[SparseTensor]) -> Operands:
-        """Of the same network with these tensors; what is kept of them, here or there, serves both."""
+        """Operands of the same network with other tensors. Both share the copies that they keep."""
         other = Operands(self.network, tensors)
         other._kept = self._kept
         return other
 
     def packed(self, number: int, layout: Format) -> SparseTensor:
-        """Operand `number` as a format says; the same object for the same tensor, order and kinds. Errors: `packed`."""
+        """Operand `number` in a format; the same object for the same tensor, order and kinds."""
         labels, first = self.network.inputs[number], self.network.same[number]
         order = tuple(labels.index(index) for index in layout.order)
         key, tensor = (order, replace(layout, order=())), self.tensors[first]
         kept = self._kept.setdefault(tensor, {})
         if key not in kept:
             start = time.perf_counter()
-            found = packed(tensor, labels, layout)
-            if found is tensor:
+            copy = packed(tensor, labels, layout)
+            if copy is tensor:
                 return tensor
-            if (found.order, found.kinds) != (tensor.order, tensor.kinds):
+            if (copy.order, copy.kinds) != (tensor.order, tensor.kinds):
                 self.repacked += 1
-                self.bytes += found.bytes
+                self.bytes += copy.bytes
             self.seconds += time.perf_counter() - start
-            kept[key] = found
+            kept[key] = copy
         return kept[key]
 
     def for_nest(self, formats: Sequence[Format]) -> tuple[SparseTensor, ...]:
-        """All operands, by the formats of a nest (what follows them is the result's and is not looked at)."""
+        """All operands in the formats of a nest; the last format, that of the result, is not used."""
         return tuple(self.packed(number, formats[number]) for number in range(len(self.tensors)))
 
     def __str__(self) -> str:
@@ -73,18 +77,21 @@ class Operands:
 
 
 def packed(tensor: SparseTensor, labels: Indices, layout: Format) -> SparseTensor:
-    """A tensor whose modes are called `labels`, as a format says: with values, unless it asks for a map without.
+    """A tensor with modes `labels` in a format, which has values unless the format is that of a 0/1 map.
 
-    Errors: OperandError where a map is asked for and an element is not 1, or a dense level adds zeros.
+    Raises
+    ------
+    OperandError
+        If a 0/1 map is asked for and an element is not 1, or a dense level adds zeros.
     """
-    found = tensor.repack([labels.index(index) for index in layout.order], layout.kinds)
+    copy = tensor.repack([labels.index(index) for index in layout.order], layout.kinds)
     if not layout.ones:
-        return found if found.values is not None else replace(found, values=np.ones(found.size))
-    if found.values is None:
-        return found
-    if not (found.values == 1).all():
+        return copy if copy.values is not None else replace(copy, values=np.ones(copy.size))
+    if copy.values is None:
+        return copy
+    if not (copy.values == 1).all():
         raise OperandError(
             f"{''.join(labels)} in the format {layout} must have 1 everywhere; found other values, or zeros of a last "
             "level that is dense: compress it, or ask for values"
         )
-    return replace(found, values=None)
+    return replace(copy, values=None)

@@ -30,12 +30,32 @@ from trnqc.sparse.tensors.storage import FLOAT64, SparseTensor, floating, rounde
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """How a network is computed, for operands of these shapes; best for such as it was made with.
+    """How a network is computed, for operands of these shapes.
 
-    form: the name of how it runs. tree: the order of contractions. steps: nests in turn; none for "dense", where the
-    tree's contractions are products of dense matrices. dense: whether the result is dense. estimate: of a plan of one
-    nest. notes: what else was decided, for the printed plan. given: the operands as they were handed in. derivatives:
-    plans of the networks that derivatives are, kept from the first time that they are asked for.
+    Print it to see formats, loops and estimates. It is made by `plan`.
+
+    Attributes
+    ----------
+    network
+        What is computed.
+    form
+        How it runs, one of the forms of `plan`.
+    tree
+        The order of contractions.
+    steps
+        Nests that run one after the other; none for ``"dense"``, where the contractions are products of matrices.
+    dense
+        Whether the result is dense.
+    operands
+        The operands that the plan was made with, and their packed copies.
+    estimate
+        The cost of a plan of one nest.
+    notes
+        What else was decided, for the printed plan.
+    given
+        The operands as the caller handed them in.
+    derivatives
+        Plans of the networks of derivatives, from the first time that they are asked for.
     """
 
     network: Network
@@ -55,21 +75,26 @@ class Plan:
         Parameters
         ----------
         *operands
-            Other ones of the same shapes in place of those that the plan was made with, all of them. A `SparseTensor`
-            that was handed in before is not packed again; arrays are, as they may have changed. Without any, arrays
-            must be as they were when the plan was made.
+            All operands, in place of those that the plan was made with and of the same shapes. A `SparseTensor` that
+            was used before is not packed again; arrays are, as they may have changed. Without any, the plan's own
+            operands are used, and arrays among them must not have changed.
         threads
-            How many share the outermost loops, or the BLAS's; the digits of nests do not depend on it.
+            Threads that share the outermost loops, or that the BLAS uses. The digits of nests do not depend on it.
 
         Returns
         -------
         numpy.ndarray, SparseTensor or torch.Tensor
-            Dense or sparse as `dense` says; a tensor of PyTorch, strided or sparse COO, with its derivatives, where one
-            of the operands is a tensor of PyTorch. Its type is the one that holds those of the operands.
+            Dense or sparse as `dense` says; a tensor of PyTorch, strided or sparse COO, with its derivatives, if one of
+            the operands is a tensor of PyTorch. Its element type is the one that holds those of the operands.
 
         Raises
         ------
-        OperandError, MemoryLimit, CompilerError
+        OperandError
+            If operands have other shapes, or are equal in other places than those of the plan.
+        MemoryLimit
+            If workspaces or the result do not fit into the memory.
+        CompilerError
+            If there is no C compiler, or it fails.
         """
         if not isinstance(threads, int) or threads < 1:
             raise InputError(f"threads is a number of at least 1; found {threads!r}")
@@ -80,7 +105,7 @@ class Plan:
         return self.ran(operands, threads)
 
     def ran(self, operands: Sequence[Any], threads: int) -> Any:
-        """What `run` returns; not for Dynamo's eyes."""
+        """The result of `run`, from code that Dynamo must not trace."""
         handed = arrays(operands) if operands else self.given
         if any(is_tensor(x) for x in handed):
             from trnqc.sparse.run.derivatives import differentiable
@@ -108,7 +133,7 @@ class Plan:
         return held[-1]
 
     def taken(self, operands: Sequence[Any]) -> Operands:
-        """Other operands in the place of the plan's. Errors: OperandError."""
+        """Other operands in the place of the plan's. Raises OperandError."""
         if same(operands) != self.network.same:
             raise OperandError(
                 f"the plan {self.network} takes {len(self.network.same)} operands of which the first that is the same "
@@ -127,12 +152,12 @@ class Plan:
             return by_matrices(self.network, self.tree, arrays)
 
     def kernels(self) -> list[Kernel]:
-        """Of every step; compiled at their first call, or taken from the user's cache."""
+        """The kernels of all steps. They are compiled, or taken from the user's cache, at their first call."""
         return [compiled(step.nest) for step in self.steps]
 
     @property
     def source(self) -> str:
-        """The C text of all kernels; empty where dense matrices are multiplied."""
+        """The C text of all kernels; empty for products of dense matrices."""
         return "\n".join(kernel.source for kernel in self.kernels())
 
     def __str__(self) -> str:
@@ -147,7 +172,7 @@ class Plan:
 
 
 def result_type(operands: Sequence[Any]) -> np.dtype:
-    """The floating-point type that holds those of the operands; 0/1 maps, which have values of no type, aside."""
+    """The floating-point type that holds those of the operands. 0/1 maps have none."""
     kinds = [x.dtype for x in operands if not isinstance(x, SparseTensor) or x.values is not None]
     return floating(np.result_type(*kinds)) if kinds else FLOAT64
 
@@ -171,11 +196,11 @@ def arrays(operands: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def tensors(operands: Sequence[Any]) -> list[SparseTensor]:
-    """Errors: OperandError, which names the operand."""
-    found = []
+    """The operands as sparse tensors. Raises OperandError, which names the operand."""
+    converted = []
     for number, operand in enumerate(operands):
         try:
-            found.append(as_tensor(operand))
+            converted.append(as_tensor(operand))
         except OperandError as error:
             raise OperandError(f"operand {number}: {error}") from error
-    return found
+    return converted

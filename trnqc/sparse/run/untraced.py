@@ -1,6 +1,6 @@
-"""Networks inside ``torch.compile``: they depend on what is stored, so that Dynamo breaks the graph around them.
+"""Networks inside ``torch.compile``: a plan depends on what is stored, so Dynamo breaks the graph around the call.
 
-Imported where Dynamo is there already: otherwise importing it would take longer than most networks.
+This is imported only if Dynamo is loaded already, since importing Dynamo takes longer than most networks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a nest will cost: multiply-adds, bytes of workspaces, seconds.
+"""Estimated cost of a nest: multiply-adds, bytes of workspaces, seconds.
 
-loops shared and private -> turns and seconds of each (cost.py) -> sum
+shared loops, each assignment's own loops -> turns and seconds of each (cost.py) -> sum
 """
 
 from __future__ import annotations
@@ -16,7 +16,19 @@ from trnqc.sparse.search.statistics import product
 
 @dataclass(frozen=True)
 class Estimate:
-    """work: multiply-adds; bytes: of all workspaces at once; order: of the largest workspace."""
+    """The cost of a nest.
+
+    Parameters
+    ----------
+    seconds
+        Time on one core.
+    work
+        Multiply-adds.
+    bytes
+        Memory of all workspaces together.
+    order
+        The largest number of indices of a workspace.
+    """
 
     seconds: float
     work: float
@@ -28,7 +40,7 @@ class Estimate:
 
 
 def estimate(nest: Nest, model: Model) -> Estimate:
-    """What a nest will cost by its loops, formats and workspaces."""
+    """The cost of a nest by its loops, formats and workspaces."""
     walk = Walk(nest, model)
     seconds, work = walk.shared_seconds + model.result_seconds(*walk.result), 0.0
     for k, around in enumerate(walk.enclosing):
@@ -41,9 +53,16 @@ def estimate(nest: Nest, model: Model) -> Estimate:
 
 
 class Walk:
-    """A nest's loops from the outside: what the shared ones cost, and where each assignment's own ones begin.
+    """The loops of a nest from the outside in: what the shared ones cost, and what encloses each assignment's own ones.
 
-    leaves: the operands that each tensor is made of.
+    Attributes
+    ----------
+    leaves
+        The operands that each tensor is a product of.
+    enclosing
+        For each assignment the loops that it shares with others.
+    shared_seconds
+        The cost of all shared loops, and of clearing workspaces in them.
     """
 
     def __init__(self, nest: Nest, model: Model) -> None:
@@ -58,7 +77,7 @@ class Walk:
         self._run(0, len(nest.assignments) - 1, Enclosing())
 
     def fused(self, t: int) -> int:
-        """How many of them there are."""
+        """How many outermost loops the maker of an intermediate shares with its reader."""
         return min(self.nest.shared[t - self.count : self._readers[t]])
 
     def _run(self, first: int, last: int, around: Enclosing) -> None:
@@ -98,11 +117,11 @@ class Walk:
         return count(self.leaves[t], frozenset((*outer, *order))) / max(count(self.leaves[t], frozenset(outer)), 1.0)
 
     def outer(self, t: int) -> Indices:
-        """Loops that the maker of an intermediate shares with its reader."""
+        """The loops that the maker of an intermediate shares with its reader."""
         return self.nest.assignments[t - self.count].loops[: self.fused(t)]
 
     def bytes(self) -> int:
-        """Of all workspaces; of a table, of the places that it comes to have: number, coordinate, and its list."""
+        """Memory of all workspaces. A hash table has four places an element, of a value, a key and a list entry."""
         return sum(
             24 * int(4 * self.touched(self.count + k))
             if w.space == "hashed"
@@ -141,14 +160,17 @@ class Walk:
 
     @property
     def result(self) -> tuple[Format, Indices, frozenset[str]]:
-        """Its format, the loops that make it, and which of its indices may be scattered."""
+        """The result's format, the loops that make it, and which of its indices may be scattered."""
         formats = self.nest.formats
         return formats[-1], self.nest.assignments[-1].loops, scattered(formats[:-1], self.nest.workspaces)
 
 
 def over_list(nest: Nest, k: int) -> bool:
-    """Whether the reader of a workspace can run over a list of what was touched: where it has loops over just these
-    indices, one inside the other and others inside, that no operand's coordinates drive."""
+    """Whether the reader of a workspace can run over a list of what was touched.
+
+    It can if it has loops over just the indices of the workspace, directly inside one another and with others inside,
+    and no operand's coordinates drive them.
+    """
     order, space = nest.workspaces[k].order, nest.workspaces[k].space
     reader = nest.assignments[nest.reader(len(nest.network.inputs) + k)]
     stored = (dict(zip(f.order, f.kinds)) for t, f in enumerate(nest.formats[:-1]) if t in reader.operands)

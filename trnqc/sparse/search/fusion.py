@@ -2,11 +2,12 @@
 
 contractions -> precedence of assignments and of loops, fused loops of each intermediate -> fusions by order
 
-Of each assignment a total order of its loops is sought, and one of the assignments, so that an intermediate's maker
-comes before its reader; some of its indices are fused: the same outermost loops, in the same order, in the maker, the
-reader and whatever stands between them. Indices that are not fused remain in its workspace, and the order of a fusion
-is the largest number of those (Raje et al., CoNST, arXiv:2401.04836). Precedences are propositions, so all is decided
-by SAT with a cardinality bound. An operand has one reader, whose loops its levels follow, and needs no rule.
+The unknowns are a total order of the assignments, in which the maker of an intermediate comes before its reader, and a
+total order of the loops of each assignment. Some indices of an intermediate are fused: they are the outermost loops, in
+the same order, of its maker, its reader and all assignments between them. The other indices remain in its workspace,
+and the order of a fusion is their largest number (Raje et al., CoNST, arXiv:2401.04836). Every "x comes before y" is a
+proposition, so the problem is one of satisfiability with a bound on a count. Operands need no rule: each has one
+reader, and its levels follow the loops of that.
 """
 
 from __future__ import annotations
@@ -19,14 +20,23 @@ from typing import Any
 from trnqc.sparse.network.network import Indices
 from trnqc.sparse.network.tree import Contraction
 
-# Z3's own clock, which counts steps and not seconds, so that what is found does not depend on the machine.
+# Steps of Z3 that count as a second. Its own limit counts steps, so that results do not depend on the machine.
 STEPS_PER_SECOND = 4_000_000
 
 
 @dataclass(frozen=True)
 class Fusion:
-    """order: the largest number of indices of a workspace; sequence: the contractions as they run, by number;
-    fused: for every contraction but the last, the loops that it shares with its reader, outermost first."""
+    """Which loops contractions share.
+
+    Parameters
+    ----------
+    order
+        The largest number of indices of a workspace.
+    sequence
+        The numbers of the contractions, in the order in which they run.
+    fused
+        For every contraction but the last, the loops that it shares with its reader, outermost first.
+    """
 
     order: int
     sequence: tuple[int, ...]
@@ -34,7 +44,7 @@ class Fusion:
 
 
 class Fusions:
-    """The constraint system of one tree. Its contractions are in post-order, the first makes tensor `operands`."""
+    """The constraints of one tree. Its contractions are in post-order, and the first makes tensor `operands`."""
 
     def __init__(self, contractions: Sequence[Contraction], operands: int) -> None:
         import z3
@@ -59,7 +69,7 @@ class Fusions:
         return self._z3.Bool(name, ctx=self._context)
 
     def _precedence(self, name: str, items: Sequence[Any]) -> dict[tuple[Any, Any], Any]:
-        """(x, y) -> whether x comes before y, a total order."""
+        """Propositions of a total order: (x, y) -> x comes before y."""
         before: dict[tuple[Any, Any], Any] = {}
         for x, y in combinations(items, 2):
             before[x, y] = self._bool(f"{name}: {x} before {y}")
@@ -70,7 +80,7 @@ class Fusions:
         return before
 
     def _carry(self, maker: int, k: int, apart: list[Any]) -> None:
-        """What the maker shares with its reader are the outermost loops of k as well, unless one of `apart` holds."""
+        """The loops that maker and reader share are also the outermost ones of k, unless one of `apart` holds."""
         z3, kept, loops, before = self._z3, self.contractions[maker].kept, self.contractions[k].loops, self._loops
         for x in kept:
             escape = [*apart, z3.Not(self._fused[maker, x])]
@@ -86,7 +96,7 @@ class Fusions:
                     self._solver.add(z3.Or([*both, before[k][y, x], before[maker][x, y]]))
 
     def smallest_first(self, limit: int, seconds: float) -> Iterator[Fusion]:
-        """At most `limit` different fusions, by increasing order; fewer where the solver is out of time."""
+        """At most `limit` different fusions by increasing order; fewer if the solver runs out of time."""
         self._solver.set("rlimit", int(seconds * STEPS_PER_SECOND))
         most = max((len(self.contractions[k].kept) for k in self.makers), default=0)
         for order in range(most + 1):

@@ -1,8 +1,9 @@
-"""Nests that are asked for by name, beside those that the solver finds: what other compilers make of a network.
+"""Nests that are asked for by name: what other compilers do with a network, to compare with the solver's nests.
 
-tree, loops of every assignment -> what they share, workspaces, layouts -> nest
+tree, loops of every assignment -> shared loops, workspaces, formats -> nest
 
-A plan is steps, each a nest of its own; unfused plans have one for each contraction, with a stored tensor between them.
+A plan consists of steps, each with a nest of its own. Unfused plans have one step for each contraction, with a stored
+tensor between them.
 """
 
 from __future__ import annotations
@@ -14,29 +15,42 @@ from trnqc.errors import ExpressionError
 from trnqc.sparse.network.nest import Assignment, Format, Kind, Nest, Space, Workspace
 from trnqc.sparse.network.network import Indices, Network
 from trnqc.sparse.network.tree import Contraction, Tree, contractions
-from trnqc.sparse.search.layout import shared_loops
+from trnqc.sparse.search.formats import shared_loops
 
 NAMES = ("nary", "unfused", "unfused-rows")
-# Rows of a sparse tensor whose outermost level is dense, as CSR's is; of one with more, the empty ones take no place.
+# Up to so many rows, the outermost level of a sparse tensor is dense, as in CSR; with more, empty rows take no space.
 LARGEST = 2**22
 
 
 @dataclass(frozen=True)
 class Step:
-    """One nest of a plan, and where its operands come from: operands of the plan first, then results of steps."""
+    """One nest of a plan, and the numbers of its operands: operands of the plan first, then the results of steps."""
 
     nest: Nest
     operands: tuple[int, ...]
 
 
 def form(name: str, network: Network, tree: Tree, full: Collection[int] = (), sparse: bool = True) -> tuple[Step, ...]:
-    """The steps of a form by its name.
+    """The steps of a form.
 
-    nary: all operands multiplied in one nest, the result's loops outermost, so that its elements are made in order and
-    none needs a workspace. unfused: one nest for each contraction of the tree, summed indices innermost (inner
-    products). unfused-rows: the same with the summed indices around the innermost index of each result, whose row is
-    gathered in a workspace. full: operands stored dense. sparse: whether the result is stored sparse; intermediates of
-    unfused forms always are.
+    Parameters
+    ----------
+    name
+        ``"nary"``: one nest over all indices, those of the result outermost, so that elements are made in order and
+        need no workspace. ``"unfused"``: one nest for each contraction of the tree, summed indices innermost (inner
+        products). ``"unfused-rows"``: the same with the summed indices around the innermost index of each result, whose
+        row is summed in a workspace.
+    network, tree
+        What is computed, and in which order of contractions.
+    full
+        Operands that are stored dense.
+    sparse
+        Whether the result is stored sparse. Intermediates of unfused forms always are.
+
+    Raises
+    ------
+    ExpressionError
+        If there is no form of this name.
     """
     if name == "nary":
         return (Step(nary(network, full=full, sparse=sparse), tuple(range(len(network.inputs)))),)
@@ -46,7 +60,7 @@ def form(name: str, network: Network, tree: Tree, full: Collection[int] = (), sp
 
 
 def nary(network: Network, loops: Indices = (), full: Collection[int] = (), sparse: bool = True) -> Nest:
-    """One assignment over all operands. loops: outermost first; the result's, then the summed ones by default."""
+    """One assignment over all operands. loops: outermost first, by default the result's, then the summed ones."""
     everything = tuple(range(len(network.inputs)))
     return fused(network, everything, [loops or network.output + network.summed], full, sparse)
 
@@ -59,9 +73,12 @@ def fused(
     sparse: bool = True,
     space: Space = "dense",
 ) -> Nest:
-    """Assignments of a tree's contractions with the given loops, sharing as many outermost ones as they can.
+    """A nest of a tree's contractions with the given loops, which share as many outermost ones as they can.
 
-    Errors: ExpressionError where the tree does not have every operand once, or loops are not those of its contractions.
+    Raises
+    ------
+    ExpressionError
+        If the tree does not have every operand once, or loops are not those of its contractions.
     """
     nodes, n = contractions(network, tree), len(network.inputs)
     if len(nodes) != len(loops):
@@ -79,7 +96,7 @@ def fused(
 
 
 def unfused(network: Network, tree: Tree, full: Collection[int], sparse: bool, rows: bool) -> tuple[Step, ...]:
-    """A step for each contraction; each result is stored in the order in which the next one reads it."""
+    """One step for each contraction. Each result is stored in the order in which the next one reads it."""
     nodes, n = contractions(network, tree), len(network.inputs)
     orders, loops = [node.kept for node in nodes], [node.loops for node in nodes]
     orders[-1] = network.output
@@ -115,14 +132,14 @@ def in_order(network: Network) -> Tree:
 
 
 def _rest(nest: Nest, tensor: int) -> Indices:
-    """Indices that a workspace keeps, in the order in which its reader runs over them."""
+    """Indices of a workspace, in the order in which its reader runs over them."""
     reader = nest.assignments[nest.reader(tensor)].loops
     outer = reader[: nest.fused(tensor)]
     return tuple(index for index in reader if index in nest.indices[tensor] and index not in outer)
 
 
 def formats(nest: Nest, full: Collection[int], sparse: bool) -> tuple[Format, ...]:
-    """In the order of the loops that read or write; a sparse tensor's outermost level is dense, as CSR's."""
+    """Formats in the order of the loops; the outermost level of a sparse tensor is dense, as in CSR."""
     network, formats = nest.network, []
     for t, labels in enumerate(network.inputs):
         loops = nest.assignments[nest.reader(t)].loops

@@ -1,7 +1,7 @@
-"""Products of sparse operands, looked at for a few values of one index: what they store is seldom independent.
+"""Coordinates of products of sparse operands, sampled, since those of real operands are seldom independent.
 
-values of an index -> coordinates of the operands there -> joined one after the other, unneeded indices dropped
--> distinct coordinates, for all values of the index in proportion
+a few values of one index -> coordinates of the operands there -> joined one operand after the other, without indices
+that are no longer needed -> number of distinct coordinates, scaled to all values of the index
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ import numpy as np
 
 from trnqc.sparse.network.network import Network
 
-# Values of the index that are looked at; rows of a join, and elements of an operand, beyond which none is made.
-VALUES, ROWS, ELEMENTS = 6, 2**19, 2**23
+# Number of values of the index that are sampled.
+VALUES = 6
+# Most coordinates of a join, and most elements of an operand; beyond them nothing is sampled.
+ROWS, ELEMENTS = 2**19, 2**23
 
-Rows = dict[str, np.ndarray]
+# Index -> coordinates in it, int64 [n].
+Coordinates = dict[str, np.ndarray]
 
 
 class Stored(Protocol):
@@ -25,15 +28,17 @@ class Stored(Protocol):
 
 
 class Samples:
-    """Coordinates of the operands of one network, in samples."""
+    """Samples of the coordinates of one network's products."""
 
     def __init__(self, network: Network, operands: Sequence[Stored]) -> None:
         self._network, self._extents, self._operands = network, network.extents, operands
-        self._rows: dict[int, Rows] = {}
+        self._rows: dict[int, Coordinates] = {}
 
     def count(self, operands: Mapping[int, float], indices: frozenset[str]) -> float | None:
-        """Distinct coordinates that the product of operands has in some of its indices; None where too much would
-        have to be joined. operands: with the number of their elements."""
+        """Estimated number of distinct coordinates that a product of operands has in some of its indices.
+
+        operands: with the number of their elements. None if too many coordinates would have to be joined.
+        """
         largest = max(operands, key=lambda t: (operands[t], -t))
         held = [x for x in self._network.inputs[largest] if x in indices]
         if not held or max(operands.values()) > ELEMENTS:
@@ -49,10 +54,10 @@ class Samples:
             found += len(next(iter(rows.values())))
         return found * extent / len(values)
 
-    def _joined(self, operands: Sequence[int], index: str, value: int, indices: frozenset[str]) -> Rows | None:
-        """Distinct rows over `indices` of the product where an index has a value."""
+    def _joined(self, operands: Sequence[int], index: str, value: int, indices: frozenset[str]) -> Coordinates | None:
+        """Distinct coordinates over `indices` of the product, at one value of an index."""
         rest = list(operands)
-        rows: Rows | None = None
+        rows: Coordinates | None = None
         while rest:
             near = [t for t in rest if rows is None or set(self._network.inputs[t]) & set(rows)] or rest
             chosen = near[0]
@@ -65,7 +70,7 @@ class Samples:
             rows = self._distinct({x: column for x, column in rows.items() if x in needed})
         return rows
 
-    def _at(self, operand: int, index: str, value: int) -> Rows:
+    def _at(self, operand: int, index: str, value: int) -> Coordinates:
         if operand not in self._rows:
             self._rows[operand] = dict(zip(self._network.inputs[operand], self._operands[operand].to_coo()[0]))
         rows = self._rows[operand]
@@ -74,8 +79,8 @@ class Samples:
         there = np.flatnonzero(rows[index] == value)
         return {x: column[there] for x, column in rows.items()}
 
-    def _product(self, left: Rows, right: Rows) -> Rows | None:
-        """Pairs of rows that agree where both have an index."""
+    def _product(self, left: Coordinates, right: Coordinates) -> Coordinates | None:
+        """Pairs of coordinates that agree in the indices that both have."""
         common = [x for x in left if x in right]
         keys = self._keys(left, common), self._keys(right, common)
         order = np.argsort(keys[1], kind="stable")
@@ -87,12 +92,12 @@ class Samples:
         theirs = order[np.arange(len(mine)) - np.repeat(np.cumsum(many) - many, many) + first[mine]]
         return {x: column[mine] for x, column in left.items()} | {x: column[theirs] for x, column in right.items()}
 
-    def _distinct(self, rows: Rows) -> Rows:
+    def _distinct(self, rows: Coordinates) -> Coordinates:
         _, kept = np.unique(self._keys(rows, list(rows)), return_index=True)
         return {x: column[kept] for x, column in rows.items()}
 
-    def _keys(self, rows: Rows, labels: Sequence[str]) -> np.ndarray:
-        """A number for each row, equal where the labels' coordinates are."""
+    def _keys(self, rows: Coordinates, labels: Sequence[str]) -> np.ndarray:
+        """A number for each element, equal if the coordinates in these indices are."""
         keys, bound = np.zeros(len(next(iter(rows.values()))), np.int64), 1
         for index in labels:
             if bound > 2**62 // max(self._extents[index], 1):

@@ -1,11 +1,11 @@
-"""From a network and what is known of its operands to nests of fused loops, the fastest by estimate first.
+"""The search for nests of fused loops, ranked by their estimated time.
 
-trees, most promising first -> fusions, smallest workspaces first (Z3) -> the rest of the loops, formats, workspaces
--> estimates -> nests, ranked
+trees, least work first -> fusions, smallest workspaces first (Z3) -> orders of the other loops, formats, workspaces
+-> estimates -> nests, fastest first
 
-The smallest order of workspaces is a bound that a nest is allowed to exceed: it is memory, not time. Every fusion of a
-tree is tried, within a number that is fixed, so that the answer does not depend on the machine's speed; the clock ends
-the search only where it runs out, with the best nest so far.
+Smaller workspaces save memory, not always time, so larger ones are tried as well. A fixed number of fusions is tried,
+so that the answer does not depend on how fast the search runs. If its time limit is reached, the search ends with the
+best nest so far.
 """
 
 from __future__ import annotations
@@ -19,32 +19,34 @@ from trnqc.sparse.network.network import Network
 from trnqc.sparse.network.tree import Contraction, Tree, contractions, greedy, trees
 from trnqc.sparse.search.cost import Model
 from trnqc.sparse.search.estimate import Estimate, estimate
-from trnqc.sparse.search.layout import Choices, Layouts, Out
-from trnqc.sparse.search.nests import Nests, listed
+from trnqc.sparse.search.formats import Choices, Formats, Out
+from trnqc.sparse.search.loop_orders import Nests, listed
 from trnqc.sparse.search.rates import Rates
 from trnqc.sparse.search.statistics import Counted, Statistics
 
-# Networks of so many operands have all their trees looked at; nodes of three and more children are tried up to WIDEST.
+# Up to so many operands, all trees of pairs are tried; up to WIDEST operands, also trees with wider nodes.
 ALL_TREES, WIDEST = 5, 4
-# Fusions tried in all, and of one tree.
+# Number of fusions that are tried in all, and for one tree.
 FUSIONS, OF_A_TREE = 120, 60
-# Of so many nests it is tried whether to list what is touched of a workspace.
+# For so many of the best nests, lists of what is touched of a workspace are tried in place of plain arrays.
 LISTED = 20
-# A tree that would take so much longer than the best nest, though nothing but multiply-adds were counted, is left out.
+# A tree is left out if its multiply-adds alone take so many times as long as the best nest so far.
 PATIENCE = 3.0
-# A nest that cannot be divided among threads by its outermost loop must be so much faster.
+# A nest whose outermost loop cannot be divided among threads has to be so many times as fast as others.
 SERIAL = 1.1
 
 
 @dataclass(frozen=True)
 class Candidate:
+    """A nest, the order of contractions that it follows, and its cost."""
+
     nest: Nest
     tree: Tree
     estimate: Estimate
 
     @property
     def rank(self) -> tuple[float, int, int, str]:
-        """By seconds, then copies of operands, then bytes; text last, so that equals have one order."""
+        """Seconds, then copies of operands, then bytes, then the text, so that the order is unique."""
         outermost = {a.loops[0] for a in self.nest.assignments if a.loops}
         serial = bool(outermost - set(self.nest.network.output))
         seconds = self.estimate.seconds * (SERIAL if serial else 1.0)
@@ -52,7 +54,7 @@ class Candidate:
 
     @property
     def copies(self) -> int:
-        """Layouts that operands are packed in: a tensor that stands twice may need two."""
+        """Number of formats that operands are packed in: a tensor that stands twice may need two."""
         network = self.nest.network
         packed = zip(network.same, network.inputs, self.nest.formats)
         return len({(t, tuple(labels.index(x) for x in f.order), f.kinds) for t, labels, f in packed})
@@ -96,14 +98,14 @@ def candidates(
     def left_over() -> float:
         return began + time_limit + statistics.seconds - time.thread_time()
 
-    model, layouts = Model(statistics, rates), Layouts(statistics)
+    model, formats = Model(statistics, rates), Formats(statistics)
     choices = Choices(out=out, dense_workspace=dense_workspace)
     found: dict[Nest, Candidate] = {}
     left = FUSIONS
     for each, lowest in _trees(statistics, tree, rates):
         if found and (not left or lowest > PATIENCE * min(c.estimate.seconds for c in found.values())):
             break
-        search = Nests(model, layouts, each, choices)
+        search = Nests(model, formats, each, choices)
         for fusion in search.fusions(min(left, OF_A_TREE), left_over()):
             left -= 1
             for nest in search.of(fusion):
@@ -119,7 +121,7 @@ def candidates(
 
 
 def _trees(statistics: Statistics, tree: Tree | None, rates: Rates) -> list[tuple[Tree, float]]:
-    """(tree, seconds of its multiply-adds alone), the least first."""
+    """Trees with the seconds of their multiply-adds alone, the least first."""
     count = len(statistics.network.inputs)
 
     def lowest(each: Tree) -> float:
@@ -135,7 +137,7 @@ def _trees(statistics: Statistics, tree: Tree | None, rates: Rates) -> list[tupl
 
 
 def _work(statistics: Statistics, nodes: Sequence[Contraction]) -> float:
-    """Multiply-adds over stored elements, each node by itself."""
+    """Multiply-adds over stored elements, without fusion."""
     below: list[tuple[int, ...]] = [(t,) for t in range(len(statistics.network.inputs))]
     work = 0.0
     for node in nodes:

@@ -1,9 +1,9 @@
-"""How often loops over sparse operands turn: exact counts of each operand, joined as if they were independent.
+"""How often loops over sparse operands turn: exact counts of each operand, combined as data bases estimate joins.
 
-The number of distinct coordinates that an operand has in some of its modes is counted. Where several operands restrict
-the same index, containment is assumed, as data bases do: of an index's coordinates, those of the operand that has the
-fewest occur in all others, spread evenly (Selinger et al., SIGMOD 1979). What a product stores in some of its indices
-only, where such guesses fail, is sampled.
+The number of distinct coordinates that one operand has in some of its modes is counted. If several operands restrict
+the same index, containment is assumed: the coordinates of the operand that has the fewest occur in all others, and all
+are spread evenly (Selinger et al., SIGMOD 1979). For some of the indices of a product this fails, and its coordinates
+are sampled instead.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Counted(Protocol):
-    """What is asked of an operand: SparseTensor has it."""
+    """What is asked of an operand; `SparseTensor` has it."""
 
     @property
     def ones(self) -> bool:
@@ -41,9 +41,12 @@ class Counted(Protocol):
 
 
 class Statistics:
-    """Counts and estimates of one network over its operands. A tensor is named by the operands that it is made of.
+    """Counts and estimates for one network. A tensor is named by the operands that it is a product of.
 
-    seconds: of this thread, spent so far on looking at stored elements.
+    Attributes
+    ----------
+    seconds
+        CPU time that this thread has spent so far on looking at stored elements.
     """
 
     def __init__(self, network: Network, operands: Sequence[Counted]) -> None:
@@ -57,7 +60,7 @@ class Statistics:
         self._samples = Samples(network, operands)
 
     def _count(self, operands: tuple[int, ...], indices: frozenset[str]) -> float:
-        """Distinct coordinates that the product of operands has in some of its indices; of one operand, exactly."""
+        """Distinct coordinates that the product of operands has in some of its indices; exact for one operand."""
         if len(operands) == 1:
             axes = self.network.inputs[operands[0]]
             modes = sorted(axes.index(index) for index in indices)
@@ -84,7 +87,7 @@ class Statistics:
         return found
 
     def _without(self, full: set[int], operands: tuple[int, ...], indices: frozenset[str]) -> float:
-        """The count of a product of operands of which some are full and restrict nothing."""
+        """The count of a product in which some operands are full and restrict nothing."""
         rest = tuple(t for t in operands if t not in full)
         bound = indices & {index for t in rest for index in self.network.inputs[t]}
         free = product(self.extents, indices - bound)
@@ -95,13 +98,13 @@ class Statistics:
         return self.count(operands, labels) / max(product(self.extents, labels), 1)
 
     def _pattern(self, operand: int, indices: frozenset[str]) -> Pattern:
-        """What an operand admits in some of the indices."""
+        """The coordinates that an operand has in some of the indices."""
         labels = tuple(index for index in self.network.inputs[operand] if index in indices)
         each = tuple(self.count((operand,), frozenset(index)) for index in labels)
         return labels, self.count((operand,), frozenset(labels)), each
 
     def _join(self, patterns: frozenset[Pattern], indices: frozenset[str]) -> float:
-        """Distinct coordinates over `indices` that all patterns admit."""
+        """Distinct coordinates over `indices` that all patterns have in common."""
         found = 1.0
         width: dict[str, list[float]] = {index: [] for index in indices}
         for labels, number, each in sorted(patterns):
@@ -116,7 +119,7 @@ class Statistics:
 
 
 def occupied(balls: float, places: float) -> float:
-    """Expected number of places taken by balls thrown at random."""
+    """Expected number of places that are taken by balls thrown at random."""
     return places * -math.expm1(-balls / places) if places > 0 else 0.0
 
 

@@ -1,4 +1,4 @@
-"""Tensors of other libraries and of FROSTT's .tns files -> SparseTensor. The ways back are methods of SparseTensor."""
+"""Conversion of other libraries' tensors and FROSTT's .tns files to `SparseTensor`, whose methods are the inverses."""
 
 from __future__ import annotations
 
@@ -17,15 +17,19 @@ from trnqc.errors import OperandError, TensorFileError
 from trnqc.sparse.network.nest import Kind
 from trnqc.sparse.tensors.storage import SparseTensor, from_coo, from_dense
 
-# Beyond this the reader, which takes all numbers as float64, cannot tell integers apart.
+# The largest coordinate that can be read, since all numbers of a file are read as float64.
 _LARGEST_INDEX = 2**53
 
 
 def as_tensor(operand: Any) -> SparseTensor:
-    """Itself, or what an array, a SciPy or a PyTorch tensor (without its gradient) holds.
+    """A sparse tensor itself, or the values of an array, a SciPy or a PyTorch tensor, without its gradient.
 
-    Of a tensor under transforms of ``torch.func`` one element of each batch is taken. Errors: OperandError for complex
-    numbers and for what is no array.
+    Of a tensor under transforms of ``torch.func``, the first element of each batch is taken.
+
+    Raises
+    ------
+    OperandError
+        If the operand is no array, or has complex numbers.
     """
     if isinstance(operand, SparseTensor):
         return operand
@@ -39,7 +43,7 @@ def as_tensor(operand: Any) -> SparseTensor:
 
 
 def example(tensor: Any) -> Any:
-    """The tensor below the transforms of ``torch.func``, at the first place of every batch; for `untransformed`."""
+    """The tensor below the transforms of ``torch.func``, at the first element of every batch; for `untransformed`."""
     functorch = sys.modules["torch"]._C._functorch
     while functorch.is_functorch_wrapped_tensor(tensor):
         batch = functorch.maybe_get_bdim(tensor) if functorch.is_batchedtensor(tensor) else None
@@ -49,17 +53,42 @@ def example(tensor: Any) -> Any:
 
 
 def from_scipy(matrix: Any, order: Sequence[int] | None = None, kinds: Sequence[Kind] | None = None) -> SparseTensor:
-    """Pack any sparse array or matrix of SciPy; duplicates, zeros and bool as in `from_coo`."""
+    """Pack a sparse array or matrix of SciPy.
+
+    Parameters
+    ----------
+    matrix
+        Of any format. Duplicates, zeros and bool are treated as in `from_coo`.
+    order, kinds
+        See `from_coo`.
+
+    Examples
+    --------
+    >>> import scipy.sparse
+    >>> print(from_scipy(scipy.sparse.eye_array(3)))
+    SparseTensor 3x3, 3 elements (33.33%), levels (0:compressed 1:compressed), 96 B
+    """
     coo = matrix.tocoo()
     rows = np.array(coo.coords if hasattr(coo, "coords") else (coo.row, coo.col))
     return from_coo(coo.shape, rows, coo.data, order, kinds)
 
 
 def from_torch(tensor: Any, order: Sequence[int] | None = None, kinds: Sequence[Kind] | None = None) -> SparseTensor:
-    """Pack a PyTorch tensor of any layout but one with dense dimensions.
+    """Pack a tensor of PyTorch.
 
-    Strided ones as in `from_dense`; duplicates, zeros and bool of others as in `from_coo`. Errors: OperandError, also
-    for a tensor that requires a gradient, which a SparseTensor does not carry.
+    Parameters
+    ----------
+    tensor
+        Of any layout without dense dimensions. A strided one is treated as in `from_dense`; duplicates, zeros and bool
+        of others as in `from_coo`.
+    order, kinds
+        See `from_coo`.
+
+    Raises
+    ------
+    OperandError
+        If it has dense dimensions, complex numbers or no data, or if it requires a gradient, which a `SparseTensor`
+        does not carry.
     """
     if lost := transform_of(tensor):
         raise OperandError(
@@ -100,10 +129,22 @@ def read_tns(
     order: Sequence[int] | None = None,
     kinds: Sequence[Kind] | None = None,
 ) -> SparseTensor:
-    """Pack a FROSTT file: an element a line, its coordinates counted from 1, then its value; # begins a comment.
+    """Pack a file of FROSTT's text format.
 
-    A name that ends in .gz is unpacked. shape: by default the largest coordinates; needed for an empty file.
-    Errors: TensorFileError, which names the first line that is wrong.
+    Parameters
+    ----------
+    path
+        The file. Each line has the coordinates of an element, counted from 1, and its value; # begins a comment. A
+        name that ends in .gz is decompressed.
+    shape
+        By default the largest coordinates; it has to be given for an empty file.
+    order, kinds
+        See `from_coo`.
+
+    Raises
+    ------
+    TensorFileError
+        If the file is malformed; the first such line is named.
     """
     path = Path(path)
     try:
@@ -133,7 +174,7 @@ def _opened(path: Path) -> IO[str]:
 
 
 def _fault(path: Path, shape: Sequence[int] | None) -> TensorFileError:
-    """The error of the first line of a file that is not as it must be."""
+    """The error of the first malformed line."""
     width = None if shape is None else len(shape) + 1
     with _opened(path) as lines:
         for number, line in enumerate(lines, 1):

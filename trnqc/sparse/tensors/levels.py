@@ -1,11 +1,11 @@
-"""Levels of a sparse tensor, and how sorted coordinates become them.
+"""Levels of a sparse tensor, and how they are made from coordinates.
 
-coordinates, outermost mode first -> keys that compare alike -> sorted, equal ones added -> one level a mode
+coordinates, outermost mode first -> keys of the same order -> sorted, values of equal ones added -> one level per mode
 
-A path from the root to a leaf is an element. A level turns each of its parents into positions of its own: a dense level
-into one for every coordinate, position = parent * size + coordinate; a compressed one into those between
-positions[parent] and positions[parent + 1], whose coordinates it lists in increasing order. CSR is
-(Dense, Compressed), a NumPy array in C order is all Dense.
+The levels form a tree, and a path from the root to a leaf is an element. Each level has some positions under every
+position of the level above, its parent. A dense level has one for every coordinate, at parent * size + coordinate. A
+compressed level has those between positions[parent] and positions[parent + 1], and lists their coordinates in
+increasing order. CSR is (Dense, Compressed); a NumPy array in C order is all Dense.
 """
 
 from __future__ import annotations
@@ -24,14 +24,22 @@ _INT32_MAX = 2**31 - 1
 
 @dataclass(frozen=True)
 class Dense:
-    """Every coordinate below `size` under every parent."""
+    """A level with every coordinate below `size` under every parent."""
 
     size: int
 
 
 @dataclass(frozen=True, eq=False)
 class Compressed:
-    """positions: int64 [parents + 1]; coordinates: int32, or int64 where the extent needs it, [positions[-1]]."""
+    """A level with some coordinates under every parent.
+
+    Parameters
+    ----------
+    positions
+        int64 [parents + 1].
+    coordinates
+        [positions[-1]] of int32, or of int64 if the extent needs it.
+    """
 
     positions: np.ndarray
     coordinates: np.ndarray
@@ -41,9 +49,9 @@ Level = Dense | Compressed
 
 
 def join(rows: Sequence[np.ndarray] | np.ndarray, extents: Sequence[int]) -> tuple[np.ndarray, int]:
-    """Integers that compare as the coordinates do, outermost first, and their bound; at least one row.
+    """Integers in the same order as the coordinates, outermost first, and their bound; there is at least one row.
 
-    Where the product of extents overflows, ranks take the place of what was joined so far.
+    If the product of extents overflows, the keys so far are replaced by their ranks.
     """
     keys, bound = np.asarray(rows[0], np.int64), extents[0]
     for row, extent in zip(rows[1:], extents[1:]):
@@ -63,7 +71,7 @@ def _ranks(keys: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def _stable_order(keys: np.ndarray, bound: int) -> np.ndarray:
-    """What sorts keys below `bound`: 16 bits at a time, which NumPy does by counting."""
+    """The permutation that sorts keys below `bound`, by 16 bits at a time, for which NumPy uses a radix sort."""
     permutation = np.argsort(keys.astype(np.uint16), kind="stable")
     for shift in range(16, (bound - 1).bit_length(), 16):
         digits = (keys >> shift).astype(np.uint16)[permutation]
@@ -74,7 +82,7 @@ def _stable_order(keys: np.ndarray, bound: int) -> np.ndarray:
 def ordered(
     rows: list[np.ndarray], extents: list[int], values: np.ndarray | None, count: int
 ) -> tuple[list[np.ndarray], np.ndarray | None]:
-    """Coordinates in increasing order, each once; values of equal ones are added in the order in which they came."""
+    """Coordinates in increasing order, each once. Values of equal ones are added in the order in which they came."""
     if count < 2:
         return rows, values
     keys, bound = join(rows, extents) if rows else (np.zeros(count, np.int64), 1)
@@ -93,9 +101,21 @@ def ordered(
 def pack(
     extents: Sequence[int], kinds: Sequence[Kind], rows: list[np.ndarray], values: np.ndarray | None, elements: int
 ) -> tuple[tuple[Level, ...], np.ndarray | None]:
-    """Levels over `elements` sorted, distinct coordinates, one row a mode, outermost first, and values by position.
+    """Levels of sorted, distinct coordinates, and the values by position.
 
-    No values come back for a map (None) that no dense level pads with zeros. Errors: MemoryLimit.
+    Parameters
+    ----------
+    extents, kinds, rows
+        Of every mode, outermost first; a row has the coordinates of all elements.
+    values
+        Of the elements; None for a 0/1 map, which gets values only if a dense last level pads it with zeros.
+    elements
+        Their number.
+
+    Raises
+    ------
+    MemoryLimit
+        If a dense level does not fit into the memory.
     """
     at, size = np.zeros(elements, np.int64), 1  # the position of every element in the last level, and their number
     changed = np.zeros(elements, bool)  # an element differs from the one before, so far

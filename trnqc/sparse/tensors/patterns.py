@@ -1,4 +1,4 @@
-"""Sparse tensors whose coordinates stay while their values change: what derivatives are taken of, and sampled on."""
+"""Sparse tensors with fixed coordinates and changing values: derivatives are taken by them and sampled at them."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from trnqc.sparse.tensors.storage import SparseTensor, from_coo
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Distinct coordinates, int64 [modes, n], in the order in which values [n] come."""
+    """Distinct coordinates, int64 [modes, n], in the order of the values [n]."""
 
     shape: tuple[int, ...]
     coordinates: np.ndarray
 
     @cached_property
     def map(self) -> SparseTensor:
-        """1 at the coordinates, which it sorts."""
+        """The tensor that is 1 at the coordinates, sorted."""
         return from_coo(self.shape, self.coordinates)
 
     @cached_property
     def _order(self) -> np.ndarray | None:
-        """Which value comes when sorted; None where they are."""
+        """The permutation that sorts the coordinates; None if they are sorted."""
         if self.coordinates.shape[1] < 2:
             return None
         keys, _ = join(self.coordinates, self.shape)
         return np.argsort(keys) if (np.diff(keys) < 0).any() else None
 
     def tensor(self, values: np.ndarray) -> SparseTensor:
-        """These values, float64 [n], at the coordinates."""
+        """The tensor with values, float64 [n], at the coordinates."""
         ordered = values if self._order is None else values[self._order]
         return replace(self.map, values=np.ascontiguousarray(ordered))
 
     def sampled(self, found: SparseTensor) -> np.ndarray:
-        """float64 [n]: the elements of a tensor at the coordinates; 0 where it has none."""
+        """The elements of a tensor at the coordinates, float64 [n]; 0 if it has none."""
         compressed: list[Kind] = ["compressed"] * len(self.shape)
         at, elements = found.repack(range(len(self.shape)), compressed).elements()
         mine = self.coordinates if self._order is None else self.coordinates[:, self._order]
@@ -52,7 +52,7 @@ class Pattern:
         return values
 
     def _chosen(self, at: np.ndarray, elements: np.ndarray, mine: np.ndarray) -> np.ndarray:
-        """Of elements at sorted coordinates those at other sorted ones."""
+        """The elements, which are at sorted coordinates `at`, at the sorted coordinates `mine`."""
         keys, _ = join(np.concatenate([at, mine], axis=1), self.shape)
         there, wanted = np.split(keys, [at.shape[1]])
         values = np.zeros(len(wanted))
@@ -61,14 +61,14 @@ class Pattern:
         return values
 
     def batched(self, count: int) -> Pattern:
-        """The coordinates `count` times under a new first mode; values [count, n] in one row."""
+        """The coordinates `count` times under a new first mode, for values [count, n] in one row."""
         stacked = np.tile(self.coordinates, count)
         first = np.repeat(np.arange(count), self.coordinates.shape[1])
         return Pattern((count, *self.shape), np.concatenate([first[None], stacked]))
 
 
 def pattern_of(tensor: SparseTensor) -> tuple[Pattern, np.ndarray]:
-    """Coordinates and values of the stored elements, sorted by mode."""
+    """The coordinates and values of the stored elements, sorted."""
     compressed: Sequence[Kind] = ["compressed"] * tensor.ndim
     coordinates, values = tensor.repack(range(tensor.ndim), compressed).elements()
     return Pattern(tensor.shape, coordinates), values

@@ -1,6 +1,7 @@
 """A sparse tensor as a tree of levels (compressed sparse fibres), any of which may be dense.
 
-An element that is not stored is zero and is never multiplied; a zero of a dense level is, and makes NaN of infinities.
+An element that is not stored is zero and is never multiplied. A zero of a dense level is multiplied, so that its
+product with an infinity is NaN.
 """
 
 from __future__ import annotations
@@ -29,10 +30,22 @@ FLOAT64: np.dtype = np.dtype(np.float64)
 
 @dataclass(frozen=True, eq=False)
 class SparseTensor:
-    """shape: extents of the modes; order: modes outermost level first; levels: in that order.
+    """A sparse tensor.
 
-    values: float64, one for each position of the last level; None for a 0/1 map, whose every position is 1.
-    dtype: the type of the elements that came in or were computed, in which they are handed out again.
+    It is made by `from_coo`, `from_dense`, `from_scipy`, `from_torch` and `read_tns`.
+
+    Attributes
+    ----------
+    shape
+        The extents of the modes.
+    order
+        The modes, outermost level first.
+    levels
+        The levels in this order.
+    values
+        float64, one for each position of the last level; None for a 0/1 map, in which all stored elements are 1.
+    dtype
+        The type in which elements are returned.
     """
 
     shape: tuple[int, ...]
@@ -52,7 +65,7 @@ class SparseTensor:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Positions of every level, outermost first."""
+        """Number of positions of every level, outermost first."""
         counts = [1]
         for level in self.levels:
             counts.append(counts[-1] * level.size if isinstance(level, Dense) else len(level.coordinates))
@@ -60,24 +73,24 @@ class SparseTensor:
 
     @property
     def size(self) -> int:
-        """Positions of the last level, each with its value."""
+        """Number of positions of the last level, each with its value."""
         return self.sizes[-1] if self.levels else 1
 
     @cached_property
     def nnz(self) -> int:
-        """Stored elements: zeros under a last level that is dense are its padding and are not counted."""
+        """Number of stored elements. Zeros of a dense last level are padding and not counted."""
         if self.values is None or "compressed" in self.kinds[-1:]:
             return self.size
         return int(np.count_nonzero(self.values))
 
     @property
     def fill(self) -> float:
-        """Stored elements over all elements; 1 for a tensor that has none."""
+        """Part of all elements that is stored; 1 for a tensor without elements."""
         return self.nnz / math.prod(self.shape) if math.prod(self.shape) else 1.0
 
     @cached_property
     def ones(self) -> bool:
-        """Every stored element is 1: without a dense last level it needs no values."""
+        """Whether every stored element is 1, so that no values are needed unless the last level is dense."""
         return self.values is None or bool((self._stored() == 1).all())
 
     @property
@@ -92,7 +105,7 @@ class SparseTensor:
         return f"SparseTensor {shape}, {self.nnz} elements ({self.fill:.2%}), levels ({levels}){map_}, {self.bytes} B"
 
     def nonzeros(self, modes: Sequence[int]) -> int:
-        """Number of distinct coordinates that the stored elements have in these modes; remembered."""
+        """Number of distinct coordinates that the stored elements have in these modes. Results are kept."""
         key = tuple(sorted(set(modes)))
         if key not in self._counts:
             self._counts[key] = self._distinct(key)
@@ -113,7 +126,7 @@ class SparseTensor:
         return 1 + int(np.count_nonzero(np.diff(keys)))
 
     def _coordinates(self, modes: Sequence[int], depth: int) -> np.ndarray:
-        """Of the positions of level `depth` (its number from 1) under which something is stored; int64 [modes, n]."""
+        """Coordinates, int64 [modes, n], of the positions of the first `depth` levels with stored elements below."""
         at = self._occupied(depth)
         found = {}
         for mode, level in zip(self.order[depth - 1 :: -1] if depth else (), self.levels[depth - 1 :: -1]):
@@ -137,12 +150,12 @@ class SparseTensor:
         return np.flatnonzero(np.not_equal(leaves, 0).reshape(size, -1).any(axis=1))
 
     def to_coo(self) -> tuple[np.ndarray, np.ndarray]:
-        """(coordinates int64 [ndim, nnz], values [nnz] of `dtype`) of the stored elements, sorted by `order`."""
+        """Coordinates, int64 [ndim, nnz], and values, [nnz] of `dtype`, of the stored elements, sorted by `order`."""
         coordinates, values = self.elements()
         return coordinates, rounded(values, self.dtype)
 
     def elements(self) -> tuple[np.ndarray, np.ndarray]:
-        """As `to_coo`, values float64 as they are kept."""
+        """Coordinates and values as of `to_coo`, values in float64."""
         return self._coordinates(range(self.ndim), self.ndim), self._stored()
 
     def _stored(self) -> np.ndarray:
@@ -151,7 +164,7 @@ class SparseTensor:
         return self.values if "compressed" in self.kinds[-1:] else self.values[self.values != 0]
 
     def to_dense(self) -> np.ndarray:
-        """Array of `shape` and `dtype`, C order. Errors: MemoryLimit."""
+        """The array in C order. Raises MemoryLimit."""
         return rounded(self._dense(), self.dtype)
 
     def _dense(self) -> np.ndarray:
@@ -185,7 +198,10 @@ class SparseTensor:
         return torch.sparse_coo_tensor(at, numbers, self.shape, is_coalesced=True, check_invariants=False)
 
     def repack(self, order: Sequence[int], kinds: Sequence[Kind]) -> SparseTensor:
-        """The same elements under other levels; self where they are what it has. A map stays one where it can."""
+        """The same elements under other levels; the tensor itself if it has these.
+
+        A 0/1 map gets values only if a dense last level pads it with zeros.
+        """
         if tuple(order) == self.order and tuple(kinds) == self.kinds:
             return self
         if "compressed" not in (*kinds, *self.kinds):
@@ -195,7 +211,13 @@ class SparseTensor:
         return replace(found, dtype=self.dtype)
 
     def check(self) -> SparseTensor:
-        """Self; OperandError where the levels break the rules above. For levels that were made elsewhere."""
+        """Return the tensor itself; for levels that were made elsewhere.
+
+        Raises
+        ------
+        OperandError
+            If levels or values are malformed.
+        """
         _layout(self.shape, self.order, self.kinds, "dense")
         parents = 1
         for mode, level, size in zip(self.order, self.levels, self.sizes):
@@ -230,12 +252,32 @@ def from_coo(
     order: Sequence[int] | None = None,
     kinds: Sequence[Kind] | None = None,
 ) -> SparseTensor:
-    """Pack coordinates, integers [ndim, nnz], and real values [nnz]; by default in mode order, all levels compressed.
+    """Pack a tensor given by its elements.
 
-    Values of one coordinate are summed and zeros are kept. values None or of dtype bool: a 0/1 map, in which a
-    coordinate may stand twice and False means absent; it gets values only where a last dense level needs zeros.
+    Parameters
+    ----------
+    shape
+        The extents of the modes.
+    coordinates
+        Integers [ndim, nnz]. Values at equal coordinates are added, in the order in which they come.
+    values
+        Real numbers [nnz]; zeros are kept. None or bool make a 0/1 map, in which False means absent.
+    order
+        Modes, outermost level first; by default as they are.
+    kinds
+        ``"dense"`` or ``"compressed"`` for each level; by default all compressed.
 
-    Errors: OperandError for coordinates out of range, lengths that differ, complex values; MemoryLimit.
+    Raises
+    ------
+    OperandError
+        If coordinates are out of range, lengths differ, or values are complex.
+    MemoryLimit
+        If a dense level does not fit into the memory.
+
+    Examples
+    --------
+    >>> print(from_coo((2, 3), [[0, 1, 1], [2, 0, 0]], [1.0, 2.0, 3.0]))
+    SparseTensor 2x3, 2 elements (33.33%), levels (0:compressed 1:compressed), 72 B
     """
     shape = tuple(int(extent) for extent in shape)
     order, kinds = _layout(shape, order, kinds, "compressed")
@@ -256,9 +298,20 @@ def from_coo(
 
 
 def from_dense(array: Any, order: Sequence[int] | None = None, kinds: Sequence[Kind] | None = None) -> SparseTensor:
-    """Pack an array; by default all levels dense in C order, which shares its memory where it can.
+    """Pack an array.
 
-    Compressed levels keep what is not zero. dtype bool: a 0/1 map, by default all levels compressed.
+    Parameters
+    ----------
+    array
+        Real numbers, or bool for a 0/1 map. Compressed levels keep what is not zero.
+    order, kinds
+        As of `from_coo`, but by default all levels are dense, and compressed for a 0/1 map. If all levels are dense in
+        C order, the memory of the array is shared if possible.
+
+    Raises
+    ------
+    OperandError, MemoryLimit
+        See `from_coo`.
     """
     array = taken_array(array, "the array")
     order, kinds = _layout(array.shape, order, kinds, "compressed" if array.dtype == bool else "dense")
@@ -281,12 +334,12 @@ def taken_array(array: Any, name: str) -> np.ndarray:
 
 
 def floating(dtype: np.dtype) -> np.dtype:
-    """The type of results of operands of a type: itself if it is a floating-point one, else float64."""
+    """The type of results for operands of a type: the type itself if it is floating-point, else float64."""
     return dtype.newbyteorder("=") if dtype.kind == "f" else FLOAT64
 
 
 def rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """float64 numbers in another floating-point type; what overflows is infinite, as in any product of that type."""
+    """float64 numbers in another floating-point type, in which those that overflow become infinite."""
     with np.errstate(over="ignore"):
         return values.astype(dtype, copy=False)
 
@@ -301,7 +354,7 @@ def as_float64(values: np.ndarray) -> np.ndarray:
 def _layout(
     shape: Sequence[int], order: Sequence[int] | None, kinds: Sequence[Kind] | None, default: Kind
 ) -> tuple[tuple[int, ...], tuple[Kind, ...]]:
-    """Order and kinds, by default the modes in turn and all `default`; OperandError where they mean nothing."""
+    """Order and kinds, by default the modes as they are and all levels `default`. Raises OperandError."""
     n = len(shape)
     modes = tuple(range(n)) if order is None else tuple(int(mode) for mode in order)
     levels = (default,) * n if kinds is None else tuple(kinds)

@@ -1,7 +1,7 @@
 """Sparse tensors of PyTorch and the values that they store, differentiable any number of times.
 
-PyTorch's own ``values`` and ``sparse_coo_tensor`` drop second derivatives of some layouts; each of these two is the
-derivative of the other.
+PyTorch's own ``values`` and ``sparse_coo_tensor`` drop second derivatives of some layouts. `Values` and `Assembled` are
+each other's derivatives.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ COMPRESSED = {torch.sparse_csr: torch.sparse_csr_tensor, torch.sparse_csc: torch
 
 
 def values_of(tensor: torch.Tensor) -> torch.Tensor:
-    """What a sparse tensor stores, in the order of `places` of the tensor `by_values`."""
+    """The values that a sparse tensor stores, in the order of ``places(by_values(tensor))``."""
     return Values.apply(by_values(tensor))
 
 
 def by_values(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor with one value for each place: blocked and batched layouts become COO, equal places are added."""
+    """The tensor with one value for each coordinate. Blocked and batched layouts become COO; equal ones are added."""
     if tensor.layout in COMPRESSED and tensor.dim() == 2:
         return tensor
     return (tensor if tensor.layout is torch.sparse_coo else tensor.to_sparse_coo()).coalesce()
 
 
 def places(data: torch.Tensor) -> torch.Tensor:
-    """Indices [modes, n] of what a tensor of COO, CSR or CSC stores, in the order of its values."""
+    """Coordinates [modes, n] of the values of a COO, CSR or CSC tensor, in their order."""
     if data.layout is torch.sparse_coo:
         return data.coalesce().indices()
     rows = data.layout is torch.sparse_csr
@@ -43,7 +43,7 @@ def assembled(values: torch.Tensor, indices: torch.Tensor, shape: tuple[int, ...
 
 
 class Values(torch.autograd.Function):
-    """A tensor of COO, CSR or CSC -> its values."""
+    """A COO, CSR or CSC tensor -> its values."""
 
     @staticmethod
     def forward(tensor: torch.Tensor) -> torch.Tensor:
@@ -59,7 +59,7 @@ class Values(torch.autograd.Function):
 
 
 class Assembled(torch.autograd.Function):
-    """values, a tensor of some pattern -> the tensor of that pattern with these values."""
+    """Values and a tensor -> the tensor with the coordinates of that and these values."""
 
     @staticmethod
     def forward(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
@@ -86,7 +86,7 @@ class Assembled(torch.autograd.Function):
 
 
 def at_places(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """The elements of a tensor of any layout where `like` stores some, in the order of its values."""
+    """The elements of a tensor of any layout at the coordinates of `like`, in the order of its values."""
     indices = places(like)
     if tensor.layout is torch.strided:
         return tensor[tuple(indices)]

@@ -1,4 +1,4 @@
-"""Storage of every tensor for given loops: levels in the order of the loops, each dense where it is full enough.
+"""Formats of all tensors for given loops: levels in the order of the loops, each dense if enough of it is stored.
 
 loops -> shared loops, formats of operands and result, workspaces -> nest
 """
@@ -15,27 +15,37 @@ from trnqc.sparse.search.statistics import Statistics, product
 
 Out = Literal["auto", "sparse", "dense"]
 
-# Of the coordinates under the level above, how many must be stored for a level to be dense: pointers to empty rows cost
-# little, empty elements as much as others.
+# A level is dense if at least this part of its coordinates under the level above is stored: ELEMENTS for a last level,
+# whose empty elements cost as much as others, ROWS for a level with others below, where an empty one is a pointer.
 ROWS, ELEMENTS = 0.1, 0.4
-# An operand this full may be stored dense throughout, one twice as empty as ELEMENTS allows never is by levels alone.
-WHOLE = 0.08
-# Elements of the largest tensor that is stored dense though it is not full.
+# An operand may also be stored dense in all levels if at least this part of its elements is stored, fill >= WHOLE; a
+# 0/1 map, which prunes loops, only if fill >= WHOLE_MAP.
+WHOLE, WHOLE_MAP = 0.08, 0.9
+# Elements of the largest operand that is stored dense in all levels.
 LARGEST = 2**25
 
 
 @dataclass(frozen=True)
 class Choices:
-    """dense: operands stored dense throughout; out: the result's storage; dense_workspace: elements of the largest
-    workspace that is an array: beyond it one is a hash table."""
+    """What is decided about storage before the loops are known.
+
+    Parameters
+    ----------
+    dense
+        Operands that are stored dense in all levels.
+    out
+        Storage of the result.
+    dense_workspace
+        Elements of the largest workspace that is an array; a larger one is a hash table.
+    """
 
     dense: frozenset[int] = frozenset()
     out: Out = "auto"
     dense_workspace: int = 2**22
 
 
-class Layouts:
-    """Formats of one network's tensors for given loops; remembered."""
+class Formats:
+    """Formats of the tensors of one network for given loops. Those of operands are kept."""
 
     def __init__(self, statistics: Statistics) -> None:
         self.statistics = statistics
@@ -44,12 +54,12 @@ class Layouts:
         self._formats: dict[tuple[int, Indices, bool], Format] = {}
 
     def optional(self) -> tuple[int, ...]:
-        """Operands for which storing them dense throughout is worth an estimate: maps prune, so only full ones."""
+        """Operands for which it is worth an estimate to store them dense in all levels."""
         return tuple(t for t in self._everything if self._may_be_dense(t))
 
     def _may_be_dense(self, operand: int) -> bool:
         labels = self.network.inputs[operand]
-        least = 0.9 if self.statistics.ones[operand] else WHOLE
+        least = WHOLE_MAP if self.statistics.ones[operand] else WHOLE
         size = product(self.statistics.extents, labels)
         fill = self.statistics.fill((operand,), labels)
         return size <= LARGEST and fill >= least and self.operand(operand, labels, False).sparse
@@ -64,10 +74,10 @@ class Layouts:
         return self._formats[operand, order, dense]
 
     def result(self, loops: Sequence[str], out: Out) -> Format:
-        """Where "auto", sparse if the result is less full than ROWS.
+        """The format of the result; ``"auto"`` makes it sparse if less than ROWS of its elements are expected.
 
         A dense one has rows along the innermost loop. A sparse one is appended: its levels are in the order of the
-        loops, the last compressed, dense ones around compressed ones only.
+        loops, the dense ones outermost, and the last is compressed.
         """
         output = self.network.output
         order = tuple(index for index in loops if index in output)
@@ -79,7 +89,7 @@ class Layouts:
         return Format(order, tuple(kinds[0] if level < outer else "compressed" for level in range(len(order))))
 
     def _kinds(self, operands: tuple[int, ...], order: Indices, elements: float) -> tuple[Kind, ...]:
-        """elements: what part of the last level must be stored for it to be dense."""
+        """Kinds of levels in this order. elements: the least part of a dense last level that is stored."""
         kinds: list[Kind] = []
         positions = 1.0
         for depth, index in enumerate(order, start=1):
@@ -91,7 +101,7 @@ class Layouts:
         return tuple(kinds)
 
     def lay_out(self, nest: Nest, choices: Choices) -> Nest:
-        """A nest of assignments and what they share, with formats and workspaces."""
+        """The nest with formats and workspaces; it comes with assignments and the loops that they share."""
         formats = [
             self.operand(t, nest.assignments[nest.reader(t)].loops, t in choices.dense) for t in self._everything
         ]
@@ -105,12 +115,15 @@ def _full(levels: int) -> tuple[Kind, ...]:
 
 
 def sharing(nest: Nest) -> Nest:
-    """The nest of its assignments that shares as many loops as it can."""
+    """The nest with as many shared loops as its assignments allow."""
     return replace(nest, shared=tuple(shared_loops(nest, k) for k in range(len(nest.assignments) - 1)))
 
 
 def shared_loops(nest: Nest, k: int) -> int:
-    """The most outermost loops that assignment k can share with the next: all that is held across has their indices."""
+    """How many outermost loops assignment k can share with the next one.
+
+    Every intermediate that is needed after assignment k must have the indices of these loops.
+    """
     n = len(nest.network.inputs)
     held = [nest.indices[n + m] for m in range(k + 1) if nest.reader(n + m) > k]
     depth = 0
@@ -122,7 +135,7 @@ def shared_loops(nest: Nest, k: int) -> int:
 
 
 def _workspace(nest: Nest, tensor: int, choices: Choices) -> Workspace:
-    """Over what is not shared, in the order in which its reader runs over it."""
+    """The workspace over the indices that are not shared, in the order in which its reader runs over them."""
     reader: Assignment = nest.assignments[nest.reader(tensor)]
     order = tuple(index for index in reader.loops[nest.fused(tensor) :] if index in nest.indices[tensor])
     large = product(nest.network.extents, order) > choices.dense_workspace

@@ -1,6 +1,6 @@
-"""Nests of one tree: a fusion says which loops are shared, the cost model in which order the others run.
+"""Nests of one tree: a fusion decides which loops are shared, the cost model in which order the others run.
 
-fusion, storage of the operands -> assignments -> orders of their own loops, readers first -> nest
+fusion, formats of the operands -> assignments -> orders of their own loops, readers first -> nest
 """
 
 from __future__ import annotations
@@ -15,30 +15,32 @@ from trnqc.sparse.network.network import Indices
 from trnqc.sparse.network.tree import Tree, contractions
 from trnqc.sparse.search.cost import Access, Enclosing, Model
 from trnqc.sparse.search.estimate import Walk, over_list
+from trnqc.sparse.search.formats import Choices, Formats, sharing
 from trnqc.sparse.search.fusion import Fusion, Fusions
-from trnqc.sparse.search.layout import Choices, Layouts, sharing
 
-# Loops of an assignment whose every order is tried.
+# Up to so many loops of an assignment, all orders are tried.
 EVERY_ORDER = 5
-# Orders of workspaces that are followed further; seconds that put an order after all others.
-CLASSES, BARRED = 2, 1e9
+# For so many orders of its workspaces, the fastest order of an assignment's loops is followed further.
+CLASSES = 2
+# Seconds added to an order that another fusion covers, so that it comes after all others.
+BARRED = 1e9
 
 
 class Nests:
-    """Nests of one tree. model, layouts: of its network, which all trees share."""
+    """Nests of one tree. The model and the formats are those of the network, which all trees share."""
 
-    def __init__(self, model: Model, layouts: Layouts, tree: Tree, choices: Choices) -> None:
-        self.model, self.layouts, self.network = model, layouts, layouts.network
+    def __init__(self, model: Model, formats: Formats, tree: Tree, choices: Choices) -> None:
+        self.model, self.formats, self.network = model, formats, formats.network
         self.count = len(self.network.inputs)
         self.nodes = contractions(self.network, tree)
-        optional = self.layouts.optional()
+        optional = self.formats.optional()
         sets = dict.fromkeys([(), *((t,) for t in optional), optional])
         self.choices = [replace(choices, dense=frozenset(dense)) for dense in sets]
         self._compressed: dict[frozenset[int], frozenset[str]] = {}
         self._orders: dict[tuple[object, ...], tuple[Indices, ...]] = {}
 
     def fusions(self, limit: int, seconds: float) -> Iterator[Fusion]:
-        """Fusions by order; the one that shares nothing where there are no others in time, or none are needed."""
+        """Fusions by order, or the one that shares nothing if the solver has none in time or none is needed."""
         found = False
         if len(self.nodes) > 1:
             for fusion in Fusions(self.nodes, self.count).smallest_first(limit, seconds):
@@ -49,13 +51,13 @@ class Nests:
             yield Fusion(order, tuple(range(len(self.nodes))), ((),) * (len(self.nodes) - 1))
 
     def of(self, fusion: Fusion) -> Iterator[Nest]:
-        """Some for each choice of storage."""
+        """The best nests of a fusion for each choice of storage."""
         nest = self._assigned(fusion)
         for choices in self.choices:
-            yield from self._ordered(self.layouts.lay_out(nest, choices), choices)
+            yield from self._ordered(self.formats.lay_out(nest, choices), choices)
 
     def _assigned(self, fusion: Fusion) -> Nest:
-        """Assignments in sequence, each with the loops that it shares outermost, then the others as they come."""
+        """The assignments in sequence, each with its shared loops outermost and the others in any order."""
         numbers = {t: t for t in range(self.count)}
         numbers |= {self.count + k: self.count + at for at, k in enumerate(fusion.sequence)}
         made: list[Assignment] = []
@@ -71,24 +73,24 @@ class Nests:
         return Nest(self.network, tuple(made), shared, (), ())
 
     def _carried(self, fusion: Fusion, k: int) -> Indices:
-        """The longest run of loops that some fusion asks of a contraction."""
+        """The longest sequence of outermost loops that an intermediate demands of a contraction."""
         at = fusion.sequence.index(k)
         return max((fused for fused, first, last in self._spans(fusion) if first <= at <= last), key=len, default=())
 
     def _spans(self, fusion: Fusion) -> Iterator[tuple[Indices, int, int]]:
-        """The fused loops of every intermediate and the places of its maker and its reader in the sequence."""
+        """The fused loops of every intermediate and the positions of its maker and its reader in the sequence."""
         for maker, fused in enumerate(fusion.fused):
             reader = next(r for r, node in enumerate(self.nodes) if self.count + maker in node.operands)
             yield fused, fusion.sequence.index(maker), fusion.sequence.index(reader)
 
     def _ordered(self, nest: Nest, choices: Choices) -> Iterator[Nest]:
-        """With the loops inside the shared ones in their best orders, readers before makers: they order workspaces."""
+        """The nest with its own loops in their best orders, readers first, since they order the workspaces."""
         return self._inside(nest, Walk(nest, self.model), len(nest.assignments) - 1, choices)
 
     def _inside(self, nest: Nest, walk: Walk, k: int, choices: Choices) -> Iterator[Nest]:
-        """Assignments up to k are still to be ordered."""
+        """The loops of assignments up to k are still to be ordered."""
         if k < 0:
-            yield self.layouts.lay_out(sharing(nest), choices)
+            yield self.formats.lay_out(sharing(nest), choices)
             return
         shared = walk.enclosing[k].loops
         for order in self._best(nest, walk, k, choices):
@@ -97,9 +99,9 @@ class Nests:
             yield from self._inside(replace(nest, assignments=others), walk, k - 1, choices)
 
     def _best(self, nest: Nest, walk: Walk, k: int, choices: Choices) -> tuple[Indices, ...]:
-        """The fastest order of an assignment's own loops for each of the likeliest orders of the workspaces it reads.
+        """The fastest order of an assignment's own loops for each of the best orders of the workspaces that it reads.
 
-        An order in which another loop could be shared with its reader belongs to another fusion. Remembered.
+        An order in which one more loop could be shared with the reader belongs to another fusion. Results are kept.
         """
         around, operands = walk.enclosing[k], nest.assignments[k].operands
         rest = nest.assignments[k].loops[len(around.loops) :]
@@ -130,7 +132,7 @@ class Nests:
         return self._orders[key]
 
     def _next(self, nest: Nest, walk: Walk, k: int) -> Indices:
-        """The loop that assignment k would share with the next one, its reader, if it came first of its own."""
+        """The index that assignment k would share with the next one, its reader, if it were ordered first."""
         depth = len(walk.enclosing[k].loops)
         if k == len(nest.assignments) - 1 or nest.reader(self.count + k) != k + 1:
             return ()
@@ -143,27 +145,27 @@ class Nests:
         if workspace:
             return self.model.own_loops(around, order, reads, workspace)[0]
         loops = (*around.loops, *order)
-        layout = self.layouts.result(loops, choices.out)
+        layout = self.formats.result(loops, choices.out)
         result = layout, loops, self._scattered(choices)
         return self.model.own_loops(around, order, reads, self.model.result_access(*result))[
             0
         ] + self.model.result_seconds(*result)
 
     def _scattered(self, choices: Choices) -> frozenset[str]:
-        """By formats of the operands in the order of their subscripts: loops are yet to be found."""
+        """Indices that operands store compressed, in the order of their subscripts since loops are not known yet."""
         if choices.dense not in self._compressed:
-            inputs = enumerate(self.layouts.network.inputs)
-            formats = [self.layouts.operand(t, labels, t in choices.dense) for t, labels in inputs]
+            inputs = enumerate(self.formats.network.inputs)
+            formats = [self.formats.operand(t, labels, t in choices.dense) for t, labels in inputs]
             self._compressed[choices.dense] = scattered(formats)
         return self._compressed[choices.dense]
 
     def _stored(self, operand: int, loops: Indices, choices: Choices) -> Access:
-        layout = self.layouts.operand(operand, loops, operand in choices.dense)
+        layout = self.formats.operand(operand, loops, operand in choices.dense)
         return Access((operand,), layout.order, layout.kinds)
 
 
 def listed(nest: Nest) -> Iterator[Nest]:
-    """The same with a list of what is touched of one of its arrays, or of all whose readers could run over a list."""
+    """The nest with lists of what is touched: of each array whose reader can run over a list, and of all of them."""
     every = replace(nest, workspaces=tuple(replace(w, space="listed") for w in nest.workspaces))
     could = [k for k, w in enumerate(nest.workspaces) if w.space == "dense" and over_list(every, k)]
     for chosen in dict.fromkeys([*((k,) for k in could), tuple(could)]):
@@ -173,7 +175,7 @@ def listed(nest: Nest) -> Iterator[Nest]:
 
 
 def _orders(rest: Indices) -> Iterator[Indices]:
-    """All orders of loops; of many, those that differ in what is innermost."""
+    """All orders of the loops; if there are many, one for each innermost loop."""
     if len(rest) <= EVERY_ORDER:
         yield from permutations(rest)
         return
