@@ -23,19 +23,13 @@ from scripts.workloads.quartets import quartet
 from trnqc import jit
 from trnqc.eri.classes import BOUND, QuartetClass
 from trnqc.eri.kernels import boys
-from trnqc.eri.kernels.horizontal import phase2, scratch_size
-from trnqc.eri.kernels.quartet import (
-    STANDARD,
-    TIERS,
-    Variant,
-    parameters,
-    primitive_function,
-    quartet_function,
-    work_size,
-)
+from trnqc.eri.kernels.horizontal import horizontal_function, scratch_size
+from trnqc.eri.kernels.parameters import parameters, work_size
+from trnqc.eri.kernels.quartet import quartet_function
+from trnqc.eri.kernels.variants import STANDARD, TIERS, Variant, primitive_function
 from trnqc.eri.library.programs import lanes
 from trnqc.eri.shells.pairs import ShellPairs, pairs_between
-from trnqc.gen import Array, Var, const, emit_c
+from trnqc.gen import Array, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.cost import cost
 from trnqc.gen.values import fma
@@ -81,7 +75,7 @@ def molecules(cls: QuartetClass, primitives: int) -> list[gto.Mole]:
 def flops_of(cls: QuartetClass, primitives: int, tier: str = "") -> int:
     """Recurrences and Phase 2 of a quartet as emitted, without prefactors and the Boys function."""
     one = cost(primitive_function(cls, tier)).flops.at()
-    return one * primitives**4 + cost(phase2(*cls.shells, cls.cartesian)).flops.at()
+    return one * primitives**4 + cost(horizontal_function(*cls.shells, cls.cartesian)).flops.at()
 
 
 @cache
@@ -209,7 +203,7 @@ def driver(
 
 
 def _compiled(function: st.Function, lanes: int = LANES) -> jit.Library:
-    return jit.compile_c(emit_c(function, lanes=lanes), {function.name: jit.signature_of(function)}, name="eri-bench")
+    return jit.library(jit.Recipe.of(function, name="eri-bench"), lanes)
 
 
 def ordered(function: st.Function, given: dict[str, Any]) -> list[Any]:

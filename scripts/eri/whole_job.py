@@ -14,7 +14,7 @@ from pyscf.mp import dfmp2
 from threadpoolctl import threadpool_limits
 
 from scripts.measuring import in_turns
-from trnqc.eri.fitting.df import DF
+from trnqc.eri.fitting.density_fitting import DF
 from trnqc.mp2.dfmp2 import DFMP2
 from trnqc.mp2.factors.auxiliary_basis import auxiliary_basis
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
@@ -40,7 +40,8 @@ class _Stages:
 
 def _run(molecule: str, basis: str, ours: bool) -> dict[str, Any]:
     stages = _Stages()
-    mol = build_mole(load_geometry(molecule), basis, MEMORY)
+    mol = build_mole(load_geometry(molecule), basis)
+    mol.max_memory = MEMORY
     mf = scf.RHF(mol).density_fit(auxbasis=df.make_auxbasis(mol))
     if ours:
         mf.with_df = DF.of(mf.with_df)

@@ -11,7 +11,7 @@ from typing import Any
 from scripts.eri.classes_bench import LANES, arguments, driver, in_turns, molecules, ordered
 from scripts.workloads.quartets import quartet
 from trnqc.eri.classes import QuartetClass
-from trnqc.eri.kernels.quartet import STANDARD, Variant
+from trnqc.eri.kernels.variants import STANDARD, Variant
 from trnqc.eri.shells.pairs import ShellPairs, pairs_between
 from trnqc.jit import build_all
 

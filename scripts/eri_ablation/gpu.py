@@ -11,8 +11,9 @@ from typing import Any
 from scripts.workloads.quartets import quartet
 from trnqc.eri.classes import QuartetClass
 from trnqc.eri.cuda.tiers import Tier, candidates
-from trnqc.eri.kernels.quartet import Variant, quartet_function
+from trnqc.eri.kernels.quartet import quartet_function
 from trnqc.eri.kernels.recurrence import recurrence
+from trnqc.eri.kernels.variants import Variant
 from trnqc.errors import CompilerError
 from trnqc.gen import emit_cuda
 from trnqc.gen.liveness import peak_live

@@ -16,8 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.workloads.quartets import quartet
-from trnqc.eri.kernels.quartet import Variant, quartet_function
+from trnqc.eri.kernels.quartet import quartet_function
 from trnqc.eri.kernels.recurrence import RULES, recurrence
+from trnqc.eri.kernels.variants import Variant
 from trnqc.errors import CompilerError
 from trnqc.gen import emit_cuda
 from trnqc.gen.emit import ACCUMULATE

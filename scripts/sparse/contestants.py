@@ -16,6 +16,7 @@ from trnqc import sparse
 from trnqc.sparse.network.nest import Nest
 from trnqc.sparse.network.network import Network
 from trnqc.sparse.network.tree import Tree
+from trnqc.sparse.run.measured_rates import machine_rates
 from trnqc.sparse.run.plan import Plan
 from trnqc.sparse.search import named_nests
 from trnqc.sparse.search.cost import Model
@@ -63,8 +64,8 @@ def compressed(x: Any) -> sparse.SparseTensor:
 
 def all_sparse(network: Network, operands: Sequence[sparse.SparseTensor]) -> Nest:
     """Of the solver's nests, stored as CSR and CSF throughout, the one with the least estimate."""
-    model = Model(Statistics(network, operands))
-    found = [candidate.nest for candidate in candidates(network, operands)]
+    model = Model(Statistics(network, operands), machine_rates())
+    found = [candidate.nest for candidate in candidates(network, operands, machine_rates())]
     nests = [replace(nest, formats=named_nests.formats(nest, (), nest.formats[-1].sparse)).check() for nest in found]
     return min(nests, key=lambda nest: estimate(nest, model).seconds)
 
