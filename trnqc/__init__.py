@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trnqc.contraction.api import einsum, einsum_plan
     from trnqc.eri.pyscf.accelerate import accelerate
-    from trnqc.mp2.dfmp2 import DFMP2, mp2_energy
+    from trnqc.mp2.dfmp2 import DFMP2
+    from trnqc.mp2.energy import mp2_energy
     from trnqc.mp2.result import MP2Result
 
 __version__ = "0.1.0.dev0"
@@ -21,7 +22,7 @@ _HOMES = {
     "accelerate": "trnqc.eri.pyscf.accelerate",
     "einsum": "trnqc.contraction.api",
     "einsum_plan": "trnqc.contraction.api",
-    "mp2_energy": "trnqc.mp2.dfmp2",
+    "mp2_energy": "trnqc.mp2.energy",
 }
 
 # Rooms with public names of their own, at hand after ``import trnqc``.

@@ -35,10 +35,18 @@ def test_every_command_explains_itself(name, capsys):
 @pytest.mark.parametrize(
     "arguments",
     [
-        [], ["nonsense"], ["mp2", "--nonsense"], ["mp2", "--scf", "psi4"], ["mp2", "--charge", "x"],
-        ["mp2", "--backend", "gpu"], ["eri", "make"], ["tune", "fft"], ["profile"], ["doctor", "--nonsense"],
+        [],
+        ["nonsense"],
+        ["mp2", "--nonsense"],
+        ["mp2", "--scf", "psi4"],
+        ["mp2", "--charge", "x"],
+        ["mp2", "--backend", "gpu"],
+        ["eri", "make"],
+        ["tune", "fft"],
+        ["profile"],
+        ["doctor", "--nonsense"],
     ],
-)  # fmt: skip
+)
 def test_usage_errors_are_status_two(arguments, capsys):
     with pytest.raises(SystemExit) as end:
         main(arguments)

@@ -16,9 +16,24 @@ from trnqc.errors import MoleculeError
 
 ROOT = Path(__file__).resolve().parents[2]
 SAID = (
-    "H2O, 3 atoms", "6-31g", "cc-pvdz-ri", "1 occupied", "opposite spin", "same spin", "SCS-MP2", "SOS-MP2",
-    "J and K", "backend", "cpu", "fp64", "estimated error", "taken because", "SCF", "integrals", "pairs",
-)  # fmt: skip
+    "H2O, 3 atoms",
+    "6-31g",
+    "cc-pvdz-ri",
+    "1 occupied",
+    "opposite spin",
+    "same spin",
+    "SCS-MP2",
+    "SOS-MP2",
+    "J and K",
+    "backend",
+    "cpu",
+    "fp64",
+    "estimated error",
+    "taken because",
+    "SCF",
+    "integrals",
+    "pairs",
+)
 WATER = ("mp2", "water", "--basis", "6-31g", "--fused-energy")
 
 
@@ -166,7 +181,11 @@ def test_interrupt(trnqc, monkeypatch):
 def test_module_and_example_are_the_same_job(program, tmp_path):
     done = subprocess.run(
         [sys.executable, *program, "water", "--basis", "sto-3g", "--auxbasis", "cc-pvdz-ri", "-q"],
-        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert total(done.stdout) == pytest.approx(-74.99, abs=0.02)

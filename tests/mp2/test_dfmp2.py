@@ -100,9 +100,10 @@ def test_energy_is_additive_over_distant_molecules():
     atoms = [(s, np.array(x)) for s, x in zip(*(lambda g: (g.symbols, g.coordinates))(load_geometry("water")))]
     one, two = (
         scf.RHF(gto.M(atom=[(s, x + shift) for shift in shifts for s, x in atoms], basis="6-31g", verbose=0))
-        .density_fit().run(conv_tol=1e-11)
+        .density_fit()
+        .run(conv_tol=1e-11)
         for shifts in ([0.0], [0.0, 200.0])
-    )  # fmt: skip
+    )
     assert sum(energies(two)) == pytest.approx(2 * sum(energies(one)), abs=1e-7)
 
 

@@ -19,7 +19,7 @@ from trnqc.mp2.factors.disk_arrays import RowsOnDisk
 from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.factors.memory import FactorMemory
 from trnqc.mp2.factors.ranks import RowsOnRanks
-from trnqc.mp2.jobs.checkpoint import Scratch
+from trnqc.mp2.jobs.store import Scratch
 from trnqc.mp2.pairs.accuracy import pair_energy
 from trnqc.mp2.pairs.distribution import Distribution, set_width
 from trnqc.mp2.pairs.pairs import run_pairs

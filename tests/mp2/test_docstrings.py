@@ -8,7 +8,7 @@ import importlib
 import pytest
 
 
-@pytest.mark.parametrize("name", ["trnqc.host.memory", "trnqc.mp2.dfmp2"])
+@pytest.mark.parametrize("name", ["trnqc.host.memory", "trnqc.mp2.energy"])
 def test_examples_of_docstrings(name):
     result = doctest.testmod(importlib.import_module(name))
     assert result.attempted and not result.failed

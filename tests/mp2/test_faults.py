@@ -178,7 +178,7 @@ def test_a_full_file_system(tmp_path):
         ["unshare", "-rm", "sh", "-c", script], env=ENVIRONMENT, check=False, capture_output=True, text=True
     )
     assert "status 2" in done.stdout and done.stdout.endswith("status 0\n"), done.stdout + done.stderr
-    assert "No space left on device; make room or name another place, and start the job again" in done.stderr
+    assert "No space left on device; make room or name another place, and start again" in done.stderr
     assert ".new" not in done.stdout
     assert len(done.stderr.splitlines()) == 1
 

@@ -91,13 +91,26 @@ def test_occupations_are_printed_as_numbers():
         check_reference(mf)
 
 
-@pytest.mark.parametrize(("name", "make", "kind", "message"), [
-    ("mo_coeff", lambda x: x + 1e-3j, UnsupportedError, "mo_coeff is complex"),
-    ("mo_energy", lambda x: x + 1e-3j, UnsupportedError, "mo_energy is complex"),
-    ("mo_coeff", lambda x: np.where(x == x.max(), np.nan, x), InputError, "mo_coeff has elements that are not finite"),
-    ("mo_energy", lambda x: np.where(x == x.max(), np.inf, x), InputError, "mo_energy has elements that are not fin"),
-    ("mo_energy", lambda x: np.ma.masked_less(x, 0), InputError, "mo_energy is a masked array"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "make", "kind", "message"),
+    [
+        ("mo_coeff", lambda x: x + 1e-3j, UnsupportedError, "mo_coeff is complex"),
+        ("mo_energy", lambda x: x + 1e-3j, UnsupportedError, "mo_energy is complex"),
+        (
+            "mo_coeff",
+            lambda x: np.where(x == x.max(), np.nan, x),
+            InputError,
+            "mo_coeff has elements that are not finite",
+        ),
+        (
+            "mo_energy",
+            lambda x: np.where(x == x.max(), np.inf, x),
+            InputError,
+            "mo_energy has elements that are not fin",
+        ),
+        ("mo_energy", lambda x: np.ma.masked_less(x, 0), InputError, "mo_energy is a masked array"),
+    ],
+)
 def test_orbitals_are_real_numbers(reference, name, make, kind, message):
     mf = reference("water")
     orbitals = {x: getattr(mf, x) for x in ("mo_coeff", "mo_energy", "mo_occ")}

@@ -1,9 +1,9 @@
 """The command line: ``trnqc mp2`` computes, ``trnqc doctor`` says what can compute here.
 
-    arguments -> one module a command -> exit status: 0 done, 2 wrong input or unmet request, 130 interrupted
+    arguments -> the module of the command -> exit status: 0 done, 2 wrong input or unmet request, 130 interrupted
 
-A command is a module with ``add_arguments(parser)`` and ``run(args) -> int``, imported when it is asked for. What goes
-wrong on purpose is one line on standard error.
+A command is a module with ``add_arguments(parser)`` and ``run(args) -> int``, which is imported when it is asked for. A
+TrnqcError is one line on standard error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from trnqc import __version__
 from trnqc.errors import TrnqcError
 
-# name: (module, line of help)
+# By name: module and line of help.
 COMMANDS = {
     "mp2": ("trnqc.cli.mp2", "DF-MP2 energy of a molecule"),
     "eri": ("trnqc.cli.eri", "generated integral kernels: compile those of a basis set ahead of need, list"),
@@ -30,7 +30,7 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; argv without the program's name, default the process's."""
+    """Run a command; returns its exit status. argv is without the program's name, by default that of the process."""
     argv = list(sys.argv[1:] if argv is None else argv)
     args = argparse.Namespace()
     try:
@@ -49,12 +49,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _say(message: Warning | str, *_: Any, **__: Any) -> None:
-    """A warning for readers: without the line of code that gave it."""
+    """Print a warning without the line of code that it comes from."""
     print(f"trnqc: warning: {message}", file=sys.stderr)
 
 
 class _Parser(argparse.ArgumentParser):
-    """Wrong options are one line on standard error, as everything else that is wrong."""
+    """Reports wrong options in one line on standard error, like all other errors."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"trnqc: error: {message}; usage: {self.prog} --help\n")

@@ -18,12 +18,12 @@ from trnqc.host.progress import StageBars
 from trnqc.jit import Recipe, build_all, find_compiler, library
 from trnqc.jit.cache import library_cache
 
-# Less than this and nothing was compiled.
+# Seconds below which a kernel was not compiled but taken from the cache.
 FROM_CACHE = 0.05
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """build --basis ... | list"""
+    """Declare the options of ``build`` and ``list``."""
     parser.add_argument("action", choices=("build", "list"), help="what to do")
     parser.add_argument("--basis", help="build: the orbital basis, such as cc-pvtz")
     parser.add_argument(
@@ -37,20 +37,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cartesian", action="store_true", help="build: for Cartesian functions (mol.cart)")
     parser.add_argument("--gradients", action="store_true", help="build: also for gradients of J and K")
     parser.add_argument(
-        "--operator", choices=OPERATORS, default="coulomb",
+        "--operator",
+        choices=OPERATORS,
+        default="coulomb",
         help="build: erf or erfc for range-separated functionals (default: coulomb)",
-    )  # fmt: skip
-    parser.add_argument("--workers", type=int, metavar="N", help="build: compilers at once (default: one a core)")
+    )
+    parser.add_argument("--workers", type=int, metavar="N", help="build: compilers at once (default: one per core)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when all that was asked for is compiled."""
+    """Build or list kernels; returns 0 when all that was asked for is compiled."""
     return {"build": _build, "list": _list}[args.action](args)
 
 
 @dataclass(frozen=True)
 class Built:
-    """One program: what for, its class, seconds it took here, bytes of its library."""
+    """A compiled program: its purpose and class, the seconds it took here, and the bytes of its library."""
 
     kind: str
     cls: QuartetClass
@@ -66,25 +68,26 @@ def _build(args: argparse.Namespace) -> int:
         raise InputError(f"--workers is a positive number, found {args.workers}")
     wanted = _wanted(args)
     compiler = find_compiler()
-    jobs = {program.name: functools.partial(_one, program, *found) for program, found in wanted.items()}
+    jobs = {program.name: functools.partial(_compiled, program, *purpose) for program, purpose in wanted.items()}
     start = time.monotonic()
     with StageBars(Console(stderr=True)) as bars:
         parts = {part.name: functools.partial(programs.store_part, part) for part in programs.parts_of(list(wanted))}
         build_all(parts, workers=args.workers, progress=lambda done, total, name: bars("integrals", done, total))
-        made = build_all(jobs, workers=args.workers, progress=lambda done, total, name: bars("kernels", done, total))
-    failed = {name: error for name, error in made.items() if isinstance(error, CompilerError)}
-    done = [one for one in made.values() if isinstance(one, Built)]
+        built = build_all(jobs, workers=args.workers, progress=lambda done, total, name: bars("kernels", done, total))
+    failed = {name: error for name, error in built.items() if isinstance(error, CompilerError)}
+    done = [one for one in built.values() if isinstance(one, Built)]
     console = Console()
     console.print(table(done))
     compiled = sum(one.seconds >= FROM_CACHE for one in done)
     console.print(
         f"{compiled} kernels compiled by {compiler.label} in {time.monotonic() - start:.0f} s, "
         f"{len(done) - compiled} were there, {_mib(sum(one.size for one in done))} in {library_cache().directory}",
-        highlight=False, soft_wrap=True,
-    )  # fmt: skip
+        highlight=False,
+        soft_wrap=True,
+    )
     if failed:
         name, error = next(iter(failed.items()))
-        raise CompilerError(f"{len(failed)} of {len(made)} kernels cannot be built, {name} first: {error}")
+        raise CompilerError(f"{len(failed)} of {len(built)} kernels cannot be built, {name} first: {error}")
     return 0
 
 
@@ -99,18 +102,19 @@ def _wanted(args: argparse.Namespace) -> prebuild.Wanted:
         raise UnsupportedClass(f"{args.basis}: {error}") from error
 
 
-def _one(program: Recipe, kind: str, cls: QuartetClass) -> Built:
+def _compiled(program: Recipe, kind: str, cls: QuartetClass) -> Built:
     start = time.perf_counter()
     path = library(program).path
     return Built(kind, cls, program, time.perf_counter() - start, path.stat().st_size)
 
 
+# Purposes in words: by kind, and for J and K by the first part of the program's name.
 WORDS = {"memory": "in memory", "gradient": "gradients", "fitting": "density fitting"}
 MATRICES = {"jk": "J and K", "j": "J", "k": "K"}
 
 
 def table(done: Sequence[Built]) -> Table:
-    """One row a class and purpose, the slowest first."""
+    """A table with a row for each class and purpose, the slowest first."""
     rows = Table(title="Generated kernels", title_justify="left", title_style="bold")
     for heading in ("class", "functions", "for", "tier", "seconds", "KiB"):
         rows.add_column(heading, justify="right" if heading in ("seconds", "KiB") else "left")
@@ -125,18 +129,19 @@ def table(done: Sequence[Built]) -> Table:
 
 
 def _list(args: argparse.Namespace) -> int:
-    """Libraries of this room, whatever version of the generator made them."""
+    """List the compiled integral kernels, whatever version of the generator has made them."""
     directory = library_cache().directory
     rows = Table(title=f"Compiled kernels in {directory}", title_justify="left", title_style="bold")
     for heading in ("kernel", "KiB", "age"):
         rows.add_column(heading, justify="left" if heading == "kernel" else "right")
-    found = sorted(directory.glob("*eri_*.so"))
-    for path in found:
+    sizes = []
+    for path in sorted(directory.glob("*eri_*.so")):
         about = path.stat()
+        sizes.append(about.st_size)
         rows.add_row(path.stem.rsplit("-", 1)[0], f"{about.st_size / 1024:.0f}", _age(time.time() - about.st_mtime))
     console = Console()
     console.print(rows)
-    console.print(f"{len(found)} libraries, {_mib(sum(path.stat().st_size for path in found))}", highlight=False)
+    console.print(f"{len(sizes)} libraries, {_mib(sum(sizes))}", highlight=False)
     return 0
 
 

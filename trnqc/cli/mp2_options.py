@@ -16,7 +16,8 @@ from trnqc.errors import InputError
 from trnqc.host.memory import parse_memory
 from trnqc.mp2.jobs.job import Job
 from trnqc.mp2.reference.hartree_fock import SOURCES
-from trnqc.mp2.reference.molecule import UNITS, load_geometry
+from trnqc.mp2.reference.molecule import load_geometry
+from trnqc.mp2.reference.xyz import UNITS
 from trnqc.mp2.result import SCS, SOS
 from trnqc.ranks import SCHEDULES, TRANSPORTS
 from trnqc.types import PRECISIONS

@@ -1,4 +1,4 @@
-"""The readable summary of a result."""
+"""The summary of a result for a terminal."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from trnqc.mp2.result import Comparison, MP2Result, Run, System
 
 
 def brief(result: MP2Result) -> str:
-    """One line: total and correlation energy."""
+    """One line with the total and the correlation energy."""
     return f"E(MP2) = {result.e_tot!r} Hartree, E(corr) = {result.e_corr!r} Hartree"
 
 
 def report(result: MP2Result, pairs: bool = False) -> Group:
-    """Molecule, sizes, energies, backend with its estimated error, times; pair energies on request."""
+    """Tables of molecule, energies, backend with its estimated error, times and, on request, pair energies."""
     parts: list[RenderableType] = [_what(result), _energies(result), _how(result)]
     parts += [_comparison(result, other) for other in result.comparisons]
     parts.append(_times(result))

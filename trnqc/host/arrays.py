@@ -1,7 +1,8 @@
-"""Arrays that begin at a cache line, and large ones in memory that is lent again.
+"""Arrays that begin at a cache line, and large ones whose memory is used again.
 
-A fresh array of tens of megabytes costs more in page faults than the kernel that fills it. A `Pool` lends blocks, of
-huge pages where the system has them; a block comes back when the last array or tensor on it is gone.
+The page faults of a new array of tens of megabytes take longer than the kernel that fills it. A `Pool` lends blocks of
+memory, in huge pages where the system has them; a block returns to the pool when the last array or tensor on it is
+gone.
 """
 
 from __future__ import annotations
@@ -20,19 +21,20 @@ import numpy as np
 from trnqc.errors import MemoryLimit
 from trnqc.host.memory import require_memory
 
-# Smaller results come from the allocator of NumPy, which keeps such memory itself.
+# Bytes from which on arrays come from the pool: NumPy's allocator keeps the memory of smaller ones itself.
 LARGE = 1 << 20
+# Bytes of a huge page on x86-64 and AArch64.
 HUGE_PAGE = 1 << 21
-# Bytes of a cache line: vectors that cross two are written at half the speed.
+# Bytes of a cache line. Vectors that cross from one to the next are written at half the speed.
 LINE = 64
-# Sizes are rounded up to a fraction of themselves, so that batches of almost one size share blocks.
+# Sizes are rounded up by at most the STEPS-th part of themselves, so that batches of almost the same size share blocks.
 STEPS = 8
-# Bytes that idle blocks may hold.
+# Bytes that blocks which are not lent may hold.
 KEPT = 1 << 30
 
 
 def zeros(shape: int | tuple[int, ...], dtype: Any = np.float64) -> np.ndarray:
-    """Zeros that begin where a cache line does, which suits vectors."""
+    """An array of zeros that begins at a cache line."""
     shape = shape if isinstance(shape, tuple) else (shape,)
     size = prod(shape) * np.dtype(dtype).itemsize
     return _at_a_line(np.zeros(size + LINE, np.uint8), shape, dtype)
@@ -43,10 +45,15 @@ def _at_a_line(raw: np.ndarray, shape: tuple[int, ...], dtype: Any) -> np.ndarra
 
 
 class Pool:
-    """Blocks that are lent as arrays. kept: bytes that idle blocks may hold; those beyond it, oldest first, are freed.
+    """Blocks of memory that are lent as arrays.
 
-    Any thread may take blocks, and they may come back at any point of any thread, even within a call of the pool: what
-    is shared is only changed by single operations of a deque.
+    Any thread may take blocks. They may return at any point of any thread, even inside a call of the pool, so that
+    shared state is changed by single operations of a deque only.
+
+    Parameters
+    ----------
+    kept
+        Bytes that idle blocks may hold; the oldest blocks beyond that are freed.
     """
 
     def __init__(self, kept: int = KEPT) -> None:
@@ -60,9 +67,12 @@ class Pool:
         return sum(len(block) for block in tuple(self._idle))
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        """An array of any contents that begins where a cache line does.
+        """An array of undefined content that begins at a cache line.
 
-        Raises MemoryLimit, with both figures, when the machine has not that much.
+        Raises
+        ------
+        MemoryLimit
+            If the machine has less memory than that; the message gives both sizes.
         """
         size = prod(shape) * np.dtype(dtype).itemsize
         if size < LARGE:
@@ -71,12 +81,13 @@ class Pool:
         return np.frombuffer(self._lend(rounded(size)), dtype, prod(shape)).reshape(shape)
 
     def release(self) -> None:
-        """Give the idle blocks back to the system."""
+        """Return the idle blocks to the system."""
         self._idle.clear()
 
     def _lend(self, size: int) -> Any:
         block = self._take(size) or _mapped(size)
-        # Every array on the block holds this object, however it was sliced: its end is the end of the last of them.
+        # Every array on the block refers to this object, however it was sliced, so that it lives as long as the last of
+        # them.
         lent = _bytes(size).from_buffer(block)
         number = id(lent)
         self._lent[number] = weakref.ref(lent, lambda _: self._back(number, block))
@@ -88,7 +99,7 @@ class Pool:
                 try:
                     self._idle.remove(block)
                 except ValueError:
-                    # Another thread was faster.
+                    # Another thread has taken it.
                     continue
                 return block
         return None
@@ -104,7 +115,7 @@ class Pool:
 
 
 def rounded(size: int) -> int:
-    """Bytes of the block for a result: whole huge pages, at most an eighth more than needed if it is long."""
+    """Bytes of the block for an array: whole huge pages, and for long arrays at most an eighth more than needed."""
     step = max(HUGE_PAGE, 1 << max(0, size.bit_length() - STEPS.bit_length()))
     return -(-size // step) * step
 
@@ -120,15 +131,16 @@ def _mapped(size: int) -> mmap.mmap:
     except OSError as error:
         raise MemoryLimit(f"the system gives no {size / 2**30:.1f} GiB of memory ({error}): split the batch") from error
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        # Refused by a system without huge pages: the block is as good, only its first use is slower.
+        # A system without huge pages refuses; then only the first use of the block is slower.
         with contextlib.suppress(OSError):
             block.madvise(mmap.MADV_HUGEPAGE)
     return block
 
 
+# The pool of this process.
 POOL = Pool()
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """`Pool.empty` of the pool that this process shares."""
+    """An array from the pool of this process, see `Pool.empty`."""
     return POOL.empty(shape, dtype)

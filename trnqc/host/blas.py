@@ -1,4 +1,4 @@
-"""Which BLAS NumPy multiplies with, and how many threads the loaded BLAS libraries use."""
+"""The BLAS that NumPy calls, and the number of threads that all loaded BLAS libraries use."""
 
 from __future__ import annotations
 
@@ -7,19 +7,27 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-# Packages that bring a BLAS library of their own.
+# Packages that bring BLAS libraries of their own: once one of them is imported, there may be another library.
 _WITH_BLAS = ("numpy", "scipy.linalg", "pyscf.lib", "torch")
+# Names of libraries as their projects write them.
 NAMES = {"openblas": "OpenBLAS", "mkl": "MKL", "blis": "BLIS", "flexiblas": "FlexiBLAS", "accelerate": "Accelerate"}
 
 
 @dataclass(frozen=True)
 class Blas:
-    """NumPy's BLAS. core: the instruction-set variant of its kernels; threads: how many one call would use."""
+    """The BLAS that NumPy calls.
+
+    Attributes
+    ----------
+    core
+        The variant of its kernels for an instruction set, such as "SkylakeX"; empty if unknown.
+    threads
+        Threads that a call would use; None if unknown.
+    """
 
     name: str
     version: str
@@ -31,19 +39,20 @@ class Blas:
 
 
 def _built_with() -> tuple[str, str]:
+    """Name and version of the BLAS that NumPy was built with."""
     built = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     return str(built.get("name", "unknown BLAS")), str(built.get("version", ""))
 
 
-def _of_numpy(libraries: list[dict[str, Any]], built: str) -> dict[str, Any] | None:
-    """NumPy's library among all that are loaded: other packages (PySCF, SciPy) bring BLAS libraries of their own."""
+def _of_numpy(libraries: list[dict], built: str) -> dict | None:
+    """NumPy's library among all that are loaded, of which PySCF and SciPy may have brought others."""
     ours = [lib for lib in libraries if "numpy" in str(Path(lib["filepath"]).parent)]
-    shared = [lib for lib in libraries if "site-packages" not in lib["filepath"] and lib["internal_api"] in built]
-    return (ours + shared + [None])[0]
+    system = [lib for lib in libraries if "site-packages" not in lib["filepath"] and lib["internal_api"] in built]
+    return (ours + system + [None])[0]
 
 
 def numpy_blas() -> Blas:
-    """The BLAS behind ``np.matmul``; only its build-time name when it cannot be asked (Accelerate, static builds)."""
+    """The BLAS behind ``np.matmul``, or its name at build time if it cannot be asked (Accelerate, static builds)."""
     name, version = _built_with()
     libraries = [lib for lib in ThreadpoolController().info() if lib["user_api"] == "blas"]
     lib = _of_numpy(libraries, name)
@@ -55,16 +64,16 @@ def numpy_blas() -> Blas:
 
 @cache
 def _libraries(packages: tuple[bool, ...]) -> ThreadpoolController:
-    """Those that are loaded now, looked for once for each set of packages, since that takes milliseconds."""
+    """The libraries that are loaded; cached by what is imported, since the search takes milliseconds."""
     return ThreadpoolController()
 
 
-def blas_threads(threads: int) -> AbstractContextManager[Any]:
-    """A context in which every loaded BLAS uses so many threads a call; the former numbers come back at its end."""
+def blas_threads(threads: int) -> AbstractContextManager:
+    """A context in which every loaded BLAS library uses so many threads; at its end the former numbers are restored."""
     packages = tuple(name in sys.modules for name in _WITH_BLAS)
     return _libraries(packages).limit(limits=threads, user_api="blas")
 
 
-def single_threaded() -> AbstractContextManager[Any]:
-    """A context in which every loaded BLAS uses one thread a call, while threads of our own share the work."""
+def single_threaded() -> AbstractContextManager:
+    """A context in which every loaded BLAS library uses one thread, since our own threads share the work."""
     return blas_threads(1)

@@ -135,7 +135,7 @@ def write_aside(path: str | Path, data: str | bytes, *, sync: bool = False) -> N
 def storage_error(path: Path, error: OSError) -> StorageError:
     """The error for a file that cannot be written: what the system says, and what to do about it."""
     why = error.strerror or error
-    return StorageError(f"{path}: cannot be written: {why}; make room or name another place")
+    return StorageError(f"{path}: cannot be written: {why}; make room or name another place, and start again")
 
 
 class Records:

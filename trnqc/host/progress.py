@@ -1,4 +1,4 @@
-"""Progress bars for whatever takes longer than two seconds, on a terminal only."""
+"""Progress bars for stages that take longer than two seconds, on a terminal only."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+# Seconds that a stage may take before it gets a bar.
 PATIENCE = 2.0
-"""Seconds that a stage may take before it gets a bar."""
 
 
 class StageBars:
-    """Progress bars by stage, called as ``progress(stage, done, total)``; they vanish when the job is done.
+    """One progress bar for each stage of a job, called as ``progress(stage, done, total)``.
+
+    The bars are removed at the end of the context.
 
     Parameters
     ----------
@@ -54,7 +56,7 @@ class StageBars:
         self._bars.stop()
 
     def of(self, stage: str) -> Callable[[int, int, str], None]:
-        """The bar of one stage, called with how many of how many things are done, and the name of the last."""
+        """A function progress(done, total, name) of one stage; the name of the last part is not shown."""
         return lambda done, total, name: self(stage, done, total)
 
     def __call__(self, stage: str, done: int, total: int, note: str = "") -> None:

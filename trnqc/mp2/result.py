@@ -1,4 +1,4 @@
-"""MP2Result: everything that a finished job knows, immutable, to JSON with every digit and back."""
+"""The result of an MP2 job: an immutable value that can be written to JSON with every digit, and read back."""
 
 from __future__ import annotations
 
@@ -19,17 +19,22 @@ from trnqc.mp2.pairs.accuracy import ErrorEstimate
 from trnqc.mp2.reference.molecule import Geometry
 from trnqc.types import PairEnergies
 
+# Name and version of the form in JSON.
 SCHEMA = "trnqc.mp2/1"
+# Units of all numbers, which stand in the JSON too.
 UNITS = {"energy": "Hartree", "length": "Angstrom", "time": "second (wall)"}
+# (c_os, c_ss) of SCS-MP2: S. Grimme, J. Chem. Phys. 118, 9095 (2003).
 SCS = (6 / 5, 1 / 3)
+# c_os of SOS-MP2: Y. Jung, R. C. Lochan, A. D. Dutoi, M. Head-Gordon, J. Chem. Phys. 121, 9793 (2004).
 SOS = 1.3
 
 Triangle = tuple[tuple[float, ...], ...]
+"""The rows of the lower triangle of a matrix."""
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pair energies by row of the lower triangle: ``os[i][j]``, j <= i, holds ij and ji together."""
+    """Pair energies by rows of the lower triangle, Hartree: ``os[i][j]`` with j <= i is that of ij and ji together."""
 
     os: Triangle
     ss: Triangle
@@ -37,7 +42,10 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Active occupied and virtual orbitals, auxiliary functions; atomic and all orbitals, None without a molecule."""
+    """Numbers of active occupied and virtual orbitals and auxiliary functions.
+
+    nao and nmo, the atomic and all molecular orbitals, are None where only factors were given.
+    """
 
     nocc: int
     nvir: int
@@ -48,7 +56,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Frozen:
-    """Indices of frozen orbitals among all, occupied and virtual."""
+    """Indices of the frozen occupied and virtual orbitals among all orbitals."""
 
     occ: tuple[int, ...] = ()
     vir: tuple[int, ...] = ()
@@ -56,10 +64,24 @@ class Frozen:
 
 @dataclass(frozen=True)
 class System:
-    """What was computed: geometry (Angstrom), orbital and auxiliary basis by element, and what became of the metric.
+    """The molecule and the approximations.
 
-    generated: elements whose auxiliary set the library lacks. scf: how the reference was made. integrals: what made the
-    three-centre integrals. scf_ran_on: what made J and K of the reference.
+    Attributes
+    ----------
+    geometry
+        Atoms, in Angstrom.
+    basis, auxbasis
+        The orbital basis, and the auxiliary set of each element.
+    generated
+        Elements whose auxiliary set was generated because the library has none.
+    metric
+        In words, how (P|Q) was factorised.
+    scf
+        In words, what kind of reference it is.
+    integrals
+        In words, what computed the three-centre integrals.
+    scf_ran_on
+        In words, what computed J and K of the reference.
     """
 
     geometry: Geometry
@@ -77,9 +99,22 @@ class System:
 
 @dataclass(frozen=True)
 class Run:
-    """Where and how the pairs ran: asked-for backend's name, what really ran, why it was taken, and whether fused.
+    """Where and how the pair step ran.
 
-    factors: where B was, in words.
+    Attributes
+    ----------
+    backend
+        Name of the backend.
+    ran_on
+        In words, what really ran.
+    note
+        In words, why this backend was taken.
+    precision
+        Precision of the pair step.
+    fused
+        Whether the energy expression was part of the product kernel.
+    factors
+        In words, where B was.
     """
 
     backend: str
@@ -92,7 +127,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The same pairs from the same factors on another backend; differences are other minus main, Hartree."""
+    """The pair step over the same factors on another backend; differences are this one minus the main one, Hartree."""
 
     run: Run
     e_corr_os: float
@@ -104,15 +139,38 @@ class Comparison:
 
     @property
     def difference(self) -> float:
-        """Of the correlation energies."""
+        """Difference of the correlation energies, Hartree."""
         return self.difference_os + self.difference_ss
 
 
 @dataclass(frozen=True)
 class MP2Result:
-    """Closed-shell DF-MP2, energies in Hartree. ``e_hf`` and ``system`` are None where only factors were given.
+    """The result of closed-shell DF-MP2; energies in Hartree.
 
-    scs: factors (c_os, c_ss) of SCS-MP2; sos: factor c_os of SOS-MP2.
+    Attributes
+    ----------
+    e_hf
+        Hartree-Fock energy; None where only factors were given.
+    e_corr_os, e_corr_ss
+        Opposite- and same-spin parts of the correlation energy.
+    pairs
+        The same by pairs of occupied orbitals.
+    sizes, frozen
+        Numbers of orbitals and functions, and which orbitals are not correlated.
+    run, error
+        Where and how the pair step ran, and the estimated error of its precision.
+    timings
+        Seconds of wall time by stage.
+    versions
+        Versions of the software that the result depends on.
+    scs, sos
+        Factors (c_os, c_ss) of SCS-MP2, and c_os of SOS-MP2.
+    system
+        The molecule; None where only factors were given.
+    warnings
+        What the user of the result has to know.
+    comparisons
+        The same factors on other backends.
     """
 
     e_hf: float | None
@@ -134,12 +192,12 @@ class MP2Result:
     def __post_init__(self) -> None:
         for name in ("timings", "versions"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
-        # What was handed in may be numbers of NumPy, which JSON does not know.
+        # Callers may give numbers of NumPy, which JSON cannot hold.
         object.__setattr__(self, "scs", tuple(map(float, self.scs)))
         object.__setattr__(self, "sos", float(self.sos))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Read-only mappings do not pickle; results travel between processes in the form they have on disk.
+        # Read-only mappings cannot be pickled, so results are sent between processes in their form on disk.
         return MP2Result.from_dict, (self.to_dict(),)
 
     @property
@@ -178,36 +236,36 @@ class MP2Result:
         return PairEnergies(square(self.pairs.os), square(self.pairs.ss), self.run.ran_on)
 
     def total(self, e_corr: float) -> float | None:
-        """With the Hartree-Fock energy, None without one."""
+        """The Hartree-Fock energy plus a correlation energy; None without a Hartree-Fock energy."""
         return None if self.e_hf is None else self.e_hf + e_corr
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain dicts, lists, numbers and strings; ``energies`` repeats what follows from the rest."""
+        """The result as dicts, lists, numbers and strings; ``energies`` repeats what follows from the rest."""
         names = ("e_corr", "e_corr_scs", "e_corr_sos", "e_tot", "e_tot_scs", "e_tot_sos")
         return {"schema": SCHEMA, "units": UNITS, "energies": {n: getattr(self, n) for n in names}} | _plain(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> MP2Result:
-        """The inverse of `to_dict`; InputError for anything else."""
+        """The inverse of `to_dict`. Raises InputError for anything else."""
         if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
-            found = data.get("schema") if isinstance(data, Mapping) else type(data).__name__
-            raise InputError(f"a result with schema {SCHEMA!r} was expected, found {found!r}")
+            there = data.get("schema") if isinstance(data, Mapping) else type(data).__name__
+            raise InputError(f"a result with schema {SCHEMA!r} was expected, found {there!r}")
         try:
             return _result(data)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"the result is damaged: {type(error).__name__}: {error}") from error
 
     def to_json(self) -> str:
-        """JSON; floats are written so that they read back to the same number."""
+        """The result as JSON; floats are written so that they read back as the same numbers."""
         return json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n"
 
     def save(self, path: str | Path) -> None:
-        """Write JSON beside ``path`` and rename it into place, so that a reader never sees half a file."""
+        """Write the result to a JSON file, which is there whole or not at all. Raises StorageError."""
         write_aside(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | Path) -> MP2Result:
-        """Read what `save` wrote; InputError with the path for a file that is missing, damaged or something else."""
+        """Read a file that `save` wrote. Raises InputError if it is missing, damaged or another kind of file."""
         try:
             return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
         except OSError as error:
@@ -217,7 +275,7 @@ class MP2Result:
 
 
 def check_scaling(scs: Any, sos: Any) -> None:
-    """scs is two finite numbers (c_os, c_ss), sos one, or an InputError."""
+    """Check that `scs` is two finite numbers (c_os, c_ss), and `sos` one. Raises InputError."""
     try:
         usable = len(scs) == 2 and all(math.isfinite(factor) for factor in (*scs, sos))
     except TypeError:
@@ -227,7 +285,7 @@ def check_scaling(scs: Any, sos: Any) -> None:
 
 
 def triangle(matrix: np.ndarray) -> Triangle:
-    """Rows of the lower triangle."""
+    """The rows of the lower triangle of a matrix."""
     return tuple(tuple(row[: i + 1]) for i, row in enumerate(matrix.tolist()))
 
 
@@ -240,6 +298,7 @@ def square(rows: Triangle) -> np.ndarray:
 
 
 def _plain(value: Any) -> Any:
+    """A value in terms of dicts, lists, numbers and strings."""
     if dataclasses.is_dataclass(value):
         return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -247,13 +306,15 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+def _as_tuples(value: Any) -> Any:
+    """Nested lists as tuples."""
+    return tuple(_as_tuples(item) for item in value) if isinstance(value, list) else value
 
 
 def _make(cls: type, data: Mapping[str, Any], **nested: Any) -> Any:
+    """An object of a dataclass from its form in JSON; keys of later versions are left out."""
     known = {f.name for f in dataclasses.fields(cls)}
-    return cls(**({key: _frozen(item) for key, item in data.items() if key in known} | nested))
+    return cls(**({key: _as_tuples(item) for key, item in data.items() if key in known} | nested))
 
 
 def _result(data: Mapping[str, Any]) -> MP2Result:

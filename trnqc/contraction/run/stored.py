@@ -29,6 +29,7 @@ from trnqc.contraction.run.loop_nest import run_schedule, workspace_of
 from trnqc.contraction.run.operands import require_finite
 from trnqc.contraction.tree import Tree
 from trnqc.errors import InputError, MemoryLimit, SlowPlanWarning, UnsupportedError
+from trnqc.host.files import replacing
 
 # Elements that are moved between a dataset and a tile in another order of axes at once.
 PIECE = 2**16
@@ -208,8 +209,7 @@ def _made(path: Path, shape: tuple[int, ...], dtype: Any, chunks: tuple[int, ...
     """A file with all its space taken: what is written later changes no structure, so a killed run leaves it sound."""
     if path.exists():
         return _opened(path, "r+")
-    aside = path.with_suffix(".new")
-    with _opened(aside, "w") as file:
+    with replacing(path, path.with_suffix(".new")) as aside, _opened(aside, "w") as file:
         plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         if chunks:
             plist.set_chunk(chunks)
@@ -217,7 +217,6 @@ def _made(path: Path, shape: tuple[int, ...], dtype: Any, chunks: tuple[int, ...
         plist.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
         kind = h5py.h5t.py_create(np.dtype(dtype), logical=True)
         h5py.h5d.create(file.id, RESULT.encode(), kind, h5py.h5s.create_simple(shape), plist)
-    aside.replace(path)
     return _opened(path, "r+")
 
 

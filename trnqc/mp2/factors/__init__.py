@@ -1,4 +1,6 @@
-"""Fitted three-index factors B[i, a, Q] in memory, on disk and over ranks.
+"""Fitted three-index integrals B[i, a, Q] with (ia|jb) = sum_Q B[i, a, Q] B[j, b, Q].
 
-integrals (mu nu|P) by blocks of shells -> (ia|P) -> metric (P|Q)^-1/2 -> B
+    auxiliary_basis -> memory: plan -> shell_blocks: (mu nu|P) -> (ia|P) -> metric: (P|Q)^-1/2 -> Factors
+
+build chooses among memory, disk and ranks; factors holds the value `Factors`; disk_arrays has the files.
 """

@@ -16,14 +16,22 @@ from pyscf.lib.exceptions import BasisNotFoundError
 
 from trnqc.errors import MoleculeError
 
+# Name of a generated set.
 GENERATED = "autoaux"
 
 
 @dataclass(frozen=True, eq=False)
 class AuxiliaryBasis:
-    """auxmol: PySCF's molecule of auxiliary functions. names: set by element, "autoaux" where it was generated.
+    """The functions that products of orbitals are fitted with.
 
-    generated: elements whose set was generated because the library has none.
+    Attributes
+    ----------
+    auxmol
+        PySCF's molecule with these functions.
+    names
+        The set of each element; "autoaux" where it was generated.
+    generated
+        Elements whose set was generated because the library has none.
     """
 
     auxmol: gto.Mole
@@ -32,7 +40,7 @@ class AuxiliaryBasis:
 
     @property
     def warning(self) -> str | None:
-        """What the user has to be told, if anything."""
+        """What the user has to know about these sets, if anything."""
         if not self.generated:
             return None
         return (
@@ -42,31 +50,39 @@ class AuxiliaryBasis:
 
 
 def auxiliary_basis(mol: gto.Mole, auxbasis: str | dict[str, Any] | None = None) -> AuxiliaryBasis:
-    """The auxiliary functions for mol.
+    """The auxiliary functions for a molecule.
 
-    auxbasis: None for the RI set of each element's orbital basis, a set's name for all elements, "autoaux" to
-    generate all, or PySCF's dict by element. MoleculeError names the elements that a named set lacks.
+    Parameters
+    ----------
+    auxbasis
+        None for the RI set of each element's orbital basis, a set's name for all elements, "autoaux" to generate all,
+        or PySCF's dict by element.
+
+    Raises
+    ------
+    MoleculeError
+        If a set is unknown or lacks an element, which the message names.
     """
-    mol = _spelled_out(mol)
+    mol = _with_labels(mol)
     kinds = sorted(mol._basis)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PySCF advertises another package whenever a set is missing
+        warnings.simplefilter("ignore")  # PySCF advertises another package whenever a set is missing.
         if auxbasis is None:
             sets, missing = _default(mol, kinds)
             names = {symbol: GENERATED if symbol in missing else sets[symbol] for symbol in kinds}
         else:
             if not isinstance(auxbasis, str | dict):
                 raise MoleculeError(f"auxbasis must be None, a set's name or a dict by element, got {auxbasis!r}")
-            given = auxbasis if isinstance(auxbasis, dict) else dict.fromkeys(kinds, auxbasis)
-            (sets, names), missing = _given(mol, kinds, given), []
+            requested = auxbasis if isinstance(auxbasis, dict) else dict.fromkeys(kinds, auxbasis)
+            (sets, names), missing = _requested(mol, kinds, requested), []
         return AuxiliaryBasis(df.addons.make_auxmol(mol, sets), names, tuple(missing))
 
 
-def _spelled_out(mol: gto.Mole) -> gto.Mole:
-    """A silent copy with an entry of its own in the orbital basis for every label that has functions.
+def _with_labels(mol: gto.Mole) -> gto.Mole:
+    """A silent copy whose orbital basis has an entry for every label that has functions.
 
-    PySCF's integrals fall back from the labels "O1" and "GHOST-O" to "O"; its makers of auxiliary sets do not. Nor do
-    they know "6-31g**" where one name stands for all atoms.
+    PySCF's integrals take the functions of "O" for the labels "O1" and "GHOST-O"; its functions that make auxiliary
+    sets do not. Nor do they know "6-31g**" where one name stands for all atoms.
     """
     copy = mol.copy(deep=False)
     copy.verbose = 0
@@ -79,7 +95,7 @@ def _spelled_out(mol: gto.Mole) -> gto.Mole:
 
 
 def _entry(table: dict[str, Any], label: str) -> Any:
-    """What ``table`` holds for an atom: by its label, else by its element, else by default."""
+    """The entry of `table` for an atom: by its label, else by its element, else by default."""
     by_label = {key if key == "default" else elements._atom_symbol(key): value for key, value in table.items()}
     for key in (label, elements._std_symbol(label), elements._std_symbol_without_ghost(label), "default"):
         if key in by_label:
@@ -89,14 +105,15 @@ def _entry(table: dict[str, Any], label: str) -> Any:
 
 def _default(mol: gto.Mole, kinds: list[str]) -> tuple[dict[str, Any], list[str]]:
     """Sets by element, and the elements whose set had to be generated."""
-    found = df.make_auxbasis(mol, mp2fit=True)
-    sets = {symbol: found[symbol] for symbol in kinds if isinstance(found.get(symbol), str)}
+    library = df.make_auxbasis(mol, mp2fit=True)
+    sets = {symbol: library[symbol] for symbol in kinds if isinstance(library.get(symbol), str)}
     missing = [symbol for symbol in kinds if symbol not in sets]
     return sets | _generate(mol, missing), missing
 
 
-def _given(mol: gto.Mole, kinds: list[str], given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    chosen = {symbol: _entry(given, symbol) for symbol in kinds}
+def _requested(mol: gto.Mole, kinds: list[str], requested: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Sets and their names by element, as the caller asked for them."""
+    chosen = {symbol: _entry(requested, symbol) for symbol in kinds}
     if missing := [symbol for symbol, name in chosen.items() if name is None]:
         raise MoleculeError(f"the auxiliary basis has no entry for {', '.join(missing)}")
     for symbol, name in chosen.items():
@@ -119,5 +136,5 @@ def _check_library(name: str, symbol: str) -> None:
             f"no auxiliary basis {name!r} for {symbol} in PySCF's library; leave it out for the default RI set, "
             f"or take {GENERATED}"
         ) from None
-    except (AssertionError, KeyError, ValueError, RuntimeError, OSError) as error:  # of PySCF's parsers
+    except (AssertionError, KeyError, ValueError, RuntimeError, OSError) as error:  # PySCF's parsers raise these.
         raise MoleculeError(f"auxiliary basis {name!r} cannot be made for {symbol}: {error}") from None

@@ -28,7 +28,7 @@ from trnqc.mp2.factors.memory import plan_factors
 from trnqc.mp2.factors.metric import factorise
 from trnqc.mp2.factors.ranks import spread_factors
 from trnqc.mp2.factors.shell_blocks import HalfFitted
-from trnqc.mp2.jobs.checkpoint import Scratch, Store
+from trnqc.mp2.jobs.store import Scratch, Store
 from trnqc.mp2.reference.orbitals import ActiveOrbitals
 
 

@@ -25,7 +25,7 @@ from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.disk_arrays import DiskArray, RowsOnDisk, checksum
 from trnqc.mp2.factors.metric import Metric, factorise
 from trnqc.mp2.factors.shell_blocks import HalfFitted
-from trnqc.mp2.jobs.checkpoint import Store
+from trnqc.mp2.jobs.store import Store
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -1,9 +1,9 @@
 """Integrals (mu nu|P) by blocks of auxiliary shells, transformed to (ia|P).
 
-    auxmol by l -> blocks of shells -> (mu nu|P) packed -> (i nu|P) -> (ia|P)
+    auxmol ordered by l -> blocks of shells -> (mu nu|P) packed -> (i nu|P) -> (ia|P)
 
-Where there are so many integrals that it shows, they come from our kernels, else from PySCF; fitting shells of one l
-then stand together, so that vectors are full.
+Our kernels compute the integrals where there are so many that compiling pays, else PySCF does. Auxiliary shells of the
+same l follow one another, so that the vectors of our kernels are full.
 """
 
 from __future__ import annotations
@@ -19,17 +19,33 @@ from trnqc.eri.integrals import ThreeCentre
 from trnqc.eri.library.programs import lanes, words
 from trnqc.errors import CompilerError, UnsupportedClass
 
-# Integrals (mu nu|P) from which on kernels are worth compiling: a second or two of PySCF's.
+# Number of integrals (mu nu|P) above which our kernels are used: PySCF takes a second or two for as many.
 MANY = 1e8
 
 Block = tuple[int, int]
+"""A range of shells [k0, k1)."""
 
 
 class HalfFitted:
-    """(ia|P) of the orbitals c_occ[nao, nocc], c_vir[nao, nvir] by blocks of auxiliary shells of `auxmol`.
+    """The integrals (ia|P), in which one pair of indices is transformed, by blocks of auxiliary shells.
 
-    width: functions a block; blocks: ranges of shells; columns: their functions [p0, p1). made_by: in words, what makes
-    (mu nu|P).
+    Parameters
+    ----------
+    c_occ, c_vir
+        Orbitals [nao, nocc] and [nao, nvir].
+    width
+        Auxiliary functions in a block.
+
+    Attributes
+    ----------
+    auxmol
+        The auxiliary functions in the order of P.
+    blocks, columns
+        By block, its range of shells and its range [p0, p1) of functions.
+    shape
+        nocc, nvir, naux.
+    made_by
+        In words, what computes (mu nu|P).
     """
 
     def __init__(self, mol: gto.Mole, auxmol: gto.Mole, c_occ: np.ndarray, c_vir: np.ndarray, width: int) -> None:
@@ -43,13 +59,13 @@ class HalfFitted:
         self._c_occ_t, self._c_vir_t = np.ascontiguousarray(c_occ.T), np.ascontiguousarray(c_vir.T)
 
     def fill(self, number: int, out: np.ndarray) -> tuple[float, float]:
-        """out[nocc, nvir, p1 - p0] = (ia|P) of a block; seconds of integrals and of transformation."""
+        """Compute (ia|P) of a block into out[nocc, nvir, p1 - p0]; returns seconds of integrals, of transformation."""
         p0, p1 = self.columns[number]
         nao = self._c_occ_t.shape[1]
         start = time.perf_counter()
         packed = self._integrals(self.blocks[number])
         middle = time.perf_counter()
-        # One square after the other in the same place: all of them at once are far more than a cache holds.
+        # Squares are unpacked one after the other into the same memory: all of them at once do not fit into a cache.
         square, half = np.empty((nao, nao)), np.empty((len(self._c_occ_t), p1 - p0, nao))
         for n, row in enumerate(packed):
             np.matmul(self._c_occ_t, lib.unpack_tril(row, out=square), out=half[:, n])
@@ -59,16 +75,21 @@ class HalfFitted:
 
 
 def by_angular_momentum(auxmol: gto.Mole) -> gto.Mole:
-    """The same shells, those of one l together; B in terms of them gives the same integrals."""
+    """The same shells ordered by l. The order of P changes no integral (ia|jb)."""
     copy = auxmol.copy(deep=False)
     copy._bas = auxmol._bas[np.argsort(auxmol._bas[:, gto.ANG_OF], kind="stable")]
     return copy
 
 
 def shell_blocks(ao_loc: Sequence[int], width: int, multiple: int = 1) -> Iterator[Block]:
-    """Ranges of shells [k0, k1) of at most ``width`` functions each (one shell where a single one is wider).
+    """Divide shells into ranges [k0, k1) of at most `width` functions each, or of one shell that has more.
 
-    Where a block has as many as ``multiple`` shells and others follow, it is cut to a multiple of that.
+    A range of `multiple` shells or more is cut to a multiple of that, unless it is the last.
+
+    Parameters
+    ----------
+    ao_loc
+        The first function of each shell, and the number of functions.
     """
     k0, last = 0, len(ao_loc) - 1
     while k0 < last:
@@ -80,7 +101,7 @@ def shell_blocks(ao_loc: Sequence[int], width: int, multiple: int = 1) -> Iterat
 
 
 def _integrals(mol: gto.Mole, auxmol: gto.Mole) -> tuple[Callable[[Block], np.ndarray], str]:
-    """(mu nu|P) packed [P, mu >= nu] of a range of shells, as a function, and in words whose it is."""
+    """A function that computes (mu nu|P), packed [P, mu >= nu], of a range of shells, and in words what it is."""
     nao = mol.nao_nr()
     if nao * (nao + 1) / 2 * auxmol.nao_nr() < MANY:
         return _PySCF(mol, auxmol), "PySCF"
@@ -91,7 +112,7 @@ def _integrals(mol: gto.Mole, auxmol: gto.Mole) -> tuple[Callable[[Block], np.nd
 
 
 class _PySCF:
-    """PySCF's integrals of a range of fitting shells."""
+    """PySCF's integrals (mu nu|P) of a range of auxiliary shells."""
 
     def __init__(self, mol: gto.Mole, auxmol: gto.Mole) -> None:
         self.nbas = mol.nbas

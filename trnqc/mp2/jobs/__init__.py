@@ -1,1 +1,1 @@
-"""A DF-MP2 job: what it needs, where it runs, what it keeps on disk to be restarted from."""
+"""A DF-MP2 job from its geometry to its result (job), and what it keeps on disk (store, checkpoint)."""

@@ -1,4 +1,4 @@
-"""What a DF-MP2 job keeps on disk: in a checkpoint from which it goes on after a kill, or in unnamed files.
+"""A directory from which a DF-MP2 job goes on where it was cut off.
 
     DIR/job.json       what is computed, in words; a checkpoint of another job is refused with what differs
     DIR/orbitals.chk   the converged SCF, in PySCF's format
@@ -7,21 +7,17 @@
     DIR/records.jsonl  what is finished, with checksums; energies of finished blocks of pairs
     DIR/lock           held by the job while it runs
 
-Every record carries a number that stands for all decisions it rests on (orbitals, block sizes). If one of these
-decisions is lost and comes out otherwise, records that rest on it no longer count, so that old and new work is never
-mixed.
+`store` says how records of finished work depend on one another.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 import zlib
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from pyscf import gto
@@ -32,8 +28,8 @@ from trnqc.errors import CheckpointError, StorageError
 from trnqc.host.files import Records, hold, replacing, write_aside
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis
-from trnqc.mp2.factors.disk_arrays import DiskArray
 from trnqc.mp2.factors.factors import Factors
+from trnqc.mp2.jobs.store import Array, Store
 from trnqc.mp2.reference.molecule import basis_name, describe
 from trnqc.mp2.reference.orbitals import Frozen
 
@@ -41,57 +37,6 @@ from trnqc.mp2.reference.orbitals import Frozen
 FORMAT = 1
 # What `orbitals.chk` holds of the SCF.
 ORBITALS = ("e_tot", "mo_energy", "mo_coeff", "mo_occ")
-
-Array = TypeVar("Array", bound=DiskArray)
-
-
-class Store(ABC):
-    """Files and records of one job."""
-
-    directory: Path
-
-    def __init__(self, records: Records) -> None:
-        self.records, self.key = records, 0
-
-    def decide(self, kind: str, make: Callable[[], Any]) -> Any:
-        """Return a value that all later work rests on: the one that is recorded, else make() and record it."""
-        recorded = self.recorded(kind)
-        value = recorded[-1] if recorded else make()
-        if not recorded:
-            self.add(kind, value)
-        self.key = zlib.crc32(json.dumps({kind: value}, sort_keys=True).encode(), self.key)
-        return value
-
-    def recorded(self, kind: str) -> list[Any]:
-        """Values that are recorded under the decisions made so far, oldest first."""
-        return [r[kind] for r in self.records.entries if r.get("of") == self.key and kind in r]
-
-    def add(self, kind: str, value: Any) -> None:
-        """Record a finished piece of work. Raises StorageError."""
-        self.records.add(**{kind: value, "of": self.key})
-
-    @abstractmethod
-    def array(self, kind: type[Array], file: str, name: str, shape: tuple[int, ...]) -> Array:
-        """Open the array `name` of a file, or make it if the file is not usable. Raises StorageError."""
-
-    @abstractmethod
-    def remove(self, file: str) -> None:
-        """Free the disk space of an array that is not needed any more."""
-
-
-class Scratch(Store):
-    """A store that ends with its arrays. Their files have no name once they are open: not even a kill leaves them."""
-
-    def __init__(self) -> None:
-        super().__init__(Records(None))
-        self.directory = Path(tempfile.gettempdir())
-
-    def array(self, kind: type[Array], file: str, name: str, shape: tuple[int, ...]) -> Array:
-        with tempfile.TemporaryDirectory(prefix="trnqc-", dir=self.directory) as directory:
-            return kind.create(Path(directory) / f"{file}.h5", name, shape)
-
-    def remove(self, file: str) -> None:
-        """Nothing to do: the space is free when the array is closed."""
 
 
 class Checkpoint(Store):

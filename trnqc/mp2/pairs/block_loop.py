@@ -13,7 +13,7 @@ import numpy as np
 
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import Factors
-from trnqc.mp2.jobs.checkpoint import Store
+from trnqc.mp2.jobs.store import Store
 from trnqc.mp2.pairs.blocks import SETS, PairBlock, block_energies, pair_blocks
 from trnqc.types import PairEnergies
 

@@ -14,7 +14,7 @@ import numpy as np
 from trnqc.errors import CheckpointError, TrnqcError
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import Factors
-from trnqc.mp2.jobs.checkpoint import Store
+from trnqc.mp2.jobs.store import Store
 from trnqc.mp2.pairs.accuracy import ErrorEstimate, estimate_error
 from trnqc.mp2.pairs.block_loop import pairs_by_blocks
 from trnqc.mp2.pairs.blocks import widest
@@ -79,7 +79,7 @@ def run_pairs(factors: Factors, execution: Execution, store: Store | None = None
         )
     error = estimate_error(energies, factors, exact_on_ranks(factors, ranks) if ranks.size > 1 else None)
     timings = {"pairs": middle - start, "error estimate": time.perf_counter() - middle}
-    return PairStep(execution, energies, error, timings, tuple(_warnings(factors, precision, error)))
+    return PairStep(execution, energies, error, timings, tuple(_warnings(factors, execution, error)))
 
 
 def pair_step_bytes(nocc: int, nvir: int, naux: int, execution: Execution) -> int:
@@ -128,8 +128,8 @@ def _width(factors: Factors, execution: Execution, store: Store | None) -> int:
     return width
 
 
-def _warnings(factors: Factors, precision: str, error: ErrorEstimate) -> list[str]:
-    messages = []
+def _warnings(factors: Factors, execution: Execution, error: ErrorEstimate) -> list[str]:
+    messages, precision = [], execution.choice.precision
     gap = factors.eps_vir.min() - factors.eps_occ.max()
     if gap <= 0:
         messages.append(

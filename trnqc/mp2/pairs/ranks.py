@@ -19,7 +19,7 @@ from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.disk_arrays import RowsOnDisk
 from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.factors.ranks import RowsOnRanks
-from trnqc.mp2.jobs.checkpoint import Store
+from trnqc.mp2.jobs.store import Store
 from trnqc.mp2.pairs.accuracy import pair_energy
 from trnqc.mp2.pairs.block_loop import in_turn
 from trnqc.mp2.pairs.blocks import PairBlock, block_energies, pair_blocks

@@ -1,1 +1,6 @@
-"""From a geometry to the Hartree-Fock reference and the orbitals that are correlated."""
+"""From a geometry to the orbitals that are correlated.
+
+    molecule: xyz file or name -> Geometry -> PySCF's Mole -> hartree_fock: RHF -> orbitals: active, frozen
+
+xyz reads geometry files; ranks has the SCF of a job of several processes.
+"""

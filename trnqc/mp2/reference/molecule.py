@@ -1,13 +1,13 @@
-"""A geometry file or a molecule's name -> Geometry -> PySCF's Mole.
+"""Geometry files and molecules that are known by name.
 
-Geometries are Angstrom at the door (or Bohr when told so); whatever makes no molecule is a MoleculeError with file
-and line.
+    xyz file or name -> Geometry -> PySCF's Mole
+
+Files are in Angstrom, or in Bohr on request. Whatever makes no molecule is a MoleculeError with file and line.
 """
 
 from __future__ import annotations
 
 import difflib
-import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,19 +21,30 @@ from pyscf.data.nist import BOHR
 from pyscf.lib.exceptions import BasisNotFoundError
 
 from trnqc.errors import MoleculeError, UnsupportedError
+from trnqc.mp2.reference.xyz import read_xyz
 
+# The xyz files that are known by name; in a checkout, examples/molecules is a link to it.
 MOLECULES = Path(__file__).resolve().parent / "molecules"
-"""xyz files that are known by name; examples/molecules of a checkout leads there."""
-UNITS = {"angstrom": 1.0, "bohr": BOHR}
+# Angstrom: atoms that are closer are taken for an error of the file.
 _CLASH = 0.1
-_SYMBOLS = {symbol.lower(): symbol for symbol in elements.ELEMENTS[1:]}
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """Atoms of a molecule; coordinates in Angstrom, charge in elementary charges, spin: unpaired electrons.
+    """The atoms of a molecule.
 
-    Ghost atoms, which have functions but no charge, bear PySCF's labels, such as "GHOST-O".
+    Attributes
+    ----------
+    name
+        For reports.
+    symbols
+        Chemical symbols. Ghost atoms, which have functions but no nucleus, have PySCF's labels, such as "GHOST-O".
+    coordinates
+        In Angstrom.
+    charge
+        In elementary charges.
+    spin
+        Number of unpaired electrons.
     """
 
     name: str
@@ -44,7 +55,7 @@ class Geometry:
 
     @property
     def formula(self) -> str:
-        """Hill order: C, H, then by alphabet; all by alphabet without carbon. Ghost atoms come after the others."""
+        """Hill's formula: C, H, then by alphabet, or all by alphabet without carbon. Ghost atoms come last."""
         real = _hill([s for s in self.symbols if not elements.is_ghost_atom(s)])
         ghosts = [elements._std_symbol_without_ghost(s) for s in self.symbols if elements.is_ghost_atom(s)]
         return " + ".join(filter(None, [real, f"ghost {_hill(ghosts)}" if ghosts else ""]))
@@ -56,14 +67,26 @@ class Geometry:
 
     @property
     def electrons(self) -> int:
-        """Of the neutral atoms less the charge, before any effective core potential."""
+        """Number of electrons, those included that an effective core potential stands for."""
         return sum(elements.charge(s) for s in self.symbols) - self.charge
 
 
 def load_geometry(source: str | Path, charge: int = 0, spin: int = 0, unit: str = "angstrom") -> Geometry:
-    """Read an xyz file, or that of a molecule known by name (`MOLECULES`) where no such file exists.
+    """Read an xyz file, or that of a molecule which is known by name if there is no such file.
 
-    unit: "angstrom" or "bohr", of the file's coordinates.
+    Parameters
+    ----------
+    source
+        A path or a name, such as "benzene".
+    charge, spin
+        Of the molecule, in elementary charges and unpaired electrons.
+    unit
+        "angstrom" or "bohr", of the coordinates in the file.
+
+    Raises
+    ------
+    MoleculeError
+        If there is no such file or molecule, or the file makes none.
     """
     path = Path(source)
     if not path.is_file():
@@ -74,35 +97,17 @@ def load_geometry(source: str | Path, charge: int = 0, spin: int = 0, unit: str 
     return geometry
 
 
-def read_xyz(path: Path, unit: str = "angstrom") -> tuple[tuple[str, ...], tuple[tuple[float, float, float], ...]]:
-    """Symbols and coordinates (Angstrom) of an xyz file: count, comment, then one ``symbol x y z`` line an atom.
-
-    Ghost atoms are written as PySCF takes them (Ghost-O, ghost.O, X-O, ...).
-    """
-    if unit.lower() not in UNITS:
-        raise MoleculeError(f"unit must be one of {', '.join(UNITS)}, got {unit!r}")
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise MoleculeError(f"{path}: cannot be read as text: {error}") from error
-    count = _atom_count(path, lines)
-    atoms = lines[2 : 2 + count]
-    if len(atoms) < count:
-        raise MoleculeError(f"{path}:{len(lines)}: line 1 promises {count} atoms, the file ends after {len(atoms)}")
-    for number, line in enumerate(lines[2 + count :], start=3 + count):
-        if line.strip():
-            raise MoleculeError(
-                f"{path}:{number}: nothing was expected after the {count} atoms that line 1 promises, "
-                f"found {line.strip()!r}"
-            )
-    parsed = [_atom(path, number, line, UNITS[unit.lower()]) for number, line in enumerate(atoms, start=3)]
-    return tuple(symbol for symbol, _ in parsed), tuple(xyz for _, xyz in parsed)
-
-
 def build_mole(geometry: Geometry, basis: str) -> gto.Mole:
-    """PySCF's Mole for a closed-shell geometry, silent (verbose=0).
+    """PySCF's molecule for a closed-shell geometry, silent (verbose=0).
 
-    Elements whose ``basis`` comes with an effective core potential in PySCF's library get that potential.
+    Elements get the effective core potential that belongs to their basis set in PySCF's library, if there is one.
+
+    Raises
+    ------
+    MoleculeError
+        If the electron count is impossible, or the basis set is unknown or lacks an element.
+    UnsupportedError
+        If the molecule is an open shell.
     """
     check_closed_shell(geometry)
     kinds = sorted(set(geometry.symbols))
@@ -121,7 +126,7 @@ def build_mole(geometry: Geometry, basis: str) -> gto.Mole:
 
 
 def check_closed_shell(geometry: Geometry) -> None:
-    """MoleculeError for an impossible electron count, UnsupportedError for a sound open shell."""
+    """Check the number of electrons. Raises MoleculeError if it is impossible, UnsupportedError for an open shell."""
     n, name = geometry.electrons, f"{geometry.name} ({geometry.formula}, charge {geometry.charge:+d})"
     if n <= 0:
         raise MoleculeError(f"{name} has {n} electrons; at least 2 are needed")
@@ -138,7 +143,7 @@ def check_closed_shell(geometry: Geometry) -> None:
 
 
 def describe(mol: gto.Mole) -> Geometry:
-    """The geometry of a PySCF molecule, Angstrom, under its formula."""
+    """The geometry of a PySCF molecule in Angstrom, with its formula for a name."""
     symbols = tuple(mol.atom_symbol(a) for a in range(mol.natm))
     xyz = tuple(tuple(row) for row in (mol.atom_coords() * BOHR).tolist())
     nameless = Geometry("", symbols, xyz, int(mol.charge), int(mol.spin))
@@ -146,7 +151,7 @@ def describe(mol: gto.Mole) -> Geometry:
 
 
 def basis_name(basis: Any) -> str:
-    """A basis in words: its name, names by element, or that its functions were given."""
+    """A basis in words: its name, the names by element, or that its functions were given."""
     if isinstance(basis, dict):
         return ", ".join(f"{symbol}: {basis_name(basis[symbol])}" for symbol in sorted(basis))
     return basis if isinstance(basis, str) else "default" if basis is None else "given functions"
@@ -160,49 +165,6 @@ def _named(name: str) -> Path:
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     raise MoleculeError(f"no file {name!r} and no molecule of that name; {hint}known names: {', '.join(known)}")
-
-
-def _atom_count(path: Path, lines: list[str]) -> int:
-    first = lines[0].strip() if lines else ""
-    if not first.isdecimal() or int(first) == 0:
-        raise MoleculeError(f"{path}:1: the number of atoms was expected, found {first!r}")
-    return int(first)
-
-
-def _atom(path: Path, number: int, line: str, scale: float) -> tuple[str, tuple[float, float, float]]:
-    fields = line.split()
-    if len(fields) < 4:
-        raise MoleculeError(f"{path}:{number}: 'symbol x y z' was expected, found {line.strip()!r}")
-    try:
-        x, y, z = (scale * float(text) for text in fields[1:4])
-    except ValueError:
-        raise MoleculeError(
-            f"{path}:{number}: three coordinates were expected, found {' '.join(fields[1:4])!r}"
-        ) from None
-    if not all(map(math.isfinite, (x, y, z))):
-        raise MoleculeError(f"{path}:{number}: coordinates must be finite, found {' '.join(fields[1:4])!r}")
-    return _symbol(path, number, fields[0]), (x, y, z)
-
-
-def _symbol(path: Path, number: int, text: str) -> str:
-    if text.isdecimal() and 0 < int(text) < len(elements.ELEMENTS):
-        return elements.ELEMENTS[int(text)]
-    if text.lower() in _SYMBOLS:
-        return _SYMBOLS[text.lower()]
-    if elements.is_ghost_atom(text.upper()):
-        return _ghost(path, number, text)
-    raise MoleculeError(f"{path}:{number}: a chemical symbol or atomic number was expected, found {text!r}")
-
-
-def _ghost(path: Path, number: int, text: str) -> str:
-    """PySCF's label of a ghost atom: GHOST-O of ghost.O, X-O of xO, without a number that follows."""
-    try:
-        label = str(elements._std_symbol(text))
-    except (KeyError, RuntimeError):  # PySCF's ways of not knowing an element
-        label = ""
-    if "-" not in label:
-        raise MoleculeError(f"{path}:{number}: a ghost atom names its element, such as Ghost-O or X-O; found {text!r}")
-    return label
 
 
 def _hill(symbols: Sequence[str]) -> str:
@@ -225,14 +187,14 @@ def _check_distances(geometry: Geometry, path: Path) -> None:
 def _check_basis(basis: str, symbol: str) -> None:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PySCF advertises another package whenever a set is missing
+            warnings.simplefilter("ignore")  # PySCF advertises another package whenever a set is missing.
             gto.basis.load(basis, symbol)
     except BasisNotFoundError:
         raise MoleculeError(
             f"no basis set {basis!r} for {symbol} in PySCF's library; check the spelling (cc-pvdz, def2-tzvp, ...) "
             "or take another set"
         ) from None
-    except (AssertionError, KeyError, ValueError, RuntimeError, OSError) as error:  # of PySCF's parsers
+    except (AssertionError, KeyError, ValueError, RuntimeError, OSError) as error:  # PySCF's parsers raise these.
         raise MoleculeError(f"basis set {basis!r} cannot be made for {symbol}: {error}") from None
 
 

@@ -1,8 +1,8 @@
-"""The SCF of a job of several processes: rank 0 runs it, and all ranks make J and K when it asks for them.
+"""The SCF of a job of several processes: rank 0 runs it, and all ranks compute J and K when it asks for them.
 
-rank 0: PySCF's loop -> ask(name, density) -> J, K        the others: serve -> the same call -> ... -> orbitals
+    rank 0: PySCF's loop -> ask(name, density) -> J, K        the others: serve -> the same call -> ... -> orbitals
 
-Only rank 0 decides (convergence, DIIS, errors), so that ranks cannot come to different ends.
+Only rank 0 decides (convergence, DIIS, errors), so that ranks cannot decide differently.
 """
 
 from __future__ import annotations
@@ -22,11 +22,18 @@ from trnqc.ranks import Ranks
 
 
 class SharedJK:
-    """J and K of one molecule by all ranks, each with the same molecule.
+    """J and K of one molecule, computed by all ranks.
 
-    Rank 0 puts it below an accelerated SCF object (`attach`), runs that and says so (`end`); the others `serve`
-    meanwhile. Four-centre integrals that fit into the memory of rank 0 stay there, as in a job of one process, and so
-    do fitted ones that PySCF has to make: then rank 0 works alone.
+    Rank 0 attaches it to an accelerated SCF object, runs that, and calls `end`; the other ranks call `serve` meanwhile.
+    Rank 0 works alone, as in a job of one process, if four-centre integrals fit into its memory or PySCF has to make
+    fitted ones.
+
+    Parameters
+    ----------
+    mol
+        The molecule, the same on all ranks.
+    schedule
+        How tasks are divided among ranks, see `trnqc.ranks.dealt`.
     """
 
     def __init__(self, mol: gto.Mole, ranks: Ranks, schedule: str = "dynamic") -> None:
@@ -35,24 +42,24 @@ class SharedJK:
         self._builders: dict[Any, JKBuilder] = {}
 
     def attach(self, mf: Any) -> None:
-        """Make J and K of an accelerated object on all ranks."""
+        """Rank 0: let all ranks compute J and K of an accelerated SCF object."""
         if isinstance(getattr(mf, "with_df", None), DF):
             mf.with_df = _SpreadDF.shared(mf.with_df, self)
         mf._builder = lambda mol, omega: _Asking(self, (signed_omega(mol, omega), mf.direct_scf_tol))
 
     def ask(self, name: str, *arguments: Any) -> Any:
-        """Rank 0: have every rank call one of the methods below, and give its result."""
+        """Rank 0: have every rank call one of the methods below; returns the result."""
         self.ranks.at_first(lambda: (name, arguments))
         return getattr(self, name)(*arguments)
 
     def end(self, result: Any) -> Any:
-        """Rank 0: let the others' `serve` return this, and drop the integrals."""
+        """Rank 0: free the integrals and let `serve` of the other ranks return `result`."""
         self._fitting = None
         self._builders.clear()
         return self.ranks.at_first(lambda: ("end", result))[1]
 
     def serve(self) -> Any:
-        """The other ranks: do what rank 0 asks for until the SCF is done."""
+        """The other ranks: do what rank 0 asks for until the SCF ends; returns what rank 0 gives to `end`."""
         while True:
             name, arguments = self.ranks.at_first(_nothing)
             if name == "end":
@@ -60,26 +67,26 @@ class SharedJK:
             getattr(self, name)(*arguments)
 
     def fit(self, auxbasis: Any, fit: MetricFactor) -> str:
-        """Make the fitted integrals; in words, what made them."""
+        """Compute the fitted integrals; returns in words what computed them."""
         self._fitting = DistributedFitting(self.mol, df.addons.make_auxmol(self.mol, auxbasis), fit, self.ranks)
         return self._fitting.ran_on
 
     def fitted(self, dm: Any, orbitals: tuple[Any, Any] | None, with_j: bool, with_k: bool) -> tuple[Any, Any]:
-        """J and K from fitted integrals; orbitals: coefficients and occupations that the density is tagged with."""
+        """J and K from fitted integrals; `orbitals`: coefficients and occupations that the density is tagged with."""
         assert self._fitting is not None
         dm = dm if orbitals is None else lib.tag_array(dm, mo_coeff=orbitals[0], mo_occ=orbitals[1])
         return self._fitting.get_jk(dm, with_j, with_k)
 
     def direct(self, key: tuple[float, float], dm: Any, hermi: int, with_j: bool, with_k: bool) -> tuple[Any, Any]:
-        """J and K from integrals that are not kept."""
+        """J and K from integrals that are computed for this call."""
         return self.builder(key).get_jk(dm, hermi, with_j, with_k)
 
     def compile(self, key: tuple[float, float]) -> None:
-        """Let rank 0 compile what all ranks need."""
+        """Let rank 0 compile the kernels that all ranks need."""
         self.ranks.at_first(lambda: bool(self.builder(key).build()))
 
     def builder(self, key: tuple[float, float]) -> JKBuilder:
-        """This rank's, for an omega and a cutoff."""
+        """This rank's builder for an omega and a cutoff."""
         if key not in self._builders:
             omega, cutoff = key
             self._builders[key] = JKBuilder(
@@ -89,11 +96,11 @@ class SharedJK:
 
 
 def _nothing() -> Any:
-    """What is asked for comes from rank 0."""
+    """What ranks other than 0 give to `at_first`, which returns what rank 0 gives."""
 
 
 class _Asking:
-    """Rank 0's stand-in for a JKBuilder."""
+    """Takes the place of a JKBuilder on rank 0, and asks all ranks."""
 
     def __init__(self, shared: SharedJK, key: tuple[float, float]) -> None:
         self.shared, self.key = shared, key
@@ -101,6 +108,7 @@ class _Asking:
 
     @property
     def ran_on(self) -> str:
+        """In words, what computes J and K."""
         return self.shared.builder(self.key).ran_on
 
     def get_jk(self, dm: Any, hermi: int = 1, with_j: bool = True, with_k: bool = True) -> tuple[Any, Any]:
@@ -108,7 +116,7 @@ class _Asking:
 
 
 class _SpreadDF(DF):
-    """Rank 0's density fitting: spread over ranks where it can be, else as it is."""
+    """Density fitting on rank 0: over all ranks where that is possible, else as in one process."""
 
     shared_jk: SharedJK
     _spread: bool | None = None
@@ -137,13 +145,13 @@ class _SpreadDF(DF):
         return self.shared_jk.ask("fitted", np.asarray(dm), orbitals, with_j, with_k)  # type: ignore[no-any-return]
 
     def _begin(self) -> bool:
-        """Have all ranks make the integrals, if they can; ``ran_on`` then says so."""
+        """Have all ranks compute the integrals if they can; returns whether they have."""
         auxmol = df.addons.make_auxmol(self.mol, self.auxbasis)
         needed = bytes_of_a_rank(self.mol, auxmol, self.shared_jk.ranks.size)
         if self.mol.cart != auxmol.cart or needed > memory_left(self.max_memory):
             return False
         try:
-            fit = prepared(self.mol, auxmol)  # what can fail does so before the others are asked
+            fit = prepared(self.mol, auxmol)  # Fails, if it does, before the other ranks are asked.
         except (CompilerError, UnsupportedClass):
             return False
         self.ran_on = self.shared_jk.ask("fit", self.auxbasis, fit)

@@ -1,4 +1,4 @@
-"""Memory of the factor step."""
+"""Memory that the factor step needs, and where it puts B."""
 
 from __future__ import annotations
 

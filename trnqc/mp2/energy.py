@@ -1,0 +1,100 @@
+"""The MP2 energy of factors that the caller has.
+
+B, orbital energies -> checked_factors -> run_pairs -> MP2Result
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from trnqc.host.memory import memory_limit
+from trnqc.host.threads import thread_count
+from trnqc.mp2.assembly import assemble
+from trnqc.mp2.execution import Execution, choose
+from trnqc.mp2.factors.factors import Factors, checked_factors
+from trnqc.mp2.jobs.checkpoint import Checkpoint, job_of_factors
+from trnqc.mp2.jobs.store import Store
+from trnqc.mp2.pairs.pairs import run_pairs, warn
+from trnqc.mp2.result import SCS, SOS, MP2Result, Sizes, check_scaling
+
+
+def mp2_energy(
+    B: Any,
+    eps_occ: Any,
+    eps_vir: Any,
+    precision: str | None = "fp64",
+    backend: str = "auto",
+    *,
+    fused: bool = True,
+    threads: int | None = None,
+    max_memory: float | None = None,
+    scs: tuple[float, float] = SCS,
+    sos: float = SOS,
+    progress: Callable[[int, int], None] | None = None,
+    checkpoint: str | Path | None = None,
+) -> MP2Result:
+    """Closed-shell MP2 correlation energy from factors of (ia|jb) = sum_Q B[i, a, Q] B[j, b, Q].
+
+    Parameters
+    ----------
+    B
+        [nocc, nvir, naux] in Hartree^1/2, float64 or float32: a NumPy array, a PyTorch tensor, a memory map or an HDF5
+        dataset.
+    eps_occ, eps_vir
+        Orbital energies [nocc] and [nvir], Hartree.
+    threads
+        Threads; by default OMP_NUM_THREADS, else the CPUs that this process may use.
+    max_memory
+        MB (10^6 bytes) for what is allocated here, and for B where it is in memory; None for no limit.
+    progress
+        Called as progress(done_pairs, total_pairs).
+    checkpoint
+        A directory in which the energies of finished pairs are kept.
+
+    Other parameters are those of `DFMP2`.
+
+    Returns
+    -------
+    MP2Result
+        Without a Hartree-Fock energy and a description of the molecule.
+
+    Raises
+    ------
+    InputError
+        If an array has the wrong shape or dtype, or a number is not finite. Other errors are those of `DFMP2`.
+
+    Examples
+    --------
+    >>> import numpy as np, trnqc
+    >>> result = trnqc.mp2_energy(np.ones((1, 1, 1)), [-0.5], [0.5])
+    >>> result.e_corr                       # (ia|ia)^2 / (2 eps_i - 2 eps_a) = 1 / -2
+    -0.5
+    """
+    execution = Execution(
+        choose(backend, precision),
+        threads=thread_count(threads),
+        memory=memory_limit(max_memory),
+        fused=fused,
+        progress=progress and (lambda stage, done, total: progress(done, total)),
+    )
+    check_scaling(scs, sos)
+    start = time.perf_counter()
+    factors = checked_factors(B, eps_occ, eps_vir)
+    checked = time.perf_counter() - start
+    with _store_of_pairs(checkpoint, factors, execution) as store:
+        step = run_pairs(factors, execution, store)
+    warn(step.warnings)
+    timings = {"checks": checked} | step.timings
+    return assemble(
+        step, factors, sizes=Sizes(*factors.shape), timings=timings, scs=scs, sos=sos, warnings=step.warnings
+    )
+
+
+def _store_of_pairs(
+    directory: str | Path | None, factors: Factors, execution: Execution
+) -> AbstractContextManager[Store | None]:
+    return nullcontext() if directory is None else Checkpoint(directory, job_of_factors(factors, execution))
