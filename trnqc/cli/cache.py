@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -44,7 +45,7 @@ def _list(args: argparse.Namespace, console: Console) -> None:
         console.print(table(cache, owners, args.kernel or ""))
 
 
-def table(cache: VendorCache, owners: dict, kernel: str = "") -> Table:
+def table(cache: VendorCache, owners: dict[Any, Any], kernel: str = "") -> Table:
     """One row for each entry: ours by program, the others by what can be seen."""
     rows = Table(title=f"{cache.kind} cache {cache.root} ({cache.decided_by})", title_justify="left")
     for heading in ("entry", "compiler", "state", "MiB", "age", "program"):
