@@ -223,5 +223,5 @@ def built(name: str, program: st.Function, lanes: int) -> Built:
 
 @functools.cache
 def engine_for(problem: TPProblem, dtype: str, threads: int | None = None) -> Engine:
-    """The engine of a problem for "float32" or "float64"; threads: of a call, by default one per core of the process."""
+    """The engine of a problem for "float32" or "float64"; threads: of a call, by default one per core."""
     return Engine(problem, str(np.dtype(dtype)), threads)
