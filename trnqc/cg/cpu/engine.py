@@ -154,10 +154,13 @@ class Engine:
         arrays = dict(zip(direction.reads, operands, strict=True))
         for key, a in arrays.items():
             checked(key, a, self.problem, rows[key[-1]], self.dtype, False, graph)
-        shapes = {key: shape_of(key, self.problem, rows[key[-1]]) for key in direction.writes}
-        results = dict(zip(shapes, out or [empty(shape, self.dtype) for shape in shapes.values()], strict=True))
-        for key, a in results.items():
-            checked(key, a, self.problem, rows[key[-1]], self.dtype, True, graph)
+        if out is None:
+            shapes = {key: shape_of(key, self.problem, rows[key[-1]]) for key in direction.writes}
+            results = {key: empty(shape, self.dtype) for key, shape in shapes.items()}
+        else:
+            results = dict(zip(direction.writes, out, strict=True))
+            for key, a in results.items():
+                checked(key, a, self.problem, rows[key[-1]], self.dtype, True, graph)
         arrays |= results
         if direction.gradients:
             shares = SHARES if graph is None else len(graph.by_sender.shares) - 1
