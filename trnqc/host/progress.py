@@ -40,6 +40,7 @@ class StageBars:
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
         )
         self._bars = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._patience = patience
@@ -56,12 +57,12 @@ class StageBars:
         """The bar of one stage, called with how many of how many things are done, and the name of the last."""
         return lambda done, total, name: self(stage, done, total)
 
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        """Show that `done` of `total` parts of a stage are done; total 0 where the end is not known."""
+    def __call__(self, stage: str, done: int, total: int, note: str = "") -> None:
+        """Show that `done` of `total` parts of a stage are done, total 0 where the end is not known, and a note."""
         now = time.monotonic()
         if now - self._began.setdefault(stage, now) < self._patience:
             return
         if stage not in self._tasks:
             self._bars.start()
-            self._tasks[stage] = self._bars.add_task(stage, total=total or None)
-        self._bars.update(self._tasks[stage], completed=done)
+            self._tasks[stage] = self._bars.add_task(stage, total=total or None, note="")
+        self._bars.update(self._tasks[stage], completed=done, total=total or None, note=note)

@@ -7,10 +7,9 @@ A direction is built when it is first called. Threads take ranges of a batch, or
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,9 +24,7 @@ from trnqc.gen import emit_c
 from trnqc.gen import statements as st
 from trnqc.host.arrays import empty
 from trnqc.host.threads import default_threads, in_parallel, parts_of
-from trnqc.jit import Array as Argument
-from trnqc.jit import Library, compile_c, find_compiler, signature_of
-from trnqc.jit.load import Held
+from trnqc.jit import CompiledFunction, Signature, compile_c, find_compiler
 
 Arrays = Sequence[np.ndarray]
 KINDS = {"float64": "f64", "float32": "f32"}
@@ -50,28 +47,17 @@ class Built:
 
     Parameters
     ----------
-    function : callable
-    arrays : tuple of type
-        The ctypes of its arrays, in the order of the parameters.
+    function : CompiledFunction
     generated, compiled : float
         Seconds to generate the text, and to compile or load it.
     size : int
         Characters of the text.
     """
 
-    function: Callable[..., None]
-    arrays: tuple[type, ...]
+    function: CompiledFunction
     generated: float
     compiled: float
     size: int
-
-    def call(self, arrays: Sequence[np.ndarray]) -> Callable[..., None]:
-        """The function with its arrays, which the engine has checked; numbers are left to the caller.
-
-        ctypes would check each array again, which takes longer than a small batch.
-        """
-        held = [Held(kind, a, ctypes.c_void_p(a.ctypes.data)) for kind, a in zip(self.arrays, arrays, strict=True)]
-        return functools.partial(self.function, *held)
 
 
 class Engine:
@@ -80,7 +66,7 @@ class Engine:
     def __init__(self, problem: TPProblem, dtype: str, threads: int | None) -> None:
         self.problem, self.dtype = problem, dtype
         self.threads = threads or default_threads()
-        self.lanes = max(1, find_compiler().vector_bytes // BYTES[dtype])
+        self.lanes = find_compiler().lanes(BYTES[dtype])
         self.paths = Paths(problem, KINDS[dtype], self.lanes)
         self._built: dict[str, Built] = {}
 
@@ -176,7 +162,7 @@ class Engine:
 
     def _run_batch(self, name: str, n: int, arrays: dict[str, np.ndarray]) -> None:
         direction = DIRECTIONS[name]
-        call = self.build(name).call([arrays[key] for key in (*direction.reads, *direction.writes)])
+        call = self.build(name).function.bind(*(arrays[key] for key in (*direction.reads, *direction.writes)))
         by_share = direction.gradients and self.problem.shared_weights
         parts = SHARES if by_share else parts_of(n, LEAST, self.threads)
 
@@ -192,8 +178,8 @@ class Engine:
         if not shares:
             return
         operands = [arrays[key] for key in (*direction.reads, *direction.writes)]
-        built = self.build(name + "_kahan" * kahan)
-        call = built.call([order.shares, order.starts, order.edges, order.far, *operands])
+        function = self.build(name + "_kahan" * kahan).function
+        call = function.bind(order.shares, order.starts, order.edges, order.far, *operands)
         parts = min(shares, parts_of(len(order.edges), LEAST_OF_GRAPH, self.threads))
         in_parallel(lambda i: call(shares * i // parts, shares * (i + 1) // parts), parts, self.threads)
 
@@ -217,11 +203,9 @@ def built(name: str, program: st.Function, lanes: int) -> Built:
     began = time.perf_counter()
     text = emit_c(program, lanes=lanes)
     generated = time.perf_counter()
-    signature = signature_of(program)
-    library: Library = compile_c(text, {name: signature}, name=f"cg-{name}")
+    library = compile_c(text, [Signature.of(program)], name=f"cg-{name}")
     done = time.perf_counter()
-    kinds = tuple(kind.ctype() for kind in signature.arguments if isinstance(kind, Argument))
-    return Built(getattr(library, name), kinds, generated - began, done - generated, len(text))
+    return Built(getattr(library, name), generated - began, done - generated, len(text))
 
 
 @functools.cache
