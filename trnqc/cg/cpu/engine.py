@@ -1,7 +1,8 @@
-"""A tensor product as compiled functions over NumPy arrays.
+"""A tensor product on the CPU as compiled functions of NumPy arrays.
 
-problem, dtype -> paths -> program (batch.py) -> C for this CPU's vectors -> compiler (jit) -> function
-A direction is built when it is first called; a batch is cut into ranges that threads share.
+problem, dtype -> paths -> program (batch.py, convolution.py) -> C for this CPU's vectors -> compiler (jit) -> function
+
+A direction is built when it is first called. Threads take ranges of a batch, or shares of a graph's nodes.
 """
 
 from __future__ import annotations
@@ -36,22 +37,31 @@ CONVOLUTIONS = {
 }
 # The least number of edges that a thread takes of a batch and of a graph.
 LEAST, LEAST_OF_GRAPH = 64, 32
-# Rows that gradients of shared weights are summed in: as many for any number of threads, so that sums are the same.
+# Rows in which gradients of shared weights are summed; their number does not depend on the threads, nor do the sums.
 SHARES = 16
 
 
 @dataclass(frozen=True)
 class Built:
-    """One direction: its function, seconds to make its text and to compile or load it, and the text's length."""
+    """A compiled direction.
+
+    Parameters
+    ----------
+    function : CompiledFunction
+    generated, compiled : float
+        Seconds to generate the text, and to compile or load it.
+    size : int
+        Characters of the text.
+    """
 
     function: CompiledFunction
-    made: float
+    generated: float
     compiled: float
     size: int
 
 
 class Engine:
-    """Calls take and return C-contiguous NumPy arrays of one dtype; see `engine_for`."""
+    """Directions of a problem on C-contiguous NumPy arrays of one dtype; see `engine_for`."""
 
     def __init__(self, problem: TPProblem, dtype: str, threads: int | None) -> None:
         self.problem, self.dtype = problem, dtype
@@ -70,9 +80,9 @@ class Engine:
 
     @property
     def build_report(self) -> str:
-        """One line a direction that was built."""
+        """One line for each direction that was built."""
         return "\n".join(
-            f"{name}: {built.size / 1e3:.0f} kB of C made in {built.made:.2f} s, "
+            f"{name}: {built.size / 1e3:.0f} kB of C generated in {built.generated:.2f} s, "
             f"compiled or loaded in {built.compiled:.2f} s"
             for name, built in self._built.items()
         )
@@ -130,10 +140,13 @@ class Engine:
         arrays = dict(zip(direction.reads, operands, strict=True))
         for key, a in arrays.items():
             checked(key, a, self.problem, rows[key[-1]], self.dtype, False, graph)
-        shapes = {key: shape_of(key, self.problem, rows[key[-1]]) for key in direction.writes}
-        results = dict(zip(shapes, out or [empty(shape, self.dtype) for shape in shapes.values()], strict=True))
-        for key, a in results.items():
-            checked(key, a, self.problem, rows[key[-1]], self.dtype, True, graph)
+        if out is None:
+            shapes = {key: shape_of(key, self.problem, rows[key[-1]]) for key in direction.writes}
+            results = {key: empty(shape, self.dtype) for key, shape in shapes.items()}
+        else:
+            results = dict(zip(direction.writes, out, strict=True))
+            for key, a in results.items():
+                checked(key, a, self.problem, rows[key[-1]], self.dtype, True, graph)
         arrays |= results
         if direction.gradients:
             shares = SHARES if graph is None else len(graph.by_sender.shares) - 1
@@ -171,7 +184,7 @@ class Engine:
         in_parallel(lambda i: call(shares * i // parts, shares * (i + 1) // parts), parts, self.threads)
 
     def build(self, name: str) -> Built:
-        """A direction by the name of its method, compiled or from the cache. Raises CompilerError."""
+        """A direction by its key in `DIRECTIONS`, compiled or from the cache. Raises CompilerError."""
         if name not in self._built:
             program = self._program(name)
             stack.demand(program, self.lanes, f"{name} of {self.problem.label or self.problem}")
@@ -189,13 +202,13 @@ def built(name: str, program: st.Function, lanes: int) -> Built:
     """The function `name` compiled for vectors of that many lanes, or taken from the cache. Raises CompilerError."""
     began = time.perf_counter()
     text = emit_c(program, lanes=lanes)
-    made = time.perf_counter()
+    generated = time.perf_counter()
     library = compile_c(text, [Signature.of(program)], name=f"cg-{name}")
     done = time.perf_counter()
-    return Built(getattr(library, name), made - began, done - made, len(text))
+    return Built(getattr(library, name), generated - began, done - generated, len(text))
 
 
 @functools.cache
 def engine_for(problem: TPProblem, dtype: str, threads: int | None = None) -> Engine:
-    """The engine of a problem for "float32" or "float64"; threads: of a call, by default one a core of this process."""
+    """The engine of a problem for "float32" or "float64"; threads: of a call, by default one per core."""
     return Engine(problem, str(np.dtype(dtype)), threads)

@@ -1,6 +1,6 @@
-"""Scratch of generated functions: it lies on the stack of the thread that runs them, which does not grow.
+"""Whether the scratch of generated functions fits on the stack of the thread that runs them.
 
-A slot with many channels can need more than that, and running into the end of a stack ends the process.
+A slot with many channels can need more, and running into the end of a stack ends the process.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from trnqc.gen import statements as st
 from trnqc.host.threads import stack_size
 
 SIZES = {"f64": 8, "f32": 4, "i64": 8, "i32": 4}
-# Bytes of a stack that the callers of a function need.
+# Bytes of the stack that are left for the callers of a function.
 CALLERS = 256 << 10
 
 
 def demand(function: st.Function, lanes: int, what: str) -> None:
-    """Raise MemoryLimit where a thread's stack has no place for the function's arrays."""
+    """Raise MemoryLimit if the function's arrays do not fit on a thread's stack."""
     needed, there = needs(function, lanes), available()
     if needed > there:
         raise MemoryLimit(
@@ -27,20 +27,20 @@ def demand(function: st.Function, lanes: int, what: str) -> None:
 
 def needs(function: st.Function, lanes: int) -> int:
     """Bytes of the arrays of a function and of those that it calls, which may all be inlined."""
-    found: dict[str, int] = {}
-    _collect(function, lanes, found)
-    return sum(found.values())
+    sizes: dict[str, int] = {}
+    _collect(function, lanes, sizes)
+    return sum(sizes.values())
 
 
-def _collect(function: st.Function, lanes: int, found: dict[str, int]) -> None:
-    if function.name in found:
+def _collect(function: st.Function, lanes: int, sizes: dict[str, int]) -> None:
+    if function.name in sizes:
         return
     statements = list(st.statements(function.body))
     arrays = [s.array for s in statements if isinstance(s, st.DeclareArray)]
-    found[function.name] = sum(_bytes(array, lanes) for array in arrays)
+    sizes[function.name] = sum(_bytes(array, lanes) for array in arrays)
     for s in statements:
         if isinstance(s, st.Call):
-            _collect(s.function, lanes, found)
+            _collect(s.function, lanes, sizes)
 
 
 def _bytes(array: Array, lanes: int) -> int:

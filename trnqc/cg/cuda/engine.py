@@ -120,11 +120,11 @@ class CudaEngine:
 
     def _kernel(self, name: str) -> Built:
         if name not in self._built:
-            made, by_node = self.plan(name), bool(DIRECTIONS[name].by)
+            kernel_plan, by_node = self.plan(name), bool(DIRECTIONS[name].by)
             options = {"kahan": self.kahan and DIRECTIONS[name].by == "receiver", "atomic": self.atomic and by_node}
-            function = function_name(made, **options)
-            signature = Signature.declared(function, parameters(made), DIRECTIONS[name].writes)
-            recipe = Recipe(function, (signature,), lambda: (program(made, **options),))
+            function = function_name(kernel_plan, **options)
+            signature = Signature.declared(function, parameters(kernel_plan), DIRECTIONS[name].writes)
+            recipe = Recipe(function, (signature,), lambda: (program(kernel_plan, **options),))
             # Of equals the first, whose registers the compiler chose; with more of them it may spill less.
             forms = (self.device.build(recipe, self.lanes, accumulate="plain", min_blocks=n) for n in BLOCKS)
             self._built[name] = fewest(forms)

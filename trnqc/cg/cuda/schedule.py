@@ -1,6 +1,6 @@
-"""When a GPU's warp moves what: a tensor product cut into phases, as a plan that prints its traffic.
+"""The plan of a GPU kernel: the phases of a tensor product and the bytes that they move.
 
-problem, pass, element size, lanes -> phases (a slot of x, the paths that read it, channels a lane) -> Plan
+problem, direction, element size, lanes -> phases (a slot of x, the paths that read it, channels a lane) -> Plan
 
 A warp takes an edge, or a node's edges one after another, and a lane takes channels. In a phase one slot of x, with the
 gradients that belong to it, stays in registers, so every slot is read and written once however many paths it has. An
@@ -19,18 +19,30 @@ from trnqc.cg.problem.problem import Instruction, TPProblem
 from trnqc.cg.programs.directions import DIRECTIONS, Direction
 from trnqc.errors import UnsupportedError, UnsupportedMode
 
-# Registers for values: a multiprocessor with 64 Ki of them then holds 16 warps, addresses and temporaries included.
+# 32-bit registers of a lane for values. With addresses and temporaries a multiprocessor, which has 65536, then holds 16
+# warps.
 REGISTERS = 72
-# Registers for sums over a node's edges, where those of one channel are more than that.
+# 32-bit registers of a lane for the sums of one channel over a node's edges.
 SUMS = 128
-# Shared memory that a block has without asking the driver for more.
+# Bytes of shared memory that a block has without asking the driver for more (CUDA programming guide).
 SHARED = 48 * 1024
+# The most channels that a lane takes at once.
 WIDEST = 4
 
 
 @dataclass(frozen=True)
 class Phase:
-    """Paths (numbers of instructions) that read one slot of x. channels: of a lane at once; blocks: how often."""
+    """Paths that read one slot of x.
+
+    Parameters
+    ----------
+    i_in1 : int
+        The slot.
+    paths : tuple of int
+        The numbers of the instructions.
+    channels, blocks : int
+        The channels that a lane takes at once, and how many times it does.
+    """
 
     i_in1: int
     paths: tuple[int, ...]
@@ -40,7 +52,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Plan:
-    """The phases of a pass, the output slots that stay in shared memory, and the bytes that an edge moves."""
+    """The phases of a direction, the output slots that stay in shared memory, and the bytes that an edge moves."""
 
     problem: TPProblem
     direction: Direction
@@ -99,12 +111,12 @@ class Plan:
 
     @cached_property
     def shared(self) -> dict[str, int]:
-        """Elements of each array in shared memory; see `device_program`."""
+        """Elements of each array in shared memory."""
         problem, double, wide = self.problem, self.direction.double, self.lanes
-        found: Counter[str] = Counter()
+        sizes: Counter[str] = Counter()
 
         def at_least(name: str, elements: int) -> None:
-            found[name] = max(found[name], elements)
+            sizes[name] = max(sizes[name], elements)
 
         for phase in self.phases:
             for number in phase.paths:
@@ -124,8 +136,8 @@ class Plan:
                 at_least("partial", wide * table.pitch if self.direction.gradients else 0)
         rows = sum(self.padded(slot) * problem.irreps_out[slot].ir.dim for slot in self.resident)
         for name in ("z", "gz", "ggz"):
-            found[f"{name}_kept"] = rows * (name in self._operands)
-        return {name: n for name, n in sorted(found.items()) if n}
+            sizes[f"{name}_kept"] = rows * (name in self._operands)
+        return {name: n for name, n in sorted(sizes.items()) if n}
 
     def padded(self, slot: int) -> int:
         """Channels of a resident slot, with those of lanes that have none of their own."""
@@ -184,13 +196,13 @@ def plan(problem: TPProblem, name: str, size: int, lanes: int = 32) -> Plan:
         for slot, numbers in sorted(by_slot.items())
         for part in (_parts(problem, numbers, words) if direction.by == "receiver" else [numbers])
     )
-    made = Plan(problem, direction, size, lanes, phases, _resident(problem, phases))
-    if made.shared_bytes > SHARED:
+    result = Plan(problem, direction, size, lanes, phases, _resident(problem, phases))
+    if result.shared_bytes > SHARED:
         raise UnsupportedError(
-            f"{name} of {problem.label or problem} needs {made.shared_bytes} bytes of shared memory a warp on a GPU, "
+            f"{name} of {problem.label or problem} needs {result.shared_bytes} bytes of shared memory a warp on a GPU, "
             f"and a block has {SHARED}; use fewer channels a slot"
         )
-    return made
+    return result
 
 
 def _resident(problem: TPProblem, phases: tuple[Phase, ...]) -> tuple[int, ...]:

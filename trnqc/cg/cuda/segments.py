@@ -16,7 +16,7 @@ from trnqc.gen import Array, Var
 from trnqc.gen import statements as st
 from trnqc.gen.values import lane, minimum
 
-# Edges of a segment at most.
+# The most edges of a segment.
 LONGEST = 64
 
 
@@ -34,9 +34,20 @@ class Ranges:
 
 @dataclass(frozen=True, eq=False)
 class Segments:
-    """begin, end (in `order`), node, target (row of the sums): one a segment. order, far: one an edge. All i64.
+    """Segments of the edges of one node each; all arrays are i64.
 
-    far: the node at an edge's other end. rows: of the sums, n_nodes of them first. cut: what is left to sum.
+    Parameters
+    ----------
+    begin, end : ndarray
+        For each segment the range of its edges in `order`.
+    node, target : ndarray
+        For each segment its node and the row of its sums.
+    order, far : ndarray
+        For each place the edge, and the node at the edge's other end.
+    rows : int
+        The number of rows of the sums; those of the nodes come first.
+    cut : Ranges
+        The rows that are still to be summed, those of nodes with several segments.
     """
 
     begin: np.ndarray
@@ -71,15 +82,15 @@ def segments(order: Order, longest: int = LONGEST) -> Segments:
 
 def levels(count: int, longest: int = LONGEST) -> list[Ranges]:
     """Sums of rows 0 .. count - 1 into row 0, some rows at a time; those of a level stand behind what they sum."""
-    found, begin, end = [], 0, count
+    ranges, begin, end = [], 0, count
     while True:
         starts = np.arange(begin, end, longest)
         last = len(starts) <= 1
         rows = np.zeros(1, np.int64) if last else end + np.arange(len(starts))
         if len(starts):
-            found.append(Ranges(*map(_i64, (starts, np.minimum(starts + longest, end), rows))))
+            ranges.append(Ranges(*map(_i64, (starts, np.minimum(starts + longest, end), rows))))
         if last:
-            return found
+            return ranges
         begin, end = end, end + len(starts)
 
 

@@ -26,7 +26,7 @@ def prepare(model: nn.Module) -> list[tuple[str, nn.Module, TPProblem]]:
     """(name, block, problem) of every interaction block that was not swapped before."""
     from mace.modules.blocks import InteractionBlock
 
-    found = []
+    swaps = []
     for name, block in _blocks(model, InteractionBlock):
         if isinstance(block.conv_tp, Convolution):
             continue
@@ -35,10 +35,10 @@ def prepare(model: nn.Module) -> list[tuple[str, nn.Module, TPProblem]]:
                 f"{name}.conv_tp: expected e3nn's TensorProduct, found {type(block.conv_tp)} with conv_fusion = "
                 f"{getattr(block, 'conv_fusion', None)!r}: build the model without cuEquivariance and OpenEquivariance"
             )
-        found.append((f"{name}.conv_tp", block, from_e3nn(block.conv_tp, label=name)))
-    if not found and not _blocks(model, InteractionBlock):
+        swaps.append((f"{name}.conv_tp", block, from_e3nn(block.conv_tp, label=name)))
+    if not swaps and not _blocks(model, InteractionBlock):
         raise UnsupportedError(f"expected interaction blocks with a conv_tp, found none in {type(model)}")
-    return found
+    return swaps
 
 
 def swap(block: Any, problem: TPProblem) -> None:

@@ -27,7 +27,7 @@ def prepare(model: nn.Module) -> list[tuple[str, nn.Module, TPProblem]]:
     layers = _layers(model)
     if not layers:
         raise UnsupportedError(f"expected layers of NequIP's TensorProductScatter, found none in {type(model)}")
-    found = []
+    swaps = []
     for name, layer in layers:
         if isinstance(layer, Scatter):
             continue
@@ -36,8 +36,8 @@ def prepare(model: nn.Module) -> list[tuple[str, nn.Module, TPProblem]]:
                 f"{name}: expected NequIP's TensorProductScatter, found {type(layer)}: build the model without "
                 "cuEquivariance and OpenEquivariance"
             )
-        found.append((name, layer, from_e3nn(layer.tp, label=name)))
-    return found
+        swaps.append((name, layer, from_e3nn(layer.tp, label=name)))
+    return swaps
 
 
 def swap(layer: Any, problem: TPProblem) -> None:

@@ -1,6 +1,6 @@
-"""Models of others with our convolutions: the layers are swapped in place, nothing else of the model changes.
+"""Swap the convolutions of MACE and NequIP models in place for fused ones; nothing else of a model changes.
 
-model -> its convolutions (doors) -> problems -> the same modules with another forward
+model -> its convolutions (mace.py, nequip.py) -> problems -> the same modules with another forward
 """
 
 from __future__ import annotations
@@ -18,26 +18,44 @@ DOORS = {"mace": "trnqc.cg.doors.mace", "nequip": "trnqc.cg.doors.nequip"}
 
 
 def accelerate(model: Any) -> tuple[str, ...]:
-    """Swap the convolutions of a MACE or NequIP model, in place, for fused ones; the names of those swapped.
+    """Swap the convolutions of a MACE or NequIP model, in place, for fused ones.
 
-    model: a module, or an ASE calculator that holds one or several. Parameters, buffers, the state dict, devices and
-    dtypes stay as they are; energies and forces agree to rounding. Models can be copied, pickled (and read where trnqc
-    is installed), trained and moved afterwards; call `undo` before TorchScript. A model that was swapped before is left
-    as it is. Kernels are compiled at the first call.
-    Raises InputError for something that is no model, UnsupportedError for models of other packages, or for layers that
-    another library has replaced, and UnsupportedMode; then nothing was swapped.
+    Parameters
+    ----------
+    model : torch.nn.Module or ase.calculators.calculator.Calculator
+        A model, or a calculator that holds one or several. A model that was swapped before is left as it is.
+
+    Returns
+    -------
+    tuple of str
+        The names of the layers that were swapped.
+
+    Raises
+    ------
+    InputError
+        For an object that is no model.
+    UnsupportedError
+        For models of other packages, and for layers that another library has replaced.
+    UnsupportedMode
+        For a mode that has no kernel. After any error nothing has been swapped.
+
+    Notes
+    -----
+    Parameters, buffers, the state dict, devices and dtypes stay as they are; energies and forces agree to rounding.
+    Models can be copied, pickled (and read where trnqc is installed), trained and moved afterwards. Call `undo` before
+    TorchScript. Kernels are compiled at the first call.
     """
-    found = []
+    swaps = []
     for prefix, module in _models(model):
         door = _door(module)
-        found += [(prefix + name, door, *rest) for name, *rest in door.prepare(module)]
-    for _, door, owner, problem in found:
+        swaps += [(prefix + name, door, *rest) for name, *rest in door.prepare(module)]
+    for _, door, owner, problem in swaps:
         door.swap(owner, problem)
-    return tuple(name for name, *_ in found)
+    return tuple(name for name, *_ in swaps)
 
 
 def undo(model: Any) -> tuple[str, ...]:
-    """Put back, in place, the layers that `accelerate` swapped; their names."""
+    """Put back, in place, the layers that `accelerate` swapped, and return their names."""
     return tuple(prefix + name for prefix, module in _models(model) for name in _door(module).undo(module))
 
 

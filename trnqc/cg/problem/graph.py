@@ -1,9 +1,9 @@
-"""Edges of a convolution in the orders in which its passes walk them.
+"""Edges of a convolution in the orders in which its kernels walk them.
 
 rows, cols, n_nodes -> checked -> sorted by receiver, sorted by sender -> shares of nodes with about as many edges each
 
-An edge list is taken in any order; what belongs to edges (y, w and their gradients) stays in that order, and the passes
-go through a permutation.
+An edge list is taken in any order. What belongs to edges (y, w and their gradients) stays in that order, and the
+kernels go through a permutation.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 
 from trnqc.errors import EdgeIndexError
 
-# Shares of nodes in a pass: the same for any number of threads, so that sums over shares are too.
+# Shares of nodes; their number does not depend on the threads, nor do sums over shares.
 SHARES = 64
-# Edge lists remembered: models build a few a step and use each in every layer.
+# Graphs that are remembered: a model builds a few in a step and uses each in every layer.
 KEPT = 8
 
 
@@ -79,18 +79,18 @@ _guard = threading.Lock()
 
 
 def graph_of(rows: np.ndarray, cols: np.ndarray, n_nodes: int) -> Graph:
-    """A graph of these edges, with the orders found for equal ones lately. Raises EdgeIndexError."""
+    """A graph of these edges; a recent graph of equal edges is returned, with its orders. Raises EdgeIndexError."""
     with _guard:
         for n, known in enumerate(_kept):
             if known.n_nodes == n_nodes and _equal(known.rows, rows) and _equal(known.cols, cols):
                 _kept.append(_kept.pop(n))
                 return known
     # The caller may write other edges into these arrays.
-    made = Graph(_frozen(rows), _frozen(cols), n_nodes)
+    graph = Graph(_frozen(rows), _frozen(cols), n_nodes)
     with _guard:
-        _kept.append(made)
+        _kept.append(graph)
         del _kept[:-KEPT]
-    return made
+    return graph
 
 
 def _equal(known: np.ndarray, given: np.ndarray) -> bool:

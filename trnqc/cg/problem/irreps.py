@@ -86,11 +86,11 @@ class Irreps:
     @cached_property
     def slices(self) -> tuple[slice, ...]:
         """Where each slot lies in a feature vector."""
-        found, start = [], 0
+        slices, start = [], 0
         for slot in self.slots:
-            found.append(slice(start, start + slot.dim))
+            slices.append(slice(start, start + slot.dim))
             start += slot.dim
-        return tuple(found)
+        return tuple(slices)
 
     def simplify(self) -> Irreps:
         """Neighbouring slots of one irrep joined, those without channels left out."""

@@ -304,11 +304,11 @@ def _listed(instructions: Any) -> list[Any]:
 
 def _number(paths: Iterable[Instruction]) -> tuple[Instruction, ...]:
     """The paths with the places of their weights, one after another."""
-    found, offset = [], 0
+    numbered, offset = [], 0
     for path in paths:
-        found.append(replace(path, weight_offset=offset))
+        numbered.append(replace(path, weight_offset=offset))
         offset += path.weight_numel
-    return tuple(found)
+    return tuple(numbered)
 
 
 def _one_dtype(**given: Any) -> str | None:

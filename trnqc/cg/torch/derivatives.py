@@ -95,10 +95,10 @@ def _third(calls: Calls, g: Tensors, h: Tensors, gz: Tensor) -> tuple[Tensor, ..
 def _second(calls: Calls, t: Tensors, g: Tensors, h: Tensors) -> Tensor:
     """The derivative of z along both g and h."""
     (x, y, w), (gx, gy, gw), (hx, hy, hw) = t, g, h
-    found = calls.forward(hx, gy, w) + calls.forward(gx, hy, w)
+    total = calls.forward(hx, gy, w) + calls.forward(gx, hy, w)
     for pair in ((hx, y, gw), (gx, y, hw), (x, hy, gw), (x, gy, hw)):
-        found = found + calls.forward_linear(*pair)
-    return found
+        total = total + calls.forward_linear(*pair)
+    return total
 
 
 GRADIENTS: dict[str, Callable[..., tuple[Tensor, ...]]] = {

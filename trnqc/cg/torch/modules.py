@@ -147,10 +147,10 @@ class _Product(nn.Module):
 
     def _joined(self, weights: Sequence[Tensor]) -> Tensor:
         paths = [path for path in self.instructions if path.has_weight]
-        found = [tuple(w.shape) for w in weights]
+        shapes = [tuple(w.shape) for w in weights]
         cuts = [w.dim() - len(path.path_shape) for w, path in zip(weights, paths)]
-        if len(weights) != len(paths) or any(s[max(0, c) :] != p.path_shape for s, c, p in zip(found, cuts, paths)):
-            raise OperandError(f"w: expected shapes [..., *{[path.path_shape for path in paths]}], found {found}")
+        if len(weights) != len(paths) or any(s[max(0, c) :] != p.path_shape for s, c, p in zip(shapes, cuts, paths)):
+            raise OperandError(f"w: expected shapes [..., *{[path.path_shape for path in paths]}], found {shapes}")
         return torch.cat([w.flatten(cut) for w, cut in zip(weights, cuts)], dim=-1)
 
 

@@ -117,8 +117,8 @@ def _run(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], opt
         return getattr(cuda_engine(text, dtype, device.index, kahan, atomic), name)(*tensors, *graph)
     engine = cpu_engine(text, dtype, torch.get_num_threads())
     extra = {"kahan": True} if kahan else {}
-    found = getattr(engine, name)(*map(_array, tensors), *graph, **extra)
-    return tuple(map(torch.from_numpy, found)) if isinstance(found, tuple) else torch.from_numpy(found)
+    results = getattr(engine, name)(*map(_array, tensors), *graph, **extra)
+    return tuple(map(torch.from_numpy, results)) if isinstance(results, tuple) else torch.from_numpy(results)
 
 
 def _array(tensor: Tensor) -> Any:
@@ -139,8 +139,8 @@ def _fake(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], op
     refuse_dual_level()
     problem, sizes = problem_of(options[0]), _sizes(tensors, edges)
     check(problem, tensors, sizes)
-    made = [tensors[0].new_empty(sizes.shape(name, problem)) for name in DIRECTIONS[direction].writes]
-    return tuple(made) if len(made) > 1 else made[0]
+    results = [tensors[0].new_empty(sizes.shape(name, problem)) for name in DIRECTIONS[direction].writes]
+    return tuple(results) if len(results) > 1 else results[0]
 
 
 class Family:
@@ -228,11 +228,10 @@ class Family:
                 return torch.stack(samples), 0
             return tuple(map(torch.stack, zip(*samples))), (0,) * len(samples[0])
         rows = [t.movedim(d, 0) if d is not None else t.expand(count, *t.shape) for d, t in zip(dims, tensors)]
-        found = call(*(t.reshape(count * t.shape[1], t.shape[2]) for t in rows), *options)
-        if isinstance(found, Tensor):
-            return found.reshape(count, rows[0].shape[1], found.shape[-1]), 0
-        made = tuple(t.reshape(count, rows[0].shape[1], t.shape[-1]) for t in found)
-        return made, (0,) * len(made)
+        results = call(*(t.reshape(count * t.shape[1], t.shape[2]) for t in rows), *options)
+        if isinstance(results, Tensor):
+            return results.reshape(count, rows[0].shape[1], results.shape[-1]), 0
+        return tuple(t.reshape(count, rows[0].shape[1], t.shape[-1]) for t in results), (0,) * len(results)
 
 
 BATCH = Family("cg", (), (("str", "problem"),))

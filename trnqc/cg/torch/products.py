@@ -69,14 +69,14 @@ class FullTensorProduct(TensorProduct):
         **options: Any,
     ) -> None:
         one, two, wanted = Irreps.of(irreps_in1).simplify(), Irreps.of(irreps_in2).simplify(), _filter(filter_ir_out)
-        found = [
+        parts = [
             (MulIrrep(x.mul * y.mul, ir), (i, j), ("uvuv", False))
             for i, x in enumerate(one)
             for j, y in enumerate(two)
             for ir in products(x.ir, y.ir)
             if wanted is None or ir in wanted
         ]
-        out, rules = _sorted(found)
+        out, rules = _sorted(parts)
         super().__init__(one, two, out, rules, irrep_normalization=irrep_normalization, **options)
 
 
@@ -155,8 +155,8 @@ class TensorSquare(TensorProduct):
             raise InputError(f"irrep_normalization: expected component, norm or none; found {by!r}")
         if irreps_out is None:
             wanted = _filter(filter_ir_out)
-            found = [part for part in _square(x, by) if wanted is None or part[0].ir in wanted]
-            out, rules = _sorted([(slot, pair, (mode, False, scale)) for slot, pair, mode, scale in found])
+            parts = [part for part in _square(x, by) if wanted is None or part[0].ir in wanted]
+            out, rules = _sorted([(slot, pair, (mode, False, scale)) for slot, pair, mode, scale in parts])
         else:
             out = Irreps.of(irreps_out).simplify()
             mixing = {"uvuv": "uvw", "uvu<v": "u<vw", "uuu": "uuw"}
@@ -201,12 +201,12 @@ def _of_itself(dim: int, ir: Irrep, by: str) -> float:
     return float(ir.dim * dim) if ir.l == 0 else dim * (dim + 2) / 2
 
 
-def _sorted(found: list[tuple[MulIrrep, tuple[int, int], tuple[Any, ...]]]) -> tuple[Irreps, Rules]:
+def _sorted(parts: list[tuple[MulIrrep, tuple[int, int], tuple[Any, ...]]]) -> tuple[Irreps, Rules]:
     """The slots by irrep, and an instruction for each in the order in which they came."""
-    order = sorted(range(len(found)), key=lambda n: (found[n][0].ir, n))
+    order = sorted(range(len(parts)), key=lambda n: (parts[n][0].ir, n))
     place = {n: k for k, n in enumerate(order)}
-    rules = [(*pair, place[n], *rest) for n, (_, pair, rest) in enumerate(found)]
-    return Irreps(tuple(found[n][0] for n in order)), rules
+    rules = [(*pair, place[n], *rest) for n, (_, pair, rest) in enumerate(parts)]
+    return Irreps(tuple(parts[n][0] for n in order)), rules
 
 
 def _aligned(one: Irreps, two: Irreps) -> tuple[Irreps, Irreps]:
@@ -219,10 +219,10 @@ def _aligned(one: Irreps, two: Irreps) -> tuple[Irreps, Irreps]:
 
 
 def _ends(irreps: Irreps) -> list[int]:
-    found = [0]
+    ends = [0]
     for slot in irreps:
-        found.append(found[-1] + slot.mul)
-    return found
+        ends.append(ends[-1] + slot.mul)
+    return ends
 
 
 def _cut(irreps: Irreps, ends: list[int]) -> Irreps:

@@ -160,7 +160,7 @@ class _Path:
         problem = self.target.problem
         gradients = channels.gradients(problem.degrees(self.path), self.target.dtype)
         start = problem.slices2[self.path.i_in2].start
-        with self.target.each_edge(self.b, self.target.edges) as n:
+        with self.target.each_edge(self.b) as n:
             gy, h = st.view(self.scratch["gy"][n * problem.dims[1] + start]), self._of_edge(self.h, n)
             self.b.call(gradients, *self._sizes, self._y(y, n), self._x(x, n), h, self._x("gx", n), gy)
 
