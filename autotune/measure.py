@@ -94,7 +94,7 @@ def _environment(target: str) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": path, "NEURON_PLATFORM_TARGET_OVERRIDE": target}
 
 
-def _send(child: subprocess.Popen, job: Job) -> None:
+def _send(child: subprocess.Popen[bytes], job: Job) -> None:
     """Write the job and leave the pipe open: its end tells the child that this process is gone."""
     assert child.stdin is not None
     with contextlib.suppress(BrokenPipeError):
@@ -102,7 +102,7 @@ def _send(child: subprocess.Popen, job: Job) -> None:
         child.stdin.flush()
 
 
-def _end(child: subprocess.Popen) -> None:
+def _end(child: subprocess.Popen[bytes]) -> None:
     """Kill the candidate and the processes that it started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)

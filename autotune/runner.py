@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from autotune import journal as journals
 from autotune.instruments import GATED_LAST, Job, resolve
@@ -129,7 +130,7 @@ def tune(
     return Outcome(request, choices, name, why, tuple(measurements.steps), record, path)
 
 
-def _run_name(request: Request, search: str) -> dict:
+def _run_name(request: Request, search: str) -> dict[str, Any]:
     """All that decides which candidates are measured and with what result; equal for runs that share a journal."""
     name = dataclasses.asdict(request) | {"search": search}
     return name | {"source": kernel_hash(kernels()[request.kernel]), "depends": identity(request.instrument)}
@@ -198,7 +199,9 @@ def _verified(measurements: _Measurements, choices: Space) -> Step:
         measurements.step(best.constants, 1.0, gate=True)
 
 
-def _record(request: Request, best: Step, steps: list[Step], choices: Space, search: str, run: dict) -> Record:
+def _record(
+    request: Request, best: Step, steps: list[Step], choices: Space, search: str, run: dict[str, Any]
+) -> Record:
     point = choices.points[choices.constants.index(best.constants)] if best.constants in choices.constants else {}
     failed = {s: sum(step.trial.status == s for step in steps) for s in ("wrong", "crashed", "timeout")}
     return Record(

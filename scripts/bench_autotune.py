@@ -32,9 +32,10 @@ from autotune.runner import Outcome, Request, tune
 from scripts import ROOT
 from scripts.measuring import command
 from trnqc import __version__
+from trnqc.host.files import write_aside
 from trnqc.tuning import records
 from trnqc.tuning.conditions import model_identity
-from trnqc.tuning.records import Record, write_aside
+from trnqc.tuning.records import Record
 from trnqc.tuning.requests import parse_shape
 
 SEARCHES = ("halving", "model")

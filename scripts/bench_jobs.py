@@ -54,13 +54,13 @@ def resident(what: str) -> int:
     return 1024 * int(re.search(rf"{what}:\s+(\d+)", Path("/proc/self/status").read_text())[1])  # type: ignore[index]
 
 
-def of_molecule(args: argparse.Namespace, megabytes: float, stages: Stages) -> dict[str, Any]:
+def of_molecule(args: argparse.Namespace, cap: float, stages: Stages) -> dict[str, Any]:
     """The whole job, as the command line runs it."""
     from trnqc.mp2.jobs.job import Job, run
     from trnqc.mp2.reference.molecule import load_geometry
 
     job = Job(
-        load_geometry(args.case), args.basis, max_memory=megabytes, threads=args.threads, fused=True,
+        load_geometry(args.case), args.basis, memory=cap, threads=args.threads, fused=True,
         checkpoint=args.checkpoint,
     )  # fmt: skip
     stages.begin("SCF")
@@ -68,29 +68,25 @@ def of_molecule(args: argparse.Namespace, megabytes: float, stages: Stages) -> d
     return {"e_tot": result.e_tot, "timings": dict(result.timings)} | facts(result)
 
 
-def of_shape(args: argparse.Namespace, megabytes: float, stages: Stages) -> dict[str, Any]:
+def of_shape(args: argparse.Namespace, cap: float, stages: Stages) -> dict[str, Any]:
     """Factors and pairs of 96 and 672 made-up orbitals over the functions of 32 waters."""
-    from trnqc.mp2.dfmp2 import assemble
-    from trnqc.mp2.factors.factors import build_factors
-    from trnqc.mp2.jobs.choice import choose
-    from trnqc.mp2.pairs.blocks import least_bytes
-    from trnqc.mp2.pairs.pairs import run_pairs
+    from trnqc.mp2.assembly import assemble
+    from trnqc.mp2.execution import Execution, choose
+    from trnqc.mp2.factors.build import build_factors
+    from trnqc.mp2.pairs.pairs import pair_step_bytes, run_pairs
+    from trnqc.mp2.reference.orbitals import ActiveOrbitals
     from trnqc.mp2.result import Sizes
 
     mol, auxmol = lattice()
-    choice = choose("cpu", "fp64")
-    orbitals = np.linalg.qr(np.random.default_rng(1).standard_normal((768, 768)))[0]
+    execution = Execution(choose("cpu", "fp64"), threads=args.threads, memory=cap, progress=stages)
+    c = np.linalg.qr(np.random.default_rng(1).standard_normal((768, 768)))[0]
     eps = np.concatenate((np.linspace(-1.4, -0.4, 96), np.linspace(0.1, 4.0, 672)))
+    orbitals = ActiveOrbitals(c[:, :96], c[:, 96:], eps[:96], eps[96:], (), ())
     stages.begin("integrals")
-    factors = build_factors(
-        mol, auxmol, orbitals[:, :96], orbitals[:, 96:], eps[:96], eps[96:], max_bytes=1e6 * megabytes,
-        threads=args.threads, progress=stages, pairs=least_bytes(672, 2304, choice, True, args.threads),
-    )  # fmt: skip
-    step = run_pairs(
-        factors.B, factors.eps_occ, factors.eps_vir, choice, threads=args.threads, max_memory=megabytes,
-        progress=lambda done, total: stages("pairs", done, total),
-    )  # fmt: skip
-    result = assemble(step, factors.where, sizes=Sizes(*factors.B.shape, 768, 768), timings=factors.timings)
+    beside = pair_step_bytes(96, 672, 2304, execution)
+    factors = build_factors(mol, auxmol, orbitals, execution, beside=beside)
+    step = run_pairs(factors, execution)
+    result = assemble(step, factors, sizes=Sizes(*factors.shape, 768, 768), timings=factors.timings)
     return {"timings": factors.timings | step.timings} | facts(result)
 
 
@@ -133,7 +129,7 @@ def main() -> None:
 
     stages, cap = Stages(), parse_memory(args.max_memory)
     before = resident("VmRSS")
-    found = (of_shape if args.case == "large" else of_molecule)(args, cap / 1e6, stages)
+    found = (of_shape if args.case == "large" else of_molecule)(args, cap, stages)
     stages.end()
     peak = max(int(row["peak_bytes"]) for row in stages.found.values())
     row = {

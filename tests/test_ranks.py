@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from trnqc.errors import InputError
-from trnqc.ranks.groups import ALONE, Alone, balanced, dealt, dearest_first
+from trnqc.ranks import ALONE, Alone, balanced, dealt, dearest_first
 
 costs = some.lists(some.floats(0, 1e6), max_size=60)
 

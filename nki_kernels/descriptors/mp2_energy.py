@@ -104,8 +104,8 @@ def _launch(shape: Values, precision: str, constants: Values, pairs: np.ndarray,
     return Launch(args, {"nvir": nvir, "naux": naux, "kchunk": tiles.kchunk}, flops)
 
 
-def _result_shape(bt: tuple, ev_row: tuple, ev_col: tuple, e_pair: tuple, work: tuple, bounds: tuple) -> tuple:
-    items, group = e_pair
+def _result_shape(*operands: tuple[int, ...]) -> tuple[int, ...]:
+    items, group = operands[3]
     return items, P, group, 2
 
 

@@ -87,7 +87,9 @@ class Launches:
         return sum(float(os.sum()) for os, _ in sums), sum(float(ss.sum()) for _, ss in sums)
 
 
-def measure(device: NeuronDevice, shape: tuple[int, int, int], precision: str, warmup: int, repeats: int) -> dict:
+def measure(
+    device: NeuronDevice, shape: tuple[int, int, int], precision: str, warmup: int, repeats: int
+) -> dict[str, Any]:
     """One record; raises TrnqcError if the device's energies fail the gate, before anything is timed."""
     arrays = factors(*shape)
     reference = backends.get("cpu").mp2_pairs(*arrays, precision="fp64")
@@ -140,6 +142,8 @@ def parse() -> argparse.Namespace:
 
 def main() -> int:
     options = parse()
+    context: contextlib.AbstractContextManager[None]
+    versions: dict[str, str]
     try:
         if options.rehearse:
             device, context = NeuronDevice("cpu", 1), host_kernels("simulator")

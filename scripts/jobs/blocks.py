@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.eri.fitting.workers import workers
+from trnqc.eri.fitting.thread_pool import single_threaded_pool
+from trnqc.mp2.execution import Execution, choose
 from trnqc.mp2.factors.auxiliary_basis import auxiliary_basis
-from trnqc.mp2.factors.factors import plan_factors
+from trnqc.mp2.factors.factors import Factors
+from trnqc.mp2.factors.memory import plan_factors
 from trnqc.mp2.factors.metric import factorise
 from trnqc.mp2.factors.shell_blocks import HalfFitted
-from trnqc.mp2.jobs.choice import choose
 from trnqc.mp2.pairs.blocks import block_energies, pair_blocks
 from trnqc.mp2.pairs.distribution import set_width
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
-from trnqc.mp2.reference.orbitals import chemical_core
+from trnqc.mp2.reference.orbitals import active_orbitals, chemical_core
 
 
 def measured(title: str) -> dict[str, Any]:
@@ -25,12 +26,14 @@ def measured(title: str) -> dict[str, Any]:
     mol = build_mole(load_geometry(name), basis)
     core, occupied = chemical_core(mol), mol.nelectron // 2
     energies, c = np.linalg.eigh(mol.intor("int1e_kin"))
-    nocc, nvir = occupied - core, len(c) - occupied
+    energies = np.concatenate((-1 - energies[:occupied][::-1], 1 + energies[occupied:]))
+    orbitals = active_orbitals(c, energies, np.where(np.arange(len(c)) < occupied, 2.0, 0.0), core)
+    execution = Execution(choose("cpu", "fp64"), fused=False)
     auxmol = auxiliary_basis(mol, None).auxmol
-    width = plan_factors(auxmol, len(c), nocc, nvir, None, 1).width
-    half = HalfFitted(mol, auxmol, c[:, core:occupied], c[:, occupied:], width)
+    width = plan_factors(auxmol, orbitals, execution).width
+    half = HalfFitted(mol, auxmol, orbitals.c_occ, orbitals.c_vir, width)
     B, columns = np.empty(half.shape), []
-    with workers(1) as pool:
+    with single_threaded_pool(1) as pool:
         for number, (p0, p1) in enumerate(half.columns):
             seconds = pool.submit(half.fill, number, B[:, :, p0:p1]).result()
             columns.append({"functions": p1 - p0, "integrals_s": seconds[0], "transformation_s": seconds[1]})
@@ -40,13 +43,20 @@ def measured(title: str) -> dict[str, Any]:
         start = time.perf_counter()
         list(pool.map(metric.fit, list(B)))
         fit_s = time.perf_counter() - start
-    choice, blocks = choose("cpu", "fp64"), []
-    eps_occ, eps_vir = -1 - energies[core:occupied][::-1], 1 + energies[occupied:]
-    for block in pair_blocks(nocc, set_width(*B.shape)):
+    factors, blocks = Factors(B, orbitals.eps_occ, orbitals.eps_vir), []
+    for block in pair_blocks(orbitals.nocc, set_width(*B.shape)):
         start = time.perf_counter()
-        block_energies(block, B[block.rows], B[block.columns], eps_occ, eps_vir, choice, fused=False, threads=1)
+        block_energies(block, B[block.rows], B[block.columns], factors, execution)
         blocks.append({"cost": block.cost(*B.shape[1:]), "seconds": time.perf_counter() - start})
     return {
-        "case": title, "nao": len(c), "nocc": nocc, "nvir": nvir, "naux": half.shape[2], "made_by": half.made_by,
-        "columns": columns, "metric_s": metric_s, "fit_s": fit_s, "blocks": blocks,
-    }  # fmt: skip
+        "case": title,
+        "nao": len(c),
+        "nocc": orbitals.nocc,
+        "nvir": orbitals.nvir,
+        "naux": half.shape[2],
+        "made_by": half.made_by,
+        "columns": columns,
+        "metric_s": metric_s,
+        "fit_s": fit_s,
+        "blocks": blocks,
+    }

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
-from trnqc.mp2.pairs.distribution import AHEAD, Spread
-from trnqc.ranks.groups import balanced, dearest_first
+from trnqc.mp2.pairs.distribution import AHEAD, Distribution
+from trnqc.ranks import balanced, dearest_first
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Network:
     files: float
 
 
-class Cyclic(Spread):
+class Cyclic(Distribution):
     """Blocks by turns to the holders of their rows and of their columns, whatever they cost."""
 
     @cached_property
@@ -102,42 +102,43 @@ def _scatter(values: Sequence[float], count: int) -> np.ndarray:
 
 def factors_seconds(work: Workload, devices: int, net: Network, dynamic: bool) -> float:
     """Integrals, exchange, metric, fitting."""
-    spread = Spread(work.nocc, work.nvir, work.naux, devices)
+    distribution = Distribution(work.nocc, work.nvir, work.naux, devices)
     last = _taken(work.columns, devices, net.latency) if dynamic else _settled(work.columns, devices)
-    rows = max(sum(len(spread.sets[n]) for n in spread.holds(rank)) for rank in range(devices))
+    rows = max(sum(len(distribution.sets[n]) for n in distribution.holds(rank)) for rank in range(devices))
     # In every step a device sends to one and receives from one.
     exchanged = rows * work.row_bytes * (devices - 1) / devices / net.bandwidth + (devices - 1) * net.latency
     return last + exchanged + work.replicated + work.fitting(rows)
 
 
-def visits_seconds(work: Workload, spread: Spread, net: Network) -> float:
+def visits_seconds(work: Workload, distribution: Distribution, net: Network) -> float:
     """Pairs with visiting rows, as trnqc/mp2/pairs/ranks.py asks for them."""
-    seconds = dict(zip(spread.blocks, work.pairs([b.cost(work.nvir, work.naux) for b in spread.blocks])))
-    out, into, entered = np.zeros((3, spread.ranks))
+    seconds = dict(zip(distribution.blocks, work.pairs([b.cost(work.nvir, work.naux) for b in distribution.blocks])))
+    out, into, entered = np.zeros((3, distribution.ranks))
     # When ranks came to each round: messages of a round start when both sides are within AHEAD rounds of it.
-    came, sent = deque([entered] * AHEAD, maxlen=AHEAD + 1), deque(maxlen=AHEAD + 1)
-    for round in range(spread.rounds):
+    came = deque([entered] * AHEAD, maxlen=AHEAD + 1)
+    sent: deque[np.ndarray] = deque(maxlen=AHEAD + 1)
+    for round in range(distribution.rounds):
         came.append(entered)
-        asked, there, gone = came[0], entered.copy(), np.zeros(spread.ranks)
-        for sender, receiver, number in spread.messages(round):
+        asked, there, gone = came[0], entered.copy(), np.zeros(distribution.ranks)
+        for sender, receiver, number in distribution.messages(round):
             begin = max(asked[sender], asked[receiver], out[sender], into[receiver])
-            end = begin + net.latency + len(spread.sets[number]) * work.row_bytes / net.bandwidth
+            end = begin + net.latency + len(distribution.sets[number]) * work.row_bytes / net.bandwidth
             out[sender] = into[receiver] = gone[sender] = end
             there[receiver] = max(there[receiver], end)
         sent.append(gone)
         if len(sent) > AHEAD:
             there = np.maximum(there, sent[0])
-        done = [sum(seconds[b] for b in v[round].blocks) if round < len(v) else 0.0 for v in spread.visits]
+        done = [sum(seconds[b] for b in v[round].blocks) if round < len(v) else 0.0 for v in distribution.visits]
         entered = there + done
     return float(entered.max())
 
 
 def files_seconds(work: Workload, devices: int, net: Network) -> float:
     """Pairs taken from one counter, dearest first, their rows read ahead from the shared file system."""
-    spread = Spread(work.nocc, work.nvir, work.naux, 1)
-    costs = [b.cost(work.nvir, work.naux) for b in spread.blocks]
+    distribution = Distribution(work.nocc, work.nvir, work.naux, 1)
+    costs = [b.cost(work.nvir, work.naux) for b in distribution.blocks]
     seconds = work.pairs(costs)
-    read = 2 * spread.width * work.row_bytes
+    read = 2 * distribution.width * work.row_bytes
     free, counter, disk = [(0.0, device) for device in range(devices)], 0.0, 0.0
     last = 0.0
     for n in dearest_first(costs):
@@ -164,7 +165,7 @@ def _taken(seconds: np.ndarray, devices: int, latency: float) -> float:
 
 
 @cache
-def _spread(kind: type[Spread], nocc: int, nvir: int, naux: int, devices: int) -> Spread:
+def _distribution(kind: type[Distribution], nocc: int, nvir: int, naux: int, devices: int) -> Distribution:
     return kind(nocc, nvir, naux, devices)
 
 
@@ -172,11 +173,12 @@ def projected(work: Workload, devices: int, net: Network) -> dict[str, dict[str,
     """Seconds by way of sharing: of factors, of pairs, of both."""
     sizes = (work.nocc, work.nvir, work.naux, devices)
     found = {}
-    for name, pairs in (
-        ("static", lambda: visits_seconds(work, _spread(Spread, *sizes), net)),
-        ("cyclic", lambda: visits_seconds(work, _spread(Cyclic, *sizes), net)),
+    ways: tuple[tuple[str, Callable[[], float]], ...] = (
+        ("static", lambda: visits_seconds(work, _distribution(Distribution, *sizes), net)),
+        ("cyclic", lambda: visits_seconds(work, _distribution(Cyclic, *sizes), net)),
         ("dynamic", lambda: files_seconds(work, devices, net)),
-    ):
+    )
+    for name, pairs in ways:
         factors, rest = factors_seconds(work, devices, net, name == "dynamic"), pairs()
         found[name] = {"factors_s": factors, "pairs_s": rest, "mp2_s": factors + rest}
     return found

@@ -22,7 +22,7 @@ from rich.table import Table
 from scripts import ROOT
 from scripts.jobs.simulation import Network, Workload, projected
 from scripts.measuring import heading, record_file, write_json
-from trnqc.mp2.jobs.memory import gigabytes
+from trnqc.host.memory import gigabytes
 
 DEVICES = (1, 2, 8, 64, 1024)
 # trn1.32xlarge: 800 Gbit/s of EFA for 16 devices (AWS Neuron documentation, "Trn1 Architecture"); the rest is assumed.

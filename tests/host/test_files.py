@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -40,12 +41,11 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "file"
     write_aside(path, b"old")
 
-    def full(handle, mode):
-        os.write(handle, b"n")
-        os.close(handle)
+    def full(one, other):
+        assert Path(one).read_bytes() == b"new"
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("os.fdopen", full)
+    monkeypatch.setattr("os.replace", full)
     with pytest.raises(StorageError, match="No space left on device; make room"):
         write_aside(path, b"new")
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
@@ -67,11 +67,11 @@ def test_a_cut_off_line_is_left_out_and_the_next_is_not_lost(tmp_path_factory, c
     path.write_bytes(text)
     records = Records(path)
     whole = [line for line in text.split(b"\n") if line.endswith(b"}")]
-    assert [r["n"] for r in records.found] == list(range(len(whole)))
-    assert all(r["value"] == r["n"] / 3 for r in records.found)
+    assert [r["n"] for r in records.entries] == list(range(len(whole)))
+    assert all(r["value"] == r["n"] / 3 for r in records.entries)
     records.add(n=9)
     records.close()
-    assert Records(path).found == [*records.found, {"n": 9}]
+    assert Records(path).entries == [*records.entries, {"n": 9}]
 
 
 @given(data=st.data())
@@ -82,7 +82,7 @@ def test_a_changed_line_is_left_out(tmp_path_factory, data):
     line = text[:at].count(b"\n")
     text[at] ^= 1 << data.draw(st.integers(0, 7))
     path.write_bytes(bytes(text))
-    found = [r["n"] for r in Records(path).found]
+    found = [r["n"] for r in Records(path).entries]
     assert set(found) >= set(range(5)) - {line, line + 1}
     assert line not in found or text[at : at + 1].isalpha()  # another case of a hexadecimal digit says the same
 
@@ -90,7 +90,7 @@ def test_a_changed_line_is_left_out(tmp_path_factory, data):
 def test_records_in_memory_alone():
     records = Records(None)
     records.add(n=1)
-    assert records.found == [{"n": 1}]
+    assert records.entries == [{"n": 1}]
 
 
 def test_a_record_that_does_not_fit_on_the_disk(tmp_path, monkeypatch):
@@ -104,4 +104,4 @@ def test_a_record_that_does_not_fit_on_the_disk(tmp_path, monkeypatch):
         patch.setattr("trnqc.host.files.os.write", full)
         records.add(n=2)
     records.close()
-    assert Records(tmp_path / "records").found == [{"n": 1}]
+    assert Records(tmp_path / "records").entries == [{"n": 1}]

@@ -36,12 +36,28 @@ def test_memory_of_this_machine():
 
 
 def test_control_group(tmp_path):
-    assert control_group_room(tmp_path) == math.inf
+    assert control_group_room([tmp_path]) == math.inf
     tmp_path.joinpath("memory.current").write_text("1000\n")
     tmp_path.joinpath("memory.max").write_text("max\n")
-    assert control_group_room(tmp_path) == math.inf
+    assert control_group_room([tmp_path]) == math.inf
     tmp_path.joinpath("memory.max").write_text("5000\n")
-    assert control_group_room(tmp_path) == 4000
+    assert control_group_room([tmp_path]) == 4000
+    tmp_path.joinpath("memory.stat").write_text("anon 100\ninactive_file 300\nactive_file 200\n")
+    assert control_group_room([tmp_path]) == 4300
+
+
+def test_the_tightest_of_nested_control_groups_counts(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "_CONTROL_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(memory, "_OWN_GROUP", tmp_path / "own")
+    inner = tmp_path / "groups" / "slurm" / "job_7"
+    inner.mkdir(parents=True)
+    tmp_path.joinpath("own").write_text("1:cpu:/\n0::/slurm/job_7\n")
+    assert memory.control_groups() == [inner, inner.parent, tmp_path / "groups"]
+    for group, limit in ((inner, 9000), (inner.parent, 7000)):
+        group.joinpath("memory.max").write_text(f"{limit}\n")
+        group.joinpath("memory.current").write_text("1000\n")
+    assert installed_memory() == 7000
+    assert available_memory() == 6000
 
 
 def test_words():
@@ -50,7 +66,8 @@ def test_words():
 
 def test_a_control_group_limits_what_is_installed(tmp_path, monkeypatch):
     whole = installed_memory()
-    monkeypatch.setattr(memory, "_CONTROL_GROUP", tmp_path)
+    monkeypatch.setattr(memory, "_CONTROL_GROUPS", tmp_path)
+    monkeypatch.setattr(memory, "_OWN_GROUP", tmp_path / "none")
     tmp_path.joinpath("memory.max").write_text("5000\n")
     assert installed_memory() == 5000 < whole
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trnqc.errors import MemoryLimit
-from trnqc.mp2.jobs.choice import choose
+from trnqc.mp2.execution import Execution, choose
+from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.pairs.blocks import SETS, block_energies, default_width, held_bytes, pair_blocks, widest
 
 SIZES = st.integers(1, 40)
@@ -44,24 +46,24 @@ def test_costs_add_up_to_that_of_all_pairs_at_once(nocc, width, nvir, naux):
 @pytest.mark.parametrize("width", [1, 3, 7])
 def test_blocks_give_the_bits_of_all_pairs(factors_like, width, fused):
     B, o, v = factors_like(7, 19, 43)
-    choice = choose("cpu", "fp64")
+    execution, factors = Execution(choose("cpu", "fp64"), fused=fused), Factors(B, o, v)
     os, ss = np.zeros((2, 7, 7))
     for block in pair_blocks(7, width):
-        found = block_energies(block, B[block.rows].copy(), B[block.columns].copy(), o, v, choice, fused=fused)
-        os[block.rows, block.columns] += found.os
-        ss[block.rows, block.columns] += found.ss
-    whole = choice.backend.mp2_pairs(B, o, v, precision="fp64", fused=fused)
+        energies = block_energies(block, B[block.rows].copy(), B[block.columns].copy(), factors, execution)
+        os[block.rows, block.columns] += energies.os
+        ss[block.rows, block.columns] += energies.ss
+    whole = execution.choice.backend.mp2_pairs(B, o, v, precision="fp64", fused=fused)
     np.testing.assert_array_equal(os, whole.os)
     np.testing.assert_array_equal(ss, whole.ss)
 
 
-def test_width_shrinks_with_the_limit():
-    choice, options = choose("cpu", "fp64"), {"fused": True, "threads": 2}
-    free = widest((96, 60, 200), choice, limit=None, **options)
-    assert free == default_width(96)
+def test_width_shrinks_with_the_limit(tmp_path):
+    on_disk = Factors(np.memmap(tmp_path / "B", np.float64, "w+", shape=(96, 60, 200)), np.zeros(96), np.ones(60))
+    execution = Execution(choose("cpu", "fp64"), threads=2)
+    assert widest(on_disk, execution) == default_width(96)
     for width in (1, 5):
-        needed = held_bytes(width, 60, 200, choice, **options)
-        assert widest((96, 60, 200), choice, limit=needed, **options) == width
-    least = held_bytes(1, 60, 200, choice, **options)
-    with pytest.raises(MemoryLimit, match=rf"at least {least / 1e6:.4g} MB, the limit is"):
-        widest((96, 60, 200), choice, limit=least - 1, **options)
+        needed = held_bytes(width, on_disk, execution)
+        assert widest(on_disk, dataclasses.replace(execution, memory=needed)) == width
+    least = held_bytes(1, on_disk, execution)
+    with pytest.raises(MemoryLimit, match=rf"on disk needs at least {least / 1e6:.4g} MB, the limit is"):
+        widest(on_disk, dataclasses.replace(execution, memory=least - 1))

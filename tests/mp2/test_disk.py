@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from trnqc.errors import StorageError
-from trnqc.mp2.factors.disk_arrays import DiskArray, Rows
+from trnqc.mp2.factors.disk_arrays import DiskArray, RowsOnDisk
 
 
 @pytest.fixture
 def rows(tmp_path):
-    """(Rows of 5 x 3 x 7, what was written to them)."""
+    """(RowsOnDisk of 5 x 3 x 7, what was written to them)."""
     values = np.random.default_rng(1).standard_normal((5, 3, 7))
-    made = Rows.create(tmp_path / "B.h5", "B", values.shape)
+    made = RowsOnDisk.create(tmp_path / "B.h5", "B", values.shape)
     for i, row in enumerate(values):
         made.write(i, row)
     return made, values
@@ -45,7 +45,7 @@ def test_a_changed_number_is_found(rows):
 
 
 def test_a_row_that_was_never_written_is_not_there(tmp_path):
-    assert not Rows.create(tmp_path / "B.h5", "B", (2, 3, 4)).holds(0)
+    assert not RowsOnDisk.create(tmp_path / "B.h5", "B", (2, 3, 4)).holds(0)
 
 
 def test_a_file_that_was_cut_off(rows):
@@ -54,7 +54,7 @@ def test_a_file_that_was_cut_off(rows):
         stream.truncate(made.path.stat().st_size - 100)
     assert made.holds(0) and not made.holds(4)
     with pytest.raises(StorageError, match=r"cut off|not a readable"):
-        Rows(made.path, "B", made.shape)[4]
+        RowsOnDisk(made.path, "B", made.shape)[4]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_file_that_was_cut_off(rows):
 )
 def test_another_file(rows, name, shape, words):
     with pytest.raises(StorageError, match=words):
-        Rows(rows[0].path, name, shape)
+        RowsOnDisk(rows[0].path, name, shape)
 
 
 def test_no_file_at_all(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,18 +12,21 @@ from pyscf import gto
 
 from tests.mp2.thread_ranks import on_threads, same
 from trnqc.errors import MemoryLimit
+from trnqc.mp2.execution import Execution, choose
 from trnqc.mp2.factors.auxiliary_basis import auxiliary_basis
-from trnqc.mp2.factors.disk_arrays import Rows
-from trnqc.mp2.factors.factors import build_factors
-from trnqc.mp2.factors.ranks import SpreadRows, check_spread, factors_on_ranks
+from trnqc.mp2.factors.build import build_factors
+from trnqc.mp2.factors.disk_arrays import RowsOnDisk
+from trnqc.mp2.factors.factors import Factors
+from trnqc.mp2.factors.memory import FactorMemory
+from trnqc.mp2.factors.ranks import RowsOnRanks
 from trnqc.mp2.jobs.checkpoint import Scratch
-from trnqc.mp2.jobs.choice import choose
 from trnqc.mp2.pairs.accuracy import pair_energy
-from trnqc.mp2.pairs.distribution import Spread
+from trnqc.mp2.pairs.distribution import Distribution, set_width
 from trnqc.mp2.pairs.pairs import run_pairs
 from trnqc.mp2.pairs.ranks import exact_on_ranks, pairs_on_ranks
+from trnqc.mp2.reference.orbitals import ActiveOrbitals
 
-sizes = some.builds(Spread, some.integers(1, 90), some.just(7), some.just(11), some.integers(1, 40))
+sizes = some.builds(Distribution, some.integers(1, 90), some.just(7), some.just(11), some.integers(1, 40))
 
 
 @given(sizes)
@@ -52,7 +57,7 @@ def test_whoever_computes_a_block_has_its_rows(spread):
 
 @pytest.mark.parametrize("nocc, ranks", [(200, 2), (200, 64), (1200, 64), (1200, 1024)])
 def test_loads_are_even(nocc, ranks):
-    spread = Spread(nocc, 100, 400, ranks)
+    spread = Distribution(nocc, 100, 400, ranks)
     loads = np.zeros(ranks)
     for block, rank in zip(spread.blocks, spread.owners):
         loads[rank] += block.cost(100, 400)
@@ -69,20 +74,24 @@ def case():
     nao = mol.nao_nr()
     c = np.linalg.eigh(mol.intor("int1e_kin"))[1]
     e = np.concatenate([-np.linspace(2, 1, 10), np.linspace(0.2, 3, nao - 10)])
-    return mol, auxiliary_basis(mol, "weigend").auxmol, c[:, :10], c[:, 10:], e[:10], e[10:]
+    orbitals = ActiveOrbitals(c[:, :10], c[:, 10:], e[:10], e[10:], (), ())
+    return mol, auxiliary_basis(mol, "weigend").auxmol, orbitals
+
+
+ONE_PROCESS = Execution(choose("cpu", "fp64"), fused=False)
 
 
 @pytest.mark.parametrize("size, schedule", [(2, "static"), (3, "dynamic"), (5, "static"), (13, "static")])
 def test_any_number_of_ranks_gives_the_same_digits(case, size, schedule):
-    choice = choose("cpu", "fp64")
-    alone = build_factors(*case, threads=1)
-    reference = run_pairs(alone.B, *case[4:], choice, threads=1, fused=False)
+    alone = build_factors(*case, ONE_PROCESS)
+    reference = run_pairs(alone, ONE_PROCESS)
 
     def work(ranks):
-        factors = factors_on_ranks(*case, ranks, schedule=schedule, threads=1)
+        execution = dataclasses.replace(ONE_PROCESS, ranks=ranks, schedule=schedule)
+        factors = build_factors(*case, execution)
         for number, rows in factors.B.held.items():
-            np.testing.assert_array_equal(rows, alone.B[list(factors.B.spread.sets[number])])
-        step = run_pairs(factors.B, *case[4:], choice, threads=1, fused=False, ranks=ranks, schedule=schedule)
+            np.testing.assert_array_equal(rows, alone.B[list(factors.B.distribution.sets[number])])
+        step = run_pairs(factors, execution)
         return np.array([step.energies.os, step.energies.ss]), step.error, ranks.received
 
     results = on_threads(size, work)
@@ -96,44 +105,46 @@ def test_any_number_of_ranks_gives_the_same_digits(case, size, schedule):
 
 @pytest.mark.parametrize("schedule", ["static", "dynamic"])
 def test_rows_on_disk_are_shared_and_finished_pairs_found_again(case, schedule, tmp_path):
-    choice, store = choose("cpu", "fp64"), Scratch()
-    alone = build_factors(*case, threads=1)
-    B = store.array(Rows, "factors", "B", alone.B.shape)
+    store, alone = Scratch(), build_factors(*case, ONE_PROCESS)
+    B = store.array(RowsOnDisk, "factors", "B", alone.B.shape)
     for i, row in enumerate(alone.B):
         B.write(i, row)
-    reference = run_pairs(alone.B, *case[4:], choice, threads=1, fused=False).energies
+    energies = alone.eps_occ, alone.eps_vir
+    reference, on_disk = run_pairs(alone, ONE_PROCESS).energies, Factors(B, *energies)
 
     def work(ranks):
         kept = None if ranks.rank else store
         store.key = 0  # as when the job starts again
-        found = pairs_on_ranks(B, *case[4:], choice, ranks, threads=1, fused=False, schedule=schedule, store=kept)
-        exact = exact_on_ranks(B, *case[4:], ranks)(np.array([3, 2]), np.array([1, 2]))
-        np.testing.assert_array_equal(exact, [pair_energy(alone.B, *case[4:], *pair) for pair in ((3, 1), (2, 2))])
-        return np.array([found.os, found.ss])
+        execution = dataclasses.replace(ONE_PROCESS, ranks=ranks, schedule=schedule)
+        pairs = pairs_on_ranks(on_disk, execution, lambda: set_width(*B.shape), kept)
+        exact = exact_on_ranks(on_disk, ranks)(np.array([3, 2]), np.array([1, 2]))
+        np.testing.assert_array_equal(exact, [pair_energy(alone.B, *energies, *pair) for pair in ((3, 1), (2, 2))])
+        return np.array([pairs.os, pairs.ss])
 
     first = same(on_threads(3, work))
     np.testing.assert_array_equal(first, [reference.os, reference.ss])
-    count = len(store.records.found)
+    count = len(store.records.entries)
     np.testing.assert_array_equal(same(on_threads(2, work)), first)
-    assert len(store.records.found) == count, "nothing was left to compute"
-    store.records.found = [r for r in store.records.found if "pairs" not in r or r["pairs"][0][0] % 2]
-    assert len(store.records.found) < count
+    assert len(store.records.entries) == count, "nothing was left to compute"
+    store.records.entries = [r for r in store.records.entries if "pairs" not in r or r["pairs"][0][0] % 2]
+    assert len(store.records.entries) < count
     np.testing.assert_array_equal(same(on_threads(4, work)), first)
 
 
 def test_a_rank_without_room_says_what_it_needs():
+    memory = FactorMemory(nao=500, nocc=80, nvir=400, naux=1800, threads=1)
     with pytest.raises(MemoryLimit, match=r"spread over 4 ranks need .* on each"):
-        check_spread(500, (80, 400, 1800), 4, 1, 64, 1e8)
-    check_spread(500, (80, 400, 1800), 4, 1, 64, 1e9)
+        memory.check_spread(64, ranks=4, limit=1e8)
+    memory.check_spread(64, ranks=4, limit=1e9)
 
 
 def test_a_row_is_fetched_by_one_rank():
-    spread = Spread(5, 2, 4, 2)  # one function fewer is left
+    spread = Distribution(5, 2, 4, 2)  # one function fewer is left
     B = np.arange(30.0).reshape(5, 2, 3)
 
     def work(ranks):
         held = {n: B[list(spread.sets[n])] for n in spread.holds(ranks.rank)}
-        rows = SpreadRows(spread, ranks, held, 3)
+        rows = RowsOnRanks(spread, ranks, held, 3)
         return [rows.fetched(i, 1) for i in range(5)]
 
     nothing, everything = on_threads(2, work)

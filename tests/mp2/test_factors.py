@@ -12,18 +12,19 @@ from pyscf import df
 
 from trnqc.errors import MemoryLimit
 from trnqc.host.memory import gigabytes
+from trnqc.mp2.execution import Execution, choose
 from trnqc.mp2.factors import shell_blocks as shells_module
 from trnqc.mp2.factors.auxiliary_basis import auxiliary_basis
-from trnqc.mp2.factors.factors import build_factors
+from trnqc.mp2.factors.build import build_factors
 from trnqc.mp2.factors.shell_blocks import shell_blocks
 from trnqc.mp2.jobs.checkpoint import Scratch
 from trnqc.mp2.reference.orbitals import active_orbitals
 
 
-def build(mf, frozen=None, auxbasis=None, **options):
+def build(mf, frozen=None, auxbasis=None, store=None, **how):
     o = active_orbitals(mf.mo_coeff, mf.mo_energy, mf.mo_occ, frozen)
     auxmol = auxiliary_basis(mf.mol, auxbasis).auxmol
-    return o, auxmol, build_factors(mf.mol, auxmol, o.c_occ, o.c_vir, o.eps_occ, o.eps_vir, **options)
+    return o, auxmol, build_factors(mf.mol, auxmol, o, Execution(choose("cpu"), **how), store)
 
 
 def repulsion(mf, o, auxmol):
@@ -48,9 +49,9 @@ def test_a_tight_limit_gives_the_same_factors_on_disk(reference):
     mf = reference("water")
     _, _, wide = build(mf, threads=1)
     with pytest.raises(MemoryLimit) as error:
-        build(mf, threads=1, max_bytes=1e5)
+        build(mf, threads=1, memory=1e5)
     needed = float(str(error.value).split("at least ")[1].split(" MB")[0]) * 1e6
-    _, _, tight = build(mf, threads=1, max_bytes=1.05 * needed)
+    _, _, tight = build(mf, threads=1, memory=1.05 * needed)
     assert "on disk" in tight.where
     np.testing.assert_allclose(tight.B[:], wide.B, rtol=0, atol=1e-12)
     np.testing.assert_array_equal(tight.B[1:3], tight.B[:][1:3])

@@ -9,7 +9,6 @@ from pyscf import df, gto, scf
 
 import trnqc
 from trnqc.errors import BackendUnavailable, InputError, MemoryLimit, MoleculeError, NotConverged
-from trnqc.mp2.dfmp2 import DFMP2
 from trnqc.mp2.jobs import job as jobs
 from trnqc.mp2.jobs.job import Job, run
 from trnqc.mp2.reference import hartree_fock
@@ -65,11 +64,11 @@ def test_threads_change_nothing_but_rounding_of_the_scf():
 def test_the_scf_keeps_no_integrals_for_the_pairs(monkeypatch):
     kept = []
 
-    def method(mf, *args, **options):
-        kept.append(mf)
-        return DFMP2(mf, *args, **options)
+    def scf(*args, **options):
+        kept.append(run_rhf(*args, **options))
+        return kept[-1]
 
-    monkeypatch.setattr(jobs, "DFMP2", method)
+    monkeypatch.setattr(jobs, "run_rhf", scf)
     for density_fit in (True, False):
         run(dataclasses.replace(WATER, density_fit=density_fit))
     assert [mf._eri is None for mf in kept] == [True, True]
@@ -145,7 +144,7 @@ def test_progress_covers_every_stage():
         ({"basis": "cc-pvxz"}, MoleculeError, "cc-pvxz"),
         ({"auxbasis": "cc-pvxz-ri"}, MoleculeError, "cc-pvxz-ri"),
         ({"frozen": 5}, MoleculeError, "leave none"),
-        ({"max_memory": 0.1}, MemoryLimit, "limit is 0.1 MB"),
+        ({"memory": 1e5}, MemoryLimit, "limit is 0.1 MB"),
         ({"geometry": Geometry("he", ("He",), ((0.0, 0.0, 0.0),)), "basis": "sto-3g"}, MoleculeError, "no virtual"),
     ],
 )

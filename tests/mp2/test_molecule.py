@@ -146,9 +146,9 @@ def test_effective_core_potential_comes_with_its_basis():
 
 def test_mole_has_the_geometry_and_is_silent():
     g = load_geometry("water")
-    mol = build_mole(g, "cc-pvdz", max_memory_mb=123)
+    mol = build_mole(g, "cc-pvdz")
     np.testing.assert_allclose(mol.atom_coords() * BOHR, g.coordinates, atol=1e-14)
-    assert (mol.max_memory, mol.verbose, mol.charge, mol.spin) == (123, 0, 0, 0)
+    assert (mol.verbose, mol.charge, mol.spin) == (0, 0, 0)
 
 
 @pytest.mark.filterwarnings("error")

@@ -13,8 +13,9 @@ import trnqc
 from trnqc import backends
 from trnqc.backends import base
 from trnqc.errors import BackendUnavailable, InputError, MemoryLimit, TrnqcError, UnsupportedPrecision
-from trnqc.mp2.jobs import choice
-from trnqc.mp2.jobs.choice import choose
+from trnqc.mp2 import execution
+from trnqc.mp2.execution import Choice, Execution, choose
+from trnqc.mp2.factors.factors import Factors, checked_factors
 from trnqc.mp2.pairs import pairs
 from trnqc.mp2.pairs.accuracy import pair_energy
 from trnqc.mp2.pairs.pairs import ResultWarning
@@ -89,8 +90,8 @@ def test_a_memory_map_is_not_counted_as_memory(factors_like, tmp_path):
     B, o, v = factors_like(12, 9, 40)
     kept = np.memmap(tmp_path / "B", np.float64, "w+", shape=B.shape)
     kept[...] = B
-    checked, _, _ = pairs.check_factors(kept, o, v)
-    assert isinstance(checked, np.memmap)
+    checked = checked_factors(kept, o, v)
+    assert isinstance(checked.B, np.memmap) and checked.bytes_in_memory == 0
     limit = 0.9 * B.nbytes / 1e6
     assert trnqc.mp2_energy(kept, o, v, max_memory=limit).e_corr == pytest.approx(trnqc.mp2_energy(B, o, v).e_corr)
 
@@ -198,14 +199,14 @@ def test_precision_none_is_the_best_of_the_backend_taken():
 
 def test_precision_none_on_a_device_without_fp64(monkeypatch):
     device = FakeBackend("neuron", ("fp32", "bf16x3", "bf16"))
-    monkeypatch.setattr(choice.backends, "select", lambda name, precision: base.Selection(device, "fake"))
+    monkeypatch.setattr(execution.backends, "select", lambda name, precision: base.Selection(device, "fake"))
     assert choose("auto", None).precision == "fp32"
 
 
 def test_a_backend_that_computes_wrongly_is_found_out(factors_like):
     B, o, v = factors_like(3, 5, 11)
     device = FakeBackend("neuron", ("fp32",), add=np.tril(np.full((3, 3), 1e-4)))
-    step = pairs.run_pairs(B, o, v, choice.Choice(device, "fp32", ""), max_memory=2.0)
+    step = pairs.run_pairs(Factors(B, o, v), Execution(Choice(device, "fp32", ""), memory=2e6))
     assert step.error.os == pytest.approx(6e-4, rel=1e-6)
     assert any("estimated error" in message for message in step.warnings)
     assert device.options["max_memory"] == 2e6

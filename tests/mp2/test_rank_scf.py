@@ -13,7 +13,7 @@ from trnqc.mp2.jobs.job import Job, run
 from trnqc.mp2.reference import ranks as rank_scf
 from trnqc.mp2.reference.molecule import load_geometry
 
-JOB = Job(load_geometry("water2"), "6-31g", "cc-pvdz-ri", backend="cpu", threads=1, max_memory=4000)
+JOB = Job(load_geometry("water2"), "6-31g", "cc-pvdz-ri", backend="cpu", threads=1, memory=4e9)
 FOUR_CENTRE = dataclasses.replace(JOB, density_fit=False)
 # Job, whether all integrals fit into memory, and what the result says.
 CASES = {

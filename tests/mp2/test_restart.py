@@ -21,9 +21,9 @@ import trnqc
 from trnqc.errors import CheckpointError, InputError, MemoryLimit, StorageError
 from trnqc.host.files import Records
 from trnqc.mp2.dfmp2 import DFMP2
+from trnqc.mp2.factors.memory import FactorMemory
 from trnqc.mp2.jobs import job as jobs
 from trnqc.mp2.jobs.job import Job, run
-from trnqc.mp2.jobs.memory import FactorMemory
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -114,7 +114,7 @@ def test_a_checkpoint_from_before_says_pyscf_and_keeps_its_digits(kept):
     orbitals = scf.chkfile.load(str(path), "scf")
     path.unlink()
     scf.chkfile.dump(str(path), "scf", {name: orbitals[name] for name in orbitals if name != "ran_on"})
-    first = Records(records).found[0]
+    first = Records(records).entries[0]
     records.unlink()
     Records(records).add(**first | {"orbitals": zlib.crc32(path.read_bytes())})
     again = run(job)
@@ -291,8 +291,8 @@ def test_blocks_found_are_held_to_the_limit(whole, tmp_path):
     width = found["auxiliary functions a block"]
     memory = FactorMemory(13, 5, 8, 84, 2)
     with pytest.raises(MemoryLimit, match="need at least"):
-        run(dataclasses.replace(job, max_memory=(memory.on_disk(width) - 1) / 1e6))
-    run(dataclasses.replace(job, max_memory=memory.on_disk(width) / 1e6))
+        run(dataclasses.replace(job, memory=memory.on_disk(width) - 1))
+    run(dataclasses.replace(job, memory=memory.on_disk(width)))
 
 
 @pytest.mark.parametrize("call", ["posix_fallocate", "pwrite"])

@@ -13,10 +13,9 @@ from rich.table import Table
 
 from trnqc.eri.classes import OPERATORS, QuartetClass
 from trnqc.eri.library import prebuild, programs
-from trnqc.eri.library.programs import Program
 from trnqc.errors import CompilerError, InputError, UnsupportedClass
 from trnqc.host.progress import StageBars
-from trnqc.jit import build_all, find_compiler
+from trnqc.jit import Recipe, build_all, find_compiler, library
 from trnqc.jit.cache import library_cache
 
 # Less than this and nothing was compiled.
@@ -55,7 +54,7 @@ class Built:
 
     kind: str
     cls: QuartetClass
-    program: Program
+    program: Recipe
     seconds: float
     size: int
 
@@ -100,10 +99,10 @@ def _wanted(args: argparse.Namespace) -> prebuild.Wanted:
         raise UnsupportedClass(f"{args.basis}: {error}") from error
 
 
-def _one(program: Program, kind: str, cls: QuartetClass) -> Built:
+def _one(program: Recipe, kind: str, cls: QuartetClass) -> Built:
     start = time.perf_counter()
-    made = programs.compiled(program)
-    return Built(kind, cls, program, time.perf_counter() - start, made.path.stat().st_size)
+    path = library(program).path
+    return Built(kind, cls, program, time.perf_counter() - start, path.stat().st_size)
 
 
 WORDS = {"memory": "in memory", "gradient": "gradients", "fitting": "density fitting"}

@@ -1,13 +1,14 @@
 """Files that a killed process leaves sound.
 
     cache_directory()         where this user's compiled kernels and measurements are kept
-    hold(directory)           a directory for one process; the second is told which process came first
-    locked(path)              one process at a time, the others wait
-    write_aside(path, data)   a file that is there whole or not at all
-    Records(path)             lines with checksums: a line that was cut off or has changed is left out when read
+    hold(directory)           a directory for one process; a second one is told which process holds it
+    locked(path)              one process at a time; the others wait
+    replacing(path)           a new file that takes the place of another when it is complete
+    write_aside(path, data)   the same for content that is at hand
+    Records(path)             lines with checksums: lines that were cut off or have changed are left out when read
 
-A process that dies gives up its locks. With `sync`, data are on the disk before the call returns; without it, checksums
-tell after a loss of power what had not arrived.
+The system releases the locks of a process that dies. After a loss of power, files may lack what was written last,
+unless it was written with `sync`; checksums tell.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import tempfile
+import uuid
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -35,9 +36,14 @@ def cache_directory() -> Path:
 
 
 def hold(directory: Path) -> IO[str]:
-    """Hold a directory, made if it is not there, until the file that is returned is closed or this process ends.
+    """Hold a directory until the returned file is closed or this process ends; the directory is made if need be.
 
-    Errors: CheckpointError with the number of the process that holds it; StorageError.
+    Raises
+    ------
+    CheckpointError
+        If another process holds it; the message gives its number.
+    StorageError
+        If the directory cannot be used.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -67,8 +73,40 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def replacing(path: Path, aside: Path | None = None) -> Iterator[Path]:
+    """Write a file beside `path` in the block; at its end the file is renamed to `path`.
+
+    No reader ever sees half of the file. If the block fails, the new file is removed, and what was at `path` is still
+    there.
+
+    Parameters
+    ----------
+    path
+        The file, which is replaced if it exists. Its directory must exist.
+    aside
+        The path that the block writes to; by default one that no other process uses. With a fixed name, for a large
+        file in a directory that one process holds, a killed process leaves no more than that one file.
+
+    Raises
+    ------
+    StorageError
+        If the system refuses.
+    """
+    aside = aside or path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        yield aside
+        os.replace(aside, path)
+    except BaseException as error:
+        with suppress(OSError):
+            aside.unlink()
+        if isinstance(error, OSError) and not isinstance(error, StorageError):
+            raise storage_error(path, error) from error
+        raise
+
+
 def write_aside(path: str | Path, data: str | bytes, *, sync: bool = False) -> None:
-    """Write a file beside `path` and rename it into place, so that no reader ever sees half of it.
+    """Write a file so that it is there whole or not at all, see `replacing`.
 
     Parameters
     ----------
@@ -85,63 +123,56 @@ def write_aside(path: str | Path, data: str | bytes, *, sync: bool = False) -> N
         If the file cannot be written; what was at `path` before is still there.
     """
     path = Path(path)
-    if path.exists() and not path.is_file():  # Renaming over /dev/stdout would take it away.
+    if path.exists() and not path.is_file():  # Renaming over /dev/stdout would remove it.
         raise StorageError(f"{path}: cannot be written: not a regular file")
-    try:
-        handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            # mkstemp makes files for the owner only; this one is as public as other new files.
-            os.fchmod(handle, 0o666 & ~_umask())
-            with os.fdopen(handle, "wb") as file:
-                file.write(data.encode() if isinstance(data, str) else data)
-                if sync:
-                    file.flush()
-                    os.fsync(file.fileno())
-            os.replace(aside, path)
-        except BaseException:
-            Path(aside).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise storage_error(path, error) from error
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
+    with replacing(path) as aside, aside.open("xb") as file:
+        file.write(data.encode() if isinstance(data, str) else data)
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def storage_error(path: Path, error: OSError) -> StorageError:
-    """What the system said about writing `path`, and what to do about it."""
+    """The error for a file that cannot be written: what the system says, and what to do about it."""
     why = error.strerror or error
     return StorageError(f"{path}: cannot be written: {why}; make room or name another place")
 
 
 class Records:
-    """JSON objects, one a line, appended; those that were there when it was opened are in `found`, in order.
+    """A file of JSON objects, one in each line, to which more are appended.
 
-    path: None keeps them in memory only. sync: wait until each record is on the disk.
+    Parameters
+    ----------
+    path
+        The file; None keeps the objects in memory only.
+    sync
+        Whether to wait until each object is on the disk.
+
+    Attributes
+    ----------
+    entries
+        The objects that were there when the file was opened, in order.
     """
 
     def __init__(self, path: Path | None, *, sync: bool = False) -> None:
         self.path, self.sync = path, sync
-        self.found: list[dict[str, Any]] = []
+        self.entries: list[dict[str, Any]] = []
         self._file: int | None = None
         if path is None:
             return
         text = path.read_bytes() if path.exists() else b""
-        self.found = [record for record in records_in(text) if record is not None]
+        self.entries = [record for record in records_in(text) if record is not None]
         try:
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-            if text and not text.endswith(b"\n"):  # the line that a kill has cut off
+            if text and not text.endswith(b"\n"):  # A kill has cut the last line off.
                 self._append(b"\n")
         except OSError as error:
             raise storage_error(path, error) from error
 
     def add(self, **record: Any) -> None:
-        """Append one; StorageError if it could not be written whole."""
+        """Append an object. Raises StorageError if it could not be written whole."""
         if self.path is None:
-            self.found.append(json.loads(json.dumps(record)))
+            self.entries.append(json.loads(json.dumps(record)))
             return
         try:
             self._append(record_line(record))
@@ -151,6 +182,7 @@ class Records:
             raise storage_error(self.path, error) from error
 
     def close(self) -> None:
+        """Close the file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -173,6 +205,7 @@ def records_in(text: bytes) -> list[dict[str, Any] | None]:
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
+    """The object of a line; None if its checksum is wrong."""
     checksum, _, text = line.partition(b" ")
     try:
         return json.loads(text) if int(checksum, 16) == zlib.crc32(text) else None

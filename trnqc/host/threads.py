@@ -1,8 +1,9 @@
-"""How many threads a job takes, and the parts of one call on several threads.
+"""How many threads a call takes, and how it divides its work among them.
 
-The rule for their number: an argument `threads` counts first. Without one, what works on objects of PySCF takes
-`pyscf.lib.num_threads()`, what works on tensors takes `torch.get_num_threads()`, and everything else
-`default_threads()`, to which the other two are equal unless the user has set them.
+An argument `threads` counts first. Where it is None, code that works on objects of PySCF takes
+`pyscf.lib.num_threads()`, code that works on PyTorch's tensors `torch.get_num_threads()`, and other code
+`default_threads()`. All three give the same number unless the user has set one of them. `thread_count` states the rule
+once; the number is settled where a call begins, and passed on.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import os
 import resource
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from numbers import Integral
+from typing import Any
 
 from trnqc.errors import InputError
 
-# Bytes of a thread's stack where the system sets no limit, in the C libraries of Linux.
+# Bytes of the stack that glibc gives a thread where the system sets no limit.
 _UNLIMITED_STACK = 2 << 20
-# Parts for every thread, so that one that is held up leaves its share to others.
+# Parts of the work for every thread, so that a thread that is held up leaves its share to others.
 PARTS = 4
 
 
@@ -43,6 +46,21 @@ def default_threads() -> int:
     return int(text)
 
 
+def thread_count(threads: Any, default: Callable[[], int] = default_threads) -> int:
+    """The number of threads that an argument `threads` asks for; None asks for the default.
+
+    Raises
+    ------
+    InputError
+        If it is not a positive number.
+    """
+    if threads is None:
+        return int(default())
+    if not (isinstance(threads, Integral) and int(threads) >= 1):
+        raise InputError(f"threads must be a positive number, or None for all, got {threads}")
+    return int(threads)
+
+
 @functools.cache
 def stack_size() -> int:
     """Bytes of the stack of a thread that this process starts."""
@@ -51,14 +69,14 @@ def stack_size() -> int:
 
 
 def parts_of(count: int, least: int, threads: int) -> int:
-    """How many parts `count` things are cut into: one for one thread, else none smaller than `least` if it can be."""
+    """Number of parts that `count` things are cut into: one for a single thread, else several of `least` or more."""
     return max(1, min(PARTS * threads if threads > 1 else 1, count // least))
 
 
 def in_parallel(part: Callable[[int], None], parts: int, threads: int) -> None:
-    """part(0), ..., part(parts - 1), each once: in order on one thread, on several whoever is free takes the next.
+    """Call part(0), ..., part(parts - 1) once each, in order on one thread; of several, the next free one takes a part.
 
-    The caller's thread is one of them, and does not wait for one that finds no free core before all parts are taken.
+    The caller's thread is one of them. It does not wait for threads that have not started when all parts are taken.
     """
     numbers = itertools.count()
 

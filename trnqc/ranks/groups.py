@@ -1,7 +1,7 @@
-"""What the processes of one job know of one another, and how work is divided among them: no arrays, no network.
+"""The interface through which the processes of one job share work, and how tasks are divided: no arrays, no network.
 
-Rooms that can share work take a `Ranks`; `ALONE` is a job of one process. Those that really talk to one another are in
-trnqc.ranks.transport.
+Code that can share work takes a `Ranks`. `ALONE` is the job of one process; `trnqc.ranks.transport` has the ranks that
+really communicate.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from trnqc.errors import InputError
 
 T = TypeVar("T")
 Message = tuple[int, np.ndarray]
+"""Another rank, and the array that is sent to it or filled from it."""
+# Ways to divide tasks, see `dealt`.
 SCHEDULES = ("static", "dynamic")
+# Rounds of moving tasks in `balanced` at most; a few are enough, and none may gain nothing forever.
 PASSES = 50
 
 
@@ -24,56 +27,63 @@ class Pending(Protocol):
     """Messages under way."""
 
     def arrived(self) -> None:
-        """Until all that is to be received is there."""
+        """Wait until all arrays that are received have arrived."""
         ...
 
     def wait(self) -> None:
-        """Until all that is to be received is there and all that is sent may be written to again."""
+        """Wait until all arrays have arrived, and those that are sent may be written to again."""
         ...
 
 
 class Ranks(Protocol):
-    """One process's view of a job of `size` processes, of which it is number `rank`.
+    """A job of several processes as one of them sees it.
 
-    All ranks call the methods in the same order. Errors: CommunicationError when another rank is lost or late.
+    All ranks call the methods in the same order, but for `next_of`. The methods raise CommunicationError when another
+    rank is lost or late.
     """
 
     @property
-    def rank(self) -> int: ...
+    def rank(self) -> int:
+        """Number of this process, from 0."""
+        ...
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Number of processes."""
+        ...
 
     @property
     def neighbours(self) -> int:
-        """Ranks on this machine, this one included."""
+        """Number of ranks on this machine, this one included."""
         ...
 
     def at(self, stage: str) -> None:
-        """Say what this rank does now, for messages about it."""
+        """Tell the other ranks what this one does now, for their error messages."""
         ...
 
     def at_first(self, make: Callable[[], T]) -> T:
-        """make() of rank 0, everywhere; the others wait for it, however long it takes."""
+        """Return on all ranks what make() returns on rank 0; the others wait for it, however long it takes."""
         ...
 
     def sum(self, array: np.ndarray) -> np.ndarray:
-        """The sum over ranks, everywhere and with the same bits: ((rank 0 + rank 1) + rank 2) ..."""
+        """Return on all ranks the sum over ranks, with the same bits: ((rank 0 + rank 1) + rank 2) ..."""
         ...
 
     def exchange(self, sent: Sequence[Message], received: Sequence[Message]) -> Pending:
-        """Start sending contiguous arrays to ranks and filling others from ranks.
+        """Start to send contiguous arrays to other ranks, and to fill arrays with what others send.
 
-        Between two ranks messages match in order; both sides know shapes and dtypes.
+        Messages between two ranks match in order. Both sides have to know shapes and dtypes.
         """
         ...
 
     def next_of(self, name: str) -> int:
-        """0, 1, 2, ... each given once to one of the ranks; may be called by any of them at any time."""
+        """The next of 0, 1, 2, ...; each number is given to one rank only. Any rank may ask at any time."""
         ...
 
 
 class _Done:
+    """No messages."""
+
     def arrived(self) -> None:
         pass
 
@@ -82,7 +92,7 @@ class _Done:
 
 
 class Alone:
-    """A job of one process."""
+    """The ranks of a job of one process."""
 
     rank, size, neighbours = 0, 1, 1
 
@@ -111,9 +121,17 @@ ALONE = Alone()
 
 
 def dealt(costs: Sequence[float], ranks: Ranks, schedule: str = "dynamic", name: str = "") -> Iterator[int]:
-    """Numbers of this rank's tasks, the dearest first.
+    """Numbers of the tasks that this rank is to do, the most expensive first.
 
-    static: settled by the costs. dynamic: the next task goes to whoever asks for it, under a name of its own.
+    Parameters
+    ----------
+    costs
+        Relative cost of each task.
+    schedule
+        "static" divides the tasks beforehand by their costs. "dynamic" gives the next task to the rank that asks for
+        it.
+    name
+        Name of the counter of a dynamic schedule; every set of tasks of a job has its own.
     """
     if schedule not in SCHEDULES:
         raise InputError(f"schedule is one of {', '.join(SCHEDULES)}, found {schedule!r}")
@@ -127,14 +145,23 @@ def dealt(costs: Sequence[float], ranks: Ranks, schedule: str = "dynamic", name:
 
 
 def dearest_first(costs: Sequence[float]) -> list[int]:
+    """Numbers of the tasks, the most expensive first."""
     return sorted(range(len(costs)), key=lambda n: (-costs[n], n))
 
 
 def balanced(costs: Sequence[float], ranks: int, allowed: Sequence[Iterable[int]] | None = None) -> tuple[int, ...]:
-    """A rank for every task: the dearest first, each to the rank with the least to do so far (Graham's LPT rule).
+    """Choose a rank for every task, so that all ranks have about as much to do.
 
-    allowed: by task, the ranks that may take it; all of them by default. The rule then errs by more, and tasks move to
-    ranks with less to do until none gains by it.
+    Parameters
+    ----------
+    allowed
+        By task, the ranks that may do it; by default all.
+
+    Notes
+    -----
+    Graham's LPT rule: the most expensive task first, each to the rank with the least to do so far (SIAM J. Appl. Math.
+    17, 416 (1969)). Its bound does not hold where ranks are restricted; there tasks move to ranks with less to do until
+    none gains by it.
     """
     owners = [0] * len(costs)
     loads = [(0.0, rank) for rank in range(ranks)]

@@ -1,10 +1,11 @@
-"""The ranks of a job that torchrun (or anything else that sets RANK, WORLD_SIZE and MASTER_ADDR) has started.
+"""The ranks of a job over torch.distributed.
 
     with started("cpu") as ranks:              gloo between CPUs; nccl for "cuda", the vendor's backend for "neuron"
         total = ranks.sum(array)
 
-Only bytes travel, and the host adds them up, rank by rank: sums have the same bits with every transport, in fp64 also
-where the device has none. What kills, stops or fails one rank ends all of them with one message (watch.py).
+Only bytes are sent. The host adds them up in the order of ranks, so that sums have the same bits with every transport,
+and are in fp64 even if the device has none. If one rank is killed, is stopped or fails, all of them end with one
+message (watch.py).
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -28,65 +28,55 @@ import torch.distributed as dist
 
 from trnqc.errors import BackendUnavailable, CommunicationError, InputError, TrnqcError
 from trnqc.ranks.groups import Message
+from trnqc.ranks.launch import TRANSPORTS, Transport, missing_variables
 from trnqc.ranks.watch import POLL, Watch
 
 T = TypeVar("T")
 
+# Seconds that a rank waits for another that lives but does not come.
 TIMEOUT = 1800.0
-"""Seconds that a rank waits for another that lives but does not come."""
+# Seconds without a heartbeat after which a rank counts as lost.
 SILENCE = 30.0
-"""Seconds after which a rank without a sign of life is lost."""
+# Seconds that rank 0 keeps the store open for the others at the end.
 LEAVING = 10.0
-"""Seconds that rank 0 keeps the store for the others at the end."""
+# Bytes of one message at most: transports count in 32 bits.
 PIECE = 1 << 28
-"""Bytes of one message at most: transports count in 32 bits."""
-NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-
-
-@dataclass(frozen=True)
-class Transport:
-    """name: of torch.distributed's backend. module: what registers it, None if PyTorch does. device: of its tensors."""
-
-    name: str
-    module: str | None
-    device: str
-
-
-TRANSPORTS = {
-    "cpu": Transport("gloo", None, "cpu"),
-    "cuda": Transport("nccl", None, "cuda"),
-    "neuron": Transport("neuron", "torch_neuronx", "neuron"),
-    "xla": Transport("xla", "torch_xla.distributed.xla_backend", "xla"),
-}
-
-
-# The store that ranks meet in keeps where they met.
+# Not empty once ranks were started: the store that they meet in remembers their meetings, so that this works once.
 _used: list[bool] = []
-
-
-def launched() -> bool:
-    """Whether this process has been started as one rank of a job."""
-    return all(name in os.environ for name in NEEDED)
 
 
 @contextmanager
 def started(device: str = "cpu", timeout: float = TIMEOUT) -> Iterator[TorchRanks]:
-    """The ranks of this job, until the end of the block; an error in it ends the other ranks too.
+    """The ranks of this job, until the end of the block; an error in the block ends the other ranks too.
 
-    device: what tensors travel from: one of TRANSPORTS. timeout: seconds, see TIMEOUT; a quarter of it, at most
-    SILENCE, is how long a rank may give no sign of life. Once in a process. Raises InputError, BackendUnavailable,
-    CommunicationError.
+    This works once in a process.
+
+    Parameters
+    ----------
+    device
+        Where the arrays that ranks exchange lie: a key of `TRANSPORTS`.
+    timeout
+        Seconds that a rank waits for another that lives. A rank that gives no sign of life for a quarter of it, or for
+        30 seconds, counts as lost.
+
+    Raises
+    ------
+    InputError
+        If the process was not started as a rank, there is no such device, or ranks were started before.
+    BackendUnavailable
+        If the device or its package is not there.
+    CommunicationError
+        If the ranks cannot meet.
     """
     transport = _transport(device)
-    if not launched():
-        missing = ", ".join(name for name in NEEDED if name not in os.environ)
-        raise InputError(f"{missing} not set: start the ranks with torchrun")
+    if missing := missing_variables():
+        raise InputError(f"{', '.join(missing)} not set: start the ranks with torchrun")
     if _used:
         raise InputError("ranks are started once in a process: do all that they share in one block")
     _used.append(True)
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     local = os.environ.get("LOCAL_RANK", "0")
-    # Every process that opens the vendor's runtime takes all cores that it sees.
+    # A process that opens the vendor's runtime takes all cores that it sees, so each rank is shown one.
     os.environ.setdefault("NEURON_RT_VISIBLE_CORES", local)
     try:
         if transport.device == "cuda":
@@ -111,7 +101,7 @@ def started(device: str = "cpu", timeout: float = TIMEOUT) -> Iterator[TorchRank
         except Exception as error:
             watch.failed(f"{type(error).__name__}: {error}")
             raise
-    # The store may live in rank 0.
+    # Rank 0 may host the store, so that it leaves last.
     _all_at(stores[1], size, "silence", patience=LEAVING if rank == 0 else 0.0)
     dist.destroy_process_group()
 
@@ -131,26 +121,26 @@ def _transport(device: str) -> Transport:
 
 
 def _store(timeout: float) -> Any:
-    """A connection of its own to the store that the ranks have met in, without what was there before a restart."""
+    """Open another connection to the store in which the ranks have met; entries before a restart are not seen."""
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     store = dist.TCPStore(address, port, is_master=False, timeout=datetime.timedelta(seconds=timeout))
     return dist.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
 def _all_at(store: Any, size: int, place: str, patience: float = math.inf) -> None:
-    """Say that this rank is there, and wait until all are, or for so many seconds."""
+    """Say that this rank has reached a place, and wait until all have, or for `patience` seconds."""
     store.add(f"trnqc/at/{place}", 1)
     until = time.monotonic() + patience
     while time.monotonic() < until and store.add(f"trnqc/at/{place}", 0) < size:
         time.sleep(POLL)
 
 
-# Places in the sources of a library, and its guesses.
+# Parts of torch.distributed's messages that say nothing to users: places in its sources, guesses, later lines.
 _CLUTTER = re.compile(r"\[\S+\.cc:\d+\] |\. This is typically.*|\n.*", re.DOTALL)
 
 
 class TorchRanks:
-    """`trnqc.ranks.groups.Ranks` over torch.distributed; made by `started`."""
+    """`trnqc.ranks.Ranks` over torch.distributed; made by `started`."""
 
     def __init__(self, rank: int, size: int, transport: Transport, store: Any, watch: Watch) -> None:
         self.rank, self.size, self.transport = rank, size, transport
@@ -158,9 +148,11 @@ class TorchRanks:
         self._store, self._watch, self._calls = store, watch, 0
 
     def at(self, stage: str) -> None:
+        """See Ranks.at."""
         self._watch.at(stage)
 
     def at_first(self, make: Callable[[], T]) -> T:
+        """See Ranks.at_first."""
         self._calls += 1
         key = f"trnqc/first/{self._calls}"
         if self.rank == 0:
@@ -177,6 +169,7 @@ class TorchRanks:
         return pickle.loads(tensor.cpu().numpy().tobytes())  # type: ignore[no-any-return]
 
     def sum(self, array: np.ndarray) -> np.ndarray:
+        """See Ranks.sum. Each rank adds up one part of the array and sends it to all."""
         flat = np.ascontiguousarray(array).reshape(-1)
         edges = np.linspace(0, flat.size, self.size + 1).astype(int)
         parts = [flat[a:b] for a, b in pairwise(edges)]
@@ -194,6 +187,7 @@ class TorchRanks:
         return total.reshape(array.shape)
 
     def exchange(self, sent: Sequence[Message], received: Sequence[Message]) -> _Messages:
+        """See Ranks.exchange."""
         out = [(rank, self._tensor(array, filled=True)) for rank, array in sent]
         into = [(rank, self._tensor(array, filled=False)) for rank, array in received]
         operations = [
@@ -206,20 +200,21 @@ class TorchRanks:
         receives = sum(operation.op is dist.irecv for operation in operations)
         with self.reach():
             works = dist.batch_isend_irecv(operations) if operations else []
-        # Some transports make one piece of work of all.
+        # Some transports return one piece of work for all operations.
         first = receives if len(works) == len(operations) else len(works)
         return _Messages(
             self, works[:first], works[first:], operations, [(a, t) for (_, a), (_, t) in zip(received, into)]
         )
 
     def next_of(self, name: str) -> int:
+        """See Ranks.next_of: a counter in the store."""
         try:
             return int(self._store.add(f"trnqc/next/{name}", 1)) - 1
         except RuntimeError as error:
             raise self._lost(error) from error
 
     def _tensor(self, array: np.ndarray, filled: bool) -> torch.Tensor:
-        """The array's bytes: itself where tensors live in the host's memory."""
+        """The bytes of an array as a tensor of the device; on the CPU they share memory."""
         if not array.flags.c_contiguous:
             raise InputError("only contiguous arrays are sent and received")
         data = torch.from_numpy(array.reshape(-1).view(np.uint8))
@@ -229,7 +224,7 @@ class TorchRanks:
 
     @contextmanager
     def reach(self) -> Iterator[None]:
-        """What fails in it is about other ranks."""
+        """Turn errors of torch.distributed into a CommunicationError that names the other ranks."""
         try:
             yield
         except RuntimeError as error:
@@ -252,6 +247,8 @@ class TorchRanks:
 
 
 class _Messages:
+    """Messages under way; the tensors of messages are kept alive until they have been sent."""
+
     def __init__(
         self,
         ranks: TorchRanks,
@@ -263,6 +260,7 @@ class _Messages:
         self.ranks, self.receives, self.sends, self.kept, self.received = ranks, receives, sends, kept, received
 
     def arrived(self) -> None:
+        """See Pending.arrived."""
         with self.ranks.reach():
             for work in self.receives:
                 work.wait()
@@ -272,6 +270,7 @@ class _Messages:
         self.receives, self.received = [], []
 
     def wait(self) -> None:
+        """See Pending.wait."""
         self.arrived()
         with self.ranks.reach():
             for work in self.sends:

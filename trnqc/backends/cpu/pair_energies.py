@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from trnqc import jit
-from trnqc.backends.cpu.pair_products import C_TYPES, Slab, source_of
+from trnqc.backends.cpu.pair_products import C_TYPES, Slab, integers, source_of
 
 EnergyPass = Callable[[Slab, np.ndarray], tuple[np.ndarray, np.ndarray]]
 """T of n pairs, e_pair[n] = e_i + e_j -> for each pair the sums over a, b of T^2 / D and of T T^T / D, in Hartree."""
@@ -46,10 +46,13 @@ def numpy_pass(eps_vir: np.ndarray) -> EnergyPass:
 
 @functools.cache
 def energy_library(dtype: str) -> jit.Library:
-    """The compiled pair_energy.c for slabs of `dtype`."""
-    vector, result = jit.Array("float64", ndim=1), jit.Array("float64", ndim=1, written=True)
-    n = "int64"
-    arguments = (jit.Array(dtype, ndim=2), n, n, n, n, n, vector, vector, result, result)
+    """pair_energy.c for slabs of `dtype`."""
+    parameters = (
+        jit.Parameter("t", jit.TYPES[dtype], array=True, ndim=2),
+        *integers("pairs", "nvir", "stride", "column", "symmetric"),
+        *(jit.Parameter(name, "f64", array=True, ndim=1) for name in ("e_vir", "e_pair")),
+        *(jit.Parameter(name, "f64", array=True, ndim=1, written=True) for name in ("os", "x")),
+    )
+    signatures = [jit.Signature("pair_energies", parameters)]
     defines = (f"REAL={C_TYPES[dtype]}",)
-    signatures = {"pair_energies": jit.Signature(arguments)}
     return jit.compile_c(source_of("pair_energy.c"), signatures, name="pair_energy", defines=defines)

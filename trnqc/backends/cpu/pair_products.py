@@ -203,16 +203,31 @@ def source_of(name: str) -> str:
     return resources.files("trnqc.backends.cpu").joinpath(name).read_text()
 
 
+def integers(*names: str) -> tuple[jit.Parameter, ...]:
+    """Parameters of the type int64_t."""
+    return tuple(jit.Parameter(name, "i64") for name in names)
+
+
 @functools.cache
 def product_library(dtype: str) -> jit.Library:
-    """The compiled pair_product.c for products of `dtype`."""
-    rows, packed = jit.Array(dtype, ndim=2), jit.Array(dtype, ndim=1)
-    packed_out, slab = jit.Array(dtype, ndim=1, written=True), jit.Array(dtype, ndim=2, written=True)
-    n = "int64"
-    signatures = {
-        "panel_rows": jit.Signature((), returns=n),
-        "pack": jit.Signature((rows, n, n, n, n, packed_out)),
-        "product": jit.Signature((packed, n, n, n, packed, n, n, n, n, slab, n)),
-    }
+    """pair_product.c for products of `dtype`."""
+
+    def array(name: str, ndim: int, written: bool = False) -> jit.Parameter:
+        return jit.Parameter(name, jit.TYPES[dtype], array=True, ndim=ndim, written=written)
+
+    pack = (array("source", 2), *integers("rows", "K", "row", "panels"), array("data", 1, written=True))
+    product = (
+        array("left", 1),
+        *integers("left_panels", "row", "rows"),
+        array("right", 1),
+        *integers("right_panels", "panel", "K", "symmetric"),
+        array("t", 2, written=True),
+        *integers("stride"),
+    )
+    signatures = (
+        jit.Signature("panel_rows", returns="i64"),
+        jit.Signature("pack", pack),
+        jit.Signature("product", product),
+    )
     defines = (f"REAL={C_TYPES[dtype]}",)
     return jit.compile_c(source_of("pair_product.c"), signatures, name="pair_product", defines=defines)

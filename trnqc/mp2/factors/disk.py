@@ -2,8 +2,9 @@
 
     blocks of P: (ia|P) for all i ─► integrals.h5 ─► rows i: all P, metric divided out ─► factors.h5
 
-What is done is recorded block by block and row by row, each with its checksum; what is found done and sound is not done
-again. Sums run in the order they have in memory, so the numbers are those of `factors` with blocks of the same width.
+Every finished block and row is recorded with its checksum. A block or row that a checkpoint records and whose checksum
+is right is not computed again. The sums run in the order they have in memory, so that B has the digits of `build` with
+blocks of the same width.
 """
 
 from __future__ import annotations
@@ -17,74 +18,85 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from trnqc.eri.fitting.workers import workers
+from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.errors import StorageError
 from trnqc.host.memory import release_freed_memory
-from trnqc.mp2.factors.disk_arrays import DiskArray, Rows, checksum
-from trnqc.mp2.factors.metric import CholeskyMetric, EigenMetric, factorise
+from trnqc.mp2.execution import Execution
+from trnqc.mp2.factors.disk_arrays import DiskArray, RowsOnDisk, checksum
+from trnqc.mp2.factors.metric import Metric, factorise
 from trnqc.mp2.factors.shell_blocks import HalfFitted
 from trnqc.mp2.jobs.checkpoint import Store
-
-Progress = Callable[[str, int, int], None]
-"""Called as progress(stage, done, total) from the calling thread."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def stored_factors(
-    half: HalfFitted, store: Store, threads: int, progress: Progress | None
-) -> tuple[Rows, str, dict[str, float]]:
-    """B on disk, the metric in words, and wall seconds by stage; StorageError."""
+def stored_factors(half: HalfFitted, store: Store, execution: Execution) -> tuple[RowsOnDisk, str, dict[str, float]]:
+    """Make B in a file of the store, or what is missing of it.
+
+    Returns
+    -------
+    RowsOnDisk
+        B[nocc, nvir, naux].
+    str
+        In words, how the metric was factorised.
+    dict
+        Wall seconds by stage.
+
+    Raises
+    ------
+    StorageError
+        If the disk is full or fails.
+    """
     timings: dict[str, float] = {}
 
     @cache
-    def metric() -> CholeskyMetric | EigenMetric:
+    def metric() -> Metric:
         return factorise(half.auxmol.intor("int2c2e", hermi=1))
 
-    with workers(threads) as pool:
+    with single_threaded_pool(execution.threads) as pool:
         start = time.perf_counter()
         kept = store.decide("metric", lambda: {"naux": metric().naux, "note": metric().note})
-        B = store.array(Rows, "factors", "B", (*half.shape[:2], kept["naux"]))
-        B.sums.update((row, total) for row, total in store.found("row"))
+        B = store.array(RowsOnDisk, "factors", "B", (*half.shape[:2], kept["naux"]))
+        B.checksums.update((row, total) for row, total in store.recorded("row"))
         missing = [i for i, sound in enumerate(pool.map(B.holds, range(len(B)))) if not sound]
         timings["metric"] = time.perf_counter() - start
         if missing:
-            pieces = Pieces(store.array(DiskArray, "integrals", "iaP", (prod(half.shape),)), half)
-            timings |= _integrals(pieces, store, pool, progress)
+            integrals = IntegralsOnDisk(store.array(DiskArray, "integrals", "iaP", (prod(half.shape),)), half)
+            timings |= _write_integrals(integrals, store, pool, execution)
             release_freed_memory()
             start = time.perf_counter()
-            _fit(pieces, metric(), B, missing, store, pool, progress)
-            pieces.array.close()
+            _fit(integrals, metric(), B, missing, store, pool, execution)
+            integrals.array.close()
             timings["fitting"] = time.perf_counter() - start
     store.remove("integrals")
     return B, kept["note"], timings
 
 
-class Pieces:
+class IntegralsOnDisk:
     """(ia|P) on disk, block after block of P as [nocc, nvir, p], with a checksum for each i."""
 
     def __init__(self, array: DiskArray, half: HalfFitted) -> None:
         self.array, self.half = array, half
-        self.sums: dict[int, list[int]] = {}
+        self.checksums: dict[int, list[int]] = {}
 
     def write(self, number: int) -> tuple[list[int], tuple[float, float]]:
-        """Make a block; its checksums, and seconds of integrals and of transformation."""
+        """Compute and write a block; returns its checksums, and seconds of integrals and of transformation."""
         nocc, nvir, _ = self.half.shape
         p0, p1 = self.half.columns[number]
         out = np.empty((nocc, nvir, p1 - p0))
         seconds = self.half.fill(number, out)
         self.array.put(nocc * nvir * p0, out)
-        self.sums[number] = [checksum(piece) for piece in out]
-        return self.sums[number], seconds
+        self.checksums[number] = [checksum(piece) for piece in out]
+        return self.checksums[number], seconds
 
     def read(self, number: int, i: int) -> np.ndarray:
-        """[nvir, p] of orbital i; StorageError if that is not what was written."""
+        """[nvir, p] of a block for orbital i. Raises StorageError if it is not what was written."""
         nocc, nvir, _ = self.half.shape
         p0, p1 = self.half.columns[number]
         piece = np.empty((nvir, p1 - p0))
         self.array.get(nocc * nvir * p0 + i * piece.size, piece)
-        if checksum(piece) != self.sums[number][i]:
+        if checksum(piece) != self.checksums[number][i]:
             raise StorageError(
                 f"{self.array.path}: block {number}, row {i} is not what was written there: something else has changed "
                 "the file, or the disk fails. Start the job again: with a checkpoint it makes this block anew"
@@ -106,13 +118,16 @@ class Pieces:
             return False
 
 
-def _integrals(pieces: Pieces, store: Store, pool: Executor, progress: Progress | None) -> dict[str, float]:
+def _write_integrals(
+    integrals: IntegralsOnDisk, store: Store, pool: Executor, execution: Execution
+) -> dict[str, float]:
+    """Compute the blocks that are missing; returns wall seconds of integrals and of transformation."""
     start = time.perf_counter()
-    pieces.sums.update((number, sums) for number, sums in store.found("block"))
-    numbers = range(len(pieces.half.blocks))
-    missing = [n for n, sound in zip(numbers, pool.map(pieces.holds, numbers)) if not sound]
+    integrals.checksums.update((number, sums) for number, sums in store.recorded("block"))
+    numbers = range(len(integrals.half.blocks))
+    missing = [n for n, sound in zip(numbers, pool.map(integrals.holds, numbers)) if not sound]
     spent = np.zeros(2)
-    for number, (sums, seconds) in finished(pool, pieces.write, missing, "integrals", progress, len(numbers)):
+    for number, (sums, seconds) in finished(pool, integrals.write, missing, "integrals", execution, len(numbers)):
         store.add("block", [number, sums])
         spent += seconds
     wall = time.perf_counter() - start
@@ -121,19 +136,21 @@ def _integrals(pieces: Pieces, store: Store, pool: Executor, progress: Progress 
 
 
 def _fit(
-    pieces: Pieces,
-    metric: CholeskyMetric | EigenMetric,
-    B: Rows,
+    integrals: IntegralsOnDisk,
+    metric: Metric,
+    B: RowsOnDisk,
     missing: list[int],
     store: Store,
     pool: Executor,
-    progress: Progress | None,
+    execution: Execution,
 ) -> None:
+    """Fit and write the rows of B that are missing."""
+
     def fit(i: int) -> int:
-        row = metric.fit(pieces.row(i))
+        row = metric.fit(integrals.row(i))
         return B.write(i, np.ascontiguousarray(row[:, : metric.naux]))
 
-    for i, total in finished(pool, fit, missing, "fitting", progress, len(B)):
+    for i, total in finished(pool, fit, missing, "fitting", execution, len(B)):
         store.add("row", [i, total])
 
 
@@ -142,12 +159,22 @@ def finished(
     task: Callable[[Item], Result],
     items: Iterable[Item],
     stage: str,
-    progress: Progress | None,
+    execution: Execution,
     total: int | None = None,
 ) -> Iterator[tuple[Item, Result]]:
-    """(item, task(item)) in the order in which they end; an error of one ends the others that have not begun.
+    """Run a task for every item; yields (item, task(item)) in the order in which the tasks end.
 
-    total: items there would be had none been done before.
+    Parameters
+    ----------
+    stage
+        The stage whose progress is reported.
+    total
+        Parts of the stage, where some of them were done before; by default as many as there are items.
+
+    Raises
+    ------
+    Exception
+        The error of the first task that fails; tasks that have not begun are cancelled.
     """
     futures: dict[Any, Item] = {pool.submit(task, item): item for item in items}
     total = len(futures) if total is None else total
@@ -155,8 +182,7 @@ def finished(
     try:
         for done, future in enumerate(as_completed(futures), start=before + 1):
             yield futures[future], future.result()
-            if progress:
-                progress(stage, done, total)
+            execution.report(stage, done, total)
     finally:
         for future in futures:
             future.cancel()

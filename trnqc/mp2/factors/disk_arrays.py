@@ -1,10 +1,10 @@
-"""Arrays of fp64 in HDF5 files: made whole before a number is written, read and written past the HDF5 library.
+"""fp64 arrays in HDF5 files that threads read and write without the HDF5 library.
 
-    create: file beside, its one dataset's space taken, renamed ─► DiskArray ─► Rows: B[i0:i1], checked by row
+    create: new file, space of its one dataset allocated, renamed into place ─► DiskArray ─► RowsOnDisk: B[i0:i1]
 
-The library lets one thread in at a time and leaves a file unreadable when it is killed in the middle of a change. Here
-nothing of the file changes after it was made but numbers in a contiguous dataset, at a place that is known: threads
-read and write it by themselves, and any program that reads HDF5 can open it.
+The HDF5 library serves one thread at a time, and a process that is killed while it changes a file leaves the file
+unreadable. Here only the numbers of one contiguous dataset change once the file exists. Their offset in the file is
+known, so threads read and write them by system calls, and any program that reads HDF5 can open the file.
 """
 
 from __future__ import annotations
@@ -19,74 +19,72 @@ import h5py
 import numpy as np
 
 from trnqc.errors import StorageError
-from trnqc.host.files import storage_error
+from trnqc.host.files import replacing, storage_error
 
 
 class DiskArray:
-    """float64 numbers of a dataset, addressed in their order in memory."""
+    """The float64 numbers of a dataset, addressed by their position in C order."""
 
     dtype = np.dtype(np.float64)
 
     def __init__(self, path: Path, name: str, shape: tuple[int, ...]) -> None:
-        """Open what `create` made; StorageError if it is no such file."""
+        """Open a file that `create` made. Raises StorageError if it is not such a file."""
         self.path, self.shape = path, shape
         try:
             with h5py.File(path, "r") as file:
                 dataset = file[name]
                 self._start = dataset.id.get_offset()
-                found = (tuple(dataset.shape), dataset.dtype)
+                there = (tuple(dataset.shape), dataset.dtype)
             self._stream = path.open("r+b", buffering=0)
         except (OSError, KeyError) as error:
             raise StorageError(f"{path}: not a readable HDF5 file with the dataset {name!r}: {error}") from error
-        if found != (shape, self.dtype) or self._start is None:
+        if there != (shape, self.dtype) or self._start is None:
             self.close()
-            raise StorageError(f"{path}: {name!r} was expected as float64 {shape}, found {found[1]} {found[0]}")
+            raise StorageError(f"{path}: {name!r} was expected as float64 {shape}, found {there[1]} {there[0]}")
 
     @classmethod
     def create(cls, path: Path, name: str, shape: tuple[int, ...]) -> Self:
-        """A new file whose space on the disk is taken; StorageError, and no file, where there is not so much."""
-        aside = path.with_name(f"{path.name}.new")
-        try:
-            _take_space(aside, 8 * prod(shape))  # before HDF5 finds out, which then cannot close its file
+        """Make a file and allocate its space. Raises StorageError, and leaves no file, if the disk is full."""
+        with replacing(path, path.with_name(f"{path.name}.new")) as aside:
+            _take_space(aside, 8 * prod(shape))  # HDF5 could not close a file for which it finds no room.
             with h5py.File(aside, "w") as file:
                 plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
                 plist.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
                 plist.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
                 h5py.h5d.create(file.id, name.encode(), h5py.h5t.NATIVE_DOUBLE, h5py.h5s.create_simple(shape), plist)
             _take_space(aside, aside.stat().st_size)
-            aside.replace(path)
-        except OSError as error:
-            aside.unlink(missing_ok=True)
-            raise storage_error(path, error) from error
         return cls(path, name, shape)
 
     @property
     def size(self) -> int:
+        """Numbers in all."""
         return prod(self.shape)
 
     @property
     def ndim(self) -> int:
+        """Dimensions."""
         return len(self.shape)
 
     @property
     def nbytes(self) -> int:
+        """Bytes on the disk."""
         return 8 * self.size
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def get(self, first: int, out: np.ndarray) -> np.ndarray:
-        """Fill a contiguous array with the numbers from `first` on."""
-        room, at = memoryview(out.data).cast("B"), self._start + 8 * first
-        while room:
-            count = os.preadv(self._stream.fileno(), [room], at)
+        """Fill a contiguous array with the numbers from position `first` on."""
+        left, at = memoryview(out.data).cast("B"), self._start + 8 * first
+        while left:
+            count = os.preadv(self._stream.fileno(), [left], at)
             if count == 0:
                 raise StorageError(f"{self.path}: ends before its numbers do: it has been cut off")
-            room, at = room[count:], at + count
+            left, at = left[count:], at + count
         return out
 
     def put(self, first: int, values: np.ndarray) -> None:
-        """Write a contiguous array from the number `first` on; StorageError where the disk takes no more."""
+        """Write a contiguous array from position `first` on. Raises StorageError if the disk is full."""
         data, at = memoryview(values.data).cast("B"), self._start + 8 * first
         try:
             while data:
@@ -96,18 +94,25 @@ class DiskArray:
             raise storage_error(self.path, error) from error
 
     def close(self) -> None:
+        """Close the file."""
         self._stream.close()
 
 
-class Rows(DiskArray):
-    """B[nocc, nvir, naux] on disk: rows are read as B[i] or B[i0:i1], each against the checksum kept in `sums`."""
+class RowsOnDisk(DiskArray):
+    """B[nocc, nvir, naux] on disk, read as B[i] or B[i0:i1]; every row is compared with its checksum.
+
+    Attributes
+    ----------
+    checksums
+        By row, that of what was written. A row without one is not there.
+    """
 
     def __init__(self, path: Path, name: str, shape: tuple[int, ...]) -> None:
         super().__init__(path, name, shape)
-        self.sums: dict[int, int] = {}
+        self.checksums: dict[int, int] = {}
 
     def __getitem__(self, key: int | slice) -> np.ndarray:
-        """Errors: StorageError if a row is not what was written, IndexError."""
+        """Read rows. Raises StorageError if one is not what was written, IndexError if there is none."""
         if isinstance(key, slice):
             first, last, step = key.indices(len(self))
             rows = np.empty((len(range(first, last, step)), *self.shape[1:]))
@@ -117,10 +122,10 @@ class Rows(DiskArray):
         return self._row(range(len(self))[key], np.empty(self.shape[1:]))
 
     def write(self, i: int, row: np.ndarray) -> int:
-        """Write row i; its checksum."""
+        """Write row i; returns its checksum."""
         self.put(i * row.size, row)
-        self.sums[i] = checksum(row)
-        return self.sums[i]
+        self.checksums[i] = checksum(row)
+        return self.checksums[i]
 
     def holds(self, i: int) -> bool:
         """Whether row i is there as it was written."""
@@ -131,7 +136,7 @@ class Rows(DiskArray):
         return True
 
     def _row(self, i: int, out: np.ndarray) -> np.ndarray:
-        if checksum(self.get(i * out.size, out)) != self.sums.get(i):
+        if checksum(self.get(i * out.size, out)) != self.checksums.get(i):
             raise StorageError(
                 f"{self.path}: row {i} of {len(self)} is not what was written there: something else has changed the "
                 "file, or the disk fails. Start the job again: with a checkpoint it makes this row anew"

@@ -1,8 +1,8 @@
-"""The Coulomb metric (P|Q): factorised once, then divided out of three-index integrals, in fp64.
+"""The Coulomb metric J = (P|Q): factorised once, then divided out of three-index integrals, in fp64.
 
-With J = L L^T the factors are B[ia, Q] = sum_P (ia|P) (L^-T)[P, Q]; where J has no usable Cholesky factor, with
-J = U w U^T the factors are B[ia, Q] = sum_P (ia|P) U[P, Q] w_Q^-1/2 over the eigenvalues that are kept. Both give
-sum_Q B[ia, Q] B[jb, Q] = (ia|jb).
+With the Cholesky factor J = L L^T, the factors are B[ia, Q] = sum_P (ia|P) (L^-T)[P, Q]. Where J is too close to
+singular for that, they are B[ia, Q] = sum_P (ia|P) U[P, Q] w_Q^-1/2 over the eigenvalues of J = U w U^T that are kept.
+Both give sum_Q B[ia, Q] B[jb, Q] = (ia|jb).
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
+# Reciprocal condition number of (P|Q) below which its Cholesky factor has no digits left.
 RCOND_CHOLESKY = 1e-14
-"""Reciprocal condition number of (P|Q) below which its Cholesky factor has no digits left."""
-
+# Eigenvalues of (P|Q) up to this are dropped; PySCF's density-fitted MP2 drops the same.
 EIGENVALUE_CUT = 1e-10
-"""Eigenvalues of (P|Q) up to this are dropped in the fallback; the cut of PySCF's density-fitted MP2."""
-
+# Columns that are solved at once: inside a block by the inverse of its triangle, between blocks by a product.
 _BLOCK = 256
 
 
 @dataclass(frozen=True, eq=False)
 class CholeskyMetric:
-    """J = L L^T. ``inverse_diagonal`` holds L[k, k]^-1 by diagonal block of 256, so that fitting is GEMM throughout."""
+    """J = L L^T, with the inverses L[k, k]^-1 of the diagonal blocks, so that fitting consists of products only."""
 
     lower: np.ndarray
     inverse_diagonal: tuple[np.ndarray, ...]
@@ -35,7 +34,7 @@ class CholeskyMetric:
         return len(self.lower)
 
     def fit(self, rows: np.ndarray) -> np.ndarray:
-        """rows[n, P] -> rows[n, Q], in place, by forward substitution over blocks of columns."""
+        """Turn rows[n, P] into rows[n, Q] in place, by forward substitution over blocks of columns."""
         for k, inverse in enumerate(self.inverse_diagonal):
             block = slice(k * _BLOCK, k * _BLOCK + len(inverse))
             right = rows[:, block]
@@ -47,7 +46,7 @@ class CholeskyMetric:
 
 @dataclass(frozen=True, eq=False)
 class EigenMetric:
-    """U w^-1/2 over the kept eigenvalues, [P, Q] with fewer columns than rows."""
+    """U w^-1/2 over the eigenvalues that are kept: [P, Q] with fewer columns than rows."""
 
     half_inverse: np.ndarray
     note: str
@@ -58,17 +57,20 @@ class EigenMetric:
         return self.half_inverse.shape[1]
 
     def fit(self, rows: np.ndarray) -> np.ndarray:
-        """rows[n, P] -> the first Q columns of rows, in place; the caller cuts the rest off."""
+        """Turn rows[n, P] in place into rows[n, Q], the first columns of `rows`; the caller cuts the rest off."""
         fitted = rows[:, : self.naux]
         fitted[...] = rows @ self.half_inverse
         return fitted
 
 
-def factorise(metric: np.ndarray) -> CholeskyMetric | EigenMetric:
-    """Factorise metric[P, Q] (symmetric, fp64).
+Metric = CholeskyMetric | EigenMetric
 
-    Cholesky unless it fails or the reciprocal condition number is below RCOND_CHOLESKY: then by eigenvalues, where
-    those not above EIGENVALUE_CUT are dropped and counted in ``note``.
+
+def factorise(metric: np.ndarray) -> Metric:
+    """Factorise the symmetric matrix metric[P, Q].
+
+    By Cholesky, unless that fails or the reciprocal condition number is below RCOND_CHOLESKY; then by eigenvalues, of
+    which `note` says how many were dropped.
     """
     try:
         lower = scipy.linalg.cholesky(metric, lower=True)

@@ -1,14 +1,15 @@
-"""What a DF-MP2 job keeps on disk: in a checkpoint, from which it goes on after a kill, or in unnamed files.
+"""What a DF-MP2 job keeps on disk: in a checkpoint from which it goes on after a kill, or in unnamed files.
 
-    DIR/job.json       what is computed, in words; another job is refused with what differs
+    DIR/job.json       what is computed, in words; a checkpoint of another job is refused with what differs
     DIR/orbitals.chk   the converged SCF, in PySCF's format
     DIR/integrals.h5   (ia|P) until it is fitted
     DIR/factors.h5     B[nocc, nvir, naux]
-    DIR/records.jsonl  what of it is done, with checksums; energies of finished blocks of pairs
+    DIR/records.jsonl  what is finished, with checksums; energies of finished blocks of pairs
     DIR/lock           held by the job while it runs
 
-Records of work name by a number all decisions they rest on (orbitals, block sizes): if one of these is lost, what was
-made with it is made again rather than mixed with new.
+Every record carries a number that stands for all decisions it rests on (orbitals, block sizes). If one of these
+decisions is lost and comes out otherwise, records that rest on it no longer count, so that old and new work is never
+mixed.
 """
 
 from __future__ import annotations
@@ -28,14 +29,17 @@ from pyscf.lib import chkfile
 
 from trnqc import __version__
 from trnqc.errors import CheckpointError, StorageError
-from trnqc.host.files import Records, hold, storage_error, write_aside
+from trnqc.host.files import Records, hold, replacing, write_aside
+from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis
 from trnqc.mp2.factors.disk_arrays import DiskArray
-from trnqc.mp2.jobs.choice import Choice
+from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.reference.molecule import basis_name, describe
 from trnqc.mp2.reference.orbitals import Frozen
 
+# Version of the files of a checkpoint.
 FORMAT = 1
+# What `orbitals.chk` holds of the SCF.
 ORBITALS = ("e_tot", "mo_energy", "mo_coeff", "mo_occ")
 
 Array = TypeVar("Array", bound=DiskArray)
@@ -50,34 +54,33 @@ class Store(ABC):
         self.records, self.key = records, 0
 
     def decide(self, kind: str, make: Callable[[], Any]) -> Any:
-        """A value that all work after it rests on: the one found, else made and recorded."""
-        found = self.found(kind)
-        value = found[-1] if found else make()
-        if not found:
+        """Return a value that all later work rests on: the one that is recorded, else make() and record it."""
+        recorded = self.recorded(kind)
+        value = recorded[-1] if recorded else make()
+        if not recorded:
             self.add(kind, value)
         self.key = zlib.crc32(json.dumps({kind: value}, sort_keys=True).encode(), self.key)
         return value
 
-    def found(self, kind: str) -> list[Any]:
-        """Values recorded under the decisions made so far, oldest first."""
-        return [r[kind] for r in self.records.found if r.get("of") == self.key and kind in r]
+    def recorded(self, kind: str) -> list[Any]:
+        """Values that are recorded under the decisions made so far, oldest first."""
+        return [r[kind] for r in self.records.entries if r.get("of") == self.key and kind in r]
 
     def add(self, kind: str, value: Any) -> None:
-        """Record a piece of work that is done; StorageError."""
+        """Record a finished piece of work. Raises StorageError."""
         self.records.add(**{kind: value, "of": self.key})
 
     @abstractmethod
     def array(self, kind: type[Array], file: str, name: str, shape: tuple[int, ...]) -> Array:
-        """The array `name` of a file: what was left of it, or new. StorageError."""
+        """Open the array `name` of a file, or make it if the file is not usable. Raises StorageError."""
 
     @abstractmethod
     def remove(self, file: str) -> None:
-        """Give back the space of an array that is not needed any more."""
+        """Free the disk space of an array that is not needed any more."""
 
 
 class Scratch(Store):
-    """A store that goes with its arrays: their files have no name as soon as they are open, so that a kill leaves
-    nothing behind."""
+    """A store that ends with its arrays. Their files have no name once they are open: not even a kill leaves them."""
 
     def __init__(self) -> None:
         super().__init__(Records(None))
@@ -88,14 +91,25 @@ class Scratch(Store):
             return kind.create(Path(directory) / f"{file}.h5", name, shape)
 
     def remove(self, file: str) -> None:
-        pass  # its space comes back when the array is closed
+        """Nothing to do: the space is free when the array is closed."""
 
 
 class Checkpoint(Store):
-    """A store in a directory that this process holds; a context, or closed by `close`.
+    """A store in a directory that this process holds until the end of its context, or until `close`.
 
-    job: what is computed, by name, as JSON takes it. Errors: CheckpointError for a directory of another job or version,
-    held by another process, or with something else in it; StorageError.
+    Parameters
+    ----------
+    directory
+        The directory, which is made if it does not exist.
+    job
+        What is computed, by name, in values that JSON can hold.
+
+    Raises
+    ------
+    CheckpointError
+        If the directory belongs to another job or version, is held by another process, or holds other files.
+    StorageError
+        If it cannot be written to.
     """
 
     def __init__(self, directory: str | Path, job: Mapping[str, Any]) -> None:
@@ -116,7 +130,7 @@ class Checkpoint(Store):
         self.close()
 
     def close(self) -> None:
-        """Give up the directory; arrays that are open stay readable."""
+        """Release the directory; arrays that are open stay readable."""
         self.records.close()
         self._lock.close()
 
@@ -131,26 +145,34 @@ class Checkpoint(Store):
         (self.directory / f"{file}.h5").unlink(missing_ok=True)
 
     def orbitals(self) -> dict[str, Any] | None:
-        """The SCF that was kept (ORBITALS and ran_on by name), if any; CheckpointError if its file is another."""
-        found = self.found("orbitals")
+        """The SCF that was kept, ORBITALS and ran_on by name. Raises CheckpointError if the file has changed."""
+        recorded = self.recorded("orbitals")
         path = self.directory / "orbitals.chk"
-        if not found:
+        if not recorded:
             return None
-        if not path.exists() or zlib.crc32(path.read_bytes()) != found[-1]:
+        if not path.exists() or zlib.crc32(path.read_bytes()) != recorded[-1]:
             raise CheckpointError(
                 f"{path}: is not what was written there, and all of the checkpoint rests on it: remove {self.directory}"
                 " and start the job again"
             )
         kept = chkfile.load(str(path), "scf")
-        # Before J and K were trnqc's they were PySCF's, and nothing was written about them.
+        # Earlier versions had J and K of PySCF only, and did not write what made them.
         return {name: kept[name] for name in ORBITALS} | {"ran_on": kept.get("ran_on", b"PySCF").decode()}
 
     def keep_orbitals(
         self, e_tot: float, mo_energy: np.ndarray, mo_coeff: np.ndarray, mo_occ: np.ndarray, ran_on: str = "PySCF"
     ) -> None:
-        """Keep a converged SCF, or find that it is the one kept; CheckpointError if it is another.
+        """Keep a converged SCF, or check that it is the one that was kept.
 
-        ran_on: what made J and K, in words.
+        Parameters
+        ----------
+        ran_on
+            In words, what made J and K.
+
+        Raises
+        ------
+        CheckpointError
+            If another SCF was kept.
         """
         mine: dict[str, Any] = dict(zip(ORBITALS, (e_tot, mo_energy, mo_coeff, mo_occ)))
         kept = self.orbitals()
@@ -164,17 +186,9 @@ class Checkpoint(Store):
         self.decide("orbitals", lambda: self._write_orbitals(mine | {"ran_on": ran_on}))
 
     def _write_orbitals(self, orbitals: dict[str, Any]) -> int:
-        path = self.directory / "orbitals.chk"
-        aside = path.with_name("orbitals.new")
-        try:
-            aside.unlink(missing_ok=True)
+        with replacing(self.directory / "orbitals.chk") as aside:
             chkfile.dump(str(aside), "scf", orbitals)
-        except OSError as error:
-            raise storage_error(path, error) from error
-        written = aside.read_bytes()
-        aside.unlink()
-        write_aside(path, written)
-        return zlib.crc32(written)
+            return zlib.crc32(aside.read_bytes())
 
     def _refuse_strangers(self) -> None:
         path = self.directory
@@ -206,8 +220,8 @@ class Checkpoint(Store):
             )
 
 
-def job_of(mol: gto.Mole, auxiliary: AuxiliaryBasis, frozen: Frozen, choice: Choice, fused: bool) -> dict[str, Any]:
-    """What a checkpoint of DF-MP2 says about its job; everything that its digits depend on but the orbitals."""
+def job_of(mol: gto.Mole, auxiliary: AuxiliaryBasis, frozen: Frozen, execution: Execution) -> dict[str, Any]:
+    """What a checkpoint says about its job: all that the digits depend on but the orbitals."""
     geometry = describe(mol)
     return {
         "molecule": geometry.formula,
@@ -216,36 +230,37 @@ def job_of(mol: gto.Mole, auxiliary: AuxiliaryBasis, frozen: Frozen, choice: Cho
         "basis": basis_name(mol.basis),
         "auxiliary basis": auxiliary.names,
         "frozen orbitals": np.unique(frozen).tolist() if isinstance(frozen, Sequence) else frozen or 0,
-        "backend": choice.backend.name,
-        "precision": choice.precision,
-        "fused": fused,
+        **_pair_step(execution),
         "digest of all shells": _digest(mol, auxiliary.auxmol),
     }
 
 
-def job_of_factors(B: Any, eps_occ: np.ndarray, eps_vir: np.ndarray, choice: Choice, fused: bool) -> dict[str, Any]:
-    """The same for factors B[nocc, nvir, naux] that were given, read once."""
-    found = hashlib.sha256(eps_occ.tobytes() + eps_vir.tobytes())
-    for i in range(len(eps_occ)):
-        found.update(np.ascontiguousarray(B[i]).data)
+def job_of_factors(factors: Factors, execution: Execution) -> dict[str, Any]:
+    """What the checkpoint of a caller's own factors says about its job; reads B once."""
+    digest = hashlib.sha256(factors.eps_occ.tobytes() + factors.eps_vir.tobytes())
+    for i in range(len(factors.eps_occ)):
+        digest.update(np.ascontiguousarray(factors.B[i]).data)
     return {
-        "sizes of B": [int(n) for n in B.shape],
-        "backend": choice.backend.name,
-        "precision": choice.precision,
-        "fused": fused,
-        "digest of B and orbital energies": found.hexdigest(),
+        "sizes of B": [int(n) for n in factors.shape],
+        **_pair_step(execution),
+        "digest of B and orbital energies": digest.hexdigest(),
     }
 
 
+def _pair_step(execution: Execution) -> dict[str, Any]:
+    choice = execution.choice
+    return {"backend": choice.backend.name, "precision": choice.precision, "fused": execution.fused}
+
+
 def _digest(*mols: gto.Mole) -> str:
-    """Of charges, core potentials and all shells by atom; where PySCF keeps their numbers differs from run to run."""
-    found = hashlib.sha256()
+    """Of charges, core potentials and all shells by atom: the order of PySCF's tables differs from run to run."""
+    digest = hashlib.sha256()
     for mol in mols:
-        found.update(repr((mol.cart, mol.atom_charges().tolist(), sorted(mol._ecp.items()))).encode())
+        digest.update(repr((mol.cart, mol.atom_charges().tolist(), sorted(mol._ecp.items()))).encode())
         for n in range(mol.nbas):
-            found.update(f"{mol.bas_atom(n)} {mol.bas_angular(n)} {mol.bas_kappa(n)}".encode())
-            found.update(mol.bas_exp(n).tobytes() + mol._libcint_ctr_coeff(n).tobytes())
-    return found.hexdigest()
+            digest.update(f"{mol.bas_atom(n)} {mol.bas_angular(n)} {mol.bas_kappa(n)}".encode())
+            digest.update(mol.bas_exp(n).tobytes() + mol._libcint_ctr_coeff(n).tobytes())
+    return digest.hexdigest()
 
 
 def _words(value: Any) -> str:

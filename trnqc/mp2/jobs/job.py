@@ -1,13 +1,12 @@
-"""A DF-MP2 job from a geometry to its result: what the command line and the example run.
+"""A DF-MP2 job from a geometry to its result: what the command line and the examples run.
 
-geometry -> molecule -> sizes checked -> RHF -> factors -> pairs -> result, and the same factors on other backends
+Job -> molecule, basis sets, sizes checked -> SCF -> build_factors -> run_pairs, also on other backends -> MP2Result
 """
 
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,33 +17,53 @@ from pyscf import gto, lib
 
 from trnqc.errors import InputError
 from trnqc.host.memory import available_memory, release_freed_memory
-from trnqc.mp2.dfmp2 import DFMP2, describe_run
+from trnqc.host.threads import thread_count
+from trnqc.mp2.assembly import compare, result_of_molecule
+from trnqc.mp2.execution import Choice, Execution, Progress, choose
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis, auxiliary_basis
-from trnqc.mp2.factors.factors import Factors, plan_factors
-from trnqc.mp2.factors.ranks import check_spread, visited_bytes
+from trnqc.mp2.factors.build import build_factors
+from trnqc.mp2.factors.memory import plan_factors
 from trnqc.mp2.jobs.checkpoint import ORBITALS, Checkpoint, job_of
-from trnqc.mp2.jobs.choice import Choice, choose
-from trnqc.mp2.pairs.blocks import least_bytes
-from trnqc.mp2.pairs.pairs import ResultWarning, run_pairs
-from trnqc.mp2.reference.hartree_fock import SOURCES, generated_fitting_sets, let_go, made_by, run_rhf
+from trnqc.mp2.pairs.pairs import pair_step_bytes, run_pairs
+from trnqc.mp2.reference.hartree_fock import SOURCES, drop_integrals, generated_fitting_sets, made_by, run_rhf
 from trnqc.mp2.reference.molecule import Geometry, build_mole
 from trnqc.mp2.reference.orbitals import Frozen, active_orbitals, chemical_core
 from trnqc.mp2.reference.ranks import SharedJK
-from trnqc.mp2.result import SCS, SOS, Comparison, MP2Result, check_scaling
-from trnqc.ranks.groups import ALONE, Ranks
+from trnqc.mp2.result import SCS, SOS, MP2Result, check_scaling
+from trnqc.ranks import ALONE, Ranks
 
-Progress = Callable[[str, int, int], None]
-
+# Part of the free memory that a job without a limit takes.
 SHARE_OF_FREE_MEMORY = 0.9
 
 
 @dataclass(frozen=True)
 class Job:
-    """frozen: "core" for the chemical core, else as in `DFMP2`. precision None: the backend's best.
+    """What is to be computed, and how.
 
-    compare_with: (backend, precision) on which the pairs run once more. max_memory: MB (10^6 bytes), None for 90 %
-    of what is free. checkpoint: a directory from which the same job goes on where it was cut off (docs/jobs.md).
-    scf: what makes J and K of the SCF, "trnqc" (our integrals) or "pyscf" (PySCF as it is).
+    Attributes
+    ----------
+    geometry, basis, auxbasis
+        The molecule, its orbital basis, and the auxiliary basis as in `DFMP2`.
+    frozen
+        "core" for the chemical core, else as in `DFMP2`.
+    backend, precision, fused
+        Of the pair step, as in `DFMP2`; precision None is the best that the backend has.
+    compare_with
+        (backend, precision) of other pair steps over the same factors.
+    scs, sos
+        Factors of the spin-component-scaled energies.
+    memory
+        Bytes that the job may add to the process; None for 90 % of what is free.
+    checkpoint
+        A directory from which the same job goes on where it was cut off (docs/jobs.md).
+    threads
+        Threads of this process; by default PySCF's.
+    scf
+        What makes J and K of the SCF: "trnqc" (our integrals) or "pyscf" (PySCF as it is, to compare).
+    density_fit, conv_tol, max_cycle, allow_unconverged
+        Of the SCF; conv_tol in Hartree.
+    verbose
+        PySCF's.
     """
 
     geometry: Geometry
@@ -57,7 +76,7 @@ class Job:
     compare_with: Sequence[tuple[str, str | None]] = ()
     scs: tuple[float, float] = SCS
     sos: float = SOS
-    max_memory: float | None = None
+    memory: float | None = None
     checkpoint: str | Path | None = None
     threads: int | None = None
     scf: str = "trnqc"
@@ -69,140 +88,139 @@ class Job:
 
 
 def run(job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedule: str = "dynamic") -> MP2Result:
-    """Run the job. What can be known to fail (backends, basis, sizes, memory) fails before the SCF starts.
+    """Run a job. What can be known to fail (backends, basis, sizes, memory) fails before the SCF starts.
 
-    ranks: all of them call this with the same job and get the same result; rank 0 runs the SCF, of which all make J and
-    K, and keeps the checkpoint. schedule: how tasks are dealt to them (trnqc.ranks.groups.dealt). max_memory is that of
-    each rank.
+    Parameters
+    ----------
+    progress
+        Called as progress(stage, done, total).
+    ranks
+        The processes of the job: all of them call this with the same job and get the same result. Rank 0 runs the SCF,
+        of which all ranks make J and K, and keeps the checkpoint. `job.memory` is that of each rank.
+    schedule
+        How tasks are divided among ranks, see `trnqc.ranks.dealt`.
     """
-    choice = choose(job.backend, job.precision)
+    execution = Execution(
+        choose(job.backend, job.precision),
+        threads=thread_count(job.threads, lib.num_threads),
+        memory=job.memory or SHARE_OF_FREE_MEMORY * available_memory() / ranks.neighbours,
+        fused=job.fused,
+        ranks=ranks,
+        schedule=schedule,
+        progress=progress,
+    )
     others = [choose(*other) for other in job.compare_with]
     check_scaling(job.scs, job.sos)
     if job.scf not in SOURCES:
         raise InputError(f"scf is one of {', '.join(SOURCES)}, found {job.scf!r}")
-    max_memory = job.max_memory or SHARE_OF_FREE_MEMORY * available_memory() / ranks.neighbours / 1e6
-    with lib.with_omp_threads(job.threads or lib.num_threads()):
-        mol = build_mole(job.geometry, job.basis, max_memory)
-        mol.verbose = job.verbose
-        # PySCF counts all that the process holds, we what a job adds.
-        mol.max_memory += lib.current_memory()[0]
+    with lib.with_omp_threads(execution.threads):
+        mol = _molecule(job, execution)
         frozen = chemical_core(mol) if isinstance(job.frozen, str) else job.frozen
         auxiliary = auxiliary_basis(mol, job.auxbasis)
-        _check_sizes(mol, auxiliary, job, choice, frozen, max_memory, ranks)
-        with nullcontext() if ranks.rank else _store(mol, auxiliary, job, choice, frozen) as store:
+        beside = _check_sizes(mol, auxiliary, frozen, execution, on_disk=job.checkpoint is not None)
+        with _store(job, mol, auxiliary, frozen, execution) as store:
             start = time.perf_counter()
-            mf = _reference(mol, job, store, progress, ranks, schedule)
-            let_go(mf)
+            mf = _reference(mol, job, execution, store)
+            drop_integrals(mf)
             release_freed_memory()
-            scf_seconds = time.perf_counter() - start
+            timings = {"SCF": time.perf_counter() - start}
+            if store is not None:
+                store.keep_orbitals(float(mf.e_tot), mf.mo_energy, mf.mo_coeff, mf.mo_occ, made_by(mf))
+            orbitals = active_orbitals(mf.mo_coeff, mf.mo_energy, mf.mo_occ, frozen)
+            factors = build_factors(mol, auxiliary.auxmol, orbitals, execution, store, beside)
+            step = run_pairs(factors, execution, store)
+        compared = (run_pairs(factors, _elsewhere(execution, other)) for other in others)
+        comparisons = tuple(compare(step, other, factors) for other in compared)
+    result = result_of_molecule(
+        mf,
+        orbitals,
+        auxiliary,
+        factors,
+        step,
+        geometry=job.geometry,
+        timings=timings,
+        warnings=_about_the_scf(mf),
+        scs=job.scs,
+        sos=job.sos,
+        comparisons=comparisons,
+    )
+    lib.logger.note(mf, "E(%s) = %.15g  E_corr = %.15g", "DF-MP2", result.e_tot, result.e_corr)
+    return result
 
-            mp = DFMP2(
-                mf, job.auxbasis, frozen, choice.precision, choice.backend.name, max_memory, fused=job.fused,
-                threads=job.threads, allow_unconverged=True, scs=job.scs, sos=job.sos, progress=progress,
-                checkpoint=store, ranks=ranks, schedule=schedule,
-            )  # fmt: skip
-            factors = mp.ao2mo()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ResultWarning)  # they stand in the result, which the caller shows
-                mp.kernel(factors)
-        result = _finish(mp.result, job, choice, mf, scf_seconds)
-        return replace(
-            result, comparisons=tuple(_compare(result, mp, factors, job, other, progress) for other in others)
-        )
+
+def _molecule(job: Job, execution: Execution) -> gto.Mole:
+    mol = build_mole(job.geometry, job.basis)
+    mol.verbose = job.verbose
+    # PySCF's limit (MB) is on all that the process holds; ours is on what the job adds.
+    mol.max_memory = execution.memory / 1e6 + lib.current_memory()[0]
+    return mol
 
 
-def _reference(
-    mol: gto.Mole, job: Job, store: Checkpoint | None, progress: Progress | None, ranks: Ranks, schedule: str
-) -> Any:
-    """The RHF object, run by rank 0 with the J and K of all ranks, or found in the checkpoint."""
+def _check_sizes(mol: gto.Mole, auxiliary: AuxiliaryBasis, frozen: Frozen, execution: Execution, on_disk: bool) -> int:
+    """Check that orbitals are left to correlate and that the job fits the memory.
 
-    def made(kept: Mapping[str, Any] | None, shared: SharedJK | None = None) -> Any:
-        return run_rhf(
-            mol, source=job.scf, density_fit=job.density_fit, conv_tol=job.conv_tol, max_cycle=job.max_cycle,
-            allow_unconverged=job.allow_unconverged, progress=progress, kept=kept, shared=shared,
-        )  # fmt: skip
-
-    ranks.at("SCF")
-    if ranks.size == 1:
-        return made(store.orbitals() if store else None)
-    shared = SharedJK(mol, ranks, schedule)
-    if ranks.rank:
-        return made(shared.serve())
-    mf = made(store.orbitals() if store else None, shared)
-    shared.end({name: getattr(mf, name) for name in (*ORBITALS, "converged")} | {"ran_on": made_by(mf)})
-    return mf
+    Returns the bytes that the pair step needs beside the factors.
+    """
+    nao, auxmol = mol.nao_nr(), auxiliary.auxmol
+    occupation = 2.0 * (np.arange(nao) < mol.nelectron // 2)
+    orbitals = active_orbitals(np.eye(nao), np.zeros(nao), occupation, frozen)
+    beside = pair_step_bytes(orbitals.nocc, orbitals.nvir, auxmol.nao_nr(), execution)
+    plan_factors(auxmol, orbitals, execution, beside=beside, on_disk=on_disk)
+    return beside
 
 
 def _store(
-    mol: gto.Mole, auxiliary: AuxiliaryBasis, job: Job, choice: Choice, frozen: Frozen
+    job: Job, mol: gto.Mole, auxiliary: AuxiliaryBasis, frozen: Frozen, execution: Execution
 ) -> AbstractContextManager[Checkpoint | None]:
-    if job.checkpoint is None:
+    """The checkpoint of rank 0, if there is to be one."""
+    if job.checkpoint is None or execution.ranks.rank:
         return nullcontext()
     scf = {
         "SCF": "density-fitted" if job.density_fit else "conventional",
         "SCF threshold": job.conv_tol,
         "SCF cycles": job.max_cycle,
     }
-    return Checkpoint(job.checkpoint, job_of(mol, auxiliary, frozen, choice, job.fused) | scf)
+    return Checkpoint(job.checkpoint, job_of(mol, auxiliary, frozen, execution) | scf)
 
 
-def _check_sizes(
-    mol: gto.Mole,
-    auxiliary: AuxiliaryBasis,
-    job: Job,
-    choice: Choice,
-    frozen: Frozen,
-    max_memory: float,
-    ranks: Ranks,
-) -> None:
-    nao, naux = mol.nao_nr(), auxiliary.auxmol.nao_nr()
-    occupation = 2.0 * (np.arange(nao) < mol.nelectron // 2)
-    o = active_orbitals(np.eye(nao), np.zeros(nao), occupation, frozen)
-    nocc, nvir = len(o.eps_occ), len(o.eps_vir)
-    if ranks.size > 1 and job.checkpoint is None:
-        threads = job.threads or lib.num_threads()
-        width = plan_factors(auxiliary.auxmol, nao, nocc, nvir, None, threads).width
-        visited = visited_bytes((nocc, nvir, naux), choice, job.fused, job.threads)
-        check_spread(nao, (nocc, nvir, naux), ranks.size, threads, width, 1e6 * max_memory, visited)
-        return
-    pairs = least_bytes(nvir, naux, choice, job.fused, job.threads)
-    plan_factors(
-        auxiliary.auxmol, nao, nocc, nvir, 1e6 * max_memory, job.threads, pairs=pairs,
-        on_disk=job.checkpoint is not None,
-    )  # fmt: skip
+def _reference(mol: gto.Mole, job: Job, execution: Execution, store: Checkpoint | None) -> Any:
+    """The RHF object: from the checkpoint, or run by rank 0 with J and K of all ranks."""
+    ranks = execution.ranks
+
+    def rhf(kept: Mapping[str, Any] | None, shared: SharedJK | None = None) -> Any:
+        return run_rhf(
+            mol,
+            source=job.scf,
+            density_fit=job.density_fit,
+            conv_tol=job.conv_tol,
+            max_cycle=job.max_cycle,
+            allow_unconverged=job.allow_unconverged,
+            progress=execution.progress,
+            kept=kept,
+            shared=shared,
+        )
+
+    ranks.at("SCF")
+    if ranks.size == 1:
+        return rhf(store.orbitals() if store else None)
+    shared = SharedJK(mol, ranks, execution.schedule)
+    if ranks.rank:
+        return rhf(shared.serve())
+    mf = rhf(store.orbitals() if store else None, shared)
+    shared.end({name: getattr(mf, name) for name in (*ORBITALS, "converged")} | {"ran_on": made_by(mf)})
+    return mf
 
 
-def _finish(result: MP2Result | None, job: Job, choice: Choice, mf: object, scf_seconds: float) -> MP2Result:
-    """The result of `DFMP2` with what only the job knows: the molecule's name, why the backend was taken, SCF time."""
-    assert result is not None and result.system is not None
-    told = result.warnings
+def _elsewhere(execution: Execution, choice: Choice) -> Execution:
+    """The same execution with another backend, whose name is part of the stages that it reports."""
+
+    def report(stage: str, done: int, total: int) -> None:
+        execution.report(f"{stage} on {choice.backend.name}", done, total)
+
+    return replace(execution, choice=choice, progress=report)
+
+
+def _about_the_scf(mf: Any) -> tuple[str, ...]:
     if elements := generated_fitting_sets(mf):
-        told = (f"no JK-fitting set in the library for {', '.join(elements)}: the SCF used a generated one", *told)
-    return replace(
-        result,
-        system=replace(result.system, geometry=job.geometry),
-        run=replace(result.run, note=choice.note),
-        timings={"SCF": scf_seconds} | dict(result.timings),
-        warnings=told,
-    )
-
-
-def _compare(
-    main: MP2Result, mp: DFMP2, factors: Factors, job: Job, other: Choice, progress: Progress | None
-) -> Comparison:
-    stage = f"pairs on {other.backend.name}"
-    step = run_pairs(
-        factors.B, factors.eps_occ, factors.eps_vir, other, fused=job.fused, threads=job.threads,
-        max_memory=mp.max_memory, progress=progress and (lambda done, total: progress(stage, done, total)),
-        ranks=mp.ranks, schedule=mp.schedule,
-    )  # fmt: skip
-    os, ss = float(step.energies.os.sum()), float(step.energies.ss.sum())
-    return Comparison(
-        run=describe_run(step, factors.where),
-        e_corr_os=os,
-        e_corr_ss=ss,
-        difference_os=os - main.e_corr_os,
-        difference_ss=ss - main.e_corr_ss,
-        estimated_error=step.error.corr,
-        seconds=step.timings["pairs"],
-    )
+        return (f"no JK-fitting set in the library for {', '.join(elements)}: the SCF used a generated one",)
+    return ()

@@ -1,13 +1,13 @@
 """The error of a reduced precision, measured: a sample of pairs is computed again in fp64 on the host.
 
-Errors grow with the pair's energy, so pairs are sampled with probability proportional to w_k = |E_k| + mean|E| / 10:
-sorted by w, those at n evenly spaced quantiles of its running sum W, the same in every run. With
-d_k = E_k(as run) - E_k(fp64), every x_k = W d_k / w_k estimates the error of the whole sum, and
+Errors grow with a pair's energy, so pairs are sampled with probability proportional to w_k = |E_k| + mean|E| / 10.
+Pairs are sorted by w, and those at n evenly spaced quantiles of the running sum W are taken, the same ones in every
+run. With d_k = E_k(as run) - E_k(fp64), every x_k = W d_k / w_k estimates the error of the whole sum, and
 
     |mean(x)| + 2 std(x) / sqrt(n) + eps64 sqrt(naux) sum_k |E_k|
 
-is reported: their mean, twice its standard error, and the rounding of fp64 itself. Up to n pairs all are computed and
-the first two terms are the exact |sum_k d_k|.
+is reported: the mean, twice its standard error, and the rounding of fp64 itself. If there are n pairs or fewer, all are
+computed, and the first two terms are the exact |sum_k d_k|.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from typing import Any
 import numpy as np
 
 from trnqc.host.blas import single_threaded
+from trnqc.mp2.factors.factors import Factors
 from trnqc.types import PairEnergies
 
+# Indices i, j -> `pair_energy` of these pairs, [pairs, 2].
 Exact = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
+# Pairs that are computed again: enough for an estimate of one to four times the error, for a few per cent of the work.
 SAMPLE = 24
-"""Pairs computed again: enough for an estimate of one to four times the error, for a few per cent of the work."""
 
 
 @dataclass(frozen=True)
@@ -38,27 +40,24 @@ class ErrorEstimate:
     pairs: int
 
 
-def estimate_error(
-    energies: PairEnergies, B: Any, eps_occ: np.ndarray, eps_vir: np.ndarray, exact_of: Exact | None = None
-) -> ErrorEstimate:
-    """Estimate the errors of ``energies``, computed at any precision from B[nocc, nvir, naux].
+def estimate_error(energies: PairEnergies, factors: Factors, exact: Exact | None = None) -> ErrorEstimate:
+    """Estimate the errors of pair energies that were computed from `factors` at any precision.
 
-    exact_of: `pair_energy` of pairs i, j as [pairs, 2], for whoever does not have all rows B[i].
+    Parameters
+    ----------
+    exact
+        Computes pairs i, j in fp64, where this process does not have all rows of B.
     """
-    i, j = np.tril_indices(len(eps_occ))
-    found = np.stack([energies.os[i, j], energies.ss[i, j]], axis=1)
-    weights = np.abs(found).sum(axis=1)
+    i, j = np.tril_indices(len(factors.eps_occ))
+    computed = np.stack([energies.os[i, j], energies.ss[i, j]], axis=1)
+    weights = np.abs(computed).sum(axis=1)
     weights += weights.mean() / 10 or 1.0
     picked, times = np.unique(sample(weights), return_counts=True)
-    with single_threaded():  # products too small to share among threads
-        if exact_of is None:
-            exact = np.array([pair_energy(B, eps_occ, eps_vir, i[k], j[k]) for k in picked])
-        else:
-            exact = exact_of(i[picked], j[picked])
-    difference = found[picked] - exact
+    with single_threaded():  # The products are too small to share among threads.
+        difference = computed[picked] - (exact or _exact_from(factors))(i[picked], j[picked])
 
     def error(columns: list[int]) -> float:
-        rounding = np.finfo(float).eps * np.sqrt(B.shape[2]) * np.abs(found[:, columns]).sum()
+        rounding = np.finfo(float).eps * np.sqrt(factors.shape[2]) * np.abs(computed[:, columns]).sum()
         d = difference[:, columns].sum(axis=1)
         if len(picked) == len(i):
             return float(abs(d.sum()) + rounding)
@@ -68,8 +67,13 @@ def estimate_error(
     return ErrorEstimate(error([0, 1]), error([0]), error([1]), len(picked), len(i))
 
 
+def _exact_from(factors: Factors) -> Exact:
+    eps = factors.eps_occ, factors.eps_vir
+    return lambda i, j: np.array([pair_energy(factors.B, *eps, *pair) for pair in zip(i, j)])
+
+
 def sample(weights: np.ndarray) -> np.ndarray:
-    """Indices of the pairs to compute again, heavy ones possibly more than once; all of them, up to SAMPLE pairs."""
+    """Indices of the pairs to compute again: all of them up to SAMPLE pairs, else heavy ones possibly several times."""
     if len(weights) <= SAMPLE:
         return np.arange(len(weights))
     order = np.argsort(-weights, kind="stable")
@@ -78,7 +82,7 @@ def sample(weights: np.ndarray) -> np.ndarray:
 
 
 def pair_energy(B: Any, eps_occ: np.ndarray, eps_vir: np.ndarray, i: int, j: int) -> tuple[float, float]:
-    """Opposite- and same-spin energy of the pair (ij and ji together) in fp64, Hartree; docs/conventions.md."""
+    """Opposite- and same-spin energy of a pair (ij and ji together) in fp64, Hartree; see docs/conventions.md."""
     t = B[i] @ B[j].T
     over_d = t / (eps_occ[i] + eps_occ[j] - eps_vir[:, None] - eps_vir)
     weight = 1.0 if i == j else 2.0

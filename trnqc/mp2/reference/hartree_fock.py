@@ -1,12 +1,12 @@
-"""The Hartree-Fock reference of the command line: PySCF's RHF, density-fitted with the JK set or conventional.
+"""The Hartree-Fock reference of a job: PySCF's RHF, density-fitted with the JK set or conventional.
 
-J and K are made by our integrals (`trnqc.eri.pyscf.accelerate`) or, to compare, by PySCF as it is.
+Our integrals make J and K (`trnqc.accelerate`), or PySCF's do, to compare.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pyscf import df, gto, lib, scf
@@ -14,14 +14,15 @@ from pyscf import df, gto, lib, scf
 from trnqc.eri.pyscf.accelerate import accelerate
 from trnqc.errors import InputError
 from trnqc.host.blas import single_threaded
+from trnqc.mp2.execution import Progress
 from trnqc.mp2.reference.orbitals import check_reference
 from trnqc.mp2.reference.ranks import SharedJK
 
+# What can make J and K of the SCF.
 SOURCES = ("trnqc", "pyscf")
-"""What can make J and K of the SCF."""
-
+# Threshold of the orbital gradient over sqrt(conv_tol): a tenth of PySCF's, since E(corr) is linear in the orbitals'
+# error.
 GRADIENT_FACTOR = 0.1
-"""Times sqrt(conv_tol): a tenth of PySCF's default, because E(corr) is linear in the error of the orbitals."""
 
 
 def run_rhf(
@@ -32,7 +33,7 @@ def run_rhf(
     conv_tol: float = 1e-10,
     max_cycle: int = 100,
     allow_unconverged: bool = False,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
     shared: SharedJK | None = None,
     kept: Mapping[str, Any] | None = None,
 ) -> Any:
@@ -58,7 +59,7 @@ def run_rhf(
         If there is no such source.
     """
     # Ranks make J and K together, so that all of them have to have the kernels.
-    mf = _object(mol, source, density_fit, kernels="wait" if shared else None)
+    mf = _rhf_object(mol, source, density_fit, kernels="wait" if shared else None)
     mf.conv_tol, mf.conv_tol_grad, mf.max_cycle = conv_tol, GRADIENT_FACTOR * conv_tol**0.5, max_cycle
     if progress:
         mf.callback = lambda env: progress("SCF", env["cycle"] + 1, 0)
@@ -69,39 +70,39 @@ def run_rhf(
         return mf
     if shared and source == "trnqc":
         shared.attach(mf)
-    # PySCF threads by OpenMP and our J and K by threads of their own; a second set of threads inside BLAS only fights
-    # with either: on two cores, two threads for the diagonalisations doubled the processor time of the whole SCF.
+    # PySCF uses OpenMP and our J and K use threads of their own. Threads inside BLAS compete with both: on two cores,
+    # two threads for the diagonalisations doubled the processor time of the whole SCF.
     with single_threaded():
         mf.kernel()
     check_reference(mf, allow_unconverged)
     return mf
 
 
-def _object(mol: gto.Mole, source: str, density_fit: bool, kernels: str | None) -> Any:
+def _rhf_object(mol: gto.Mole, source: str, density_fit: bool, kernels: str | None) -> Any:
     if source not in SOURCES:
         raise InputError(f"J and K of the SCF are made by one of {', '.join(SOURCES)}, found {source!r}")
     mf = scf.RHF(mol)
     if density_fit:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PySCF advertises another package whenever a set is missing
+            warnings.simplefilter("ignore")  # PySCF advertises another package whenever a set is missing.
             mf = mf.density_fit(auxbasis=df.make_auxbasis(mol))
     return accelerate(mf, kernels=kernels) if source == "trnqc" else mf
 
 
 def made_by(mf: Any) -> str:
-    """What made J and K of an SCF object, in words."""
+    """In words, what made J and K of an SCF object."""
     words = getattr(mf, "ran_on", "PySCF")
-    return words.decode() if isinstance(words, bytes) else str(words)  # HDF5 gives bytes
+    return words.decode() if isinstance(words, bytes) else str(words)  # Read from HDF5, it is bytes.
 
 
-def let_go(mf: Any) -> None:
-    """Drop the two-electron integrals that an SCF keeps; its orbitals and energies stay."""
+def drop_integrals(mf: Any) -> None:
+    """Free the two-electron integrals that an SCF object keeps; its orbitals and energies stay."""
     mf._eri = None
     if getattr(mf, "with_df", None):
         mf.with_df.reset()
 
 
 def generated_fitting_sets(mf: Any) -> tuple[str, ...]:
-    """Elements whose JK-fitting set is not in the library, so that PySCF generated one."""
+    """Elements for which the library has no JK-fitting set, so that PySCF generated one."""
     sets = getattr(mf, "with_df", None) and mf.with_df.auxbasis
     return tuple(sorted(s for s, name in sets.items() if not isinstance(name, str))) if isinstance(sets, dict) else ()

@@ -99,7 +99,7 @@ def read_xyz(path: Path, unit: str = "angstrom") -> tuple[tuple[str, ...], tuple
     return tuple(symbol for symbol, _ in parsed), tuple(xyz for _, xyz in parsed)
 
 
-def build_mole(geometry: Geometry, basis: str, max_memory_mb: float | None = None) -> gto.Mole:
+def build_mole(geometry: Geometry, basis: str) -> gto.Mole:
     """PySCF's Mole for a closed-shell geometry, silent (verbose=0).
 
     Elements whose ``basis`` comes with an effective core potential in PySCF's library get that potential.
@@ -117,8 +117,6 @@ def build_mole(geometry: Geometry, basis: str, max_memory_mb: float | None = Non
         spin=geometry.spin,
         verbose=0,
     )
-    if max_memory_mb is not None:
-        mol.max_memory = max_memory_mb
     return mol.build(parse_arg=False, dump_input=False)
 
 

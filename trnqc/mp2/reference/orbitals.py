@@ -1,4 +1,4 @@
-"""The orbitals that are correlated: a converged closed-shell reference less the frozen ones."""
+"""The orbitals that are correlated: those of a converged closed-shell reference without the frozen ones."""
 
 from __future__ import annotations
 
@@ -14,13 +14,21 @@ from trnqc.arrays import plain
 from trnqc.errors import InputError, MoleculeError, NotConverged, UnsupportedError
 
 Frozen = int | Sequence[int] | None
+"""The frozen orbitals of a request: how many of the lowest, or their indices, or none."""
 
 
 @dataclass(frozen=True, eq=False)
 class ActiveOrbitals:
-    """Coefficients c_occ[nao, nocc], c_vir[nao, nvir] and energies (Hartree) of what is correlated.
+    """The orbitals of one spin that are correlated.
 
-    frozen_occ, frozen_vir: indices of the frozen orbitals among all, ascending.
+    Attributes
+    ----------
+    c_occ, c_vir
+        Coefficients [nao, nocc] and [nao, nvir].
+    eps_occ, eps_vir
+        Energies, Hartree.
+    frozen_occ, frozen_vir
+        Indices of the frozen orbitals among all, ascending.
     """
 
     c_occ: np.ndarray
@@ -30,14 +38,44 @@ class ActiveOrbitals:
     frozen_occ: tuple[int, ...]
     frozen_vir: tuple[int, ...]
 
+    @property
+    def nao(self) -> int:
+        """Atomic orbitals."""
+        return len(self.c_occ)
+
+    @property
+    def nocc(self) -> int:
+        """Occupied orbitals that are correlated."""
+        return len(self.eps_occ)
+
+    @property
+    def nvir(self) -> int:
+        """Virtual orbitals that are correlated."""
+        return len(self.eps_vir)
+
+    @property
+    def nmo(self) -> int:
+        """All orbitals, the frozen ones included."""
+        return self.nocc + self.nvir + len(self.frozen_occ) + len(self.frozen_vir)
+
 
 def chemical_core(mol: gto.Mole) -> int:
-    """Number of chemical core orbitals that no effective core potential has removed: PySCF's count by element."""
+    """Number of chemical core orbitals by element, as PySCF counts them, without those of effective core potentials."""
     return int(elements.chemcore(mol))
 
 
 def check_reference(mf: Any, allow_unconverged: bool = False) -> None:
-    """A molecular, real, restricted closed-shell Hartree-Fock object that has been run, or one clear error."""
+    """Check that `mf` is a molecular, real, closed-shell RHF object that has been run.
+
+    Raises
+    ------
+    InputError
+        If it is no PySCF object, or has not been run.
+    UnsupportedError
+        If it is a reference of another kind.
+    NotConverged
+        If its SCF has not converged, unless that is allowed.
+    """
     kind = type(mf).__name__
     if not isinstance(mf, scf.hf.SCF):
         raise InputError(f"a PySCF RHF object was expected, got {kind}")
@@ -67,7 +105,17 @@ def check_reference(mf: Any, allow_unconverged: bool = False) -> None:
 def active_orbitals(mo_coeff: np.ndarray, mo_energy: np.ndarray, mo_occ: np.ndarray, frozen: Frozen) -> ActiveOrbitals:
     """Split mo_coeff[nao, nmo] by occupation and leave out the frozen orbitals.
 
-    frozen as in PySCF: None or 0 for none, n for the n lowest, or a list of indices of occupied and virtual orbitals.
+    Parameters
+    ----------
+    frozen
+        As in PySCF: None or 0 for none, n for the n lowest, or a list of indices of occupied and virtual orbitals.
+
+    Raises
+    ------
+    MoleculeError
+        If no occupied or no virtual orbital is left.
+    InputError
+        If `frozen` means no orbitals, or a coefficient is not finite.
     """
     occupied = np.asarray(mo_occ) > 0
     active = _active_mask(occupied, frozen)
@@ -87,14 +135,14 @@ def active_orbitals(mo_coeff: np.ndarray, mo_energy: np.ndarray, mo_occ: np.ndar
 
 
 def _real(name: str, values: np.ndarray) -> np.ndarray:
-    """float64 and finite; a cast would drop imaginary parts."""
-    found = plain(values, name)
-    if np.iscomplexobj(found):
+    """The values as finite float64 numbers; complex ones are refused, since a cast would drop their imaginary parts."""
+    array = plain(values, name)
+    if np.iscomplexobj(array):
         raise UnsupportedError(f"{name} is complex; only real orbitals and energies are supported")
-    found = np.asarray(found, dtype=float)
-    if not np.isfinite(found).all():
+    array = np.asarray(array, dtype=float)
+    if not np.isfinite(array).all():
         raise InputError(f"{name} has elements that are not finite: the step that made it has failed")
-    return found
+    return array
 
 
 def _active_mask(occupied: np.ndarray, frozen: Frozen) -> np.ndarray:

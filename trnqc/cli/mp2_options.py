@@ -1,0 +1,218 @@
+"""The options of ``trnqc mp2`` and the job that they describe.
+
+add_options -> argparse -> job_from -> Job
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+from trnqc import backends
+from trnqc.errors import InputError
+from trnqc.host.memory import parse_memory
+from trnqc.mp2.jobs.job import Job
+from trnqc.mp2.reference.hartree_fock import SOURCES
+from trnqc.mp2.reference.molecule import UNITS, load_geometry
+from trnqc.mp2.result import SCS, SOS
+from trnqc.ranks import SCHEDULES, TRANSPORTS
+from trnqc.types import PRECISIONS
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options, in groups as the help prints them."""
+    parser.add_argument(
+        "geometry",
+        nargs="?",
+        default="benzene",
+        help="an xyz file, or a molecule known by name: benzene, caffeine, water, ... (default: %(default)s)",
+    )
+    _molecule(parser.add_argument_group("molecule"))
+    _reference(parser.add_argument_group("reference"))
+    _correlation(parser.add_argument_group("correlation"))
+    _machine(parser.add_argument_group("machine"))
+    _ranks(parser.add_argument_group("ranks", "of a job started as torchrun --nproc-per-node N -m trnqc mp2 ..."))
+    _output(parser.add_argument_group("output"))
+
+
+def job_from(args: argparse.Namespace) -> Job:
+    """The job that the options describe. Raises InputError, MoleculeError."""
+    check_target(args.json)
+    return Job(
+        geometry=load_geometry(args.geometry, args.charge, args.spin, args.unit),
+        basis=args.basis,
+        auxbasis=args.auxbasis,
+        frozen=_frozen(args),
+        backend=args.backend,
+        precision=args.precision,
+        fused=args.fused_energy,
+        compare_with=tuple(_backend_and_precision(text) for text in args.compare_with),
+        scs=(args.scs_os, args.scs_ss),
+        sos=args.sos,
+        memory=parse_memory(args.max_memory) if args.max_memory else None,
+        checkpoint=args.checkpoint,
+        threads=positive("--threads", args.threads),
+        scf=args.scf,
+        density_fit=not args.conventional,
+        conv_tol=positive("--conv-tol", args.conv_tol),
+        max_cycle=positive("--max-cycle", args.max_cycle),
+        allow_unconverged=args.allow_unconverged,
+        verbose=4 if args.verbose else 0,
+    )
+
+
+def positive(option: str, value: Any) -> Any:
+    """The value of an option, which must be a positive finite number or None."""
+    if value is not None and not 0 < value < math.inf:  # Also False for NaN.
+        raise InputError(f"{option} must be positive, got {value}")
+    return value
+
+
+def check_target(path: Path | None) -> None:
+    """Check before the job, rather than after hours of work, that its result can be written."""
+    if path is None:
+        return
+    if (path.exists() and not path.is_file()) or not os.access(path.parent, os.W_OK):
+        raise InputError(
+            f"--json {path}: cannot be written there; give a file in an existing directory that you may write to"
+        )
+
+
+def _molecule(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--charge", type=int, default=0, help="charge of the molecule (default: 0)")
+    add("--spin", type=int, default=0, help="unpaired electrons, 2S as in PySCF; only 0 is supported")
+    add(
+        "--unit",
+        type=str.lower,
+        choices=tuple(UNITS),
+        default="angstrom",
+        help="of the file's coordinates (default: angstrom)",
+    )
+    add("--basis", default="cc-pvdz", help="orbital basis (default: %(default)s)")
+
+
+def _reference(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add(
+        "--scf",
+        choices=SOURCES,
+        default="trnqc",
+        help="what makes J and K of the SCF: our integrals, or PySCF as it is, to compare (default: %(default)s)",
+    )
+    add("--conventional", action="store_true", help="no density fitting in the SCF (default: fitted, JK set)")
+    add("--conv-tol", type=float, default=1e-10, metavar="HARTREE", help="SCF threshold (default: %(default)s)")
+    add("--max-cycle", type=int, default=100, metavar="N", help="SCF cycles at most (default: %(default)s)")
+    add("--allow-unconverged", action="store_true", help="go on with an SCF that has not converged")
+
+
+def _correlation(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add(
+        "--auxbasis",
+        metavar="SET",
+        help="auxiliary basis (default: the RI set of the orbital basis; autoaux generates one)",
+    )
+    core = group.add_mutually_exclusive_group()
+    core.add_argument("--frozen-core", action="store_true", help="freeze the chemical core (the default)")
+    core.add_argument("--all-electron", action="store_true", help="freeze nothing")
+    core.add_argument(
+        "--frozen", metavar="N|I,J,...", help="freeze the N lowest orbitals, or those with these indices from 0"
+    )
+    add("--scs-os", type=float, default=SCS[0], metavar="C", help="SCS opposite-spin factor (default: 6/5)")
+    add("--scs-ss", type=float, default=SCS[1], metavar="C", help="SCS same-spin factor (default: 1/3)")
+    add("--sos", type=float, default=SOS, metavar="C", help="SOS opposite-spin factor (default: %(default)s)")
+
+
+def _machine(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add(
+        "--backend",
+        choices=("auto", *backends.pair_backends()),
+        default="auto",
+        help="auto: a usable Trainium device, else cpu (default: %(default)s)",
+    )
+    add(
+        "--precision",
+        choices=PRECISIONS,
+        help="of the pair step (default: fp64 where the backend has it, else fp32); bf16 is for screening",
+    )
+    add(
+        "--fused-energy",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="energy expression inside the product kernel, or products and energies apart (default: apart)",
+    )
+    add(
+        "--compare-with",
+        action="append",
+        default=[],
+        metavar="BACKEND[:PRECISION]",
+        help="run the same pairs on this backend too and print the differences; may be repeated",
+    )
+    add("--threads", type=int, metavar="N", help="default: OMP_NUM_THREADS, else all cores")
+    add(
+        "--max-memory",
+        metavar="SIZE",
+        help="4G, 500M, or a number of MB (default: what is free); what does not fit goes to disk, below TMPDIR",
+    )
+    add(
+        "--checkpoint",
+        type=Path,
+        metavar="DIR",
+        help="keep orbitals, factors and finished pairs there; the same command goes on where it was cut off",
+    )
+
+
+def _ranks(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add(
+        "--schedule",
+        choices=SCHEDULES,
+        default="dynamic",
+        help="static: tasks divided beforehand by modelled costs; dynamic: the next task goes to the rank that is free "
+        "(default: %(default)s)",
+    )
+    add(
+        "--ranks-over",
+        choices=tuple(TRANSPORTS),
+        default="cpu",
+        help="where the arrays that ranks exchange lie: gloo, nccl, the vendor's (default: %(default)s)",
+    )
+    add(
+        "--rank-timeout",
+        type=float,
+        default=1800.0,
+        metavar="SECONDS",
+        help="how long a rank waits for another; a quarter of it, at most 30, without a sign of life ends the job",
+    )
+
+
+def _output(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--json", type=Path, metavar="FILE", help="write the whole result, every digit")
+    add("--pairs", action="store_true", help="print the energy of every pair")
+    loud = group.add_mutually_exclusive_group()
+    loud.add_argument(
+        "-v", "--verbose", action="count", default=0, help="PySCF's SCF output; twice: tracebacks of errors too"
+    )
+    loud.add_argument("-q", "--quiet", action="store_true", help="one line with the total energy")
+
+
+def _frozen(args: argparse.Namespace) -> str | int | list[int]:
+    if args.all_electron:
+        return 0
+    if args.frozen is None:
+        return "core"
+    try:
+        return [int(text) for text in args.frozen.split(",")] if "," in args.frozen else int(args.frozen)
+    except ValueError:
+        raise InputError(f"--frozen takes a number or indices such as 0,1,40, got {args.frozen!r}") from None
+
+
+def _backend_and_precision(text: str) -> tuple[str, str | None]:
+    name, _, precision = text.partition(":")
+    return name, precision or None

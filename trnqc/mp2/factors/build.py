@@ -1,0 +1,157 @@
+"""Fitted factors B[i, a, Q] of the active orbitals, in fp64 throughout.
+
+    plan_factors -> blocks of (ia|P) into B[:, :, block] -> rows i: metric divided out     in memory
+                 -> blocks of (ia|P) to disk -> rows i, fitted, to disk                    disk.py
+                 -> blocks of (ia|P) on all ranks -> rows exchanged, fitted                ranks.py
+
+The integrals are transformed first and fitted afterwards: the metric is then solved for nocc * nvir right-hand sides
+instead of nao^2 / 2. Blocks of P, and then rows i, are the tasks of a pool of threads, each with one-thread BLAS and
+one-thread integrals, so that threads wait for one another between the stages only.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from pyscf import gto
+
+from trnqc.eri.fitting.thread_pool import single_threaded_pool
+from trnqc.host.memory import gigabytes, release_freed_memory
+from trnqc.mp2.execution import Execution
+from trnqc.mp2.factors.disk import finished, stored_factors
+from trnqc.mp2.factors.disk_arrays import RowsOnDisk
+from trnqc.mp2.factors.factors import Factors
+from trnqc.mp2.factors.memory import plan_factors
+from trnqc.mp2.factors.metric import factorise
+from trnqc.mp2.factors.ranks import spread_factors
+from trnqc.mp2.factors.shell_blocks import HalfFitted
+from trnqc.mp2.jobs.checkpoint import Scratch, Store
+from trnqc.mp2.reference.orbitals import ActiveOrbitals
+
+
+def build_factors(
+    mol: gto.Mole,
+    auxmol: gto.Mole,
+    orbitals: ActiveOrbitals,
+    execution: Execution,
+    store: Store | None = None,
+    beside: int = 0,
+) -> Factors:
+    """Make the factors of the active orbitals; all ranks of a job call this with the same arguments.
+
+    Parameters
+    ----------
+    store
+        Where B is kept on disk and from which work is taken up again; on several ranks that of rank 0, the others give
+        None. Without one, B is in memory, or spread over the memory of several ranks, or on disk in unnamed files where
+        it does not fit the memory of one process.
+    beside
+        Bytes that the step which uses B needs beside it.
+
+    Raises
+    ------
+    MemoryLimit
+        If the smallest buffers do not fit the memory limit.
+    StorageError, CommunicationError
+        If the disk or a rank fails.
+    """
+    ranks = execution.ranks
+    if ranks.size == 1:
+        return _on_one_process(mol, auxmol, orbitals, execution, store, beside)
+    if ranks.at_first(lambda: store is not None):
+        return _on_disk_for_all(mol, auxmol, orbitals, execution, store, beside)
+    plan = plan_factors(auxmol, orbitals, execution, beside=beside)
+    return spread_factors(HalfFitted(mol, auxmol, orbitals.c_occ, orbitals.c_vir, plan.width), orbitals, execution)
+
+
+def _on_one_process(
+    mol: gto.Mole,
+    auxmol: gto.Mole,
+    orbitals: ActiveOrbitals,
+    execution: Execution,
+    store: Store | None,
+    beside: int,
+) -> Factors:
+    plan = plan_factors(auxmol, orbitals, execution, beside=beside, on_disk=store is not None)
+    B: np.ndarray | RowsOnDisk
+    if plan.on_disk:
+        store = store or Scratch()
+        width = store.decide("auxiliary functions a block", lambda: plan.width)
+        plan_factors(auxmol, orbitals, execution, on_disk=True, width=width)  # Do the recorded blocks still fit?
+        half = HalfFitted(mol, auxmol, orbitals.c_occ, orbitals.c_vir, width)
+        B, metric, timings = stored_factors(half, store, execution)
+        where = f"on disk, {gigabytes(B.nbytes)} at {store.directory}"
+    else:
+        half = HalfFitted(mol, auxmol, orbitals.c_occ, orbitals.c_vir, plan.width)
+        B, metric, timings = _in_memory(half, execution)
+        where = "in memory"
+    release_freed_memory()
+    return Factors(B, orbitals.eps_occ, orbitals.eps_vir, metric, half.made_by, timings, where)
+
+
+def _on_disk_for_all(
+    mol: gto.Mole,
+    auxmol: gto.Mole,
+    orbitals: ActiveOrbitals,
+    execution: Execution,
+    store: Store | None,
+    beside: int,
+) -> Factors:
+    """Factors that rank 0 makes in a file which all ranks open."""
+    mine: list[Factors] = []
+
+    def at_first() -> tuple[Factors, Path, dict[int, int]]:
+        mine.append(_on_one_process(mol, auxmol, orbitals, execution, store, beside))
+        B = mine[0].B
+        assert isinstance(B, RowsOnDisk)
+        return replace(mine[0], B=np.empty((0, *B.shape))), B.path.resolve(), B.checksums
+
+    execution.ranks.at("factors, which rank 0 makes on disk")
+    factors, path, checksums = execution.ranks.at_first(at_first)
+    if mine:
+        return mine[0]
+    rows = RowsOnDisk(path, "B", factors.B.shape[1:])
+    rows.checksums.update(checksums)
+    return replace(factors, B=rows)
+
+
+def _in_memory(half: HalfFitted, execution: Execution) -> tuple[np.ndarray, str, dict[str, float]]:
+    """B, the metric in words, and wall seconds by stage."""
+    B = np.empty(half.shape)
+    timings = {}
+
+    def fill(number: int) -> tuple[float, float]:
+        p0, p1 = half.columns[number]
+        return half.fill(number, B[:, :, p0:p1])
+
+    with single_threaded_pool(execution.threads) as pool:
+        start = time.perf_counter()
+        blocks = range(len(half.blocks))
+        shares = np.sum([share for _, share in finished(pool, fill, blocks, "integrals", execution)], axis=0)
+        wall = time.perf_counter() - start
+        timings["integrals"], timings["transformation"] = (wall * shares / shares.sum()).tolist()
+
+        start = time.perf_counter()
+        metric = factorise(half.auxmol.intor("int2c2e", hermi=1))
+        timings["metric"] = time.perf_counter() - start
+
+        start = time.perf_counter()
+        for _ in finished(pool, metric.fit, list(B), "fitting", execution):
+            pass
+        B = _compacted(B, metric.naux)
+        timings["fitting"] = time.perf_counter() - start
+    return B, metric.note, timings
+
+
+def _compacted(B: np.ndarray, naux: int) -> np.ndarray:
+    """B[:, :, :naux] as a contiguous array in B's own memory: rows move to the front in order."""
+    nocc, nvir, _ = B.shape
+    if naux == B.shape[2]:
+        return B
+    front = B.reshape(-1)[: nocc * nvir * naux].reshape(nocc, nvir, naux)
+    for i in range(nocc):
+        front[i] = B[i, :, :naux]
+    return front

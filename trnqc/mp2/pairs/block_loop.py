@@ -1,0 +1,85 @@
+"""All pairs of one process block by block: rows are read ahead while a block is computed, finished blocks recorded.
+
+pair_blocks ─ less those recorded ─► sets of rows (two at work, one being read) ─► block_energies ─► os, ss
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from trnqc.mp2.execution import Execution
+from trnqc.mp2.factors.factors import Factors
+from trnqc.mp2.jobs.checkpoint import Store
+from trnqc.mp2.pairs.blocks import SETS, PairBlock, block_energies, pair_blocks
+from trnqc.types import PairEnergies
+
+
+def pairs_by_blocks(factors: Factors, execution: Execution, width: int, store: Store | None = None) -> PairEnergies:
+    """Energies of all pairs, of whose rows of B no more than SETS times `width` are held at a time.
+
+    Parameters
+    ----------
+    store
+        Where finished blocks are recorded and taken from. The digits do not depend on it.
+
+    Raises
+    ------
+    StorageError
+        If rows cannot be read or energies cannot be recorded.
+    """
+    nocc = len(factors.eps_occ)
+    os, ss = np.zeros((2, nocc, nocc))
+    blocks = {block.bounds: block for block in pair_blocks(nocc, width)}
+    total, ran_on = sum(block.pairs for block in blocks.values()), ""
+    for bounds, os_there, ss_there, how in [] if store is None else store.recorded("pairs"):
+        block = blocks.pop(tuple(bounds))
+        os[block.rows, block.columns], ss[block.rows, block.columns] = os_there, ss_there
+        ran_on = how
+    done = total - sum(block.pairs for block in blocks.values())
+    for block, rows, columns in in_turn(factors.B, blocks.values()):
+        energies = block_energies(block, rows, columns, factors, execution)
+        os[block.rows, block.columns], ss[block.rows, block.columns] = energies.os, energies.ss
+        ran_on = f"{energies.ran_on}, blocks of {width} orbitals"
+        if store is not None:
+            store.add("pairs", [list(block.bounds), energies.os.tolist(), energies.ss.tolist(), ran_on])
+        done += block.pairs
+        execution.report("pairs", done, total)
+    return PairEnergies(os, ss, ran_on)
+
+
+def in_turn(B: Any, blocks: Iterable[PairBlock]) -> Iterator[tuple[PairBlock, np.ndarray, np.ndarray]]:
+    """Each block with its rows and columns, while those of the next are being read."""
+
+    def read(rows: slice) -> np.ndarray:
+        return np.ascontiguousarray(B[rows], dtype=np.float64)
+
+    held: dict[int, Future[np.ndarray]] = {}
+    with ThreadPoolExecutor(1, thread_name_prefix="trnqc-rows") as reader:
+        for block, following in _with_next(blocks):
+            needed, next_ = _sets(block), _sets(following)
+            held = {first: rows for first, rows in held.items() if first in needed or first in next_}
+            for first in needed.keys() - held.keys():
+                held[first] = reader.submit(read, needed[first])
+            for first in next_.keys() - held.keys():
+                if len(held) < SETS:
+                    held[first] = reader.submit(read, next_[first])
+            yield block, held[block.i0].result(), held[block.j0].result()
+
+
+def _with_next(blocks: Iterable[PairBlock]) -> Iterator[tuple[PairBlock, PairBlock | None]]:
+    """Each block with the one after it; asks for that one before it yields."""
+    remaining = iter(blocks)
+    block = next(remaining, None)
+    while block is not None:
+        following = next(remaining, None)
+        yield block, following
+        block = following
+
+
+def _sets(block: PairBlock | None) -> dict[int, slice]:
+    """The two sets of rows of a block by their first orbital."""
+    return {} if block is None else {block.i0: block.rows, block.j0: block.columns}
