@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Callable
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from autotune.runner import Outcome, Request, Step, tune
 from autotune.search import SEARCHES
+from nki_kernels.descriptors import kernels
+from nki_kernels.descriptors.descriptor import ITEMSIZE
 from trnqc.errors import InputError
+from trnqc.host.progress import StageBars
 from trnqc.sim.launch.targets import TARGETS
 from trnqc.tuning import records
-from trnqc.tuning.instruments import machine_target
-from trnqc.tuning.kernels import ITEMSIZE, TUNABLES, parse_shape
-from trnqc.tuning.sources import source_hash
+from trnqc.tuning.conditions import machine_target
+from trnqc.tuning.requests import parse_shape
+from trnqc.tuning.sources import kernel_hash
 
 COLUMNS = ("kernel", "shape", "tiles", "time, default", "record")
-MOST = 200  # candidates that a budget of time may take
+MOST = 200
+"""Candidates that a budget of time may take."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """KERNEL and --shape, or --list."""
-    shapes = "; ".join(f"{t.name}: {','.join(f'{dim}=...' for dim in t.dims)}" for t in TUNABLES.values())
-    parser.add_argument("kernel", nargs="?", choices=tuple(TUNABLES), metavar="KERNEL", help=", ".join(TUNABLES))
+    shapes = "; ".join(f"{t.name}: {','.join(f'{dim}=...' for dim in t.dims)}" for t in kernels().values())
+    parser.add_argument("kernel", nargs="?", choices=tuple(kernels()), metavar="KERNEL", help=", ".join(kernels()))
     parser.add_argument("--shape", help=f"extents by name or in this order ({shapes})")
     parser.add_argument("--target", choices=tuple(TARGETS), help="generation (default: the machine's, else trn2)")
     parser.add_argument("--precision", nargs="+", choices=tuple(ITEMSIZE), default=["fp32"], help="one or several")
@@ -60,8 +64,8 @@ def run(args: argparse.Namespace) -> int:
             timeout=args.timeout or (1800.0 if args.instrument == "device" else 120.0),
             seed=args.seed,
         )
-        with Bars(console, f"{args.kernel} {precision}") as progress:
-            outcome = tune(request, progress, fresh=args.fresh)
+        with StageBars(console) as bars:
+            outcome = tune(request, progress_of(f"{args.kernel} {precision}", bars), fresh=args.fresh)
         console.print(summary(outcome))
     return 0
 
@@ -76,29 +80,17 @@ def parse_budget(text: str) -> tuple[int, float | None]:
     return MOST, float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
 
 
-class Bars:
-    """A progress bar on a terminal; elsewhere silence. Called as `runner.tune` calls its progress."""
+def progress_of(title: str, bars: StageBars) -> Callable[[Step, int, int], None]:
+    """A `runner.tune` progress that shows how many candidates are measured and the best time so far."""
+    best = float("inf")
 
-    def __init__(self, console: Console, title: str) -> None:
-        columns = (
-            TextColumn("{task.description:>24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-            TimeRemainingColumn(), TextColumn("best {task.fields[best]}"),
-        )  # fmt: skip
-        self._bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._task = self._bar.add_task(title, total=None, best="-")
-        self._best = float("inf")
-
-    def __enter__(self) -> Bars:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.stop()
-
-    def __call__(self, step: Step, done: int, expected: int) -> None:
+    def show(step: Step, done: int, expected: int) -> None:
+        nonlocal best
         if step.fraction == 1.0 and step.trial.time_ns is not None:
-            self._best = min(self._best, step.trial.time_ns)
-        self._bar.update(self._task, completed=done, total=expected, best=duration(self._best))
+            best = min(best, step.trial.time_ns)
+        bars(title, done, expected, f"best {duration(best)}")
+
+    return show
 
 
 def duration(ns: float) -> str:
@@ -144,8 +136,8 @@ def listing(kernel: str) -> Table:
         rows.add_column(heading, overflow="fold")
     for origin, directory in (("user", records.user_directory()), ("shipped", records.shipped_directory())):
         for _, r in records.read_all(directory, kernel, writable=origin == "user"):
-            known = TUNABLES.get(r.kernel)
-            fresh = known is not None and source_hash(known.module, known.name) == r.source
+            kernel_now = kernels().get(r.kernel)
+            fresh = kernel_now is not None and kernel_hash(kernel_now) == r.source
             rows.add_row(
                 f"{r.kernel}\n{r.target} {r.precision}",
                 tiles(r.shape),

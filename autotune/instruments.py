@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from nki_kernels.descriptors import NkiKernel, kernels
+from nki_kernels.descriptors.descriptor import GATE, Launch, random_fill
 from trnqc.errors import InputError
-from trnqc.tuning.calls import GATE, Call, example_call, gate_call
 
 WARM_UP = 2
 REPEATS = 11
@@ -56,37 +57,34 @@ def modelled(job: Job) -> Reading:
     """Timed without data on the simulator's timeline; for the gate simulated with data."""
     from trnqc import sim
 
-    error = None
+    error, kernel = None, kernels()[job.kernel]
     if job.gate:
-        gate = gate_call(job.kernel, job.shape, job.precision, job.constants)
-        error = gate.error(sim.simulate(gate.kernel)(*gate.args, **gate.constants))
+        gate = kernel.gate(job.shape, job.precision, job.constants, 1, random_fill(0))
+        error = kernel.error(gate, sim.simulate(kernel.function)(*gate.args, **gate.constants))
         if not error <= GATE:
             return _wrong(error)
-    call = example_call(job.kernel, job.shape, job.precision, job.constants)
-    line = sim.timeline(call.kernel, target=job.target)(*call.args, **call.constants)
+    example = kernel.example(job.shape, job.precision, job.constants, 1, sim.Spec)
+    line = sim.timeline(kernel.function, target=job.target)(*example.args, **example.constants)
     return Reading(float(line.total_ns), error, line.extrapolation)
 
 
 def device(job: Job) -> Reading:
     """On the first Trainium device of this machine: the gate (always), warm-up, the median of synchronised launches."""
-    from trnqc.backends.neuron import open_device
-    from trnqc.neff_cache import program, watch
+    from trnqc.backends.neuron.device import open_device
+    from trnqc.backends.neuron.neff import program, watch
 
-    here = open_device()
-    what = (job.kernel, job.shape, job.precision)
-    gate = gate_call(*what, job.constants, here.cores)
-    with watch(program(*what, job.target, job.constants)):
-        return clock(here, gate, lambda fill: example_call(*what, job.constants, here.cores, fill))
+    with watch(program(job.kernel, job.shape, job.precision, job.target, job.constants)):
+        return clock(open_device(), kernels()[job.kernel], job)
 
 
-def clock(here: Any, gate: Call, workload: Callable[..., Call]) -> Reading:
-    """Gate and median time of `workload(fill)` on an opened device (`trnqc.backends.neuron.TorchDevice`)."""
-    from trnqc.tuning.calls import random_fill
-
-    error = gate.error(_launcher(here, gate)(fetch=True))
+def clock(here: Any, kernel: NkiKernel, job: Job) -> Reading:
+    """Gate and median time of the workload on an opened device (`trnqc.backends.neuron.device.NeuronDevice`)."""
+    gate = kernel.gate(job.shape, job.precision, job.constants, here.cores, random_fill(0))
+    error = kernel.error(gate, _launcher(here, kernel, gate)(fetch=True))
     if not error <= GATE:
         return _wrong(error)
-    launch = _launcher(here, workload(random_fill(1)))
+    workload = kernel.example(job.shape, job.precision, job.constants, here.cores, random_fill(1))
+    launch = _launcher(here, kernel, workload)
     for _ in range(WARM_UP):
         launch()
     times = []
@@ -98,15 +96,15 @@ def clock(here: Any, gate: Call, workload: Callable[..., Call]) -> Reading:
     return Reading(float(statistics.median(times)), error, f"median of {REPEATS}, spread {100 * spread:.0f} %")
 
 
-def _launcher(here: Any, call: Call) -> Callable[..., Any]:
-    """launch(fetch) runs the call once over operands already on the device and waits for it."""
-    from trnqc.backends.torch_launch import launch, synchronize, to_numpy
+def _launcher(here: Any, kernel: NkiKernel, operands: Launch) -> Callable[..., Any]:
+    """run(fetch) launches the kernel once over operands already on the device and waits for it."""
+    from trnqc.backends.neuron.launch import launch, synchronize, to_numpy
 
-    args = [here.put(arg) for arg in call.args]
+    args = [here.put(arg) for arg in operands.args]
     kind = args[0].device.type
 
     def run(fetch: bool = False) -> Any:
-        out = launch(call.kernel, call.reference, *args, **call.constants)
+        out = launch(kernel, *args, **operands.constants)
         synchronize(kind)
         return to_numpy(out.cpu()) if fetch else None
 

@@ -1,7 +1,8 @@
-"""Trials on disk as they come, so that a killed run goes on where it stopped.
+"""Trials on disk as they come, so that a killed run continues where it stopped.
 
-One line a trial, opened by a checksum of the rest: a torn or damaged line is known by itself and costs one trial. The
-first line names the run; a file that names another is set aside. One process at a time holds a journal.
+A journal is a file of records with checksums (`trnqc.host.files.Records`): one line per trial, so that a damaged line
+costs one trial. The first record names the run; a file of another run is set aside. One process at a time holds a
+journal.
 """
 
 from __future__ import annotations
@@ -12,15 +13,14 @@ import hashlib
 import json
 import os
 import warnings
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from autotune.measure import Trial
 from trnqc.errors import UnsupportedError
-from trnqc.host.files import cache_directory, write_aside
+from trnqc.host.files import Records, cache_directory, record_line, records_in, write_aside
 
 SCHEMA = "trnqc.journal/1"
 
@@ -31,39 +31,48 @@ def directory() -> Path:
 
 
 class Journal:
-    """The trials of one run by constants, fraction and gate; made by `opened`."""
+    """The trials of one run by constants, fraction and gate; `opened` makes it."""
 
-    def __init__(self, path: Path, file: IO[str], trials: dict[str, Trial]) -> None:
-        self.path, self._file, self._trials = path, file, trials
+    def __init__(self, path: Path, records: Records, trials: dict[str, Trial]) -> None:
+        self.path, self._records, self._trials = path, records, trials
         self.found = len(trials)
 
     def get(self, constants: dict[str, int], fraction: float, gate: bool = True) -> Trial | None:
-        """A trial written before, here or by the run that was killed."""
+        """A trial written before, by this run or the one that was killed."""
         return self._trials.get(_key(constants, fraction, gate))
 
     def add(self, constants: dict[str, int], fraction: float, trial: Trial, gate: bool = True) -> None:
-        """On disk when this returns."""
+        """Keep a trial, which is on the disk when this returns."""
         key = _key(constants, fraction, gate)
         self._trials[key] = trial
-        self._file.write(_line({"key": key, "trial": dataclasses.asdict(trial)}))
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        self._records.add(**_entry(key, trial))
 
 
 def _key(constants: dict[str, int], fraction: float, gate: bool) -> str:
     return json.dumps([constants, fraction, gate], sort_keys=True)
 
 
-def _line(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True)
-    return f"{zlib.crc32(text.encode()):08x} {text}\n"
+def _entry(key: str, trial: Trial) -> dict[str, Any]:
+    return {"key": key, "trial": dataclasses.asdict(trial)}
 
 
 @contextmanager
 def opened(run: dict[str, Any], where: Path | None = None, fresh: bool = False) -> Iterator[Journal]:
-    """The journal of a run, known by what `run` says. fresh: forget what is there.
+    """Open the journal of a run.
 
-    Raises UnsupportedError where another process holds it.
+    Parameters
+    ----------
+    run
+        All that tells this run from others.
+    where
+        The directory, by default `directory`.
+    fresh
+        Whether to forget the trials that are there.
+
+    Raises
+    ------
+    UnsupportedError
+        If another process holds the journal.
     """
     where = where or directory()
     where.mkdir(parents=True, exist_ok=True)
@@ -76,36 +85,26 @@ def opened(run: dict[str, Any], where: Path | None = None, fresh: bool = False) 
             raise UnsupportedError(f"another process is at this tuning run (it holds {path}); wait for it") from None
         head = {"schema": SCHEMA, "run": run}
         trials = {} if fresh else _read(path, head)
-        entries = [{"key": key, "trial": dataclasses.asdict(trial)} for key, trial in trials.items()]
-        write_aside(path, "".join(_line(value) for value in [head, *entries]), sync=True)
-        with path.open("a", encoding="utf-8") as file:
-            yield Journal(path, file, trials)
+        sound = [head, *(_entry(key, trial) for key, trial in trials.items())]
+        write_aside(path, b"".join(map(record_line, sound)), sync=True)
+        records = Records(path, sync=True)
+        try:
+            yield Journal(path, records, trials)
+        finally:
+            records.close()
 
 
 def _read(path: Path, head: dict[str, Any]) -> dict[str, Trial]:
-    """All sound trials; anything else is reported and left behind."""
+    """All sound trials of a journal; a warning names what is left out."""
     if not path.exists():
         return {}
-    values = [_value(line) for line in path.read_bytes().split(b"\n") if line]
-    if not values or values[0] != head:
+    records = records_in(path.read_bytes())
+    if not records or records[0] != head:
         aside = path.with_suffix(".damaged")
         os.replace(path, aside)
         warnings.warn(f"journal {path} is not of this run; it was moved to {aside.name}", RuntimeWarning, stacklevel=4)
         return {}
-    trials = {}
-    for value in values[1:]:
-        if isinstance(value, dict) and set(value) == {"key", "trial"}:
-            trials[value["key"]] = Trial(**value["trial"])
-    if len(trials) < len(values) - 1:
-        lost = len(values) - 1 - len(trials)
+    sound = [r for r in records[1:] if isinstance(r, dict) and set(r) == {"key", "trial"}]
+    if lost := len(records) - 1 - len(sound):
         warnings.warn(f"journal {path}: {lost} damaged lines; their trials run again", RuntimeWarning, stacklevel=4)
-    return trials
-
-
-def _value(line: bytes) -> Any:
-    """The content of a line; None for one that is torn or damaged."""
-    try:
-        crc, _, text = line.decode().partition(" ")
-        return json.loads(text) if int(crc, 16) == zlib.crc32(text.encode()) else None
-    except ValueError:
-        return None
+    return {record["key"]: Trial(**record["trial"]) for record in sound}

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autotune.instruments import Job, resolve
-from trnqc.tuning.kernels import P, ceil
-
-CONTRACTED = {"mp2_energy": "naux", "gemm": "K", "batched_contraction": "K"}
+from nki_kernels.descriptors import kernels
+from nki_kernels.descriptors.descriptor import P, ceil
 
 
 @dataclass(frozen=True)
@@ -36,13 +35,12 @@ def reduced(job: Job, fraction: float) -> Job:
     """The candidate on a fraction of its work: a shorter contraction index in as many chunks, all else as it is."""
     if fraction == 1.0:
         return job
-    dim = CONTRACTED[job.kernel]
-    nk, kchunk = ceil(job.shape[dim], P), job.constants["kchunk"]
-    chunks = ceil(nk, kchunk)
+    dim = kernels()[job.kernel].contracted
+    nk = ceil(job.shape[dim], P)
+    chunks = ceil(nk, job.constants.get("kchunk", nk))
     short = max(chunks, math.ceil(nk * fraction))
-    return dataclasses.replace(
-        job, shape=job.shape | {dim: short * P}, constants=job.constants | {"kchunk": ceil(short, chunks)}
-    )
+    kchunk = {"kchunk": ceil(short, chunks)} if "kchunk" in job.constants else {}
+    return dataclasses.replace(job, shape=job.shape | {dim: short * P}, constants=job.constants | kchunk)
 
 
 def measure(job: Job, timeout: float) -> Trial:
@@ -96,7 +94,7 @@ def _environment(target: str) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": path, "NEURON_PLATFORM_TARGET_OVERRIDE": target}
 
 
-def _send(child: subprocess.Popen, job: Job) -> None:
+def _send(child: subprocess.Popen[bytes], job: Job) -> None:
     """The pipe stays open: its end tells the child that this process is gone."""
     assert child.stdin is not None
     with contextlib.suppress(BrokenPipeError):
@@ -104,7 +102,7 @@ def _send(child: subprocess.Popen, job: Job) -> None:
         child.stdin.flush()
 
 
-def _end(child: subprocess.Popen) -> None:
+def _end(child: subprocess.Popen[bytes]) -> None:
     """The candidate and whatever it started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)

@@ -6,19 +6,20 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from autotune import journal as journals
 from autotune.instruments import GATED_LAST, Job, resolve
 from autotune.measure import Trial, measure, reduced
 from autotune.search import SEARCHES, expected, pick
 from autotune.spaces import Space, space
+from nki_kernels.descriptors import kernels
 from trnqc import backends
 from trnqc.errors import InputError, TrnqcError
 from trnqc.tuning import records
-from trnqc.tuning.instruments import chip_target, device_identity, model_identity
-from trnqc.tuning.kernels import tunable
+from trnqc.tuning.conditions import chip_target, device_identity, model_identity
 from trnqc.tuning.records import Record
-from trnqc.tuning.sources import source_hash
+from trnqc.tuning.sources import kernel_hash
 
 Measure = Callable[[Job, float], Trial]
 Progress = Callable[["Step", int, int], None]
@@ -97,8 +98,7 @@ def tune(
     run = _run_name(request, name)
     with journals.opened(run, journal_directory, fresh) as journal:
         walk = _Walk(request, journal, measure, progress, expected(name, len(choices), request.budget) + 1)
-        known = tunable(request.kernel)
-        walk.step(known.default(request.shape, request.precision), 1.0)
+        walk.step(kernels()[request.kernel].default(request.shape, request.precision), 1.0)
         if len(choices):
             _converse(walk, choices, name)
         best = _verified(walk, choices)
@@ -108,11 +108,10 @@ def tune(
     return Outcome(request, choices, name, why, tuple(walk.steps), record, path)
 
 
-def _run_name(request: Request, search: str) -> dict:
+def _run_name(request: Request, search: str) -> dict[str, Any]:
     """What makes two runs the same: all that decides which candidates are measured and what comes out."""
     name = dataclasses.asdict(request) | {"search": search}
-    known = tunable(request.kernel)
-    return name | {"source": source_hash(known.module, known.name), "depends": identity(request.instrument)}
+    return name | {"source": kernel_hash(kernels()[request.kernel]), "depends": identity(request.instrument)}
 
 
 class _Walk:
@@ -176,7 +175,9 @@ def _verified(walk: _Walk, choices: Space) -> Step:
         walk.step(best.constants, 1.0, gate=True)
 
 
-def _record(request: Request, best: Step, steps: list[Step], choices: Space, search: str, run: dict) -> Record:
+def _record(
+    request: Request, best: Step, steps: list[Step], choices: Space, search: str, run: dict[str, Any]
+) -> Record:
     point = choices.points[choices.constants.index(best.constants)] if best.constants in choices.constants else {}
     failed = {s: sum(step.trial.status == s for step in steps) for s in ("wrong", "crashed", "timeout")}
     return Record(
@@ -191,6 +192,6 @@ def _record(request: Request, best: Step, steps: list[Step], choices: Space, sea
         constants=best.constants,
         time_ns=float(best.trial.time_ns or 0.0),
         default_ns=float(steps[0].trial.time_ns or 0.0),
-        workload=tunable(request.kernel).workload,
+        workload=kernels()[request.kernel].workload,
         search={"method": search, "seed": request.seed, "measured": len(steps), "feasible": len(choices)} | failed,
     )

@@ -13,6 +13,7 @@ import math
 import random
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from types import ModuleType
 
 from autotune.spaces import Point
 from trnqc.errors import InputError, UnsupportedError
@@ -99,7 +100,7 @@ def _penalty(costs: dict[int, float]) -> float:
     return max(costs.values(), default=0.0) + 1.0
 
 
-def _optuna():
+def _optuna() -> ModuleType:
     if importlib.util.find_spec("optuna") is None:
         raise UnsupportedError(f"the model-guided search needs Optuna, which is not installed: {EXTRA}")
     import optuna

@@ -6,34 +6,10 @@ import itertools
 from collections import Counter
 from dataclasses import dataclass
 
-from trnqc.tuning.kernels import Infeasible, P, Values, ceil, check, tunable
+from nki_kernels.descriptors.descriptor import Infeasible, Values
+from trnqc.tuning.requests import check
 
 Point = dict[str, int]
-
-
-def _few(n: int) -> list[int]:
-    """1, 2, 3, 4, 6, 8, 12, 16, 24, ... up to n, and n itself."""
-    ladder = sorted({1, *(2**k for k in range(1, 16)), *(3 * 2**k for k in range(15))})
-    return sorted({*(value for value in ladder if value < n), n})
-
-
-def knob_values(kernel: str, shape: Values) -> dict[str, list[int]]:
-    """The values of each knob before any rule."""
-    if kernel == "mp2_energy":
-        return {
-            "blocks": list(range(1, min(ceil(shape["nvir"], P), 12) + 1)),
-            "chunks": _few(ceil(shape["naux"], P)),
-            "group": [1, 2, 3, 4, 6, 8, 12, 16],
-        }
-    return {
-        "rows": [128, 256, 384, 512, 768, 1024, 1536, 2048],
-        "cols": [512, 1024, 2048, 4096],
-        "chunks": _few(ceil(shape["K"], P)),
-        "batch": _few(min(shape.get("Z", 1), 8)),
-        "hold": [0, 1],
-        "drains": [2, 4, 8],
-        "drainer": [0, 1, 2],
-    }
 
 
 @dataclass(frozen=True)
@@ -55,21 +31,20 @@ class Space:
 
 def space(kernel: str, shape: Values, precision: str, target: str) -> Space:
     """All feasible points; raises InputError for an unknown kernel, shape, precision or target."""
-    check(kernel, shape, precision, target)
-    known = tunable(kernel)
-    values = knob_values(kernel, shape)
-    grid = [dict(zip(known.knobs, combination)) for combination in itertools.product(*(values[k] for k in known.knobs))]
+    known = check(kernel, shape, precision, target)
+    values = known.knobs(shape)
+    grid = [dict(zip(values, combination)) for combination in itertools.product(*values.values())]
     points: list[Point] = []
     constants: list[dict[str, int]] = []
     cut: Counter[str] = Counter()
     for point in [known.default_point(shape, precision), *grid]:
         try:
-            found = known.realise(point, shape, precision, target)
+            realised = known.realise(point, shape, precision, target)
         except Infeasible as rule:
             cut[str(rule).partition(":")[0] if ":" in str(rule) else "shape"] += 1
             continue
-        if found not in constants:
+        if realised not in constants:
             points.append(point)
-            constants.append(found)
-    knobs = {k: sorted({point[k] for point in points}) for k in known.knobs}
+            constants.append(realised)
+    knobs = {knob: sorted({point[knob] for point in points}) for knob in values}
     return Space(knobs, points, constants, cut)

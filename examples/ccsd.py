@@ -8,7 +8,9 @@ prints the plan, the iterations and PySCF's energy for comparison.
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pyscf import ao2mo, cc, gto, lib, scf
@@ -22,7 +24,7 @@ HERE = Path(__file__).parent
 EQUATIONS = (HERE / "ccsd.txt").read_text(encoding="utf-8")
 
 
-def spin_orbital_integrals(mf):
+def spin_orbital_integrals(mf: Any) -> dict[str, np.ndarray]:
     """Blocks <pq||rs> of an RHF reference, alpha orbitals before beta ones, and the denominators of the amplitudes."""
     occupied = mf.mo_occ > 0
     n = occupied.size
@@ -46,7 +48,13 @@ def spin_orbital_integrals(mf):
     return {name: np.ascontiguousarray(block) for name, block in blocks.items()} | {"d1": d1, "d2": d2}
 
 
-def iterate(mf, threshold=1e-10, most=60, run=None, progress=print):
+def iterate(
+    mf: Any,
+    threshold: float = 1e-10,
+    most: int = 60,
+    run: Callable[..., Any] | None = None,
+    progress: Callable[[str], None] = print,
+) -> tuple[float, Any]:
     """(correlation energy in Hartree, plan over the blocks of spins). run: takes the place of plan.run."""
     arrays = spin_orbital_integrals(mf)
     t1, t2 = np.zeros_like(arrays["d1"]), arrays["oovv"] / arrays["d2"]
@@ -69,7 +77,7 @@ def iterate(mf, threshold=1e-10, most=60, run=None, progress=print):
     raise NotConverged(f"the energy of coupled cluster did not stand after {most} iterations; last change {change:.1e}")
 
 
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("molecule", nargs="?", default="water", help="name in examples/molecules, or an xyz file")
     parser.add_argument("--basis", default="cc-pvdz")

@@ -35,7 +35,7 @@ def cp_als(
     factors = [np.array(factor) for factor in factors]
     modes = range(tensor.ndim)
     plans = [sparse.plan(mttkrp_subscripts(tensor.ndim, n), tensor, *_but(factors, n), out="dense") for n in modes]
-    norm2 = float(np.sum(tensor.values**2))
+    norm2 = float(np.sum(np.square(tensor.to_coo()[1])))
     errors = []
     for _ in range(sweeps):
         for n in modes:

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +26,7 @@ from trnqc import sparse
 ONE, TWO, THREE = "Kmn,mi,nu->Kiu", "Kmn,mi,nu,Ki->Kiu", "Kiu,Kjv->iujv"
 
 
-def solved(subscripts, operands, threads, show=print):
+def solved(subscripts: str, operands: tuple[Any, ...], threads: int, show: Callable[[str], None] = print) -> Any:
     """The result of one plan, run twice: the first time compiles and packs."""
     plan = sparse.plan(subscripts, *operands)
     plan.run(threads=threads)
@@ -34,19 +36,22 @@ def solved(subscripts, operands, threads, show=print):
     return result
 
 
-def difference(found, expected):
+def as_dense(x: Any) -> np.ndarray:
+    return x if isinstance(x, np.ndarray) else x.to_dense()
+
+
+def difference(found: Any, expected: np.ndarray) -> float:
     """Largest difference over the largest element of what was expected."""
-    dense = found if isinstance(found, np.ndarray) else found.to_dense()
-    return float(np.abs(dense - expected).max() / np.abs(expected).max())
+    return float(np.abs(as_dense(found) - expected).max() / np.abs(expected).max())
 
 
-def transformed(I, C, P):
+def transformed(I: Any, C: Any, P: Any) -> np.ndarray:
     """(1) by dense matrix products, an auxiliary function at a time."""
-    I, C, P = (x if isinstance(x, np.ndarray) else x.to_dense() for x in (I, C, P))
+    I, C, P = map(as_dense, (I, C, P))
     return np.stack([C.T @ block @ P for block in I])
 
 
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> dict[int, float]:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--side", type=int, choices=(5, 10), default=5, help="atoms along an edge of the lattice")
     parser.add_argument("--set", choices=SETS, default="B", help="A: small integrals too, P dense; B: all above 1e-4")
@@ -59,7 +64,7 @@ def main(arguments=None):
     expected = transformed(I, C, P)
     differences = {1: difference(solved(ONE, (I, C, P), options.threads), expected)}
     E = solved(TWO, (I, C, P, L), options.threads)
-    expected *= L.to_dense()[:, :, None]
+    expected *= as_dense(L)[:, :, None]
     differences[2] = difference(E, expected)
     if options.side == 5:  # the result of (3) for 100 atoms has 9e8 elements
         flat = expected.reshape(len(expected), -1)

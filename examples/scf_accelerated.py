@@ -11,6 +11,7 @@ ahead of need.
 import argparse
 import sys
 import time
+from typing import Any
 
 import numpy as np
 from pyscf import scf
@@ -22,7 +23,7 @@ from trnqc.errors import TrnqcError
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
 
 
-def run(mf, gradient: bool) -> tuple[float, float, np.ndarray | None]:
+def run(mf: Any, gradient: bool) -> tuple[float, float, np.ndarray | None]:
     """Seconds of the energy and of the forces, and the forces if they are wanted."""
     start = time.perf_counter()
     mf.kernel()
@@ -51,7 +52,7 @@ def main() -> int:
     console, rows = Console(), Table(title=f"RHF/{args.basis}, {mol.nao} orbitals", title_justify="left")
     for heading in ("", "energy / Hartree", "energy / s", "forces / s"):
         rows.add_column(heading, justify="right" if heading else "left")
-    forces = []
+    forces: list[Any] = []
     for name, mf in (("PySCF", theirs), ("trnqc", ours)):
         seconds, more, force = run(mf, args.gradient)
         making -= (seconds + more) * (mf is ours)

@@ -36,7 +36,7 @@ def hooi(
     factors = [np.array(factor) for factor in factors]
     modes = range(tensor.ndim)
     plans = [sparse.plan(ttmc_subscripts(tensor.ndim, n), tensor, *_but(factors, n), out="dense") for n in modes]
-    norm2 = float(np.sum(tensor.values**2))
+    norm2 = float(np.sum(np.square(tensor.to_coo()[1])))
     errors = []
     for _ in range(sweeps):
         for n in modes:

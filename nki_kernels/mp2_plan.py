@@ -12,6 +12,7 @@ an operand. Padding of the last auxiliary block and of the last virtual block ex
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -149,7 +150,7 @@ def cross_pairs(n: int, nocc: int, group: int) -> np.ndarray:
 
 def group_pairs(pairs: np.ndarray, group: int) -> list[list[list[int]]]:
     """Indices into pairs by pair kind: lists of ``group`` pairs with one first index, single ones, diagonals."""
-    kinds: list[list[list[int]]] = [[], [], [[n] for n in np.flatnonzero(pairs[:, 0] == pairs[:, 1])]]
+    kinds: list[list[list[Any]]] = [[], [], [[n] for n in np.flatnonzero(pairs[:, 0] == pairs[:, 1])]]
     for i in np.unique(pairs[:, 0]):
         mine = np.flatnonzero((pairs[:, 0] == i) & (pairs[:, 1] != i)).tolist()
         full = len(mine) // group * group if group > 1 else 0
@@ -209,7 +210,7 @@ def launches(
 def pack_factors(B: np.ndarray, tiles: Mp2Tiles, precision: str) -> np.ndarray:
     """B[nocc, nvir, naux] fp64 -> bt[parts, nocc * nblk, 128, nk, block], rounded once; parts as in ``split``."""
     nocc = B.shape[0]
-    bt = None
+    bt: Any = None
     for i in range(nocc):
         padded = np.zeros((tiles.nk * P, tiles.nblk * tiles.block))
         padded[: tiles.naux, : tiles.nvir] = B[i].T

@@ -5,7 +5,7 @@
 Ten shapes of the three kernels on trn1 and trn2. For each: the modelled time of the default, of what halving and the
 model-guided search find within the budget (median over seeds), and of the best of all feasible points. The best is run
 on the simulator with data against its reference before it counts. --ship replaces the records of these shapes in
-autotune/records.
+trnqc/tuning/shipped.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ from autotune.runner import Outcome, Request, tune
 from scripts import ROOT
 from scripts.measuring import command
 from trnqc import __version__
+from trnqc.host.files import write_aside
 from trnqc.tuning import records
-from trnqc.tuning.instruments import model_identity
-from trnqc.tuning.kernels import parse_shape
-from trnqc.tuning.records import Record, write_aside
+from trnqc.tuning.conditions import model_identity
+from trnqc.tuning.records import Record
+from trnqc.tuning.requests import parse_shape
 
 SEARCHES = ("halving", "model")
 
@@ -149,7 +150,7 @@ def table(rows: list[dict[str, Any]], budget: int) -> Table:
 
 def ship(record: Record) -> None:
     """The record into the shipped folder, in place of what an older kernel or model left there for the same shape."""
-    folder = ROOT / "autotune" / "records"
+    folder = records.shipped_directory()
     same = ("kernel", "target", "precision", "shape", "measurement")
     for path, old in records.read_all(folder, record.kernel, writable=False):
         if all(getattr(old, name) == getattr(record, name) for name in same):
@@ -163,7 +164,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cases of this kernel")
     parser.add_argument("--budget", type=int, default=40, help="candidates that the searches may time")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--ship", action="store_true", help="write the best of each case into autotune/records")
+    parser.add_argument("--ship", action="store_true", help="write the best of each case into trnqc/tuning/shipped")
     parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "modelled" / "autotune.json")
     args = parser.parse_args()
     console, rows = Console(), []

@@ -101,7 +101,7 @@ def random_networks() -> dict[str, Any]:
     rng = random.Random(7)
     ratios: dict[str, list[float]] = {}
     for operands in [*range(4, 25), 26, 28, 30]:
-        ends = [(k, rng.randrange(k)) for k in range(1, operands)]
+        ends: list[tuple[int, ...]] = [(k, rng.randrange(k)) for k in range(1, operands)]
         while 2 * len(ends) < operands * rng.choice((2, 3) if operands > 16 else (2, 3, 4)):
             ends.append(tuple(rng.sample(range(operands), 3 if rng.random() < 0.2 else 2)))
         letters = [opt_einsum.get_symbol(k) for k in range(len(ends))]

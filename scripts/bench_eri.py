@@ -24,6 +24,7 @@ from rich.table import Table
 
 from scripts import vectors
 from scripts.measuring import record_file, write_part
+from scripts.workloads.quartets import quartet
 from trnqc.jit import find_compiler
 
 CLASSES = ("0000", "1000", "1010", "1111", "2111", "2121", "2211", "2221", "2222", "3322", "3333")
@@ -47,11 +48,10 @@ def class_target(digits: str, primitives: int) -> float | None:
 
 def classes(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     from scripts.eri.classes_bench import class_rate
-    from trnqc.eri.classes import QuartetClass
 
     for digits in QUICK["classes"] if asked.quick else CLASSES:
         for primitives in PRIMITIVES:
-            yield class_rate(QuartetClass(*map(int, digits)), primitives) | {
+            yield class_rate(quartet(digits), primitives) | {
                 "case": digits, "primitives": primitives, "target": class_target(digits, primitives)
             }  # fmt: skip
 
@@ -69,15 +69,17 @@ def fitting(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     from scripts.eri.three_centre import three_centre
 
     for title, target in FITTING.items() if not asked.quick else ():
+        molecule, basis, auxiliary = title.split("/")
         for threads in asked.threads:
-            yield three_centre(*title.split("/"), threads=threads) | {"case": title, "target": target}
+            yield three_centre(molecule, basis, auxiliary, threads=threads) | {"case": title, "target": target}
 
 
 def job(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     from scripts.eri.whole_job import whole_job
 
     for title, target in JOB.items() if not asked.quick else ():
-        yield whole_job(*title.split("/"), threads=max(asked.threads), rounds=asked.job_rounds) | {
+        molecule, basis = title.split("/")
+        yield whole_job(molecule, basis, threads=max(asked.threads), rounds=asked.job_rounds) | {
             "case": title,
             "target": target,
         }
@@ -115,7 +117,7 @@ def show(console: Console, part: str, rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--job-rounds", type=int, default=3)

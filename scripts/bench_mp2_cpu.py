@@ -115,15 +115,16 @@ def best_core(console: Console) -> str:
     return max(rates, key=lambda core: rates[core])
 
 
-def asked(rounds: int, contestants: dict[str, tuple[Worker, dict[str, Any]]]) -> dict[str, list[dict]]:
+def asked(rounds: int, contestants: dict[str, tuple[Worker, dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
     """Answers of each contestant's worker to its request, in turns."""
     return in_turns(rounds, {name: partial(worker.ask, **ask) for name, (worker, ask) in contestants.items()})
 
 
 def pair_contestants(workers: dict[str, Worker], threads: int) -> dict[str, tuple[Worker, dict[str, Any]]]:
-    ours, requests = workers[OURS], {}
+    ours = workers[OURS]
+    requests: dict[str, tuple[Worker, dict[str, Any]]] = {}
     for precision in ("fp64", "fp32"):
-        common = {"threads": threads, "precision": precision}
+        common: dict[str, Any] = {"threads": threads, "precision": precision}
         requests[f"{OURS} {precision}"] = (ours, {"do": "pairs"} | common)
         requests[f"GEMM {precision}"] = (ours, {"do": "products", "compiled": False} | common)
         requests[f"products {precision}"] = (ours, {"do": "products", "compiled": True} | common)
@@ -140,7 +141,9 @@ def whole_contestants(workers: dict[str, Worker], threads: int) -> dict[str, tup
     return requests | {name: (workers[name], {"do": "whole", "threads": threads}) for name in (INSTALLED, BEST)}
 
 
-def summary(case: Case, threads: int, part: str, runs: dict[str, list[dict]], targets: tuple) -> dict[str, Any]:
+def summary(
+    case: Case, threads: int, part: str, runs: dict[str, list[dict[str, Any]]], targets: tuple[Any, ...]
+) -> dict[str, Any]:
     """Medians by contestant, differences of their energies, and ratios paired by round."""
     reference = runs[BEST][0]
     rows = {}
@@ -207,7 +210,7 @@ def options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def measure(cases: list[Case], workers: dict[str, Worker], threads: list[int], console: Console) -> list:
+def measure(cases: list[Case], workers: dict[str, Worker], threads: list[int], console: Console) -> list[Any]:
     results = []
     for case in cases:
         for worker in workers.values():

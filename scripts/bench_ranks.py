@@ -91,7 +91,7 @@ def mp2(case: str, ranks: int, schedule: str, directory: Path) -> dict[str, Any]
 def jk(case: str, ranks: int, args: argparse.Namespace, directory: Path) -> dict[str, Any]:
     out = directory / "jk.json"
     torchrun(ranks, "scripts.jobs.rank_jk", case, str(max(3, args.rounds)), args.schedule, str(out))
-    return json.loads(out.read_text())  # type: ignore[no-any-return]
+    return json.loads(out.read_text())
 
 
 def tasks(case: str) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def tasks(case: str) -> dict[str, Any]:
     found = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True)
     if found.returncode:
         raise SystemExit(found.stderr)
-    return json.loads(found.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+    return json.loads(found.stdout.splitlines()[-1])
 
 
 def torchrun(ranks: int, module: str, *arguments: str) -> None:

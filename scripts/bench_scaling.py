@@ -66,7 +66,7 @@ def run(n: int, args: argparse.Namespace) -> dict[str, Any]:
     found = subprocess.run(command, env=environment, capture_output=True, text=True)
     if found.returncode:
         raise SystemExit(f"(H2O){n}: {found.stderr}")
-    return json.loads(found.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+    return json.loads(found.stdout.splitlines()[-1])
 
 
 def record_of(rows: list[dict[str, Any]], args: argparse.Namespace) -> dict[str, Any]:

@@ -131,14 +131,14 @@ def threads(asked: argparse.Namespace) -> Rows:
         for equation, subscripts in EQUATIONS.items():
             names = "ICP" if equation == "(1)" else "ICPL"
             plan = sparse.plan(subscripts, *(operands[x] for x in names), form="fused")
-            times = in_turns(asked.rounds, {n: clocked(partial(plan.run, threads=n)) for n in (1, 2)})
+            times = in_turns(asked.rounds, {str(n): clocked(partial(plan.run, threads=n)) for n in (1, 2)})
             one, two = plan.run(threads=1), plan.run(threads=2)
             shape = plan.network.shape(plan.network.output)
             same = np.array_equal(as_array(one, shape), as_array(two, shape))
             yield {
                 "case": f"{equation} {side * side} atoms, set {name}", "rounds": asked.rounds, "same bits": same,
-                "milliseconds": {f"{n} threads, wall": 1e3 * median(w for w, _ in times[n]) for n in (1, 2)},
-                "speedup": {"two threads over one": ratio(times[1], times[2])["wall"]},
+                "milliseconds": {f"{n} threads, wall": 1e3 * median(w for w, _ in times[str(n)]) for n in (1, 2)},
+                "speedup": {"two threads over one": ratio(times["1"], times["2"])["wall"]},
                 "target": {"two threads over one": 1.7},
             }  # fmt: skip
 

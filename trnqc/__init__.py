@@ -6,11 +6,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trnqc.contraction.api import einsum, einsum_plan
     from trnqc.eri.pyscf.accelerate import accelerate
     from trnqc.mp2.dfmp2 import DFMP2
     from trnqc.mp2.energy import mp2_energy
     from trnqc.mp2.result import MP2Result
-    from trnqc.tensors import einsum, einsum_plan
 
 __version__ = "0.1.0.dev0"
 __all__ = ["DFMP2", "MP2Result", "__version__", "accelerate", "einsum", "einsum_plan", "mp2_energy"]
@@ -20,8 +20,8 @@ _HOMES = {
     "DFMP2": "trnqc.mp2.dfmp2",
     "MP2Result": "trnqc.mp2.result",
     "accelerate": "trnqc.eri.pyscf.accelerate",
-    "einsum": "trnqc.tensors",
-    "einsum_plan": "trnqc.tensors",
+    "einsum": "trnqc.contraction.api",
+    "einsum_plan": "trnqc.contraction.api",
     "mp2_energy": "trnqc.mp2.energy",
 }
 

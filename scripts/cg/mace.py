@@ -16,6 +16,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -63,7 +64,7 @@ def measure(dtype: str, hidden: str, cells: int, rounds: int) -> dict[str, Any]:
         return model(fresh, compute_force=True)
 
     models = {"e3nn": theirs, "trnqc": ours}
-    contestants = {name: clocked(lambda model=model: energy_and_forces(model)) for name, model in models.items()}
+    contestants = {name: clocked(partial(energy_and_forces, model)) for name, model in models.items()}
     found = in_turns(rounds, contestants)
     spent = {name: 1e3 * median(cpu for _, cpu in times) for name, times in found.items()}
     a, b = energy_and_forces(theirs), energy_and_forces(ours)

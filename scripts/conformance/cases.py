@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ class Case:
     kernel: str
     shapes: str
     target: str
-    run: Callable[[Path], tuple[Sequence, Sequence]]
+    run: Callable[[Path], tuple[Sequence[Any], Sequence[Any]]]
     rtol: float = 1e-5
     atol: float = 1e-6
     refused: str = ""
@@ -43,7 +44,7 @@ class Verdict:
     why: str = ""
 
 
-def judge(results: Sequence, expected: Sequence, rtol: float, atol: float) -> Verdict:
+def judge(results: Sequence[Any], expected: Sequence[Any], rtol: float, atol: float) -> Verdict:
     """Compare outputs with |got - want| <= atol + rtol max|want|, NaN only where NaN is expected."""
     if len(results) != len(expected):
         return Verdict(False, np.inf, f"{len(expected)} outputs expected, {len(results)} found")
@@ -77,6 +78,8 @@ def load(path: Path, beside: bool = False) -> ModuleType:
     if beside and str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem.replace("-", "_"), path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -13,9 +15,10 @@ from scripts.conformance.cases import Case, load
 
 BF16 = ml_dtypes.bfloat16
 CASES: list[Case] = []
+Run = Callable[[Path], Any]
 
 
-def case(source: str, kernel: str, shapes: str, *targets: str, **tolerances) -> object:
+def case(source: str, kernel: str, shapes: str, *targets: str, **tolerances) -> Callable[[Run], Run]:
     """Register the decorated ``run(root)`` once for each target."""
 
     def register(run):
@@ -25,7 +28,7 @@ def case(source: str, kernel: str, shapes: str, *targets: str, **tolerances) -> 
     return register
 
 
-def simulate(kernel: object, *args, **kwargs) -> list:
+def simulate(kernel: Any, *args, **kwargs) -> list[Any]:
     """Run ``kernel`` on the simulator; the outputs as a list."""
     import nki
 
@@ -33,7 +36,7 @@ def simulate(kernel: object, *args, **kwargs) -> list:
     return list(out) if isinstance(out, (tuple, list)) else [out]
 
 
-def normal(*shape: int, dtype: object = np.float32, seed: int = 7) -> np.ndarray:
+def normal(*shape: int, dtype: Any = np.float32, seed: int = 7) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
@@ -44,7 +47,7 @@ def example(root: Path, name: str) -> ModuleType:
 # ---- matrix multiplication ------------------------------------------------------------------------------------------
 
 SMALL_BLOCKS = {"TILES_IN_BLOCK_M": 2, "TILES_IN_BLOCK_N": 1, "TILES_IN_BLOCK_K": 2}
-MATMULS = (
+MATMULS: tuple[tuple[str, tuple[int, int, int], dict[str, int]], ...] = (
     ("nki_matmul_basic_", (64, 128, 512), {}),
     ("nki_matmul_tiled_", (256, 384, 512), {}),
     ("nki_matmul_tiled_", (128, 128, 512), {}),
@@ -58,7 +61,7 @@ OLD_COPY = "unexpected keyword argument 'dtype'"
 OLD_COPIES = ("nki_matmul_basic_", "nki_matmul_tiled_", "nki_matmul_hoist_load_")
 
 
-def _matmul(folder: str, kernel: str, m: int, k: int, n: int, options: dict):
+def _matmul(folder: str, kernel: str, m: int, k: int, n: int, options: dict[str, Any]):
     def run(root: Path):
         module = load(root / folder / "matrix_multiplication_nki_kernels.py")
         a_t, b = normal(k, m, dtype=BF16, seed=1), normal(k, n, dtype=BF16, seed=2)
@@ -103,7 +106,7 @@ for _version in ("mamba_v1", "mamba_v2", "mamba_v3"):
     case("sdk", _version, "2x128x512 state 3", "trn2", rtol=1e-5)(_mamba(_version, 2, 128, 512, 3))
 
 
-def _pool(name: str, kernel: str, c: int, h: int, w: int, p: int, dtype: object, reduce: object):
+def _pool(name: str, kernel: str, c: int, h: int, w: int, p: int, dtype: Any, reduce: Any):
     def run(root: Path):
         x = normal(c, h, w, dtype=dtype)
         got = simulate(getattr(example(root, name), kernel), x, p)
@@ -126,7 +129,7 @@ for _c, _h, _w, _p, _dtype, _label in (
     )
 
 
-def _transpose2d(p: int, x: int, y: int, dtype: object):
+def _transpose2d(p: int, x: int, y: int, dtype: Any):
     def run(root: Path):
         a = (np.arange(p * x * y) % 251 - 120).astype(dtype).reshape(p, x * y)
         got = simulate(example(root, "transpose2d/transpose2d_nki_kernels.py").tensor_transpose2D_kernel_, a, (x, y))
@@ -139,7 +142,7 @@ case("sdk", "tensor_transpose2D_kernel_", "5x(3,4) int8", "trn1", "trn2")(_trans
 case("sdk", "tensor_transpose2D_kernel_", "128x(7,11) fp32", "trn1", "trn2")(_transpose2d(128, 7, 11, np.float32))
 
 
-def _add(name: str, kernel: str, m: int, n: int, dtype: object, source: str = "sdk"):
+def _add(name: str, kernel: str, m: int, n: int, dtype: Any, source: str = "sdk"):
     def run(root: Path):
         a, b = normal(m, n, dtype=dtype, seed=1), normal(m, n, dtype=dtype, seed=2)
         module = example(root, name) if source == "sdk" else load(root / name)
@@ -185,13 +188,13 @@ def _mx(root: Path) -> tuple[ModuleType, ModuleType]:
     return load(folder / "mx_kernels.py", beside=True), load(folder / "mx_cpu_utils.py")
 
 
-def _x4(dtype: object) -> object:
+def _x4(dtype: Any) -> object:
     import nki.language as nl
 
     return getattr(nl, f"{np.dtype(dtype).name}_x4")
 
 
-def _mx_offline(dtype: object):
+def _mx_offline(dtype: Any):
     def run(root: Path):
         kernels, cpu = _mx(root)
         _, _, stationary, s_scale = cpu.generate_stabilized_mx_data(dtype, (128, 128 * 4))
@@ -203,7 +206,7 @@ def _mx_offline(dtype: object):
     return run
 
 
-def _mx_quantize(dtype: object, moving_dtype: object):
+def _mx_quantize(dtype: Any, moving_dtype: Any):
     def run(root: Path):
         kernels, cpu = _mx(root)
         _, _, stationary, s_scale = cpu.generate_stabilized_mx_data(dtype, (128, 128 * 4))
@@ -216,7 +219,7 @@ def _mx_quantize(dtype: object, moving_dtype: object):
     return run
 
 
-def _mx_strided(dtype: object, use_tensor_copy: bool, packed: bool):
+def _mx_strided(dtype: Any, use_tensor_copy: bool, packed: bool):
     def run(root: Path):
         kernels, cpu = _mx(root)
         stationary, *_ = cpu.generate_stabilized_mx_data(dtype, (512, 128))
@@ -244,7 +247,7 @@ case("sdk", "mx offline", "float8_e5m2", "trn2", refused="trn3")(_mx_offline(E5M
 # ---- nkipy -----------------------------------------------------------------------------------------------------------
 
 
-def _rmsnorm(rows: int, hidden: int, dtype: object):
+def _rmsnorm(rows: int, hidden: int, dtype: Any):
     def run(root: Path):
         module = load(root / "examples/models/gpt_oss/kernels/nki/rmsnorm.py")
         x, w = normal(rows, hidden, dtype=dtype), normal(hidden, dtype=dtype, seed=9)
@@ -262,8 +265,8 @@ case("nkipy", "nki_rmsnorm_kernel", "131x384 bf16", "trn2", rtol=2e-2)(_rmsnorm(
 @case("nkipy", "simple_nki_kernel add", "128x512 fp32", "trn2", refused="index of `a_input`")
 def simple_nki_kernel(root: Path):
     sys.modules.update({n: ModuleType(n) for n in ("nkipy", "nkipy.core", "nkipy.runtime")})
-    sys.modules["nkipy.core"].nki_op = sys.modules["nkipy.runtime"].DeviceKernel = None
-    sys.modules["nkipy.runtime"].DeviceTensor = None
+    vars(sys.modules["nkipy.core"])["nki_op"] = None
+    vars(sys.modules["nkipy.runtime"]).update(DeviceKernel=None, DeviceTensor=None)
     module = load(root / "examples/playground/simple_nki_kernel.py")
     a, b = normal(128, 512, seed=1), normal(128, 512, seed=2)
     return simulate(module.nki_tensor_add, a, b), [a + b]

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +41,7 @@ class Pick:
     given: tuple[str, str, str] | None = None
 
 
-def sweep(module: str, test: str, *sets: dict, **options) -> Pick:
+def sweep(module: str, test: str, *sets: dict[str, Any], **options) -> Pick:
     return Pick(module, test, (), tuple(tuple(s.items()) for s in sets), **options)
 
 
@@ -129,8 +130,8 @@ class Manager:
     """What the library's tests call to run a kernel; keeps what it got and what was expected."""
 
     def __init__(self) -> None:
-        self.results: list = []
-        self.expected: list = []
+        self.results: list[Any] = []
+        self.expected: list[Any] = []
         self.rtol, self.atol = 0.0, 0.0
 
     def execute(self, job) -> None:
@@ -176,7 +177,7 @@ class LibraryRun:
         return manager
 
 
-def find(root: Path, pick: Pick) -> tuple[object, object]:
+def find(root: Path, pick: Pick) -> tuple[Any, Any]:
     """The test function and an instance of its class, if it has one."""
     shims.install()
     for path in (str(root), str(root / "src")):
@@ -191,7 +192,7 @@ def find(root: Path, pick: Pick) -> tuple[object, object]:
     raise LookupError(f"{module.__name__} has no test {pick.test}")
 
 
-def parameters(test: object) -> list[dict]:
+def parameters(test: object) -> list[dict[str, Any]]:
     """The parameter sets of the test's ``parametrize`` marks, the last mark varying slowest."""
     marks = [m for m in getattr(test, "pytestmark", ()) if m.name == "parametrize"]
     axes = []
@@ -207,7 +208,7 @@ def one(row: object) -> object:
     return row[0] if isinstance(row, tuple) and len(row) == 1 else row
 
 
-def fixtures(test: object, manager: Manager) -> dict:
+def fixtures(test: Any, manager: Manager) -> dict[str, Any]:
     """What pytest would inject, of the fixtures that the test names."""
     from test.utils.common_dataclasses import Platforms
     from test.utils.metrics_collector import NoopMetricsCollector

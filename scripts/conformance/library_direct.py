@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +17,7 @@ from scripts.conformance.examples import BF16, normal, simulate
 CASES: list[Case] = []
 
 
-def case(kernel: str, shapes: str, *targets: str, **tolerances) -> object:
+def case(kernel: str, shapes: str, *targets: str, **tolerances) -> Callable[[Any], Any]:
     def register(run):
         CASES.extend(Case("library", kernel, shapes, target, run, **tolerances) for target in targets)
         return run
@@ -29,7 +31,7 @@ def library(root: Path, name: str) -> ModuleType:
     return importlib.import_module(f"nkilib_src.nkilib.{name}")
 
 
-def launched(kernel: object, cores: int) -> object:
+def launched(kernel: Any, cores: int) -> Any:
     return kernel[cores] if cores > 1 else kernel
 
 

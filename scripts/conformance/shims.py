@@ -10,6 +10,7 @@ import importlib.abc
 import importlib.machinery
 import sys
 from types import ModuleType
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -26,7 +27,7 @@ class _Unused(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return None
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        module = ModuleType(spec.name)
+        module: Any = ModuleType(spec.name)
         module.__path__ = []
         module.__getattr__ = lambda name: type(name, (), {}) if not name.startswith("__") else _missing(name)
         return module
@@ -39,7 +40,7 @@ def _missing(name: str):
     raise AttributeError(name)
 
 
-def static_cast(array: np.ndarray, dtype: object) -> np.ndarray:
+def static_cast(array: np.ndarray, dtype: Any) -> np.ndarray:
     """``array`` in ``dtype``, an NKI or NumPy dtype or its name; floating point saturates to the target's range."""
     target = numpy_dtype(dtype)
     array = np.asarray(array)
@@ -49,7 +50,7 @@ def static_cast(array: np.ndarray, dtype: object) -> np.ndarray:
     return array.astype(target)
 
 
-def numpy_dtype(dtype: object) -> np.dtype:
+def numpy_dtype(dtype: Any) -> np.dtype:
     """The NumPy storage of an NKI dtype, or of anything that NumPy or ml_dtypes knows by name."""
     storage = getattr(dtype, "numpy", None)
     if isinstance(storage, np.dtype):
@@ -60,7 +61,7 @@ def numpy_dtype(dtype: object) -> np.dtype:
     return np.dtype(dtype)
 
 
-def is_float_type(dtype: object) -> bool:
+def is_float_type(dtype: Any) -> bool:
     dtype = numpy_dtype(dtype)
     return dtype.kind == "f" or hasattr(ml_dtypes, dtype.name)
 
@@ -68,7 +69,7 @@ def is_float_type(dtype: object) -> bool:
 def install() -> None:
     """Make the stand-ins importable in this process."""
     sys.meta_path.insert(0, _Unused())
-    shim = ModuleType("neuron_dtypes")
+    shim: Any = ModuleType("neuron_dtypes")
     shim.static_cast, shim.is_float_type = static_cast, is_float_type
     shim.sizeinbytes = lambda dtype: numpy_dtype(dtype).itemsize
     shim.finfo = lambda dtype: ml_dtypes.finfo(numpy_dtype(dtype))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -82,7 +83,7 @@ def _case(name: str, case: Case) -> tuple[dict[str, Any], dict[str, Work]]:
             plans[f"{kind}, {told}"] = einsum_plan(
                 case.text, *operands, memory_limit=bytes_limit, symmetries=symmetries
             )
-    contestants: dict[str, Work] = {who: lambda plan=plan: plan.run(operands) for who, plan in plans.items()}
+    contestants: dict[str, Work] = {who: partial(plan.run, *operands) for who, plan in plans.items()}
     contestants |= peers(case.text, operands, limit)
     expected = einsum(case.text, *operands)
     peak: dict[str, tuple[int, int]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from statistics import median
 from typing import Any
@@ -68,7 +69,7 @@ def tiles(occupied: int = 8, virtual: int = 64, auxiliary: int = 128, rounds: in
     trials = [{"b": b, "e": e} for b, e in product(sizes, repeat=2)]
     plans = {str(t): Schedule(form.tiled(t), 2**17) for t in trials}
     times = in_turns(
-        rounds, {name: clocked(lambda plan=plan: run_schedule(plan, operands, out)) for name, plan in plans.items()}
+        rounds, {name: clocked(partial(run_schedule, plan, operands, out)) for name, plan in plans.items()}
     )
     measured = [median(cpu for _, cpu in times[str(t)]) for t in trials]
     predicted = form.time(np.array([[t[label] for label in form.extents] for t in trials])).tolist()

@@ -26,13 +26,14 @@ import numpy as np
 import torch
 
 from nki_kernels import mp2_plan as plan
-from nki_kernels.mp2_energy import mp2_energy, reference_mp2_energy
+from nki_kernels.descriptors.mp2_energy import KERNEL
 from scripts.measuring import command, record_file, slug, write_json
 from trnqc import __version__, backends
-from trnqc.backends import neuron_packages, nki_host
-from trnqc.backends.neuron import TorchDevice, open_device
-from trnqc.backends.torch_launch import host_kernels, launch, synchronize, to_numpy
+from trnqc.backends.neuron.device import NeuronDevice, open_device
+from trnqc.backends.neuron.launch import host_kernels, launch, synchronize, to_numpy
+from trnqc.backends.nki.device import PRECISIONS
 from trnqc.errors import TrnqcError
+from trnqc.tuning.conditions import instance_type
 
 PRESETS = {
     "tiny": (4, 40, 70),
@@ -54,7 +55,7 @@ def factors(nocc: int, nvir: int, naux: int) -> tuple[np.ndarray, np.ndarray, np
 class Launches:
     """All launches of one job with their operands on the device."""
 
-    def __init__(self, device: TorchDevice, B: np.ndarray, eps_occ: np.ndarray, eps_vir: np.ndarray, precision: str):
+    def __init__(self, device: NeuronDevice, B: np.ndarray, eps_occ: np.ndarray, eps_vir: np.ndarray, precision: str):
         nocc, nvir, naux = B.shape
         start = time.perf_counter()
         tiles = plan.choose_tiles(nvir, naux, 2 if precision == "bf16" else 4)
@@ -73,7 +74,7 @@ class Launches:
     def run(self) -> tuple[float, list[Any]]:
         """Seconds of one pass over all pairs, device synchronised, and its results on the device."""
         start = time.perf_counter()
-        results = [launch(mp2_energy, reference_mp2_energy, *arguments) for arguments in self.arguments]
+        results = [launch(KERNEL, *arguments) for arguments in self.arguments]
         synchronize(self.kind)
         return time.perf_counter() - start, results
 
@@ -86,7 +87,9 @@ class Launches:
         return sum(float(os.sum()) for os, _ in sums), sum(float(ss.sum()) for _, ss in sums)
 
 
-def measure(device: TorchDevice, shape: tuple[int, int, int], precision: str, warmup: int, repeats: int) -> dict:
+def measure(
+    device: NeuronDevice, shape: tuple[int, int, int], precision: str, warmup: int, repeats: int
+) -> dict[str, Any]:
     """One record; raises TrnqcError if the device's energies fail the gate, before anything is timed."""
     arrays = factors(*shape)
     reference = backends.get("cpu").mp2_pairs(*arrays, precision="fp64")
@@ -123,14 +126,13 @@ def measure(device: TorchDevice, shape: tuple[int, int, int], precision: str, wa
 
 
 def machine() -> str:
-    product = neuron_packages.PRODUCT
-    return product.read_text().strip() if product.is_file() else socket.gethostname()
+    return instance_type() or socket.gethostname()
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--preset", default="medium", choices=PRESETS)
-    parser.add_argument("--precision", nargs="+", default=["fp32", "bf16x3"], choices=nki_host.PRECISIONS)
+    parser.add_argument("--precision", nargs="+", default=["fp32", "bf16x3"], choices=PRECISIONS)
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--json", type=Path)
@@ -140,9 +142,11 @@ def parse() -> argparse.Namespace:
 
 def main() -> int:
     options = parse()
+    context: contextlib.AbstractContextManager[None]
+    versions: dict[str, str]
     try:
         if options.rehearse:
-            device, context = TorchDevice("cpu", 1), host_kernels("simulator")
+            device, context = NeuronDevice("cpu", 1), host_kernels("simulator")
             versions = {}
         else:
             versions = dict(backends.get("neuron").status().versions)

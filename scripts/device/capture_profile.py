@@ -21,6 +21,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from trnqc.errors import BackendUnavailable, InputError, TrnqcError
 from trnqc.host.files import write_aside
@@ -49,7 +50,7 @@ class Recorder:
     """Runs commands, keeps each with its time for capture.json, and fails with what the tool said."""
 
     def __init__(self) -> None:
-        self.steps: list[dict] = []
+        self.steps: list[dict[str, Any]] = []
 
     def run(self, command: list[str], env: dict[str, str] | None = None, quiet: bool = True) -> str:
         print("+ " + " ".join(command), file=sys.stderr)

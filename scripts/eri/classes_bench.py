@@ -19,22 +19,17 @@ from typing import Any
 import numpy as np
 from pyscf import gto, lib
 
+from scripts.workloads.quartets import quartet
 from trnqc import jit
 from trnqc.eri.classes import BOUND, QuartetClass
 from trnqc.eri.kernels import boys
-from trnqc.eri.kernels.horizontal import phase2, scratch_size
-from trnqc.eri.kernels.quartet import (
-    STANDARD,
-    TIERS,
-    Variant,
-    parameters,
-    primitive_function,
-    quartet_function,
-    work_size,
-)
+from trnqc.eri.kernels.horizontal import horizontal_function, scratch_size
+from trnqc.eri.kernels.parameters import parameters, work_size
+from trnqc.eri.kernels.quartet import quartet_function
+from trnqc.eri.kernels.variants import STANDARD, TIERS, Variant, primitive_function
 from trnqc.eri.library.programs import lanes
 from trnqc.eri.shells.pairs import ShellPairs, pairs_between
-from trnqc.gen import Array, Var, const, emit_c
+from trnqc.gen import Array, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.cost import cost
 from trnqc.gen.values import fma
@@ -80,7 +75,7 @@ def molecules(cls: QuartetClass, primitives: int) -> list[gto.Mole]:
 def flops_of(cls: QuartetClass, primitives: int, tier: str = "") -> int:
     """Recurrences and Phase 2 of a quartet as emitted, without prefactors and the Boys function."""
     one = cost(primitive_function(cls, tier)).flops.at()
-    return one * primitives**4 + cost(phase2(*cls.shells, cls.cartesian)).flops.at()
+    return one * primitives**4 + cost(horizontal_function(*cls.shells, cls.cartesian)).flops.at()
 
 
 @cache
@@ -90,8 +85,8 @@ def peak_gflops() -> float:
     x = Array("x", "f64", (chains,), lanes=True)
     held = [Var(f"x{c}") for c in range(chains)]
     step = [st.Assign(v, fma(v, 0.999, const(0.001))) for v in held]
-    body = [st.Declare(v, x[c]) for c, v in enumerate(held)]
-    body += [st.loop(i, n, step), *(st.store(x[c], v) for c, v in enumerate(held))]
+    loads = [st.Declare(v, x[c]) for c, v in enumerate(held)]
+    body = [*loads, st.loop(i, n, step), *(st.store(x[c], v) for c, v in enumerate(held))]
     function = st.Function("peak", (n, x), st.block(body))
     run = _compiled(function).peak
     values, passes, best = np.ones((chains, LANES)), 2_000_000, np.inf
@@ -208,7 +203,7 @@ def driver(
 
 
 def _compiled(function: st.Function, lanes: int = LANES) -> jit.Library:
-    return jit.compile_c(emit_c(function, lanes=lanes), {function.name: jit.signature_of(function)}, name="eri-bench")
+    return jit.library(jit.Recipe.of(function, name="eri-bench"), lanes)
 
 
 def ordered(function: st.Function, given: dict[str, Any]) -> list[Any]:
@@ -248,7 +243,7 @@ def main() -> None:
     asked = parser.parse_args()
     print(f"peak {peak_gflops():.1f} GFLOP/s")
     for digits in asked.classes:
-        cls = QuartetClass(*map(int, digits), cartesian=asked.cartesian)
+        cls = quartet(digits, asked.cartesian)
         for tier in asked.tier:
             for k in asked.primitives:
                 r = class_rate(cls, k, tier)

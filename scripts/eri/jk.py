@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from statistics import median
 from typing import Any
 
@@ -26,7 +27,7 @@ def case(title: str, threads: int, rounds: int) -> dict[str, Any]:
     try:
         builder = JKBuilder(mol, cutoff=CUTOFF, threads=threads)
         options = mf.init_direct_scf(mol)
-        work = {
+        work: dict[str, Callable[[], Any]] = {
             "trnqc": lambda: builder.get_jk(dm, hermi=1),
             "PySCF": lambda: scf.hf.get_jk(mol, dm, 1, options),
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from statistics import median
 from typing import Any
 
@@ -23,7 +24,7 @@ def three_centre(molecule: str, basis: str, aux: str, threads: int) -> dict[str,
     before = lib.num_threads()
     lib.num_threads(threads)
     try:
-        work = {
+        work: dict[str, Callable[[], Any]] = {
             "trnqc": lambda: int3c2e(mol, auxmol, "s2ij", threads=threads),
             "PySCF": lambda: df.incore.aux_e2(mol, auxmol, aosym="s2ij"),
         }

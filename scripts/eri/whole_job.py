@@ -14,7 +14,7 @@ from pyscf.mp import dfmp2
 from threadpoolctl import threadpool_limits
 
 from scripts.measuring import in_turns
-from trnqc.eri.fitting.df import DF
+from trnqc.eri.fitting.density_fitting import DF
 from trnqc.mp2.dfmp2 import DFMP2
 from trnqc.mp2.factors.auxiliary_basis import auxiliary_basis
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
@@ -55,7 +55,7 @@ def _run(molecule: str, basis: str, ours: bool) -> dict[str, Any]:
     mf.with_df._cderi = None
     core, auxbasis = chemical_core(mol), auxiliary_basis(mol, None).auxmol.basis
     if ours:
-        mp = DFMP2(mf, auxbasis, core, backend="cpu", max_memory=MEMORY)
+        mp: Any = DFMP2(mf, auxbasis, core, backend="cpu", max_memory=MEMORY)
         mp.kernel()
         correlation, parts = mp.e_corr, dict(mp.result.timings)
     else:

@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any
 
 from scripts.eri.classes_bench import LANES, arguments, driver, in_turns, molecules, ordered
+from scripts.workloads.quartets import quartet
 from trnqc.eri.classes import QuartetClass
-from trnqc.eri.kernels.quartet import STANDARD, Variant
+from trnqc.eri.kernels.variants import STANDARD, Variant
 from trnqc.eri.shells.pairs import ShellPairs, pairs_between
 from trnqc.jit import build_all
 
@@ -45,7 +46,7 @@ CASES = {
 
 def class_row(digits: str, primitives: Sequence[int]) -> dict[str, Any]:
     """`rates[primitives][case]`: million quartets a second of CPU time; the best of several runs in turns."""
-    cls = QuartetClass(*map(int, digits))
+    cls = quartet(digits)
     jobs = {name: partial(driver, cls, case.tier, case.variant, case.lanes) for name, case in CASES.items()}
 
     def show(done: int, total: int, name: str) -> None:

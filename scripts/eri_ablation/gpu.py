@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from scripts.workloads.quartets import quartet
 from trnqc.eri.classes import QuartetClass
 from trnqc.eri.cuda.tiers import Tier, candidates
-from trnqc.eri.kernels.quartet import Variant, quartet_function
+from trnqc.eri.kernels.quartet import quartet_function
 from trnqc.eri.kernels.recurrence import recurrence
+from trnqc.eri.kernels.variants import Variant
 from trnqc.errors import CompilerError
 from trnqc.gen import emit_cuda
 from trnqc.gen.liveness import peak_live
@@ -51,7 +53,7 @@ def cases(cls: QuartetClass) -> Iterator[Case]:
 
 
 def class_rows(digits: str, arches: Sequence[str]) -> list[dict[str, Any]]:
-    cls = QuartetClass(*map(int, digits))
+    cls = quartet(digits)
     wanted = [(case, arch) for case in cases(cls) for arch in arches]
     jobs = {str(n): partial(build, cls, case.tier, arch) for n, (case, arch) in enumerate(wanted)}
 

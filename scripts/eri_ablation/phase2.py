@@ -15,7 +15,7 @@ def phase2_row(digits: str) -> dict[str, Any]:
     that the order saves in an uncontracted quartet."""
     la, lb, lc, ld = shells(digits)
     start = len(components(la, lb)), len(components(lc, ld))
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for word, fused in (("fused", True), ("late", False)):
         order = stages(la, lb, lc, ld, cartesian=False, fused=fused)
         sizes, extents = [start[0] * start[1]], start

@@ -39,8 +39,10 @@ def graphs(rows: Rows) -> list[Table]:
         draws = len(fewest["all"][fewest["rule"]])
         peaks.add_row(digits, f"{fewest['rule']}, best of {draws}", *[""] * 5, str(fewest["peak"]), "")
         if digits in known.PROTOTYPE_PEAKS:
-            was = dict(zip(("level", "fifo", "reach", "greedy", "target"), known.PROTOTYPE_PEAKS[digits]))
-            peaks.add_row(digits, "prototype", *(was.get(m, "") for m in METHODS), "", style="dim", end_section=True)
+            of_prototype = dict(zip(("level", "fifo", "reach", "greedy", "target"), known.PROTOTYPE_PEAKS[digits]))
+            peaks.add_row(
+                digits, "prototype", *(of_prototype.get(m, "") for m in METHODS), "", style="dim", end_section=True
+            )
     return [counts, peaks]
 
 

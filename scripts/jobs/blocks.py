@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.eri.fitting.workers import workers
+from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.mp2.execution import Execution, choose
 from trnqc.mp2.factors.auxiliary_basis import auxiliary_basis
 from trnqc.mp2.factors.factors import Factors
@@ -33,7 +33,7 @@ def measured(title: str) -> dict[str, Any]:
     width = plan_factors(auxmol, orbitals, execution).width
     half = HalfFitted(mol, auxmol, orbitals.c_occ, orbitals.c_vir, width)
     B, columns = np.empty(half.shape), []
-    with workers(1) as pool:
+    with single_threaded_pool(1) as pool:
         for number, (p0, p1) in enumerate(half.columns):
             seconds = pool.submit(half.fill, number, B[:, :, p0:p1]).result()
             columns.append({"functions": p1 - p0, "integrals_s": seconds[0], "transformation_s": seconds[1]})

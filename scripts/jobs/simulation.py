@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -115,7 +115,8 @@ def visits_seconds(work: Workload, distribution: Distribution, net: Network) -> 
     seconds = dict(zip(distribution.blocks, work.pairs([b.cost(work.nvir, work.naux) for b in distribution.blocks])))
     out, into, entered = np.zeros((3, distribution.ranks))
     # When ranks came to each round: messages of a round start when both sides are within AHEAD rounds of it.
-    came, sent = deque([entered] * AHEAD, maxlen=AHEAD + 1), deque(maxlen=AHEAD + 1)
+    came = deque([entered] * AHEAD, maxlen=AHEAD + 1)
+    sent: deque[np.ndarray] = deque(maxlen=AHEAD + 1)
     for round in range(distribution.rounds):
         came.append(entered)
         asked, there, gone = came[0], entered.copy(), np.zeros(distribution.ranks)
@@ -172,11 +173,12 @@ def projected(work: Workload, devices: int, net: Network) -> dict[str, dict[str,
     """Seconds by way of sharing: of factors, of pairs, of both."""
     sizes = (work.nocc, work.nvir, work.naux, devices)
     found = {}
-    for name, pairs in (
+    ways: tuple[tuple[str, Callable[[], float]], ...] = (
         ("static", lambda: visits_seconds(work, _distribution(Distribution, *sizes), net)),
         ("cyclic", lambda: visits_seconds(work, _distribution(Cyclic, *sizes), net)),
         ("dynamic", lambda: files_seconds(work, devices, net)),
-    ):
+    )
+    for name, pairs in ways:
         factors, rest = factors_seconds(work, devices, net, name == "dynamic"), pairs()
         found[name] = {"factors_s": factors, "pairs_s": rest, "mp2_s": factors + rest}
     return found

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -60,7 +61,7 @@ def fp32(*shape: int) -> Spec:
     return Spec(shape, "float32")
 
 
-def run(kernel: Callable, *args: Spec, target: str = "trn2", **kwargs: object) -> Timeline:
+def run(kernel: Callable[..., Any], *args: Spec, target: str = "trn2", **kwargs: Any) -> Timeline:
     return timeline(kernel, target=target, event_limit=500)(*args, **kwargs)
 
 
@@ -96,11 +97,12 @@ def matmuls() -> Iterator[Row]:
     """
     moved: dict[str, float] = {}
     for name, published in MATMULS.items():
-        options = {}
+        options: dict[str, Any] = {}
         if name == "blocked":
             options["kept"] = round((1 - traffic(name)) * moved["hoisted"] / (8192 * matmul.RUN * 4))
         found = run(getattr(matmul, name), fp32(8192, 4096), fp32(8192, 8192), **options)
-        s, title = found.summary(), f"matmul {name}"
+        s: dict[str, Any] = found.summary()
+        title = f"matmul {name}"
         moved[name] = s["hbm_read_bytes"] + s["hbm_write_bytes"]
         yield Row(title, "time", "ms", published.ms, found.total_ns / 1e6, FIGURE)
         yield Row(title, "TensorE active", "%", published.tensor, s[ACTIVE], GUIDE)
@@ -115,12 +117,12 @@ def matmuls() -> Iterator[Row]:
 def scans() -> Iterator[Row]:
     """One Mamba layer of 16 states in fp32 on trn2."""
 
-    def scan(channels: int, steps: int, **kwargs: object) -> Timeline:
+    def scan(channels: int, steps: int, **kwargs: Any) -> Timeline:
         inputs = (fp32(channels, steps), fp32(channels, steps), fp32(channels, 16), fp32(16, steps), fp32(16, steps))
         return run(mamba.scan, *inputs, **kwargs)
 
     def vector(found: Timeline) -> float:
-        return found.summary()["vector_engine_active_time_percent"]
+        return float(found.summary()["vector_engine_active_time_percent"])
 
     c = constants_for("trn2")
     toy = scan(256, 512, reload=True)
@@ -171,7 +173,7 @@ def _first(found: Timeline, engine: str) -> float:
 
 def orderings(rows: list[Row]) -> list[tuple[str, bool]]:
     """Pairs of variants at one size whose published figures differ by more than 1 %, and whether ours agree in sign."""
-    groups: dict[tuple, list[Row]] = {}
+    groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         if row.workload.startswith("matmul"):
             groups.setdefault(("matmul", row.figure), []).append(row)
@@ -190,7 +192,7 @@ def orderings(rows: list[Row]) -> list[tuple[str, bool]]:
     return found
 
 
-def show(rows: list[Row], seconds: float) -> dict:
+def show(rows: list[Row], seconds: float) -> dict[str, Any]:
     """Print the table and its statistics; returns the statistics."""
     table = Table(
         "workload", "figure", "published", "modelled", "error", "source", title="modelled timeline against devices"

@@ -15,16 +15,17 @@ import json
 import shlex
 import sys
 
+from nki_kernels.descriptors import kernels
+from nki_kernels.descriptors.descriptor import ITEMSIZE
 from trnqc.errors import InputError, TrnqcError
 from trnqc.host.files import write_aside
-from trnqc.sim import timeline
-from trnqc.tuning.calls import example_call
-from trnqc.tuning.kernels import ITEMSIZE, TUNABLES, check, parse_shape, tunable
+from trnqc.sim import Spec, timeline
+from trnqc.tuning.requests import check, parse_shape
 
 
 def constants(kernel: str, shape: dict[str, int], precision: str, changes: list[str]) -> dict[str, int]:
     """The kernel's defaults with the changes "name=number"."""
-    found = tunable(kernel).default(shape, precision)
+    found = kernels()[kernel].default(shape, precision)
     for change in changes:
         name, _, number = change.partition("=")
         if name not in found or not number.isdigit():
@@ -35,7 +36,7 @@ def constants(kernel: str, shape: dict[str, int], precision: str, changes: list[
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kernel", choices=tuple(TUNABLES))
+    parser.add_argument("kernel", choices=tuple(kernels()))
     parser.add_argument(
         "--shape", required=True, help="extents, such as M=2048,N=2048,K=2048 or nocc=64,nvir=448,naux=1536"
     )
@@ -48,9 +49,10 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         shape = parse_shape(args.kernel, args.shape)
-        check(args.kernel, shape, args.precision, args.target)
-        call = example_call(args.kernel, shape, args.precision, constants(args.kernel, shape, args.precision, args.set))
-        found = timeline(call.kernel, target=args.target, extrapolate=not args.every, event_limit=args.events)(
+        kernel = check(args.kernel, shape, args.precision, args.target)
+        chosen = constants(args.kernel, shape, args.precision, args.set)
+        call = kernel.example(shape, args.precision, chosen, 1, Spec)
+        found = timeline(kernel.function, target=args.target, extrapolate=not args.every, event_limit=args.events)(
             *call.args, **call.constants
         )
         extents = " x ".join(map(str, shape.values()))

@@ -12,6 +12,7 @@ import argparse
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -35,7 +36,7 @@ COLUMNS = ("shape", "nocc/nvir/naux", "target", "precision", "block", "kchunk", 
            "needed", "transposes", "SBUF", "PSUM", "seconds")  # fmt: skip
 
 
-def arguments(nocc: int, nvir: int, naux: int, precision: str):
+def arguments(nocc: int, nvir: int, naux: int, precision: str) -> tuple[Any, ...]:
     """Arguments of a launch over all pairs, factors by shape only."""
     tiles = plan.choose_tiles(nvir, naux, 4)
     work = plan.work_list(plan.star_pairs(nocc, tiles.group), -np.ones(nocc), tiles)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -108,21 +109,21 @@ class Trnqc(Contestant):
         return run | {"os": energies.os.sum(), "ss": energies.ss.sum(), "ran_on": energies.ran_on}
 
     def products(self, threads: int, precision: str, compiled: bool) -> dict[str, Any]:
-        from trnqc.backends.cpu_kernels.pairs import pair_sums
-        from trnqc.backends.cpu_kernels.products import make_products
+        from trnqc.backends.cpu.pair_loop import triangle_sums
+        from trnqc.backends.cpu.pair_products import make_products
 
         def no_energy(slab: object, e_pair: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             return np.zeros(len(e_pair)), np.zeros(len(e_pair))
 
         def run() -> None:
-            pair_sums(self.B, self.eps_occ, make_products(self.B, precision, compiled), no_energy, threads=threads)
+            triangle_sums(self.B, self.eps_occ, make_products(self.B, precision, compiled), no_energy, threads=threads)
 
         return timed(run)
 
     def whole(self, threads: int, precision: str) -> dict[str, Any]:
         from trnqc.mp2.dfmp2 import DFMP2
 
-        method = DFMP2(self.mf, frozen=self.frozen, precision=precision, backend="cpu", threads=threads)
+        method: Any = DFMP2(self.mf, frozen=self.frozen, precision=precision, backend="cpu", threads=threads)
         run = timed(method.kernel)
         e_corr, _ = run.pop("value")
         return run | {"e_corr": e_corr, "stages": dict(method.result.timings)}
@@ -133,9 +134,10 @@ class Trnqc(Contestant):
 
         text, rates = (Path(__file__).parent / "fma_peak.c").read_text(), {}
         for dtype, real in (("float64", "double"), ("float32", "float")):
-            signature = jit.Signature(("int64", jit.Array(dtype, ndim=1, written=True)), returns="int64")
-            library = jit.compile_c(text, {"multiply_add": signature}, name="fma_peak", defines=(f"REAL={real}",))
-            runs = [timed(lambda f=library.multiply_add, t=dtype: f(5_000_000, np.empty(1, t))) for _ in range(9)]
+            result = jit.Parameter("result", jit.TYPES[dtype], array=True, ndim=1, written=True)
+            signature = jit.Signature("multiply_add", (jit.Parameter("steps", "i64"), result), returns="i64")
+            library = jit.compile_c(text, [signature], name="fma_peak", defines=(f"REAL={real}",))
+            runs = [timed(partial(library.multiply_add, 5_000_000, np.empty(1, dtype))) for _ in range(9)]
             rates[dtype] = max(run["value"] / run["cpu"] for run in runs) / 1e9
         return rates
 

@@ -74,7 +74,7 @@ class Session:
             raise InputError(f"no test file of {self.peer.name} matches --files {pattern!r}")
         runs = [(file, way) for file in files for way in ways or possible]
         with ThreadPoolExecutor(jobs) as pool:
-            results = pool.map(lambda each: run(self.peer, self.tree, *each, self.limits), runs)
+            results = pool.map(lambda each: run(self.peer, self.tree, each[0], each[1], self.limits), runs)
             for (file, way), result in zip(runs, results):
                 yield str(file), way, result
 
@@ -84,7 +84,7 @@ class Session:
         tests = [loss.test for loss in lost if not loss.excused]
         if not tests or way not in self.peer.controls:
             return {}
-        return run(self.peer, self.tree, Path(file), way, self.limits, tests)["tests"]  # type: ignore[no-any-return]
+        return run(self.peer, self.tree, Path(file), way, self.limits, tests)["tests"]
 
 
 def main(words: list[str] | None = None) -> int:

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from trnqc.eri.classes import QuartetClass
-from trnqc.eri.kernels.quartet import Variant, quartet_function
+from scripts.workloads.quartets import quartet
+from trnqc.eri.kernels.quartet import quartet_function
 from trnqc.eri.kernels.recurrence import RULES, recurrence
+from trnqc.eri.kernels.variants import Variant
 from trnqc.errors import CompilerError
 from trnqc.gen import emit_cuda
 from trnqc.gen.emit import ACCUMULATE
@@ -70,7 +71,7 @@ def table(found: Sequence[Row]) -> Table:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("classes", nargs="+", help="four digits, the angular momenta of a class")
     parser.add_argument("--rules", nargs="+", choices=RULES, default=["interleaved"])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=["target"])
@@ -81,14 +82,14 @@ def main() -> None:
     asked = parser.parse_args()
     functions = {}
     for name in asked.classes:
-        shells = tuple(map(int, name))
+        cls = quartet(name)
         for rule in asked.rules:
-            graph = recurrence(*shells, rule=rule).graph
+            graph = recurrence(*cls.shells, rule=rule).graph
             for method in asked.methods:
                 live = peak_live(graph, best_of(graph, method, asked.draws))
                 variant = Variant(rule=rule, method=method, draws=asked.draws, peeled=False)
                 label = f"({name}) {rule}, {method}, {len(graph)} nodes, {live} live"
-                functions[label] = quartet_function(QuartetClass(*shells), "straight", variant)
+                functions[label] = quartet_function(cls, "straight", variant)
     Console(width=140).print(table(list(rows(functions, asked.arch, asked.accumulate, asked.min_blocks))))
 
 

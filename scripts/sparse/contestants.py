@@ -15,6 +15,8 @@ import scipy.sparse
 from trnqc import sparse
 from trnqc.sparse.network.nest import Nest
 from trnqc.sparse.network.network import Network
+from trnqc.sparse.network.tree import Tree
+from trnqc.sparse.run.measured_rates import machine_rates
 from trnqc.sparse.run.plan import Plan
 from trnqc.sparse.search import named_nests
 from trnqc.sparse.search.cost import Model
@@ -24,7 +26,7 @@ from trnqc.sparse.search.statistics import Statistics
 
 ONE, TWO = "Kmn,mi,nu->Kiu", "Kmn,mi,nu,Ki->Kiu"
 # As the unfused forms run best: the map applied to the orbitals first.
-TREES: dict[str, named_nests.Tree] = {ONE: ((0, 1), 2), TWO: ((0, (1, 3)), 2)}
+TREES: dict[str, Tree] = {ONE: ((0, 1), 2), TWO: ((0, (1, 3)), 2)}
 # The fused nest of the CoNST paper, auxiliary function and orbital outside.
 PAPER = {ONE: ["Kimn", "Kinu"], TWO: ["Kim", "Kimn", "Kinu"]}
 Work = Callable[[], Any]
@@ -56,14 +58,14 @@ def integrals(subscripts: str, operands: Mapping[str, Any]) -> tuple[dict[str, W
 def compressed(x: Any) -> sparse.SparseTensor:
     """All levels compressed, whatever is zero left out."""
     if isinstance(x, np.ndarray):
-        return sparse.from_dense(x, kinds=("compressed",) * x.ndim)
+        return sparse.from_dense(x, kinds=["compressed"] * x.ndim)
     return x.repack(range(x.ndim), ("compressed",) * x.ndim)
 
 
 def all_sparse(network: Network, operands: Sequence[sparse.SparseTensor]) -> Nest:
     """Of the solver's nests, stored as CSR and CSF throughout, the one with the least estimate."""
-    model = Model(Statistics(network, operands))
-    found = [candidate.nest for candidate in candidates(network, operands)]
+    model = Model(Statistics(network, operands), machine_rates())
+    found = [candidate.nest for candidate in candidates(network, operands, machine_rates())]
     nests = [replace(nest, formats=named_nests.formats(nest, (), nest.formats[-1].sparse)).check() for nest in found]
     return min(nests, key=lambda nest: estimate(nest, model).seconds)
 
@@ -79,7 +81,10 @@ def by_scipy(operands: Mapping[str, Any], near: bool) -> Work:
     (K, m, n), I = whole.to_coo()
     auxiliary, _, functions = whole.shape
     first = scipy.sparse.csr_array((I, (K * functions + n, m)), shape=(auxiliary * functions, whole.shape[1]))
-    C, P = (scipy.sparse.csr_array(x if isinstance(x, np.ndarray) else x.to_scipy()) for x in map(operands.get, "CP"))
+    C, P = (
+        scipy.sparse.csr_array(x if isinstance(x, np.ndarray) else x.to_scipy())
+        for x in (operands[name] for name in "CP")
+    )
     L = operands["L"].to_dense() != 0
     orbitals = C.shape[1]
 

@@ -28,4 +28,4 @@ def waters(n: int) -> Geometry:
             if not len(atoms) or np.linalg.norm(molecule[:, None] - atoms, axis=2).min() >= APART:
                 break
         atoms = np.concatenate([atoms, molecule])
-    return Geometry(f"water{n}", ("O", "H", "H") * n, tuple(tuple(row) for row in atoms.tolist()))
+    return Geometry(f"water{n}", ("O", "H", "H") * n, tuple((x, y, z) for x, y, z in atoms.tolist()))

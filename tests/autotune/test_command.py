@@ -8,7 +8,7 @@ from autotune import command
 from autotune.command import MOST, duration, parse_budget
 from trnqc import cli
 from trnqc.errors import InputError
-from trnqc.tuning.kernels import parse_shape
+from trnqc.tuning.requests import parse_shape
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +84,6 @@ def test_help_names_the_extents_of_every_kernel(capsys):
 
 
 def test_a_device_that_is_not_there_is_said(capsys, monkeypatch):
-    monkeypatch.setattr("trnqc.backends.neuron_packages.device_files", lambda: ())
+    monkeypatch.setattr("trnqc.backends.neuron.packages.device_files", lambda: ())
     assert cli.main(["tune", "gemm", "--shape", "8,8,8", "--instrument", "device", "--budget", "1"]) == 2
     assert "backend 'neuron' cannot run here: no /dev/neuron* device" in capsys.readouterr().err

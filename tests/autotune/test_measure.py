@@ -1,5 +1,6 @@
 """A candidate's misfortune ends with its process and is written down as what it was."""
 
+import dataclasses
 import re
 import time
 
@@ -8,8 +9,8 @@ import pytest
 
 from autotune.instruments import Job, clock, resolve
 from autotune.measure import measure, reduced
+from nki_kernels.descriptors import kernels
 from trnqc.errors import InputError
-from trnqc.tuning.calls import example_call, gate_call
 
 SHAPE = {"nocc": 64, "nvir": 448, "naux": 1536}
 
@@ -82,37 +83,32 @@ class Host:
     cores = 1
 
     def put(self, array):
-        from trnqc.backends.torch_launch import to_tensor
+        from trnqc.backends.neuron.launch import to_tensor
 
         return to_tensor(array)
 
 
-CALL = {"shape": {"M": 70, "N": 65, "K": 130}, "precision": "fp32"}
 CONSTANTS = {"rows": 128, "cols": 65, "kchunk": 2, "batch": 1, "hold": 0, "drains": 4, "drainer": 0}
+GEMM = {"kernel": "gemm", "shape": {"M": 70, "N": 65, "K": 130}, "constants": CONSTANTS}
 
 
 def test_the_clock_gates_and_times():
     pytest.importorskip("torch")
-    from trnqc.backends.torch_launch import host_kernels
+    from trnqc.backends.neuron.launch import host_kernels
 
-    gate = gate_call("gemm", CALL["shape"], "fp32", CONSTANTS)
     with host_kernels("reference"):
-        reading = clock(Host(), gate, lambda fill: example_call("gemm", CALL["shape"], "fp32", CONSTANTS, 1, fill))
+        reading = clock(Host(), kernels()["gemm"], job("steady", **GEMM))
     assert reading.time_ns > 0 and reading.error < 1e-6 and reading.detail.startswith("median of 11")
 
 
 def test_the_clock_does_not_time_what_is_wrong():
     pytest.importorskip("torch")
-    import dataclasses
+    from trnqc.backends.neuron.launch import host_kernels
 
-    from trnqc.backends.torch_launch import host_kernels
-
-    gate = gate_call("gemm", CALL["shape"], "fp32", CONSTANTS)
-    wrong = dataclasses.replace(gate, reference=lambda *args, **constants: np.zeros((70, 65), np.float32))
-    honest = gate.reference
-
+    honest = kernels()["gemm"]
+    wrong = _once(lambda *args, **constants: np.zeros((70, 65), np.float32), honest.reference)
     with host_kernels("reference"):
-        reading = clock(Host(), dataclasses.replace(wrong, reference=_once(wrong.reference, honest)), None)
+        reading = clock(Host(), dataclasses.replace(honest, reference=wrong), job("steady", **GEMM))
     assert reading.time_ns is None and "deviates from the reference" in reading.detail
 
 

@@ -14,7 +14,7 @@ from autotune.measure import Trial, measure, measure_here
 from autotune.runner import Request, TuningFailed, tune
 from tests.autotune.fakes import LOG, cost
 from trnqc.tuning import records
-from trnqc.tuning.choose import choose
+from trnqc.tuning.choice import choose
 
 ROOT = Path(__file__).resolve().parents[2]
 SHAPE = {"nocc": 10, "nvir": 100, "naux": 100}  # six points: the groups

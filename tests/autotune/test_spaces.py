@@ -4,9 +4,10 @@ import itertools
 
 import pytest
 
-from autotune.spaces import knob_values, space
+from autotune.spaces import space
+from nki_kernels.descriptors import kernels
+from nki_kernels.descriptors.descriptor import Infeasible
 from trnqc.errors import InputError
-from trnqc.tuning.kernels import Infeasible, tunable
 
 SHAPES = [
     ("mp2_energy", {"nocc": 17, "nvir": 448, "naux": 1536}),
@@ -21,7 +22,7 @@ SHAPES = [
 @pytest.mark.parametrize("precision, target", [("fp32", "trn1"), ("bf16", "trn2")])
 @pytest.mark.parametrize("kernel, shape", SHAPES)
 def test_points_are_all_feasible_and_distinct(kernel, shape, precision, target):
-    known, found = tunable(kernel), space(kernel, shape, precision, target)
+    known, found = kernels()[kernel], space(kernel, shape, precision, target)
     assert len(found) > 0
     for point, constants in zip(found.points, found.constants):
         assert known.realise(point, shape, precision, target) == constants
@@ -30,8 +31,8 @@ def test_points_are_all_feasible_and_distinct(kernel, shape, precision, target):
 
 @pytest.mark.parametrize("kernel, shape", SHAPES)
 def test_what_is_missing_is_cut_by_a_rule_or_a_duplicate(kernel, shape):
-    known, found = tunable(kernel), space(kernel, shape, "fp32", "trn1")
-    values = knob_values(kernel, shape)
+    known, found = kernels()[kernel], space(kernel, shape, "fp32", "trn1")
+    values = known.knobs(shape)
     cut = 0
     for combination in itertools.product(*values.values()):
         try:
@@ -45,7 +46,7 @@ def test_what_is_missing_is_cut_by_a_rule_or_a_duplicate(kernel, shape):
 
 @pytest.mark.parametrize("kernel, shape", SHAPES)
 def test_the_default_comes_first_where_it_is_a_point(kernel, shape):
-    default = tunable(kernel).default(shape, "fp32")
+    default = kernels()[kernel].default(shape, "fp32")
     constants = space(kernel, shape, "fp32", "trn1").constants
     assert default not in constants or constants[0] == default
 

@@ -52,8 +52,15 @@ class BackendContract:
     backend: ClassVar[Backend]
     # nocc = 1; nvir = 1; everything 1; primes; one under, on and over a tile of 32 and of 128; naux no multiple of 128.
     sizes: ClassVar[tuple[tuple[int, int, int], ...]] = (
-        (1, 1, 1), (1, 7, 13), (3, 1, 5), (4, 31, 128), (3, 32, 127), (2, 33, 129), (5, 67, 131), (2, 129, 140),
-    )  # fmt: skip
+        (1, 1, 1),
+        (1, 7, 13),
+        (3, 1, 5),
+        (4, 31, 128),
+        (3, 32, 127),
+        (2, 33, 129),
+        (5, 67, 131),
+        (2, 129, 140),
+    )
     gemm_sizes: ClassVar[tuple[tuple[int, int, int], ...]] = ((1, 1, 1), (13, 7, 5), (128, 128, 512), (129, 131, 513))
     batches: ClassVar[tuple[int, ...]] = (1, 3)
 
@@ -157,9 +164,13 @@ class BackendContract:
     def test_a_block_reports_progress_to_the_end(self, fused):
         seen = []
         self.block(
-            slice(3, 5), slice(0, 3), (5, 7, 13), precision=self.backend.precisions[0], fused=fused,
+            slice(3, 5),
+            slice(0, 3),
+            (5, 7, 13),
+            precision=self.backend.precisions[0],
+            fused=fused,
             progress=lambda *step: seen.append(step),
-        )  # fmt: skip
+        )
         assert seen[-1] == (6, 6)
 
     def test_bytes_of_a_block_grow_with_it(self, precision, fused):

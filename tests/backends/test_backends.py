@@ -3,11 +3,13 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 from trnqc import backends
 from trnqc.backends.base import Backend, BackendStatus
-from trnqc.errors import BackendUnavailable, InputError, UnsupportedPrecision
+from trnqc.backends.cuda.backend import Cuda
+from trnqc.errors import BackendUnavailable, InputError, UnsupportedError, UnsupportedPrecision
 
 
 class Fake:
@@ -43,9 +45,26 @@ def test_every_backend_has_a_status_and_its_own_name():
             assert backends.get(name).name == name
 
 
+def test_every_backend_but_that_of_generated_programs_has_pair_energies():
+    assert backends.pair_backends() == tuple(name for name in backends.names() if backends._instance(name).precisions)
+    assert "cuda" not in backends.pair_backends()
+
+
+@pytest.mark.parametrize("name", backends.names())
+def test_devices_are_there_or_refused_in_words(name):
+    """Whoever sends programs to a backend gets its devices, or an error that says why there are none."""
+    try:
+        assert len(backends.devices(name)) > 0
+    except UnsupportedError as error:
+        assert name == "cpu" and "backend 'cpu' has no devices" in str(error)
+    except (BackendUnavailable, ImportError):
+        assert not backends.statuses()[name].usable
+
+
 def test_unknown_name():
-    with pytest.raises(InputError, match="abacus"):
-        backends.get("abacus")
+    for ask in (backends.get, backends.devices):
+        with pytest.raises(InputError, match="abacus"):
+            ask("abacus")
 
 
 def test_named_backend_that_cannot_run_is_an_error(neuron):
@@ -84,6 +103,15 @@ def test_precision_that_a_named_backend_lacks(neuron):
         backends.select("neuron", "fp64")
 
 
-def test_the_protocol_is_met():
-    cpu: Backend = backends.get("cpu")
-    assert {"status", "gemm", "batched_contraction", "mp2_pairs"} <= set(dir(cpu))
+def test_a_backend_of_generated_programs_says_what_it_lacks():
+    with pytest.raises(
+        UnsupportedPrecision, match=r"'cuda' runs generated programs .* neither matrix products nor pair"
+    ):
+        Cuda().gemm(np.eye(2), np.eye(2), precision="fp64")
+
+
+@pytest.mark.parametrize("name", backends.pair_backends())
+def test_a_backend_defines_all_that_it_claims(name):
+    cls = type(backends._instance(name))
+    for method in ("status", "_product", "_mp2_pairs", "_mp2_pair_block", "_pair_block_bytes"):
+        assert getattr(cls, method) is not getattr(Backend, method), method

@@ -15,16 +15,16 @@ from threadpoolctl import threadpool_info
 from tests.backends.contract import BackendContract, random_factors
 from tests.tolerances import PRODUCT
 from trnqc import backends
-from trnqc.backends import cpu
-from trnqc.backends.cpu_kernels.formats import encode
-from trnqc.backends.cpu_kernels.plan import make_plan
-from trnqc.backends.cpu_kernels.products import make_products, source_of
+from trnqc.backends.cpu.backend import Cpu
+from trnqc.backends.cpu.formats import encode
+from trnqc.backends.cpu.pair_blocks import plan_triangle
+from trnqc.backends.cpu.pair_products import make_products, source_of
 from trnqc.errors import CompilerError, InputError, MemoryLimit
 from trnqc.host.blas import numpy_blas, single_threaded
 from trnqc.jit import find_compiler
 from trnqc.types import PRECISIONS
 
-BACKEND = cpu.Cpu()
+BACKEND = Cpu()
 SIZE = (7, 67, 131)
 
 
@@ -52,7 +52,7 @@ def test_rows_on_disk_give_the_same_bits(tmp_path, precision, fused):
         dataset = file.create_dataset("B", data=B)
         products = make_products(dataset, precision, compiled=fused)
         tight = 2.5 * products.orbital_bytes + products.slab_bytes + products.scratch_bytes
-        plan = make_plan(SIZE[0], products, threads=1, limit=tight, fixed=products.scratch_bytes)
+        plan = plan_triangle(SIZE[0], products, threads=1, limit=tight, fixed=products.scratch_bytes)
         assert not plan.whole
         for source in (mapped, dataset):
             for limit in (tight, None):
@@ -80,7 +80,7 @@ def test_what_is_allocated_stays_within_the_plan(precision, fused):
     fixed = B.nbytes + 2 * products.scratch_bytes
     tight = fixed + 4 * products.orbital_bytes + 2 * products.slab_bytes
     for limit in (None, tight):
-        plan = make_plan(9, products, threads=2, limit=limit, fixed=fixed)
+        plan = plan_triangle(9, products, threads=2, limit=limit, fixed=fixed)
         tracemalloc.start()
         BACKEND.mp2_pairs(B, eps_occ, eps_vir, precision=precision, fused=fused, threads=2, max_memory=limit)
         peak = tracemalloc.get_traced_memory()[1]
@@ -101,7 +101,7 @@ def test_every_plan_keeps_the_limit_and_covers_each_pair_once(nocc, orbital, sla
     limit = share * (nocc * orbital + fixed + threads * slab)
     sizes = SimpleNamespace(orbital_bytes=orbital, slab_bytes=slab)
     try:
-        plan = make_plan(nocc, sizes, threads=threads, limit=limit, fixed=fixed)
+        plan = plan_triangle(nocc, sizes, threads=threads, limit=limit, fixed=fixed)
     except MemoryLimit:
         assert share < 1
         return
@@ -119,7 +119,7 @@ def test_every_plan_keeps_the_limit_and_covers_each_pair_once(nocc, orbital, sla
 
 def test_a_plan_does_not_depend_on_threads_while_memory_is_plenty():
     sizes = SimpleNamespace(orbital_bytes=10**6, slab_bytes=3 * 10**5)
-    assert len({make_plan(20, sizes, threads=n, limit=None, fixed=0).block for n in (1, 2, 64)}) == 1
+    assert len({plan_triangle(20, sizes, threads=n, limit=None, fixed=0).block for n in (1, 2, 64)}) == 1
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -238,12 +238,15 @@ def test_without_a_compiler_only_the_fused_pass_is_lost(monkeypatch):
     assert status.usable and "cannot be compiled" in status.reason and "install" in status.hint
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    (lambda a, b: (a + 1j, b), "a_t holds complex128"),
-    (lambda a, b: (a, b > 0), "b holds bool"),
-    (lambda a, b: (a, b[:2]), r"a_t\[K, M\] and b\[K, N\]; found shapes \(4, 3\) and \(2, 5\)"),
-    (lambda a, b: (a[None], b[None]), r"found shapes \(1, 4, 3\)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda a, b: (a + 1j, b), "a_t holds complex128"),
+        (lambda a, b: (a, b > 0), "b holds bool"),
+        (lambda a, b: (a, b[:2]), r"a_t\[K, M\] and b\[K, N\]; found shapes \(4, 3\) and \(2, 5\)"),
+        (lambda a, b: (a[None], b[None]), r"found shapes \(1, 4, 3\)"),
+    ],
+)
 @pytest.mark.parametrize("name", ["cpu", "simulator"])
 def test_products_take_real_matrices(name, change, message):
     a, b = np.ones((4, 3)), np.ones((4, 5))

@@ -10,20 +10,26 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the neuron backend launches through torch (extra 'torch')")
 
-from nki_kernels.gemm import gemm, reference_gemm  # noqa: E402
+from nki_kernels.descriptors import kernels  # noqa: E402
 from tests.backends.contract import BackendContract  # noqa: E402
 from trnqc import sim  # noqa: E402
-from trnqc.backends import get, neuron, select, torch_launch  # noqa: E402
-from trnqc.backends import neuron_packages as packages  # noqa: E402
+from trnqc.backends import get, select  # noqa: E402
 from trnqc.backends.base import BackendStatus  # noqa: E402
+from trnqc.backends.neuron import launch as launches  # noqa: E402
+from trnqc.backends.neuron import packages  # noqa: E402
+from trnqc.backends.neuron.backend import Neuron  # noqa: E402
+from trnqc.backends.neuron.device import NeuronDevice, open_device  # noqa: E402
 from trnqc.errors import BackendUnavailable, InputError  # noqa: E402
+from trnqc.tuning import conditions  # noqa: E402
+
+GEMM = kernels()["gemm"]
 
 
-class OnHost(neuron.Neuron):
+class OnHost(Neuron):
     """The backend as it is, except for its device: CPU tensors, for which ``host_kernels`` names the stand-in."""
 
-    def _device(self):
-        return neuron.TorchDevice("cpu", 1)
+    def devices(self):
+        return (NeuronDevice("cpu", 1),)
 
     def status(self):
         return BackendStatus(True, versions={"nki": "simulated"})
@@ -35,7 +41,7 @@ class TestNeuronOnHost(BackendContract):
 
     @pytest.fixture(autouse=True)
     def simulated(self):
-        with torch_launch.host_kernels("simulator"):
+        with launches.host_kernels("simulator"):
             yield
 
 
@@ -101,9 +107,9 @@ def test_logical_cores_follow_the_machine(monkeypatch, tmp_path, environment, pr
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(packages, "PRODUCT", tmp_path / "product_name")
+    monkeypatch.setattr(conditions, "PRODUCT", tmp_path / "product_name")
     if product is not None:
-        packages.PRODUCT.write_text(product + "\n")
+        conditions.PRODUCT.write_text(product + "\n")
     assert packages.logical_cores() == cores
 
 
@@ -129,7 +135,7 @@ def machine(monkeypatch):
 
 def test_without_device_or_packages_it_says_both(machine):
     machine([], {"nki": "nki is not installed"})
-    status = neuron.Neuron().status()
+    status = Neuron().status()
     assert not status.usable
     assert "no /dev/neuron* device" in status.reason and "nki is not installed" in status.reason
     assert packages.INDEX in status.hint
@@ -139,14 +145,14 @@ def test_without_device_or_packages_it_says_both(machine):
 
 def test_with_packages_but_no_device_it_asks_for_one(machine):
     machine([])
-    status = neuron.Neuron().status()
+    status = Neuron().status()
     assert not status.usable and "instance" in status.hint and status.versions == {"nki": "2.9", "torch-neuronx": "2.9"}
 
 
 @pytest.mark.parametrize("native, path", [(True, "native device"), (False, "PyTorch/XLA")])
 def test_a_complete_machine_is_usable_by_the_path_it_has(machine, native, path):
     machine(["/dev/neuron0"], native=native)
-    status = neuron.Neuron().status()
+    status = Neuron().status()
     assert status.usable and path in status.reason and status.devices == ("/dev/neuron0",)
 
 
@@ -162,7 +168,7 @@ def test_the_device_is_opened_by_the_path_there_is(machine, monkeypatch, native)
     xla = ModuleType("torch_xla")
     xla.device = lambda: "xla:0"
     monkeypatch.setitem(sys.modules, "torch_xla", xla)
-    assert neuron.open_device().device == ("neuron" if native else "xla:0")
+    assert open_device().device == ("neuron" if native else "xla:0")
 
 
 # -- launches ---------------------------------------------------------------------------------------------------------
@@ -174,29 +180,29 @@ def operands():
 
 
 def test_cpu_tensors_need_a_decision():
-    tensors = [torch_launch.to_tensor(x) for x in operands()]
+    tensors = [launches.to_tensor(x) for x in operands()]
     with pytest.raises(BackendUnavailable, match="host_kernels"):
-        torch_launch.launch(gemm, reference_gemm, *tensors)
+        launches.launch(GEMM, *tensors)
 
 
-@pytest.mark.parametrize("how", torch_launch.HOST_KERNELS)
+@pytest.mark.parametrize("how", launches.HOST_KERNELS)
 def test_the_decision_is_followed_and_ends(how):
     a_t, b = operands()
-    tensors = [torch_launch.to_tensor(x) for x in (a_t, b)]
-    with torch_launch.host_kernels(how):
-        result = torch_launch.launch(gemm, reference_gemm, *tensors)
+    tensors = [launches.to_tensor(x) for x in (a_t, b)]
+    with launches.host_kernels(how):
+        result = launches.launch(GEMM, *tensors)
     torch.testing.assert_close(result, torch.from_numpy(a_t[0].T @ b[0]), atol=1e-5, rtol=0)
-    assert torch_launch._host.get() is None
+    assert launches._host.get() is None
 
 
 def test_an_unknown_stand_in_is_refused():
-    with pytest.raises(InputError, match="simulator, reference"), torch_launch.host_kernels("gpu"):
+    with pytest.raises(InputError, match="simulator, reference"), launches.host_kernels("gpu"):
         pass
 
 
 def test_devices_are_not_mixed():
     with pytest.raises(InputError, match=r"one device.*got cpu, meta"):
-        torch_launch.launch(gemm, reference_gemm, torch.ones(1, 2, 2), torch.ones(1, 2, 2, device="meta"))
+        launches.launch(GEMM, torch.ones(1, 2, 2), torch.ones(1, 2, 2, device="meta"))
 
 
 def test_the_native_path_wraps_once_and_names_its_cores(monkeypatch):
@@ -216,13 +222,13 @@ def test_the_native_path_wraps_once_and_names_its_cores(monkeypatch):
     module.wrap_nki = Wrapped
     monkeypatch.setitem(sys.modules, "torch_neuronx", module)
     monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", "2")
-    torch_launch._wrapped.cache_clear()
+    launches._wrapped.cache_clear()
     a_t, b = operands()
     for _ in range(2):
-        result = torch_launch._native(gemm, reference_gemm, (a_t, b), {"rows": 128, "cols": 5, "kchunk": 1})
-    torch_launch._wrapped.cache_clear()
+        result = launches._native(GEMM, (a_t, b), {"rows": 128, "cols": 5, "kchunk": 1})
+    launches._wrapped.cache_clear()
     np.testing.assert_allclose(result, a_t[0].T @ b[0], atol=1e-5)
-    assert wrapped == [gemm] and grids == [(2,), (2,)]
+    assert wrapped == [GEMM.function] and grids == [(2,), (2,)]
 
 
 @pytest.mark.parametrize("cores", ["1", "2"])
@@ -230,7 +236,7 @@ def test_the_xla_path_calls_the_kernel_on_its_cores(monkeypatch, cores):
     monkeypatch.setenv("NKI_SIMULATOR", "1")
     monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", cores)
     a_t, b = operands()
-    result = torch_launch._xla(gemm, reference_gemm, (a_t, b), {})
+    result = launches._xla(GEMM, (a_t, b), {})
     np.testing.assert_allclose(result, a_t[0].T @ b[0], atol=1e-5)
 
 
@@ -243,15 +249,15 @@ def test_waiting_reaches_the_device(monkeypatch, device, module, attribute):
     setattr(fake, attribute, lambda **options: calls.append(options))
     monkeypatch.setitem(sys.modules, module, fake)
     monkeypatch.setattr(torch, "neuron", fake, raising=False)
-    torch_launch.synchronize(device)
+    launches.synchronize(device)
     assert calls == [{"wait": True} if device == "xla" else {}]
 
 
 def test_bf16_survives_the_border():
     x = torch.randn(3, 4).to(torch.bfloat16)
-    array = torch_launch.to_numpy(x)
+    array = launches.to_numpy(x)
     assert array.dtype.name == "bfloat16"
-    assert torch.equal(torch_launch.to_tensor(array), x)
+    assert torch.equal(launches.to_tensor(array), x)
 
 
 @pytest.mark.device

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from nki_kernels.descriptors import kernels
 from trnqc import backends
 from trnqc.tuning import records
-from trnqc.tuning.kernels import tunable
 from trnqc.tuning.records import Record
 from trnqc.tuning.sources import source_hash
 
@@ -21,7 +21,7 @@ POINTS = [
 def shelf(tmp_path, monkeypatch):
     monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn2")
-    monkeypatch.setattr(records, "shipped_directory", lambda: None)
+    monkeypatch.setattr(records, "shipped_directory", lambda: records.user_directory() / "none")
 
 
 def pairs():
@@ -35,14 +35,25 @@ def pairs():
 def test_records_change_tiles_and_not_energies(shelf, point):
     before = pairs()
     assert before.ran_on.endswith("; default tiles (no tuning record)")
-    known = tunable("mp2_energy")
+    known = kernels()["mp2_energy"]
     constants = known.realise(point, SHAPE, "fp32", "trn2")
     path = records.store(
         Record(
-            "mp2_energy", source_hash(known.module, known.name), "trn2", "fp32", SHAPE, "modelled", {}, point,
-            constants, 1.0, 2.0, known.workload, {},
+            "mp2_energy",
+            source_hash(known.module, known.name),
+            "trn2",
+            "fp32",
+            SHAPE,
+            "modelled",
+            {},
+            point,
+            constants,
+            1.0,
+            2.0,
+            known.workload,
+            {},
         )
-    )  # fmt: skip
+    )
     after = pairs()
     tiles = ", ".join(f"{name} {value}" for name, value in constants.items())
     assert after.ran_on.endswith(f"; tiles {tiles} (modelled tuning, user record {path.name})")

@@ -8,17 +8,20 @@ from pyscf import gto, lib, scf
 from rich.console import Console
 
 import trnqc as package
+from trnqc import backends
 from trnqc.backends.base import BackendStatus
+from trnqc.backends.cuda import status as cuda
 from trnqc.cli import machine
 from trnqc.cli.doctor import table
 from trnqc.errors import BackendUnavailable, CompilerError
+from trnqc.jit import device
 from trnqc.jit.cache import Cache
 
 
 def test_lists_every_backend(trnqc):
     status, out, _ = trnqc("doctor")
     assert status == 0
-    for name in ("cpu", "simulator", "neuron"):
+    for name in ("cpu", "simulator", "neuron", "cuda"):
         assert name in out
     assert "numpy" in out
 
@@ -46,6 +49,7 @@ def test_the_machine_is_described(trnqc, tmp_path):
     assert status == 0
     assert set(facts) == {"backends", "processor", "gpu", "kernel cache", "accelerate"}
     assert facts["backends"]["cpu"]["usable"] is True
+    assert list(facts["gpu"]) == ["driver", "cuda-core", "nvcc", "devices"]
     assert facts["processor"]["threads"] == lib.num_threads()
     for words in (facts["processor"]["model"], "vectors", "driver", "nvcc", "cuda-core", "entries"):
         assert words in out
@@ -76,9 +80,11 @@ def test_what_is_missing_is_said_in_one_line(monkeypatch):
         raise BackendUnavailable("no GPU is there")
 
     monkeypatch.setattr(machine, "find_compiler", no_compiler)
-    monkeypatch.setattr(machine, "cuda_devices", no_gpu)
+    monkeypatch.setattr(device, "cuda_devices", no_gpu)
     assert machine.processor()["compiler"] == "not usable: no usable C compiler: install one"
-    assert machine.gpus()["devices"] == []
+    status = backends.statuses()["cuda"]
+    assert (status.usable, status.reason, status.devices) == (False, "no GPU is there", ())
+    assert "trnqc[cuda]" in status.hint
 
 
 def test_gpus_are_named(monkeypatch, tmp_path):
@@ -86,10 +92,11 @@ def test_gpus_are_named(monkeypatch, tmp_path):
         name, arch = "H100", "sm_90"
 
     (tmp_path / "version").write_text("NVRM version: 580.1\nGCC version: 12\n")
-    monkeypatch.setattr(machine, "DRIVER", tmp_path / "version")
-    monkeypatch.setattr(machine, "cuda_devices", lambda: (Device(), Device()))
-    found = machine.gpus()
-    assert (found["driver"], found["devices"]) == ("NVRM version: 580.1", ["H100 (sm_90)"] * 2)
+    monkeypatch.setattr(cuda, "DRIVER", tmp_path / "version")
+    monkeypatch.setattr(device, "cuda_devices", lambda: (Device(), Device()))
+    status = backends.statuses()["cuda"]
+    assert status.usable and status.devices == ("H100 (sm_90)",) * 2
+    assert status.versions["driver"] == "NVRM version: 580.1"
     assert machine.accelerated()["cuda"] == "generated CUDA on H100, H100"
 
 

@@ -152,7 +152,7 @@ def test_a_plan_that_was_cut_off_computes_the_same():
         for memory in (None, 600):
             found = einsum_plan(text, *arrays, memory_limit=memory, time_limit=0)
             assert found.omitted
-            np.testing.assert_allclose(found.run(arrays), expected, rtol=1e-10)
+            np.testing.assert_allclose(found.run(*arrays), expected, rtol=1e-10)
 
 
 def test_programs_keep_the_limit_too():

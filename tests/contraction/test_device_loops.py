@@ -55,6 +55,6 @@ def test_a_limit_on_the_gpu():
     rng = np.random.default_rng(0)
     operands = [rng.standard_normal(shape) for shape in ((6, 9, 9), (6, 9, 9), (9, 9, 3, 4))]
     plan = einsum_plan("Qae,Qbf,efij->abij", *operands, memory_limit=8 * 900)
-    found = plan.run([torch.tensor(x, device="cuda") for x in operands])
+    found = plan.run(*(torch.tensor(x, device="cuda") for x in operands))
     assert found.is_cuda
-    np.testing.assert_allclose(found.cpu().numpy(), plan.run(operands), rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(found.cpu().numpy(), plan.run(*operands), rtol=1e-11, atol=1e-12)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import tracemalloc
 
 import numpy as np
@@ -165,9 +166,9 @@ def test_wrong_operands():
         einsum("ab,bc->ac", a, np.ones((4, 2)))
     plan = einsum_plan("ab,bc->ac", a, b)
     with pytest.raises(InputError, match=r"operand B has the shape \(3, 3\) in this plan; found \(2, 3\)"):
-        plan.run([a, b[:2]])
-    with pytest.raises(InputError, match="takes 2 operands: A, B; A is missing"):
-        plan.run([a])
+        plan.run(a, b[:2])
+    with pytest.raises(InputError, match="takes 2 operands: A, B; found 1"):
+        plan.run(a)
     with pytest.raises(MemoryLimit, match=r"need \d+ bytes of memory at least; memory_limit is 0 bytes: raise it to"):
         einsum("ab,bc,cd->ad", a, b, b, memory_limit=0)
 
@@ -192,8 +193,21 @@ def test_plans_print_and_become_data():
 def test_plans_run_many_times_and_by_name():
     a, b = operands_of("ab,bc->ac")
     plan = einsum_plan("ab,bc->ac", a.shape, b.shape)
-    np.testing.assert_allclose(plan.run([a, b]), a @ b, **CLOSE)
+    np.testing.assert_allclose(plan.run(a, b), a @ b, **CLOSE)
     np.testing.assert_allclose(plan.run({"B": b, "A": 2 * a}), 2 * a @ b, **CLOSE)
+    np.testing.assert_allclose(plan.run(B=b, A=2 * a), 2 * a @ b, **CLOSE)
+
+
+def test_operands_come_one_by_one():
+    a, b = operands_of("ab,bc->ac")
+    plan = einsum_plan("ab,bc->ac", a.shape, b.shape)
+    for wrong, found in (([[a, b]], "found one list: pass them one by one, run(A, B)"), ([a, b, b], "found 3")):
+        with pytest.raises(InputError, match=re.escape(found)):
+            plan.run(*wrong)
+    with pytest.raises(InputError, match="A, B; found 1 and B by name"):
+        plan.run(a, B=b)
+    matrix = einsum_plan("ab->ba", (2, 2))
+    np.testing.assert_array_equal(matrix.run([[1, 2], [3, 4]]), [[1, 3], [2, 4]])
 
 
 def test_functions_are_asked_for_blocks():
@@ -204,7 +218,7 @@ def test_functions_are_asked_for_blocks():
         asked.append((rows, columns))
         return b[rows, columns]
 
-    found = einsum_plan("ab,bc->ac", a.shape, b.shape).run([a, integrals])
+    found = einsum_plan("ab,bc->ac", a.shape, b.shape).run(a, integrals)
     np.testing.assert_allclose(found, a @ b, **CLOSE)
     assert asked == [(slice(0, b.shape[0]), slice(0, b.shape[1]))]
 
@@ -255,10 +269,10 @@ def test_a_limit_below_the_temporaries_makes_loops():
     plan = einsum_plan(LADDER, *operands, memory_limit=limit)
     expected = einsum(LADDER, *operands)
     assert plan.peak * 8 <= limit < einsum_plan(LADDER, *operands).peak * 8
-    plan.run(operands)  # what Python itself keeps after a first call is no part of the arrays
+    plan.run(*operands)  # what Python itself keeps after a first call is no part of the arrays
     tracemalloc.start()
     try:
-        found = plan.run(operands)
+        found = plan.run(*operands)
         used = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -290,7 +304,7 @@ def test_loops_run_on_another_product(expression):
         assert a_t.ndim == b.ndim == 3 and a_t.shape[:2] == b.shape[:2]
         return np.einsum("zkm,zkn->zmn", a_t, b)
 
-    np.testing.assert_allclose(plan.run(operands, gemm=gemm), plain.run(operands), **CLOSE)
+    np.testing.assert_allclose(plan.run(*operands, gemm=gemm), plain.run(*operands), **CLOSE)
     assert calls
 
 
@@ -308,10 +322,10 @@ def test_the_peak_is_what_is_allocated(name):
     expression, extent = MEASURED[name]
     operands = operands_of(expression, extents=(extent, extent + 1))
     plan = einsum_plan(expression, *operands)
-    plan.run(operands)
+    plan.run(*operands)
     tracemalloc.start()
     try:
-        result = plan.run(operands)
+        result = plan.run(*operands)
         used = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -101,7 +101,7 @@ def test_other_types(kind):
     text = "pqrs,pa,qb,rc,sd->abcd"
     plan = trnqc.einsum_plan(text, *operands, memory_limit=operands[0].nbytes // 4)
     assert "in place" in str(plan)
-    found = plan.run(operands)
+    found = plan.run(*operands)
     assert found.dtype == kind
     exact = np.einsum(text, *(x.astype(complex) for x in operands), optimize=True)
     assert abs(found - exact).max() < (1e-4 if kind == np.float32 else 1e-12) * abs(exact).max()

@@ -134,7 +134,7 @@ def test_a_quarter_and_an_eighth():
         _, found = ladder(text, stated, x, t, even)
         loops = LadderLoops(found, 5, 5, True)
         assert whole[1] / loops.applied == pytest.approx(4, rel=0.01)
-        assert whole[0] / loops.made[1] == pytest.approx(share, rel=0.1)
+        assert whole[0] / loops.formed[1] == pytest.approx(share, rel=0.1)
 
 
 @pytest.mark.parametrize("sign", HALVES)
@@ -283,9 +283,9 @@ def test_einsum_with_symmetries():
     assert plan.unique_multiply_adds < plan.multiply_adds / 3.5
     expected = np.einsum(text, x, x, t, optimize=ORDER)
     np.testing.assert_array_equal(trnqc.einsum(text, x, x, t, symmetries=symmetries), expected)
-    np.testing.assert_array_equal(plan.run([x, x, t]), expected)
+    np.testing.assert_array_equal(plan.run(x, x, t), expected)
     with pytest.raises(InputError, match="operand 1 is another array than A"):
-        plan.run([x, x.copy(), t])
+        plan.run(x, x.copy(), t)
 
 
 def test_one_array_with_axes_of_extent_one():
@@ -300,7 +300,7 @@ def test_packed_steps_of_einsum():
     symmetries = {0: "abcd = -abdc", 1: ["cdij = -dcij"]}
     plan = einsum_plan("abcd,cdij->abij", w, t, symmetries=symmetries)
     assert plan.unique_multiply_adds < plan.multiply_adds * 0.55
-    np.testing.assert_allclose(plan.run([w, t]), np.einsum("abcd,cdij->abij", w, t, optimize=True), atol=1e-11)
+    np.testing.assert_allclose(plan.run(w, t), np.einsum("abcd,cdij->abij", w, t, optimize=True), atol=1e-11)
 
 
 @pytest.mark.parametrize(
@@ -368,5 +368,5 @@ def test_what_a_plan_holds_is_its_arena():
     x, t = arrays("Qae,Qbf,efij->abij", "efij = feji", extents("aebfijQ", 13, 13, 3, 4), even=True)
     plan, found = ladder("Qae,Qbf,efij->abij", "efij = feji", x, t, even=True)
     part = replace(plan.assignments[0].parts[0], loops=LadderLoops(found, 5, 5, True))
-    ((_, held),) = part.held(free=False)
+    ((_, held),) = part.held(is_output=False)
     assert held == part.loops.memory + 13**2 * 3**2

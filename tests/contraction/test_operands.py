@@ -16,7 +16,7 @@ CHAIN = "ab,bc,cd->ad"
 PLACES = {
     "einsum": lambda *x: trnqc.einsum(CHAIN, *x),
     "loops": lambda *x: trnqc.einsum(CHAIN, *x, memory_limit=8 * 60),
-    "plan": lambda *x: trnqc.einsum_plan(CHAIN, *[(9, 9)] * 3).run(x),
+    "plan": lambda *x: trnqc.einsum_plan(CHAIN, *[(9, 9)] * 3).run(*x),
     "backend": lambda *x: trnqc.einsum(CHAIN, *x, backend="cpu"),
 }
 
@@ -64,7 +64,7 @@ def test_a_density_of_pyscf():
     found = trnqc.einsum("pq,pq->", mf.make_rdm1(), mf.get_hcore())
     assert found == pytest.approx(float(np.einsum("pq,pq->", mf.make_rdm1(), mf.get_hcore())), rel=1e-13)
     plan = trnqc.einsum_plan("pq,pq->", mf.make_rdm1(), mf.get_hcore())
-    assert plan.run([mf.make_rdm1(), mf.get_hcore()]) == found
+    assert plan.run(mf.make_rdm1(), mf.get_hcore()) == found
 
 
 REFUSED = {

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from trnqc.contraction import OuterSum, einsum_plan, parse
+from trnqc.contraction.kernels import LIBRARY, Kernels
 from trnqc.contraction.pair_energy import orbital_energies, pair_forms
-from trnqc.contraction.plan import Machine
 from trnqc.errors import InputError, MemoryLimit
 from trnqc.types import PairEnergies
 
@@ -98,11 +98,11 @@ def test_the_kernel_gives_what_the_steps_give(name):
     plan = einsum_plan(HEAD + SPOKEN[name])
     (form,) = plan.pairs
     assert (form.direct, form.exchange) == (2, -1) and "recognised   E is a sum of pair energies" in str(plan)
-    fused = replace(plan, machine=Machine("test", pairs=kernel, kernel="test"))
+    fused = replace(plan, kernels=Kernels("test", pairs=kernel, pairs_name="test"))
     assert "one kernel of test in place of the steps" in str(fused) and fused.to_dict()["fused_kernel"] == "test"
     B = arrays["B"] if arrays["B"].shape == (O, V, X) else arrays["B"].transpose(1, 2, 0)
     expected = reference(B, e, f)
-    assert plan.run(arrays) == pytest.approx(expected, rel=1e-12)
+    assert replace(plan, kernels=LIBRARY).run(arrays) == pytest.approx(expected, rel=1e-12)
     assert fused.run(arrays) == pytest.approx(expected, rel=1e-10)
     assert fused.run(arrays | {"D": function}) == pytest.approx(expected, rel=1e-12)
 
@@ -117,7 +117,7 @@ E = 1/2 * W[i,a,j,b] * (W[i,a,j,b] - W[i,b,j,a])""")  # fmt: skip
         "F": (3, 0), "E": (Fraction(1, 2), Fraction(-1, 2)),
     }  # fmt: skip
     calls = []
-    fused = replace(plan, machine=Machine("test", pairs=lambda *given: calls.append(1) or kernel(*given)))
+    fused = replace(plan, kernels=Kernels("test", pairs=lambda *given: calls.append(1) or kernel(*given)))
     found = fused.run(arrays)
     assert len(calls) == 1
     assert found["F"] == pytest.approx(reference(arrays["B"], e, f, 3, 0), rel=1e-12)
@@ -136,7 +136,7 @@ def never(*given):
 
 def test_denominators_that_are_no_sums_run_step_by_step():
     arrays, _, e, f = numbers("")
-    plan = replace(einsum_plan(HEAD + SPOKEN["through integrals"]), machine=Machine("test", pairs=never))
+    plan = replace(einsum_plan(HEAD + SPOKEN["through integrals"]), kernels=Kernels("test", pairs=never))
     arrays["D"] = arrays["D"] * (1 + 1e-6 * np.random.default_rng(0).random(arrays["D"].shape))
     assert plan.run(arrays) == pytest.approx(reference(arrays["B"], e, f), rel=1e-5)
     (form,) = plan.pairs
@@ -147,7 +147,7 @@ def test_single_precision_and_a_kernel_that_needs_more_memory_run_step_by_step()
     arrays, _, e, f = numbers("")
     plan = einsum_plan(HEAD + SPOKEN["through integrals"], memory_limit=10**6)
     single = {name: x.astype(np.float32) for name, x in arrays.items()}
-    assert replace(plan, machine=Machine("test", pairs=never)).run(single) == pytest.approx(
+    assert replace(plan, kernels=Kernels("test", pairs=never)).run(single) == pytest.approx(
         reference(arrays["B"], e, f), rel=1e-4
     )
 
@@ -155,7 +155,7 @@ def test_single_precision_and_a_kernel_that_needs_more_memory_run_step_by_step()
         assert memory == 10**6 + B.nbytes
         raise MemoryLimit("too little")
 
-    found = replace(plan, machine=Machine("test", pairs=large)).run(arrays)
+    found = replace(plan, kernels=Kernels("test", pairs=large)).run(arrays)
     assert found == pytest.approx(reference(arrays["B"], e, f), rel=1e-12)
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as some
 from tests.contraction.numbers import antisymmetric, term_by_term
 from trnqc.contraction import einsum_plan, expanded, parse
 from trnqc.contraction.cost.counts import Count
+from trnqc.contraction.memory.limit import within_elements
 from trnqc.contraction.order.canonical import Item, canonical
 from trnqc.contraction.order.factorisation import factorised
 from trnqc.contraction.order.program import plan_program
@@ -277,7 +278,7 @@ def test_a_limit_counts_what_waits(arrays):
     np.testing.assert_allclose(found, term_by_term(program, values)["E"], rtol=1e-11)
     words = r"results that are held meanwhile need \d+ elements at least, but the limit is 49"
     with pytest.raises(MemoryLimit, match=words):
-        plan.within(2 * V * V - 1)
+        within_elements(plan, 2 * V * V - 1)
     # Written out, nothing has to wait.
     limited = einsum_plan(program, memory_limit=8 * (2 * V * V - 1))
     assert limited.peak < 2 * V * V and [a.target for a in limited.assignments] == ["E"]

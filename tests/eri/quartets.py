@@ -11,9 +11,9 @@ from pyscf import gto
 from trnqc import jit
 from trnqc.eri.classes import BOUND, QuartetClass
 from trnqc.eri.kernels import boys
-from trnqc.eri.kernels.quartet import parameters, quartet_function, work_size
+from trnqc.eri.kernels.parameters import parameters, work_size
+from trnqc.eri.kernels.quartet import quartet_function
 from trnqc.eri.shells.pairs import ShellPairs, fitting_shells, pairs_between
-from trnqc.gen import emit_c
 from trnqc.gen import statements as st
 
 LANES = 8
@@ -65,9 +65,7 @@ def libcint_fitted(bra: Sequence[gto.Mole], aux: gto.Mole, cls: QuartetClass) ->
 @cache
 def compiled(cls: QuartetClass, tier: str = "") -> Callable[..., None]:
     function = quartet_function(cls, tier)
-    library = jit.compile_c(emit_c(function, lanes=LANES), {cls.name: jit.signature_of(function)}, name="eri-test",
-                            flags=QUICK)  # fmt: skip
-    return getattr(library, cls.name)
+    return getattr(jit.library(jit.Recipe.of(function, name="eri-test"), LANES, QUICK), cls.name)
 
 
 def pairs(side: Sequence[gto.Mole]) -> ShellPairs:

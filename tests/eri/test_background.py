@@ -27,7 +27,8 @@ from trnqc.eri.library import background, builder, needs
 from trnqc.eri.library import programs as library
 from trnqc.eri.shells.pairs import pairs_between, pairs_of
 from trnqc.errors import InputError
-from trnqc.jit import find_compiler
+from trnqc.jit import Compiler, find_compiler, recipe
+from trnqc.jit.cache import library_cache
 
 ROOT = Path(__file__).resolve().parents[2]
 # s functions alone: a class or two for each purpose.
@@ -43,12 +44,11 @@ def directory(tmp_path, monkeypatch):
     monkeypatch.setattr(background, "_asked", set())
     monkeypatch.setattr(background, "_builders", [])
     monkeypatch.setattr(background, "_warned", None)
-    library._library.cache_clear()
+    monkeypatch.setattr(recipe, "_loaded", {})
     yield tmp_path / "cache"
     for one in background._builders:
         one.process.terminate()
         one.process.wait(PATIENCE)
-    library._library.cache_clear()
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def no_waiting(monkeypatch):
     def unwanted(*_: object, **__: object) -> None:
         raise AssertionError("this process compiles")
 
-    monkeypatch.setattr(library.Compiler, "build", unwanted)
+    monkeypatch.setattr(Compiler, "build", unwanted)
 
 
 def wait_until(condition, what: str) -> None:
@@ -206,7 +206,7 @@ def test_the_programs_are_those_that_run(kind, monkeypatch):
     fitted = names(side, fitting, fitted=True, same=False, triangular=False)
     fitted |= names(fitting, fitting, fitted=True, same=True, triangular=False)
     assert {p.name for p in needs.for_fitting(mol, aux)} == fitted
-    asked: list[library.Program] = []
+    asked: list[recipe.Recipe] = []
     monkeypatch.setattr(library, "build", lambda programs, what: asked.extend(programs) or 1 / 0)
     basis = derivative_basis(mol)
     with pytest.raises(ZeroDivisionError):
@@ -305,7 +305,7 @@ def test_what_killed_compilers_left_is_removed(tmp_path):
 def test_a_kernel_that_a_job_waits_for_is_left_to_it(directory):
     """The job compiles at full speed; the builder looks again when that is over."""
     program = Writer(QuartetClass(0, 0, 0, 0)).program
-    cache, name = library.library_cache(), library.entry_of(program)
+    cache, name = library_cache(), library.entry(program)
     with cache._turn(name):
         assert cache.is_being_built(name)
         assert not background.Needed([program], "background").ready()

@@ -70,14 +70,14 @@ def test_compiled(shells, lanes):
 def test_every_column_follows_those_that_it_is_made_of(shells):
     made = {(0, 0, 0)}
     path = [(0, 0, 0)]
-    plan = columns.plan(*shells)
-    for column in plan.tree():
+    layout = columns.column_layout(*shells)
+    for column in layout.tree():
         path = [*path[: column.level], column.powers]
         assert path[-2] == raised(column.powers, column.axis, -1)
         if column.lower:
             assert path[-3] == raised(column.powers, column.axis, -2)
         made.add(column.powers)
-    assert made == set(components(0, plan.f_high))
+    assert made == set(components(0, layout.f_high))
 
 
 def test_code_grows_with_the_rows_not_with_the_graph():

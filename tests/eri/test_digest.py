@@ -9,18 +9,20 @@ import numpy as np
 import pytest
 from pyscf import gto
 
+from trnqc import jit
 from trnqc.eri.classes import BOUND, COEFFICIENT, CONTRACTION, ZETA, QuartetClass
 from trnqc.eri.jk import builder as jk
 from trnqc.eri.jk.batch import Batch, driver
 from trnqc.eri.jk.layout import block_maxima, layout_of, pair_orbitals
+from trnqc.eri.jk.run import Run, Scratch
 from trnqc.eri.jk.screening import _table
-from trnqc.eri.kernels.quartet import parameters
+from trnqc.eri.jk.tasks import tasks_of
+from trnqc.eri.kernels.parameters import parameters
 from trnqc.eri.library import programs as library
 from trnqc.eri.shells.pairs import ShellPairs, pairs_of
-from trnqc.gen import Var, emit_c, run
+from trnqc.gen import Var, run
 from trnqc.gen import statements as st
 from trnqc.gen.values import cast
-from trnqc.jit import compile_c, signature_of
 
 # Two contractions of s on the oxygen, s and p elsewhere; in the second d and p shells of one contraction.
 GENERAL = {"O": [[0, [5.0, 0.3, 0.1], [0.6, 0.7, -0.4]], [1, [0.7, 1.0]]], "H": [[0, [0.8, 1.0]]]}
@@ -52,9 +54,7 @@ def looked_up(cls: QuartetClass) -> st.Function:
 @cache
 def compiled(batch: Batch, lanes: int):
     function = driver(batch, looked_up(batch.cls))
-    text = emit_c(function, lanes=lanes)
-    library = compile_c(text, {function.name: signature_of(function)}, name="digest-test", flags=QUICK)
-    return getattr(library, function.name)
+    return getattr(jit.library(jit.Recipe.of(function, name="digest-test"), lanes, QUICK), function.name)
 
 
 def pairs_with_places(mol: gto.Mole, bounds: np.ndarray) -> list[ShellPairs]:
@@ -107,18 +107,18 @@ def build(mol, dm, eri, bounds, cutoff, with_j, with_k, lanes):
     table = np.ascontiguousarray(eri[i[:, None], j[:, None], i, j])
     orbitals = [pair_orbitals(t.pairs) for t in found]
     flat = np.concatenate([dm[:, i, j].reshape(len(dm), -1) for i, j in orbitals], axis=1)
-    builder.omega = float(len(table))
-    work = jk.Run(builder, dm, flat, with_j, with_k)
+    options = {"with_j": with_j, "with_k": with_k, "cutoff": cutoff, "omega": float(len(table))}
+    work = Run.of(mol, builder.layout, dm, flat, **options)
     vj, vk = np.zeros_like(work.pairs), np.zeros_like(work.blocks)
-    for task in builder._tasks(tuple(found)):
+    for task in tasks_of(found, builder._class):
         batch = Batch(task.cls, with_j, with_k)
-        given = dict(zip(batch.arrays, work._arguments(task, jk._Scratch(), vj, vk)))
+        given = work.arguments(task, Scratch(), vj, vk)
         given["boys"] = table.reshape(-1)
         if lanes is None:
             given = {n: a.reshape(-1, width) if batch.arrays[n].lanes else a for n, a in given.items()}
             run(driver(batch, looked_up(task.cls)), given, lanes=width, groups=(task.begin, task.end))
         else:
-            compiled(batch, width)(*given.values(), task.begin, task.end)
+            compiled(batch, width)(**given, groups_begin=task.begin, groups_end=task.end)
     half = np.zeros_like(dm)
     for t, (i, j) in zip(found, orbitals):
         half[:, i, j] = vj[:, t.at : t.at + t.elements].reshape(-1, *i.shape)

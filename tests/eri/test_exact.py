@@ -9,8 +9,9 @@ from hypothesis import strategies as some
 
 from tests.eri.test_jk import density, molecule
 from tests.mp2.thread_ranks import on_threads, same
-from trnqc.eri.jk.builder import JKBuilder, Run, get_jk
+from trnqc.eri.jk.builder import JKBuilder, get_jk
 from trnqc.eri.jk.exact_sums import ExactSum, Terms
+from trnqc.eri.jk.run import Run
 
 
 def summed(terms, bound, order, threads=1):
@@ -61,7 +62,7 @@ def test_j_and_k_of_a_general_density_have_the_same_bits_on_any_number_of_ranks(
 def test_no_sum_exceeds_its_bound(monkeypatch, atom):
     mol, kept = molecule("6-31g", atom), []
     bounds = Run.bounds
-    monkeypatch.setattr(Run, "bounds", lambda self, found: kept.append(bounds(self, found)) or kept[-1])
+    monkeypatch.setattr(Run, "bounds", lambda *given: kept.append(bounds(*given)) or kept[-1])
     builder = JKBuilder(mol, threads=1)
     summed = builder._summed
     monkeypatch.setattr(builder, "_summed", lambda *given: kept.append(summed(*given)) or kept[-1])

@@ -17,7 +17,7 @@ import trnqc
 from trnqc.eri.jk.builder import JKBuilder, get_jk
 from trnqc.eri.library import programs
 from trnqc.errors import CompilerError, InputError, MoleculeError, UnsupportedClass, UnsupportedError
-from trnqc.jit import compiler, find_compiler
+from trnqc.jit import compiler, find_compiler, recipe
 
 PLAIN = "H 0 0 0; H 0.1 0 0.74"
 
@@ -48,9 +48,8 @@ def check_s_and_p() -> None:
 def nothing_compiled(tmp_path, monkeypatch) -> Path:
     """An empty cache of this test's own; what this process has loaded is forgotten, before and after."""
     monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path / "cache"))
-    programs._library.cache_clear()
-    yield tmp_path / "cache"
-    programs._library.cache_clear()
+    monkeypatch.setattr(recipe, "_loaded", {})
+    return tmp_path / "cache"
 
 
 @pytest.fixture
@@ -59,14 +58,9 @@ def other_compiler(monkeypatch):
 
     def choose(*options: str) -> None:
         monkeypatch.setenv("CC", shlex.join((*real, *options)))
-        for function in (programs._library, programs.lanes):
-            getattr(function, "cache_clear", lambda: None)()
 
     real = find_compiler().command
-    yield choose
-    monkeypatch.undo()
-    for function in (programs._library, programs.lanes):
-        getattr(function, "cache_clear", lambda: None)()
+    return choose
 
 
 def test_no_compiler(nothing_compiled, monkeypatch):

@@ -12,8 +12,9 @@ from pyscf import df, gto, lib
 
 from tests.mp2.thread_ranks import on_threads, same
 from trnqc.eri.fitting import jk as fitted_jk
-from trnqc.eri.fitting.df import DF, columns_of, shell_blocks
-from trnqc.eri.fitting.ranks import SpreadFitting, bytes_of_a_rank, prepared
+from trnqc.eri.fitting.density_fitting import DF
+from trnqc.eri.fitting.distributed import DistributedFitting, bytes_of_a_rank, prepared
+from trnqc.eri.fitting.fitted_integrals import columns_of, shell_blocks
 
 WATERS = "O 0 0 0.1; H 0 0.8 -0.5; H 0 -0.8 -0.5; O 0 3 0.2; H 0.1 3.7 -0.4; H 0.3 2.2 -0.5"
 # One shell of each kind up to d, so that few kernels are compiled.
@@ -71,7 +72,7 @@ def test_ranks_change_no_bit(mol, alone, size):
     fit = prepared(mol, auxmol)
 
     def work(ranks):
-        spread = SpreadFitting(mol, auxmol, fit, ranks)
+        spread = DistributedFitting(mol, auxmol, fit, ranks)
         found = {name: spread.get_jk(dm, True, True) for name, dm in densities(mol).items()}
         return len(spread.rows), found
 
@@ -91,7 +92,7 @@ def test_dependent_fitting_functions_are_dropped_on_ranks():
     dm = np.eye(mol.nao)
     with lib.with_omp_threads(1):
         expected = DF(mol, doubled).get_jk(dm)
-        found = on_threads(2, lambda ranks: SpreadFitting(mol, auxmol, fit, ranks).get_jk(dm, True, True))
+        found = on_threads(2, lambda ranks: DistributedFitting(mol, auxmol, fit, ranks).get_jk(dm, True, True))
     assert fit.naux < auxmol.nao
     for k in (0, 1):
         np.testing.assert_array_equal(same([jk[k] for jk in found]), expected[k])

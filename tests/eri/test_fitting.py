@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from pyscf import df, dft, gto, lib, scf
 
-from trnqc.eri.fitting import df as fitting
-from trnqc.eri.fitting.df import DF
+from trnqc.eri.fitting.density_fitting import DF
+from trnqc.eri.fitting.fitted_integrals import solve_lower
 
 WATER = "O 0 0 0.1173; H 0 0.7572 -0.4692; H 0 -0.7572 -0.4692"
 TRIPLET = "O 0 0 0; O 0 0 1.2"
@@ -52,7 +52,7 @@ def test_triangular_solution_by_blocks(n):
     lower = np.tril(rng.standard_normal((n, n))) / n + 2 * np.eye(n)
     rows = rng.standard_normal((n, 7))
     solved = rows.copy()
-    assert fitting.solve_lower(lower, solved) is solved
+    assert solve_lower(lower, solved) is solved
     np.testing.assert_allclose(lower @ solved, rows, rtol=0, atol=1e-12)
 
 

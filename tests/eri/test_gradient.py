@@ -110,6 +110,28 @@ def test_a_small_density_is_screened_without_harm(water, builder):
     assert not np.any(nothing)
 
 
+def test_the_bits_do_not_depend_on_the_number_of_threads():
+    mol = molecule(WATER)
+    dm = random_densities(mol, 2) * np.array([1.0, 1e6])[:, None, None]
+    one, *more = (np.array(GradientBuilder(mol, threads=n).get_jk(dm)) for n in (1, 2, 3))
+    for other in more:
+        np.testing.assert_array_equal(one, other)
+
+
+def test_no_sum_exceeds_its_bound(water, monkeypatch):
+    """With all terms of one sign, where the bound is closest."""
+    bounds = []
+    original = MixedJK._bounds
+    monkeypatch.setattr(MixedJK, "_bounds", lambda self, dms: bounds.append(original(self, dms)) or bounds[-1])
+    basis = derivative_basis(water)
+    ket = pairs_of(basis.cartesian)
+    mixed = MixedJK(pairs_between(basis.mol, basis.cartesian), ket, (basis.mol.nao_cart(), basis.cartesian.nao_cart()))
+    matrices = mixed.get_jk(np.ones((1, basis.cartesian.nao, basis.cartesian.nao)))
+    for matrix, bound in zip(matrices, bounds[0]):
+        assert (np.abs(matrix).max(axis=2) > 0).all()
+        assert (np.abs(matrix).max(axis=2) <= bound).all()
+
+
 def test_translations_do_nothing(water, builder):
     """The sum of all forces of an energy that depends on differences of positions alone is zero."""
     dm = random_densities(water)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.gen.programs import compiled
 from trnqc.eri.kernels.angular import cartesians, spherical
-from trnqc.eri.kernels.horizontal import flops, phase2, scratch_size, stages
+from trnqc.eri.kernels.horizontal import flops, horizontal_function, scratch_size, stages
 from trnqc.eri.kernels.recurrence import components
 from trnqc.gen import run
 
@@ -25,7 +25,7 @@ def products(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def case(shells: tuple[int, int, int, int], cartesian: bool, fused: bool):
-    """Arguments of phase2 and the integrals that are to come out."""
+    """Arguments of horizontal_function and the integrals that are to come out."""
     la, lb, lc, ld = shells
     rng = np.random.default_rng(sum(shells))
     a, b = rng.uniform(-1, 1, (2, 3))
@@ -58,7 +58,7 @@ KINDS = [(True, True), (False, True), (False, False)]
 )
 def test_products_of_functions(shells, cartesian, unrolled, fused):
     given, want = case(shells, cartesian, fused)
-    run(phase2(*shells, cartesian, fused=fused, unrolled=unrolled), given, lanes=LANES)
+    run(horizontal_function(*shells, cartesian, fused=fused, unrolled=unrolled), given, lanes=LANES)
     np.testing.assert_allclose(given["out"], want, atol=1e-12)
 
 
@@ -69,7 +69,7 @@ def test_products_of_functions(shells, cartesian, unrolled, fused):
 )  # fmt: skip
 def test_compiled(shells, cartesian):
     given, want = case(shells, cartesian, fused=True)
-    function = phase2(*shells, cartesian)
+    function = horizontal_function(*shells, cartesian)
     compiled(function, LANES, flags=("-O0",))(*given.values())
     np.testing.assert_allclose(given["out"], want, atol=1e-11)
 
@@ -77,7 +77,7 @@ def test_compiled(shells, cartesian):
 def test_targets_are_not_changed():
     given, _ = case((2, 1, 2, 1), False, True)
     before = given["h"].copy()
-    run(phase2(2, 1, 2, 1, False), given, lanes=LANES)
+    run(horizontal_function(2, 1, 2, 1, False), given, lanes=LANES)
     np.testing.assert_array_equal(given["h"], before)
 
 

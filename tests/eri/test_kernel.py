@@ -9,7 +9,7 @@ import pytest
 
 from tests.eri.quartets import both, both_fitted, both_two_centre, libcint, ours, pairs, random_shells, shells
 from trnqc.eri.classes import BOUND, QuartetClass
-from trnqc.eri.kernels.quartet import TIERS, tier_of
+from trnqc.eri.kernels.variants import TIERS, tier_of
 
 # Every class (ab|cd) with a >= b, c >= d, ab >= cd and functions up to g; what compiles quickly is tested always.
 PAIRS = [(a, b) for a in range(5) for b in range(a + 1)]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,14 +14,13 @@ from trnqc.eri.library import programs
 from trnqc.errors import CompilerError, ProgramError
 from trnqc.gen import Array, Var, emit_c
 from trnqc.gen import statements as st
-from trnqc.jit import find_compiler
+from trnqc.jit import Compiler, Recipe, Signature, find_compiler, recipe, sources
 
 X, GROUP = Array("x", "f64", (None,)), Var("group", "i64")
-HEAD = programs.Head("add_one", (X,), ("x",))
 
 
-def program(make, name: str = "add_one", module: str = "trnqc.eri.classes") -> programs.Program:
-    return programs.Program(name, module, (HEAD,), make)
+def program(make, name: str = "add_one", maker: str = "trnqc.eri.classes") -> Recipe:
+    return Recipe(name, (Signature.declared(name, (X,), ("x",)),), make, maker)
 
 
 def add_one() -> tuple[st.Function, ...]:
@@ -29,9 +30,8 @@ def add_one() -> tuple[st.Function, ...]:
 @pytest.fixture(autouse=True)
 def directory(tmp_path, monkeypatch):
     monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path))
-    programs._library.cache_clear()
-    yield tmp_path
-    programs._library.cache_clear()
+    monkeypatch.setattr(recipe, "_loaded", {})
+    return tmp_path
 
 
 def test_built_once_and_found_again(directory):
@@ -42,7 +42,7 @@ def test_built_once_and_found_again(directory):
     def unwanted():
         raise AssertionError("made again")
 
-    programs._library.cache_clear()
+    recipe._loaded.clear()
     programs.build([program(unwanted)])["add_one"].add_one(x, 0, 1)
     np.testing.assert_array_equal(x, [1, 1, 1])
     assert len(list(directory.glob("add_one-*.so"))) == 1
@@ -57,23 +57,23 @@ def test_a_changed_source_is_a_new_program(directory, monkeypatch):
     digests = set()
     for number in (1, 2):
         (room / "maker.py").write_text(f"from trnqc.gen import Array\nNUMBER = {number}\n")
-        programs.sources.cache_clear()
-        digests.add(programs.sources("maker"))
+        sources.sources.cache_clear()
+        digests.add(sources.sources("maker"))
     assert len(digests) == 2
-    assert digests.isdisjoint({programs.sources("trnqc.gen.values"), programs.sources("trnqc.eri.classes")})
+    assert digests.isdisjoint({sources.sources("trnqc.gen.values"), sources.sources("trnqc.eri.classes")})
 
 
 def test_sources_reach_all_that_is_imported():
     """A change of the emitter or of a recurrence must not find an old kernel."""
-    programs.sources.cache_clear()
+    sources.sources.cache_clear()
     seen = set()
     waiting = ["trnqc.eri.jk.batch"]
     while waiting:
         name = waiting.pop()
         if name not in seen:
             seen.add(name)
-            spec = programs.importlib.util.find_spec(name)
-            waiting += programs._imported(programs.Path(spec.origin).read_text())
+            spec = importlib.util.find_spec(name)
+            waiting += sources.imported(Path(spec.origin).read_text())
     assert {
         "trnqc.eri.kernels.quartet",
         "trnqc.eri.kernels.horizontal",
@@ -93,25 +93,25 @@ def test_a_failure_names_its_program():
 ADD = st.Function("add", (X, GROUP), st.block(st.accumulate(X[GROUP], 2.0)))
 
 
-def caller(name: str) -> programs.Program:
+def caller(name: str) -> Recipe:
     """A program that calls a part, which another program calls too."""
 
     def make() -> tuple[st.Function, ...]:
         return (st.Function(name, (X,), st.block(st.Call(ADD, (X, GROUP)), st.accumulate(X[GROUP], 1.0)), group=GROUP),)
 
-    part = programs.Program("add", "trnqc.eri.classes", (), lambda: (ADD,))
-    return programs.Program(name, "trnqc.eri.classes", (programs.Head(name, (X,), ("x",)),), make, (part,))
+    part = Recipe("add", (), lambda: (ADD,), "trnqc.eri.classes")
+    return Recipe(name, (Signature.declared(name, (X,), ("x",)),), make, "trnqc.eri.classes", parts=(part,))
 
 
 def test_what_programs_share_is_compiled_once(directory, monkeypatch):
     texts = []
-    build = programs.Compiler._compile
+    build = Compiler._compile
 
     def counted(self, text: str, *rest) -> None:
         texts.append(text)
         build(self, text, *rest)
 
-    monkeypatch.setattr(programs.Compiler, "_compile", counted)
+    monkeypatch.setattr(Compiler, "_compile", counted)
     made = programs.build([caller("one"), caller("two")])
     for name in ("one", "two"):
         x = np.zeros(3)
@@ -122,7 +122,7 @@ def test_what_programs_share_is_compiled_once(directory, monkeypatch):
     assert len(list(directory.glob("add-*.o"))) == 1
     for path in directory.glob("add-*"):  # a library holds all that it needs
         path.unlink()
-    programs._library.cache_clear()
+    recipe._loaded.clear()
     x = np.zeros(2)
     programs.build([caller("one")])["one"].one(x, 0, 2)
     np.testing.assert_array_equal(x, [3, 3])
@@ -142,5 +142,5 @@ def test_a_part_has_no_lanes_where_it_is_declared():
 )
 def test_lanes_follow_the_target(macros, lanes):
     target = "\n".join(f"#define {macro} 1" for macro in macros.split())
-    assert programs._lanes(dataclasses.replace(find_compiler(), target=target)) == lanes
+    assert dataclasses.replace(find_compiler(), target=target).lanes() == lanes
     assert programs.words().split(", ")[-1].startswith(f"{programs.lanes()} lanes")

@@ -19,13 +19,13 @@ BASIS = "6-31g"
 def asked(monkeypatch) -> set[str]:
     """Names of the programs that are compiled or taken from the cache from here on."""
     names = set()
-    real = programs._library
+    real = programs.library
 
     def record(program):
         names.add(program.name)
         return real(program)
 
-    monkeypatch.setattr(programs, "_library", record)
+    monkeypatch.setattr(programs, "library", record)
     return names
 
 

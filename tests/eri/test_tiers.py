@@ -11,8 +11,9 @@ from tests.eri import quartets
 from trnqc import jit
 from trnqc.eri.classes import QuartetClass
 from trnqc.eri.cuda.tiers import REGISTER_VALUES, SHARED_BYTES, SHARED_LANES, Tier, absurd, candidates, live, targets
-from trnqc.eri.kernels.quartet import parameters, quartet_function
-from trnqc.gen import Array, emit_c, emit_cuda
+from trnqc.eri.kernels.parameters import parameters
+from trnqc.eri.kernels.quartet import quartet_function
+from trnqc.gen import Array, emit_cuda
 from trnqc.jit.nvcc import ABSURD_SPILL
 
 needs_nvcc = pytest.mark.skipif(not shutil.which("nvcc"), reason="needs the CUDA compiler")
@@ -51,8 +52,7 @@ def test_a_large_stack_is_a_failure():
 
 def integrals(cls: QuartetClass, tier: Tier) -> tuple[np.ndarray, np.ndarray]:
     function = quartet_function(cls, tier.code, tier.variant)
-    source = emit_c(function, lanes=quartets.LANES)
-    library = jit.compile_c(source, {cls.name: jit.signature_of(function)}, name="tier", flags=quartets.QUICK)
+    library = jit.library(jit.Recipe.of(function, name="tier"), quartets.LANES, quartets.QUICK)
     rng = np.random.default_rng(cls.shells)
     moles = [quartets.random_shells(rng, l, n, 2, 1, False) for l, n in zip(cls.shells, (1, 1, 5, 5))]
     bra, ket = quartets.pairs(moles[:2]), quartets.pairs(moles[2:])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from trnqc import jit
-from trnqc.gen import Array, Value, Var, const, emit_c, run
+from trnqc.gen import Array, Value, Var, const, run
 from trnqc.gen import statements as st
 from trnqc.gen.simplify import horner
 from trnqc.gen.values import fma
@@ -17,16 +17,12 @@ i, j, k = (Var(name, "i64") for name in "ijk")
 
 
 def compiled(function: st.Function, lanes: int, flags: tuple[str, ...] = STRICT):
-    library = jit.compile_c(
-        emit_c(function, lanes=lanes), {function.name: jit.signature_of(function)}, name="gen-test", flags=flags
-    )
-    return getattr(library, function.name)
+    return getattr(jit.library(jit.Recipe.of(function, name="gen-test"), lanes, flags), function.name)
 
 
 def compiled_together(functions: list[st.Function], lanes: int) -> jit.Library:
     """Functions of different names as one library: starting the compiler takes longer than one small function does."""
-    signatures = {function.name: jit.signature_of(function) for function in functions}
-    return jit.compile_c(emit_c(*functions, lanes=lanes), signatures, name="gen-test", flags=STRICT)
+    return jit.library(jit.Recipe.of(*functions, name="gen-test"), lanes, STRICT)
 
 
 def run_both(
@@ -43,9 +39,9 @@ def run_both(
         if kind == "interpreter":
             run(function, given, lanes=lanes, groups=groups)
         else:
-            extent = groups if function.group is not None else ()
+            extent = {"groups_begin": groups[0], "groups_end": groups[1]} if function.group is not None else {}
             call = compiled(function, lanes, **options) if library is None else getattr(library, function.name)
-            call(*(given[st.name_of(p)] for p in function.params), *extent)
+            call(**given, **extent)
         results.append(given)
     return results
 

@@ -11,7 +11,8 @@ import pytest
 from tests.gen.programs import polynomial
 from trnqc.errors import BackendUnavailable, MemoryLimit
 from trnqc.gen import run
-from trnqc.jit.device import CudaDevice, Device, Recipe, SimulatedDevice, cuda_devices
+from trnqc.jit import Recipe, Signature
+from trnqc.jit.device import CudaDevice, Device, SimulatedDevice, cuda_devices
 
 
 def devices() -> list:
@@ -30,7 +31,7 @@ def test_a_launch_does_what_the_interpreter_says(device: Device):
     run(polynomial(), ours, lanes=lanes, groups=(0, groups))
     built = device.build(Recipe.of(polynomial()), lanes)
     there, y, z = device.upload(x), device.zeros(*x.shape), device.zeros(*x.shape)
-    device.launch(built, groups, (n, there, y, z), stream=1)
+    device.launch(built, groups, {"n": n, "x": there, "y": y, "z": z}, stream=1)
     device.synchronize()
     np.testing.assert_allclose(device.download(y), ours["y"], rtol=1e-13)
     np.testing.assert_allclose(device.download(z), ours["z"], rtol=1e-13)
@@ -56,11 +57,11 @@ def test_memory_keeps_arrays(device: Device, kind):
 def test_what_has_a_key_is_made_once(monkeypatch, tmp_path):
     monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path))
     f, made = polynomial(), []
-    recipe = Recipe(f.name, f.params, f.written, lambda: made.append(f) or f, key="a")
+    recipe = Recipe(f.name, (Signature.of(f),), lambda: made.append(f) or (f,), "trnqc.errors", variant="a")
     for _ in range(2):
         SimulatedDevice().build(recipe, 4)
     assert len(made) == 1
-    SimulatedDevice().build(replace(recipe, key="b"), 4)
+    SimulatedDevice().build(replace(recipe, variant="b"), 4)
     SimulatedDevice().build(recipe, 8)
     assert len(made) == 3
 
@@ -79,7 +80,7 @@ def test_a_stream_must_be_there():
     device = SimulatedDevice(streams=2)
     built = device.build(Recipe.of(polynomial()), 8)
     with pytest.raises(BackendUnavailable, match=r"streams 0 \.\. 1"):
-        device.launch(built, 0, (1, *(device.zeros(0) for _ in range(3))), stream=2)
+        device.launch(built, 0, {"n": 1, **{name: device.zeros(0) for name in "xyz"}}, stream=2)
 
 
 def test_without_bindings_or_a_gpu_they_say_why(monkeypatch):

@@ -87,7 +87,7 @@ def test_builds_run_together_and_failures_are_results():
 
     def job(number: int):
         source = f"long long f(void) {{ return {number}; }}" if number else "not C"
-        return jit.compile_c(source, {"f": jit.Signature((), "int64")}, name="part")
+        return jit.compile_c(source, [jit.Signature("f", returns="i64")], name="part")
 
     jobs = {str(number): (lambda number=number: job(number)) for number in (3, 0, 5)}
     results = jit.build_all(jobs, workers=2, progress=lambda done, total, name: seen.append((done, total, name)))

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("torch", reason="the device scripts launch through torch (extra 'torch')")
 
 from scripts.device import bench_mp2, run_mp2
-from trnqc.backends import neuron_packages
+from trnqc.backends.neuron import packages as neuron_packages
 
 no_device = pytest.mark.skipif(bool(neuron_packages.device_files()), reason="there is a Trainium device here")
 

@@ -169,7 +169,7 @@ def test_what_is_not_finite_is_kept(form):
     ("work", "error", "message"),
     [
         (lambda a: contract("ij,jk->ik", a), ExpressionError, "2 operands; found 1"),
-        (lambda a: contract("ij,jk->ik", a, a), ExpressionError, "'j' has extent 3 in operand 1"),
+        (lambda a: contract("ij,jk->ik", a, a), ExpressionError, "index j has extent 3 in operand 1"),
         (lambda a: contract("ij,kj->ik", a, a, tree=((0, 1), 2)), ExpressionError, "each of the operands 0 .. 1"),
         (lambda a: contract("ij,kj->ik", a, a, form="fast"), InputError, "form is one of auto"),
         (lambda a: contract("ij,kj->ik", a, a, out="coo"), InputError, "out is 'auto'"),

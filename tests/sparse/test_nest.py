@@ -1,5 +1,7 @@
 """Networks from subscripts, and the rules of a nest."""
 
+import doctest
+import importlib
 from dataclasses import replace
 
 import pytest
@@ -24,6 +26,12 @@ NEST = Nest(
 )
 
 
+def test_examples_in_docstrings():
+    module = importlib.import_module("trnqc.sparse.network.network")
+    result = doctest.testmod(module)
+    assert result.attempted and not result.failed
+
+
 def test_network():
     assert DLPNO.extents == {"K": 7, "m": 5, "n": 5, "i": 3, "u": 4}
     assert DLPNO.summed == ("m", "n") and str(DLPNO) == "Kmn,mi,nu->Kiu"
@@ -35,10 +43,12 @@ def test_network():
     [
         ("ij,jk->ik->i", [(2, 3), (3, 4)], "one arrow"),
         ("ij,jk->ik", [(2, 3)], "for 2 operands; found 1"),
-        ("ii->i", [(2, 2)], "'i' stands twice"),
-        ("ij->i", [(2, 2, 2)], "2 indices; found a tensor of 3"),
-        ("ij,jk->ik", [(2, 3), (4, 5)], "'j' has extent 4 in operand 1"),
-        ("ij->ik", [(2, 3)], "'k' of the result"),
+        ("ii->i", [(2, 2)], "index i stands twice in operand 0"),
+        ("ij->i", [(2, 2, 2)], "subscripts of 2 axes; operand 0 has 3"),
+        ("ij,jk->ik", [(2, 3), (4, 5)], "index j has extent 4 in operand 1, and 3 in operand 0"),
+        ("ij,jk->ik", [(2, 3), (1, 5)], "index j has extent 1 in operand 1"),
+        ("ij->ik", [(2, 3)], "index k of the result stands in no operand"),
+        ("...i->i", [(2, 3)], "operand 0 has an ellipsis"),
         ("i1->i", [(2, 3)], "an index is a letter; found '1'"),
     ],
 )

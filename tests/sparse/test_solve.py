@@ -14,7 +14,8 @@ from tests.sparse.nests import networks
 from trnqc.errors import ExpressionError
 from trnqc.sparse.network.network import network
 from trnqc.sparse.search.layout import Choices
-from trnqc.sparse.search.solve import candidates, solve
+from trnqc.sparse.search.rates import Rates
+from trnqc.sparse.search.solve import candidates
 from trnqc.sparse.tensors.storage import from_dense
 
 # Subscripts, extents, part of each operand that is stored; 1 for a 0/1 map is written as a negative part.
@@ -52,7 +53,7 @@ def make(case):
 def test_every_candidate_computes_its_network(case):
     net, operands, arrays = make(case)
     expected = oracle.reference(net, arrays)
-    found = candidates(net, operands)
+    found = candidates(net, operands, Rates())
     assert all(candidate.nest.check() for candidate in found)
     for candidate in found[:12]:
         found = oracle.interpret(candidate.nest, arrays)
@@ -74,7 +75,7 @@ def test_every_candidate_computes_its_network(case):
 )
 def test_the_best_nest_is_that_of_all_nests(case, tree):
     net, operands, _ = make(case)
-    found = candidates(net, operands, tree=tree, time_limit=60.0)
+    found = candidates(net, operands, Rates(), tree=tree, time_limit=60.0)
     dense = frozenset(t for t, f in enumerate(found[0].nest.formats[:-1]) if not f.sparse)
     best = min(expected.seconds for _, expected in brute.nests(net, operands, tree, Choices(dense=dense)))
     assert min(candidate.estimate.seconds for candidate in found) <= best * (1 + 1e-9)
@@ -83,26 +84,26 @@ def test_the_best_nest_is_that_of_all_nests(case, tree):
 def test_a_tensor_that_stands_twice_is_packed_once_where_that_costs_nothing():
     rng = np.random.default_rng(2)
     operand = from_dense(np.where(rng.random((6, 5)) < 0.5, 1.5, 0.0), kinds=["compressed"] * 2)
-    best = candidates(network("ki,kj->ij", [(6, 5)] * 2, [0, 0]), [operand, operand])[0]
+    best = candidates(network("ki,kj->ij", [(6, 5)] * 2, [0, 0]), [operand, operand], Rates())[0]
     assert best.copies == 1
 
 
 def test_time_runs_out_with_a_nest():
     net, operands, arrays = make("running example")
-    nest = solve(net, operands, time_limit=0.0)
+    nest = candidates(net, operands, Rates(), time_limit=0.0)[0].nest
     np.testing.assert_allclose(oracle.interpret(nest, arrays), oracle.reference(net, arrays), rtol=1e-12)
 
 
 def test_given_tree_and_storage_are_kept():
     net, operands, _ = make("masked")
-    found = candidates(net, operands, tree=(((0, 1), 2), 3), out="sparse")
+    found = candidates(net, operands, Rates(), tree=(((0, 1), 2), 3), out="sparse")
     assert {candidate.tree for candidate in found} == {(((0, 1), 2), 3)}
     assert all(candidate.nest.formats[-1].sparse for candidate in found)
 
 
 def test_large_workspaces_are_tables():
     net, operands, _ = make("integrals")
-    for candidate in candidates(net, operands, dense_workspace=20):
+    for candidate in candidates(net, operands, Rates(), dense_workspace=20):
         for workspace in candidate.nest.workspaces:
             assert (workspace.space == "hashed") == (np.prod(net.shape(workspace.order)) > 20)
 
@@ -110,13 +111,14 @@ def test_large_workspaces_are_tables():
 def test_tree_of_other_operands_is_refused():
     net, operands, _ = make("integrals")
     with pytest.raises(ExpressionError, match="each of the operands"):
-        solve(net, operands, tree=((0, 1), 1))
+        candidates(net, operands, Rates(), tree=((0, 1), 1))
 
 
 ONCE = """
 from tests.sparse.test_solve import make
-from trnqc.sparse.search.solve import candidates, solve
-for candidate in candidates(*make("masked")[:2], time_limit=60.0): print(candidate.nest)
+from trnqc.sparse.search.rates import Rates
+from trnqc.sparse.search.solve import candidates
+for candidate in candidates(*make("masked")[:2], Rates(), time_limit=60.0): print(candidate.nest)
 """
 
 
@@ -129,7 +131,7 @@ def test_the_same_in_every_process():
         text=True,
         check=True,
     ).stdout
-    here = "".join(f"{candidate.nest}\n" for candidate in candidates(*make("masked")[:2], time_limit=60.0))
+    here = "".join(f"{candidate.nest}\n" for candidate in candidates(*make("masked")[:2], Rates(), time_limit=60.0))
     assert printed == here
 
 
@@ -140,5 +142,5 @@ def test_any_network_is_computed(net, part, seed):
     rng = np.random.default_rng(seed)
     arrays = [np.where(rng.random(net.shape(labels)) < part, 1.5, 0.0) for labels in net.inputs]
     operands = [from_dense(a, kinds=["compressed"] * a.ndim) for a in arrays]
-    nest = solve(net, operands, time_limit=0.05).check()
+    nest = candidates(net, operands, Rates(), time_limit=0.05)[0].nest.check()
     np.testing.assert_allclose(oracle.interpret(nest, arrays), oracle.reference(net, arrays), rtol=1e-12, atol=1e-12)

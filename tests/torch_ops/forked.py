@@ -14,8 +14,19 @@ from multiprocessing import forkserver
 from pathlib import Path
 from unittest import mock
 
-IMPORTED = ["pytest", "torch", "torch.distributed", "pyscf.gto", "pyscf.scf", "pyscf.df", "trnqc.mp2.jobs.job",
-            "trnqc.cli", "trnqc.eri.jk.builder", "trnqc.torch_ops.distributed", "trnqc.ranks.transport"]  # fmt: skip
+IMPORTED = [
+    "pytest",
+    "torch",
+    "torch.distributed",
+    "pyscf.gto",
+    "pyscf.scf",
+    "pyscf.df",
+    "trnqc.mp2.jobs.job",
+    "trnqc.cli",
+    "trnqc.eri.jk.builder",
+    "trnqc.torch_ops.distributed",
+    "trnqc.ranks.transport",
+]
 
 
 class Rank:

@@ -113,9 +113,12 @@ def test_four_ranks_give_the_same_numbers_and_move_what_was_planned(tmp_path):
 def test_a_rank_that_dies_is_an_error_and_no_hang(tmp_path):
     path = written(tmp_path, LOST)
     common = os.environ | {
-        "PYTHONPATH": str(ROOT), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2",
+        "PYTHONPATH": str(ROOT),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "WORLD_SIZE": "2",
         "OMP_NUM_THREADS": "1",
-    }  # fmt: skip
+    }
     ranks = [
         subprocess.Popen(
             [sys.executable, str(path)], env=common | {"RANK": str(rank)}, stderr=subprocess.PIPE, text=True

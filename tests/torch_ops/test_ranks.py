@@ -34,9 +34,13 @@ class Started:
         path = tmp_path / "program.py"
         path.write_text(textwrap.dedent(text))
         common = os.environ | {
-            "PYTHONPATH": str(ROOT), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
-            "WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size), "OMP_NUM_THREADS": "1",
-        }  # fmt: skip
+            "PYTHONPATH": str(ROOT),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(free_port()),
+            "WORLD_SIZE": str(size),
+            "LOCAL_WORLD_SIZE": str(size),
+            "OMP_NUM_THREADS": "1",
+        }
         given = [str(x) for x in arguments]
         self.ranks = [Rank(path, given, common | {"RANK": str(rank)}) for rank in range(size)]
 

@@ -97,10 +97,13 @@ def test_pair_energies_have_no_gradient():
         found.nansum().backward()
 
 
-@pytest.mark.parametrize(("make", "message"), [
-    (lambda x: x + 1j, "real, strided tensors; found torch.complex64"),
-    (lambda x: x.to_sparse(), "found torch.float32 of layout torch.sparse_coo"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda x: x + 1j, "real, strided tensors; found torch.complex64"),
+        (lambda x: x.to_sparse(), "found torch.float32 of layout torch.sparse_coo"),
+    ],
+)
 @pytest.mark.parametrize("call", [torch_ops.gemm, OPS.gemm])
 def test_what_the_kernels_would_drop(call, make, message):
     with pytest.raises(InputError, match=message):

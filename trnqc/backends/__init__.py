@@ -1,29 +1,54 @@
-"""The doors to the machines: `get` one by name, `select` one for a job, `statuses` of all.
+"""The registry of backends: the only place where their names stand.
 
-A backend is one module and one class; modules are imported when first asked for, so that an absent vendor package costs
-nothing and breaks nothing else.
+    get(name)                one that can run here, or an error that says why it cannot
+    select(name, precision)  the one for a job; "auto" chooses
+    devices(name)            the devices of one, for whoever sends generated programs to them
+    statuses()               the state of all of them, as ``trnqc doctor`` shows it
+
+A backend is one folder and one class (see `base`). Its modules are imported when it is first asked for, so that an
+absent package of a vendor costs nothing and breaks nothing else.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+from typing import Any
 
 from trnqc.backends.base import Backend, BackendStatus, Selection, check_precision
 from trnqc.errors import BackendUnavailable, InputError
 
-__all__ = ["Backend", "BackendStatus", "Selection", "get", "names", "select", "statuses"]
+__all__ = [
+    "Backend",
+    "BackendStatus",
+    "Selection",
+    "devices",
+    "get",
+    "names",
+    "pair_backends",
+    "select",
+    "statuses",
+]
 
 _CLASSES = {
-    "cpu": ("trnqc.backends.cpu", "Cpu"),
-    "simulator": ("trnqc.backends.simulator", "Simulator"),
-    "neuron": ("trnqc.backends.neuron", "Neuron"),
+    "cpu": ("trnqc.backends.cpu.backend", "Cpu"),
+    "simulator": ("trnqc.backends.simulator.backend", "Simulator"),
+    "neuron": ("trnqc.backends.neuron.backend", "Neuron"),
+    "cuda": ("trnqc.backends.cuda.backend", "Cuda"),
 }
+
+# Backends without matrix products and pair energies, so that listing the others imports none of them.
+_GENERATED_ONLY = ("cuda",)
 
 
 def names() -> tuple[str, ...]:
     """Names of all backends, usable or not."""
     return tuple(_CLASSES)
+
+
+def pair_backends() -> tuple[str, ...]:
+    """Names of the backends with matrix products and MP2 pair energies, usable or not."""
+    return tuple(name for name in _CLASSES if name not in _GENERATED_ONLY)
 
 
 @functools.cache
@@ -41,25 +66,62 @@ def _status(name: str) -> BackendStatus:
 
 
 def statuses() -> dict[str, BackendStatus]:
-    """The state of every backend here by name, in the order of `names`."""
+    """The state of every backend on this machine by name, in the order of `names`."""
     return {name: _status(name) for name in names()}
 
 
 def get(name: str) -> Backend:
-    """The backend called `name`; raises BackendUnavailable with reason and hint when it cannot run here."""
-    if name not in _CLASSES:
-        raise InputError(f"no backend is called {name!r}; there are {', '.join(names())}, and auto to choose one")
-    status = _status(name)
+    """Return the backend called `name`.
+
+    Raises
+    ------
+    InputError
+        If there is none of that name.
+    BackendUnavailable
+        If it cannot run here; the message gives the reason and what to install.
+    """
+    status = _status(_known(name))
     if not status.usable:
         raise BackendUnavailable(f"backend {name!r} cannot run here: {status.reason}. {status.hint}".rstrip())
     return _instance(name)
 
 
-def select(name: str, precision: str) -> Selection:
-    """The backend for a job: `name` itself, or for "auto" neuron when usable and able to do `precision`, else cpu.
+def devices(name: str) -> tuple[Any, ...]:
+    """Return the devices of the backend called `name`, without asking for the rest of its status.
 
-    Raises BackendUnavailable for a named backend that cannot run, UnsupportedPrecision for one without the precision.
-    The simulator is never chosen by itself: it computes the same numbers, slowly.
+    Raises
+    ------
+    InputError
+        If there is no backend of that name.
+    BackendUnavailable
+        If no device can be used.
+    """
+    return _instance(_known(name)).devices()
+
+
+def _known(name: str) -> str:
+    if name not in _CLASSES:
+        raise InputError(f"no backend is called {name!r}; there are {', '.join(names())}, and auto to choose one")
+    return name
+
+
+def select(name: str, precision: str) -> Selection:
+    """Choose the backend for matrix products or pair energies.
+
+    Parameters
+    ----------
+    name
+        A backend, or "auto": neuron when it is usable and has `precision`, else cpu. The simulator is never chosen
+        automatically, because it computes the same numbers slowly.
+    precision
+        One of `trnqc.types.PRECISIONS`.
+
+    Raises
+    ------
+    BackendUnavailable
+        If the backend that was named cannot run.
+    UnsupportedPrecision
+        If it does not have the precision.
     """
     if name != "auto":
         backend = get(name)

@@ -1,15 +1,25 @@
-"""What every backend offers, and how one says whether it can run here."""
+"""What every backend offers, and how one says that it cannot do something.
+
+A backend is a folder, ``cpu``, ``simulator``, ``neuron`` or ``cuda``, with the same files in each:
+
+    backend.py   the class, with its name and precisions
+    status.py    whether it can run on this machine, and what it runs on
+    device.py    its devices, to which programs are sent; the CPU has none, and those of ``cuda`` are `trnqc.jit.device`
+    pairs.py     the MP2 pair step; in ``nki`` for both backends of NKI kernels; ``cuda`` has none
+
+`Backend` here refuses what a backend does not have.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from trnqc.arrays import host_array
-from trnqc.errors import InputError, UnsupportedPrecision
+from trnqc.errors import InputError, UnsupportedError, UnsupportedPrecision
 from trnqc.types import PairEnergies
 
 Progress = Callable[[int, int], None]
@@ -19,8 +29,18 @@ Progress = Callable[[int, int], None]
 class BackendStatus:
     """Whether a backend can run on this machine.
 
-    reason: why not, or what is limited; empty when there is nothing to say. hint: what to install or set.
-    versions: the software it stands on. devices: what it computes on.
+    Parameters
+    ----------
+    usable
+        Whether it can.
+    reason
+        Why not, or what is limited; empty when there is nothing to say.
+    hint
+        What to install or set.
+    versions
+        The software that it uses.
+    devices
+        What it computes on, in words.
     """
 
     usable: bool
@@ -30,31 +50,60 @@ class BackendStatus:
     devices: tuple[str, ...] = ()
 
 
-class Backend(Protocol):
-    """One place where the expensive steps can run. Callers have validated shapes, dtypes and values of arrays.
+@dataclass(frozen=True)
+class PairOptions:
+    """How a pair step runs; the options of `Backend.mp2_pairs` of these names."""
 
-    name: as in ``--backend``. precisions: the part of trnqc.types.PRECISIONS that it has; any other raises
-    UnsupportedPrecision. bf16x3 is the two-way split B = hi + lo with both parts bf16 and
-    T = hi.hi + hi.lo + lo.hi accumulated in fp32; bf16 is hi.hi alone.
+    precision: str
+    fused: bool = True
+    threads: int | None = None
+    progress: Progress | None = None
+
+
+class Backend:
+    """A kind of machine on which the expensive steps can run.
+
+    Callers have validated shapes, dtypes and values of arrays. This class checks the precision and calls the methods
+    with an underscore, which each backend defines.
+
+    Attributes
+    ----------
+    name : str
+        As in ``--backend``.
+    precisions : tuple of str
+        Those of `trnqc.types.PRECISIONS` in which it multiplies matrices and computes pair energies; every other raises
+        UnsupportedPrecision, and without any it does neither. bf16x3 is the split B = hi + lo with both parts in bf16
+        and T = hi.hi + hi.lo + lo.hi accumulated in fp32; bf16 is hi.hi alone.
     """
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def precisions(self) -> tuple[str, ...]: ...
+    name: str
+    precisions: tuple[str, ...] = ()
 
     def status(self) -> BackendStatus:
-        """Never raises."""
-        ...
+        """Whether and on what it runs. Never raises."""
+        raise self._without("status")
+
+    def devices(self) -> tuple[Any, ...]:
+        """Return the devices of this machine, to which compiled programs are sent.
+
+        Raises
+        ------
+        BackendUnavailable
+            If there is none that can be used.
+        UnsupportedError
+            From a backend whose programs are functions of this process.
+        """
+        raise self._without("devices")
 
     def gemm(self, a_t: np.ndarray, b: np.ndarray, *, precision: str) -> np.ndarray:
-        """a_t[K, M], b[K, N] -> a_t.T @ b, [M, N]; fp64 out for fp64, else fp32."""
-        ...
+        """Multiply a_t[K, M] and b[K, N] to a_t.T @ b, [M, N], in fp64 for fp64, else in fp32."""
+        check_precision(self, precision)
+        return self._product(*product_operands(a_t, b, stacked=False), precision)
 
     def batched_contraction(self, a_t: np.ndarray, b: np.ndarray, *, precision: str) -> np.ndarray:
-        """a_t[Z, K, M], b[Z, K, N] -> [Z, M, N]; fp64 out for fp64, else fp32."""
-        ...
+        """Multiply a_t[Z, K, M] and b[Z, K, N] to [Z, M, N], in fp64 for fp64, else in fp32."""
+        check_precision(self, precision)
+        return self._product(*product_operands(a_t, b, stacked=True), precision)
 
     def mp2_pairs(
         self,
@@ -68,15 +117,42 @@ class Backend(Protocol):
         max_memory: float | None = None,
         progress: Progress | None = None,
     ) -> PairEnergies:
-        """Closed-shell MP2 pair energies from the factors of (ia|jb) = sum_P B[i,a,P] B[j,b,P].
+        """Compute closed-shell MP2 pair energies from the factors of (ia|jb) = sum_P B[i,a,P] B[j,b,P].
 
-        B: float64 [nocc, nvir, naux], C-contiguous, Hartree^1/2; also np.memmap, or rows on disk that B[i0:i1] reads
-        (an HDF5 dataset). eps_occ [nocc], eps_vir [nvir]: orbital energies in Hartree.
-        fused=False runs GEMM and energy expression apart: the same numbers to the precision, for comparison.
-        max_memory: bytes, for B when it is in memory and all that this call allocates; raises MemoryLimit with both
-        figures when that is too little. progress(done_pairs, total_pairs) is called in the caller's thread.
+        Parameters
+        ----------
+        B
+            float64 [nocc, nvir, naux] in Hartree^1/2, C-contiguous; also np.memmap, or rows on disk that B[i0:i1] reads
+            (an HDF5 dataset).
+        eps_occ, eps_vir
+            Orbital energies [nocc] and [nvir] in Hartree.
+        precision
+            One of `precisions`.
+        fused
+            If False, GEMM and energy expression run one after the other; the numbers agree within the precision.
+        threads
+            Threads of the host; None for `trnqc.host.threads.default_threads`.
+        max_memory
+            Bytes for B when it is in memory and for all that this call allocates.
+        progress
+            Called as progress(done_pairs, total_pairs) in the caller's thread.
+
+        Returns
+        -------
+        PairEnergies
+            Lower triangles of the energies, [nocc, nocc].
+
+        Raises
+        ------
+        UnsupportedPrecision
+            For another precision.
+        MemoryLimit
+            If `max_memory` is too little; the message gives what is needed and what is allowed.
+        CompilerError
+            From the CPU's fused step where there is no C compiler.
         """
-        ...
+        check_precision(self, precision)
+        return self._mp2_pairs(B, eps_occ, eps_vir, max_memory, PairOptions(precision, fused, threads, progress))
 
     def mp2_pair_block(
         self,
@@ -91,34 +167,79 @@ class Backend(Protocol):
         threads: int | None = None,
         progress: Progress | None = None,
     ) -> PairEnergies:
-        """Energies of all pairs of an orbital of `left` with one of `right`, none of which is in both.
+        """Compute the energies of all pairs of an orbital of `left` with one of `right`, none of which is in both.
 
-        left [m, nvir, naux], right [n, nvir, naux]: rows of B, eps_left [m], eps_right [n]: their energies; the rest as
-        in `mp2_pairs`. The result is [m, n], not triangular. The same arguments give the same bits, whatever the number
-        of threads; on the CPU also those of `mp2_pairs`. With `mp2_pairs` over the blocks of the diagonal it makes up
-        all pairs for whoever holds only some rows at a time.
+        With `mp2_pairs` over the diagonal blocks it makes up all pairs for a caller who holds only some rows of B at a
+        time.
+
+        Parameters
+        ----------
+        left, right
+            Rows of B, [m, nvir, naux] and [n, nvir, naux].
+        eps_left, eps_right
+            Their orbital energies, [m] and [n].
+        eps_vir, precision, fused, threads, progress
+            As in `mp2_pairs`.
+
+        Returns
+        -------
+        PairEnergies
+            [m, n], not triangular. Equal arguments give equal bits for any number of threads; on the CPU they are also
+            those of `mp2_pairs`.
         """
-        ...
+        check_precision(self, precision)
+        options = PairOptions(precision, fused, threads, progress)
+        return self._mp2_pair_block(left, right, eps_left, eps_right, eps_vir, options)
 
     def pair_block_bytes(
         self, m: int, n: int, nvir: int, naux: int, *, precision: str, fused: bool = True, threads: int | None = None
     ) -> int:
         """Bytes that `mp2_pair_block` allocates beside its arguments; no less than `mp2_pairs` of m or n rows does."""
-        ...
+        check_precision(self, precision)
+        return self._pair_block_bytes(m, n, nvir, naux, PairOptions(precision, fused, threads))
+
+    def _product(self, a_t: np.ndarray, b: np.ndarray, precision: str) -> np.ndarray:
+        """a_t[..., K, M], b[..., K, N] -> [..., M, N], for one product or a stack of them."""
+        raise self._without("_product")
+
+    def _mp2_pairs(
+        self, B: Any, eps_occ: np.ndarray, eps_vir: np.ndarray, max_memory: float | None, options: PairOptions
+    ) -> PairEnergies:
+        raise self._without("_mp2_pairs")
+
+    def _mp2_pair_block(
+        self,
+        left: np.ndarray,
+        right: np.ndarray,
+        eps_left: np.ndarray,
+        eps_right: np.ndarray,
+        eps_vir: np.ndarray,
+        options: PairOptions,
+    ) -> PairEnergies:
+        raise self._without("_mp2_pair_block")
+
+    def _pair_block_bytes(self, m: int, n: int, nvir: int, naux: int, options: PairOptions) -> int:
+        raise self._without("_pair_block_bytes")
+
+    def _without(self, what: str) -> UnsupportedError:
+        return UnsupportedError(f"backend {self.name!r} has no {what}")
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The backend that a request came to, and a note that says why in words."""
+    """The backend chosen for a request, and a note that says why in words."""
 
     backend: Backend
     note: str
 
 
 def product_operands(a_t: Any, b: Any, stacked: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The operands of `gemm`, or of `batched_contraction` (stacked), as plain real arrays whose shapes agree.
+    """Return the operands of `gemm`, or of `batched_contraction` (stacked), as plain real arrays of agreeing shapes.
 
-    Raises InputError.
+    Raises
+    ------
+    InputError
+        For anything else.
     """
     instead = "backends take NumPy arrays; take .detach()"
     left, right = host_array(a_t, "a_t", instead), host_array(b, "b", instead)
@@ -133,9 +254,14 @@ def product_operands(a_t: Any, b: Any, stacked: bool) -> tuple[np.ndarray, np.nd
 
 
 def check_precision(backend: Backend, precision: str) -> None:
-    """Raises UnsupportedPrecision naming what `backend` has."""
-    if precision not in backend.precisions:
+    """Raise UnsupportedPrecision, naming what `backend` has, unless it has `precision`."""
+    if precision in backend.precisions:
+        return
+    if not backend.precisions:
         raise UnsupportedPrecision(
-            f"backend {backend.name!r} computes in {', '.join(backend.precisions)}; "
-            f"precision {precision!r} was asked for"
+            f"backend {backend.name!r} runs generated programs (integrals, tensor products) only: "
+            "it has neither matrix products nor pair energies"
         )
+    raise UnsupportedPrecision(
+        f"backend {backend.name!r} computes in {', '.join(backend.precisions)}; precision {precision!r} was asked for"
+    )

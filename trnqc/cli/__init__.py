@@ -25,7 +25,7 @@ COMMANDS = {
     "doctor": ("trnqc.cli.doctor", "which backends run on this machine, and why the others do not"),
     "tune": ("autotune.command", "the fastest tiles of a kernel at a shape, modelled or on a device; recorded"),
     "profile": ("trnqc.profiling.command", "where a kernel's time goes: summary, stalls, comparison, HTML, Perfetto"),
-    "cache": ("trnqc.neff_cache.command", "compiled programs in the vendor's caches: list, warm, clear ours"),
+    "cache": ("trnqc.cli.cache", "compiled programs in the vendor's caches: list, warm, clear ours"),
 }
 
 

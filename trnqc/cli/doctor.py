@@ -1,4 +1,4 @@
-"""What runs on this machine: every backend, or why not and what to install; processor, GPUs, kernel cache."""
+"""What runs on this machine: every backend, or why it cannot and what to install; processor and kernel cache."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def run(args: argparse.Namespace) -> int:
     """Print the tables; 0 also where backends are missing, because that is an answer and not a failure."""
     statuses, facts = backends.statuses(), machine.facts()
     if args.json:
-        _write(args.json, {"backends": {n: _plain(s) for n, s in statuses.items()}} | facts)
+        plain = {"backends": {name: _plain(status) for name, status in statuses.items()}, "gpu": _gpu(statuses["cuda"])}
+        write_aside(args.json, json.dumps(plain | facts, indent=1) + "\n")
     console = Console()
     console.print(table(statuses))
     console.print(machine_table(facts))
@@ -37,32 +38,31 @@ def run(args: argparse.Namespace) -> int:
 
 
 def machine_table(facts: machine.Facts) -> Table:
-    """One row a subject."""
+    """One row for each subject."""
     rows = Table(title="this machine", title_justify="left", show_lines=True)
     for heading in ("subject", "details"):
         rows.add_column(heading)
-    for subject, found in facts.items():
-        rows.add_row(subject, Text("\n".join(f"{name}: {_words(name, value)}" for name, value in found.items())))
+    for subject, values in facts.items():
+        rows.add_row(subject, Text("\n".join(f"{name}: {_words(name, value)}" for name, value in values.items())))
     return rows
 
 
 def _words(name: str, value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(value) or "none"
     return gigabytes(value) if name == "bytes" else str(value)
 
 
 def _plain(status: BackendStatus) -> dict[str, Any]:
-    found = {field.name: getattr(status, field.name) for field in dataclasses.fields(status)}
-    return found | {"versions": dict(status.versions), "devices": list(status.devices)}
+    fields = {field.name: getattr(status, field.name) for field in dataclasses.fields(status)}
+    return fields | {"versions": dict(status.versions), "devices": list(status.devices)}
 
 
-def _write(path: Path, data: Mapping[str, Any]) -> None:
-    write_aside(path, (json.dumps(data, indent=1) + "\n").encode())
+def _gpu(status: BackendStatus) -> dict[str, Any]:
+    """The subject "gpu" of the JSON file, which is older than the backend of that name."""
+    return {**status.versions, "devices": list(status.devices)}
 
 
 def table(statuses: Mapping[str, BackendStatus]) -> Table:
-    """One row a backend."""
+    """One row for each backend."""
     rows = Table(title="trnqc backends", title_justify="left", show_lines=True)
     for heading in ("backend", "usable", "details"):
         rows.add_column(heading)
@@ -72,7 +72,7 @@ def table(statuses: Mapping[str, BackendStatus]) -> Table:
 
 
 def _details(status: BackendStatus) -> Iterator[str]:
-    """Devices, versions, what is wrong or limited, what to do about it."""
+    """Devices, versions, what is wrong or limited, and what to do about it."""
     yield from (f"on {device}" for device in status.devices)
     yield from (f"{software}: {version}" for software, version in status.versions.items())
     if status.reason:

@@ -13,10 +13,9 @@ from rich.table import Table
 
 from trnqc.eri.classes import OPERATORS, QuartetClass
 from trnqc.eri.library import prebuild, programs
-from trnqc.eri.library.programs import Program
 from trnqc.errors import CompilerError, InputError, UnsupportedClass
 from trnqc.host.progress import StageBars
-from trnqc.jit import build_all, find_compiler
+from trnqc.jit import Recipe, build_all, find_compiler, library
 from trnqc.jit.cache import library_cache
 
 # Seconds below which a kernel was not compiled but taken from the cache.
@@ -57,7 +56,7 @@ class Built:
 
     kind: str
     cls: QuartetClass
-    program: Program
+    program: Recipe
     seconds: float
     size: int
 
@@ -103,10 +102,10 @@ def _wanted(args: argparse.Namespace) -> prebuild.Wanted:
         raise UnsupportedClass(f"{args.basis}: {error}") from error
 
 
-def _compiled(program: Program, kind: str, cls: QuartetClass) -> Built:
+def _compiled(program: Recipe, kind: str, cls: QuartetClass) -> Built:
     start = time.perf_counter()
-    library = programs.compiled(program)
-    return Built(kind, cls, program, time.perf_counter() - start, library.path.stat().st_size)
+    path = library(program).path
+    return Built(kind, cls, program, time.perf_counter() - start, path.stat().st_size)
 
 
 # Purposes in words: by kind, and for J and K by the first part of the program's name.

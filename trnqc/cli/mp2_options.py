@@ -132,7 +132,7 @@ def _machine(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add(
         "--backend",
-        choices=("auto", *backends.names()),
+        choices=("auto", *backends.pair_backends()),
         default="auto",
         help="auto: a usable Trainium device, else cpu (default: %(default)s)",
     )

@@ -1,47 +1,38 @@
-"""What users call: `einsum` for one contraction and `einsum_plan` to see its plan before it runs."""
+"""The public functions: `einsum` computes one contraction, `einsum_plan` returns its plan."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from trnqc.contraction.cost.counts import Count
-from trnqc.contraction.ladder.pattern import ladder_of
-from trnqc.contraction.memory.schedule import ElementLimit
-from trnqc.contraction.order.expansion import expanded
-from trnqc.contraction.order.operations import tree_of_path
-from trnqc.contraction.order.program import best_tree, plan_program, unread
-from trnqc.contraction.order.symmetric_pairs import with_pairs
-from trnqc.contraction.pair_energy import pair_forms
-from trnqc.contraction.plan import Assignment, Part, Plan
-from trnqc.contraction.run.arrays import as_arrays, itemsize
-from trnqc.contraction.run.execute import Gemm
+from trnqc.arrays import is_traced_by_dynamo
+from trnqc.contraction.kernels import Gemm, backend_kernels, fused_pair_kernels
+from trnqc.contraction.plan import Plan
+from trnqc.contraction.planning import Exchanges, Optimize, plan_statements, plan_subscripts, requested_path
+from trnqc.contraction.run.arrays import itemsize
+from trnqc.contraction.run.dispatch import run_arrays
+from trnqc.contraction.run.operands import as_arrays
 from trnqc.contraction.time_limit import TIME_LIMIT, planning
-from trnqc.errors import ArgumentError, InputError, MemoryLimit, UnsupportedError
+from trnqc.errors import ArgumentError, InputError, UnsupportedError
 from trnqc.expression.program import Program
-from trnqc.expression.subscripts import Shape, Subscripts, interleaved, parse_subscripts
-from trnqc.expression.symmetry import Exchange, Symmetry, parse_symmetries
+from trnqc.expression.subscripts import Shape, interleaved
+from trnqc.expression.symmetry import parse_symmetries
 from trnqc.expression.text import parse
 
-RESULT = "result"
-# How many times longer passes over arrays on disk may be planned.
+# Planning passes over arrays on disk may take so many times the time limit (see `_einsum_stored`).
 STORED = 30
-# For each operand the exchanges of its axes that leave it unchanged.
-Exchanges = tuple[tuple[Exchange, ...], ...]
+# Number of an operand -> equations such as "efij = feji".
 Symmetries = Mapping[int, str | Sequence[str]]
-# Pairs of places of operands, whose product goes to the end.
-Path = tuple[tuple[int, ...], ...]
-Optimize = bool | str | Sequence[Any] | Callable[..., Any] | None
 
 
 def einsum(
     subscripts: Any,
     *operands: Any,
+    backend: str | None = None,
+    precision: str = "fp64",
     memory_limit: int | None = None,
     gemm: Gemm | None = None,
     check_finite: bool = True,
@@ -51,61 +42,116 @@ def einsum(
     optimize: Optimize = True,
     **unknown: Any,
 ) -> Any:
-    """NumPy's einsum with the work planned: einsum("acik,befl,dfjk,cdel->abij", A, B, C, D).
+    """Compute a contraction as ``numpy.einsum`` does, in an order of least work.
 
-    operands: NumPy, PyTorch or like arrays of one library; the interleaved form of NumPy is taken too. memory_limit:
-    bytes for temporaries. gemm(a_t[Z, K, M], b[Z, K, N]) -> [Z, M, N] replaces the library's matrix product.
-    check_finite: refuse operands with nan or inf, or without their symmetry. The result may be a view with transposed
-    axes. optimize: a path, as opt_einsum and numpy.einsum_path write it, or a planner that opt_einsum takes, is
-    followed; True, False and names of other libraries' planners stand for our order, which needs no more work.
-    symmetries: of operands by number, in letters of any choice: {2: "efij = feji", 0: ["abij = -baij = -abji"]};
-    operands that are one array are then seen to be.
-    Operands may be h5py datasets beside NumPy arrays, and out a dataset, the path of a new file, whose dataset `result`
-    it becomes, or an array: tiles are then read and written (`trnqc.contraction.run.stored`).
-    time_limit: seconds of the processor that planning may take, None for no limit; then the best plan so far runs.
-    Raises ExpressionError (subscripts, extents), InputError (operands), ArgumentError (a TypeError too), MemoryLimit;
-    warns with SlowPlanWarning where the memory limit makes the run more than 20 times slower.
+    Parameters
+    ----------
+    subscripts, *operands
+        Subscripts and arrays of one library (NumPy, PyTorch or one with NumPy's functions), or NumPy's interleaved
+        form. Operands may be h5py datasets beside NumPy arrays.
+    backend : str, optional
+        Multiply the matrices of NumPy arrays on this backend ("cpu", "simulator", "neuron") instead of with the library
+        of the arrays.
+    precision : str
+        Of the backend, one of `trnqc.types.PRECISIONS`.
+    memory_limit : int, optional
+        Bytes for temporaries. Where the steps need more, fused loops over tiles run instead.
+    gemm : callable, optional
+        ``gemm(a_t[Z, K, M], b[Z, K, N]) -> [Z, M, N]`` multiplies the matrices; not together with a backend.
+    check_finite : bool
+        Whether to refuse operands that hold nan or inf, or lack a declared symmetry.
+    out : h5py.Dataset, path or array, optional
+        Where to write the result in tiles. A path names a new HDF5 file, in which the result is the dataset `result`.
+    symmetries : mapping, optional
+        Number of an operand -> the exchanges of axes that leave it unchanged or change its sign, in any letters:
+        ``{2: "efij = feji", 0: ["abij = -baij = -abji"]}``. What they make redundant is not computed.
+    time_limit : float, optional
+        Seconds of processor time that planning may take, None for no limit. The best plan so far runs then.
+    optimize : path, callable, bool or str
+        A path of ``numpy.einsum_path`` or opt_einsum, or a planner that opt_einsum takes, is followed. Booleans and
+        names of other libraries' planners stand for our own order, which needs no more work.
+
+    Returns
+    -------
+    array
+        May be a view with transposed axes.
+
+    Raises
+    ------
+    ExpressionError
+        If the subscripts do not fit the operands.
+    InputError
+        If operands are refused. An ArgumentError, which is a TypeError too, for unknown arguments.
+    MemoryLimit
+        If no loops keep the limit of memory. The message states what would do.
+    BackendUnavailable, UnsupportedPrecision, UnsupportedError
+        If the backend, its precision or a combination of arguments is not available.
+
+    Warns
+    -----
+    SlowPlanWarning
+        If the memory limit makes the run more than 20 times slower.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> a, b, c = np.ones((2, 30)), np.ones((30, 4)), np.ones((4, 30))
+    >>> float(einsum("ab,bc,cd->ad", a, b, c).sum())
+    7200.0
     """
+    if is_traced_by_dynamo() and backend is None and gemm is None and out is None:
+        from trnqc.contraction.run import traced  # PyTorch is imported already
+
+        options = {"memory_limit": memory_limit, "check_finite": check_finite, "symmetries": symmetries}
+        run = traced.einsum if memory_limit is None and not symmetries else traced.einsum_in_loops
+        return run(subscripts, operands, options)
     if unknown:
         raise ArgumentError(_advice(next(iter(unknown))))
     if not isinstance(subscripts, str):
-        subscripts, operands = _spelt((subscripts, *operands))
+        subscripts, operands = _from_interleaved((subscripts, *operands))
+    if backend is not None:
+        if gemm is not None:
+            raise ArgumentError("gemm and backend both say what multiplies matrices; leave one of them out")
+        gemm = backend_kernels(backend, precision, operands).gemm
+    return contracted(subscripts, operands, memory_limit, gemm, check_finite, out, symmetries, time_limit, optimize)
+
+
+# The name under which users of opt_einsum look for it.
+contract = einsum
+
+
+def contracted(
+    subscripts: str,
+    operands: Sequence[Any],
+    memory_limit: int | None = None,
+    gemm: Gemm | None = None,
+    check_finite: bool = True,
+    out: Any = None,
+    symmetries: Symmetries | None = None,
+    time_limit: float | None = TIME_LIMIT,
+    optimize: Optimize = True,
+) -> Any:
+    """Return what `einsum` returns, by the library of the arrays or by `gemm`."""
     arrays = as_arrays(operands)
-    if out is not None or any(_on_disk(x) for x in arrays):
+    if out is not None or any(_is_dataset(x) for x in arrays):
         if symmetries:
             raise UnsupportedError("symmetries go with arrays in memory and without out; leave them out")
         if not isinstance(optimize, bool | str | None):
             raise UnsupportedError("a path goes with arrays in memory and without out; leave optimize out")
-        return _stored(subscripts, arrays, memory_limit, gemm, check_finite, out, time_limit)
+        return _einsum_stored(subscripts, arrays, memory_limit, gemm, check_finite, out, time_limit)
     # Lengths may be symbols while PyTorch traces; a plan is for numbers.
     shapes = tuple(tuple(map(int, x.shape)) for x in arrays)
-    stated = _stated(symmetries, arrays, shapes)
-    # Plans depend on how long an element is only where memory is limited.
+    exchanges, same = _declared(symmetries, arrays, shapes)
+    # Only where memory is limited a plan depends on the length of an element; other plans are shared.
     size = 8 if memory_limit is None else _itemsize(arrays)
-    path = () if isinstance(optimize, bool | str | None) else _path(optimize, subscripts, shapes)
-    plan, parsed = _planned(subscripts, shapes, size, memory_limit, time_limit, *stated, path)
-    plan.warn()
+    path = requested_path(optimize, subscripts, shapes)
+    plan, parsed = plan_subscripts(subscripts, shapes, size, memory_limit, time_limit, exchanges, same, path)
+    plan.warn_if_slow(stacklevel=4)
     squeezed = [_squeeze(x, axes) for x, axes in zip(arrays, parsed.squeezed)]
-    return plan.run_planned(squeezed, gemm, check_finite)
+    return run_arrays(plan, squeezed, gemm, check_finite)
 
 
-def _stated(
-    symmetries: Symmetries | None, operands: Sequence[Any], shapes: Sequence[Shape]
-) -> tuple[Exchanges, tuple[int, ...]]:
-    """Exchanges of each operand, and for each the first that is the same array."""
-    if not symmetries:
-        return (), ()
-    ids = [id(x) for x in operands]
-    return parse_symmetries(symmetries, shapes), tuple(
-        k if isinstance(x, tuple) else ids.index(id(x)) for k, x in enumerate(operands)
-    )
-
-
-def _on_disk(operand: Any) -> bool:
-    return type(operand).__module__.startswith("h5py.")
-
-
-def _stored(
+def _einsum_stored(
     subscripts: str,
     arrays: Sequence[Any],
     memory_limit: int | None,
@@ -114,24 +160,20 @@ def _stored(
     out: Any,
     time_limit: float | None,
 ) -> Any:
-    # HDF5 is not opened for those who have all in memory.
+    # h5py is not imported for arrays in memory.
     from trnqc.contraction.run.stored import einsum_stored
 
-    others = [x for x in arrays if not _on_disk(x) and not isinstance(x, np.ndarray)]
+    others = [x for x in arrays if not _is_dataset(x) and not isinstance(x, np.ndarray)]
     if gemm is not None or others:
-        found = "a backend" if gemm is not None else type(others[0]).__name__
-        raise UnsupportedError(f"datasets and out go with NumPy arrays and its products; found {found}")
-    plan, parsed = _planned(subscripts, tuple(tuple(x.shape) for x in arrays), 8, None, time_limit)
+        other = "a backend" if gemm is not None else type(others[0]).__name__
+        raise UnsupportedError(f"datasets and out go with NumPy arrays and its products; found {other}")
+    plan, parsed = plan_subscripts(subscripts, tuple(tuple(x.shape) for x in arrays), 8, None, time_limit)
     if any(parsed.squeezed):
         raise UnsupportedError("datasets and out take operands whose extents agree; axes of extent one are spread here")
     operands = {name: x for (name, _), x in zip(plan.inputs, arrays)}
-    # The same call after a kill goes on only where it finds the same plan: here the clock is for what would never end.
+    # A call after a kill continues only if it finds the same plan, so that the time limit must rarely be reached.
     with planning(None if time_limit is None else STORED * time_limit):
         return einsum_stored(plan.trees[0], operands, out, memory_limit, check_finite)
-
-
-# The name under which opt_einsum's users look for it.
-contract = einsum
 
 
 def einsum_plan(
@@ -140,28 +182,34 @@ def einsum_plan(
     outputs: Sequence[str] = (),
     memory_limit: int | None = None,
     grid: Sequence[int] = (),
+    backend: str | None = None,
+    precision: str = "fp64",
     symmetries: Symmetries | None = None,
     time_limit: float | None = TIME_LIMIT,
 ) -> Plan:
-    """The plan of subscripts, or of a program: a Program, or its text (trnqc.expression.text).
+    """Return the plan of subscripts or of a program.
 
     Parameters
     ----------
     expression, *operands
-        Subscripts and the arrays or their shapes, or the interleaved form of `einsum`; or a program and one dictionary
-        name -> array or shape, which is not needed where the program states all extents.
+        Subscripts and arrays or their shapes, or the interleaved form of `einsum`. Or a program, as text
+        (`trnqc.expression.text`) or `Program`, and one dictionary name -> array or shape, which is not needed if the
+        program states all extents.
     outputs : sequence of str
-        Targets of a program to hand back; those that nothing reads where none is named.
+        Targets of a program that a run returns; by default those that no later statement reads.
     memory_limit : int, optional
         Bytes for temporaries.
     grid : sequence of int
-        Processors along each dimension, such as (2, 2), over which the plan says how to distribute each of its trees
+        Processors along each dimension, such as (2, 2), over which the trees of the plan are distributed
         (`Plan.distributions`).
+    backend, precision : str
+        The plan's `run` multiplies matrices on this backend. Recognised pair energies run in the fused kernel of the
+        backend, or of the CPU where none is named.
     symmetries : mapping, optional
         As of `einsum`; the tensors of a program declare theirs themselves.
     time_limit : float, optional
-        Seconds of the processor that planning may take, None for no limit; then the plan is the best so far, and says
-        what was not searched (`Plan.omitted`).
+        Seconds of processor time that planning may take, None for no limit. The plan is then the best so far and
+        lists what was not searched (`Plan.omitted`).
 
     Returns
     -------
@@ -170,143 +218,86 @@ def einsum_plan(
     Raises
     ------
     ExpressionError
-        For subscripts or a program that mean nothing.
+        If the subscripts or the program are invalid.
     MemoryLimit
-        If no loops keep the limit of memory; the message says in bytes what would do.
+        If no loops keep the limit of memory. The message states in bytes what would do.
+    BackendUnavailable, UnsupportedPrecision
+        If the backend cannot run here, or not in this precision.
 
     Warns
     -----
     SlowPlanWarning
         If the memory limit makes a run more than 20 times slower.
+
+    Examples
+    --------
+    >>> plan = einsum_plan("acik,befl,dfjk,cdel->abij", *[(10, 10, 10, 10)] * 4)
+    >>> print(plan.operations)
+    6 N^6
     """
-    plan, program = _plan(expression, operands, outputs, memory_limit, symmetries, time_limit)
-    pairs = pair_forms(program, plan.outputs) if program else ()
-    plan = replace(plan, grid=tuple(grid), pairs=pairs, memory=memory_limit)
-    plan.warn()
+    if not isinstance(expression, str | Program):
+        expression, operands = _from_interleaved((expression, *operands))
+    if isinstance(expression, str) and "=" not in expression:
+        plan = _subscripts_plan(expression, operands, memory_limit, symmetries, time_limit)
+    else:
+        if symmetries:
+            raise InputError("symmetries go with subscripts; tensors of a program declare theirs: symmetric(0,1)(2,3)")
+        plan, operands = _program_plan(expression, operands, outputs, memory_limit, time_limit)
+    plan = replace(plan, grid=tuple(grid), memory=memory_limit)
+    if backend is not None:
+        plan = replace(plan, kernels=backend_kernels(backend, precision, [x for x in operands if type(x) is not tuple]))
+    elif plan.pairs:
+        plan = replace(plan, kernels=fused_pair_kernels())
+    plan.warn_if_slow(stacklevel=3)
     return plan
 
 
-def _plan(
-    expression: Any,
-    operands: tuple[Any, ...],
-    outputs: Sequence[str],
+def _subscripts_plan(
+    subscripts: str,
+    operands: Sequence[Any],
     memory_limit: int | None,
     symmetries: Symmetries | None,
     time_limit: float | None,
-) -> tuple[Plan, Program | None]:
-    if not isinstance(expression, str | Program):
-        expression, operands = _spelt((expression, *operands))
-    if isinstance(expression, str) and "=" not in expression:
-        shapes = tuple(_shape(x) for x in operands)
-        size = _itemsize([x for x in operands if hasattr(x, "shape")])
-        stated = _stated(symmetries, operands, shapes)
-        return _planned(expression, shapes, size, memory_limit, time_limit, *stated)[0], None
-    if symmetries:
-        raise InputError("symmetries go with subscripts; the tensors of a program declare theirs: symmetric(0,1)(2,3)")
+) -> Plan:
+    shapes = tuple(_shape(x) for x in operands)
+    size = _itemsize([x for x in operands if hasattr(x, "shape")])
+    exchanges, same = _declared(symmetries, operands, shapes)
+    return plan_subscripts(subscripts, shapes, size, memory_limit, time_limit, exchanges, same)[0]
+
+
+def _program_plan(
+    expression: str | Program,
+    operands: Sequence[Any],
+    outputs: Sequence[str],
+    memory_limit: int | None,
+    time_limit: float | None,
+) -> tuple[Plan, tuple[Any, ...]]:
+    """Return the plan of a program, and the arrays or shapes that were passed."""
     program = parse(expression) if isinstance(expression, str) else expression
     if len(operands) > 1 or (operands and not isinstance(operands[0], Mapping)):
         raise InputError("the operands of a program come as one dictionary: name -> array or shape")
-    given: Mapping[str, Any] = operands[0] if operands else {}
-    program = program.shaped({name: _shape(x) for name, x in given.items() if not callable(x)})
-    size = _itemsize(list(given.values()))
-    with planning(time_limit) as clock:
-        plan = _program_plan(program, tuple(outputs) or unread(program), size, memory_limit)
-    return replace(plan, omitted=clock.omitted, time_limit=time_limit), program
+    named: Mapping[str, Any] = operands[0] if operands else {}
+    program = program.shaped({name: _shape(x) for name, x in named.items() if not callable(x)})
+    arrays = tuple(named.values())
+    return plan_statements(program, outputs, _itemsize(arrays), memory_limit, time_limit), arrays
 
 
-def _program_plan(program: Program, wanted: tuple[str, ...], size: int, memory_limit: int | None) -> Plan:
-    # What terms share, and what statements keep, is held until its last use: what is written out waits for nothing.
-    attempts: tuple[Callable[[], Plan], ...] = (
-        lambda: plan_program(program, wanted),
-        lambda: plan_program(program, wanted, share=False, factor=False),
-        lambda: plan_program(expanded(program, wanted), wanted, share=False, factor=False),
-    )
-    for attempt in attempts[:-1]:
-        try:
-            return _within(attempt(), size, memory_limit)
-        except MemoryLimit:
-            continue
-    return _within(attempts[-1](), size, memory_limit)
+def _declared(
+    symmetries: Symmetries | None, operands: Sequence[Any], shapes: Sequence[Shape]
+) -> tuple[Exchanges, tuple[int, ...]]:
+    """Return the exchanges of each operand, and for each operand the first that is the same array."""
+    if not symmetries:
+        return (), ()
+    ids = [id(x) for x in operands]
+    same = tuple(k if isinstance(x, tuple) else ids.index(id(x)) for k, x in enumerate(operands))
+    return parse_symmetries(symmetries, shapes), same
 
 
-def _within(plan: Plan, size: int, memory_limit: int | None) -> Plan:
-    """size: bytes of an element."""
-    if memory_limit is None:
-        return plan.within(None)
-    if not isinstance(memory_limit, int | float | np.number):
-        raise InputError(f"memory_limit is a number of bytes; found {memory_limit!r}")
-    try:
-        return plan.within(int(memory_limit // size))
-    except ElementLimit as error:
-        raise MemoryLimit(
-            f"{error.what} need {error.needed * size} bytes of memory at least; memory_limit is {memory_limit} bytes: "
-            f"raise it to {error.needed * size} or more"
-        ) from None
-
-
-@lru_cache(maxsize=256)
-def _planned(
-    subscripts: str,
-    shapes: tuple[Shape, ...],
-    size: int,
-    memory_limit: int | None,
-    time_limit: float | None,
-    exchanges: Exchanges = (),
-    same: tuple[int, ...] = (),
-    path: Path = (),
-) -> tuple[Plan, Subscripts]:
-    parsed = parse_subscripts(subscripts, shapes)
-    with planning(time_limit) as clock:
-        plan = _within(_product_plan(parsed, exchanges, same, path), size, memory_limit)
-    return replace(plan, omitted=clock.omitted, time_limit=time_limit, memory=memory_limit), parsed
-
-
-def _product_plan(parsed: Subscripts, exchanges: Exchanges, same: tuple[int, ...], path: Path) -> Plan:
-    # Dropping axes makes two arrays of one.
-    leaves, indices = parsed.leaves(() if any(parsed.squeezed) else same), parsed.indices()
-    known: dict[str, tuple[Exchange, ...]] = {}
-    for leaf, found, squeezed in zip(leaves, exchanges, parsed.squeezed):
-        # Numbers of axes are those of operands as they come.
-        known[leaf.name] = (*known.get(leaf.name, ()), *(() if squeezed else found))
-    symmetries = {k: _symmetries(x) for k, x in known.items()}
-    if path:
-        tree = with_pairs(tree_of_path(path, leaves, parsed.output, indices, RESULT), symmetries)
-    else:
-        tree = best_tree(list(leaves), parsed.output, indices, RESULT, symmetries)
-    used = [label for labels in parsed.inputs for label in labels]
-    operations = len(leaves) - 1 + bool(set(used) - set(parsed.output))
-    return Plan(
-        title=parsed.text,
-        assignments=(Assignment(RESULT, parsed.output, (Part(Fraction(1), tree, ladder=ladder_of(tree, known)),)),),
-        inputs=tuple((leaf.name, leaf.indices) for leaf in leaves),
-        outputs=(RESULT,),
-        direct=operations * Count.product(indices[label].symbol for label in dict.fromkeys(used)),
-        exchanges=tuple(known.items()),
-    )
-
-
-def _symmetries(exchanges: Sequence[Exchange]) -> tuple[Symmetry, ...]:
-    return tuple(Symmetry(e.pairs[0], e.sign) for e in exchanges if len(e.pairs) == 1)
-
-
-def _spelt(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+def _from_interleaved(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
     if len(operands) < 2:
         raise InputError("einsum takes subscripts and operands, or operands each with its list of indices")
     text, arrays = interleaved(operands)
     return text, tuple(arrays)
-
-
-def _path(optimize: Any, subscripts: str, shapes: tuple[Shape, ...]) -> Path:
-    """The path that the caller gives, or that the caller's planner finds."""
-    parsed = parse_subscripts(subscripts, shapes)
-    if callable(optimize):
-        optimize = optimize([set(labels) for labels in parsed.inputs], set(parsed.output), parsed.extents)
-    steps = list(optimize) if isinstance(optimize, Iterable) else None
-    if steps and steps[0] == "einsum_path":
-        del steps[0]
-    if steps is None or not all(isinstance(step, Iterable) for step in steps):
-        raise ArgumentError(f"optimize is a path, a planner of paths, or anything that names one; found {optimize!r}")
-    return tuple(tuple(int(place) for place in step) for step in steps)
 
 
 def _advice(name: str) -> str:
@@ -317,6 +308,10 @@ def _advice(name: str) -> str:
         "use_blas": "every step is a product of matrices where it can be",
     }
     return f"einsum has no argument {name!r}: {known.get(name, 'see its documentation for those that it has')}"
+
+
+def _is_dataset(operand: Any) -> bool:
+    return type(operand).__module__.startswith("h5py.")
 
 
 def _shape(operand: Any) -> Shape:

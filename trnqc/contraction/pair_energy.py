@@ -9,7 +9,7 @@ such a sum is a matter of its numbers, so it is checked when the arrays are ther
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -17,15 +17,13 @@ from typing import Any
 import numpy as np
 
 from trnqc.arrays import host_array
+from trnqc.contraction.kernels import PairKernel
 from trnqc.contraction.order.block_sparsity import has_blocks
 from trnqc.contraction.order.expansion import expanded
 from trnqc.errors import InputError, MemoryLimit
 from trnqc.expression.program import Program
 from trnqc.expression.terms import Factor, Term
 from trnqc.types import PairEnergies
-
-# (B [occ, vir, aux] fp64 in C order, e [occ], f [vir], bytes or None) -> energies of pairs.
-PairKernel = Callable[[np.ndarray, np.ndarray, np.ndarray, int | None], PairEnergies]
 
 # Programs of more statements are not written out to look for a pair energy.
 MOST = 8

@@ -1,16 +1,19 @@
-"""Classes of shell quartets: what one generated kernel computes, and the layout of what it is handed.
+"""Classes of shell quartets, one for each generated kernel, and the records of shell pairs that kernels read.
 
-A pair record describes the product of two contracted shells a, b at A, B; its rows are the primitive products, largest
-first. In every row, with zeta = alpha + beta and P = (alpha A + beta B) / zeta:
+A record describes the product of two contracted shells a and b at A and B. It has one row for each product of two
+primitives, in the order of falling BOUND. With exponents alpha and beta, zeta = alpha + beta and P = (alpha A + beta B)
+/ zeta, its columns are
 
-  ZETA  zeta;  P .. P + 2  the centre;  COEFFICIENT  sqrt(2) pi^(5/4) exp(-alpha beta |A-B|^2 / zeta) / zeta, times the
-  product of the two contraction coefficients where the pair is segmented;  BOUND  sqrt of the largest primitive
-  (ab|ab), with contraction coefficients;  CONTRACTION ..  where the pair is generally contracted, one product of
-  coefficients for each pair of contractions.
+  ZETA          zeta, in 1/Bohr^2
+  P .. P + 2    x, y and z of P, in Bohr
+  COEFFICIENT   sqrt(2) pi^(5/4) exp(-alpha beta |A-B|^2 / zeta) / zeta, in a segmented pair times the product of the
+                two contraction coefficients
+  BOUND         the square root of the largest primitive (ab|ab), with contraction coefficients
+  CONTRACTION   and on, in a generally contracted pair: a product of two coefficients for each pair of contractions
 
-so that [00|00]^(m) = COEFFICIENT_bra COEFFICIENT_ket F_m(T) / sqrt(zeta + eta), T = zeta eta / (zeta + eta) |P - Q|^2.
-The factors 1/sqrt(4 pi) of s and sqrt(3/(4 pi)) of p functions are part of the contraction coefficients; a density-
-fitting shell is a pair with an s function of exponent zero and coefficient one on the same centre.
+so that [00|00]^(m) = COEFFICIENT_ab COEFFICIENT_cd F_m(T) / sqrt(zeta + eta), T = zeta eta / (zeta + eta) |P - Q|^2.
+The contraction coefficients include the factors 1/sqrt(4 pi) of s and sqrt(3/(4 pi)) of p functions. A density-fitting
+shell is a pair with an s function of exponent zero and coefficient one on the same centre.
 """
 
 from __future__ import annotations
@@ -19,17 +22,40 @@ from dataclasses import dataclass
 
 from trnqc.errors import UnsupportedClass
 
+# The columns of a record.
 ZETA, P, COEFFICIENT, BOUND, CONTRACTION = 0, 1, 4, 5, 6
+# 1/r, erf(omega r)/r and erfc(omega r)/r.
 OPERATORS = ("coulomb", "erf", "erfc")
-# Four-centre classes; a density-fitting shell stands alone on its side.
-LMAX, LMAX_FITTING = 5, 7
+# The highest angular momentum of orbitals (h).
+LMAX = 5
+# The highest angular momentum of density-fitting shells (k), which are alone on their side.
+LMAX_FITTING = 7
 
 
 @dataclass(frozen=True, order=True)
 class QuartetClass:
-    """Shells (la lb|lc ld) with la >= lb and lc >= ld, in Cartesian or real spherical functions.
+    """Shells (la lb|lc ld) with la >= lb and lc >= ld.
 
-    operator: 1/r, erf(omega r)/r or erfc(omega r)/r. general: several contractions share the primitives of a pair.
+    Parameters
+    ----------
+    la, lb, lc, ld
+        Angular momenta.
+    cartesian
+        Whether functions are Cartesian or real spherical ones.
+    general
+        Whether several contractions share the primitives of a pair.
+    operator
+        One of OPERATORS.
+
+    Raises
+    ------
+    UnsupportedClass
+        If there is no such kernel.
+
+    Examples
+    --------
+    >>> QuartetClass(2, 1, 1, 0, operator="erf").name
+    'eri_2110_sph_erf'
     """
 
     la: int
@@ -62,7 +88,7 @@ class QuartetClass:
 
     @property
     def name(self) -> str:
-        """An identifier, such as ``eri_2110_sph_erf``."""
+        """The name of the kernel."""
         words = ["eri", self.digits, "cart" if self.cartesian else "sph"]
         words += ["general"] * self.general + [self.operator] * (self.operator != "coulomb")
         return "_".join(words)
@@ -73,11 +99,11 @@ class QuartetClass:
         return sum(self.shells)
 
     def functions(self, l: int) -> int:
-        """Functions of a shell."""
+        """Return the number of functions of a shell with one contraction."""
         return (l + 1) * (l + 2) // 2 if self.cartesian else 2 * l + 1
 
     @property
     def extents(self) -> tuple[int, int, int, int]:
-        """Functions of the four shells: one contraction's block of integrals is [a, b, c, d] in row-major order."""
+        """Numbers of functions of the four shells; integrals of one contraction are [a, b, c, d] in row-major order."""
         a, b, c, d = (self.functions(l) for l in self.shells)
         return a, b, c, d

@@ -18,7 +18,7 @@ import json
 import os
 import uuid
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -145,6 +145,8 @@ class Records:
     ----------
     path
         The file; None keeps the objects in memory only.
+    sync
+        Whether to wait until each object is on the disk.
 
     Attributes
     ----------
@@ -152,14 +154,14 @@ class Records:
         The objects that were there when the file was opened, in order.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
+    def __init__(self, path: Path | None, *, sync: bool = False) -> None:
+        self.path, self.sync = path, sync
         self.entries: list[dict[str, Any]] = []
         self._file: int | None = None
         if path is None:
             return
         text = path.read_bytes() if path.exists() else b""
-        self.entries = [record for line in text.split(b"\n") if (record := _record(line)) is not None]
+        self.entries = [record for record in records_in(text) if record is not None]
         try:
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
             if text and not text.endswith(b"\n"):  # A kill has cut the last line off.
@@ -169,12 +171,13 @@ class Records:
 
     def add(self, **record: Any) -> None:
         """Append an object. Raises StorageError if it could not be written whole."""
-        line = json.dumps(record, separators=(",", ":")).encode()
         if self.path is None:
-            self.entries.append(json.loads(line))
+            self.entries.append(json.loads(json.dumps(record)))
             return
         try:
-            self._append(b"%08x %s\n" % (zlib.crc32(line), line))
+            self._append(record_line(record))
+            if self.sync and self._file is not None:
+                os.fsync(self._file)
         except OSError as error:
             raise storage_error(self.path, error) from error
 
@@ -188,6 +191,17 @@ class Records:
         assert self._file is not None
         while data:
             data = data[os.write(self._file, data) :]
+
+
+def record_line(record: Mapping[str, Any]) -> bytes:
+    """The line of a record: the CRC-32 of its JSON text in hexadecimal, and the text."""
+    text = json.dumps(record, separators=(",", ":")).encode()
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+def records_in(text: bytes) -> list[dict[str, Any] | None]:
+    """The records in the text of a file, in order; None for a line that was cut off or has changed."""
+    return [_record(line) for line in text.split(b"\n") if line]
 
 
 def _record(line: bytes) -> dict[str, Any] | None:

@@ -42,6 +42,7 @@ class StageBars:
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
         )
         self._bars = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._patience = patience
@@ -58,12 +59,12 @@ class StageBars:
         """A function progress(done, total, name) of one stage; the name of the last part is not shown."""
         return lambda done, total, name: self(stage, done, total)
 
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        """Show that `done` of `total` parts of a stage are done; a total of 0 means that it is not known."""
+    def __call__(self, stage: str, done: int, total: int, note: str = "") -> None:
+        """Show that `done` of `total` parts of a stage are done, and a note; a total of 0 means it is not known."""
         now = time.monotonic()
         if now - self._began.setdefault(stage, now) < self._patience:
             return
         if stage not in self._tasks:
             self._bars.start()
-            self._tasks[stage] = self._bars.add_task(stage, total=total or None)
-        self._bars.update(self._tasks[stage], completed=done)
+            self._tasks[stage] = self._bars.add_task(stage, total=total or None, note="")
+        self._bars.update(self._tasks[stage], completed=done, total=total or None, note=note)

@@ -1,44 +1,73 @@
-"""C or CUDA text in, Python callables or cubins out; knows no chemistry.
+"""Compile C or CUDA text, or programs of `trnqc.gen`, and call the result from Python; knows no chemistry.
 
-source, signatures -> compiler  (compiler.py: found, its flags probed)
-                   -> shared library  (cache.py: content-addressed, so a text is compiled once a machine)
-                   -> functions  (load.py: bound with the types of their arguments)
-
-CUDA source -> cubin and ptxas's figures  (nvcc.py: no GPU needed; same cache)
-            -> cubin and a launch  (gpu.py: the optional bindings; device.py: memory, streams, and a stand-in on the
-               CPU; not imported from here)
-many builds at once, with progress  (parallel.py);  parts of a call on several threads  (threads.py)
+signature.py: named parameters of a compiled function     load.py: a library's functions, called by these names
+recipe.py: programs that are generated and compiled only if the cache does not hold them; sources.py: their key
+cache.py: compiled files, named by a digest of all that went into them     parallel.py: several builds at a time
+compiler.py: the C compiler, found and probed (probed.py)
+nvcc.py: CUDA text to a cubin, and ptxas's figures (occupancy.py), without a GPU
+device.py: memory, streams and launches on GPUs (gpu.py: the optional bindings) and on a stand-in; not imported here
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from trnqc.jit.cache import key_of, library_cache
 from trnqc.jit.compiler import Compiler, find_compiler
-from trnqc.jit.load import Array, Library, Signature, load, signature_of
+from trnqc.jit.load import CompiledFunction, Library
 from trnqc.jit.nvcc import Build, Kernel, compile_cuda
 from trnqc.jit.parallel import build_all
+from trnqc.jit.recipe import Recipe, library
+from trnqc.jit.signature import NUMPY, TYPES, Parameter, Signature
 
-__all__ = ["Array", "Build", "Compiler", "Kernel", "Library", "Signature", "build_all", "compile_c", "compile_cuda",
-           "find_compiler", "signature_of"]  # fmt: skip
+__all__ = [
+    "NUMPY",
+    "TYPES",
+    "Build",
+    "CompiledFunction",
+    "Compiler",
+    "Kernel",
+    "Library",
+    "Parameter",
+    "Recipe",
+    "Signature",
+    "build_all",
+    "compile_c",
+    "compile_cuda",
+    "find_compiler",
+    "library",
+]
 
 
 def compile_c(
     source: str,
-    signatures: Mapping[str, Signature],
+    signatures: Sequence[Signature],
     *,
     name: str,
     defines: tuple[str, ...] = (),
     flags: tuple[str, ...] = (),
 ) -> Library:
-    """Compile C text, or take it from the cache, and bind the functions named in `signatures`.
+    """Compile C text, or take it from the cache, and load it.
 
-    name: a short word that heads the cached file's name. defines: ``"NAME"`` or ``"NAME=value"`` preprocessor symbols.
-    flags: options after the probed ones, such as ``-ffp-contract=off``.
-    Raises CompilerError when there is no compiler, it rejects the text, or a named function is not in the library.
+    Parameters
+    ----------
+    source : str
+        The text.
+    signatures : sequence of Signature
+        Of the functions that are called from Python.
+    name : str
+        A short word that heads the cached file's name.
+    defines : tuple of str
+        Preprocessor symbols, ``"NAME"`` or ``"NAME=value"``.
+    flags : tuple of str
+        Options after the probed ones, such as ``-ffp-contract=off``.
+
+    Raises
+    ------
+    CompilerError
+        If there is no compiler, if it rejects the text, or if a function is not in the library.
     """
     compiler = find_compiler()
     key = key_of(compiler.identity, *defines, *flags, source)
     path = library_cache().get(f"{name}-{key}", lambda out: compiler.build(source, out, defines, flags))
-    return load(path, signatures)
+    return Library(path, signatures)

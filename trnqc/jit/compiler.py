@@ -43,16 +43,20 @@ class Compiler:
     flags: tuple[str, ...]
     target: str
 
-    @property
+    @functools.cached_property
     def identity(self) -> str:
         """Everything about the compiler that the machine code depends on."""
         return "\n".join((*self.command, self.version, *self.flags, self.target))
 
-    @property
+    @functools.cached_property
     def vector_bytes(self) -> int:
         """Bytes of the widest vector of the target; 0 without vectors."""
         macros = {line.split()[1] for line in self.target.splitlines() if len(line.split()) > 1}
         return next((size for macro, size in VECTORS if macro in macros), 0)
+
+    def lanes(self, itemsize: int = 8) -> int:
+        """Elements of `itemsize` bytes in the widest vector of the target, at least 1."""
+        return max(1, self.vector_bytes // itemsize)
 
     @property
     def label(self) -> str:

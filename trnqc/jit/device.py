@@ -8,7 +8,7 @@ itself is tried without one: several devices, streams, and memory that runs out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,13 +16,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from trnqc.errors import BackendUnavailable, MemoryLimit
-from trnqc.gen import Array, Value, emit_c, emit_cuda
-from trnqc.gen.statements import Function
+from trnqc.gen import emit_cuda
 from trnqc.jit import gpu
-from trnqc.jit.cache import key_of, library_cache
-from trnqc.jit.compiler import find_compiler
-from trnqc.jit.load import NAMES, Signature, load
-from trnqc.jit.load import Array as ArrayType
+from trnqc.jit.recipe import Recipe, Target, library, stored
+from trnqc.jit.signature import GROUPS, NUMPY, Parameter, Signature
 
 # A stand-in is to be built soon rather than to run fast.
 SIMULATED_FLAGS = ("-O1",)
@@ -41,49 +38,19 @@ class Memory:
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """A function with a group that is made only where no compiled one is kept.
-
-    written: names of the arrays that it writes. key: all that the function depends on besides its name, lest it must be
-    made to be found; empty where it is at hand anyway.
-    """
-
-    name: str
-    params: tuple[Value | Array, ...]
-    written: tuple[str, ...]
-    make: Callable[[], Function] = field(compare=False)
-    key: str = ""
-
-    @classmethod
-    def of(cls, function: Function) -> Recipe:
-        return cls(function.name, function.params, function.written, lambda: function)
-
-    @property
-    def signature(self) -> Signature:
-        types = tuple(
-            ArrayType(NAMES[p.dtype], written=p.name in self.written) if isinstance(p, Array) else NAMES[p.dtype]
-            for p in self.params
-        )
-        return Signature((*types, "int64", "int64"))
-
-    def kept(
-        self, suffix: str, emit: Callable[[Function], str], compile_: Callable[[str, Path], None], *key: str
-    ) -> Path:
-        """The compiled file; key: what it depends on besides the function."""
-        text = "" if self.key else emit(self.make())
-        name = f"{self.name}-{key_of(self.key, text, *key)}"
-        return library_cache().get(name, lambda out: compile_(text or emit(self.make()), out), suffix)
-
-
 @dataclass(frozen=True, eq=False)
 class Built:
     """A function ready to be launched in groups of `lanes`. stack: bytes of memory a lane takes beside registers."""
 
-    recipe: Recipe
+    signature: Signature
     lanes: int
     handle: Any = field(repr=False)
     stack: int = 0
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Those of the function, without the range of groups, which a launch tells."""
+        return self.signature.parameters[: -len(GROUPS)]
 
 
 Argument = Memory | int | float
@@ -122,8 +89,11 @@ class Device(Protocol):
     def release(self, *memories: Memory) -> None:
         """Give memory back, after all launches so far."""
 
-    def launch(self, built: Built, groups: int, arguments: Sequence[Argument], stream: int = 0) -> None:
-        """Start the groups 0 .. groups - 1 behind what is on the stream, and return. Arguments: in order of params."""
+    def launch(self, built: Built, groups: int, arguments: Mapping[str, Argument], stream: int = 0) -> None:
+        """Start the groups 0 .. groups - 1 behind what is on the stream, and return.
+
+        arguments: by the names of the parameters; the mapping may hold more.
+        """
 
     def synchronize(self, stream: int | None = None) -> None:
         """Wait for all launches, or those on one stream."""
@@ -141,14 +111,8 @@ class SimulatedDevice:
         return self.memory - self.used
 
     def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
-        compiler = find_compiler()
-        key = (compiler.identity, *SIMULATED_FLAGS, str(lanes))
-
-        def compile_(text: str, out: Path) -> None:
-            compiler.build(text, out, flags=SIMULATED_FLAGS)
-
-        path = recipe.kept(".so", lambda f: emit_c(f, lanes=lanes), compile_, *key)
-        return Built(recipe, lanes, getattr(load(path, {recipe.name: recipe.signature}), recipe.name))
+        (signature,) = recipe.signatures
+        return Built(signature, lanes, getattr(library(recipe, lanes, SIMULATED_FLAGS), signature.name))
 
     def upload(self, array: np.ndarray) -> Memory:
         memory = self.zeros(*array.shape, dtype=array.dtype)
@@ -175,11 +139,12 @@ class SimulatedDevice:
         for memory in memories:
             memory.handle = None
 
-    def launch(self, built: Built, groups: int, arguments: Sequence[Argument], stream: int = 0) -> None:
+    def launch(self, built: Built, groups: int, arguments: Mapping[str, Argument], stream: int = 0) -> None:
         if not 0 <= stream < self.streams:
             raise BackendUnavailable(f"{self.name} has streams 0 .. {self.streams - 1}, found {stream}")
         self.launches += 1
-        built.handle(*(a.handle if isinstance(a, Memory) else a for a in arguments), 0, groups)
+        operands = (arguments[p.name] for p in built.parameters)
+        built.handle(*(a.handle if isinstance(a, Memory) else a for a in operands), 0, groups)
 
     def synchronize(self, stream: int | None = None) -> None:
         """Every launch has run to its end."""
@@ -204,18 +169,16 @@ class CudaDevice:
         return int(self._driver("cuMemGetInfo")[0])
 
     def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
-        key = (gpu.nvrtc_version(), self.arch, str(lanes), accumulate, str(min_blocks))
-
-        def emit(function: Function) -> str:
-            return emit_cuda(function, lanes=lanes, accumulate=accumulate, min_blocks=min_blocks)
-
-        def compile_(text: str, out: Path) -> None:
-            out.write_bytes(gpu.compile_nvrtc(text, name=recipe.name, arch=self.arch))
-
-        path = recipe.kept(".cubin", emit, compile_, *key)
+        (signature,) = recipe.signatures
+        target = Target(
+            (gpu.nvrtc_version(), self.arch, str(lanes), accumulate, str(min_blocks)), ".cubin",
+            lambda functions, _: emit_cuda(*functions, lanes=lanes, accumulate=accumulate, min_blocks=min_blocks),
+            lambda text, out, _: _write(out, gpu.compile_nvrtc(text, name=recipe.name, arch=self.arch)),
+        )  # fmt: skip
+        path = stored(recipe, target)
         self._device.set_current()
-        kernel = self._core.ObjectCode.from_cubin(path.read_bytes()).get_kernel(recipe.name)
-        return Built(recipe, lanes, kernel, int(kernel.attributes.local_size_bytes))
+        kernel = self._core.ObjectCode.from_cubin(path.read_bytes()).get_kernel(signature.name)
+        return Built(signature, lanes, kernel, int(kernel.attributes.local_size_bytes))
 
     def upload(self, array: np.ndarray) -> Memory:
         memory = self._allocate(array.shape, array.dtype)
@@ -248,12 +211,12 @@ class CudaDevice:
             memory.handle.close(self._streams[0])
             memory.handle = None
 
-    def launch(self, built: Built, groups: int, arguments: Sequence[Argument], stream: int = 0) -> None:
+    def launch(self, built: Built, groups: int, arguments: Mapping[str, Argument], stream: int = 0) -> None:
         self._device.set_current()
-        given = [
-            a.handle if isinstance(a, Memory) else np.dtype(NAMES[p.dtype]).type(a)
-            for p, a in zip(built.recipe.params, arguments, strict=True)
-        ]
+        given = []
+        for p in built.parameters:
+            a = arguments[p.name]
+            given.append(a.handle if isinstance(a, Memory) else np.dtype(NUMPY[p.dtype]).type(a))
         config = self._core.LaunchConfig(grid=groups, block=built.lanes)
         self._core.launch(self._streams[stream], config, built.handle, *given)
 
@@ -281,6 +244,10 @@ class CudaDevice:
         if int(status) != 0:
             raise BackendUnavailable(f"{self.name}: {function} answers {status.name}")
         return tuple(results)
+
+
+def _write(out: Path, data: bytes) -> None:
+    out.write_bytes(data)
 
 
 def no_memory(name: str, wanted: int, free: int) -> MemoryLimit:

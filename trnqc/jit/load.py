@@ -1,121 +1,103 @@
-"""Functions of a shared library, called with arguments whose types are checked."""
+"""Functions of a shared library, called by the names of their parameters."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from trnqc.errors import CompilerError
-from trnqc.gen import values
-from trnqc.gen.statements import Function
-
-SCALARS = {"int64": ctypes.c_int64, "int32": ctypes.c_int32, "float64": ctypes.c_double, "float32": ctypes.c_float}
-NAMES = {"i64": "int64", "i32": "int32", "f64": "float64", "f32": "float32"}
+from trnqc.jit.signature import SCALARS, Convert, Signature
 
 
-@dataclass(frozen=True)
-class Array:
-    """An argument that is a C-contiguous NumPy array, handed over as a pointer to its first element.
+class CompiledFunction:
+    """A function of a loaded library. Calls release the interpreter's lock.
 
-    ndim None takes any rank. `written` asks for a writable array.
+    Arguments are given by name or by position, as to a Python function, and checked: a wrong type, rank or layout, an
+    unknown name, and a missing argument raise TypeError. Arguments of repeated calls are fixed, and checked once, by
+    `bind`:
+
+        step = library.axpy.bind(n=len(x), a=2.0)
+        for x, y in pairs:
+            step(x=x, y=y)
     """
 
-    dtype: str
-    ndim: int | None = None
-    written: bool = False
+    __slots__ = ("_arguments", "_kept", "_open", "_pointer", "signature")
 
-    def ctype(self) -> Any:
-        return _parameter(self)
+    def __init__(self, pointer: Any, signature: Signature) -> None:
+        self.signature, self._pointer = signature, pointer
+        # What ctypes gets, None where an argument is still to be given: these by name, with place and conversion.
+        self._arguments: list[Any] = [None] * len(signature.parameters)
+        self._open: dict[str, tuple[int, Convert]]
+        self._open = {p.name: (n, p.convert) for n, p in enumerate(signature.parameters)}
+        # ctypes keeps no array alive.
+        self._kept: tuple[Any, ...] = ()
 
-    def hold(self, array: np.ndarray) -> Held:
-        """The array as an argument of many calls, checked once. Raises TypeError."""
-        parameter = self.ctype()
-        parameter.from_param(array)
-        return Held(parameter, array, ctypes.c_void_p(array.ctypes.data))
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        if len(args) + len(named) != len(self._open):
+            raise self._mismatch(len(args), named)
+        return self._pointer(*self._with(args, named))
 
+    def bind(self, *args: Any, **named: Any) -> CompiledFunction:
+        """The function of the remaining parameters; arrays are kept alive as long as it is."""
+        bound = CompiledFunction.__new__(CompiledFunction)
+        bound.signature, bound._pointer = self.signature, self._pointer
+        bound._arguments = self._with(args, named)
+        taken = {*list(self._open)[: len(args)], *named}
+        bound._open = {name: to for name, to in self._open.items() if name not in taken}
+        bound._kept = (self._kept, args, named)
+        return bound
 
-@cache
-def _parameter(kind: Array) -> Any:
-    flags: Any = ["C_CONTIGUOUS", "ALIGNED"] + ["WRITEABLE"] * kind.written
-    checked = np.ctypeslib.ndpointer(np.dtype(kind.dtype), ndim=kind.ndim, flags=flags)
+    def _with(self, args: Sequence[Any], named: dict[str, Any]) -> list[Any]:
+        arguments = self._arguments.copy()
+        if args:
+            if len(args) > len(self._open):
+                raise self._mismatch(len(args), named)
+            names = list(self._open)[: len(args)]
+            for (place, convert), value in zip(self._open.values(), args):
+                arguments[place] = convert(value)
+            if named and not named.keys().isdisjoint(names):
+                raise self._mismatch(len(args), named)
+        try:
+            for name, value in named.items():
+                place, convert = self._open[name]
+                arguments[place] = convert(value)
+        except KeyError:
+            raise self._mismatch(len(args), named) from None
+        return arguments
 
-    class Parameter:
-        @staticmethod
-        def from_param(given: Any) -> Any:
-            if type(given) is Held and given.parameter is Parameter:
-                return given.pointer
-            return checked.from_param(given)
+    def _mismatch(self, count: int, named: dict[str, Any]) -> TypeError:
+        given = ", ".join([*[f"{count} by position"] * bool(count), *named]) or "none"
+        return TypeError(f"{self.signature.name} takes the arguments {', '.join(self._open) or 'none'}; found {given}")
 
-    return Parameter
-
-
-@dataclass(frozen=True, eq=False)
-class Held:
-    """An array that was found to be of a kind; checking it anew takes longer than a short call."""
-
-    parameter: type
-    array: np.ndarray
-    pointer: ctypes.c_void_p
-
-
-@dataclass(frozen=True)
-class Signature:
-    """Argument types in order, each an Array or a name in SCALARS; `returns` is such a name, or None for void."""
-
-    arguments: tuple[Array | str, ...]
-    returns: str | None = None
-
-
-def signature_of(function: Function) -> Signature:
-    """Types of the arguments of a generated function in C; one with a group takes a range of groups last."""
-    written = function.written
-    types = tuple(
-        Array(NAMES[p.dtype], written=p.name in written) if isinstance(p, values.Array) else NAMES[p.dtype]
-        for p in function.params
-    )
-    return Signature(types + ("int64", "int64") * (function.group is not None))
+    def __repr__(self) -> str:
+        return f"{self.signature.name}({', '.join(self._open)})"
 
 
 class Library:
-    """A loaded shared library; its bound functions are attributes. Calls release the interpreter's lock."""
+    """A loaded shared library; its functions are attributes.
 
-    def __init__(self, path: Path, functions: Mapping[str, Callable]) -> None:
+    Raises CompilerError when the file does not load or lacks one of the functions.
+    """
+
+    def __init__(self, path: Path, signatures: Sequence[Signature]) -> None:
         self.path = path
-        self._functions = dict(functions)
-
-    def __getattr__(self, name: str) -> Callable:
+        self._functions: dict[str, CompiledFunction] = {}
         try:
-            return self.__dict__["_functions"][name]
+            handle = ctypes.CDLL(str(path))
+            for signature in signatures:
+                pointer = handle[signature.name]
+                pointer.restype = None if signature.returns is None else SCALARS[signature.returns]
+                self._functions[signature.name] = CompiledFunction(pointer, signature)
+        except (OSError, AttributeError) as error:
+            raise CompilerError(f"the compiled library {path} cannot be used: {error}") from error
+
+    def __getattr__(self, name: str) -> CompiledFunction:
+        try:
+            return self.__dict__["_functions"][name]  # type: ignore[no-any-return]
         except KeyError:
-            raise AttributeError(f"{self.__dict__.get('path')} has no bound function {name!r}") from None
+            raise AttributeError(f"{self.__dict__.get('path')} has no function {name!r}") from None
 
     def __repr__(self) -> str:
         return f"Library({self.path.name}: {', '.join(self._functions)})"
-
-
-def _scalar(name: str) -> Any:
-    if name not in SCALARS:
-        raise ValueError(f"unknown C scalar {name!r}; known: {', '.join(SCALARS)}")
-    return SCALARS[name]
-
-
-def load(path: Path, signatures: Mapping[str, Signature]) -> Library:
-    """Load a library and bind its functions; raises CompilerError when it does not load or lacks one of them.
-
-    A call with a wrong dtype, rank, layout or number of arguments raises ctypes.ArgumentError or TypeError.
-    """
-    try:
-        handle = ctypes.CDLL(str(path))
-        functions = {name: handle[name] for name in signatures}
-    except (OSError, AttributeError) as error:
-        raise CompilerError(f"the compiled library {path} cannot be used: {error}") from error
-    for name, signature in signatures.items():
-        functions[name].argtypes = [a.ctype() if isinstance(a, Array) else _scalar(a) for a in signature.arguments]
-        functions[name].restype = None if signature.returns is None else _scalar(signature.returns)
-    return Library(path, functions)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 
 from rich.console import Console
 
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
             out.print(console.report(profile, args.top, args.all))
         if both:
             out.print(console.comparison(both, args.all))
-    written = [
+    written: list[tuple[str | None, Callable[[], str | bytes]]] = [
         (args.html, lambda: page(profiles, both)),
         (args.perfetto, lambda: trace(profiles[0])),
         (args.json, lambda: analysis(profiles, both)),

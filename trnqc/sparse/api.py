@@ -16,13 +16,14 @@ from trnqc.errors import InputError, MemoryLimit
 from trnqc.host.memory import installed_memory
 from trnqc.sparse.network.nest import Nest
 from trnqc.sparse.network.network import Indices, Network, network
-from trnqc.sparse.network.tree import Tree, contractions, greedy, trees
-from trnqc.sparse.run.dense import bytes_of_matrices
+from trnqc.sparse.network.tree import Tree, greedy, trees
+from trnqc.sparse.run.dense import bytes_of_matrices, multiply_adds
+from trnqc.sparse.run.measured_rates import machine_rates
 from trnqc.sparse.run.operands import Operands
 from trnqc.sparse.run.plan import Plan, arrays, same, tensors
 from trnqc.sparse.search import named_nests
 from trnqc.sparse.search.cost import Model
-from trnqc.sparse.search.estimate import dense_seconds, estimate
+from trnqc.sparse.search.estimate import estimate
 from trnqc.sparse.search.layout import Layouts, Out
 from trnqc.sparse.search.named_nests import Step
 from trnqc.sparse.search.solve import Candidate, candidates
@@ -140,7 +141,7 @@ def _fastest(
     form: str, held: Operands, statistics: Statistics, tree: Tree | None, out: Out, limit: int, seconds: float
 ) -> Plan:
     began = time.perf_counter()
-    found = candidates(held.network, held.tensors, tree=tree, out=out, time_limit=seconds)
+    found = candidates(held.network, held.tensors, machine_rates(), tree=tree, out=out, time_limit=seconds)
     elapsed = time.perf_counter() - began
     fitting = [candidate for candidate in found if candidate.estimate.bytes <= limit]
     if not fitting:
@@ -150,9 +151,9 @@ def _fastest(
     notes = [f"nests compared: {len(found)} in {elapsed:.2g} s; order of the best: {best.nest.order}"]
     dense = not best.nest.formats[-1].sparse and out != "sparse"
     if form == "auto" and dense:
-        product = _dense_tree(statistics) if tree is None else tree
+        product = _dense_tree(held.network) if tree is None else tree
         if bytes_of_matrices(held.network, product) <= limit:
-            matrices = _matrix_seconds(statistics, product)
+            matrices = multiply_adds(held.network, product) * machine_rates().matrix_product
             notes.append(f"as dense matrices: {matrices * 1e3:.3g} ms")
             if matrices < best.estimate.seconds:
                 notes.append(f"nest: {best.estimate}")
@@ -168,31 +169,27 @@ def _of_nest(nest: Nest, held: Operands, statistics: Statistics, out: Out) -> Pl
     steps = (Step(nest, tuple(range(len(held.tensors)))),)
     dense = out == "dense" or (out == "auto" and not nest.formats[-1].sparse)
     tree: Tree = tuple(range(len(held.tensors)))
-    return Plan(nest.network, "given nest", tree, steps, dense, held, estimate(nest, Model(statistics)))
+    return Plan(
+        nest.network, "given nest", tree, steps, dense, held, estimate(nest, Model(statistics, machine_rates()))
+    )
 
 
 def _of_matrices(held: Operands, statistics: Statistics, tree: Tree | None, out: Out, limit: int) -> Plan:
     net = held.network
-    product = _dense_tree(statistics) if tree is None else tree
+    product = _dense_tree(net) if tree is None else tree
     if (needed := bytes_of_matrices(net, product)) > limit:
         raise MemoryLimit(f"dense matrices of {net} take {needed} B; the limit is {limit} B: take another form")
     dense = out == "dense" or (out == "auto" and not Layouts(statistics).result(net.output, out).sparse)
-    notes = (f"as dense matrices: {_matrix_seconds(statistics, product) * 1e3:.3g} ms",)
+    notes = (f"as dense matrices: {multiply_adds(net, product):.3g} multiply-adds",)
     return Plan(net, "dense", product, (), dense, held, notes=notes)
 
 
-def _dense_tree(statistics: Statistics) -> Tree:
+def _dense_tree(net: Network) -> Tree:
     """The tree of pairs with the least work on dense operands."""
-    count = len(statistics.network.inputs)
+    count = len(net.inputs)
     if count > ALL_TREES:
-        return greedy(
-            count, lambda a, b: float(math.prod(statistics.network.shape(_letters(statistics.network, a + b))))
-        )
-    return min(trees(count), key=lambda each: _matrix_seconds(statistics, each))
-
-
-def _matrix_seconds(statistics: Statistics, tree: Tree) -> float:
-    return dense_seconds(statistics, [node.loops for node in contractions(statistics.network, tree)])
+        return greedy(count, lambda a, b: float(math.prod(net.shape(_letters(net, a + b)))))
+    return min(trees(count), key=lambda each: multiply_adds(net, each))
 
 
 def _letters(net: Network, operands: Sequence[int]) -> Indices:

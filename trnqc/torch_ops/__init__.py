@@ -11,7 +11,7 @@ On a Trainium device they launch the kernel; on CPU tensors they raise unless ``
 Needs PyTorch (the extra ``torch``).
 """
 
-from trnqc.backends.torch_launch import host_kernels
+from trnqc.backends.neuron.launch import host_kernels
 from trnqc.torch_ops.ops import batched_contraction, gemm, mp2_pair_energy
 
 __all__ = ["batched_contraction", "gemm", "host_kernels", "mp2_pair_energy"]

@@ -1,23 +1,24 @@
-"""Registration: typed function -> operator with a fake implementation and, for the products, derivatives.
+"""Registration of the operators: a typed function and a fake, which gives the shape of its result without data.
 
-Where the native torch-neuronx is installed, its own registration (``nki_op``) is used, so that torch.compile sees the
-kernel inside the operator; elsewhere ``torch.library`` with the same schema.
+The products split their operands and have derivatives. Every other kernel whose descriptor names an operator gets one
+over its own arguments. Where the native torch-neuronx is installed, its own registration (``nki_op``) is used, so that
+torch.compile sees the kernel inside the operator; elsewhere ``torch.library`` with the same schema.
 """
 
 # No `from __future__ import annotations`: torch reads the schema from the annotations as objects.
 
 import importlib.util
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from nki_kernels import batched_contraction as batched_kernels
-from nki_kernels import gemm as gemm_kernels
-from nki_kernels import mp2_energy as mp2_kernels
-from trnqc.backends.nki_host import PRECISIONS
-from trnqc.backends.torch_launch import launch
+from nki_kernels.descriptors import NkiKernel, kernels
+from nki_kernels.descriptors.descriptor import KernelOperator
+from trnqc.backends.neuron.launch import launch
+from trnqc.backends.nki.device import PRECISIONS
 from trnqc.errors import InputError, UnsupportedPrecision
 from trnqc.torch_ops.products import OPERATORS, gradients, over_a_batch, product, refuse_dual_level, require_tensors
 
@@ -64,7 +65,7 @@ def _check(a_t: Tensor, b: Tensor, rank: int, name: str) -> None:
 def _gemm(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
     refuse_dual_level("gemm")
     _check(a_t, b, 2, "gemm")
-    return launch(gemm_kernels.gemm, gemm_kernels.reference_gemm, split(a_t, precision), split(b, precision))
+    return launch(kernels()["gemm"], split(a_t, precision), split(b, precision))
 
 
 def _gemm_fake(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
@@ -75,12 +76,7 @@ def _gemm_fake(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
 def _batched(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
     refuse_dual_level("batched_contraction")
     _check(a_t, b, 3, "batched_contraction")
-    return launch(
-        batched_kernels.batched_contraction,
-        batched_kernels.reference_batched_contraction,
-        split(a_t, precision),
-        split(b, precision),
-    )
+    return launch(kernels()["batched_contraction"], split(a_t, precision), split(b, precision))
 
 
 def _batched_fake(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
@@ -88,41 +84,37 @@ def _batched_fake(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
     return a_t.new_empty((a_t.shape[0], a_t.shape[2], b.shape[2]), dtype=torch.float32)
 
 
-def _pair_energy(
-    bt: Tensor,
-    ev_row: Tensor,
-    ev_col: Tensor,
-    e_pair: Tensor,
-    work: Tensor,
-    bounds: Tensor,
-    nvir: int,
-    naux: int,
-    kchunk: int,
-) -> Tensor:
-    refuse_dual_level("mp2_pair_energy")
-    tensors = (bt, ev_row, ev_col, e_pair, work, bounds)
-    kernel, reference = mp2_kernels.mp2_energy, mp2_kernels.reference_mp2_energy
-    return launch(kernel, reference, *tensors, nvir, naux, kchunk).to(torch.float32)
+def register_kernel(kernel: NkiKernel, operator: KernelOperator) -> Any:
+    """The operator over a kernel's own arguments, tensors and integers, which launches it once; without derivatives.
 
+    Its schema follows from the arguments of the kernel's reference.
+    """
 
-def _pair_energy_fake(
-    bt: Tensor,
-    ev_row: Tensor,
-    ev_col: Tensor,
-    e_pair: Tensor,
-    work: Tensor,
-    bounds: Tensor,
-    nvir: int,
-    naux: int,
-    kchunk: int,
-) -> Tensor:
-    items, group = e_pair.shape
-    return e_pair.new_empty((items, mp2_kernels.P, group, 2), dtype=torch.float32)
+    def run(*arguments: Any) -> Tensor:
+        refuse_dual_level(operator.name)
+        return launch(kernel, *arguments).to(torch.float32)
+
+    def fake(*arguments: Any) -> Tensor:
+        tensors = arguments[: operator.tensors]
+        shape = operator.result_shape(*(tuple(tensor.shape) for tensor in tensors))
+        return tensors[0].new_empty(shape, dtype=torch.float32)
+
+    names = tuple(inspect.signature(kernel.reference).parameters)
+    types: list[type] = [Tensor] * operator.tensors + [int] * (len(names) - operator.tensors)
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter(name, kind, annotation=type_) for name, type_ in zip(names, types)]
+    for function in (run, fake):
+        function.__signature__ = inspect.Signature(parameters, return_annotation=Tensor)  # type: ignore[attr-defined]
+        function.__annotations__ = {**dict(zip(names, types)), "return": Tensor}
+    return register(operator.name, run, fake)
 
 
 OPERATORS["gemm"] = register("gemm", _gemm, _gemm_fake)
 OPERATORS["batched_contraction"] = register("batched_contraction", _batched, _batched_fake)
-mp2_pair_energy = register("mp2_pair_energy", _pair_energy, _pair_energy_fake)
+KERNEL_OPERATORS = {
+    kernel.name: register_kernel(kernel, kernel.operator) for kernel in kernels().values() if kernel.operator
+}
+mp2_pair_energy = KERNEL_OPERATORS["mp2_energy"]
 
 
 def gemm(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:

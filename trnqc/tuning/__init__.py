@@ -1,9 +1,10 @@
-"""What tuning leaves behind for whoever launches a kernel: its knobs, the values found best, and why.
+"""What tuning leaves behind for whoever launches a kernel: records of the best knobs, and the choice among them.
 
-    shape, precision, target  --choose.choose -->  Choice(constants, note)      user > shipped > default
-    record's point            --kernels.realise-->  compile-time constants       refused when they do not fit the chip
-    kernel, constants         --calls.example_call-->  arguments of one launch   for timing, for warming caches
-    kernel                    --sources.source_hash-->  what a record and a compiled program are valid for
+    kernel, shape, precision, target  --choice.choose------->  constants and a note    user > shipped > default
+    a launch or a request             --requests.check------>  kernel                  refused when it is not sound
+    a kernel                          --sources.kernel_hash->  digest                  what a record is valid for
+    a machine                         --conditions---------->  versions, flags, target
 
-Searching and timing live in `autotune`, which writes the records; nothing here knows how they came about.
+Records lie in the user's directory and in ``shipped``. `autotune` searches, measures and writes them; nothing here
+knows how they came about. Knobs and their rules stand in each kernel's descriptor (`nki_kernels.descriptors`).
 """

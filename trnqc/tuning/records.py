@@ -1,6 +1,6 @@
-"""Records of tuned choices: one readable JSON file each, found again by what they are valid for.
+"""Records of tuned choices, each a readable JSON file, found again by what they are valid for.
 
-Two directories hold them: the user's (`user_directory`) and the one that ships with the tuner (`shipped_directory`).
+Two directories hold them: the user's (`user_directory`) and the one that comes with the package (`shipped_directory`).
 A file is written aside and renamed into place under a lock, so that readers see whole records and concurrent writers
 keep the better one. A damaged file is set aside with a warning; other files are left alone.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib.util
 import json
 import os
 import warnings
@@ -21,7 +20,8 @@ from typing import Any
 from trnqc.host.files import cache_directory, locked, write_aside
 
 SCHEMA = "trnqc.tuning/1"
-MEASUREMENTS = ("device", "modelled")  # in order of trust
+MEASUREMENTS = ("device", "modelled")
+"""Kinds of measurement, the more trusted first."""
 
 
 class BadRecord(ValueError):
@@ -32,9 +32,17 @@ class BadRecord(ValueError):
 class Record:
     """One tuned choice.
 
-    Identity (`key`): kernel, source (hash of its meaning), target, precision, shape (exact class), measurement,
-    instrument (what a clock or a model depends on: versions, flags, costs). Choice: point, constants. Evidence: time_ns
-    of the choice and default_ns of the kernel's own default for the workload; search says how it was found.
+    Parameters
+    ----------
+    kernel, source, target, precision, shape, measurement, instrument
+        What the record is valid for, over which `key` is taken. `source` is the digest of the kernel's source,
+        `instrument` what the measurement depends on (`trnqc.tuning.conditions`).
+    point, constants
+        The choice, as knobs and as the kernel's compile-time constants.
+    time_ns, default_ns
+        Nanoseconds of the `workload` with the choice, and with the kernel's own default.
+    search
+        How the choice was found.
     """
 
     kernel: str
@@ -57,7 +65,7 @@ class Record:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
     def file_name(self) -> str:
-        """Readable, and unique by the key."""
+        """A readable name, made unique by the key."""
         shape = "-".join(f"{dim}{extent}" for dim, extent in self.shape.items())
         return f"{self.kernel}-{self.target}-{self.precision}-{shape}-{self.measurement}-{self.key()}.json"
 
@@ -67,21 +75,19 @@ def user_directory() -> Path:
     return cache_directory() / "tuning" / "records"
 
 
-def shipped_directory() -> Path | None:
-    """The data folder of the tuner, which is found and not imported; None where it is not installed."""
-    spec = importlib.util.find_spec("autotune")
-    places = list(spec.submodule_search_locations or []) if spec else []
-    return Path(places[0]) / "records" if places else None
+def shipped_directory() -> Path:
+    """The records that come with the package."""
+    return Path(__file__).parent / "shipped"
 
 
 def dumps(record: Record) -> str:
-    """Readable JSON with a digest of its content as the last entry."""
+    """A record as readable JSON, with a digest of its content as the last entry."""
     body = {"schema": SCHEMA} | dataclasses.asdict(record)
     return json.dumps(body | {"digest": _digest(body)}, indent=1) + "\n"
 
 
 def loads(text: str) -> Record | None:
-    """The record in a text; None for another schema's; raises BadRecord for a damaged one."""
+    """The record in a text, or None for one of another schema. Raises BadRecord for a damaged one."""
     try:
         body = json.loads(text)
     except ValueError as error:
@@ -103,10 +109,11 @@ def _digest(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def read_all(directory: Path | None, kernel: str = "", writable: bool = True) -> list[tuple[Path, Record]]:
-    """All sound records of a kernel (or of all) in name order; damaged files are set aside, or only named."""
-    if directory is None:
-        return []
+def read_all(directory: Path, kernel: str = "", writable: bool = True) -> list[tuple[Path, Record]]:
+    """All sound records of a kernel (or of all) in order of their names.
+
+    A damaged file is set aside with a warning if the directory is writable, else only named.
+    """
     try:
         paths = sorted(path for path in directory.iterdir() if path.name.startswith(kernel) and path.suffix == ".json")
     except FileNotFoundError:
@@ -156,7 +163,7 @@ def _set_aside(path: Path, directory: Path, problem: str) -> Record | None:
 
 
 def store(record: Record, directory: Path | None = None) -> Path:
-    """Write a record unless one of its key is as good; returns its path. Raises OSError where that is not possible."""
+    """Write a record, unless one with its key is as good, and return its path. Raises OSError."""
     directory = directory or user_directory()
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / record.file_name()

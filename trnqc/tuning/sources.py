@@ -12,10 +12,16 @@ import hashlib
 import importlib.util
 from pathlib import Path
 
+from nki_kernels.descriptors import NkiKernel
 from trnqc.errors import InputError
 
 BINDING = "lang"
 _LAYOUT = ("ctx", "type_comment", "kind", "returns", "annotation")
+
+
+def kernel_hash(kernel: NkiKernel) -> str:
+    """The digest of a kernel's source."""
+    return source_hash(kernel.module, kernel.name)
 
 
 def source_hash(module: str, name: str) -> str:

@@ -11,6 +11,8 @@ read out of PSUM where they fit one bank, else from SBUF.
 
 from __future__ import annotations
 
+from typing import Any
+
 from nki_kernels.lang import nisa, nki, nl
 
 P, BANK = 128, 512
@@ -25,7 +27,7 @@ def _fetch(source, shape):
 def _spread(ones, row):
     """row[1, t] on every partition."""
     length = row.shape[1]
-    wide = None if length <= BANK else nl.ndarray((P, length), dtype=row.dtype, buffer=nl.sbuf)
+    wide: Any = None if length <= BANK else nl.ndarray((P, length), dtype=row.dtype, buffer=nl.sbuf)
     for t in range(0, length, BANK):
         stop = min(length, t + BANK)
         bank = nl.ndarray((P, stop - t), dtype=nl.float32, buffer=nl.psum)
@@ -80,7 +82,8 @@ def scan(delta, u, A, B, C, reload=False, length=0):
     for c in range(0, channels, P):
         total = nl.ndarray((P, time), dtype=nl.float32, buffer=nl.sbuf)
         nisa.memset(dst=total, value=0.0)
-        step, drive, waiting = None, [], iter(())
+        step: Any = None
+        drive, waiting = [], iter(())
         if not reload:
             step = _fetch(delta[c : c + P, 0:time], (P, time))
             source = _fetch(u[c : c + P, 0:time], (P, time))

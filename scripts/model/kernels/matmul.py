@@ -6,6 +6,8 @@ so that times are those of straight programs, as in the published profiles.
 
 from __future__ import annotations
 
+from typing import Any
+
 from nki_kernels.lang import nisa, nki, nl
 
 P, RUN = 128, 512
@@ -132,7 +134,7 @@ def k_blocked(a_t, b, rows=16, cols=2, depth=8, room=0):
     return out
 
 
-def _store_row(out, row: int, col: int, parts: list) -> None:
+def _store_row(out, row: int, col: int, parts: list[Any]) -> None:
     packed = nl.ndarray((P, len(parts) * RUN), dtype=nl.float32, buffer=nl.sbuf)
     for c, part in enumerate(parts):
         copy = nisa.tensor_copy if part.buffer is nl.sbuf else nisa.dma_copy
@@ -140,13 +142,13 @@ def _store_row(out, row: int, col: int, parts: list) -> None:
     nisa.dma_copy(dst=out[row * P : (row + 1) * P, col : col + len(parts) * RUN], src=packed)
 
 
-def _spilled(keys: list, excess: int) -> set:
+def _spilled(keys: list[Any], excess: int) -> set[Any]:
     """As many of the sums as free ``excess`` bytes of a partition, spread evenly."""
     count = min(len(keys), max(0, -(-excess // (RUN * 4))))
     return {key for n, key in enumerate(keys) if n * count // len(keys) != (n + 1) * count // len(keys)}
 
 
-def _multiply_bunch(left: list, right: list, bunch: range, c: int) -> list:
+def _multiply_bunch(left: list[Any], right: list[Any], bunch: range, c: int) -> list[Any]:
     """A product for each row tile of ``bunch``, all of them for one contraction tile before the next."""
     banks = [nl.ndarray((P, RUN), dtype=nl.float32, buffer=nl.psum) for _ in bunch]
     for d in range(len(left)):

@@ -98,7 +98,8 @@ class Convolutions:
         shares = len(order.shares) - 1
         if not shares:
             return
-        call = self.build(name + "_kahan" * kahan).call((order.shares, order.starts, order.edges, order.far, *arrays))
+        function = self.build(name + "_kahan" * kahan).function
+        call = function.bind(order.shares, order.starts, order.edges, order.far, *arrays)
         parts = min(shares, parts_of(len(order.edges), LEAST, self.threads))
         in_parallel(lambda i: call(shares * i // parts, shares * (i + 1) // parts), parts, self.threads)
 

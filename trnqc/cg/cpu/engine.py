@@ -6,7 +6,6 @@ A direction is built when it is first called; a batch is cut into ranges that th
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import time
 from collections.abc import Callable, Sequence
@@ -23,9 +22,7 @@ from trnqc.gen import emit_c
 from trnqc.gen import statements as st
 from trnqc.host.arrays import empty
 from trnqc.host.threads import default_threads, in_parallel, parts_of
-from trnqc.jit import Array as Argument
-from trnqc.jit import Library, compile_c, find_compiler, signature_of
-from trnqc.jit.load import Held
+from trnqc.jit import CompiledFunction, Signature, compile_c, find_compiler
 
 Arrays = Sequence[np.ndarray]
 Program = Callable[[Paths], st.Function]
@@ -45,21 +42,12 @@ SHARES = 16
 
 @dataclass(frozen=True)
 class Built:
-    """One direction: its function, kinds of its arrays, seconds to make its text and to compile or load it, its length.
+    """One direction: its function, seconds to make its text and to compile or load it, and the text's length."""
 
-    arrays: in the order of the parameters; checking each anew takes longer than a small batch, so `call` does not.
-    """
-
-    function: Callable[..., None]
-    arrays: tuple[type, ...]
+    function: CompiledFunction
     made: float
     compiled: float
     size: int
-
-    def call(self, arrays: Sequence[np.ndarray]) -> Callable[..., None]:
-        """The function with its arrays, which the engine has checked; what it takes besides are numbers."""
-        held = [Held(kind, a, ctypes.c_void_p(a.ctypes.data)) for kind, a in zip(self.arrays, arrays, strict=True)]
-        return functools.partial(self.function, *held)
 
 
 class Engine(Convolutions):
@@ -68,7 +56,7 @@ class Engine(Convolutions):
     def __init__(self, problem: TPProblem, dtype: str, threads: int | None) -> None:
         self.problem, self.dtype = problem, dtype
         self.threads = threads or default_threads()
-        self.lanes = max(1, find_compiler().vector_bytes // BYTES[dtype])
+        self.lanes = find_compiler().lanes(BYTES[dtype])
         self.paths = Paths(problem, KINDS[dtype], self.lanes)
         self._built: dict[str, Built] = {}
 
@@ -128,7 +116,7 @@ class Engine(Convolutions):
         return gx, gy, summed(to, gw), ggz
 
     def _run(self, name: str, n: int, arrays: Sequence[np.ndarray], shares: bool = False) -> None:
-        call = self.build(name).call(arrays)
+        call = self.build(name).function.bind(*arrays)
         parts = SHARES if shares and self.problem.shared_weights else parts_of(n, LEAST, self.threads)
 
         def part(i: int) -> None:
@@ -157,11 +145,9 @@ def built(name: str, program: st.Function, lanes: int) -> Built:
     began = time.perf_counter()
     text = emit_c(program, lanes=lanes)
     made = time.perf_counter()
-    signature = signature_of(program)
-    library: Library = compile_c(text, {name: signature}, name=f"cg-{name}")
+    library = compile_c(text, [Signature.of(program)], name=f"cg-{name}")
     done = time.perf_counter()
-    kinds = tuple(kind.ctype() for kind in signature.arguments if isinstance(kind, Argument))
-    return Built(getattr(library, name), kinds, made - began, done - made, len(text))
+    return Built(getattr(library, name), made - began, done - made, len(text))
 
 
 @functools.cache

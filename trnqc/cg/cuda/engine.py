@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
-from functools import partial
 from typing import Any
 
 import numpy as np
 
+from trnqc import backends
 from trnqc.cg.cuda.operands import operands_of
 from trnqc.cg.cuda.program import function_name, parameters, program
 from trnqc.cg.cuda.schedule import KINDS, PASSES, Plan, plan
@@ -19,8 +19,8 @@ from trnqc.cg.cuda.segments import Ranges, Segments, levels, levels_rows, segmen
 from trnqc.cg.problem.graph import Graph
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.errors import OperandError
-from trnqc.gen.statements import name_of
-from trnqc.jit.device import Argument, Built, Device, Memory, Recipe, cuda_devices
+from trnqc.jit import Recipe, Signature
+from trnqc.jit.device import Argument, Built, Device, Memory
 
 WARP = 32
 # Blocks at once that a kernel is compiled for: as many as the compiler thinks fit, or so few that all registers serve.
@@ -52,7 +52,7 @@ class CudaEngine:
         self, problem: TPProblem, dtype: Any, device: Device | None = None, *, kahan: bool = False, atomic: bool = False
     ) -> None:
         self.problem, self.dtype = problem, np.dtype(dtype)
-        self.device: Device = cuda_devices()[0] if device is None else device
+        self.device: Device = backends.devices("cuda")[0] if device is None else device
         self.lanes = min(WARP, self.device.most_lanes)
         self.kahan, self.atomic = kahan, atomic
         self._built: dict[str, Built] = {}
@@ -107,10 +107,9 @@ class CudaEngine:
         if name not in self._built:
             made, by_node = self.plan(name), bool(PASSES[name].by)
             options = {"kahan": self.kahan and PASSES[name].by == "receiver", "atomic": self.atomic and by_node}
-            recipe = Recipe(
-                function_name(made, **options), parameters(made), PASSES[name].writes,
-                partial(program, made, **options),
-            )  # fmt: skip
+            function = function_name(made, **options)
+            signature = Signature.declared(function, parameters(made), PASSES[name].writes)
+            recipe = Recipe(function, (signature,), lambda: (program(made, **options),))
             # Of equals the first, whose registers the compiler chose; with more of them it may spill less.
             forms = (self.device.build(recipe, self.lanes, accumulate="plain", min_blocks=n) for n in BLOCKS)
             self._built[name] = fewest(forms)
@@ -157,14 +156,14 @@ class CudaEngine:
 
     def _launched(self, name: str, memories: dict[str, Memory], groups: int, cut: Segments | None) -> None:
         built = self._kernel(name)
-        names = [name_of(p) for p in built.recipe.params]
+        names = built.signature.names
         weights = self.problem.weight_numel
         sums_weights = self.problem.shared_weights and "gw" in names and weights > 0
         for first, last in self._chunks(groups, cut) if sums_weights else [(0, groups)]:
             edge, stop = (first, last) if cut is None else (int(cut.begin[first]), int(cut.end[last - 1]))
             # Row 0 of gradients of shared weights is their sum so far.
             given: dict[str, Argument] = {**memories, "first": first, "origin": edge - 1}
-            self.device.launch(built, last - first, [given[n] for n in names])
+            self.device.launch(built, last - first, given)
             for level in levels(stop - edge + 1) if sums_weights else ():
                 self._added(memories["gw"], weights, level)
 
@@ -186,10 +185,10 @@ class CudaEngine:
     def _added(self, rows: Memory, columns: int, ranges: Ranges) -> None:
         if not columns:
             return
-        there = [self.device.upload(a) for a in (ranges.begin, ranges.end, ranges.row)]
+        there = {name: self.device.upload(getattr(ranges, name)) for name in ("begin", "end", "row")}
         groups = len(ranges) * -(-columns // self.lanes)
-        self.device.launch(self._sums(), groups, [columns, *there, rows])
-        self.device.release(*there)
+        self.device.launch(self._sums(), groups, {"columns": columns, "rows": rows, **there})
+        self.device.release(*there.values())
 
     def _cut(self, graph: Graph, by: str) -> tuple[Segments, dict[str, Memory]]:
         kept = self._segments.setdefault(graph, {})

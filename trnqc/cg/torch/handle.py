@@ -62,10 +62,10 @@ def cpu_engine(text: str, dtype: str, threads: int) -> Any:
 @functools.lru_cache(maxsize=1024)
 def cuda_engine(text: str, dtype: str, number: int, kahan: bool, atomic: bool) -> Any:
     """The engine on GPU `number`. Raises BackendUnavailable without one."""
+    from trnqc.backends import devices
     from trnqc.cg.cuda.engine import CudaEngine
-    from trnqc.jit.device import cuda_devices
 
-    return CudaEngine(problem_of(text), dtype, cuda_devices()[number], kahan=kahan, atomic=atomic)
+    return CudaEngine(problem_of(text), dtype, devices("cuda")[number], kahan=kahan, atomic=atomic)
 
 
 def no_engine(device: str) -> UnsupportedError:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING
 
+from trnqc.contraction.computation import Computation
 from trnqc.contraction.cost.rates import Rates
 from trnqc.contraction.memory.fusion_graph import Fusion
 from trnqc.contraction.memory.loop_nest import Nest
@@ -19,15 +19,14 @@ from trnqc.contraction.run.slices import Layout, ProductPlan, product_plan, row_
 from trnqc.contraction.tree import Tree, union
 from trnqc.expression.operand import Leaf
 
-if TYPE_CHECKING:
-    from trnqc.contraction.plan import Plan
-
-# Steps of a nest whose orders of axes are looked at for a warning.
+# A plan that its memory limit makes more than so many times slower warns before it runs.
+SLOW = 20.0
+# Nests of more steps are timed by a lower bound for this warning: the orders of their axes take long to find.
 MANY = 16
 
 
-def plan_seconds(plan: Plan, rates: Rates) -> float:
-    """Of one run; functions count as their stated multiply-adds."""
+def plan_seconds(plan: Computation, rates: Rates) -> float:
+    """Return the estimated time of one run; functions count as their stated multiply-adds."""
     total = 0.0
     for assignment in plan.assignments:
         for number, part in enumerate(assignment.parts):
@@ -44,8 +43,20 @@ def plan_seconds(plan: Plan, rates: Rates) -> float:
     return total
 
 
+def slowdown(plan: Computation, rates: Rates) -> float:
+    """Return the estimated time relative to a run without fused loops; 1.0 if there are none."""
+    if not any(part.schedule for part in plan.parts):
+        return 1.0
+    free = [sum(step_seconds(part.tree, step, rates) for step in part.steps) for part in plan.parts]
+    limited = [
+        quick_seconds(part.schedule.nest, part.schedule.scratch, rates) if part.schedule else seconds
+        for part, seconds in zip(plan.parts, free)
+    ]
+    return max(1.0, sum(limited) / (sum(free) + plan.function_cost * rates.multiply_add))
+
+
 def step_seconds(tree: Tree, step: Step, rates: Rates) -> float:
-    """One step on whole arrays."""
+    """Return the time of one step on whole arrays."""
     operation, touched = step.operation, _touched(tree, step)
     if isinstance(operation, Packed):
         moved = rates.copy(step.copies(tree), touched, turned=False)

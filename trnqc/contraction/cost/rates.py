@@ -16,7 +16,7 @@ from itertools import product
 
 import numpy as np
 
-from trnqc.contraction.run.slices import Slice, multiply
+from trnqc.contraction.run.slices import MULTIPLY_ADD, START, Slice, multiply
 from trnqc.host.memory import data_caches
 from trnqc.host.rates import kept_rates
 
@@ -51,6 +51,20 @@ class Rates:
         """To copy so many elements where `among` are touched in turn; turned: the fastest axis changes."""
         near, far = (self.turned_near, self.turned_far) if turned else (self.near, self.far)
         return elements * (near if among <= self.cached else far)
+
+
+# Rates of no particular machine, in units of moving one element, so that plans are the same on every machine.
+RELATIVE_RATES = Rates(
+    call=START,
+    multiply_add=MULTIPLY_ADD,
+    panel=25 * MULTIPLY_ADD,
+    result=8 * MULTIPLY_ADD,
+    near=0.3,
+    far=1.0,
+    turned_near=0.5,
+    turned_far=3.0,
+    step=START,
+)
 
 
 @cache

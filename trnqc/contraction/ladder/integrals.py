@@ -1,7 +1,7 @@
-"""Tiles of W[a,e,b,f] = sum(q) x[q,a,e] x[q,b,f] for the loops of a ladder, made in buffers that are given.
+"""Tiles of the integrals W[a,e,b,f] = sum(q) x[q,a,e] x[q,b,f], formed in buffers of the caller.
 
-Where x[q,a,e] = x[q,e,a] only tiles with a >= e are kept, of a tile with a and e alike only its elements with a >= e,
-and views show the others.
+If x[q,a,e] = x[q,e,a], only tiles with a >= e are kept, and of a tile on the diagonal only its elements with a >= e.
+The other tiles are views of these.
 """
 
 from __future__ import annotations
@@ -17,25 +17,27 @@ from trnqc.contraction.ladder.loops import LadderLoops
 from trnqc.contraction.ladder.pattern import pairs
 from trnqc.contraction.run.arrays import Array, taken, transpose, vector
 
+# Numbers of two tiles.
 Pair = tuple[int, int]
-# a_t[K, M], b[K, N], [M, N] for the product
+# (a_t[K, M], b[K, N], out[M, N]): writes the product into out.
 Multiply = Callable[[Array, Array, Array], None]
 
 
 @dataclass
 class Arena:
-    """One array of which parts are taken one after the other; all from a mark on are given back by setting `used`."""
+    """One array whose parts are taken in order. Setting `used` back to an earlier value releases what came after."""
 
     array: Array
     used: int = 0
 
     def take(self, *shape: int) -> Array:
+        """Return the next part of the array in this shape."""
         self.used += prod(shape)
         return self.array[self.used - prod(shape) : self.used].reshape(shape)
 
 
 class Integrals:
-    """x: [q..., a, e]. After `begin` tiles of W may be asked for."""
+    """Tiles of W from x[q..., a, e]; they may be asked for after `begin`."""
 
     def __init__(self, library: ModuleType, loops: LadderLoops, x: Array, arena: Arena, multiply: Multiply) -> None:
         self.library, self.loops, self.x, self.multiply = library, loops, x, multiply
@@ -51,89 +53,94 @@ class Integrals:
         self.corners = {length: vector(library, _corner(length), x) for length in lengths}
 
     def begin(self, arena: Arena, raw: Array) -> None:
-        """raw: room for two tiles, which nobody else uses while one is made."""
+        """Take the buffers for tiles of W; raw: room for two tiles that nothing else uses while one is formed."""
         self.slots = [arena.take(self.loops.tile) for _ in range(self.loops.slots)]
         self.raw = raw
 
     def _every_tile(self) -> Iterator[Pair]:
+        """Yield the tiles of x that are kept."""
         if self.even:
             yield from ordered_pairs(len(self.above))
         else:
             yield from ((a, e) for a in range(len(self.above)) for e in range(len(self.below)))
 
     def _diagonal(self, tile: Pair) -> bool:
-        """Whether only a >= e of the tile of x is kept."""
+        """Return whether only the elements a >= e of this tile of x are kept."""
         return self.even and tile[0] == tile[1]
 
     def _width(self, tile: Pair) -> int:
+        """Return the number of elements (a, e) kept of a tile of x."""
         if self._diagonal(tile):
             return pairs(long(self.above[tile[0]]), 1)
         return long(self.above[tile[0]]) * long(self.below[tile[1]])
 
     def _copied(self, tile: Pair, buffer: Array) -> Array:
-        """[q, ae] of a tile of x."""
+        """Return a tile of x as [q, ae], copied into the buffer."""
         a, e = self.above[tile[0]], self.below[tile[1]]
         width = self._width(tile)
-        found = buffer[: self.inner * width].reshape((self.inner, width))
+        copy = buffer[: self.inner * width].reshape((self.inner, width))
         inner = tuple(self.x.shape[:-2])
         if not self._diagonal(tile):
-            found.reshape((*inner, long(a), long(e)))[...] = self.x[..., a, e]
-            return found
-        into, place = found.reshape((*inner, width)), 0
+            copy.reshape((*inner, long(a), long(e)))[...] = self.x[..., a, e]
+            return copy
+        into, column = copy.reshape((*inner, width)), 0
         for k in range(long(a)):
-            into[..., place : place + k + 1] = self.x[..., a.start + k, a.start : a.start + k + 1]
-            place += k + 1
-        return found
+            into[..., column : column + k + 1] = self.x[..., a.start + k, a.start : a.start + k + 1]
+            column += k + 1
+        return copy
 
-    def tile(self, a: int, e: int, b: int, f: int, made: dict[tuple[Pair, Pair], Array]) -> Array:
-        """W[a,e,b,f] = sum(q) x[q,a,e] x[q,b,f] of these tiles, as a view."""
+    def tile(self, a: int, e: int, b: int, f: int, known: dict[tuple[Pair, Pair], Array]) -> Array:
+        """Return W[a,e,b,f] of these tiles as a view; known: tiles formed so far for the same group."""
         one, two = (a, e), (b, f)
         first, second = (max(pair, pair[::-1]) if self.even else pair for pair in (one, two))
         key = max((first, second), (second, first))
-        if key not in made:
-            made[key] = self._made(*key, self.slots[len(made)])
-        found = made[key]
+        if key not in known:
+            known[key] = self._formed(*key, self.slots[len(known)])
+        w = known[key]
         if key != (first, second):
-            found = transpose(found, (2, 3, 0, 1))
+            w = transpose(w, (2, 3, 0, 1))
         if first != one:
-            found = transpose(found, (1, 0, 2, 3))
-        return transpose(found, (0, 1, 3, 2)) if second != two else found
+            w = transpose(w, (1, 0, 2, 3))
+        return transpose(w, (0, 1, 3, 2)) if second != two else w
 
-    def _made(self, one: Pair, two: Pair, slot: Array) -> Array:
+    def _formed(self, one: Pair, two: Pair, slot: Array) -> Array:
+        """Return a tile of W formed in this slot."""
         shape = (*self._lengths(one), *self._lengths(two))
         rows, columns = self._width(one), self._width(two)
         whole = shape[0] * shape[1], shape[2] * shape[3]
         into = slot if whole == (rows, columns) else self.raw
-        found = into[: rows * columns].reshape((rows, columns))
-        self.multiply(self._factor(one, 0), self._factor(two, 1), found)
-        place = rows * columns
+        w = into[: rows * columns].reshape((rows, columns))
+        self.multiply(self._factor(one, 0), self._factor(two, 1), w)
+        free = rows * columns
         if rows != whole[0]:
             last = columns == whole[1]
             size = whole[0] * columns
-            buffer = slot[:size] if last else self.raw[place : place + size]
-            found = taken(self.library, found, self.corners[shape[0]], 0, buffer.reshape((whole[0], columns)))
+            buffer = slot[:size] if last else self.raw[free : free + size]
+            w = taken(self.library, w, self.corners[shape[0]], 0, buffer.reshape((whole[0], columns)))
         if columns != whole[1]:
-            found = taken(self.library, found, self.corners[shape[2]], 1, slot[: prod(shape)].reshape(whole))
-        return found.reshape(shape)
+            w = taken(self.library, w, self.corners[shape[2]], 1, slot[: prod(shape)].reshape(whole))
+        return w.reshape(shape)
 
     def _lengths(self, tile: Pair) -> Pair:
         return long(self.above[tile[0]]), long(self.below[tile[1]])
 
-    def _factor(self, tile: Pair, place: int) -> Array:
-        return self.tiles[tile] if self.loops.held else self._copied(tile, self.copies[place])
+    def _factor(self, tile: Pair, side: int) -> Array:
+        """Return a tile of x as [q, ae]; side: which of the two copies to use if x is not held."""
+        return self.tiles[tile] if self.loops.held else self._copied(tile, self.copies[side])
 
 
 def long(cut: slice) -> int:
+    """Return the length of a tile."""
     return cut.stop - cut.start
 
 
 def ordered_pairs(count: int) -> Iterator[Pair]:
-    """(k, l) with k >= l."""
+    """Return all (k, l) with k >= l."""
     return ((k, m) for k in range(count) for m in range(k + 1))
 
 
 def _corner(length: int) -> np.ndarray:
-    """For each (x, y) the place of max(x, y), min(x, y) among the pairs x >= y."""
+    """Return for each (x, y) the position of (max(x, y), min(x, y)) among the pairs x >= y."""
     x, y = np.indices((length, length)).reshape(2, -1)
     high, low = np.maximum(x, y), np.minimum(x, y)
     return high * (high + 1) // 2 + low

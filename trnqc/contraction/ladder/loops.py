@@ -1,8 +1,15 @@
-"""Loops over the tiles of a ladder: what they hold and compute, how long they take, and which tiles are best.
+"""Loops over the tiles of a ladder: memory, multiply-adds, estimated time, and the best tiles.
 
-Without symmetry of x the loops are over pairs of tiles a >= b and e >= f. With it they are over any four tiles in any
-order once: of the three ways to split these into two pairs each takes two of the same three tiles of W, and every W± is
-used from both sides.
+Without symmetry of x the loops run over pairs of tiles a >= b and pairs e >= f. With x[q,a,e] = x[q,e,a] they run over
+every unordered set of four tiles once. The four tiles are split into an upper and a lower pair in three ways, and each
+way needs two of the same three tiles of W:
+
+    upper pair  lower pair  tiles of W
+    (a, b)      (c, d)      (a c|b d), (a d|b c)
+    (a, c)      (b, d)      (a b|c d), (a d|b c)
+    (a, d)      (b, c)      (a b|c d), (a c|b d)
+
+Every W± multiplies t± from both sides then.
 """
 
 from __future__ import annotations
@@ -14,20 +21,29 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from trnqc.contraction.cost.rates import Rates
+from trnqc.contraction.cost.rates import RELATIVE_RATES, Rates
 from trnqc.contraction.ladder.pattern import HALVES, Ladder, pairs
 from trnqc.contraction.memory.tiles import doublings, even_sizes
-from trnqc.contraction.run.slices import MULTIPLY_ADD, START
 
-# Elements that the objects of Python take which show one tile.
+# Python overhead of one tile view, in elements.
 VIEW = 64
-# Rates of no machine in particular, in moves of an element: plans do not depend on where they are made.
-MODEL = Rates(START, MULTIPLY_ADD, 25 * MULTIPLY_ADD, 8 * MULTIPLY_ADD, 0.3, 1.0, 0.5, 3.0, START)
 
 
 @dataclass(frozen=True)
 class LadderLoops:
-    """A ladder over tiles of a and b, and of e and f. held: x is kept in tiles; else tiles are copied when needed."""
+    """A ladder with its tiles.
+
+    Attributes
+    ----------
+    ladder : Ladder
+        The contraction.
+    upper : int
+        Length of the tiles of a and b.
+    lower : int
+        Length of the tiles of e and f.
+    held : bool
+        Whether all tiles of x are copied once and held; otherwise two are copied for each product.
+    """
 
     ladder: Ladder
     upper: int
@@ -36,13 +52,13 @@ class LadderLoops:
 
     @cached_property
     def cuts(self) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-        """Tiles of a (and b), and of e (and f)."""
+        """Tiles of a (and b), and tiles of e (and f)."""
         above, below, _, _ = self.ladder.extents
         return _cuts(above, self.upper), _cuts(below, self.lower)
 
     @cached_property
-    def made(self) -> tuple[int, int]:
-        """(products of tiles of x, their multiply-adds)."""
+    def formed(self) -> tuple[int, int]:
+        """(Number of products that form tiles of W, their multiply-adds)."""
         above, below = (_Tiles([cut.stop - cut.start for cut in cuts]) for cuts in self.cuts)
         inner = self.ladder.extents[2]
         if self.ladder.even:
@@ -54,21 +70,21 @@ class LadderLoops:
         return count, inner * work
 
     @cached_property
-    def taken(self) -> int:
-        """How many W± are made of each half."""
+    def combined(self) -> int:
+        """Number of tiles W± of each half."""
         above, below = (pairs(len(cuts), 1) for cuts in self.cuts)
         return pairs(above, 1) if self.ladder.even else above * below
 
     @property
     def applied(self) -> int:
-        """Multiply-adds of W± t±."""
+        """Multiply-adds of the products W± t±."""
         above, below, _, _ = self.ladder.extents
         return sum(pairs(above, half) * pairs(below, half) * self.ladder.columns(half) for half in HALVES)
 
     @property
     def work(self) -> int:
         """Multiply-adds of all products."""
-        return self.made[1] + self.applied
+        return self.formed[1] + self.applied
 
     @property
     def tile(self) -> int:
@@ -77,16 +93,17 @@ class LadderLoops:
 
     @property
     def slots(self) -> int:
-        """Tiles of W that are alive at the same time."""
+        """Number of tiles of W that are held at the same time."""
         return 3 if self.ladder.even else 2
 
     @property
     def columns(self) -> int:
+        """Columns of t± in the half that has more of them."""
         return max(self.ladder.columns(half) for half in HALVES)
 
     @property
     def kept(self) -> tuple[int, int]:
-        """Elements of x in tiles, or of two tiles of it, and of t±."""
+        """(Elements of the tiles of x that are held, elements of t±)."""
         above, below, inner, _ = self.ladder.extents
         x = 2 * inner * self.upper * self.lower
         if self.held:
@@ -95,8 +112,11 @@ class LadderLoops:
 
     @property
     def arena(self) -> int:
-        """Elements of the buffer that holds all temporaries: what is kept, and what one turn of the loops needs, or
-        taking t apart before, or putting R together after them."""
+        """Elements of the buffer that holds all temporaries.
+
+        These are the arrays held throughout, and the largest of what one turn of the loops needs, what separating t
+        into halves needs before them, and what combining R needs after them.
+        """
         turn = (self.slots + 3) * self.tile + max(self.upper, self.lower) ** 2 * self.columns
         apart = 2 * self.lower**2 * self.ladder.extents[3]
         together = 3 * self.upper**2 * self.ladder.extents[3]
@@ -104,27 +124,27 @@ class LadderLoops:
 
     @property
     def memory(self) -> int:
-        """Elements that a run holds beside operands and result."""
+        """Elements that a run holds besides operands and result."""
         above, below = (len(cuts) for cuts in self.cuts)
         views = (above * below * self.held + 2 * pairs(below, 1)) * VIEW
         return self.arena + views
 
     def seconds(self, rates: Rates) -> float:
-        """Estimated time of a run."""
+        """Return the estimated time of a run."""
         above, below, inner, free = self.ladder.extents
         mm, ll = self.upper**2, self.lower**2
         ml = self.upper * self.lower
-        count, work = self.made
+        count, work = self.formed
         near = self.slots * self.tile
         total = _products(rates, count, (ml, ml, inner), work)
-        turns = self.taken * (2 if self.ladder.even else 1)
-        combined = min(self.taken * self.tile, pairs(above, 1) * pairs(below, 1) // (2 if self.ladder.even else 1))
+        turns = self.combined * (2 if self.ladder.even else 1)
+        elements = min(self.combined * self.tile, pairs(above, 1) * pairs(below, 1) // (2 if self.ladder.even else 1))
         for half in HALVES:
             columns = self.ladder.columns(half)
             if columns:
                 work = pairs(above, half) * pairs(below, half) * columns
                 total += _products(rates, turns, (mm, columns, ll), work)
-                total += self.taken * rates.step + 2 * rates.copy(combined, near)
+                total += self.combined * rates.step + 2 * rates.copy(elements, near)
                 total += turns * rates.step + turns * rates.copy(mm * columns, near, turned=half < 0)
         copies, copied = (len(self.cuts[0]) * len(self.cuts[1]), self.kept[0])
         if not self.held:
@@ -157,7 +177,7 @@ class LadderLoops:
         )
         lines = [
             f"symmetry: {exchanged} = {'-' * (ladder.sign < 0)}{of(t, ladder.t.indices)}{alike}",
-            f"multiply-adds: {self.made[1]:.4g} for W, {self.applied:.4g} with {t}",
+            f"multiply-adds: {self.formed[1]:.4g} for W, {self.applied:.4g} with {t}",
             f"memory: {self.arena:.4g} elements in one arena",
             f"{of(t + '±', ladder.t.indices)} = {of(t, ladder.t.indices)} ± {of(t, ladder.t.indices, **{e: f, f: e})}, "
             f"{e} >= {f}{once}",
@@ -172,6 +192,7 @@ class LadderLoops:
         return "\n".join([*lines, f"{both} = ({name}+ ± {name}-) / 2"])
 
     def data(self) -> dict[str, Any]:
+        """Return tiles, loops and counts in JSON's types."""
         return {
             "tiles": {self.ladder.upper[0]: self.upper, self.ladder.lower[0]: self.lower},
             "loops": str(self),
@@ -188,44 +209,50 @@ class _Tiles:
 
     @property
     def count(self) -> int:
+        """Number of tiles."""
         return len(self.lengths)
 
     @property
     def pairs(self) -> int:
+        """Number of pairs of tiles, those of a tile with itself included."""
         return pairs(self.count, 1)
 
     @property
     def total(self) -> int:
+        """Elements in all tiles."""
         return sum(self.lengths)
 
     @property
     def like(self) -> int:
+        """Elements in pairs of a tile with itself."""
         return sum(n * n for n in self.lengths)
 
     @property
     def unlike(self) -> int:
+        """Elements in pairs of different tiles."""
         return (self.total**2 - self.like) // 2
 
     @property
     def unlike_squares(self) -> int:
-        """Squares of the elements of pairs of tiles that are not the same, added up."""
+        """Sum over pairs of different tiles of the squared number of their elements."""
         return (self.like**2 - sum(n**4 for n in self.lengths)) // 2
 
 
 def _cuts(extent: int, size: int) -> tuple[slice, ...]:
+    """Return the tiles of an axis."""
     return tuple(slice(start, min(start + size, extent)) for start in range(0, extent, size))
 
 
 def _products(rates: Rates, count: int, shape: tuple[int, int, int], work: int) -> float:
-    """Products of at most this shape, of so many multiply-adds in all."""
+    """Return the time of so many products of at most this shape with so many multiply-adds in all."""
     full = max(count * prod(shape), 1)
     return count * (rates.call + rates.step) + work / full * count * (rates.product(*shape) - rates.call)
 
 
 def ladder_loops(ladder: Ladder, limit: int) -> LadderLoops | None:
-    """The tiles of least estimated time that hold at most `limit` elements; None if no tiles do.
+    """Return the tiles of least estimated time that hold at most `limit` elements; None if no tiles do.
 
-    Where e and f have tiles of their own, powers of two are tried first, then one of the tiles after the other.
+    If a and e have tiles of different lengths, powers of two are tried first, then each length is refined in turn.
     """
     above, below, _, _ = ladder.extents
     if not prod(ladder.extents):
@@ -243,4 +270,4 @@ def ladder_loops(ladder: Ladder, limit: int) -> LadderLoops | None:
 def _best(ladder: Ladder, limit: int, sizes: Sequence[tuple[int, int]]) -> LadderLoops | None:
     trials = (LadderLoops(ladder, *size, held) for size in sizes for held in (True, False))
     fitting = [loops for loops in trials if loops.memory <= limit]
-    return min(fitting, key=lambda loops: loops.seconds(MODEL), default=None)
+    return min(fitting, key=lambda loops: loops.seconds(RELATIVE_RATES), default=None)

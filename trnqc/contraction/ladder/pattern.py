@@ -1,15 +1,17 @@
-"""Ladders: R[a,b,z] = sum(e,f) W[a,b,e,f] t[e,f,z] with W[a,b,e,f] = sum(q) x[q,a,e] x[q,b,f] never stored whole.
+"""The particle-particle ladder R[a,b,z] = sum(e,f) W[a,b,e,f] t[e,f,z], recognised in an operation tree.
 
-W does not change if a with b and e with f are exchanged. Where t keeps its elements (or their negatives) if e and f are
-exchanged, together with pairs of the labels z or alone, everything splits into an even and an odd half:
+The integrals W[a,b,e,f] = sum(q) x[q,a,e] x[q,b,f] are unchanged if a with b and e with f are exchanged, and are never
+stored whole. If t keeps its elements, or changes their sign, when e and f are exchanged (together with pairs of the
+labels z, or alone), the contraction separates into an even (+) and an odd (-) half:
 
     W±[ab,ef] = W[a,b,e,f] ± W[a,b,f,e]     t±[ef,z] = t[e,f,z] ± t[f,e,z]     2 R±[ab,z] = sum(ef) W± t±
-    R[a,b,z] = R+ + R-                      R[b,a,z] = R+ - R-                 over a >= b, e >= f, z of its pair once
+    R[a,b,z] = R+ + R-                      R[b,a,z] = R+ - R-                 over a >= b, e >= f, one z of each pair
 
-which is a quarter of the multiply-adds with t. Half of those of W remain; where x[q,a,e] = x[q,e,a] an eighth, as W
-then has the symmetry of real integrals: each of its tiles is made once and used in all products that it takes part in.
+This takes a quarter of the multiply-adds with t, and half of those that form W. If also x[q,a,e] = x[q,e,a], then W has
+the symmetry of real integrals, and forming it takes an eighth: each tile of W is formed once and used in all products
+in which it occurs.
 
-    tree, exchanges ─ ladder_of ─► Ladder ─ tiles within a limit ─► LadderLoops ─ run_ladder ─► R
+    tree, exchanges ─ ladder_of ─► Ladder ─ ladder_loops ─► LadderLoops, its tiles ─ run_ladder ─► R
 """
 
 from __future__ import annotations
@@ -22,16 +24,32 @@ from trnqc.contraction.tree import Node, Tree
 from trnqc.expression.operand import Leaf
 from trnqc.expression.symmetry import Exchange
 
-# The even half and the odd one.
+# Signs of the even and the odd half.
 HALVES = (1, -1)
 
 
 @dataclass(frozen=True)
 class Ladder:
-    """What stands for what in a tree of the two steps.
+    """The labels of a tree by their roles in the equations of this module.
 
-    upper: (a, b); lower: (e, f); inner: q; x: the leaf, its labels those of a and e. free: z, in the order of t;
-    turned: which of them stands where after the exchange; sign: what it multiplies t with. even: x[q,a,e] = x[q,e,a].
+    Attributes
+    ----------
+    tree : Tree
+        Two steps: W from x and x, then R from W and t.
+    upper, lower : (str, str)
+        (a, b) and (e, f).
+    inner : tuple of str
+        The labels q.
+    x, t : Leaf
+        The factor of the integrals, with labels a and e, and the amplitudes.
+    free : tuple of str
+        The labels z in the order of t.
+    turned : tuple of int
+        For each axis of z the axis that takes its position after the exchange.
+    sign : int
+        What the exchange multiplies t with, 1 or -1.
+    even : bool
+        Whether x[q,a,e] = x[q,e,a].
     """
 
     tree: Tree
@@ -47,38 +65,41 @@ class Ladder:
 
     @property
     def extents(self) -> tuple[int, int, int, int]:
-        """Of a, of e, of q, of z."""
+        """Extents of a, of e, of q and of z."""
         size = self.tree.size
         return size(self.upper[:1]), size(self.lower[:1]), size(self.inner), size(self.free)
 
     def columns(self, half: int) -> int:
-        """Elements over z that are unlike each other in one half."""
+        """Return the number of elements over z that are independent in one half (1 or -1)."""
         moved = [k for k, axis in enumerate(self.turned) if axis > k]
         alike = prod(self.tree.extent(label) for k, label in enumerate(self.free) if k not in moved)
         return (self.extents[3] + half * self.sign * alike) // 2
 
 
 def pairs(extent: int, half: int) -> int:
-    """a >= b in the even half, a > b in the odd one."""
+    """Return the number of pairs a >= b (half 1) or a > b (half -1)."""
     return extent * (extent + half) // 2
 
 
 def ladder_of(tree: Tree, exchanges: Mapping[str, Sequence[Exchange]]) -> Ladder | None:
-    """The ladder that the product of the tree is, if it is one, in an order of its own. exchanges: by name of leaf."""
+    """Return the ladder that a tree computes, None if it is not one; exchanges: by name of leaf.
+
+    The order of the products in the tree does not matter: the ladder has its own.
+    """
     leaves = tree.leaves
     if len(leaves) != 3 or any(x.cost or x.reciprocal or len(set(x.indices)) < len(x.indices) for x in leaves):
         return None
-    for place, t in enumerate(leaves):
-        one, two = leaves[:place] + leaves[place + 1 :]
+    for k, t in enumerate(leaves):
+        one, two = leaves[:k] + leaves[k + 1 :]
         for labels in _orders(two, exchanges.get(two.name, ())) if one.name == two.name else ():
-            found = _labels(one.indices, labels, tree.root.indices)
-            if found and (ladder := _with(tree, one, two, t, *found, exchanges)):
+            roles = _labels(one.indices, labels, tree.root.indices)
+            if roles and (ladder := _with(tree, one, two, t, *roles, exchanges)):
                 return ladder
     return None
 
 
 def _orders(x: Leaf, exchanges: Sequence[Exchange]) -> Iterator[tuple[str, ...]]:
-    """The labels of x, and those that an exchange with sign 1 makes of them."""
+    """Yield the labels of x, and their permutations by exchanges with sign 1."""
     yield x.indices
     for exchange in exchanges:
         if exchange.sign == 1:
@@ -88,7 +109,7 @@ def _orders(x: Leaf, exchanges: Sequence[Exchange]) -> Iterator[tuple[str, ...]]
 def _labels(
     one: tuple[str, ...], two: tuple[str, ...], output: tuple[str, ...]
 ) -> tuple[tuple[str, str], tuple[str, str]] | None:
-    """((a, b), (e, f)): where x stands with a and e, and with b and f."""
+    """Return ((a, b), (e, f)) where x has the labels a and e, and its second occurrence b and f."""
     differ = [(i, j) for i, j in zip(one, two) if i != j]
     upper = [pair for pair in differ if set(pair) <= set(output)]
     lower = [pair for pair in differ if not set(pair) & set(output)]
@@ -107,7 +128,7 @@ def _with(
     lower: tuple[str, str],
     exchanges: Mapping[str, Sequence[Exchange]],
 ) -> Ladder | None:
-    """x holds a and e, y the same array with b and f."""
+    """Return the ladder with a and e on x, b and f on y, the same array, if the exchanges of t allow one."""
     free = tuple(label for label in t.indices if label not in lower)
     inner = tuple(label for label in x.indices if label not in (*upper, *lower))
     if set(tree.root.indices) != {*upper, *free} or set(free) & {*upper, *inner} or not set(lower) <= set(t.indices):

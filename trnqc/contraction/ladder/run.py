@@ -1,7 +1,7 @@
-"""Running the loops of a ladder: all temporaries lie in one arena, halves of the result in the result itself.
+"""Running the loops of a ladder: all temporaries lie in one arena, the halves of the result in the result itself.
 
-R+ lies where a >= b, R- where a > b, transposed; both in the first places of the axis z. At the end each pair of tiles
-is put together in place.
+R+ lies where a >= b, and R- transposed where a > b, both in the first columns of the axis z. At the end each pair of
+tiles is combined in place.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from types import ModuleType
 
 import numpy as np
 
+from trnqc.contraction.kernels import Gemm
 from trnqc.contraction.ladder.integrals import Arena, Integrals, Pair, long, ordered_pairs
 from trnqc.contraction.ladder.loops import LadderLoops
 from trnqc.contraction.ladder.pattern import HALVES, pairs
 from trnqc.contraction.run.arrays import Array, cast, require_no_transform, taken, transpose, vector
-from trnqc.contraction.run.execute import Gemm
 
 
 def run_ladder(
     library: ModuleType, loops: LadderLoops, operands: Mapping[str, Array], gemm: Gemm | None = None
 ) -> Array:
-    """R, its axes as the root of the ladder's tree says; operands by name of leaf. gemm: as of `execute.run_steps`."""
+    """Return R with its axes in the order of the tree's root; operands: by name of leaf, gemm: as of `Kernels`."""
     ladder = loops.ladder
     x, t = operands[ladder.x.name], operands[ladder.t.name]
     for leaf, array in ((ladder.x, x), (ladder.t, t)):
@@ -37,19 +37,27 @@ def run_ladder(
     )
     for splits in run.groups():
         run.products(splits)
-    run.put_together()
+    run.combine_halves()
     labels = (*ladder.upper, *ladder.free)
-    found = run.result.reshape(tuple(ladder.tree.extent(label) for label in labels))
-    return _ordered(found, labels, ladder.tree.root.indices)
+    result = run.result.reshape(tuple(ladder.tree.extent(label) for label in labels))
+    return _ordered(result, labels, ladder.tree.root.indices)
 
 
 def _ordered(x: Array, have: Sequence[str], labels: Sequence[str]) -> Array:
+    """Return a view with its axes in the order of `labels`."""
     return transpose(x, [have.index(label) for label in labels])
 
 
 class _Half:
-    """One half (sign 1 or -1): which elements of z stand for a pair of them, where their partners are, and for each of
-    all the place of the one that stands for it and its sign."""
+    """The axis z in the even (sign 1) or the odd half (-1), where one of two exchanged elements represents both.
+
+    Attributes
+    ----------
+    chosen, partner
+        Positions of the representatives on the axis z, and of the elements they are exchanged with.
+    source, signs
+        For every position on the axis z the number of its representative, and the sign relative to it.
+    """
 
     def __init__(self, library: ModuleType, loops: LadderLoops, sign: int, like: Array) -> None:
         ladder = loops.ladder
@@ -70,7 +78,7 @@ class _Half:
 
 
 class _Run:
-    """x: [q..., a, e]; t: [e, f, z...]."""
+    """The arrays of one run; x: [q..., a, e]; t: [e, f, z...]."""
 
     def __init__(self, library: ModuleType, loops: LadderLoops, x: Array, t: Array, gemm: Gemm | None) -> None:
         self.library, self.loops, self.gemm = library, loops, gemm
@@ -87,31 +95,31 @@ class _Run:
             for sign in HALVES
         }
         self.integrals = Integrals(library, loops, x, self.arena, self._multiply)
-        self.parts = self._taken_apart(t)
+        self.halved = self._halves_of_t(t)
         self.mark = self.arena.used
         self.raw, self.combined = self.arena.take(2 * loops.tile), self.arena.take(loops.tile)
         self.integrals.begin(self.arena, self.raw)
         self.product = self.arena.take(max(loops.upper, loops.lower) ** 2 * loops.columns)
 
-    # t before the loops.
+    # Before the loops: t±.
 
-    def _taken_apart(self, t: Array) -> dict[tuple[int, int, int], Array]:
-        """By numbers of two tiles and sign t±[ef,z], e >= f (or e > f), z of its pair once."""
+    def _halves_of_t(self, t: Array) -> dict[tuple[int, int, int], Array]:
+        """Return t±[ef,z] by the numbers of two tiles and the sign, over e >= f (or e > f) and representatives of z."""
         kept, place = self.arena.take(self.loops.kept[1]), 0
-        mark, parts = self.arena.used, {}
+        mark, halved = self.arena.used, {}
         for half in self.halves:
             for e, f in ordered_pairs(len(self.below)):
                 tile = t[self.below[e], self.below[f]]
                 rows = self._rows(tile, e == f, half)
                 part = kept[place : place + len(rows) * half.count].reshape((len(rows), half.count))
                 self._halve_rows(rows, len(tile) if e == f else 0, half, part)
-                parts[e, f, half.sign] = part
+                halved[e, f, half.sign] = part
                 place += len(rows) * half.count
                 self.arena.used = mark
-        return parts
+        return halved
 
     def _rows(self, tile: Array, same: bool, half: _Half) -> Array:
-        """[ef, z] of a tile of t; of one with e and f alike e >= f (or e > f)."""
+        """Return a tile of t as [ef, z]; of a tile on the diagonal only e >= f (or e > f)."""
         if not same:
             rows = self.arena.take(*tile.shape)
             rows[...] = tile
@@ -122,7 +130,10 @@ class _Run:
         return rows.reshape((-1, self.free))
 
     def _halve_rows(self, rows: Array, alike: int, half: _Half, part: Array) -> None:
-        """t[e,f,z] ± t[f,e,z]; in the even half only t[e,e,z]. alike: how many e there are, where f is e or less."""
+        """Write t[e,f,z] ± t[f,e,z], or t[e,e,z] in the even half, into `part`.
+
+        alike: extent of e if the tile lies on the diagonal, else 0.
+        """
         partner = self.arena.take(len(rows), half.count)
         taken(self.library, rows, half.chosen, 1, part)
         taken(self.library, rows, half.partner, 1, partner)
@@ -133,10 +144,10 @@ class _Run:
             for _, row in _triangle(alike, 1):
                 part[row.stop - 1] = partner[row.stop - 1]
 
-    # The loops.
+    # The loops: R± += W± t±.
 
     def groups(self) -> Iterator[list[tuple[Pair, Pair]]]:
-        """Pairs (a, b), (e, f) of tiles whose W± take the same tiles of W, each pair of pairs once."""
+        """Yield groups of pairs (a, b), (e, f) of tiles whose W± need the same tiles of W, each pair of pairs once."""
         if not self.loops.ladder.even:
             for upper in ordered_pairs(len(self.above)):
                 yield from ([(upper, lower)] for lower in ordered_pairs(len(self.below)))
@@ -146,12 +157,12 @@ class _Run:
             yield list(dict.fromkeys(splits))
 
     def products(self, splits: Sequence[tuple[Pair, Pair]]) -> None:
-        """All that the W± of one group take part in."""
-        made: dict[tuple[Pair, Pair], Array] = {}
+        """Compute all products of the W± of one group."""
+        known: dict[tuple[Pair, Pair], Array] = {}
         for upper, lower in splits:
             (a, b), (e, f) = upper, lower
-            one = transpose(self.integrals.tile(a, e, b, f, made), (0, 2, 1, 3))
-            two = transpose(self.integrals.tile(a, f, b, e, made), (0, 2, 3, 1))
+            one = transpose(self.integrals.tile(a, e, b, f, known), (0, 2, 1, 3))
+            two = transpose(self.integrals.tile(a, f, b, e, known), (0, 2, 3, 1))
             shape = tuple(one.shape)
             both = self.combined[: prod(shape)].reshape(shape)
             for half in self.halves:
@@ -163,7 +174,7 @@ class _Run:
                         self._apply(w, lower, upper, half)
 
     def _unlike(self, w: Array, upper: Pair, lower: Pair, sign: int) -> Array:
-        """Rows a >= b (or a > b) and columns e >= f of W±."""
+        """Return the rows a >= b (or a > b) and the columns e >= f (or e > f) of W±."""
         place = 0
         for axis, (one, two), cuts in ((0, upper, self.above), (1, lower, self.below)):
             if one == two:
@@ -174,31 +185,32 @@ class _Run:
         return w
 
     def _apply(self, w_t: Array, upper: Pair, lower: Pair, half: _Half) -> None:
-        """R± += W± t±."""
+        """Add W± t± to R±."""
         rows, count = w_t.shape[1], half.count
-        found = self.product[: rows * count].reshape((rows, count))
-        self._multiply(w_t, self.parts[(*lower, half.sign)], found)
+        product = self.product[: rows * count].reshape((rows, count))
+        self._multiply(w_t, self.halved[(*lower, half.sign)], product)
         a, b = (self.above[k] for k in upper)
         if upper[0] == upper[1]:
             for k, row in _triangle(long(a), half.sign):
                 others = slice(a.start, a.start + row.stop - row.start)
                 place = (a.start + k, others) if half.sign > 0 else (others, a.start + k)
-                self.result[(*place, slice(0, count))] += found[row]
+                self.result[(*place, slice(0, count))] += product[row]
         elif half.sign > 0:
-            self.result[a, b, :count] += found.reshape((long(a), long(b), count))
+            self.result[a, b, :count] += product.reshape((long(a), long(b), count))
         else:
-            self.result[b, a, :count] += transpose(found.reshape((long(a), long(b), count)), (1, 0, 2))
+            self.result[b, a, :count] += transpose(product.reshape((long(a), long(b), count)), (1, 0, 2))
 
     def _multiply(self, a_t: Array, b: Array, out: Array) -> None:
+        """Write a_t.T @ b into `out`."""
         if self.gemm is None:
             self.library.matmul(a_t.T, b, out=out)
         else:
             out[...] = self.gemm(a_t[None], b[None])[0]
 
-    # R after the loops.
+    # After the loops: R from R±.
 
-    def put_together(self) -> None:
-        """R[a,b] and R[b,a] from R+ and R-."""
+    def combine_halves(self) -> None:
+        """Replace R± by R[a,b] = R+ + R- and R[b,a] = R+ - R-."""
         for one, two in ordered_pairs(len(self.above)):
             self.arena.used = self.mark
             a, b = self.above[one], self.above[two]
@@ -209,7 +221,7 @@ class _Run:
                 self._spread(a, b, half, even if half.sign > 0 else odd)
             total = self.arena.take(*shape)
             if one == two:
-                # R- has no a = b; what was read there is R+.
+                # R- has no elements a = b; those read there belong to R+.
                 for k in range(long(a)):
                     odd[k, k] = 0
             _halve(self.library.add(even, odd, out=total))
@@ -224,18 +236,18 @@ class _Run:
                 self.result[a.start : a.start + k, a.start + k] = total[k, :k]
 
     def _spread(self, a: slice, b: slice, half: _Half, into: Array) -> None:
-        """One half of R[a,b,z], for all z."""
+        """Write one half of R[a,b,z], for all z, into `into`."""
         mark = self.arena.used
         rows = self.arena.take(long(a), long(b), half.count)
-        found = self.result[a, b] if half.sign > 0 else transpose(self.result[b, a], (1, 0, 2))
-        rows[...] = found[..., : half.count]
+        half_of_r = self.result[a, b] if half.sign > 0 else transpose(self.result[b, a], (1, 0, 2))
+        rows[...] = half_of_r[..., : half.count]
         taken(self.library, rows, half.source, 2, into)
         into *= half.signs
         self.arena.used = mark
 
 
 def _triangle(length: int, sign: int) -> Iterator[tuple[int, slice]]:
-    """For each a the places of its b <= a (or b < a) among the pairs; none for no b."""
+    """Yield for each a, unless it has no b, the positions of its b <= a (or b < a) among the pairs."""
     place = 0
     for k in range(length):
         count = k + (sign > 0)
@@ -245,7 +257,7 @@ def _triangle(length: int, sign: int) -> Iterator[tuple[int, slice]]:
 
 
 def _halve(x: Array) -> Array:
-    """In place; sums of whole numbers are even here."""
+    """Divide by two in place; sums of whole numbers are even here."""
     kind = str(x.dtype)
     if "float" in kind or "complex" in kind:
         x *= 0.5

@@ -1,8 +1,8 @@
-"""Block sparsity: a program over whole spaces becomes a program over their blocks, without the blocks that are zero.
+"""Block sparsity: a program over whole spaces becomes a program over their blocks, without blocks that are zero.
 
-Spaces with blocks (alpha and beta, irreducible representations, neighbours) are cut; labels, spaces and tensors of the
-new program carry the numbers of their blocks as subscripts: t₀₁₀₁[a₀,b₁,i₀,j₁]. Which blocks of an input may differ
-from zero is declared; those of everything computed follow. Of blocks that are equal by symmetry one is read.
+Spaces with blocks (alpha and beta, irreducible representations, neighbours) are divided. Labels, spaces and tensors of
+the new program carry the numbers of their blocks as subscripts: t₀₁₀₁[a₀,b₁,i₀,j₁]. Which blocks of an input may differ
+from zero is declared; those of computed tensors are derived. Of blocks that are equal by symmetry only one is read.
 """
 
 from __future__ import annotations
@@ -28,30 +28,40 @@ SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 @dataclass(frozen=True)
 class Cut:
-    """An array of the whole program: its shape, and the (slices, name) of each of its blocks."""
+    """An array of the whole program in blocks: its shape, and (slices, name) of each block."""
 
     shape: tuple[int, ...]
     blocks: tuple[tuple[tuple[slice, ...], str], ...]
 
     def split(self, value: Any) -> dict[str, Any]:
-        """The blocks by name, as views; of a function, functions of the slices of one block."""
+        """Return the blocks by name, as views; for a function, functions of the slices of one block."""
         return {
             name: _shifted(value, slices) if callable(value) else value[(*slices, ...)] for slices, name in self.blocks
         }
 
     def join(self, library: ModuleType, values: Mapping[str, Array], like: Array) -> Array:
-        """The whole array, of the kind of `like` where it has no block; elements outside all blocks are zero."""
-        found = [values[name] for _, name in self.blocks]
-        like = found[0] if found else like
+        """Return the whole array, which is zero outside of its blocks; like: an array of the same kind."""
+        blocks = [values[name] for _, name in self.blocks]
+        like = blocks[0] if blocks else like
         whole = library.zeros(self.shape, dtype=like.dtype, device=like.device)
-        for (slices, _), block in zip(self.blocks, found):
+        for (slices, _), block in zip(self.blocks, blocks):
             whole[(*slices, ...)] = block
         return whole
 
 
 @dataclass(frozen=True)
 class Blocked:
-    """A program over blocks, and how its arrays relate to those of the whole program. extents: of the whole spaces."""
+    """A program over blocks.
+
+    Attributes
+    ----------
+    program : Program
+        Over blocks.
+    extents : mapping
+        Extents of the whole spaces.
+    inputs, targets : mapping
+        How blocks make up the arrays of the whole program.
+    """
 
     program: Program
     extents: Mapping[str, int]
@@ -60,23 +70,26 @@ class Blocked:
 
 
 def has_blocks(program: Program) -> bool:
-    """Whether some tensor has blocks that are zero."""
+    """Return whether some tensor has blocks that are zero."""
     return any(space.blocks for space in program.spaces) and any(
         tensor.blocks is not None or tensor.conserving for tensor in program.tensors
     )
 
 
 def blocked(program: Program) -> Blocked:
-    """The program over blocks; all extents must be known."""
+    """Return the program over blocks; all extents must be known."""
     return _Blocker(program).result()
 
 
 def subscripted(name: str, numbers: Numbers) -> str:
+    """Return a name with block numbers as subscripts."""
     text = ("·" if max(numbers, default=0) > 9 else "").join(map(str, numbers))
     return name + text.translate(SUBSCRIPTS)
 
 
 def _shifted(function: Callable[..., Array], slices: tuple[slice, ...]) -> Callable[..., Array]:
+    """Return a function of the slices of one block."""
+
     def block(*cuts: slice) -> Array:
         return function(*(slice(c.start + s.start, c.stop + s.start) for c, s in zip(cuts, slices)))
 
@@ -84,7 +97,7 @@ def _shifted(function: Callable[..., Array], slices: tuple[slice, ...]) -> Calla
 
 
 class _Blocker:
-    """Walks through the statements and keeps, for every tensor, the names of its blocks that may differ from zero."""
+    """Translates statement by statement, with the names of all blocks so far that may differ from zero."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -97,9 +110,10 @@ class _Blocker:
         for tensor in program.tensors:
             self.spaces[tensor.name] = tuple(space.name for space in tensor.spaces)
             self.names[tensor.name] = {numbers: self._named(tensor.name, numbers) for numbers in tensor.allowed}
-        self.given = {name: dict(blocks) for name, blocks in self.names.items()}
+        self.input_names = {name: dict(blocks) for name, blocks in self.names.items()}
 
     def result(self) -> Blocked:
+        """Return the program over blocks."""
         for statement in self.program.statements:
             self._statement(statement)
         spaces = [Space(self._sub(s, (k,)), n) for s, parts in self.parts.items() for k, n in enumerate(parts)]
@@ -110,27 +124,31 @@ class _Blocker:
         ]
         tensors = [block for tensor in self.program.tensors for block in self._blocks(tensor)]
         program = Program(tuple(spaces), tuple(labels), tuple(tensors), tuple(self.statements))
-        inputs = {name: self._cut(name, self.given[name]) for name in self.program.inputs}
+        inputs = {name: self._cut(name, self.input_names[name]) for name in self.program.inputs}
         targets = {name: self._cut(name, self.names[name]) for name in self.program.targets}
         return Blocked(program, {name: sum(parts) for name, parts in self.parts.items()}, inputs, targets)
 
     def _all(self, spaces: tuple[str, ...]) -> Iterator[Numbers]:
+        """Yield the numbers of all blocks of a tensor over these spaces."""
         return product(*(range(len(self.parts[space])) for space in spaces))
 
     def _sub(self, space: str, numbers: Numbers) -> str:
+        """Return the name of a block of a space."""
         return subscripted(space, numbers) if len(self.parts[space]) > 1 else space
 
     def _sub_label(self, label: str, number: int) -> str:
+        """Return the name of a label within a block."""
         return self._sub(self.labels[label], (number,)).replace(self.labels[label], label, 1)
 
     def _named(self, name: str, numbers: Numbers) -> str:
-        """Subscripts only for the axes that are cut."""
+        """Return the name of a block of a tensor, with subscripts only for axes that are divided."""
         cut = tuple(k for k, space in zip(numbers, self.spaces[name]) if len(self.parts[space]) > 1)
         return subscripted(name, cut) if cut else name
 
     def _blocks(self, tensor: Tensor) -> Iterator[Tensor]:
+        """Yield the blocks of an input as tensors."""
         sized = {name: [Space(self._sub(name, (k,)), n) for k, n in enumerate(p)] for name, p in self.parts.items()}
-        for numbers, name in self.given[tensor.name].items():
+        for numbers, name in self.input_names[tensor.name].items():
             symmetries = []
             for symmetry in tensor.symmetries:
                 for number in sorted({numbers[axis] for axis in symmetry.axes}):
@@ -140,6 +158,7 @@ class _Blocker:
             yield Tensor(name, spaces, tuple(symmetries), tensor.cost)
 
     def _cut(self, name: str, blocks: Mapping[Numbers, str]) -> Cut:
+        """Return how blocks make up an array."""
         parts = [self.parts[space] for space in self.spaces[name]]
         cuts = []
         for numbers, block in blocks.items():
@@ -149,6 +168,7 @@ class _Blocker:
         return Cut(tuple(sum(part) for part in parts), tuple(cuts))
 
     def _statement(self, statement: Statement) -> None:
+        """Append the statements of all blocks of a target."""
         target = statement.target
         spaces = tuple(self.labels[label] for label in target.labels)
         self.spaces.setdefault(target.tensor, spaces)
@@ -158,7 +178,7 @@ class _Blocker:
         reads_itself = any(f.tensor == target.tensor for term in statement.terms for f in term.factors)
         for numbers in self._all(spaces):
             chosen = dict(zip(target.labels, numbers))
-            terms = [found for term in statement.terms for found in self._terms(term, chosen)]
+            terms = [new for term in statement.terms for new in self._terms(term, chosen)]
             if not terms:
                 continue
             labels = tuple(self._sub_label(label, chosen[label]) for label in target.labels)
@@ -173,14 +193,15 @@ class _Blocker:
         self.unchanged.pop(target.tensor, None)
 
     def _terms(self, term: Term, chosen: Mapping[str, int]) -> Iterator[Term]:
-        """The terms over blocks for given blocks of the target's labels."""
+        """Yield the terms over blocks that contribute to the block of the target that `chosen` names by label."""
         summed = [label for label in term.labels if label not in chosen]
         for numbers in product(*(range(len(self.parts[self.labels[label]])) for label in summed)):
-            found = self._term(term, {**chosen, **dict(zip(summed, numbers))})
-            if found is not None:
-                yield found
+            block_term = self._term(term, {**chosen, **dict(zip(summed, numbers))})
+            if block_term is not None:
+                yield block_term
 
     def _term(self, term: Term, chosen: Mapping[str, int]) -> Term | None:
+        """Return the term for one block of every label; None if a factor is zero there."""
         places = [tuple(chosen[label] for label in factor.labels) for factor in term.factors]
         nonzero = [numbers in self.names[factor.tensor] for factor, numbers in zip(term.factors, places)]
         if not all(ok or factor.reciprocal for ok, factor in zip(nonzero, term.factors)):
@@ -196,16 +217,16 @@ class _Blocker:
         return Term(term.coefficient * sign, tuple(factors))
 
     def _representative(self, factor: Factor, numbers: Numbers) -> tuple[tuple[str, ...], Numbers, int]:
-        """Labels, numbers and sign of the first of all blocks that are equal to this one by symmetry."""
+        """Return labels, numbers and sign of the first of all blocks that are equal to this one by symmetry."""
         tensor = self.unchanged.get(factor.tensor)
         if tensor is None or not tensor.symmetries:
             return factor.labels, numbers, 1
         axes = tuple(map(str, range(len(numbers))))
-        found = []
+        orders = []
         for order, sign in variants(axes, tensor.symmetries):
             turned = [int(axis) for axis in order]
-            found.append((tuple(numbers[axis] for axis in turned), tuple(turned), sign))
-        least, turned_axes, sign = min(found, key=lambda item: item[:2])
+            orders.append((tuple(numbers[axis] for axis in turned), tuple(turned), sign))
+        least, turned_axes, sign = min(orders, key=lambda item: item[:2])
         if least not in self.names[factor.tensor]:
             return factor.labels, numbers, 1
         return tuple(factor.labels[axis] for axis in turned_axes), least, sign

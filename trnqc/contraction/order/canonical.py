@@ -1,4 +1,4 @@
-"""One name for equal products: factors and labels in an order that does not depend on how they were written."""
+"""A canonical form of products: equal products get equal keys, however they were written."""
 
 from __future__ import annotations
 
@@ -26,9 +26,16 @@ class Item:
 
 @dataclass(frozen=True)
 class Canonical:
-    """key: equal for products that are equal up to names of labels, order of factors and declared symmetry.
+    """The canonical form of a product.
 
-    labels: the kept labels in the order of their numbers. The product is sign times the one that the key describes.
+    Attributes
+    ----------
+    key : tuple
+        Equal for products that are equal up to names of labels, order of factors and declared symmetry.
+    labels : tuple of str
+        The kept labels in the order of their numbers in the key.
+    sign : int
+        The product is sign times the one that the key describes.
     """
 
     key: Key
@@ -42,11 +49,11 @@ def canonical(
     symmetries: Mapping[str, tuple[Symmetry | Exchange, ...]],
     first: tuple[str, ...] = (),
 ) -> Canonical:
-    """The least key over all orders of the factors and of exchangeable axes; labels are numbered as they appear.
+    """Return the canonical form: the least key over all orders of the factors and of exchangeable axes.
 
-    Factors are taken one by one, always with the least code that is left; only ties are followed further. first: labels
-    that have the first numbers already. Where the time for planning is over ties are not followed: equal products may
-    then have unlike keys, never the other way round.
+    Labels are numbered as they appear. Factors are chosen one by one, always with the least code; only ties are
+    followed further. first: labels that have the first numbers already. At the time limit ties are no longer followed:
+    equal products may then get different keys, but different products never get equal ones.
     """
     states: list[tuple[frozenset[int], tuple[str, ...], int]] = [(frozenset(range(len(items))), first, 1)]
     key: list[Encoded] = []
@@ -74,6 +81,7 @@ def canonical(
 def _encoded(
     item: Item, labels: tuple[str, ...], numbered: tuple[str, ...], kept: frozenset[str]
 ) -> tuple[Encoded, tuple[str, ...]]:
+    """Return the code of a factor with its axes in this order, and the labels numbered after it."""
     codes = []
     for label in labels:
         if label not in numbered:
@@ -86,24 +94,25 @@ def _encoded(
 def variants(
     labels: tuple[str, ...], symmetries: tuple[Symmetry | Exchange, ...]
 ) -> tuple[tuple[tuple[str, ...], int], ...]:
-    """(labels, sign) of every order of the axes that the symmetries allow."""
-    found = [(labels, 1)]
+    """Return (labels, sign) of every order of the axes that the symmetries allow."""
+    orders = [(labels, 1)]
     for symmetry in symmetries:
         if isinstance(symmetry, Exchange):
             axes = symmetry.order(len(labels))
-            found += [(tuple(have[axis] for axis in axes), sign * symmetry.sign) for have, sign in found]
+            orders += [(tuple(have[axis] for axis in axes), sign * symmetry.sign) for have, sign in orders]
             continue
         more = []
-        for have, sign in found:
+        for have, sign in orders:
             for order in permutations(range(len(symmetry.axes))):
                 turned = list(have)
                 for place, source in zip(symmetry.axes, order):
                     turned[place] = have[symmetry.axes[source]]
                 more.append((tuple(turned), sign * (_parity(order) if symmetry.sign < 0 else 1)))
-        found = more
-    return tuple(found)
+        orders = more
+    return tuple(orders)
 
 
 def _parity(order: tuple[int, ...]) -> int:
+    """Return the sign of a permutation."""
     swaps = sum(order[i] > order[j] for i in range(len(order)) for j in range(i + 1, len(order)))
     return -1 if swaps % 2 else 1

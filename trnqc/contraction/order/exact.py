@@ -1,4 +1,7 @@
-"""Plans of least cost by dynamic programming over sets of operands; hyper-edges, symmetry, outer products are exact."""
+"""Orders of least cost by dynamic programming over sets of operands.
+
+Labels in more than two operands, symmetry and outer products are treated exactly.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,19 @@ import numpy as np
 from trnqc.contraction.order.network import Network, Splits, bits
 from trnqc.contraction.time_limit import ORDER, out_of_time
 
-# Operands of the longest chain whose intervals are all tried: n^3 / 6 products.
+# Most operands of a chain whose intervals are all tried, which takes n^3 / 6 products.
 CHAIN = 128
-# What is left out where the time is over.
+# What the plan says was left out if the time limit is reached.
 EXACT_ORDER = "exact orders"
 
 
 def subsets(network: Network, atoms: Sequence[int], bound: float = inf) -> tuple[int, Splits] | None:
-    """The cheapest way to merge disjoint parts `atoms` into one: its cost and its plan; None if it costs > bound.
+    """Return the cheapest way to contract disjoint parts `atoms` into one: (cost, order); None if it costs more than
+    bound.
 
-    Every set of atoms is made in every way from two of its subsets: 3^n / 2 merges. A set is left out when its cost and
-    the one step that must read its result exceed the bound. Among equal costs the smaller sum of temporaries wins.
+    Every set of atoms is split in every way: 3^n / 2 products. A set is dropped if its cost plus that of the step that
+    must read its result exceeds the bound. Among orders of equal cost the one with the smaller sum of temporaries is
+    taken.
     """
     n = len(atoms)
     parts = [0] * (1 << n)
@@ -69,10 +74,10 @@ def subsets(network: Network, atoms: Sequence[int], bound: float = inf) -> tuple
 
 
 def chain(network: Network) -> Splits | None:
-    """The cheapest plan of a chain of matrices, from all intervals of it; None for another network.
+    """Return the cheapest order for a chain of matrices, from all of its intervals; None for another network.
 
-    In a chain each operand shares labels with the one before it and the one after it, and these are summed. No product
-    of operands that are not side by side costs less than one that is: it would have to keep both labels of the gap.
+    Each operand of a chain shares labels with its two neighbours only, and these labels are summed. A product of
+    operands that are not neighbours never pays: it would keep the labels on both sides of the gap.
     """
     order = _chain_order(network)
     if order is None:
@@ -108,7 +113,7 @@ def chain(network: Network) -> Splits | None:
 
 
 def _chain_order(network: Network) -> list[int] | None:
-    """Operands from one end of the chain to the other."""
+    """Return the operands from one end of the chain to the other; None if the network is not a chain."""
     near = network.neighbours
     ends = [k for k, others in enumerate(near) if others.bit_count() == 1]
     if len(ends) != 2 or any(others.bit_count() > 2 or not others for others in near) or network.exchanges:
@@ -126,7 +131,7 @@ def _chain_order(network: Network) -> list[int] | None:
 
 
 class _Level:
-    """All connected parts of one number of operands that may be in a plan below the bound."""
+    """All connected parts of one number of operands that may occur in an order below the bound."""
 
     def __init__(self, parts: np.ndarray, near: np.ndarray, labels: np.ndarray, costs: np.ndarray) -> None:
         self.parts, self.near, self.labels, self.costs = parts, near, labels, costs
@@ -136,11 +141,11 @@ NONE = _Level(np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0, np.uin
 
 
 def connected(network: Network, part: int, bound: float, budget: int = 100_000_000) -> Splits | None:
-    """The cheapest plan of a connected part without outer products, if it costs less than bound; else None.
+    """Return the cheapest order of a connected part without outer products; None if none costs less than bound.
 
-    Parts are built by size from pairs that are disjoint and share a label (Pfeifer, Haegeman, Verstraete, 2014).
-    budget: pairs looked at before giving up, as where the time is over. Labels and operands must fit in 64 bits, else
-    None.
+    Parts are built by size from pairs that are disjoint and share a label (Pfeifer, Haegeman, Verstraete, Phys. Rev. E
+    90, 033315, 2014). budget: number of pairs after which the search gives up with None, as at the time limit. Labels
+    and operands must fit in 64 bits, else None.
     """
     if len(network.extents) > 64 or len(network.operands) > 64 or network.exchanges:
         return None
@@ -159,23 +164,23 @@ def connected(network: Network, part: int, bound: float, budget: int = 100_000_0
     holders = [(np.uint64(1 << k), _holders(network, k, part, outside)) for k in range(len(network.extents))]
     splits: dict[int, int] = {}
     for count in range(2, len(operands) + 1):
-        found: list[Pairs] = []
+        pairs: list[Pairs] = []
         for small in range(1, count // 2 + 1):
             a, b = levels[small - 1], levels[count - small - 1]
             budget -= a.parts.size * b.parts.size
             if budget < 0:
                 return None
-            found += _pairs(network, a, b, bound)
+            pairs += _pairs(network, a, b, bound)
             if out_of_time(EXACT_ORDER, ORDER):
                 return None
         # No part of this size may be worth having where larger ones, made from smaller, are.
         last = count == len(operands)
-        levels.append(_best(network, found, holders, splits, bound, last) if found else NONE)
+        levels.append(_best(network, pairs, holders, splits, bound, last) if pairs else NONE)
     return _plan(splits, part) if part in splits else None
 
 
 def _holders(network: Network, label: int, part: int, outside: int) -> np.uint64 | None:
-    """The operands of the part that have this label; None if it is needed outside in any case."""
+    """Return the operands of the part that have this label; None if it is needed outside in any case."""
     if outside >> label & 1:
         return None
     return np.uint64(sum(1 << k for k in bits(part) if network.operands[k] >> label & 1))
@@ -185,7 +190,7 @@ Pairs = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def _pairs(network: Network, a: _Level, b: _Level, bound: float) -> Iterator[Pairs]:
-    """(left, right, labels, neighbours, cost) of all merges of a part of a and one of b below the bound."""
+    """Yield (left, right, labels, neighbours, cost) of all products of a part of a and one of b below the bound."""
     rows = max(1, 4_000_000 // max(b.parts.size, 1))
     for start in range(0, a.parts.size, rows):
         if out_of_time(EXACT_ORDER, ORDER):
@@ -205,7 +210,7 @@ def _pairs(network: Network, a: _Level, b: _Level, bound: float) -> Iterator[Pai
 
 
 def _sizes(network: Network, labels: np.ndarray) -> np.ndarray:
-    """Products of extents of sets of labels, in floats."""
+    """Return the products of extents of sets of labels, as floats."""
     result = np.ones(labels.shape)
     for extent in sorted(set(network.extents)):
         mask = np.uint64(sum(1 << k for k, other in enumerate(network.extents) if other == extent))
@@ -215,13 +220,14 @@ def _sizes(network: Network, labels: np.ndarray) -> np.ndarray:
 
 def _best(
     network: Network,
-    found: list[Pairs],
+    pairs: list[Pairs],
     holders: list[tuple[np.uint64, np.uint64 | None]],
     splits: dict[int, int],
     bound: float,
     last: bool,
 ) -> _Level:
-    left, right, labels, near, cost = (np.concatenate(column) for column in zip(*found))
+    """Return the parts with their cheapest splits, which are added to `splits`."""
+    left, right, labels, near, cost = (np.concatenate(column) for column in zip(*pairs))
     parts = left | right
     order = np.lexsort((cost, parts))
     parts = parts[order]
@@ -237,6 +243,7 @@ def _best(
 
 
 def _plan(halves: dict[int, int], part: int) -> Splits:
+    """Return the order of a part from the left half of every part."""
     splits: Splits = {}
     todo = [part]
     while todo:

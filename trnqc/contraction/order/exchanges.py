@@ -1,7 +1,7 @@
-"""Which exchanges of axes leave a tensor of a program as it is: declared for inputs, found for what is computed.
+"""Exchanges of axes under which a tensor of a program is symmetric: declared for inputs, derived for what is computed.
 
-A target that one statement assigns has an exchange if that turns its sum of products into itself, up to the names of
-summed labels, the order of factors and what is known of these: tau[a,b,i,j] = t[a,b,i,j] + s[a,i] * s[b,j].
+A target that one statement assigns has an exchange if the exchange maps its sum of products onto itself, up to names of
+summed labels, order of factors and known symmetry of these: tau[a,b,i,j] = t[a,b,i,j] + s[a,i] * s[b,j].
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from trnqc.contraction.order.canonical import Item, Key, canonical
 from trnqc.expression.program import Program
 from trnqc.expression.symmetry import Exchange
 
-# Axes of a target up to which all exchanges are tried.
+# Most axes of a target for which all exchanges are tried.
 RANK = 6
 
 
 def exchanges_of(program: Program, name: str) -> tuple[Exchange, ...]:
-    """The exchanges under which the tensor keeps its elements, or changes their sign, wherever a statement reads it."""
+    """Return the exchanges under which the tensor keeps its elements or changes their sign."""
     tensor = program.tensor(name)
     statements = [statement for statement in program.statements if statement.target.tensor == name]
     if tensor and not statements:
@@ -31,7 +31,7 @@ def exchanges_of(program: Program, name: str) -> tuple[Exchange, ...]:
     known = {factor: exchanges_of(program, factor) for factor in factors}
 
     def coefficients(names: dict[str, str]) -> dict[Key, Fraction]:
-        """Of the products that are unlike each other, with these names for labels of the target."""
+        """Return the coefficient of each distinct product, with labels of the target renamed."""
         total: dict[Key, Fraction] = {}
         for term in statement.terms:
             items = [Item(f.tensor, f.labels, f.reciprocal) for f in term.renamed(names).factors]
@@ -40,16 +40,16 @@ def exchanges_of(program: Program, name: str) -> tuple[Exchange, ...]:
         return {key: value for key, value in total.items() if value}
 
     before = coefficients({})
-    found = []
+    exchanges = []
     for pairs in _exchangeable([program.space(label).name for label in labels], 0):
         after = coefficients({labels[i]: labels[j] for pair in pairs for i, j in (pair, pair[::-1])}) if pairs else {}
         signs = [sign for sign in (1, -1) if pairs and after == {key: sign * value for key, value in before.items()}]
-        found += [Exchange(pairs, sign) for sign in signs[:1]]
-    return tuple(found)
+        exchanges += [Exchange(pairs, sign) for sign in signs[:1]]
+    return tuple(exchanges)
 
 
 def _exchangeable(spaces: list[str], first: int) -> Iterator[tuple[tuple[int, int], ...]]:
-    """All sets of disjoint pairs of axes over the same space, from axis `first` on."""
+    """Yield all sets of disjoint pairs of axes over the same space, from axis `first` on."""
     if first >= len(spaces):
         yield ()
         return

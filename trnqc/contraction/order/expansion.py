@@ -1,4 +1,4 @@
-"""Programs without their intermediates: what they stand for is written out, so that a plan may choose others."""
+"""Programs with their intermediates written out, so that a plan may choose other intermediates."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ from trnqc.expression.terms import Factor, Term
 
 
 def expanded(program: Program, outputs: Sequence[str]) -> Program:
-    """The program in which every intermediate is replaced by its sum of products; `outputs` stay.
+    """Return the program in which every intermediate is replaced by its sum of products; `outputs` are kept.
 
-    An intermediate that is assigned more than once, divides, or depends on a tensor that changes stays too. Plans of
-    the result may need less work than those of the program (`plan_program` takes common factors out again), but take
-    longer to make: products of sums become many terms.
+    An intermediate that is assigned more than once, divides, or depends on a tensor that changes is kept too. Plans of
+    the result may need less work than those of the program, since `plan_program` takes out common factors again, but
+    take longer to find: products of sums become many terms.
     """
     return _Expander(program, frozenset(outputs)).result()
 
 
 class _Expander:
+    """Replaces intermediates statement by statement; new labels are added to `labels`."""
+
     def __init__(self, program: Program, outputs: frozenset[str]) -> None:
         self.program = program
         self.labels = dict(program.labels)
         times = Counter(statement.target.tensor for statement in program.statements)
-        given = {tensor.name for tensor in program.tensors}
-        changing = {name for name, count in times.items() if count > 1 or name in given}
+        declared = {tensor.name for tensor in program.tensors}
+        changing = {name for name, count in times.items() if count > 1 or name in declared}
         factors = [factor for s in program.statements for term in s.terms for factor in term.factors]
         below = {factor.tensor for factor in factors if factor.reciprocal}
         self.replaced = {
@@ -40,9 +42,10 @@ class _Expander:
         self.meaning: dict[str, Statement] = {}
 
     def result(self) -> Program:
+        """Return the expanded program."""
         statements = []
         for statement in self.program.statements:
-            terms = tuple(found for term in statement.terms for found in self._terms(term, statement.target.labels))
+            terms = tuple(new for term in statement.terms for new in self._terms(term, statement.target.labels))
             statement = replace(statement, terms=terms)
             if statement.target.tensor in self.replaced:
                 self.meaning[statement.target.tensor] = statement
@@ -51,22 +54,22 @@ class _Expander:
         return replace(self.program, labels=tuple(self.labels.items()), statements=tuple(statements))
 
     def _terms(self, term: Term, kept: tuple[str, ...]) -> list[Term]:
-        """A term with its intermediates multiplied out; labels that they sum over are new ones."""
-        found = [Term(term.coefficient, ())]
+        """Return a term with its intermediates multiplied out; the labels that these sum over are renamed."""
+        terms = [Term(term.coefficient, ())]
         for factor in term.factors:
             if factor.tensor not in self.meaning:
-                found = [replace(t, factors=(*t.factors, factor)) for t in found]
+                terms = [replace(t, factors=(*t.factors, factor)) for t in terms]
                 continue
             meaning = self.meaning[factor.tensor]
-            found = [
+            terms = [
                 Term(t.coefficient * inner.coefficient, t.factors + inner.factors)
-                for t in found
+                for t in terms
                 for inner in self._placed(meaning, factor, {*kept, *term.labels, *t.labels})
             ]
-        return found
+        return terms
 
     def _placed(self, meaning: Statement, factor: Factor, taken: set[str]) -> list[Term]:
-        """The terms of an intermediate at the labels of a factor."""
+        """Return the terms of an intermediate at the labels of a factor."""
         placed = []
         for term in meaning.terms:
             names = dict(zip(meaning.target.labels, factor.labels))

@@ -1,10 +1,10 @@
-"""The distributive law: terms that have a factor in common become that factor times a sum, where this saves work.
+"""The distributive law: terms with a common factor become that factor times a sum, where this saves work.
 
     1/2 x[k,l,i,j] t[a,b,k,l] + 1/4 g[k,l,c,d] t[c,d,i,j] t[a,b,k,l]  ->  t[a,b,k,l] W1[k,l,i,j]
 
-The sum becomes a statement of its own, before the one that uses it; sums that are equal up to names of labels are made
-once. Exchanged copies of terms, as P(i,j) makes them, are factorised together or not at all: left alone they would be
-computed once anyway (see `sharing`), so work is counted once for terms that are equal up to names of labels.
+The sum becomes a statement of its own before the one that uses it. Sums that are equal up to names of labels are
+computed once. Permuted copies of terms, as P(i,j) generates them, are factorised together or not at all: equal terms
+are computed once anyway (see `sharing`), so work is counted once for terms that are equal up to names of labels.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from trnqc.expression.spaces import fresh_label
 from trnqc.expression.symmetry import Symmetry
 from trnqc.expression.terms import Factor, Term
 
+# Equal for factors that can be taken out together.
 Signature = tuple[object, ...]
 
 
 @dataclass(frozen=True)
 class Member:
-    """A term with one of its factors taken out. rest: what is left, with the labels of the group."""
+    """A term without the common factor; number: of the term, rest: what is left, with the labels of the group."""
 
     number: int
     rest: Term
@@ -45,12 +46,13 @@ class Group:
 
     @property
     def numbers(self) -> set[int]:
+        """Numbers of the terms."""
         return {member.number for member in self.members}
 
 
 @dataclass(frozen=True)
-class Form:
-    """A group's sum up to names of labels: equal keys for equal sums; the sum is sign times the one of the key."""
+class CanonicalSum:
+    """A group's sum up to names of labels: equal keys for equal sums; the sum is sign times that of the key."""
 
     key: tuple[tuple[Key, Fraction], ...]
     labels: tuple[str, ...]
@@ -58,15 +60,17 @@ class Form:
 
 
 def factorised(program: Program) -> Program:
-    """The program with common factors taken out; all extents must be known."""
+    """Return the program with common factors taken out; all extents must be known."""
     return _Factoring(program).result()
 
 
-# What is left out where the time for planning is over.
+# What the plan says was left out if the time limit is reached.
 COMMON = "common factors of terms"
 
 
 class _Factoring:
+    """Factorises statement by statement; new labels, sums and statements are collected in its attributes."""
+
     def __init__(self, program: Program) -> None:
         self.program = program
         self.labels = dict(program.labels)
@@ -80,6 +84,7 @@ class _Factoring:
         self.statements: list[Statement] = []
 
     def result(self) -> Program:
+        """Return the factorised program."""
         for statement in self.program.statements:
             self._statement(statement)
             name = statement.target.tensor
@@ -89,7 +94,7 @@ class _Factoring:
         return replace(self.program, labels=tuple(self.labels.items()), statements=tuple(self.statements))
 
     def _statement(self, statement: Statement) -> None:
-        """The statement, after the statements of the sums that it uses."""
+        """Append a factorised statement behind the statements of the sums that it uses."""
         while not out_of_time(COMMON, SHARING):
             work = self._work(statement.terms, statement.target.labels)
             trials = []
@@ -104,20 +109,20 @@ class _Factoring:
         self.statements.append(statement)
 
     def _orbits(self, statement: Statement) -> dict[Key, list[Group]]:
-        """Groups that are equal up to names of labels, together."""
+        """Return the groups of a statement; those that are equal up to names of labels are together."""
         target = frozenset(statement.target.labels)
-        found: dict[Key, list[Group]] = {}
+        orbits: dict[Key, list[Group]] = {}
         for group in self._groups(statement, target):
             if out_of_time(COMMON, SHARING):
                 break
             form = self._form(group)
             name = self.temporary.setdefault(form.key, f"sum {len(self.temporary)}")
             items = (*self._items(Term(Fraction(1), (group.factor,))), Item(name, form.labels))
-            found.setdefault(canonical(items, target, self.symmetries).key, []).append(group)
-        return found
+            orbits.setdefault(canonical(items, target, self.symmetries).key, []).append(group)
+        return orbits
 
     def _trial(self, statement: Statement, orbit: list[Group]) -> tuple[int, list[Group]]:
-        """Work after factorising the groups of an orbit that have no term in common, and these groups."""
+        """Return the work after factorising those groups of an orbit that have no term in common, and these groups."""
         chosen: list[Group] = []
         gone: set[int] = set()
         for group in orbit:
@@ -127,12 +132,13 @@ class _Factoring:
         left = tuple(term for number, term in enumerate(statement.terms) if number not in gone)
         group = chosen[0]
         applied = self._cost((group.factor, Factor("", group.kept)), statement.target.labels)
-        made = 0
+        forming = 0
         if self._form(group).key not in self.sums:
-            made = self._work(tuple(member.rest for member in group.members), group.kept)
-        return self._work(left, statement.target.labels) + applied + made, chosen
+            forming = self._work(tuple(member.rest for member in group.members), group.kept)
+        return self._work(left, statement.target.labels) + applied + forming, chosen
 
     def _applied(self, statement: Statement, groups: list[Group]) -> Statement:
+        """Return the statement with the groups factorised."""
         gone = {number for group in groups for number in group.numbers}
         terms = [term for number, term in enumerate(statement.terms) if number not in gone]
         for group in groups:
@@ -141,14 +147,14 @@ class _Factoring:
         return replace(statement, terms=tuple(terms))
 
     def _groups(self, statement: Statement, target: frozenset[str]) -> Iterator[Group]:
-        """Pairs of terms with a factor in common, and all terms that have it."""
-        found: dict[Signature, list[tuple[int, int, Factor, int]]] = {}
+        """Yield pairs of terms with a common factor, and all terms that have it."""
+        groups: dict[Signature, list[tuple[int, int, Factor, int]]] = {}
         for number, term in enumerate(statement.terms):
             for place, factor in enumerate(term.factors):
                 if len(term.factors) > 1 and len(set(factor.labels)) == len(factor.labels):
                     signature, turned, sign = self._signature(term, place, target)
-                    found.setdefault(signature, []).append((number, place, turned, sign))
-        for entries in found.values():
+                    groups.setdefault(signature, []).append((number, place, turned, sign))
+        for entries in groups.values():
             for pair in combinations(entries, 2):
                 if pair[0][0] != pair[1][0]:
                     yield self._group(statement, pair, target)
@@ -158,7 +164,7 @@ class _Factoring:
                 yield self._group(statement, once, target)
 
     def _signature(self, term: Term, place: int, target: frozenset[str]) -> tuple[Signature, Factor, int]:
-        """What factors that can be taken out together have alike, the factor in that form, and its sign."""
+        """Return the signature of a factor, the factor with its axes in the order of the signature, and its sign."""
         factor = term.factors[place]
         rest = {x for k, other in enumerate(term.factors) if k != place for x in other.labels}
         best: tuple[tuple[str, ...], tuple[str, ...], int] | None = None
@@ -176,6 +182,7 @@ class _Factoring:
     def _group(
         self, statement: Statement, entries: tuple[tuple[int, int, Factor, int], ...], target: frozenset[str]
     ) -> Group:
+        """Return the group of these (number of a term, position of the factor, factor, sign)."""
         factor = entries[0][2]
         taken = target | set(factor.labels)
         members = []
@@ -188,7 +195,7 @@ class _Factoring:
         return Group(factor, kept, tuple(members))
 
     def _names(self, inner: Term, fixed: Mapping[str, str], taken: set[str] | frozenset[str]) -> dict[str, str]:
-        """New names of the labels of a rest: those of the factor as in the group, the others out of their way."""
+        """Return new names for the labels of a rest: the factor's as in the group, others distinct from these."""
         names = {old: new for old, new in fixed.items() if old in inner.labels}
         used = set(taken) | set(names.values()) | set(inner.labels)
         for label in inner.labels:
@@ -201,17 +208,17 @@ class _Factoring:
         return names
 
     def _work(self, terms: tuple[Term, ...], kept: tuple[str, ...]) -> int:
-        """Work of terms in their best orders, once for those that are equal up to names of labels."""
+        """Return the work of terms in their best orders; terms that are equal up to names of labels count once."""
         costs: dict[Key, int] = {}
         for term in terms:
-            found = (term.factors, frozenset(kept))
-            if found not in self.keys:
-                self.keys[found] = canonical(self._items(term), frozenset(kept), self.symmetries).key
-            costs[self.keys[found]] = self._cost(term.factors, kept)
+            product = (term.factors, frozenset(kept))
+            if product not in self.keys:
+                self.keys[product] = canonical(self._items(term), frozenset(kept), self.symmetries).key
+            costs[self.keys[product]] = self._cost(term.factors, kept)
         return sum(costs.values())
 
     def _cost(self, factors: tuple[Factor, ...], kept: tuple[str, ...]) -> int:
-        """Work of the best order of a product; of one factor, of adding it up."""
+        """Return the work of the best order of a product; for one factor, that of adding it."""
         key = tuple(factor.labels for factor in factors), kept
         if key not in self.costs:
             network = Network.of([factor.labels for factor in factors], kept, self.extents)
@@ -219,7 +226,8 @@ class _Factoring:
             self.costs[key] = network.cost(best_splits(network), network.everything) if len(factors) > 1 else single
         return self.costs[key]
 
-    def _form(self, group: Group) -> Form:
+    def _form(self, group: Group) -> CanonicalSum:
+        """Return the canonical form of a group's sum."""
         kept = frozenset(group.kept)
         products = [self._items(member.rest) for member in group.members]
         forms = [canonical(items, kept, self.symmetries) for items in products]
@@ -229,18 +237,20 @@ class _Factoring:
         for items, member in zip(products, group.members):
             form = canonical(items, kept, self.symmetries, forms[anchor].labels)
             terms.append((form.key, sign * form.sign * member.rest.coefficient))
-        return Form(tuple(sorted(terms)), forms[anchor].labels, sign)
+        return CanonicalSum(tuple(sorted(terms)), forms[anchor].labels, sign)
 
     def _sum(self, group: Group) -> tuple[str, tuple[str, ...], int]:
-        """Name, labels and sign of the sum of what is left of a group; it is made if it has not been."""
+        """Return (name, labels, sign) of a group's sum, for which a statement is added if there is none."""
         form = self._form(group)
         if form.key not in self.sums:
             self.sums[form.key] = self._free_name()
-            made = tuple(replace(m.rest, coefficient=form.sign * m.rest.coefficient) for m in group.members)
-            self._statement(Statement(Factor(self.sums[form.key], form.labels), made))
+            terms = tuple(replace(m.rest, coefficient=form.sign * m.rest.coefficient) for m in group.members)
+            self._statement(Statement(Factor(self.sums[form.key], form.labels), terms))
         return self.sums[form.key], form.labels, form.sign
 
     def _items(self, term: Term) -> tuple[Item, ...]:
+        """Return the factors of a term; a tensor that a statement has changed is another one."""
+
         def name(factor: Factor) -> str:
             version = self.versions.get(factor.tensor, 0)
             return f"{factor.tensor}@{version}" if version else factor.tensor
@@ -252,6 +262,7 @@ class _Factoring:
         return {tensor.name for tensor in self.program.tensors} | set(self.program.targets)
 
     def _free_name(self) -> str:
+        """Return a name for a sum that no tensor has."""
         number = len(self.sums)
         while f"W{number}" in self._taken or not number:
             number += 1

@@ -1,4 +1,4 @@
-"""Good plans of large networks: randomised greedy starts, then exact re-planning of one subtree after another."""
+"""Good orders of large networks: randomised greedy orders, improved by exact optimisation of their subtrees."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from trnqc.contraction.order.exact import EXACT_ORDER, connected, subsets
 from trnqc.contraction.order.network import Network, Splits
 from trnqc.contraction.time_limit import ORDER, out_of_time
 
-# Starts tried, starts improved, operands of a subtree planned anew: 3^8 / 2 merges take a few milliseconds.
-STARTS, IMPROVED, SUBTREE = 24, 3, 8
+# Greedy orders that are tried, and of these the number that are improved.
+STARTS, IMPROVED = 24, 3
+# Operands of a subtree that is optimised exactly: 3^8 / 2 products take a few milliseconds.
+SUBTREE = 8
 
 
-def plan(network: Network) -> Splits:
-    """Deterministic. Never above the greedy plan; exact for connected networks while the search stays affordable.
+def search(network: Network) -> Splits:
+    """Return the best order found within the time limit.
 
-    Within a limit of time the best plan that is found until then.
+    The search is deterministic and never returns an order worse than the greedy one. It is exact for connected networks
+    as long as that is affordable.
     """
     starts: dict[int, Splits] = {}
     for seed in range(STARTS):
@@ -34,13 +37,16 @@ def plan(network: Network) -> Splits:
         return best
     components = network.components()
     if len(components) == 1:
-        found = connected(network, network.everything, network.cost(best, network.everything))
-        return found or best
+        cheapest = connected(network, network.everything, network.cost(best, network.everything))
+        return cheapest or best
     return min((best, _apart(network, components, best)), key=lambda splits: network.cost(splits, network.everything))
 
 
 def greedy(network: Network, seed: int, atoms: Sequence[int] = ()) -> Splits:
-    """Merge what shrinks most: the size of the result less those of the two. Seed 0 is plain, others are noisy."""
+    """Return the order that always contracts the pair whose result is smallest relative to its operands.
+
+    Seed 0 is the plain greedy order; other seeds add noise.
+    """
     noise = random.Random(seed)
     heat = 0.0 if seed == 0 else noise.choice((0.1, 0.3, 1.0))
     weight = 1.0 if seed == 0 else noise.uniform(0.5, 2.0)
@@ -69,7 +75,7 @@ def greedy(network: Network, seed: int, atoms: Sequence[int] = ()) -> Splits:
             if left not in alive or right not in alive:
                 continue
         else:
-            # What is left shares nothing: smallest results first.
+            # The parts left share no labels: the smallest results come first.
             left, right = sorted(alive, key=lambda part: (network.size(network.kept(part)), part))[:2]
         part = left | right
         splits[part] = (left, right)
@@ -83,6 +89,7 @@ def greedy(network: Network, seed: int, atoms: Sequence[int] = ()) -> Splits:
 
 
 def _near(network: Network, part: int) -> int:
+    """Return the operands outside of a part that share a label with it."""
     total = 0
     for k, mask in enumerate(network.neighbours):
         if part >> k & 1:
@@ -91,7 +98,7 @@ def _near(network: Network, part: int) -> int:
 
 
 def improve(network: Network, splits: Splits, subtree: int = SUBTREE) -> Splits:
-    """Plan subtrees anew, exactly, until none gets cheaper."""
+    """Optimise subtrees exactly, one after another, until none gets cheaper."""
     splits = dict(splits)
     improved = True
     while improved:
@@ -103,15 +110,15 @@ def improve(network: Network, splits: Splits, subtree: int = SUBTREE) -> Splits:
                 continue
             frontier = _frontier(network, splits, part, subtree)
             before = _inside(network, splits, part, set(frontier))
-            found = subsets(network, frontier, before - 1)
-            if found is not None:
-                _replace(splits, part, set(frontier), found[1])
+            cheaper = subsets(network, frontier, before - 1)
+            if cheaper is not None:
+                _replace(splits, part, set(frontier), cheaper[1])
                 improved = True
     return splits
 
 
 def _frontier(network: Network, splits: Splits, part: int, most: int) -> list[int]:
-    """The parts at which a subtree under `part` ends when it is opened where the results are largest."""
+    """Return the parts below which a subtree is left as it is; it is opened where the results are largest."""
     frontier = list(splits[part])
     while len(frontier) < most:
         inner = [p for p in frontier if p in splits]
@@ -124,6 +131,7 @@ def _frontier(network: Network, splits: Splits, part: int, most: int) -> list[in
 
 
 def _inside(network: Network, splits: Splits, part: int, frontier: set[int]) -> int:
+    """Return the cost of a part down to the frontier."""
     if part in frontier:
         return 0
     left, right = splits[part]
@@ -131,22 +139,22 @@ def _inside(network: Network, splits: Splits, part: int, frontier: set[int]) -> 
     return below + network.merge(left, right)
 
 
-def _replace(splits: Splits, part: int, frontier: set[int], found: Splits) -> None:
+def _replace(splits: Splits, part: int, frontier: set[int], order: Splits) -> None:
+    """Replace the order of a part down to the frontier."""
     todo = [part]
     while todo:
         gone = todo.pop()
         if gone not in frontier:
             todo += splits.pop(gone)
-    splits.update(found)
+    splits.update(order)
 
 
 def _apart(network: Network, components: Sequence[int], best: Splits) -> Splits:
-    """Every component by itself, then their results."""
+    """Return the better of `best` and the order that contracts each component first, then their results."""
     splits: Splits = {}
     for part in components:
         if part.bit_count() > 1:
-            found = connected(network, part, math.inf)
-            splits |= found or improve(network, _restricted(network, part))
+            splits |= connected(network, part, math.inf) or improve(network, _restricted(network, part))
     if len(components) <= SUBTREE:
         merged = subsets(network, components)
         return splits | (merged[1] if merged else best)
@@ -154,4 +162,5 @@ def _apart(network: Network, components: Sequence[int], best: Splits) -> Splits:
 
 
 def _restricted(network: Network, part: int) -> Splits:
+    """Return the greedy order of one part."""
     return greedy(network, 0, [1 << k for k in range(len(network.operands)) if part >> k & 1])

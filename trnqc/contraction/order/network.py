@@ -1,7 +1,7 @@
-"""A product of tensors as bit sets, and what merging two parts of it costs; what the searches for trees work on.
+"""A product of tensors as bit sets, and the cost of contracting two parts of it; the searches for orders use it.
 
-A part is a set of operands (bit k: operand k); the indices of its result are those that the rest or the output needs,
-so they do not depend on how the part was made. A plan is a dictionary: part -> the two parts that it splits into.
+A part is a set of operands (bit k is operand k). The labels of its result are those that other operands or the output
+need, so they do not depend on the order in which the part is contracted.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from math import comb, prod
 from trnqc.errors import InputError
 from trnqc.expression.symmetry import Symmetry
 
+# An order of contractions: part -> the two parts whose results are multiplied.
 Splits = dict[int, tuple[int, int]]
 
 
 def bits(mask: int) -> Iterator[int]:
-    """Numbers of the bits that are set, lowest first."""
+    """Yield the numbers of the bits that are set, lowest first."""
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1
@@ -27,8 +28,18 @@ def bits(mask: int) -> Iterator[int]:
 
 
 @dataclass(frozen=True)
-class Exchange:
-    """Two labels and how the operands take their exchange: `broken` by it, or multiplied by -1 (`odd`)."""
+class LabelExchange:
+    """The exchange of two labels.
+
+    Attributes
+    ----------
+    labels : int
+        The two labels, as bits.
+    broken : int
+        Operands that are not (anti)symmetric in the two.
+    odd : int
+        Operands that change their sign.
+    """
 
     labels: int
     broken: int
@@ -37,13 +48,24 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Network:
-    """Operands and output as sets of labels. exchanges: pairs of labels that some operand is (anti)symmetric in."""
+    """Operands and output as sets of labels.
+
+    Attributes
+    ----------
+    operands : tuple of int
+        Labels of each operand, as bits.
+    output : int
+        Labels of the result.
+    extents : tuple of int
+        Extent of each label, or product of extents of labels that always occur together.
+    exchanges : tuple of LabelExchange
+        Pairs of labels in which some operand is (anti)symmetric.
+    """
 
     operands: tuple[int, ...]
     output: int
     extents: tuple[int, ...]
-    exchanges: tuple[Exchange, ...] = ()
-    free: frozenset[int] = frozenset()
+    exchanges: tuple[LabelExchange, ...] = ()
     _sizes: dict[int, int] = field(default_factory=dict, compare=False, repr=False)
     _kept: dict[int, int] = field(default_factory=dict, compare=False, repr=False)
 
@@ -54,9 +76,9 @@ class Network:
         extents: Mapping[str, int],
         symmetries: Sequence[Sequence[Symmetry]] = (),
     ) -> Network:
-        """symmetries: for each operand those of its axes; none for all where it is empty.
+        """Return the network of labelled operands; symmetries: of the axes of each operand, or empty for none.
 
-        Without symmetries, labels that stand in the same operands are taken together.
+        Without symmetries, labels that occur in the same operands are merged into one.
         """
         labels = tuple(dict.fromkeys(label for operand in inputs for label in operand))
         where = {x: sum(1 << k for k, operand in enumerate(inputs) if x in operand) for x in labels}
@@ -82,43 +104,45 @@ class Network:
 
     @property
     def everything(self) -> int:
+        """The part of all operands."""
         return (1 << len(self.operands)) - 1
 
     def size(self, labels: int) -> int:
-        """Product of extents."""
-        found = self._sizes.get(labels)
-        if found is None:
-            found = self._sizes[labels] = prod(self.extents[k] for k in bits(labels))
-        return found
+        """Return the product of the extents of labels."""
+        size = self._sizes.get(labels)
+        if size is None:
+            size = self._sizes[labels] = prod(self.extents[k] for k in bits(labels))
+        return size
 
     def union(self, part: int) -> int:
+        """Return the labels of all operands of a part."""
         total = 0
         for k in bits(part):
             total |= self.operands[k]
         return total
 
     def kept(self, part: int) -> int:
-        """Labels of the result of a part."""
-        found = self._kept.get(part)
-        if found is None:
-            found = self._kept[part] = self._needed(self.union(part), part)
-        return found
+        """Return the labels of the result of a part."""
+        labels = self._kept.get(part)
+        if labels is None:
+            labels = self._kept[part] = self._needed(self.union(part), part)
+        return labels
 
     def joined(self, left: int, right: int) -> int:
-        """Labels of the result of two parts together, from those of the two."""
+        """Return the labels of the result of two parts together."""
         part = left | right
-        found = self._kept.get(part)
-        if found is None:
-            found = self._kept[part] = self._needed(self.kept(left) | self.kept(right), part)
-        return found
+        labels = self._kept.get(part)
+        if labels is None:
+            labels = self._kept[part] = self._needed(self.kept(left) | self.kept(right), part)
+        return labels
 
     def _needed(self, labels: int, part: int) -> int:
-        """Those of the labels that the output or an operand outside of the part has."""
-        found = labels & self.output
+        """Return the labels that the output or an operand outside of the part has."""
+        needed = labels & self.output
         for k in bits(labels & ~self.output):
             if self.holders[k] & ~part:
-                found |= 1 << k
-        return found
+                needed |= 1 << k
+        return needed
 
     @cached_property
     def holders(self) -> tuple[int, ...]:
@@ -129,16 +153,16 @@ class Network:
         )
 
     def without_common(self) -> Network:
-        """The network without the labels that all operands have: they are factors of every step, so orders stand."""
+        """Return the network without labels that all operands have: they multiply the cost of every order alike."""
         common = sum(1 << k for k, holder in enumerate(self.holders) if holder == self.everything)
         if not common or self.exchanges:
             return self
         return Network(tuple(labels & ~common for labels in self.operands), self.output & ~common, self.extents)
 
     def loops(self, labels: int, part: int) -> int:
-        """Passes of the loops over `labels` in a step that makes `part`, each set of equivalent elements once.
+        """Return the iterations of the loops over `labels` in a step that computes `part`, equivalent elements once.
 
-        Two labels may be exchanged in the step if every operand of the part takes it with a sign or lacks both.
+        Two labels may be exchanged in the step if every operand of the part is (anti)symmetric in them or lacks both.
         """
         if not self.exchanges:
             return self.size(labels)
@@ -159,7 +183,9 @@ class Network:
 
     @cached_property
     def bare(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """For every operand the (labels, cost) it may enter a step with: as it is, or summed over what only it has."""
+        """For every operand the (labels, cost) with which it may enter a step: as it is, or first summed over its own
+        labels.
+        """
         ways = []
         for k, labels in enumerate(self.operands):
             kept = self.kept(1 << k)
@@ -167,18 +193,19 @@ class Network:
         return tuple(ways)
 
     def ways(self, part: int) -> tuple[tuple[int, int], ...]:
+        """Return the (labels, cost) with which the result of a part may enter a step."""
         if part.bit_count() == 1:
             return self.bare[part.bit_length() - 1]
         return ((self.kept(part), 0),)
 
     def merge(self, left: int, right: int) -> int:
-        """What it costs to multiply the results of two parts, with the sums over single operands before it."""
+        """Return the multiply-adds of multiplying the results of two parts, including sums over single operands."""
         if left.bit_count() > 1 and right.bit_count() > 1:
             return self.loops(self.kept(left) | self.kept(right), left | right)
         return min(x + y + self.loops(a | b, left | right) for a, x in self.ways(left) for b, y in self.ways(right))
 
     def cost(self, splits: Splits, part: int) -> int:
-        """Of the whole plan of a part."""
+        """Return the multiply-adds of a part in this order."""
         total, todo = 0, [part]
         while todo:
             chosen = todo.pop()
@@ -197,20 +224,21 @@ class Network:
         )
 
     def components(self) -> list[int]:
-        """Parts that share no label with each other."""
-        found, left = [], self.everything
+        """Return the connected parts, which share no label with each other."""
+        components, left = [], self.everything
         while left:
             part = left & -left
             while more := part | _any(self.neighbours, part):
                 if more == part:
                     break
                 part = more
-            found.append(part)
+            components.append(part)
             left &= ~part
-        return found
+        return components
 
 
 def _any(masks: Sequence[int], chosen: int) -> int:
+    """Return the union of the chosen masks."""
     total = 0
     for k in bits(chosen):
         total |= masks[k]
@@ -219,10 +247,11 @@ def _any(masks: Sequence[int], chosen: int) -> int:
 
 def _exchanges(
     inputs: Sequence[Sequence[str]], symmetries: Sequence[Sequence[Symmetry]], number: Mapping[str, int]
-) -> Iterator[Exchange]:
+) -> Iterator[LabelExchange]:
+    """Yield the exchanges of labels that symmetries of the operands imply."""
     signs: dict[tuple[int, frozenset[str]], int] = {}
-    for k, found in enumerate(symmetries):
-        for symmetry in found:
+    for k, of_operand in enumerate(symmetries):
+        for symmetry in of_operand:
             for x, y in combinations(symmetry.axes, 2):
                 if inputs[k][x] != inputs[k][y]:
                     signs[k, frozenset((inputs[k][x], inputs[k][y]))] = symmetry.sign
@@ -230,4 +259,4 @@ def _exchanges(
         touched = sum(1 << k for k, operand in enumerate(inputs) if pair & set(operand))
         kept = sum(1 << k for k, other in signs if other == pair)
         odd = sum(1 << k for (k, other), sign in signs.items() if other == pair and sign == -1)
-        yield Exchange(sum(1 << number[label] for label in pair), touched & ~kept, odd)
+        yield LabelExchange(sum(1 << number[label] for label in pair), touched & ~kept, odd)

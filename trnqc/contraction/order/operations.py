@@ -1,8 +1,9 @@
-"""Stage 1, operation minimisation: the order of binary contractions with the least work.
+"""The order of binary contractions with the least work.
 
-    operands, output, extents -> network (bit sets) -> splits (exact or heuristic) -> Tree
+    operands, output, extents ─ Network.of ─► Network ─ best_splits ─► Splits ─ build ─► Tree
 
-Exact to EXACT operands, over all binary trees, outer products included; above that see `heuristic`.
+The search is exact for up to EXACT operands, over all binary trees, outer products included, and for chains of
+matrices. For more operands see `heuristic`.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from trnqc.expression.operand import Leaf
 from trnqc.expression.spaces import Index
 from trnqc.expression.symmetry import Symmetry
 
+# Most operands for which all binary trees are searched.
 EXACT = 12
 
+# Steps of opt_einsum: positions of operands in the current list; their product is appended to it.
 Path = list[tuple[int, ...]]
 
 
@@ -30,17 +33,17 @@ def minimise(
     symmetries: Sequence[Sequence[Symmetry]] = (),
     first: int = 1,
 ) -> Tree:
-    """The tree of least multiply-adds for name[output] = product of the leaves, summed over all other labels.
+    """Return the tree of least multiply-adds for name[output] = product of the leaves, summed over all other labels.
 
-    symmetries: of each leaf; the search then counts loops over unique elements only. Of the two operands of a step that
-    comes first whose order of evaluation holds less memory. first: number of the first temporary's name.
+    symmetries: of the axes of each leaf; loops over unique elements are then counted. first: number of the first
+    temporary. Of the two operands of a step the one is computed first for which less memory is held.
     """
     network = _network([leaf.indices for leaf in leaves], output, {x: i.extent for x, i in indices.items()}, symmetries)
     return build(network, best_splits(network), leaves, output, indices, name, first)
 
 
 def best_splits(network: Network) -> Splits:
-    """The cheapest plan that is found; empty for one operand."""
+    """Return the cheapest order that the searches find; empty for one operand."""
     operands = len(network.operands)
     if operands == 1:
         return {}
@@ -48,11 +51,11 @@ def best_splits(network: Network) -> Splits:
     if operands > 2 and (splits := exact.chain(network)):
         return splits
     if operands > EXACT:
-        return heuristic.plan(network)
+        return heuristic.search(network)
     start = heuristic.improve(network, heuristic.greedy(network, 0), subtree=5)
     bound = network.cost(start, network.everything)
-    found = exact.subsets(network, [1 << k for k in range(operands)], bound)
-    return found[1] if found else start
+    cheapest = exact.subsets(network, [1 << k for k in range(operands)], bound)
+    return cheapest[1] if cheapest else start
 
 
 def build(
@@ -64,7 +67,7 @@ def build(
     name: str = "result",
     first: int = 1,
 ) -> Tree:
-    """The tree of a plan. Temporaries are T`first` and so on, in order of evaluation."""
+    """Return the tree of an order. Temporaries are T`first` and so on, in order of evaluation."""
     builder = _Builder(network, splits, leaves, tuple(output), name, first)
     root = builder.root()
     used = {label: indices[label] for label in union(*(leaf.indices for leaf in leaves))}
@@ -72,7 +75,7 @@ def build(
 
 
 class _Builder:
-    """Works through the parts of a plan in loops: a tree may be as deep as it has operands."""
+    """Builds a tree from an order, without recursion: a tree may be as deep as it has operands."""
 
     def __init__(
         self,
@@ -93,7 +96,10 @@ class _Builder:
         self.splits = self._ordered(splits)
 
     def _ordered(self, splits: Splits) -> Splits:
-        """Of two parts that one first which needs more while it is made, beyond what it leaves; counts `peaks`."""
+        """Return the order with that operand first which needs more memory while it is computed than it leaves.
+
+        Peaks of memory of all parts are kept in `peaks`.
+        """
         ordered: Splits = {}
         for part in sorted(splits, key=int.bit_count):
             left, right = splits[part]
@@ -105,38 +111,41 @@ class _Builder:
         return ordered
 
     def _excess(self, part: int) -> int:
+        """Return what a part needs while it is computed beyond what it leaves."""
         return self.peaks[part] - self._held(part)
 
     def _held(self, part: int) -> int:
+        """Return the elements that the result of a part holds; none for an operand."""
         return self.network.size(self.network.kept(part)) if part.bit_count() > 1 else 0
 
     def root(self) -> Node:
+        """Return the root of the tree."""
         everything = self.network.everything
         if everything == 1:
             return Node(self.name, self.output, (self.leaves[0],))
-        made: dict[int, Leaf | Node] = {}
+        results: dict[int, Leaf | Node] = {}
         for part, labels in self._evaluated():
             if part.bit_count() == 1:
-                made[part] = self._single(part, labels)
+                results[part] = self._single(part, labels)
                 continue
-            operands = tuple(made.pop(half) for half in self.splits[part])
+            operands = tuple(results.pop(half) for half in self.splits[part])
             if part == everything:
                 return Node(self.name, self.output, operands)
-            made[part] = Node(self._next(), self._kept(part), operands)
+            results[part] = Node(self._next(), self._kept(part), operands)
         raise AssertionError("a plan ends with all operands")
 
     def _evaluated(self) -> Iterator[tuple[int, int]]:
-        """Parts in the order in which they are made, with the labels with which they enter their step."""
-        found, todo = [], [(self.network.everything, 0)]
+        """Return (part, labels with which it enters its step) in order of evaluation."""
+        parts, todo = [], [(self.network.everything, 0)]
         while todo:
             part, labels = todo.pop()
-            found.append((part, labels))
+            parts.append((part, labels))
             if part.bit_count() > 1:
                 todo += zip(self.splits[part], self._ways(part))
-        return reversed(found)
+        return reversed(parts)
 
     def _ways(self, part: int) -> tuple[int, int]:
-        """The labels with which the two operands of a step enter it."""
+        """Return the labels with which the two operands of a step enter it."""
         left, right = self.splits[part]
         return min(
             (x + y + self.network.loops(a | b, part), (a, b))
@@ -145,7 +154,7 @@ class _Builder:
         )[1]
 
     def _single(self, part: int, labels: int) -> Leaf | Node:
-        """One operand, summed first over what only it has where that is the way."""
+        """Return one operand, first summed over its own labels where that is cheaper."""
         number = part.bit_length() - 1
         leaf = self.leaves[number]
         if labels == self.network.operands[number]:
@@ -153,10 +162,12 @@ class _Builder:
         return Node(self._next(), self._kept(part), (leaf,))
 
     def _next(self) -> str:
+        """Return the name of the next temporary."""
         self.next += 1
         return f"T{self.next - 1}"
 
     def _kept(self, part: int) -> tuple[str, ...]:
+        """Return the labels of the result of a part."""
         inside = union(*(self.leaves[k].indices for k in bits(part)))
         return tuple(label for label in inside if label in self.output or self.where[label] & ~part)
 
@@ -167,11 +178,22 @@ def path(
     size_dict: Mapping[str, int],
     memory_limit: int | None = None,
 ) -> Path:
-    """The best order as a list of operand positions, results appended at the end.
+    """Return the best order as a list of operand positions; results are appended at the end.
 
-    opt_einsum takes it: ``opt_einsum.paths.register_path_fn("trnqc", path)``, then ``optimize="trnqc"``.
-    memory_limit: elements of the largest temporary; a path that exceeds it is refused, since a path alone cannot
-    make a temporary smaller: `einsum` with a memory limit can.
+    This is a path function of opt_einsum: ``opt_einsum.paths.register_path_fn("trnqc", path)``, then
+    ``optimize="trnqc"``.
+
+    Parameters
+    ----------
+    inputs, output, size_dict
+        Labels of each operand, labels of the result, label -> extent.
+    memory_limit : int, optional
+        Elements of the largest temporary.
+
+    Raises
+    ------
+    InputError
+        If the path exceeds the limit. A path cannot make a temporary smaller; `einsum` with a memory limit can.
     """
     operands = [tuple(operand) for operand in inputs]
     network = _network(operands, output, size_dict, ())
@@ -185,6 +207,7 @@ def path(
 
 
 def _linear(splits: Splits, network: Network) -> Path:
+    """Return an order as a path."""
     alive = [1 << k for k in range(len(network.operands))]
     steps: Path = []
     # Parts have fewer operands than what is made of them.
@@ -198,8 +221,7 @@ def _linear(splits: Splits, network: Network) -> Path:
 
 
 def splits_of(steps: Sequence[tuple[int, ...]], operands: int) -> Splits:
-    """The plan of a path, such as another planner's. Of a step over more than two operands the first two are joined
-    first."""
+    """Return the order of a path, such as another planner's; a step over several operands joins them from the left."""
     alive = [1 << k for k in range(operands)]
     splits: Splits = {}
     for step in steps:
@@ -224,7 +246,7 @@ def tree_of_path(
     indices: Mapping[str, Index],
     name: str = "result",
 ) -> Tree:
-    """The tree whose products are those of a path."""
+    """Return the tree whose products are those of a path."""
     network = _network([leaf.indices for leaf in leaves], output, {x: i.extent for x, i in indices.items()}, ())
     return build(network, splits_of(steps, len(leaves)), leaves, output, indices, name)
 
@@ -235,6 +257,7 @@ def _network(
     extents: Mapping[str, int],
     symmetries: Sequence[Sequence[Symmetry]],
 ) -> Network:
+    """Return the network of operands, of which there is at least one."""
     if not inputs:
         raise InputError("a contraction has at least one operand; found none")
     return Network.of(inputs, output, extents, symmetries)

@@ -1,4 +1,4 @@
-"""Plans of programs: every term in its best order, sub-products that terms share computed once."""
+"""Plans of programs: every term in its best order, and sub-products that terms share computed once."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+from trnqc.contraction.computation import Assignment, Part
 from trnqc.contraction.cost.counts import Count
 from trnqc.contraction.ladder.pattern import Ladder, ladder_of
 from trnqc.contraction.order.block_sparsity import blocked, has_blocks
@@ -14,45 +15,52 @@ from trnqc.contraction.order.exchanges import exchanges_of
 from trnqc.contraction.order.factorisation import factorised
 from trnqc.contraction.order.network import Network
 from trnqc.contraction.order.operations import EXACT, build, minimise
-from trnqc.contraction.order.sharing import Sharing, Term
+from trnqc.contraction.order.sharing import PlannedTerm, Sharing
 from trnqc.contraction.order.symmetric_pairs import symmetric_work, with_pairs
-from trnqc.contraction.plan import Assignment, Part, Plan
+from trnqc.contraction.plan import Plan
 from trnqc.contraction.tree import Tree
 from trnqc.errors import ExpressionError
 from trnqc.expression.operand import Leaf
 from trnqc.expression.program import Program, Statement
 from trnqc.expression.spaces import Index
 from trnqc.expression.symmetry import Symmetry
-from trnqc.expression.terms import Term as Written
+from trnqc.expression.terms import Term
 
 
 def plan_program(program: Program, outputs: Sequence[str] = (), share: bool = True, factor: bool = True) -> Plan:
-    """The plan of all statements. All extents must be known.
+    """Return the plan of all statements; all extents must be known.
 
-    outputs: names of targets to hand back; those that no later statement reads where none is named. share=False plans
-    every term alone, factor=False leaves sums of products as they are written, for comparison. Where tensors state
-    their blocks, the plan is over blocks.
+    Parameters
+    ----------
+    program : Program
+        Where tensors state their blocks, the plan is over blocks.
+    outputs : sequence of str
+        Targets to return; by default those that no later statement reads.
+    share, factor : bool
+        Whether to share sub-products between terms, and to take out common factors.
     """
     outputs = tuple(outputs) or unread(program)
     if unknown := [name for name in outputs if name not in program.targets]:
         raise ExpressionError(f"{unknown[0]} is no target; targets are {', '.join(program.targets)}")
     plan = _planned(program, outputs, share)
     if factor and (other := factorised(program)) != program:
-        plan = min(plan, _planned(other, outputs, share), key=lambda found: found.multiply_adds)
+        plan = min(plan, _planned(other, outputs, share), key=lambda candidate: candidate.multiply_adds)
     whole = _Planner(program, share=False)
     declared = tuple((t.name, t.every_exchange) for t in program.tensors if not t.cost)
     return replace(plan, title=str(program), inputs=whole.arrays(), direct=whole.direct(), exchanges=declared)
 
 
 def _planned(program: Program, outputs: tuple[str, ...], share: bool) -> Plan:
+    """Return the plan of a program as it is written, over blocks if it has any."""
     if not has_blocks(program):
         return _Planner(program, share).plan(outputs)
-    found = blocked(program)
-    inner = tuple(block for name in outputs for _, block in found.targets[name].blocks)
-    return replace(_Planner(found.program, share).plan(inner), outputs=outputs, blocked=found)
+    over_blocks = blocked(program)
+    blocks = tuple(block for name in outputs for _, block in over_blocks.targets[name].blocks)
+    return replace(_Planner(over_blocks.program, share).plan(blocks), outputs=outputs, blocked=over_blocks)
 
 
 def unread(program: Program) -> tuple[str, ...]:
+    """Return the targets that no other statement reads; the last target if there are none."""
     read = {
         factor.tensor
         for statement in program.statements
@@ -64,14 +72,16 @@ def unread(program: Program) -> tuple[str, ...]:
 
 
 class _Planner:
+    """Plans the statements of one program; assignments are collected in order."""
+
     def __init__(self, program: Program, share: bool) -> None:
         self.program = program
         self.indices = program.indices()
         self.extents = {label: index.extent for label, index in self.indices.items()}
-        # Of targets nothing is known, also of declared tensors that statements change.
+        # Nothing is known about targets, nor about declared tensors that statements change.
         self.symmetries = {t.name: t.symmetries for t in program.tensors if t.name not in program.targets}
         self.inputs = {name: number for number, name in enumerate(program.inputs)}
-        self.terms: list[list[Term]] = []
+        self.terms: list[list[PlannedTerm]] = []
         self._read(program)
         self.sharing = Sharing([term for terms in self.terms for term in terms]) if share else None
         self.shared: dict[Key, tuple[str, int]] = {}
@@ -79,18 +89,19 @@ class _Planner:
         self.temporaries = 0
 
     def _read(self, program: Program) -> None:
-        """Terms over versions of tensors: a target is another tensor after each statement that changes it."""
+        """Collect the terms. A target is another tensor after each statement that changes it."""
         versions: dict[str, int] = {}
         symmetries: dict[str, tuple[Symmetry, ...]] = {t.name: t.symmetries for t in program.tensors}
         for statement in program.statements:
             terms = []
             for term in statement.terms:
                 items = tuple(Item(_versioned(f.tensor, versions), f.labels, f.reciprocal) for f in term.factors)
-                terms.append(Term(items, statement.target.labels, self.extents, symmetries))
+                terms.append(PlannedTerm(items, statement.target.labels, self.extents, symmetries))
             self.terms.append(terms)
             versions[statement.target.tensor] = versions.get(statement.target.tensor, 0) + 1
 
     def plan(self, outputs: tuple[str, ...]) -> Plan:
+        """Return the plan."""
         for statement, terms in zip(self.program.statements, self.terms):
             parts = []
             for number, (written, term) in enumerate(zip(statement.terms, terms)):
@@ -101,28 +112,30 @@ class _Planner:
         return Plan(str(self.program), tuple(self.assignments), self.arrays(), outputs, self.direct())
 
     def arrays(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """(name, labels) of the arrays to be handed in."""
+        """Return (name, labels) of the arrays that a run needs."""
         return tuple((name, self._declared(name)) for name in self.inputs)
 
     def direct(self) -> Count:
-        """Operations with one loop nest for every term."""
+        """Return the operations of one loop nest for every term."""
         statements = self.program.statements
         return sum((self._direct(term, statement) for statement in statements for term in statement.terms), Count())
 
     def _declared(self, name: str) -> tuple[str, ...]:
-        """Labels that show the shape of an input: those where it is first used."""
+        """Return labels that show the shape of an input: those where it is first used."""
         for statement in self.program.statements:
             for factor in [f for term in statement.terms for f in term.factors] + [statement.target]:
                 if factor.tensor == name:
                     return factor.labels
         raise ExpressionError(f"{name} is not used")
 
-    def _direct(self, written: Written, statement: Statement) -> Count:
+    def _direct(self, written: Term, statement: Statement) -> Count:
+        """Return the operations of one term in one loop nest."""
         labels = written.labels
         operations = len(written.factors) - 1 + bool(set(labels) - set(statement.target.labels))
         return operations * Count.product(self.indices[label].symbol for label in labels)
 
-    def _part(self, name: str, coefficient: Fraction, term: Term) -> Part:
+    def _part(self, name: str, coefficient: Fraction, term: PlannedTerm) -> Part:
+        """Return a term as a part of an assignment."""
         everything = term.network.everything
         shared = self.sharing.chosen if self.sharing else frozenset()
         if self.sharing and self.sharing.whole(term, shared):
@@ -135,9 +148,9 @@ class _Planner:
         return Part(coefficient * sign, self._tree(name, leaves, term.kept, splits))
 
     def _planned(
-        self, term: Term, part: int, shared: frozenset[Key]
+        self, term: PlannedTerm, part: int, shared: frozenset[Key]
     ) -> tuple[list[Leaf], dict[int, tuple[int, int]], int]:
-        """Leaves and splits of a part in which shared sub-products have become leaves."""
+        """Return leaves, order and sign of a part of a term in which shared sub-products have become leaves."""
         _, splits, used = term.plan(part, shared)
         atoms = list(used) + [1 << k for k in range(len(term.items)) if part >> k & 1 and not _within(k, used)]
         leaves, sign = [], 1
@@ -154,29 +167,31 @@ class _Planner:
 
         return leaves, {renamed(p): (renamed(a), renamed(b)) for p, (a, b) in splits.items()}, sign
 
-    def _shared(self, term: Term, part: int) -> tuple[Leaf, int]:
-        """The leaf of a shared product and its sign here; the product is planned where it is first needed."""
+    def _shared(self, term: PlannedTerm, part: int) -> tuple[Leaf, int]:
+        """Return the leaf of a shared product and its sign here; the product is planned where it is first needed."""
         assert self.sharing is not None
-        found = term.parts[part]
-        if found.key not in self.shared:
-            home, at = self.sharing.home[found.key]
+        form = term.parts[part]
+        if form.key not in self.shared:
+            home, at = self.sharing.home[form.key]
             home_form = home.parts[at]
-            leaves, splits, sign = self._planned(home, at, self.sharing.chosen - {found.key})
+            leaves, splits, sign = self._planned(home, at, self.sharing.chosen - {form.key})
             name = self._free_name()
             tree = self._tree(name, leaves, home_form.labels, splits)
             self.assignments.append(Assignment(name, home_form.labels, (Part(Fraction(1), tree),)))
-            self.shared[found.key] = name, sign * home_form.sign
-        name, sign = self.shared[found.key]
-        return Leaf(name, found.labels, -1), sign * found.sign
+            self.shared[form.key] = name, sign * home_form.sign
+        name, sign = self.shared[form.key]
+        return Leaf(name, form.labels, -1), sign * form.sign
 
     def _ladder(self, tree: Tree) -> Ladder | None:
+        """Return the ladder that a tree computes, if any."""
         names = {leaf.name for leaf in tree.leaves}
-        # Only where one array stands twice is it worth finding what its partner is like.
+        # Symmetry of computed tensors is derived only where one array occurs twice.
         if len(tree.leaves) != 3 or len(names) == 3:
             return None
         return ladder_of(tree, {name: exchanges_of(self.program, name) for name in names})
 
     def _free_name(self) -> str:
+        """Return a name for a shared product that no tensor has."""
         taken = {tensor.name for tensor in self.program.tensors} | set(self.program.targets)
         number = len(self.shared) + 1
         while f"S{number}" in taken:
@@ -184,6 +199,7 @@ class _Planner:
         return f"S{number}"
 
     def _leaf(self, item: Item) -> Leaf:
+        """Return a factor as a leaf."""
         name = item.name.partition("@")[0]
         tensor = self.program.tensor(name)
         cost = tensor.cost if tensor else 0
@@ -192,6 +208,7 @@ class _Planner:
     def _tree(
         self, name: str, leaves: list[Leaf], kept: tuple[str, ...], splits: dict[int, tuple[int, int]] | None = None
     ) -> Tree:
+        """Return the tree of leaves in this order, or in the best one."""
         first = self.temporaries + 1
         symmetries = {leaf.name: self.symmetries.get(leaf.name, ()) for leaf in leaves}
         if splits is None:
@@ -211,17 +228,19 @@ def best_tree(
     symmetries: Mapping[str, Sequence[Symmetry]],
     first: int = 1,
 ) -> Tree:
-    """The tree of least work with the pairs that pay; the first of equals. symmetries: by name of leaf."""
+    """Return the tree of least work with the pairs of labels that pay; symmetries: by name of leaf."""
     trees = [minimise(leaves, kept, indices, name, (), first)]
     if any(symmetries.values()) and 2 < len(leaves) <= EXACT:
-        # Another order may be better once pairs are taken once.
+        # With loops over unique pairs another order may be better.
         trees.append(minimise(leaves, kept, indices, name, [symmetries.get(leaf.name, ()) for leaf in leaves], first))
     return min((with_pairs(tree, symmetries) for tree in trees), key=symmetric_work)
 
 
 def _within(operand: int, parts: tuple[int, ...]) -> bool:
+    """Return whether an operand is in one of the parts."""
     return any(part >> operand & 1 for part in parts)
 
 
 def _versioned(name: str, versions: Mapping[str, int]) -> str:
+    """Return the name of a tensor with the number of times that statements have changed it."""
     return f"{name}@{versions[name]}" if name in versions else name

@@ -1,8 +1,8 @@
-"""Which sub-products to compute once for several terms, planned together with the order of every term.
+"""Sub-products that several terms share and that are computed once, chosen together with the order of every term.
 
-A candidate is a sub-product (of any order of contraction) that stands in two or more places, up to names of labels and
-declared symmetry. Candidates are taken, and dropped again, as long as the total work falls; the order of each term is
-the exact optimum given what is shared, so a term may take a detour that pays only because of the sharing.
+A candidate is a sub-product, of any order of contraction, that occurs at least twice, up to names of labels and
+declared symmetry. Candidates are added and removed as long as the total work decreases. The order of each term is the
+exact optimum for the products that are shared, so a term may take a longer way that pays because of the sharing.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from trnqc.contraction.order.network import Network, Splits, bits
 from trnqc.contraction.time_limit import SHARING, out_of_time
 from trnqc.expression.symmetry import Symmetry
 
-# Terms of more factors are planned each for itself: they have too many sub-products.
+# Most factors of a term whose sub-products are shared; longer terms have too many.
 MOST = 9
-# What is left out where the time for planning is over.
+# What the plan says was left out if the time limit is reached.
 SHARED = "products that terms share"
 
 
 @dataclass(frozen=True, eq=False)
-class Term:
-    """A product and the labels that are kept of it."""
+class PlannedTerm:
+    """A product of factors and the labels that are kept of it, with the costs of its sub-products."""
 
     items: tuple[Item, ...]
     kept: tuple[str, ...]
@@ -35,23 +35,24 @@ class Term:
 
     @cached_property
     def network(self) -> Network:
+        """The factors as a network."""
         return Network.of([item.labels for item in self.items], self.kept, self.extents)
 
     @cached_property
     def parts(self) -> dict[int, Canonical]:
-        """Every sub-product of two or more factors."""
+        """The canonical form of every sub-product of two or more factors."""
         if len(self.items) > MOST:
             return {}
-        found = {}
+        parts = {}
         for part in range(1, self.network.everything + 1):
             if out_of_time(SHARED, SHARING):
                 return {}
             if part.bit_count() > 1:
-                found[part] = canonical([self.items[k] for k in bits(part)], self.labels(part), self.symmetries)
-        return found
+                parts[part] = canonical([self.items[k] for k in bits(part)], self.labels(part), self.symmetries)
+        return parts
 
     def labels(self, part: int) -> frozenset[str]:
-        """What is kept of a sub-product."""
+        """Return the labels that are kept of a sub-product."""
         outside = set(self.kept)
         for k in bits(self.network.everything ^ part):
             outside.update(self.items[k].labels)
@@ -59,20 +60,24 @@ class Term:
 
     @cached_property
     def keys(self) -> frozenset[Key]:
-        return frozenset(found.key for found in self.parts.values())
+        """The keys of all sub-products."""
+        return frozenset(form.key for form in self.parts.values())
 
     @cached_property
     def _merges(self) -> dict[tuple[int, int], int]:
         return {}
 
     def merge(self, left: int, right: int) -> int:
-        found = self._merges.get((left, right))
-        if found is None:
-            found = self._merges[left, right] = self.network.merge(left, right)
-        return found
+        """Return the multiply-adds of multiplying two sub-products."""
+        cost = self._merges.get((left, right))
+        if cost is None:
+            cost = self._merges[left, right] = self.network.merge(left, right)
+        return cost
 
     def plan(self, part: int, shared: frozenset[Key]) -> tuple[int, Splits, tuple[int, ...]]:
-        """(work, splits, shared sub-products used) of the best order of a part that is itself not taken as shared."""
+        """Return (work, order, shared sub-products used) of the best order of a part, which is not itself taken as
+        shared.
+        """
         costs: dict[int, int] = {}
         halves: dict[int, tuple[int, int]] = {}
         chosen = part & -part
@@ -101,7 +106,7 @@ class Term:
 
 
 def _halves(part: int) -> Iterable[int]:
-    """One of each pair of parts that make up this one: those that hold its lowest operand."""
+    """Yield one part of every split of a part in two: the one that holds its lowest operand."""
     low = part & -part
     rest = part ^ low
     half = rest
@@ -111,27 +116,35 @@ def _halves(part: int) -> Iterable[int]:
 
 
 class Sharing:
-    """The search for the sub-products to share among these terms; `chosen` is its result."""
+    """The search for sub-products to share among terms.
 
-    def __init__(self, terms: Sequence[Term]) -> None:
+    Attributes
+    ----------
+    home : dict
+        Key of a sub-product -> the (term, part) where it first occurs.
+    chosen : frozenset
+        Keys of the sub-products to share.
+    """
+
+    def __init__(self, terms: Sequence[PlannedTerm]) -> None:
         self.terms = terms
-        self.home: dict[Key, tuple[Term, int]] = {}
+        self.home: dict[Key, tuple[PlannedTerm, int]] = {}
         seen: Counter[Key] = Counter()
         for term in terms:
-            for part, found in term.parts.items():
-                seen[found.key] += 1
-                self.home.setdefault(found.key, (term, part))
+            for part, form in term.parts.items():
+                seen[form.key] += 1
+                self.home.setdefault(form.key, (term, part))
         self.candidates = [key for key, times in seen.items() if times > 1]
         self._memory: dict[tuple[int, int, frozenset[Key]], tuple[int, tuple[int, ...]]] = {}
         self.chosen = self._search()
 
-    def whole(self, term: Term, shared: frozenset[Key]) -> bool:
-        """Whether all of a term is a shared product."""
+    def whole(self, term: PlannedTerm, shared: frozenset[Key]) -> bool:
+        """Return whether all of a term is a shared product."""
         everything = term.network.everything
         return everything in term.parts and term.parts[everything].key in shared
 
     def total(self, shared: frozenset[Key]) -> tuple[int, frozenset[Key]]:
-        """(work of all terms and of what they share, the shared products that are really used)."""
+        """Return (work of all terms and of what they share, keys of the shared products that are used)."""
         work, used, todo = 0, set(), []
         for term in self.terms:
             everything = term.network.everything
@@ -151,7 +164,8 @@ class Sharing:
                 todo += keys
         return work, frozenset(used)
 
-    def _plan(self, term: Term, part: int, shared: frozenset[Key]) -> tuple[int, list[Key]]:
+    def _plan(self, term: PlannedTerm, part: int, shared: frozenset[Key]) -> tuple[int, list[Key]]:
+        """Return the work of a part, and the keys of the shared products that it uses."""
         if part.bit_count() == 1:
             return term.network.size(term.network.operands[part.bit_length() - 1]), []
         if not term.parts:
@@ -164,21 +178,21 @@ class Sharing:
         return cost, [term.parts[k].key for k in used]
 
     def _search(self) -> frozenset[Key]:
-        """Passes over all candidates, until one changes nothing."""
+        """Add and remove candidates until nothing changes."""
         shared: frozenset[Key] = frozenset()
         best = self.total(shared)[0]
         before = -1
         while best != before and not out_of_time(SHARED, SHARING):
             before = best
-            best, shared = self._taken(best, shared)
-            best, shared = self._dropped(best, shared)
+            best, shared = self._extended(best, shared)
+            best, shared = self._reduced(best, shared)
         return self.total(shared)[1]
 
-    def _taken(self, best: int, shared: frozenset[Key]) -> tuple[int, frozenset[Key]]:
-        """Take what saves most, again and again.
+    def _extended(self, best: int, shared: frozenset[Key]) -> tuple[int, frozenset[Key]]:
+        """Add the candidate that saves most, repeatedly.
 
-        What one candidate saves seldom grows by taking others: only the best of the last known savings are looked at
-        again before one is taken.
+        What a candidate saves seldom increases when others are added. So only the candidate of the largest known saving
+        is evaluated again before it is added.
         """
         queue = []
         for number, key in enumerate(self.candidates):
@@ -197,8 +211,8 @@ class Sharing:
                 best, shared = best - saved, trial
         return best, shared
 
-    def _dropped(self, best: int, shared: frozenset[Key]) -> tuple[int, frozenset[Key]]:
-        """Drop what saves nothing any more."""
+    def _reduced(self, best: int, shared: frozenset[Key]) -> tuple[int, frozenset[Key]]:
+        """Remove candidates that no longer save work."""
         for key in sorted(shared):
             if out_of_time(SHARED, SHARING):
                 break

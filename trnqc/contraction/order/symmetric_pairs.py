@@ -1,11 +1,10 @@
-"""Pairs of labels that a step runs over once: a < b where its operands are antisymmetric in a and b, a <= b where
-symmetric.
+"""Pairs of labels over which a step runs once: a < b if its operands are antisymmetric in a and b, a <= b if symmetric.
 
-    symmetries of leaves ─ closed pairs of every step ─ those that pay ─► Tree.pairs ─ lower, execute ─► packed steps
+    symmetries of leaves ─► closed pairs of every step ─► those that pay ─► Tree.pairs ─ lower, execute ─► packed steps
 
-An operand keeps one element of each pair (is packed), the product is smaller by two for each pair, and a result that
+An operand keeps one element of each pair (it is packed), the product is half as large for each pair, and a result that
 keeps the pair is spread out again. A pair is closed in a step if each of its operands is (anti)symmetric in it or lacks
-both labels; what a step makes is (anti)symmetric in its closed pairs in turn. Declared symmetry is taken at its word.
+both labels. The result of a step is (anti)symmetric in its closed pairs. Declared symmetry is trusted.
 """
 
 from __future__ import annotations
@@ -25,15 +24,16 @@ from trnqc.contraction.tree import Node, Pair, Tree
 from trnqc.expression.operand import Leaf
 from trnqc.expression.symmetry import Symmetry
 
-# Multiply-adds in the time that one element takes to be packed or spread out.
+# Time to pack or spread one element, in multiply-adds.
 GATHER = 60
+# Pair of labels -> what their exchange multiplies an operand with.
 Signs = dict[tuple[str, str], int]
 
 
 def with_pairs(tree: Tree, symmetries: Mapping[str, Sequence[Symmetry]], price: int = GATHER) -> Tree:
-    """The tree with the pairs over which its steps run once, where packing costs less than it saves.
+    """Return the tree with the pairs over which its steps run once, where packing costs less than it saves.
 
-    symmetries: by name of leaf. price: multiply-adds that pay for one element packed or spread out.
+    symmetries: by name of leaf. price: cost of packing or spreading one element, in multiply-adds.
     """
     if not any(symmetries.values()):
         return tree
@@ -48,9 +48,10 @@ def with_pairs(tree: Tree, symmetries: Mapping[str, Sequence[Symmetry]], price: 
     return replace(tree, pairs=tuple(chosen))
 
 
-def _signs(operand: Leaf | Node, symmetries: Mapping[str, Sequence[Symmetry]], made: Mapping[str, Signs]) -> Signs:
+def _signs(operand: Leaf | Node, symmetries: Mapping[str, Sequence[Symmetry]], nodes: Mapping[str, Signs]) -> Signs:
+    """Return the pairs in which an operand is (anti)symmetric; nodes: those of earlier steps."""
     if isinstance(operand, Node):
-        return made[operand.name]
+        return nodes[operand.name]
     if operand.cost or operand.reciprocal or len(set(operand.indices)) != len(operand.indices):
         return {}
     return {
@@ -61,24 +62,24 @@ def _signs(operand: Leaf | Node, symmetries: Mapping[str, Sequence[Symmetry]], m
 
 
 def _closed(node: Node, signs: Sequence[Signs]) -> dict[tuple[str, str], tuple[int, tuple[bool, ...]]]:
-    """Pair -> (sign of the product, which operands hold it)."""
+    """Return the closed pairs of a step: pair -> (sign of the product, which operands hold it)."""
     if len(node.operands) != 2:
         return {}
-    found = {}
+    closed = {}
     for pair in dict.fromkeys(pair for one in signs for pair in one):
         held = tuple(pair in one for one in signs)
         if any(not h and set(pair) & set(operand.indices) for h, operand in zip(held, node.operands)):
             continue
         sign = prod(one[pair] for one in signs if pair in one)
         kept = len(set(pair) & set(node.indices))
-        # Summed pairs stand in both operands; signs that differ would make a sum of zeros, which is not for this stage.
+        # A summed pair occurs in both operands. With different signs the sum is zero, which is not detected here.
         if kept == 2 or (kept == 0 and all(held) and sign == 1):
-            found[pair] = sign if kept else signs[0][pair], held
-    return found
+            closed[pair] = sign if kept else signs[0][pair], held
+    return closed
 
 
 def _paying(tree: Tree, node: Node, pairs: Sequence[Pair], price: int) -> tuple[Pair, ...]:
-    """The pairs, no two with a label in common, with which the step costs least."""
+    """Return the pairs, no two with a label in common, for which the step costs least."""
     pairs = [pair for pair in pairs if tree.extent(pair.first) > 1]
     best: tuple[int, tuple[Pair, ...]] = tree.size(node.loops), ()
     for count in range(1, len(pairs) + 1):
@@ -101,7 +102,7 @@ def _paying(tree: Tree, node: Node, pairs: Sequence[Pair], price: int) -> tuple[
 
 
 def unique(tree: Tree, labels: Sequence[str], pairs: Sequence[Pair]) -> int:
-    """Elements over these labels, of each pair of them once."""
+    """Return the number of elements over these labels, with elements that a pair makes equal counted once."""
     total = tree.size(labels)
     for pair in pairs:
         if pair.first in labels:
@@ -111,11 +112,12 @@ def unique(tree: Tree, labels: Sequence[str], pairs: Sequence[Pair]) -> int:
 
 
 def passes(extent: int, sign: int) -> int:
+    """Return the number of x < y (sign -1) or x <= y (sign 1)."""
     return comb(extent, 2) if sign < 0 else comb(extent + 1, 2)
 
 
 def symmetric_work(tree: Tree, price: int = GATHER) -> int:
-    """Multiply-adds of the tree with its pairs, and what packing costs in multiply-adds."""
+    """Return the multiply-adds of the tree with its pairs, plus the cost of packing in multiply-adds."""
     pairs = dict(tree.pairs)
     total = 0
     for node in tree.nodes:
@@ -133,7 +135,7 @@ def symmetric_work(tree: Tree, price: int = GATHER) -> int:
 
 @lru_cache(maxsize=256)
 def _places(extent: int, sign: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(place x n + y of each unique element, its weight in a sum over the pair, place of (x, y) among them)."""
+    """Return positions x n + y of the unique elements, their weights in a sum, and the element of each (x, y)."""
     x, y = np.triu_indices(extent, 1 if sign < 0 else 0)
     back = np.zeros((extent, extent), np.int64)
     back[x, y] = back[y, x] = np.arange(len(x))
@@ -141,35 +143,37 @@ def _places(extent: int, sign: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def packed(library: ModuleType, array: Any, axis: int, sign: int, weighted: bool) -> Any:
-    """Axes `axis` and `axis` + 1 become one, over unique elements. weighted: each as often as the sum has it."""
+    """Merge axes `axis` and `axis` + 1 into one over unique elements; weighted: times how often a sum has them."""
     extent = array.shape[axis]
     places, weights, _ = _places(extent, sign)
     merged = array.reshape((*array.shape[:axis], extent * extent, *array.shape[axis + 2 :]))
-    found = _taken(library, merged, places, axis)
+    elements = _taken(library, merged, places, axis)
     if weighted:
-        found *= _along(library, weights, axis, found)
-    return found
+        elements *= _along(library, weights, axis, elements)
+    return elements
 
 
 def spread(library: ModuleType, array: Any, axis: int, extent: int, sign: int) -> Any:
-    """The inverse: axis `axis` becomes two of this extent."""
+    """Undo `packed`: axis `axis` becomes two axes of this extent."""
     x_y, _, back = _places(extent, sign)
-    found = _taken(library, array, back, axis)
+    whole = _taken(library, array, back, axis)
     if sign < 0:
         signs = np.zeros(extent * extent, np.int64)
         signs[x_y] = 1
         signs = (signs.reshape(extent, extent) - signs.reshape(extent, extent).T).ravel()
-        found *= _along(library, signs, axis, found)
-    return found.reshape((*array.shape[:axis], extent, extent, *array.shape[axis + 1 :]))
+        whole *= _along(library, signs, axis, whole)
+    return whole.reshape((*array.shape[:axis], extent, extent, *array.shape[axis + 1 :]))
 
 
 def _taken(library: ModuleType, array: Any, places: np.ndarray, axis: int) -> Any:
+    """Return the elements at these positions along an axis."""
     if library is np:
         return np.take(array, places, axis)
     return library.index_select(array, axis, library.as_tensor(places, device=array.device))
 
 
 def _along(library: ModuleType, values: np.ndarray, axis: int, array: Any) -> Any:
+    """Return values in the shape and type that multiply an array along one axis."""
     shaped = values.reshape(tuple(-1 if k == axis else 1 for k in range(array.ndim)))
     if library is np:
         return shaped.astype(array.dtype)
@@ -178,8 +182,17 @@ def _along(library: ModuleType, values: np.ndarray, axis: int, array: Any) -> An
 
 @dataclass(frozen=True)
 class Packing:
-    """Labels of an array in an order in which pairs stand side by side, the same with one label for each pair, and
-    (that label, pair)."""
+    """An array with the labels of each pair side by side.
+
+    Attributes
+    ----------
+    order : tuple of str
+        The labels in this order.
+    packed : tuple of str
+        The same with one label for each pair.
+    pairs : tuple of (str, Pair)
+        That label, and the pair.
+    """
 
     order: tuple[str, ...]
     packed: tuple[str, ...]
@@ -187,7 +200,7 @@ class Packing:
 
 
 def packing(labels: Sequence[str], pairs: Sequence[tuple[str, Pair]]) -> Packing:
-    """The second label of each pair moves beside the first."""
+    """Return the packing of an array: the label of a pair that comes first keeps its position."""
     order, short = [], []
     second = {pair.second for _, pair in pairs if pair.first in labels}
     names = {pair.first: (name, pair.second) for name, pair in pairs if pair.first in labels}

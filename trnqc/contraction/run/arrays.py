@@ -1,17 +1,19 @@
-"""All that differs between array libraries. A library is imported by whoever made the operands, never here."""
+"""Differences between array libraries.
+
+The library is the one that made the operands; nothing here imports another one than NumPy.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from math import prod
+from collections.abc import Sequence
 from string import ascii_letters
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from trnqc.arrays import has_numbers, is_tensor, plain, transform_of, untransformed
+from trnqc.arrays import has_numbers, is_tensor, transform_of, untransformed
 from trnqc.errors import InputError, UnsupportedError
 
 Array = Any
@@ -35,29 +37,6 @@ def _library_name(x: Array) -> str:
     if isinstance(x, np.ndarray | np.generic):
         return "numpy"
     return "torch" if is_tensor(x) else type(x).__module__.partition(".")[0]
-
-
-def as_arrays(operands: Sequence[Any]) -> list[Array]:
-    """Lists, numbers and subclasses of NumPy's array become plain NumPy arrays; arrays of other libraries stay.
-
-    Raises InputError for what is no array of numbers, for masked elements, and for sparse tensors and matrices.
-    """
-    return [_as_array(x, k) for k, x in enumerate(operands)]
-
-
-def _as_array(x: Any, number: int) -> Array:
-    name = f"operand {number}"
-    if isinstance(x, list | tuple | int | float | complex | np.ndarray | np.generic):
-        return plain(x, name)
-    layout = str(getattr(x, "layout", "torch.strided")) if is_tensor(x) else "torch.strided"
-    if layout != "torch.strided" or type(x).__module__.startswith("scipy.sparse"):
-        kind = f"a sparse tensor ({layout})" if is_tensor(x) else f"sparse ({type(x).__name__})"
-        raise InputError(f"{name} is {kind}; take trnqc.sparse.contract, or make it dense")
-    if hasattr(x, "shape") and hasattr(x, "dtype"):
-        return x
-    if not hasattr(x, "__array__"):
-        raise InputError(f"{name} is no array of numbers; found {type(x).__name__}")
-    return plain(x, name)
 
 
 def one_type(library: ModuleType, operands: Sequence[Array]) -> list[Array]:
@@ -124,35 +103,6 @@ def itemsize(arrays: Sequence[Array]) -> int:
     return int(found.itemsize)
 
 
-def require_numbers(x: Array, name: str) -> None:
-    """Raise InputError where the elements of x are text, dates or records."""
-    if getattr(x.dtype, "kind", "f") in "SUVMm":
-        raise InputError(f"operand {name} holds elements of type {x.dtype}; numbers are taken")
-
-
-def require_divisors(x: Array, name: str) -> None:
-    """Raise InputError where x, which something is divided by, has a zero."""
-    if has_numbers(x) and not bool(x.all()):
-        bad = int((x == 0).sum())
-        raise InputError(f"operand {name} divides and has {bad} zeros; check_finite=False lets them pass")
-
-
-def checked_function(name: str, function: Callable[..., Array], check_finite: bool) -> Callable[..., Array]:
-    """The function with its blocks checked: they have the lengths of the slices and, where wanted, finite elements."""
-
-    def block(*cuts: slice) -> Array:
-        (found,) = as_arrays([function(*cuts)])
-        expected = tuple(cut.stop - cut.start for cut in cuts)
-        if tuple(found.shape) != expected:
-            raise InputError(f"function {name} was asked for a block of shape {expected}; found {tuple(found.shape)}")
-        require_numbers(found, name)
-        if check_finite:
-            require_finite(library_of([found]), found, name)
-        return found
-
-    return block
-
-
 def host_array(x: Array, name: str) -> np.ndarray:
     """The array in the memory of NumPy, without a copy; raises UnsupportedError where that cannot be."""
     if not is_tensor(x):
@@ -177,19 +127,6 @@ def require_no_transform(x: Array, name: str) -> None:
         )
 
 
-def require_finite(library: ModuleType, x: Array, name: str) -> None:
-    """Raise InputError where x has an element that is not finite."""
-    if getattr(x.dtype, "kind", "f") not in "fc" or not has_numbers(x):
-        return
-    # The sum is finite in nearly every case and costs no array of truth values.
-    with np.errstate(all="ignore"):
-        if bool(library.isfinite(x.sum())):
-            return
-    bad = int((~library.isfinite(x)).sum())
-    if bad:
-        raise InputError(f"operand {name} has {bad} elements that are not finite; check_finite=False lets them pass")
-
-
 def vector(library: ModuleType, values: np.ndarray, like: Array) -> Array:
     """Whole numbers as an array of the library, where `like` is."""
     return values if library is np else library.as_tensor(values, device=like.device)
@@ -201,45 +138,3 @@ def taken(library: ModuleType, x: Array, places: Array, axis: int, out: Array) -
         # With mode "raise" NumPy would fill a buffer of its own first.
         return np.take(x, places, axis, out=out, mode="clip")
     return library.index_select(x, axis, places, out=out)
-
-
-# Elements of which a declared symmetry is checked at most, and how many of them at once.
-CHECKED, CHUNK = 2**13, 2**10
-
-
-def require_exchange(library: ModuleType, x: Array, name: str, order: Sequence[int], sign: int) -> None:
-    """Raise InputError where elements of x differ by more than rounding from `sign` times those with axes in `order`.
-
-    Of large arrays elements all over the array are compared, not every one.
-    """
-    size, shape = prod(x.shape), tuple(x.shape)
-    if any(shape[axis] != shape[other] for axis, other in enumerate(order)):
-        raise InputError(f"operand {name} of shape {shape} cannot be symmetric under exchange of axes {tuple(order)}")
-    if not has_numbers(x):
-        return
-    inexact = "float" in str(x.dtype) or "complex" in str(x.dtype)
-    tolerance = float(library.finfo(x.dtype).eps) ** 0.5 if inexact else 0.0
-    # An odd multiple of the golden ratio visits all of an array evenly, whatever its extents.
-    step = 1 if size <= CHECKED else round(size * 0.6180339887) | 1
-    for start in range(0, min(size, CHECKED), CHUNK):
-        flat = np.arange(start, min(start + CHUNK, size, CHECKED)) * step % max(size, 1)
-        here = np.unravel_index(flat, shape)
-        there = tuple(here[axis] for axis in order)
-        one, two = x[here], sign * x[there]
-        wrong = abs(one - two) > tolerance * (abs(one) + abs(two)).max()
-        if bool(wrong.any()):
-            k = int(np.flatnonzero(np.asarray(wrong.cpu() if hasattr(wrong, "cpu") else wrong))[0])
-            elements = " and ".join(f"[{', '.join(str(int(i[k])) for i in at)}]" for at in (here, there))
-            raise InputError(
-                f"operand {name} is declared {'symmetric' if sign > 0 else 'antisymmetric'} under exchange of axes to "
-                f"{tuple(order)}, but its elements {elements} are {one[k].item()} and {(sign * two[k]).item()}; "
-                "leave the symmetry out, or check_finite=False lets them pass"
-            )
-
-
-def require_same(names: Sequence[str], operands: Sequence[Array]) -> None:
-    """Raise InputError where operands of one name are not one array."""
-    first: dict[str, Array] = {}
-    for place, (name, x) in enumerate(zip(names, operands)):
-        if first.setdefault(name, x) is not x:
-            raise InputError(f"operand {place} is another array than {name}, which it was when this was planned")

@@ -13,10 +13,11 @@ from math import prod
 from types import ModuleType
 from typing import Any
 
+from trnqc.contraction.kernels import Gemm
 from trnqc.contraction.memory.loop_nest import Item, Loop, Make, Step
 from trnqc.contraction.memory.schedule import Schedule
 from trnqc.contraction.run.arrays import Array, require_no_transform
-from trnqc.contraction.run.execute import Gemm, apply, arranged, leaf
+from trnqc.contraction.run.execute import apply, arranged, leaf
 from trnqc.contraction.run.loop_nest import inside_order
 from trnqc.contraction.run.lower import Step as Lowered
 from trnqc.contraction.run.lower import lower

@@ -5,10 +5,11 @@ An array travels with the labels of its axes as it lies; slices of operands give
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from types import ModuleType
 
+from trnqc.contraction.kernels import Gemm
 from trnqc.contraction.order.symmetric_pairs import packed, spread
 from trnqc.contraction.run.arrays import Array, diagonal, matmul, transpose
 from trnqc.contraction.run.lower import Labels, Packed, Product, Side, Step, Sum
@@ -16,8 +17,6 @@ from trnqc.contraction.tree import Node
 from trnqc.expression.operand import Leaf
 
 Labelled = tuple[Array, Labels]
-# a_t[Z, K, M], b[Z, K, N] -> [Z, M, N]: what an accelerator offers in the place of the library's matmul.
-Gemm = Callable[[Array, Array], Array]
 
 
 def run_steps(

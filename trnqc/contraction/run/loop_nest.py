@@ -12,10 +12,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from trnqc.contraction.kernels import Gemm
 from trnqc.contraction.memory.fusion_graph import Array
 from trnqc.contraction.memory.loop_nest import Item, Loop, Make, Nest, Step
 from trnqc.contraction.memory.schedule import Schedule
-from trnqc.contraction.run.slices import LEAST_SCRATCH, Gemm, Layout, Slice, exchange, multiply, product_plan, row_major
+from trnqc.contraction.run.slices import LEAST_SCRATCH, Layout, Slice, exchange, multiply, product_plan, row_major
 from trnqc.contraction.tree import union
 from trnqc.errors import InputError
 from trnqc.expression.operand import Leaf

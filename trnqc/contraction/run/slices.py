@@ -16,9 +16,9 @@ from math import prod
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from trnqc.contraction.kernels import Gemm
+
 Labels = tuple[str, ...]
-# a_t[Z, K, M], b[Z, K, N] -> [Z, M, N]
-Gemm = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 # Relative times on a CPU: moving one element, one multiply-add of a large matrix product, starting one product.
 MOVE, MULTIPLY_ADD, START = 1.0, 0.1, 500.0

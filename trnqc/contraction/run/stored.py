@@ -20,14 +20,13 @@ from typing import Any
 import h5py
 import numpy as np
 
-from trnqc.contraction.cost.estimate import quick_seconds
+from trnqc.contraction.cost.estimate import SLOW, quick_seconds
 from trnqc.contraction.cost.rates import machine_rates
 from trnqc.contraction.memory.disk_passes import MOVE_COST, Pass, Passes, plan_passes
 from trnqc.contraction.memory.schedule import ElementLimit
-from trnqc.contraction.plan import SLOW
-from trnqc.contraction.run.arrays import require_finite
 from trnqc.contraction.run.journal import Journal, fingerprint
 from trnqc.contraction.run.loop_nest import run_schedule, workspace_of
+from trnqc.contraction.run.operands import require_finite
 from trnqc.contraction.tree import Tree
 from trnqc.errors import InputError, MemoryLimit, SlowPlanWarning, UnsupportedError
 from trnqc.host.files import replacing

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 from pyscf import lib
 
 from trnqc.eri.arrays.sides import Side
-from trnqc.eri.arrays.writer import Writer, compiled
+from trnqc.eri.arrays.writer import Writer
 from trnqc.eri.classes import COEFFICIENT, CONTRACTION, QuartetClass
 from trnqc.eri.kernels import boys
-from trnqc.eri.kernels.quartet import work_size
-from trnqc.eri.library.programs import lanes
+from trnqc.eri.kernels.parameters import work_size
+from trnqc.eri.library.programs import build, lanes
 from trnqc.eri.shells.pairs import ShellPairs
 from trnqc.eri.shells.rows import Rows, rows_of
 from trnqc.host.arrays import zeros
-from trnqc.jit.load import Array
+from trnqc.jit import CompiledFunction
 
 # Integrals of a tile: they stay in a cache while one class after the other writes its part of the same lines, and are
 # many enough for Python's part not to show. Places of the ket in it, each a stretch of memory of its own.
@@ -71,12 +70,10 @@ class _Ket:
 
 @dataclass(frozen=True, eq=False)
 class _Call:
-    """A writer for two classes, with those of `writer.parameters` that all its tiles share."""
+    """The writer for two classes, bound to the arguments that all tiles share; elements of `work` and `out`."""
 
-    writer: Writer
-    bra: _Bra
-    ket: _Ket
-    arguments: tuple[Any, ...]
+    function: CompiledFunction
+    sizes: tuple[int, int]
 
 
 # Bra pairs begin .. end of a class with a range of rows of a ket class.
@@ -103,20 +100,33 @@ def fill(
     `writer`. Raises UnsupportedClass before anything is computed.
     """
     found = _found(bra, ket, operator, fitted, same, triangular)
-    writers = compiled(list(dict.fromkeys(found.values())))
+    writers = _compiled(found.values())
     bras = [_Bra(pairs, place[:, 0, 0, 0], _strided(place, [(i.bra, i.bra_stride) for i in images]))
             for pairs, place in zip(bra.classes, bra.places)]  # fmt: skip
     kets = [_ket(pairs, place, images) for pairs, place in zip(ket.classes, ket.places)]
-    calls = {(n, m): _call(writer, bras[n], kets[m]) for (n, m), writer in found.items()}
+    common = {
+        "screen": screen,
+        "cutoff": PRIMITIVE * screen,
+        "omega": operator.omega,
+        "destination": destination,
+    }
+    calls = {
+        (n, m): _call(writers[writer].bind(**common), writer.cls, bras[n], kets[m]) for (n, m), writer in found.items()
+    }
     threads = threads or lib.num_threads()
     tiles = list(_tiles(calls, bras, kets, bra.size, threads))
     scratch = _Scratch(list(calls.values()))
 
     def run(tile: list[_Part]) -> None:
-        work, out = scratch.held
         for call, begin, end, first, last in tile:
-            given = (screen, PRIMITIVE * screen, operator.omega, boys.table(call.writer.cls.order), work, out)
-            writers[call.writer](begin, end, *call.arguments, *given, destination, first, last)
+            call.function(
+                begin=begin,
+                end=end,
+                work=scratch.work,
+                out=scratch.out,
+                groups_begin=first,
+                groups_end=last,
+            )
 
     if threads == 1:
         for tile in tiles:
@@ -129,7 +139,12 @@ def fill(
 
 def prepare(bra: Side, ket: Side, operator: Operator, *, fitted: bool = False) -> None:
     """Compile what `fill` will need, before threads ask for it at once. Raises UnsupportedClass, CompilerError."""
-    compiled(list(dict.fromkeys(_found(bra, ket, operator, fitted, False, False).values())))
+    _compiled(_found(bra, ket, operator, fitted, False, False).values())
+
+
+def _compiled(writers: Iterable[Writer]) -> dict[Writer, CompiledFunction]:
+    libraries = build([writer.program for writer in dict.fromkeys(writers)])
+    return {writer: getattr(libraries[writer.name], writer.name) for writer in writers}
 
 
 def _found(
@@ -186,27 +201,37 @@ def _tiles(
                     yield parts
 
 
-def _call(writer: Writer, bra: _Bra, ket: _Ket) -> _Call:
-    general = writer.cls.general
-    records, by_lane = _widened(bra.pairs.records, general), _widened(ket.rows.records, general)
+def _call(function: CompiledFunction, cls: QuartetClass, bra: _Bra, ket: _Ket) -> _Call:
+    records, by_lane = _widened(bra.pairs.records, cls.general), _widened(ket.rows.records, cls.general)
     n_ab, n_cd = bra.pairs.contractions, ket.pairs.contractions
-    given = (
-        records.shape[1], by_lane.shape[1], bra.place.shape[1], n_ab, n_cd,
-        bra.pairs.count, records, bra.pairs.centre, bra.pairs.bound, bra.place,
-        ket.rows.count, by_lane, ket.rows.centre, ket.rows.bounds, ket.rows.bound, ket.place,
-    )  # fmt: skip
-    kinds = writer.program.heads[0].signature.arguments[2:]
-    held = tuple(kind.hold(one) if isinstance(kind, Array) else one for kind, one in zip(kinds, given))
-    return _Call(writer, bra, ket, held)
+    bound = function.bind(
+        bra_rows=records.shape[1],
+        ket_rows=by_lane.shape[1],
+        copies=bra.place.shape[1],
+        n_ab=n_ab,
+        n_cd=n_cd,
+        bra_count=bra.pairs.count,
+        bra=records,
+        bra_centre=bra.pairs.centre,
+        bra_bound=bra.pairs.bound,
+        bra_place=bra.place,
+        ket_count=ket.rows.count,
+        ket=by_lane,
+        ket_centre=ket.rows.centre,
+        ket_bound=ket.rows.bounds,
+        row_bound=ket.rows.bound,
+        ket_place=ket.place,
+        boys=boys.table(cls.order),
+    )
+    return _Call(bound, _sizes(cls, n_ab, n_cd))
 
 
 class _Scratch(threading.local):
     """A thread's own buffers, large enough for every call: the kernel's work and out."""
 
     def __init__(self, calls: Sequence[_Call]) -> None:
-        sizes = [_sizes(c.writer.cls, c.bra.pairs.contractions, c.ket.pairs.contractions) for c in calls] or [(0, 0)]
-        written = Array("float64", written=True)
-        self.held = tuple(written.hold(zeros((max(size), lanes()))) for size in zip(*sizes))
+        sizes = [call.sizes for call in calls] or [(0, 0)]
+        self.work, self.out = (zeros((max(size), lanes())) for size in zip(*sizes))
 
 
 @cache

@@ -10,18 +10,18 @@ and the smaller of the two places.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from trnqc.eri.classes import CONTRACTION, QuartetClass
-from trnqc.eri.kernels.quartet import Variant, parts, quartet_function
+from trnqc.eri.kernels.quartet import parts, quartet_function
 from trnqc.eri.kernels.recurrence import FITTED
-from trnqc.eri.library.programs import Head, Program, build
+from trnqc.eri.kernels.variants import Variant
 from trnqc.gen import Array, Value, Var
 from trnqc.gen import statements as st
 from trnqc.gen.values import le, maximum, minimum
+from trnqc.jit import Recipe, Signature
 
 PAIR, ROW = Var("pair", "i64"), Var("row", "i64")
 
@@ -74,10 +74,11 @@ class Writer:
         return "write_" + self.cls.name + "_fitted" * self.fitted + "_triangular" * self.triangular
 
     @property
-    def program(self) -> Program:
-        head = Head(self.name, parameters(self.cls), ("work", "out", "destination"))
+    def program(self) -> Recipe:
+        signature = Signature.declared(self.name, parameters(self.cls), ("work", "out", "destination"))
         # A fitting shell has a kernel of its own, which nothing else calls.
-        return Program(self.name, __name__, (head,), partial(_functions, self), () if self.fitted else parts(self.cls))
+        shared = () if self.fitted else parts(self.cls)
+        return Recipe(self.name, (signature,), partial(_functions, self), __name__, parts=shared)
 
 
 def _functions(writer: Writer) -> tuple[st.Function, ...]:
@@ -125,9 +126,3 @@ def _scatter(cls: QuartetClass, given: dict[str, Any], triangular: bool) -> st.S
         st.loop(q, given["n_cd"], st.loop(cd, c * d, one)),
     )
     return st.loop(copy, given["copies"], st.loop(p, given["n_ab"], st.loop(ab, a * b, each)))
-
-
-def compiled(writers: Sequence[Writer]) -> dict[Writer, Callable[..., None]]:
-    """Functions of writers, compiled several at a time where they are not in the cache; raises CompilerError."""
-    libraries = build([writer.program for writer in writers])
-    return {writer: getattr(libraries[writer.name], writer.name) for writer in writers}

@@ -9,16 +9,13 @@ takes every n-th task; so what they need is bounded by the workers and not by th
 
 from __future__ import annotations
 
-from functools import partial
-
 from trnqc.eri.cuda.tiers import Tier
 from trnqc.eri.jk.batch import NUMBERS, WRITTEN, Batch, G, digested, selected, settings
 from trnqc.eri.kernels.quartet import quartet_function
-from trnqc.eri.library.programs import Head, sources
 from trnqc.gen import Array, Value, Var
 from trnqc.gen import statements as st
 from trnqc.gen.values import eq, le, lt, minimum
-from trnqc.jit.device import Recipe
+from trnqc.jit import Recipe, Signature
 
 # Arrays that selecting reads and writes, of those of a driver.
 SELECTED = ("numbers", "reals", "bra_places", "bra_measures", "ket_places", "ket_measures", "dm_max", "queue", "weight")
@@ -31,12 +28,18 @@ _STATE, _FOUND = Array("state", "i64", (5,)), Array("found", "i64", (1,))
 _TASKS = Array("tasks", "i64", (None, 3))
 
 
-def select_head(batch: Batch) -> Head:
-    """Parameters: state, found [1] (scratch), tasks [.., 3] (bra pair, begin and end in the queue), then SELECTED."""
-    arrays = tuple(batch.arrays[name] for name in SELECTED)
-    return Head(
-        f"select_{batch.name}", (_STATE, _FOUND, _TASKS, *arrays), ("state", "found", "tasks", "queue", "weight")
-    )
+def select_name(batch: Batch) -> str:
+    return f"select_{batch.name}"
+
+
+def select_parameters(batch: Batch) -> tuple[Array, ...]:
+    """state, found [1] (scratch), tasks [.., 3] (bra pair, begin and end in the queue), then SELECTED."""
+    return (_STATE, _FOUND, _TASKS, *(batch.arrays[name] for name in SELECTED))
+
+
+def select_signature(batch: Batch) -> Signature:
+    written = ("state", "found", "tasks", "queue", "weight")
+    return Signature.declared(select_name(batch), select_parameters(batch), written)
 
 
 def select(batch: Batch) -> st.Function:
@@ -67,8 +70,8 @@ def select(batch: Batch) -> st.Function:
         st.Let(kets, a["numbers"][NUMBERS.index("ket_pairs")]), st.Let(lanes, a["numbers"][NUMBERS.index("lanes")]),
         st.If(eq(_STATE[NEXT], G), st.block(st.If(room, taken))),
     )  # fmt: skip
-    head = select_head(batch)
-    return st.Function(head.name, head.parameters, body, group=G, title=f"({batch.cls.digits}): quartets that matter")
+    title = f"({batch.cls.digits}): quartets that matter"
+    return st.Function(select_name(batch), select_parameters(batch), body, group=G, title=title)
 
 
 def _of_pair(batch: Batch) -> st.Function:
@@ -106,10 +109,10 @@ def work_name(batch: Batch, tier: Tier) -> str:
 
 
 def work_recipe(batch: Batch, tier: Tier) -> Recipe:
-    """The device program, kept under its name and the sources that make it."""
-    key = f"{tier} {sources(__name__)}"
-    make = partial(work, batch, tier)
-    return Recipe(work_name(batch, tier), work_parameters(batch), WRITTEN_THERE, make, key)
+    """The program of the device."""
+    name = work_name(batch, tier)
+    signature = Signature.declared(name, work_parameters(batch), WRITTEN_THERE)
+    return Recipe(name, (signature,), lambda: (work(batch, tier),), __name__, variant=str(tier))
 
 
 # The queue is only read on the device.

@@ -18,20 +18,23 @@ from typing import Any
 import numpy as np
 from pyscf import gto
 
+from trnqc import backends
 from trnqc.eri.classes import QuartetClass
-from trnqc.eri.cuda.batch import NEXT, OWN, TASKS, USED, select, select_head, work_parameters, work_recipe
+from trnqc.eri.cuda.batch import NEXT, OWN, TASKS, USED, select, select_name, select_signature, work_recipe
 from trnqc.eri.cuda.tiers import Tier, absurd, candidates
 from trnqc.eri.jk import builder, schwarz
 from trnqc.eri.jk.batch import Batch
+from trnqc.eri.jk.run import Run
 from trnqc.eri.jk.screening import Table
+from trnqc.eri.jk.tasks import Task, tasks_of
 from trnqc.eri.kernels import boys
-from trnqc.eri.kernels.quartet import work_size
+from trnqc.eri.kernels.parameters import work_size
 from trnqc.eri.library import programs
 from trnqc.errors import CompilerError, InputError, MemoryLimit
-from trnqc.gen.statements import Function, name_of
+from trnqc.gen.statements import Function
 from trnqc.host.progress import StageBars
-from trnqc.jit import Library, build_all
-from trnqc.jit.device import Built, Device, Memory, cuda_devices
+from trnqc.jit import Library, Recipe, build_all
+from trnqc.jit.device import Built, Device, Memory
 from trnqc.ranks import ALONE, Ranks
 
 # Places of a queue, and vectors of it that a worker takes at a time.
@@ -51,7 +54,9 @@ class JKBuilder(builder.JKBuilder):
     ) -> None:  # fmt: skip
         # Selecting is one thread's work.
         super().__init__(mol, omega=omega, cutoff=cutoff, threads=1, ranks=ranks, schedule=schedule)
-        self.devices: tuple[Device, ...] = _share(cuda_devices(), ranks) if devices is None else tuple(devices)
+        self.devices: tuple[Device, ...] = (
+            _share(backends.devices("cuda"), ranks) if devices is None else tuple(devices)
+        )
         if not self.devices:
             raise InputError("at least one device is wanted")
         self.notes: list[str] = []
@@ -105,7 +110,7 @@ class JKBuilder(builder.JKBuilder):
         warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def _summed(
-        self, run: builder.Run, found: tuple[Table, ...], libraries: dict[QuartetClass, Library]
+        self, run: Run, found: tuple[Table, ...], libraries: dict[QuartetClass, Library]
     ) -> tuple[np.ndarray, np.ndarray]:
         loads = [_Load(self, n, run) for n in range(len(self.devices))]
         try:
@@ -120,16 +125,16 @@ class JKBuilder(builder.JKBuilder):
         pairs, blocks = (self.ranks.sum(np.sum(parts, axis=0)) for parts in zip(*results))
         return pairs, blocks
 
-    def _own_tasks(self, found: tuple[Table, ...]) -> Iterator[builder.Task]:
+    def _own_tasks(self, found: tuple[Table, ...]) -> Iterator[Task]:
         if self.ranks.size == 1:
-            yield from self._tasks(found)
+            yield from tasks_of(found, self._class)
             return
         groups = self._groups(found)
         for n in self._share([sum(task.cost for task in group) for group in groups]):
             yield from groups[n]
 
     def _dealt(
-        self, task: builder.Task, batch: Batch, run: builder.Run, host: Library, loads: Sequence[_Load]
+        self, task: Task, batch: Batch, run: Run, host: Library, loads: Sequence[_Load]
     ) -> Iterator[tuple[int, _Stretch]]:
         """Stretches of a task's quartets, each with the device that has least to do. Lanes are those of the device."""
         begin = task.begin
@@ -148,16 +153,16 @@ def _share(devices: Sequence[Device], ranks: Ranks) -> tuple[Device, ...]:
     return tuple(devices[local :: ranks.neighbours] or devices[local % len(devices) : local % len(devices) + 1])
 
 
-def _host_program(batch: Batch) -> programs.Program:
-    heads, makers = [select_head(batch)], [partial(select, batch)]
+def _host_program(batch: Batch) -> Recipe:
+    signatures, makers = [select_signature(batch)], [partial(select, batch)]
     if batch.cls.shells[:2] == batch.cls.shells[2:]:
-        heads.append(schwarz.head(batch.cls))
+        signatures.append(schwarz.signature(batch.cls))
         makers.append(partial(schwarz.bounds, batch.cls))
 
     def make() -> tuple[Function, ...]:
         return tuple(maker() for maker in makers)
 
-    return programs.Program(f"host_{batch.name}", "trnqc.eri.cuda.batch", tuple(heads), make)
+    return Recipe(f"host_{batch.name}", tuple(signatures), make, "trnqc.eri.cuda.batch")
 
 
 @dataclass(frozen=True)
@@ -171,17 +176,29 @@ class _Stretch:
     weight: np.ndarray
 
 
-def _selected(task: builder.Task, batch: Batch, run: builder.Run, host: Library, lanes: int, begin: int) -> _Stretch:
+def _selected(task: Task, batch: Batch, run: Run, host: Library, lanes: int, begin: int) -> _Stretch:
     """Quartets from bra pair `begin` on, as many as a queue takes; at least those of one bra pair."""
     capacity = max(QUEUE, len(task.ket) + lanes)
     state = np.array([0, 0, begin, capacity, SHARE], np.int64)
     found, tasks = np.zeros(1, np.int64), np.zeros((capacity // lanes + 1, 3), np.int64)
     queue, weight, numbers = np.zeros(capacity, np.int64), np.zeros(capacity), run.numbers(task, lanes)
     bra, ket = task.bra, task.ket
-    getattr(host, select_head(batch).name)(
-        state, found, tasks, numbers, run.reals, bra.places, bra.measures, ket.places, ket.measures, run.maxima,
-        queue, weight, begin, task.end,
-    )  # fmt: skip
+    getattr(host, select_name(batch))(
+        state=state,
+        found=found,
+        tasks=tasks,
+        numbers=numbers,
+        reals=run.reals,
+        bra_places=bra.places,
+        bra_measures=bra.measures,
+        ket_places=ket.places,
+        ket_measures=ket.measures,
+        dm_max=run.maxima,
+        queue=queue,
+        weight=weight,
+        groups_begin=begin,
+        groups_end=task.end,
+    )
     return _Stretch(numbers, state, tasks[: state[TASKS]], queue[: state[USED]], weight[: state[USED]])
 
 
@@ -201,7 +218,7 @@ class _Resident:
 class _Load:
     """One device's share of one build: its matrices, and a set of buffers for each stream."""
 
-    def __init__(self, owner: JKBuilder, number: int, run: builder.Run) -> None:
+    def __init__(self, owner: JKBuilder, number: int, run: Run) -> None:
         self.owner, self.number, self.run = owner, number, run
         self.device = owner.devices[number]
         self.resident = owner._residents.setdefault(number, _Resident(self.device))
@@ -214,7 +231,7 @@ class _Load:
             "vj": device.zeros(*run.pairs.shape), "vk": device.zeros(*run.blocks.shape),
         }  # fmt: skip
 
-    def launch(self, task: builder.Task, batch: Batch, stretch: _Stretch) -> None:
+    def launch(self, task: Task, batch: Batch, stretch: _Stretch) -> None:
         """Start the stretch on the next stream; its last one must have come to its end, for the buffers."""
         tier, built = self.owner._built[self.number, batch]
         # Memory is copied on stream 0, which is not to wait for kernels.
@@ -223,11 +240,10 @@ class _Load:
         self.device.synchronize(stream)
         workers = min(len(stretch.tasks), max(1, self.device.multiprocessors * tier.warps * 32 // tier.lanes))
         given, workers = self._given(stream, task, batch, stretch, workers, built.lanes)
-        arguments = [given[name_of(p)] for p in work_parameters(batch)]
-        self.device.launch(built, workers, arguments, stream)
+        self.device.launch(built, workers, given, stream)
 
     def _given(
-        self, stream: int, task: builder.Task, batch: Batch, stretch: _Stretch, workers: int, lanes: int
+        self, stream: int, task: Task, batch: Batch, stretch: _Stretch, workers: int, lanes: int
     ) -> tuple[dict[str, Any], int]:
         """Arguments by name, with buffers of as many workers as there is memory for. Raises MemoryLimit for not one."""
         steps = self._steps(task, batch)
@@ -264,12 +280,12 @@ class _Load:
         self.device.release(*self.given.values(), *self._buffers.values())
         self.given, self._buffers = {}, {}
 
-    def _steps(self, task: builder.Task, batch: Batch) -> dict[str, int]:
+    def _steps(self, task: Task, batch: Batch) -> dict[str, int]:
         """Elements that a lane of a worker needs, by buffer."""
         bra, ket, cls = task.bra, task.ket, task.cls
         n_ab, n_cd = bra.pairs.contractions, ket.pairs.contractions
         a, b, c, d = cls.extents
-        _, rows, wide = (ket.general_records if cls.general else ket.records).shape
+        _, rows, wide = ket.records_for(cls).shape
         return {
             "lanes_ket": rows * wide, "lanes_centre": 6, "work": work_size(cls, n_ab, n_cd),
             "out": n_ab * n_cd * a * b * c * d, "j_ab": self.run.count * n_ab * a * b,
@@ -289,15 +305,20 @@ class _Load:
         self.device.write(memory, array)
         return memory
 
-    def _arrays(self, task: builder.Task, batch: Batch, lanes: int) -> dict[str, Any]:
+    def _arrays(self, task: Task, batch: Batch, lanes: int) -> dict[str, Any]:
         """What stays in the device's memory."""
-        bra, ket, general = task.bra, task.ket, task.cls.general
-        bra_records, ket_records = ((t.general_records if general else t.records) for t in (bra, ket))
+        bra, ket = task.bra, task.ket
         there = {
-            "bra": bra_records, "bra_places": bra.places, "bra_measures": bra.measures,
-            "ket": ket_records, "ket_places": ket.places, "ket_measures": ket.measures, "ket_bounds": ket.bounds,
-            "boys": boys.table(task.cls.order), "lane": _lane_numbers(lanes),
-        }  # fmt: skip
+            "bra": bra.records_for(task.cls),
+            "bra_places": bra.places,
+            "bra_measures": bra.measures,
+            "ket": ket.records_for(task.cls),
+            "ket_places": ket.places,
+            "ket_measures": ket.measures,
+            "ket_bounds": ket.bounds,
+            "boys": boys.table(task.cls.order),
+            "lane": _lane_numbers(lanes),
+        }
         return self.given | {name: self.resident(array) for name, array in there.items()}
 
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from trnqc.eri.classes import QuartetClass
-from trnqc.eri.kernels.quartet import Variant
 from trnqc.eri.kernels.recurrence import components, recurrence
+from trnqc.eri.kernels.variants import Variant
 from trnqc.gen.liveness import peak_live
 from trnqc.gen.schedule import best_of
 from trnqc.jit.nvcc import ABSURD_SPILL

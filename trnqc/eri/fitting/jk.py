@@ -1,132 +1,150 @@
 """J and K from fitted integrals, with the same bits for any number of threads and ranks.
 
-groups of Q -> threads: Q's row -> unpacked -> half transformed -> gathered for WIDE functions Q -> a rank-n update
-            -> what each group gives is rounded once and added up exactly (exact.py), over the threads of all ranks
+rows Q of (Q|ij), in groups -> a thread takes a group: unpacked rows -> half-transformed rows -> one rank-n update for
+several Q -> each group's term is rounded once and added exactly, over the threads of all ranks (exact_sums.py)
 
-A library's own threads would share products that are too small for them: K of 51 orbitals takes longer on two threads
-than on one that way. A rank that has some of the rows has whole groups of them.
+The threads are ours, because those of a BLAS library gain nothing from products as small as these: K of 51 orbitals
+takes longer on two of them than on one. A rank that has part of the rows has whole groups.
 """
 
 from __future__ import annotations
 
-import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 from pyscf import lib
 
-from trnqc.eri.fitting.workers import workers
+from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.eri.jk.densities import is_symmetric
-from trnqc.eri.jk.exact_sums import ExactSum, Terms
+from trnqc.eri.jk.exact_sums import ExactSum, add_all
 from trnqc.ranks import ALONE, Ranks
 
+# Auxiliary functions of a group: one task, whose part of J or K is rounded as one term.
 GROUP = 32
-"""Auxiliary functions whose part of J or K is rounded as one; a group is one task."""
-# Auxiliary functions of one rank-n update: many, since each ends with a pass over K.
+# Auxiliary functions of one rank-n update of K. Each update ends with a pass over K.
 WIDE = 32
-# Rows that J reads twice, the second time from a cache.
+# Rows that J reads together, for the second time from the cache.
 NEAR = 8
-# Columns of which norms are made at a time.
+# Columns whose norms are computed together.
 COLUMNS = 1024
-# Eigenvalues of a density that are rounding errors, as a share of the largest.
+# Eigenvalues of a density below this share of the largest are rounding errors.
 NEGLIGIBLE = 1e-14
 
-Add = Callable[[int, int, np.ndarray], None]
+# Adds to the array what the rows begin .. end contribute.
+AddRows = Callable[[int, int, np.ndarray], None]
 
 
 def norms_of(rows: np.ndarray) -> np.ndarray:
-    """sqrt(sum over Q of (Q|ij)^2), packed [pairs], of rows [naux, pairs]: by Schwarz, what bounds J and K."""
-    found = np.empty(rows.shape[1])
+    """Return sqrt(sum_Q (Q|ij)^2) of rows [naux, pairs], which by Schwarz's inequality bound J and K; [pairs]."""
+    norms = np.empty(rows.shape[1])
 
-    def of(begin: int) -> None:
+    def norm(begin: int) -> None:
         part = rows[:, begin : begin + COLUMNS]
-        found[begin : begin + COLUMNS] = np.sqrt(np.einsum("qp,qp->p", part, part))
+        norms[begin : begin + COLUMNS] = np.sqrt(np.einsum("qp,qp->p", part, part))
 
-    with workers(lib.num_threads()) as pool:
-        list(pool.map(of, range(0, rows.shape[1], COLUMNS)))
-    return found
+    with single_threaded_pool(lib.num_threads()) as pool:
+        list(pool.map(norm, range(0, rows.shape[1], COLUMNS)))
+    return norms
 
 
 class Norms:
-    """The norms of an array of fitted integrals, kept as long as it is the one that is asked for."""
+    """The norms of an array of fitted integrals, kept until another array is asked for."""
 
     def __init__(self) -> None:
-        self._of: weakref.ref[np.ndarray] | None = None
-        self._found = np.empty(0)
+        self._rows: weakref.ref[np.ndarray] | None = None
+        self._norms = np.empty(0)
 
     def __call__(self, cderi: np.ndarray) -> np.ndarray:
-        """[nao, nao]"""
-        if self._of is None or self._of() is not cderi:
-            self._of, self._found = weakref.ref(cderi), lib.unpack_tril(norms_of(cderi))
-        return self._found
+        """Return the norms [nao, nao] of rows [naux, pairs]."""
+        if self._rows is None or self._rows() is not cderi:
+            self._rows, self._norms = weakref.ref(cderi), lib.unpack_tril(norms_of(cderi))
+        return self._norms
 
     def __reduce__(self) -> tuple[type[Norms], tuple[()]]:
-        return Norms, ()  # a copy has an array of its own
+        return Norms, ()  # A copy of the owner has an array of its own.
 
 
 def coulomb(cderi: np.ndarray, dms: np.ndarray, norms: np.ndarray, ranks: Ranks = ALONE) -> np.ndarray:
-    """J [n, nao, nao] from rows cderi [naux, pairs] and densities [n, nao, nao].
+    """Compute J_ij = sum_Q (ij|Q) sum_kl (Q|kl) D_kl.
 
-    norms [nao, nao] are those of the rows of all ranks.
+    Parameters
+    ----------
+    cderi [naux, pairs]
+        This rank's rows of fitted integrals, packed.
+    dms [n, nao, nao]
+        Real densities.
+    norms [nao, nao]
+        The norms of the rows of all ranks.
+    ranks
+        The ranks that have the other rows.
+
+    Returns
+    -------
+    numpy.ndarray [n, nao, nao]
     """
     nao = dms.shape[-1]
     i, j = np.tril_indices(nao)
-    both = (dms + dms.transpose(0, 2, 1))[:, i, j] * np.where(i == j, 0.5, 1.0)
+    folded = (dms + dms.transpose(0, 2, 1))[:, i, j] * np.where(i == j, 0.5, 1.0)
 
-    def adding() -> Add:
+    def worker() -> AddRows:
         def add(begin: int, end: int, out: np.ndarray) -> None:
             for first in range(begin, end, NEAR):
                 rows = cderi[first : min(first + NEAR, end)]
-                out += (both @ rows.T) @ rows
+                out += (folded @ rows.T) @ rows
 
         return add
 
     bound = norms.max(initial=0.0) * (np.abs(dms) * norms).sum(axis=(1, 2))
-    return lib.unpack_tril(_sum_of_groups(adding, len(cderi), lib.num_threads(), both.shape, bound, ranks))
+    return lib.unpack_tril(_sum_of_groups(worker, len(cderi), lib.num_threads(), folded.shape, bound, ranks))
 
 
 def exchange_of_orbitals(
     cderi: np.ndarray, orbitals: np.ndarray, norms: np.ndarray, room: float, ranks: Ranks = ALONE
 ) -> np.ndarray:
-    """K [nao, nao] of the density C C^T, C [nao, nocc]: sum over Q and i of (Q|i mu) (Q|i nu). room: free bytes."""
+    """Compute K_ij = sum_Qm (im|Q) (Q|jm) of the density C C^T; [nao, nao].
+
+    orbitals: C [nao, nocc]. room: bytes that working arrays may take. Others as in `coulomb`.
+    """
     nao, nocc = orbitals.shape
     left = np.ascontiguousarray(orbitals.T)
     threads, wide = _division(room, fixed=5 * nao**2, each=nocc * nao)
 
-    def adding() -> Add:
+    def worker() -> AddRows:
         update, square, half = np.empty((nao, nao)), np.empty((nao, nao)), np.empty((wide, nocc, nao))
 
         def add(begin: int, end: int, out: np.ndarray) -> None:
             for first in range(begin, end, wide):
                 rows = cderi[first : min(first + wide, end)]
-                for row, made in zip(rows, half):
-                    np.matmul(left, lib.unpack_tril(row, out=square), out=made)
-                made = half[: len(rows)].reshape(-1, nao)
-                out += np.matmul(made.T, made, out=update)
+                for row, transformed in zip(rows, half):
+                    np.matmul(left, lib.unpack_tril(row, out=square), out=transformed)
+                both = half[: len(rows)].reshape(-1, nao)
+                out += np.matmul(both.T, both, out=update)
 
         return add
 
     diagonal = ((norms @ np.abs(orbitals)) ** 2).sum(axis=1)
     bound = np.sqrt(diagonal * diagonal.max(initial=0.0))
-    return _sum_of_groups(adding, len(cderi) if nocc else 0, threads, (nao, nao), bound, ranks)
+    return _sum_of_groups(worker, len(cderi) if nocc else 0, threads, (nao, nao), bound, ranks)
 
 
 def exchange(cderi: np.ndarray, dm: np.ndarray, norms: np.ndarray, room: float, ranks: Ranks = ALONE) -> np.ndarray:
-    """K [nao, nao] of any real density: sum over Q of (Q|mu la) D[la, si] (Q|si nu). room: free bytes.
+    """Compute K_il = sum_Qjk (ij|Q) D_jk (Q|kl) of any real density; [nao, nao].
 
-    A symmetric density goes by its eigenvectors where these are fewer than half the functions.
+    A symmetric density goes by its eigenvectors if those that matter are at most half of them. Arguments as in
+    `exchange_of_orbitals`.
     """
-    if not is_symmetric(dm):  # nor is one with NaN
+    if not is_symmetric(dm):  # NaN is not symmetric either.
         return _exchange_of_matrix(cderi, dm, norms, room, ranks)
     w, c = np.linalg.eigh((dm + dm.T) / 2)
     large = np.abs(w) > NEGLIGIBLE * np.abs(w).max(initial=0.0)
     if 2 * large.sum() > len(w):
         return _exchange_of_matrix(cderi, dm, norms, room, ranks)
-    plus, minus = (c[:, part] * np.sqrt(np.abs(w[part])) for part in (large & (w > 0), large & (w < 0)))
-    return exchange_of_orbitals(cderi, plus, norms, room, ranks) - exchange_of_orbitals(
-        cderi, minus, norms, room, ranks
+    plus, minus = (
+        exchange_of_orbitals(cderi, c[:, part] * np.sqrt(np.abs(w[part])), norms, room, ranks)
+        for part in (large & (w > 0), large & (w < 0))
     )
+    return plus - minus
 
 
 def _exchange_of_matrix(cderi: np.ndarray, dm: np.ndarray, norms: np.ndarray, room: float, ranks: Ranks) -> np.ndarray:
@@ -134,26 +152,29 @@ def _exchange_of_matrix(cderi: np.ndarray, dm: np.ndarray, norms: np.ndarray, ro
     left = np.ascontiguousarray(dm.T)
     threads, wide = _division(room, fixed=4 * nao**2, each=2 * nao**2)
 
-    def adding() -> Add:
+    def worker() -> AddRows:
         update = np.empty((nao, nao))
         square, half = np.empty((2, wide, nao, nao))
 
         def add(begin: int, end: int, out: np.ndarray) -> None:
             for first in range(begin, end, wide):
                 rows = cderi[first : min(first + wide, end)]
-                for row, full, made in zip(rows, square, half):
-                    np.matmul(left, lib.unpack_tril(row, out=full), out=made)
-                made, full = (many[: len(rows)].reshape(-1, nao) for many in (half, square))
-                out += np.matmul(made.T, full, out=update)
+                for row, full, transformed in zip(rows, square, half):
+                    np.matmul(left, lib.unpack_tril(row, out=full), out=transformed)
+                transformed, full = (many[: len(rows)].reshape(-1, nao) for many in (half, square))
+                out += np.matmul(transformed.T, full, out=update)
 
         return add
 
     bound = (norms @ np.abs(dm) @ norms).max(axis=1, initial=0.0)
-    return _sum_of_groups(adding, len(cderi), threads, (nao, nao), bound, ranks)
+    return _sum_of_groups(worker, len(cderi), threads, (nao, nao), bound, ranks)
 
 
 def _division(room: float, fixed: int, each: int) -> tuple[int, int]:
-    """Threads, and auxiliary functions of one update, whose arrays (counts of f64 given) fit; one at the least."""
+    """Return the threads, and the auxiliary functions of one update, whose arrays fit into `room` bytes.
+
+    fixed, each: f64 elements that a thread needs in any case, and for each function. Both results are at least one.
+    """
     threads = lib.num_threads()
     while threads > 1 and 8 * threads * (fixed + each) > room:
         threads -= 1
@@ -161,42 +182,21 @@ def _division(room: float, fixed: int, each: int) -> tuple[int, int]:
 
 
 def _sum_of_groups(
-    adding: Callable[[], Add], count: int, threads: int, shape: tuple[int, int], bound: np.ndarray, ranks: Ranks
+    worker: Callable[[], AddRows], count: int, threads: int, shape: tuple[int, int], bound: np.ndarray, ranks: Ranks
 ) -> np.ndarray:
-    """The exact sum of what all groups add to an array, each with a BLAS of one thread.
+    """Return the exact sum of what all groups of `count` rows add to an array; NaN if the bound is not finite.
 
-    adding: makes a thread's function add(begin, end, out). bound: by row of the array, what no sum of some of the
-    terms exceeds. All ranks call this with the same bound.
+    worker: called once on each thread. bound: as in `ExactSum`, the same on all ranks.
     """
     if not np.isfinite(bound).all():
         return np.full(shape, np.nan)
     total = ExactSum(shape, bound)
-    groups = _shared(range(0, count, GROUP))
 
-    def work(_: int) -> None:
-        add, terms = adding(), Terms(total)
-        for begin in groups():
-            add(begin, min(begin + GROUP, count), terms.array)
-            terms.flush()
+    def adding() -> Callable[[int, tuple[np.ndarray, ...]], None]:
+        add = worker()
+        return lambda begin, arrays: add(begin, min(begin + GROUP, count), arrays[0])
 
-    threads = min(threads, -(-count // GROUP))
-    if threads:
-        with workers(threads) as pool:
-            list(pool.map(work, range(threads)))
-    total.total = ranks.sum(total.total)
+    groups = range(0, count, GROUP)
+    with single_threaded_pool(max(threads, 1)) as pool:
+        add_all([total], groups, adding, pool, min(threads, len(groups)), ranks)
     return total.value()
-
-
-def _shared(items: range) -> Callable[[], Iterator[int]]:
-    """A way for each of several threads to take items, each item once."""
-    rest, lock = iter(items), threading.Lock()
-
-    def taken() -> Iterator[int]:
-        while True:
-            with lock:
-                item = next(rest, None)
-            if item is None:
-                return
-            yield item
-
-    return taken

@@ -12,15 +12,15 @@ from typing import Any
 
 from trnqc.eri.classes import CONTRACTION, QuartetClass
 from trnqc.eri.kernels.quartet import quartet_function
-from trnqc.eri.library.programs import Head, Program
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.values import fma, le, lt, maximum
+from trnqc.jit import Recipe, Signature
 
 PAIR, ROW, SET = Var("pair", "i64"), Var("row", "i64"), Var("set", "i64")
 _SCALARS = ("bra_rows", "rows", "ket_rows", "n_ab", "n_cd", "n_d", "sets", "n_mixed", "n_ao", "with_j", "with_k")
 # How the bra's two indices lie in a block: functions of a contraction, contractions, and the strides of both.
-_BRA = ("n_i", "n_j", "step_i", "step_j", "contractions_i", "contractions_j", "stride_i", "stride_j")
+BRA = ("n_i", "n_j", "step_i", "step_j", "contractions_i", "contractions_j", "stride_i", "stride_j")
 
 
 def parameters(cls: QuartetClass) -> tuple[Value | Array, ...]:
@@ -35,7 +35,7 @@ def parameters(cls: QuartetClass) -> tuple[Value | Array, ...]:
     out. cutoff, omega, boys, work, out: the kernel's. sums [sets, n_ab, ab] lanes: scratch.
     Added to: vj [sets, n_mixed, n_ao] += (i'j|kl) D_lk, vk [sets, n_mixed, n_ao] += (i'j|kl) D_jk.
     """
-    i64 = {name: Var(name, "i64") for name in (*_SCALARS, *_BRA)}
+    i64 = {name: Var(name, "i64") for name in (*_SCALARS, *BRA)}
     wide = CONTRACTION + (i64["n_ab"] if cls.general else 0), CONTRACTION + (i64["n_cd"] if cls.general else 0)
     a, b, c, d = cls.extents
     matrix = (None, i64["n_mixed"], i64["n_ao"])
@@ -61,10 +61,10 @@ def parameters(cls: QuartetClass) -> tuple[Value | Array, ...]:
 WRITTEN = ("work", "out", "sums", "vj", "vk")
 
 
-def program(cls: QuartetClass) -> Program:
-    """What `library.build` compiles for a class."""
+def program(cls: QuartetClass) -> Recipe:
+    """The digestion of a class, to be compiled."""
     name = f"mixed_{cls.name}"
-    return Program(name, __name__, (Head(name, parameters(cls), WRITTEN),), partial(_functions, cls))
+    return Recipe(name, (Signature.declared(name, parameters(cls), WRITTEN),), partial(_functions, cls), __name__)
 
 
 def _functions(cls: QuartetClass) -> tuple[st.Function, ...]:

@@ -5,7 +5,6 @@ classes of bra pairs (i', j) x classes of ket pairs (k, l) -> digestions (mixed_
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -17,10 +16,14 @@ from pyscf import lib
 
 from trnqc.eri.classes import OPERATORS, QuartetClass
 from trnqc.eri.gradient import digest
-from trnqc.eri.jk.builder import CUTOFF, PRIMITIVE
+from trnqc.eri.jk.builder import CUTOFF
+from trnqc.eri.jk.exact_sums import ExactSum, add_all
+from trnqc.eri.jk.layout import pair_orbitals
+from trnqc.eri.jk.run import PRIMITIVE
 from trnqc.eri.jk.screening import general
+from trnqc.eri.jk.tasks import cost_of_group, grouped, relative_cost
 from trnqc.eri.kernels import boys
-from trnqc.eri.kernels.quartet import work_size
+from trnqc.eri.kernels.parameters import work_size
 from trnqc.eri.library import programs as library
 from trnqc.eri.shells.pairs import ShellPairs
 from trnqc.eri.shells.rows import Rows, rows_of
@@ -54,6 +57,7 @@ class _Task:
     ket: int
     begin: int
     end: int
+    cost: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +73,8 @@ class MixedJK:
     """J and K for the bra pairs of `pairs_between(mixed, mol)` and the ket pairs of `pairs_of(mol)`.
 
     extents: functions of the mixed basis and of mol. omega: above 0 erf(omega r)/r, below 0 erfc(|omega| r)/r, 0 is
-    1/r. cutoff: quartets are left out whose Schwarz bound times the largest density that they meet is below it.
+    1/r. cutoff: quartets are left out whose Schwarz bound times the largest density that they meet is below it. The
+    sums are exact, so that their bits do not depend on the number of threads.
     """
 
     def __init__(
@@ -90,6 +95,9 @@ class MixedJK:
         programs = {cls: digest.program(cls) for cls in dict.fromkeys(cls for cls, _, _ in self._classes)}
         made = library.build(tuple(programs.values()), "kernels of derivatives")
         self._run = {cls: getattr(made[program.name], program.name) for cls, program in programs.items()}
+        self._bra_bounds = _orbital_bounds(bra, extents)
+        self._ket_bounds = _orbital_bounds(ket, (extents[1], extents[1]))
+        self._ket_bounds = np.maximum(self._ket_bounds, self._ket_bounds.T)
 
     def get_jk(self, dms: np.ndarray, with_j: bool = True, with_k: bool = True) -> tuple[Any, Any]:
         """J [n, i', j] = sum_kl (i'j|kl) D_lk and K [n, i', l] = sum_jk (i'j|kl) D_jk; None for what is not asked for.
@@ -105,21 +113,24 @@ class MixedJK:
         tasks = [
             task for cls, bra, n in self._classes for task in self._tasks(cls, bra, n, densities[n], with_j, with_k)
         ]
-        tasks.sort(key=self._cost, reverse=True)
-        own, sums = threading.local(), []
+        tasks.sort(key=lambda task: -task.cost)
+        rows, columns = len(dms) * self._extents[0], self._extents[1]
+        j, k = (ExactSum((rows, columns), bound.ravel()) for bound in self._bounds(dms))
+        sums = [total for total, wanted in ((j, with_j), (k, with_k)) if wanted]
+        unused = np.zeros(1)
 
-        def run(task: _Task) -> None:
-            if not hasattr(own, "jk"):
-                own.jk = np.zeros(shape), np.zeros(shape)
-                sums.append(own.jk)
-            self._run[task.cls](*self._arguments(task, dms, densities[task.ket], with_j, with_k, *own.jk))
+        def add(group: list[_Task], arrays: tuple[np.ndarray, ...]) -> None:
+            wanted = iter(arrays)
+            vj, vk = (next(wanted) if asked else unused for asked in (with_j, with_k))
+            for task in group:
+                arguments = self._arguments(task, dms, densities[task.ket])
+                self._run[task.cls](**arguments, with_j=with_j, with_k=with_k, vj=vj, vk=vk)
 
+        total = sum(task.cost for task in tasks)
+        groups = grouped(tasks, cost_of_group(total, rows * columns))
         with ThreadPoolExecutor(self._threads) as pool:
-            for _ in pool.map(run, tasks):
-                pass
-        empty = np.zeros(shape)
-        vj, vk = (sum((jk[n] for jk in sums), empty) for n in range(2))
-        return vj if with_j else None, vk if with_k else None
+            add_all(sums, groups, lambda: add, pool, self._threads)
+        return j.value().reshape(shape) if with_j else None, k.value().reshape(shape) if with_k else None
 
     def _tasks(
         self, cls: QuartetClass, bra: ShellPairs, ket: int, density: _Densities, with_j: bool, with_k: bool
@@ -134,17 +145,22 @@ class MixedJK:
         end = int((bra.bound * (rows.bound * reach).max(initial=0.0) >= self._cutoff).sum())
         step = max(1, TASK // max(1, len(rows)))
         for begin in range(0, end, step):
-            yield _Task(cls, bra, ket, begin, min(begin + step, end))
+            last = min(begin + step, end)
+            pairs = self._kets[ket].pairs
+            yield _Task(cls, bra, ket, begin, last, relative_cost(bra, pairs, (last - begin) * len(pairs)))
 
-    def _cost(self, task: _Task) -> float:
-        a, b, c, d = task.cls.extents
-        count = task.bra.count[task.begin : task.end].sum() * self._kets[task.ket].rows.count.sum()
-        return float(count * a * b * c * d)
+    def _bounds(self, dms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what no element of a row of J and of K exceeds, even if all terms had one sign; both [n, i'].
 
-    def _arguments(
-        self, task: _Task, dms: np.ndarray, density: _Densities, with_j: bool, with_k: bool, vj: Any, vk: Any
-    ) -> tuple[Any, ...]:
-        """In the order of `mixed_digest.parameters`."""
+        By Schwarz's inequality, with q_ij the square root of (ij|ij), J_i'j is at most q_i'j sum_kl q_kl |D_kl|, and
+        K_i'l at most sum_jk q_i'j |D_jk| q_kl.
+        """
+        size = abs(dms)
+        j = self._bra_bounds.max(axis=1) * (size * self._ket_bounds).sum(axis=(1, 2))[:, None]
+        return j, (self._bra_bounds @ size @ self._ket_bounds).max(axis=2, initial=0.0)
+
+    def _arguments(self, task: _Task, dms: np.ndarray, density: _Densities) -> dict[str, Any]:
+        """Those of `digest.parameters`, apart from what is wanted and where it goes."""
         cls, bra, ket = task.cls, task.bra, self._kets[task.ket]
         n_ab, n_cd = bra.contractions, ket.pairs.contractions
         a, b, c, d = cls.extents
@@ -156,21 +172,60 @@ class MixedJK:
         if bra.swapped:
             layout = (b, a, 1, b, bra.ncb, bra.nca, 1, bra.ncb)
             ao_i, ao_j, shell_j = bra.ao_second, bra.ao_first, bra.first
-        return (
-            records.shape[1], len(ket.rows), lanes.shape[1], n_ab, n_cd, ket.pairs.ncb, len(dms), *self._extents,
-            int(with_j), int(with_k), *layout,
-            bra.count, records, bra.centre, bra.bound, ao_i, ao_j, shell_j,
-            ket.rows.count, lanes, ket.rows.centre, ket.rows.bounds, ket.rows.bound,
-            ket.of(ket.pairs.ao_first), ket.of(ket.pairs.ao_second), ket.share,
-            dms, density.folded, density.far, density.near,
-            self._cutoff, PRIMITIVE * self._cutoff, self._omega, boys.table(cls.order),
-            zeros((work_size(cls, n_ab, n_cd), width)), zeros((n_ab * n_cd * a * b * c * d, width)),
-            zeros((len(dms) * n_ab * a * b, width)), vj, vk, task.begin, task.end,
-        )  # fmt: skip
+        n_mixed, n_ao = self._extents
+        return {
+            **dict(zip(digest.BRA, layout, strict=True)),
+            "bra_rows": records.shape[1],
+            "rows": len(ket.rows),
+            "ket_rows": lanes.shape[1],
+            "n_ab": n_ab,
+            "n_cd": n_cd,
+            "n_d": ket.pairs.ncb,
+            "sets": len(dms),
+            "n_mixed": n_mixed,
+            "n_ao": n_ao,
+            "bra_count": bra.count,
+            "bra": records,
+            "bra_centre": bra.centre,
+            "bra_bound": bra.bound,
+            "ao_i": ao_i,
+            "ao_j": ao_j,
+            "shell_j": shell_j,
+            "ket_count": ket.rows.count,
+            "ket": lanes,
+            "ket_centre": ket.rows.centre,
+            "ket_bound": ket.rows.bounds,
+            "row_bound": ket.rows.bound,
+            "ao_c": ket.of(ket.pairs.ao_first),
+            "ao_d": ket.of(ket.pairs.ao_second),
+            "share": ket.share,
+            "density": dms,
+            "folded": density.folded,
+            "far": density.far,
+            "near": density.near,
+            "screen": self._cutoff,
+            "cutoff": PRIMITIVE * self._cutoff,
+            "omega": self._omega,
+            "boys": boys.table(cls.order),
+            "work": zeros((work_size(cls, n_ab, n_cd), width)),
+            "out": zeros((n_ab * n_cd * a * b * c * d, width)),
+            "sums": zeros((len(dms) * n_ab * a * b, width)),
+            "groups_begin": task.begin,
+            "groups_end": task.end,
+        }
 
 
 def _class(bra: ShellPairs, ket: ShellPairs, operator: str) -> QuartetClass:
     return QuartetClass(bra.la, bra.lb, ket.la, ket.lb, bra.cartesian, bra.general or ket.general, operator)
+
+
+def _orbital_bounds(classes: Sequence[ShellPairs], shape: tuple[int, int]) -> np.ndarray:
+    """Return the Schwarz bound of the pair of shells of each two functions."""
+    bounds = np.zeros(shape)
+    for pairs in classes:
+        first, second = pair_orbitals(pairs)[:: -1 if pairs.swapped else 1]
+        bounds[first, second] = pairs.bound[:, None, None]
+    return bounds
 
 
 def _by_bound(pairs: ShellPairs) -> ShellPairs:

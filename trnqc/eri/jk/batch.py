@@ -18,10 +18,10 @@ from trnqc.eri.jk import schwarz
 from trnqc.eri.jk.digest import BLOCKS, Operands, block_sizes, digest, local
 from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.quartet import parts, quartet_function
-from trnqc.eri.library.programs import Head, Program
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.values import both, eq, le, lt, maximum, minimum, select
+from trnqc.jit import Recipe, Signature
 
 # Settings, in the order of the arrays that hold them. ket_pairs; rows of records of a pair; pairs of contractions, and
 # contractions of b and d; whether bra and ket are one class; densities; lanes; shells; elements of a matrix and of all
@@ -55,12 +55,12 @@ class Batch:
         return "j" * self.with_j + "k" * self.with_k + "_" + self.cls.name
 
     @property
-    def program(self) -> Program:
+    def program(self) -> Recipe:
         """The driver and, where bra and ket are alike, the function that computes Schwarz bounds."""
-        heads = [Head(self.name, tuple(self.arrays.values()), WRITTEN)]
+        signatures = [Signature.declared(self.name, self.arrays.values(), WRITTEN)]
         if self.cls.shells[:2] == self.cls.shells[2:]:
-            heads.append(schwarz.head(self.cls))
-        return Program(self.name, __name__, tuple(heads), partial(_functions, self), parts(self.cls))
+            signatures.append(schwarz.signature(self.cls))
+        return Recipe(self.name, tuple(signatures), partial(_functions, self), __name__, parts=parts(self.cls))
 
     @cached_property
     def arrays(self) -> dict[str, Array]:

@@ -1,19 +1,15 @@
 """Coulomb and exchange matrices of a molecule from integrals that are never kept.
 
-molecule -> pairs (pairs.py) -> Schwarz bounds, tables (screening.py) -> drivers by class (batch.py, library.py)
+molecule -> shell pairs -> Schwarz bounds, tables (screening.py) -> drivers by class (batch.py)
 density -> symmetric and antisymmetric parts (densities.py) -> blocks (layout.py)
-        -> groups of tasks on threads of all ranks -> their exact sums (exact.py), the same for any number of either
-        -> halves of J and K -> J, K
+        -> groups of tasks (tasks.py) on threads of all ranks (run.py) -> exact sums (exact_sums.py) -> J, K
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cache
-from itertools import pairwise
 from threading import Lock
 from typing import Any
 
@@ -23,27 +19,22 @@ from pyscf import gto, lib
 from trnqc.arrays import host_array
 from trnqc.eri.classes import QuartetClass
 from trnqc.eri.jk import densities
-from trnqc.eri.jk.batch import BLOCKS, NUMBERS, Batch
-from trnqc.eri.jk.exact_sums import ExactSum, Terms
+from trnqc.eri.jk.batch import Batch
+from trnqc.eri.jk.exact_sums import ExactSum
 from trnqc.eri.jk.layout import Layout, block_maxima, layout_of, pair_orbitals
+from trnqc.eri.jk.run import Run
 from trnqc.eri.jk.screening import Table, tables
-from trnqc.eri.kernels import boys
-from trnqc.eri.kernels.quartet import work_size
+from trnqc.eri.jk.tasks import Task, groups_of
 from trnqc.eri.library import programs
 from trnqc.eri.shells.pairs import ShellPairs, pairs_of
 from trnqc.errors import BackendUnavailable, InputError, MemoryLimit
-from trnqc.host.arrays import zeros
 from trnqc.jit import Library
 from trnqc.ranks import ALONE, Ranks, dealt
 
+# Products of an integral and a density element below this are left out by default.
 CUTOFF = 1e-13
-# Times the cutoff: primitive quartets below it are left out. A contracted integral has some hundreds that matter.
-PRIMITIVE = 1e-2
 # Name -> module with a class JKBuilder of the same methods.
 BACKENDS = {"cpu": "trnqc.eri.jk.builder", "cuda": "trnqc.eri.cuda.builder"}
-# Groups of tasks: enough for few threads to end together; then so large that adding up what each gives is a few per
-# cent of its work (a group's cost per element of J and K); and no more than are ever dealt out.
-FEWEST, WORTH, MOST = 32, 4000.0, 1 << 14
 
 Matrices = tuple[np.ndarray | None, np.ndarray | None]
 
@@ -115,18 +106,6 @@ def builder(backend: str = "auto") -> type[JKBuilder]:
         return importlib.import_module(BACKENDS[name]).JKBuilder  # type: ignore[no-any-return]
     except ImportError as error:
         raise BackendUnavailable(f"the {name} backend cannot be imported: {error}; use backend='cpu'") from error
-
-
-@dataclass(frozen=True)
-class Task:
-    """Bra pairs begin .. end of a table with all ket pairs of another."""
-
-    bra: Table
-    ket: Table
-    cls: QuartetClass
-    begin: int
-    end: int
-    cost: float
 
 
 class JKBuilder:
@@ -255,7 +234,8 @@ class JKBuilder:
         found = self._table(libraries)
         orbitals = [pair_orbitals(table.pairs) for table in found]
         flat = [dm[:, i, j].reshape(len(dm), -1) for i, j in orbitals] or [np.zeros((len(dm), 0))]
-        run = Run(self, dm, np.concatenate(flat, axis=1), with_j, with_k, maxima)
+        options: dict[str, Any] = {"with_j": with_j, "with_k": with_k, "cutoff": self.cutoff, "omega": self.omega}
+        run = Run.of(self.mol, self.layout, dm, np.concatenate(flat, axis=1), maxima=maxima, **options)
         pairs, blocks = self._summed(run, found, libraries)
         half = np.zeros_like(dm)
         for table, (i, j) in zip(found, orbitals):
@@ -269,7 +249,7 @@ class JKBuilder:
         """What all quartets add to `run.pairs` and `run.blocks`, on threads of all ranks."""
         groups = self._groups(found)
         mine = self._share([sum(task.cost for task in group) for group in groups])
-        bounds = run.bounds(found)
+        bounds = run.bounds(self._schwarz(found), np.diff(self.mol.ao_loc_nr()))
         sums = ExactSum(run.pairs.shape, bounds[0]), ExactSum(run.blocks.shape, bounds[1])
         lock = Lock()
 
@@ -294,131 +274,6 @@ class JKBuilder:
         return dealt(costs, self.ranks, self.schedule, f"jk {self._builds}")
 
     def _groups(self, found: tuple[Table, ...]) -> list[list[Task]]:
-        """All quartets, divided in a way that depends on nothing but the tables."""
-        if self._grouped:
-            return self._grouped
-        total = sum(cost_of(a, b) for n, a in enumerate(found) for b in found[: n + 1])
-        share = total / min(MOST, max(FEWEST, total / (WORTH * self.mol.nao_nr() ** 2)))
-        cost = share
-        for task in self._tasks(found, share):
-            if cost + task.cost > share:
-                self._grouped.append([])
-                cost = 0.0
-            self._grouped[-1].append(task)
-            cost += task.cost
+        if not self._grouped:
+            self._grouped = groups_of(found, self._class, self.mol.nao_nr())
         return self._grouped
-
-    def _tasks(self, found: tuple[Table, ...], most: float = np.inf) -> list[Task]:
-        """The most expensive first, none dearer than `most` where it can be cut."""
-        tasks = []
-        for n, a in enumerate(found):
-            for b in found[: n + 1]:
-                cost = cost_of(a, b)
-                parts = int(min(len(a), max(1, np.ceil(cost / most))))
-                edges = np.linspace(0, len(a), parts + 1).astype(int).tolist()
-                cls = self._class(a.pairs, b.pairs)
-                tasks += [Task(a, b, cls, i, j, cost / parts) for i, j in pairwise(edges)]
-        return sorted(tasks, key=lambda task: -task.cost)
-
-
-def cost_of(bra: Table, ket: Table) -> float:
-    """Something that grows as the time does."""
-    a, b = bra.pairs, ket.pairs
-    elements = np.prod([*a.extents, *b.extents]) * a.contractions * b.contractions
-    order = a.la + a.lb + b.la + b.lb
-    primitives = float(a.count.mean() * b.count.mean())
-    quartets = len(bra) * len(ket) / (2 if bra is ket else 1)
-    return quartets * (primitives * (order + 1) ** 4 + 20.0 * float(elements) + 200.0)
-
-
-_work_size = cache(work_size)
-
-
-class Run:
-    """One build: what all tasks share.
-
-    maxima: largest density by two shells' block for the screening, by default those of `dm`. The same for all passes
-    over parts of one stack of densities, so that their number changes no bits.
-    """
-
-    def __init__(
-        self, owner: JKBuilder, dm: np.ndarray, pairs: np.ndarray, with_j: bool, with_k: bool,
-        maxima: np.ndarray | None = None,
-    ) -> None:  # fmt: skip
-        self.owner, self.with_j, self.with_k = owner, with_j, with_k
-        self.count, self.pairs, self.blocks = len(dm), np.ascontiguousarray(pairs), owner.layout.blocked(dm)
-        self.each = np.array([block_maxima(owner.mol, one[None]) for one in dm])
-        self.maxima = self.each.max(axis=0) if maxima is None else maxima
-        largest = min(1.0, 4.0 * float(self.maxima.max(initial=0)))
-        self.reals = np.array([owner.cutoff, PRIMITIVE * owner.cutoff, owner.omega, largest])
-
-    def bounds(self, found: tuple[Table, ...]) -> tuple[np.ndarray, np.ndarray]:
-        """By density, what no element of `pairs` and of `blocks` exceeds, even if all terms had one sign.
-
-        By Schwarz, with q_ab = sqrt((ab|ab)): J_ab <= q_ab sum q_cd |D_cd|, K_ac <= sum q_ab |D_bd| q_cd; a quartet is
-        met once for its at most eight images.
-        """
-        q, sizes = self.owner._schwarz(found), np.diff(self.owner.mol.ao_loc_nr())
-        weighted, most = self.each * np.outer(sizes, sizes), q.max(axis=0, initial=0)
-        j = most.max(initial=0) * (q * weighted).sum(axis=(1, 2))
-        k = (most[:, None] * weighted * most).sum(axis=(1, 2))
-        return 8 * j, 8 * k
-
-    def work(
-        self, groups: Iterable[list[Task]], libraries: dict[QuartetClass, Library], sums: tuple[ExactSum, ExactSum]
-    ) -> None:
-        """One thread: what each group gives, added to the sums of J and of K."""
-        scratch, terms = _Scratch(), [Terms(total) for total in sums]
-        for group in groups:
-            for task in group:
-                function = getattr(libraries[task.cls], Batch(task.cls, self.with_j, self.with_k).name)
-                function(*self._arguments(task, scratch, *(term.array for term in terms)), task.begin, task.end)
-            for wanted, term in zip((self.with_j, self.with_k), terms):
-                if wanted:
-                    term.flush()
-
-    def _arguments(self, task: Task, scratch: _Scratch, vj: np.ndarray, vk: np.ndarray) -> tuple[Any, ...]:
-        """In the order of `Batch.arrays`."""
-        bra, ket, cls, width = task.bra, task.ket, task.cls, programs.lanes()
-        n_ab, n_cd = bra.pairs.contractions, ket.pairs.contractions
-        a, b, c, d = cls.extents
-        bra_records, ket_records = ((t.general_records if cls.general else t.records) for t in (bra, ket))
-        _, rows, wide = ket_records.shape
-        return (
-            self.numbers(task, programs.lanes()), self.reals,
-            bra_records, bra.places, bra.measures, ket_records, ket.places, ket.measures, ket.bounds,
-            self.maxima, self.pairs, self.blocks, vj, vk, boys.table(cls.order), scratch.lane,
-            scratch.integers(len(ket) + width), scratch("weight", len(ket) + width),
-            scratch("ket", rows * wide * width), scratch("centre", 6 * width),
-            scratch("work", _work_size(cls, n_ab, n_cd) * width), scratch("out", n_ab * n_cd * a * b * c * d * width),
-            scratch("j_ab", self.count * n_ab * a * b * width),
-        )  # fmt: skip
-
-    def numbers(self, task: Task, lanes: int) -> np.ndarray:
-        """i64, in the order of `batch.NUMBERS`."""
-        bra, ket, layout = task.bra, task.ket, self.owner.layout
-        l = dict(zip("abcd", task.cls.shells))
-        at_row = [(layout.at[l[block[0]], l[block[1]]], layout.shells[l[block[1]]]) for block in BLOCKS]
-        numbers = (
-            len(ket), bra.records.shape[1], ket.records.shape[1], bra.pairs.contractions, ket.pairs.contractions,
-            bra.pairs.ncb, ket.pairs.ncb, bra is ket, self.count, lanes, self.owner.mol.nbas,
-            self.blocks.shape[1], self.pairs.shape[1], bra.at, ket.at, *(n for pair in at_row for n in pair),
-        )  # fmt: skip
-        assert len(numbers) == len(NUMBERS)
-        return np.array(numbers, np.int64)
-
-
-class _Scratch:
-    """Buffers of one thread that grow as they must."""
-
-    def __init__(self) -> None:
-        self.lane = np.arange(programs.lanes())
-        self._buffers: dict[str, np.ndarray] = {}
-
-    def __call__(self, name: str, size: int, dtype: Any = np.float64) -> np.ndarray:
-        if name not in self._buffers or self._buffers[name].size < size:
-            self._buffers[name] = zeros(size, dtype)
-        return self._buffers[name]
-
-    def integers(self, size: int) -> np.ndarray:
-        return self("queue", size, np.int64)

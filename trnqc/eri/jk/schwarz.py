@@ -8,10 +8,10 @@ from __future__ import annotations
 from trnqc.eri.classes import CONTRACTION, QuartetClass
 from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.quartet import quartet_function
-from trnqc.eri.library.programs import Head
-from trnqc.gen import Array, Var, const
+from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.values import maximum, sqrt
+from trnqc.jit import Signature
 
 _ROWS, _N_AB, _OMEGA, _PAIR = Var("rows", "i64"), Var("n_ab", "i64"), Var("omega"), Var("pair", "i64")
 
@@ -32,10 +32,14 @@ def _arrays(cls: QuartetClass) -> dict[str, Array]:
     return {a.name: a for a in arrays}
 
 
-def head(cls: QuartetClass) -> Head:
-    """Its parameters: rows, n_ab, omega, then the arrays."""
+def _parameters(cls: QuartetClass) -> tuple[Value | Array, ...]:
+    return (_ROWS, _N_AB, _OMEGA, *_arrays(cls).values())
+
+
+def signature(cls: QuartetClass) -> Signature:
+    """Of `bounds`."""
     written = ("bound", "lanes_ket", "lanes_centre", "work", "out")
-    return Head(f"schwarz_{cls.name}", (_ROWS, _N_AB, _OMEGA, *_arrays(cls).values()), written)
+    return Signature.declared(f"schwarz_{cls.name}", _parameters(cls), written)
 
 
 def bounds(cls: QuartetClass) -> st.Function:
@@ -60,4 +64,4 @@ def bounds(cls: QuartetClass) -> st.Function:
         st.loop(p, _N_AB, st.loop(ab, na * nb, st.Assign(largest, maximum(a["out"][p, p, ab, ab], largest)))),
         st.store(a["bound"][at], sqrt(largest)),
     )
-    return st.Function(f"schwarz_{cls.name}", head(cls).parameters, body, group=_PAIR, title="Schwarz bounds")
+    return st.Function(f"schwarz_{cls.name}", _parameters(cls), body, group=_PAIR, title="Schwarz bounds")

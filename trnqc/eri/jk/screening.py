@@ -12,7 +12,7 @@ from trnqc.eri.classes import BOUND, CONTRACTION, QuartetClass
 from trnqc.eri.jk.batch import CENTRE, COUNT, MEASURES, PLACE_A, PLACE_B, PLACES, SCHWARZ, SHELL_A, SHELL_B
 from trnqc.eri.jk.layout import Layout
 from trnqc.eri.kernels import boys
-from trnqc.eri.kernels.quartet import work_size
+from trnqc.eri.kernels.parameters import work_size
 from trnqc.eri.library.programs import lanes
 from trnqc.eri.shells.pairs import ShellPairs
 from trnqc.host.arrays import zeros
@@ -54,6 +54,10 @@ class Table:
         """Of a segmented class as a general kernel reads them: one pair of contractions, of coefficient one."""
         return general(self.pairs)
 
+    def records_for(self, cls: QuartetClass) -> np.ndarray:
+        """The records as the kernel of a class reads them."""
+        return self.general_records if cls.general else self.records
+
 
 def general(pairs: ShellPairs) -> np.ndarray:
     """Records with contractions; those of a segmented class have a coefficient of one."""
@@ -68,11 +72,23 @@ def schwarz(pairs: ShellPairs, cls: QuartetClass, library: Library, omega: float
     n_ab, rows, width = pairs.contractions, pairs.records.shape[1], lanes()
     bound = np.zeros(len(pairs))
     getattr(library, f"schwarz_{cls.name}")(
-        rows, n_ab, omega, np.ascontiguousarray(pairs.records), pairs.centre, pairs.count, np.ones(rows + 1),
-        boys.table(cls.order), np.arange(width), bound, zeros((rows * pairs.records.shape[2], width)),
-        zeros((6, width)), zeros((work_size(cls, n_ab, n_ab), width)), zeros(((n_ab * na * nb) ** 2, width)),
-        0, len(pairs),
-    )  # fmt: skip
+        rows=rows,
+        n_ab=n_ab,
+        omega=omega,
+        records=np.ascontiguousarray(pairs.records),
+        centre=pairs.centre,
+        count=pairs.count,
+        ones=np.ones(rows + 1),
+        boys=boys.table(cls.order),
+        lane=np.arange(width),
+        bound=bound,
+        lanes_ket=zeros((rows * pairs.records.shape[2], width)),
+        lanes_centre=zeros((6, width)),
+        work=zeros((work_size(cls, n_ab, n_ab), width)),
+        out=zeros(((n_ab * na * nb) ** 2, width)),
+        groups_begin=0,
+        groups_end=len(pairs),
+    )
     return replace(pairs, bound=bound)
 
 

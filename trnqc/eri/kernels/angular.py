@@ -11,29 +11,46 @@ Powers = tuple[int, int, int]
 
 
 def ncart(l: int) -> int:
-    """Cartesian functions of a shell."""
+    """Return the number of Cartesian functions of a shell."""
     return (l + 1) * (l + 2) // 2
 
 
 @cache
 def cartesians(l: int) -> tuple[Powers, ...]:
-    """Powers of x, y, z in order: x^l, x^(l-1) y, x^(l-1) z, x^(l-2) y^2, ..., z^l."""
+    """Return the powers of x, y, z in order: x^l, x^(l-1) y, x^(l-1) z, x^(l-2) y^2, ..., z^l."""
     return tuple((x, y, l - x - y) for x in range(l, -1, -1) for y in range(l - x, -1, -1))
 
 
 def raised(powers: Powers, axis: int, by: int = 1) -> Powers:
-    """The powers with that of one axis changed by `by`."""
+    """Return the powers with that of one axis changed by `by`."""
     x, y, z = (p + by * (n == axis) for n, p in enumerate(powers))
     return x, y, z
 
 
 @cache
 def spherical(l: int) -> np.ndarray:
-    """Coefficients [ncart(l), 2 l + 1] of real solid harmonics in Cartesian functions, m = -l .. l; read-only.
+    """Return real solid harmonics as combinations of Cartesian functions.
 
-    The harmonics r^l Y_lm are normalised on the unit sphere. Up to p it is the identity, x, y, z: there the factor is
-    part of a shell's contraction coefficients. Helgaker, Jorgensen, Olsen, Molecular Electronic-Structure Theory
-    (2000), eqs. 6.4.47 to 6.4.50, where S_lm = sqrt(4 pi / (2 l + 1)) r^l Y_lm.
+    Parameters
+    ----------
+    l
+        The angular momentum.
+
+    Returns
+    -------
+    numpy.ndarray [(l+1)(l+2)/2, 2 l + 1]
+        The coefficients of m = -l, ..., l in the order of `cartesians`; read-only.
+
+    Notes
+    -----
+    Helgaker, Jorgensen and Olsen, Molecular Electronic-Structure Theory (2000), eqs. 6.4.47 to 6.4.50, give S_lm =
+    sqrt(4 pi / (2 l + 1)) r^l Y_lm. The functions here are r^l Y_lm, normalised on the unit sphere. For s and p the
+    matrix is the identity, in the order x, y, z: libcint keeps their angular factors in the contraction coefficients.
+
+    Examples
+    --------
+    >>> spherical(2)[:, 2].round(4)  # z^2 - (x^2 + y^2) / 2, times sqrt(5 / (4 pi))
+    array([-0.3154,  0.    ,  0.    , -0.3154,  0.    ,  0.6308])
     """
     if l <= 1:
         matrix = np.eye(2 * l + 1)
@@ -48,12 +65,14 @@ def spherical(l: int) -> np.ndarray:
 
 
 def _harmonic(l: int, m: int) -> list[tuple[Powers, float]]:
+    """Return the terms of r^l Y_lm in Cartesian powers, by Helgaker's eq. 6.4.47."""
     size = abs(m)
     norm = sqrt((2 * l + 1) / (4 * pi) * 2 * factorial(l + size) * factorial(l - size) / (2 if m == 0 else 1))
     norm /= 2**size * factorial(l)
     terms = []
     for t in range((l - size) // 2 + 1):
         for u in range(t + 1):
+            # The book's v is an integer for m >= 0 and a half-integer for m < 0.
             for twice_v in range(m < 0, size + 1, 2):
                 sign = (-1) ** (t + twice_v // 2)
                 count = comb(l, t) * comb(l - t, size + t) * comb(t, u) * comb(size, twice_v)

@@ -1,4 +1,4 @@
-"""Straight-line code for values that read arrays at places which loops move."""
+"""Straight-line code for values that read arrays at indices which loops set."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from trnqc.gen.sequence import Finish, straight_line
 from trnqc.gen.values import FLOATS, walk
 
 
-def lines(values: Sequence[Value], finish: Finish, method: str = "listed") -> list[st.Statement]:
-    """Statements that compute the values, each handed to `finish` (see `straight_line`) as soon as it is there.
+def straight_line_code(values: Sequence[Value], finish: Finish, method: str = "listed") -> list[st.Statement]:
+    """Return statements that compute the values and hand each to `finish` as soon as it is known.
 
-    method: of `schedule.METHODS`. Indices get no names.
+    method: an order of `trnqc.gen.schedule.METHODS`. Floating-point intermediates get names; indices do not.
     """
     nodes = [v for v in walk(tuple(values)) if v.dtype in FLOATS and v.op not in FREE]
     graph = graph_of(values, nodes)

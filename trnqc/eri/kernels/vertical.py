@@ -1,13 +1,12 @@
-"""The vertical recurrence of one primitive quartet as a function of a program, all of it in straight-line code.
+"""The vertical recurrence of one primitive quartet as one function of straight-line code.
 
-Both tiers, `straight` here and `columns.vertical`, take a class's (la, lb, lc, ld) and `add`, and return a function
-with the parameters of `parameters`, so that a kernel calls either:
+There are two forms of this function, `straight` here and `columns.vertical`. A kernel may call either, because both
+have the parameters of `parameters`, in this order:
 
-  PA_x, WP_x, PA_y, WP_y, PA_z, WP_z, QC_x, WQ_x, ... WQ_z, half_zeta, half_eta, half_both   f64, see `recurrence`
-  boys     local f64 [la+lb+lc+ld+1]: G[0|0]^(m), all prefactors and contraction coefficients included
-  h        f64 [n_e, n_f], of lanes: the targets G[e|f]^(0) are added (`add`) or stored, in the order of `components`;
-           global, or as `space` says
-  scratch  global f64 lanes, as much as the tier says it needs; it may hold anything before and after
+  PA_x, WP_x, PA_y, ... WQ_z, half_zeta, half_eta, half_both   f64, the LEAVES of recurrence.py
+  boys     local f64 [la+lb+lc+ld+1]: G[0|0]^(m), with all prefactors and contraction coefficients
+  h        f64 [n_e, n_f] of lanes: the targets G[e|f]^(0), in the order of `components`; they are added or stored
+  scratch  global f64 of lanes, of the size that the form needs; its contents do not matter before or after
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from trnqc.gen import statements as st
 from trnqc.gen.schedule import best_of
 from trnqc.gen.sequence import straight_line
 
-# Nodes of a graph that is ordered for few live values even where nothing is asked for.
+# Graphs below this number of nodes are ordered for few live values even where no order is asked for: it takes no time.
 SMALL = 400
 
 
 def parameters(la: int, lb: int, lc: int, ld: int, space: str = "global") -> tuple[Value | Array, ...]:
-    """Of a vertical function: LEAVES, boys, h in the given space, scratch."""
+    """Return the parameters of a vertical recurrence function: LEAVES, boys, h in the memory `space`, scratch."""
     boys = Array("boys", "f64", (la + lb + lc + ld + 1,), "local")
     h = Array("h", "f64", (len(components(la, lb)), len(components(lc, ld))), space, lanes=space != "local")
     return (*LEAVES, boys, h, Array("scratch", "f64", (None,), lanes=True))
@@ -33,21 +32,34 @@ def straight(
     la: int, lb: int, lc: int, ld: int, add: bool, *,
     rule: str = "", method: str = "", draws: int = 1, space: str = "global",
 ) -> st.Function:  # fmt: skip
-    """A vertical function without loops or scratch.
+    """Build the vertical recurrence of a class without loops.
 
-    rule: by default that of fewest flops, for CPUs. method, draws: of `best_of`; by default, and if the rule is too, a
-    large graph keeps the order of its targets, in which CPUs are as fast and which takes no seconds to find.
+    Parameters
+    ----------
+    la, lb, lc, ld
+        The angular momenta of the class.
+    add
+        Whether the targets are added to h or stored.
+    rule
+        A rule of `recurrence`; by default the one with the fewest flops, which suits CPUs.
+    method, draws
+        The order of the nodes, as in `trnqc.gen.schedule.best_of`. By default nodes are ordered for few live values.
+        Only a large graph by the default rule keeps the order of its targets: CPUs are as fast with it, and it takes
+        no seconds to find.
+    space
+        The memory of h: "global", "shared" or "local".
     """
     system = recurrence(la, lb, lc, ld, rule or fewest_flops(la, lb, lc, ld))
-    given = parameters(la, lb, lc, ld, space)
-    boys, h = given[-3], given[-2]
+    own = parameters(la, lb, lc, ld, space)
+    boys, h = own[-3], own[-2]
     assert isinstance(boys, Array) and isinstance(h, Array)
     graph, n_f = system.graph, len(components(lc, ld))
     place = {target: h[divmod(n, n_f)] for n, target in enumerate(system.targets)}
     put = st.accumulate if add else st.store
     method = method or ("listed" if not rule and len(graph) >= SMALL else "target")
-    lines, _ = straight_line(graph, best_of(graph, method, draws), finish=lambda node, held: put(place[node], held))
+    steps, _ = straight_line(graph, best_of(graph, method, draws), finish=lambda node, held: put(place[node], held))
     reads = [st.Let(f, boys[m]) for m, f in system.boys.items()]
-    done = [put(place[f], f) for f in system.boys.values() if f in place]
+    # A target that is a Boys value itself, in (00|00).
+    copies = [put(place[f], f) for f in system.boys.values() if f in place]
     name = f"vertical_{la}{lb}{lc}{ld}_{'add' if add else 'store'}"
-    return st.Function(name, given, st.block(reads, done, lines), title=f"[e0|f0] of a primitive ({la}{lb}|{lc}{ld})")
+    return st.Function(name, own, st.block(reads, copies, steps), title=f"[e0|f0] of a primitive ({la}{lb}|{lc}{ld})")

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from typing import IO
 
 from trnqc.eri.library import programs as library
-from trnqc.eri.library.programs import Program
 from trnqc.errors import InputError
 from trnqc.host.files import DIRECTORY_VARIABLE, cache_directory
+from trnqc.jit import Recipe
 from trnqc.jit.cache import library_cache
 
 KERNELS = ("background", "wait", "cached")
@@ -63,9 +63,9 @@ def linger() -> float:
 class Needed:
     """The programs that one purpose needs, and what is to be done while they are not compiled: one of KERNELS."""
 
-    def __init__(self, programs: Sequence[Program], kernels: str) -> None:
+    def __init__(self, programs: Sequence[Recipe], kernels: str) -> None:
         self.kernels = kernels
-        self._missing: list[Program] = [] if kernels == "wait" else list(programs)
+        self._missing: list[Recipe] = [] if kernels == "wait" else list(programs)
         self._asked = False
 
     def ready(self) -> bool:
@@ -95,19 +95,19 @@ class _Builder:
     errors: IO[bytes]
 
 
-_asked: set[Program] = set()
+_asked: set[Recipe] = set()
 _builders: list[_Builder] = []
 _warned: str | None = None
 
 
-def _ask_for(programs: Sequence[Program]) -> None:
+def _ask_for(programs: Sequence[Recipe]) -> None:
     new = [program for program in programs if program not in _asked]
     if new:
         _asked.update(new)
         _builders.append(_start(new))
 
 
-def _start(programs: Sequence[Program]) -> _Builder:
+def _start(programs: Sequence[Recipe]) -> _Builder:
     """A process that compiles the programs in their order."""
     directory = str(library_cache().directory)
     environment = os.environ | {DIRECTORY_VARIABLE: directory, "OMP_NUM_THREADS": "1"}
@@ -124,12 +124,11 @@ def _start(programs: Sequence[Program]) -> _Builder:
     return _Builder(process, errors)
 
 
-def _write_request(request: IO[bytes], programs: Sequence[Program]) -> None:
+def _write_request(request: IO[bytes], programs: Sequence[Recipe]) -> None:
     """What `_START` and `builder.main` read."""
     pickle.dump([os.path.abspath(path) for path in sys.path], request)
     pickle.dump((os.getpid(), linger()), request)
-    # The parameters of a program's functions are for those who call them.
-    pickle.dump([Program(p.name, p.module, (), p.make, p.parts) for p in programs], request)
+    pickle.dump(list(programs), request)
     request.seek(0)
 
 

@@ -165,7 +165,7 @@ def _compile(store: Callable[..., Path], program: Any, end: End, pauses: float) 
     from trnqc.eri.library import programs as library
 
     # A job that cannot do without this program compiles it at full speed.
-    while not end and library_cache().is_being_built(library.entry_of(program)):
+    while not end and library_cache().is_being_built(library.entry(program)):
         time.sleep(PULSE)
     if not end:
         begin = time.monotonic()

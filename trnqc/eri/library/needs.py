@@ -12,9 +12,9 @@ from pyscf import gto
 from trnqc.eri.jk.batch import Batch
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.library import prebuild
-from trnqc.eri.library.programs import Program
+from trnqc.jit import Recipe
 
-Programs = tuple[Program, ...]
+Programs = tuple[Recipe, ...]
 
 
 def operator_of(omega: float) -> str:

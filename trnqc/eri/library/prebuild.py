@@ -19,16 +19,16 @@ from trnqc.eri.gradient import digest
 from trnqc.eri.gradient.derivative_basis import derivative_basis
 from trnqc.eri.jk.batch import Batch
 from trnqc.eri.jk.builder import JKBuilder
-from trnqc.eri.kernels.quartet import STANDARD, Variant, tier_of
 from trnqc.eri.kernels.recurrence import FITTED
-from trnqc.eri.library.programs import Program
+from trnqc.eri.kernels.variants import STANDARD, Variant, tier_of
 from trnqc.eri.shells.pairs import fitting_shells, pairs_between, pairs_of
 from trnqc.errors import InputError, MoleculeError
+from trnqc.jit import Recipe
 
 KINDS = ("jk", "memory", "gradient", "fitting")
 """J and K; all integrals in memory; gradients; with a fitting set."""
 
-Wanted = dict[Program, tuple[str, QuartetClass]]
+Wanted = dict[Recipe, tuple[str, QuartetClass]]
 
 
 def atoms(basis: str, elements: Sequence[str], cartesian: bool = False) -> gto.Mole:
@@ -72,7 +72,7 @@ def tier(kind: str, cls: QuartetClass) -> str:
     return tier_of(cls, Variant(rule=FITTED) if kind == "fitting" and not cls.cartesian else STANDARD)
 
 
-Found = Iterator[tuple[Program, QuartetClass]]
+Found = Iterator[tuple[Recipe, QuartetClass]]
 
 
 def _jk(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> Found:

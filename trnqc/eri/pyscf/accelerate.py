@@ -1,9 +1,9 @@
-"""PySCF's mean-field objects with our integrals: same methods, same numbers.
+"""PySCF's mean-field objects with our integrals: the same methods and the same numbers.
 
 SCF object -> object of the same class with a layer on top -> J, K and their gradients from generated kernels
 
-Like PySCF's own `density_fit`, `accelerate` returns a new object that shares the state of the old one. All else that a
-method does (DIIS, grids, symmetry, scanners, checkpoints) is PySCF's.
+Like PySCF's own `density_fit`, `accelerate` returns a new object that shares the state of the old one. Everything else
+(DIIS, grids, symmetry, scanners, checkpoints) is PySCF's.
 """
 
 from __future__ import annotations
@@ -16,36 +16,57 @@ from pyscf import df, gto, lib, scf
 from pyscf.df.df_jk import _DFHF
 from pyscf.lib import logger
 
-from trnqc.eri.fitting import df as fitting
-from trnqc.eri.gradient.builder import accelerate_gradients
+from trnqc.eri.fitting.density_fitting import DF
 from trnqc.eri.integrals import int2e
 from trnqc.eri.jk.builder import JKBuilder, builder
 from trnqc.eri.library import background, needs
-from trnqc.eri.pyscf.molecules import Kept, actual_omega, is_ours
+from trnqc.eri.operators import signed_omega
+from trnqc.eri.pyscf.gradients import accelerate_gradients
+from trnqc.eri.pyscf.molecule_cache import MoleculeCache, is_covered
 from trnqc.errors import InputError, MemoryLimit, UnsupportedError
 
-# With their subclasses ROHF, RKS, UKS and ROKS.
+# The classes that can be accelerated, with their subclasses ROHF, RKS, UKS and ROKS.
 COVERED = (scf.hf.RHF, scf.uhf.UHF)
 
 
 def accelerate(mf: Any, backend: str = "auto", kernels: str | None = None) -> Any:
-    """The SCF object with J and K by our integrals: same class with a layer on top, same attributes, same numbers.
+    """Return an SCF object of PySCF with J, K and their gradients by generated kernels.
 
-    mf: RHF, UHF, ROHF, RKS, UKS or ROKS of a molecule, with or without symmetry, density fitting, solvent or spin-free
-    X2C; `newton()` and scanners come after. backend: where J and K are made, as in `get_jk`. The layer adds `undo()`,
-    the object without it, and `ran_on`, in words what made the last J and K.
+    Parameters
+    ----------
+    mf : pyscf.scf.hf.SCF
+        RHF, UHF, ROHF, RKS, UKS or ROKS of a molecule, with or without symmetry, density fitting, solvent or spin-free
+        X2C. Call `newton()` and make scanners afterwards.
+    backend : str
+        Where J and K are computed, as in `trnqc.eri.get_jk`.
+    kernels : str, optional
+        What happens while the kernels of the basis set are not compiled yet. $TRNQC_KERNELS sets the default.
 
-    Where PySCF keeps all integrals in memory (they fit into `mf.max_memory`) so does this, made by our kernels; else J
-    and K are direct, incremental if `mf.direct_scf`, without integrals that add less than `mf.direct_scf_tol`. A basis
-    beyond the kernels is left to PySCF, with a warning that names the shell; so are, with a note in PySCF's log and in
-    `ran_on`, densities that do not fit into `mol.max_memory` and what PySCF's converters turn into generalised objects.
+        - "background" (the default): a process of low priority compiles them. PySCF's integrals are used until all
+          kernels that a step needs are there.
+        - "wait": they are compiled first, so that all integrals come from one source.
+        - "cached": nothing is compiled. PySCF's integrals are used if a kernel is missing.
 
-    kernels: what happens while the kernels of a basis set are not compiled yet. "background" (the default): a process
-    of low priority compiles them, and PySCF's integrals serve until all that a step needs are there; `ran_on` tells
-    which it was. "wait": they are compiled first, so that all integrals have one source. "cached": nothing is
-    compiled, and PySCF's integrals serve where something is missing. $TRNQC_KERNELS sets the default.
+    Returns
+    -------
+    pyscf.scf.hf.SCF
+        An object of the same class, with a layer on top and the same state. The layer adds `undo()`, which returns the
+        object without it, and `ran_on`, which says in words what computed the last J and K.
 
-    Raises UnsupportedError for other kinds of object; CompilerError, when integrals are first needed, without compiler.
+    Raises
+    ------
+    UnsupportedError
+        For other kinds of objects.
+    CompilerError
+        Without a C compiler, when integrals are first needed.
+
+    Notes
+    -----
+    If PySCF would keep all integrals in memory (they fit into `mf.max_memory`), so does this object, with integrals by
+    our kernels. Otherwise J and K are direct, incremental if `mf.direct_scf`, without integrals that add less than
+    `mf.direct_scf_tol`. PySCF serves a basis beyond the kernels, with a warning that names the shell. It also serves
+    densities that do not fit into `mol.max_memory` and generalised objects that its converters return, with a note in
+    its log and in `ran_on`.
     """
     _check(mf)
     builder(backend)
@@ -73,7 +94,7 @@ def _check(mf: Any) -> None:
 
 
 def _accelerated_again(mf: Any, backend: str, kernels: str) -> Any:
-    """A pickled object with its layer; without it where PySCF has converted what lies below."""
+    """Restore the layer of a pickled object, unless PySCF has converted the object below to a class without one."""
     return accelerate(mf, backend, kernels) if isinstance(mf, COVERED) else mf
 
 
@@ -88,24 +109,24 @@ class _Accelerated(lib.StreamObject):
     def __init__(self, mf: Any, backend: str, kernels: str) -> None:
         self.__dict__.update(mf.__dict__)
         self.backend, self.kernels, self.ran_on = backend, kernels, "nothing yet"
-        self._kept = Kept()
+        self._cache = MoleculeCache()
         if isinstance(mf, _DFHF) and type(mf.with_df) is df.DF:
-            self.with_df = fitting.DF.of(mf.with_df, kernels)
+            self.with_df = DF.of(mf.with_df, kernels)
 
     def undo(self) -> Any:
-        """The object as PySCF has it, sharing this one's state."""
+        """Return the object without this layer, with the same state."""
         plain = lib.view(self, lib.drop_class(self.__class__, _Accelerated))
-        for name in ("backend", "kernels", "ran_on", "_kept"):
+        for name in ("backend", "kernels", "ran_on", "_cache"):
             del plain.__dict__[name]
-        if isinstance(plain.__dict__.get("with_df"), fitting.DF):
+        if isinstance(plain.__dict__.get("with_df"), DF):
             plain.with_df = plain.with_df.undo()
-        if isinstance(plain.__dict__.get("_scf"), _Accelerated):  # put below a second-order solver later on
+        if isinstance(plain.__dict__.get("_scf"), _Accelerated):  # It was put below a second-order solver later.
             plain._scf = plain._scf.undo()
         return plain
 
     @property
     def opt(self) -> Any:
-        """PySCF's screening data, made when they are asked for; our own J and K do not read them."""
+        """PySCF's screening data, computed when they are asked for. Our own J and K do not read them."""
         if self._opt.get(None) is None:
             self._opt[None] = self.init_direct_scf(self.mol)
         return self._opt[None]
@@ -115,7 +136,7 @@ class _Accelerated(lib.StreamObject):
         self._opt[None] = value
 
     def reset(self, mol: gto.Mole | None = None) -> Any:
-        self._kept = Kept()
+        self._cache = MoleculeCache()
         return super().reset(mol)
 
     def __reduce__(self) -> Any:
@@ -148,11 +169,11 @@ class _Accelerated(lib.StreamObject):
         with_k: bool = True,
         omega: float | None = None,
     ) -> tuple[Any, Any]:
-        """J and K [..., nao, nao] of the density matrices as PySCF has them; None for what is not asked for."""
+        """Return J and K [..., nao, nao] of densities as PySCF does; None for what is not asked for."""
         mol = self.mol if mol is None else mol
         dm = self.make_rdm1() if dm is None else dm
         if not isinstance(self, COVERED):
-            # PySCF's converters, such as scf.addons.convert_to_ghf, exchange the class below this layer.
+            # PySCF's converters, such as scf.addons.convert_to_ghf, change the class below this layer.
             self._leave_to_pyscf("generalised (two-component) orbitals are beyond trnqc's J and K")
             return super().get_jk(mol, dm, hermi, with_j, with_k, omega)
         if not (isinstance(self, _DFHF) and self.with_df):
@@ -167,60 +188,60 @@ class _Accelerated(lib.StreamObject):
         return vj, vk
 
     def _leave_to_pyscf(self, reason: str) -> None:
-        """Say why PySCF makes J and K, in `ran_on` and, when it begins, in the log."""
-        words = f"PySCF: {reason}"
-        if self.ran_on != words:
-            logger.note(self, "J and K are left to %s", words)
-        self.ran_on = words
+        """Say in `ran_on`, and once in the log, why PySCF computes J and K."""
+        source = f"PySCF: {reason}"
+        if self.ran_on != source:
+            logger.note(self, "J and K are left to %s", source)
+        self.ran_on = source
 
     def _four_centre_jk(
         self, mol: gto.Mole, dm: Any, hermi: int, with_j: bool, with_k: bool, omega: float | None
     ) -> tuple[Any, Any]:
         if not omega and (self._eri is not None or self._is_for_memory(mol)):
             if self._eri is None:
-                theirs = self._by_pyscf(mol, "memory", lambda: needs.for_memory(mol))
-                self._eri = mol.intor("int2e", aosym="s8") if theirs else int2e(mol, aosym="s8")
-                self.ran_on = f"all integrals in memory, by {theirs or 'generated kernels'}"
+                pyscf = self._by_pyscf(mol, "memory", lambda: needs.for_memory(mol))
+                self._eri = mol.intor("int2e", aosym="s8") if pyscf else int2e(mol, aosym="s8")
+                self.ran_on = f"all integrals in memory, by {pyscf or 'generated kernels'}"
             return _from_memory(self._eri, dm, hermi, with_j, with_k)
-        actual = actual_omega(mol, omega)
-        theirs = self._by_pyscf(mol, (actual, with_j, with_k), lambda: needs.for_jk(mol, actual, with_j, with_k))
-        if theirs:
-            self.ran_on = theirs
-            self._kept.get(mol, "builds by PySCF", list).append(theirs)
+        signed = signed_omega(mol, omega)
+        pyscf = self._by_pyscf(mol, (signed, with_j, with_k), lambda: needs.for_jk(mol, signed, with_j, with_k))
+        if pyscf:
+            self.ran_on = pyscf
+            self._cache.get(mol, "builds by PySCF", list).append(pyscf)
             return scf.hf.SCF.get_jk(self, mol, dm, hermi, with_j, with_k, omega)
         start = logger.process_clock(), logger.perf_counter()
-        own = self._kept.get(mol, actual, lambda: self._builder(mol, omega))
+        own = self._cache.get(mol, signed, lambda: self._builder(mol, omega))
         try:
-            found = own.get_jk(dm, hermi, with_j, with_k)
+            matrices = own.get_jk(dm, hermi, with_j, with_k)
         except MemoryLimit as error:
             if self.backend not in ("auto", "cpu"):
                 raise
             self._leave_to_pyscf(str(error))
             return scf.hf.SCF.get_jk(self, mol, dm, hermi, with_j, with_k, omega)
-        earlier = len(self._kept.get(mol, "builds by PySCF", list))
+        earlier = len(self._cache.get(mol, "builds by PySCF", list))
         self.ran_on = own.ran_on + (f" (the first {earlier} J and K by PySCF)" if earlier else "")
         logger.timer(self, "vj and vk", *start)
-        return found
+        return matrices
 
     def _by_pyscf(self, mol: gto.Mole, purpose: Any, programs: Callable[[], needs.Programs]) -> str:
-        """What serves in the place of our kernels now, in words; empty when they are to be used."""
-        if not self._kept.get(mol, "ours", lambda: is_ours(mol)):
+        """Return in words what is used instead of our kernels now, or "" if they are to be used."""
+        if not self._cache.get(mol, "covered", lambda: is_covered(mol)):
             return "PySCF"
-        if self.backend not in ("auto", "cpu"):  # a device compiles its own when it needs them
+        if self.backend not in ("auto", "cpu"):  # A device compiles its own when it needs them.
             return ""
-        needed = self._kept.get(mol, ("needed", purpose), lambda: background.Needed(programs(), self.kernels))
+        needed = self._cache.get(mol, ("needed", purpose), lambda: background.Needed(programs(), self.kernels))
         return "" if needed.ready() else f"PySCF ({needed.reason})"
 
     def _is_for_memory(self, mol: gto.Mole) -> bool:
-        """PySCF's rule; a device that was asked for by name makes J and K itself."""
+        """Return whether integrals are kept in memory: by PySCF's rule, but not for a device that was asked for."""
         return self.backend in ("auto", "cpu") and (mol.incore_anyway or self._is_mem_enough())
 
     def _builder(self, mol: gto.Mole, omega: float | None) -> JKBuilder:
         make = builder(self.backend)
-        return make(mol, omega=actual_omega(mol, omega), cutoff=self.direct_scf_tol, threads=lib.num_threads())
+        return make(mol, omega=signed_omega(mol, omega), cutoff=self.direct_scf_tol, threads=lib.num_threads())
 
     def nuc_grad_method(self) -> Any:
-        """PySCF's gradients of this object, J and K by our integrals; with density fitting PySCF's as they are."""
+        """Return PySCF's gradients object with J and K by our integrals; with density fitting it is PySCF's own."""
         gradients = super().nuc_grad_method()
         return gradients if isinstance(self, _DFHF) else accelerate_gradients(gradients)
 
@@ -228,9 +249,10 @@ class _Accelerated(lib.StreamObject):
 
 
 def _from_memory(eri: np.ndarray, dm: Any, hermi: int, with_j: bool, with_k: bool) -> tuple[Any, Any]:
-    """J and K by PySCF's products, of no densities too, and of complex ones in single precision.
+    """Compute J and K from integrals in memory by PySCF's products.
 
-    PySCF would raise an IndexError for the former and take the real part of the latter.
+    This also covers an empty stack of densities, for which PySCF raises an IndexError, and complex densities in single
+    precision, of which it takes the real part.
     """
     dm = np.asarray(dm, np.complex128) if np.iscomplexobj(dm) else np.asarray(dm)
     if not dm.size:

@@ -2,7 +2,7 @@
 
 Mole -> shells of one kind (same l, primitives, contractions) -> products of two kinds -> classes of pairs
 
-Everything is made with NumPy, a kind at a time. classes.py holds the layout of a record.
+NumPy computes all pairs of two kinds at once. `trnqc.eri.classes` describes a record.
 """
 
 from __future__ import annotations
@@ -21,21 +21,38 @@ from scipy.special import betainc, gamma
 from trnqc.eri.classes import BOUND, COEFFICIENT, CONTRACTION, ZETA, P
 from trnqc.errors import MoleculeError
 
-# A product of primitives whose BOUND is below this changes no integral by more than it times the other pair's bound,
-# which is of order one: a thousand of them stay below 1e-14.
+# Products of two primitives with a smaller BOUND, in Hartree^1/2, are left out. Each changes an integral by at most
+# this times the bound of the other pair, which is of order one, so that a thousand stay below 1e-14 Hartree.
 NEGLIGIBLE = 1e-18
+# The fields of ShellPairs with one entry for each pair, beside its records.
 _ARRAYS = ("first", "second", "ao_first", "ao_second", "count", "centre", "bound")
 
 
 @dataclass(frozen=True, eq=False)
 class ShellPairs:
-    """Pairs (a, b) of one class: la >= lb, nca and ncb contractions, rows padded to the longest (classes.py).
+    """Pairs (a, b) of shells of one class, as NumPy arrays.
 
-    first, second [npair]: shells a and b, -1 for the dummy of a fitting shell; ao_first, ao_second [npair]: their first
-    functions, contraction c of a shell of n functions standing n c further. records [npair, K, W]; padded rows have
-    ZETA 1 and COEFFICIENT, BOUND and contractions 0. count [npair]: rows that are not padding, at least one. centre
-    [npair, 6]: A, then A - B, in Bohr. bound [npair]: sqrt(max |(ab|ab)|) or an upper bound of it.
-    swapped: a is a shell of the second molecule (`pairs_between` alone).
+    Parameters
+    ----------
+    la, lb, nca, ncb
+        Angular momenta, la >= lb, and numbers of contractions.
+    cartesian
+        Whether functions are Cartesian or real spherical ones.
+    first, second [npair]
+        The numbers of the shells a and b; -1 for the s function of exponent zero that completes a fitting shell.
+    ao_first, ao_second [npair]
+        The first function of a and b. Contraction c of a shell with n functions begins n c further on.
+    records [npair, K, W]
+        Records of primitive pairs, padded to the longest: padding has ZETA 1, and COEFFICIENT, BOUND and contraction
+        coefficients 0.
+    count [npair]
+        The primitive pairs that are not padding, at least one.
+    centre [npair, 6]
+        A, then A - B, in Bohr.
+    bound [npair]
+        sqrt(max |(ab|ab)|) or an upper bound of it, in Hartree^1/2.
+    swapped
+        Whether a is a shell of the second molecule; only `pairs_between` returns such pairs.
     """
 
     la: int
@@ -67,30 +84,47 @@ class ShellPairs:
 
     @property
     def contractions(self) -> int:
+        """Pairs of contractions."""
         return self.nca * self.ncb
 
     @cached_property
     def extents(self) -> tuple[int, int]:
-        """Functions of one contraction of a and of b."""
+        """Numbers of functions of one contraction of a and of b."""
         a, b = (functions(l, self.cartesian) for l in (self.la, self.lb))
         return a, b
 
-    def take(self, rows: np.ndarray) -> ShellPairs:
-        """The pairs of the given positions, in that order, padded no further than they need."""
-        longest = int(self.count[rows].max(initial=1))
-        records = np.ascontiguousarray(self.records[rows, :longest])
-        return replace(self, records=records, **{name: getattr(self, name)[rows] for name in _ARRAYS})
+    def take(self, which: np.ndarray) -> ShellPairs:
+        """Return the pairs at these positions, in this order, with no more padding than they need."""
+        longest = int(self.count[which].max(initial=1))
+        records = np.ascontiguousarray(self.records[which, :longest])
+        return replace(self, records=records, **{name: getattr(self, name)[which] for name in _ARRAYS})
 
 
 def functions(l: int, cartesian: bool) -> int:
-    """Functions of a shell with one contraction."""
+    """Return the number of functions of a shell with one contraction."""
     return (l + 1) * (l + 2) // 2 if cartesian else 2 * l + 1
 
 
 def pairs_of(mol: gto.Mole, cutoff: float = NEGLIGIBLE) -> tuple[ShellPairs, ...]:
-    """Every unordered pair of shells of the molecule once, each in one class; of equal shells the tighter stands first.
+    """Return the classes of all unordered pairs of shells of a molecule.
 
-    cutoff: products of primitives with a smaller BOUND are left out. Raises MoleculeError for an impossible exponent.
+    Parameters
+    ----------
+    mol
+        The molecule.
+    cutoff
+        Products of two primitives with a smaller BOUND, in Hartree^1/2, are left out.
+
+    Returns
+    -------
+    tuple of ShellPairs
+        One entry for each class. Every pair is in one of them, once; in a pair of shells of one kind the tighter shell
+        stands first.
+
+    Raises
+    ------
+    MoleculeError
+        If an exponent is not a positive finite number.
     """
     kinds = sorted(_kinds(mol), key=lambda k: (-k.l, -k.contractions, -k.primitives))
     parts = []
@@ -104,9 +138,10 @@ def pairs_of(mol: gto.Mole, cutoff: float = NEGLIGIBLE) -> tuple[ShellPairs, ...
 
 
 def _tighter_first(shells: _Shells, i: np.ndarray, j: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs with the larger smallest exponent first: P is then near A, about which the recurrence raises.
+    """Order each pair so that the shell whose most diffuse primitive is tighter comes first.
 
-    The other way the powers of |A - B| that the horizontal recurrence takes away again are large: four digits at g.
+    P is then near A, about which the vertical recurrence raises. In the other order the horizontal recurrence cancels
+    large powers of |A - B|, which costs four digits for g functions.
     """
     smallest = shells.exponents.min(axis=1)
     turned = smallest[i] < smallest[j]
@@ -114,9 +149,10 @@ def _tighter_first(shells: _Shells, i: np.ndarray, j: np.ndarray) -> tuple[np.nd
 
 
 def pairs_between(mol_a: gto.Mole, mol_b: gto.Mole, cutoff: float = NEGLIGIBLE) -> tuple[ShellPairs, ...]:
-    """Every shell of one molecule with every shell of the other, both Cartesian or both spherical.
+    """Return the classes of all pairs of a shell of one molecule with a shell of the other.
 
-    In a class that is `swapped`, `first` counts shells of mol_b, since la >= lb.
+    Both molecules are Cartesian or both spherical, else a MoleculeError is raised. In a class that is `swapped`,
+    `first` numbers shells of mol_b, since la >= lb. cutoff: as in `pairs_of`.
     """
     if mol_a.cart != mol_b.cart:
         raise MoleculeError(f"pairs need one kind of functions, found cart={mol_a.cart} and cart={mol_b.cart}")
@@ -130,14 +166,18 @@ def pairs_between(mol_a: gto.Mole, mol_b: gto.Mole, cutoff: float = NEGLIGIBLE) 
 
 
 def fitting_shells(auxmol: gto.Mole) -> tuple[ShellPairs, ...]:
-    """Every shell as a pair with an s function of exponent zero and coefficient one on its centre."""
-    parts = [_product(a, _dummy(a), 0.0, auxmol.cart, swapped=False) for a in _kinds(auxmol)]
+    """Return every shell as a pair with an s function of exponent zero and coefficient one on the same centre."""
+    parts = [_product(a, _unit_functions(a), 0.0, auxmol.cart, swapped=False) for a in _kinds(auxmol)]
     return tuple(_joined(parts))
 
 
 @dataclass(frozen=True)
 class _Shells:
-    """n shells of one kind: exponents [n, p], coefficients [n, c, p], centres [n, 3], first functions ao [n]."""
+    """n shells with the same l, primitives and contractions.
+
+    ids [n]: their numbers; ao [n]: their first functions; centres [n, 3]; exponents [n, primitives]; coefficients [n,
+    contractions, primitives].
+    """
 
     l: int
     ids: np.ndarray
@@ -154,19 +194,18 @@ class _Shells:
     def contractions(self) -> int:
         return self.coefficients.shape[1]
 
-    def take(self, rows: np.ndarray) -> _Shells:
+    def take(self, which: np.ndarray) -> _Shells:
         arrays = (self.ids, self.ao, self.centres, self.exponents, self.coefficients)
-        return _Shells(self.l, *(array[rows] for array in arrays))
+        return _Shells(self.l, *(array[which] for array in arrays))
 
 
 def _kinds(mol: gto.Mole) -> list[_Shells]:
-    """Shells by (l, primitives, contractions), with the factors of s and p functions (classes.py)."""
+    """Sort shells by (l, primitives, contractions). Coefficients include the angular factors of s and p functions."""
     bas, env, ao = mol._bas, mol._env, mol.ao_loc_nr()
     points = mol._atm[bas[:, gto.ATOM_OF], gto.PTR_COORD][:, None] + np.arange(3)
     kinds = []
     for l, n, c in np.unique(bas[:, [gto.ANG_OF, gto.NPRIM_OF, gto.NCTR_OF]], axis=0).tolist():
-        wanted = (bas[:, gto.ANG_OF] == l) & (bas[:, gto.NPRIM_OF] == n) & (bas[:, gto.NCTR_OF] == c)
-        ids = np.flatnonzero(wanted)
+        ids = np.flatnonzero((bas[:, [gto.ANG_OF, gto.NPRIM_OF, gto.NCTR_OF]] == (l, n, c)).all(axis=1))
         exponents = env[bas[ids, gto.PTR_EXP][:, None] + np.arange(n)]
         if not (exponents > 0).all() or not np.isfinite(exponents).all():
             shell = ids[np.flatnonzero(~((exponents > 0) & np.isfinite(exponents)).all(axis=1))[0]]
@@ -180,10 +219,11 @@ def _kinds(mol: gto.Mole) -> list[_Shells]:
     return kinds
 
 
-def _dummy(shells: _Shells) -> _Shells:
+def _unit_functions(shells: _Shells) -> _Shells:
+    """Return an s function of exponent zero and coefficient one for every shell, with number -1."""
     n = len(shells.ids)
-    nothing, one = np.zeros((n, 1)), np.ones((n, 1, 1))
-    return _Shells(0, np.full(n, -1), np.zeros(n, np.int64), shells.centres, nothing, one)
+    exponents, coefficients = np.zeros((n, 1)), np.ones((n, 1, 1))
+    return _Shells(0, np.full(n, -1), np.zeros(n, np.int64), shells.centres, exponents, coefficients)
 
 
 def _all_pairs(n: int, m: int) -> tuple[np.ndarray, np.ndarray]:
@@ -191,12 +231,12 @@ def _all_pairs(n: int, m: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _product(a: _Shells, b: _Shells, cutoff: float, cartesian: bool, swapped: bool) -> ShellPairs:
-    """Shell n of a with shell n of b, for all n."""
+    """Return the pairs of shell n of a with shell n of b, for all n."""
     n, combined = len(a.ids), a.contractions * b.contractions
     alpha, beta = a.exponents[:, :, None], b.exponents[:, None, :]
     zeta = alpha + beta
     distance = a.centres - b.centres
-    # P relative to A and B, so that nothing cancels where the centres coincide.
+    # P is computed relative to A, so that nothing cancels where the centres coincide.
     pa = -(beta / zeta)[..., None] * distance[:, None, None, :]
     overlap = np.exp(-alpha * beta / zeta * (distance**2).sum(axis=1)[:, None, None])
     pairs = np.einsum("ncp,ndq->npqcd", a.coefficients, b.coefficients).reshape(n, *zeta.shape[1:], combined)
@@ -211,25 +251,26 @@ def _product(a: _Shells, b: _Shells, cutoff: float, cartesian: bool, swapped: bo
     lengths = np.linalg.norm(pa, axis=-1), (alpha / zeta) * np.linalg.norm(distance, axis=1)[:, None, None]
     weight = overlap * np.abs(pairs).max(axis=-1) * _angular(a.l, cartesian) * _angular(b.l, cartesian)
     records[..., BOUND] = weight * _self_repulsion(a.l, b.l, zeta, *lengths)
-    rows, count = _sorted_rows(records.reshape(n, -1, records.shape[-1]), cutoff)
+    records, count = _by_bound(records.reshape(n, -1, records.shape[-1]), cutoff)
     return ShellPairs(
-        *(a.l, b.l, a.contractions, b.contractions, cartesian, a.ids, b.ids, a.ao, b.ao, rows, count),
+        *(a.l, b.l, a.contractions, b.contractions, cartesian, a.ids, b.ids, a.ao, b.ao, records, count),
         centre=np.concatenate([a.centres, distance], axis=1),
-        bound=rows[..., BOUND].sum(axis=1),
+        bound=records[..., BOUND].sum(axis=1),
         swapped=swapped,
     )
 
 
 def _angular(l: int, cartesian: bool) -> float:
-    """What the largest function of a shell is at most, in units of r^l; the factors of s and p stand elsewhere."""
+    """Return an upper bound of a shell's functions over r^l, without the factors of s and p in the coefficients."""
     return 1.0 if cartesian or l < 2 else np.sqrt((2 * l + 1) / (4 * pi))
 
 
 def _self_repulsion(la: int, lb: int, zeta: np.ndarray, pa: np.ndarray, pb: np.ndarray) -> np.ndarray:
-    """An upper bound of sqrt((ab|ab)) of r_A^la r_B^lb exp(-zeta r_P^2), the operator being at most 1/r.
+    """Return an upper bound of sqrt((ab|ab)) for r_A^la r_B^lb exp(-zeta r_P^2) and operators up to 1/r.
 
-    r_A <= r_P + |PA| gives a sum of r^k exp(-zeta r^2) with positive factors, and the root of a self-repulsion is a
-    norm. That of r^k exp(-r^2) is 8 pi^2 Gamma(p) Gamma(q) I_1/2(p, q) with p = (k + 3)/2, q = k/2 + 1.
+    From r_A <= r_P + |PA| the density is at most a sum of r^k exp(-zeta r^2) with positive factors, and the square root
+    of a self-repulsion is a norm, so that the triangle inequality holds. The self-repulsion of r^k exp(-r^2) is 8 pi^2
+    Gamma(p) Gamma(q) I_1/2(p, q) with p = (k + 3)/2, q = k/2 + 1 and the regularised incomplete beta function I.
     """
     total = np.zeros_like(zeta)
     for i, j in product(range(la + 1), range(lb + 1)):
@@ -240,23 +281,20 @@ def _self_repulsion(la: int, lb: int, zeta: np.ndarray, pa: np.ndarray, pb: np.n
     return total
 
 
-def _sorted_rows(records: np.ndarray, cutoff: float) -> tuple[np.ndarray, np.ndarray]:
-    """Rows by BOUND, largest first, those below the cutoff made padding; and how many are left."""
+def _by_bound(records: np.ndarray, cutoff: float) -> tuple[np.ndarray, np.ndarray]:
+    """Sort the primitive pairs of each record by falling BOUND, make those below the cutoff padding, count the rest."""
     order = np.argsort(-records[..., BOUND], axis=1, kind="stable")
-    rows = np.take_along_axis(records, order[..., None], axis=1)
-    count = np.maximum((rows[..., BOUND] >= cutoff).sum(axis=1), 1)
-    rows = rows[:, : count.max()]
-    return _padded(rows, np.arange(rows.shape[1]) >= count[:, None]), count
-
-
-def _padded(rows: np.ndarray, where: np.ndarray) -> np.ndarray:
-    rows[where] = 0.0
-    rows[where, ZETA] = 1.0
-    return rows
+    records = np.take_along_axis(records, order[..., None], axis=1)
+    count = np.maximum((records[..., BOUND] >= cutoff).sum(axis=1), 1)
+    records = records[:, : count.max()]
+    padding = np.arange(records.shape[1]) >= count[:, None]
+    records[padding] = 0.0
+    records[padding, ZETA] = 1.0
+    return records, count
 
 
 def _joined(parts: list[ShellPairs]) -> Iterator[ShellPairs]:
-    """Parts of one class as one, in order of class."""
+    """Join the parts of each class, and yield them in the order of their classes."""
     by_class: dict[Any, list[ShellPairs]] = {}
     for part in parts:
         by_class.setdefault((part.la, part.lb, part.nca, part.ncb, part.swapped), []).append(part)

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from pyscf import gto
 
-from trnqc.eri.fitting.workers import workers
+from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.host.memory import gigabytes, release_freed_memory
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.disk import finished, stored_factors
@@ -127,7 +127,7 @@ def _in_memory(half: HalfFitted, execution: Execution) -> tuple[np.ndarray, str,
         p0, p1 = half.columns[number]
         return half.fill(number, B[:, :, p0:p1])
 
-    with workers(execution.threads) as pool:
+    with single_threaded_pool(execution.threads) as pool:
         start = time.perf_counter()
         blocks = range(len(half.blocks))
         shares = np.sum([share for _, share in finished(pool, fill, blocks, "integrals", execution)], axis=0)

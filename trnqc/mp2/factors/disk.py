@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from trnqc.eri.fitting.workers import workers
+from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.errors import StorageError
 from trnqc.host.memory import release_freed_memory
 from trnqc.mp2.execution import Execution
@@ -54,7 +54,7 @@ def stored_factors(half: HalfFitted, store: Store, execution: Execution) -> tupl
     def metric() -> Metric:
         return factorise(half.auxmol.intor("int2c2e", hermi=1))
 
-    with workers(execution.threads) as pool:
+    with single_threaded_pool(execution.threads) as pool:
         start = time.perf_counter()
         kept = store.decide("metric", lambda: {"naux": metric().naux, "note": metric().note})
         B = store.array(RowsOnDisk, "factors", "B", (*half.shape[:2], kept["naux"]))

@@ -15,7 +15,7 @@ from math import prod
 
 import numpy as np
 
-from trnqc.eri.fitting.workers import workers
+from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.host.memory import gigabytes
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.disk import finished
@@ -71,7 +71,7 @@ def spread_factors(half: HalfFitted, orbitals: ActiveOrbitals, execution: Execut
     distribution = Distribution(*half.shape, ranks.size)
     timings: dict[str, float] = {}
     start = time.perf_counter()
-    with workers(execution.threads) as pool:
+    with single_threaded_pool(execution.threads) as pool:
         ranks.at("integrals")
         columns, spent = _columns(half, pool, execution)
         owners = _owners(len(half.columns), columns, ranks)

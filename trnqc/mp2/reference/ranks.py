@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from pyscf import df, gto, lib
 
-from trnqc.eri.fitting.df import DF, SHARE_OF_MEMORY, Fit
-from trnqc.eri.fitting.ranks import SpreadFitting, bytes_of_a_rank, prepared
+from trnqc.eri.fitting.density_fitting import DF, memory_left
+from trnqc.eri.fitting.distributed import DistributedFitting, bytes_of_a_rank, prepared
+from trnqc.eri.fitting.fitted_integrals import MetricFactor
 from trnqc.eri.jk.builder import JKBuilder
-from trnqc.eri.pyscf.molecules import actual_omega
+from trnqc.eri.operators import signed_omega
 from trnqc.errors import CompilerError, UnsupportedClass
 from trnqc.ranks import Ranks
 
@@ -37,14 +38,14 @@ class SharedJK:
 
     def __init__(self, mol: gto.Mole, ranks: Ranks, schedule: str = "dynamic") -> None:
         self.mol, self.ranks, self.schedule = mol, ranks, schedule
-        self._fitting: SpreadFitting | None = None
+        self._fitting: DistributedFitting | None = None
         self._builders: dict[Any, JKBuilder] = {}
 
     def attach(self, mf: Any) -> None:
         """Rank 0: let all ranks compute J and K of an accelerated SCF object."""
         if isinstance(getattr(mf, "with_df", None), DF):
             mf.with_df = _SpreadDF.shared(mf.with_df, self)
-        mf._builder = lambda mol, omega: _Asking(self, (actual_omega(mol, omega), mf.direct_scf_tol))
+        mf._builder = lambda mol, omega: _Asking(self, (signed_omega(mol, omega), mf.direct_scf_tol))
 
     def ask(self, name: str, *arguments: Any) -> Any:
         """Rank 0: have every rank call one of the methods below; returns the result."""
@@ -65,9 +66,9 @@ class SharedJK:
                 return arguments
             getattr(self, name)(*arguments)
 
-    def fit(self, auxbasis: Any, fit: Fit) -> str:
+    def fit(self, auxbasis: Any, fit: MetricFactor) -> str:
         """Compute the fitted integrals; returns in words what computed them."""
-        self._fitting = SpreadFitting(self.mol, df.addons.make_auxmol(self.mol, auxbasis), fit, self.ranks)
+        self._fitting = DistributedFitting(self.mol, df.addons.make_auxmol(self.mol, auxbasis), fit, self.ranks)
         return self._fitting.ran_on
 
     def fitted(self, dm: Any, orbitals: tuple[Any, Any] | None, with_j: bool, with_k: bool) -> tuple[Any, Any]:
@@ -146,8 +147,8 @@ class _SpreadDF(DF):
     def _begin(self) -> bool:
         """Have all ranks compute the integrals if they can; returns whether they have."""
         auxmol = df.addons.make_auxmol(self.mol, self.auxbasis)
-        room = 1e6 * SHARE_OF_MEMORY * (self.max_memory - lib.current_memory()[0])
-        if self.mol.cart != auxmol.cart or bytes_of_a_rank(self.mol, auxmol, self.shared_jk.ranks.size) > room:
+        needed = bytes_of_a_rank(self.mol, auxmol, self.shared_jk.ranks.size)
+        if self.mol.cart != auxmol.cart or needed > memory_left(self.max_memory):
             return False
         try:
             fit = prepared(self.mol, auxmol)  # Fails, if it does, before the other ranks are asked.

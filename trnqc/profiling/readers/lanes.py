@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -71,7 +72,7 @@ def lanes(tables: list[Columns], path: Path, where: str = "event") -> tuple[Lane
     return tuple(Lane.joined(parts[key]) for key in sorted(parts, key=_place))
 
 
-def _place(key: tuple[str, int]) -> tuple:
+def _place(key: tuple[str, int]) -> tuple[Any, ...]:
     """Cores apart; engines in the usual order, then DMA by number, then the rest by name."""
     engine, core = key
     if engine in ENGINES:

@@ -47,7 +47,7 @@ def read(data: Mapping[str, Any], path: Path) -> tuple[Profile, ...]:
     return (profile,)
 
 
-def _lanes(events: list[Any], path: Path) -> tuple:
+def _lanes(events: list[Any], path: Path) -> tuple[Any, ...]:
     start = numbers(events, "start_ns", path, "events")
     end = numbers(events, "end_ns", path, "events")
     for k, event in enumerate(events):

@@ -99,5 +99,5 @@ def _about(profile: Profile) -> dict[str, Any]:
     }
 
 
-def _plain(mapping: Mapping) -> dict:
+def _plain(mapping: Mapping[str, Any]) -> dict[str, Any]:
     return {k: _plain(v) if isinstance(v, Mapping) else v for k, v in mapping.items()}

@@ -23,7 +23,7 @@ from trnqc.sim.memory.registers import VirtualRegister, read
 def fori_loop(
     lower: int | VirtualRegister,
     upper: int | VirtualRegister,
-    body_fun: Callable[[VirtualRegister], None],
+    body_fun: Callable[[VirtualRegister], object],
     step: int = 1,
 ) -> None:
     """``body_fun(i)`` for i = lower, lower + step, ... below upper; i is a register."""
@@ -110,7 +110,7 @@ def _bound(run: Run, what: str, role: str, bound: Any) -> int:
 class _Loop:
     """Bookkeeping of one device loop: passes share instruction and tile numbers, and outer tiles live to its end."""
 
-    def __init__(self, run: Run, bounds: tuple = ()):
+    def __init__(self, run: Run, bounds: tuple[Any, ...] = ()):
         run.loops_made += 1
         self.run = run
         self.id = run.loops_made

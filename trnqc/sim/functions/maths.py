@@ -35,14 +35,15 @@ def _result(shape: tuple[int, ...], dtype: Any) -> NkiTensor:
     return ndarray(shape, dtype)
 
 
-def evaluate(op: Op, args: tuple, dtype: Any) -> NkiTensor:
+def evaluate(op: Op, args: tuple[Any, ...], dtype: Any) -> NkiTensor:
     """Apply the operator to tiles and numbers."""
     if isinstance(op, UnaryOp):
         return _unary(op, _tile(op, "x", args[0]), dtype)
     if isinstance(op, BinaryOp):
         return _binary(op, args[0], args[1], dtype)
     if isinstance(op, ReduceOp):
-        return _reduce(op, *args, dtype=dtype)
+        x, axis, keepdims = args
+        return _reduce(op, x, axis, keepdims, dtype)
     raise TypeError(f"{op!r} is an operator for instructions, not a function")
 
 
@@ -196,6 +197,14 @@ def _kept(x: NkiTensor, axes: tuple[int, ...], keepdims: bool) -> tuple[int, ...
     return shape if len(shape) > 1 else (*shape, 1)
 
 
+_VECTOR_OPS: dict[Op, Op] = {
+    ops.sum: ops.add,
+    ops.prod: ops.multiply,
+    ops.max: ops.maximum,
+    ops.min: ops.minimum,
+}
+
+
 def _reduce(op: Op, x: Any, axis: Any, keepdims: bool, dtype: Any) -> NkiTensor:
     tile = _tile(op, "x", x)
     axes = _axes(f"nl.{op.name}", axis, tile)
@@ -204,8 +213,7 @@ def _reduce(op: Op, x: Any, axis: Any, keepdims: bool, dtype: Any) -> NkiTensor:
         return _variance(tile, axes, fmt)
     out = _result(shape, fmt)
     if op is not ops.mean:
-        isa_vector_op = {ops.sum: ops.add, ops.prod: ops.multiply, ops.max: ops.maximum, ops.min: ops.minimum}[op]
-        reduce.tensor_reduce(out, isa_vector_op, tile, axes)
+        reduce.tensor_reduce(out, _VECTOR_OPS[op], tile, axes)
         return out
     total = _result(shape, dtypes.float32)
     reduce.tensor_reduce(total, ops.add, tile, axes)

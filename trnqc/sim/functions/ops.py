@@ -34,7 +34,9 @@ class Op:
         doc: str = "",
     ):
         self.name = self.__name__ = self.__qualname__ = name
-        self.alu, self.bits, self.act, self.fold, self.valid = alu, bits, act, fold, valid
+        # Any: an instruction calls the table that it has checked to be there.
+        self.alu: Any = alu
+        self.bits, self.act, self.fold, self.valid = bits, act, fold, valid
         self.unary, self.generation = unary, generation
         self.__doc__ = doc or f"{name}, element by element."
 
@@ -86,7 +88,7 @@ def _shift(direction: Fn) -> Fn:
 
 
 def _erf(x: np.ndarray) -> np.ndarray:
-    return np.frompyfunc(math.erf, 1, 1)(x.astype(np.float64)).astype(np.float64)
+    return np.asarray(np.frompyfunc(math.erf, 1, 1)(x.astype(np.float64))).astype(np.float64)
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
@@ -147,14 +149,24 @@ def _same(x: np.ndarray) -> np.ndarray:
     return x
 
 
+def _larger(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Of each pair the element of larger magnitude."""
+    return np.where(np.abs(a) > np.abs(b), a, b)
+
+
+def _smaller(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Of each pair the element of smaller magnitude."""
+    return np.where(np.abs(a) < np.abs(b), a, b)
+
+
 add = BinaryOp("add", np.add, fold=np.add.reduce)
 subtract = BinaryOp("subtract", np.subtract, fold=np.subtract.reduce)
 multiply = BinaryOp("multiply", np.multiply, fold=np.multiply.reduce)
 maximum = BinaryOp("maximum", np.maximum, fold=np.maximum.reduce)
 minimum = BinaryOp("minimum", np.minimum, fold=np.minimum.reduce)
 power = BinaryOp("power", np.power)
-abs_max = BinaryOp("abs_max", lambda a, b: np.where(np.abs(a) > np.abs(b), a, b), generation=4)
-abs_min = BinaryOp("abs_min", lambda a, b: np.where(np.abs(a) < np.abs(b), a, b), generation=4)
+abs_max = BinaryOp("abs_max", _larger, generation=4)
+abs_min = BinaryOp("abs_min", _smaller, generation=4)
 equal = BinaryOp("equal", _truth(np.equal))
 not_equal = BinaryOp("not_equal", _truth(np.not_equal))
 less = BinaryOp("less", _truth(np.less))

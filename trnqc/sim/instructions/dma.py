@@ -176,7 +176,7 @@ def dma_compute(
 def dma_transpose(
     dst: NkiTensor,
     src: NkiTensor,
-    axes: tuple | None = None,
+    axes: tuple[Any, ...] | None = None,
     priority: int | None = None,
     dge_mode: dge_mode = dge_mode.unknown,
     oob_mode: oob_mode = oob_mode.error,
@@ -187,7 +187,7 @@ def dma_transpose(
     checks.tensor("dma_transpose", "dst", dst, checks.SBUF)
     checks.tensor("dma_transpose", "src", src, checks.DMA)
     order = _AXES.get(src.ndim) if axes is None else tuple(axes)
-    if order not in _AXES.values():
+    if order is None or order not in _AXES.values():
         raise NkiValidationError(f"dma_transpose axes must be one of {list(_AXES.values())}, got {axes}")
     if len(order) != src.ndim or dst.ndim != src.ndim:
         raise NkiValidationError(

@@ -31,8 +31,8 @@ def nc_matmul(
     is_moving_onezero: bool = False,
     is_transpose: bool = False,
     accumulate: bool | None = None,
-    tile_position: tuple = (),
-    tile_size: tuple = (),
+    tile_position: tuple[Any, ...] = (),
+    tile_size: tuple[Any, ...] = (),
     perf_mode: matmul_perf_mode = matmul_perf_mode.none,
     name: str | None = None,
 ) -> None:
@@ -95,8 +95,8 @@ def _check_shapes(
     moving: NkiTensor,
     mode: matmul_perf_mode,
     is_transpose: bool,
-    tile_size: tuple,
-    tile_position: tuple,
+    tile_size: tuple[Any, ...],
+    tile_position: tuple[Any, ...],
 ) -> int:
     """K, M, N against each other, the PE array and its tiling; returns the contraction length."""
     k = stationary.shape[0]
@@ -123,7 +123,7 @@ def _check_shapes(
     return total
 
 
-def _pe_tile(run: Run, size: tuple, position: tuple) -> tuple[int, int]:
+def _pe_tile(run: Run, size: tuple[Any, ...], position: tuple[Any, ...]) -> tuple[int, int]:
     if not size and not position:
         return PARTITIONS, PARTITIONS
     sizes = run.target.pe_tiles

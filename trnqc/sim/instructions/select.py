@@ -109,7 +109,7 @@ def range_select(
     reduce_res: NkiTensor | None = None,
     reduce_op: ops.Op = ops.maximum,
     range_start: int = 0,
-    on_false_value: float = FP32_MIN,
+    on_false_value: Any = FP32_MIN,
     name: str | None = None,
 ) -> None:
     """dst = on_true_tile where comp_op0(j, bound0[p]) and comp_op1(j, bound1[p]), else the lowest fp32. VectorE, gen3+.
@@ -152,7 +152,7 @@ def select_reduce(
     dst: NkiTensor,
     predicate: NkiTensor,
     on_true: NkiTensor,
-    on_false: float | NkiTensor,
+    on_false: Any,
     reduce_res: NkiTensor | None = None,
     reduce_cmd: reduce_cmd = reduce_cmd.idle,
     reduce_op: ops.Op = ops.maximum,
@@ -185,7 +185,7 @@ def select_reduce(
 
 
 def tensor_copy_predicated(
-    dst: NkiTensor, src: float | NkiTensor, predicate: NkiTensor, reverse_pred: bool = False, name: str | None = None
+    dst: NkiTensor, src: Any, predicate: NkiTensor, reverse_pred: bool = False, name: str | None = None
 ) -> None:
     """dst = src where ``predicate`` (its opposite if ``reverse_pred``); elsewhere dst is left as it is. VectorE.
 

@@ -131,7 +131,7 @@ def _tensor_tensor_engine(chosen: Any, op: Op, dst: NkiTensor, data1: NkiTensor,
 
 
 def _store_wrapped(dst: NkiTensor, op: Op, a: np.ndarray, b: np.ndarray) -> None:
-    wide = op.alu(a.astype(np.int64), b.astype(np.int64))  # type: ignore[misc]
+    wide = op.alu(a.astype(np.int64), b.astype(np.int64))
     bits = (wide & 0xFFFFFFFF).astype(np.uint32).view(dst.dtype.numpy)
     dst.array()[...] = bits.reshape(dst.shape)
 

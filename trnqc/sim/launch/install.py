@@ -58,7 +58,7 @@ def install() -> bool:
     sys.modules["nki"] = nki
     for name, part in parts.items():
         sys.modules[f"nki.{name}"] = part
-    sys.modules["nki.isa.constants"] = isa.constants = enums
+    sys.modules["nki.isa.constants"] = vars(isa)["constants"] = enums
     return True
 
 

@@ -40,7 +40,7 @@ class Links:
         self.cores = cores
         self.barrier = threading.Barrier(cores, timeout=BARRIER_TIMEOUT)
         self.lock = threading.Lock()
-        self.mail: dict[Any, deque] = {}
+        self.mail: dict[Any, deque[Any]] = {}
         self._shared: dict[int, Storage] = {}
 
     def shared_storage(self, index: int, make: Callable[[], Storage]) -> Storage:
@@ -67,8 +67,8 @@ class Links:
 
 def execute(
     function: Callable[..., Any],
-    args: tuple,
-    kwargs: dict,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
     cores: int = 1,
     dry: bool = False,
     records: bool = False,
@@ -98,7 +98,7 @@ def execute(
     return (None if dry else _leave(results[0])), traces[0]
 
 
-def _bind(function: Callable[..., Any], args: tuple, kwargs: dict) -> inspect.BoundArguments:
+def _bind(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
     return inspect.signature(function).bind(*args, **kwargs)
 
 

@@ -73,8 +73,8 @@ class Trace:
     """
 
     target: str
-    static: Counter
-    executed: Counter
+    static: Counter[str]
+    executed: Counter[str]
     sbuf_high_water: int
     psum_high_water: int
     tiles: tuple[TileRecord, ...]
@@ -100,11 +100,11 @@ class Run:
     absent: bool = False  # inside a device loop that makes no pass
     loop_path: tuple[tuple[int, int], ...] = ()
     no_reorder: int = 0
-    static: Counter = field(default_factory=Counter)
-    executed: Counter = field(default_factory=Counter)
+    static: Counter[str] = field(default_factory=Counter[str])
+    executed: Counter[str] = field(default_factory=Counter[str])
     tiles: list[TileRecord] = field(default_factory=list)
     records: list[Instruction] = field(default_factory=list)
-    lanes: dict = field(default_factory=dict)  # reduction registers by engine
+    lanes: dict[str, Any] = field(default_factory=dict[str, Any])  # reduction registers by engine
     observer: Any = None  # told of every instruction and device loop, see timeline_record
 
     def issue(
@@ -146,8 +146,9 @@ class Run:
                 record.first = tick
             if record.last < tick:
                 record.last = tick
-        if tensor.dynamic is not None and hasattr(tensor.dynamic.source, "storage"):
-            self._touch(tensor.dynamic.source, tick)
+        source: Any = None if tensor.dynamic is None else tensor.dynamic.source
+        if hasattr(source, "storage"):
+            self._touch(source, tick)
 
     def _computable(self, outputs: tuple[NkiTensor, ...], inputs: tuple[NkiTensor, ...]) -> bool:
         """In a dry run: whether all operands are integer data that are really there.

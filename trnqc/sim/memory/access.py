@@ -77,7 +77,7 @@ def vector_offset(
     return VectorOffset(source, scale, limit, 0)
 
 
-def rearrange(t: NkiTensor, src: tuple, dst: tuple, sizes: dict[str, int]) -> NkiTensor:
+def rearrange(t: NkiTensor, src: tuple[Any, ...], dst: tuple[Any, ...], sizes: dict[str, int]) -> NkiTensor:
     groups = [(g,) if isinstance(g, str) else tuple(g) for g in src]
     names = [n for g in groups for n in g]
     wanted = [n for g in dst for n in ((g,) if isinstance(g, str) else g)]

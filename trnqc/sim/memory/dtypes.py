@@ -6,6 +6,7 @@ There is no 64-bit format of any kind: arrays in float64 or int64 are refused at
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -52,7 +53,7 @@ class DType:
         return self.kind in ("int", "bool")
 
 
-def _dtype(name: str, storage: object, kind: str) -> DType:
+def _dtype(name: str, storage: Any, kind: str) -> DType:
     return DType(name, np.dtype(storage), kind)
 
 
@@ -80,7 +81,7 @@ _FROM_NUMPY = {d.numpy: d for d in ALL if d.kind in ("float", "int") and d is no
 _FROM_NUMPY[np.dtype(bool)] = bool_
 
 
-def as_dtype(dtype: object) -> DType:
+def as_dtype(dtype: Any) -> DType:
     """The DType that ``dtype`` (a DType, its name or a NumPy dtype) means."""
     if isinstance(dtype, DType):
         return dtype

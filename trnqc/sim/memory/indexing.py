@@ -59,7 +59,7 @@ def resolve_key(tensor: NkiTensor, key: Any) -> NkiTensor:
     return tensor._view(shape, strides, offset)
 
 
-def _expand(tensor: NkiTensor, key: tuple) -> tuple:
+def _expand(tensor: NkiTensor, key: tuple[Any, ...]) -> tuple[Any, ...]:
     dots = [i for i, k in enumerate(key) if k is Ellipsis]
     if len(dots) > 1:
         raise NkiValidationError(f"at most one `...` in an index, got {len(dots)}")
@@ -97,7 +97,7 @@ def _wrap(i: Any, n: int) -> int:
     return int(i) + n if i < 0 else int(i)
 
 
-def _index_one_by_one(tensor: NkiTensor, key: tuple) -> NkiTensor:
+def _index_one_by_one(tensor: NkiTensor, key: tuple[Any, ...]) -> NkiTensor:
     """Indexing where a runtime index is involved, dimension by dimension from the last, so that numbers stay valid."""
     for dim in reversed(range(len(key))):
         k = key[dim]

@@ -27,7 +27,7 @@ class VirtualRegister:
             "(nl.fori_loop, nl.while_loop)"
         )
 
-    __int__ = __index__ = __bool__ = __float__ = __iter__ = _no_python_value  # type: ignore[assignment]
+    __int__ = __index__ = __bool__ = __float__ = __iter__ = _no_python_value
 
     def __repr__(self) -> str:
         return f"VirtualRegister({self.value})"

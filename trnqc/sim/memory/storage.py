@@ -76,7 +76,7 @@ def check_shape(shape: object) -> tuple[int, ...]:
 
 
 def _is_positive_int(n: object) -> bool:
-    return isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n > 0
+    return isinstance(n, (int, np.integer)) and not isinstance(n, bool) and bool(n > 0)
 
 
 def check_buffer(buffer: object) -> MemoryRegion:

@@ -109,7 +109,7 @@ class NkiTensor(NKIObject):
     def array_at(self, offset: int) -> np.ndarray:
         item = self.dtype.itemsize
         strides = tuple([s * item for s in self.strides])
-        return np.ndarray(self.shape, self.dtype.numpy, self.storage.raw, offset * item, strides)  # type: ignore[arg-type]
+        return np.ndarray(self.shape, self.dtype.numpy, self.storage.raw, offset * item, strides)
 
     def psum_key(self) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
         """Region of a PSUM tile in elements of the tile; the whole tile where the view has another element size."""
@@ -315,7 +315,9 @@ class NkiTensor(NKIObject):
             raise NkiValidationError(f"{what}: `{self.name}` is addressed by a runtime index and cannot be regrouped")
         return self._view(shape, strides, self.offset)
 
-    def rearrange(self, src_pattern: tuple, dst_pattern: tuple, fixed_sizes: dict[str, int] | None = None) -> NkiTensor:
+    def rearrange(
+        self, src_pattern: tuple[Any, ...], dst_pattern: tuple[Any, ...], fixed_sizes: dict[str, int] | None = None
+    ) -> NkiTensor:
         """Split, reorder and merge named dimensions: patterns are tuples of names or of groups (tuples) of names."""
         return access.rearrange(self, src_pattern, dst_pattern, fixed_sizes or {})
 

@@ -6,6 +6,8 @@ gap that an earlier one left.
 
 from __future__ import annotations
 
+from typing import Any
+
 _KEPT = 64  # intervals kept; what lies before them is past
 
 
@@ -15,7 +17,7 @@ class Calendar:
     __slots__ = ("busy", "past")
 
     def __init__(self) -> None:
-        self.busy: list[list] = []
+        self.busy: list[list[Any]] = []
         self.past = 0.0  # nothing can be booked before
 
     def book(self, ready: float, length: float, owner: object) -> float:
@@ -123,7 +125,7 @@ class Calendar:
             interval[1] += dt
 
 
-def _join(merged: list[list], start: float, end: float) -> None:
+def _join(merged: list[list[Any]], start: float, end: float) -> None:
     if merged and merged[-1][1] >= start:
         merged[-1][1] = max(merged[-1][1], end)
     else:

@@ -8,6 +8,8 @@ is written once, so a runtime offset means other bytes).
 
 from __future__ import annotations
 
+from typing import Any
+
 from trnqc.sim.timeline.record import Operand, Tile
 
 DMA = 5  # after tensor, vector, scalar, gpsimd, sync
@@ -22,8 +24,8 @@ class Bytes:
     __slots__ = ("before", "last", "reads", "turn", "writes")
 
     def __init__(self, before: tuple[int, ...]):
-        self.writes: dict[tuple, list] = {}  # (p0, p1, b0, b1) -> [engine, end, in memory]
-        self.reads: dict[tuple, float] = {}  # (p0, p1, b0, b1, engine) -> end
+        self.writes: dict[tuple[Any, ...], list[Any]] = {}  # (p0, p1, b0, b1) -> [engine, end, in memory]
+        self.reads: dict[tuple[Any, ...], float] = {}  # (p0, p1, b0, b1, engine) -> end
         self.last = 0.0
         self.turn = -1
         self.before = before

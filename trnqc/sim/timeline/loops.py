@@ -8,7 +8,7 @@ passes, every queue that the body uses has advanced by the same time as in the w
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trnqc.sim.timeline.record import Loop, Step
 from trnqc.sim.timeline.schedule import Schedule
@@ -53,7 +53,7 @@ class Runner:
         schedule, extent = self.schedule, self._extent(loop)
         schedule.enter(loop, extent.queues)
         outer, done = schedule.iteration, 0
-        history: list[tuple[list[float], dict]] = [self._snapshot(extent)]
+        history: list[tuple[list[float], dict[str, Any]]] = [self._snapshot(extent)]
         while done < loop.trips:
             schedule.iteration = (*outer, done)
             self._block(loop.body)
@@ -64,13 +64,13 @@ class Runner:
                 done += self._skip(loop, extent, history, done)
         schedule.iteration = outer
 
-    def _snapshot(self, extent: Extent) -> tuple[list[float], dict]:
+    def _snapshot(self, extent: Extent) -> tuple[list[float], dict[str, Any]]:
         schedule = self.schedule
         together = [schedule.free[q] for q in extent.queues if q <= SCALAR]
         schedule.totals.compare(min(together) if together else 0.0)
         return [schedule.free[q] for q in sorted(extent.queues)], schedule.totals.snapshot()
 
-    def _skip(self, loop: Loop, extent: Extent, history: list[tuple[list[float], dict]], done: int) -> int:
+    def _skip(self, loop: Loop, extent: Extent, history: list[tuple[list[float], dict[str, Any]]], done: int) -> int:
         """Passes added without being placed."""
         window, how = _steady(history), "steady"
         if not window and len(history) > _PATIENCE:
@@ -111,7 +111,7 @@ class Runner:
         return extent
 
 
-def _steady(history: list[tuple[list[float], dict]]) -> int:
+def _steady(history: list[tuple[list[float], dict[str, Any]]]) -> int:
     """Length of the shortest window whose last three repeats took all queues equally long; 0 if there is none."""
     for window in _WINDOWS:
         if len(history) < 3 * window + 2:  # the first pass fills empty buffers

@@ -81,9 +81,9 @@ class Recorder:
         self._open: list[Loop] = []
         self._numbers: dict[int, int] = {}
         self._alive: list[Any] = []  # keeps storages, so that their ids stay theirs
-        self._operands: dict[tuple, Operand] = {}
+        self._operands: dict[tuple[Any, ...], Operand] = {}
 
-    def open_loop(self, run: Run, loop: int, bounds: tuple) -> None:
+    def open_loop(self, run: Run, loop: int, bounds: tuple[Any, ...]) -> None:
         if _first_pass(run):
             writers = tuple(b.writer for b in bounds if getattr(b, "writer", -1) >= 0)
             self._open.append(Loop(loop, writers))
@@ -113,7 +113,7 @@ class Recorder:
         registers: tuple[int, ...] = ()
         for t in outputs + inputs:
             if t.dynamic is not None:
-                source = t.dynamic.source
+                source: Any = t.dynamic.source
                 if hasattr(source, "storage"):
                     ins = (*ins, self._operand(source))
                 elif source is not None and source.writer >= 0:

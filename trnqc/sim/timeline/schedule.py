@@ -63,7 +63,8 @@ class Schedule:
         self, table: WorkTable, hazards: Hazards, address: dict[int, int], constants: dict[str, float], event_limit: int
     ):
         self.c, self.table, self.hazards, self.address = constants, table, hazards, address
-        self.totals, self.events, self.event_limit = Totals(), [], event_limit
+        self.totals, self.event_limit = Totals(), event_limit
+        self.events: list[Event] = []
         self.dropped = 0
         self.free = [0.0] * len(QUEUES)
         self.loaded: dict[int, float] = {}  # register writes by instruction id

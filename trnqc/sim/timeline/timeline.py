@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -105,7 +105,7 @@ def timeline(
 
 
 @contextmanager
-def _targeting(name: str | None):
+def _targeting(name: str | None) -> Iterator[None]:
     """Kernels ask for limits of their target while they are built, so it is set for the whole run."""
     key = "NEURON_PLATFORM_TARGET_OVERRIDE"
     before = os.environ.get(key)

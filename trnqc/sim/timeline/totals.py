@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
 TENSOR, VECTOR, SCALAR, GPSIMD, SYNC, DMA = range(6)
@@ -31,7 +31,7 @@ class Totals:
     """Sums by name; engine activity is the union of its instructions' times, results' way to memory included."""
 
     def __init__(self) -> None:
-        self.sums: dict = defaultdict(float)
+        self.sums: dict[Any, float] = defaultdict(float)
         self.active_end = [0.0] * 5
         self._busy: list[list[tuple[float, float]]] = [[], [], []]  # of tensor, vector, scalar: not yet compared
         self._seen = 0.0
@@ -75,10 +75,10 @@ class Totals:
                 self._busy[me][:] = [(s + dt, e + dt) for s, e in self._busy[me]]
         self._seen += dt
 
-    def snapshot(self) -> dict:
+    def snapshot(self) -> dict[Any, float]:
         return dict(self.sums)
 
-    def repeat(self, before: dict, times: int) -> None:
+    def repeat(self, before: dict[Any, float], times: int) -> None:
         """Add ``times`` times what came since ``before``."""
         for key, value in list(self.sums.items()):
             self.sums[key] = value + times * (value - before.get(key, 0.0))

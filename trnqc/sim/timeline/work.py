@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trnqc.sim.timeline.record import Operand, Step
 
@@ -36,7 +36,7 @@ class WorkTable:
 
     def __init__(self, constants: dict[str, float]):
         self.c = constants
-        self._known: dict[tuple, Work] = {}
+        self._known: dict[tuple[Any, ...], Work] = {}
 
     def of(self, step: Step) -> Work:
         facts = [(o.space, o.p0, o.p1, o.dtype, o.run, o.far, o.shape, o.dynamic) for o in step.outputs + step.inputs]
@@ -144,16 +144,17 @@ class WorkTable:
         joined = 1  # partitions that lie together in HBM
         if min(runs) >= row >= c["dma_join_bytes"] and step.op != "dma_transpose":
             joined = max(1, min((o.run for o in sides if o.space == "hbm"), default=row) // row)
-        shares, rows = [], 0
+        lanes_shares: list[tuple[int, float]] = []
+        rows = 0
         span = int(c["dma_partitions"])
         for e in range(int(c["dma_engines"])):
             lanes = min(chip.p1, (e + 1) * span) - max(chip.p0, e * span)
             if lanes > 0:
                 mine = -(-lanes // joined) * pieces
                 rows += mine
-                shares.append((e, copies * (lanes * row / rate + mine * c["dma_row_ns"])))
+                lanes_shares.append((e, copies * (lanes * row / rate + mine * c["dma_row_ns"])))
         moved = (chip.p1 - chip.p0) * row * copies
-        return Work(0.0, 0.0, moved=moved, shares=tuple(shares), rows=rows)
+        return Work(0.0, 0.0, moved=moved, shares=tuple(lanes_shares), rows=rows)
 
     def _sync(self, step: Step) -> Work:
         c = self.c

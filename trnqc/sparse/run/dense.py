@@ -38,6 +38,11 @@ def bytes_of_matrices(network: Network, tree: Tree) -> int:
     return sum(8 * math.prod(network.shape(labels)) for labels in (*network.inputs, *made))
 
 
+def multiply_adds(network: Network, tree: Tree) -> int:
+    """Of all products of the tree."""
+    return sum(math.prod(network.shape(node.loops)) for node in contractions(network, tree))
+
+
 def _summed(part: Labelled, kept: set[str]) -> Labelled:
     """Without the indices that nothing else has."""
     labels, array = part

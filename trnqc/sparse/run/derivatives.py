@@ -19,6 +19,7 @@ from torch.autograd import forward_ad
 
 from trnqc.arrays import is_tensor, untransformed
 from trnqc.errors import OperandError
+from trnqc.expression.subscripts import is_index
 from trnqc.sparse import api
 from trnqc.sparse.network.network import Indices
 from trnqc.sparse.run.operands import Operands
@@ -109,7 +110,7 @@ class Job:
 
     def batched(self, count: int, which: Sequence[bool]) -> Job:
         """The network with one more index, of the result and of the variables in `which`."""
-        letter = next(chr(n) for n in range(ord("a"), 0x110000) if chr(n).isalpha() and chr(n) not in self.extents)
+        letter = next(x for x in map(chr, range(ord("a"), 0x110000)) if is_index(x) and x not in self.extents)
 
         def widened(slot: Slot) -> Slot:
             pattern = slot.pattern and slot.pattern.batched(count)

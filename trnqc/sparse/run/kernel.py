@@ -23,8 +23,7 @@ from trnqc.gen import Array, emit_c
 from trnqc.gen import statements as st
 from trnqc.host.memory import require_memory
 from trnqc.host.threads import in_parallel, parts_of
-from trnqc.jit import Library, compile_c, find_compiler, signature_of
-from trnqc.jit.load import NAMES
+from trnqc.jit import NUMPY, Library, Recipe, find_compiler, library
 from trnqc.sparse.lower.program import Piece, Program, program
 from trnqc.sparse.lower.workspace import FREE, Space
 from trnqc.sparse.network.nest import Format, Nest
@@ -47,25 +46,26 @@ def compiled(nest: Nest) -> Kernel:
 
     Errors: ProgramError for a nest that means nothing.
     """
-    return Kernel(program(nest, _lanes()))
+    return Kernel(program(nest, find_compiler().lanes()))
 
 
 @dataclass(eq=False)
 class Kernel:
-    """`kernel(operands, threads)` computes the nest; `source` is its text."""
+    """`kernel(operands, threads)` computes the nest; `source` is its text. loaded: functions compiled elsewhere."""
 
     program: Program
+    loaded: Library | None = None
     _sizes: dict[int, int] = field(default_factory=dict)
 
     @cached_property
     def source(self) -> str:
         """C for this machine's vectors."""
-        return emit_c(*(piece.function for piece in self.program.pieces), lanes=_lanes())
+        return emit_c(*(piece.function for piece in self.program.pieces), lanes=find_compiler().lanes())
 
     @cached_property
     def library(self) -> Library:
         functions = [piece.function for piece in self.program.pieces]
-        return compile_c(self.source, {f.name: signature_of(f) for f in functions}, name="sparse")
+        return self.loaded or library(Recipe.of(*functions, name="sparse"))
 
     def __call__(self, operands: Sequence[SparseTensor], threads: int = 1) -> np.ndarray | SparseTensor:
         """The result: an array with axes as the network's output where its format is dense, else packed in it.
@@ -110,11 +110,6 @@ class Kernel:
                 f"tensor {tensor} of {self.program.nest.network} needs more than {size // GROWTH} elements, the most "
                 "that are tried: choose another tree or other loops"
             )
-
-
-def _lanes() -> int:
-    """Doubles that a vector of this machine holds."""
-    return max(1, find_compiler().vector_bytes // 8)
 
 
 def _check(t: int, tensor: SparseTensor, wanted: Format, labels: tuple[str, ...], shape: tuple[int, ...]) -> None:
@@ -245,7 +240,7 @@ class _Run:
         require_memory(8 * size, f"the workspace of tensor {space.tensor} over {space.spec.order}")
         made: Arguments = {f"room{space.tensor}": room}
         for array in space.arrays:
-            made[array.name] = np.zeros(1 if array.name.startswith("count") else size, NAMES[array.dtype])
+            made[array.name] = np.zeros(1 if array.name.startswith("count") else size, NUMPY[array.dtype])
         if space.hashed:
             made[space.keys.name][:] = FREE
         return made

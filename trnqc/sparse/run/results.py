@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.jit.load import NAMES
+from trnqc.jit import NUMPY
 from trnqc.sparse.lower.append import CAPACITY, VALUES, Appended
 from trnqc.sparse.network.nest import Format
 from trnqc.sparse.tensors.storage import Compressed, Dense, Level, SparseTensor
@@ -31,7 +31,7 @@ class Result:
         whole: dict[str, np.ndarray] = {VALUES.name: np.empty(edges[-1])}
         for level in range(appended.first, appended.last + 1):
             coordinates = appended.coordinates(level)
-            whole[coordinates.name] = np.empty(edges[-1], NAMES[coordinates.dtype])
+            whole[coordinates.name] = np.empty(edges[-1], NUMPY[coordinates.dtype])
             if level > appended.first:
                 whole[appended.counts(level).name] = np.empty(edges[-1], np.int64)
         parts = []

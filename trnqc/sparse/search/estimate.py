@@ -5,14 +5,13 @@ loops shared and private -> turns and seconds of each (cost.py) -> sum
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trnqc.sparse.network.loops import scattered
 from trnqc.sparse.network.nest import Format, Kind, Nest
 from trnqc.sparse.network.network import Indices
-from trnqc.sparse.search.cost import RATES, Access, Model, Place, Rates
-from trnqc.sparse.search.statistics import Statistics, product
+from trnqc.sparse.search.cost import Access, Enclosing, Model
+from trnqc.sparse.search.statistics import product
 
 
 @dataclass(frozen=True)
@@ -28,18 +27,15 @@ class Estimate:
         return f"{self.seconds * 1e3:.3g} ms, {self.work:.3g} multiply-adds, workspaces {self.bytes} B"
 
 
-def dense_seconds(statistics: Statistics, loops: Iterable[Indices], rates: Rates = RATES) -> float:
-    """Of a network as dense matrix products. loops: all indices of each contraction."""
-    return sum(product(statistics.extents, each) * rates.gemm for each in loops)
-
-
 def estimate(nest: Nest, model: Model) -> Estimate:
     """What a nest will cost by its loops, formats and workspaces."""
     walk = Walk(nest, model)
-    seconds, work = walk.shared_seconds + model.appending(*walk.result), 0.0
-    for k, place in enumerate(walk.places):
-        order = nest.assignments[k].loops[len(place.loops) :]
-        more, madds = model.alone(place, order, [walk.read(t, k) for t in nest.assignments[k].operands], walk.target(k))
+    seconds, work = walk.shared_seconds + model.result_seconds(*walk.result), 0.0
+    for k, around in enumerate(walk.enclosing):
+        order = nest.assignments[k].loops[len(around.loops) :]
+        more, madds = model.own_loops(
+            around, order, [walk.read(t, k) for t in nest.assignments[k].operands], walk.target(k)
+        )
         seconds, work = seconds + more, work + madds
     return Estimate(seconds, work, walk.bytes(), nest.order)
 
@@ -57,33 +53,33 @@ class Walk:
         for assignment in nest.assignments:
             self.leaves.append(tuple(sorted(leaf for t in assignment.operands for leaf in self.leaves[t])))
         self._readers = {t: k for k, assignment in enumerate(nest.assignments) for t in assignment.operands}
-        self.places: list[Place] = [Place()] * len(nest.assignments)
+        self.enclosing = [Enclosing()] * len(nest.assignments)
         self.shared_seconds = 0.0
-        self._run(0, len(nest.assignments) - 1, Place())
+        self._run(0, len(nest.assignments) - 1, Enclosing())
 
     def fused(self, t: int) -> int:
         """How many of them there are."""
         return min(self.nest.shared[t - self.count : self._readers[t]])
 
-    def _run(self, first: int, last: int, place: Place) -> None:
+    def _run(self, first: int, last: int, around: Enclosing) -> None:
         """Assignments first .. last inside the loops that they share."""
-        nest, depth = self.nest, len(place.loops)
+        nest, depth = self.nest, len(around.loops)
         for t in range(self.count + first, self.count + last):
             if self._readers[t] <= last and self.fused(t) == depth:
-                self.shared_seconds += place.turns * self._clearing(t)
+                self.shared_seconds += around.turns * self._clearing(t)
         while first <= last:
             end = first
             while end < last and nest.shared[end] > depth:
                 end += 1
-            self.places[first] = place
+            self.enclosing[first] = around
             if end > first:
-                around = [
+                reads = [
                     self.read(t, k)
                     for k in range(first, end + 1)
                     for t in nest.assignments[k].operands
                     if t < self.count + first
                 ]
-                inside, more = self.model.around(place, nest.assignments[first].loops[depth], around)
+                inside, more = self.model.outer_loop(around, nest.assignments[first].loops[depth], reads)
                 self.shared_seconds += more
                 self._run(first, end, inside)
             first = end + 1
@@ -92,8 +88,8 @@ class Walk:
         """Seconds for the workspace of a tensor in one turn of the loops around it."""
         workspace, rates = self.nest.workspaces[t - self.count], self.model.rates
         if workspace.space == "dense":
-            return product(self.model.extents, workspace.order) * rates.clear
-        return self.touched(t) * rates.list
+            return product(self.model.extents, workspace.order) * rates.cleared_element
+        return self.touched(t) * rates.listed_update
 
     def touched(self, t: int) -> float:
         """Elements of the workspace of a tensor in one turn of the loops around it."""
@@ -120,7 +116,7 @@ class Walk:
             order, probe = self.nest.workspaces[t - self.count].order, 0.0
             run = over_list(self.nest, t - self.count)
             if not run and self.nest.workspaces[t - self.count].space == "hashed":
-                probe = self.model.rates.hash
+                probe = self.model.rates.hashed_update
             return self.space(t, order, probe, run)
         return Access((t,), self.nest.formats[t].order, self.nest.formats[t].kinds)
 
@@ -135,13 +131,13 @@ class Walk:
         """The workspace that assignment k adds to, in the order in which its reader in `nest` runs over it."""
         t, rates = self.count + k, self.model.rates
         own = nest.assignments[self._readers[t]].loops[self.fused(t) :]
-        entry = {"dense": 0.0, "listed": rates.list, "hashed": rates.hash}[nest.workspaces[k].space]
+        entry = {"dense": 0.0, "listed": rates.listed_update, "hashed": rates.hashed_update}[nest.workspaces[k].space]
         return self.space(t, tuple(index for index in own if index in nest.indices[t]), entry)
 
     def target(self, k: int) -> Access:
         if k < len(self.nest.assignments) - 1:
             return self.written(self.nest, k)
-        return self.model.result(*self.result)
+        return self.model.result_access(*self.result)
 
     @property
     def result(self) -> tuple[Format, Indices, frozenset[str]]:

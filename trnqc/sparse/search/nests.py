@@ -13,7 +13,7 @@ from trnqc.sparse.network.loops import scattered
 from trnqc.sparse.network.nest import Assignment, Nest
 from trnqc.sparse.network.network import Indices
 from trnqc.sparse.network.tree import Tree, contractions
-from trnqc.sparse.search.cost import Access, Model, Place
+from trnqc.sparse.search.cost import Access, Enclosing, Model
 from trnqc.sparse.search.estimate import Walk, over_list
 from trnqc.sparse.search.fusion import Fusion, Fusions
 from trnqc.sparse.search.layout import Choices, Layouts, sharing
@@ -90,7 +90,7 @@ class Nests:
         if k < 0:
             yield self.layouts.lay_out(sharing(nest), choices)
             return
-        shared = walk.places[k].loops
+        shared = walk.enclosing[k].loops
         for order in self._best(nest, walk, k, choices):
             changed = replace(nest.assignments[k], loops=(*shared, *order))
             others = (*nest.assignments[:k], changed, *nest.assignments[k + 1 :])
@@ -101,14 +101,14 @@ class Nests:
 
         An order in which another loop could be shared with its reader belongs to another fusion. Remembered.
         """
-        place, operands = walk.places[k], nest.assignments[k].operands
-        rest = nest.assignments[k].loops[len(place.loops) :]
+        around, operands = walk.enclosing[k], nest.assignments[k].operands
+        rest = nest.assignments[k].loops[len(around.loops) :]
         own = tuple(t for t in operands if t < self.count)
         spaces = tuple(t for t in operands if t >= self.count)
         workspace = walk.written(nest, k) if k < len(nest.assignments) - 1 else None
         barred = self._next(nest, walk, k)
         key = (
-            place,
+            around,
             rest,
             own,
             choices.dense & set(own) if workspace else choices.dense,
@@ -119,10 +119,10 @@ class Nests:
         if key not in self._orders:
             classes: dict[tuple[Indices, ...], tuple[float, Indices]] = {}
             for order in _orders(rest):
-                loops = (*place.loops, *order)
+                loops = (*around.loops, *order)
                 read = tuple(tuple(x for x in loops[walk.fused(t) :] if x in nest.indices[t]) for t in spaces)
                 reads = [self._stored(t, loops, choices) for t in own] + list(map(walk.space, spaces, read))
-                seconds = self._seconds(place, order, reads, workspace, choices)
+                seconds = self._seconds(around, order, reads, workspace, choices)
                 seconds += BARRED if order[:1] == barred else 0.0
                 classes[read] = min(classes.get(read, (seconds, order)), (seconds, order), key=lambda pair: pair[0])
             fastest = sorted(classes.values(), key=lambda pair: pair[0])[:CLASSES]
@@ -131,21 +131,23 @@ class Nests:
 
     def _next(self, nest: Nest, walk: Walk, k: int) -> Indices:
         """The loop that assignment k would share with the next one, its reader, if it came first of its own."""
-        depth = len(walk.places[k].loops)
+        depth = len(walk.enclosing[k].loops)
         if k == len(nest.assignments) - 1 or nest.reader(self.count + k) != k + 1:
             return ()
         index = nest.assignments[k + 1].loops[depth : depth + 1]
         return index if walk.fused(self.count + k) == depth and set(index) <= set(nest.indices[self.count + k]) else ()
 
     def _seconds(
-        self, place: Place, order: Indices, reads: list[Access], workspace: Access | None, choices: Choices
+        self, around: Enclosing, order: Indices, reads: list[Access], workspace: Access | None, choices: Choices
     ) -> float:
         if workspace:
-            return self.model.alone(place, order, reads, workspace)[0]
-        loops = (*place.loops, *order)
+            return self.model.own_loops(around, order, reads, workspace)[0]
+        loops = (*around.loops, *order)
         layout = self.layouts.result(loops, choices.out)
         result = layout, loops, self._scattered(choices)
-        return self.model.alone(place, order, reads, self.model.result(*result))[0] + self.model.appending(*result)
+        return self.model.own_loops(around, order, reads, self.model.result_access(*result))[
+            0
+        ] + self.model.result_seconds(*result)
 
     def _scattered(self, choices: Choices) -> frozenset[str]:
         """By formats of the operands in the order of their subscripts: loops are yet to be found."""

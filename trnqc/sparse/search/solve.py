@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from trnqc.sparse.network.nest import Nest
 from trnqc.sparse.network.network import Network
 from trnqc.sparse.network.tree import Contraction, Tree, contractions, greedy, trees
-from trnqc.sparse.search.cost import RATES, Model, Rates
+from trnqc.sparse.search.cost import Model
 from trnqc.sparse.search.estimate import Estimate, estimate
 from trnqc.sparse.search.layout import Choices, Layouts, Out
 from trnqc.sparse.search.nests import Nests, listed
+from trnqc.sparse.search.rates import Rates
 from trnqc.sparse.search.statistics import Counted, Statistics
 
 # Networks of so many operands have all their trees looked at; nodes of three and more children are tried up to WIDEST.
@@ -57,38 +58,38 @@ class Candidate:
         return len({(t, tuple(labels.index(x) for x in f.order), f.kinds) for t, labels, f in packed})
 
 
-def solve(
-    network: Network,
-    operands: Sequence[Counted],
-    *,
-    tree: Tree | None = None,
-    out: Out = "auto",
-    time_limit: float = 0.8,
-    dense_workspace: int = 2**22,
-) -> Nest:
-    """The nest with the least estimated time.
-
-    tree: the only one to consider. out: storage of the result. time_limit: seconds of this thread, beside
-    those in which elements are counted. dense_workspace: elements of the largest workspace that is an array rather than
-    a hash table.
-
-    Errors: ExpressionError for a tree that does not have every operand once.
-    """
-    limits = {"out": out, "time_limit": time_limit, "dense_workspace": dense_workspace}
-    return candidates(network, operands, tree=tree, **limits)[0].nest  # type: ignore[arg-type]
-
-
 def candidates(
     network: Network,
     operands: Sequence[Counted],
+    rates: Rates,
     *,
     tree: Tree | None = None,
     out: Out = "auto",
     time_limit: float = 0.8,
     dense_workspace: int = 2**22,
-    rates: Rates = RATES,
 ) -> tuple[Candidate, ...]:
-    """Different nests, the one with the least estimated time first; arguments as for `solve`."""
+    """Different nests for a network, the one with the least estimated time first.
+
+    Parameters
+    ----------
+    network, operands
+        What to compute, and of what stored elements.
+    rates
+        The speed of the machine, by which nests are ranked.
+    tree
+        The only order of contractions to consider.
+    out
+        Storage of the result.
+    time_limit
+        Seconds of this thread, beside those in which elements are counted.
+    dense_workspace
+        Elements of the largest workspace that is an array rather than a hash table.
+
+    Raises
+    ------
+    ExpressionError
+        If the tree does not have every operand once.
+    """
     statistics = Statistics(network, operands)
     began = time.thread_time()
 
@@ -122,7 +123,7 @@ def _trees(statistics: Statistics, tree: Tree | None, rates: Rates) -> list[tupl
     count = len(statistics.network.inputs)
 
     def lowest(each: Tree) -> float:
-        return _work(statistics, contractions(statistics.network, each)) * rates.lane
+        return _work(statistics, contractions(statistics.network, each)) * rates.row_element
 
     if tree is not None:
         return [(tree, lowest(tree))]

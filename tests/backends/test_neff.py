@@ -1,0 +1,363 @@
+"""The vendor's caches as its documents lay them out: read, claimed, warmed and cleared, and never harmed."""
+
+import dataclasses
+import os
+import stat
+
+import pytest
+
+from trnqc.backends.neuron import neff
+from trnqc.backends.neuron.neff import ledger
+from trnqc.backends.neuron.neff.caches import CUSTOM_CALL, entries, vendor_caches
+from trnqc.backends.neuron.neff.programs import program
+from trnqc.backends.neuron.neff.warming import warm
+from trnqc.errors import CompilerError, InputError
+
+COMPILER = "neuronxcc-2.24.1234.0+abcdef12"
+FLAG = "--cache_dir in NEURON_CC_FLAGS"
+SHAPE = {"M": 256, "N": 512, "K": 384}
+TILES = {"rows": 128, "cols": 512, "kchunk": 3, "batch": 1, "hold": 0, "drains": 4, "drainer": 0}
+
+
+@pytest.fixture
+def caches(tmp_path, monkeypatch):
+    """Roots of both caches of this environment, and a cache directory of our own."""
+    roots = {"xla": tmp_path / "xla", "native": tmp_path / "native"}
+    monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", str(roots["xla"]))
+    monkeypatch.setenv("TORCH_NEURONX_NEFF_CACHE_DIR", str(roots["native"]))
+    monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path / "ours"))
+    monkeypatch.delenv("NEURON_CC_FLAGS", raising=False)
+    return roots
+
+
+def put_xla(root, number, neff=b"NEFF", graph=CUSTOM_CALL, lock=False):
+    folder = root / COMPILER / f"MODULE_{number}+d41d8cd9"
+    folder.mkdir(parents=True, exist_ok=True)
+    if graph is not None:
+        (folder / "model.hlo_module.pb").write_bytes(b"\x00graph " + graph)
+    if neff is not None:
+        (folder / "model.neff").write_bytes(neff)
+        (folder / "model.done").touch()
+    if lock:
+        (folder / "model.hlo_module.pb.lock").touch()
+    return folder
+
+
+def put_native(root, name, neff=b"NEFF"):
+    folder = root / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "graph.neff").write_bytes(neff)
+    return folder
+
+
+def gemm_program(**changed):
+    values = {"kernel": "gemm", "shape": SHAPE, "precision": "fp32", "target": "trn2", "constants": TILES}
+    return program(**(values | changed))
+
+
+# -- where the caches are ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "environment, root, decided",
+    [
+        ({}, "/var/tmp/neuron-compile-cache", "the vendor's default"),
+        ({"NEURON_COMPILE_CACHE_URL": "/a"}, "/a", "NEURON_COMPILE_CACHE_URL"),
+        ({"NEURON_COMPILE_CACHE_URL": "file:///a"}, "/a", "NEURON_COMPILE_CACHE_URL"),
+        ({"NEURON_COMPILE_CACHE_URL": "/a", "NEURON_CC_FLAGS": "-O2 --cache_dir=/b"}, "/b", FLAG),
+        ({"NEURON_CC_FLAGS": "--cache_dir '/with space' --lnc 1"}, "/with space", FLAG),
+    ],
+)
+def test_the_xla_cache_is_where_the_environment_says(environment, root, decided):
+    cache = vendor_caches(environment)[0]
+    assert (cache.kind, cache.root, cache.decided_by, cache.note) == ("xla", root, decided, "")
+
+
+@pytest.mark.parametrize(
+    "environment, note",
+    [
+        ({"NEURON_COMPILE_CACHE_URL": "s3://bucket/a"}, "remote: its entries are not listed"),
+        ({"NEURON_CC_FLAGS": "--no_cache"}, "off: --no_cache in NEURON_CC_FLAGS"),
+    ],
+)
+def test_caches_that_cannot_be_listed_say_so(environment, note):
+    assert vendor_caches(environment)[0].note == note
+
+
+def test_the_native_cache():
+    assert vendor_caches({})[1].root == "/tmp/neff_cache"
+    assert vendor_caches({"TORCH_NEURONX_NEFF_CACHE_DIR": "/c"})[1].decided_by == "TORCH_NEURONX_NEFF_CACHE_DIR"
+
+
+# -- what is in them --------------------------------------------------------------------------------------------------
+
+
+def test_entries_of_the_xla_layout(caches):
+    put_xla(caches["xla"], 1)
+    put_xla(caches["xla"], 2, neff=None)
+    put_xla(caches["xla"], 3, lock=True)
+    put_xla(caches["xla"], 4, graph=b"somebody's network")
+    put_xla(caches["xla"], 5, graph=None)
+    (caches["xla"] / "notes").mkdir()
+    found = entries(vendor_caches()[0])
+    assert [e.path.name.split("+")[0] for e in found] == [f"MODULE_{n}" for n in range(1, 6)]
+    assert [e.state for e in found] == ["compiled", "unfinished", "locked", "compiled", "compiled"]
+    assert [e.has_kernel for e in found] == [True, True, True, False, None]
+    assert {e.compiler for e in found} == {"2.24.1234.0+abcdef12"}
+
+
+def test_entries_of_the_native_layout(caches):
+    put_native(caches["native"], "deep/er/hash")
+    caches["native"].joinpath("flat.neff").write_bytes(b"NEFF")
+    found = entries(vendor_caches()[1])
+    assert [e.path.name for e in found] == ["hash", "flat.neff"] and {e.state for e in found} == {"compiled"}
+
+
+def test_absent_and_remote_caches_are_empty(caches, monkeypatch):
+    assert [entries(cache) for cache in vendor_caches()] == [[], []]
+    monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", "s3://bucket")
+    assert entries(vendor_caches()[0]) == []
+
+
+# -- our key ----------------------------------------------------------------------------------------------------------
+
+
+def test_equal_programs_have_equal_keys():
+    assert gemm_program().key() == gemm_program().key() and len(gemm_program().key()) == 32
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"constants": TILES | {"rows": 256}},
+        {"shape": SHAPE | {"K": 385}},
+        {"precision": "bf16"},
+        {"target": "trn1"},
+    ],
+)
+def test_tiles_shape_precision_and_target_are_part_of_the_key(changed):
+    assert gemm_program(**changed).key() != gemm_program().key()
+
+
+@pytest.mark.parametrize("name, value", [("NEURON_CC_FLAGS", "-O1"), ("NEURON_LOGICAL_NC_CONFIG", "1")])
+def test_flags_are_part_of_the_key(name, value, monkeypatch):
+    before = gemm_program().key()
+    monkeypatch.setenv(name, value)
+    assert gemm_program().key() != before
+
+
+def test_source_and_versions_are_part_of_the_key():
+    one = gemm_program()
+    assert dataclasses.replace(one, source="0" * 16).key() != one.key()
+    assert dataclasses.replace(one, depends=one.depends | {"nki": "9.9"}).key() != one.key()
+
+
+def test_without_tiles_the_ones_of_the_next_launch_are_taken(caches):
+    from nki_kernels.descriptors import kernels
+
+    assert program("gemm", SHAPE, "fp32", "trn2").constants == kernels()["gemm"].default(SHAPE, "fp32")
+
+
+# -- whose they are ---------------------------------------------------------------------------------------------------
+
+
+def test_what_appears_while_a_program_compiles_is_its(caches):
+    put_xla(caches["xla"], 1)
+    with ledger.watch(gemm_program()) as seen:
+        put_xla(caches["xla"], 2)
+        put_xla(caches["xla"], 3, graph=b"a tensor copied to the device")
+        put_xla(caches["xla"], 4, neff=None)
+        put_native(caches["native"], "five")
+    assert [entry.path.name for entry in seen.claimed] == ["MODULE_2+d41d8cd9", "five"]
+    owners = neff.owners()
+    assert {path.name for path in owners} == {"MODULE_2+d41d8cd9", "five"}
+    assert {owner.words() for owner in owners.values()} == {gemm_program().words()}
+
+
+def test_programs_keep_their_own_entries(caches):
+    other = gemm_program(constants=TILES | {"rows": 256})
+    for n, one in enumerate((gemm_program(), other)):
+        with ledger.watch(one):
+            put_xla(caches["xla"], n, neff=b"NEFF %d" % n)
+    assert {path.name[:8]: owner for path, owner in neff.owners().items()} == {
+        "MODULE_0": gemm_program(),
+        "MODULE_1": other,
+    }
+
+
+def test_a_failing_compilation_claims_nothing(caches):
+    with pytest.raises(RuntimeError), ledger.watch(gemm_program()):
+        put_xla(caches["xla"], 1)
+        raise RuntimeError("the compiler gave up")
+    assert neff.owners() == {}
+
+
+def test_a_damaged_ledger_claims_nothing_and_nothing_is_removed(caches):
+    with ledger.watch(gemm_program()):
+        folder = put_xla(caches["xla"], 1)
+    for path in ledger.directory().glob("*.json"):
+        path.write_text("{")
+    with pytest.warns(RuntimeWarning, match="cannot be read"):
+        assert neff.owners() == {}
+    with pytest.warns(RuntimeWarning, match="it claims nothing"):
+        assert neff.clear() == []
+    assert folder.exists()
+
+
+# -- clearing ---------------------------------------------------------------------------------------------------------
+
+
+def test_only_our_entries_are_cleared(caches):
+    theirs = [put_xla(caches["xla"], 1), put_native(caches["native"], "theirs")]
+    with ledger.watch(gemm_program()):
+        ours = [put_xla(caches["xla"], 2, neff=b"2"), put_native(caches["native"], "ours", b"3")]
+    assert [what for _, what in neff.clear()] == ["removed", "removed"]
+    assert all(path.exists() for path in theirs) and not any(path.exists() for path in ours)
+    assert neff.clear() == [] and neff.owners() == {}
+
+
+def test_clearing_one_kernel_leaves_the_others(caches):
+    other = program("mp2_energy", {"nocc": 3, "nvir": 5, "naux": 7}, "fp32", "trn2")
+    folders = []
+    for n, one in enumerate((gemm_program(), other)):
+        with ledger.watch(one):
+            folders.append(put_xla(caches["xla"], n, neff=b"%d" % n))
+    neff.clear("gemm")
+    assert [folder.exists() for folder in folders] == [False, True]
+
+
+def test_clearing_what_is_stale(caches):
+    folders = []
+    for n, one in enumerate((gemm_program(), dataclasses.replace(gemm_program(), source="0" * 16))):
+        with ledger.watch(one):
+            folders.append(put_xla(caches["xla"], n, neff=b"%d" % n))
+    assert len(neff.clear(stale_only=True)) == 1
+    assert [folder.exists() for folder in folders] == [True, False]
+
+
+def test_entries_that_changed_hands_are_left_alone(caches):
+    with ledger.watch(gemm_program()):
+        folder = put_xla(caches["xla"], 1)
+    put_xla(caches["xla"], 1, neff=b"somebody compiled this again")
+    assert neff.owners() == {}
+    assert [what for _, what in neff.clear()] == ["left: its program is not the one that was claimed"]
+    assert folder.exists()
+
+
+def test_locked_entries_are_left_and_stay_ours(caches):
+    with ledger.watch(gemm_program()):
+        folder = put_xla(caches["xla"], 1)
+    lock = folder / "model.hlo_module.pb.lock"
+    lock.touch()
+    assert "clear-locks" in neff.clear()[0][1] and folder.exists()
+    lock.unlink()
+    assert [what for _, what in neff.clear()] == ["removed"]
+
+
+def test_entries_outside_the_caches_of_this_environment_are_left_alone(caches, monkeypatch, tmp_path):
+    with ledger.watch(gemm_program()):
+        folder = put_xla(caches["xla"], 1)
+    monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", str(tmp_path / "elsewhere"))
+    assert neff.clear()[0][1].startswith("left: it is no entry of the caches")
+    assert folder.exists()
+
+
+def test_entries_that_are_gone_are_forgotten(caches):
+    with ledger.watch(gemm_program()):
+        folder = put_xla(caches["xla"], 1)
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+    assert [what for _, what in neff.clear()] == ["gone already"]
+    assert ledger.claims() == []
+
+
+# -- warming ----------------------------------------------------------------------------------------------------------
+
+TOOL = """#!/bin/sh
+# Lays a graph, then its compiled program, into the cache as the vendor's tool does; says what it was called with.
+echo "$* target=$NEURON_PLATFORM_TARGET_OVERRIDE flags=$NEURON_CC_FLAGS" >> "$TOOL_LOG"
+folder="$NEURON_COMPILE_CACHE_URL/neuronxcc-2.24/MODULE_77+$NEURON_PLATFORM_TARGET_OVERRIDE"
+case "$2" in
+  collect) mkdir -p "$folder"; printf 'AwsNeuronCustomNativeKernel' > "$folder/model.hlo_module.pb" ;;
+  compile) [ -z "$TOOL_FAILS" ] || { echo "NCC_EVRF065 kernel too old" >&2; exit 70; }
+           printf 'NEFF' > "$folder/model.neff" ;;
+esac
+"""
+
+
+@pytest.fixture
+def compiler(caches, tmp_path, monkeypatch):
+    """A machine without a chip on which a stand-in for the vendor's tool is installed; returns its log."""
+    tool = tmp_path / "bin" / "neuron_parallel_compile"
+    tool.parent.mkdir()
+    tool.write_text(TOOL)
+    tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{tool.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("TOOL_LOG", str(tmp_path / "log"))
+    monkeypatch.setattr("trnqc.backends.neuron.packages.device_files", lambda: ())
+    return tmp_path / "log"
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2"])
+def test_warming_without_a_chip_collects_then_compiles_for_the_target(compiler, target):
+    wanted = gemm_program(target=target)
+    made = warm(wanted)
+    assert [entry.path.name for entry in made] == [f"MODULE_77+{target}"]
+    assert list(neff.owners().values()) == [wanted]
+    calls = compiler.read_text().splitlines()
+    assert [call.split()[1] for call in calls] == ["collect", "compile"]
+    assert all("-m trnqc.backends.neuron.neff.warming" in call and '"rows": 128' in call for call in calls)
+    assert all(call.endswith(f"target={target} flags=--target={target}") for call in calls)
+
+
+def test_warming_twice_makes_nothing_new(compiler):
+    assert warm(gemm_program()) and warm(gemm_program()) == []
+    assert len(neff.owners()) == 1
+
+
+def test_a_failing_compiler_is_quoted(compiler, monkeypatch):
+    monkeypatch.setenv("TOOL_FAILS", "1")
+    with pytest.raises(CompilerError, match=r"--command compile` ended with status 70:\nNCC_EVRF065"):
+        warm(gemm_program())
+    assert neff.owners() == {}
+
+
+def test_without_chip_and_compiler_the_error_says_what_to_do(caches, monkeypatch):
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setattr("trnqc.backends.neuron.packages.device_files", lambda: ())
+    with pytest.raises(CompilerError) as caught:
+        warm(gemm_program())
+    for word in ("no /dev/neuron* device", "neuron_parallel_compile is not on PATH", "trn2 instance", "pip install"):
+        assert word in str(caught.value)
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
+
+
+def command(*words):
+    import argparse
+
+    from trnqc.cli import cache
+
+    parser = argparse.ArgumentParser()
+    cache.add_arguments(parser)
+    return cache.run(parser.parse_args(words))
+
+
+def test_the_command_lists_warms_and_clears(compiler, caches, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    put_xla(caches["xla"], 1)
+    assert command("warm", "gemm", "--shape", "256,512,384", "--target", "trn1") == 0
+    assert "MODULE_77+trn1" in capsys.readouterr().out
+    assert command("list") == 0
+    shown = capsys.readouterr().out
+    assert "not ours, calls an NKI kernel" in shown and "gemm M 256, N 512, K 384, fp32, trn1" in shown
+    assert command("clear") == 0
+    assert "1 of 1 entries of ours removed" in capsys.readouterr().out
+    assert (caches["xla"] / COMPILER / "MODULE_1+d41d8cd9").exists()
+
+
+def test_warm_needs_a_shape(caches):
+    with pytest.raises(InputError, match="needs KERNEL and --shape"):
+        command("warm", "gemm")

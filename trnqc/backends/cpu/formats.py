@@ -1,0 +1,71 @@
+"""B in the number format of each precision, laid out so that one GEMM gives T.
+
+bf16x3 and bf16 emulate a tensor engine that multiplies bf16 and accumulates in fp32. Every bf16 number and every
+product of two of them is exact in fp32, so an fp32 GEMM on rounded factors has the same error bound. The emulation is
+slower than fp32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Format:
+    """The number format of one precision.
+
+    Parameters
+    ----------
+    dtype
+        Of the products.
+    copies
+        Copies of the auxiliary index in a row, which is `copies` * naux long.
+    left, right
+        T contracts the copies [left) of B_i with the copies [right) of B_j.
+    """
+
+    dtype: type
+    copies: int
+    left: tuple[int, int]
+    right: tuple[int, int]
+
+    @property
+    def itemsize(self) -> int:
+        return np.dtype(self.dtype).itemsize
+
+    def left_of(self, encoded: np.ndarray) -> np.ndarray:
+        return self._runs(encoded, self.left)
+
+    def right_of(self, encoded: np.ndarray) -> np.ndarray:
+        return self._runs(encoded, self.right)
+
+    def _runs(self, encoded: np.ndarray, runs: tuple[int, int]) -> np.ndarray:
+        naux = encoded.shape[-1] // self.copies
+        return encoded[..., runs[0] * naux : runs[1] * naux]
+
+
+# With rows [lo|hi|hi|lo], the left operand [hi|hi|lo] and the right one [lo|hi|hi] are views of the same array.
+FORMATS = {
+    "fp64": Format(np.float64, 1, (0, 1), (0, 1)),
+    "fp32": Format(np.float32, 1, (0, 1), (0, 1)),
+    "bf16x3": Format(np.float32, 4, (1, 4), (0, 3)),
+    "bf16": Format(np.float32, 1, (0, 1), (0, 1)),
+}
+
+
+def _bf16(values: np.ndarray) -> np.ndarray:
+    return values.astype(ml_dtypes.bfloat16).astype(np.float32)
+
+
+def encode(values: np.ndarray, precision: str) -> np.ndarray:
+    """fp64 [..., naux] -> [..., copies * naux] in the format of `precision`; fp64 is returned uncopied."""
+    if precision == "bf16":
+        return _bf16(values)
+    if precision == "bf16x3":
+        hi = _bf16(values)
+        lo = _bf16(values - hi)
+        return np.concatenate((lo, hi, hi, lo), axis=-1)
+    return np.asarray(values, dtype=FORMATS[precision].dtype)

@@ -1,0 +1,58 @@
+"""The MP2 energy expression over a slab of integrals T: compiled in one pass, or as NumPy operations."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from trnqc import jit
+from trnqc.backends.cpu.pair_products import C_TYPES, Slab, integers, source_of
+
+EnergyPass = Callable[[Slab, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""T of n pairs, e_pair[n] = e_i + e_j -> for each pair the sums over a, b of T^2 / D and of T T^T / D, in Hartree."""
+
+
+def compiled_pass(eps_vir: np.ndarray, dtype: np.dtype | type) -> EnergyPass:
+    """The energy expression in one pass of compiled code (pair_energy.c). Raises CompilerError."""
+    function = energy_library(np.dtype(dtype).name).pair_energies
+    nvir = len(eps_vir)
+
+    def run(slab: Slab, e_pair: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        n = len(e_pair)
+        os_sums, x_sums = np.empty(n), np.empty(n)
+        stride = slab.data.shape[1]
+        function(slab.data, n, nvir, stride, slab.column, slab.symmetric, eps_vir, e_pair, os_sums, x_sums)
+        return os_sums, x_sums
+
+    return run
+
+
+def numpy_pass(eps_vir: np.ndarray) -> EnergyPass:
+    """The energy expression as whole-array operations on a full T, after the product."""
+
+    def run(slab: Slab, e_pair: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        n, nvir = len(e_pair), len(eps_vir)
+        sums = np.empty((2, n))
+        for j in range(n):
+            T = slab.data[:, j * nvir : (j + 1) * nvir].astype(np.float64)
+            weighted = T / (e_pair[j] - eps_vir[:, None] - eps_vir)
+            sums[:, j] = (weighted * T).sum(), (weighted * T.T).sum()
+        return sums[0], sums[1]
+
+    return run
+
+
+@functools.cache
+def energy_library(dtype: str) -> jit.Library:
+    """pair_energy.c for slabs of `dtype`."""
+    parameters = (
+        jit.Parameter("t", jit.TYPES[dtype], array=True, ndim=2),
+        *integers("pairs", "nvir", "stride", "column", "symmetric"),
+        *(jit.Parameter(name, "f64", array=True, ndim=1) for name in ("e_vir", "e_pair")),
+        *(jit.Parameter(name, "f64", array=True, ndim=1, written=True) for name in ("os", "x")),
+    )
+    signatures = [jit.Signature("pair_energies", parameters)]
+    defines = (f"REAL={C_TYPES[dtype]}",)
+    return jit.compile_c(source_of("pair_energy.c"), signatures, name="pair_energy", defines=defines)

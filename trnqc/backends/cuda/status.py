@@ -1,0 +1,42 @@
+"""Whether GPUs can be used on this machine, and through what."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from pathlib import Path
+
+from trnqc.backends.base import BackendStatus
+from trnqc.errors import BackendUnavailable, CompilerError
+from trnqc.jit import device
+from trnqc.jit.nvcc import find_nvcc, nvcc_version
+
+DRIVER = Path("/proc/driver/nvidia/version")
+INSTALL = "pip install 'trnqc[cuda]' on a machine with an NVIDIA GPU and its driver"
+
+
+def status() -> BackendStatus:
+    """Usable with a GPU and the bindings of cuda-core; nvcc is named too, though only offline reports need it."""
+    versions = {"driver": _driver(), "cuda-core": _bindings(), "nvcc": _nvcc()}
+    try:
+        names = tuple(f"{gpu.name} ({gpu.arch})" for gpu in device.cuda_devices())
+    except BackendUnavailable as error:
+        return BackendStatus(False, str(error).splitlines()[0], INSTALL, versions)
+    return BackendStatus(True, "generated programs only: integrals and tensor products", "", versions, names)
+
+
+def _driver() -> str:
+    return DRIVER.read_text().splitlines()[0] if DRIVER.is_file() else f"none (no {DRIVER})"
+
+
+def _bindings() -> str:
+    try:
+        return importlib.metadata.version("cuda-core")
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed (pip install 'trnqc[cuda]')"
+
+
+def _nvcc() -> str:
+    try:
+        return f"{find_nvcc()}, {nvcc_version(find_nvcc())}"
+    except (BackendUnavailable, CompilerError) as error:
+        return f"not usable: {str(error).splitlines()[0]}"

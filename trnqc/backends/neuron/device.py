@@ -1,0 +1,40 @@
+"""A Trainium device, whose arrays are tensors of PyTorch."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from nki_kernels.descriptors import NkiKernel
+from trnqc.backends.neuron import packages
+from trnqc.backends.neuron.launch import launch, to_numpy, to_tensor
+from trnqc.tuning.conditions import machine_target
+
+
+class NeuronDevice:
+    """An `NkiDevice` over tensors on "neuron", "xla", or "cpu" within ``launch.host_kernels``."""
+
+    pairs_a_launch = 4096
+
+    def __init__(self, device: Any, cores: int):
+        self.device, self.cores, self.target = device, cores, machine_target()
+
+    @property
+    def label(self) -> str:
+        versions = (f", {name} {version}" for name, version in packages.versions().items())
+        return f"NKI kernels on device {self.device}, {self.cores} physical cores{''.join(versions)}"
+
+    def put(self, array: np.ndarray) -> Any:
+        return to_tensor(array).to(self.device)
+
+    def call(self, kernel: NkiKernel, *args: Any, **constants: int) -> np.ndarray:
+        return to_numpy(launch(kernel, *args, **constants).cpu())
+
+
+def open_device() -> NeuronDevice:
+    """The first device of this process, by the path that the installed torch-neuronx offers."""
+    if packages.native_path():
+        return NeuronDevice("neuron", packages.logical_cores())
+    return NeuronDevice(importlib.import_module("torch_xla").device(), packages.logical_cores())

@@ -1,0 +1,138 @@
+"""Launching a kernel over tensors of PyTorch, by the path of their device.
+
+    device "neuron"   native torch-neuronx: the kernel wrapped by ``wrap_nki``
+    device "xla"      PyTorch/XLA: the kernel called on XLA tensors becomes a custom call of the graph
+    device "cpu"      the simulator or the kernel's NumPy reference, whichever `host_kernels` names: for tests, and for
+                      development without a device
+
+A launch on CPU tensors outside `host_kernels` raises. PyTorch is imported only when a function here is called.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from nki_kernels.descriptors import NkiKernel
+from nki_kernels.lang import nki
+from trnqc.backends.neuron.packages import logical_cores
+from trnqc.errors import BackendUnavailable, InputError
+
+HOST_KERNELS = ("simulator", "reference")
+_host: contextvars.ContextVar[str | None] = contextvars.ContextVar("host_kernels", default=None)
+
+
+@contextlib.contextmanager
+def host_kernels(how: str) -> Iterator[None]:
+    """A context in which kernels called on CPU tensors run in a stand-in for the device.
+
+    Parameters
+    ----------
+    how
+        "simulator", or "reference" for the kernel's NumPy reference.
+
+    Raises
+    ------
+    InputError
+        For another word.
+    """
+    if how not in HOST_KERNELS:
+        raise InputError(f"host_kernels takes one of {', '.join(HOST_KERNELS)}, got {how!r}")
+    token = _host.set(how)
+    try:
+        yield
+    finally:
+        _host.reset(token)
+
+
+def to_numpy(tensor: Any) -> np.ndarray:
+    """A CPU tensor as an array that shares its memory; bfloat16 as ml_dtypes.bfloat16."""
+    import torch
+
+    tensor = tensor.detach().contiguous()
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.numpy()
+
+
+def to_tensor(array: np.ndarray) -> Any:
+    """An array as a CPU tensor; ml_dtypes.bfloat16 as bfloat16."""
+    import torch
+
+    array = np.ascontiguousarray(array)
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+@functools.cache
+def _wrapped(function: Callable) -> Any:
+    from torch_neuronx import wrap_nki
+
+    return wrap_nki(function)
+
+
+def _native(kernel: NkiKernel, args: tuple, constants: dict[str, int]) -> Any:
+    return _wrapped(kernel.function)[(logical_cores(),)](*args, **constants)
+
+
+def _xla(kernel: NkiKernel, args: tuple, constants: dict[str, int]) -> Any:
+    return kernel.function[logical_cores()](*args, **constants)
+
+
+def _cpu(kernel: NkiKernel, args: tuple, constants: dict[str, int]) -> Any:
+    how = _host.get()
+    if how is None:
+        raise BackendUnavailable(
+            "an NKI kernel was called on CPU tensors. Move them to a Trainium device ('neuron', or torch_xla's), or "
+            'say what should stand in for it: with trnqc.torch_ops.host_kernels("simulator") or ("reference")'
+        )
+    arrays = tuple(to_numpy(arg) if hasattr(arg, "detach") else arg for arg in args)
+    run = nki.simulate(kernel.function) if how == "simulator" else kernel.reference
+    return to_tensor(run(*arrays, **constants))
+
+
+_PATHS = {"neuron": _native, "xla": _xla, "cpu": _cpu}
+
+
+def launch(kernel: NkiKernel, *args: Any, **constants: int) -> Any:
+    """Launch a kernel once over tensors of one device.
+
+    Parameters
+    ----------
+    kernel
+        The descriptor of the kernel.
+    *args
+        Tensors, and integers.
+    **constants
+        Compile-time integers by name.
+
+    Raises
+    ------
+    InputError
+        For tensors of several devices, or of one on which kernels cannot be launched.
+    BackendUnavailable
+        For CPU tensors outside `host_kernels`.
+    """
+    devices = sorted({arg.device.type for arg in args if hasattr(arg, "detach")})
+    if len(devices) != 1 or devices[0] not in _PATHS:
+        raise InputError(f"NKI kernels take tensors of one device out of {', '.join(_PATHS)}; got {', '.join(devices)}")
+    return _PATHS[devices[0]](kernel, args, constants)
+
+
+def synchronize(device: str) -> None:
+    """Wait until everything launched on the device ("neuron", "xla" or "cpu") is done, as timing needs."""
+    import torch
+
+    if device == "neuron":
+        torch.neuron.synchronize()  # type: ignore[attr-defined]
+    elif device == "xla":
+        import torch_xla
+
+        torch_xla.sync(wait=True)

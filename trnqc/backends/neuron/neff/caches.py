@@ -1,0 +1,115 @@
+"""The vendor's caches of compiled programs, located and read as its documents describe them; nothing here writes.
+
+PyTorch/XLA   <root>/neuronxcc-<version>/MODULE_<graph hash>+<flag hash>/model.neff, the graph beside it; root is
+              --cache_dir in NEURON_CC_FLAGS, else NEURON_COMPILE_CACHE_URL, else /var/tmp/neuron-compile-cache
+native torch  *.neff anywhere under TORCH_NEURONX_NEFF_CACHE_DIR, else /tmp/neff_cache
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+XLA_ROOT = "/var/tmp/neuron-compile-cache"
+NATIVE_ROOT = "/tmp/neff_cache"
+CUSTOM_CALL = b"AwsNeuronCustomNativeKernel"
+"""The name of an NKI kernel in a graph of PyTorch/XLA."""
+
+
+@dataclass(frozen=True)
+class VendorCache:
+    """A cache: of kind "xla" or "native", its root, what decided the root, and a note if it cannot be listed."""
+
+    kind: str
+    root: str
+    decided_by: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One compiled graph.
+
+    path is its folder, or the file of a NEFF that lies in the root itself. state is "compiled", "unfinished" or
+    "locked". has_kernel tells whether its graph calls an NKI kernel; None where no graph is kept.
+    """
+
+    kind: str
+    path: Path
+    compiler: str
+    state: str
+    size: int
+    modified: float
+    has_kernel: bool | None
+
+
+def vendor_caches(environment: Mapping[str, str] | None = None) -> tuple[VendorCache, ...]:
+    """Both caches as this environment sets them, whether they exist or not."""
+    environment = os.environ if environment is None else environment
+    return _xla(environment), _native(environment)
+
+
+def _xla(environment: Mapping[str, str]) -> VendorCache:
+    words = shlex.split(environment.get("NEURON_CC_FLAGS", ""))
+    flags = [n for n, word in enumerate(words) if _is_flag(word, "cache_dir")]
+    if flags:
+        _, equals, value = words[flags[-1]].partition("=")
+        root, decided = value if equals else "".join(words[flags[-1] + 1 :][:1]), "--cache_dir in NEURON_CC_FLAGS"
+    elif environment.get("NEURON_COMPILE_CACHE_URL"):
+        root, decided = environment["NEURON_COMPILE_CACHE_URL"], "NEURON_COMPILE_CACHE_URL"
+    else:
+        root, decided = XLA_ROOT, "the vendor's default"
+    note = "off: --no_cache in NEURON_CC_FLAGS" if any(_is_flag(w, "no_cache") for w in words) else ""
+    if "://" in root and not root.startswith("file://"):
+        note = "remote: its entries are not listed"
+    return VendorCache("xla", root.removeprefix("file://"), decided, note)
+
+
+def _is_flag(word: str, name: str) -> bool:
+    return word.partition("=")[0] in (f"--{name}", f"--{name.replace('_', '-')}")
+
+
+def _native(environment: Mapping[str, str]) -> VendorCache:
+    variable = "TORCH_NEURONX_NEFF_CACHE_DIR"
+    if environment.get(variable):
+        return VendorCache("native", environment[variable], variable)
+    return VendorCache("native", NATIVE_ROOT, "the vendor's default")
+
+
+def entries(cache: VendorCache) -> list[Entry]:
+    """All entries by path; empty for a cache that does not exist, is remote or cannot be read."""
+    root = Path(cache.root)
+    if cache.note.startswith("remote") or not root.is_dir():
+        return []
+    if cache.kind == "xla":
+        folders = [p for p in root.glob("neuronxcc-*/MODULE_*+*") if p.is_dir() and not p.is_symlink()]
+    else:
+        folders = list({p if p.parent == root else p.parent for p in root.rglob("*.neff") if not p.is_symlink()})
+    return [entry for path in sorted(folders) if (entry := _entry(cache.kind, path)) is not None]
+
+
+def neff_of(path: Path) -> Path | None:
+    """The compiled program of an entry, None where there is none."""
+    if path.is_file():
+        return path
+    return min(path.glob("*.neff"), default=None)
+
+
+def _entry(kind: str, path: Path) -> Entry | None:
+    """None where a concurrent process has just removed it."""
+    try:
+        files = [path] if path.is_file() else [p for p in path.iterdir() if p.is_file()]
+        sizes = [p.stat().st_size for p in files]
+        neff = neff_of(path)
+        state = "compiled" if neff is not None and neff.stat().st_size else "unfinished"
+        locked = any(p.name.endswith(".lock") for p in files)
+        modified = max((p.stat().st_mtime for p in files), default=path.stat().st_mtime)
+        graphs = [p for p in files if ".hlo" in p.name and p.suffix == ".pb"]
+        has_kernel = any(CUSTOM_CALL in p.read_bytes() for p in graphs) if graphs else None
+    except OSError:
+        return None
+    compiler = path.parent.name.removeprefix("neuronxcc-") if kind == "xla" else ""
+    return Entry(kind, path, compiler, "locked" if locked else state, sum(sizes), modified, has_kernel)

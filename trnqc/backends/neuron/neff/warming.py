@@ -1,0 +1,98 @@
+"""Compiling ahead of need, on a device of the target or, without a chip, by the vendor's compiler.
+
+With a device, one launch on zeros compiles and stores the program. Without one, ``neuron_parallel_compile`` collects
+the graph of the same launch without running it, then compiles it for the target into the cache of PyTorch/XLA. The
+native path compiles on an instance of the target only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+
+from nki_kernels.descriptors import kernels
+from trnqc.backends.neuron import packages
+from trnqc.backends.neuron.device import open_device
+from trnqc.backends.neuron.launch import launch as launch_kernel
+from trnqc.backends.neuron.launch import synchronize
+from trnqc.backends.neuron.neff.caches import Entry, vendor_caches
+from trnqc.backends.neuron.neff.ledger import watch
+from trnqc.backends.neuron.neff.programs import Program
+from trnqc.errors import CompilerError
+from trnqc.tuning.conditions import chip_target, machine_target
+
+TOOL = "neuron_parallel_compile"
+TIMEOUT = 3600.0
+"""Seconds for each command of the tool."""
+
+
+def warm(program: Program, timeout: float = TIMEOUT) -> list[Entry]:
+    """Compile the program into the vendor's cache and return the new entries, none if it was compiled before.
+
+    Raises
+    ------
+    CompilerError
+        If this machine has neither a device of the target nor the compiler, or with the last lines of a command that
+        failed.
+    """
+    devices = packages.device_files()
+    if devices and (chip_target() or machine_target()) == program.target:
+        with watch(program) as seen:
+            launch(program)
+        return seen.claimed
+    tool = shutil.which(TOOL)
+    if tool is None:
+        raise CompilerError(_closed(program, devices))
+    with watch(program) as seen:
+        script = [sys.executable, "-m", "trnqc.backends.neuron.neff.warming", json.dumps(program.to_dict())]
+        for command in ("collect", "compile"):
+            _run([tool, "--command", command, *script], _environment(program), timeout)
+    return seen.claimed
+
+
+def _closed(program: Program, devices: tuple[str, ...]) -> str:
+    here = f"its devices are {chip_target() or machine_target()}" if devices else "it has no /dev/neuron* device"
+    return (
+        f"{program.words()} cannot be compiled on this machine: {here}, and the vendor's {TOOL} is not on PATH. "
+        f"Run this on a {program.target} instance, or install the compiler: {packages.INSTALL}"
+    )
+
+
+def _environment(program: Program) -> dict[str, str]:
+    flags = f"{os.environ.get('NEURON_CC_FLAGS', '')} --target={program.target}".strip()
+    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    override = {"NEURON_PLATFORM_TARGET_OVERRIDE": program.target, "NEURON_CC_FLAGS": flags, "PYTHONPATH": path}
+    return os.environ | override
+
+
+def _run(command: list[str], environment: dict[str, str], timeout: float) -> None:
+    words = " ".join(command[:3])
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, errors="replace", timeout=timeout
+        )
+    except subprocess.TimeoutExpired:
+        raise CompilerError(
+            f"`{words}` was not done after {timeout:.0f} s; the cache is {vendor_caches()[0].root}"
+        ) from None
+    if done.returncode:
+        last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-20:])
+        raise CompilerError(f"`{words}` ended with status {done.returncode}:\n{last}")
+
+
+def launch(program: Program) -> None:
+    """One launch of the program on zeros, on this machine's device (or into the graph that is being collected)."""
+    here, kernel = open_device(), kernels()[program.kernel]
+    zeros = kernel.example(program.shape, program.precision, program.constants, here.cores, np.zeros)
+    args = [here.put(arg) for arg in zeros.args]
+    launch_kernel(kernel, *args, **zeros.constants)
+    synchronize(args[0].device.type)
+
+
+if __name__ == "__main__":
+    launch(Program(**json.loads(sys.argv[1])))

@@ -1,0 +1,23 @@
+"""Whether a Trainium device and the vendor's packages are here."""
+
+from __future__ import annotations
+
+from trnqc.backends.base import BackendStatus
+from trnqc.backends.neuron import packages
+
+
+def status() -> BackendStatus:
+    """Usable with a device and both packages; else the reasons and what to do about them."""
+    devices = packages.device_files()
+    found = [packages.find(name) for name in packages.WANTED]
+    problems = [package.problem for package in found if package.problem]
+    hint = packages.INSTALL if problems else ""
+    if not devices:
+        problems = ["no /dev/neuron* device", *problems]
+        hint = hint or "run on a trn1 or trn2 instance with the driver aws-neuronx-dkms loaded"
+    versions = {package.name: package.version for package in found if package.version}
+    if problems:
+        return BackendStatus(False, "; ".join(problems), hint, versions, devices)
+    path = "native device" if packages.native_path() else "PyTorch/XLA"
+    reason = f"{path}, {packages.logical_cores()} physical cores a logical core"
+    return BackendStatus(True, reason, "", versions, devices)

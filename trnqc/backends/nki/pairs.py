@@ -1,0 +1,164 @@
+"""The MP2 pair step with NKI kernels: factors -> packed operands -> launches -> pair energies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nki_kernels import mp2_plan as plan
+from nki_kernels.descriptors import kernels
+from nki_kernels.descriptors.mp2_energy import tiles_of
+from trnqc.backends.base import PairOptions
+from trnqc.backends.nki.device import NkiDevice
+from trnqc.errors import MemoryLimit
+from trnqc.tuning.choice import choose
+from trnqc.tuning.conditions import device_identity
+from trnqc.types import PairEnergies
+
+COLUMNS_A_GEMM = 8
+"""Orbitals j in one GEMM of the unfused route."""
+
+
+def _check_memory(needed: float, max_memory: float | None, what: str) -> None:
+    if max_memory is not None and needed > max_memory:
+        raise MemoryLimit(
+            f"{what} needs {needed / 1e6:.4g} MB, the limit is {max_memory / 1e6:.4g} MB: raise the limit"
+        )
+
+
+def mp2_pairs(
+    device: NkiDevice,
+    B: Any,
+    eps_occ: np.ndarray,
+    eps_vir: np.ndarray,
+    max_memory: float | None,
+    options: PairOptions,
+) -> PairEnergies:
+    """See `trnqc.backends.base.Backend.mp2_pairs`."""
+    nocc, nvir, naux = B.shape
+    if options.fused:
+        needed = 8.0 * B.size + _packed_bytes(nocc, nvir, naux, options.precision, device.target)
+        _check_memory(needed, max_memory, "packing B for the NKI kernel")
+    else:
+        _check_memory(_apart_bytes(nocc, nvir, naux), max_memory, "one product block of the unfused route")
+    return _PairStep(device, B, np.asarray(eps_occ), np.asarray(eps_vir), options).run()
+
+
+def mp2_pair_block(
+    device: NkiDevice,
+    left: np.ndarray,
+    right: np.ndarray,
+    eps_left: np.ndarray,
+    eps_right: np.ndarray,
+    eps_vir: np.ndarray,
+    options: PairOptions,
+) -> PairEnergies:
+    """See `trnqc.backends.base.Backend.mp2_pair_block`; the orbitals of `left` follow those of `right` in one array."""
+    n = len(right)
+    B, eps_occ = np.concatenate((right, left)), np.concatenate((eps_right, eps_left))
+    energies = _PairStep(device, B, eps_occ, np.asarray(eps_vir), options, n).run()
+    return PairEnergies(energies.os[n:, :n], energies.ss[n:, :n], energies.ran_on)
+
+
+def pair_block_bytes(m: int, n: int, nvir: int, naux: int, target: str, options: PairOptions) -> int:
+    """Bytes that `mp2_pair_block` allocates: both sets of orbitals in one array, and the operands of the device."""
+    if options.fused:
+        operands = _packed_bytes(m + n, nvir, naux, options.precision, target)
+    else:
+        operands = _apart_bytes(m + n, nvir, naux)
+    return 8 * (m + n) * nvir * naux + operands
+
+
+def _packed_bytes(nocc: int, nvir: int, naux: int, precision: str, target: str) -> int:
+    """Bytes of B in all its parts as the kernel reads it, and of the temporaries of packing one orbital."""
+    tiles, _ = _tiles(nocc, nvir, naux, precision, target)
+    row = tiles.nblk * plan.P * tiles.nk * tiles.block
+    return row * (nocc * (2 if precision == "bf16" else 4) + 3 * 8)
+
+
+def _apart_bytes(nocc: int, nvir: int, naux: int) -> int:
+    return 8 * nvir * min(COLUMNS_A_GEMM, nocc) * (nvir + naux)
+
+
+def _tiles(nocc: int, nvir: int, naux: int, precision: str, target: str) -> tuple[plan.Mp2Tiles, str]:
+    """The tiles of the kernel's launch, and a note that says where they come from."""
+    shape = {"nocc": nocc, "nvir": nvir, "naux": naux}
+    choice = choose("mp2_energy", shape, precision, target, device_identity())
+    return tiles_of(shape, choice.constants), choice.note
+
+
+@dataclass(frozen=True, eq=False)
+class _PairStep:
+    """All pairs of orbitals i and j <= i; if first > 0, only those with i >= first and j < first."""
+
+    device: NkiDevice
+    B: Any
+    eps_occ: np.ndarray
+    eps_vir: np.ndarray
+    options: PairOptions
+    first: int = 0
+
+    def run(self) -> PairEnergies:
+        """[nocc, nocc], zero where no pair is computed."""
+        if not self.options.fused:
+            return PairEnergies(*self._apart(), self.device.label)
+        nocc, nvir, naux = self.B.shape
+        tiles, note = _tiles(nocc, nvir, naux, self.options.precision, self.device.target)
+        return PairEnergies(*self._fused(tiles), f"{self.device.label}; {note}")
+
+    @property
+    def total(self) -> int:
+        nocc, n = len(self.B), self.first
+        return (nocc - n) * n if n else nocc * (nocc + 1) // 2
+
+    def _fused(self, tiles: plan.Mp2Tiles) -> tuple[np.ndarray, np.ndarray]:
+        nocc, nvir, naux = self.B.shape
+        device = self.device
+        bt = device.put(plan.pack_factors(self.B, tiles, self.options.precision))
+        row, col = (device.put(x) for x in plan.pack_virtuals(self.eps_vir, tiles))
+        os, ss = np.zeros((nocc, nocc)), np.zeros((nocc, nocc))
+        done = 0
+        chosen = plan.cross_pairs(self.first, nocc, tiles.group) if self.first else None
+        for pairs, work in plan.launches(nocc, self.eps_occ, tiles, device.cores, device.pairs_a_launch, chosen):
+            data = (device.put(x) for x in (work.e_pair, work.rows, work.bounds))
+            out = device.call(kernels()["mp2_energy"], bt, row, col, *data, nvir, naux, tiles.kchunk)
+            i, j = pairs.max(axis=1), pairs.min(axis=1)
+            os[i, j], ss[i, j] = plan.sum_lanes(out, work, len(pairs))
+            done += len(pairs)
+            if self.options.progress is not None:
+                self.options.progress(done, self.total)
+        return os, ss
+
+    def _apart(self) -> tuple[np.ndarray, np.ndarray]:
+        """The GEMM kernel, then the energy expression on the host; every launch has the same shape."""
+        nocc, nvir, naux = self.B.shape
+        width = min(COLUMNS_A_GEMM, nocc)
+        delta = self.eps_vir[:, None] + self.eps_vir
+        os, ss = np.zeros((nocc, nocc)), np.zeros((nocc, nocc))
+        done = 0
+        for i in range(self.first, nocc):
+            left = self.device.put(plan.split(self.B[i].T, self.options.precision))
+            end = self.first or i + 1
+            for start in range(0, end, width):
+                first = min(start, nocc - width)
+                right = self.device.put(
+                    plan.split(self.B[first : first + width].reshape(-1, naux).T, self.options.precision)
+                )
+                T = self.device.call(kernels()["gemm"], left, right).astype(np.float64).reshape(nvir, width, nvir)
+                for j in range(first, min(first + width, end)):
+                    e_pair = self.eps_occ[i] + self.eps_occ[j]
+                    os[i, j], ss[i, j] = pair_expression(T[:, j - first], e_pair - delta, i == j)
+            done += end
+            if self.options.progress is not None:
+                self.options.progress(done, self.total)
+        return os, ss
+
+
+def pair_expression(T: np.ndarray, delta: np.ndarray, same: bool) -> tuple[float, float]:
+    """(E_os, E_ss) of a pair from T[nvir, nvir] and its denominators, weighted by 2 - delta_ij; Hartree."""
+    R = T / delta
+    os, exchange = np.vdot(R, T), np.vdot(R, T.T)
+    weight = 1.0 if same else 2.0
+    return weight * os, weight * (os - exchange)

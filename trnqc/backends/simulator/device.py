@@ -1,0 +1,35 @@
+"""The simulated core."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from nki_kernels.descriptors import NkiKernel
+from nki_kernels.lang import nki
+from trnqc.backends.simulator.status import SIMULATOR
+from trnqc.sim.launch.targets import target_from_environment
+
+
+class SimulatedCore:
+    """An `NkiDevice`: arrays stay where they are, and kernels run under ``nki.simulate``."""
+
+    cores = 1
+    pairs_a_launch = 64
+
+    def __init__(self) -> None:
+        self.target = target_from_environment().name
+
+    @property
+    def label(self) -> str:
+        return f"NKI kernels on {SIMULATOR}, target {self.target}"
+
+    def put(self, array: np.ndarray) -> np.ndarray:
+        return array
+
+    def call(self, kernel: NkiKernel, *args: Any, **constants: int) -> np.ndarray:
+        # If nothing is set, the vendor's simulator applies the looser limits of the newest generation.
+        os.environ.setdefault("NEURON_PLATFORM_TARGET_OVERRIDE", self.target)
+        return nki.simulate(kernel.function)(*args, **constants)

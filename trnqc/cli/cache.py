@@ -1,0 +1,81 @@
+"""List, compile ahead of need and clear programs in the vendor's caches; only our own are ever touched."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.table import Table
+
+from nki_kernels.descriptors import kernels
+from nki_kernels.descriptors.descriptor import ITEMSIZE
+from trnqc.backends.neuron.neff import ledger
+from trnqc.backends.neuron.neff.caches import VendorCache, entries, vendor_caches
+from trnqc.backends.neuron.neff.programs import program
+from trnqc.backends.neuron.neff.warming import warm
+from trnqc.errors import InputError
+from trnqc.sim.launch.targets import TARGETS
+from trnqc.tuning.conditions import machine_target
+from trnqc.tuning.requests import parse_shape
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """list | warm KERNEL --shape ... | clear [KERNEL]"""
+    parser.add_argument("action", choices=("list", "warm", "clear"), help="what to do")
+    parser.add_argument("kernel", nargs="?", choices=tuple(kernels()), metavar="KERNEL", help=", ".join(kernels()))
+    parser.add_argument("--shape", help="warm: extents by name or in order, as for trnqc tune")
+    parser.add_argument("--precision", choices=tuple(ITEMSIZE), default="fp32", help="warm: default fp32")
+    parser.add_argument("--target", choices=tuple(TARGETS), help="warm: default this machine's, else trn2")
+    parser.add_argument("--stale", action="store_true", help="clear: only programs of kernels that have changed since")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when the action is done; an entry that must be left alone is reported and is no failure."""
+    actions: dict[str, Callable[[argparse.Namespace, Console], None]] = {"list": _list, "warm": _warm, "clear": _clear}
+    actions[args.action](args, Console())
+    return 0
+
+
+def _list(args: argparse.Namespace, console: Console) -> None:
+    owners = ledger.owners()
+    for cache in vendor_caches():
+        console.print(table(cache, owners, args.kernel or ""))
+
+
+def table(cache: VendorCache, owners: dict, kernel: str = "") -> Table:
+    """One row for each entry: ours by program, the others by what can be seen."""
+    rows = Table(title=f"{cache.kind} cache {cache.root} ({cache.decided_by})", title_justify="left")
+    for heading in ("entry", "compiler", "state", "MiB", "age", "program"):
+        rows.add_column(heading, overflow="fold")
+    for entry in entries(cache):
+        owner = owners.get(entry.path.absolute())
+        if kernel and (owner is None or owner.kernel != kernel):
+            continue
+        whose = owner.words() if owner else "not ours" + (", calls an NKI kernel" if entry.has_kernel else "")
+        age = f"{(time.time() - entry.modified) / 3600:.1f} h"
+        rows.add_row(entry.path.name, entry.compiler, entry.state, f"{entry.size / 2**20:.2f}", age, whose)
+    rows.caption = cache.note or None
+    return rows
+
+
+def _warm(args: argparse.Namespace, console: Console) -> None:
+    if args.kernel is None or args.shape is None:
+        raise InputError("trnqc cache warm needs KERNEL and --shape")
+    shape = parse_shape(args.kernel, args.shape)
+    wanted = program(args.kernel, shape, args.precision, args.target or machine_target())
+    compiled = warm(wanted)
+    console.print(f"{wanted.words()} (key {wanted.key()})")
+    for entry in compiled:
+        console.print(f"  compiled into {entry.path}")
+    if not compiled:
+        console.print("  nothing new appeared in the caches: it was compiled before")
+
+
+def _clear(args: argparse.Namespace, console: Console) -> None:
+    done = ledger.clear(args.kernel or "", args.stale)
+    for claim, what in done:
+        console.print(f"{what}: {claim.path} ({claim.program.words()})")
+    removed = sum(what == "removed" for _, what in done)
+    console.print(f"{removed} of {len(done)} entries of ours removed; entries of others are never touched")

@@ -1,0 +1,260 @@
+"""What a plan computes, as data: assignments of sums of operation trees, and what they cost.
+
+    Computation ─► assignments in order ─► each a sum of parts ─► each an operation tree, with or without fused loops
+
+Everything here is immutable and knows neither arrays nor the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+from trnqc.contraction.cost.counts import Count
+from trnqc.contraction.distribute.distribution import Distribution, distribute
+from trnqc.contraction.distribute.placement import Grid
+from trnqc.contraction.kernels import LIBRARY, Kernels
+from trnqc.contraction.ladder.loops import LadderLoops
+from trnqc.contraction.ladder.pattern import Ladder
+from trnqc.contraction.memory.schedule import Schedule
+from trnqc.contraction.order.block_sparsity import Blocked
+from trnqc.contraction.order.symmetric_pairs import unique
+from trnqc.contraction.pair_energy import PairForm
+from trnqc.contraction.run.lower import Step, lower
+from trnqc.contraction.tree import Tree
+from trnqc.expression.symmetry import Exchange
+
+
+@dataclass(frozen=True)
+class Part:
+    """One summand of an assignment: a coefficient times the result of an operation tree.
+
+    Attributes
+    ----------
+    coefficient : Fraction
+        Exact.
+    tree : Tree
+        The operations.
+    schedule : Schedule or None
+        Fused loops, if the steps would hold more than the memory limit.
+    ladder : Ladder or None
+        The tree as a ladder contraction, if it is one.
+    loops : LadderLoops or None
+        Loops over the symmetric pairs of the ladder, which then replace the steps and the schedule.
+    """
+
+    coefficient: Fraction
+    tree: Tree
+    schedule: Schedule | None = None
+    ladder: Ladder | None = None
+    loops: LadderLoops | None = None
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """The tree as array operations, in order."""
+        return lower(self.tree)
+
+    @property
+    def in_loops(self) -> LadderLoops | Schedule | None:
+        """The loops that replace the steps, if any."""
+        return self.loops or self.schedule
+
+    @property
+    def unique_multiply_adds(self) -> int:
+        """Multiply-adds with every pair of labels counted once over which a step runs once."""
+        if self.loops:
+            return self.loops.work
+        pairs = {} if self.schedule else dict(self.tree.pairs)
+        return sum(unique(self.tree, node.loops, pairs.get(node.name, ())) for node in self.tree.nodes)
+
+    def held(self, is_output: bool) -> Iterator[tuple[str, int]]:
+        """Yield (name of a step, elements held while it runs), operands not counted.
+
+        The result of the part is counted unless it is an output.
+        """
+        tree = self.tree
+        if loops := self.in_loops:
+            yield tree.root.name, loops.memory + (0 if is_output else tree.size(tree.root.indices))
+            return
+        functions = sum(tree.size(leaf.indices) for leaf in tree.leaves if leaf.cost)
+        alive: dict[str, int] = {}
+        for step in self.steps:
+            node = step.node
+            result = 0 if node is tree.root and is_output else tree.size(node.indices)
+            yield node.name, functions + sum(alive.values()) + result + step.copies(tree)
+            for operand in node.operands:
+                alive.pop(operand.name, None)
+            alive[node.name] = result
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A target and the sum of parts that is assigned or added to it.
+
+    Attributes
+    ----------
+    target : str
+        Name of the result.
+    labels : tuple of str
+        Axes of the result and of every part.
+    parts : tuple of Part
+        The summands.
+    accumulate : bool
+        Whether the sum is added to the target.
+    """
+
+    target: str
+    labels: tuple[str, ...]
+    parts: tuple[Part, ...]
+    accumulate: bool = False
+
+    @property
+    def reads(self) -> set[str]:
+        """Names of the arrays that the assignment needs."""
+        names = {leaf.name for part in self.parts for leaf in part.tree.leaves}
+        return names | {self.target} if self.accumulate else names
+
+
+@dataclass(frozen=True)
+class Computation:
+    """Assignments in order, with their inputs, outputs and costs.
+
+    Attributes
+    ----------
+    title : str
+        The subscripts or the program.
+    assignments : tuple of Assignment
+        In the order in which they run.
+    inputs : tuple of (str, tuple of str)
+        Name and labels of every array that a run needs.
+    outputs : tuple of str
+        Names of the targets that a run returns.
+    direct : Count
+        Operations if every product were formed in one loop nest over all of its indices.
+    blocked : Blocked or None
+        How blocks make up inputs and outputs, if the assignments are over blocks.
+    grid : tuple of int
+        Processors along each dimension over which the trees are distributed; empty for none.
+    pairs : tuple of PairForm
+        The pair energies that the outputs are, which one fused kernel may compute.
+    kernels : Kernels
+        What multiplies matrices and computes pair energies.
+    memory : int or None
+        The memory limit in bytes for which the plan was made.
+    exchanges : tuple of (str, tuple of Exchange)
+        Declared symmetry of inputs, by name.
+    time_limit : float or None
+        Seconds that planning was allowed to take.
+    omitted : tuple of str
+        Searches that planning left out because the time was over, in words.
+    """
+
+    title: str
+    assignments: tuple[Assignment, ...]
+    inputs: tuple[tuple[str, tuple[str, ...]], ...]
+    outputs: tuple[str, ...]
+    direct: Count
+    blocked: Blocked | None = None
+    grid: Grid = ()
+    pairs: tuple[PairForm, ...] = ()
+    kernels: Kernels = LIBRARY
+    memory: int | None = None
+    exchanges: tuple[tuple[str, tuple[Exchange, ...]], ...] = ()
+    time_limit: float | None = None
+    omitted: tuple[str, ...] = ()
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts of all assignments, in order."""
+        return tuple(part for assignment in self.assignments for part in assignment.parts)
+
+    @cached_property
+    def trees(self) -> tuple[Tree, ...]:
+        """The operation trees of all parts, in order."""
+        return tuple(part.tree for part in self.parts)
+
+    @property
+    def multiply_adds(self) -> int:
+        """Sum over all steps of the product of the extents of the step's indices."""
+        return sum(tree.multiply_adds for tree in self.trees)
+
+    @property
+    def unique_multiply_adds(self) -> int:
+        """`multiply_adds` with every pair of labels counted once over which a step runs once."""
+        return sum(part.unique_multiply_adds for part in self.parts)
+
+    @property
+    def function_cost(self) -> int:
+        """Multiply-adds of computing every element of every function once for each step that takes it."""
+        return sum(tree.function_cost for tree in self.trees)
+
+    @property
+    def symbolic_multiply_adds(self) -> Count:
+        """`multiply_adds` as a polynomial in the symbols of the spaces."""
+        return sum((tree.symbolic_multiply_adds for tree in self.trees), Count())
+
+    @property
+    def operations(self) -> Count:
+        """Multiplications and additions, each counted as one operation."""
+        return sum((tree.operations for tree in self.trees), Count())
+
+    @cached_property
+    def extents(self) -> dict[str, int]:
+        """Extents by the symbols that counts are written in."""
+        whole = dict(self.blocked.extents) if self.blocked else {}
+        return {index.symbol: index.extent for tree in self.trees for index in tree.indices.values()} | whole
+
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the inputs by name."""
+        if self.blocked:
+            return {name: self.blocked.inputs[name].shape for name, _ in self.inputs}
+        extents = {label: index.extent for tree in self.trees for label, index in tree.indices.items()}
+        return {name: tuple(extents[label] for label in labels) for name, labels in self.inputs}
+
+    @cached_property
+    def distributions(self) -> tuple[Distribution, ...]:
+        """How each tree is distributed over the grid; empty without a grid."""
+        return tuple(distribute(tree, self.grid) for tree in self.trees) if self.grid else ()
+
+    @cached_property
+    def divisors(self) -> frozenset[str]:
+        """Inputs that something is divided by."""
+        return frozenset(leaf.name for tree in self.trees for leaf in tree.leaves if leaf.reciprocal)
+
+    @cached_property
+    def kept(self) -> frozenset[str]:
+        """Targets of assignments that are outputs, or blocks of outputs."""
+        if self.blocked is None:
+            return frozenset(self.outputs)
+        return frozenset(block for name in self.outputs for _, block in self.blocked.targets[name].blocks)
+
+    def last_reads(self) -> dict[str, int]:
+        """Return for every array the number of the last assignment that reads it."""
+        return {name: k for k, assignment in enumerate(self.assignments) for name in assignment.reads}
+
+    @cached_property
+    def peak(self) -> int:
+        """Largest number of elements held at once beside inputs and outputs: temporaries and copies of operands."""
+        return max((elements for _, elements in self.held()), default=0)
+
+    def held(self) -> Iterator[tuple[str, int]]:
+        """Yield (name of a step, elements held while it runs, its result included)."""
+        for part, is_output, others in self.parts_in_memory():
+            for name, elements in part.held(is_output):
+                yield name, elements + others
+
+    def parts_in_memory(self) -> Iterator[tuple[Part, bool, int]]:
+        """Yield (part, whether its result is an output, elements that other results hold while it runs)."""
+        last = self.last_reads()
+        kept = {leaf.name for tree in self.trees for leaf in tree.leaves if leaf.operand >= 0} | self.kept
+        alive: dict[str, int] = {}
+        for k, assignment in enumerate(self.assignments):
+            for number, part in enumerate(assignment.parts):
+                yield part, assignment.target in kept and not number, sum(alive.values())
+                if assignment.target not in kept:
+                    alive[assignment.target] = part.tree.size(assignment.labels)
+            for name in [name for name in alive if last.get(name, -1) <= k]:
+                del alive[name]

@@ -1,0 +1,93 @@
+"""Plans within a memory limit: parts that would hold too much run as fused loops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from trnqc.contraction.computation import Computation, Part
+from trnqc.contraction.cost.estimate import step_seconds
+from trnqc.contraction.cost.rates import RELATIVE_RATES
+from trnqc.contraction.ladder.loops import ladder_loops
+from trnqc.contraction.memory.schedule import BUFFERS, ElementLimit, Schedule, schedule_within
+from trnqc.errors import InputError, MemoryLimit
+
+AnyComputation = TypeVar("AnyComputation", bound=Computation)
+
+
+def within_bytes(plan: AnyComputation, memory_limit: int | None, itemsize: int) -> AnyComputation:
+    """Return the plan that holds at most `memory_limit` bytes, in elements of `itemsize` bytes.
+
+    Raises
+    ------
+    InputError
+        If the limit is not a number.
+    MemoryLimit
+        If no loops hold that little. The message states the least limit that would do.
+    """
+    if memory_limit is None:
+        return within_elements(plan, None)
+    if not isinstance(memory_limit, int | float | np.number):
+        raise InputError(f"memory_limit is a number of bytes; found {memory_limit!r}")
+    try:
+        return within_elements(plan, int(memory_limit // itemsize))
+    except ElementLimit as error:
+        least = error.needed * itemsize
+        raise MemoryLimit(
+            f"{error.what} need {least} bytes of memory at least; memory_limit is {memory_limit} bytes: "
+            f"raise it to {least} or more"
+        ) from None
+
+
+def within_elements(plan: AnyComputation, limit: int | None) -> AnyComputation:
+    """Return the plan that holds at most `limit` elements.
+
+    Parts that hold more become fused loops. Ladders with declared symmetry become loops over their pairs where these
+    take less time, also without a limit.
+
+    Raises
+    ------
+    ElementLimit
+        If a part needs more even as fused loops.
+    """
+    fitted = {id(part): _fitted(part, is_output, others, limit) for part, is_output, others in plan.parts_in_memory()}
+    assignments = tuple(
+        replace(assignment, parts=tuple(fitted[id(part)] for part in assignment.parts))
+        for assignment in plan.assignments
+    )
+    return replace(plan, assignments=assignments)
+
+
+def _fitted(part: Part, is_output: bool, others: int, limit: int | None) -> Part:
+    """Return the part with the loops that the limit requires, or that are faster than its steps and hold no more."""
+    if limit is None and part.ladder is None:
+        return part
+    most = max(elements for _, elements in part.held(is_output))
+    loops = None
+    if part.ladder:
+        room = most if limit is None else limit - others
+        room -= 0 if is_output else part.tree.size(part.tree.root.indices)
+        loops = ladder_loops(part.ladder, room - min(room // 4, BUFFERS))
+    if loops:
+        by_steps = sum(step_seconds(part.tree, step, RELATIVE_RATES) for step in part.steps)
+        if loops.seconds(RELATIVE_RATES) < by_steps:
+            return replace(part, loops=loops, tree=loops.ladder.tree)
+    if limit is None or others + most <= limit:
+        return part
+    try:
+        return replace(part, schedule=_schedule(part, is_output, others, limit))
+    except MemoryLimit:
+        if loops is None:
+            raise
+        return replace(part, loops=loops, tree=loops.ladder.tree)
+
+
+def _schedule(part: Part, is_output: bool, others: int, limit: int) -> Schedule:
+    """Return fused loops within what the limit leaves beside other results and the part's own."""
+    taken = others + (0 if is_output else part.tree.size(part.tree.root.indices))
+    try:
+        return schedule_within(part.tree, max(limit - taken, 0))
+    except ElementLimit as error:
+        raise ElementLimit(error.name, error.needed + taken, limit, taken) from None

@@ -1,0 +1,131 @@
+"""From subscripts or a program to a plan: the order of the products, then what a memory limit requires.
+
+    subscripts, shapes ─ parse_subscripts ─► operands ─ best_tree ─► Plan ─ within_bytes ─► Plan
+    program, outputs   ─ plan_program ─► Plan ─ within_bytes ─► Plan
+
+Planners see shapes and limits only, neither arrays nor devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from trnqc.contraction.computation import Assignment, Part
+from trnqc.contraction.cost.counts import Count
+from trnqc.contraction.ladder.pattern import ladder_of
+from trnqc.contraction.memory.limit import within_bytes
+from trnqc.contraction.order.expansion import expanded
+from trnqc.contraction.order.operations import tree_of_path
+from trnqc.contraction.order.program import best_tree, plan_program, unread
+from trnqc.contraction.order.symmetric_pairs import with_pairs
+from trnqc.contraction.pair_energy import pair_forms
+from trnqc.contraction.plan import Plan
+from trnqc.contraction.time_limit import planning
+from trnqc.errors import ArgumentError, MemoryLimit
+from trnqc.expression.program import Program
+from trnqc.expression.subscripts import Shape, Subscripts, parse_subscripts
+from trnqc.expression.symmetry import Exchange, Symmetry
+
+# Name of the result of subscripts.
+RESULT = "result"
+# For each operand the exchanges of its axes that leave it unchanged, or change its sign.
+Exchanges = tuple[tuple[Exchange, ...], ...]
+# Steps of an opt_einsum path: positions of operands in the current list; their product is appended to it.
+Path = tuple[tuple[int, ...], ...]
+# What `optimize` of einsum may be.
+Optimize = bool | str | Sequence[Any] | Callable[..., Any] | None
+
+
+@lru_cache(maxsize=256)
+def plan_subscripts(
+    subscripts: str,
+    shapes: tuple[Shape, ...],
+    itemsize: int,
+    memory_limit: int | None,
+    time_limit: float | None,
+    exchanges: Exchanges = (),
+    same: tuple[int, ...] = (),
+    path: Path = (),
+) -> tuple[Plan, Subscripts]:
+    """Return the plan of one product, and its subscripts.
+
+    itemsize: bytes of an element. exchanges: for each operand. same: for each operand the first that is the same array.
+    path: an order of the products to follow instead of searching one.
+    """
+    parsed = parse_subscripts(subscripts, shapes)
+    with planning(time_limit) as clock:
+        plan = within_bytes(_product_plan(parsed, exchanges, same, path), memory_limit, itemsize)
+    return replace(plan, omitted=clock.omitted, time_limit=time_limit, memory=memory_limit), parsed
+
+
+def _product_plan(parsed: Subscripts, exchanges: Exchanges, same: tuple[int, ...], path: Path) -> Plan:
+    # Operands that are one array differ after axes of one of them are removed.
+    leaves, indices = parsed.leaves(() if any(parsed.squeezed) else same), parsed.indices()
+    declared: dict[str, tuple[Exchange, ...]] = {}
+    for leaf, of_operand, squeezed in zip(leaves, exchanges, parsed.squeezed):
+        # Exchanges number the axes before any are removed.
+        declared[leaf.name] = (*declared.get(leaf.name, ()), *(() if squeezed else of_operand))
+    symmetries = {name: _single_pairs(of_operand) for name, of_operand in declared.items()}
+    if path:
+        tree = with_pairs(tree_of_path(path, leaves, parsed.output, indices, RESULT), symmetries)
+    else:
+        tree = best_tree(list(leaves), parsed.output, indices, RESULT, symmetries)
+    used = [label for labels in parsed.inputs for label in labels]
+    operations = len(leaves) - 1 + bool(set(used) - set(parsed.output))
+    part = Part(Fraction(1), tree, ladder=ladder_of(tree, declared))
+    return Plan(
+        title=parsed.text,
+        assignments=(Assignment(RESULT, parsed.output, (part,)),),
+        inputs=tuple((leaf.name, leaf.indices) for leaf in leaves),
+        outputs=(RESULT,),
+        direct=operations * Count.product(indices[label].symbol for label in dict.fromkeys(used)),
+        exchanges=tuple(declared.items()),
+    )
+
+
+def _single_pairs(exchanges: Sequence[Exchange]) -> tuple[Symmetry, ...]:
+    return tuple(Symmetry(e.pairs[0], e.sign) for e in exchanges if len(e.pairs) == 1)
+
+
+def plan_statements(
+    program: Program, outputs: Sequence[str], itemsize: int, memory_limit: int | None, time_limit: float | None
+) -> Plan:
+    """Return the plan of a program whose extents are known; outputs: those that nothing reads where none is named."""
+    outputs = tuple(outputs) or unread(program)
+    # Shared products and targets of statements are held until their last use. Where that exceeds the limit, less is
+    # shared, and then every intermediate is written out.
+    attempts: tuple[Callable[[], Plan], ...] = (
+        lambda: plan_program(program, outputs),
+        lambda: plan_program(program, outputs, share=False, factor=False),
+        lambda: plan_program(expanded(program, outputs), outputs, share=False, factor=False),
+    )
+    with planning(time_limit) as clock:
+        for attempt in attempts:
+            try:
+                plan = within_bytes(attempt(), memory_limit, itemsize)
+                break
+            except MemoryLimit:
+                if attempt is attempts[-1]:
+                    raise
+    pairs = pair_forms(program, plan.outputs)
+    return replace(plan, omitted=clock.omitted, time_limit=time_limit, memory=memory_limit, pairs=pairs)
+
+
+def requested_path(optimize: Optimize, subscripts: str, shapes: tuple[Shape, ...]) -> Path:
+    """Return the path that the caller states, or that the caller's planner finds; empty if our order is wanted."""
+    if isinstance(optimize, bool | str | None):
+        return ()
+    steps: Any = optimize
+    if callable(optimize):
+        parsed = parse_subscripts(subscripts, shapes)
+        steps = optimize([set(labels) for labels in parsed.inputs], set(parsed.output), parsed.extents)
+    steps = list(steps) if isinstance(steps, Iterable) else None
+    if steps and steps[0] == "einsum_path":
+        del steps[0]
+    if steps is None or not all(isinstance(step, Iterable) for step in steps):
+        raise ArgumentError(f"optimize is a path, a planner of paths, or anything that names one; found {optimize!r}")
+    return tuple(tuple(int(position) for position in step) for step in steps)

@@ -1,0 +1,144 @@
+"""Running a computation: every part goes to the executor for its kind of steps and for where its operands lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from trnqc.arrays import transform_of
+from trnqc.contraction.computation import Assignment, Computation, Part
+from trnqc.contraction.kernels import Gemm
+from trnqc.contraction.ladder.run import run_ladder
+from trnqc.contraction.pair_energy import pair_energies
+from trnqc.contraction.run.arrays import Array, host_array, library_of, one_type
+from trnqc.contraction.run.device import run_on_device
+from trnqc.contraction.run.execute import run_steps
+from trnqc.contraction.run.loop_nest import run_schedule
+from trnqc.contraction.run.operands import check_elements, checked_function, checked_operands, require_numbers
+from trnqc.contraction.tree import Tree
+from trnqc.expression.operand import Leaf
+
+# library, part, operands by name, product of matrices -> (result without the coefficient, whether it is a new array)
+Executor = Callable[[ModuleType, Part, Mapping[str, Any], Gemm | None], tuple[Array, bool]]
+
+
+def run_computation(
+    plan: Computation, operands: Mapping[str, Any], gemm: Gemm | None = None, check_finite: bool = True
+) -> Any:
+    """Return the outputs of a computation; operands by name, arrays or functions (see `Plan.run`)."""
+    values = checked_operands(plan, operands, check_finite)
+    library = library_of([x for x in values.values() if not callable(x)])
+    if plan.pairs and plan.kernels.pairs and gemm is None:
+        energies = pair_energies(plan.pairs, values, plan.kernels.pairs, plan.memory)
+        if energies is not None:
+            return np.float64(energies[plan.outputs[0]]) if len(plan.outputs) == 1 else energies
+    values = {k: checked_function(k, x, check_finite) if callable(x) else x for k, x in values.items()}
+    return _outputs(plan, library, values, gemm or plan.kernels.gemm)
+
+
+def run_arrays(plan: Computation, arrays: Sequence[Any], gemm: Gemm | None, check_finite: bool) -> Any:
+    """Return the outputs for arrays in the order of the inputs, whose shapes are known to be those of the plan."""
+    library = library_of(arrays)
+    names = [name for name, _ in plan.inputs]
+    for name, array in zip(names, arrays):
+        require_numbers(array, name)
+    values = dict(zip(names, one_type(library, arrays)))
+    if check_finite:
+        for name, array in values.items():
+            check_elements(plan, library, name, array)
+    return _outputs(plan, library, values, gemm or plan.kernels.gemm)
+
+
+def _outputs(plan: Computation, library: ModuleType, values: dict[str, Any], gemm: Gemm | None) -> Any:
+    """Run the assignments in order; what no later one reads is dropped."""
+    if len(plan.assignments) == 1 and not plan.blocked and not plan.assignments[0].accumulate:
+        return _assigned(library, plan.assignments[0], values, gemm)
+    if plan.blocked:
+        like = next((x for x in values.values() if not callable(x)), np.zeros(1))
+        values = {k: x for name, whole in values.items() for k, x in plan.blocked.inputs[name].split(whole).items()}
+    last = plan.last_reads()
+    for k, assignment in enumerate(plan.assignments):
+        values[assignment.target] = _assigned(library, assignment, values, gemm)
+        for name in [name for name in values if last.get(name, -1) <= k and name not in plan.kept]:
+            del values[name]
+    if plan.blocked:
+        values = {name: plan.blocked.targets[name].join(library, values, like) for name in plan.outputs}
+    if len(plan.outputs) == 1:
+        return values[plan.outputs[0]]
+    return {name: values[name] for name in plan.outputs}
+
+
+def _assigned(library: ModuleType, assignment: Assignment, values: Mapping[str, Any], gemm: Gemm | None) -> Array:
+    """Return the sum of the parts, with what the target holds where the assignment accumulates."""
+    total, is_new = (values[assignment.target] if assignment.accumulate else None), False
+    for part in assignment.parts:
+        operands = {leaf.name: values[leaf.name] for leaf in part.tree.leaves}
+        term, term_is_new = EXECUTORS[_kind(part, operands)](library, part, operands, gemm)
+        if part.coefficient != 1:
+            term, term_is_new = _scaled(term, part.coefficient, term_is_new), True
+        if total is None:
+            total, is_new = term, term_is_new
+        elif is_new and total.dtype == term.dtype and not transform_of(term):
+            total += term
+        else:
+            total, is_new = total + term, True
+    return total
+
+
+def _kind(part: Part, operands: Mapping[str, Any]) -> str:
+    if part.loops:
+        return "ladder"
+    if part.schedule is None:
+        return "steps"
+    return "loops on a device" if any(getattr(x, "is_cuda", False) for x in operands.values()) else "loops"
+
+
+def _by_ladder(library: ModuleType, part: Part, operands: Mapping[str, Any], gemm: Gemm | None) -> tuple[Array, bool]:
+    assert part.loops is not None
+    return run_ladder(library, part.loops, operands, gemm), True
+
+
+def _by_steps(library: ModuleType, part: Part, operands: Mapping[str, Any], gemm: Gemm | None) -> tuple[Array, bool]:
+    whole = {leaf.name: _whole(leaf, part.tree, operands[leaf.name]) for leaf in part.tree.leaves}
+    # A last step that only turns axes yields a view of another array.
+    return run_steps(library, part.steps, whole, gemm), part.steps[-1].operation.kind != "copy"
+
+
+def _by_loops(library: ModuleType, part: Part, operands: Mapping[str, Any], gemm: Gemm | None) -> tuple[Array, bool]:
+    assert part.schedule is not None
+    on_host = {k: x if callable(x) else host_array(x, k) for k, x in sorted(operands.items())}
+    result = run_schedule(part.schedule, on_host, gemm=gemm)
+    return (result if library is np else library.asarray(result)), True
+
+
+def _on_device(library: ModuleType, part: Part, operands: Mapping[str, Any], gemm: Gemm | None) -> tuple[Array, bool]:
+    assert part.schedule is not None
+    like = next(x for x in operands.values() if getattr(x, "is_cuda", False))
+    return run_on_device(library, part.schedule, operands, like, gemm), True
+
+
+EXECUTORS: dict[str, Executor] = {
+    "steps": _by_steps,
+    "loops": _by_loops,
+    "loops on a device": _on_device,
+    "ladder": _by_ladder,
+}
+
+
+def _whole(leaf: Leaf, tree: Tree, value: Any) -> Array:
+    """Return the array of a leaf; a function is asked for all of its elements."""
+    return value(*(slice(0, tree.extent(label)) for label in leaf.indices)) if callable(value) else value
+
+
+def _scaled(x: Array, coefficient: Fraction, is_new: bool) -> Array:
+    """Return coefficient * x. Whole coefficients keep the element type; a new array is scaled in place if it can."""
+    factor = int(coefficient) if coefficient.denominator == 1 else float(coefficient)
+    holds_product = isinstance(factor, int) or "float" in str(x.dtype) or "complex" in str(x.dtype)
+    if is_new and holds_product and x.ndim:
+        x *= factor
+        return x
+    return x * factor

@@ -1,0 +1,25 @@
+"""Contractions inside ``torch.compile``: planned while the graph is traced, so that the graph holds their steps.
+
+This module is imported where Dynamo traces a call of `einsum`. Dynamo does not look into the planner, which depends on
+shapes only. Loops within a memory limit run on NumPy and break the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from trnqc.contraction import api
+
+
+def einsum(subscripts: Any, operands: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+    """Compute `trnqc.einsum` as one call of the graph."""
+    return api.einsum(subscripts, *operands, **options)
+
+
+torch.compiler.allow_in_graph(einsum)
+
+# With loops that run when the compiled code does.
+einsum_in_loops = torch.compiler.disable(einsum)

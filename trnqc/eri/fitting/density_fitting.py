@@ -1,0 +1,177 @@
+"""Density fitting in the shape of PySCF's DF object: three-centre integrals by our kernels, J and K by BLAS.
+
+molecule, fitting set -> fitted integrals in _cderi (fitted_integrals.py) -> J and K (jk.py)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pyscf import df, gto, lib
+from pyscf.df import df_jk
+from pyscf.lib import logger
+
+from trnqc.eri.fitting import jk
+from trnqc.eri.fitting.fitted_integrals import fitted_integrals
+from trnqc.eri.library import background, needs, programs
+from trnqc.errors import CompilerError, InputError, UnsupportedClass
+from trnqc.host.memory import gigabytes
+from trnqc.ranks import ALONE, Ranks
+
+# The share of the memory below PySCF's max_memory that arrays of this module may take.
+SHARE_OF_MEMORY = 0.9
+
+
+def memory_left(max_memory: float) -> float:
+    """Return the bytes that arrays may take below PySCF's max_memory, which is in MB and limits the whole process."""
+    return SHARE_OF_MEMORY * 1e6 * max(max_memory - lib.current_memory()[0], 0)
+
+
+class DF(df.DF):
+    """PySCF's DF object with integrals by our kernels, and J and K by BLAS. Results agree with PySCF's to rounding.
+
+    PySCF computes the integrals itself, on disk if need be, where they do not fit into max_memory, are to be saved
+    (_cderi_to_save), or are beyond our kernels. ``ran_on`` says who did it, and a log line says why.
+
+    Parameters
+    ----------
+    mol, auxbasis
+        As for PySCF's object.
+    kernels
+        What happens while kernels are not compiled yet, as in `trnqc.accelerate`. By default they are compiled first.
+    """
+
+    _keys = frozenset({"kernels", "ran_on"})
+    _cderi: Any
+    auxmol: Any
+
+    def __init__(self, mol: gto.Mole, auxbasis: Any = None, kernels: str = "wait") -> None:
+        super().__init__(mol, auxbasis)
+        self.kernels, self.ran_on = background.chosen(kernels), "nothing yet"
+
+    @classmethod
+    def of(cls, other: df.DF, kernels: str = "wait") -> DF:
+        """Return an object with the state of another DF object, integrals included."""
+        new = cls(other.mol, kernels=kernels)
+        new.__dict__.update(_state(other))
+        return new
+
+    def undo(self) -> df.DF:
+        """Return PySCF's object with the state of this one."""
+        plain = df.DF(self.mol)
+        plain.__dict__.update(_state(self))
+        return plain
+
+    def build(self) -> DF:
+        """Compute the fitted integrals into ``_cderi``: an array [naux, nao (nao + 1) / 2], or a file."""
+        if self._cderi is not None and self.auxmol is None:
+            return super().build()
+        auxmol = df.addons.make_auxmol(self.mol, self.auxbasis)
+        start = logger.process_clock(), logger.perf_counter()
+        try:
+            if reason := self._why_pyscf(auxmol) or self._why_not_yet(auxmol):
+                self.ran_on = f"PySCF: {reason}"
+                logger.note(self, "density fitting is left to PySCF: %s", reason)
+                return super().build()
+            self.check_sanity()
+            self.dump_flags()
+            self._cderi = fitted_integrals(self.mol, auxmol)
+        except (UnsupportedClass, CompilerError) as error:
+            self.ran_on = f"PySCF: {error}"
+            logger.warn(self, "density fitting is left to PySCF: %s", error)
+            return super().build()
+        self.auxmol, self.ran_on = auxmol, programs.words()
+        logger.timer(self, "density-fitting integrals", *start)
+        return self
+
+    def _why_not_yet(self, auxmol: gto.Mole) -> str:
+        """Return why our kernels cannot be used yet, or "". Raises UnsupportedClass, CompilerError."""
+        if self.kernels == "wait":
+            return ""
+        needed = background.Needed(needs.for_fitting(self.mol, auxmol), self.kernels)
+        return "" if needed.ready() else needed.reason
+
+    def _why_pyscf(self, auxmol: gto.Mole) -> str:
+        """Return why PySCF has to compute the integrals, or ""."""
+        if isinstance(self._cderi_to_save, str):
+            return f"the integrals are to be saved in {self._cderi_to_save}"
+        if self.mol.cart != auxmol.cart:
+            return "orbitals and fitting functions are not both Cartesian or both spherical"
+        needed, left = 8 * self.mol.nao * (self.mol.nao + 1) // 2 * auxmol.nao, memory_left(self.max_memory)
+        if needed >= left:
+            return f"the integrals need {gigabytes(needed)}, of which {gigabytes(left)} are free below max_memory"
+        return ""
+
+    def get_jk(
+        self,
+        dm: Any,
+        hermi: int = 1,
+        with_j: bool = True,
+        with_k: bool = True,
+        direct_scf_tol: float = 1e-13,
+        omega: float | None = None,
+    ) -> tuple[Any, Any]:
+        """Compute J and K, as PySCF does, for any `hermi`. Orbitals in tags of dm (mo_coeff, mo_occ) are used for K."""
+        if omega is not None:
+            with self.range_coulomb(omega) as fitted:
+                return fitted.get_jk(dm, hermi, with_j, with_k, direct_scf_tol)
+        if with_k and self._cderi is None:
+            self.build()
+        if not isinstance(self._cderi, np.ndarray) or np.iscomplexobj(dm):
+            return df_jk.get_jk(self, dm, hermi, with_j, with_k, direct_scf_tol)
+        start = logger.process_clock(), logger.perf_counter()
+        dms = np.asarray(dm, float)
+        nao = self.mol.nao
+        if dms.shape[-2:] != (nao, nao):
+            raise InputError(f"dm is [{nao}, {nao}] or [..., {nao}, {nao}] for this molecule, found {dms.shape}")
+        norms = self.__dict__.setdefault("_norms", jk.Norms())(self._cderi)
+        vj, vk = fitted_jk(self._cderi, dm, norms, with_j, with_k, memory_left(self.max_memory))
+        logger.timer(self, "df vj and vk", *start)
+        return vj, vk
+
+
+def fitted_jk(
+    rows: np.ndarray, dm: Any, norms: np.ndarray, with_j: bool, with_k: bool, room: float, ranks: Ranks = ALONE
+) -> tuple[Any, Any]:
+    """Compute J and K from this rank's rows of fitted integrals, for a density that PySCF may have tagged.
+
+    Parameters
+    ----------
+    rows, norms, room, ranks
+        As in `trnqc.eri.fitting.jk`.
+    dm : array_like [..., nao, nao]
+        Real densities. If they have tags mo_coeff and mo_occ, K is computed from the occupied orbitals.
+
+    Returns
+    -------
+    vj, vk : numpy.ndarray [..., nao, nao] or None
+        None for what is not wanted.
+    """
+    dms = np.asarray(dm, float)
+    square = dms.reshape(-1, *dms.shape[-2:])
+    vj = jk.coulomb(rows, square, norms, ranks).reshape(dms.shape) if with_j else None
+    if not with_k:
+        return vj, None
+    if getattr(dm, "mo_coeff", None) is not None:
+        orbitals = _occupied(dm, len(square), dms.shape[-1])
+        vk = [jk.exchange_of_orbitals(rows, c, norms, room, ranks) for c in orbitals]
+    else:
+        vk = [jk.exchange(rows, one, norms, room, ranks) for one in square]
+    return vj, np.array(vk).reshape(dms.shape)
+
+
+def _state(fitting: df.DF) -> dict[str, Any]:
+    """Return the attributes that PySCF's and our objects share. Tables that depend on the class are left out."""
+    own = ("kernels", "ran_on", "_rsh_df", "_vjopt")
+    return {name: v for name, v in fitting.__dict__.items() if name not in own}
+
+
+def _occupied(dm: Any, count: int, nao: int) -> list[np.ndarray]:
+    """Return sqrt(occupation) times the occupied orbitals of each of `count` densities; for ROHF, of each spin."""
+    coefficients = np.asarray(dm.mo_coeff).reshape(-1, nao, np.shape(dm.mo_coeff)[-1])
+    occupations = np.asarray(dm.mo_occ).reshape(-1, coefficients.shape[-1])
+    if 2 * len(occupations) == count:
+        occupations = np.concatenate([occupations > 0, occupations == 2]).astype(float)
+        coefficients = np.concatenate([coefficients, coefficients])
+    return [c[:, n > 0] * np.sqrt(n[n > 0]) for c, n in zip(coefficients, occupations)]

@@ -1,0 +1,122 @@
+"""Fitted integrals distributed over ranks, and J and K from them, with the bits of one process.
+
+blocks of shells i, one run of blocks for each rank -> its pairs ij: (P|ij) for all P -> fitted rows Q of these pairs
+-> all ranks exchange -> all pairs of this rank's rows Q, whole groups of them -> J and K, summed exactly over ranks
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from pyscf import gto, lib
+
+from trnqc.eri.fitting import jk
+from trnqc.eri.fitting.density_fitting import fitted_jk, memory_left
+from trnqc.eri.fitting.fitted_integrals import MetricFactor, columns_of, shell_blocks
+from trnqc.eri.integrals import ThreeCentre, int3c2e
+from trnqc.eri.library import programs
+from trnqc.ranks import Ranks
+
+
+def bytes_of_a_rank(mol: gto.Mole, auxmol: gto.Mole, ranks: int) -> float:
+    """Return the most that a rank holds while it computes: its columns, its rows, and messages under way."""
+    nao, naux = mol.nao_nr(), auxmol.nao_nr()
+    return 8.0 * naux * (naux + 3 * nao * (nao + 1) / 2 / ranks)
+
+
+class DistributedFitting:
+    """Fitted integrals of which each rank has the rows Q of some groups.
+
+    All ranks create it and call `get_jk` together.
+
+    Parameters
+    ----------
+    mol, auxmol
+        The molecule and its fitting functions.
+    factor
+        The result of `prepared`, the same on all ranks.
+    ranks
+        The processes of the job.
+
+    Raises
+    ------
+    CompilerError, CommunicationError
+        If kernels cannot be compiled, or another rank is lost.
+    """
+
+    def __init__(self, mol: gto.Mole, auxmol: gto.Mole, factor: MetricFactor, ranks: Ranks) -> None:
+        self.mol, self.ranks = mol, ranks
+        blocks = shell_blocks(mol)
+        runs = _runs([b - a for a, b in columns_of(mol, blocks)], ranks.size)
+        spans = [columns_of(mol, blocks)[i:j] for i, j in runs]
+        edges = [(span[0][0], span[-1][1]) if span else (0, 0) for span in spans]
+        i, j = runs[ranks.rank]
+        columns = _fitted_columns(mol, auxmol, factor, blocks[i:j])
+        self.norms = self._norms(columns, edges[ranks.rank])
+        self.rows = self._exchanged(columns, edges, factor.naux)
+
+    @property
+    def ran_on(self) -> str:
+        """What computed the integrals, in words."""
+        threads = int(lib.num_threads())
+        return f"{programs.words()}, {threads} thread{'s' * (threads > 1)} on each of {self.ranks.size} ranks"
+
+    def get_jk(self, dm: Any, with_j: bool, with_k: bool) -> tuple[Any, Any]:
+        """Compute J and K of real densities [..., nao, nao], the same on every rank, which may have PySCF's tags."""
+        room = memory_left(self.mol.max_memory)
+        return fitted_jk(self.rows, dm, self.norms, with_j, with_k, room, self.ranks)
+
+    def _norms(self, columns: np.ndarray, edges: tuple[int, int]) -> np.ndarray:
+        nao = self.mol.nao_nr()
+        packed = np.zeros(nao * (nao + 1) // 2)
+        packed[slice(*edges)] = jk.norms_of(columns)
+        return lib.unpack_tril(self.ranks.sum(packed))
+
+    def _exchanged(self, columns: np.ndarray, edges: Sequence[tuple[int, int]], naux: int) -> np.ndarray:
+        """Return all pairs of this rank's rows. In each step a rank sends to one other and receives from one other."""
+        me, size = self.ranks.rank, self.ranks.size
+        rows_of = [_rows_of(naux, rank, size) for rank in range(size)]
+        rows = np.empty((rows_of[me][1] - rows_of[me][0], max(end for _, end in edges)))
+        rows[:, slice(*edges[me])] = columns[slice(*rows_of[me])]
+        for step in range(1, size):
+            to, source = (me + step) % size, (me - step) % size
+            arriving = np.empty((len(rows), edges[source][1] - edges[source][0]))
+            leaving = np.ascontiguousarray(columns[slice(*rows_of[to])])
+            self.ranks.exchange([(to, leaving)], [(source, arriving)]).wait()
+            rows[:, slice(*edges[source])] = arriving
+        return rows
+
+
+def prepared(mol: gto.Mole, auxmol: gto.Mole) -> MetricFactor:
+    """Do what one rank does for all before they meet: compile the kernels, and factorise the metric.
+
+    Raises UnsupportedClass, CompilerError.
+    """
+    ThreeCentre(mol, auxmol)
+    return MetricFactor.of(mol, auxmol)
+
+
+def _fitted_columns(
+    mol: gto.Mole, auxmol: gto.Mole, factor: MetricFactor, blocks: Sequence[tuple[int, int]]
+) -> np.ndarray:
+    if not blocks:
+        return np.zeros((factor.naux, 0))
+    shells = (blocks[0][0], blocks[-1][1])
+    return factor.divide_out(int3c2e(mol, auxmol, "s2ij", (*shells, 0, shells[1])).T, columns_of(mol, blocks))
+
+
+def _runs(costs: Sequence[int], ranks: int) -> list[tuple[int, int]]:
+    """Divide blocks into one run for each rank, of about equal cost; with fewer blocks than ranks, some are empty."""
+    sums = np.cumsum(costs)
+    cuts = np.searchsorted(sums, np.linspace(0, sums[-1], ranks + 1)[1:-1]).tolist()
+    return list(pairwise([0, *cuts, len(costs)]))
+
+
+def _rows_of(naux: int, rank: int, ranks: int) -> tuple[int, int]:
+    """Return the range of rows Q of a rank, which are whole groups."""
+    groups = -(-naux // jk.GROUP)
+    first, last = (min(naux, jk.GROUP * (groups * n // ranks)) for n in (rank, rank + 1))
+    return first, last

@@ -1,0 +1,123 @@
+"""Fitted three-centre integrals: the metric divided out of (P|ij).
+
+(P|Q) = L L^T -> rows Q of L^-1 (P|ij), computed in the memory of (P|ij), one range of columns ij after the other
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from pyscf import gto, lib
+from pyscf.df.incore import LINEAR_DEP_THR
+from pyscf.lib import logger
+from scipy.linalg.blas import dgemm, dtrsm
+
+from trnqc.eri.fitting.thread_pool import single_threaded_pool
+from trnqc.eri.integrals import int2c2e, int3c2e
+
+# Rows of L that are solved for at once: enough for fast matrix products, and few beside the metric.
+ROWS = 256
+# Columns ij that a thread solves for at once, at least: they stay in its cache and are enough for matrix products.
+COLUMNS = 2048
+
+
+def fitted_integrals(mol: gto.Mole, auxmol: gto.Mole) -> np.ndarray:
+    """Compute L^-1 (P|ij) for the operator of a molecule, with (P|Q) = L L^T.
+
+    Returns
+    -------
+    numpy.ndarray [naux, nao (nao + 1) / 2]
+        Rows Q of packed pairs ij, in Hartree^1/2. The bits do not depend on the number of threads.
+
+    Raises
+    ------
+    UnsupportedClass, CompilerError
+        If there are no kernels for these shells.
+    """
+    factor = MetricFactor.of(mol, auxmol)
+    return factor.divide_out(int3c2e(mol, auxmol, "s2ij").T, columns_of(mol, shell_blocks(mol)))
+
+
+@dataclass(frozen=True, eq=False)
+class MetricFactor:
+    """A factor of the metric: L, or U w^-1/2 of its eigenvectors U where it has no Cholesky factor.
+
+    Eigenvectors are kept if their eigenvalue w is above PySCF's threshold for linear dependence. Then there are fewer
+    rows Q than fitting functions P.
+    """
+
+    matrix: np.ndarray
+    is_lower: bool
+
+    @classmethod
+    def of(cls, mol: gto.Mole, auxmol: gto.Mole) -> MetricFactor:
+        """Compute the factor for the operator of `mol`."""
+        # Several threads would write (P|Q) and (Q|P) to one element in any order, and LAPACK's bits depend on threads.
+        metric = int2c2e(auxmol, omega=mol.omega, threads=1)
+        with single_threaded_pool(1):
+            try:
+                return cls(np.asfortranarray(scipy.linalg.cholesky(metric, lower=True)), True)
+            except scipy.linalg.LinAlgError:
+                w, u = scipy.linalg.eigh(metric)
+        keep = w > LINEAR_DEP_THR
+        logger.info(mol, "%d of %d fitting functions are linearly dependent", (~keep).sum(), len(w))
+        return cls(u[:, keep] / np.sqrt(w[keep]), False)
+
+    @property
+    def naux(self) -> int:
+        """Number of rows Q."""
+        return self.matrix.shape[1]
+
+    def divide_out(self, integrals: np.ndarray, columns: Sequence[tuple[int, int]]) -> np.ndarray:
+        """Replace (P|ij) [nfit, pairs] by fitted rows [naux, pairs] in the same memory; one task a range of columns."""
+
+        def fit(part: tuple[int, int]) -> None:
+            block = np.ascontiguousarray(integrals[:, slice(*part)])
+            fitted = solve_lower(self.matrix, block) if self.is_lower else self.matrix.T @ block
+            integrals[: self.naux, slice(*part)] = fitted
+
+        with single_threaded_pool(lib.num_threads()) as pool:
+            list(pool.map(fit, columns))
+        return integrals[: self.naux]
+
+
+def shell_blocks(mol: gto.Mole) -> list[tuple[int, int]]:
+    """Return ranges of shells i with about COLUMNS pairs ij, i >= j; the same for any number of threads and ranks."""
+    loc = mol.ao_loc_nr().astype(int)
+    first, blocks = 0, []
+    for last in range(1, mol.nbas + 1):
+        if last == mol.nbas or _pairs(loc[last]) - _pairs(loc[first]) >= COLUMNS:
+            blocks.append((first, last))
+            first = last
+    return blocks
+
+
+def columns_of(mol: gto.Mole, blocks: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the ranges of packed pairs ij of blocks of shells, counted from the first pair of all blocks."""
+    loc = mol.ao_loc_nr().astype(int)
+    start = _pairs(loc[blocks[0][0]]) if blocks else 0
+    return [(_pairs(loc[a]) - start, _pairs(loc[b]) - start) for a, b in blocks]
+
+
+def _pairs(n: int) -> int:
+    return int(n * (n + 1) // 2)
+
+
+def solve_lower(lower: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Compute L^-1 rows in the memory of `rows`, which is [n, m] and C-contiguous.
+
+    Blocks of rows leave all work to matrix products but for that on the diagonal.
+    """
+    lower = np.asfortranarray(lower)
+    for begin in range(0, len(lower), ROWS):
+        block = slice(begin, min(begin + ROWS, len(lower)))
+        # BLAS works in place on the transpose of C-contiguous rows.
+        right = rows[block].T
+        if begin:
+            right = dgemm(-1.0, rows[:begin].T, lower[block, :begin], 1.0, right, trans_b=True, overwrite_c=True)
+        solved = dtrsm(1.0, lower[block, block], right, side=1, lower=1, trans_a=1, overwrite_b=True)
+        assert np.shares_memory(solved, rows)
+    return rows

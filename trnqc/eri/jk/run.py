@@ -1,0 +1,177 @@
+"""One pass over the integrals: the arguments of the drivers (batch.py) for a stack of densities, and their calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from pyscf import gto
+
+from trnqc.eri.classes import QuartetClass
+from trnqc.eri.jk.batch import BLOCKS, NUMBERS, REALS, Batch
+from trnqc.eri.jk.exact_sums import ExactSum, Terms
+from trnqc.eri.jk.layout import Layout, block_maxima
+from trnqc.eri.jk.tasks import Task
+from trnqc.eri.kernels import boys
+from trnqc.eri.kernels.parameters import work_size
+from trnqc.eri.library import programs
+from trnqc.host.arrays import zeros
+from trnqc.jit import Library
+
+# Primitive quartets below this times the cutoff are left out: a contracted integral has some hundreds that matter.
+PRIMITIVE = 1e-2
+
+_work_size = cache(work_size)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What all tasks of one pass share.
+
+    pairs [densities, elements of all pairs] and blocks [densities, elements of a matrix]: the densities for J and for K
+    (layout.py). each [densities, shells, shells]: their largest elements by blocks. maxima [shells, shells]: the same
+    for the screening. reals: those of `batch.REALS`.
+    """
+
+    layout: Layout
+    with_j: bool
+    with_k: bool
+    pairs: np.ndarray
+    blocks: np.ndarray
+    each: np.ndarray
+    maxima: np.ndarray
+    reals: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        mol: gto.Mole,
+        layout: Layout,
+        dm: np.ndarray,
+        pairs: np.ndarray,
+        *,
+        with_j: bool,
+        with_k: bool,
+        cutoff: float,
+        omega: float,
+        maxima: np.ndarray | None = None,
+    ) -> Run:
+        """A pass for densities dm [densities, nao, nao], each symmetric or antisymmetric.
+
+        pairs: their elements by pairs. omega: at least 0, in 1/bohr. maxima: by default those of `dm`; the passes over
+        parts of one stack share them, so that the number of passes does not change the result.
+        """
+        each = np.array([block_maxima(mol, one[None]) for one in dm])
+        maxima = each.max(axis=0) if maxima is None else maxima
+        largest = min(1.0, 4.0 * float(maxima.max(initial=0)))
+        reals = {"cutoff": cutoff, "primitive": PRIMITIVE * cutoff, "omega": omega, "largest": largest}
+        in_order = np.array([reals[name] for name in REALS])
+        return cls(layout, with_j, with_k, np.ascontiguousarray(pairs), layout.blocked(dm), each, maxima, in_order)
+
+    @property
+    def count(self) -> int:
+        """Densities."""
+        return len(self.pairs)
+
+    def bounds(self, q: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """By density, what no element of the sums for J and K exceeds, even if all terms had one sign.
+
+        q [shells, shells]: Schwarz bounds q_ab = sqrt((ab|ab)). sizes: functions of each shell. J_ab <= q_ab sum q_cd
+        |D_cd| and K_ac <= sum q_ab |D_bd| q_cd; a quartet is met once for its at most eight images.
+        """
+        weighted, most = self.each * np.outer(sizes, sizes), q.max(axis=0, initial=0)
+        j = most.max(initial=0) * (q * weighted).sum(axis=(1, 2))
+        k = (most[:, None] * weighted * most).sum(axis=(1, 2))
+        return 8 * j, 8 * k
+
+    def work(
+        self,
+        groups: Iterable[list[Task]],
+        libraries: Mapping[QuartetClass, Library],
+        sums: tuple[ExactSum, ExactSum],
+    ) -> None:
+        """The share of one thread: the sums of each group are added to the sums of J and of K."""
+        scratch, terms = Scratch(), [Terms(total) for total in sums]
+        vj, vk = (term.array for term in terms)
+        for group in groups:
+            for task in group:
+                driver = getattr(libraries[task.cls], Batch(task.cls, self.with_j, self.with_k).name)
+                driver(**self.arguments(task, scratch, vj, vk), groups_begin=task.begin, groups_end=task.end)
+            for wanted, term in zip((self.with_j, self.with_k), terms):
+                if wanted:
+                    term.flush()
+
+    def arguments(self, task: Task, scratch: Scratch, vj: np.ndarray, vk: np.ndarray) -> dict[str, np.ndarray]:
+        """The arguments of a driver, see `Batch.arrays`."""
+        bra, ket, cls, width = task.bra, task.ket, task.cls, programs.lanes()
+        n_ab, n_cd = bra.pairs.contractions, ket.pairs.contractions
+        a, b, c, d = cls.extents
+        ket_records = ket.records_for(cls)
+        _, rows, wide = ket_records.shape
+        return {
+            "numbers": self.numbers(task, width),
+            "reals": self.reals,
+            "bra": bra.records_for(cls),
+            "bra_places": bra.places,
+            "bra_measures": bra.measures,
+            "ket": ket_records,
+            "ket_places": ket.places,
+            "ket_measures": ket.measures,
+            "ket_bounds": ket.bounds,
+            "dm_max": self.maxima,
+            "dm_pairs": self.pairs,
+            "dm": self.blocks,
+            "vj": vj,
+            "vk": vk,
+            "boys": boys.table(cls.order),
+            "lane": scratch.lane,
+            "queue": scratch("queue", len(ket) + width, np.int64),
+            "weight": scratch("weight", len(ket) + width),
+            "lanes_ket": scratch("lanes_ket", rows * wide * width),
+            "lanes_centre": scratch("lanes_centre", 6 * width),
+            "work": scratch("work", _work_size(cls, n_ab, n_cd) * width),
+            "out": scratch("out", n_ab * n_cd * a * b * c * d * width),
+            "j_ab": scratch("j_ab", self.count * n_ab * a * b * width),
+        }
+
+    def numbers(self, task: Task, lanes: int) -> np.ndarray:
+        """The array of `batch.NUMBERS`."""
+        bra, ket, layout = task.bra, task.ket, self.layout
+        numbers = {
+            "ket_pairs": len(ket),
+            "bra_rows": bra.records.shape[1],
+            "ket_rows": ket.records.shape[1],
+            "n_ab": bra.pairs.contractions,
+            "n_cd": ket.pairs.contractions,
+            "n_b": bra.pairs.ncb,
+            "n_d": ket.pairs.ncb,
+            "same": bra is ket,
+            "densities": self.count,
+            "lanes": lanes,
+            "shells": len(self.maxima),
+            "elements": self.blocks.shape[1],
+            "pair_elements": self.pairs.shape[1],
+            "bra_at": bra.at,
+            "ket_at": ket.at,
+        }
+        l = dict(zip("abcd", task.cls.shells))
+        for block in BLOCKS:
+            row, column = (l[shell] for shell in block)
+            numbers |= {f"at_{block}": layout.at[row, column], f"row_{block}": layout.shells[column]}
+        return np.array([numbers[name] for name in NUMBERS], np.int64)
+
+
+class Scratch:
+    """Buffers of one thread by name, which grow when more is asked for."""
+
+    def __init__(self) -> None:
+        self.lane = np.arange(programs.lanes())
+        self._buffers: dict[str, np.ndarray] = {}
+
+    def __call__(self, name: str, size: int, dtype: Any = np.float64) -> np.ndarray:
+        if name not in self._buffers or self._buffers[name].size < size:
+            self._buffers[name] = zeros(size, dtype)
+        return self._buffers[name]

@@ -1,0 +1,82 @@
+"""Variants of a quartet kernel: straight-line code or loops, and what else can be chosen without changing integrals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from trnqc.eri.classes import QuartetClass
+from trnqc.eri.kernels import columns, vertical
+from trnqc.eri.kernels.parameters import target_count
+from trnqc.eri.kernels.recurrence import FITTED, components, fewest_flops, recurrence
+from trnqc.gen import Array
+from trnqc.gen import statements as st
+
+# The forms of the vertical recurrence: `vertical.straight` and `columns.vertical`.
+TIERS = ("straight", "columns")
+# Nodes of the recurrence's graph up to which a kernel is straight-line code. Compilers take too long for more.
+LARGEST = 6000
+# The same for a fitting shell, where loops run faster from here on.
+LARGEST_FITTED = 4000
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Choices for a kernel. The defaults suit CPUs.
+
+    Parameters
+    ----------
+    rule, method, draws
+        As in `vertical.straight`; the tier "columns" only reads whether the rule is FITTED.
+    space
+        The memory for the targets of a segmented class: "global" for the kernel's work, "shared", or "local", which are
+        registers if they suffice.
+    peeled
+        Whether the first primitive quartet has code of its own that stores, so that no targets are cleared.
+    fused, unrolled
+        As in `horizontal.horizontal_function`.
+    """
+
+    rule: str = ""
+    method: str = ""
+    draws: int = 1
+    space: str = "global"
+    peeled: bool = True
+    fused: bool = True
+    unrolled: bool | None = None
+
+    def targets(self, cls: QuartetClass) -> Array | None:
+        """Return the array of the targets, or None if they are in the kernel's work."""
+        la, lb, lc, ld = cls.shells
+        shape = (len(components(la, lb)), len(components(lc, ld)))
+        own = self.space != "global" and not cls.general
+        return Array("h", "f64", shape, self.space, lanes=self.space != "local") if own else None
+
+
+STANDARD = Variant()
+
+
+@cache
+def tier_of(cls: QuartetClass, variant: Variant = STANDARD) -> str:
+    """Choose the tier: straight-line code where compilers can build it in reasonable time, else loops over columns."""
+    # A peeled kernel has the code of the recurrence twice.
+    most = (LARGEST_FITTED if variant.rule == FITTED else LARGEST) // (2 if variant.peeled and not cls.general else 1)
+    if target_count(cls) > most:
+        return "columns"
+    graph = recurrence(*cls.shells, variant.rule or fewest_flops(*cls.shells)).graph
+    return "straight" if len(graph) <= most else "columns"
+
+
+@cache
+def primitive_function(cls: QuartetClass, tier: str = "", add: bool = True, variant: Variant = STANDARD) -> st.Function:
+    """Build the vertical recurrence of a primitive quartet in a tier; it adds to its targets or stores them."""
+    if (tier or tier_of(cls, variant)) == "columns":
+        return columns.vertical(*cls.shells, add=add, fitted=variant.rule == FITTED)
+    return vertical.straight(
+        *cls.shells,
+        add=add,
+        rule=variant.rule,
+        method=variant.method,
+        draws=variant.draws,
+        space="global" if cls.general else variant.space,
+    )

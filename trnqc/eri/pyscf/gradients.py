@@ -1,0 +1,84 @@
+"""PySCF's gradients objects with derivatives of J and K by our integrals: the same methods and the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from pyscf import gto, lib
+from pyscf.lib import logger
+
+from trnqc.eri.classes import LMAX
+from trnqc.eri.gradient.builder import GradientBuilder
+from trnqc.eri.library import background, needs, programs
+from trnqc.eri.operators import signed_omega
+from trnqc.eri.pyscf.molecule_cache import MoleculeCache, is_covered
+
+
+def accelerate_gradients(gradients: Any) -> Any:
+    """Return PySCF's gradients object with J and K by our integrals; its `undo()` returns the object without them."""
+    if isinstance(gradients, _AcceleratedGradients):  # below the layer of a solvent
+        return gradients
+    return lib.set_class(_AcceleratedGradients(gradients), (_AcceleratedGradients, gradients.__class__))
+
+
+class _AcceleratedGradients(lib.StreamObject):
+    """The layer that `accelerate_gradients` puts on a gradients object."""
+
+    __name_mixin__ = "Accelerated"
+    _keys = frozenset({"ran_on"})
+
+    def __init__(self, gradients: Any) -> None:
+        self.__dict__.update(gradients.__dict__)
+        self._cache, self.ran_on = MoleculeCache(), "nothing yet"
+
+    def undo(self) -> Any:
+        """Return the object without this layer, with the same state."""
+        plain = lib.view(self, lib.drop_class(self.__class__, _AcceleratedGradients))
+        del plain.__dict__["_cache"], plain.__dict__["ran_on"]
+        return plain
+
+    def get_jk(
+        self, mol: gto.Mole | None = None, dm: Any = None, hermi: int = 0, omega: float | None = None
+    ) -> tuple[Any, Any]:
+        """Return derivatives of J and K [..., 3, nao, nao] as PySCF does."""
+        return self._jk(super().get_jk, mol, dm, hermi, omega, True, True)
+
+    def get_j(self, mol: gto.Mole | None = None, dm: Any = None, hermi: int = 0, omega: float | None = None) -> Any:
+        """Return derivatives of J alone."""
+        return self._jk(super().get_j, mol, dm, hermi, omega, True, False)
+
+    def get_k(self, mol: gto.Mole | None = None, dm: Any = None, hermi: int = 0, omega: float | None = None) -> Any:
+        """Return derivatives of K alone."""
+        return self._jk(super().get_k, mol, dm, hermi, omega, False, True)
+
+    def _jk(
+        self, pyscf: Callable, mol: gto.Mole | None, dm: Any, hermi: int, omega: float | None, j: bool, k: bool
+    ) -> Any:
+        mol = self.mol if mol is None else mol
+        dm = np.asarray(self.base.make_rdm1() if dm is None else dm)
+        signed = signed_omega(mol, omega)
+        self.ran_on = self._by_pyscf(mol, signed)
+        if self.ran_on:
+            return pyscf(mol, dm, hermi, omega)
+        start = logger.process_clock(), logger.perf_counter()
+        builder = self._cache.get(mol, signed, lambda: self._builder(mol, signed))
+        vj, vk = builder.get_jk(dm, j, k)
+        self.ran_on = programs.words()
+        logger.timer(self, "derivatives of vj and vk", *start)
+        return (vj, vk) if j and k else vj if j else vk
+
+    def _by_pyscf(self, mol: gto.Mole, omega: float) -> str:
+        """Return in words what is used instead of our kernels now, or "" if they are to be used."""
+        if not self._cache.get(mol, "covered", lambda: is_covered(mol, LMAX - 1, "gradients")):
+            return "PySCF"
+        needed = self._cache.get(mol, ("needed", omega), lambda: self._needed(mol, omega))
+        return "" if needed.ready() else f"PySCF ({needed.reason})"
+
+    def _needed(self, mol: gto.Mole, omega: float) -> background.Needed:
+        kernels = background.chosen(getattr(self.base, "kernels", None))
+        return background.Needed(needs.for_gradients(mol, omega), kernels)
+
+    def _builder(self, mol: gto.Mole, omega: float) -> GradientBuilder:
+        return GradientBuilder(mol, omega, self.base.direct_scf_tol, lib.num_threads())

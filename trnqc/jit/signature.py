@@ -1,0 +1,133 @@
+"""What a compiled function takes: named parameters, and how numbers and NumPy arrays become its arguments."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from trnqc.gen import values
+from trnqc.gen.statements import Function, name_of
+from trnqc.gen.values import Value
+
+SCALARS = {"i64": ctypes.c_int64, "i32": ctypes.c_int32, "f64": ctypes.c_double, "f32": ctypes.c_float}
+NUMPY = {"i64": "int64", "i32": "int32", "f64": "float64", "f32": "float32"}
+"""NumPy's names of the types of `trnqc.gen`."""
+TYPES = {name: kind for kind, name in NUMPY.items()}
+"""The other way round."""
+
+Convert = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A number, or an array that is handed over as the address of its first element.
+
+    Parameters
+    ----------
+    name : str
+        The name by which callers give the argument.
+    dtype : str
+        "f64", "f32", "i64" or "i32".
+    array : bool
+        Whether the argument is a C-contiguous NumPy array.
+    written : bool
+        Whether the function stores to the array, which then has to be writable.
+    ndim : int, optional
+        The rank that the array must have; any rank if None.
+    """
+
+    name: str
+    dtype: str
+    array: bool = False
+    written: bool = False
+    ndim: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.dtype not in SCALARS:
+            raise ValueError(f"{self.name}: a C type is one of {', '.join(SCALARS)}; found {self.dtype!r}")
+
+    @property
+    def convert(self) -> Convert:
+        """A function from an argument to what ctypes hands over; it raises TypeError for a wrong argument."""
+        return _pointer(self) if self.array else _number(self)
+
+    def __str__(self) -> str:
+        if not self.array:
+            return f"a number {self.dtype}"
+        rank = "" if self.ndim is None else f" of rank {self.ndim}"
+        return f"a{' writable,' * self.written} C-contiguous array {self.dtype}{rank}"
+
+
+GROUPS = (Parameter("groups_begin", "i64"), Parameter("groups_end", "i64"))
+"""The range of groups, the last two parameters of a C function with a group."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The name, the parameters in order, and the type of the result (None for void) of a compiled function."""
+
+    name: str
+    parameters: tuple[Parameter, ...] = ()
+    returns: str | None = None
+
+    @classmethod
+    def of(cls, function: Function) -> Signature:
+        """The signature of a generated function."""
+        return cls.declared(function.name, function.params, function.written, function.group is not None)
+
+    @classmethod
+    def declared(
+        cls, name: str, params: Iterable[Value | values.Array], written: Iterable[str], group: bool = True
+    ) -> Signature:
+        """The signature of a function that is not generated yet, from its parameters and the arrays it writes."""
+        written = frozenset(written)
+        own = (
+            Parameter(name_of(p), p.dtype, array=isinstance(p, values.Array), written=name_of(p) in written)
+            for p in params
+        )
+        return cls(name, (*own, *(GROUPS if group else ())))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(p.name for p in self.parameters)
+
+
+def _number(parameter: Parameter) -> Convert:
+    ctype = SCALARS[parameter.dtype]
+
+    def convert(number: Any) -> Any:
+        try:
+            return ctype(number)
+        except TypeError:
+            raise _wrong(parameter, number) from None
+
+    return convert
+
+
+def _pointer(parameter: Parameter) -> Convert:
+    dtype, written, ndim = np.dtype(NUMPY[parameter.dtype]), parameter.written, parameter.ndim
+
+    def convert(array: Any) -> Any:
+        if not isinstance(array, np.ndarray) or array.dtype != dtype or (ndim is not None and array.ndim != ndim):
+            raise _wrong(parameter, array)
+        flags = array.flags
+        if not (flags.carray if written else flags.c_contiguous and flags.aligned):
+            raise _wrong(parameter, array)
+        return ctypes.c_void_p(array.ctypes.data)
+
+    return convert
+
+
+def _wrong(parameter: Parameter, argument: Any) -> TypeError:
+    found = type(argument).__name__
+    if isinstance(argument, np.ndarray):
+        flags = argument.flags
+        words = "" if flags.c_contiguous else ", not contiguous"
+        words += "" if flags.writeable else ", read-only"
+        found = f"an array {argument.dtype} of shape {argument.shape}{words}"
+    return TypeError(f"{parameter.name}: expected {parameter}, found {found}")
