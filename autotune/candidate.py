@@ -1,6 +1,6 @@
-"""The child process of one candidate: a Job on standard input, a Trial into the file named by the first argument.
+"""The child process of one candidate: a Job from standard input gives a Trial in the file named by the first argument.
 
-It ends by itself when its parent does: the parent holds the other end of its standard input.
+It ends when its parent does, because the parent holds the other end of its standard input.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ def _end_with_parent() -> None:
 
 
 def main() -> None:
-    """Read, measure, write; whatever goes wrong is written as a crash with its last lines."""
+    """Read, measure and write; an exception is written as a crash, with its message and place."""
     job = Job(**json.loads(sys.stdin.readline()))
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         reading = resolve(job.instrument)(job)
         status = "ok" if reading.time_ns is not None else "wrong"
-        found = {"status": status, "time_ns": reading.time_ns, "error": reading.error, "detail": reading.detail}
+        trial = {"status": status, "time_ns": reading.time_ns, "error": reading.error, "detail": reading.detail}
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(where.filename).name}:{where.lineno}"
-        found = {"status": "crashed", "detail": f"{type(error).__name__}: {error} ({place})"}
-    write_aside(Path(sys.argv[1]), json.dumps(found), sync=True)
+        trial = {"status": "crashed", "detail": f"{type(error).__name__}: {error} ({place})"}
+    write_aside(Path(sys.argv[1]), json.dumps(trial), sync=True)
     sys.stdout.flush()
-    os._exit(0)  # past whatever threads a device runtime keeps
+    os._exit(0)  # without waiting for threads that a device runtime keeps
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Tune each precision asked for, or list records; 0 when a record was found for each."""
+    """Tune each precision that was asked for, or list records; 0 if there is a record for each."""
     console = Console()
     if args.list:
         console.print(listing(args.kernel or ""))
@@ -71,13 +71,22 @@ def run(args: argparse.Namespace) -> int:
 
 
 def parse_budget(text: str) -> tuple[int, float | None]:
-    """ "40" -> (40, None) candidates; "90s", "10m", "1h" -> (MOST, seconds); raises InputError."""
-    found = re.fullmatch(r"(\d+)([smh]?)", text)
-    if not found or int(found[1]) < 1:
+    """The largest number of candidates and the seconds of a budget.
+
+    >>> parse_budget("40"), parse_budget("10m")
+    ((40, None), (200, 600.0))
+
+    Raises
+    ------
+    InputError
+        For another text.
+    """
+    match = re.fullmatch(r"(\d+)([smh]?)", text)
+    if not match or int(match[1]) < 1:
         raise InputError(f"a budget is a number of candidates or a time such as 90s, 10m, 1h; found {text!r}")
-    if not found[2]:
-        return int(found[1]), None
-    return MOST, float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
+    if not match[2]:
+        return int(match[1]), None
+    return MOST, float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
 
 
 def progress_of(title: str, bars: StageBars) -> Callable[[Step, int, int], None]:
@@ -94,7 +103,7 @@ def progress_of(title: str, bars: StageBars) -> Callable[[Step, int, int], None]
 
 
 def duration(ns: float) -> str:
-    """Readable to four digits; "-" for none."""
+    """A time in words, to four digits; "-" for none."""
     if not 0 < ns < float("inf"):
         return "-"
     for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
@@ -104,12 +113,12 @@ def duration(ns: float) -> str:
 
 
 def tiles(constants: dict[str, int]) -> str:
-    """block 448, kchunk 12, group 2"""
+    """Constants or a shape in words: block 448, kchunk 12, group 2."""
     return ", ".join(f"{name} {value}" for name, value in constants.items())
 
 
 def summary(outcome: Outcome) -> Table:
-    """What was searched, what came out, what failed."""
+    """What was searched, the outcome, and what failed."""
     record, request = outcome.record, outcome.request
     rows = Table(show_header=False, box=None, pad_edge=False, title_justify="left", title_style="bold")
     rows.title = f"{request.kernel} {tiles(request.shape)}, {request.precision}, {request.target}"
@@ -130,7 +139,7 @@ def summary(outcome: Outcome) -> Table:
 
 
 def listing(kernel: str) -> Table:
-    """Every record, the user's first; "stale" where the kernel has changed since."""
+    """Every record, the user's first; "stale" if the kernel has changed since."""
     rows = Table(title="tuning records", title_justify="left", show_lines=True)
     for heading in COLUMNS:
         rows.add_column(heading, overflow="fold")

@@ -1,6 +1,7 @@
-"""The two ways to time a candidate. Each first compares a small launch of the same constants with the reference.
+"""The two ways to time a candidate: on the simulator's timeline, and on a device.
 
-An instrument takes a Job and returns a Reading; `resolve` finds one by name, which may also be "module:function".
+An instrument takes a Job and returns a Reading. Before it times anything it compares a small launch with the same
+constants with the kernel's reference (the gate). `resolve` returns an instrument by name, or by "module:function".
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ from nki_kernels.descriptors.descriptor import GATE, Launch, random_fill
 from trnqc.errors import InputError
 
 WARM_UP = 2
+"""Launches before the first that is timed."""
 REPEATS = 11
-GATED_LAST = ("modelled",)  # where the gate costs far more than the timing, only what would be recorded passes it
+"""Launches that are timed; the median counts."""
+GATED_LAST = ("modelled",)
+"""Instruments whose gate costs far more than their timing: only a candidate that would be recorded has to pass it."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One candidate: a kernel with its constants at a shape. gate: compare its result with the reference."""
+    """One candidate: a kernel with its constants at a shape. gate tells whether to compare its result first."""
 
     kernel: str
     shape: dict[str, int]
@@ -36,7 +40,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Reading:
-    """time_ns is None where the result was wrong; error: the deviation found by the gate, if it was asked for."""
+    """Nanoseconds, None for a wrong result; and the deviation from the reference, if the gate was asked for."""
 
     time_ns: float | None
     error: float | None
@@ -44,7 +48,7 @@ class Reading:
 
 
 def resolve(name: str) -> Callable[[Job], Reading]:
-    """The instrument of that name; raises InputError."""
+    """The instrument of that name. Raises InputError."""
     if name in _INSTRUMENTS:
         return _INSTRUMENTS[name]
     module, colon, function = name.partition(":")
@@ -54,7 +58,7 @@ def resolve(name: str) -> Callable[[Job], Reading]:
 
 
 def modelled(job: Job) -> Reading:
-    """Timed without data on the simulator's timeline; for the gate simulated with data."""
+    """Time on the simulator's timeline, without data; the gate simulates a launch with data."""
     from trnqc import sim
 
     error, kernel = None, kernels()[job.kernel]
@@ -69,7 +73,7 @@ def modelled(job: Job) -> Reading:
 
 
 def device(job: Job) -> Reading:
-    """On the first Trainium device of this machine: the gate (always), warm-up, the median of synchronised launches."""
+    """Median time of synchronised launches on the first Trainium device of this machine, always after the gate."""
     from trnqc.backends.neuron.device import open_device
     from trnqc.backends.neuron.neff import program, watch
 
@@ -78,7 +82,7 @@ def device(job: Job) -> Reading:
 
 
 def clock(here: Any, kernel: NkiKernel, job: Job) -> Reading:
-    """Gate and median time of the workload on an opened device (`trnqc.backends.neuron.device.NeuronDevice`)."""
+    """Pass the gate, then time the workload, on an opened `trnqc.backends.neuron.device.NeuronDevice`."""
     gate = kernel.gate(job.shape, job.precision, job.constants, here.cores, random_fill(0))
     error = kernel.error(gate, _launcher(here, kernel, gate)(fetch=True))
     if not error <= GATE:

@@ -1,4 +1,4 @@
-"""One candidate, one child process: a crash, a hang or a leak of a candidate ends with its process."""
+"""Each candidate runs in a child process, with which its crash, hang or leak ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nki_kernels.descriptors.descriptor import P, ceil
 
 @dataclass(frozen=True)
 class Trial:
-    """What became of a candidate. status: ok, wrong, crashed or timeout; time_ns is None unless ok."""
+    """The outcome of a candidate. status is ok, wrong, crashed or timeout; time_ns is None unless ok."""
 
     status: str
     time_ns: float | None = None
@@ -32,7 +32,7 @@ class Trial:
 
 
 def reduced(job: Job, fraction: float) -> Job:
-    """The candidate on a fraction of its work: a shorter contraction index in as many chunks, all else as it is."""
+    """The candidate on a fraction of its work: a shorter contraction index in the same number of chunks."""
     if fraction == 1.0:
         return job
     dim = kernels()[job.kernel].contracted
@@ -47,12 +47,12 @@ def measure(job: Job, timeout: float) -> Trial:
     """Run the candidate in a process of its own, for at most `timeout` seconds."""
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="trnqc-tune-") as scratch:
-        found = _run(job, timeout, Path(scratch))
-    return dataclasses.replace(found, seconds=time.monotonic() - start)
+        trial = _run(job, timeout, Path(scratch))
+    return dataclasses.replace(trial, seconds=time.monotonic() - start)
 
 
 def measure_here(job: Job, timeout: float) -> Trial:
-    """The same in this process, with neither its protection nor a time limit: for modelled scans of many candidates."""
+    """As `measure`, but in this process: no protection, no time limit, and no start of a process for modelled scans."""
     start = time.monotonic()
     try:
         reading = resolve(job.instrument)(job)
@@ -89,13 +89,13 @@ def _run(job: Job, timeout: float, scratch: Path) -> Trial:
 
 
 def _environment(target: str) -> dict[str, str]:
-    """The child sees the same modules, and compiles and simulates for the target."""
+    """The environment in which the child sees the same modules, and compiles and simulates for the target."""
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     return os.environ | {"PYTHONPATH": path, "NEURON_PLATFORM_TARGET_OVERRIDE": target}
 
 
 def _send(child: subprocess.Popen[bytes], job: Job) -> None:
-    """The pipe stays open: its end tells the child that this process is gone."""
+    """Write the job and leave the pipe open: its end tells the child that this process is gone."""
     assert child.stdin is not None
     with contextlib.suppress(BrokenPipeError):
         child.stdin.write(json.dumps(dataclasses.asdict(job)).encode() + b"\n")
@@ -103,7 +103,7 @@ def _send(child: subprocess.Popen[bytes], job: Job) -> None:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """The candidate and whatever it started."""
+    """Kill the candidate and the processes that it started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     if child.stdin is not None:

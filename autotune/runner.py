@@ -1,4 +1,4 @@
-"""A tuning run: default first, then what the search proposes, each measured once, the best one recorded."""
+"""A tuning run: measures the default, then what the search proposes, each once, and records the best one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TuningFailed(TrnqcError):
 
 @dataclass(frozen=True)
 class Request:
-    """What to tune and how far to go. budget: whole workloads measured; seconds: of measuring, None for no limit."""
+    """What to tune and how far: at most `budget` whole workloads, and `seconds` of measuring (None for no limit)."""
 
     kernel: str
     shape: dict[str, int]
@@ -47,7 +47,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Step:
-    """One measured candidate, for progress and reports. gate: its result was compared with the reference."""
+    """One measured candidate, for progress and reports. gate tells whether its result was compared."""
 
     constants: dict[str, int]
     fraction: float
@@ -58,7 +58,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Outcome:
-    """All steps, the default's trial first; the record of the best one, and where it was stored (None: not stored)."""
+    """All steps, that of the default first; the record of the best one, and its file, None if it was not stored."""
 
     request: Request
     space: Space
@@ -70,7 +70,7 @@ class Outcome:
 
 
 def identity(instrument: str) -> dict[str, str]:
-    """What a measurement by this instrument depends on."""
+    """The versions, flags or model on which a measurement by this instrument depends."""
     if instrument == "modelled":
         return model_identity()
     return device_identity() if instrument == "device" else {"instrument": instrument}
@@ -84,9 +84,29 @@ def tune(
     fresh: bool = False,
     measure: Measure = measure,
 ) -> Outcome:
-    """Run or resume; progress(step, done, expected). Same request, same journal: same outcome, at no further cost.
+    """Run a tuning job, or resume it from its journal.
 
-    Raises InputError for an unsound request, BackendUnavailable without a device for it, TuningFailed when nothing ran.
+    Parameters
+    ----------
+    request
+        What to tune. The same request and journal give the same outcome without another measurement.
+    progress
+        Called as progress(step, done, expected).
+    journal_directory, record_directory
+        By default those of the user. Only measurements by "device" and "modelled" are stored by default.
+    fresh
+        Whether to measure again what the journal holds.
+    measure
+        Runs one candidate.
+
+    Raises
+    ------
+    InputError
+        For a request that is not sound.
+    BackendUnavailable
+        If there is no device for it.
+    TuningFailed
+        If neither the default nor any candidate ran and was right.
     """
     resolve(request.instrument)
     if request.instrument == "device":
@@ -97,25 +117,27 @@ def tune(
     name, why = pick(request.search, len(choices), request.budget)
     run = _run_name(request, name)
     with journals.opened(run, journal_directory, fresh) as journal:
-        walk = _Walk(request, journal, measure, progress, expected(name, len(choices), request.budget) + 1)
-        walk.step(kernels()[request.kernel].default(request.shape, request.precision), 1.0)
+        measurements = _Measurements(
+            request, journal, measure, progress, expected(name, len(choices), request.budget) + 1
+        )
+        measurements.step(kernels()[request.kernel].default(request.shape, request.precision), 1.0)
         if len(choices):
-            _converse(walk, choices, name)
-        best = _verified(walk, choices)
-    record = _record(request, best, walk.steps, choices, name, run)
+            _search(measurements, choices, name)
+        best = _verified(measurements, choices)
+    record = _record(request, best, measurements.steps, choices, name, run)
     measured = request.instrument in records.MEASUREMENTS
     path = records.store(record, record_directory) if measured or record_directory else None
-    return Outcome(request, choices, name, why, tuple(walk.steps), record, path)
+    return Outcome(request, choices, name, why, tuple(measurements.steps), record, path)
 
 
 def _run_name(request: Request, search: str) -> dict[str, Any]:
-    """What makes two runs the same: all that decides which candidates are measured and what comes out."""
+    """All that decides which candidates are measured and with what result; equal for runs that share a journal."""
     name = dataclasses.asdict(request) | {"search": search}
     return name | {"source": kernel_hash(kernels()[request.kernel]), "depends": identity(request.instrument)}
 
 
-class _Walk:
-    """Measures through the journal and keeps the list of steps."""
+class _Measurements:
+    """Measures candidates that the journal does not hold, and keeps the list of steps."""
 
     def __init__(
         self, request: Request, journal: journals.Journal, measure: Measure, progress: Progress | None, expected: int
@@ -147,32 +169,34 @@ class _Walk:
         return self.request.seconds is not None and self.spent >= self.request.seconds
 
 
-def _converse(walk: _Walk, choices: Space, name: str) -> None:
-    """Proposals of the search until it or the time is at an end."""
-    search = SEARCHES[name](choices.points, walk.request.seed, walk.request.budget)
+def _search(measurements: _Measurements, choices: Space, name: str) -> None:
+    """Measure the proposals of the search until it or the time ends."""
+    search = SEARCHES[name](choices.points, measurements.request.seed, measurements.request.budget)
     try:
         proposal = next(search)
-        while not walk.out_of_time():
-            trial = walk.step(choices.constants[proposal.index], proposal.fraction)
+        while not measurements.out_of_time():
+            trial = measurements.step(choices.constants[proposal.index], proposal.fraction)
             proposal = search.send(trial.time_ns)
     except StopIteration:
         pass
 
 
-def _verified(walk: _Walk, choices: Space) -> Step:
-    """The fastest step whose result is right; raises TuningFailed where there is none."""
+def _verified(measurements: _Measurements, choices: Space) -> Step:
+    """The fastest step whose result is right. Raises TuningFailed if there is none."""
     while True:
-        bad = [step.constants for step in walk.steps if step.gate and step.trial.status != "ok"]
-        whole = [s for s in walk.steps if s.fraction == 1.0 and s.trial.status == "ok" and s.constants not in bad]
+        bad = [step.constants for step in measurements.steps if step.gate and step.trial.status != "ok"]
+        whole = [
+            s for s in measurements.steps if s.fraction == 1.0 and s.trial.status == "ok" and s.constants not in bad
+        ]
         if not whole:
-            first = next(step.trial for step in walk.steps if step.trial.status != "ok")
+            first = next(step.trial for step in measurements.steps if step.trial.status != "ok")
             why = f"the first one {first.status}: {first.detail}"
-            raise TuningFailed(f"{walk.request.kernel}: no candidate ran and was right; {why}")
+            raise TuningFailed(f"{measurements.request.kernel}: no candidate ran and was right; {why}")
         # Among equals a point of the space wins over the default's own constants, which may be no point.
         best = min(whole, key=lambda s: (s.trial.time_ns, s.constants not in choices.constants, not s.gate))
         if best.gate:
             return best
-        walk.step(best.constants, 1.0, gate=True)
+        measurements.step(best.constants, 1.0, gate=True)
 
 
 def _record(

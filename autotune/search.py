@@ -1,9 +1,9 @@
-"""Searches over a finite list of points, as conversations: a search yields proposals and is sent their costs.
+"""Searches over a finite list of points, as generators: a search yields proposals and is sent their costs.
 
     search = halving(points, seed, budget); proposal = next(search); proposal = search.send(cost) ...
 
-cost: nanoseconds, or None for a candidate that failed. The same seed and costs give the same proposals, which is how a
-killed run is resumed: it is replayed, with the costs written down so far.
+A cost is in nanoseconds, or None for a candidate that failed. Equal seeds and costs give equal proposals, so that a
+killed run is resumed by replaying it with the costs in its journal.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class Proposal:
     fraction: float = 1.0
 
 
-FRACTIONS = (0.25, 0.5, 1.0)  # of the workload, in the rounds of halving
+FRACTIONS = (0.25, 0.5, 1.0)
+"""Fractions of the workload in the rounds of halving."""
 Conversation = Generator[Proposal, float | None, None]
 
 
@@ -63,10 +64,10 @@ def _rounds(size: int, budget: int) -> list[int]:
 
 
 def model(points: list[Point], seed: int, budget: int) -> Conversation:
-    """Guided by Optuna's tree-structured Parzen estimator over the knobs (Bergstra et al., NeurIPS 2011).
+    """Search guided by Optuna's tree-structured Parzen estimator over the knobs (Bergstra et al., NeurIPS 2011).
 
-    Points that the rules cut are never timed: the sampler is told a cost above all seen. When it proposes nothing new
-    for a while, a random point that is left is taken instead.
+    Points that the rules cut are never timed; the sampler is told a cost above all that it has seen. If 20 proposals in
+    a row are not new, one of the remaining points is taken at random.
     """
     optuna = _optuna()
     number = {tuple(sorted(point.items())): index for index, point in enumerate(points)}
@@ -96,7 +97,7 @@ def model(points: list[Point], seed: int, budget: int) -> Conversation:
 
 
 def _penalty(costs: dict[int, float]) -> float:
-    """A logarithm of cost above all seen: what failed and what is cut is worse than what runs, by a finite amount."""
+    """A logarithm of cost above all so far: what failed or is cut is worse than what runs, by a finite amount."""
     return max(costs.values(), default=0.0) + 1.0
 
 
@@ -117,12 +118,12 @@ SEARCHES: dict[str, Callable[[list[Point], int, int], Conversation]] = {
 
 
 def expected(name: str, size: int, budget: int) -> int:
-    """How many candidates a search is going to propose, at most."""
+    """The largest number of candidates that a search proposes."""
     return sum(_rounds(size, budget)) if name == "halving" else min(size, budget)
 
 
 def pick(name: str, size: int, budget: int) -> tuple[str, str]:
-    """(search, why). "auto": exhaustive within the budget, else by model where Optuna is installed, else halving."""
+    """The search and the reason: "auto" is exhaustive within the budget, else model with Optuna, else halving."""
     if name in SEARCHES:
         return name, "asked for"
     if name != "auto":

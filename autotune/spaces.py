@@ -1,4 +1,4 @@
-"""Spaces as data: the values that each knob may take, and the points that keep the rules of kernel and chip."""
+"""The points of a kernel that keep its rules and those of the chip."""
 
 from __future__ import annotations
 
@@ -16,8 +16,16 @@ Point = dict[str, int]
 class Space:
     """Feasible points of one kernel at one shape.
 
-    knobs: values that some feasible point takes. points: one for each distinct set of constants, the default's first if
-    it is one. constants: of each point. cut: how many points each rule took away.
+    Parameters
+    ----------
+    knobs
+        The values of each knob that some feasible point has.
+    points
+        One for each distinct set of constants; the default is the first if it is a point.
+    constants
+        The constants of each point.
+    cut
+        How many points each rule has cut.
     """
 
     knobs: dict[str, list[int]]
@@ -30,7 +38,7 @@ class Space:
 
 
 def space(kernel: str, shape: Values, precision: str, target: str) -> Space:
-    """All feasible points; raises InputError for an unknown kernel, shape, precision or target."""
+    """All feasible points. Raises InputError for an unknown kernel, shape, precision or target."""
     known = check(kernel, shape, precision, target)
     values = known.knobs(shape)
     grid = [dict(zip(values, combination)) for combination in itertools.product(*values.values())]

@@ -25,9 +25,9 @@ from scripts.measuring import clocked, heading, in_turns, machine, record_file, 
 from scripts.workloads import tensor_product_oracle as oracle
 from scripts.workloads.tensor_products import CHANNELWISE, ROOFLINE, awkward, configuration
 from trnqc.cg.cuda.engine import CudaEngine
-from trnqc.cg.cuda.schedule import PASSES
 from trnqc.cg.problem.graph import Graph
 from trnqc.cg.problem.problem import TPProblem
+from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.errors import TrnqcError
 from trnqc.jit.device import Device, SimulatedDevice, cuda_devices
 
@@ -63,7 +63,7 @@ def case(label: str, dtype: str, device: Device, rounds: int, batch: int | None,
     engine = CudaEngine(problem, dtype, device)
     for name, usual in BATCHES.items():
         count = batch or (200_000 if label in ROOFLINE else usual)
-        given = {n: a for n, a in operands(problem, count, dtype).items() if n in PASSES[name].reads}
+        given = {n: a for n, a in operands(problem, count, dtype).items() if n in DIRECTIONS[name].reads}
         checked(engine, problem, name, given, dtype)
         held = moved(given, tensors)
         contestants: dict[str, Callable[[], Any]] = {"ours": lambda: getattr(engine, name)(*held.values())}  # noqa: B023
@@ -84,7 +84,7 @@ def convolutions(dtype: str, device: Device, rounds: int, small: bool, tensors: 
         graph = Graph(rng.integers(0, nodes, edges), rng.integers(0, nodes, edges), nodes)
         all_given = operands(problem, edges, dtype, nodes)
         for name in ("conv_forward", "conv_backward"):
-            given = moved({n: a for n, a in all_given.items() if n in PASSES[name].reads}, tensors)
+            given = moved({n: a for n, a in all_given.items() if n in DIRECTIONS[name].reads}, tensors)
             contestants = {
                 word: lambda engine=e: getattr(engine, name)(*given.values(), graph)  # noqa: B023
                 for word, e in (("ours", engine), ("ours, atomic", atomic))

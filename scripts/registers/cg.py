@@ -23,7 +23,8 @@ from scripts.measuring import heading, machine, write_json
 from scripts.workloads.tensor_products import configuration
 from trnqc.cg.cuda.engine import BLOCKS
 from trnqc.cg.cuda.program import program
-from trnqc.cg.cuda.schedule import PASSES, plan
+from trnqc.cg.cuda.schedule import plan
+from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.errors import CompilerError
 from trnqc.gen import emit_cuda
 from trnqc.gen import statements as st
@@ -110,7 +111,7 @@ def table(rows: Sequence[dict[str, Any]]) -> Table:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--labels", nargs="+", default=list(LABELS))
-    parser.add_argument("--passes", nargs="+", choices=PASSES, default=list(PASSES))
+    parser.add_argument("--passes", nargs="+", choices=DIRECTIONS, default=list(DIRECTIONS))
     parser.add_argument("--arch", nargs="+", default=["sm_80", "sm_90"])
     parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "counted" / "cg_cuda.json")
     asked = parser.parse_args()

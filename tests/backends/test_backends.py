@@ -113,5 +113,5 @@ def test_a_backend_of_generated_programs_says_what_it_lacks():
 @pytest.mark.parametrize("name", backends.pair_backends())
 def test_a_backend_defines_all_that_it_claims(name):
     cls = type(backends._instance(name))
-    for method in ("status", "_product", "_mp2_pairs", "_mp2_pair_block", "_pair_block_bytes"):
+    for method in ("status", "_product", "_pair_step"):
         assert getattr(cls, method) is not getattr(Backend, method), method

@@ -9,9 +9,10 @@ from scripts.workloads import tensor_product_oracle as oracle
 from scripts.workloads.tensor_products import AWKWARD, awkward, channelwise
 from trnqc.cg.cuda.engine import CudaEngine
 from trnqc.cg.cuda.program import program
-from trnqc.cg.cuda.schedule import PASSES, plan
+from trnqc.cg.cuda.schedule import plan
 from trnqc.cg.cuda.segments import LONGEST, levels, levels_rows, segments, sum_rows
 from trnqc.cg.problem.graph import Graph
+from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.errors import OperandError, UnsupportedError
 from trnqc.gen import run
 from trnqc.jit.device import SimulatedDevice
@@ -65,8 +66,8 @@ def test_programs_by_definition(label, layout):
     for name in BATCH:
         made = plan(problem, name, 8, lanes=4)
         results = {n: np.full(lengths[n.removeprefix("gg").removeprefix("g")], 0.0 if n == "gy" else np.nan)
-                   for n in made.work.writes}  # fmt: skip
-        ours = taken(given, made.work.reads)
+                   for n in made.direction.writes}  # fmt: skip
+        ours = taken(given, made.direction.reads)
         run(program(made), {"first": 0, "origin": 0, **ours, **results}, lanes=4, groups=(0, batch))
         if problem.shared_weights and "gw" in results:
             results["gw"] = results["gw"].sum(axis=0)
@@ -88,7 +89,7 @@ def test_convolutions_on_a_device(label, layout, monkeypatch):
     for options in ({}, {"atomic": True}) if label in ("uvw-shared", "nothing") else ({},):
         engine = CudaEngine(problem, np.float64, SimulatedDevice(lanes=4), **options)
         for name in ("conv_forward", "conv_backward", "conv_double_backward"):
-            ours = taken(given, PASSES.get(name, PASSES["double_backward"]).reads)
+            ours = taken(given, DIRECTIONS.get(name, DIRECTIONS["double_backward"]).reads)
             found = getattr(engine, name)(*ours.values(), there)
             found = found if isinstance(found, tuple) else (found,)
             close(found, expected(problem, name, ours, graph=there))
@@ -106,7 +107,7 @@ def test_batches_on_a_device(label, dtype, monkeypatch):
     device = SimulatedDevice(lanes=8)
     engine = CudaEngine(problem, dtype, device)
     for name in BATCH:
-        ours = taken(given, PASSES[name].reads)
+        ours = taken(given, DIRECTIONS[name].reads)
         found = getattr(engine, name)(*ours.values())
         close(found if isinstance(found, tuple) else (found,), expected(problem, name, ours), dtype)
     out = np.empty((7, problem.dims[2]), dtype)
@@ -133,7 +134,7 @@ def test_compensated_sums_lose_less():
 def test_sums_repeat_bit_by_bit():
     problem, there = awkward("uvu-5"), graph(edges=300)
     given = operands(problem, there.n_nodes, len(there.rows), np.float32)
-    ours = taken(given, PASSES["backward"].reads)
+    ours = taken(given, DIRECTIONS["backward"].reads)
     device = SimulatedDevice(lanes=4)
     first, second = (CudaEngine(problem, np.float32, device).conv_backward(*ours.values(), there) for _ in range(2))
     for a, b in zip(first, second):
@@ -173,7 +174,7 @@ def test_empty_batches_and_graphs():
     engine = CudaEngine(problem, np.float64, SimulatedDevice(lanes=4))
     given = operands(problem, 0)
     assert engine.forward(given["x"], given["y"], given["w"]).shape == (0, problem.dims[2])
-    gw = engine.backward(*taken(given, PASSES["backward"].reads).values())[2]
+    gw = engine.backward(*taken(given, DIRECTIONS["backward"].reads).values())[2]
     np.testing.assert_array_equal(gw, np.zeros(problem.weight_numel))
     there = graph(3, 0)
     given = operands(problem, 3, 0)

@@ -9,8 +9,8 @@ from scripts.workloads import tensor_product_oracle as oracle
 from scripts.workloads.tensor_products import awkward, configuration
 from tests.cg.test_cuda import close, expected, operands, taken
 from trnqc.cg.cuda.engine import CudaEngine
-from trnqc.cg.cuda.schedule import PASSES
 from trnqc.cg.problem.graph import Graph
+from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.errors import BackendUnavailable
 from trnqc.jit.device import CudaDevice, cuda_devices
 
@@ -37,7 +37,7 @@ def test_batches(gpu, label, layout, dtype):
     given = operands(problem, 20, dtype=dtype)
     engine = CudaEngine(problem, dtype, gpu)
     for name in ("forward", "backward", "double_backward"):
-        ours = taken(given, PASSES[name].reads)
+        ours = taken(given, DIRECTIONS[name].reads)
         close(tuple_of(getattr(engine, name)(*ours.values())), expected(problem, name, ours), dtype)
 
 
@@ -53,7 +53,7 @@ def test_convolutions(gpu, label, options):
     given = operands(problem, 7, len(rows))
     engine = CudaEngine(problem, np.float64, gpu, **options)
     for name in ("conv_forward", "conv_backward", "conv_double_backward"):
-        ours = taken(given, PASSES.get(name, PASSES["double_backward"]).reads)
+        ours = taken(given, DIRECTIONS.get(name, DIRECTIONS["double_backward"]).reads)
         first, second = (tuple_of(getattr(engine, name)(*ours.values(), there)) for _ in range(2))
         close(first, expected(problem, name, ours, graph=there))
         if not options.get("atomic"):
@@ -69,7 +69,7 @@ def test_tensors_stay_on_the_device(gpu):
     given = operands(problem, 33)
     engine = CudaEngine(problem, np.float64, gpu)
     for name in ("forward", "backward", "double_backward"):
-        ours = taken(given, PASSES[name].reads)
+        ours = taken(given, DIRECTIONS[name].reads)
         found = tuple_of(getattr(engine, name)(*(torch.as_tensor(a).cuda() for a in ours.values())))
         assert all(t.is_cuda for t in found)
         close([t.cpu().numpy() for t in found], expected(problem, name, ours))

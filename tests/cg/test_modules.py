@@ -257,7 +257,8 @@ def test_what_does_not_fit_the_machine_is_refused():
 
 
 def test_a_gpu_that_is_not_there_is_told():
-    from trnqc.cg.torch.handle import cuda_engine, no_engine, text_of
+    from trnqc.cg.problem.text import text_of
+    from trnqc.cg.torch.engines import cuda_engine, no_engine
     from trnqc.errors import BackendUnavailable
 
     if torch.cuda.is_available():

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from scripts.workloads import tensor_product_oracle as oracle  # noqa: E402
 from scripts.workloads.tensor_products import AWKWARD, LABELS, awkward, configuration  # noqa: E402
 from trnqc.cg.problem.graph import Graph  # noqa: E402
-from trnqc.cg.torch.handle import problem_of, text_of  # noqa: E402
+from trnqc.cg.problem.text import problem_of, text_of  # noqa: E402
 from trnqc.cg.torch.operators import BATCH, CONVOLUTION, NAMES  # noqa: E402
 from trnqc.errors import EdgeIndexError, InputError, OperandError, UnsupportedPrecision  # noqa: E402
 

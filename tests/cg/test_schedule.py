@@ -6,7 +6,8 @@ import pytest
 
 from scripts.workloads.tensor_products import CHANNELWISE, FULL, LABELS, ROOFLINE, awkward, configuration
 from trnqc.cg.cuda.couplings import couplings
-from trnqc.cg.cuda.schedule import PASSES, SHARED, Plan, plan
+from trnqc.cg.cuda.schedule import SHARED, Plan, plan
+from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.errors import UnsupportedMode
 
 UNFUSED = ("forward", "backward", "double_backward")
@@ -16,7 +17,7 @@ UNFUSED = ("forward", "backward", "double_backward")
 @pytest.mark.parametrize("size", [4, 8])
 @pytest.mark.parametrize("label", [*CHANNELWISE, *ROOFLINE, "DiffDock-L=1", "DiffDock-L=2", "e3tools_conv"])
 def test_traffic_is_what_it_must_be(label, size, layout):
-    for name in PASSES:
+    for name in DIRECTIONS:
         found = plan(configuration(label, layout=layout), name, size)
         assert 1 <= found.moved / found.minimum <= 1.05, found
 
@@ -24,7 +25,7 @@ def test_traffic_is_what_it_must_be(label, size, layout):
 @pytest.mark.parametrize("label", LABELS)
 def test_every_path_stands_in_one_phase(label):
     problem = configuration(label)
-    for name, work in PASSES.items():
+    for name, direction in DIRECTIONS.items():
         made = plan(problem, name, 8)
         paths = [n for phase in made.phases for n in phase.paths]
         assert sorted(paths) == list(range(len(problem.instructions)))
@@ -33,7 +34,7 @@ def test_every_path_stands_in_one_phase(label):
             assert phase.blocks * phase.channels * made.lanes >= problem.irreps_in1[phase.i_in1].mul
         # Gradients of x are written by the one phase of their slot.
         slots = [phase.i_in1 for phase in made.phases]
-        assert "gx" not in work.writes or len(set(slots)) == len(slots)
+        assert "gx" not in direction.writes or len(set(slots)) == len(slots)
 
 
 def test_wider_numbers_take_fewer_channels_at_once():
@@ -41,7 +42,7 @@ def test_wider_numbers_take_fewer_channels_at_once():
         return max(phase.channels for phase in plan(configuration("mace-large"), name, size).phases)
 
     assert most("forward", 4) == 4
-    assert all(most(name, 8) <= most(name, 4) for name in PASSES)
+    assert all(most(name, 8) <= most(name, 4) for name in DIRECTIONS)
     assert most("double_backward", 8) < most("forward", 8)
 
 
@@ -76,7 +77,7 @@ def test_equal_couplings_are_formed_once():
     problem = configuration("mace-large")
     paths = tuple(range(len(problem.instructions)))
     table = couplings(problem, paths)
-    assert sum(len(path.at) for path in table.paths.values()) == 187
+    assert sum(len(path.forms) for path in table.paths.values()) == 187
     assert len(table.forms) < 130
     assert len(set(table.y)) == len(table.y) == problem.dims[1]
     assert set(FULL) <= set(LABELS)

@@ -6,8 +6,9 @@ import pytest
 
 from trnqc.cg.cpu import batch, stack
 from trnqc.cg.cpu.engine import Engine
+from trnqc.cg.cpu.slots import Paths
 from trnqc.cg.problem.problem import TPProblem
-from trnqc.cg.programs.paths import Paths
+from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.errors import MemoryLimit
 
 MODES = {"uvw": 8, "uvu": 600, "uvv": 600, "uuw": 8, "uuu": 600, "uvuv": 360_000, "uvu<v": 179_700, "u<vw": 8}
@@ -27,12 +28,13 @@ def test_many_channels_are_told(mode):
 @pytest.mark.parametrize("mode", ["uuu", "uuw", "uvuv", "uvv"])
 def test_modes_whose_scratch_grows_with_the_channels_alone(mode):
     paths = Paths(problem(mode, 600, MODES[mode]), "f64", 8)
-    assert stack.needs(batch.double_backward(paths), 8) < 2**20
+    assert stack.needs(batch.program(paths, DIRECTIONS["double_backward"]), 8) < 2**20
 
 
 def test_edges_are_taken_one_by_one_where_several_have_no_place():
     """A product of 128 channels with 128, weights shared, ended the process."""
     few, many = (Paths(problem("uvw", mul, 8), "f64", 8) for mul in (16, 128))
     assert few.problem.shared_weights
-    assert batch.forward(few).group is None and batch.forward(many).group is not None
-    assert stack.needs(batch.double_backward(many), 8) < stack.available()
+    groups = [batch.program(paths, DIRECTIONS["forward"]).group for paths in (few, many)]
+    assert groups[0] is None and groups[1] is not None
+    assert stack.needs(batch.program(many, DIRECTIONS["double_backward"]), 8) < stack.available()

@@ -11,7 +11,7 @@ from torch.autograd import forward_ad  # noqa: E402
 from scripts.workloads import tensor_product_oracle as oracle  # noqa: E402
 from scripts.workloads.tensor_products import awkward  # noqa: E402
 from trnqc.cg import TensorProduct, TensorProductConv  # noqa: E402
-from trnqc.cg.torch.handle import text_of  # noqa: E402
+from trnqc.cg.problem.text import text_of  # noqa: E402
 from trnqc.errors import UnsupportedError  # noqa: E402
 
 ROWS, COLS, NODES = torch.tensor([0, 3, 1, 1, 2, 0, 3]), torch.tensor([1, 3, 0, 0, 3, 2, 1]), 5

@@ -10,12 +10,13 @@ from hypothesis import strategies as some
 from scripts.workloads import tensor_product_oracle as oracle
 from scripts.workloads.tensor_products import awkward, fully_connected
 from tests.gen.programs import NUMPY, compiled
-from trnqc.cg.programs import uvw
+from trnqc.cg.cpu.modes import uvw
+from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.gen import run
 from trnqc.gen import statements as st
 
 QUICK = ("-O1",)
-KINDS = {"forward": uvw.forward, "backward": uvw.backward, "double_backward": uvw.double_backward}
+KINDS = ("forward", "backward", "double_backward")
 
 
 def rows(problem, kind: str, dtype: str, count: int) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
@@ -32,7 +33,7 @@ def rows(problem, kind: str, dtype: str, count: int) -> tuple[dict[str, np.ndarr
 
 
 def check(problem, kind: str, dtype: str, lanes: int, edges: int, count: int, interpreted: bool) -> None:
-    function = KINDS[kind](uvw.Target(problem, dtype, lanes, edges))
+    function = uvw.function(uvw.Target(problem, dtype, lanes, edges), DIRECTIONS[kind])
     arrays, expected = rows(problem, kind, dtype, count)
     flat = {"count": count, **{name: a.reshape(-1) for name, a in arrays.items()}}
     if interpreted:

@@ -6,18 +6,15 @@ import os
 
 import pytest
 
-from trnqc.jit import compiler
+from trnqc.jit import compiler, recipe
 
 
 @pytest.fixture(autouse=True)
 def directory(tmp_path, monkeypatch):
     """An empty cache of this test's own; what this process has loaded already is forgotten."""
     monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path / "cache"))
-    from trnqc.eri.library import programs
-
-    programs._library.cache_clear()
-    yield tmp_path / "cache"
-    programs._library.cache_clear()
+    monkeypatch.setattr(recipe, "_loaded", {})
+    return tmp_path / "cache"
 
 
 def test_builds_once_and_lists(trnqc, directory):

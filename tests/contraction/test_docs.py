@@ -6,10 +6,12 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "contraction.md"
 
 
+@pytest.mark.filterwarnings("ignore::trnqc.errors.SlowPlanWarning")
 def test_python_blocks_run(capsys):
     names: dict[str, object] = {}
     for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):

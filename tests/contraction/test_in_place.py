@@ -94,6 +94,7 @@ def test_the_transformation_holds_little_and_repeats_nothing():
     np.testing.assert_allclose(out, by_einsum(tree, operands), rtol=1e-11)
 
 
+@pytest.mark.filterwarnings("ignore::trnqc.errors.SlowPlanWarning")
 @pytest.mark.parametrize("kind", [np.float32, complex])
 def test_other_types(kind):
     rng = np.random.default_rng(0)

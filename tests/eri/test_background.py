@@ -197,7 +197,7 @@ def test_the_programs_are_those_that_run(kind, monkeypatch):
     }
 
     def names(*sides, **options) -> set[str]:
-        found = filling._found(*sides, filling.Operator("coulomb", 0.0), **options)
+        found = filling._writers(*sides, filling.Operator("coulomb", 0.0), **options)
         return {writer.name for writer in found.values()}
 
     side, fitting = triangle(mol), fitting_side(aux)

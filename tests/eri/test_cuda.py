@@ -7,7 +7,7 @@ import pytest
 from pyscf import gto, scf
 
 from tests.mp2.thread_ranks import on_threads, same
-from trnqc.eri.cuda import builder as cuda
+from trnqc.eri.cuda import run
 from trnqc.eri.cuda.builder import JKBuilder
 from trnqc.eri.jk.builder import get_jk
 from trnqc.errors import BackendUnavailable, CompilerError, InputError, MemoryLimit
@@ -83,8 +83,8 @@ def test_d_functions(cart):
 
 
 def test_short_queues_and_small_shares(monkeypatch):
-    monkeypatch.setattr(cuda, "QUEUE", 0)
-    monkeypatch.setattr(cuda, "SHARE", 1)
+    monkeypatch.setattr(run, "QUEUE", 0)
+    monkeypatch.setattr(run, "SHARE", 1)
     mol, (device,) = molecule(), devices()
     matches(JKBuilder(mol, devices=[device]), density(mol))
     pairs = mol.nbas * (mol.nbas + 1) // 2
@@ -145,6 +145,8 @@ def test_when_all_forms_fail_the_reasons_are_told():
 
 def test_no_devices_and_no_gpu():
     mol = molecule()
+    with pytest.raises(InputError, match="threads is an argument for the CPU"):
+        JKBuilder(mol, threads=2, devices=devices())
     with pytest.raises(InputError, match="at least one device"):
         JKBuilder(mol, devices=[])
     try:

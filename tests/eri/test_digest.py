@@ -13,13 +13,13 @@ from trnqc import jit
 from trnqc.eri.classes import BOUND, COEFFICIENT, CONTRACTION, ZETA, QuartetClass
 from trnqc.eri.jk import builder as jk
 from trnqc.eri.jk.batch import Batch, driver
-from trnqc.eri.jk.layout import block_maxima, layout_of, pair_orbitals
+from trnqc.eri.jk.layout import block_maxima, layout_of
 from trnqc.eri.jk.run import Run, Scratch
 from trnqc.eri.jk.screening import _table
 from trnqc.eri.jk.tasks import tasks_of
 from trnqc.eri.kernels.parameters import parameters
 from trnqc.eri.library import programs as library
-from trnqc.eri.shells.pairs import ShellPairs, pairs_of
+from trnqc.eri.shells.pairs import ShellPairs, pair_orbitals, pairs_of
 from trnqc.gen import Var, run
 from trnqc.gen import statements as st
 from trnqc.gen.values import cast
@@ -110,7 +110,7 @@ def build(mol, dm, eri, bounds, cutoff, with_j, with_k, lanes):
     options = {"with_j": with_j, "with_k": with_k, "cutoff": cutoff, "omega": float(len(table))}
     work = Run.of(mol, builder.layout, dm, flat, **options)
     vj, vk = np.zeros_like(work.pairs), np.zeros_like(work.blocks)
-    for task in tasks_of(found, builder._class):
+    for task in tasks_of(found, builder.operator.name):
         batch = Batch(task.cls, with_j, with_k)
         given = work.arguments(task, Scratch(), vj, vk)
         given["boys"] = table.reshape(-1)

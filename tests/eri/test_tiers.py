@@ -10,8 +10,8 @@ import pytest
 from tests.eri import quartets
 from trnqc import jit
 from trnqc.eri.classes import QuartetClass
-from trnqc.eri.cuda.tiers import REGISTER_VALUES, SHARED_BYTES, SHARED_LANES, Tier, absurd, candidates, live, targets
-from trnqc.eri.kernels.parameters import parameters
+from trnqc.eri.cuda.tiers import REGISTER_VALUES, SHARED_BYTES, SHARED_LANES, Tier, absurd, candidates, live
+from trnqc.eri.kernels.parameters import parameters, target_count
 from trnqc.eri.kernels.quartet import quartet_function
 from trnqc.gen import Array, emit_cuda
 from trnqc.jit.nvcc import ABSURD_SPILL
@@ -37,7 +37,7 @@ def test_forms_keep_the_rules(digits):
     found = list(candidates(cls))
     names = [tier.name for tier in found]
     assert names[-1] == "columns" and len({(t.name, t.accumulate) for t in found}) == len(found)
-    h, draws = targets(cls), found[0].variant.draws
+    h, draws = target_count(cls), found[0].variant.draws
     assert ("registers" in names) == (h + live(cls.shells, draws) <= REGISTER_VALUES)
     assert ("shared" in names) == (h * 8 * SHARED_LANES <= SHARED_BYTES)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 from hypothesis import strategies as some
 
-from trnqc.gen import Array
 from trnqc.gen import statements as st
 from trnqc.gen.interpreter import run
+from trnqc.jit import Signature
 from trnqc.sparse.lower.program import program
 from trnqc.sparse.network.nest import Format, Nest, Workspace
 from trnqc.sparse.network.network import Indices, Network
@@ -80,24 +81,17 @@ def packed(nest: Nest, dense: Sequence[np.ndarray]) -> list[SparseTensor]:
 
 
 class _Interpreted:
-    """Functions of a kernel in place of a library; the interpreter stops at every index outside an array."""
+    """A function in place of a compiled one. The interpreter stops at every index outside an array."""
 
-    def __init__(self, functions: Sequence[st.Function]) -> None:
-        for function in functions:
-            setattr(self, function.name, self._call(function))
+    def __init__(self, function: st.Function) -> None:
+        self.function, self.signature = function, Signature.of(function)
 
-    @staticmethod
-    def _call(function: st.Function) -> object:
-        def call(*arguments: object) -> None:
-            count = len(function.params)
-            given = {p.name if isinstance(p, Array) else p.attr: a for p, a in zip(function.params, arguments)}
-            groups = arguments[count:] if function.group is not None else (0, 1)
-            run(function, given, lanes=8, groups=groups)  # type: ignore[arg-type]
-
-        return call
+    def __call__(self, groups_begin: int = 0, groups_end: int = 1, **arguments: object) -> None:
+        assert (*arguments, "groups_begin", "groups_end")[: len(self.signature.names)] == self.signature.names
+        run(self.function, arguments, lanes=8, groups=(groups_begin, groups_end))  # type: ignore[arg-type]
 
 
 def interpreted(nest: Nest) -> Kernel:
-    kernel = Kernel(program(nest))
-    kernel.__dict__["library"] = _Interpreted([piece.function for piece in kernel.program.pieces])
-    return kernel
+    made = program(nest)
+    functions = {piece.function.name: _Interpreted(piece.function) for piece in made.pieces}
+    return Kernel(made, SimpleNamespace(**functions))  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -58,6 +58,29 @@ class PairOptions:
     fused: bool = True
     threads: int | None = None
     progress: Progress | None = None
+
+
+class PairStep(Protocol):
+    """The MP2 pair step of a backend with its options."""
+
+    def triangle(self, B: Any, eps_occ: np.ndarray, eps_vir: np.ndarray, max_memory: float | None) -> PairEnergies:
+        """See `Backend.mp2_pairs`."""
+        ...
+
+    def block(
+        self,
+        left: np.ndarray,
+        right: np.ndarray,
+        eps_left: np.ndarray,
+        eps_right: np.ndarray,
+        eps_vir: np.ndarray,
+    ) -> PairEnergies:
+        """See `Backend.mp2_pair_block`."""
+        ...
+
+    def block_bytes(self, m: int, n: int, nvir: int, naux: int) -> int:
+        """See `Backend.pair_block_bytes`."""
+        ...
 
 
 class Backend:
@@ -152,7 +175,8 @@ class Backend:
             From the CPU's fused step where there is no C compiler.
         """
         check_precision(self, precision)
-        return self._mp2_pairs(B, eps_occ, eps_vir, max_memory, PairOptions(precision, fused, threads, progress))
+        step = self._pair_step(PairOptions(precision, fused, threads, progress))
+        return step.triangle(B, eps_occ, eps_vir, max_memory)
 
     def mp2_pair_block(
         self,
@@ -188,38 +212,22 @@ class Backend:
             those of `mp2_pairs`.
         """
         check_precision(self, precision)
-        options = PairOptions(precision, fused, threads, progress)
-        return self._mp2_pair_block(left, right, eps_left, eps_right, eps_vir, options)
+        step = self._pair_step(PairOptions(precision, fused, threads, progress))
+        return step.block(left, right, eps_left, eps_right, eps_vir)
 
     def pair_block_bytes(
         self, m: int, n: int, nvir: int, naux: int, *, precision: str, fused: bool = True, threads: int | None = None
     ) -> int:
         """Bytes that `mp2_pair_block` allocates beside its arguments; no less than `mp2_pairs` of m or n rows does."""
         check_precision(self, precision)
-        return self._pair_block_bytes(m, n, nvir, naux, PairOptions(precision, fused, threads))
+        return self._pair_step(PairOptions(precision, fused, threads)).block_bytes(m, n, nvir, naux)
 
     def _product(self, a_t: np.ndarray, b: np.ndarray, precision: str) -> np.ndarray:
         """a_t[..., K, M], b[..., K, N] -> [..., M, N], for one product or a stack of them."""
         raise self._without("_product")
 
-    def _mp2_pairs(
-        self, B: Any, eps_occ: np.ndarray, eps_vir: np.ndarray, max_memory: float | None, options: PairOptions
-    ) -> PairEnergies:
-        raise self._without("_mp2_pairs")
-
-    def _mp2_pair_block(
-        self,
-        left: np.ndarray,
-        right: np.ndarray,
-        eps_left: np.ndarray,
-        eps_right: np.ndarray,
-        eps_vir: np.ndarray,
-        options: PairOptions,
-    ) -> PairEnergies:
-        raise self._without("_mp2_pair_block")
-
-    def _pair_block_bytes(self, m: int, n: int, nvir: int, naux: int, options: PairOptions) -> int:
-        raise self._without("_pair_block_bytes")
+    def _pair_step(self, options: PairOptions) -> PairStep:
+        raise self._without("_pair_step")
 
     def _without(self, what: str) -> UnsupportedError:
         return UnsupportedError(f"backend {self.name!r} has no {what}")

@@ -26,6 +26,9 @@ from trnqc.errors import UnsupportedClass
 ZETA, P, COEFFICIENT, BOUND, CONTRACTION = 0, 1, 4, 5, 6
 # 1/r, erf(omega r)/r and erfc(omega r)/r.
 OPERATORS = ("coulomb", "erf", "erfc")
+# Primitive quartets whose bound is below this share of the cutoff for integrals are left out: a contracted integral has
+# some hundreds that matter.
+PRIMITIVE = 1e-2
 # The highest angular momentum of orbitals (h).
 LMAX = 5
 # The highest angular momentum of density-fitting shells (k), which are alone on their side.

@@ -1,7 +1,7 @@
 """Two-electron integrals as arrays, in PySCF's layouts and normalisation: (ij|kl), (ij|P) and (P|Q).
 
-Mole -> sides: classes of pairs with the places of their functions (places.py) -> tasks: a class of bra pairs with one
-of ket pairs -> writers (writer.py) on a pool of threads
+molecule -> bra and ket sides: classes of pairs with their places in the array (arrays/sides.py) -> tiles of the array,
+filled by threads (arrays/filling.py) -> kernels and their integrals' elements (arrays/writer.py)
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from pyscf import gto
 
-from trnqc.eri.arrays.filling import Image, Operator, fill, prepare
+from trnqc.eri.arrays.filling import Image, fill, prepare
 from trnqc.eri.arrays.sides import Side, fitting_side, part, rectangle, square, triangle
-from trnqc.eri.classes import OPERATORS
+from trnqc.eri.operators import Operator
 from trnqc.errors import InputError, UnsupportedClass
 
+# Integrals in Hartree whose Schwarz bound is below this are left zero.
 SCREEN = 1e-14
-"""Integrals whose Schwarz bound is below this are left zero, and primitive contributions below a hundredth of it."""
 
 
 def int2e(
@@ -31,12 +31,41 @@ def int2e(
     out: np.ndarray | None = None,
     threads: int | None = None,
 ) -> np.ndarray:
-    """(ij|kl), as ``mol.intor("int2e", shls_slice=..., aosym=...)``.
+    """Compute (ij|kl), as ``mol.intor("int2e", shls_slice=..., aosym=...)`` does.
 
-    shls_slice: (i0, i1, j0, j1, k0, k1, l0, l1), or its first four. aosym: "s1" [i, j, k, l], "s2ij" [i >= j, k, l],
-    "s2kl" [i, j, k >= l], "s4" [i >= j, k >= l], "s8" the same with ij >= kl, one index. omega: bohr^-1, as mol.omega:
-    above 0 erf(omega r)/r, below 0 erfc(|omega| r)/r, 0 is 1/r; None takes mol's own. out: a buffer of the right size.
-    Raises InputError for what has no layout, UnsupportedClass for shells beyond the kernels' limit.
+    Parameters
+    ----------
+    mol : pyscf.gto.Mole
+        The molecule.
+    shls_slice : sequence of int, optional
+        Ranges of shells (i0, i1, j0, j1, k0, k1, l0, l1), or only the first of them.
+    aosym : str
+        The layout: "s1" [i, j, k, l], "s2ij" [i >= j, k, l], "s2kl" [i, j, k >= l], "s4" [i >= j, k >= l], or "s8" with
+        one index of ij >= kl. A pair i >= j has the one index i (i + 1) / 2 + j.
+    omega : float, optional
+        In 1/Bohr: positive for erf(omega r)/r, negative for erfc(|omega| r)/r, 0 for 1/r; None for the molecule's own.
+    out : ndarray, optional
+        Memory for the result, float64 and of the right size.
+    threads : int, optional
+        By default `pyscf.lib.num_threads()`.
+
+    Returns
+    -------
+    ndarray
+        Integrals in Hartree.
+
+    Raises
+    ------
+    InputError
+        If there is no such layout.
+    UnsupportedClass, CompilerError
+        If there are no kernels for these shells.
+
+    Examples
+    --------
+    >>> from pyscf import gto
+    >>> float(int2e(gto.M(atom="He", basis="sto-3g"))[0, 0, 0, 0].round(6))
+    1.055713
     """
     if aosym not in ("s1", "s2ij", "s2kl", "s4", "s8"):
         raise InputError(f"aosym of int2e is s1, s2ij, s2kl, s4 or s8, found {aosym!r}")
@@ -54,13 +83,13 @@ def int2e(
             raise InputError("aosym='s8' packs ij with kl, whose shells are to be the same")
         size = bra.size * (bra.size + 1) // 2
         flat = _buffer(out, size)
-        fill(flat, bra, ket, [Image(0, 0, 1, 1)], _operator(mol, omega), SCREEN, threads, same=True, triangular=True)
+        fill(flat, bra, ket, [Image(0, 0, 1, 1)], Operator.of(mol, omega), SCREEN, threads, same=True, triangular=True)
         return flat
     images = [Image(v, w, ket.size, 1) for v in range(bra.variants) for w in range(ket.variants)]
     if same:
         images += [Image(v, w, 1, ket.size) for v in range(bra.variants) for w in range(ket.variants)]
     flat = _buffer(out, bra.size * ket.size)
-    fill(flat, bra, ket, images, _operator(mol, omega), SCREEN, threads, same=same)
+    fill(flat, bra, ket, images, Operator.of(mol, omega), SCREEN, threads, same=same)
     return flat.reshape(*bra.shape, *ket.shape)
 
 
@@ -74,12 +103,30 @@ def int3c2e(
     omega: float | None = None,
     threads: int | None = None,
 ) -> np.ndarray:
-    """(ij|P), as ``pyscf.df.incore.aux_e2(mol, auxmol, aosym=..., shls_slice=...)``.
+    """Compute (ij|P), as ``pyscf.df.incore.aux_e2(mol, auxmol, aosym=..., shls_slice=...)`` does.
 
-    Returns [i, j, P] ("s1") or [i >= j, P] ("s2ij") with P slowest in memory, i or the pair fastest. shls_slice: (i0,
-    i1, j0, j1, P0, P1), the last two in shells of auxmol; with "s2ij" j runs from the first shell, as in PySCF. omega
-    as in `int2e`; None takes that of mol. out: a buffer of the right size. Both molecules Cartesian or both spherical.
-    Raises InputError, and UnsupportedClass for shells beyond the kernels' limit.
+    Parameters
+    ----------
+    mol, auxmol : pyscf.gto.Mole
+        The molecule and its fitting functions, both Cartesian or both spherical.
+    aosym : str
+        "s1" for [i, j, P] or "s2ij" for [i >= j, P].
+    shls_slice : sequence of int, optional
+        Ranges of shells (i0, i1, j0, j1, P0, P1), the last in shells of auxmol. With "s2ij" j0 is 0, as in PySCF.
+    out, omega, threads
+        As in `int2e`.
+
+    Returns
+    -------
+    ndarray
+        Integrals in Hartree. P is the slowest index in memory, i or the pair the fastest.
+
+    Raises
+    ------
+    InputError
+        If there is no such layout.
+    UnsupportedClass, CompilerError
+        If there are no kernels for these shells.
     """
     if aosym not in ("s1", "s2ij"):
         raise InputError(f"aosym of int3c2e is s1 or s2ij, found {aosym!r}")
@@ -94,32 +141,35 @@ def int3c2e(
     aux = fitting_side(part(auxmol, k))
     flat = _buffer(out, bra.size * aux.size)
     images = [Image(v, 0, 1, bra.size) for v in range(bra.variants)]
-    fill(flat, bra, aux, images, _operator(mol, omega), SCREEN, threads, fitted=True)
+    fill(flat, bra, aux, images, Operator.of(mol, omega), SCREEN, threads, fitted=True)
     return flat.reshape(aux.size, *bra.shape[::-1]).T
 
 
 def int2c2e(auxmol: gto.Mole, *, omega: float | None = None, threads: int | None = None) -> np.ndarray:
-    """(P|Q), as ``auxmol.intor("int2c2e")``: a symmetric matrix. omega as in `int2e`."""
+    """Compute the symmetric matrix (P|Q), as ``auxmol.intor("int2c2e")`` does. Arguments as in `int2e`."""
     aux = fitting_side(auxmol)
     flat = _buffer(None, aux.size**2)
-    fill(flat, aux, aux, [Image(0, 0, aux.size, 1), Image(0, 0, 1, aux.size)], _operator(auxmol, omega), 0.0, threads,
+    fill(flat, aux, aux, [Image(0, 0, aux.size, 1), Image(0, 0, 1, aux.size)], Operator.of(auxmol, omega), 0.0, threads,
          fitted=True, same=True)  # fmt: skip
     return flat.reshape(aux.size, aux.size)
 
 
 class ThreeCentre:
-    """(ij|P) for one range of fitting shells after the other; threads may share it.
+    """(ij|P) of a molecule for ranges of fitting shells. Several threads may call one object.
 
-    Raises UnsupportedClass, CompilerError when made, not later.
+    Raises
+    ------
+    UnsupportedClass, CompilerError
+        If there are no kernels for these shells; when the object is created, and not later.
     """
 
     def __init__(self, mol: gto.Mole, auxmol: gto.Mole) -> None:
         _check_kinds(mol, auxmol)
-        self._auxmol, self._operator, self._pairs = auxmol, _operator(mol, None), triangle(mol)
+        self._auxmol, self._operator, self._pairs = auxmol, Operator.of(mol), triangle(mol)
         prepare(self._pairs, fitting_side(auxmol), self._operator, fitted=True)
 
     def __call__(self, shells: tuple[int, int]) -> np.ndarray:
-        """f64 [P, i >= j] of the shells in a range, computed in the calling thread."""
+        """Return [P, i >= j] of a range of fitting shells, computed in the calling thread."""
         aux = fitting_side(part(self._auxmol, shells))
         flat = np.zeros(aux.size * self._pairs.size)
         fill(flat, self._pairs, aux, [Image(0, 0, 1, self._pairs.size)], self._operator, SCREEN, 1, fitted=True)
@@ -141,7 +191,7 @@ def _orbital_side(mol: gto.Mole, i: tuple[int, int], j: tuple[int, int], packed:
 
 
 def _ranges(given: Sequence[int] | None, nbas: int, count: int, last: int | None = None) -> list[tuple[int, int]]:
-    """Ranges of shells from a flat slice, whole ones where nothing is given; `last` counts the shells of the last."""
+    """Return `count` ranges of shells from a flat slice; missing ones are whole. last: shells of the last index."""
     limits = [nbas] * count
     if last is not None:
         limits[-1] = last
@@ -151,25 +201,16 @@ def _ranges(given: Sequence[int] | None, nbas: int, count: int, last: int | None
         raise InputError(f"shls_slice holds whole numbers, found {given!r}") from None
     if len(words) % 2 or len(words) > 2 * count:
         raise InputError(f"shls_slice holds pairs of shell numbers for up to {count} indices, found {tuple(words)}")
-    found = list(zip(words[::2], words[1::2]))
-    found += [(0, limit) for limit in limits[len(found) :]]
-    for (begin, end), limit in zip(found, limits):
+    ranges = list(zip(words[::2], words[1::2]))
+    ranges += [(0, limit) for limit in limits[len(ranges) :]]
+    for (begin, end), limit in zip(ranges, limits):
         if not 0 <= begin <= end <= limit:
             raise InputError(f"shells {begin} to {end} are not a range of the {limit} there are")
-    return found
-
-
-def _operator(mol: gto.Mole, omega: float | None) -> Operator:
-    """From PySCF's sign convention."""
-    value = float(mol.omega or 0.0) if omega is None else omega
-    if not isinstance(value, int | float | np.number) or not np.isfinite(value):
-        raise InputError(f"omega is a finite number of bohr^-1, found {omega}")
-    coulomb, long_range, short_range = OPERATORS
-    return Operator(coulomb if value == 0 else long_range if value > 0 else short_range, abs(float(value)))
+    return ranges
 
 
 def _buffer(out: Any, size: int) -> np.ndarray:
-    """A flat array of zeros, in the caller's memory if there is some."""
+    """Return a flat array of zeros, in `out` if that is not None."""
     if out is None:
         return np.zeros(size)
     usable = isinstance(out, np.ndarray) and not isinstance(out, np.ma.MaskedArray)

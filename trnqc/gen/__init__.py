@@ -1,11 +1,16 @@
-"""The generator core: programs as values, and C or CUDA text out of them; knows no chemistry.
+"""The code generator: programs as Python values, and the C or CUDA text of them. It knows no chemistry.
 
-values.py: what is computed, a graph     statements.py: when and where, a tree     interpreter.py: what it means
+values.py: the expression language        statements.py: control flow and functions
 build.py: programs written one statement after another
+interpreter.py: the definition of both languages, on NumPy arrays
+lanes.py: which variables differ by SIMD lane        scopes.py: checks of names
+
+From a graph of values to a program:
+
 values -> simplified values  (simplify.py)
-       -> graph of what is kept  (graph.py)
-       -> order  (schedule.py, judged by liveness.py)  -> places  (slots.py)
-       -> statements  (sequence.py)  -> text  (emit)  or a listing for people  (listing.py), figures  (cost.py)
+       -> graph of the values that are kept  (graph.py)
+       -> order of computation  (schedule.py, judged by liveness.py)  -> shared variables  (slots.py)
+       -> statements  (sequence.py)  -> C or CUDA  (emit), a listing  (listing.py), flops and bytes  (cost.py)
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a program costs, counted on the statements that are emitted, for one lane.
+"""Flops and bytes of a program for one lane, counted on its statements.
 
-Loops multiply what is inside them: by a number where their bounds are numbers, else by a name such as ``N``; so a count
-is a sum of products of numbers and trip counts, printed as such and evaluated when the names are known.
+A loop multiplies the count of its body by its trip count, which may be a symbol such as ``N``. A count is therefore a
+polynomial in trip counts, which is printed as such and evaluated when their values are known.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from trnqc.gen import statements as st
 from trnqc.gen.listing import expression
 from trnqc.gen.values import BYTES, FLOATS, Array, Value, walk
 
-# Flops of an operation on floats; what a library call costs is not a matter of flops and counts as one.
+# Flops of an operation on floats. Calls of the mathematical library count as one.
 FLOPS = {"add": 1, "sub": 1, "mul": 1, "div": 1, "fma": 2, "neg": 1, "sqrt": 1, "exp": 1, "min": 1, "max": 1}
 Trips = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Count:
-    """terms[names of trip counts] = factor."""
+    """A polynomial: terms maps the trip counts of a product to its factor."""
 
     terms: Mapping[Trips, int] = field(default_factory=dict)
 
@@ -33,12 +33,12 @@ class Count:
         return Count({k: v for k, v in sorted(total.items()) if v})
 
     def times(self, factor: int, trip: str = "") -> Count:
-        """This count in every pass of a loop."""
+        """The count of a loop with this body."""
         more = (trip,) if trip else ()
         return Count({tuple(sorted((*k, *more))): v * factor for k, v in self.terms.items() if v * factor})
 
     def at(self, **trips: int) -> int:
-        """The number for given trip counts, by the text that stands for them here (see `names`)."""
+        """The number for given values of the trip counts, by the names in `names`."""
         missing = [name for name in self.names if name not in trips]
         if missing:
             raise ProgramError(f"the count {self} needs {', '.join(missing)}")
@@ -50,12 +50,12 @@ class Count:
         return total
 
     def called(self, arguments: Mapping[str, int | str]) -> Count:
-        """The count of a function as its caller sees it: trip counts that are parameters are what is handed over."""
+        """The count of a called function: parameters among the trip counts become the caller's arguments."""
         total = ZERO
         for k, v in self.terms.items():
-            given = [arguments.get(name, name) for name in k]
-            numbers = math.prod(a for a in given if isinstance(a, int))
-            total += Count({tuple(sorted(a for a in given if isinstance(a, str))): v * numbers})
+            factors = [arguments.get(name, name) for name in k]
+            numbers = math.prod(a for a in factors if isinstance(a, int))
+            total += Count({tuple(sorted(a for a in factors if isinstance(a, str))): v * numbers})
         return total
 
     @property
@@ -71,7 +71,7 @@ ZERO = Count()
 
 @dataclass(frozen=True)
 class Cost:
-    """flops; bytes read and written in global arrays, every access counted; operations by name (static)."""
+    """Flops, bytes read from and written to global arrays (each access counts), and operations by name (each once)."""
 
     flops: Count = ZERO
     read: Count = ZERO
@@ -79,19 +79,19 @@ class Cost:
     operations: Mapping[str, int] = field(default_factory=dict)
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(self.flops + other.flops, self.read + other.read, self.written + other.written,
-                    dict(sorted((Counter(self.operations) + Counter(other.operations)).items())))  # fmt: skip
+        operations = dict(sorted((Counter(self.operations) + Counter(other.operations)).items()))
+        return Cost(self.flops + other.flops, self.read + other.read, self.written + other.written, operations)
 
     def times(self, factor: int, trip: str = "") -> Cost:
-        return Cost(self.flops.times(factor, trip), self.read.times(factor, trip), self.written.times(factor, trip),
-                    self.operations)  # fmt: skip
+        flops, read, written = (count.times(factor, trip) for count in (self.flops, self.read, self.written))
+        return Cost(flops, read, written, self.operations)
 
     def __str__(self) -> str:
         return f"{self.flops} flops, {self.read} bytes read, {self.written} bytes written"
 
 
 def cost_of_values(*roots: Value) -> Cost:
-    """Every value below the roots once."""
+    """The cost of computing the roots, each common subexpression once."""
     flops = read = 0
     operations: Counter[str] = Counter()
     for value in walk(roots):
@@ -104,7 +104,7 @@ def cost_of_values(*roots: Value) -> Cost:
 
 
 def cost(program: st.Function | st.Statement) -> Cost:
-    """The program's cost for one group; a while loop counts as one pass, and of an if both branches are counted."""
+    """The cost of a program for one group. A while loop counts as one pass, an if statement as both branches."""
     match program:
         case st.Function():
             return cost(program.body)
@@ -121,13 +121,14 @@ def cost(program: st.Function | st.Statement) -> Cost:
         case st.If():
             return cost_of_values(program.condition) + cost(program.then) + cost(program.orelse)
         case st.Call():
-            given = {
+            arguments = {
                 st.name_of(p): a.attr if a.op == "const" else expression(a)
-                for p, a in zip(program.function.params, program.arguments) if isinstance(a, Value)
-            }  # fmt: skip
+                for p, a in zip(program.function.params, program.arguments)
+                if isinstance(a, Value)
+            }
             inner = cost(program.function)
-            return Cost(inner.flops.called(given), inner.read.called(given), inner.written.called(given),
-                        inner.operations)  # fmt: skip
+            flops, read, written = (count.called(arguments) for count in (inner.flops, inner.read, inner.written))
+            return Cost(flops, read, written, inner.operations)
     own = cost_of_values(*st.values(program))
     if isinstance(program, st.GatherRows | st.ScatterRows):
         return own + _rows(program)
@@ -136,8 +137,8 @@ def cost(program: st.Function | st.Statement) -> Cost:
     if isinstance(program, st.Store | st.Accumulate):
         size = BYTES[program.array.dtype] if program.array.space == "global" else 0
         adding = isinstance(program, st.Accumulate)
-        flops = int(adding and program.array.dtype in FLOATS)
-        own = own + Cost(_number(flops), _number(size * adding), _number(size))
+        additions = int(adding and program.array.dtype in FLOATS)
+        own = own + Cost(_number(additions), _number(size * adding), _number(size))
     return own
 
 
@@ -147,7 +148,7 @@ def _rows(s: st.GatherRows | st.ScatterRows) -> Cost:
 
 
 def _moved(target: Array, source: Array, adding: bool) -> Cost:
-    """One element from an array to another."""
+    """The cost of moving one element."""
     size, into, out_of = BYTES[target.dtype], target.space == "global", source.space == "global"
     flops = int(adding and target.dtype in FLOATS)
     return Cost(_number(flops), _number(size * (out_of + (adding and into))), _number(size * into))

@@ -1,4 +1,4 @@
-"""What a program means: run it on NumPy arrays, all lanes at a time. Every emitter is judged by this."""
+"""The interpreter: run programs on NumPy arrays, all lanes at once. It defines what the emitted text has to do."""
 
 from __future__ import annotations
 
@@ -18,25 +18,41 @@ NUMPY = {"f64": np.float64, "f32": np.float32, "i64": np.int64, "i32": np.int32,
 def run(
     function: st.Function, arguments: Mapping[str, Any], *, lanes: int = 1, groups: range | tuple[int, int] = (0, 1)
 ) -> None:
-    """Run a function; arrays that it writes change in place.
+    """Run a function. Arrays that it writes change in place.
 
-    arguments: by name; scalars, or C-contiguous arrays of the parameter's type, an array of lanes having the lanes as
-    its last axis. groups: begin and end, for a function with a group. A read or store outside an array, an integer
-    division by zero or a wrong argument raises ProgramError; local elements that were never stored are NaN.
+    Parameters
+    ----------
+    function : Function
+        The program.
+    arguments : mapping
+        Scalars and C-contiguous arrays by name; the last axis of an array of lanes is the lane.
+    lanes : int
+        How many lanes run it.
+    groups : range or (int, int)
+        Begin and end of the groups, for a function with a group.
+
+    Raises
+    ------
+    ProgramError
+        For wrong arguments, an access outside an array, or an integer division by zero.
+
+    Notes
+    -----
+    Elements of local arrays are NaN until they are stored.
     """
     program = analyse(function)
     first, last = (groups.start, groups.stop) if isinstance(groups, range) else groups
-    given = {st.name_of(p): _argument(p, arguments, lanes, function) for p in function.params}
+    checked = {st.name_of(p): _argument(p, arguments, lanes, function) for p in function.params}
     with np.errstate(all="ignore"):
         for group in range(first, last) if function.group is not None else (0,):
-            frame = _Frame(function, program, lanes, dict(given))
+            frame = _Frame(function, program, lanes, dict(checked))
             if function.group is not None:
                 frame.names[function.group.attr] = np.int64(group)
             frame.block(function.body)
 
 
 def evaluate(value: Value, names: Mapping[str, Any]) -> Any:
-    """A value from the variables and (flat or full) arrays named; for use without a program."""
+    """Evaluate one value outside a program, given the variables and arrays that it reads."""
     frame = _Frame(st.Function("expression", (), st.Block(())), Lanes({"expression": set()}), 1, dict(names))
     with np.errstate(all="ignore"):
         return frame.value(value)
@@ -51,14 +67,14 @@ def _argument(param: Value | Array, arguments: Mapping[str, Any], lanes: int, fu
         return kind(arguments[name])
     array = arguments[name]
     if not isinstance(array, np.ndarray) or array.dtype != kind or not array.flags.c_contiguous:
-        raise ProgramError(f"{function.name}: {name} is to be a C-contiguous array of {kind.__name__}")
+        raise ProgramError(f"{function.name}: {name} must be a C-contiguous array of {kind.__name__}")
     if param.lanes and (array.ndim == 0 or array.shape[-1] != lanes):
-        raise ProgramError(f"{function.name}: the last axis of {name} is to be the {lanes} lanes, found {array.shape}")
+        raise ProgramError(f"{function.name}: the last axis of {name} must be the {lanes} lanes, found {array.shape}")
     return array.reshape(-1, lanes) if param.lanes else array.reshape(-1)
 
 
 class _Frame:
-    """One call: names holds scalars, lane vectors and flat arrays, of shape [n] or, by lane, [n, lanes]."""
+    """One call of a function. `names` holds scalars, vectors of lanes, and arrays of shape [n] or [n, lanes]."""
 
     def __init__(self, function: st.Function, program: Lanes, lanes: int, names: dict[str, Any]) -> None:
         self.function, self.program, self.lanes, self.names = function, program, lanes, names
@@ -99,12 +115,12 @@ class _Frame:
             return index, np.arange(self.lanes)
         return index
 
-    def array(self, given: Array | st.View) -> Any:
-        if isinstance(given, Array):
-            return self.name(given.name)
-        data, begin = self.name(given.array.name), self.value(given.begin)
+    def array(self, argument: Array | st.View) -> Any:
+        if isinstance(argument, Array):
+            return self.name(argument.name)
+        data, begin = self.name(argument.array.name), self.value(argument.begin)
         if not 0 <= begin <= len(data):
-            name = f"{given.array.name}[{begin} ..]"
+            name = f"{argument.array.name}[{begin} ..]"
             raise ProgramError(f"{self.function.name}: {name} begins outside the {len(data)} elements")
         return data[begin:]
 
@@ -192,7 +208,7 @@ class _Frame:
         _Frame(s.function, self.program, self.lanes, names).block(s.function.body)
 
     def do_barrier(self, s: st.Statement) -> None:
-        """Lanes advance together here."""
+        """Nothing to do: lanes advance together."""
 
     do_fence = do_barrier
 
@@ -208,7 +224,7 @@ def _where(condition: Any, a: Any, b: Any) -> Any:
     return chosen[()]
 
 
-# Integer division goes towards zero and the remainder has the sign of the dividend, as in C.
+# Integer division truncates towards zero and the remainder has the sign of the dividend, as in C.
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,

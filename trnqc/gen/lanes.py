@@ -1,6 +1,7 @@
-"""Which variables and local arrays differ by lane; a program's author states it for parameter arrays only.
+"""Infer which variables and local arrays differ by lane, and check that control flow does not.
 
-What is computed from something that differs by lane differs by lane. Control flow may not: it is checked here.
+Parameter arrays are marked by the author of a program. All that is computed from a value that differs by lane differs
+by lane too.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from trnqc.gen.values import Array, Value, walk
 
 @dataclass
 class Lanes:
-    """names[function name]: variables and arrays that differ by lane there."""
+    """names[function name] are the variables and arrays of that function that differ by lane."""
 
     names: dict[str, set[str]] = field(default_factory=dict)
 
     def differs(self, function: st.Function, value: Value) -> bool:
-        """Whether the value is not the same on every lane."""
+        """Whether lanes may have different values."""
         names = self.names[function.name]
         for part in walk((value,)):
             if part.op == "lane" or (part.op == "var" and part.attr in names):
@@ -35,10 +36,10 @@ class Lanes:
 
 
 def analyse(root: st.Function) -> Lanes:
-    """Lanes of the function and all that it calls.
+    """Analyse a function and all functions that it calls.
 
-    Raises ProgramError for a name out of its scope, when control flow differs by lane, or when a value that does is
-    stored where all lanes have one place.
+    Raises ProgramError for a name out of scope, for control flow that differs by lane, and for a value that differs by
+    lane but is stored to a place that all lanes share.
     """
     program = functions(root)
     if len({f.name for f in program}) != len(program):
@@ -67,13 +68,13 @@ def _spread(lanes: Lanes, f: st.Function, s: st.Statement) -> None:
         case st.GatherRows() | st.Unpack() if s.target.space == "local":
             names.add(s.target.name)
         case st.Call():
-            for param, given in zip(s.function.params, map(st.whole, s.arguments)):
-                if isinstance(given, Array) and isinstance(param, Array):
-                    if given.space == param.space == "local":
-                        # A called function is written for one lane, whose own array it gets.
-                        names.add(given.name)
+            for param, argument in zip(s.function.params, map(st.whole, s.arguments)):
+                if isinstance(argument, Array) and isinstance(param, Array):
+                    if argument.space == param.space == "local":
+                        # A called function is written for one lane, so its local arrays differ by lane.
+                        names.add(argument.name)
                         lanes.names[s.function.name].add(param.name)
-                elif isinstance(given, Value) and isinstance(param, Value) and lanes.differs(f, given):
+                elif isinstance(argument, Value) and isinstance(param, Value) and lanes.differs(f, argument):
                     lanes.names[s.function.name].add(param.attr)
 
 
@@ -130,16 +131,16 @@ def _check_call(lanes: Lanes, f: st.Function, call: st.Call) -> None:
     for argument in call.arguments:
         if isinstance(argument, st.View) and lanes.differs(f, argument.begin):
             raise ProgramError(
-                f"function {f.name}: a view of {argument.array.name} begins at {expression(argument.begin)}, which is "
-                "to be the same on every lane"
+                f"function {f.name}: a view of {argument.array.name} begins at {expression(argument.begin)}, which "
+                "must be the same on every lane"
             )
-    given_to = [st.whole(a) for a in call.arguments]
-    for param, given in zip(params, given_to):
-        wrong |= isinstance(param, Array) != isinstance(given, Array) or param.dtype != given.dtype
-        if isinstance(param, Array) and isinstance(given, Array):
-            wrong |= param.space != given.space or param.lanes != given.lanes
+    arguments = [st.whole(a) for a in call.arguments]
+    for param, argument in zip(params, arguments):
+        wrong |= isinstance(param, Array) != isinstance(argument, Array) or param.dtype != argument.dtype
+        if isinstance(param, Array) and isinstance(argument, Array):
+            wrong |= param.space != argument.space or param.lanes != argument.lanes
     if wrong:
         raise ProgramError(
             f"function {f.name}: {call.function.name} takes {[st.name_of(p) for p in params]} (types, spaces and lanes "
-            f"alike), found {[st.name_of(a) or expression(a) for a in given_to]}"  # type: ignore[arg-type]
+            f"alike), found {[st.name_of(a) or expression(a) for a in arguments]}"  # type: ignore[arg-type]
         )

@@ -1,4 +1,4 @@
-"""Programs as people read them: no types where the context gives them, no target's spelling."""
+"""Listings of programs for people, independent of the target language."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection
 from trnqc.gen import statements as st
 from trnqc.gen.values import Array, Value
 
-# How strongly an operation binds; an operand that binds less is put in parentheses.
+# Precedence of operations: an operand of lower precedence is put in parentheses.
 BINDING = {"or": 1, "and": 2, "not": 3, "eq": 4, "lt": 5, "le": 5, "add": 6, "sub": 6, "mul": 7, "div": 7, "idiv": 7,
            "mod": 7, "neg": 8}  # fmt: skip
 SIGNS = {"or": "or", "and": "and", "eq": "==", "lt": "<", "le": "<=", "add": "+", "sub": "-", "mul": "*", "div": "/",
@@ -16,7 +16,7 @@ ATOM = 9
 
 
 def expression(value: Value) -> str:
-    """One line; a value shared within it is written out each time."""
+    """A value on one line; shared subexpressions are written out each time."""
     return _expression(value)[0]
 
 
@@ -45,7 +45,7 @@ def _inside(value: Value, binding: int) -> str:
 
 
 def listing(program: st.Function | st.Statement) -> str:
-    """The whole program, local functions first, indented by two."""
+    """The whole program, called functions first."""
     if isinstance(program, st.Function):
         lines = [line for f in functions(program) for line in (*_function(f), "")]
         return "\n".join(lines)
@@ -53,14 +53,14 @@ def listing(program: st.Function | st.Statement) -> str:
 
 
 def functions(root: st.Function, external: Collection[str] = ()) -> list[st.Function]:
-    """The function and all that it calls, callees first, each once; what an external function calls is left out."""
-    found: list[st.Function] = []
+    """The function and all functions that it calls, callees first; those called by external functions are left out."""
+    callees: list[st.Function] = []
     if root.name in external:
         return [root]
     for s in st.statements(root.body):
-        if isinstance(s, st.Call) and s.function not in found:
-            found += [f for f in functions(s.function, external) if f not in found]
-    return [*found, root]
+        if isinstance(s, st.Call) and s.function not in callees:
+            callees += [f for f in functions(s.function, external) if f not in callees]
+    return [*callees, root]
 
 
 def _function(function: st.Function) -> list[str]:

@@ -1,6 +1,7 @@
-"""Orders of a graph's computations, side by side and named by method; `best_of` draws ties and keeps the best.
+"""Schedulers: methods that order the computed nodes of a graph so that few values live at once.
 
-Every method takes a graph and a `Ties`, and returns the computed nodes in order. The same seed gives the same order.
+Every method takes a graph and a source of ties. `best_of` tries a method with several random ties and returns the best
+order, which depends on nothing but the seed.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ Ties = Callable[[], float]
 
 
 def first() -> float:
-    """Ties go to the node found first."""
+    """No random ties: the first of equal nodes is taken."""
     return 0.0
 
 
 def listed(graph: Graph, ties: Ties = first) -> Order:
-    """The graph's own order: the targets as they were listed, each after what it needs. Large graphs take no time."""
+    """The order of the graph itself: targets as they were listed, each after its operands. It takes no time."""
     return graph.computed
 
 
 def level(graph: Graph, ties: Ties = first) -> Order:
-    """All of one level before the next: as many values live as the widest level has."""
+    """Level by level, breadth first: as many values live as the widest level has."""
     rank = {v: (graph.levels[v], ties()) for v in graph.computed}
     return tuple(sorted(graph.computed, key=rank.__getitem__))
 
 
 def fifo(graph: Graph, ties: Ties = first) -> Order:
-    """Kahn's order: nodes in the order in which they become ready."""
+    """Kahn's algorithm: nodes in the order in which they become ready."""
     ready = _Ready(graph)
     order: list[int] = []
     while ready.nodes:
@@ -44,12 +45,12 @@ def fifo(graph: Graph, ties: Ties = first) -> Order:
 
 
 def greedy(graph: Graph, ties: Ties = first) -> Order:
-    """The ready node with the smallest net change of the number of live values, one step ahead."""
+    """Take the ready node that adds the fewest live values."""
     return by_score(graph, lambda state, v: state.freed(v) - bool(graph.users[v]), ties)
 
 
 def reach(graph: Graph, ties: Ties = first) -> Order:
-    """The ready node from which the fewest nodes are reached: what is nearly used up is finished before more begins."""
+    """Take the ready node with the fewest dependants, direct or not: finish values before others are begun."""
     above = [0] * len(graph)
     for v in reversed(range(len(graph))):
         above[v] = _union(above[w] | 1 << w for w in graph.users[v])
@@ -57,7 +58,7 @@ def reach(graph: Graph, ties: Ties = first) -> Order:
 
 
 class State:
-    """What a score may ask: `waiting` users of each node, `missing` operands of each, `done` nodes as bits."""
+    """The state of list scheduling, for scores: users that wait for each node, missing operands, done nodes as bits."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -67,7 +68,7 @@ class State:
         self.done = sum(1 << v for v in graph.inputs)
 
     def freed(self, v: int) -> int:
-        """Operands that v is the last to use."""
+        """The number of operands whose last user is v."""
         return sum(self.waiting[u] == 1 for u in self.graph.operands[v])
 
     def take(self, v: int) -> None:
@@ -78,9 +79,9 @@ class State:
 
 
 def by_score(graph: Graph, score: Callable[[State, int], float], ties: Ties = first) -> Order:
-    """List scheduling: of the ready nodes the one of highest score; ties to the one that became ready last.
+    """List scheduling: take the ready node of highest score, of equal ones the one that became ready last.
 
-    A published score is tried by writing it as a function of the state and a node.
+    score(state, node) is any function, for example a published heuristic.
     """
     state = State(graph)
     order: list[int] = []
@@ -92,12 +93,12 @@ def by_score(graph: Graph, score: Callable[[State, int], float], ties: Ties = fi
 
 
 class _Ready:
-    """Nodes whose operands are all there, in the order in which that came true."""
+    """The ready nodes, whose operands are all available, in the order in which they became ready."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        given = set(graph.inputs)
-        self.missing = [sum(u not in given for u in needed) for needed in graph.operands]
+        inputs = set(graph.inputs)
+        self.missing = [sum(u not in inputs for u in needed) for needed in graph.operands]
         self.nodes = [v for v in graph.computed if not self.missing[v]]
 
     def take(self, v: int) -> None:
@@ -109,28 +110,28 @@ class _Ready:
 
 
 def target(graph: Graph, ties: Ties = first) -> Order:
-    """Complete one target after the other, each time the one whose completion leaves the fewest extra live values."""
+    """Complete one target after the other, each time the one that adds the fewest live values."""
     return _Completion(graph, ties).run()
 
 
 class _Completion:
-    """Sets of nodes are integers, node v being bit v: a target's cost is a few operations on them."""
+    """The scheduler `target`. Sets of nodes are integers, with node v as bit v, so that costs take few operations."""
 
     def __init__(self, graph: Graph, ties: Ties) -> None:
         self.graph, self.ties = graph, ties
         self.users = graph.masks(graph.users)
         self.needed = graph.masks(graph.operands)
-        self.below: list[int] = []  # the node and all that it needs
+        self.below: list[int] = []  # of each node: itself and all that it needs
         for v, operands in enumerate(graph.operands):
             self.below.append((1 << v) | _union(self.below[u] for u in operands))
         self.done = sum(1 << v for v in graph.inputs)
         self.order: list[int] = []
 
     def run(self) -> Order:
-        # Of equal costs the larger: what it shares with others is then there, and its own values are soon gone.
+        # Of equal costs the larger target is taken: values that it shares with others are then available.
         missing = {t: self.below[t] & ~self.done for t in self.graph.targets if t not in self.graph.inputs}
         costs: dict[int, int] = {}
-        around: dict[int, int] = {}  # what a target's cost was found from
+        around: dict[int, int] = {}  # the nodes that a target's cost depends on
         while missing:
             for t in missing:
                 if t not in costs:
@@ -138,7 +139,7 @@ class _Completion:
             t = min(missing, key=lambda t: (costs[t], -missing[t].bit_count(), self.ties()))
             fresh = missing.pop(t)
             self.complete(t)
-            # Only targets that share nodes or operands with what was completed have changed.
+            # Only the costs of targets that share nodes or operands with the completed one have changed.
             near = fresh | _union(self.needed[v] for v in _bits(fresh))
             missing = {u: m & ~fresh for u, m in missing.items() if m & ~fresh}
             costs = {u: c for u, c in costs.items() if u in missing and not around[u] & near}
@@ -149,14 +150,14 @@ class _Completion:
         return nodes | _union(self.needed[v] for v in _bits(nodes))
 
     def extra(self, nodes: int) -> int:
-        """Values that live after the nodes are computed less those that live before."""
+        """How many more values live after the nodes are computed than before."""
         later = ~(self.done | nodes)
         kept = sum(1 for v in _bits(nodes) if self.users[v] & later)
         read = _union(self.needed[v] for v in _bits(nodes)) & self.done
         return kept - sum(1 for u in _bits(read) if not self.users[u] & later)
 
     def complete(self, t: int) -> None:
-        """Depth first from the target, the operand that frees most first."""
+        """Compute a target depth first; of its operands the one that adds the fewest live values comes first."""
         stack = [t]
         while stack:
             v = stack[-1]
@@ -171,12 +172,12 @@ class _Completion:
 
 
 def _bits(mask: int) -> list[int]:
-    found = []
+    bits = []
     while mask:
         low = mask & -mask
-        found.append(low.bit_length() - 1)
+        bits.append(low.bit_length() - 1)
         mask ^= low
-    return found
+    return bits
 
 
 def _union(masks: Iterable[int]) -> int:
@@ -192,9 +193,23 @@ METHODS: dict[str, Callable[[Graph, Ties], Order]] = {
 
 
 def best_of(graph: Graph, method: str = "target", draws: int = 8, seed: int = 0) -> Order:
-    """The order of fewest live values among `draws`: ties to the first found, then ties drawn from the seed.
+    """The best order of several draws of a method.
 
-    Raises ProgramError for a method that is not in METHODS.
+    Parameters
+    ----------
+    graph : Graph
+        What to order.
+    method : str
+        A key of METHODS.
+    draws : int
+        How many orders are compared. The first draw breaks ties by position, the others at random.
+    seed : int
+        Of the random ties.
+
+    Returns
+    -------
+    tuple of int
+        The computed nodes in the order with the fewest live values at once.
     """
     if method not in METHODS:
         raise ProgramError(f"no scheduler {method!r}; there are {', '.join(METHODS)}")

@@ -1,4 +1,4 @@
-"""Names stand where they are read: each is introduced once, before its use, in a block around it."""
+"""Check the scopes of names: each is introduced once, before its use, in an enclosing block."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from trnqc.gen.values import Array, Value, walk
 
 
 def check(function: st.Function) -> None:
-    """Raises ProgramError for a name that is read or changed outside its scope, introduced twice in one, or mistyped.
+    """Raise ProgramError for a name that is used outside its scope, introduced twice in one, or used with another type.
 
-    Bodies of loops and branches are scopes; a titled block is not. Functions called are not entered.
+    Bodies of loops and branches are scopes, titled blocks are not. Called functions are not entered.
     """
     names = {st.name_of(p): p for p in (*function.params, *((function.group,) if function.group is not None else ()))}
     _block(function, function.body, names, set(names))
@@ -64,8 +64,8 @@ def _read(function: st.Function, root: Value, names: dict[str, Value | Array]) -
 
 def _known(function: st.Function, wanted: Value | Array, names: dict[str, Value | Array]) -> None:
     name = st.name_of(wanted)
-    found = names.get(name)
-    if found is None:
+    introduced = names.get(name)
+    if introduced is None:
         raise ProgramError(f"function {function.name}: {name} is used where it is not introduced")
-    if found != wanted:
-        raise ProgramError(f"function {function.name}: {name} is introduced as {found!r} and used as {wanted!r}")
+    if introduced != wanted:
+        raise ProgramError(f"function {function.name}: {name} is introduced as {introduced!r} and used as {wanted!r}")

@@ -1,4 +1,4 @@
-"""From an ordered graph to statements: every node gets a name, and is computed where the order puts it."""
+"""From a scheduled graph to statements: every node becomes a variable, in the scheduled order."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from trnqc.gen.values import Value, Var, rebuilt, walk
 
 Finish = Callable[[Value, Value], Statement | Sequence[Statement]]
 
-# A slot that holds values of several types has a variable for each.
+# Stems of slot names by type: a slot that holds values of several types has a variable for each.
 SLOTS = {"f64": "s", "f32": "f", "i64": "n", "i32": "m", "bool": "c"}
 
 
 def substitute(value: Value, known: Mapping[Value, Value]) -> Value:
-    """The value with every part in `known` replaced; nothing is looked for inside a replaced part."""
-    made: dict[Value, Value] = dict(known)
-    for part in walk((value,), stop=made.__contains__):
-        made[part] = rebuilt(part, tuple(made[a] for a in part.args))
-    return made[value]
+    """The value with the subexpressions in `known` replaced; replacements are not searched again."""
+    new: dict[Value, Value] = dict(known)
+    for part in walk((value,), stop=new.__contains__):
+        new[part] = rebuilt(part, tuple(new[a] for a in part.args))
+    return new[value]
 
 
 def straight_line(
@@ -32,18 +32,37 @@ def straight_line(
     finish: Finish | None = None,
     slots: Slots | None = None,
 ) -> tuple[list[Statement], dict[Value, Value]]:
-    """Statements that compute the nodes in order, and the variable that holds each node.
+    """Statements that compute the nodes of a graph in order.
 
-    names: what to call a node; the rest are v0, v1, ... finish(node, variable): statements to put right after a target
-    is computed, such as a store. With `slots` nodes share variables such as s0 and s1, which Assign changes: then only
-    values that nothing needs later may be read after the last statement. Raises ProgramError for a wrong order.
+    Parameters
+    ----------
+    graph, order
+        The graph, whose values are known, and an order of its computed nodes.
+    names : mapping, optional
+        Names of variables by node; the others are v0, v1, ...
+    finish : callable, optional
+        finish(node, variable) returns statements to put right after a target, such as a store.
+    slots : Slots, optional
+        Variables that nodes share, s0, s1, ..., which are assigned again and again. After the last statement only
+        values that no later node overwrites may be read.
+
+    Returns
+    -------
+    statements : list of Statement
+    held : dict
+        The variable of each node.
+
+    Raises
+    ------
+    ProgramError
+        If a node comes before one of its operands, or if the graph has no values.
     """
     graph.check(order)
     if not graph.values:
         raise ProgramError("the graph has no values to compute")
     names, targets = names or {}, set(graph.targets)
     held: dict[Value, Value] = {}
-    made: list[Statement] = []
+    lines: list[Statement] = []
     opened: set[Value] = set()
     for v in order:
         value = graph.values[v]
@@ -52,9 +71,9 @@ def straight_line(
         variable = Var(name, value.dtype)
         kind = Let if not slots else Assign if variable in opened else Declare
         opened.add(variable)
-        made.append(kind(variable, expression))
+        lines.append(kind(variable, expression))
         held[value] = variable
         if finish and v in targets:
             after = finish(value, variable)
-            made += [after] if isinstance(after, Statement) else list(after)
-    return made, held
+            lines += [after] if isinstance(after, Statement) else list(after)
+    return lines, held

@@ -1,7 +1,7 @@
-"""Passes over values. A pass is the interesting case: it sees one value with its operands already rewritten.
+"""Rewriting of values. A rule gets a value whose operands are rewritten already, and returns it or a replacement.
 
-Common subexpressions need no pass, since equal values are one object; `ordered` makes a + b and b + a equal first.
-Rules that change the rounding of a result are named so and never part of `exact`.
+Common subexpressions need no pass, because equal values are one object; the rule `ordered` makes a + b and b + a equal.
+The rules of `exact` change no bit of any result; `contract` changes the rounding.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ COMMUTES = ("add", "mul", "eq", "and", "or")
 
 
 def rewrite(roots: Sequence[Value], *rules: Rule) -> tuple[Value, ...]:
-    """The roots with every value below them, operands first, passed through the rules in order, each value once."""
+    """Apply the rules in order to every value of the roots' expressions, operands first, each value once."""
     known: dict[Value, Value] = {}
     for value in walk(tuple(roots)):
-        made = rebuilt(value, tuple(known[a] for a in value.args))
+        new = rebuilt(value, tuple(known[a] for a in value.args))
         for rule in rules:
-            made = rule(made)
-        known[value] = made
+            new = rule(new)
+        known[value] = new
     return tuple(known[root] for root in roots)
 
 
 def fold(value: Value) -> Value:
-    """Operations on numbers alone, done now and as the interpreter does them."""
+    """Constant folding, with the interpreter's arithmetic."""
     if not value.args or value.dtype == "bool" or any(a.op != "const" for a in value.args):
         return value
     if value.op in ("load", "idiv", "mod") and (value.op == "load" or value.args[1].attr == 0):
@@ -44,7 +44,7 @@ def fold(value: Value) -> Value:
 
 
 def neutral(value: Value) -> Value:
-    """Operations with 1, and integer ones with 0; for floats what holds for -0, infinity and NaN as well."""
+    """Neutral elements: operations with 1 and 0. For floats only identities that hold for -0, infinity and NaN too."""
     if value.op not in ("add", "sub", "mul", "div", "idiv", "select", "neg"):
         return value
     a, b = value.args[0], value.args[-1]
@@ -67,7 +67,7 @@ def neutral(value: Value) -> Value:
 
 
 def strength(value: Value) -> Value:
-    """A cheaper operation of the same result: division by a power of two, multiplication by -1 and 2."""
+    """Strength reduction: division by a power of two, multiplication by -1 and 2, addition of a negative."""
     if value.op == "div" and value.args[1].op == "const":
         a, b = value.args
         if b.attr and np.isfinite(b.attr) and abs(np.frexp(b.attr)[0]) == 0.5 and 1e-30 < abs(b.attr) < 1e30:
@@ -86,7 +86,7 @@ def strength(value: Value) -> Value:
 
 
 def ordered(value: Value) -> Value:
-    """Operands of what commutes in one order, so that equal values become one."""
+    """Put the operands of commutative operations into one order, so that equal values become one object."""
     if value.op in COMMUTES and value.args[0].key > value.args[1].key:
         return rebuilt(value, value.args[::-1])
     return value
@@ -96,12 +96,12 @@ EXACT = (fold, neutral, strength, ordered)
 
 
 def exact(*roots: Value) -> tuple[Value, ...]:
-    """All rules that leave every result the same to the last bit (but for which NaN a NaN is)."""
+    """Apply all rules that change no bit of any result, apart from the payload of NaNs."""
     return rewrite(roots, *EXACT)
 
 
 def contract(*roots: Value) -> tuple[Value, ...]:
-    """Sums of a product that nothing else uses become fma; the rounding of such sums changes."""
+    """Fuse products into sums (fma) if nothing else uses the product. This changes the rounding."""
     uses: dict[Value, int] = {}
     for value in walk(roots):
         for a in value.args:
@@ -110,13 +110,13 @@ def contract(*roots: Value) -> tuple[Value, ...]:
         uses[root] = uses.get(root, 0) + 1
     known: dict[Value, Value] = {}
     for value in walk(roots):
-        made = rebuilt(value, tuple(known[a] for a in value.args))
+        new = rebuilt(value, tuple(known[a] for a in value.args))
         for place in (1, 0) if value.op in ("add", "sub") and value.dtype in FLOATS else ():
             product, other = value.args[place], known[value.args[1 - place]]
             if product.op == "mul" and uses[product] == 1:
-                made = _fused(value.op, place, known[product].args, other)
+                new = _fused(value.op, place, known[product].args, other)
                 break
-        known[value] = made
+        known[value] = new
     return tuple(known[root] for root in roots)
 
 
@@ -130,7 +130,7 @@ def _fused(op: str, place: int, factors: tuple[Value, ...], other: Value) -> Val
 
 
 def in_statements(block: st.Block, *rules: Rule) -> st.Block:
-    """The same statements with the rules applied to every value in them."""
+    """Apply the rules to every value of the statements."""
     return st.Block(tuple(_statement(s, rules) for s in block.body), block.title)
 
 
@@ -167,7 +167,7 @@ def _argument(a: Value | Array | st.View, new: Rule) -> Value | Array | st.View:
 
 
 def horner(coefficients: Sequence[float], x: Value) -> Value:
-    """The polynomial sum of c[k] x^k, nested; raises ProgramError without coefficients."""
+    """The polynomial sum_k c[k] x^k by Horner's scheme."""
     if not coefficients:
         raise ProgramError("a polynomial needs a coefficient")
     total = const(coefficients[-1], x.dtype)

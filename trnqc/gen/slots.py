@@ -1,4 +1,4 @@
-"""Places for values: two values share one when their lives do not overlap."""
+"""Assign values to slots (shared variables): two values may share one if their lifetimes do not overlap."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trnqc.gen.liveness import Lifetime, lifetimes
 
 @dataclass(frozen=True)
 class Slots:
-    """place[node]: index of its slot, -1 for a node without one. count: slots used. before: one a value."""
+    """place[node] is its slot, or -1. count: number of slots. before: number of values."""
 
     place: tuple[int, ...]
     count: int
@@ -22,9 +22,9 @@ class Slots:
 
 
 def allocate(graph: Graph, order: Sequence[int]) -> Slots:
-    """Two passes: lives first, then in order of birth the free slot that was emptied last (best fit in time).
+    """Linear scan: in order of birth each value takes the slot that was freed last.
 
-    The number of slots is the largest number of lives that overlap, which no allocation can beat.
+    The number of slots is the largest number of overlapping lifetimes, which is optimal.
     """
     lives = lifetimes(graph, order)
     place = [-1] * len(graph)
@@ -45,10 +45,10 @@ def allocate(graph: Graph, order: Sequence[int]) -> Slots:
 
 
 def _gone(death: int, life: Lifetime) -> bool:
-    # All inputs are there together, however early the first step uses one.
+    # All inputs live together, even if the first step is the last to use one.
     return death <= life.birth
 
 
 def overlap(a: Lifetime, b: Lifetime) -> bool:
-    """Whether both must be kept at one time, under the counting of `liveness`."""
+    """Whether both live at some step, as `liveness` counts."""
     return a.birth < max(b.death, b.birth + 1) and b.birth < max(a.death, a.birth + 1)

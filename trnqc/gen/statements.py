@@ -1,8 +1,8 @@
-"""Statements: the tree of control flow over values, and the function that holds it.
+"""Statements: control flow over values, and functions.
 
-A function is run by a number of lanes in lockstep: SIMD lanes in C, the threads of a block in CUDA, array elements in
-the interpreter. Nothing in a program says how many. Parameters marked `lanes` hold one element a lane; what is computed
-from them differs by lane, all else is the same on every lane, and so must be every condition and loop bound.
+Several lanes run a function in lockstep: SIMD lanes in C, threads of a block in CUDA, array elements in the
+interpreter. Their number is not part of the program. Arrays marked `lanes` hold one number for each lane. Values
+computed from them differ by lane; all other values, and all conditions and loop bounds, are the same on every lane.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Block(Statement):
-    """Statements in order; `title` heads them in the generated text."""
+    """Statements in order. The title becomes a comment in the generated text."""
 
     body: tuple[Statement, ...]
     title: str = ""
@@ -38,7 +38,7 @@ class Let(Statement):
 
 @dataclass(frozen=True)
 class Declare(Statement):
-    """Introduce a variable that Assign may change."""
+    """Introduce a variable that Assign statements may change."""
 
     var: Value
     value: Value
@@ -52,14 +52,14 @@ class Assign(Statement):
 
 @dataclass(frozen=True)
 class DeclareArray(Statement):
-    """Introduce a local or shared array, or a constant table; elements are undefined until stored."""
+    """Introduce a local or shared array, whose elements are undefined until stored, or a constant table."""
 
     array: Array
 
 
 @dataclass(frozen=True)
 class Store(Statement):
-    """array[index] = value. A value that differs by lane needs an array of lanes or an index that differs as well."""
+    """array[index] = value. If the value differs by lane, so must the index, unless the array is one of lanes."""
 
     array: Array
     index: Value
@@ -70,7 +70,7 @@ class Store(Statement):
 class Accumulate(Statement):
     """array[index] += value.
 
-    Into an array without lanes a value that differs by lane adds the sum over the lanes, in order of lanes on a CPU.
+    If the value differs by lane and the array has no lanes, the sum over the lanes is added, on a CPU in their order.
     """
 
     array: Array
@@ -80,9 +80,9 @@ class Accumulate(Statement):
 
 @dataclass(frozen=True)
 class GatherRows(Statement):
-    """target[i] = source[start + i] for i < count: every lane takes a row from a start of its own.
+    """target[i] = source[start + i] for i < count: every lane copies a row from its own start.
 
-    The target is of lanes, the source is not; neither reaches into the other.
+    The target is an array of lanes, the source is not. They do not overlap.
     """
 
     target: Array
@@ -93,9 +93,9 @@ class GatherRows(Statement):
 
 @dataclass(frozen=True)
 class ScatterRows(Statement):
-    """target[start + i] += source[i] for i < count: every lane adds a row at a start of its own, in order of lanes.
+    """target[start + i] += source[i] for i < count: every lane adds a row at its own start, in the order of lanes.
 
-    The source is of lanes, the target is not. Rows of two lanes are the same place or do not meet.
+    The source is an array of lanes, the target is not. Rows of two lanes coincide or do not overlap.
     """
 
     target: Array
@@ -106,9 +106,9 @@ class ScatterRows(Statement):
 
 @dataclass(frozen=True)
 class Unpack(Statement):
-    """target[place + i] = source[start + lane * stride + i] for i < count: rows that lie evenly apart, one a lane.
+    """target[place + i] = source[start + lane * stride + i] for i < count: evenly spaced rows, one for each lane.
 
-    Lanes from number `rows` on read nothing and get 0. The target is of lanes, the source is not.
+    Lanes from number `rows` on read nothing and get 0. The target is an array of lanes, the source is not.
     """
 
     target: Array
@@ -122,9 +122,9 @@ class Unpack(Statement):
 
 @dataclass(frozen=True)
 class Pack(Statement):
-    """target[start + lane * stride + i] = source[place + i] for i < count, the reverse of Unpack.
+    """target[start + lane * stride + i] = source[place + i] for i < count: the inverse of Unpack.
 
-    Lanes from number `rows` on write nothing. Rows of two lanes do not meet: the stride is not less than the count.
+    Lanes from number `rows` on write nothing. The stride is at least the count, so that rows do not overlap.
     """
 
     target: Array
@@ -138,7 +138,7 @@ class Pack(Statement):
 
 @dataclass(frozen=True)
 class For(Statement):
-    """var = begin, begin + step, ... while less than end; the bounds are evaluated once. step is positive."""
+    """A loop over var = begin, begin + step, ... < end. The bounds are evaluated once; the step is positive."""
 
     var: Value
     begin: Value
@@ -162,7 +162,7 @@ class If(Statement):
 
 @dataclass(frozen=True)
 class View:
-    """An array from the element `begin` on, as an argument of a Call; begin is the same on every lane."""
+    """The part of an array from element `begin` on, as an argument of a Call. begin is the same on every lane."""
 
     array: Array
     begin: Value
@@ -170,9 +170,9 @@ class View:
 
 @dataclass(frozen=True)
 class Call(Statement):
-    """Run a function that is local to the text; arguments are values, arrays and views in the order of its parameters.
+    """Call another generated function. Arguments are values, arrays and views in the order of its parameters.
 
-    Through two parameters of which one is written no element may be reached by both.
+    An array that the function writes must not overlap with another argument.
     """
 
     function: Function
@@ -181,23 +181,33 @@ class Call(Statement):
 
 @dataclass(frozen=True)
 class Barrier(Statement):
-    """All lanes of a group arrive, and see each other's shared stores, before any goes on."""
+    """Wait for all lanes of the group, whose stores to shared arrays are visible afterwards."""
 
 
 @dataclass(frozen=True)
 class Fence(Statement):
-    """The target's compiler moves no memory access and none of the named variables' arithmetic across this place."""
+    """The compiler may move no memory access, and no computation of the variables, across this statement."""
 
     variables: tuple[Value, ...] = ()
 
 
 @dataclass(frozen=True)
 class Function:
-    """A kernel or a local function.
+    """A kernel, or a function that kernels call.
 
-    params: scalars (`Var`) and arrays in order. written: names of the arrays it stores to.
-    group: an i64 variable that runs over the groups of a launch (blocks of a CUDA grid). A function with a group is
-    started for a range of them: in C and in the interpreter two i64 arguments, begin and end, stand last.
+    Parameters
+    ----------
+    name : str
+        Its name in the generated text.
+    params : tuple of Value and Array
+        Scalars (`Var`) and arrays in order.
+    body : Block
+        The statements.
+    group : Value, optional
+        An i64 variable for the index of the group, which is the block of a CUDA grid. In C and in the interpreter such
+        a function runs a range of groups, given by two more arguments, groups_begin and groups_end.
+    title : str
+        A comment above the function.
     """
 
     name: str
@@ -215,17 +225,17 @@ class Function:
 
     @cached_property
     def written(self) -> tuple[str, ...]:
-        """Names of the parameter arrays that are stored to, here or in a function called, in order."""
-        found = set()
+        """Names of the parameter arrays that the function, or one that it calls, stores to."""
+        names = set()
         for s in statements(self.body):
             if isinstance(s, Store | Accumulate):
-                found.add(s.array.name)
+                names.add(s.array.name)
             elif isinstance(s, GatherRows | ScatterRows | Unpack | Pack):
-                found.add(s.target.name)
+                names.add(s.target.name)
             elif isinstance(s, Call):
                 inside = s.function.written
-                found.update(name_of(whole(a)) for p, a in zip(s.function.params, s.arguments) if name_of(p) in inside)
-        return tuple(name_of(p) for p in self.params if isinstance(p, Array) and p.name in found)
+                names.update(name_of(whole(a)) for p, a in zip(s.function.params, s.arguments) if name_of(p) in inside)
+        return tuple(name_of(p) for p in self.params if isinstance(p, Array) and p.name in names)
 
 
 def name_of(param: Value | Array) -> str:
@@ -241,7 +251,7 @@ def whole(argument: Value | Array | View) -> Value | Array:
 
 
 def view(element: Value) -> View:
-    """``view(a[i, j])``: the array from that element on."""
+    """``view(a[i, j])`` is the part of the array from that element on."""
     return View(*_element(element))
 
 
@@ -258,12 +268,12 @@ def loop(var: Value, end: Value | int, *body: Any, begin: Value | int = 0, step:
 
 
 def store(target: Value, value: Value | Number) -> Store:
-    """``store(a[i, j], v)``: the target is written as the read of the same element."""
+    """``store(a[i, j], v)`` is a[i, j] = v."""
     return Store(*_element(target), as_value(value, target.dtype))
 
 
 def accumulate(target: Value, value: Value | Number) -> Accumulate:
-    """``accumulate(a[i, j], v)``: adds v to the element."""
+    """``accumulate(a[i, j], v)`` is a[i, j] += v."""
     return Accumulate(*_element(target), as_value(value, target.dtype))
 
 
@@ -278,7 +288,7 @@ def children(statement: Statement) -> tuple[Block, ...]:
 
 
 def statements(root: Statement) -> Iterator[Statement]:
-    """Every statement of the tree, outer before inner, in order; functions called are not entered."""
+    """All statements of the tree in order, outer before inner; called functions are not entered."""
     yield root
     for inner in root.body if isinstance(root, Block) else children(root):
         yield from statements(inner)
@@ -300,8 +310,8 @@ def values(statement: Statement) -> tuple[Value, ...]:
         case While() | If():
             return (statement.condition,)
         case Call():
-            given = (a.begin if isinstance(a, View) else a for a in statement.arguments)
-            return tuple(a for a in given if isinstance(a, Value))
+            arguments = (a.begin if isinstance(a, View) else a for a in statement.arguments)
+            return tuple(a for a in arguments if isinstance(a, Value))
     return ()
 
 
@@ -315,5 +325,5 @@ def _flat(parts: Any) -> Iterator[Statement]:
 
 def _element(target: Value) -> tuple[Array, Value]:
     if target.op != "load":
-        raise ProgramError(f"an element of an array is wanted as a target, found {target!r}")
+        raise ProgramError(f"expected an element of an array as the target, found {target!r}")
     return target.attr, target.args[0]

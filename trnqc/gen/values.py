@@ -1,8 +1,8 @@
-"""Values: the immutable expression language. Equal expressions are one object, so common subexpressions cost nothing.
+"""Values: the immutable expression language. Equal expressions are one object, so common subexpressions are shared.
 
-A value is made by operators on values, by the functions below, or by reading a `Var` or an `Array`. It says what is
-computed and never when: a read happens where the statement that holds it stands. `interpreter.py` defines every
-operation. Number types are f64, f32, i32, i64 and, for conditions, bool.
+Values are built by Python's operators on values, by the functions below, and by reading a `Var` or an `Array`. A value
+says what is computed, not when: an array is read at the time when the statement runs that contains the read.
+`interpreter.py` defines every operation. Types are f64, f32, i32, i64, and bool for conditions.
 """
 
 from __future__ import annotations
@@ -26,9 +26,21 @@ _table: weakref.WeakValueDictionary[Any, Value] = weakref.WeakValueDictionary()
 
 
 class Value:
-    """op, dtype, operands `args` and what else tells it apart, `attr`: a number, a name, an array or a type.
+    """A node of an expression graph.
 
-    Two values are equal when they are the same object. Python's comparisons are not overloaded; see `lt`, `eq`.
+    Values are interned: two values are equal if they are the same object. Comparison operators are therefore not
+    overloaded; use `lt`, `le` and `eq`.
+
+    Attributes
+    ----------
+    op : str
+        The operation, a key of `interpreter.OPERATIONS`, or "const", "var", "load", "lane", "cast".
+    dtype : str
+        The type of the result.
+    args : tuple of Value
+        The operands.
+    attr : object
+        The number of a "const", the name of a "var", the array of a "load"; else None.
     """
 
     __slots__ = ("__weakref__", "_key", "args", "attr", "dtype", "op")
@@ -39,22 +51,22 @@ class Value:
     _key: str | None
 
     def __new__(cls, op: str, dtype: str, args: tuple[Value, ...] = (), attr: Any = None) -> Value:
-        # Floats by their bits: 0.0 is not -0.0, and NaN is itself.
+        # Floats are compared by their bits: 0.0 differs from -0.0, and NaN equals itself.
         mark = attr.hex() if isinstance(attr, float) else attr
         identity = (op, dtype, args, mark)
-        found = _table.get(identity)
-        if found is None:
-            found = object.__new__(cls)
-            found.op, found.dtype, found.args, found.attr, found._key = op, dtype, args, attr, None
-            _table[identity] = found
-        return found
+        value = _table.get(identity)
+        if value is None:
+            value = object.__new__(cls)
+            value.op, value.dtype, value.args, value.attr, value._key = op, dtype, args, attr, None
+            _table[identity] = value
+        return value
 
     def __reduce__(self) -> Any:
         return (Value, (self.op, self.dtype, self.args, self.attr))
 
     @property
     def key(self) -> str:
-        """A digest of the structure, the same in every process; the order of nothing else may reach the text."""
+        """A digest of the structure, the same in every process. Only this may decide an order that the text shows."""
         for value in () if self._key else walk((self,), stop=lambda v: v._key is not None):
             words = (value.op, value.dtype, _word(value.attr), *(a.key for a in value.args))
             value._key = hashlib.blake2b("\0".join(words).encode(), digest_size=12).hexdigest()
@@ -101,11 +113,23 @@ class Value:
 
 @dataclass(frozen=True)
 class Array:
-    """Elements in row-major order; ``a[i, j]`` is the value read there.
+    """An array in row-major order. ``a[i, j]`` is the value of an element.
 
-    shape: extents, numbers or i64 values; the first may be None where the caller alone knows it.
-    space: "global" (a parameter), "local" (of one lane), "shared" (of the lanes of a group, on a GPU their common
-    memory) or "constant" (holds `data`). lanes: every element is one value a lane, the lane running fastest.
+    Parameters
+    ----------
+    name : str
+        Its name in the program.
+    dtype : str
+        The type of its elements: f64, f32, i64 or i32.
+    shape : tuple
+        Extents, as numbers or i64 values; the first may be None if the program does not need it.
+    space : str
+        "global" for a parameter, "local" for an array of one lane, "shared" for one of all lanes of a group (shared
+        memory on a GPU), or "constant" for a table.
+    lanes : bool
+        Whether every element holds one number for each lane, the lane being the fastest index.
+    data : tuple of numbers, optional
+        The elements of a constant table.
     """
 
     name: str
@@ -127,7 +151,7 @@ class Array:
 
     @cached_property
     def size(self) -> int | None:
-        """Elements (of one lane), or None when that is only known at run time."""
+        """The number of elements (for one lane), or None if it is known only at run time."""
         size = 1
         for extent in self.shape:
             if not isinstance(extent, int):
@@ -136,34 +160,34 @@ class Array:
         return size
 
     def offset(self, *index: Value | int) -> Value:
-        """The row-major position of an element as an i64 value."""
+        """The row-major position of an element, as an i64 value."""
         if len(index) != len(self.shape):
             raise ProgramError(f"array {self.name} has {len(self.shape)} indices, found {len(index)}")
-        place = _place(index[0])
+        position = _position(index[0])
         for extent, i in zip(self.shape[1:], index[1:]):
             if extent is None:
                 raise ProgramError(f"array {self.name}: only the first extent may be unknown")
-            place = place * extent + _place(i)
-        return as_value(place, "i64")
+            position = position * extent + _position(i)
+        return as_value(position, "i64")
 
     def __getitem__(self, index: Value | int | tuple[Value | int, ...]) -> Value:
         return Value("load", self.dtype, (self.offset(*(index if isinstance(index, tuple) else (index,))),), self)
 
 
 def Var(name: str, dtype: str = "f64") -> Value:
-    """A named scalar: a parameter, a loop's index, or what a Let or Declare statement introduces."""
+    """A named scalar: a parameter, a loop index, or a variable of a Let or Declare statement."""
     if dtype not in DTYPES or not name.isidentifier():
         raise ProgramError(f"a variable has an identifier and a type of {DTYPES}, found {name!r} and {dtype!r}")
     return Value("var", dtype, (), name)
 
 
 def lane() -> Value:
-    """The number of the lane that evaluates it, 0, 1, ..., as an i64."""
+    """The index of the current lane, 0, 1, ..., as an i64."""
     return Value("lane", "i64")
 
 
 def const(number: Number, dtype: str = "f64") -> Value:
-    """A number of the given type; an f32 constant is the nearest f32."""
+    """A constant of the given type; for f32 the number is rounded to the nearest f32."""
     if dtype in FLOATS:
         import numpy as np
 
@@ -179,7 +203,7 @@ def as_value(value: Value | Number, dtype: str) -> Value:
 
 
 def fma(a: Value | Number, b: Value | Number, c: Value) -> Value:
-    """a b + c, which a target may round once or twice."""
+    """The fused multiply-add a b + c. Targets may round it once or twice."""
     a, b = as_value(a, c.dtype), as_value(b, c.dtype)
     _same("fma", a, b, c)
     return _float(Value("fma", c.dtype, (a, b, c)))
@@ -194,12 +218,12 @@ def exp(a: Value) -> Value:
 
 
 def minimum(a: Value | Number, b: Value | Number) -> Value:
-    """a if a < b else b; so b when either is NaN."""
+    """a if a < b else b, so b if either is NaN."""
     return _binary("min", a, b)
 
 
 def maximum(a: Value | Number, b: Value | Number) -> Value:
-    """a if a > b else b; so b when either is NaN."""
+    """a if a > b else b, so b if either is NaN."""
     return _binary("max", a, b)
 
 
@@ -216,7 +240,7 @@ def eq(a: Value | Number, b: Value | Number) -> Value:
 
 
 def both(a: Value, b: Value) -> Value:
-    """Logical and. Both sides are evaluated: guard an index by an If, not by this."""
+    """Logical and. Both sides may be evaluated: guard an array index by an If statement, not by this."""
     return _logical("and", a, b)
 
 
@@ -229,21 +253,24 @@ def invert(a: Value) -> Value:
 
 
 def select(condition: Value, a: Value | Number, b: Value | Number) -> Value:
-    """a where the condition holds, else b; both are evaluated."""
+    """a if the condition holds, else b. Both may be evaluated."""
     chosen = _binary("select", a, b)
     _logical("not", condition)
     return Value("select", chosen.dtype, (condition, *chosen.args))
 
 
 def cast(a: Value, dtype: str) -> Value:
-    """Conversion between number types; a float goes to an integer towards zero and must fit."""
+    """Conversion between number types. Floats are truncated towards zero and must fit into the integer type."""
     if dtype not in DTYPES or "bool" in (dtype, a.dtype):
         raise ProgramError(f"no conversion from {a.dtype} to {dtype}")
     return a if a.dtype == dtype else Value("cast", dtype, (a,))
 
 
 def walk(roots: tuple[Value, ...], stop: Callable[[Value], bool] = lambda value: False) -> Iterator[Value]:
-    """Every value below the roots once, operands first; not into, nor yielding, those where `stop` holds."""
+    """All values of the roots' expressions, each once and after its operands.
+
+    Values for which `stop` holds are neither yielded nor entered.
+    """
     seen: set[Value] = set()
     stack = [(root, False) for root in reversed(roots)]
     while stack:
@@ -257,12 +284,12 @@ def walk(roots: tuple[Value, ...], stop: Callable[[Value], bool] = lambda value:
 
 
 def rebuilt(value: Value, args: tuple[Value, ...]) -> Value:
-    """The same operation on other operands."""
+    """The same operation with other operands."""
     return value if args == value.args else Value(value.op, value.dtype, args, value.attr)
 
 
-def _place(index: Value | int) -> Value | int:
-    """An index as i64; numbers stay numbers, so that constant positions are folded."""
+def _position(index: Value | int) -> Value | int:
+    """An index as an i64; numbers remain Python integers, so that constant positions are folded."""
     if not isinstance(index, Value):
         return index
     return index.attr if index.op == "const" else cast(_integer(index), "i64")
@@ -301,7 +328,7 @@ def _same(op: str, *args: Value) -> None:
 
 def _number(a: Value) -> Value:
     if a.dtype == "bool":
-        raise ProgramError("a number is wanted, found a condition; use select")
+        raise ProgramError("expected a number, found a condition; use select")
     return a
 
 

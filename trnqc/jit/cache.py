@@ -1,8 +1,8 @@
-"""A directory of compiled libraries named by a digest of all that went into them; it can never hurt.
+"""The cache of compiled files, each named by a digest of everything it depends on.
 
-An entry is a library and a file with the digest of its bytes. Both are written aside and renamed into place; an entry
-that is missing, unreadable, truncated or altered is a miss and is built again. Where several processes want the same
-entry at the same time, one of them builds it and the others wait.
+An entry is a file, and a seal that holds the digest of its bytes. Both are written aside and renamed into place. An
+entry that is missing, unreadable, truncated or altered is a miss and is built again. If several processes ask for the
+same entry at the same time, one of them builds it and the others wait.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from trnqc.host.files import DIRECTORY_VARIABLE, cache_directory
 
 
 def key_of(*parts: str) -> str:
-    """A digest of the parts that also tells ("ab", "c") from ("a", "bc")."""
+    """A digest of the parts; ("ab", "c") and ("a", "bc") differ."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode()
@@ -37,15 +37,24 @@ def _digest(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Cache:
-    """Libraries in `directory`, which must be writable."""
+    """Compiled files in `directory`, which must be writable."""
 
     directory: Path
 
     def get(self, name: str, build: Callable[[Path], None], suffix: str = ".so", *, take_turns: bool = True) -> Path:
-        """Path of the entry `name`; `build(path)` writes the file when there is no sound one.
+        """The path of an entry, which is built first if there is no valid one.
 
-        take_turns: whether other processes that want this entry wait for this one's build. A process of low priority
-        says False, because nobody should wait for it.
+        Parameters
+        ----------
+        name : str
+            The name of the entry.
+        build : callable
+            build(path) writes the file.
+        suffix : str
+            The suffix of the file.
+        take_turns : bool
+            Whether other processes that ask for this entry wait for the build of this one. A process of low priority
+            passes False, because others should not wait for it.
         """
         library, seal = self.directory / f"{name}{suffix}", self._seal(name)
         if not self._sound(library, seal):
@@ -55,11 +64,11 @@ class Cache:
         return library
 
     def has(self, name: str) -> bool:
-        """Whether there is an entry `name`. Its bytes are not read: `get` checks them."""
+        """Whether there is an entry. Its bytes are not checked; `get` does that."""
         return self._seal(name).exists()
 
     def is_being_built(self, name: str) -> bool:
-        """Whether a process that takes turns is building the entry `name` now."""
+        """Whether a process that takes turns is building the entry now."""
         try:
             with self._lock_file(name).open() as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -77,11 +86,11 @@ class Cache:
 
     @contextlib.contextmanager
     def _turn(self, name: str) -> Iterator[None]:
-        """Wait until no other process builds the entry. A process that dies gives up its turn."""
+        """Wait until no other process builds the entry. The lock of a process that dies is released."""
         path = self._lock_file(name)
         with path.open("w") as lock:
-            # On a file system without locks an entry may be built twice, which costs time and nothing else. The same
-            # is true of a process that opened the file just before it was removed.
+            # On a file system without locks an entry may be built twice, which costs only time. The same may happen to
+            # a process that opened the file just before it was removed.
             with contextlib.suppress(OSError):
                 fcntl.flock(lock, fcntl.LOCK_EX)
             try:
@@ -108,7 +117,7 @@ class Cache:
 
 
 def _writable(directory: Path) -> str:
-    """Empty when files can be made in `directory` (created if missing), else the reason why not."""
+    """The reason why files cannot be written to `directory`, which is created if missing; empty if they can."""
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryFile(dir=directory):
@@ -142,5 +151,5 @@ def _private_directory() -> Path:
 
 
 def library_cache() -> Cache:
-    """The cache in the user's directory, or, with a warning, in a private temporary one when that is not writable."""
+    """The cache in the user's directory or, with a warning, in a temporary one if that is not writable."""
     return _cache_at(cache_directory())

@@ -1,4 +1,4 @@
-"""The system's C compiler: which one, which flags it takes, and how a text becomes a shared library."""
+"""The system's C compiler: find it, probe the flags that it accepts, and compile texts."""
 
 from __future__ import annotations
 
@@ -20,22 +20,37 @@ from trnqc.jit.probed import remembered
 
 REQUIRED_FLAGS = ("-shared", "-fPIC")
 OBJECT_FLAGS = ("-c", "-fPIC")
-# Each is used only if the compiler takes it. Contraction to fused multiply-add is safe and wanted; value-changing
-# options (-ffast-math and its parts) are not: sums must not depend on the compiler's mood.
-WANTED_FLAGS = ("-std=gnu11", "-O3", "-march=native", "-mprefer-vector-width=512", "-ffp-contract=fast",
-                "-fno-math-errno", "-fno-trapping-math")  # fmt: skip
-# Predefined macros of a compiler's target, and the bytes of a vector there.
+# Each is used only if the compiler accepts it. Contraction to fused multiply-adds is wanted. Options that reorder sums
+# (-ffast-math and its parts) are not: results must not depend on the compiler.
+WANTED_FLAGS = (
+    "-std=gnu11",
+    "-O3",
+    "-march=native",
+    "-mprefer-vector-width=512",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+)
+# Macros that compilers predefine for a target, and the bytes of its vectors; the first that is defined counts.
 VECTORS = (("__AVX512F__", 64), ("__AVX__", 32), ("__SSE2__", 16), ("__ARM_NEON", 16))
-# For compilers without -march=native (Apple's on ARM before clang 15, some cross compilers).
+# Alternatives for compilers without -march=native (Apple's for ARM before clang 15, some cross compilers).
 NATIVE_FALLBACKS = {"-march=native": ("-mcpu=native",)}
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C compiler that works here.
+    """A C compiler that works on this machine.
 
-    command: program and leading arguments. version: first line of ``--version``. flags: those it accepted.
-    target: its predefined macros under these flags, which name every CPU feature that the code may use.
+    Attributes
+    ----------
+    command : tuple of str
+        The program and its leading arguments.
+    version : str
+        The first line of ``--version``.
+    flags : tuple of str
+        The flags that it accepts, of WANTED_FLAGS.
+    target : str
+        The macros that it predefines with these flags; they name all CPU features that the code may use.
     """
 
     command: tuple[str, ...]
@@ -45,17 +60,17 @@ class Compiler:
 
     @functools.cached_property
     def identity(self) -> str:
-        """Everything about the compiler that the machine code depends on."""
+        """Everything about the compiler that the machine code depends on, as part of cache keys."""
         return "\n".join((*self.command, self.version, *self.flags, self.target))
 
     @functools.cached_property
     def vector_bytes(self) -> int:
-        """Bytes of the widest vector of the target; 0 without vectors."""
+        """Bytes of the target's widest vector; 0 if it has none."""
         macros = {line.split()[1] for line in self.target.splitlines() if len(line.split()) > 1}
         return next((size for macro, size in VECTORS if macro in macros), 0)
 
     def lanes(self, itemsize: int = 8) -> int:
-        """Elements of `itemsize` bytes in the widest vector of the target, at least 1."""
+        """The number of elements of `itemsize` bytes in the target's widest vector, at least 1."""
         return max(1, self.vector_bytes // itemsize)
 
     @property
@@ -79,16 +94,16 @@ class Compiler:
         flags: tuple[str, ...] = (),
         objects: tuple[Path, ...] = (),
     ) -> None:
-        """Compile `source` into the shared library `output`, with the object files of `build_object` that it calls.
+        """Compile `source` into the shared library `output`, linked with object files made by `build_object`.
 
-        Raises CompilerError with the command and its output.
+        Raises CompilerError, with the command and its output, if that fails.
         """
         symbols = tuple(f"-D{define}" for define in defines)
-        given = (*REQUIRED_FLAGS, *self.flags, *flags, *symbols, "-o", str(output))
-        self._compile(source, given, (*map(str, objects), "-lm"))
+        before = (*REQUIRED_FLAGS, *self.flags, *flags, *symbols, "-o", str(output))
+        self._compile(source, before, (*map(str, objects), "-lm"))
 
     def build_object(self, source: str, output: Path) -> None:
-        """Compile `source` into an object file for libraries; raises CompilerError."""
+        """Compile `source` into an object file for shared libraries. Raises CompilerError."""
         self._compile(source, (*OBJECT_FLAGS, *self.flags, "-o", str(output)), ())
 
     def _compile(self, source: str, before: tuple[str, ...], after: tuple[str, ...]) -> None:
@@ -112,17 +127,17 @@ def _run(command: tuple[str, ...]) -> str:
 
 
 def _candidates(chosen: str) -> list[tuple[str, ...]]:
-    """Commands to try in order; CC, when set, is the user's choice and the only one."""
+    """Commands to try in order. If CC is set, it is the only one."""
     if chosen:
         return [tuple(shlex.split(chosen))]
-    found: list[tuple[str, ...]] = [(name,) for name in ("cc", "gcc", "clang") if shutil.which(name)]
+    commands: list[tuple[str, ...]] = [(name,) for name in ("cc", "gcc", "clang") if shutil.which(name)]
     if importlib.util.find_spec("ziglang"):
-        found.append((sys.executable, "-m", "ziglang", "cc"))
-    return found
+        commands.append((sys.executable, "-m", "ziglang", "cc"))
+    return commands
 
 
 def _accepts(command: tuple[str, ...], flags: tuple[str, ...], scratch: Path) -> bool:
-    """Whether a one-line library compiles with `flags` and without a warning (clang only warns of unknown flags)."""
+    """Whether a short text compiles with `flags` without a warning: clang only warns of unknown flags."""
     text, out = scratch / "probe.c", scratch / "probe.so"
     text.write_text("int trnqc_probe(int x) { return x + 1; }\n")
     try:
@@ -147,14 +162,14 @@ def _probe_flags(command: tuple[str, ...], scratch: Path) -> tuple[str, ...]:
 def _probe(command: tuple[str, ...]) -> Compiler:
     version = (_run((*command, "--version")).splitlines() or ["unknown version"])[0]
     wanted = (*REQUIRED_FLAGS, *WANTED_FLAGS, *(flag for flags in NATIVE_FALLBACKS.values() for flag in flags))
-    told = remembered(command, version, lambda: _tried(command, version), *wanted)
-    return Compiler(tuple(told["command"]), told["version"], tuple(told["flags"]), told["target"])
+    fields = remembered(command, version, lambda: _tried(command, version), *wanted)
+    return Compiler(tuple(fields["command"]), fields["version"], tuple(fields["flags"]), fields["target"])
 
 
 def _tried(command: tuple[str, ...], version: str) -> dict[str, Any]:
-    """The fields of `Compiler`, after a build that loads; raises CompilerError."""
+    """The fields of `Compiler`, found by building and loading a library. Raises CompilerError."""
     with tempfile.TemporaryDirectory(prefix="trnqc-cc-") as scratch:
-        # A plain build first: its failure is the one worth showing.
+        # A build without flags comes first: if it fails, its message is the one that helps.
         text, out = Path(scratch) / "probe.c", Path(scratch) / "probe.so"
         text.write_text("int trnqc_probe(int x) { return x + 1; }\n")
         plain = (*command, *REQUIRED_FLAGS, "-o", str(out), str(text))
@@ -172,7 +187,7 @@ def _tried(command: tuple[str, ...], version: str) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=8)
 def _find(chosen: str, path: str) -> Compiler:
-    """Remembered by the two environment variables that the answer depends on."""
+    """The compiler for values of the environment variables CC and PATH."""
     failures = []
     for command in _candidates(chosen):
         try:
@@ -187,8 +202,8 @@ def _find(chosen: str, path: str) -> Compiler:
 
 
 def find_compiler() -> Compiler:
-    """The compiler that `compile_c` uses: $CC, else cc, gcc, clang, else the pip-installable zig.
+    """The compiler that this package uses: $CC, else cc, gcc or clang, else zig from the package ziglang.
 
-    Raises CompilerError, saying what to install, when none of them can build a shared library.
+    Raises CompilerError, which says what to install, if none of them can build a shared library.
     """
     return _find(os.environ.get("CC", ""), os.environ.get("PATH", ""))

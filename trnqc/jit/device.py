@@ -1,9 +1,8 @@
-"""Devices that run generated functions: GPUs through CUDA, and a stand-in for one on this machine's CPU.
+"""Devices that run generated kernels: GPUs through CUDA, and a simulated device on the CPU.
 
-function -> built for a number of lanes -> launched over groups on a stream; arrays live in the device's memory
-
-The stand-in runs the same programs through the C dialect, one group after the other, so that everything but the GPU
-itself is tried without one: several devices, streams, and memory that runs out.
+A recipe is built for a number of lanes and launched over a range of groups on a stream; its arrays are in the device's
+memory. The simulated device runs the same programs as C, one group after the other, so that all code except the GPU
+itself can be tested: several devices, streams, and memory that runs out.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from trnqc.jit import gpu
 from trnqc.jit.recipe import Recipe, Target, library, stored
 from trnqc.jit.signature import GROUPS, NUMPY, Parameter, Signature
 
-# A stand-in is to be built soon rather than to run fast.
+# The simulated device is for tests: compiling fast matters more than running fast.
 SIMULATED_FLAGS = ("-O1",)
 
 
 @dataclass(eq=False)
 class Memory:
-    """An array in a device's memory; what `handle` is only the device knows."""
+    """An array in a device's memory. Only the device knows what `handle` is."""
 
     handle: Any = field(repr=False)
     shape: tuple[int, ...]
@@ -40,7 +39,7 @@ class Memory:
 
 @dataclass(frozen=True, eq=False)
 class Built:
-    """A function ready to be launched in groups of `lanes`. stack: bytes of memory a lane takes beside registers."""
+    """A kernel that is ready to be launched in groups of `lanes`. stack: bytes of local memory per lane."""
 
     signature: Signature
     lanes: int
@@ -49,7 +48,7 @@ class Built:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Those of the function, without the range of groups, which a launch tells."""
+        """The parameters without the range of groups, which `launch` takes by itself."""
         return self.signature.parameters[: -len(GROUPS)]
 
 
@@ -57,9 +56,20 @@ Argument = Memory | int | float
 
 
 class Device(Protocol):
-    """A machine with memory of its own. streams: launches on different ones may overlap. most_lanes: of a group.
+    """A machine with its own memory.
 
-    name is in words, arch such as ``sm_80``.
+    Attributes
+    ----------
+    name : str
+        In words.
+    arch : str
+        The architecture, such as ``sm_80``.
+    streams : int
+        The number of streams. Launches on different ones may overlap.
+    most_lanes : int
+        The largest number of lanes of a group.
+    multiprocessors : int
+        The number of multiprocessors.
     """
 
     name: str
@@ -72,27 +82,30 @@ class Device(Protocol):
         """Bytes that can still be allocated."""
 
     def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
-        """Compile, or take from the cache; raises CompilerError. For the options see `gen.emit_cuda`."""
+        """Compile the only function of a recipe, or take it from the cache. For the options see `gen.emit_cuda`.
+
+        Raises CompilerError.
+        """
 
     def upload(self, array: np.ndarray) -> Memory:
-        """A copy of the array in the device's memory. Raises MemoryLimit."""
+        """Copy an array to the device's memory. Raises MemoryLimit."""
 
     def zeros(self, *shape: int, dtype: Any = np.float64) -> Memory:
-        """Raises MemoryLimit when there is not so much memory left."""
+        """Allocate an array of zeros. Raises MemoryLimit."""
 
     def write(self, memory: Memory, array: np.ndarray) -> None:
-        """Overwrite the first elements, now: launches that use them must have come to their end."""
+        """Overwrite the first elements at once: launches that use them must have finished."""
 
     def download(self, memory: Memory) -> np.ndarray:
-        """The array as it is after all launches so far."""
+        """Copy an array from the device after all launches so far."""
 
     def release(self, *memories: Memory) -> None:
-        """Give memory back, after all launches so far."""
+        """Free memory after all launches so far."""
 
     def launch(self, built: Built, groups: int, arguments: Mapping[str, Argument], stream: int = 0) -> None:
-        """Start the groups 0 .. groups - 1 behind what is on the stream, and return.
+        """Queue the groups 0 .. groups - 1 on a stream, and return.
 
-        arguments: by the names of the parameters; the mapping may hold more.
+        arguments: by the names of the parameters; other names in the mapping are ignored.
         """
 
     def synchronize(self, stream: int | None = None) -> None:
@@ -100,7 +113,7 @@ class Device(Protocol):
 
 
 class SimulatedDevice:
-    """A device on this CPU with `memory` bytes, which counts what it is asked for. lanes: at most so many a group."""
+    """A device simulated on the CPU, with `memory` bytes and at most `lanes` lanes in a group; it counts launches."""
 
     def __init__(self, name: str = "simulated", memory: int = 1 << 34, lanes: int = 32, streams: int = 2) -> None:
         self.name, self.arch, self.streams, self.most_lanes = name, "simulated", streams, lanes
@@ -147,11 +160,14 @@ class SimulatedDevice:
         built.handle(*(a.handle if isinstance(a, Memory) else a for a in operands), 0, groups)
 
     def synchronize(self, stream: int | None = None) -> None:
-        """Every launch has run to its end."""
+        """Nothing to do: `launch` returns when the kernel has finished."""
 
 
 class CudaDevice:
-    """One GPU; text is compiled by NVRTC for its architecture. Raises BackendUnavailable, saying why there is none."""
+    """A GPU. Kernels are compiled by NVRTC for its architecture.
+
+    Raises BackendUnavailable, saying why, if it cannot be used.
+    """
 
     def __init__(self, index: int = 0, streams: int = 4) -> None:
         core = gpu.bindings()
@@ -213,12 +229,12 @@ class CudaDevice:
 
     def launch(self, built: Built, groups: int, arguments: Mapping[str, Argument], stream: int = 0) -> None:
         self._device.set_current()
-        given = []
+        operands = []
         for p in built.parameters:
             a = arguments[p.name]
-            given.append(a.handle if isinstance(a, Memory) else np.dtype(NUMPY[p.dtype]).type(a))
+            operands.append(a.handle if isinstance(a, Memory) else np.dtype(NUMPY[p.dtype]).type(a))
         config = self._core.LaunchConfig(grid=groups, block=built.lanes)
-        self._core.launch(self._streams[stream], config, built.handle, *given)
+        self._core.launch(self._streams[stream], config, built.handle, *operands)
 
     def synchronize(self, stream: int | None = None) -> None:
         self._device.set_current()
@@ -236,7 +252,7 @@ class CudaDevice:
         return memory
 
     def _driver(self, function: str, *arguments: Any) -> tuple[Any, ...]:
-        """A call of the driver, for the context of this device; raises BackendUnavailable with the driver's word."""
+        """Call the CUDA driver in the context of this device. Raises BackendUnavailable with the driver's status."""
         from cuda.bindings import driver
 
         self._device.set_current()
@@ -255,14 +271,14 @@ def no_memory(name: str, wanted: int, free: int) -> MemoryLimit:
 
 
 def cuda_devices() -> tuple[CudaDevice, ...]:
-    """Every GPU of this machine; raises BackendUnavailable when there is none, or no bindings."""
+    """All GPUs of this machine. Raises BackendUnavailable if there is none, or if cuda-core is missing."""
     core = gpu.bindings()
     try:
         count = len(core.Device.get_all_devices())
     except Exception as error:
         raise BackendUnavailable(
-            f"no GPU can be used ({error}): an NVIDIA GPU and its driver are wanted; the backend 'cpu' needs neither"
+            f"no GPU can be used ({error}): this needs an NVIDIA GPU and its driver; the backend 'cpu' needs neither"
         ) from error
     if not count:
-        raise BackendUnavailable("no GPU is there: an NVIDIA GPU is wanted; the backend 'cpu' needs none")
+        raise BackendUnavailable("there is no GPU: this needs an NVIDIA GPU; the backend 'cpu' needs none")
     return tuple(CudaDevice(index) for index in range(count))

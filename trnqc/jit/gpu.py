@@ -1,7 +1,7 @@
-"""CUDA text on a GPU of this machine: NVRTC or a cubin, and a launch.
+"""Compile CUDA text with NVRTC, and launch the kernels of a cubin on a GPU of this machine.
 
-All of it goes through the maintained bindings of the package cuda-core (``pip install 'trnqc[cuda]'``), which is
-imported when first asked for. `nvcc.py` compiles without them, and without a GPU.
+This needs the package cuda-core (``pip install 'trnqc[cuda]'``), which is imported at its first use. `nvcc.py` compiles
+without it, and without a GPU.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trnqc.jit.cache import key_of, library_cache
 
 
 def bindings() -> Any:
-    """The module cuda.core; raises BackendUnavailable, saying what to install, when it cannot be imported."""
+    """The module cuda.core. Raises BackendUnavailable, saying what to install, if it cannot be imported."""
     try:
         import cuda.core as core
     except ImportError as error:
@@ -28,10 +28,10 @@ def bindings() -> Any:
 
 
 def compile_nvrtc(source: str, *, name: str, arch: str = "sm_80") -> bytes:
-    """A cubin by the run-time compiler, from the cache if it is there.
+    """Compile CUDA text into a cubin with NVRTC, or take it from the cache.
 
-    Raises BackendUnavailable without bindings or NVRTC's library, CompilerError when it rejects the text (among
-    others one with infinite numbers in a constant table, which nvcc takes).
+    Raises BackendUnavailable if cuda-core or NVRTC's library is missing, and CompilerError if NVRTC rejects the text.
+    Unlike nvcc it rejects infinite numbers in constant tables.
     """
     core = bindings()
     key = key_of(f"NVRTC {nvrtc_version()}", arch, source)
@@ -43,7 +43,7 @@ def compile_nvrtc(source: str, *, name: str, arch: str = "sm_80") -> bytes:
 
 
 def nvrtc_version() -> str:
-    """Raises BackendUnavailable without NVRTC's library."""
+    """The version of NVRTC. Raises BackendUnavailable if its library is missing."""
     from cuda.bindings import nvrtc
 
     try:
@@ -61,7 +61,7 @@ def _nvrtc(core: Any, source: str, arch: str) -> bytes:
 
 
 class Module:
-    """Kernels of a cubin on one device; `launch` runs one of them on a stream of the module's own."""
+    """The kernels of a cubin on one device, which `launch` runs on the module's own stream."""
 
     def __init__(self, cubin: bytes, device: int = 0) -> None:
         core = bindings()
@@ -74,10 +74,10 @@ class Module:
         self.stream = self.device.create_stream()
 
     def launch(self, kernel: str, groups: int, lanes: int, arguments: Sequence[int | np.generic]) -> None:
-        """Start `groups` blocks of `lanes` threads and wait for them.
+        """Run `groups` blocks of `lanes` threads and wait for them.
 
-        arguments: in order of the function's parameters; an array as the address of its device memory (a tensor's
-        ``data_ptr()``), a scalar as a NumPy scalar of the parameter's type. `lanes` is what the text was made for.
+        arguments: in the order of the parameters. Arrays are given by the address of their device memory, such as a
+        tensor's ``data_ptr()``, scalars as NumPy scalars of the parameter's type. lanes: those of the emitted text.
         """
         config = self._core.LaunchConfig(grid=groups, block=lanes)
         self._core.launch(self.stream, config, self._code.get_kernel(kernel), *arguments)

@@ -1,4 +1,4 @@
-"""CUDA text to cubin with nvcc, without a GPU, and what ptxas says of every kernel in it."""
+"""Compile CUDA text to a cubin with nvcc, which needs no GPU, and read ptxas's report on its kernels."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from trnqc.errors import CompilerError
 from trnqc.jit.cache import key_of, library_cache
 
 DEFAULT_FLAGS = ("-O3", "-std=c++17", "-lineinfo")
-# ptxas gives up on inputs of very high pressure: few registers and a stack of tens of kilobytes. That is a failure.
+# Bytes of spill stores above which a build counts as failed. For code with very high register pressure ptxas stops
+# allocating registers and spills tens of kilobytes.
 ABSURD_SPILL = 16_384
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """What ptxas reports of one kernel: registers and stack a thread, bytes spilled, bytes of shared memory a block."""
+    """ptxas's report on a kernel: registers, stack and spills (bytes) per thread, shared memory (bytes) per block."""
 
     name: str
     registers: int
@@ -36,7 +37,7 @@ class Kernel:
 
     @property
     def given_up(self) -> bool:
-        """Whether the register allocation failed in all but name, so that another variant is to be tried."""
+        """Whether register allocation failed in effect, so that another variant should be tried."""
         return self.spill_stores > ABSURD_SPILL
 
     def __str__(self) -> str:
@@ -48,7 +49,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Build:
-    """A compiled text. seconds: what compiling took when it was done, whether now or for the cache."""
+    """A compiled text. seconds: the time of compilation, now or when the cached file was made."""
 
     cubin: bytes = field(repr=False)
     arch: str
@@ -57,7 +58,7 @@ class Build:
     kernels: tuple[Kernel, ...]
 
     def kernel(self, name: str) -> Kernel:
-        """Raises CompilerError when the text has no such kernel."""
+        """The report on a kernel. Raises CompilerError if the text has no such kernel."""
         for kernel in self.kernels:
             if kernel.name == name:
                 return kernel
@@ -69,7 +70,7 @@ class Build:
 
 @functools.lru_cache(maxsize=4)
 def nvcc_version(command: str) -> str:
-    """The last line of what ``nvcc --version`` says; raises CompilerError if it does not run."""
+    """The last line of ``nvcc --version``. Raises CompilerError if nvcc does not run."""
     try:
         done = subprocess.run((command, "--version"), capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
@@ -78,7 +79,7 @@ def nvcc_version(command: str) -> str:
 
 
 def find_nvcc() -> str:
-    """$NVCC, else nvcc on the path, else in $CUDA_HOME/bin; raises CompilerError saying what to install."""
+    """The path of nvcc: $NVCC, else on PATH, else in $CUDA_HOME/bin. Raises CompilerError, saying what to install."""
     if os.environ.get("NVCC"):
         return os.environ["NVCC"]
     home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
@@ -92,18 +93,18 @@ def find_nvcc() -> str:
 
 
 def compile_cuda(source: str, *, name: str, arch: str = "sm_80", flags: tuple[str, ...] = DEFAULT_FLAGS) -> Build:
-    """Compile CUDA text into a cubin, or take it from the cache, with ptxas's report.
+    """Compile CUDA text into a cubin, with ptxas's report, or take both from the cache.
 
-    Raises CompilerError when there is no nvcc or it rejects the text; a kernel that spills absurdly does not raise, but
-    says so (`Kernel.given_up`).
+    Raises CompilerError if there is no nvcc or it rejects the text. Excessive spilling is no error; see
+    `Kernel.given_up`.
     """
     nvcc = find_nvcc()
     version = nvcc_version(nvcc)
     key = key_of(nvcc, version, arch, *flags, source)
     entry = library_cache().get(f"{name}-{arch}-{key}", lambda out: _store(nvcc, source, arch, flags, out), ".json")
-    told = json.loads(entry.read_text())
-    kernels = tuple(Kernel(**k) for k in told["kernels"])
-    return Build(base64.b64decode(told["cubin"]), arch, version, told["seconds"], kernels)
+    report = json.loads(entry.read_text())
+    kernels = tuple(Kernel(**k) for k in report["kernels"])
+    return Build(base64.b64decode(report["cubin"]), arch, version, report["seconds"], kernels)
 
 
 def _store(nvcc: str, source: str, arch: str, flags: tuple[str, ...], out: Path) -> None:
@@ -137,12 +138,12 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 
 
 def read_ptxas(text: str) -> tuple[Kernel, ...]:
-    """Kernels in the output of ``ptxas -v``; raises CompilerError when a kernel's figures are not all there."""
+    """The kernels in the output of ``ptxas -v``. Raises CompilerError if a figure is missing."""
     kernels = []
     for part in re.split(r"(?=Compiling entry function)", text)[1:]:
         entry, spill, used = _ENTRY.search(part), _SPILL.search(part), _USED.search(part)
         if not (entry and spill and used):
-            raise CompilerError(f"ptxas -v reports a kernel in words that are not known here:\n{part}")
+            raise CompilerError(f"cannot parse the report of ptxas -v on a kernel:\n{part}")
         shared = _SHARED.search(part)
         stack, stores, loads = map(int, spill.groups())
         kernels.append(Kernel(entry[1], int(used[1]), stack, stores, loads, int(shared[1]) if shared else 0))

@@ -1,7 +1,7 @@
-"""How many warps of a kernel a multiprocessor can hold at once: a model from ptxas's figures, no measurement.
+"""Occupancy: how many warps of a kernel a multiprocessor can hold at once, from ptxas's figures.
 
-Limits: CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability"; registers are given out by
-256 to a warp, and a block takes 1 KiB of shared memory for itself.
+The limits are those of the CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability".
+Registers are allocated to warps in units of 256, and every block reserves 1 KiB of shared memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ WARP = 32
 
 @dataclass(frozen=True)
 class Multiprocessor:
-    """registers, shared: 32-bit registers and bytes that the blocks share; warps, blocks: at most at once."""
+    """Limits of a multiprocessor: 32-bit registers, bytes of shared memory, resident warps and blocks."""
 
     registers: int
     shared: int
@@ -34,16 +34,16 @@ MULTIPROCESSORS = {
 
 
 def resident_warps(kernel: Kernel, lanes: int, arch: str) -> int:
-    """Warps at once on a multiprocessor, in blocks of `lanes` threads; 0 if not one block fits.
+    """Resident warps on a multiprocessor for blocks of `lanes` threads; 0 if no block fits.
 
     Raises UnsupportedError for an architecture that is not in MULTIPROCESSORS.
     """
     if arch not in MULTIPROCESSORS:
-        raise UnsupportedError(f"no limits are known here of {arch!r}; there are {', '.join(MULTIPROCESSORS)}")
+        raise UnsupportedError(f"the limits of {arch!r} are unknown; known are {', '.join(MULTIPROCESSORS)}")
     limits = MULTIPROCESSORS[arch]
     warps = -(-lanes // WARP)
-    given = -(-kernel.registers * WARP // 256) * 256
-    # Each of the four parts of a multiprocessor has a quarter of the registers for warps of its own.
-    by_registers = limits.registers // 4 // given * 4 // warps
+    allocated = -(-kernel.registers * WARP // 256) * 256
+    # Each of the four partitions of a multiprocessor has a quarter of the registers, for its own warps.
+    by_registers = limits.registers // 4 // allocated * 4 // warps
     by_shared = limits.shared // (kernel.shared + 1024)
     return min(by_registers, by_shared, limits.warps // warps, limits.blocks) * warps

@@ -1,4 +1,4 @@
-"""Several builds at once. A compiler is a process of its own, so threads that wait for it are enough."""
+"""Run several builds at once, on threads: each waits for the process of a compiler."""
 
 from __future__ import annotations
 
@@ -16,10 +16,22 @@ Progress = Callable[[int, int, str], None]
 def build_all(
     jobs: Mapping[str, Callable[[], Result]], *, workers: int | None = None, progress: Progress | None = None
 ) -> dict[str, Result | CompilerError]:
-    """Run the jobs, each a call of `compile_c` or `compile_cuda`; results by name, in the order of the jobs.
+    """Run jobs, each of which compiles something.
 
-    A job that raises CompilerError has it as its result, and the others go on. workers: at once; by default one a core.
-    progress(done, total, name) is called in this thread after each job.
+    Parameters
+    ----------
+    jobs : mapping
+        Callables by name.
+    workers : int, optional
+        How many run at once, by default one for each core.
+    progress : callable, optional
+        progress(done, total, name) is called in this thread after each job.
+
+    Returns
+    -------
+    dict
+        Results by name, in the order of the jobs. The result of a job that raises CompilerError is the exception; the
+        other jobs go on.
     """
     results: dict[str, Result | CompilerError] = {}
     with ThreadPoolExecutor(max_workers=max(1, workers or cpus())) as pool:

@@ -1,6 +1,6 @@
-"""What was found out about a compiler, kept on disk: six runs of it take as long as loading a hundred kernels.
+"""Results of probing a compiler, kept in the cache of compiled files: probing takes six runs of the compiler.
 
-command, its version, this CPU, the environment -> digest -> an entry of the cache of compiled libraries
+The key holds the compiler's file and version, this CPU, and the environment variables that compilers read.
 """
 
 from __future__ import annotations
@@ -14,17 +14,37 @@ from typing import Any
 
 from trnqc.jit.cache import key_of, library_cache
 
-# Environment variables that change what gcc and clang do.
+# Environment variables that gcc and clang read.
 VARIABLES = ("COMPILER_PATH", "GCC_EXEC_PREFIX", "CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "SDKROOT")
-# Lines of /proc/cpuinfo that name what -march=native depends on, on x86 and on ARM.
-FEATURES = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features", "CPU implementer",
-            "CPU architecture", "CPU variant", "CPU part", "CPU revision", "isa")  # fmt: skip
+# Keys of the lines of /proc/cpuinfo, on x86, ARM and RISC-V, that -march=native depends on.
+FEATURES = (
+    "vendor_id",
+    "cpu family",
+    "model",
+    "model name",
+    "stepping",
+    "flags",
+    "Features",
+    "CPU implementer",
+    "CPU architecture",
+    "CPU variant",
+    "CPU part",
+    "CPU revision",
+    "isa",
+)
 
 
 def remembered(command: Sequence[str], version: str, probe: Callable[[], dict[str, Any]], *parts: str) -> dict:
-    """What `probe` returns, which JSON can hold, from an earlier process where nothing that it depends on has changed.
+    """The result of `probe`, a dictionary that JSON can hold, from the cache if nothing has changed since.
 
-    parts: anything else that the answer depends on. Where the CPU cannot be told, `probe` is called every time.
+    Parameters
+    ----------
+    command, version
+        The compiler.
+    probe : callable
+        Called if the cache has no result, and always if the CPU is unknown.
+    parts : str
+        Anything else that the result depends on.
     """
     cpu, file = cpu_features(), _file(command[0])
     if not cpu or not file:
@@ -40,7 +60,7 @@ def _write(out: Path, answer: dict[str, Any]) -> None:
 
 
 def cpu_features() -> str:
-    """Make and features of the first CPU as Linux tells them; empty elsewhere."""
+    """Model and features of the first CPU from /proc/cpuinfo; empty on systems without it."""
     try:
         first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
     except OSError:
@@ -49,7 +69,7 @@ def cpu_features() -> str:
 
 
 def _file(program: str) -> str:
-    """A program's file, its size and when it was changed; empty when there is none."""
+    """The path, size and modification time of a program's file; empty if there is none."""
     path = shutil.which(program)
     if path is None:
         return ""

@@ -61,11 +61,11 @@ class Recipe:
 
     def functions(self) -> tuple[Function, ...]:
         """The functions. Raises ProgramError if their parameters are not those of the signatures."""
-        made = self.make()
-        by_name = {f.name: Signature.of(f) for f in made}
+        functions = self.make()
+        by_name = {f.name: Signature.of(f) for f in functions}
         for declared in self.signatures:
             _check(declared, by_name.get(declared.name))
-        return made
+        return functions
 
 
 def _check(declared: Signature, actual: Signature | None) -> None:

@@ -76,6 +76,8 @@ class Stall:
 
 @dataclass(frozen=True)
 class OpTime:
+    """The time of one operation on one engine, in ns: number of instructions, sum, mean."""
+
     engine: str
     op: str
     count: int
@@ -120,6 +122,7 @@ def stretches(profile: Profile) -> np.ndarray:
 
 
 def is_dma(engine: str) -> bool:
+    """Whether a lane of this name is a DMA queue."""
     return engine.startswith(DMA)
 
 
@@ -150,6 +153,7 @@ def _merged(profile: Profile, core: int, *engines: str) -> np.ndarray:
 
 
 def overlap(profile: Profile) -> Overlap:
+    """How long TensorE, its helper engines and both were active, summed over cores."""
     tensor = helpers = both = 0.0
     for core in profile.cores:
         t, h = _merged(profile, core, "tensor"), _merged(profile, core, *HELPERS)

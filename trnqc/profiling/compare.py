@@ -32,6 +32,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
+    """Two profiles side by side: their summary fields and their stalls, row by row."""
+
     a: Profile
     b: Profile
     rows: tuple[Row, ...]

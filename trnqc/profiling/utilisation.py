@@ -51,6 +51,7 @@ class Roofline:
 
 
 def machine_of(profile: Profile) -> Machine | None:
+    """The machine that a profile names as its target, if it is a known one."""
     return MACHINES.get(profile.target or "")
 
 

@@ -91,6 +91,7 @@ def grouped(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def engine(name: str) -> str:
+    """The name of an engine or DMA queue as it is printed."""
     if name in ENGINE_WORDS:
         return ENGINE_WORDS[name]
     return f"DMA {name.removeprefix('dma').strip()}" if name.startswith("dma") else name

@@ -1,9 +1,12 @@
 """A strict stand-in for the vendor's ``nki`` where that is not installed: same names, same rules, on NumPy.
 
-``simulate(kernel)(*arrays)`` runs a kernel with data; ``trace(kernel)(*args)`` checks and counts its instructions
-without. A kernel is ordinary Python calling ``language`` and ``isa``; every instruction checks its operands against
-the rules of the selected NeuronCore generation (``targets``), is counted by the current run (``machine``), and
-computes on views (``tensor``) of storages (``memory``) in fp32 arithmetic with one rounding per store (``values``).
+    kernel -> launch (target, cores) -> instructions, checked and counted -> arrays (`simulate`) or counts (`trace`)
+    kernel -> recorded instructions -> costs -> schedule on the engines -> modelled time (`timeline`)
+    kernel -> its source -> findings (`lint`)
+
+A kernel is ordinary Python that calls ``language`` and ``isa``. Each instruction checks its operands against the rules
+of the selected NeuronCore generation, is counted by the run in progress, and computes in fp32 on views of HBM, SBUF and
+PSUM, with one rounding per store.
 """
 
 from __future__ import annotations

@@ -42,8 +42,9 @@ def require_tensors(*tensors: Any) -> None:
     """Raise InputError for what is no real, strided tensor: the kernels would drop imaginary parts and layouts."""
     for x in tensors:
         if not isinstance(x, Tensor):
-            found = type(x).__name__
-            raise InputError(f"the operators take tensors of PyTorch; found {found}: torch.as_tensor makes one")
+            raise InputError(
+                f"the operators take tensors of PyTorch; found {type(x).__name__}: torch.as_tensor makes one"
+            )
         if x.layout is not torch.strided or x.is_complex():
             raise InputError(f"the operators take real, strided tensors; found {x.dtype} of layout {x.layout}")
 
@@ -112,5 +113,5 @@ def over_a_batch(info: Any, in_dims: tuple[Any, ...], a_t: Tensor, b: Tensor, pr
     left, right = (x.expand(n, *x.shape) if dim is None else x.movedim(dim, 0) for x, dim in zip((a_t, b), in_dims))
     if left.dim() == 3:
         return product(left.contiguous(), right.contiguous(), precision), 0
-    found = product(left.flatten(0, 1).contiguous(), right.flatten(0, 1).contiguous(), precision)
-    return found.unflatten(0, (n, -1)), 0
+    stack = product(left.flatten(0, 1).contiguous(), right.flatten(0, 1).contiguous(), precision)
+    return stack.unflatten(0, (n, -1)), 0

@@ -121,12 +121,12 @@ def read_all(directory: Path, kernel: str = "", writable: bool = True) -> list[t
     except OSError as error:
         warnings.warn(f"tuning records in {directory} cannot be read: {error}", RuntimeWarning, stacklevel=3)
         return []
-    found = []
+    sound = []
     for path in paths:
         record = _read(path, directory, writable)
         if record is not None and (not kernel or record.kernel == kernel):
-            found.append((path, record))
-    return found
+            sound.append((path, record))
+    return sound
 
 
 def _read(path: Path, directory: Path, writable: bool) -> Record | None:

@@ -13,15 +13,13 @@ naux: its digits are the same for any number of threads, any memory limit, and w
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from trnqc.backends.base import Backend, BackendStatus, PairOptions
-from trnqc.backends.cpu import pairs
 from trnqc.backends.cpu.formats import FORMATS, encode
+from trnqc.backends.cpu.pairs import CpuPairStep
 from trnqc.backends.cpu.status import status
-from trnqc.types import PRECISIONS, PairEnergies
+from trnqc.types import PRECISIONS
 
 
 class Cpu(Backend):
@@ -40,21 +38,5 @@ class Cpu(Backend):
         right = form.right_of(encode(np.swapaxes(b, -1, -2), precision))
         return np.matmul(left, np.swapaxes(right, -1, -2))
 
-    def _mp2_pairs(
-        self, B: Any, eps_occ: np.ndarray, eps_vir: np.ndarray, max_memory: float | None, options: PairOptions
-    ) -> PairEnergies:
-        return pairs.mp2_pairs(B, eps_occ, eps_vir, max_memory, options)
-
-    def _mp2_pair_block(
-        self,
-        left: np.ndarray,
-        right: np.ndarray,
-        eps_left: np.ndarray,
-        eps_right: np.ndarray,
-        eps_vir: np.ndarray,
-        options: PairOptions,
-    ) -> PairEnergies:
-        return pairs.mp2_pair_block(left, right, eps_left, eps_right, eps_vir, options)
-
-    def _pair_block_bytes(self, m: int, n: int, nvir: int, naux: int, options: PairOptions) -> int:
-        return pairs.pair_block_bytes(m, n, nvir, naux, options)
+    def _pair_step(self, options: PairOptions) -> CpuPairStep:
+        return CpuPairStep(options)

@@ -9,13 +9,13 @@ from trnqc.backends.neuron import packages
 def status() -> BackendStatus:
     """Usable with a device and both packages; else the reasons and what to do about them."""
     devices = packages.device_files()
-    found = [packages.find(name) for name in packages.WANTED]
-    problems = [package.problem for package in found if package.problem]
+    wanted = [packages.find(name) for name in packages.WANTED]
+    problems = [package.problem for package in wanted if package.problem]
     hint = packages.INSTALL if problems else ""
     if not devices:
         problems = ["no /dev/neuron* device", *problems]
         hint = hint or "run on a trn1 or trn2 instance with the driver aws-neuronx-dkms loaded"
-    versions = {package.name: package.version for package in found if package.version}
+    versions = {package.name: package.version for package in wanted if package.version}
     if problems:
         return BackendStatus(False, "; ".join(problems), hint, versions, devices)
     path = "native device" if packages.native_path() else "PyTorch/XLA"

@@ -21,54 +21,44 @@ COLUMNS_A_GEMM = 8
 """Orbitals j in one GEMM of the unfused route."""
 
 
-def _check_memory(needed: float, max_memory: float | None, what: str) -> None:
-    if max_memory is not None and needed > max_memory:
-        raise MemoryLimit(
-            f"{what} needs {needed / 1e6:.4g} MB, the limit is {max_memory / 1e6:.4g} MB: raise the limit"
-        )
+@dataclass(frozen=True)
+class NkiPairStep:
+    """A `trnqc.backends.base.PairStep` on a device of NKI kernels."""
 
+    device: NkiDevice
+    options: PairOptions
 
-def mp2_pairs(
-    device: NkiDevice,
-    B: Any,
-    eps_occ: np.ndarray,
-    eps_vir: np.ndarray,
-    max_memory: float | None,
-    options: PairOptions,
-) -> PairEnergies:
-    """See `trnqc.backends.base.Backend.mp2_pairs`."""
-    nocc, nvir, naux = B.shape
-    if options.fused:
-        needed = 8.0 * B.size + _packed_bytes(nocc, nvir, naux, options.precision, device.target)
-        _check_memory(needed, max_memory, "packing B for the NKI kernel")
-    else:
-        _check_memory(_apart_bytes(nocc, nvir, naux), max_memory, "one product block of the unfused route")
-    return _PairStep(device, B, np.asarray(eps_occ), np.asarray(eps_vir), options).run()
+    def triangle(self, B: Any, eps_occ: np.ndarray, eps_vir: np.ndarray, max_memory: float | None) -> PairEnergies:
+        what = "packing B for the NKI kernel" if self.options.fused else "one product block of the unfused route"
+        needed = 8 * B.size * self.options.fused + self._bytes(*B.shape)
+        if max_memory is not None and needed > max_memory:
+            raise MemoryLimit(
+                f"{what} needs {needed / 1e6:.4g} MB, the limit is {max_memory / 1e6:.4g} MB: raise the limit"
+            )
+        return _Pairs(self.device, B, np.asarray(eps_occ), np.asarray(eps_vir), self.options).run()
 
+    def block(
+        self,
+        left: np.ndarray,
+        right: np.ndarray,
+        eps_left: np.ndarray,
+        eps_right: np.ndarray,
+        eps_vir: np.ndarray,
+    ) -> PairEnergies:
+        """In one array of factors the orbitals of `left` follow those of `right`."""
+        n = len(right)
+        B, eps_occ = np.concatenate((right, left)), np.concatenate((eps_right, eps_left))
+        energies = _Pairs(self.device, B, eps_occ, np.asarray(eps_vir), self.options, n).run()
+        return PairEnergies(energies.os[n:, :n], energies.ss[n:, :n], energies.ran_on)
 
-def mp2_pair_block(
-    device: NkiDevice,
-    left: np.ndarray,
-    right: np.ndarray,
-    eps_left: np.ndarray,
-    eps_right: np.ndarray,
-    eps_vir: np.ndarray,
-    options: PairOptions,
-) -> PairEnergies:
-    """See `trnqc.backends.base.Backend.mp2_pair_block`; the orbitals of `left` follow those of `right` in one array."""
-    n = len(right)
-    B, eps_occ = np.concatenate((right, left)), np.concatenate((eps_right, eps_left))
-    energies = _PairStep(device, B, eps_occ, np.asarray(eps_vir), options, n).run()
-    return PairEnergies(energies.os[n:, :n], energies.ss[n:, :n], energies.ran_on)
+    def block_bytes(self, m: int, n: int, nvir: int, naux: int) -> int:
+        """Both sets of orbitals in one array, and the operands of the device."""
+        return 8 * (m + n) * nvir * naux + self._bytes(m + n, nvir, naux)
 
-
-def pair_block_bytes(m: int, n: int, nvir: int, naux: int, target: str, options: PairOptions) -> int:
-    """Bytes that `mp2_pair_block` allocates: both sets of orbitals in one array, and the operands of the device."""
-    if options.fused:
-        operands = _packed_bytes(m + n, nvir, naux, options.precision, target)
-    else:
-        operands = _apart_bytes(m + n, nvir, naux)
-    return 8 * (m + n) * nvir * naux + operands
+    def _bytes(self, nocc: int, nvir: int, naux: int) -> int:
+        if self.options.fused:
+            return _packed_bytes(nocc, nvir, naux, self.options.precision, self.device.target)
+        return 8 * nvir * min(COLUMNS_A_GEMM, nocc) * (nvir + naux)
 
 
 def _packed_bytes(nocc: int, nvir: int, naux: int, precision: str, target: str) -> int:
@@ -76,10 +66,6 @@ def _packed_bytes(nocc: int, nvir: int, naux: int, precision: str, target: str) 
     tiles, _ = _tiles(nocc, nvir, naux, precision, target)
     row = tiles.nblk * plan.P * tiles.nk * tiles.block
     return row * (nocc * (2 if precision == "bf16" else 4) + 3 * 8)
-
-
-def _apart_bytes(nocc: int, nvir: int, naux: int) -> int:
-    return 8 * nvir * min(COLUMNS_A_GEMM, nocc) * (nvir + naux)
 
 
 def _tiles(nocc: int, nvir: int, naux: int, precision: str, target: str) -> tuple[plan.Mp2Tiles, str]:
@@ -90,7 +76,7 @@ def _tiles(nocc: int, nvir: int, naux: int, precision: str, target: str) -> tupl
 
 
 @dataclass(frozen=True, eq=False)
-class _PairStep:
+class _Pairs:
     """All pairs of orbitals i and j <= i; if first > 0, only those with i >= first and j < first."""
 
     device: NkiDevice

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from trnqc.cg.cpu import batch, convolution, stack
-from trnqc.cg.cpu.convolution_calls import Convolutions
-from trnqc.cg.cpu.operands import checked, shares_of, summed
+from trnqc.cg.cpu.operands import checked, shape_of, shares_of, summed
+from trnqc.cg.cpu.slots import Paths
+from trnqc.cg.problem.graph import Graph
 from trnqc.cg.problem.problem import TPProblem
-from trnqc.cg.programs.paths import Paths
+from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.gen import emit_c
 from trnqc.gen import statements as st
 from trnqc.host.arrays import empty
@@ -25,17 +26,16 @@ from trnqc.host.threads import default_threads, in_parallel, parts_of
 from trnqc.jit import CompiledFunction, Signature, compile_c, find_compiler
 
 Arrays = Sequence[np.ndarray]
-Program = Callable[[Paths], st.Function]
 KINDS = {"float64": "f64", "float32": "f32"}
 BYTES = {"float64": 8, "float32": 4}
-PROGRAMS: dict[str, Program] = {
-    "forward": batch.forward,
-    "backward": batch.backward,
-    "double_backward": batch.double_backward,
-    **convolution.PROGRAMS,
+# The kernels of a convolution's directions.
+CONVOLUTIONS = {
+    "forward": ("conv_forward",),
+    "backward": ("conv_backward",),
+    "double_backward": ("conv_double_outputs", "conv_double_inputs"),
 }
-# Edges of a part at least.
-LEAST = 64
+# The least number of edges that a thread takes of a batch and of a graph.
+LEAST, LEAST_OF_GRAPH = 64, 32
 # Rows that gradients of shared weights are summed in: as many for any number of threads, so that sums are the same.
 SHARES = 16
 
@@ -50,7 +50,7 @@ class Built:
     size: int
 
 
-class Engine(Convolutions):
+class Engine:
     """Calls take and return C-contiguous NumPy arrays of one dtype; see `engine_for`."""
 
     def __init__(self, problem: TPProblem, dtype: str, threads: int | None) -> None:
@@ -79,65 +79,110 @@ class Engine(Convolutions):
 
     def forward(self, x: np.ndarray, y: np.ndarray, w: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """z [B, d3] of x [B, d1], y [B, d2] and w [B, nw], shared: [nw]; written to `out` where that is given."""
-        n = self._check({"x": x, "y": y, "w": w})
-        z = empty((n, self.problem.dims[2]), self.dtype) if out is None else out
-        self._check({"z": z}, n)
-        self._run("forward", n, (x, y, w, z))
-        return z
+        return self._evaluate("forward", (x, y, w), None if out is None else (out,))[0]
 
     def backward(
         self, x: np.ndarray, y: np.ndarray, w: np.ndarray, gz: np.ndarray, out: Arrays | None = None
     ) -> tuple[np.ndarray, ...]:
         """(gx, gy, gw), the gradients of <gz, z>, in the shapes of x, y and w; written to `out` where that is given."""
-        n = self._check({"x": x, "y": y, "w": w, "gz": gz})
-        gx, gy, gw = out or (empty(a.shape, self.dtype) for a in (x, y, w))
-        self._check({"x": gx, "y": gy, "w": gw}, n)
-        to = shares_of(gw, self.problem, SHARES)
-        self._run("backward", n, (x, y, w, gz, gx, gy, to), shares=True)
-        return gx, gy, summed(to, gw)
+        return self._evaluate("backward", (x, y, w, gz), out)
 
     def double_backward(
-        self,
-        x: np.ndarray,
-        y: np.ndarray,
-        w: np.ndarray,
-        gz: np.ndarray,
-        ggx: np.ndarray,
-        ggy: np.ndarray,
-        ggw: np.ndarray,
-        out: Arrays | None = None,
-    ) -> tuple[np.ndarray, ...]:
-        """(gx, gy, gw, ggz): the gradients of <ggx, gx> + <ggy, gy> + <ggw, gw> with respect to x, y, w and gz."""
-        n = self._check({"x": x, "y": y, "w": w, "gz": gz, "ggx": ggx, "ggy": ggy, "ggw": ggw})
-        gx, gy, gw, ggz = out or (empty(a.shape, self.dtype) for a in (x, y, w, gz))
-        self._check({"x": gx, "y": gy, "w": gw, "z": ggz}, n)
-        to = shares_of(gw, self.problem, SHARES)
-        self._run("double_backward", n, (x, y, w, gz, ggx, ggy, ggw, gx, gy, to, ggz), shares=True)
-        return gx, gy, summed(to, gw), ggz
+        self, x: np.ndarray, y: np.ndarray, w: np.ndarray, gz: np.ndarray, ggx: np.ndarray, ggy: np.ndarray,
+        ggw: np.ndarray, out: Arrays | None = None,
+    ) -> tuple[np.ndarray, ...]:  # fmt: skip
+        """(gx, gy, gw, ggz): gradients of <ggx, gx> + <ggy, gy> + <ggw, gw> with respect to x, y, w and gz."""
+        return self._evaluate("double_backward", (x, y, w, gz, ggx, ggy, ggw), out)
 
-    def _run(self, name: str, n: int, arrays: Sequence[np.ndarray], shares: bool = False) -> None:
-        call = self.build(name).function.bind(*arrays)
-        parts = SHARES if shares and self.problem.shared_weights else parts_of(n, LEAST, self.threads)
+    def conv_forward(
+        self, x: np.ndarray, y: np.ndarray, w: np.ndarray, graph: Graph, *, kahan: bool = False,
+        out: np.ndarray | None = None,
+    ) -> np.ndarray:  # fmt: skip
+        """z [V, d3] of x [V, d1], y [E, d2] and w [E, nw], shared: [nw]: products of x at the senders, summed at the
+        receivers. y and w are in the order of the graph's edges.
+
+        The edges of a node are walked in one order, so results are the same bits for any number of threads. kahan: the
+        sums over a node's edges are compensated.
+        """
+        return self._evaluate("forward", (x, y, w), None if out is None else (out,), graph, kahan)[0]
+
+    def conv_backward(
+        self, x: np.ndarray, y: np.ndarray, w: np.ndarray, gz: np.ndarray, graph: Graph, *, kahan: bool = False,
+        out: Arrays | None = None,
+    ) -> tuple[np.ndarray, ...]:  # fmt: skip
+        """(gx, gy, gw) as in `backward`, of a convolution."""
+        return self._evaluate("backward", (x, y, w, gz), out, graph, kahan)
+
+    def conv_double_backward(
+        self, x: np.ndarray, y: np.ndarray, w: np.ndarray, gz: np.ndarray, ggx: np.ndarray, ggy: np.ndarray,
+        ggw: np.ndarray, graph: Graph, *, kahan: bool = False, out: Arrays | None = None,
+    ) -> tuple[np.ndarray, ...]:  # fmt: skip
+        """(gx, gy, gw, ggz) as in `double_backward`, of a convolution."""
+        return self._evaluate("double_backward", (x, y, w, gz, ggx, ggy, ggw), out, graph, kahan)
+
+    def _evaluate(
+        self, name: str, operands: Arrays, out: Arrays | None, graph: Graph | None = None, kahan: bool = False
+    ) -> tuple[np.ndarray, ...]:
+        """The results of a direction. Raises OperandError."""
+        direction, n = DIRECTIONS[name], len(operands[0])
+        nodes, edges = (n, n) if graph is None else (graph.n_nodes, graph.n_edges)
+        rows = {"x": nodes, "y": edges, "w": edges, "z": nodes}
+        arrays = dict(zip(direction.reads, operands, strict=True))
+        for key, a in arrays.items():
+            checked(key, a, self.problem, rows[key[-1]], self.dtype, False, graph)
+        shapes = {key: shape_of(key, self.problem, rows[key[-1]]) for key in direction.writes}
+        results = dict(zip(shapes, out or [empty(shape, self.dtype) for shape in shapes.values()], strict=True))
+        for key, a in results.items():
+            checked(key, a, self.problem, rows[key[-1]], self.dtype, True, graph)
+        arrays |= results
+        if direction.gradients:
+            shares = SHARES if graph is None else len(graph.by_sender.shares) - 1
+            arrays["gw"] = shares_of(results["gw"], self.problem, shares)
+        if graph is None:
+            self._run_batch(name, n, arrays)
+        else:
+            for key in CONVOLUTIONS[name]:
+                self._run_graph(key, graph, arrays, kahan)
+        if direction.gradients:
+            summed(arrays["gw"], results["gw"])
+        return tuple(results.values())
+
+    def _run_batch(self, name: str, n: int, arrays: dict[str, np.ndarray]) -> None:
+        direction = DIRECTIONS[name]
+        call = self.build(name).function.bind(*(arrays[key] for key in (*direction.reads, *direction.writes)))
+        by_share = direction.gradients and self.problem.shared_weights
+        parts = SHARES if by_share else parts_of(n, LEAST, self.threads)
 
         def part(i: int) -> None:
-            call(*[i] * shares, n * i // parts, n * (i + 1) // parts)
+            call(*[i] * direction.gradients, n * i // parts, n * (i + 1) // parts)
 
         in_parallel(part, parts, self.threads)
+
+    def _run_graph(self, name: str, graph: Graph, arrays: dict[str, np.ndarray], kahan: bool) -> None:
+        direction = DIRECTIONS[name]
+        order = graph.by_receiver if direction.by == "receiver" else graph.by_sender
+        shares = len(order.shares) - 1
+        if not shares:
+            return
+        operands = [arrays[key] for key in (*direction.reads, *direction.writes)]
+        function = self.build(name + "_kahan" * kahan).function
+        call = function.bind(order.shares, order.starts, order.edges, order.far, *operands)
+        parts = min(shares, parts_of(len(order.edges), LEAST_OF_GRAPH, self.threads))
+        in_parallel(lambda i: call(shares * i // parts, shares * (i + 1) // parts), parts, self.threads)
 
     def build(self, name: str) -> Built:
         """A direction by the name of its method, compiled or from the cache. Raises CompilerError."""
         if name not in self._built:
-            program = PROGRAMS[name](self.paths)
+            program = self._program(name)
             stack.demand(program, self.lanes, f"{name} of {self.problem.label or self.problem}")
             self._built[name] = built(name, program, self.lanes)
         return self._built[name]
 
-    def _check(self, arrays: dict[str, np.ndarray], batch: int | None = None) -> int:
-        """The batch that the arrays agree on, x's by default. Raises OperandError."""
-        n = len(arrays["x"]) if batch is None else batch
-        for name, a in arrays.items():
-            checked(name, a, self.problem, n, self.dtype, batch is not None)
-        return n
+    def _program(self, name: str) -> st.Function:
+        direction = DIRECTIONS[name.removesuffix("_kahan")]
+        if direction.by:
+            return convolution.program(self.paths, direction, compensated=name.endswith("_kahan"))
+        return batch.program(self.paths, direction)
 
 
 def built(name: str, program: st.Function, lanes: int) -> Built:

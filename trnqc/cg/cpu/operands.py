@@ -12,13 +12,17 @@ from trnqc.cg.problem.problem import TPProblem
 from trnqc.errors import OperandError
 
 
+def shape_of(name: str, problem: TPProblem, rows: int) -> tuple[int, ...]:
+    """The shape of an operand with that many rows; shared weights are one."""
+    length = problem.row_length(name)
+    return (length,) if name[-1] == "w" and problem.shared_weights else (rows, length)
+
+
 def checked(
     name: str, a: np.ndarray, problem: TPProblem, rows: int, dtype: str, written: bool, graph: Graph | None = None
 ) -> None:
-    """Raises OperandError unless `a` has that many rows (shared weights: is one), and can be written to if it is."""
-    kind = name[-1]
-    length = problem.weight_numel if kind == "w" else problem.dims["xyz".index(kind)]
-    shape = (length,) if kind == "w" and problem.shared_weights else (rows, length)
+    """Raise OperandError unless `a` has its shape and dtype and is C-contiguous, and writable if it is written."""
+    shape = shape_of(name, problem, rows)
     flags = a.flags
     if a.shape != shape or a.dtype != dtype or not flags.c_contiguous or not flags.aligned:
         raise OperandError(

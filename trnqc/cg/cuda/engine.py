@@ -1,4 +1,4 @@
-"""Tensor products on a GPU: plans (schedule.py) -> programs (device_program.py) -> kernels of a device -> launches.
+"""Tensor products on a GPU: plans (schedule.py) -> kernels (program.py), built for a device (jit) -> launches.
 
 Operands are NumPy arrays, which are copied there and back, or PyTorch tensors in the device's memory, which are not.
 """
@@ -14,23 +14,24 @@ import numpy as np
 from trnqc import backends
 from trnqc.cg.cuda.operands import operands_of
 from trnqc.cg.cuda.program import function_name, parameters, program
-from trnqc.cg.cuda.schedule import KINDS, PASSES, Plan, plan
+from trnqc.cg.cuda.schedule import Plan, plan
 from trnqc.cg.cuda.segments import Ranges, Segments, levels, levels_rows, segments, sum_rows
 from trnqc.cg.problem.graph import Graph
 from trnqc.cg.problem.problem import TPProblem
+from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.errors import OperandError
 from trnqc.jit import Recipe, Signature
 from trnqc.jit.device import Argument, Built, Device, Memory
 
 WARP = 32
-# Blocks at once that a kernel is compiled for: as many as the compiler thinks fit, or so few that all registers serve.
+# Blocks of a multiprocessor that a kernel is compiled for; 0 leaves the number of registers to the compiler.
 BLOCKS = (0, 8)
-# Bytes of gradients of shared weights that are kept before they are summed.
+# Bytes of gradients of shared weights that are held before they are summed.
 KEPT = 1 << 28
 
 
 def fewest(forms: Iterable[Built]) -> Built:
-    """The first without memory beside the registers, else the one with the least; later ones are built if needed."""
+    """The first form that does not spill registers, else the one that spills least; later forms are built if needed."""
     best: Built | None = None
     for built in forms:
         if best is None or built.stack < best.stack:
@@ -42,10 +43,24 @@ def fewest(forms: Iterable[Built]) -> Built:
 
 
 class CudaEngine:
-    """The methods of the CPU's engine, on a device, by default the first GPU.
+    """The methods of the CPU's engine, on a device.
 
-    kahan: sums over a node's edges are compensated; atomic: they are added up by hardware, in any order.
-    Raises BackendUnavailable without a GPU, UnsupportedError for what a block's shared memory does not hold.
+    Parameters
+    ----------
+    problem : TPProblem
+    dtype : str or type
+        float32 or float64.
+    device : Device, optional
+        By default the first GPU.
+    kahan, atomic : bool
+        Whether sums over a node's edges are compensated, and whether they are added up by hardware, in any order.
+
+    Raises
+    ------
+    BackendUnavailable
+        Without a GPU.
+    UnsupportedError
+        For a kernel that needs more shared memory than a block has.
     """
 
     def __init__(
@@ -66,7 +81,7 @@ class CudaEngine:
     @property
     def build_report(self) -> str:
         """The plans of what has been built so far."""
-        return "\n".join(str(self.plan(name)) for name in self._built if name in PASSES) or "nothing is built yet"
+        return "\n".join(str(self.plan(name)) for name in self._built if name in DIRECTIONS) or "nothing is built yet"
 
     def plan(self, name: str) -> Plan:
         return plan(self.problem, name, self.dtype.itemsize, self.lanes)
@@ -105,10 +120,10 @@ class CudaEngine:
 
     def _kernel(self, name: str) -> Built:
         if name not in self._built:
-            made, by_node = self.plan(name), bool(PASSES[name].by)
-            options = {"kahan": self.kahan and PASSES[name].by == "receiver", "atomic": self.atomic and by_node}
+            made, by_node = self.plan(name), bool(DIRECTIONS[name].by)
+            options = {"kahan": self.kahan and DIRECTIONS[name].by == "receiver", "atomic": self.atomic and by_node}
             function = function_name(made, **options)
-            signature = Signature.declared(function, parameters(made), PASSES[name].writes)
+            signature = Signature.declared(function, parameters(made), DIRECTIONS[name].writes)
             recipe = Recipe(function, (signature,), lambda: (program(made, **options),))
             # Of equals the first, whose registers the compiler chose; with more of them it may spill less.
             forms = (self.device.build(recipe, self.lanes, accumulate="plain", min_blocks=n) for n in BLOCKS)
@@ -126,35 +141,35 @@ class CudaEngine:
     def _batch(self, name: str, given: dict[str, Any], outs: dict[str, Any] | None = None) -> tuple[Any, ...]:
         batch = len(given["x"])
         shapes = self._checked(given, batch, batch, batch)
-        rows = {n: shapes[n] for n in PASSES[name].writes}
+        rows = {n: shapes[n] for n in DIRECTIONS[name].writes}
         if self.problem.shared_weights and "gw" in rows:
             rows["gw"] = (self.weight_rows(batch), *rows["gw"])
-        space = operands_of(self.device, given)
-        made = space.room(rows, {"gy", "gw"} if self.problem.shared_weights else {"gy"}, outs or {})
+        operands = operands_of(self.device, given)
+        operands.allocate(rows, {"gy", "gw"} if self.problem.shared_weights else {"gy"}, outs or {})
         if batch:
-            self._launched(name, space.memories | made.memories, batch, None)
-        return made.results(shapes)
+            self._launch(name, operands.memories, batch, None)
+        return operands.results({n: shapes[n] for n in rows})
 
     def _convolution(self, name: str, given: dict[str, Any], graph: Graph) -> tuple[Any, ...]:
-        work = PASSES[name]
+        direction = DIRECTIONS[name]
         shapes = self._checked(given, graph.n_nodes, len(graph.rows), graph.n_nodes)
-        space = operands_of(self.device, given)
-        cut, there = self._cut(graph, work.by)
-        rows = {n: shapes[n] for n in work.writes}
-        (summed,) = (n for n in rows if KINDS[n] == {"sender": 0, "receiver": 3}[work.by])
+        operands = operands_of(self.device, given)
+        cut, order = self._cut(graph, direction.by)
+        rows = {n: shapes[n] for n in direction.writes}
+        (summed,) = (n for n in rows if n[-1] == {"sender": "x", "receiver": "z"}[direction.by])
         if not self.atomic:
             rows[summed] = (cut.rows, shapes[summed][1])
         if self.problem.shared_weights and "gw" in rows:
             rows["gw"] = (self.weight_rows(len(cut), cut), *rows["gw"])
-        clear = {"gy", *({summed} if self.atomic else ()), *({"gw"} if self.problem.shared_weights else ())}
-        made = space.room(rows, clear, {})
+        zeroed = {"gy", *({summed} if self.atomic else ()), *({"gw"} if self.problem.shared_weights else ())}
+        operands.allocate(rows, zeroed, {})
         if len(cut):
-            self._launched(name, space.memories | made.memories | there, len(cut), cut)
+            self._launch(name, operands.memories | order, len(cut), cut)
             if len(cut.cut) and not self.atomic:
-                self._added(made.memories[summed], shapes[summed][1], cut.cut)
-        return made.results(shapes)
+                self._sum_rows(operands.memories[summed], shapes[summed][1], cut.cut)
+        return operands.results({n: shapes[n] for n in rows})
 
-    def _launched(self, name: str, memories: dict[str, Memory], groups: int, cut: Segments | None) -> None:
+    def _launch(self, name: str, memories: dict[str, Memory], groups: int, cut: Segments | None) -> None:
         built = self._kernel(name)
         names = built.signature.names
         weights = self.problem.weight_numel
@@ -165,7 +180,7 @@ class CudaEngine:
             given: dict[str, Argument] = {**memories, "first": first, "origin": edge - 1}
             self.device.launch(built, last - first, given)
             for level in levels(stop - edge + 1) if sums_weights else ():
-                self._added(memories["gw"], weights, level)
+                self._sum_rows(memories["gw"], weights, level)
 
     def weight_rows(self, groups: int, cut: Segments | None = None) -> int:
         """Rows that hold gradients of shared weights before they are summed."""
@@ -182,7 +197,7 @@ class CudaEngine:
         step = max(1, edges // longest)
         return [(n, min(n + step, groups)) for n in range(0, groups, step)]
 
-    def _added(self, rows: Memory, columns: int, ranges: Ranges) -> None:
+    def _sum_rows(self, rows: Memory, columns: int, ranges: Ranges) -> None:
         if not columns:
             return
         there = {name: self.device.upload(getattr(ranges, name)) for name in ("begin", "end", "row")}
@@ -201,14 +216,18 @@ class CudaEngine:
 
     def _checked(self, given: dict[str, Any], in1: int, edges: int, out: int) -> dict[str, tuple[int, ...]]:
         """Shapes of all operands. Raises OperandError."""
-        shared, n_weights = self.problem.shared_weights, self.problem.weight_numel
-        d1, d2, d3 = self.problem.dims
-        shapes = ((in1, d1), (edges, d2), (n_weights,) if shared else (edges, n_weights), (out, d3))
+        rows = {"x": in1, "y": edges, "w": edges, "z": out}
+        shapes: dict[str, tuple[int, ...]] = {
+            name: (n,) if name[-1] == "w" and self.problem.shared_weights else (rows[name[-1]], n)
+            for direction in DIRECTIONS.values()
+            for name in (*direction.reads, *direction.writes)
+            for n in [self.problem.row_length(name)]
+        }
         for name, array in given.items():
             kind = str(array.dtype).removeprefix("torch.")
-            if tuple(array.shape) != shapes[KINDS[name]] or kind != self.dtype.name:
+            if tuple(array.shape) != shapes[name] or kind != self.dtype.name:
                 raise OperandError(
-                    f"{name}: expected {self.dtype.name} of shape {shapes[KINDS[name]]}, found {kind} of shape "
+                    f"{name}: expected {self.dtype.name} of shape {shapes[name]}, found {kind} of shape "
                     f"{tuple(array.shape)}"
                 )
-        return {name: shapes[kind] for name, kind in KINDS.items()}
+        return shapes

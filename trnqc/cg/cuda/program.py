@@ -1,240 +1,246 @@
-"""A plan as a program: a group of lanes takes an edge, or edges of one node in order, phase by phase.
+"""A plan as a kernel: a group of lanes takes an edge, or the edges of one node in order, phase by phase.
 
-Rows of operands: of an edge, or of the node at either end of it. In a convolution the edges are sorted by one end, the
-node; what belongs to it stays in registers, or in shared memory, for all its edges. The edges of a node may be cut into
-segments; then each has a row of its own behind those of the nodes, and `sum_rows` adds these up in order.
+    for every phase: for every block of channels of its slot of x:
+        x, gx, z at the node to registers; for every edge: the rest to registers, couplings, paths, gy; back to memory
 
-Slots go straight between memory and registers where a channel's components lie apart (ir_mul), and otherwise through
-`stage`, so that lanes touch neighbours. Lanes without a channel of their own repeat the last one: they store what is
-there already, and are masked in sums over lanes.
+What belongs to the node by which a convolution's edges are sorted stays in registers, or in shared memory, for all its
+edges. The edges of a node may be cut into segments; then each has a row of its own behind those of the nodes, and
+`sum_rows` adds these up in order.
+
+Lanes without a channel of their own repeat the last one: they store what is there already, and are masked in sums over
+lanes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import groupby
 
-from trnqc.cg.cuda.coupled import Coupled
+from trnqc.cg.cuda import memory, resident
 from trnqc.cg.cuda.couplings import couplings
-from trnqc.cg.cuda.memory import DTYPES, FIRST, ORIGIN, SEGMENTS, G, Values
-from trnqc.cg.cuda.paths import Paths
-from trnqc.cg.cuda.schedule import KINDS, Plan, phase_parts
-from trnqc.cg.problem.problem import Instruction
+from trnqc.cg.cuda.kernel import DTYPES, FIRST, GROUP, ORIGIN, SEGMENTS, Block, Edge, Kernel, Values
+from trnqc.cg.cuda.lane_couplings import add_gy, form_couplings
+from trnqc.cg.cuda.paths import Registers, write_path
+from trnqc.cg.cuda.schedule import Phase, Plan, phase_parts
 from trnqc.errors import UnsupportedError
 from trnqc.gen import Array, Value, const
 from trnqc.gen import statements as st
 from trnqc.gen.values import lane, lt, minimum
 
-Update = Callable[[Value], Value]
+FIRST_CHANNEL = const(0, "i64")
 
 
 def function_name(plan: Plan, kahan: bool = False, atomic: bool = False) -> str:
-    """The kernel's name, which tells pass, precision and kind of sums, and not the problem."""
-    return f"cg_{plan.work.name}_{DTYPES[plan.size]}{'_kahan' * kahan}{'_atomic' * atomic}"
+    """The kernel's name, which tells direction, precision and kind of sums, and not the problem."""
+    return f"cg_{plan.direction.key}_{DTYPES[plan.size]}{'_kahan' * kahan}{'_atomic' * atomic}"
 
 
 def parameters(plan: Plan) -> tuple[Value | Array, ...]:
     """first and origin (the group and the edge that rows count from), SEGMENTS in a convolution, then the operands."""
-    names = (*plan.work.reads, *plan.work.writes)
+    names = (*plan.direction.reads, *plan.direction.writes)
     operands = tuple(Array(name, DTYPES[plan.size]) for name in names)
-    return (FIRST, ORIGIN, *(SEGMENTS.values() if plan.work.by else ()), *operands)
+    return (FIRST, ORIGIN, *(SEGMENTS.values() if plan.direction.by else ()), *operands)
 
 
 def program(plan: Plan, kahan: bool = False, atomic: bool = False) -> st.Function:
-    """The kernel of a pass; groups are edges, or segments of edges in a convolution.
+    """The kernel of a direction; groups are edges, or segments of edges in a convolution.
 
-    gy must hold zeros at the start. kahan: sums over a node's edges are compensated. atomic: they are added to the
-    node's row, which must hold zeros, by hardware and in any order. Raises UnsupportedError for both at once.
+    gy must hold zeros at the start.
+
+    Parameters
+    ----------
+    plan : Plan
+    kahan : bool
+        Whether sums over a node's edges are compensated.
+    atomic : bool
+        Whether they are added to the node's row, which must hold zeros, by hardware and in any order.
+
+    Raises
+    ------
+    UnsupportedError
+        For both at once, or for compensated sums of slots that stay in shared memory.
     """
-    if kahan and (atomic or not plan.work.by):
+    if kahan and (atomic or not plan.direction.by):
         raise UnsupportedError("compensated sums are those of a deterministic convolution")
     if kahan and plan.resident:
         raise UnsupportedError("compensated sums on a GPU need output slots that one slot of x reaches, by uvu paths")
-    body = Kernel(plan, kahan, atomic).body()
+    k = Kernel(plan, kahan, atomic)
+    edge, segment = _start(k)
+    resident.begin(k, edge)
+    for phase in plan.phases:
+        slot = k.problem.irreps_in1[phase.i_in1]
+        with k.b.block(f"x {slot}"):
+            _phase(k, phase, slot.mul, edge, segment)
+    resident.end(k, edge)
+    _clear_unreached(k, edge)
+    arrays = [st.DeclareArray(array) for array in (*k.tables.values(), *k.shared.values())]
+    body = st.block(arrays, st.Let(k.lane, lane()), k.b.body)
     title = plan.problem.label or str(plan.problem)
-    return st.Function(function_name(plan, kahan, atomic), parameters(plan), body, group=G, title=title)
+    return st.Function(function_name(plan, kahan, atomic), parameters(plan), body, group=GROUP, title=title)
 
 
-class Kernel(Coupled):
-    """Writes one program, from the whole down to a path."""
+def _start(k: Kernel) -> tuple[Edge, tuple[Value, Value] | None]:
+    """The group's edge, or its node and the places of its edges."""
+    group = k.b.let("which", GROUP + FIRST)
+    if not k.direction.by:
+        return Edge(group, group, group, group, group), None
+    begin, end, node, target = (k.b.let(name, SEGMENTS[name][group]) for name in ("begin", "end", "node", "target"))
+    return Edge(GROUP, GROUP, node, target, GROUP), (begin, end)
 
-    def body(self) -> st.Block:
-        write, work = self.write, self.work
-        group = write.let("which", G + FIRST)
-        if work.by:
-            self.begin, self.end, self.node, self.target = (
-                write.let(name, SEGMENTS[name][group]) for name in ("begin", "end", "node", "target")
-            )
+
+@dataclass(frozen=True)
+class _AtNode:
+    """Registers that last for all edges of a node: slots of x, gx, and sums to slots of z with what they lost."""
+
+    x: dict[str, Values]
+    gx: Values
+    sums: dict[int, Values]
+    lost: dict[int, Values]
+
+
+def _phase(k: Kernel, phase: Phase, mul: int, edge: Edge, segment: tuple[Value, Value] | None) -> None:
+    if phase.blocks == 1:
+        _block(k, _channels(k, phase, FIRST_CHANNEL, mul), edge, segment)
+        return
+    with k.b.loop("channel", mul, step=k.lanes * phase.channels) as channel:
+        # The compiler would keep a pointer for every operand that moves along, and has too few registers for that.
+        first = k.b.declare("c", channel)
+        k.b.add(st.Fence((first,)))
+        _block(k, _channels(k, phase, first, mul), edge, segment)
+
+
+def _channels(k: Kernel, phase: Phase, first: Value, mul: int) -> Block:
+    """The lanes' channels from a first one on."""
+    local = [k.lane + q * k.lanes for q in range(phase.channels)]
+    own = [k.b.let("own", n if first.op == "const" else first + n) for n in local]
+    ends_within = phase.blocks * phase.channels * k.lanes > mul
+    partial = [ends_within and (phase.blocks > 1 or (q + 1) * k.lanes > mul) for q in range(phase.channels)]
+    valid = [lt(n, mul) if part else None for n, part in zip(own, partial)]
+    channel = [k.b.let("u", minimum(n, mul - 1)) if part else n for n, part in zip(own, partial)]
+    return Block(phase, first, mul, own, channel, valid)
+
+
+def _block(k: Kernel, block: Block, edge: Edge, segment: tuple[Value, Value] | None) -> None:
+    """All edges of a group for one block of channels."""
+    by_receiver = k.direction.by == "receiver"
+    x, gx = _load_x(k, block, edge, k.at_node)
+    slots = [n for n in _slots(k, block.phase) if n not in k.plan.resident] if by_receiver else []
+    dims = {n: k.problem.irreps_out[n].ir.dim for n in slots}
+    sums = {n: k.registers("sum", block, dim) for n, dim in dims.items()}
+    lost = {n: k.registers("lost", block, dim) for n, dim in dims.items() if k.kahan}
+    at_node = _AtNode(x, gx, sums, lost)
+    if segment is None:
+        _edge(k, block, edge, at_node)
+    else:
+        begin, end = segment
+        with k.b.loop("p", end, begin=begin) as p:
+            number, far = k.b.let("edge", SEGMENTS["order"][p]), k.b.let("far_end", SEGMENTS["far"][p])
+            _edge(k, block, replace(edge, number=number, place=p, far=far), at_node)
+    if gx:
+        memory.store(k, block, "gx", k.place("gx", block.phase.i_in1, edge), gx)
+    for n, total in sums.items():
+        # Apply the final compensation.
+        rest = [[value - less for value, less in zip(*pair)] for pair in zip(total, lost.get(n, []))]
+        memory.store(k, block, k.direction.output, k.place(k.direction.output, n, edge), rest or total)
+
+
+def _slots(k: Kernel, phase: Phase) -> list[int]:
+    """The slots of z that a phase reaches."""
+    return list(dict.fromkeys(k.path(n).i_out for n in phase.paths))
+
+
+def _load_x(k: Kernel, block: Block, edge: Edge, wanted: Callable[[str], bool]) -> tuple[dict[str, Values], Values]:
+    """The phase's slot of the wanted operands of x, and registers for gx if it is wanted."""
+    slot = block.phase.i_in1
+    dim = k.problem.irreps_in1[slot].ir.dim
+    names = [name for name in k.direction.reading("x") if wanted(name)]
+    x = {name: memory.load(k, block, name, k.place(name, slot, edge), dim) for name in names}
+    return x, k.registers("gx", block, dim) if k.direction.gradients and wanted("gx") else []
+
+
+def _edge(k: Kernel, block: Block, edge: Edge, at_node: _AtNode) -> None:
+    """All paths of a phase for one edge."""
+    x, gx = _load_x(k, block, edge, lambda name: not k.at_node(name))
+    if k.direction.by and k.direction.gradients:
+        resident.load(k, [slot for slot in _slots(k, block.phase) if slot in k.plan.resident], edge)
+    parts = phase_parts(k.problem, block.phase)
+    single = next((part for part in parts if k.problem.irreps_in2[k.path(part[0]).i_in2].mul == 1), ())
+    table, gradients = couplings(k.problem, single), k.direction.gradients
+    if single:
+        form_couplings(k, table, edge, FIRST_CHANNEL)
+    for slot, numbers in groupby(block.phase.paths, key=lambda n: k.path(n).i_out):
+        registers = _open_slot(k, block, edge, slot, at_node, {**at_node.x, **x}, gx or at_node.gx)
+        for n in numbers:
+            if n in single:
+                write_path(k, block, edge, registers, n, table, FIRST_CHANNEL)
+                continue
+            own = couplings(k.problem, (n,))
+            with k.b.loop("v", k.problem.irreps_in2[k.path(n).i_in2].mul) as v:
+                # What the paths before have summed of gy is still to be added to memory.
+                if single and gradients:
+                    add_gy(k, table, edge, FIRST_CHANNEL)
+                form_couplings(k, own, edge, v)
+                write_path(k, block, edge, registers, n, own, v)
+                if gradients:
+                    add_gy(k, own, edge, v)
+                if single:
+                    form_couplings(k, table, edge, FIRST_CHANNEL)
+        _close_slot(k, block, edge, slot, at_node, registers.output)
+    if single and gradients:
+        add_gy(k, table, edge, FIRST_CHANNEL)
+    if gx:
+        memory.store(k, block, "gx", k.place("gx", block.phase.i_in1, edge), gx)
+
+
+def _open_slot(
+    k: Kernel, block: Block, edge: Edge, slot: int, at_node: _AtNode, x: dict[str, Values], gx: Values
+) -> Registers:
+    """The registers of a slot of z: its gz, and sums of what this edge adds to it, or of the node."""
+    dim, is_resident = k.problem.irreps_out[slot].ir.dim, slot in k.plan.resident
+    gz, output = Values(), Values()
+    modes = {k.path(n).connection_mode for n in block.phase.paths if k.path(n).i_out == slot}
+    if k.direction.gradients and "uvu" in modes:
+        if is_resident:
+            kept = k.shared["gz_kept"]
+            places = [resident.place(k, slot, u) for u in block.channel]
+            gz = [[k.b.let("gz", kept[place + n]) for n in range(dim)] for place in places]
         else:
-            self.edge = self.place = self.node = self.target = group
-        self._open_resident()
-        for phase in self.plan.phases:
-            self.phase = phase
-            slot = self.problem.irreps_in1[phase.i_in1]
-            with write.block(f"x {slot}"):
-                self._phase(slot.mul)
-        self._close_resident()
-        self._unreached()
-        arrays = [st.DeclareArray(a) for a in (*self.tables.values(), *self.shared.values())]
-        return st.block(arrays, st.Let(self.lane, lane()), write.body)
+            gz = memory.load(k, block, "gz", k.place("gz", slot, edge), dim)
+    if k.direction.output and not is_resident:
+        own = k.direction.by != "receiver" or k.kahan
+        output = k.registers("z", block, dim) if own else at_node.sums[slot]
+    return Registers(x, gx, gz, output)
 
-    # A phase
 
-    def _phase(self, mul: int) -> None:
-        phase, write = self.phase, self.write
-        if phase.blocks == 1:
-            self._block(const(0, "i64"), mul)
-            return
-        with write.loop("channel", mul, step=self.wide * phase.channels) as channel:
-            # The compiler would keep a pointer for every operand that moves along, and has too few registers for that.
-            c = write.declare("c", channel)
-            write.add(st.Fence((c,)))
-            self._block(c, mul)
+def _close_slot(k: Kernel, block: Block, edge: Edge, slot: int, at_node: _AtNode, output: Values) -> None:
+    """Store what the edge adds to a slot of z, or add it to the node's sum."""
+    if not output:
+        return
+    if k.kahan:
+        _add_compensated(k, at_node.sums[slot], at_node.lost[slot], output)
+    elif k.direction.by != "receiver":
+        memory.store(k, block, k.direction.output, k.place(k.direction.output, slot, edge), output)
 
-    def _block(self, c: Value, mul: int) -> None:
-        write, phase = self.write, self.phase
-        self.c, self.mul = c, mul
-        start = [self.lane + q * self.wide for q in range(phase.channels)]
-        raw = [write.let("own", s if c.op == "const" else c + s) for s in start]
-        tail = [phase.blocks * phase.channels * self.wide > mul and
-                (phase.blocks > 1 or (q + 1) * self.wide > mul) for q in range(phase.channels)]  # fmt: skip
-        self.own = raw
-        self.valid = [lt(r, mul) if t else None for r, t in zip(raw, tail)]
-        self.u = [write.let("u", minimum(r, mul - 1)) if t else r for r, t in zip(raw, tail)]
-        self.x: dict[str, Values] = {}
-        self.gx: Values = []
-        self.sums: dict[int, Values] = {}
-        self.comp: dict[int, Values] = {}
-        self.gz: dict[int, Values] = {}
-        self._at_node_open()
-        if self.work.by:
-            with write.loop("p", self.end, begin=self.begin) as p:
-                self.place = p
-                self.edge, self.far = write.let("edge", SEGMENTS["order"][p]), write.let("far_end", SEGMENTS["far"][p])
-                self._edge()
-        else:
-            self._edge()
-        self._at_node_close()
 
-    def _in1(self, wanted: Callable[[str], bool]) -> None:
-        slot = self.problem.irreps_in1[self.phase.i_in1]
-        for name in self.work.reads:
-            if KINDS[name] == 0 and wanted(name):
-                self.x[name] = self.load(name, self.place_of(name, self.phase.i_in1), slot.ir.dim)
-        if "gx" in self.work.writes and wanted("gx"):
-            self.gx = self.fresh("gx", slot.ir.dim)
+def _add_compensated(k: Kernel, sums: Values, losses: Values, terms: Values) -> None:
+    """Add terms to sums; what an addition loses is subtracted from the next term (Kahan 1965)."""
+    for row in zip(sums, losses, terms):
+        for total, lost, term in zip(*row):
+            part = k.b.let("part", term - lost)
+            more = k.b.let("more", total + part)
+            k.b.assign(lost, (more - total) - part)
+            k.b.assign(total, more)
 
-    def _in1_close(self, wanted: Callable[[str], bool]) -> None:
-        if self.gx and wanted("gx"):
-            self.store("gx", self.place_of("gx", self.phase.i_in1), self.gx)
 
-    def _at_node_open(self) -> None:
-        self._in1(self.at_node)
-        for slot in self._slots() if self.work.by == "receiver" else ():
-            if slot not in self.plan.resident:
-                self.sums[slot] = self.fresh("sum", self.problem.irreps_out[slot].ir.dim)
-                if self.kahan:
-                    self.comp[slot] = self.fresh("lost", self.problem.irreps_out[slot].ir.dim)
-
-    def _at_node_close(self) -> None:
-        self._in1_close(self.at_node)
-        if self.work.by == "receiver":
-            (name,) = self.work.writes
-            for slot, sums in self.sums.items():
-                # What the last sums lost is not lost yet.
-                rest = [[total - lost for total, lost in zip(*pair)] for pair in zip(sums, self.comp.get(slot, []))]
-                self.store(name, self.place_of(name, slot), rest or sums)
-
-    def _slots(self) -> list[int]:
-        return list(dict.fromkeys(self.problem.instructions[n].i_out for n in self.phase.paths))
-
-    def _edge(self) -> None:
-        def other(name: str) -> bool:
-            return not self.at_node(name)
-
-        self._in1(other)
-        if self.work.by and "gz" in self.work.reads:
-            self._load_resident([slot for slot in self._slots() if slot in self.plan.resident])
-        paths, parts = Paths(self), phase_parts(self.problem, self.phase)
-        single = next((p for p in parts if self.problem.irreps_in2[self.path(p[0]).i_in2].mul == 1), ())
-        table = couplings(self.problem, single)
-        if single:
-            self.couple(table)
-        for slot, numbers in groupby(self.phase.paths, key=lambda n: self.path(n).i_out):
-            self._slot_open(slot)
-            for n in numbers:
-                if n in single:
-                    paths.write(n, table, const(0, "i64"))
-                    continue
-                own = couplings(self.problem, (n,))
-                with self.write.loop("v", self.problem.irreps_in2[self.path(n).i_in2].mul) as v:
-                    # What the paths before have summed of gy is still to be flushed.
-                    if single and "gy" in self.work.writes:
-                        self.flush(table, const(0, "i64"))
-                    self.couple(own, v)
-                    paths.write(n, own, v)
-                    if "gy" in self.work.writes:
-                        self.flush(own, v)
-                    if single:
-                        self.couple(table)
-            self._slot_close(slot)
-        if single and "gy" in self.work.writes:
-            self.flush(table, const(0, "i64"))
-        self._in1_close(other)
-
-    def path(self, number: int) -> Instruction:
-        return self.problem.instructions[number]
-
-    def _slot_open(self, slot: int) -> None:
-        """The slot's gz into registers, and registers for what this edge adds to it."""
-        d, resident = self.problem.irreps_out[slot].ir.dim, slot in self.plan.resident
-        uvu = any(self.path(n).connection_mode == "uvu" for n in self.phase.paths if self.path(n).i_out == slot)
-        if "gz" in self.work.reads and uvu:
-            if resident:
-                kept = self.shared["gz_kept"]
-                at = [self.kept(slot, d, u) for u in self.u]
-                self.gz[slot] = [[self.write.let("gz", kept[a + k]) for k in range(d)] for a in at]
-            else:
-                self.gz[slot] = self.load("gz", self.place_of("gz", slot), d)
-        if self.out and not resident and (self.work.by != "receiver" or self.kahan):
-            self.edge_sums = self.fresh("z", d)
-
-    def _slot_close(self, slot: int) -> None:
-        if not self.out or slot in self.plan.resident:
-            return
-        if self.kahan:
-            self._compensated(slot)
-        elif self.work.by != "receiver":
-            self.store(self.out, self.place_of(self.out, slot), self.edge_sums)
-
-    def _compensated(self, slot: int) -> None:
-        """Kahan 1965: what a sum lost is taken from the next term."""
-        write = self.write
-        for sums, losts, terms in zip(self.sums[slot], self.comp[slot], self.edge_sums):
-            for total, lost, term in zip(sums, losts, terms):
-                part = write.let("part", term - lost)
-                more = write.let("more", total + part)
-                write.add(st.Assign(lost, (more - total) - part), st.Assign(total, more))
-
-    def add_out(self, slot: int, q: int, k: int, update: Update) -> None:
-        """Let the output's element of channel q and component k become update(itself)."""
-        if slot in self.plan.resident:
-            d = self.problem.irreps_out[slot].ir.dim
-            element = self.shared[f"{self.out}_kept"][self.kept(slot, d, self.own[q]) + k]
-            self.write.add(st.store(element, update(element)))
-            return
-        sums = self.sums[slot] if self.work.by == "receiver" and not self.kahan else self.edge_sums
-        self.write.add(st.Assign(sums[q][k], update(sums[q][k])))
-
-    def _unreached(self) -> None:
-        """Slots that no path reaches hold zeros."""
-        reached = {self.path(n).i_out for phase in self.plan.phases for n in phase.paths}
-        used = {phase.i_in1 for phase in self.plan.phases}
-        todo = [(self.out, n, slot.dim) for n, slot in enumerate(self.problem.irreps_out) if n not in reached]
-        todo += [("gx", n, slot.dim) for n, slot in enumerate(self.problem.irreps_in1) if n not in used]
-        for name, n, size in todo:
-            if name in self.work.writes and size and not self.atomic:
-                base = self.place_of(name, n)
-                with self.write.loop("n", size, step=self.wide) as i:
-                    at = minimum(i + self.lane, size - 1)
-                    self.write.add(st.store(self.array(name)[base + at], self.zero()))
+def _clear_unreached(k: Kernel, edge: Edge) -> None:
+    """Set slots that no path reaches to zero."""
+    reached = {"z": {k.path(n).i_out for phase in k.plan.phases for n in phase.paths}}
+    reached["x"] = {phase.i_in1 for phase in k.plan.phases}
+    irreps = {"z": k.problem.irreps_out, "x": k.problem.irreps_in1}
+    for name in [n for n in k.direction.writes if n[-1] in "xz" and not k.atomic]:
+        for number, slot in enumerate(irreps[name[-1]]):
+            if number not in reached[name[-1]] and slot.dim:
+                base = k.place(name, number, edge)
+                with k.b.loop("n", slot.dim, step=k.lanes) as n:
+                    k.b.store(k.array(name)[base + minimum(n + k.lane, slot.dim - 1)], k.zero)

@@ -14,7 +14,9 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
+from trnqc.cg.cuda.couplings import couplings
 from trnqc.cg.problem.problem import Instruction, TPProblem
+from trnqc.cg.programs.directions import DIRECTIONS, Direction
 from trnqc.errors import UnsupportedError, UnsupportedMode
 
 # Registers for values: a multiprocessor with 64 Ki of them then holds 16 warps, addresses and temporaries included.
@@ -24,38 +26,6 @@ SUMS = 128
 # Shared memory that a block has without asking the driver for more.
 SHARED = 48 * 1024
 WIDEST = 4
-# The operands by what their rows are: of x, of y, of weights, of z.
-KINDS = {"x": 0, "gx": 0, "ggx": 0, "y": 1, "gy": 1, "ggy": 1, "w": 2, "gw": 2, "ggw": 2, "z": 3, "gz": 3, "ggz": 3}
-
-
-@dataclass(frozen=True)
-class Pass:
-    """What a kernel computes. by: the end of an edge by which edges are sorted, receiver or sender; else empty."""
-
-    name: str
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
-    by: str = ""
-
-    @property
-    def double(self) -> bool:
-        """Whether second-order operands are read."""
-        return "ggy" in self.reads
-
-
-PASSES = {
-    p.name: p
-    for p in (
-        Pass("forward", ("x", "y", "w"), ("z",)),
-        Pass("backward", ("x", "y", "w", "gz"), ("gx", "gy", "gw")),
-        Pass("double_backward", ("x", "y", "w", "gz", "ggx", "ggy", "ggw"), ("gx", "gy", "gw", "ggz")),
-        Pass("conv_forward", ("x", "y", "w"), ("z",), "receiver"),
-        Pass("conv_backward", ("x", "y", "w", "gz"), ("gx", "gy", "gw"), "sender"),
-        # A double backward adds to both ends of an edge, so there is one pass for each.
-        Pass("conv_double_outputs", ("x", "y", "w", "ggx", "ggy", "ggw"), ("ggz",), "receiver"),
-        Pass("conv_double_inputs", ("x", "y", "w", "gz", "ggx", "ggy", "ggw"), ("gx", "gy", "gw"), "sender"),
-    )
-}
 
 
 @dataclass(frozen=True)
@@ -73,7 +43,7 @@ class Plan:
     """The phases of a pass, the output slots that stay in shared memory, and the bytes that an edge moves."""
 
     problem: TPProblem
-    work: Pass
+    direction: Direction
     size: int
     lanes: int
     phases: tuple[Phase, ...]
@@ -82,7 +52,9 @@ class Plan:
     @cached_property
     def minimum(self) -> int:
         """Bytes when every element of every operand is moved once for an edge."""
-        return self.size * sum(self._length(name) for name in (*self.work.reads, *self.work.writes))
+        shared = self.problem.shared_weights
+        names = [name for name in self._operands if not (shared and name[-1] == "w")]
+        return self.size * sum(map(self.problem.row_length, names))
 
     @cached_property
     def moved(self) -> int:
@@ -94,44 +66,41 @@ class Plan:
         problem = self.problem
         for phase in self.phases:
             paths = [problem.instructions[n] for n in phase.paths]
-            in1 = [n for n in (*self.work.reads, *self.work.writes) if KINDS[n] == 0]
+            in1 = [n for n in self._operands if n[-1] == "x"]
             elements += len(in1) * problem.irreps_in1[phase.i_in1].dim
             again = phase.blocks * sum(problem.irreps_in2[n].dim for n in {p.i_in2 for p in paths})
-            elements += again * sum(KINDS[n] == 1 for n in self.work.reads)
-            elements += 2 * again * ("gy" in self.work.writes)
+            elements += again * len(self.direction.reading("y"))
+            elements += 2 * again * self.direction.gradients
             elements += self._weights(paths)
             elements += sum(self._output(n) for n in {p.i_out for p in paths} - set(self.resident))
-        together = 1 if not self.work.by else len(self.phases)
+        together = 1 if not self.direction.by else len(self.phases)
         elements += sum(self._output(n, together) for n in self.resident)
         used = {phase.i_in1 for phase in self.phases}
         idle = sum(slot.dim for n, slot in enumerate(problem.irreps_in1) if n not in used)
-        return self.size * (elements + idle * ("gx" in self.work.writes) + self._unreached())
+        return self.size * (elements + idle * self.direction.gradients + self._unreached())
 
-    def _length(self, name: str) -> int:
-        d1, d2, d3 = self.problem.dims
-        return (d1, d2, 0 if self.problem.shared_weights else self.problem.weight_numel, d3)[KINDS[name]]
+    @property
+    def _operands(self) -> tuple[str, ...]:
+        return (*self.direction.reads, *self.direction.writes)
 
     def _weights(self, paths: list[Instruction]) -> int:
-        moved = (*self.work.reads, *self.work.writes)
-        times = sum(KINDS[n] == 2 for n in moved if not (self.problem.shared_weights and n in self.work.reads))
+        times = len(self.direction.reading("w")) * (not self.problem.shared_weights) + self.direction.gradients
         return times * sum(p.weight_numel for p in paths)
 
     def _output(self, slot: int, reads: int = 1) -> int:
-        times = sum(KINDS[n] == 3 for n in self.work.reads) * reads + sum(KINDS[n] == 3 for n in self.work.writes)
+        times = len(self.direction.reading("z")) * reads + bool(self.direction.output)
         return times * self.problem.irreps_out[slot].dim
 
     def _unreached(self) -> int:
         """Output elements that are only set to zero."""
         reached = {self.problem.instructions[n].i_out for phase in self.phases for n in phase.paths}
         out = sum(slot.dim for n, slot in enumerate(self.problem.irreps_out) if n not in reached)
-        return out * any(KINDS[n] == 3 for n in self.work.writes)
+        return out * bool(self.direction.output)
 
     @cached_property
     def shared(self) -> dict[str, int]:
         """Elements of each array in shared memory; see `device_program`."""
-        from trnqc.cg.cuda.couplings import couplings
-
-        problem, double, wide = self.problem, self.work.double, self.lanes
+        problem, double, wide = self.problem, self.direction.double, self.lanes
         found: Counter[str] = Counter()
 
         def at_least(name: str, elements: int) -> None:
@@ -146,16 +115,16 @@ class Plan:
                 if path.connection_mode == "uvw":
                     for name in ("t", "t2") if double else ("t",):
                         at_least(name, wide * d3)
-                    for name in (("tile", "tile2") if double else ("tile",)) if "gz" in self.work.reads else ():
+                    for name in (("tile", "tile2") if double else ("tile",)) if self.direction.gradients else ():
                         at_least(name, wide * (wide + 1))
             for part in phase_parts(problem, phase):
                 table = couplings(problem, part)
                 for name in ("a", "b") if double else ("a",):
                     at_least(name, -(-len(table.forms) // wide) * wide)
-                at_least("partial", wide * (len(table.y) | 1) if "gy" in self.work.writes else 0)
+                at_least("partial", wide * table.pitch if self.direction.gradients else 0)
         rows = sum(self.padded(slot) * problem.irreps_out[slot].ir.dim for slot in self.resident)
         for name in ("z", "gz", "ggz"):
-            found[f"{name}_kept"] = rows * (name in (*self.work.reads, *self.work.writes))
+            found[f"{name}_kept"] = rows * (name in self._operands)
         return {name: n for name, n in sorted(found.items()) if n}
 
     def padded(self, slot: int) -> int:
@@ -175,7 +144,7 @@ class Plan:
     def __str__(self) -> str:
         problem, kept = self.problem, ", ".join(str(self.problem.irreps_out[n]) for n in self.resident)
         lines = [
-            f"{problem.label or problem}: {self.work.name}, {self.size} bytes a number, {self.lanes} lanes",
+            f"{problem.label or problem}: {self.direction.key}, {self.size} bytes a number, {self.lanes} lanes",
             f"  {self.moved} bytes moved an edge, {self.minimum} at least: {self.moved / max(1, self.minimum):.3f}x",
             f"  {self.shared_bytes} bytes shared: {', '.join(f'{k} {v}' for k, v in self.shared.items())}",
             f"  outputs kept in shared memory: {kept or 'none'}",
@@ -195,7 +164,7 @@ def phase_parts(problem: TPProblem, phase: Phase) -> tuple[tuple[int, ...], ...]
     return (*([single] if single else []), *((n,) for n in phase.paths if n not in single))
 
 
-def plan(problem: TPProblem, work: str, size: int, lanes: int = 32) -> Plan:
+def plan(problem: TPProblem, name: str, size: int, lanes: int = 32) -> Plan:
     """The plan of a pass for numbers of `size` bytes.
 
     Raises UnsupportedMode for paths of other modes than uvu and uvw, UnsupportedError for what a block cannot hold.
@@ -205,20 +174,20 @@ def plan(problem: TPProblem, work: str, size: int, lanes: int = 32) -> Plan:
             f"on a GPU: expected paths of the modes uvu and uvw, found {', '.join(others)}: move the module's operands "
             "to the CPU, where there are all modes"
         )
-    how, words = PASSES[work], size // 4
+    direction, words = DIRECTIONS[name], size // 4
     by_slot: dict[int, list[int]] = {}
     for n, path in sorted(enumerate(problem.instructions), key=lambda entry: entry[1].i_out):
         if 0 not in path.path_shape and problem.irreps_out[path.i_out].mul:
             by_slot.setdefault(path.i_in1, []).append(n)
     phases = tuple(
-        _phase(problem, how, slot, tuple(part), words, lanes)
+        _phase(problem, direction, slot, tuple(part), words, lanes)
         for slot, numbers in sorted(by_slot.items())
-        for part in (_parts(problem, numbers, words) if how.by == "receiver" else [numbers])
+        for part in (_parts(problem, numbers, words) if direction.by == "receiver" else [numbers])
     )
-    made = Plan(problem, how, size, lanes, phases, _resident(problem, phases))
+    made = Plan(problem, direction, size, lanes, phases, _resident(problem, phases))
     if made.shared_bytes > SHARED:
         raise UnsupportedError(
-            f"{work} of {problem.label or problem} needs {made.shared_bytes} bytes of shared memory a warp on a GPU, "
+            f"{name} of {problem.label or problem} needs {made.shared_bytes} bytes of shared memory a warp on a GPU, "
             f"and a block has {SHARED}; use fewer channels a slot"
         )
     return made
@@ -248,7 +217,9 @@ def _parts(problem: TPProblem, numbers: list[int], words: int) -> list[list[int]
     return parts
 
 
-def _phase(problem: TPProblem, work: Pass, slot: int, numbers: tuple[int, ...], words: int, lanes: int) -> Phase:
+def _phase(
+    problem: TPProblem, direction: Direction, slot: int, numbers: tuple[int, ...], words: int, lanes: int
+) -> Phase:
     """As many channels a lane as the registers hold."""
     mul, d1 = problem.irreps_in1[slot].mul, problem.irreps_in1[slot].ir.dim
     paths = [problem.instructions[n] for n in numbers]
@@ -256,16 +227,16 @@ def _phase(problem: TPProblem, work: Pass, slot: int, numbers: tuple[int, ...], 
     mixes = any(p.connection_mode == "uvw" for p in paths)
     most = 1 if mixes else min(WIDEST, -(-mul // lanes))
     # Sums over a node's edges stay in registers for all paths of the phase, other outputs for one path at a time.
-    held = sum(widths) if work.by == "receiver" else max(widths)
-    per_channel = words * _values(work, d1, held, max(widths))
+    held = sum(widths) if direction.by == "receiver" else max(widths)
+    per_channel = words * _values(direction, d1, held, max(widths))
     channels = max([c for c in (4, 2, 1) if c <= most and c * per_channel <= REGISTERS], default=1)
     return Phase(slot, numbers, channels, -(-mul // (lanes * channels)))
 
 
-def _values(work: Pass, d1: int, held: int, d3: int) -> int:
-    """Values of one channel that live at once, roughly."""
-    if "gz" not in work.reads:
-        return d1 * (3 if work.double else 1) + held + 1
-    if not work.double:
+def _values(direction: Direction, d1: int, held: int, d3: int) -> int:
+    """The approximate number of values of one channel that live at once."""
+    if not direction.gradients:
+        return d1 * (3 if direction.double else 1) + held + 1
+    if not direction.double:
         return 3 * d1 + d3 + 2
-    return 5 * d1 + d3 * (2 if "ggz" in work.writes else 1) + 3
+    return 5 * d1 + d3 * (2 if direction.output else 1) + 3

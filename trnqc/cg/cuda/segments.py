@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnqc.cg.cuda.memory import DTYPES
+from trnqc.cg.cuda.kernel import DTYPES
 from trnqc.cg.problem.graph import Order
 from trnqc.gen import Array, Var
 from trnqc.gen import statements as st

@@ -176,8 +176,16 @@ class TPProblem:
         unknown = set(options) - set(names)
         if unknown:
             raise InputError(f"{', '.join(names)} can be changed; found {sorted(unknown)}")
+        return self._with(self.instructions, options)
+
+    def weighted_part(self) -> TPProblem:
+        """The same product without its paths that have no weights, which is linear in the weights."""
+        return self._with(tuple(path for path in self.instructions if path.has_weight), {})
+
+    def _with(self, paths: tuple[Instruction, ...], options: dict[str, Any]) -> TPProblem:
+        names = ("shared_weights", "layout", "dtype", "label", "internal_weights")
         held = {name: getattr(self, name) for name in names} | options
-        return _held((self.irreps_in1, self.irreps_in2, self.irreps_out), self.instructions, **held)
+        return _held((self.irreps_in1, self.irreps_in2, self.irreps_out), paths, **held)
 
     @cached_property
     def dims(self) -> tuple[int, int, int]:
@@ -187,6 +195,10 @@ class TPProblem:
     @cached_property
     def weight_numel(self) -> int:
         return sum(path.weight_numel for path in self.instructions)
+
+    def row_length(self, operand: str) -> int:
+        """Elements of a row of an operand; the last letter of its name, x, y, z or w, says what it is shaped as."""
+        return self.weight_numel if operand[-1] == "w" else self.dims["xyz".index(operand[-1])]
 
     @property
     def slices1(self) -> tuple[slice, ...]:
@@ -223,10 +235,28 @@ def from_e3nn(tp: Any, *, layout: str = "mul_ir", dtype: Any = None, label: str 
 
     Weights stay outside: those of a module with internal weights are passed at each call, as shared ones.
     """
-    slots = tuple(Irreps.of(irreps) for irreps in (tp.irreps_in1, tp.irreps_in2, tp.irreps_out))
-    raw = [(i.i_in1, i.i_in2, i.i_out, i.connection_mode, i.has_weight, float(i.path_weight)) for i in tp.instructions]
-    paths = _number(_check(n, path, slots) for n, path in enumerate(raw))
-    return _held(slots, paths, shared_weights=tp.shared_weights, layout=layout, dtype=dtype, label=label)
+    irreps = (tp.irreps_in1, tp.irreps_in2, tp.irreps_out)
+    paths = [
+        (i.i_in1, i.i_in2, i.i_out, i.connection_mode, i.has_weight, float(i.path_weight)) for i in tp.instructions
+    ]
+    return normalised(irreps, paths, shared_weights=tp.shared_weights, layout=layout, dtype=dtype, label=label)
+
+
+def normalised(irreps: Iterable[Any], instructions: Iterable[Sequence[Any]], **options: Any) -> TPProblem:
+    """The problem of instructions whose path weights hold all normalisation already.
+
+    Parameters
+    ----------
+    irreps : iterable
+        Those of x, y and z.
+    instructions : iterable of tuples
+        As `TPProblem` takes them.
+    **options
+        shared_weights, layout, dtype and label, as `TPProblem` takes them.
+    """
+    slots = tuple(map(Irreps.of, irreps))
+    paths = _number(_check(n, path, slots) for n, path in enumerate(instructions))
+    return _held(slots, paths, **options)
 
 
 def _held(slots: tuple[Irreps, ...], paths: tuple[Instruction, ...], **options: Any) -> TPProblem:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from trnqc.cg.problem.irreps import Irreps
 from trnqc.cg.problem.problem import Instruction, TPProblem
-from trnqc.cg.torch.handle import text_of
+from trnqc.cg.problem.text import text_of
 from trnqc.cg.torch.operators import BATCH, CONVOLUTION
 from trnqc.errors import EdgeIndexError, OperandError, UnsupportedError, UnsupportedPrecision
 

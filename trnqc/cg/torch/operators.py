@@ -4,7 +4,7 @@ Derivatives of every order are composed of the three directions (derivatives.py)
 each call as one node. The transforms of torch.func and the dual numbers of torch.autograd.forward_ad take the same
 operators as autograd functions with forward-mode derivatives (transforms.py); `Family.apply` chooses.
 
-A problem is passed as text (`handle.text_of`). Results are new, dense and of the operands' dtype; under autocast
+A problem is passed as text (`text_of`). Results are new, dense and of the operands' dtype; under autocast
 operands of less than single precision are taken as float32. A CPU runs as many threads as torch.set_num_threads says.
 """
 
@@ -19,15 +19,17 @@ from torch import Tensor
 
 from trnqc.cg.problem.graph import graph_of
 from trnqc.cg.problem.problem import TPProblem
+from trnqc.cg.problem.text import problem_of, weighted_part
+from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.cg.torch.derivatives import GRADIENTS, TANGENTS, Calls
-from trnqc.cg.torch.handle import cpu_engine, cuda_engine, no_engine, problem_of, weighted_part
+from trnqc.cg.torch.engines import cpu_engine, cuda_engine, no_engine
 from trnqc.cg.torch.transforms import active, function_of, refuse_dual_level
 from trnqc.errors import EdgeIndexError, OperandError, UnsupportedPrecision
 from trnqc.host.memory import require_memory
 
-NAMES = ("x", "y", "w", "gz", "ggx", "ggy", "ggw")
-# Direction -> its operands among NAMES, and which of x, y, w, gz its results are shaped as.
-DIRECTIONS = {"forward": (3, ("gz",)), "backward": (4, ("x", "y", "w")), "double_backward": (7, ("x", "y", "w", "gz"))}
+# The directions of operators; each reads the first of NAMES.
+OPERATORS = ("forward", "backward", "double_backward")
+NAMES = DIRECTIONS["double_backward"].reads
 SUPPORTED = {torch.float32: "float32", torch.float64: "float64"}
 
 
@@ -41,10 +43,10 @@ class Sizes:
 
     def shape(self, name: str, problem: TPProblem) -> tuple[Any, ...]:
         """The shape of an operand by its name."""
-        kind = name[-1]
+        kind, length = name[-1], problem.row_length(name)
         if kind == "w":
-            return (problem.weight_numel,) if problem.shared_weights else (self.y, problem.weight_numel)
-        return getattr(self, kind), problem.dims["xyz".index(kind)]
+            return (length,) if problem.shared_weights else (self.y, length)
+        return getattr(self, kind), length
 
 
 def check(problem: TPProblem, tensors: Sequence[Tensor], sizes: Sizes) -> None:
@@ -137,7 +139,7 @@ def _fake(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], op
     refuse_dual_level()
     problem, sizes = problem_of(options[0]), _sizes(tensors, edges)
     check(problem, tensors, sizes)
-    made = [tensors[0].new_empty(sizes.shape(name, problem)) for name in DIRECTIONS[direction][1]]
+    made = [tensors[0].new_empty(sizes.shape(name, problem)) for name in DIRECTIONS[direction].writes]
     return tuple(made) if len(made) > 1 else made[0]
 
 
@@ -150,8 +152,8 @@ class Family:
     def __init__(self, prefix: str, edges: tuple[str, ...], options: tuple[tuple[str, str], ...]) -> None:
         self.edges = edges
         self.tail = ", ".join([*(f"Tensor {name}" for name in edges), *(f"{kind} {name}" for kind, name in options)])
-        self.operators = {direction: self._operator(prefix, direction) for direction in DIRECTIONS}
-        self.functions = {direction: function_of(self, direction) for direction in DIRECTIONS}
+        self.operators = {direction: self._operator(prefix, direction) for direction in OPERATORS}
+        self.functions = {direction: function_of(self, direction) for direction in OPERATORS}
 
     def apply(self, direction: str, *args: Any) -> Any:
         """A direction of all its arguments, with derivatives of every order and mode."""
@@ -161,12 +163,12 @@ class Family:
 
     def parts(self, direction: str, args: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
         """The arguments of a direction: operands, edges, options."""
-        count = DIRECTIONS[direction][0]
+        count = len(DIRECTIONS[direction].reads)
         cut = count + len(self.edges)
         return args[:count], args[count:cut], args[cut:]
 
     def _operator(self, prefix: str, direction: str) -> Any:
-        count, results = DIRECTIONS[direction]
+        reads, results = DIRECTIONS[direction].reads, DIRECTIONS[direction].writes
 
         def real(*args: Any) -> Any:
             return _run(direction, *self.parts(direction, args))
@@ -184,7 +186,7 @@ class Family:
         def over_a_batch(info: Any, in_dims: Sequence[int | None], *args: Any) -> tuple[Any, Any]:
             return self.batched(self.operators[direction], direction, info.batch_size, in_dims, args)
 
-        operands = ", ".join(f"Tensor {name}" for name in NAMES[:count])
+        operands = ", ".join(f"Tensor {name}" for name in reads)
         returned = "Tensor" if len(results) == 1 else f"({', '.join(['Tensor'] * len(results))})"
         schema = f"({operands}, {self.tail}) -> {returned}"
         operator = torch.library.custom_op(f"trnqc::{prefix}_{direction}", real, mutates_args=(), schema=schema)
@@ -213,7 +215,7 @@ class Family:
         return TANGENTS[direction](calls, tensors, along)
 
     def _kept(self, direction: str, saved: Sequence[Tensor], options: Any) -> tuple[Sequence[Tensor], Calls]:
-        count, (text, *others) = DIRECTIONS[direction][0], options
+        count, (text, *others) = len(DIRECTIONS[direction].reads), options
         tensors, edges = saved[:count], saved[count:]
         return tensors, Calls(self.apply, (*edges, text, *others), (*edges, weighted_part(text), *others))
 
@@ -222,7 +224,7 @@ class Family:
         tensors, _, options = self.parts(direction, args)
         if self.edges or problem_of(options[0]).shared_weights:
             samples = [call(*(a if d is None else a.select(d, n) for d, a in zip(dims, args))) for n in range(count)]
-            if len(DIRECTIONS[direction][1]) == 1:
+            if len(DIRECTIONS[direction].writes) == 1:
                 return torch.stack(samples), 0
             return tuple(map(torch.stack, zip(*samples))), (0,) * len(samples[0])
         rows = [t.movedim(d, 0) if d is not None else t.expand(count, *t.shape) for d, t in zip(dims, tensors)]

@@ -1,4 +1,4 @@
-"""Two sides of an integral -> every integral in its places: tasks of writers on a pool of threads."""
+"""Arrays of integrals, filled by threads: bra side, ket side -> calls of writers, a tile of the array at a time."""
 
 from __future__ import annotations
 
@@ -13,40 +13,35 @@ from pyscf import lib
 
 from trnqc.eri.arrays.sides import Side
 from trnqc.eri.arrays.writer import Writer
-from trnqc.eri.classes import COEFFICIENT, CONTRACTION, QuartetClass
+from trnqc.eri.classes import PRIMITIVE, QuartetClass
 from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.parameters import work_size
 from trnqc.eri.library.programs import build, lanes
-from trnqc.eri.shells.pairs import ShellPairs
-from trnqc.eri.shells.rows import Rows, rows_of
+from trnqc.eri.operators import Operator
+from trnqc.eri.shells.lane_packing import PackedPairs, packed
+from trnqc.eri.shells.pairs import ShellPairs, general_records, quartet_class
 from trnqc.host.arrays import zeros
 from trnqc.jit import CompiledFunction
 
-# Integrals of a tile: they stay in a cache while one class after the other writes its part of the same lines, and are
-# many enough for Python's part not to show. Places of the ket in it, each a stretch of memory of its own.
-TILE, TILE_KET = 1_000_000, 512
-# Tiles a thread gets at the least, to share the work out evenly, and integrals below which that does not matter.
-SHARES, SMALL = 8, 20_000
-# Times the screen: below it a primitive contribution is left out. A contracted integral has a hundred that matter.
-PRIMITIVE = 1e-2
+# Integrals of a tile. They stay in the cache while one class after the other writes to the same cache lines, and there
+# are enough of them that the time of Python does not matter.
+TILE = 1_000_000
+# Positions of the ket in a tile; each is a separate range of memory.
+TILE_KET = 512
+# The fewest tiles of a thread, so that threads end at about the same time.
+SHARES = 8
+# Integrals of a tile that is not divided for that purpose.
+SMALL = 20_000
 
 
 @dataclass(frozen=True)
 class Image:
-    """A place of an integral: bra place of a variant times a stride, and the same of the ket."""
+    """An element for each integral: the bra's position in a variant times a stride, plus the same of the ket."""
 
     bra: int
     ket: int
     bra_stride: int
     ket_stride: int
-
-
-@dataclass(frozen=True)
-class Operator:
-    """coulomb, erf or erfc, and its omega >= 0 in bohr^-1."""
-
-    name: str
-    omega: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,12 +54,12 @@ class _Bra:
 @dataclass(frozen=True, eq=False)
 class _Ket:
     pairs: ShellPairs
-    rows: Rows
+    packed: PackedPairs
     place: np.ndarray
 
     @property
     def width(self) -> int:
-        """Places of a row."""
+        """Positions of one vector of pairs."""
         return int(np.prod(self.place.shape[2:]))
 
 
@@ -76,7 +71,7 @@ class _Call:
     sizes: tuple[int, int]
 
 
-# Bra pairs begin .. end of a class with a range of rows of a ket class.
+# A call, bra pairs begin .. end of a class, and a range of vectors of a ket class.
 _Part = tuple[_Call, int, int, int, int]
 
 
@@ -93,14 +88,36 @@ def fill(
     same: bool = False,
     triangular: bool = False,
 ) -> None:
-    """Write all integrals of two sides into a flat array, each to all its images.
+    """Write all integrals of two sides into an array.
 
-    screen: integrals whose bound is below it are not written. fitted: the ket is a `places.fitting_side`. same: bra and
-    ket are one side, and images hold the exchange of the two, so that half of the classes are enough. triangular: see
-    `writer`. Raises UnsupportedClass before anything is computed.
+    Parameters
+    ----------
+    destination
+        A flat array of zeros.
+    bra, ket
+        The sides.
+    images
+        The elements to which each integral is written.
+    operator
+        The operator.
+    screen
+        Integrals whose Schwarz bound is below this are not written.
+    threads
+        By default `pyscf.lib.num_threads()`.
+    fitted
+        Whether the ket is a `sides.fitting_side`.
+    same
+        Whether bra and ket are one side and the images include their exchange: half of the classes are then enough.
+    triangular
+        As in `Writer`.
+
+    Raises
+    ------
+    UnsupportedClass, CompilerError
+        If there are no kernels, before anything is computed.
     """
-    found = _found(bra, ket, operator, fitted, same, triangular)
-    writers = _compiled(found.values())
+    writer_of = _writers(bra, ket, operator, fitted, same, triangular)
+    writers = _compiled(writer_of.values())
     bras = [_Bra(pairs, place[:, 0, 0, 0], _strided(place, [(i.bra, i.bra_stride) for i in images]))
             for pairs, place in zip(bra.classes, bra.places)]  # fmt: skip
     kets = [_ket(pairs, place, images) for pairs, place in zip(ket.classes, ket.places)]
@@ -111,7 +128,8 @@ def fill(
         "destination": destination,
     }
     calls = {
-        (n, m): _call(writers[writer].bind(**common), writer.cls, bras[n], kets[m]) for (n, m), writer in found.items()
+        (n, m): _call(writers[writer].bind(**common), writer.cls, bras[n], kets[m])
+        for (n, m), writer in writer_of.items()
     }
     threads = threads or lib.num_threads()
     tiles = list(_tiles(calls, bras, kets, bra.size, threads))
@@ -139,7 +157,7 @@ def fill(
 
 def prepare(bra: Side, ket: Side, operator: Operator, *, fitted: bool = False) -> None:
     """Compile what `fill` will need, before threads ask for it at once. Raises UnsupportedClass, CompilerError."""
-    _compiled(_found(bra, ket, operator, fitted, False, False).values())
+    _compiled(_writers(bra, ket, operator, fitted, False, False).values())
 
 
 def _compiled(writers: Iterable[Writer]) -> dict[Writer, CompiledFunction]:
@@ -147,21 +165,16 @@ def _compiled(writers: Iterable[Writer]) -> dict[Writer, CompiledFunction]:
     return {writer: getattr(libraries[writer.name], writer.name) for writer in writers}
 
 
-def _found(
+def _writers(
     bra: Side, ket: Side, operator: Operator, fitted: bool, same: bool, triangular: bool
 ) -> dict[tuple[int, int], Writer]:
-    """The writer for each class of the bra with each of the ket."""
+    """Return the writer for each class of the bra with each of the ket."""
     return {
         (n, m): Writer(quartet_class(a, b, operator.name), fitted, triangular)
         for n, a in enumerate(bra.classes)
         for m, b in enumerate(ket.classes)
         if not same or _rank(a, n) >= _rank(b, m)
     }
-
-
-def quartet_class(bra: ShellPairs, ket: ShellPairs, operator: str) -> QuartetClass:
-    """The class of kernel for two classes of pairs."""
-    return QuartetClass(bra.la, bra.lb, ket.la, ket.lb, bra.cartesian, bra.general or ket.general, operator)
 
 
 def _rank(pairs: ShellPairs, n: int) -> tuple[int, ...]:
@@ -173,24 +186,24 @@ def _strided(place: np.ndarray, wanted: Sequence[tuple[int, int]]) -> np.ndarray
 
 
 def _ket(pairs: ShellPairs, place: np.ndarray, images: Sequence[Image]) -> _Ket:
-    rows = rows_of(pairs, lanes())
+    vectors = packed(pairs, lanes())
     strided = _strided(place, [(i.ket, i.ket_stride) for i in images])
-    return _Ket(pairs, rows, np.ascontiguousarray(np.moveaxis(strided[rows.members], 1, -1)))
+    return _Ket(pairs, vectors, np.ascontiguousarray(np.moveaxis(strided[vectors.members], 1, -1)))
 
 
 def _tiles(
     calls: dict[tuple[int, int], _Call], bras: Sequence[_Bra], kets: Sequence[_Ket], size: int, threads: int
 ) -> Iterator[list[_Part]]:
-    """What is written at about one time: a range of places of the bra, of all its classes, with rows of a ket class."""
-    kets_places = sum(len(ket.rows) * ket.width for ket in kets)
-    tile = min(TILE, max(SMALL, size * kets_places // (SHARES * threads)))
+    """Yield tiles: a range of positions of the bra, in all its classes, with a range of vectors of a ket class."""
+    positions = sum(len(ket.packed) * ket.width for ket in kets)
+    tile = min(TILE, max(SMALL, size * positions // (SHARES * threads)))
     for m, ket in enumerate(kets):
-        rows = max(1, TILE_KET // ket.width)
-        step = max(1, tile // (rows * ket.width))
+        vectors = max(1, TILE_KET // ket.width)
+        step = max(1, tile // (vectors * ket.width))
         edges = np.arange(0, size + step, step)
         cuts = [np.searchsorted(bra.at, edges).tolist() for bra in bras]
-        for first in range(0, len(ket.rows), rows):
-            last = min(first + rows, len(ket.rows))
+        for first in range(0, len(ket.packed), vectors):
+            last = min(first + vectors, len(ket.packed))
             for e in range(len(edges) - 1):
                 parts = [
                     (calls[n, m], cut[e], cut[e + 1], first, last)
@@ -202,7 +215,9 @@ def _tiles(
 
 
 def _call(function: CompiledFunction, cls: QuartetClass, bra: _Bra, ket: _Ket) -> _Call:
-    records, by_lane = _widened(bra.pairs.records, cls.general), _widened(ket.rows.records, cls.general)
+    records, by_lane = bra.pairs.records, ket.packed.records
+    if cls.general:
+        records, by_lane = general_records(records), general_records(by_lane)
     n_ab, n_cd = bra.pairs.contractions, ket.pairs.contractions
     bound = function.bind(
         bra_rows=records.shape[1],
@@ -215,11 +230,11 @@ def _call(function: CompiledFunction, cls: QuartetClass, bra: _Bra, ket: _Ket) -
         bra_centre=bra.pairs.centre,
         bra_bound=bra.pairs.bound,
         bra_place=bra.place,
-        ket_count=ket.rows.count,
+        ket_count=ket.packed.count,
         ket=by_lane,
-        ket_centre=ket.rows.centre,
-        ket_bound=ket.rows.bounds,
-        row_bound=ket.rows.bound,
+        ket_centre=ket.packed.centre,
+        ket_bound=ket.packed.bounds,
+        row_bound=ket.packed.bound,
         ket_place=ket.place,
         boys=boys.table(cls.order),
     )
@@ -227,7 +242,7 @@ def _call(function: CompiledFunction, cls: QuartetClass, bra: _Bra, ket: _Ket) -
 
 
 class _Scratch(threading.local):
-    """A thread's own buffers, large enough for every call: the kernel's work and out."""
+    """The buffers of one thread, large enough for every call: the kernel's work and out."""
 
     def __init__(self, calls: Sequence[_Call]) -> None:
         sizes = [call.sizes for call in calls] or [(0, 0)]
@@ -238,11 +253,3 @@ class _Scratch(threading.local):
 def _sizes(cls: QuartetClass, n_ab: int, n_cd: int) -> tuple[int, int]:
     """Elements of the kernel's work and out; the first takes the kernel's plan to know."""
     return work_size(cls, n_ab, n_cd), n_ab * n_cd * int(np.prod(cls.extents))
-
-
-def _widened(records: np.ndarray, general: bool) -> np.ndarray:
-    """Records of a segmented class as a general kernel reads them: one pair of contractions, of coefficient one."""
-    if not general or records.shape[2] > CONTRACTION:
-        return records
-    ones = (records[:, :, COEFFICIENT : COEFFICIENT + 1] != 0).astype(float)
-    return np.concatenate([records, ones], axis=2)

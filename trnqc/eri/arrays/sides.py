@@ -1,4 +1,4 @@
-"""Sides of an integral: classes of pairs, and where along that side's axis each of their functions stands."""
+"""The bra or ket side of an array of integrals: classes of pairs, and the position of each product of functions."""
 
 from __future__ import annotations
 
@@ -8,16 +8,23 @@ from dataclasses import dataclass
 import numpy as np
 from pyscf import gto
 
-from trnqc.eri.shells.pairs import ShellPairs, fitting_shells, pairs_between, pairs_of
+from trnqc.eri.shells.pairs import ShellPairs, fitting_shells, pair_orbitals, pairs_between, pairs_of
 
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """shape: the axes of this side in the result, size their product.
+    """One side of an array of integrals.
 
-    places: for each class i64 [pairs, variants, contractions, functions], positions along the flattened axes. A side
-    over all ordered pairs has two variants, (ij| and (ji|. Pairs stand in the order of their first places, so that
-    neighbours are written to neighbouring elements.
+    Parameters
+    ----------
+    shape
+        The axes of this side.
+    classes
+        The classes of pairs, each in the order of the pairs' first positions, so that neighbours in a class are written
+        to neighbouring elements.
+    places
+        For each class, positions along the flattened axes, i64 [pairs, variants, contractions, functions]. A side over
+        all ordered pairs has two variants, (ij| and (ji|.
     """
 
     shape: tuple[int, ...]
@@ -34,7 +41,7 @@ class Side:
 
 
 def part(mol: gto.Mole, shells: tuple[int, int]) -> gto.Mole:
-    """The molecule with the shells of a range alone."""
+    """Return the molecule with only the shells of a range."""
     if shells == (0, mol.nbas):
         return mol
     copy = mol.copy(deep=False)
@@ -43,13 +50,16 @@ def part(mol: gto.Mole, shells: tuple[int, int]) -> gto.Mole:
 
 
 def fitting_side(auxmol: gto.Mole) -> Side:
-    """One index P."""
+    """Return the side with one index P."""
     classes = fitting_shells(auxmol)
-    return Side((auxmol.nao_nr(),), classes, tuple(_indices(p)[0][:, None] for p in classes))
+    return Side((auxmol.nao_nr(),), classes, tuple(pair_orbitals(p)[0][:, None] for p in classes))
 
 
 def triangle(mol: gto.Mole, shells: tuple[int, int] | None = None) -> Side:
-    """One index i (i + 1) / 2 + j for i >= j; shells: the range of i, the index then counted from its first row."""
+    """Return the side with one index i (i + 1) / 2 + j, i >= j.
+
+    shells: the range of i; the index is then counted from the first i.
+    """
     i0, i1 = shells or (0, mol.nbas)
     first, last = (int(mol.ao_loc_nr()[n]) for n in (i0, i1))
     start = first * (first + 1) // 2
@@ -59,7 +69,7 @@ def triangle(mol: gto.Mole, shells: tuple[int, int] | None = None) -> Side:
         if not len(rows):
             continue
         pairs = pairs if len(rows) == len(pairs) else pairs.take(rows)
-        i, j = _indices(pairs)
+        i, j = pair_orbitals(pairs)
         n, m = np.maximum(i, j), np.minimum(i, j)
         place = n * (n + 1) // 2 + m - start
         classes.append(pairs)
@@ -68,22 +78,22 @@ def triangle(mol: gto.Mole, shells: tuple[int, int] | None = None) -> Side:
 
 
 def square(mol: gto.Mole, shells: tuple[int, int]) -> Side:
-    """Two indices i, j over the same shells."""
+    """Return the side with two indices i, j over the same shells."""
     inside = part(mol, shells)
     n = inside.nao_nr()
     classes = pairs_of(inside)
-    index = [_indices(pairs) for pairs in classes]
+    index = [pair_orbitals(pairs) for pairs in classes]
     return _in_order((n, n), classes, [np.stack([i * n + j, j * n + i], axis=1) for i, j in index])
 
 
 def rectangle(mol: gto.Mole, i: tuple[int, int], j: tuple[int, int], fortran: bool = False) -> Side:
-    """Two indices over shells of their own; fortran: the first runs fastest."""
+    """Return the side with two indices over two ranges of shells; fortran: the first index runs fastest."""
     one, two = part(mol, i), part(mol, j)
     n, m = one.nao_nr(), two.nao_nr()
     classes = pairs_between(one, two)
     places = []
     for pairs in classes:
-        first, second = _indices(pairs)[:: -1 if pairs.swapped else 1]
+        first, second = pair_orbitals(pairs)[:: -1 if pairs.swapped else 1]
         places.append((first + n * second if fortran else first * m + second)[:, None])
     return _in_order((n, m), classes, places)
 
@@ -94,18 +104,4 @@ def _in_order(shape: tuple[int, ...], classes: Sequence[ShellPairs], places: Seq
         shape,
         tuple(pairs.take(order) for pairs, order in zip(classes, orders)),
         tuple(place[order] for place, order in zip(places, orders)),
-    )
-
-
-def _indices(pairs: ShellPairs) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the functions of a and of b in each integral of a pair, both i64 [pairs, contractions, na nb]."""
-    na, nb = pairs.extents
-    shape = (len(pairs), pairs.nca, pairs.ncb, na, nb)
-    a = (np.arange(pairs.nca)[:, None] * na + np.arange(na))[:, None, :, None]
-    b = (np.arange(pairs.ncb)[:, None] * nb + np.arange(nb))[None, :, None, :]
-    i, j = pairs.ao_first[:, None, None, None, None] + a, pairs.ao_second[:, None, None, None, None] + b
-    flat = (len(pairs), pairs.contractions, na * nb)
-    return (
-        np.broadcast_to(i, shape).reshape(flat).astype(np.int64),
-        np.broadcast_to(j, shape).reshape(flat).astype(np.int64),
     )

@@ -1,11 +1,10 @@
-"""Integrals of a class written out: one bra pair with rows of ket pairs, each integral to its places in an array.
+"""The writer of a class: integrals of bra pairs with vectors of ket pairs, each written to its elements of an array.
 
-bra pair, ket row -> bound -> kernel's block of integrals -> destination[bra place + ket place]
+bra pair, vector of ket pairs -> bound -> kernel's block of integrals -> destination[bra place + ket place]
 
-A place is an element of the destination, so any layout whose index is a sum over bra and ket will do: square, packed by
-pairs, cut to a range of shells; `copies` of them give the images of an integral under the exchange of its indices.
-`triangular` writes one copy to n (n + 1) / 2 + m instead, n and m the larger
-and the smaller of the two places.
+The index of an element is the sum of a place of the bra and one of the ket. That covers square and packed layouts and
+ranges of shells. Each integral may have several `copies`, for the exchange of its indices. A `triangular` writer writes
+one copy to n (n + 1) / 2 + m instead, with the larger place n and the smaller place m.
 """
 
 from __future__ import annotations
@@ -27,13 +26,19 @@ PAIR, ROW = Var("pair", "i64"), Var("row", "i64")
 
 
 def parameters(cls: QuartetClass) -> tuple[Value | Array, ...]:
-    """Of a writer, in order; n_ab and n_cd are numbers of pairs of contractions, K of rows of records.
+    """Return the parameters of a writer, in order.
 
-    begin, end: the bra pairs to take. bra_count i64 [pairs]: rows of records in use; bra [pairs, K, W]; bra_centre
-    [pairs, 6]; bra_bound [pairs]; bra_place i64 [pairs, copies, n_ab ab]. ket_count i64 [rows]; ket [rows, K, W] lanes;
-    ket_centre [rows, 6] lanes; ket_bound [rows, K + 1]: of records, over the lanes; row_bound [rows]; ket_place i64
-    [rows, copies, n_cd cd] lanes.
-    Quartets with bra_bound row_bound < screen are not touched. cutoff, omega, boys, work, out: the kernel's.
+    `rows` is the number of vectors of ket pairs, and K that of primitive pairs.
+
+    - begin, end: the range of bra pairs.
+    - bra_count [pairs], bra [pairs, K, W], bra_centre [pairs, 6], bra_bound [pairs]: the bra pairs, see `ShellPairs`.
+    - bra_place [pairs, copies, n_ab, ab]: their places.
+    - ket_count [rows], ket [rows, K, W], ket_centre [rows, 6], ket_bound [rows, K + 1], row_bound [rows]: the ket
+      pairs, see `PackedPairs`.
+    - ket_place [rows, copies, n_cd, cd], of lanes: their places.
+    - screen: quartets with bra_bound row_bound < screen are left out.
+    - cutoff, omega, boys, work, out: the kernel's.
+    - destination: the array.
     """
     i64 = {name: Var(name, "i64") for name in ("begin", "end", "bra_rows", "ket_rows", "copies", "n_ab", "n_cd")}
     wide = CONTRACTION + (i64["n_ab"] if cls.general else 0), CONTRACTION + (i64["n_cd"] if cls.general else 0)
@@ -63,7 +68,7 @@ def parameters(cls: QuartetClass) -> tuple[Value | Array, ...]:
 
 @dataclass(frozen=True)
 class Writer:
-    """The writer of a class. fitted: the ket is a density-fitting shell, not a pair; triangular: see above."""
+    """The writer of a class. fitted: whether the ket is a density-fitting shell; triangular: as above."""
 
     cls: QuartetClass
     fitted: bool = False
@@ -76,7 +81,7 @@ class Writer:
     @property
     def program(self) -> Recipe:
         signature = Signature.declared(self.name, parameters(self.cls), ("work", "out", "destination"))
-        # A fitting shell has a kernel of its own, which nothing else calls.
+        # The kernel of a fitting shell is called by nothing else.
         shared = () if self.fitted else parts(self.cls)
         return Recipe(self.name, (signature,), partial(_functions, self), __name__, parts=shared)
 
@@ -86,19 +91,19 @@ def _functions(writer: Writer) -> tuple[st.Function, ...]:
 
 
 def writer_function(writer: Writer, kernel: st.Function | None = None) -> st.Function:
-    """The program; its groups are the rows. kernel: of the class, by default its own."""
+    """Build the program; its groups are the vectors of ket pairs. kernel: by default the class's own."""
     cls = writer.cls
-    given: dict[str, Any] = {st.name_of(p): p for p in parameters(cls)}
+    args: dict[str, Any] = {st.name_of(p): p for p in parameters(cls)}
     call = st.Call(kernel or _kernel(writer), (
-        given["bra_count"][PAIR], st.view(given["bra"][PAIR, 0, 0]), st.view(given["bra_centre"][PAIR, 0]),
-        given["ket_count"][ROW], st.view(given["ket"][ROW, 0, 0]), st.view(given["ket_centre"][ROW, 0]),
-        st.view(given["ket_bound"][ROW, 0]),
-        *(given[n] for n in ("n_ab", "n_cd", "cutoff", "omega", "boys", "work", "out")),
+        args["bra_count"][PAIR], st.view(args["bra"][PAIR, 0, 0]), st.view(args["bra_centre"][PAIR, 0]),
+        args["ket_count"][ROW], st.view(args["ket"][ROW, 0, 0]), st.view(args["ket_centre"][ROW, 0]),
+        st.view(args["ket_bound"][ROW, 0]),
+        *(args[n] for n in ("n_ab", "n_cd", "cutoff", "omega", "boys", "work", "out")),
     ))  # fmt: skip
-    bound = given["bra_bound"][PAIR] * given["row_bound"][ROW]
-    body = st.If(le(given["screen"], bound), st.block(call, _scatter(cls, given, writer.triangular)))
-    # Pairs are the inner loop because neighbours have neighbouring places, in lines of cache that a row just wrote to.
-    pairs = st.loop(PAIR, given["end"], body, begin=given["begin"])
+    bound = args["bra_bound"][PAIR] * args["row_bound"][ROW]
+    body = st.If(le(args["screen"], bound), st.block(call, _scatter(cls, args, writer.triangular)))
+    # The loop over bra pairs is the inner one, because neighbours write to the same cache lines.
+    pairs = st.loop(PAIR, args["end"], body, begin=args["begin"])
     return st.Function(
         writer.name, parameters(cls), st.block(pairs), group=ROW,
         title=f"({cls.digits[:2]}|{cls.digits[2:]}): integrals to their places",
@@ -106,23 +111,23 @@ def writer_function(writer: Writer, kernel: st.Function | None = None) -> st.Fun
 
 
 def _kernel(writer: Writer) -> st.Function:
-    """Fitting shells of solid harmonics have a recurrence of their own."""
+    """Return the kernel; fitting shells of solid harmonics have a recurrence of their own."""
     if writer.fitted and not writer.cls.cartesian:
         return quartet_function(writer.cls, variant=Variant(rule=FITTED))
     return quartet_function(writer.cls)
 
 
-def _scatter(cls: QuartetClass, given: dict[str, Any], triangular: bool) -> st.Statement:
+def _scatter(cls: QuartetClass, args: dict[str, Any], triangular: bool) -> st.Statement:
     a, b, c, d = cls.extents
     p, q, ab, cd, copy, left = (Var(n, "i64") for n in ("p", "q", "ab", "cd", "copy", "left"))
-    right = given["ket_place"][ROW, copy, q, cd]
+    right = args["ket_place"][ROW, copy, q, cd]
     place = left + right
     if triangular:
         n, m = maximum(left, right), minimum(left, right)
         place = n * (n + 1) // 2 + m
-    one = st.store(given["destination"][place], given["out"][p, q, ab, cd])
+    one = st.store(args["destination"][place], args["out"][p, q, ab, cd])
     each = st.block(
-        st.Let(left, given["bra_place"][PAIR, copy, p, ab]),
-        st.loop(q, given["n_cd"], st.loop(cd, c * d, one)),
+        st.Let(left, args["bra_place"][PAIR, copy, p, ab]),
+        st.loop(q, args["n_cd"], st.loop(cd, c * d, one)),
     )
-    return st.loop(copy, given["copies"], st.loop(p, given["n_ab"], st.loop(ab, a * b, each)))
+    return st.loop(copy, args["copies"], st.loop(p, args["n_ab"], st.loop(ab, a * b, each)))

@@ -1,10 +1,10 @@
-"""J and K of two classes of pairs in two programs: one selects quartets on the host, one digests them on a device.
+"""The driver of a class for a GPU, as two programs: one selects quartets on the host, one digests them on the device.
 
-pairs -> queue of ket pairs in vectors, tasks (bra pair, stretch of the queue)     select, C on the host
-tasks -> gather, kernel (tiers.py), digestion -> sums in global memory             work, on the device
+pairs -> queue of ket pairs in vectors, tasks (bra pair, range of the queue)     select, C on the host
+tasks -> gather, kernel (tiers.py), digestion -> sums in global memory           work, on the device
 
-The parts are those of the CPU's driver (batch.py). On the device a group is a worker with buffers of its own, which
-takes every n-th task; so what they need is bounded by the workers and not by the tasks.
+The parts are those of the CPU's driver (jk/batch.py). On the device a group is a worker with buffers of its own that
+takes every n-th task, so that the memory for buffers depends on the number of workers and not on that of tasks.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from trnqc.gen import statements as st
 from trnqc.gen.values import eq, le, lt, minimum
 from trnqc.jit import Recipe, Signature
 
-# Arrays that selecting reads and writes, of those of a driver.
+# The arrays of a CPU's driver that `select` reads and writes.
 SELECTED = ("numbers", "reals", "bra_places", "bra_measures", "ket_places", "ket_measures", "dm_max", "queue", "weight")
-# State of a selection: places of the queue in use, tasks, the next bra pair; the queue's length, vectors a task.
+# The state of a selection: positions of the queue in use, tasks, the next bra pair, the queue's length, and the vectors
+# of a task.
 USED, TASKS, NEXT, CAPACITY, VECTORS = range(5)
-# Buffers of a worker, and the numbers that tell their sizes in elements of a lane.
+# The buffers of a worker, and the parameters with the elements of each for one lane.
 OWN = {"lanes_ket": "ket_step", "lanes_centre": "centre_step", "work": "work_step", "out": "out_step", "j_ab": "j_step"}
 
 _STATE, _FOUND = Array("state", "i64", (5,)), Array("found", "i64", (1,))
@@ -29,6 +30,7 @@ _TASKS = Array("tasks", "i64", (None, 3))
 
 
 def select_name(batch: Batch) -> str:
+    """Return the name of the selection."""
     return f"select_{batch.name}"
 
 
@@ -38,12 +40,16 @@ def select_parameters(batch: Batch) -> tuple[Array, ...]:
 
 
 def select_signature(batch: Batch) -> Signature:
+    """Return the signature of the selection."""
     written = ("state", "found", "tasks", "queue", "weight")
     return Signature.declared(select_name(batch), select_parameters(batch), written)
 
 
 def select(batch: Batch) -> st.Function:
-    """Groups are the bra pairs, in order. The first for which the queue has too little room, and all after it, wait."""
+    """Build the selection; its groups are the bra pairs, in order.
+
+    It ends before the first pair for which the queue has too little room.
+    """
     used, first, last = Var("used", "i64"), Var("first", "i64"), Var("last", "i64")
     lanes, kets, n = Var("n_lanes", "i64"), Var("n_kets", "i64"), Var("n", "i64")
     a = batch.arrays
@@ -88,7 +94,7 @@ def work_parameters(batch: Batch) -> tuple[Value | Array, ...]:
 
 
 def work(batch: Batch, tier: Tier) -> st.Function:
-    """Groups are the workers."""
+    """Build the program of the device; its groups are the workers."""
     worker, task, begin, end = (Var(name, "i64") for name in ("worker", "task", "begin", "end"))
     arrays = batch.arrays
     kernel = quartet_function(batch.cls, tier.code, tier.variant)
@@ -105,15 +111,16 @@ def work(batch: Batch, tier: Tier) -> st.Function:
 
 
 def work_name(batch: Batch, tier: Tier) -> str:
+    """Return the name of the program of the device."""
     return f"work_{batch.name}_{tier.name}"
 
 
 def work_recipe(batch: Batch, tier: Tier) -> Recipe:
-    """The program of the device."""
+    """Return the recipe of the program of the device."""
     name = work_name(batch, tier)
     signature = Signature.declared(name, work_parameters(batch), WRITTEN_THERE)
     return Recipe(name, (signature,), lambda: (work(batch, tier),), __name__, variant=str(tier))
 
 
-# The queue is only read on the device.
+# The arrays that the device writes: it only reads the queue.
 WRITTEN_THERE = tuple(name for name in WRITTEN if name not in ("queue", "weight"))

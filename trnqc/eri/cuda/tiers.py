@@ -1,13 +1,13 @@
-"""Which form of a class's kernel a GPU runs: where its targets [e0|f0] are added up decides registers and spills.
+"""The tiers of kernels for GPUs, by where the targets [e0|f0] are summed, which decides about registers and spills.
 
-registers  targets, recurrence and what follows in registers: for few targets and live values
-shared     targets in the shared memory of small blocks: where four warps of a multiprocessor find room
-memory     targets in global memory, a fence behind every addition so that nvcc keeps the schedule
-columns    the same with the recurrence's columns in memory and loops over them: classes too large for straight code
+registers  targets and all that follows in registers: for few targets and live values
+shared     targets in the shared memory of small blocks: if four warps fit on a multiprocessor
+memory     targets in global memory, with a fence after every addition so that nvcc keeps the schedule
+columns    the same with loops over the recurrence's columns in memory: for classes too large for straight-line code
 
-The rules are counts: a double is two of at most 255 registers, of which coefficients and addresses take some forty.
-They were found with ptxas on sm_80 and sm_90 (scripts/eri_ablation); no kernel was timed on a GPU for them. A form
-that the compiler gives up, or that spills absurdly, is followed by the next.
+The rules are counts: a double takes two of at most 255 registers, and coefficients and addresses take some forty.
+They were found with ptxas on sm_80 and sm_90 (scripts/eri_ablation); no kernel was timed on a GPU for them. If the
+compiler gives up on a tier, or spills absurdly, the next one is tried.
 """
 
 from __future__ import annotations
@@ -17,28 +17,46 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from trnqc.eri.classes import QuartetClass
-from trnqc.eri.kernels.recurrence import components, recurrence
+from trnqc.eri.kernels.parameters import target_count
+from trnqc.eri.kernels.recurrence import recurrence
 from trnqc.eri.kernels.variants import Variant
 from trnqc.gen.liveness import peak_live
 from trnqc.gen.schedule import best_of
 from trnqc.jit.nvcc import ABSURD_SPILL
 
-# Targets and live values, all doubles, that fit into registers beside the rest.
+# Doubles, targets and live values, that fit into the registers of a thread beside coefficients and addresses.
 REGISTER_VALUES = 105
-# Bytes of shared memory that a block may ask for without more ado, and lanes of a block that is to fit four times.
-SHARED_BYTES, SHARED_LANES = 48 * 1024, 32
+# Bytes of shared memory that a block may have without an attribute set on its kernel.
+SHARED_BYTES = 48 * 1024
+# Threads of a block with targets in shared memory.
+SHARED_LANES = 32
+# Threads of other blocks.
 LANES = 128
-# Sides and axes interleaved: fewest live values.
+# The rule of the recurrence with the fewest live values.
 RULE = "interleaved"
-# Ties drawn by nodes of the graph: a draw of a large one takes seconds. Beyond the last there is no straight code.
+# Random draws among equally good orders, by the nodes of a graph: each takes seconds for a large one. Graphs beyond the
+# last have no straight-line code.
 DRAWS = ((1000, 16), (4000, 8))
 
 
 @dataclass(frozen=True)
 class Tier:
-    """A form of a kernel: lanes of a block, how it adds to memory, and the warps that may be expected at once.
+    """A form of a kernel for GPUs.
 
-    code: of `kernel.TIERS`.
+    Parameters
+    ----------
+    name, variant
+        Where targets are summed, in a word, and as a variant of the kernel.
+    lanes
+        Threads of a block.
+    code
+        The form of the recurrence: one of `trnqc.eri.kernels.variants.TIERS`.
+    accumulate
+        How it adds to memory: with a "fence" after each addition, or by "atomic" additions.
+    min_blocks
+        Blocks of a multiprocessor that the compiler is told to allow for; 0 leaves it the choice.
+    warps
+        Warps of a multiprocessor that are expected to run at once.
     """
 
     name: str
@@ -50,29 +68,24 @@ class Tier:
     warps: int = 8
 
 
-def targets(cls: QuartetClass) -> int:
-    """Sums [e0|f0] of a quartet of contractions."""
-    la, lb, lc, ld = cls.shells
-    return len(components(la, lb)) * len(components(lc, ld))
-
-
 def nodes(cls: QuartetClass) -> int:
+    """Return the nodes of the recurrence's graph."""
     return len(recurrence(*cls.shells, rule=RULE).graph)
 
 
 @cache
 def live(shells: tuple[int, int, int, int], draws: int) -> int:
-    """Values that live at once in the order that a kernel takes."""
+    """Return the values that live at once in the order of a kernel."""
     graph = recurrence(*shells, rule=RULE).graph
     return peak_live(graph, best_of(graph, "target", draws))
 
 
 def candidates(cls: QuartetClass) -> Iterator[Tier]:
-    """Forms in the order in which they are to be tried."""
-    h, size = targets(cls), nodes(cls)
+    """Yield the tiers of a class in the order in which they are tried."""
+    h, size = target_count(cls), nodes(cls)
     draws = next((n for most, n in DRAWS if size < most), 0)
     loops = Variant(peeled=False, unrolled=False)
-    # One piece of code for all primitives, fewest live values, and loops where targets lie in memory.
+    # One piece of code for all primitives, with the fewest live values.
     straight = replace(loops, rule=RULE, method="target", draws=draws)
     if draws and not cls.general:
         if h < REGISTER_VALUES and h + live(cls.shells, draws) <= REGISTER_VALUES:
@@ -86,5 +99,5 @@ def candidates(cls: QuartetClass) -> Iterator[Tier]:
 
 
 def absurd(stack: int) -> bool:
-    """Whether so many bytes beside the registers mean that the compiler gave up."""
+    """Return whether so many bytes of a thread beside its registers mean that the compiler gave up."""
     return stack > ABSURD_SPILL

@@ -13,6 +13,7 @@ from pyscf import gto
 from trnqc.eri.gradient.derivative_basis import derivative_basis
 from trnqc.eri.gradient.mixed_basis import MixedJK
 from trnqc.eri.jk.builder import CUTOFF
+from trnqc.eri.operators import Operator
 from trnqc.eri.shells.pairs import pairs_between, pairs_of
 from trnqc.errors import InputError
 
@@ -41,7 +42,7 @@ class GradientBuilder:
         self._basis = basis = derivative_basis(mol)
         bra, ket = pairs_between(basis.mol, basis.cartesian), pairs_of(basis.cartesian)
         extents = basis.mol.nao_cart(), basis.cartesian.nao_cart()
-        self._mixed = MixedJK(bra, ket, extents, omega=omega, cutoff=cutoff, threads=threads)
+        self._mixed = MixedJK(bra, ket, extents, operator=Operator.of(mol, omega), cutoff=cutoff, threads=threads)
 
     def get_jk(self, dm: np.ndarray, with_j: bool = True, with_k: bool = True) -> tuple[Any, Any]:
         """Compute the derivatives of J and K, as PySCF's `Gradients.get_jk` does.

@@ -1,8 +1,8 @@
 """First derivatives of a basis as linear combinations of the functions of another one.
 
-The derivative of a Cartesian Gaussian, d/dx x^a y^b z^c g = a x^(a-1) y^b z^c g - 2 alpha x^(a+1) y^b z^c g, lies in
-the shells l - 1, with the same contraction, and l + 1, with coefficients times -2 alpha. So integrals over
-differentiated functions are integrals over those shells, and need no kernels of their own.
+The derivative of a Cartesian Gaussian, d/dx x^a y^b z^c g = a x^(a-1) y^b z^c g - 2 alpha x^(a+1) y^b z^c g, combines a
+shell l - 1 with the same contraction and a shell l + 1 with coefficients times -2 alpha. So integrals over derivatives
+are combinations of integrals over those shells, and need no kernels of their own.
 """
 
 from __future__ import annotations
@@ -19,11 +19,18 @@ from trnqc.eri.kernels.angular import cartesians, raised, spherical
 
 @dataclass(frozen=True)
 class DerivativeBasis:
-    """The Cartesian shells that hold the gradient of a molecule's functions.
+    """The Cartesian shells whose functions chi' span the derivatives of a molecule's functions chi.
 
-    mol: those shells, on the same atoms; of every shell of the molecule first l + 1, then l - 1 if l > 0.
-    cartesian: the molecule itself in Cartesian functions. transform: sparse [ncart, nao], its functions in those.
-    gradient: for x, y and z sparse [n, nao] with d chi_i / dx = sum_k chi'_k gradient[x][k, i] (electron's coordinate).
+    Parameters
+    ----------
+    mol
+        Those shells, on the same atoms: for every shell of the molecule l + 1, then l - 1 if l > 0.
+    cartesian
+        The molecule in Cartesian functions.
+    transform : sparse [ncart, nao]
+        The molecule's functions in those of `cartesian`.
+    gradient : sparse [n, nao], for x, y and z
+        d chi_i / dx = sum_k chi'_k gradient[x][k, i], by the electron's coordinate.
     """
 
     mol: gto.Mole
@@ -33,7 +40,7 @@ class DerivativeBasis:
 
 
 def derivative_basis(mol: gto.Mole) -> DerivativeBasis:
-    """The shells of the first derivatives of the molecule's functions, and how the derivatives lie in them."""
+    """Return the shells of the first derivatives of a molecule's functions, and the derivatives in their functions."""
     rows, coefficients, places = [], [], []
     end, first = len(mol._env), 0
     for shell, row in enumerate(mol._bas):
@@ -60,7 +67,7 @@ def derivative_basis(mol: gto.Mole) -> DerivativeBasis:
 
 
 def _factor(l: int) -> float:
-    """libcint's angular factor of Cartesian s and p functions, which the coefficients of other shells contain."""
+    """Return libcint's angular factor of Cartesian s and p functions; those of other shells are 1."""
     return sqrt((2 * l + 1) / (4 * pi)) if l < 2 else 1.0
 
 
@@ -79,7 +86,7 @@ def _to_cartesian(mol: gto.Mole) -> sparse.csr_matrix:
 
 
 def _combination(mol: gto.Mole, places: list[dict[int, int]], axis: int, rows: int) -> sparse.csr_matrix:
-    """Derivatives of the molecule's Cartesian functions along one axis: [rows, ncart]."""
+    """Return the derivatives of the molecule's Cartesian functions along one axis, [rows, ncart]."""
     entries: list[tuple[float, int, int]] = []
     column = 0
     for place, (l, nctr) in zip(places, mol._bas[:, [gto.ANG_OF, gto.NCTR_OF]].tolist()):

@@ -1,8 +1,8 @@
-"""One-sided digestion: integrals (i'j|kl) of a mixed basis into J and K of its first index.
+"""The digestion of a mixed basis: integrals (i'j|kl) added to J and K of the first index.
 
-bra pair (i', j), row of ket pairs -> bound -> kernel's block of integrals -> J[i', j], K[i', k], K[i', l]
+bra pair (i', j), vector of ket pairs -> bound -> kernel's block of integrals -> J[i', j], K[i', k], K[i', l]
 
-The bra's functions i' belong to another basis than j, k and l, so no other element of J and K has a share.
+Since i' belongs to another basis than j, k and l, an integral contributes to no other elements.
 """
 
 from __future__ import annotations
@@ -24,16 +24,22 @@ BRA = ("n_i", "n_j", "step_i", "step_j", "contractions_i", "contractions_j", "st
 
 
 def parameters(cls: QuartetClass) -> tuple[Value | Array, ...]:
-    """Of a digestion, in order; n_ab and n_cd are numbers of pairs of contractions, K of rows of records.
+    """Return the parameters of a digestion, in order.
 
-    bra_count i64 [pairs]: rows of records in use; bra [pairs, K, W]; bra_centre [pairs, 6]; bra_bound [pairs]; ao_i,
-    ao_j i64 [pairs]: first functions; shell_j i64 [pairs]. ket_count i64 [rows]; ket [rows, K, W] lanes; ket_centre
-    [rows, 6] lanes; ket_bound [rows, K + 1]: of records, over the lanes; row_bound [rows]; ao_c, ao_d i64 [rows] lanes;
-    share [rows] lanes: 1, 1/2 where k and l are one shell, 0 where a lane is filled up.
-    density [sets, n_ao, n_ao]; folded [sets, rows, n_cd, cd] lanes: share (D_cd + D_dc); far [rows]: the largest of
-    these; near [shells, rows]: the largest |D_jc| or |D_jd|. Quartets below `screen` by bounds and density are left
-    out. cutoff, omega, boys, work, out: the kernel's. sums [sets, n_ab, ab] lanes: scratch.
-    Added to: vj [sets, n_mixed, n_ao] += (i'j|kl) D_lk, vk [sets, n_mixed, n_ao] += (i'j|kl) D_jk.
+    `sets` is the number of densities, `rows` that of vectors of ket pairs, and K that of primitive pairs.
+
+    - bra_count [pairs], bra [pairs, K, W], bra_centre [pairs, 6], bra_bound [pairs]: the bra pairs, see `ShellPairs`.
+    - ao_i, ao_j, shell_j [pairs]: the first functions of i' and j, and the shell of j.
+    - ket_count [rows], ket [rows, K, W], ket_centre [rows, 6], ket_bound [rows, K + 1], row_bound [rows]: the ket
+      pairs, see `PackedPairs`.
+    - ao_c, ao_d [rows], of lanes: the first functions of k and l.
+    - share [rows], of lanes: 1, or 1/2 where k and l are one shell, or 0 on a lane that only fills up the vector.
+    - density [sets, n_ao, n_ao]: D.
+    - folded [sets, rows, n_cd, cd], of lanes: share (D_cd + D_dc); far [rows]: the largest of these.
+    - near [shells, rows]: the largest |D_jc| or |D_jd|, by the shell of j.
+    - screen: quartets whose bounds times the largest of these densities are smaller are left out.
+    - cutoff, omega, boys, work, out: the kernel's; sums [sets, n_ab, ab], of lanes: scratch memory.
+    - vj, vk [sets, n_mixed, n_ao]: (i'j|kl) D_lk is added to vj, and (i'j|kl) D_jk to vk.
     """
     i64 = {name: Var(name, "i64") for name in (*_SCALARS, *BRA)}
     wide = CONTRACTION + (i64["n_ab"] if cls.general else 0), CONTRACTION + (i64["n_cd"] if cls.general else 0)
@@ -62,7 +68,7 @@ WRITTEN = ("work", "out", "sums", "vj", "vk")
 
 
 def program(cls: QuartetClass) -> Recipe:
-    """The digestion of a class, to be compiled."""
+    """Return the recipe of the digestion of a class."""
     name = f"mixed_{cls.name}"
     return Recipe(name, (Signature.declared(name, parameters(cls), WRITTEN),), partial(_functions, cls), __name__)
 
@@ -73,68 +79,66 @@ def _functions(cls: QuartetClass) -> tuple[st.Function, ...]:
 
 def digest_function(cls: QuartetClass) -> st.Function:
     """The digestion of a class around its kernel; its groups are the bra pairs."""
-    given: dict[str, Any] = {st.name_of(p): p for p in parameters(cls)}
+    args: dict[str, Any] = {st.name_of(p): p for p in parameters(cls)}
     call = st.Call(quartet_function(cls), (
-        given["bra_count"][PAIR], st.view(given["bra"][PAIR, 0, 0]), st.view(given["bra_centre"][PAIR, 0]),
-        given["ket_count"][ROW], st.view(given["ket"][ROW, 0, 0]), st.view(given["ket_centre"][ROW, 0]),
-        st.view(given["ket_bound"][ROW, 0]),
-        *(given[n] for n in ("n_ab", "n_cd", "cutoff", "omega", "boys", "work", "out")),
+        args["bra_count"][PAIR], st.view(args["bra"][PAIR, 0, 0]), st.view(args["bra_centre"][PAIR, 0]),
+        args["ket_count"][ROW], st.view(args["ket"][ROW, 0, 0]), st.view(args["ket_centre"][ROW, 0]),
+        st.view(args["ket_bound"][ROW, 0]),
+        *(args[n] for n in ("n_ab", "n_cd", "cutoff", "omega", "boys", "work", "out")),
     ))  # fmt: skip
     largest = Var("largest")
-    with_j, with_k = (lt(0, given[name]) for name in ("with_j", "with_k"))
+    with_j, with_k = (lt(0, args[name]) for name in ("with_j", "with_k"))
     row = st.block(
         st.Declare(largest, const(0.0)),
-        st.If(with_j, st.block(st.Assign(largest, given["far"][ROW]))),
-        st.If(with_k, st.block(st.Assign(largest, maximum(largest, given["near"][given["shell_j"][PAIR], ROW])))),
+        st.If(with_j, st.block(st.Assign(largest, args["far"][ROW]))),
+        st.If(with_k, st.block(st.Assign(largest, maximum(largest, args["near"][args["shell_j"][PAIR], ROW])))),
         st.If(
-            le(given["screen"], given["bra_bound"][PAIR] * given["row_bound"][ROW] * largest),
+            le(args["screen"], args["bra_bound"][PAIR] * args["row_bound"][ROW] * largest),
             st.block(
                 call,
                 st.loop(
-                    SET, given["sets"],
-                    st.If(with_j, st.block(_add_j(cls, given))),
-                    st.If(with_k, st.block(_add_k(cls, given))),
+                    SET, args["sets"],
+                    st.If(with_j, st.block(_add_j(cls, args))),
+                    st.If(with_k, st.block(_add_k(cls, args))),
                 ),
             ),
         ),
     )  # fmt: skip
-    body = st.block(_clear_j(cls, given), st.loop(ROW, given["rows"], row), st.If(with_j, st.block(_put_j(given))))
+    body = st.block(_clear_j(cls, args), st.loop(ROW, args["rows"], row), st.If(with_j, st.block(_put_j(args))))
     title = f"J and K of the first of ({cls.digits[:2]}|{cls.digits[2:]})"
     return st.Function(f"mixed_{cls.name}", parameters(cls), body, group=PAIR, title=title)
 
 
-def _clear_j(cls: QuartetClass, given: dict[str, Any]) -> st.Statement:
+def _clear_j(cls: QuartetClass, args: dict[str, Any]) -> st.Statement:
     p, ab = Var("p", "i64"), Var("ab", "i64")
     a, b, _, _ = cls.extents
-    zero = st.store(given["sums"][SET, p, ab], 0.0)
-    return st.loop(SET, given["sets"], st.loop(p, given["n_ab"], st.loop(ab, a * b, zero)))
+    zero = st.store(args["sums"][SET, p, ab], 0.0)
+    return st.loop(SET, args["sets"], st.loop(p, args["n_ab"], st.loop(ab, a * b, zero)))
 
 
-def _add_j(cls: QuartetClass, given: dict[str, Any]) -> st.Statement:
-    """Each lane's own sums; they are added up once a bra pair."""
+def _add_j(cls: QuartetClass, args: dict[str, Any]) -> st.Statement:
+    """Add to the sums of each lane, which are added up once for each bra pair."""
     p, q, ab, cd, total = Var("p", "i64"), Var("q", "i64"), Var("ab", "i64"), Var("cd", "i64"), Var("total")
     a, b, c, d = cls.extents
-    term = fma(given["out"][p, q, ab, cd], given["folded"][SET, ROW, q, cd], total)
-    inner = st.loop(q, given["n_cd"], st.loop(cd, c * d, st.Assign(total, term)))
-    one = [st.Declare(total, given["sums"][SET, p, ab]), inner, st.store(given["sums"][SET, p, ab], total)]
-    return st.loop(p, given["n_ab"], st.loop(ab, a * b, one))
+    term = fma(args["out"][p, q, ab, cd], args["folded"][SET, ROW, q, cd], total)
+    inner = st.loop(q, args["n_cd"], st.loop(cd, c * d, st.Assign(total, term)))
+    one = [st.Declare(total, args["sums"][SET, p, ab]), inner, st.store(args["sums"][SET, p, ab], total)]
+    return st.loop(p, args["n_ab"], st.loop(ab, a * b, one))
 
 
-def _put_j(given: dict[str, Any]) -> st.Statement:
+def _put_j(args: dict[str, Any]) -> st.Statement:
     i, j, ci, cj = (Var(n, "i64") for n in ("i", "j", "ci", "cj"))
-    p = ci * given["stride_i"] + cj * given["stride_j"]
-    ab = i * given["step_i"] + j * given["step_j"]
-    row = given["ao_i"][PAIR] + ci * given["n_i"] + i
-    column = given["ao_j"][PAIR] + cj * given["n_j"] + j
-    put = st.accumulate(given["vj"][SET, row, column], given["sums"][SET, p, ab])
-    inside = st.loop(i, given["n_i"], st.loop(j, given["n_j"], put))
-    return st.loop(
-        SET, given["sets"], st.loop(ci, given["contractions_i"], st.loop(cj, given["contractions_j"], inside))
-    )
+    p = ci * args["stride_i"] + cj * args["stride_j"]
+    ab = i * args["step_i"] + j * args["step_j"]
+    row = args["ao_i"][PAIR] + ci * args["n_i"] + i
+    column = args["ao_j"][PAIR] + cj * args["n_j"] + j
+    put = st.accumulate(args["vj"][SET, row, column], args["sums"][SET, p, ab])
+    inside = st.loop(i, args["n_i"], st.loop(j, args["n_j"], put))
+    return st.loop(SET, args["sets"], st.loop(ci, args["contractions_i"], st.loop(cj, args["contractions_j"], inside)))
 
 
-def _add_k(cls: QuartetClass, given: dict[str, Any]) -> st.Statement:
-    """K[i', d] += (i'j|cd) D_jc and K[i', c] += (i'j|cd) D_jd, for a pair of contractions of each side at a time."""
+def _add_k(cls: QuartetClass, args: dict[str, Any]) -> st.Statement:
+    """Add (i'j|cd) D_jc to K[i', d] and (i'j|cd) D_jd to K[i', c], for one pair of contractions at a time."""
     a, b, c, d = cls.extents
     i, j, ci, cj, q = (Var(n, "i64") for n in ("i", "j", "ci", "cj", "q"))
     first_c, first_d, start = (Var(n, "i64") for n in ("first_c", "first_d", "start"))
@@ -143,55 +147,55 @@ def _add_k(cls: QuartetClass, given: dict[str, Any]) -> st.Statement:
     sum_c, sum_d = (Array(n, "f64", (high, e), "local", lanes=True) for n, e in (("sum_c", c), ("sum_d", d)))
     n = Var("n", "i64")
     clear = [
-        st.loop(i, given["n_i"], st.loop(n, extent, st.store(array[i, n], 0.0)))
+        st.loop(i, args["n_i"], st.loop(n, extent, st.store(array[i, n], 0.0)))
         for array, extent in ((sum_c, c), (sum_d, d))
     ]
     density = [
-        st.Let(start, ((SET * given["n_ao"] + given["ao_j"][PAIR] + cj * given["n_j"] + j) * given["n_ao"])),
-        st.GatherRows(row_c, given["density"], start + first_c, const(c, "i64")),
-        st.GatherRows(row_d, given["density"], start + first_d, const(d, "i64")),
+        st.Let(start, ((SET * args["n_ao"] + args["ao_j"][PAIR] + cj * args["n_j"] + j) * args["n_ao"])),
+        st.GatherRows(row_c, args["density"], start + first_c, const(c, "i64")),
+        st.GatherRows(row_d, args["density"], start + first_d, const(d, "i64")),
     ]
-    one = _products(cls, given, i, j, (ci, cj, q), (row_c, row_d, sum_c, sum_d))
+    one = _products(cls, args, i, j, (ci, cj, q), (row_c, row_d, sum_c, sum_d))
     scatter = [
         [
-            st.loop(n, extent, st.store(row[n], sums[i, n] * given["share"][ROW])),
-            st.ScatterRows(given["vk"], row, start + first, const(extent, "i64")),
+            st.loop(n, extent, st.store(row[n], sums[i, n] * args["share"][ROW])),
+            st.ScatterRows(args["vk"], row, start + first, const(extent, "i64")),
         ]
         for row, sums, first, extent in ((row_c, sum_c, first_c, c), (row_d, sum_d, first_d, d))
     ]
-    place = (SET * given["n_mixed"] + given["ao_i"][PAIR] + ci * given["n_i"] + i) * given["n_ao"]
+    place = (SET * args["n_mixed"] + args["ao_i"][PAIR] + ci * args["n_i"] + i) * args["n_ao"]
     sweep = [
         clear,
-        st.loop(cj, given["contractions_j"], st.loop(j, given["n_j"], density, st.loop(i, given["n_i"], one))),
-        st.loop(i, given["n_i"], st.Let(start, place), scatter),
+        st.loop(cj, args["contractions_j"], st.loop(j, args["n_j"], density, st.loop(i, args["n_i"], one))),
+        st.loop(i, args["n_i"], st.Let(start, place), scatter),
     ]
     firsts = [
-        st.Let(first_c, given["ao_c"][ROW] + q // given["n_d"] * c),
-        st.Let(first_d, given["ao_d"][ROW] + q % given["n_d"] * d),
+        st.Let(first_c, args["ao_c"][ROW] + q // args["n_d"] * c),
+        st.Let(first_d, args["ao_d"][ROW] + q % args["n_d"] * d),
     ]
     return st.block(
         [st.DeclareArray(array) for array in (row_c, row_d, sum_c, sum_d)],
-        st.loop(q, given["n_cd"], firsts, st.loop(ci, given["contractions_i"], sweep)),
+        st.loop(q, args["n_cd"], firsts, st.loop(ci, args["contractions_i"], sweep)),
     )
 
 
 def _products(
     cls: QuartetClass,
-    given: dict[str, Any],
+    args: dict[str, Any],
     i: Value,
     j: Value,
     contractions: tuple[Value, Value, Value],
     arrays: tuple[Array, Array, Array, Array],
 ) -> st.Statement:
-    """One i' and j: a loop over c around straight lines over d."""
+    """Digest one i' and j: a loop over c with straight-line code over d."""
     _, _, c, d = cls.extents
     ci, cj, q = contractions
     row_c, row_d, sum_c, sum_d = arrays
     n = Var("n", "i64")
-    p = ci * given["stride_i"] + cj * given["stride_j"]
-    ab = i * given["step_i"] + j * given["step_j"]
+    p = ci * args["stride_i"] + cj * args["stride_j"]
+    ab = i * args["step_i"] + j * args["step_j"]
     totals, own, weight = [Var(f"total_{m}") for m in range(d)], Var("own"), Var("weight")
-    integrals = [given["out"][p, q, ab, n * d + m] for m in range(d)]
+    integrals = [args["out"][p, q, ab, n * d + m] for m in range(d)]
     lines: list[st.Statement] = [st.Let(weight, row_c[n]), st.Declare(own, sum_c[i, n])]
     for m in range(d):
         lines += [

@@ -1,53 +1,52 @@
-"""J and K of a mixed basis: (i'j|kl) contracted with densities of the basis of j, k and l, for all i'.
+"""J and K of a mixed basis: (i'j|kl) contracted with densities in the basis of j, k and l.
 
-classes of bra pairs (i', j) x classes of ket pairs (k, l) -> digestions (mixed_digest.py) on a pool of threads
+classes of pairs (i', j), of pairs (k, l) -> groups of tasks (jk/tasks.py) -> digestion (digest.py) -> exact sums
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from pyscf import lib
 
-from trnqc.eri.classes import OPERATORS, QuartetClass
+from trnqc.eri.classes import PRIMITIVE, QuartetClass
 from trnqc.eri.gradient import digest
 from trnqc.eri.jk.builder import CUTOFF
 from trnqc.eri.jk.exact_sums import ExactSum, add_all
-from trnqc.eri.jk.layout import pair_orbitals
-from trnqc.eri.jk.run import PRIMITIVE
-from trnqc.eri.jk.screening import general
 from trnqc.eri.jk.tasks import cost_of_group, grouped, relative_cost
 from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.parameters import work_size
 from trnqc.eri.library import programs as library
-from trnqc.eri.shells.pairs import ShellPairs
-from trnqc.eri.shells.rows import Rows, rows_of
+from trnqc.eri.operators import Operator
+from trnqc.eri.shells.lane_packing import PackedPairs, packed
+from trnqc.eri.shells.pairs import ShellPairs, general_records, pair_orbitals, quartet_class
 from trnqc.errors import InputError
 from trnqc.host.arrays import zeros
 
-# Kernel calls a task, about: small enough to share out evenly, large enough that Python's part does not show.
+COULOMB = Operator("coulomb", 0.0)
+# Calls of kernels in a task: few enough to share tasks evenly, and enough that the time of Python does not matter.
 TASK = 20_000
 
 
 @dataclass(frozen=True, eq=False)
 class _Ket:
     pairs: ShellPairs
-    rows: Rows
+    packed: PackedPairs
     share: np.ndarray
 
     @cached_property
     def general(self) -> np.ndarray:
         """Records as a general kernel reads them."""
-        return rows_of(replace(self.pairs, records=general(self.pairs)), library.lanes()).records
+        return general_records(self.packed.records)
 
     def of(self, values: np.ndarray) -> np.ndarray:
-        """What each pair has, by row and lane."""
-        return np.ascontiguousarray(values[self.rows.members])
+        """Return the value of each pair, by vector and lane."""
+        return np.ascontiguousarray(values[self.packed.members])
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +61,7 @@ class _Task:
 
 @dataclass(frozen=True, eq=False)
 class _Densities:
-    """Of one class of kets: parameters of the digestion."""
+    """Densities for one class of kets, as the digestion reads them."""
 
     folded: np.ndarray
     far: np.ndarray
@@ -70,11 +69,22 @@ class _Densities:
 
 
 class MixedJK:
-    """J and K for the bra pairs of `pairs_between(mixed, mol)` and the ket pairs of `pairs_of(mol)`.
+    """J and K of a mixed basis, for any number of densities. The bits do not depend on the number of threads.
 
-    extents: functions of the mixed basis and of mol. omega: above 0 erf(omega r)/r, below 0 erfc(|omega| r)/r, 0 is
-    1/r. cutoff: quartets are left out whose Schwarz bound times the largest density that they meet is below it. The
-    sums are exact, so that their bits do not depend on the number of threads.
+    Parameters
+    ----------
+    bra
+        The classes of `pairs_between(mixed, mol)`.
+    ket
+        The classes of `pairs_of(mol)`.
+    extents
+        The numbers of functions of the mixed basis and of `mol`.
+    operator
+        The operator.
+    cutoff
+        Quartets are left out if their Schwarz bound times the largest density element that they meet is below this.
+    threads
+        By default `pyscf.lib.num_threads()`.
     """
 
     def __init__(
@@ -83,26 +93,27 @@ class MixedJK:
         ket: Sequence[ShellPairs],
         extents: tuple[int, int],
         *,
-        omega: float = 0.0,
+        operator: Operator = COULOMB,
         cutoff: float = CUTOFF,
         threads: int | None = None,
     ) -> None:
-        self._extents, self._omega, self._cutoff = extents, abs(omega), cutoff
+        self._extents, self._omega, self._cutoff = extents, operator.omega, cutoff
         self._threads = threads or lib.num_threads()
-        operator = OPERATORS[0] if omega == 0 else OPERATORS[1 if omega > 0 else 2]
         self._kets = [_ket_of(pairs) for pairs in ket]
-        self._classes = [(_class(a, b.pairs, operator), _by_bound(a), n) for a in bra for n, b in enumerate(self._kets)]
+        self._classes = [
+            (quartet_class(a, b.pairs, operator.name), _by_bound(a), n) for a in bra for n, b in enumerate(self._kets)
+        ]
         programs = {cls: digest.program(cls) for cls in dict.fromkeys(cls for cls, _, _ in self._classes)}
-        made = library.build(tuple(programs.values()), "kernels of derivatives")
-        self._run = {cls: getattr(made[program.name], program.name) for cls, program in programs.items()}
+        libraries = library.build(tuple(programs.values()), "kernels of derivatives")
+        self._run = {cls: getattr(libraries[program.name], program.name) for cls, program in programs.items()}
         self._bra_bounds = _orbital_bounds(bra, extents)
         self._ket_bounds = _orbital_bounds(ket, (extents[1], extents[1]))
         self._ket_bounds = np.maximum(self._ket_bounds, self._ket_bounds.T)
 
     def get_jk(self, dms: np.ndarray, with_j: bool = True, with_k: bool = True) -> tuple[Any, Any]:
-        """J [n, i', j] = sum_kl (i'j|kl) D_lk and K [n, i', l] = sum_jk (i'j|kl) D_jk; None for what is not asked for.
+        """Compute J[n, i', j] = sum_kl (i'j|kl) D_lk and K[n, i', l] = sum_jk (i'j|kl) D_jk.
 
-        dms [n, nao, nao], real and of any symmetry.
+        dms [n, nao, nao]: real densities of any symmetry. Returns None for what is not wanted.
         """
         dms = np.ascontiguousarray(dms, dtype=np.float64)
         if not np.isfinite(dms).all():
@@ -135,18 +146,17 @@ class MixedJK:
     def _tasks(
         self, cls: QuartetClass, bra: ShellPairs, ket: int, density: _Densities, with_j: bool, with_k: bool
     ) -> Iterator[_Task]:
-        """Ranges of bra pairs, largest bounds first; those with nothing above the cutoff are left out."""
-        rows = self._kets[ket].rows
-        reach = np.zeros(len(rows))
+        """Yield ranges of bra pairs, by falling bound; pairs without a quartet above the cutoff are left out."""
+        pairs, vectors = self._kets[ket].pairs, self._kets[ket].packed
+        reach = np.zeros(len(vectors))
         if with_j:
             reach = np.maximum(reach, density.far)
         if with_k:
             reach = np.maximum(reach, density.near.max(axis=0))
-        end = int((bra.bound * (rows.bound * reach).max(initial=0.0) >= self._cutoff).sum())
-        step = max(1, TASK // max(1, len(rows)))
+        end = int((bra.bound * (vectors.bound * reach).max(initial=0.0) >= self._cutoff).sum())
+        step = max(1, TASK // max(1, len(vectors)))
         for begin in range(0, end, step):
             last = min(begin + step, end)
-            pairs = self._kets[ket].pairs
             yield _Task(cls, bra, ket, begin, last, relative_cost(bra, pairs, (last - begin) * len(pairs)))
 
     def _bounds(self, dms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -160,13 +170,15 @@ class MixedJK:
         return j, (self._bra_bounds @ size @ self._ket_bounds).max(axis=2, initial=0.0)
 
     def _arguments(self, task: _Task, dms: np.ndarray, density: _Densities) -> dict[str, Any]:
-        """Those of `digest.parameters`, apart from what is wanted and where it goes."""
+        """Return the arguments of `digest.parameters` but for with_j, with_k, vj and vk."""
         cls, bra, ket = task.cls, task.bra, self._kets[task.ket]
         n_ab, n_cd = bra.contractions, ket.pairs.contractions
         a, b, c, d = cls.extents
-        records, lanes = (general(bra), ket.general) if cls.general else (bra.records, ket.rows.records)
+        records, lanes = (
+            (general_records(bra.records), ket.general) if cls.general else (bra.records, ket.packed.records)
+        )
         width = library.lanes()
-        # Of (a, b) the index i' is a, or b where the two have changed places.
+        # The index i' is a of (a, b), or b if the pairs are swapped.
         layout = (a, b, b, 1, bra.nca, bra.ncb, bra.ncb, 1)
         ao_i, ao_j, shell_j = bra.ao_first, bra.ao_second, bra.second
         if bra.swapped:
@@ -176,7 +188,7 @@ class MixedJK:
         return {
             **dict(zip(digest.BRA, layout, strict=True)),
             "bra_rows": records.shape[1],
-            "rows": len(ket.rows),
+            "rows": len(ket.packed),
             "ket_rows": lanes.shape[1],
             "n_ab": n_ab,
             "n_cd": n_cd,
@@ -191,11 +203,11 @@ class MixedJK:
             "ao_i": ao_i,
             "ao_j": ao_j,
             "shell_j": shell_j,
-            "ket_count": ket.rows.count,
+            "ket_count": ket.packed.count,
             "ket": lanes,
-            "ket_centre": ket.rows.centre,
-            "ket_bound": ket.rows.bounds,
-            "row_bound": ket.rows.bound,
+            "ket_centre": ket.packed.centre,
+            "ket_bound": ket.packed.bounds,
+            "row_bound": ket.packed.bound,
             "ao_c": ket.of(ket.pairs.ao_first),
             "ao_d": ket.of(ket.pairs.ao_second),
             "share": ket.share,
@@ -215,10 +227,6 @@ class MixedJK:
         }
 
 
-def _class(bra: ShellPairs, ket: ShellPairs, operator: str) -> QuartetClass:
-    return QuartetClass(bra.la, bra.lb, ket.la, ket.lb, bra.cartesian, bra.general or ket.general, operator)
-
-
 def _orbital_bounds(classes: Sequence[ShellPairs], shape: tuple[int, int]) -> np.ndarray:
     """Return the Schwarz bound of the pair of shells of each two functions."""
     bounds = np.zeros(shape)
@@ -233,16 +241,16 @@ def _by_bound(pairs: ShellPairs) -> ShellPairs:
 
 
 def _ket_of(pairs: ShellPairs) -> _Ket:
-    """Pairs of like bounds side by side, so that a row is screened as a whole."""
+    """Pack pairs of like bounds together, because vectors are screened as a whole."""
     pairs = _by_bound(pairs)
-    rows = rows_of(pairs, library.lanes())
-    share = np.where(pairs.first == pairs.second, 0.5, 1.0)[rows.members]
+    vectors = packed(pairs, library.lanes())
+    share = np.where(pairs.first == pairs.second, 0.5, 1.0)[vectors.members]
     share.ravel()[len(pairs) :] = 0.0
-    return _Ket(pairs, rows, share)
+    return _Ket(pairs, vectors, share)
 
 
 def _shell_maxima(kets: Sequence[_Ket], dms: np.ndarray) -> np.ndarray:
-    """Largest |D| of all sets between two shells, [shells, shells]; the shells are those of the pairs."""
+    """Return the largest |D| of all densities between two shells of the pairs, [shells, shells]."""
     ids = np.concatenate([np.concatenate([k.pairs.first, k.pairs.second]) for k in kets])
     ao = np.concatenate([np.concatenate([k.pairs.ao_first, k.pairs.ao_second]) for k in kets])
     starts = np.zeros(ids.max() + 1, dtype=np.int64)
@@ -257,7 +265,7 @@ def _densities(ket: _Ket, dms: np.ndarray, largest: np.ndarray) -> _Densities:
     c, d = np.arange(nc), np.arange(nd)
     qc, qd = np.divmod(np.arange(pairs.contractions), pairs.ncb)
     first, second = ket.of(pairs.ao_first), ket.of(pairs.ao_second)
-    # [rows, lanes, q, c, d]
+    # The axes are [vectors, lanes, q, c, d].
     row = first[..., None, None, None] + (qc[:, None] * nc + c)[:, :, None]
     column = second[..., None, None, None] + (qd[:, None] * nd + d)[:, None, :]
     both = (dms + dms.swapaxes(1, 2))[:, row, column] * ket.share[..., None, None, None]

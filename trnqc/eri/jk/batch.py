@@ -1,11 +1,12 @@
-"""J and K of two classes of pairs: for every bra pair the ket pairs that matter, a vector of them at a time.
+"""The driver of a class, which adds the quartets of two classes of pairs to J and K, one vector of ket pairs at a time.
 
-bra pair -> ket pairs, by falling bound, that pass the test -> queue -> batches of as many as there are lanes:
-  records gathered -> kernel (kernel.py) -> blocks of D gathered -> digestion (digest.py) -> blocks of K added
+for each bra pair:  ket pairs by falling bound -> those that pass the test -> queue -> batches of one pair on each lane
+for each batch:     records gathered -> kernel (kernels/quartet.py) -> blocks of D gathered -> digestion (digest.py)
+                    -> blocks of J and K scattered
 
-The test is q_ab q_cd min(1, max(4 |D_ab|, 4 |D_cd|, |D_ac|, |D_ad|, |D_bc|, |D_bd|)) >= cutoff, with the largest
-element of each block and Schwarz bounds q. Pairs with a == b, c == d, ab == cd count half, which is folded into the
-ket's COEFFICIENT; lanes beyond the end of the queue have 0 there.
+The test is q_ab q_cd min(1, max(4 |D_ab|, 4 |D_cd|, |D_ac|, |D_ad|, |D_bc|, |D_bd|)) >= cutoff, with Schwarz bounds q
+and the largest element of each block of D. Quartets with a == b, c == d or ab == cd count half for each equality. That
+factor multiplies COEFFICIENT of the ket; lanes beyond the end of the queue have 0 there.
 """
 
 from __future__ import annotations
@@ -23,19 +24,24 @@ from trnqc.gen import statements as st
 from trnqc.gen.values import both, eq, le, lt, maximum, minimum, select
 from trnqc.jit import Recipe, Signature
 
-# Settings, in the order of the arrays that hold them. ket_pairs; rows of records of a pair; pairs of contractions, and
-# contractions of b and d; whether bra and ket are one class; densities; lanes; shells; elements of a matrix and of all
-# pairs; where the class begins among the pairs; where a block's matrices begin, and shells in a row of them.
+# The integers that a driver reads, in the order of its array `numbers`: ket pairs; primitive pairs of the records;
+# pairs of contractions, and contractions of b and of d; whether bra and ket are one table; densities; lanes; shells;
+# elements of a matrix and of all pairs; where the tables begin among all pairs; for each block of BLOCKS, where the
+# matrices of its two l begin, and the shells of the second l.
 NUMBERS = (
     *("ket_pairs", "bra_rows", "ket_rows", "n_ab", "n_cd", "n_b", "n_d", "same", "densities", "lanes", "shells"),
     *("elements", "pair_elements", "bra_at", "ket_at"),
     *(f"{word}_{block}" for block in BLOCKS for word in ("at", "row")),
 )
-# cutoff of the test; of primitive quartets; the operator's; largest factor by which a density can raise a bound.
+# The floating-point numbers, in the order of its array `reals`: the cutoffs of the test and of primitive quartets;
+# omega; the largest factor of a density in the test.
 REALS = ("cutoff", "primitive", "omega", "largest")
-# Columns of the tables of pairs. Places: rows used, position of a and b among the shells of their l, shells a and b.
+# The columns of a table's `places`: primitive pairs, positions of a and b among the shells of their l, numbers of a
+# and b.
 COUNT, PLACE_A, PLACE_B, SHELL_A, SHELL_B = range(5)
-PLACES, CENTRE, SCHWARZ, MEASURES = 5, 0, 6, 7
+PLACES = 5
+# The columns of a table's `measures`: A and A - B (six), and the Schwarz bound.
+CENTRE, SCHWARZ, MEASURES = 0, 6, 7
 
 G = Var("pair", "i64")
 _N = {name: Var(name, "i64") for name in NUMBERS}
@@ -44,7 +50,7 @@ _X = {name: Var(name) for name in REALS}
 
 @dataclass(frozen=True)
 class Batch:
-    """The driver of a class: what its parameters are, and its program. with_j, with_k: what is wanted."""
+    """The driver of a class, its parameters and its program. with_j, with_k: whether it adds to J and to K."""
 
     cls: QuartetClass
     with_j: bool = True
@@ -56,7 +62,7 @@ class Batch:
 
     @property
     def program(self) -> Recipe:
-        """The driver and, where bra and ket are alike, the function that computes Schwarz bounds."""
+        """The driver and, if bra and ket have the same shells, the function that computes Schwarz bounds."""
         signatures = [Signature.declared(self.name, self.arrays.values(), WRITTEN)]
         if self.cls.shells[:2] == self.cls.shells[2:]:
             signatures.append(schwarz.signature(self.cls))
@@ -64,12 +70,16 @@ class Batch:
 
     @cached_property
     def arrays(self) -> dict[str, Array]:
-        """Parameters in order. Tables of pairs [pairs, ...]; the rest of `bra` and `ket` is in classes.py.
+        """The parameters, in order.
 
-        ket_bounds [pairs, rows + 1]: the largest BOUND of a row over this pair and all after it, then 0. dm_max
-        [shells, shells]: largest elements of blocks. dm_pairs, vj [densities, pair_elements], dm, vk [densities,
-        elements]: layout.py. lane: 0, 1, .. The last ones are scratch: queue and weight [ket_pairs + lanes], ket,
-        centre, work, out, j_ab.
+        - numbers, reals: the values of NUMBERS and REALS.
+        - bra, ket [pairs, K, W]: records, as in classes.py; bra_places, ket_places [pairs, PLACES] and bra_measures,
+          ket_measures [pairs, MEASURES]: see above.
+        - ket_bounds [pairs, K + 1]: the largest BOUND of a primitive pair over this pair and all after it, then 0.
+        - dm_max [shells, shells]: the largest element of each block.
+        - dm_pairs, vj [densities, pair_elements]; dm, vk [densities, elements]: in the order of layout.py.
+        - boys: the table of the Boys function; lane: 0, 1, ...
+        - queue, weight [ket_pairs + lanes], lanes_ket, lanes_centre, work, out, j_ab: scratch memory.
         """
         n, cls = _N, self.cls
         wide_ab, wide_cd = (n[x] + CONTRACTION if cls.general else CONTRACTION for x in ("n_ab", "n_cd"))
@@ -100,7 +110,7 @@ def _functions(batch: Batch) -> tuple[st.Function, ...]:
 
 
 def driver(batch: Batch, kernel: st.Function | None = None) -> st.Function:
-    """The program; its groups are the bra pairs. kernel: of the class, by default its own."""
+    """Build the driver; its groups are the bra pairs. kernel: by default the class's own."""
     cls, count = batch.cls, Var("count", "i64")
     steps = (
         settings(batch), selected(batch, count),
@@ -111,14 +121,14 @@ def driver(batch: Batch, kernel: st.Function | None = None) -> st.Function:
 
 
 def settings(batch: Batch) -> st.Block:
-    """Variables for all numbers and reals."""
+    """Define variables for all numbers and reals."""
     numbers = [st.Let(_N[x], batch.arrays["numbers"][i]) for i, x in enumerate(NUMBERS)]
     reals = [st.Let(_X[x], batch.arrays["reals"][i]) for i, x in enumerate(REALS)]
     return st.block(numbers, reals, title="settings")
 
 
 def digested(batch: Batch, kernel: st.Function, begin: Value, end: Value) -> list[st.Statement]:
-    """Places begin .. end of the queue of bra pair G into J and K, a vector at a time."""
+    """Add positions begin .. end of the queue of bra pair G to J and K, one vector at a time."""
     a, i, s, first = batch.arrays, Var("i", "i64"), Var("s", "i64"), Var("first", "i64")
     na, nb, _, _ = batch.cls.extents
     size = _N["n_ab"] * (na * nb)
@@ -133,9 +143,9 @@ def digested(batch: Batch, kernel: st.Function, begin: Value, end: Value) -> lis
 
 
 def selected(batch: Batch, count: Value) -> st.Block:
-    """queue[0 .. count]: ket pairs that pass the test, weight their factors, then as many lanes of weight 0.
+    """Fill `queue` with the ket pairs that pass the test and `weight` with their factors; declare and set `count`.
 
-    count is declared here.
+    Behind them is one more vector of pairs with weight 0.
     """
     a = batch.arrays
     k, end, i = Var("k", "i64"), Var("end", "i64"), Var("i", "i64")
@@ -177,11 +187,11 @@ def selected(batch: Batch, count: Value) -> st.Block:
 
 
 def _batch(batch: Batch, kernel: st.Function, first: Value) -> list[st.Statement]:
-    """One vector of ket pairs, from place `first` of the queue on."""
+    """Compute and digest one vector of ket pairs, from position `first` of the queue on."""
     a, cls = batch.arrays, batch.cls
     at, weight, lead, rows, j = Var("at", "i64"), Var("half"), Var("lead", "i64"), Var("rows", "i64"), Var("j", "i64")
     wide = _N["n_cd"] + CONTRACTION if cls.general else CONTRACTION
-    # A row's bound is that of all pairs behind the first, so it is one of this batch's too.
+    # The bounds of the first pair hold for all pairs behind it, and so for this batch.
     matters = le(_X["primitive"], a["bra"][G, 0, BOUND] * a["ket_bounds"][lead, rows])
     place = first + a["lane"][0]
     call = st.Call(kernel, (
@@ -244,7 +254,7 @@ def _density(batch: Batch, at: Value, s: Value, ab: Value, cd: Value) -> list[st
 
 
 def _shell(places: Array, pair: Value, which: str, contraction: Value, second: Value, general: bool) -> Value:
-    """Position of a pair's first or second shell, in a contraction of the pair, among the shells of its l."""
+    """Return the position of shell a or b among the contracted shells of its l, for a pair of contractions."""
     base = places[pair, PLACE_A if which == "a" else PLACE_B]
     if not general:
         return base

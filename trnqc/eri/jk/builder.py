@@ -1,4 +1,4 @@
-"""Coulomb and exchange matrices of a molecule from integrals that are never kept.
+"""Coulomb and exchange matrices of a molecule from integrals that are never stored.
 
 molecule -> shell pairs -> Schwarz bounds, tables (screening.py) -> drivers by class (batch.py)
 density -> symmetric and antisymmetric parts (densities.py) -> blocks (layout.py)
@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -20,20 +19,21 @@ from trnqc.arrays import host_array
 from trnqc.eri.classes import QuartetClass
 from trnqc.eri.jk import densities
 from trnqc.eri.jk.batch import Batch
-from trnqc.eri.jk.exact_sums import ExactSum
-from trnqc.eri.jk.layout import Layout, block_maxima, layout_of, pair_orbitals
+from trnqc.eri.jk.exact_sums import ExactSum, add_all
+from trnqc.eri.jk.layout import Layout, block_maxima, layout_of
 from trnqc.eri.jk.run import Run
 from trnqc.eri.jk.screening import Table, tables
 from trnqc.eri.jk.tasks import Task, groups_of
 from trnqc.eri.library import programs
-from trnqc.eri.shells.pairs import ShellPairs, pairs_of
+from trnqc.eri.operators import Operator
+from trnqc.eri.shells.pairs import pair_orbitals, pairs_of, quartet_class
 from trnqc.errors import BackendUnavailable, InputError, MemoryLimit
 from trnqc.jit import Library
 from trnqc.ranks import ALONE, Ranks, dealt
 
-# Products of an integral and a density element below this are left out by default.
+# The default cutoff, in Hartree, for products of an integral and a density element.
 CUTOFF = 1e-13
-# Name -> module with a class JKBuilder of the same methods.
+# The module of each backend, with a class JKBuilder of the same methods.
 BACKENDS = {"cpu": "trnqc.eri.jk.builder", "cuda": "trnqc.eri.cuda.builder"}
 
 Matrices = tuple[np.ndarray | None, np.ndarray | None]
@@ -52,7 +52,7 @@ def get_jk(
     ranks: Ranks = ALONE,
     schedule: str = "dynamic",
 ) -> Matrices:
-    """J and K of density matrices, as PySCF's `scf.hf.get_jk` returns them.
+    """Compute J and K of density matrices, as PySCF's `scf.hf.get_jk` does.
 
     Parameters
     ----------
@@ -61,8 +61,8 @@ def get_jk(
     dm : array_like [..., nao, nao]
         Density matrices, real or complex, with or without symmetry.
     hermi : int
-        0 for K as it is; 1 (2) for the lower triangle of K and the same (the negative) above it, which is K itself if
-        `dm` is symmetric (antisymmetric). J does not depend on it. Of complex densities K is returned as it is.
+        0 for K itself. 1 for a symmetric and 2 for an antisymmetric matrix with the lower triangle of K; that is K
+        itself if `dm` has the same symmetry. J does not depend on `hermi`, nor does K of complex densities.
     with_j, with_k : bool
         What is wanted.
     omega : float, optional
@@ -72,7 +72,7 @@ def get_jk(
     cutoff : float
         Products of an integral and a density element below this are left out.
     threads : int, optional
-        PySCF's `lib.num_threads()` by default.
+        Threads of the CPU, by default PySCF's `lib.num_threads()`. An error for GPUs.
     ranks : Ranks
         Processes of one job, all of which call this function with the same arguments and get the whole J and K.
     schedule : str
@@ -93,12 +93,12 @@ def get_jk(
     BackendUnavailable, CompilerError, CommunicationError
         Where J and K cannot be made.
     """
-    made = builder(backend)(mol, omega=omega, cutoff=cutoff, threads=threads, ranks=ranks, schedule=schedule)
-    return made.get_jk(dm, hermi, with_j, with_k)
+    jk = builder(backend)(mol, omega=omega, cutoff=cutoff, threads=threads, ranks=ranks, schedule=schedule)
+    return jk.get_jk(dm, hermi, with_j, with_k)
 
 
 def builder(backend: str = "auto") -> type[JKBuilder]:
-    """The class that builds J and K on a backend; auto is the CPU."""
+    """Return the class that computes J and K on a backend; "auto" is the CPU."""
     name = "cpu" if backend == "auto" else backend
     if name not in BACKENDS:
         raise InputError(f"backend is auto or one of {', '.join(BACKENDS)}, found {backend!r}")
@@ -109,21 +109,40 @@ def builder(backend: str = "auto") -> type[JKBuilder]:
 
 
 class JKBuilder:
-    """J and K of one molecule, any number of times; keeps pairs, bounds and compiled functions.
+    """J and K of one molecule for any number of densities. It keeps pairs, bounds and compiled functions.
 
-    Raises CompilerError, UnsupportedClass or MoleculeError for what cannot be built.
+    Parameters
+    ----------
+    mol, omega, cutoff, threads, ranks, schedule
+        As in `get_jk`.
+
+    Raises
+    ------
+    CompilerError, UnsupportedClass, MoleculeError
+        If there are no kernels for the molecule's shells.
+
+    Examples
+    --------
+    >>> from pyscf import gto
+    >>> builder = JKBuilder(gto.M(atom="He", basis="sto-3g"))
+    >>> vj, vk = builder.get_jk([[1.0]])
+    >>> float(vj[0, 0].round(6))
+    1.055713
     """
 
     def __init__(
-        self, mol: gto.Mole, omega: float | None = None, cutoff: float = CUTOFF, threads: int | None = None,
-        ranks: Ranks = ALONE, schedule: str = "dynamic",
-    ) -> None:  # fmt: skip
+        self,
+        mol: gto.Mole,
+        omega: float | None = None,
+        cutoff: float = CUTOFF,
+        threads: int | None = None,
+        ranks: Ranks = ALONE,
+        schedule: str = "dynamic",
+    ) -> None:
         self.mol, self.cutoff = mol, cutoff
         self.ranks, self.schedule, self._builds = ranks, schedule, 0
         self.threads = threads or lib.num_threads()
-        signed = float(mol.omega if omega is None else omega)
-        self.operator = "erf" if signed > 0 else "erfc" if signed < 0 else "coulomb"
-        self.omega = abs(signed)
+        self.operator = Operator.of(mol, omega)
         self.layout: Layout = layout_of(mol)
         self._pairs = pairs_of(mol)
         self._tables: tuple[Table, ...] | None = None
@@ -132,33 +151,34 @@ class JKBuilder:
 
     @property
     def ran_on(self) -> str:
+        """What computes J and K, in words."""
         among = f" on each of {self.ranks.size} ranks" if self.ranks.size > 1 else ""
         return f"{programs.words()}, {self.threads} thread{'s' * (self.threads > 1)}{among}"
 
     def classes(self) -> tuple[QuartetClass, ...]:
-        """Of all quartets of the molecule."""
-        found = [self._class(a, b) for n, a in enumerate(self._pairs) for b in self._pairs[: n + 1]]
-        return tuple(dict.fromkeys(found))
+        """Return the classes of all quartets of the molecule."""
+        pairs = [(a, b) for n, a in enumerate(self._pairs) for b in self._pairs[: n + 1]]
+        return tuple(dict.fromkeys(quartet_class(a, b, self.operator.name) for a, b in pairs))
 
     def build(self, with_j: bool = True, with_k: bool = True) -> dict[QuartetClass, Library]:
-        """Compile what the molecule needs, where that is not done yet."""
+        """Compile what the molecule needs, unless that is done already."""
         if (with_j, with_k) not in self._libraries:
             batches = [Batch(cls, with_j, with_k) for cls in self.classes()]
-            made = programs.build([batch.program for batch in batches])
-            self._libraries[with_j, with_k] = {batch.cls: made[batch.name] for batch in batches}
+            libraries = programs.build([batch.program for batch in batches])
+            self._libraries[with_j, with_k] = {batch.cls: libraries[batch.name] for batch in batches}
         return self._libraries[with_j, with_k]
 
     def get_jk(self, dm: Any, hermi: int = 1, with_j: bool = True, with_k: bool = True) -> Matrices:
-        """J and K of density matrices [..., nao, nao]; see the function of this name."""
-        given = self._checked(dm, hermi)
-        if np.iscomplexobj(given):
-            return self._of_complex(given, with_j, with_k)
-        dms = given.reshape(-1, *given.shape[-2:]).astype(np.float64, copy=False)
+        """Compute J and K of density matrices [..., nao, nao]; see the function `get_jk`."""
+        dm = self._checked(dm, hermi)
+        if np.iscomplexobj(dm):
+            return self._of_complex(dm, with_j, with_k)
+        dms = dm.reshape(-1, *dm.shape[-2:]).astype(np.float64, copy=False)
         vj, vk = (np.zeros(dms.shape) if wanted else None for wanted in (with_j, with_k))
         self._add(dms, vj, vk)
         if vk is not None:
-            vk = densities.mirrored(vk, hermi).reshape(given.shape)
-        return (None if vj is None else vj.reshape(given.shape)), vk
+            vk = densities.mirrored(vk, hermi).reshape(dm.shape)
+        return (None if vj is None else vj.reshape(dm.shape)), vk
 
     def _of_complex(self, dm: np.ndarray, with_j: bool, with_k: bool) -> Matrices:
         parts = self.get_jk(np.stack([dm.real, dm.imag]), 0, with_j, with_k)
@@ -166,8 +186,8 @@ class JKBuilder:
         return vj, vk
 
     def _add(self, dms: np.ndarray, vj: np.ndarray | None, vk: np.ndarray | None) -> None:
-        """Add J and K of real densities to the matrices that are there, in as many passes as memory asks for."""
-        at_once = self._at_once()
+        """Add J and K of real densities to matrices, in as many passes over the integrals as memory requires."""
+        at_once = self._densities_of_a_pass()
         if not dms.any() or (vj is None and vk is None):
             return
         libraries = self.build(vj is not None, vk is not None)
@@ -184,44 +204,40 @@ class JKBuilder:
 
     def _checked(self, dm: Any, hermi: int) -> np.ndarray:
         nao = self.mol.nao_nr()
-        given = host_array(dm, "dm", "J and K are NumPy arrays; take .detach()")
+        dm = host_array(dm, "dm", "J and K are NumPy arrays; take .detach()")
         if hermi not in (0, 1, 2):
             raise InputError(f"hermi is 0, 1 or 2, found {hermi!r}")
-        if given.ndim < 2 or given.shape[-2:] != (nao, nao):
-            raise InputError(f"dm is [{nao}, {nao}] or [..., {nao}, {nao}] for this molecule, found {given.shape}")
-        if given.dtype.kind not in "bfiuc":
-            raise InputError(f"dm holds real or complex numbers, found {given.dtype}")
-        if not np.isfinite(given).all():
+        if dm.ndim < 2 or dm.shape[-2:] != (nao, nao):
+            raise InputError(f"dm is [{nao}, {nao}] or [..., {nao}, {nao}] for this molecule, found {dm.shape}")
+        if dm.dtype.kind not in "bfiuc":
+            raise InputError(f"dm holds real or complex numbers, found {dm.dtype}")
+        if not np.isfinite(dm).all():
             raise InputError("dm has elements that are not finite: the step that made it has failed")
-        return given
+        return dm
 
-    def _at_once(self) -> int:
-        """How many densities one pass over the integrals may treat, by memory."""
-        nao, allowed = self.mol.nao_nr(), self.mol.max_memory
-        one = (4 * self.threads + 8) * 8e-6 * nao**2
-        if one > allowed:
+    def _densities_of_a_pass(self) -> int:
+        """Return how many densities one pass over the integrals may treat within mol.max_memory."""
+        nao, allowed = self.mol.nao_nr(), 1e6 * self.mol.max_memory
+        # f64 and i64 terms of J and of K for each thread, and eight matrices of the whole pass.
+        each = 8.0 * (4 * self.threads + 8) * nao**2
+        if each > allowed:
             raise MemoryLimit(
-                f"J and K of one density of {nao} orbitals on {self.threads} threads take {one:.0f} MB, allowed are "
-                f"mol.max_memory = {allowed:.0f} MB: allow more, or use fewer threads"
+                f"J and K of one density of {nao} orbitals on {self.threads} threads take {each / 1e6:.0f} MB, allowed "
+                f"are mol.max_memory = {allowed / 1e6:.0f} MB: allow more, or use fewer threads"
             )
-        return int(min(allowed / max(one, 1e-6), 1e9))
-
-    def _class(self, bra: ShellPairs, ket: ShellPairs) -> QuartetClass:
-        general = bra.general or ket.general
-        l = (bra.la, bra.lb, ket.la, ket.lb)
-        # Of s and p functions there is one kind.
-        return QuartetClass(*l, self.mol.cart and max(l) > 1, general, self.operator)
+        return int(min(allowed / max(each, 1.0), 1e9))
 
     def _table(self, libraries: dict[QuartetClass, Library]) -> tuple[Table, ...]:
         if self._tables is None:
-            own = {p: (c := self._class(p, p), libraries[c]) for p in self._pairs}
-            self._tables = tables(self._pairs, self.layout, own, self.omega, self.cutoff)
+            classes = {pairs: quartet_class(pairs, pairs, self.operator.name) for pairs in self._pairs}
+            own = {pairs: (cls, libraries[cls]) for pairs, cls in classes.items()}
+            self._tables = tables(self._pairs, self.layout, own, self.operator.omega, self.cutoff)
         return self._tables
 
-    def _schwarz(self, found: tuple[Table, ...]) -> np.ndarray:
-        """The largest sqrt((ab|ab)) of every two shells, [shells, shells]; 0 for pairs that are left out."""
+    def _schwarz(self, tables: tuple[Table, ...]) -> np.ndarray:
+        """Return the largest sqrt((ab|ab)) of every two shells, [shells, shells]; 0 for pairs that are left out."""
         q = np.zeros((self.mol.nbas, self.mol.nbas))
-        for table in found:
+        for table in tables:
             a, b = table.pairs.first, table.pairs.second
             q[a, b] = q[b, a] = np.maximum(q[a, b], table.pairs.bound)
         return q
@@ -229,51 +245,39 @@ class JKBuilder:
     def _halves(
         self, dm: np.ndarray, with_j: bool, with_k: bool, maxima: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """J, and the half of K, of densities each of which is symmetric or antisymmetric."""
+        """Return J, and half of K, of densities that are each symmetric or antisymmetric."""
         libraries = self.build(with_j, with_k)
-        found = self._table(libraries)
-        orbitals = [pair_orbitals(table.pairs) for table in found]
+        tables = self._table(libraries)
+        orbitals = [pair_orbitals(table.pairs) for table in tables]
         flat = [dm[:, i, j].reshape(len(dm), -1) for i, j in orbitals] or [np.zeros((len(dm), 0))]
-        options: dict[str, Any] = {"with_j": with_j, "with_k": with_k, "cutoff": self.cutoff, "omega": self.omega}
-        run = Run.of(self.mol, self.layout, dm, np.concatenate(flat, axis=1), maxima=maxima, **options)
-        pairs, blocks = self._summed(run, found, libraries)
+        options: dict[str, Any] = {"with_j": with_j, "with_k": with_k, "cutoff": self.cutoff, "maxima": maxima}
+        run = Run.of(self.mol, self.layout, dm, np.concatenate(flat, axis=1), omega=self.operator.omega, **options)
+        pairs, blocks = self._summed(run, tables, libraries)
         half = np.zeros_like(dm)
-        for table, (i, j) in zip(found, orbitals):
+        for table, (i, j) in zip(tables, orbitals):
             half[:, i, j] = pairs[:, table.at : table.at + table.elements].reshape(-1, *i.shape)
-        # Twice, since only one of (ab|cd) and (ab|dc) was met.
+        # Twice, because only one of (ab|cd) and (ab|dc) was computed.
         return 2 * (half + half.transpose(0, 2, 1)), self.layout.matrices(blocks)
 
     def _summed(
-        self, run: Run, found: tuple[Table, ...], libraries: dict[QuartetClass, Library]
+        self, run: Run, tables: tuple[Table, ...], libraries: dict[QuartetClass, Library]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """What all quartets add to `run.pairs` and `run.blocks`, on threads of all ranks."""
-        groups = self._groups(found)
-        mine = self._share([sum(task.cost for task in group) for group in groups])
-        bounds = run.bounds(self._schwarz(found), np.diff(self.mol.ao_loc_nr()))
-        sums = ExactSum(run.pairs.shape, bounds[0]), ExactSum(run.blocks.shape, bounds[1])
-        lock = Lock()
-
-        def groups_of_thread() -> Iterator[list[Task]]:
-            while True:
-                with lock:
-                    n = next(mine, None)
-                if n is None:
-                    return
-                yield groups[n]
-
+        """Return what all quartets add to J by pairs and to K by blocks, on the threads of all ranks."""
+        groups = self._groups(tables)
+        own = (groups[n] for n in self._share([sum(task.cost for task in group) for group in groups]))
+        j_bound, k_bound = run.bounds(self._schwarz(tables), np.diff(self.mol.ao_loc_nr()))
+        j, k = ExactSum(run.pairs.shape, j_bound), ExactSum(run.blocks.shape, k_bound)
+        sums = [total for total, wanted in ((j, run.with_j), (k, run.with_k)) if wanted]
         with ThreadPoolExecutor(self.threads) as pool:
-            workers = [pool.submit(run.work, groups_of_thread(), libraries, sums) for _ in range(self.threads)]
-            for worker in workers:
-                worker.result()
-        for part, wanted in zip(sums, (run.with_j, run.with_k)):
-            part.total = self.ranks.sum(part.total) if wanted else part.total
-        return sums[0].value(), sums[1].value()
+            add_all(sums, own, lambda: run.worker(libraries), pool, self.threads, self.ranks)
+        return j.value(), k.value()
 
     def _share(self, costs: Sequence[float]) -> Iterator[int]:
+        """Yield the numbers of this rank's groups."""
         self._builds += 1
         return dealt(costs, self.ranks, self.schedule, f"jk {self._builds}")
 
-    def _groups(self, found: tuple[Table, ...]) -> list[list[Task]]:
+    def _groups(self, tables: tuple[Table, ...]) -> list[list[Task]]:
         if not self._grouped:
-            self._grouped = groups_of(found, self._class, self.mol.nao_nr())
+            self._grouped = groups_of(tables, self.operator.name, self.mol.nao_nr())
         return self._grouped

@@ -1,6 +1,7 @@
-"""Density matrices as sums of symmetric and antisymmetric ones, which is what the digestion of integrals takes.
+"""Density matrices as sums of symmetric and antisymmetric parts, because the digestion of integrals needs these.
 
-D = S + A, S = (D + D^T) / 2 -> J = J(S), K = K(S) + K(A), where K(S) = H + H^T, K(A) = H - H^T of a half H each
+D = S + A with S = (D + D^T) / 2 gives J(D) = J(S) and K(D) = K(S) + K(A). The digestion returns a half H of each K:
+K(S) = H + H^T, and K(A) = H - H^T.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from pyscf import lib
 
-# Antisymmetric elements up to this share of a density's largest element are taken for rounding errors.
+# Antisymmetric elements up to this share of a density's largest element count as rounding errors.
 ROUNDING = 1e-14
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Symmetric and antisymmetric parts of density matrices; parts that are zero are left out.
+    """Symmetric and antisymmetric parts of density matrices, without those that are zero.
 
     Parameters
     ----------
@@ -25,7 +26,7 @@ class Parts:
     signs : ndarray [parts]
         1 for symmetric matrices, -1 for antisymmetric ones.
     owners : ndarray [parts]
-        Number of the density that a matrix is a part of.
+        The number of the density that a matrix is a part of.
     """
 
     matrices: np.ndarray
@@ -39,25 +40,25 @@ class Parts:
         return Parts(self.matrices[rows], self.signs[rows], self.owners[rows])
 
     def add_coulomb(self, to: np.ndarray, j: np.ndarray) -> None:
-        """Add the J [parts, ...] of symmetric parts to those of their densities."""
+        """Add the J [parts, nao, nao] of symmetric parts to the J of their densities."""
         for n in np.flatnonzero(self.signs > 0):
             to[self.owners[n]] += j[n]
 
     def add_exchange(self, to: np.ndarray, half: np.ndarray) -> None:
-        """Add the K that belong to halves [parts, ...] to those of their densities."""
+        """Add the K that belong to halves [parts, nao, nao] to the K of their densities."""
         for owner, sign, one in zip(self.owners, self.signs, half):
             to[owner] += one + sign * one.T
 
 
 def split(dms: np.ndarray, with_k: bool, reach: np.ndarray, cutoff: float) -> Parts:
-    """The parts of densities [n, nao, nao] that J, and K if it is wanted, depend on.
+    """Split densities [n, nao, nao] into the parts that J, and K if it is wanted, depend on.
 
     Parameters
     ----------
     dms : ndarray [n, nao, nao]
         Real densities.
     with_k : bool
-        Whether K is wanted; J depends on symmetric parts alone.
+        Whether K is wanted; J depends on symmetric parts only.
     reach : ndarray [nao]
         For each orbital i, the largest sqrt((ij|ij)) over all orbitals j.
     cutoff : float
@@ -74,14 +75,14 @@ def split(dms: np.ndarray, with_k: bool, reach: np.ndarray, cutoff: float) -> Pa
     kinds = [(1, (dms + transposed) / 2)]
     if with_k:
         kinds.append((-1, (dms - transposed) / 2))
-    found = [
+    kept = [
         (sign, owner, part)
         for sign, parts in kinds
         for owner, part in enumerate(parts)
         if part.any() and (sign > 0 or not _negligible(part, dms[owner], reach, cutoff))
     ]
-    matrices = np.array([part for _, _, part in found]).reshape(-1, *dms.shape[1:])
-    return Parts(matrices, *(np.array([row[n] for row in found], np.int64) for n in (0, 1)))
+    matrices = np.array([part for _, _, part in kept]).reshape(-1, *dms.shape[1:])
+    return Parts(matrices, *(np.array([row[n] for row in kept], np.int64) for n in (0, 1)))
 
 
 def _negligible(antisymmetric: np.ndarray, dm: np.ndarray, reach: np.ndarray, cutoff: float) -> bool:
@@ -90,12 +91,12 @@ def _negligible(antisymmetric: np.ndarray, dm: np.ndarray, reach: np.ndarray, cu
 
 
 def is_symmetric(dm: np.ndarray) -> bool:
-    """Whether a density [nao, nao] equals its transpose but for rounding errors."""
+    """Return whether a density [nao, nao] equals its transpose but for rounding errors."""
     return bool(np.abs(dm - dm.T).max(initial=0) <= 2 * ROUNDING * np.abs(dm).max(initial=0))
 
 
 def mirrored(vk: np.ndarray, hermi: int) -> np.ndarray:
-    """K [n, nao, nao] as PySCF returns it, in place: for hermi 1 and 2 the lower triangle decides about the upper."""
+    """Return K [n, nao, nao] as PySCF does, in place: with hermi 1 and 2 the lower triangle decides the upper one."""
     if hermi:
         for one in vk:
             lib.hermi_triu(one, hermi, inplace=True)

@@ -1,8 +1,8 @@
-"""Density and exchange matrices shell pair by shell pair, as the digestion of integrals reads and writes them.
+"""The order of density and exchange matrices by pairs of shells, in which the digestion of integrals reads and writes.
 
-Contractions count as shells here. Shells are sorted by l; of every two l there is a block [shells, shells, n, n] of the
-matrix, so that two shells' part of it is contiguous, and these blocks follow one another. J needs only what belongs to
-the pairs of a class: `pair_orbitals` tells where that stands in the matrix.
+Each contraction counts as a shell here. Shells are sorted by l. For every two l there is a block [shells, shells, n, n]
+of the matrix, so that the part of two shells is contiguous, and these blocks follow one another. J needs only the
+elements of the pairs of a class, which `trnqc.eri.shells.pairs.pair_orbitals` finds in the matrix.
 """
 
 from __future__ import annotations
@@ -13,14 +13,21 @@ from functools import cached_property
 import numpy as np
 from pyscf import gto
 
-from trnqc.eri.shells.pairs import ShellPairs, functions
+from trnqc.eri.shells.pairs import functions
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """order [nao]: AOs by l; place [shells of the molecule]: position of the first contraction among those of its l.
+    """Where the blocks of a matrix of a molecule are.
 
-    shells, sizes: by l, contracted shells and functions of one.
+    Parameters
+    ----------
+    order [nao]
+        The functions sorted by l.
+    place [shells of the molecule]
+        The position of a shell's first contraction among those of its l.
+    shells, sizes
+        Contracted shells, and functions of one, by l.
     """
 
     order: np.ndarray
@@ -31,14 +38,14 @@ class Layout:
     @cached_property
     def at(self) -> dict[tuple[int, int], int]:
         """Where the block of two l begins."""
-        found, begin = {}, 0
+        at, begin = {}, 0
         for x, y, elements in self._blocks():
-            found[x, y] = begin
+            at[x, y] = begin
             begin += elements
-        return found
+        return at
 
     def blocked(self, matrices: np.ndarray) -> np.ndarray:
-        """[n, nao, nao] as [n, nao nao] in this layout."""
+        """Return matrices [n, nao, nao] as [n, nao nao] in this layout."""
         out = np.empty((len(matrices), self.order.size**2))
         for x, y, elements in self._blocks():
             part = matrices[:, self._orbitals(x)[:, None], self._orbitals(y)[None, :]]
@@ -48,7 +55,7 @@ class Layout:
         return out
 
     def matrices(self, blocked: np.ndarray) -> np.ndarray:
-        """The way back."""
+        """Return the matrices [n, nao, nao]; the inverse of `blocked`."""
         nao = self.order.size
         out = np.empty((len(blocked), nao, nao))
         for x, y, elements in self._blocks():
@@ -72,6 +79,7 @@ class Layout:
 
 
 def layout_of(mol: gto.Mole) -> Layout:
+    """Return the layout of a molecule's matrices."""
     bas, loc = mol._bas, mol.ao_loc_nr()
     l, contractions = bas[:, gto.ANG_OF], bas[:, gto.NCTR_OF]
     place, order, shells = np.zeros(len(bas), np.int64), [], []
@@ -84,19 +92,8 @@ def layout_of(mol: gto.Mole) -> Layout:
     return Layout(np.concatenate(order) if order else np.zeros(0, np.int64), place, tuple(shells), sizes)
 
 
-def pair_orbitals(pairs: ShellPairs) -> tuple[np.ndarray, np.ndarray]:
-    """AOs of a and of b of every integral's bra, both i64 [pairs, contractions, na nb]."""
-    na, nb = pairs.extents
-    a = np.arange(pairs.nca)[:, None, None, None] * na + np.arange(na)[:, None]
-    b = np.arange(pairs.ncb)[:, None, None] * nb + np.arange(nb)
-    shape = (len(pairs), pairs.nca, pairs.ncb, na, nb)
-    flat = (len(pairs), pairs.contractions, na * nb)
-    first, second = (ao[:, None, None, None, None] for ao in (pairs.ao_first, pairs.ao_second))
-    return np.broadcast_to(first + a, shape).reshape(flat), np.broadcast_to(second + b, shape).reshape(flat)
-
-
 def block_maxima(mol: gto.Mole, matrices: np.ndarray) -> np.ndarray:
-    """Largest element of every two shells' block over all matrices [n, nao, nao], as [shells, shells]."""
+    """Return the largest |element| of each block of two shells over all matrices [n, nao, nao], as [shells, shells]."""
     loc = mol.ao_loc_nr()[:-1]
     largest = np.abs(matrices).max(axis=0)
     return np.maximum.reduceat(np.maximum.reduceat(largest, loc, axis=0), loc, axis=1)

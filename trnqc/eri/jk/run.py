@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from pyscf import gto
 
-from trnqc.eri.classes import QuartetClass
+from trnqc.eri.classes import PRIMITIVE, QuartetClass
 from trnqc.eri.jk.batch import BLOCKS, NUMBERS, REALS, Batch
-from trnqc.eri.jk.exact_sums import ExactSum, Terms
+from trnqc.eri.jk.exact_sums import Add
 from trnqc.eri.jk.layout import Layout, block_maxima
 from trnqc.eri.jk.tasks import Task
 from trnqc.eri.kernels import boys
@@ -21,19 +21,29 @@ from trnqc.eri.library import programs
 from trnqc.host.arrays import zeros
 from trnqc.jit import Library
 
-# Primitive quartets below this times the cutoff are left out: a contracted integral has some hundreds that matter.
-PRIMITIVE = 1e-2
-
 _work_size = cache(work_size)
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What all tasks of one pass share.
+    """One pass over the integrals: what all its tasks share.
 
-    pairs [densities, elements of all pairs] and blocks [densities, elements of a matrix]: the densities for J and for K
-    (layout.py). each [densities, shells, shells]: their largest elements by blocks. maxima [shells, shells]: the same
-    for the screening. reals: those of `batch.REALS`.
+    Parameters
+    ----------
+    layout
+        The order of the matrices.
+    with_j, with_k
+        What is wanted.
+    pairs [densities, elements of all pairs]
+        The densities for J.
+    blocks [densities, nao nao]
+        The densities for K, in the order of the layout.
+    each [densities, shells, shells]
+        The largest element of each density by blocks.
+    maxima [shells, shells]
+        The same over the densities of all passes, for the screening.
+    reals
+        The values of `batch.REALS`.
     """
 
     layout: Layout
@@ -59,9 +69,9 @@ class Run:
         omega: float,
         maxima: np.ndarray | None = None,
     ) -> Run:
-        """A pass for densities dm [densities, nao, nao], each symmetric or antisymmetric.
+        """Prepare a pass for densities dm [densities, nao, nao], each symmetric or antisymmetric.
 
-        pairs: their elements by pairs. omega: at least 0, in 1/bohr. maxima: by default those of `dm`; the passes over
+        pairs: their elements by pairs. omega: at least 0, in 1/Bohr. maxima: by default those of `dm`; all passes over
         parts of one stack share them, so that the number of passes does not change the result.
         """
         each = np.array([block_maxima(mol, one[None]) for one in dm])
@@ -73,39 +83,36 @@ class Run:
 
     @property
     def count(self) -> int:
-        """Densities."""
+        """The number of densities."""
         return len(self.pairs)
 
     def bounds(self, q: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """By density, what no element of the sums for J and K exceeds, even if all terms had one sign.
+        """Return by density what no element of the sums for J and K exceeds, even if all terms had one sign.
 
-        q [shells, shells]: Schwarz bounds q_ab = sqrt((ab|ab)). sizes: functions of each shell. J_ab <= q_ab sum q_cd
-        |D_cd| and K_ac <= sum q_ab |D_bd| q_cd; a quartet is met once for its at most eight images.
+        q [shells, shells]: Schwarz bounds q_ab = sqrt((ab|ab)). sizes: functions of each shell. By Schwarz's inequality
+        J_ab <= q_ab sum_cd q_cd |D_cd| and K_ac <= sum_bd q_ab |D_bd| q_cd. The factor 8 is there because a quartet
+        stands for up to eight integrals.
         """
         weighted, most = self.each * np.outer(sizes, sizes), q.max(axis=0, initial=0)
         j = most.max(initial=0) * (q * weighted).sum(axis=(1, 2))
         k = (most[:, None] * weighted * most).sum(axis=(1, 2))
         return 8 * j, 8 * k
 
-    def work(
-        self,
-        groups: Iterable[list[Task]],
-        libraries: Mapping[QuartetClass, Library],
-        sums: tuple[ExactSum, ExactSum],
-    ) -> None:
-        """The share of one thread: the sums of each group are added to the sums of J and of K."""
-        scratch, terms = Scratch(), [Terms(total) for total in sums]
-        vj, vk = (term.array for term in terms)
-        for group in groups:
+    def worker(self, libraries: Mapping[QuartetClass, Library]) -> Add[list[Task]]:
+        """Return a function for one thread that adds a group of tasks to J and K, whichever are wanted."""
+        scratch, unused = Scratch(), np.zeros(1)
+
+        def add(group: list[Task], arrays: tuple[np.ndarray, ...]) -> None:
+            wanted = iter(arrays)
+            vj, vk = (next(wanted) if asked else unused for asked in (self.with_j, self.with_k))
             for task in group:
                 driver = getattr(libraries[task.cls], Batch(task.cls, self.with_j, self.with_k).name)
                 driver(**self.arguments(task, scratch, vj, vk), groups_begin=task.begin, groups_end=task.end)
-            for wanted, term in zip((self.with_j, self.with_k), terms):
-                if wanted:
-                    term.flush()
+
+        return add
 
     def arguments(self, task: Task, scratch: Scratch, vj: np.ndarray, vk: np.ndarray) -> dict[str, np.ndarray]:
-        """The arguments of a driver, see `Batch.arrays`."""
+        """Return the arguments of a driver; see `Batch.arrays`."""
         bra, ket, cls, width = task.bra, task.ket, task.cls, programs.lanes()
         n_ab, n_cd = bra.pairs.contractions, ket.pairs.contractions
         a, b, c, d = cls.extents
@@ -138,7 +145,7 @@ class Run:
         }
 
     def numbers(self, task: Task, lanes: int) -> np.ndarray:
-        """The array of `batch.NUMBERS`."""
+        """Return the array of `batch.NUMBERS`."""
         bra, ket, layout = task.bra, task.ket, self.layout
         numbers = {
             "ket_pairs": len(ket),
@@ -165,7 +172,7 @@ class Run:
 
 
 class Scratch:
-    """Buffers of one thread by name, which grow when more is asked for."""
+    """The buffers of one thread, by name. They grow when more is asked for."""
 
     def __init__(self) -> None:
         self.lane = np.arange(programs.lanes())

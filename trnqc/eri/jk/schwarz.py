@@ -1,6 +1,6 @@
-"""Schwarz bounds sqrt(max |(ab|ab)|) of pairs, by the kernels: a pair is bra and ket on every lane.
+"""Schwarz bounds sqrt(max |(ab|ab)|) of pairs, computed by the kernels with the same pair as bra and as ket.
 
-|(ab|cd)| <= sqrt((ab|ab)) sqrt((cd|cd)) holds for 1/r and for what is left of it by erf and erfc.
+|(ab|cd)| <= sqrt((ab|ab)) sqrt((cd|cd)) holds for 1/r, erf(omega r)/r and erfc(omega r)/r: they are positive operators.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ _ROWS, _N_AB, _OMEGA, _PAIR = Var("rows", "i64"), Var("n_ab", "i64"), Var("omega
 
 
 def _arrays(cls: QuartetClass) -> dict[str, Array]:
-    """records [pairs, rows, W], centre [pairs, 6], count [pairs], bound [pairs]; ones [rows + 1] is all 1; the rest is
-    scratch."""
+    """Return records [pairs, rows, W], centre [pairs, 6], count, bound [pairs], ones [rows + 1], lane and scratch."""
     wide = _N_AB + CONTRACTION if cls.general else CONTRACTION
     na, nb, _, _ = cls.extents
     arrays = (
@@ -37,13 +36,13 @@ def _parameters(cls: QuartetClass) -> tuple[Value | Array, ...]:
 
 
 def signature(cls: QuartetClass) -> Signature:
-    """Of `bounds`."""
+    """Return the signature of `bounds`."""
     written = ("bound", "lanes_ket", "lanes_centre", "work", "out")
     return Signature.declared(f"schwarz_{cls.name}", _parameters(cls), written)
 
 
 def bounds(cls: QuartetClass) -> st.Function:
-    """The function; its groups are the pairs."""
+    """Build the function; its groups are the pairs."""
     a, at, largest = _arrays(cls), Var("at", "i64"), Var("largest")
     na, nb, _, _ = cls.extents
     wide = _N_AB + CONTRACTION if cls.general else CONTRACTION

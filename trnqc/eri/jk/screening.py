@@ -1,4 +1,4 @@
-"""Pairs of a molecule as a J/K build walks them: alike in primitives, by falling Schwarz bound, without idle ones."""
+"""The pairs of a molecule that contribute to J and K, in tables of like length, by falling Schwarz bound."""
 
 from __future__ import annotations
 
@@ -8,27 +8,35 @@ from functools import cached_property
 
 import numpy as np
 
-from trnqc.eri.classes import BOUND, CONTRACTION, QuartetClass
+from trnqc.eri.classes import BOUND, QuartetClass
 from trnqc.eri.jk.batch import CENTRE, COUNT, MEASURES, PLACE_A, PLACE_B, PLACES, SCHWARZ, SHELL_A, SHELL_B
 from trnqc.eri.jk.layout import Layout
 from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.parameters import work_size
 from trnqc.eri.library.programs import lanes
-from trnqc.eri.shells.pairs import ShellPairs
+from trnqc.eri.shells.pairs import ShellPairs, general_records
 from trnqc.host.arrays import zeros
 from trnqc.jit import Library
 
-# A batch runs as many rows as its longest record has, so that records of like length should meet; a list that is
-# too short leaves lanes idle.
+# The largest numbers of primitive pairs in the tables of a class. All lanes of a vector take as long as the longest of
+# their records, so that records of like length should be together.
 LENGTHS = (1, 3, 6, 9, 18, 36)
+# The fewest pairs of a table, because short tables leave lanes idle.
 FEWEST = 48
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Pairs of one class and like length, and what a driver reads of them (`batch.Batch.arrays`).
+    """Pairs of one class with records of like length.
 
-    at: where they begin among the elements of all pairs.
+    Parameters
+    ----------
+    pairs
+        The pairs.
+    places, measures, bounds
+        The arrays that a driver reads; see `batch.Batch.arrays`.
+    at
+        Where the elements of these pairs begin among those of all tables.
     """
 
     pairs: ShellPairs
@@ -51,23 +59,16 @@ class Table:
 
     @cached_property
     def general_records(self) -> np.ndarray:
-        """Of a segmented class as a general kernel reads them: one pair of contractions, of coefficient one."""
-        return general(self.pairs)
+        """The records as a general kernel reads them."""
+        return general_records(self.pairs.records)
 
     def records_for(self, cls: QuartetClass) -> np.ndarray:
-        """The records as the kernel of a class reads them."""
+        """Return the records as the kernel of a class reads them."""
         return self.general_records if cls.general else self.records
 
 
-def general(pairs: ShellPairs) -> np.ndarray:
-    """Records with contractions; those of a segmented class have a coefficient of one."""
-    if pairs.records.shape[2] > CONTRACTION:
-        return np.ascontiguousarray(pairs.records)
-    return np.concatenate([pairs.records, np.ones((*pairs.records.shape[:2], 1))], axis=2)
-
-
 def schwarz(pairs: ShellPairs, cls: QuartetClass, library: Library, omega: float) -> ShellPairs:
-    """The pairs with `bound` computed; cls: of the quartet of the pair with itself."""
+    """Return the pairs with their Schwarz bounds computed. cls: the class of a pair with itself."""
     na, nb = pairs.extents
     n_ab, rows, width = pairs.contractions, pairs.records.shape[1], lanes()
     bound = np.zeros(len(pairs))
@@ -96,21 +97,21 @@ def tables(
     classes: Sequence[ShellPairs], layout: Layout, libraries: Mapping[ShellPairs, tuple[QuartetClass, Library]],
     omega: float, cutoff: float,
 ) -> tuple[Table, ...]:  # fmt: skip
-    """Tables of all pairs that can contribute more than `cutoff` to anything, in canonical order of their classes."""
+    """Return tables of all pairs that can contribute more than `cutoff` to J or K, class by class."""
     bounded = [schwarz(pairs, *libraries[pairs], omega) for pairs in classes]
     largest = max((float(pairs.bound.max(initial=0)) for pairs in bounded), default=0.0)
-    found: list[Table] = []
+    tables: list[Table] = []
     at = 0
     for pairs in bounded:
         matter = pairs.take(np.flatnonzero(pairs.bound * largest >= cutoff))
         for part in _by_length(matter):
-            found.append(_table(part, layout, at))
-            at += found[-1].elements
-    return tuple(found)
+            tables.append(_table(part, layout, at))
+            at += tables[-1].elements
+    return tuple(tables)
 
 
 def _by_length(pairs: ShellPairs) -> Iterator[ShellPairs]:
-    """Parts of like record length, each by falling bound; parts that are too small join the next longer one."""
+    """Yield parts of like record length, each by falling bound. Parts that are too small join the next longer one."""
     group = np.searchsorted(LENGTHS, pairs.count)
     waiting: list[np.ndarray] = []
     for n in range(len(LENGTHS) + 1):

@@ -6,7 +6,7 @@ the bits of J and K, and depends on neither threads nor ranks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol, TypeVar
@@ -15,7 +15,7 @@ import numpy as np
 
 from trnqc.eri.classes import QuartetClass
 from trnqc.eri.jk.screening import Table
-from trnqc.eri.shells.pairs import ShellPairs
+from trnqc.eri.shells.pairs import ShellPairs, quartet_class
 
 # The fewest groups, where there is enough work: a few threads then end at about the same time.
 FEWEST = 32
@@ -24,8 +24,6 @@ FEWEST = 32
 WORTH = 4000.0
 # The most groups, so that ranks need not ask for them too often.
 MOST = 1 << 14
-
-Classify = Callable[[ShellPairs, ShellPairs], QuartetClass]
 
 
 class Costed(Protocol):
@@ -61,15 +59,15 @@ def relative_cost(bra: ShellPairs, ket: ShellPairs, quartets: float) -> float:
     return quartets * (primitives * (order + 1) ** 4 + 20.0 * float(elements) + 200.0)
 
 
-def tasks_of(tables: Sequence[Table], classify: Classify, most: float = np.inf) -> list[Task]:
-    """Return tasks for all quartets, most expensive first; one that costs more than `most` is cut where it can be."""
+def tasks_of(tables: Sequence[Table], operator: str, most: float = np.inf) -> list[Task]:
+    """Return tasks for all quartets, the most expensive first. None costs more than `most` if it can be cut."""
     tasks = []
     for n, a in enumerate(tables):
         for b in tables[: n + 1]:
             cost = relative_cost(a.pairs, b.pairs, _quartets(a, b))
             parts = int(min(len(a), max(1, np.ceil(cost / most))))
             edges = np.linspace(0, len(a), parts + 1).astype(int).tolist()
-            cls = classify(a.pairs, b.pairs)
+            cls = quartet_class(a.pairs, b.pairs, operator)
             tasks += [Task(a, b, cls, i, j, cost / parts) for i, j in pairwise(edges)]
     return sorted(tasks, key=lambda task: -task.cost)
 
@@ -78,11 +76,11 @@ def _quartets(bra: Table, ket: Table) -> float:
     return len(bra) * len(ket) / (2 if bra is ket else 1)
 
 
-def groups_of(tables: Sequence[Table], classify: Classify, nao: int) -> list[list[Task]]:
+def groups_of(tables: Sequence[Table], operator: str, nao: int) -> list[list[Task]]:
     """Return all quartets of a molecule in groups of similar cost."""
     total = sum(relative_cost(a.pairs, b.pairs, _quartets(a, b)) for n, a in enumerate(tables) for b in tables[: n + 1])
     cost = cost_of_group(total, nao**2)
-    return grouped(tasks_of(tables, classify, cost), cost)
+    return grouped(tasks_of(tables, operator, cost), cost)
 
 
 def cost_of_group(total: float, elements: int) -> float:

@@ -12,7 +12,6 @@ from pyscf import gto
 from pyscf.data.elements import ELEMENTS
 from pyscf.lib.exceptions import BasisNotFoundError
 
-from trnqc.eri.arrays.filling import quartet_class
 from trnqc.eri.arrays.writer import Writer
 from trnqc.eri.classes import OPERATORS, QuartetClass
 from trnqc.eri.gradient import digest
@@ -21,7 +20,7 @@ from trnqc.eri.jk.batch import Batch
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.kernels.recurrence import FITTED
 from trnqc.eri.kernels.variants import STANDARD, Variant, tier_of
-from trnqc.eri.shells.pairs import fitting_shells, pairs_between, pairs_of
+from trnqc.eri.shells.pairs import fitting_shells, pairs_between, pairs_of, quartet_class
 from trnqc.errors import InputError, MoleculeError
 from trnqc.jit import Recipe
 

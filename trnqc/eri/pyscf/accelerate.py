@@ -238,7 +238,7 @@ class _Accelerated(lib.StreamObject):
 
     def _builder(self, mol: gto.Mole, omega: float | None) -> JKBuilder:
         make = builder(self.backend)
-        return make(mol, omega=signed_omega(mol, omega), cutoff=self.direct_scf_tol, threads=lib.num_threads())
+        return make(mol, omega=signed_omega(mol, omega), cutoff=self.direct_scf_tol)
 
     def nuc_grad_method(self) -> Any:
         """Return PySCF's gradients object with J and K by our integrals; with density fitting it is PySCF's own."""

@@ -18,7 +18,7 @@ import numpy as np
 from pyscf import gto
 from scipy.special import betainc, gamma
 
-from trnqc.eri.classes import BOUND, COEFFICIENT, CONTRACTION, ZETA, P
+from trnqc.eri.classes import BOUND, COEFFICIENT, CONTRACTION, ZETA, P, QuartetClass
 from trnqc.errors import MoleculeError
 
 # Products of two primitives with a smaller BOUND, in Hartree^1/2, are left out. Each changes an integral by at most
@@ -103,6 +103,30 @@ class ShellPairs:
 def functions(l: int, cartesian: bool) -> int:
     """Return the number of functions of a shell with one contraction."""
     return (l + 1) * (l + 2) // 2 if cartesian else 2 * l + 1
+
+
+def pair_orbitals(pairs: ShellPairs) -> tuple[np.ndarray, np.ndarray]:
+    """Return the functions of a and of b of each product in every pair, both i64 [pairs, contractions, na nb]."""
+    na, nb = pairs.extents
+    a = np.arange(pairs.nca)[:, None, None, None] * na + np.arange(na)[:, None]
+    b = np.arange(pairs.ncb)[:, None, None] * nb + np.arange(nb)
+    shape = (len(pairs), pairs.nca, pairs.ncb, na, nb)
+    flat = (len(pairs), pairs.contractions, na * nb)
+    first, second = (ao[:, None, None, None, None] for ao in (pairs.ao_first, pairs.ao_second))
+    return np.broadcast_to(first + a, shape).reshape(flat), np.broadcast_to(second + b, shape).reshape(flat)
+
+
+def general_records(records: np.ndarray) -> np.ndarray:
+    """Return records [n, K, W, ...] as a general kernel reads them: those of a segmented class get a coefficient 1."""
+    if records.shape[2] > CONTRACTION:
+        return np.ascontiguousarray(records)
+    return np.concatenate([records, np.ones((*records.shape[:2], 1, *records.shape[3:]))], axis=2)
+
+
+def quartet_class(bra: ShellPairs, ket: ShellPairs, operator: str) -> QuartetClass:
+    """Return the class of the quartets of two classes of pairs. s and p functions are of one kind, called spherical."""
+    l = (bra.la, bra.lb, ket.la, ket.lb)
+    return QuartetClass(*l, bra.cartesian and max(l) > 1, bra.general or ket.general, operator)
 
 
 def pairs_of(mol: gto.Mole, cutoff: float = NEGLIGIBLE) -> tuple[ShellPairs, ...]:

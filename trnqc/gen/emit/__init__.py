@@ -1,7 +1,9 @@
-"""Programs in, C or CUDA text out; the same program gives the same text in any process.
+"""Emit programs as C or CUDA text. The same program gives the same text in every process.
 
-dialect.py: what C and CUDA spell differently, as two tables
-expressions.py: values, one small method an operation;  vectors.py: the same over GCC's and Clang's vector types
+dialect.py: the differences between C and CUDA, as two tables
+expressions.py: values as scalar text, one method per operation
+vectors.py: values as text over the vector types of GCC and Clang
+rows.py, packed.py: helper functions that move rows between memory and lanes
 statements.py: control flow, functions and the whole text
 """
 
@@ -17,20 +19,45 @@ __all__ = ["ACCUMULATE", "emit_c", "emit_cuda"]
 
 
 def emit_c(*functions: Function, lanes: int = 1, external: Collection[str] = ()) -> str:
-    """C for `lanes` SIMD lanes (a power of two; 1 is plain scalar C).
+    """Emit functions as C.
 
-    A parameter array of lanes is a pointer to vectors that are aligned as their elements are: a NumPy array whose last
-    axis is the lanes fits. A function with a group takes the range of groups as two last arguments.
-    external: names of functions that are called and that another object file holds: the text made of each alone.
-    Raises ProgramError for a program that breaks the language's rules.
+    Parameters
+    ----------
+    functions : Function
+        The functions to emit, with all functions that they call.
+    lanes : int
+        SIMD lanes, a power of two; 1 gives scalar C.
+    external : collection of str
+        Names of called functions that another object file contains; they are declared only.
+
+    Returns
+    -------
+    str
+        The text. An array of lanes is a pointer to vectors that need only the alignment of their elements, such as a
+        NumPy array whose last axis is the lane. A function with a group takes two more arguments, groups_begin and
+        groups_end.
+
+    Raises
+    ------
+    ProgramError
+        If a program breaks the rules of the language.
     """
     return Text(C, lanes).render(functions, external)
 
 
 def emit_cuda(*functions: Function, lanes: int = 128, accumulate: str = "fence", min_blocks: int = 0) -> str:
-    """CUDA, one thread a lane, `lanes` threads a block, one block a group.
+    """Emit functions as CUDA: a thread is a lane, a block is a group.
 
-    accumulate: how ``+=`` on arrays outside the registers is written, a word of ACCUMULATE; "fence" and "atomic" keep
-    nvcc from gathering loads ahead of their use, which undoes a schedule. min_blocks: resident blocks to compile for.
+    Parameters
+    ----------
+    functions : Function
+        The kernels to emit, with all functions that they call.
+    lanes : int
+        Threads of a block, a power of two.
+    accumulate : str
+        How ``+=`` on memory is written, a key of ACCUMULATE. "fence" and "atomic" keep nvcc from moving loads far ahead
+        of their use, which would undo a schedule.
+    min_blocks : int
+        Resident blocks per multiprocessor to compile for; 0 leaves the choice to the compiler.
     """
     return Text(CUDA, lanes, accumulate, min_blocks).render(functions)

@@ -1,4 +1,4 @@
-"""What the target languages spell differently. A new dialect is another table here."""
+"""The differences between the target languages, one table each."""
 
 from __future__ import annotations
 
@@ -7,12 +7,27 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Dialect:
-    """threads: whether a lane is a thread (else lanes are vector elements of one thread).
+    """How a language spells functions, types and memory.
 
-    header: first lines of a text. kernel, local, shared_code: what stands before a started function, a called one, and
-    one that is called from many places. external: what stands before the declaration of a function that another object
-    file holds. restrict: marks pointers no two of which reach one element; restrict_written: whether those that are
-    written to as well. constraints: the letter by which inline assembly names a register of each type.
+    Attributes
+    ----------
+    threads : bool
+        Whether a lane is a thread; else lanes are the elements of vectors.
+    header : tuple of str
+        The first lines of a text.
+    kernel, local, shared_code, external : str
+        Qualifiers of kernels, of called functions, of functions that are called from many places, and of those that
+        another object file contains.
+    restrict : str
+        The qualifier of pointers that do not overlap; restrict_written: whether written pointers have it too.
+    shared : str
+        The qualifier of shared arrays.
+    barrier, asm : str
+        The barrier statement and the keyword of inline assembly.
+    constraints : dict
+        The constraint letter of inline assembly for each type.
+    types : dict
+        The names of types.
     """
 
     name: str
@@ -38,14 +53,14 @@ C = Dialect(
     kernel="void",
     local="static void",
     shared_code="static void",
-    # Hidden: called directly, and of no concern to other libraries.
+    # Hidden functions are called directly and do not clash with those of other libraries.
     external='__attribute__((visibility("hidden"))) void',
     restrict="restrict",
     restrict_written=True,
     shared="",
     barrier="",
     asm="__asm__ volatile",
-    # Through memory, since the letters of vector registers differ by machine; a fence in C is rare.
+    # Through memory, because the letters of vector registers differ by machine. Fences in C are rare.
     constraints={"f64": "+m", "f32": "+m", "i64": "+r", "i32": "+r"},
     types={"f64": "double", "f32": "float", "i64": "int64_t", "i32": "int32_t", "bool": "int"},
 )
@@ -53,7 +68,7 @@ C = Dialect(
 CUDA = Dialect(
     name="CUDA",
     threads=True,
-    # The run-time compiler has no headers, and so neither of these.
+    # NVRTC has no headers that define these.
     header=(
         "#ifdef __CUDACC_RTC__",
         "#define INFINITY (1e300 * 1e300)",
@@ -65,7 +80,7 @@ CUDA = Dialect(
     shared_code="static __device__ __noinline__ void",
     external="extern __device__ void",
     restrict="__restrict__",
-    # Across a fence nvcc moves accesses through marked pointers, and those of inlined functions: so goes the schedule.
+    # nvcc moves accesses through restrict pointers, and those of inlined functions, across fences.
     restrict_written=False,
     shared="__shared__ ",
     barrier="__syncthreads();",
@@ -74,14 +89,14 @@ CUDA = Dialect(
     types={"f64": "double", "f32": "float", "i64": "long long", "i32": "int", "bool": "bool"},
 )
 
-# How ``+=`` on memory is written for a GPU; PLACE and VALUE are filled in.
+# How ``+=`` on memory is written for a GPU, with PLACE and VALUE to be substituted.
 ACCUMULATE = {
     "plain": "PLACE += VALUE;",
     "fence": 'PLACE += VALUE; asm volatile("" ::: "memory");',
     "atomic": "atomicAdd(&PLACE, VALUE);",
 }
 
-# Words that a program's names must not be: of C, C++ and CUDA, of <math.h>, and this package's own.
+# Names that programs cannot use: those of C, C++, CUDA and <math.h>, and those of the generated text.
 RESERVED = frozenset(
     """
     auto break case char const continue default do double else enum extern float for goto if inline int long register
@@ -94,5 +109,5 @@ RESERVED = frozenset(
 
 
 def safe(name: str) -> str:
-    """The name, with an underscore where the target's language or this text has taken it."""
+    """The name, with an underscore appended if it is reserved."""
     return f"{name}_" if name in RESERVED or name.endswith("_") else name

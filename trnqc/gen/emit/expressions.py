@@ -1,4 +1,4 @@
-"""Values as scalar text: one small method an operation, parentheses by how strongly operations bind."""
+"""Values as scalar text: one method per operation, with parentheses by precedence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Text = tuple[str, int]
 
 
 class Scalars:
-    """Expressions of one function, one lane at a time."""
+    """The expressions of one function, for one lane."""
 
     def __init__(self, dialect: Dialect, lanes: int, function: st.Function, program: Lanes) -> None:
         self.dialect, self.lanes, self.function, self.program = dialect, lanes, function, program
@@ -36,7 +36,7 @@ class Scalars:
         return self.bound(value)[0]
 
     def inside(self, value: Value, binding: int) -> str:
-        """Text of an operand of an operation that binds as strongly as `binding`."""
+        """The text of an operand, in parentheses if its precedence is lower than `binding`."""
         text, strength = self.bound(value)
         return text if strength >= binding else f"({text})"
 
@@ -44,7 +44,7 @@ class Scalars:
         return getattr(self, f"on_{value.op}", self.on_infix)(value)
 
     def variable_type(self, value: Value) -> str:
-        """Type of a variable that holds the value."""
+        """The type of a variable for the value."""
         return self.dialect.types[value.dtype]
 
     def array_type(self, array: Array) -> str:
@@ -78,18 +78,18 @@ class Scalars:
         return self.element(value.attr, value.args[0]), ATOM
 
     def element(self, array: Array, index: Value) -> str:
-        """The place of an element, also to the left of an assignment."""
+        """An element, also as the target of an assignment."""
         if self.dialect.threads and array.lanes:
             return f"{safe(array.name)}[{self.inside(index, PRODUCT)} * {self.lanes} + lane]"
         return f"{safe(array.name)}[{self.text(index)}]"
 
     def address(self, array: Array, begin: Value) -> str:
-        """Where the array goes on from an element, for a called function."""
+        """The address of an element, as an argument of a called function."""
         step = f" * {self.lanes}" if self.dialect.threads and array.lanes else ""
         return f"{safe(array.name)} + {self.inside(begin, PRODUCT)}{step}"
 
     def warp_sum(self, dtype: str) -> str:
-        """Name of a function whose value, on every lane, is the sum over the lanes of a warp."""
+        """The name of a helper that sums over the lanes of a warp and returns the sum on each of them."""
         kind, name = self.dialect.types[dtype], f"warp_sum_{dtype}"
         self.helpers[name] = (
             f"static __device__ __forceinline__ {kind} {name}({kind} x) {{ "

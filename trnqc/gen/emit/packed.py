@@ -1,8 +1,8 @@
-"""Text that moves rows which lie evenly apart between memory and lanes.
+"""C helpers that move evenly spaced rows between memory and lanes.
 
-Rows without gaps are whole vectors of memory. Where their length and the number of lanes have no common factor, an
-element's place in its vector tells the lane that it belongs to: blending vectors collects a column, one permutation
-orders it. Other lengths take a chain of shuffles of two vectors.
+Rows without gaps are read as whole vectors. If the row length and the number of lanes are coprime, an element's
+position in its vector determines its lane: a column is collected by blending vectors and ordered by one permutation.
+Other lengths need a chain of shuffles of two vectors.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ SHUFFLE = "\n".join([
     "#define SHUFFLED(kind, a, b, ...) __builtin_shuffle(a, b, (kind){__VA_ARGS__})",
     "#endif",
 ])  # fmt: skip
-Picks = list[tuple[int, int]]  # for every lane of a vector: the number of a source, and the lane there
+# For every lane of a vector: the number of a source vector, and the lane in it.
+Picks = list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Names of types (of the array of lanes, a vector, an element, a mask) and extents; used: lanes that have a row."""
+    """Names of the types (array of lanes, vector, element, mask), and extents. used: number of lanes with a row."""
 
     kind: str
     vector: str
@@ -46,7 +47,7 @@ class Rows:
 
     @property
     def held(self) -> list[int]:
-        """Elements of rows that are there, in each vector of memory."""
+        """How many elements of rows each vector of memory contains."""
         there = self.count * self.used
         return [min(self.lanes, max(0, there - n * self.lanes)) for n in range(self.count)]
 
@@ -54,12 +55,12 @@ class Rows:
         return f"SHUFFLED({self.mask}, {a}, {b}, {', '.join(map(str, order))})"
 
 
-# Element types -> what moves some of the elements of a 64-byte vector by a mask, and the type of that mask.
+# By element type: the builtins of masked moves of a 64-byte vector, and the type of the mask.
 MASKED = {"float": ("loadups512", "storeups512", "uint16_t"), "double": ("loadupd512", "storeupd512", "uint8_t")}
 
 
 def partial(vector: str, element: str, lanes: int) -> str:
-    """Moves the first elements of a vector; the rest is read as zero. Through memory where there are no masks."""
+    """Helpers that move the first n elements of a vector, reading the rest as zero; without masks through memory."""
     inline = "static inline __attribute__((always_inline))"
     load = f"{{ {element} part[{lanes}] = {{0}}; __builtin_memcpy(part, p, n * sizeof({element})); " \
            f"return *(const {vector}u *)part; }}"  # fmt: skip

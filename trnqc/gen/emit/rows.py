@@ -1,6 +1,7 @@
-"""Text that moves rows between memory and lanes: a row a lane, so blocks of lanes x lanes elements are transposed.
+"""C helpers that move rows between memory and lanes, one row for each lane.
 
-What is left of a row goes half a block at a time, two lanes' parts in one vector, and the last elements one by one.
+Blocks of lanes x lanes elements are transposed in registers. The rest of a row is moved in half blocks, with the parts
+of two lanes in one vector, and the last elements one by one.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ HEAD = "static inline void {name}({array} *{a}, {memory} *{b}, i64x{lanes} at, i
 
 
 def transpose(name: str, vector: str, element: str, mask: str, lanes: int) -> str:
-    """Exchange row and lane of a block, and of half a block if the compiler joins halves of vectors."""
+    """The transposition of a block, and of half a block if the compiler can join halves of vectors."""
     half = f"half_{vector}"
     first, second = (", ".join(str(k + n) for k in range(lanes // 2)) for n in (0, lanes // 2))
     wide = f"sizeof({vector}) / 2"
@@ -39,7 +40,7 @@ def transpose(name: str, vector: str, element: str, mask: str, lanes: int) -> st
 
 
 def _exchange(name: str, vector: str, mask: str, lanes: int, rows: int) -> list[str]:
-    """At every power of two below `rows` the off-diagonal parts of a pair of vectors change places."""
+    """Transposition by steps of powers of two: in each the off-diagonal parts of pairs of vectors are exchanged."""
     lines = [f"static inline void {name}({vector} *r) {{", f"    {vector} a, b;"]
     step = rows // 2
     while step:
@@ -55,9 +56,10 @@ def _exchange(name: str, vector: str, mask: str, lanes: int, rows: int) -> list[
 
 
 def gather(name: str, exchange: str, vector: str, target: str, element: str, lanes: int) -> str:
-    """Rows of memory into lanes; target: type of the array of lanes, exchange: name of the transposition.
+    """Gather rows of memory into lanes.
 
-    The last half block may take elements a second time.
+    target: type of the array of lanes. exchange: name of the transposition. The last half block may overlap with the
+    one before.
     """
     head = HEAD.format(name=name, array=target, a="to", memory=f"const {element}", b="from", lanes=lanes)
     half = lanes // 2
@@ -91,7 +93,7 @@ def gather(name: str, exchange: str, vector: str, target: str, element: str, lan
 
 
 def scatter(name: str, exchange: str, vector: str, source: str, element: str, lanes: int) -> str:
-    """Lanes added to rows of memory, one lane after the other since two may have one row."""
+    """Add lanes to rows of memory, one lane after the other, because two lanes may have the same row."""
     head = HEAD.format(name=name, array=f"const {source}", a="from", memory=element, b="to", lanes=lanes)
     half = lanes // 2
     return f"""{head}

@@ -15,14 +15,14 @@ from trnqc.gen.listing import functions as with_callees
 from trnqc.gen.values import Array, Value, Var, const, lane
 
 PAD = "    "
-# Lanes of a CUDA block that add up in registers before one of them adds to memory.
+# Lanes of a CUDA warp, which are summed in registers before one of them adds to memory.
 WARP = 32
-# Places from which a function may be called and still be part of each of them.
+# A function that is called from more places than this is not inlined.
 INLINED = 4
 
 
 class Text:
-    """A text of one dialect for a number of lanes."""
+    """The text of functions in one dialect for a number of lanes."""
 
     def __init__(self, dialect: Dialect, lanes: int, accumulate: str = "plain", min_blocks: int = 0) -> None:
         if lanes < 1 or lanes & (lanes - 1):
@@ -54,7 +54,7 @@ class Text:
 
 
 def _by_need(helpers: dict[str, str]) -> list[str]:
-    """Helpers that others use stand first."""
+    """Helpers in order, those that others use first."""
     users = ("min", "max", "gather_rows", "scatter_rows", "pack", "unpack")
     return [helpers[name] for name in sorted(helpers, key=lambda n: (n.startswith(users), n))]
 
@@ -74,7 +74,7 @@ class _Function:
         return [*title, f"{self.head()} {{", *self.opening(), *body, *([f"{PAD}}}"] if self.looped else []), "}"]
 
     def prototype(self) -> list[str]:
-        """The declaration of a function that another object file holds, made from the function alone."""
+        """The declaration of a function that another object file contains."""
         f = self.function
         by_lane = self.program.names[f.name] & {st.name_of(p) for p in f.params}
         if by_lane:
@@ -106,18 +106,16 @@ class _Function:
         return f"{'const ' * read}{self.expressions.array_type(p)} *{mark}{safe(p.name)}"
 
     def opening(self) -> list[str]:
-        f, group = self.function, self.function.group
+        group = self.function.group
         if not self.dialect.threads:
             if not self.looped or group is None:
                 return []
             g = safe(group.attr)
             return [f"{PAD}for (int64_t {g} = groups_begin; {g} < groups_end; {g}++) {{"]
         lines = [f"{PAD}const int lane = threadIdx.x;", f"{PAD}(void)lane;"] if self.started else []
-        return lines + (
-            [f"{PAD}const {self.dialect.types['i64']} {safe(group.attr)} = blockIdx.x;"]
-            if group is not None and f
-            else []
-        )
+        if group is not None:
+            lines.append(f"{PAD}const {self.dialect.types['i64']} {safe(group.attr)} = blockIdx.x;")
+        return lines
 
     def block(self, block: st.Block, pad: str) -> list[str]:
         lines = [f"{pad}// {block.title}"] if block.title else []
@@ -167,7 +165,7 @@ class _Function:
         if by_lane and not x.differs(s.index):
             style = ACCUMULATE["plain" if integer else self.parent.style]
             return [pad + style.replace("PLACE", place).replace("VALUE", value)]
-        # All lanes of a group, and in global memory all groups, add to one place.
+        # All lanes of a group, and for global memory all groups, add to the same element.
         who = ""
         if not x.differs(s.index):
             warps = x.differs(s.value) and self.parent.lanes % WARP == 0
@@ -175,7 +173,7 @@ class _Function:
             value = f"{x.warp_sum(s.value.dtype)}({value})" if warps else value
         kind = self.dialect.types[s.array.dtype]
         atomic = f"atomicAdd(&{place}, sum_);"
-        if integer:  # the hardware's 64-bit sum is that of unsigned numbers, which has the same bits
+        if integer:  # CUDA has a 64-bit atomicAdd for unsigned integers only, whose sums have the same bits
             atomic = f"atomicAdd((unsigned long long *)&{place}, (unsigned long long)sum_);"
         return [f"{pad}{{ const {kind} sum_ = {value}; {who}{atomic} }}"]
 
@@ -217,7 +215,7 @@ class _Function:
         end = x.text(s.end)
         begin = x.text(s.begin)
         if s.end.op not in ("const", "var"):
-            # The language evaluates bounds once.
+            # Bounds are evaluated once.
             head = f"for ({kind} {i} = {begin}, {i}_end = {end}; {i} < {i}_end; {step}) {{"
         else:
             head = f"for ({kind} {i} = {begin}; {i} < {end}; {step}) {{"
@@ -236,15 +234,15 @@ class _Function:
     def on_call(self, s: st.Call, pad: str) -> list[str]:
         x = self.expressions
         texts = []
-        for param, given in zip(s.function.params, s.arguments):
-            if isinstance(given, st.View):
-                texts.append(x.address(given.array, given.begin))
-            elif isinstance(given, Array):
-                texts.append(safe(given.name))
+        for param, argument in zip(s.function.params, s.arguments):
+            if isinstance(argument, st.View):
+                texts.append(x.address(argument.array, argument.begin))
+            elif isinstance(argument, Array):
+                texts.append(safe(argument.name))
             elif isinstance(x, Vectors) and st.name_of(param) in self.program.names[s.function.name]:
-                texts.append(x.spread(given))
+                texts.append(x.spread(argument))
             else:
-                texts.append(x.text(given))
+                texts.append(x.text(argument))
         return [f"{pad}{safe(s.function.name)}({', '.join(texts + ['lane'] * self.dialect.threads)});"]
 
     def on_barrier(self, s: st.Barrier, pad: str) -> list[str]:

@@ -1,6 +1,6 @@
-"""Values as text over GCC's and Clang's vector types, for what differs by lane; the rest stays scalar.
+"""Values that differ by lane as text over the vector types of GCC and Clang; other values remain scalars.
 
-An operator takes a vector and a scalar of the same kind together; only where that is not so a scalar is spread.
+Operators take a vector and a scalar together. Scalars are spread to vectors only where the languages ask for it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from trnqc.gen.emit.dialect import safe
 from trnqc.gen.emit.expressions import ATOM, PREFIX, Scalars, Text
 from trnqc.gen.values import BYTES, Array, Value
 
-MASKS = {8: "i64", 4: "i32"}  # what comparing elements of that many bytes gives: all bits of an integer set, or none
+# Comparing elements of so many bytes gives integers of this type, with all bits set or none.
+MASKS = {8: "i64", 4: "i32"}
 BITWISE = {"and": ("&", 3), "or": ("|", 2)}
 
 
 class Vectors(Scalars):
-    """Expressions of one function, all lanes at a time."""
+    """The expressions of one function, for all lanes at once."""
 
     masks: dict[str, str]
 
@@ -28,7 +29,7 @@ class Vectors(Scalars):
         return f"{dtype}x{self.lanes}"
 
     def kind(self, value: Value) -> str:
-        """Element type of the vector that holds a value; a condition's is the integer as wide as what it compares."""
+        """The element type of a value's vector; conditions have integers as wide as the numbers they compare."""
         if value.dtype != "bool":
             return value.dtype
         if value.op == "var":
@@ -44,11 +45,11 @@ class Vectors(Scalars):
     def array_type(self, array: Array) -> str:
         if not self.program.array_differs(self.function, array):
             return super().array_type(array)
-        # Parameters come from outside and are aligned as their elements are.
+        # Parameters are aligned as their elements, not as vectors.
         return self.vector(array.dtype) + ("u" if array.space == "global" else "")
 
     def spread(self, value: Value, kind: str = "") -> str:
-        """Text of a vector of the wanted element type, whatever the value is."""
+        """The value as a vector of the given element type."""
         kind = kind or self.kind(value)
         if self.differs(value):
             text = self.text(value)
@@ -202,9 +203,9 @@ class Vectors(Scalars):
         return f"{name}({place}, {at}, {self.spread(s.value)});"
 
     def places(self, s: st.Store | st.Accumulate) -> tuple[str, str, str, str]:
-        """Text of an array and of its indices by lane, the type of these, and a word for it.
+        """The text of an array and of its indices by lane, the type of the indices, and a stem for the helper's name.
 
-        Indices that lie in memory, apart from what is the same on every lane, need not pass through a vector.
+        Indices that are an element of an array of lanes, plus a common offset, are read from memory by the helper.
         """
         index = s.index
         for base, table in (index.args, index.args[::-1]) if index.op == "add" else ():
@@ -215,7 +216,7 @@ class Vectors(Scalars):
 
 
 def preamble(lanes: int) -> list[str]:
-    """The vector types of a text; those that end in u may lie at any address that suits an element."""
+    """Type definitions of the vectors; those that end in u need only the alignment of their elements."""
     lines = ['#pragma GCC diagnostic ignored "-Wpsabi"']
     for dtype, element in (("f64", "double"), ("f32", "float"), ("i64", "int64_t"), ("i32", "int32_t")):
         size = BYTES[dtype]

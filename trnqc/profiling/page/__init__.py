@@ -80,6 +80,7 @@ def _about(letter: str, profile: Profile) -> Markup:
 
 
 def join_spaced(parts: Sequence[object]) -> list[object]:
+    """The parts with a space after each."""
     return [piece for part in parts for piece in (part, " ")]
 
 

@@ -32,6 +32,7 @@ EMPTY = ("rect", "line", "path", "circle", "br", "meta", "polyline")
 
 
 def join(parts: Iterable[object]) -> Markup:
+    """The texts of all parts, one after another."""
     return Markup("".join(map(text, parts)))
 
 

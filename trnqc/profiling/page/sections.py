@@ -103,6 +103,7 @@ def stalls(profile: Profile, top: int = 6) -> Markup:
 
 
 def instructions(profile: Profile, top: int = 12) -> Markup:
+    """The table of operations that took most of the time."""
     found = activity.ops(profile, top)
     whole = intervals.total(activity.stretches(profile))
     rows = [

@@ -23,6 +23,7 @@ Key = tuple[str, str]
 
 
 def matches(data: Any) -> bool:
+    """Whether decoded JSON is a list of trace events, or an object that holds one."""
     if isinstance(data, Mapping):
         return isinstance(data.get("traceEvents"), list)
     return isinstance(data, list) and bool(data) and isinstance(data[0], Mapping) and "ph" in data[0]

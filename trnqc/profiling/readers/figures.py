@@ -17,6 +17,7 @@ NOTE = "read from an analysis, which keeps no events: overlap and instruction ti
 
 
 def matches(data: Any) -> bool:
+    """Whether decoded JSON is an analysis that `trnqc profile --json` wrote."""
     return isinstance(data, Mapping) and str(data.get("schema", "")).startswith(FAMILY)
 
 

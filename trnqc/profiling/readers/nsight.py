@@ -14,6 +14,7 @@ START, DURATION = "Start (ns)", "Duration (ns)"
 
 
 def matches(data: Any) -> bool:
+    """Whether decoded JSON is a GPU trace of Nsight Systems."""
     return isinstance(data, list) and bool(data) and isinstance(data[0], Mapping) and {START, DURATION} <= set(data[0])
 
 

@@ -60,18 +60,21 @@ def signed(value: int) -> int:
 
 
 def text(value: Field) -> str:
+    """A field as UTF-8 text. Raises Truncated if it is a number."""
     if isinstance(value, int):
         raise Truncated("a number where text was due")
     return bytes(value).decode("utf-8", "replace")
 
 
 def message(value: Field) -> memoryview:
+    """A field as the bytes of a message. Raises Truncated if it is a number."""
     if isinstance(value, int):
         raise Truncated("a number where a message was due")
     return value
 
 
 def number(value: Field) -> int:
+    """A field as a number. Raises Truncated if it is bytes."""
     if not isinstance(value, int):
         raise Truncated("bytes where a number was due")
     return value

@@ -19,6 +19,7 @@ SCHEMA = "trnqc.timeline/1"
 
 
 def matches(data: Any) -> bool:
+    """Whether decoded JSON is a timeline of the simulator."""
     return isinstance(data, Mapping) and str(data.get("schema", "")).startswith(FAMILY)
 
 

@@ -91,4 +91,5 @@ def to_series(name: str, unit: str, points: Sequence[tuple[float, float]], origi
 
 
 def origin_of(tracks: Sequence[Track]) -> float:
+    """The earliest start of all tracks; 0 if no track has events."""
     return min((min(track.start) for track in tracks if track.start), default=0)

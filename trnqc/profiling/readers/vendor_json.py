@@ -26,6 +26,7 @@ DMA_LISTS = ("dma", "dma_packet", "DmaPacket", "DmaPacketAggregated")
 
 
 def matches(data: Any) -> bool:
+    """Whether decoded JSON is one of the vendor's forms: full profile, system profile or summaries."""
     return isinstance(data, Mapping) and (_is_full(data) or _is_system(data) or bool(_summaries(data)))
 
 

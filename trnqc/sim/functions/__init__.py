@@ -1,1 +1,4 @@
-"""The functions of `nki.language`: tensors, loops, operators, and functions of tiles, a few instructions each."""
+"""The functions of `nki.language`: tensors, loops, operators, and functions of tiles.
+
+operators, tiles -> a few instructions each (`trnqc.sim.instructions`) -> tile
+"""

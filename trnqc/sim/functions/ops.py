@@ -19,7 +19,7 @@ Fn = Callable[..., np.ndarray]
 class Op:
     """One operator. ``valid`` is the documented input range of its ScalarE function."""
 
-    evaluate: ClassVar[Callable[..., Any]]  # how nl functions compute; set by language_math
+    evaluate: ClassVar[Callable[..., Any]]  # how nl functions compute; set by `trnqc.sim.functions.maths`
 
     def __init__(
         self,

@@ -83,17 +83,20 @@ def same_tiles(op: str, role: str, reference: NkiTensor, **others: NkiTensor) ->
 
 
 def not_both_psum(op: str, **pair: NkiTensor) -> None:
+    """Refuse an instruction whose operands all lie in PSUM."""
     if all(t.storage.buffer is MemoryRegion.psum for t in pair.values()):
         raise NkiValidationError(f"{op} {' and '.join(pair)} cannot both be in psum; copy one to sbuf first")
 
 
 def no_psum(op: str, why: str, **operands: Any) -> None:
+    """Refuse operands in PSUM; `why` completes the message."""
     for role, t in operands.items():
         if isinstance(t, NkiTensor) and t.storage.buffer is MemoryRegion.psum:
             raise NkiValidationError(f"{op} {role} must be in ['sbuf'], got psum ({why})")
 
 
 def is_number(value: Any) -> bool:
+    """Whether a value is a real number of Python or NumPy."""
     return isinstance(value, (Real, np.generic)) and not isinstance(value, np.complexfloating)
 
 
@@ -144,6 +147,7 @@ def engine_choice(op: str, chosen: Any, allowed: tuple[engine, ...]) -> None:
 
 
 def flag(op: str, role: str, value: Any) -> bool:
+    """The value as a bool; anything but True and False is refused."""
     if not isinstance(value, (bool, np.bool_)):
         raise NkiValidationError(f"{op} {role} must be True or False, got {value!r}")
     return bool(value)

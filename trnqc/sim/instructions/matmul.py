@@ -211,6 +211,7 @@ def _check_inferred(op: str, dst: NkiTensor, codes: set[int]) -> None:
 
 
 def deposit(dst: NkiTensor, product: np.ndarray, adds: bool | np.ndarray) -> None:
+    """Write a product to PSUM, or add it to what is there: everywhere, nowhere, or by element of `adds`."""
     out = dst.array()
     product = product.reshape(out.shape)
     if adds is False:

@@ -33,6 +33,7 @@ def needs_generation(run: Run, op: str, generation: int) -> None:
 
 
 def one_of(op: str, role: str, t: NkiTensor, allowed: tuple[dtypes.DType, ...]) -> None:
+    """Refuse a tile whose number format is not among those allowed."""
     if t.dtype not in allowed:
         raise NkiValidationError(f"{op} {role} must be {' or '.join(d.name for d in allowed)}, got {t.dtype}")
 

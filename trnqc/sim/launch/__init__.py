@@ -1,1 +1,4 @@
-"""Running kernels: the target, the run in progress, launches on one or two cores, and the decorator `jit`."""
+"""Running kernels on one or two simulated cores.
+
+kernel (`jit`) -> target of the environment (`targets`) -> launch of each core (`launch`) -> run with counts (`machine`)
+"""

@@ -105,7 +105,7 @@ class Run:
     tiles: list[TileRecord] = field(default_factory=list)
     records: list[Instruction] = field(default_factory=list)
     lanes: dict[str, Any] = field(default_factory=dict[str, Any])  # reduction registers by engine
-    observer: Any = None  # told of every instruction and device loop, see timeline_record
+    observer: Any = None  # told of every instruction and device loop, see `trnqc.sim.timeline.record`
 
     def issue(
         self,

@@ -1,1 +1,4 @@
-"""Tensors as strided views of storages in HBM, SBUF and PSUM; number formats; registers."""
+"""Tensors as strided views of storages in HBM, SBUF and PSUM; number formats; registers.
+
+storage (`storage`) -> view (`tensor`, `indexing`, `access`, `dynamic`) -> array -> fp32 values and back (`values`)
+"""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def check_pattern(pattern: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Steps and counts of an access pattern, checked to be pairs of integers with positive counts."""
     pairs = [tuple(p) for p in pattern]
     if not pairs or any(len(p) != 2 or not all(isinstance(n, (int, np.integer)) for n in p) for p in pairs):
         raise NkiValidationError(f"ap pattern must be a list of [step, count] pairs of integers, got {pattern}")
@@ -67,6 +68,7 @@ def _out_of_bounds(view: NkiTensor) -> str | None:
 def vector_offset(
     base: NkiTensor, offsets: Any, dim: int, scale: int, limit: int, counts: tuple[int, ...]
 ) -> VectorOffset:
+    """The offsets of rows that an indirect access of HBM reads when it runs."""
     if dim != 0 or base.on_chip:
         raise NkiValidationError(
             f"ap vector_offset needs indirect_dim 0 of an HBM tensor, got dim {dim} in {base.buffer.value}"
@@ -78,6 +80,7 @@ def vector_offset(
 
 
 def rearrange(t: NkiTensor, src: tuple[Any, ...], dst: tuple[Any, ...], sizes: dict[str, int]) -> NkiTensor:
+    """The view with dimensions split, permuted and joined as the patterns of names say (as einops does)."""
     groups = [(g,) if isinstance(g, str) else tuple(g) for g in src]
     names = [n for g in groups for n in g]
     wanted = [n for g in dst for n in ((g,) if isinstance(g, str) else g)]

@@ -80,6 +80,7 @@ def _is_positive_int(n: object) -> bool:
 
 
 def check_buffer(buffer: object) -> MemoryRegion:
+    """The value as a memory region; anything else is refused."""
     if not isinstance(buffer, MemoryRegion):
         raise NkiValidationError(f"buffer must be nl.sbuf, nl.psum, nl.hbm or nl.shared_hbm, got {buffer!r}")
     return buffer

@@ -1,1 +1,1 @@
-"""The vendor's modules `nki.isa`, `nki.language` and `nki.typing`: names only, defined elsewhere in the simulator."""
+"""The modules `nki.isa`, `nki.language` and `nki.typing` as the vendor names them -> definitions elsewhere in `sim`."""

@@ -1,4 +1,4 @@
-"""``nki.isa``: names only; the instructions live in the ``isa_*`` modules."""
+"""``nki.isa``: names only; the instructions are defined in `trnqc.sim.instructions`."""
 
 # ruff: noqa: F401
 

@@ -3,7 +3,7 @@
     kernel, shapes --trace--> program --place, cost, hazards--> schedule --> Timeline
 
 ``timeline(kernel)(*args)`` takes what ``trace`` takes: arrays, or ``Spec`` where values do not matter. The numbers
-behind it are the table of ``timeline_costs``.
+behind it are the table of `trnqc.sim.timeline.costs`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from trnqc.sim.launch.jit import Kernel
 from trnqc.sim.launch.launch import execute
 from trnqc.sim.launch.machine import Trace
 from trnqc.sim.launch.targets import Target, target_from_environment
-from trnqc.sim.timeline import placement as timeline_alloc
 from trnqc.sim.timeline.costs import constants_for
 from trnqc.sim.timeline.hazards import Hazards
 from trnqc.sim.timeline.loops import Runner
+from trnqc.sim.timeline.placement import place
 from trnqc.sim.timeline.record import Loop, Recorder, Step
 from trnqc.sim.timeline.schedule import Schedule
 from trnqc.sim.timeline.summary import stalls_of, summarise, waits_of
@@ -85,7 +85,7 @@ def timeline(
 ) -> Callable[..., Timeline]:
     """``timeline(kernel)(*args)`` models the kernel's execution on one core (core 0 of a launch on two).
 
-    constants: overrides of ``timeline_costs.TABLE`` by name; target: trn1, trn2 or trn3, by default the
+    constants: overrides of `trnqc.sim.timeline.costs.TABLE` by name; target: trn1, trn2 or trn3, by default the
     environment's; data: compute results as well (arguments must be arrays); extrapolate=False places every pass of
     device loops.
     """
@@ -121,7 +121,7 @@ def _targeting(name: str | None) -> Iterator[None]:
 def _place(
     recorder: Recorder, target: Target, values: dict[str, float], extrapolate: bool, event_limit: int
 ) -> tuple[Schedule, str]:
-    placement = timeline_alloc.place(recorder.tiles, target, bool(values["rotate_addresses"]))
+    placement = place(recorder.tiles, target, bool(values["rotate_addresses"]))
     own = [values["dependent_cycles"] / values[f"{e}_ghz"] for e in ("tensor", "vector", "scalar", "gpsimd")] + [0.0]
     written, read = _hbm_use(recorder.program)
     hazards = Hazards(recorder.tiles, placement.before, written & read, values["semaphore_ns"], own)

@@ -1,4 +1,5 @@
 """Loop nests lowered to programs of the generator core.
 
-nest -> loops over stored coordinates -> workspaces and tiles -> program (gen)
+nest -> tensors by number (tensors.py), a place in the program (state.py) -> loops (coiterate.py), vectors (dot.py,
+tile.py), workspaces (workspace.py), a sparse result (append.py) -> functions (program.py)
 """

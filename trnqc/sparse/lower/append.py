@@ -1,37 +1,34 @@
 """A sparse result, appended to its levels in one pass.
 
-Outer levels may be dense, all others are compressed. A level's entry is written after what stands under it, and only
-if something does. Positions are kept as counts: of the entries under every parent, which are summed when all is done.
+The outer levels may be dense, all others are compressed. The entry of a level is written after what stands under it,
+and only if something does. Positions are kept as counts of the entries under every parent, which are summed at the end.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from trnqc.gen import Array, Value, Var
-from trnqc.gen import statements as st
+from trnqc.gen.build import Builder
 from trnqc.gen.values import cast, eq, invert, lt
-from trnqc.sparse.lower.positions import ONE, ZERO, Body, Places, State, coordinate_type
+from trnqc.sparse.lower.state import ONE, ZERO, Extents, State
 from trnqc.sparse.lower.workspace import STATUS
 from trnqc.sparse.network.nest import Format
+from trnqc.sparse.network.network import Indices
 
 CAPACITY = Var("capacity", "i64")
 VALUES = Array("val_out", "f64")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Appended:
-    """The levels of a result in a program. format: its dense levels stand outermost.
+    """The levels of a sparse result in a program. Its dense levels are the outermost ones."""
 
-    listed: the level from which on the innermost loop runs over a sorted list. bases: entries that its levels, but the
-    last, had before.
-    """
-
-    places: Places
+    extents: Extents
     tensor: int
     format: Format
-    listed: int | None = None
-    bases: dict[int, Value] = field(default_factory=dict)
 
     @property
     def first(self) -> int:
@@ -44,15 +41,15 @@ class Appended:
 
     @property
     def used(self) -> Array:
-        """Entries of every level."""
+        """Number of entries of every level."""
         return Array("used_out", "i64")
 
     def coordinates(self, level: int) -> Array:
         index = self.format.order[level]
-        return Array(f"idx_out_{index}", coordinate_type(self.places.extents[index]))
+        return Array(f"idx_out_{index}", self.extents.coordinate_type(index))
 
     def counts(self, level: int) -> Array:
-        """Entries of a level under every parent; there is none for an outermost one."""
+        """Number of entries of a level under every parent; an outermost level has none."""
         return Array(f"cnt_out_{self.format.order[level]}", "i64")
 
     @property
@@ -61,74 +58,81 @@ class Appended:
         counts = tuple(self.counts(level) for level in levels if level)
         return (self.used, *counts, *map(self.coordinates, levels), VALUES, STATUS)
 
-    def around(self, index: str, state: State, body: Body) -> Body:
+    @contextmanager
+    def around(self, b: Builder, index: str, state: State) -> Iterator[None]:
         """One turn of the loop over an index of the result, followed by its entry."""
         level = self.format.order.index(index)
         below = level + 1
         if level == self.last or below < self.first:
-            return body
-        begin = self.places.fresh("begin")
-        made = self.used[below] - begin
+            yield
+            return
+        begin = b.let("begin", self.used[below])
+        yield
+        entries = self.used[below] - begin
         if level < self.first:
-            close: st.Statement = st.store(self.counts(below)[self._parent(state)], made)
-        else:
-            entry = [*self._coordinate(level, state), st.store(self.counts(below)[self.used[level]], made)]
-            close = st.If(lt(begin, self.used[below]), st.block(entry, self._taken(level)))
-        return [st.Let(begin, self.used[below]), *body, close]
+            b.store(self.counts(below)[self._parent(state)], entries)
+            return
+        with b.when(lt(begin, self.used[below])):
+            self._write_coordinate(b, level, state)
+            b.store(self.counts(below)[self.used[level]], entries)
+            self._advance(b, level)
 
-    def before_list(self, indices: tuple[str, ...], state: State) -> Body:
-        """Before a loop over a sorted list of the last indices of the result; of all of them, the levels are empty."""
-        self.listed = self.format.order.index(indices[0])
-        levels = range(max(self.first, self.listed), self.last)
-        if not state.bound:
-            self.bases = dict.fromkeys(levels, ZERO)
-            return []
-        self.bases = {level: self.places.fresh("base") for level in levels}
-        return [st.Let(base, self.used[level]) for level, base in self.bases.items()]
+    def before_list(self, b: Builder, indices: Indices, state: State) -> State:
+        """Inside a loop over a sorted list of the result's last indices; if it is over all, the levels are empty."""
+        listed = self.format.order.index(indices[0])
+        levels = range(max(self.first, listed), self.last)
+        bases = {level: b.let("base", self.used[level]) if state.bound else ZERO for level in levels}
+        return replace(state, listed=listed, bases=bases)
 
-    def add(self, state: State, value: Value) -> Body:
-        """One element, at the bound coordinates."""
-        opened: Body = []
-        new = self.places.fresh("new")
-        for level in self.bases:
-            none = eq(self.used[level], self.bases[level])
-            same = eq(self.coordinates(level)[self.used[level] - 1], self._stored(level, state))
-            fresh = st.Assign(new, ONE)
-            opened += [] if opened else [st.Declare(new, ZERO)]
-            opened += self._prefix_is_new(level, new, state)
-            opened.append(st.If(none, st.block(fresh), st.block(st.If(invert(same), st.block(fresh)))))
-            entry = [*self._coordinate(level, state), st.store(self.counts(level + 1)[self.used[level]], 0)]
-            opened.append(st.If(eq(new, ONE), st.block(entry, self._counted(level, state), self._taken(level))))
-        store = [*self._coordinate(self.last, state), st.store(VALUES[self.used[self.last]], value)]
-        entered = [*opened, *store, *self._counted(self.last, state), self._taken(self.last)]
-        full = st.store(STATUS[self.tensor], 1)
-        return [st.If(lt(self.used[self.last], CAPACITY), st.block(entered), st.block(full))]
+    def add(self, b: Builder, state: State, value: Value) -> None:
+        """Appends an element at the coordinates that have a value."""
+        with b.when(lt(self.used[self.last], CAPACITY)):
+            new = b.declare("new", ZERO) if state.bases else ZERO
+            for level in state.bases:
+                self._open(b, level, state, new)
+            self._write_coordinate(b, self.last, state)
+            b.store(VALUES[self.used[self.last]], value)
+            self._count(b, self.last, state)
+            self._advance(b, self.last)
+        with b.otherwise():
+            b.store(STATUS[self.tensor], 1)
 
-    def _prefix_is_new(self, level: int, new: Value, state: State) -> Body:
-        """A list that runs over dense levels as well changes to another prefix where nothing is counted yet."""
-        if level != self.first or not self._in_list(level - 1):
-            return []
-        return [st.If(eq(self.counts(level)[self._parent(state)], 0), st.block(st.Assign(new, ONE)))]
+    def _open(self, b: Builder, level: int, state: State, new: Value) -> None:
+        """A new entry of a level if its coordinate, or one above, differs from that of the element before."""
+        if level == self.first and _in_list(level - 1, state):
+            # A list that runs over dense levels as well comes to another parent, of which nothing is counted yet.
+            with b.when(eq(self.counts(level)[self._parent(state)], 0)):
+                b.assign(new, ONE)
+        same = eq(self.coordinates(level)[self.used[level] - 1], self._coordinate(level, state))
+        with b.when(eq(self.used[level], state.bases[level])):
+            b.assign(new, ONE)
+        with b.otherwise(), b.when(invert(same)):
+            b.assign(new, ONE)
+        with b.when(eq(new, ONE)):
+            self._write_coordinate(b, level, state)
+            b.store(self.counts(level + 1)[self.used[level]], 0)
+            self._count(b, level, state)
+            self._advance(b, level)
 
-    def _in_list(self, level: int) -> bool:
-        return level >= 0 and self.listed is not None and self.listed <= level
-
-    def _counted(self, level: int, state: State) -> Body:
-        """One more under the parent, where the parent's entry is open."""
-        if level == self.first and self._in_list(level - 1):
-            return [st.accumulate(self.counts(level)[self._parent(state)], ONE)]
-        if level - 1 in self.bases:
-            return [st.accumulate(self.counts(level)[self.used[level - 1] - 1], ONE)]
-        return []
+    def _count(self, b: Builder, level: int, state: State) -> None:
+        """One more entry under the parent, where the parent's entry is written first."""
+        if level == self.first and _in_list(level - 1, state):
+            b.accumulate(self.counts(level)[self._parent(state)], ONE)
+        elif level - 1 in state.bases:
+            b.accumulate(self.counts(level)[self.used[level - 1] - 1], ONE)
 
     def _parent(self, state: State) -> Value:
-        return self.places.offset(self.format.order[: self.first], state.bound)
+        return self.extents.offset(self.format.order[: self.first], state.bound)
 
-    def _stored(self, level: int, state: State) -> Value:
+    def _coordinate(self, level: int, state: State) -> Value:
         return cast(state.bound[self.format.order[level]], self.coordinates(level).dtype)
 
-    def _coordinate(self, level: int, state: State) -> Body:
-        return [st.store(self.coordinates(level)[self.used[level]], self._stored(level, state))]
+    def _write_coordinate(self, b: Builder, level: int, state: State) -> None:
+        b.store(self.coordinates(level)[self.used[level]], self._coordinate(level, state))
 
-    def _taken(self, level: int) -> st.Statement:
-        return st.store(self.used[level], self.used[level] + 1)
+    def _advance(self, b: Builder, level: int) -> None:
+        b.store(self.used[level], self.used[level] + 1)
+
+
+def _in_list(level: int, state: State) -> bool:
+    return level >= 0 and state.listed is not None and state.listed <= level

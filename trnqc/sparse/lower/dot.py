@@ -1,84 +1,61 @@
-"""An innermost loop that sums products of contiguous operands: by vectors, whose lanes are added at its end.
+"""An innermost loop that sums products of contiguous operands, by vectors whose lanes are added at its end.
 
-The sums of a few vectors at a time do not wait for one another.
+Several vectors of sums are kept, which do not wait for one another.
 """
 
 from __future__ import annotations
 
 from functools import reduce
+from operator import mul
 
-from trnqc.gen import Array, Value, const
+from trnqc.gen import Value, const
 from trnqc.gen import statements as st
+from trnqc.gen.build import Builder
 from trnqc.gen.values import fma
-from trnqc.sparse.lower.positions import Body, Places, State
-from trnqc.sparse.lower.workspace import Space
+from trnqc.sparse.lower.state import State
+from trnqc.sparse.lower.tensors import Tensors
 from trnqc.sparse.network.loops import Leaf, Loop
 
+# Vectors of sums.
 APART = 4
 
 
-class Dots:
-    """Recognises such loops and writes them. lanes: doubles of a vector."""
+def contiguous_factors(tensors: Tensors, node: Loop) -> list[int] | None:
+    """The operands that such a loop multiplies; None for any other loop."""
+    index, nest = node.index, tensors.nest
+    if not isinstance(node.body[0], Leaf) or len(node.body) > 1 or index not in tensors.extents.constants:
+        return None
+    if tensors.extents.sizes[index] < tensors.lanes or index in nest.indices[tensors.target(node.members[0])]:
+        return None
+    factors = [t for t in nest.assignments[node.members[0]].operands if index in nest.indices[t]]
+    return factors if all(tensors.is_row(t, index) for t in factors) else None
 
-    def __init__(self, places: Places, spaces: dict[int, Space], lanes: int) -> None:
-        self.places, self.spaces, self.lanes, self.nest = places, spaces, lanes, places.nest
 
-    def factors(self, node: Loop) -> list[int] | None:
-        """Operands that such a loop multiplies; None for any other loop."""
-        index = node.index
-        if not isinstance(node.body[0], Leaf) or len(node.body) > 1 or index not in self.places.constants:
-            return None
-        if self.places.extents[index] < self.lanes or index in self.nest.indices[self._target(node)]:
-            return None
-        found = [t for t in self.nest.assignments[node.members[0]].operands if index in self.nest.indices[t]]
-        return found if all(self._contiguous(t, index) for t in found) else None
+def vector_sum(b: Builder, tensors: Tensors, index: str, factors: list[int], state: State) -> Value:
+    """The sum over an index of the product of contiguous operands."""
+    extent, lanes = tensors.extents.sizes[index], tensors.lanes
+    stride = APART * lanes
+    whole = extent // stride * stride
+    held = b.array("dot", "f64", (APART,), lanes=True)
+    for n in range(APART):
+        b.store(held[n], 0.0)
 
-    def _target(self, node: Loop) -> int:
-        return self.nest.assignments[node.members[0]].target
-
-    def _contiguous(self, tensor: int, index: str) -> bool:
-        if tensor in self.spaces:
-            spec = self.spaces[tensor].spec
-            return spec.space == "dense" and spec.order[-1] == index
-        f = self.nest.formats[tensor]
-        return f.order[-1] == index and f.kinds[-1] == "dense" and not f.ones
-
-    def summed(self, node: Loop, factors: list[int], state: State) -> tuple[Body, Value]:
-        """What computes the sum, and where it is then."""
-        extent, stride = self.places.extents[node.index], APART * self.lanes
-        held = Array(self.places.fresh("dot").attr, "f64", (APART,), "local", lanes=True)
-        total = Array(self.places.fresh("total").attr, "f64", (1,), "shared")
-        start, whole = self.places.fresh("start"), extent // stride * stride
-        body: Body = [st.DeclareArray(held), *(st.store(held[n], 0.0) for n in range(APART))]
-        if whole:
-            turn = [
-                self._added(node, factors, state, held[n], start + n * self.lanes, self.lanes) for n in range(APART)
-            ]
-            body.append(st.loop(start, whole, *turn, step=stride))
-        for n, at in enumerate(range(whole, extent, self.lanes)):
-            lanes = min(self.lanes, extent - at)
-            body += self._added(node, factors, state, held[n], const(at, "i64"), lanes)
-        together = (held[0] + held[1]) + (held[2] + held[3])
-        return [*body, st.DeclareArray(total), st.store(total[0], 0.0), st.accumulate(total[0], together)], total[0]
-
-    def _added(self, node: Loop, factors: list[int], state: State, held: Value, at: Value, lanes: int) -> Body:
-        body: Body = []
-        parts: list[Value] = []
+    def add(n: int, at: Value, used: int) -> None:
+        parts = []
         for t in factors:
-            part = Array(self.places.fresh(f"v{t}").attr, "f64", (1,), "local", lanes=True)
-            body += [
-                st.DeclareArray(part),
-                st.Unpack(part, const(0, "i64"), *self._row(t, node, state, at), 1, 1, lanes),
-            ]
+            part = b.array(f"v{t}", "f64", (1,), lanes=True)
+            b.add(st.Unpack(part, const(0, "i64"), *tensors.row(t, index, at, state), 1, 1, used))
             parts.append(part[0])
-        first = reduce(lambda a, b: a * b, parts[:-1]) if len(parts) > 1 else None
-        return [*body, st.store(held, held + parts[-1] if first is None else fma(first, parts[-1], held))]
+        *others, last = parts
+        b.store(held[n], fma(reduce(mul, others), last, held[n]) if others else held[n] + last)
 
-    def _row(self, tensor: int, node: Loop, state: State, at: Value) -> tuple[Array, Value]:
-        """Where an operand's elements begin from `at` on."""
-        if tensor in self.spaces:
-            space = self.spaces[tensor]
-            return space.array, self.places.offset(space.spec.order, {**state.bound, node.index: at})
-        operand = self.places.operands[tensor]
-        level, position = state.at[tensor]
-        return operand.values, position * self.places.extent(node.index) + at if level else at
+    if whole:
+        with b.loop("start", whole, step=stride) as start:
+            for n in range(APART):
+                add(n, start + n * lanes, lanes)
+    for n, at in enumerate(range(whole, extent, lanes)):
+        add(n, const(at, "i64"), min(lanes, extent - at))
+    total = b.array("total", "f64", (1,), "shared")
+    b.store(total[0], 0.0)
+    b.accumulate(total[0], (held[0] + held[1]) + (held[2] + held[3]))
+    return total[0]

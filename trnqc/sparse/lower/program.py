@@ -1,36 +1,50 @@
-"""A nest as programs of the generator core: one for each of its outermost loops, whose turns are the groups.
+"""A nest as functions of the generator core: one for each of its outermost loops, whose turns are the groups.
 
-nest -> tree of loops (loops.py) -> statements: loops over levels (coiterate.py) with operands followed down theirs
-(places.py), workspaces (workspace.py) and a sparse result (append.py) -> functions
+nest -> tree of loops (network/loops.py), tensors by number (tensors.py)
+     -> statements: loops over levels (coiterate.py) with positions in the operands (state.py), workspaces
+        (workspace.py), vectors (dot.py, tile.py) and a sparse result (append.py)
+     -> functions
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from functools import reduce
+from operator import mul
 from typing import Literal
 
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
+from trnqc.gen.build import Builder
 from trnqc.gen.values import eq, walk
-from trnqc.sparse.lower.append import VALUES, Appended
+from trnqc.sparse.lower.append import CAPACITY, VALUES, Appended
 from trnqc.sparse.lower.coiterate import Driver, at_position, over
-from trnqc.sparse.lower.dot import Dots
-from trnqc.sparse.lower.positions import Body, Places, State
-from trnqc.sparse.lower.tile import Tiles
-from trnqc.sparse.lower.workspace import STATUS, Space
-from trnqc.sparse.network.loops import Leaf, Loop, Node, loops, ordered, stored
-from trnqc.sparse.network.nest import Format, Nest
-
-OUT = Array("out", "f64")
+from trnqc.sparse.lower.dot import contiguous_factors, vector_sum
+from trnqc.sparse.lower.state import ONE, ZERO, State, resolved
+from trnqc.sparse.lower.tensors import OUT, Tensors, tensors_of
+from trnqc.sparse.lower.tile import add_products, row_loops, write_rows, writes_all
+from trnqc.sparse.lower.workspace import STATUS, WorkspaceArrays
+from trnqc.sparse.network.loops import Leaf, Loop, Node, loops, ordered
+from trnqc.sparse.network.nest import Nest
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A function and what its groups are: all values of an index, the entries of the outermost level of an operand,
-    those of a list, or a single one. divisible: whether ranges of groups may be run at the same time, each with
-    workspaces of its own.
+    """One function of a program.
+
+    Parameters
+    ----------
+    function
+        The function; its groups are the turns of an outermost loop.
+    over, of
+        What the groups are: all values of an index, the entries of the outermost level of an operand, those of the list
+        of a workspace, or a single one; and of which index or tensor.
+    divisible
+        Whether ranges of groups may run at the same time, each with workspaces of its own.
+    appends
+        Whether it makes elements of a sparse result.
     """
 
     function: st.Function
@@ -42,273 +56,272 @@ class Piece:
 
 @dataclass(frozen=True)
 class Program:
-    """nest: as it was lowered. stored: the format of a sparse result before it is brought into the wanted one."""
+    """The functions of a nest, in the order in which they run, and the tensors whose arrays they take.
 
-    nest: Nest
+    The nest is the one that was lowered: it ends with a copy of the result if that has to be put in order.
+    """
+
+    tensors: Tensors
     pieces: tuple[Piece, ...]
-    spaces: tuple[Space, ...]
-    appended: Appended | None
 
     @property
-    def tensors(self) -> int:
-        """Operands, intermediates and the result, which is the last."""
-        return len(self.nest.network.inputs) + len(self.nest.assignments)
-
-    @property
-    def stored(self) -> Format:
-        return self.appended.format if self.appended else self.nest.formats[-1]
+    def nest(self) -> Nest:
+        return self.tensors.nest
 
 
 def program(nest: Nest, lanes: int = 8) -> Program:
-    """The functions of a nest, in the order in which they run; raises ProgramError for a nest that means nothing.
+    """The program of a nest, for vectors of so many doubles.
 
-    lanes: doubles of a vector, of which the text is to be made.
+    Raises
+    ------
+    ProgramError
+        If the nest does not compute its network.
     """
-    nest = ordered(nest.check())
-    lowering = _Lowering(nest, lanes)
-    pieces = tuple(lowering.piece(number, node) for number, node in enumerate(loops(nest)))
-    return Program(nest, pieces, tuple(lowering.spaces.values()), lowering.appended)
+    tensors = tensors_of(ordered(nest.check()), lanes)
+    pieces = (_Lowering(tensors).piece(f"part{n}", node) for n, node in enumerate(loops(tensors.nest)))
+    return Program(tensors, tuple(pieces))
 
 
 class _Lowering:
-    def __init__(self, nest: Nest, lanes: int) -> None:
-        self.nest, self.count = nest, len(nest.network.inputs)
-        self.places = Places(nest, _innermost(nest))
-        self.result = self.count + len(nest.assignments) - 1
-        self.spaces = {
-            self.count + k: Space(self.places, self.count + k, spec, nest.fused(self.count + k) == 0)
-            for k, spec in enumerate(nest.workspaces)
-        }
-        self.tiles = Tiles(self.places, self.spaces, OUT, not nest.formats[-1].sparse, lanes)
-        self.dots = Dots(self.places, self.spaces, lanes)
-        self.appended = Appended(self.places, self.result, stored(nest)) if nest.formats[-1].sparse else None
+    """The statements of one outermost loop, which are added to the builder `b`."""
 
-    def piece(self, number: int, node: Node) -> Piece:
-        state = self.places.start()
-        name = f"part{number}"
-        appends = self.appended is not None and self._makes_result(node)
+    def __init__(self, tensors: Tensors) -> None:
+        self.tensors, self.nest = tensors, tensors.nest
+        self.count = len(tensors.operands)
+        self.b = Builder()
+
+    def piece(self, name: str, node: Node) -> Piece:
+        state = State(at=dict.fromkeys(range(self.count), (0, ZERO)))
+        appends = self.appends(node) is not None
         if isinstance(node, Leaf):
-            body = self.places.advance(list(range(self.count)), state, lambda s: self.leaf(node, s))
-            return Piece(self._function(name, body, None), "once", 0, False, appends)
-        drivers, listed = self._drivers(node, state), self._listed(node, state)
+            with resolved(self.b, self.tensors.operands, state) as inner:
+                self.leaf(node, inner)
+            return Piece(self.function(name, None), "once", 0, False, appends)
+        drivers, listed = self.drivers(node, state), self.listed(node, state)
         if drivers:
-            p = Var(f"p{drivers[0][0]}", "i64")
-            body = at_position(self.places, node.index, state, drivers[0], p, lambda s: self.turn(node, s))
-            return Piece(self._function(name, body, p), "level", drivers[0][0], self._divisible(node), appends)
+            operand, _ = drivers[0]
+            p = Var(f"p{operand.number}", "i64")
+            self.turn(node, at_position(self.b, node.index, state, drivers[0], p))
+            return Piece(self.function(name, p), "level", operand.number, self.divisible(node), appends)
         if listed:
-            space, inside = listed
-            e = Var(f"e{space.tensor}", "i64")
-            head, then = self._entries(space, node, inside, state)
-            body = space.at_entry(e, state, then)
-            return Piece(self._function(name, [*head, *body], e), "list", space.tensor, False, appends)
+            workspace, inside = listed
+            e = Var(f"e{workspace.tensor}", "i64")
+            state = self.before_entries(workspace, node, inside, state)
+            self.entry(node, inside, workspace.at_entry(self.b, e, state))
+            return Piece(self.function(name, e), "list", workspace.tensor, False, appends)
         x = Var(node.index, "i64")
-        body = self.turn(node, state.bind(node.index, x))
-        return Piece(self._function(name, body, x), "index", node.index, self._divisible(node), appends)
+        self.turn(node, state.bind(node.index, x))
+        return Piece(self.function(name, x), "index", node.index, self.divisible(node), appends)
 
-    def _divisible(self, node: Loop) -> bool:
+    def divisible(self, node: Loop) -> bool:
         """Whether turns of an outermost loop write to places of their own."""
-        for k in node.members:
-            target = self.count + k
-            if target == self.result:
-                order = self.nest.formats[-1].order
-                if node.index not in order or (self.appended and order[0] != node.index):
+        for target in map(self.tensors.target, node.members):
+            if target == self.tensors.result:
+                order = self.tensors.order(target)
+                if node.index not in order or (self.tensors.appended and order[0] != node.index):
                     return False
             elif self.nest.fused(target) == 0:
-                space = self.spaces[target]
-                if space.counted or node.index not in space.spec.order:
+                workspace = self.tensors.workspaces[target]
+                if workspace.counted or node.index not in workspace.spec.order:
                     return False
         return True
 
-    def _function(self, name: str, body: Body, group: Value | None) -> st.Function:
-        body = self._unless_full(body)
+    def function(self, name: str, group: Value | None) -> st.Function:
+        """The function of what was built, with those parameters that it uses."""
+        tensors, body = self.tensors, self.unless_full()
+        known: list[Value | Array] = [Var(tensors.extents.argument(index), "i64") for index in tensors.extents.sizes]
+        for operand in tensors.operands:
+            known += operand.arrays
+        for workspace in tensors.workspaces.values():
+            known += [*workspace.arrays, *([workspace.room] if workspace.hashed else [])]
+        known += [CAPACITY, *tensors.appended.arrays] if tensors.appended else [OUT, STATUS]
         used = _names(body)
-        known: list[Value | Array] = [Var(f"n_{index}", "i64") for index in self.nest.network.extents]
-        for operand in self.places.operands:
-            for level, kind in enumerate(operand.format.kinds):
-                known += [operand.positions(level), operand.coordinates(level)] if kind == "compressed" else []
-            known.append(operand.values)
-        for space in self.spaces.values():
-            known += [*space.arrays, *([space.room] if space.hashed else [])]
-        known += [Var("capacity", "i64"), *self.appended.arrays] if self.appended else [OUT, STATUS]
-        params = tuple(dict.fromkeys(p for p in known if st.name_of(p) in used))
-        return st.Function(name, params, st.block(body), group)
+        return st.Function(name, tuple(p for p in known if st.name_of(p) in used), st.block(body), group)
 
-    def _unless_full(self, body: Body) -> Body:
-        """Nothing more is done once a table or the result has proved too small: all begins again with a larger one."""
+    def unless_full(self) -> list[st.Statement]:
+        """The body, of which nothing runs once a table or the result was too small: all begins again with more room."""
+        body = self.b.body
         names = _names(body)
-        growing = [space.tensor for space in self.spaces.values() if space.hashed and space.array.name in names]
-        growing += [self.result] if self.appended and VALUES.name in names else []
+        growing = [w.tensor for w in self.tensors.workspaces.values() if w.hashed and w.array.name in names]
+        growing += [self.tensors.result] if self.tensors.appended and VALUES.name in names else []
         for tensor in growing:
             body = [st.If(eq(STATUS[tensor], 0), st.block(body))]
         return body
 
-    def nodes(self, nodes: tuple[Node, ...], depth: int, state: State) -> Body:
-        """What stands inside `depth` loops; workspaces of this turn are cleared before it and left clean after it."""
-        body: Body = []
+    def appends(self, node: Node) -> Appended | None:
+        """The sparse result, if these loops append to it."""
+        return self.tensors.appended if self.tensors.result - self.count in node.members else None
+
+    # Loops
+
+    def nodes(self, nodes: Iterable[Node], depth: int, state: State) -> None:
+        """What stands inside `depth` loops. Workspaces of this turn are cleared before it and left clean after it."""
+        workspaces = self.tensors.workspaces
         for node in nodes:
-            for k in node.members:
-                made = self.spaces.get(k + self.count)
-                if made and self.nest.fused(made.tensor) == depth and depth and not self.tiles.whole(node):
-                    body += made.clear()
-            body += self.leaf(node, state) if isinstance(node, Leaf) else self.loop(node, state)
-            for k in node.members:
-                for t in self.nest.assignments[k].operands:
-                    if t >= self.count and self.nest.fused(t) == depth and depth:
-                        body += self.spaces[t].finish()
-        return body
+            for target in map(self.tensors.target, node.members):
+                turn = target in workspaces and self.nest.fused(target) == depth and depth
+                if turn and not writes_all(self.tensors, node):
+                    workspaces[target].clear(self.b)
+            if isinstance(node, Leaf):
+                self.leaf(node, state)
+            else:
+                self.loop(node, state)
+            for t in self.operands(node):
+                if t >= self.count and self.nest.fused(t) == depth and depth:
+                    workspaces[t].finish(self.b)
 
-    def loop(self, node: Loop, state: State) -> Body:
-        for form in (self._by_vectors, self._gathered):
-            body = form(node, state)
-            if body is not None:
-                return body
-        drivers = self._drivers(node, state)
-        listed = None if drivers else self._listed(node, state)
+    def loop(self, node: Loop, state: State) -> None:
+        if self.by_vectors(node, state) or self.summed(node, state):
+            return
+        drivers = self.drivers(node, state)
+        listed = None if drivers else self.listed(node, state)
         if listed:
-            space, inside = listed
-            sort = self.appended is not None and self._makes_result(node)
-            head, then = self._entries(space, node, inside, state)
-            return [*head, *space.over(state, sort, then)]
-        return over(self.places, node.index, state, drivers, lambda s: self.turn(node, s))
+            workspace, inside = listed
+            state = self.before_entries(workspace, node, inside, state)
+            with workspace.over(self.b, state, sort=self.appends(node) is not None) as inner:
+                self.entry(node, inside, inner)
+            return
+        with over(self.b, self.tensors.extents, node.index, state, drivers) as inner:
+            self.turn(node, inner)
 
-    def _by_vectors(self, node: Loop, state: State) -> Body | None:
-        """The loop as stretches of rows, as a part of one, or as a sum of contiguous products, if it is any."""
+    def by_vectors(self, node: Loop, state: State) -> bool:
+        """Writes the loop as stretches of rows, as a part of one, or as a sum of contiguous products, if it is any."""
         if state.tile is not None:
-            return self.tiles.added(state.tile, state) if node.index == state.tile.shape.v else None
-        shape = self.tiles.shape(node)
-        if shape is not None:
-            return self.tiles.written(shape, state, lambda s: self.loop(shape.sums, s))
-        factors = self.dots.factors(node)
+            if node.index != state.tile.loops.v:
+                return False
+            add_products(self.b, self.tensors, state.tile, state)
+            return True
+        rows = row_loops(self.tensors, node)
+        if rows is not None:
+            write_rows(self.b, self.tensors, rows, state, self.loop)
+            return True
+        factors = contiguous_factors(self.tensors, node)
         if factors is None:
-            return None
-        body, total = self.dots.summed(node, factors, state)
-        return [*body, *self.leaf(Leaf(node.members[0]), state, total, factors)]
+            return False
+        total = vector_sum(self.b, self.tensors, node.index, factors, state)
+        self.leaf(Leaf(node.members[0]), state, total, factors)
+        return True
 
-    def _entries(self, space: Space, node: Loop, inside: Loop, state: State) -> tuple[Body, Callable[[State], Body]]:
-        """What goes before a loop over a list, and what an entry does; with one index it is a loop as any other."""
-        if node is inside:
-            return [], lambda s: self.turn(node, s)
-        appends = self.appended is not None and self._makes_result(node)
-        head = self.appended.before_list(space.spec.order, state) if self.appended and appends else []
-        return head, lambda s: self._inside(inside, s)
+    def summed(self, node: Loop, state: State) -> bool:
+        """Writes the loop with its terms gathered in a variable, if all of them are added to one place."""
+        if len(node.members) > 1:
+            return False
+        target = self.tensors.target(node.members[0])
+        workspace, order = self.tensors.workspaces.get(target), self.tensors.order(target)
+        variable = workspace is not None and not order and not workspace.kept
+        appended = workspace is None and self.tensors.appended is not None
+        if target in state.sums or variable or appended or not set(order) <= set(state.bound):
+            return False
+        total = self.b.declare("sum", const(0.0))
+        inner = replace(state, sums={**state.sums, target: total})
+        if workspace is None or not workspace.counted:
+            self.loop(node, inner)
+            self.add(target, state, total)
+            return True
+        some = self.b.declare("some", ZERO)
+        self.loop(node, replace(inner, seen={**state.seen, target: some}))
+        with self.b.when(eq(some, 1)):
+            self.add(target, state, total)
+        return True
 
-    def turn(self, node: Loop, state: State) -> Body:
-        """One turn, its index bound."""
-        body = self._inside(node, state)
-        if self.appended and self._makes_result(node):
-            return self.appended.around(node.index, state, body)
-        return body
+    def turn(self, node: Loop, state: State) -> None:
+        """One turn, in which the index has a value."""
+        appended = self.appends(node)
+        with appended.around(self.b, node.index, state) if appended else nullcontext():
+            self.inside(node, state)
 
-    def _inside(self, node: Loop, state: State) -> Body:
-        tensors = [t for t in self._operands(node) if t < self.count]
-        return self.places.advance(tensors, state, lambda s: self.nodes(node.body, node.depth + 1, s))
+    def inside(self, node: Loop, state: State) -> None:
+        operands = [self.tensors.operands[t] for t in self.operands(node) if t < self.count]
+        with resolved(self.b, operands, state) as inner:
+            self.nodes(node.body, node.depth + 1, inner)
 
-    def _operands(self, node: Node) -> list[int]:
+    def operands(self, node: Node) -> list[int]:
         return [t for k in node.members for t in self.nest.assignments[k].operands]
 
-    def _makes_result(self, node: Node) -> bool:
-        return self.result - self.count in node.members
+    def drivers(self, node: Loop, state: State) -> list[Driver]:
+        """The operands that have the index next, compressed, and their levels."""
+        operands = [self.tensors.operands[t] for t in self.operands(node) if t < self.count]
+        levels = ((operand, state.next_level(operand, node.index)) for operand in operands)
+        return [(operand, level) for operand, level in levels if level is not None]
 
-    def _drivers(self, node: Loop, state: State) -> list[Driver]:
-        found = []
-        for t in self._operands(node):
-            level = self.places.next_level(t, state, node.index) if t < self.count else None
-            if level is not None:
-                found.append((t, level))
-        return found
+    # Lists of what was touched of a workspace
 
-    def _listed(self, node: Loop, state: State) -> tuple[Space, Loop] | None:
+    def listed(self, node: Loop, state: State) -> tuple[WorkspaceArrays, Loop] | None:
         """A workspace whose list can replace this loop and those inside it over its other indices; the last of them."""
-        made = {self.count + k for k in node.members}
-        for t in self._operands(node):
-            space = self.spaces.get(t)
-            if space is None or t in made or not space.counted or node.index not in space.spec.order:
+        made = {self.tensors.target(k) for k in node.members}
+        for t in self.operands(node):
+            workspace = self.tensors.workspaces.get(t)
+            if workspace is None or t in made or not workspace.counted or node.index not in workspace.spec.order:
                 continue
-            order, inner, chain = space.spec.order, node, [node.index]
+            order, inner, chain = workspace.spec.order, node, [node.index]
             while len(chain) < len(order) and len(inner.body) == 1 and isinstance(inner.body[0], Loop):
                 inner = inner.body[0]
                 chain.append(inner.index)
             in_order = tuple(chain) == order == self.nest.formats[-1].order[-len(order) :]
-            in_order |= len(order) == 1 or not (self.appended and self._makes_result(node))
+            in_order |= len(order) == 1 or self.appends(node) is None
             if sorted(chain) == sorted(order) and in_order and not set(order) & set(state.bound):
-                return space, inner
+                return workspace, inner
         return None
 
-    def _gathered(self, node: Loop, state: State) -> Body | None:
-        """The loop with what it adds to one place gathered in a variable; None where that is not so."""
-        if len(node.members) > 1:
-            return None
-        target = self.count + node.members[0]
-        space = self.spaces.get(target)
-        order = space.spec.order if space else self.nest.formats[-1].order
-        variable = space is not None and not order and not space.kept
-        if target in state.sums or variable or not set(order) <= set(state.bound) or (not space and self.appended):
-            return None
-        total, some = self.places.fresh("sum", "f64"), self.places.fresh("some")
-        counted = space is not None and space.counted
-        inner = replace(state.summed(target, total), seen={**state.seen, target: some} if counted else state.seen)
-        add = self._add(target, state, total)
-        if not counted:
-            return [st.Declare(total, const(0.0)), *self.loop(node, inner), *add]
-        guarded = st.If(eq(some, 1), st.block(add))
-        return [st.Declare(total, const(0.0)), st.Declare(some, const(0, "i64")), *self.loop(node, inner), guarded]
+    def before_entries(self, workspace: WorkspaceArrays, node: Loop, inside: Loop, state: State) -> State:
+        """What goes before a loop over a list that replaces several loops."""
+        appended = self.appends(node)
+        if node is inside or appended is None:
+            return state
+        return appended.before_list(self.b, workspace.spec.order, state)
 
-    def leaf(self, node: Leaf, state: State, known: Value | None = None, of: Sequence[int] = ()) -> Body:
-        """The product of the operands, added to the target; outer loops' factors first, which then leave the loop.
+    def entry(self, node: Loop, inside: Loop, state: State) -> None:
+        """An entry of a list; a list over one index is a loop as any other."""
+        if node is inside:
+            self.turn(node, state)
+        else:
+            self.inside(inside, state)
+
+    # Products
+
+    def leaf(self, node: Leaf, state: State, known: Value | None = None, of: Sequence[int] = ()) -> None:
+        """Adds the product of the operands to the target, factors of outer loops first, so that they leave the loop.
 
         known: a value that stands for the operands `of`.
         """
-        assignment = self.nest.assignments[node.member]
+        assignment, tensors = self.nest.assignments[node.member], self.tensors
         depths = {x: depth for depth, x in enumerate(assignment.loops)}
         depth = {t: max((depths[x] for x in self.nest.indices[t]), default=-1) for t in assignment.operands}
-        strict = self._strict(assignment.target)
+        factors: list[Value] = [] if known is None else [known]
+        with ExitStack() as reads:
+            for t in sorted((t for t in assignment.operands if t not in of), key=lambda t: (depth[t], t)):
+                if t >= self.count:
+                    read = tensors.workspaces[t].read(self.b, state, self.strict(assignment.target))
+                    factors.append(reads.enter_context(read))
+                else:
+                    factors += tensors.operands[t].factor(state)
+            self.add(assignment.target, state, reduce(mul, factors) if factors else const(1.0))
 
-        def rest(tensors: list[int], state: State, factors: list[Value]) -> Body:
-            if not tensors:
-                product = reduce(lambda a, b: a * b, factors) if factors else const(1.0)
-                return self._add(assignment.target, state, product)
-            t, others = tensors[0], tensors[1:]
-            if t >= self.count:
-                return self.spaces[t].read(state, lambda v: rest(others, state, [*factors, v]), strict)
-            operand = self.places.operands[t]
-            value = [] if operand.format.ones else [operand.values[state.at[t][1]]]
-            return rest(others, state, factors + value)
+    def strict(self, target: int) -> bool:
+        """Whether a target tells a zero from what was never added."""
+        if target in self.tensors.workspaces:
+            return self.tensors.workspaces[target].counted
+        return self.tensors.appended is not None
 
-        others = [t for t in assignment.operands if t not in of]
-        return rest(sorted(others, key=lambda t: (depth[t], t)), state, [] if known is None else [known])
-
-    def _strict(self, target: int) -> bool:
-        """Whether a target distinguishes a zero from what was never added."""
-        return self.spaces[target].counted if target in self.spaces else self.appended is not None
-
-    def _add(self, target: int, state: State, value: Value) -> Body:
+    def add(self, target: int, state: State, value: Value) -> None:
         if target in state.sums:
-            seen = [st.Assign(state.seen[target], const(1, "i64"))] if target in state.seen else []
-            return [st.Assign(state.sums[target], state.sums[target] + value), *seen]
-        if target in self.spaces:
-            return self.spaces[target].add(state, value)
-        if self.appended:
-            return self.appended.add(state, value)
-        return [st.accumulate(OUT[self.places.offset(self.nest.formats[-1].order, state.bound)], value)]
+            self.b.assign(state.sums[target], state.sums[target] + value)
+            if target in state.seen:
+                self.b.assign(state.seen[target], ONE)
+        elif target in self.tensors.workspaces:
+            self.tensors.workspaces[target].add(self.b, state, value)
+        elif self.tensors.appended:
+            self.tensors.appended.add(self.b, state, value)
+        else:
+            self.b.accumulate(self.tensors.element(target, state.bound), value)
 
 
-def _innermost(nest: Nest) -> frozenset[str]:
-    """Indices of innermost loops over all values: the compiler knows how often they turn."""
-    found = set()
-    for a in nest.assignments:
-        inputs = [nest.formats[t] for t in a.operands if t < len(nest.network.inputs)]
-        for index in a.loops[-1:]:
-            if not any(dict(zip(f.order, f.kinds)).get(index) == "compressed" for f in inputs):
-                found.add(index)
-    return frozenset(found)
-
-
-def _names(body: Body) -> set[str]:
+def _names(body: Sequence[st.Statement]) -> set[str]:
     """Names of all variables and arrays that statements read or write."""
-    return {name for s in body for part in st.statements(s) for name in _own(part)}
+    return {name for s in body for part in st.statements(s) for name in _own_names(part)}
 
 
-def _own(s: st.Statement) -> Iterator[str]:
+def _own_names(s: st.Statement) -> Iterator[str]:
     for value in walk(st.values(s)):
         if value.op in ("var", "load"):
             yield st.name_of(value) if value.op == "var" else value.attr.name

@@ -11,21 +11,21 @@ import numpy as np
 
 from trnqc.jit import NUMPY
 from trnqc.sparse.lower.append import CAPACITY, VALUES, Appended
-from trnqc.sparse.network.nest import Format
 from trnqc.sparse.tensors.storage import Compressed, Dense, Level, SparseTensor
 
 
 @dataclass(frozen=True)
-class Result:
-    """Arrays of one part, by the names that they have in a program."""
+class ResultPart:
+    """The arrays of one part, by their names in the program."""
 
     appended: Appended
     arguments: dict[str, Any]
 
     @classmethod
-    def empty(cls, appended: Appended, capacities: Sequence[int], prefix: np.ndarray) -> list[Result]:
-        """Parts with room for so many entries of every level, one behind the other: parts that fill it are joined as
-        they lie. prefix: counts under the dense levels, common to all parts.
+    def empty(cls, appended: Appended, capacities: Sequence[int], prefix: np.ndarray) -> list[ResultPart]:
+        """Parts with room for so many entries of every level, one behind the other in memory.
+
+        prefix: the counts under the dense levels, which all parts share.
         """
         edges = np.concatenate([[0], np.cumsum(capacities)])
         whole: dict[str, np.ndarray] = {VALUES.name: np.empty(edges[-1])}
@@ -45,11 +45,12 @@ class Result:
         return int(self.arguments[self.appended.used.name][level])
 
     def entries(self, name: str, level: int) -> np.ndarray:
+        """The part of an array that the entries of a level fill."""
         return self.arguments[name][: self.used(level)]
 
 
-def joined(shape: tuple[int, ...], modes: tuple[int, ...], stored: Format, parts: Sequence[Result]) -> SparseTensor:
-    """The tensor of parts that follow one another. modes: of `shape`, outermost level first."""
+def joined(shape: tuple[int, ...], modes: tuple[int, ...], parts: Sequence[ResultPart]) -> SparseTensor:
+    """The tensor of parts that follow one another. modes: those of `shape`, outermost level first."""
     appended = parts[0].appended
     levels: list[Level] = []
     for level, mode in enumerate(modes):
@@ -62,15 +63,15 @@ def joined(shape: tuple[int, ...], modes: tuple[int, ...], stored: Format, parts
         elif level == appended.first:
             counts = parts[0].arguments[name]
         else:
-            counts = _together([part.entries(name, level - 1) for part in parts])
+            counts = _concatenated([part.entries(name, level - 1) for part in parts])
         coordinates = [part.entries(appended.coordinates(level).name, level) for part in parts]
-        levels.append(Compressed(np.concatenate([[0], np.cumsum(counts)]), _together(coordinates)))
-    values = _together([part.entries(VALUES.name, appended.last) for part in parts])
+        levels.append(Compressed(np.concatenate([[0], np.cumsum(counts)]), _concatenated(coordinates)))
+    values = _concatenated([part.entries(VALUES.name, appended.last) for part in parts])
     return SparseTensor(shape, modes, tuple(levels), values)
 
 
-def _together(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """The parts joined; as they lie if there is no gap and most of their room is filled, else copied to free that."""
+def _concatenated(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """The parts joined: as they lie if there is no gap and they fill most of their memory, else copied to free that."""
     room, size = parts[0].base, sum(part.size for part in parts)
     ends = [part.ctypes.data + part.nbytes for part in parts]
     gapless = all(end == part.ctypes.data for end, part in zip(ends, parts[1:]))

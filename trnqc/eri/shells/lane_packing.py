@@ -1,4 +1,4 @@
-"""Pairs side by side in SIMD lanes: the rows of ket records that a kernel reads, packed once with NumPy."""
+"""Shell pairs packed into SIMD lanes: vectors of ket records as a kernel reads them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,23 @@ from trnqc.eri.shells.pairs import ShellPairs
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """Pairs of one class, one a lane; the last row is filled up with repetitions of its last pair.
+class PackedPairs:
+    """Pairs of one class as vectors with one pair on each lane. The last vector is filled up with its last pair.
 
-    members [rows, lanes]: positions in the class. records [rows, K, W, lanes], bounds [rows, K + 1]: of records, over
-    the lanes, descending, with a zero at the end. count [rows]: records in use. centre [rows, 6, lanes]. bound [rows].
+    Parameters
+    ----------
+    members [vectors, lanes]
+        The position of each pair in its class.
+    records [vectors, K, W, lanes]
+        The records.
+    bounds [vectors, K + 1]
+        The largest BOUND over the lanes of each primitive pair, falling, and a zero.
+    count [vectors]
+        The primitive pairs that are not padding on some lane.
+    centre [vectors, 6, lanes]
+        A and A - B.
+    bound [vectors]
+        The largest bound of a pair over the lanes.
     """
 
     members: np.ndarray
@@ -29,15 +41,15 @@ class Rows:
         return len(self.members)
 
 
-def rows_of(pairs: ShellPairs, lanes: int) -> Rows:
-    """Every pair of a class in one lane; pairs with as many primitives stand together."""
+def packed(pairs: ShellPairs, lanes: int) -> PackedPairs:
+    """Put every pair of a class on a lane, beside pairs with as many primitives."""
     order = np.argsort(-pairs.count, kind="stable")
     order = np.append(order, np.repeat(order[-1:], -len(order) % lanes))
     members = order.reshape(-1, lanes)
     records = np.ascontiguousarray(pairs.records[members].transpose(0, 2, 3, 1))
     bounds = np.zeros((len(members), records.shape[1] + 1))
     bounds[:, :-1] = records[:, :, BOUND].max(axis=-1)
-    return Rows(
+    return PackedPairs(
         members,
         records,
         bounds,

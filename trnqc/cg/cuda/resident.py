@@ -1,0 +1,67 @@
+"""Slots of z that stay in shared memory while the phases of a kernel pass: [channel][component].
+
+Their channels are padded to those of all lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from trnqc.cg.cuda.kernel import Edge, Kernel
+from trnqc.gen import Value, const
+from trnqc.gen.values import lt, minimum, select
+
+
+def place(k: Kernel, slot: int, channel: Value) -> Value:
+    """Where a channel of a slot begins."""
+    irreps = k.problem.irreps_out
+    before = sum(k.plan.padded(n) * irreps[n].ir.dim for n in k.plan.resident if n < slot)
+    return k.b.let("kept", channel * irreps[slot].ir.dim + before)
+
+
+def begin(k: Kernel, edge: Edge) -> None:
+    """Clear the output's slots and, for a batch, load those of gz."""
+    out = f"{k.direction.output}_kept"
+    if out in k.shared:
+        size = k.plan.shared[out]
+        with k.b.loop("n", size, step=k.lanes) as n:
+            k.b.store(k.shared[out][minimum(n + k.lane, size - 1)], k.zero)
+        k.b.barrier()
+    if not k.direction.by and "gz" in k.direction.reads:
+        load(k, k.plan.resident, edge)
+
+
+def load(k: Kernel, slots: Iterable[int], edge: Edge) -> None:
+    """Load slots of gz from memory."""
+    slots = list(slots)
+    if slots:
+        k.b.barrier()
+    for slot in slots:
+        _each(k, slot, "gz", edge, lambda element, kept: k.b.store(kept, element))
+    if slots:
+        k.b.barrier()
+
+
+def end(k: Kernel, edge: Edge) -> None:
+    """Store the output's slots in memory, or add them to it."""
+    out = k.direction.output
+    if f"{out}_kept" not in k.shared:
+        return
+    put = k.b.accumulate if k.atomic and k.at_node(out) else k.b.store
+    k.b.barrier()
+    for slot in k.plan.resident:
+        _each(k, slot, out, edge, put)
+
+
+def _each(k: Kernel, slot: int, name: str, edge: Edge, do: Callable[[Value, Value], None]) -> None:
+    """A statement for every element of a slot in memory and in shared memory, lanes over neighbours."""
+    mul, d = k.problem.irreps_out[slot].mul, k.problem.irreps_out[slot].ir.dim
+    base, start = k.place(name, slot, edge), place(k, slot, const(0, "i64"))
+    kept, size = k.shared[f"{name}_kept"], mul * d
+    with k.b.loop("n", size, step=k.lanes) as n:
+        at = k.b.let("at", minimum(n + k.lane, size - 1))
+        inside = at if k.problem.layout == "mul_ir" or d == 1 else at % mul * d + at // mul
+        value = kept[start + inside]
+        if k.atomic and name == k.direction.output:
+            value = select(lt(n + k.lane, size), value, k.zero)
+        do(k.array(name)[base + at], value)

@@ -1,0 +1,211 @@
+"""What a program knows at one of its places: values of indices, positions in the operands, sums that are under way.
+
+All of these are values: a loop or a search makes a new `State` for the statements inside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from trnqc.gen import Array, Value, Var, const
+from trnqc.gen.build import Builder
+from trnqc.gen.values import cast, eq, lt
+from trnqc.sparse.network.loops import Loop
+from trnqc.sparse.network.nest import Format
+from trnqc.sparse.network.network import Indices
+
+ZERO, ONE = const(0, "i64"), const(1, "i64")
+
+
+@dataclass(frozen=True)
+class Extents:
+    """Extents of the indices, as numbers in the text for `constants`, else as arguments, for tensors of any size."""
+
+    sizes: Mapping[str, int]
+    constants: frozenset[str]
+
+    def argument(self, index: str) -> str:
+        """The name of the argument."""
+        return f"n_{index}"
+
+    def value(self, index: str) -> Value:
+        return const(self.sizes[index], "i64") if index in self.constants else Var(self.argument(index), "i64")
+
+    def coordinate_type(self, index: str) -> str:
+        """Type in which coordinates of an index are stored."""
+        return "i32" if self.sizes[index] < 2**31 else "i64"
+
+    def offset(self, order: Indices, bound: Mapping[str, Value]) -> Value:
+        """The row-major position of an element in an array over `order`."""
+        position = ZERO
+        for level, index in enumerate(order):
+            position = position * self.value(index) + bound[index] if level else bound[index]
+        return position
+
+
+@dataclass(frozen=True)
+class Operand:
+    """The arrays of a stored tensor in a program: positions and coordinates of its compressed levels, and values."""
+
+    number: int
+    format: Format
+    extents: Extents
+
+    def positions(self, level: int) -> Array:
+        return Array(f"pos{self.number}_{self.format.order[level]}", "i64")
+
+    def coordinates(self, level: int) -> Array:
+        index = self.format.order[level]
+        return Array(f"idx{self.number}_{index}", self.extents.coordinate_type(index))
+
+    @cached_property
+    def values(self) -> Array:
+        return Array(f"val{self.number}", "f64")
+
+    @cached_property
+    def level_names(self) -> tuple[tuple[str, str], ...]:
+        """The names of the positions and the coordinates of every level, if it is compressed."""
+        levels = range(len(self.format.order))
+        return tuple((self.positions(level).name, self.coordinates(level).name) for level in levels)
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        levels = (level for level, kind in enumerate(self.format.kinds) if kind == "compressed")
+        return (*(array for n in levels for array in (self.positions(n), self.coordinates(n))), self.values)
+
+    def segment(self, level: int, parent: Value) -> tuple[Value, Value]:
+        """Begin and end of the positions under a parent."""
+        return self.positions(level)[parent], self.positions(level)[parent + 1]
+
+    def factor(self, state: State) -> list[Value]:
+        """The element where the operand stands, as a factor of a product: none for a 0/1 map."""
+        return [] if self.format.ones else [self.values[state.at[self.number][1]]]
+
+
+@dataclass(frozen=True)
+class RowLoops:
+    """Loops whose sums are kept in registers, see tile.py.
+
+    Parameters
+    ----------
+    member
+        The assignment.
+    v
+        The index along which vectors run.
+    row
+        The index of rows that are taken several at a time, if any.
+    sums
+        The loops that sum, as they stand, outermost first.
+    once
+        Whether these loops write every element of a workspace once, so that it need not be cleared before.
+    """
+
+    member: int
+    v: str
+    row: str | None
+    sums: Loop
+    once: bool
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Registers for a stretch of v from `start` on, for some rows. The last vector has `used` lanes."""
+
+    loops: RowLoops
+    start: Value
+    vectors: int
+    used: int
+    rows: int
+    held: Array
+
+    def lanes(self, vector: int, lanes: int) -> int:
+        return self.used if vector == self.vectors - 1 else lanes
+
+
+@dataclass(frozen=True)
+class State:
+    """A place in a program.
+
+    Parameters
+    ----------
+    bound
+        Values of the indices of the loops around.
+    at
+        For each operand, how many of its levels are resolved and the position there.
+    sums, seen
+        For each target whose terms are summed in a variable: this variable, and one that tells if there were any.
+    entry
+        For each workspace over whose list a loop runs: the place of its present element.
+    bases
+        Inside a list of elements of a sparse result: how many entries each of its levels had before the list.
+    listed
+        The first level of the result that such a list runs over.
+    tile
+        The registers that the loops inside add to.
+    """
+
+    bound: Mapping[str, Value] = field(default_factory=dict)
+    at: Mapping[int, tuple[int, Value]] = field(default_factory=dict)
+    sums: Mapping[int, Value] = field(default_factory=dict)
+    seen: Mapping[int, Value] = field(default_factory=dict)
+    entry: Mapping[int, Value] = field(default_factory=dict)
+    bases: Mapping[int, Value] = field(default_factory=dict)
+    listed: int | None = None
+    tile: Tile | None = None
+
+    def bind(self, index: str, value: Value) -> State:
+        return replace(self, bound={**self.bound, index: value})
+
+    def move(self, operand: int, depth: int, position: Value) -> State:
+        return replace(self, at={**self.at, operand: (depth, position)})
+
+    def at_entry(self, tensor: int, place: Value) -> State:
+        return replace(self, entry={**self.entry, tensor: place})
+
+    def next_level(self, operand: Operand, index: str) -> int | None:
+        """The level of `index` in an operand if it is the next to be resolved and is compressed."""
+        level, _ = self.at[operand.number]
+        f = operand.format
+        return level if f.order[level : level + 1] == (index,) and f.kinds[level] == "compressed" else None
+
+
+@contextmanager
+def resolved(b: Builder, operands: Iterable[Operand], state: State) -> Iterator[State]:
+    """The state in which every level is resolved whose index, and those of the levels above, have a value.
+
+    A dense level is resolved by arithmetic. A compressed one is searched for the coordinate, and the statements inside
+    run only if it is stored.
+    """
+    with ExitStack() as searches:
+        for operand in operands:
+            level, at = state.at[operand.number]
+            order = operand.format.order
+            while level < len(order) and order[level] in state.bound:
+                x = state.bound[order[level]]
+                if operand.format.kinds[level] == "compressed":
+                    at = searches.enter_context(_search(b, operand, level, at, x))
+                else:
+                    at = x if level == 0 else at * operand.extents.value(order[level]) + x
+                level += 1
+            state = state.move(operand.number, level, at)
+        yield state
+
+
+@contextmanager
+def _search(b: Builder, operand: Operand, level: int, parent: Value, x: Value) -> Iterator[Value]:
+    """The position of a coordinate under a parent, by bisection; nothing runs inside if it is not stored."""
+    number, stored = operand.number, operand.coordinates(level)
+    begin, end = operand.segment(level, parent)
+    last = b.let(f"end{number}", end)
+    low, high = b.declare(f"p{number}", begin), b.declare(f"high{number}", last)
+    with b.loop_while(lt(low, high)):
+        middle = b.let(f"mid{number}", low + (high - low) // 2)
+        with b.when(lt(cast(stored[middle], "i64"), x)):
+            b.assign(low, middle + 1)
+        with b.otherwise():
+            b.assign(high, middle)
+    with b.when(lt(low, last)), b.when(eq(cast(stored[low], "i64"), x)):
+        yield low

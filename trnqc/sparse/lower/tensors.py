@@ -1,0 +1,95 @@
+"""The tensors of a program by their numbers: operands, workspaces of the intermediates, and the result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trnqc.gen import Array, Value
+from trnqc.sparse.lower.append import Appended
+from trnqc.sparse.lower.state import Extents, Operand, State
+from trnqc.sparse.lower.workspace import WorkspaceArrays
+from trnqc.sparse.network.loops import stored
+from trnqc.sparse.network.nest import Assignment, Nest
+from trnqc.sparse.network.network import Indices
+
+OUT = Array("out", "f64")
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """appended: the levels of a sparse result, None for a dense one. lanes: doubles of a vector."""
+
+    nest: Nest
+    lanes: int
+    extents: Extents
+    operands: tuple[Operand, ...]
+    workspaces: Mapping[int, WorkspaceArrays]
+    appended: Appended | None
+
+    @property
+    def result(self) -> int:
+        return len(self.operands) + len(self.workspaces)
+
+    def target(self, member: int) -> int:
+        return self.nest.assignments[member].target
+
+    def order(self, tensor: int) -> Indices:
+        """The indices in which a tensor is stored, outermost first."""
+        if tensor in self.workspaces:
+            return self.workspaces[tensor].spec.order
+        return self.nest.formats[min(tensor, len(self.operands))].order
+
+    def is_array(self, tensor: int) -> bool:
+        """Whether all elements of a tensor are stored, each at the position that its coordinates give."""
+        if tensor in self.workspaces:
+            return self.workspaces[tensor].spec.space == "dense"
+        f = self.nest.formats[min(tensor, len(self.operands))]
+        return not f.sparse and not f.ones
+
+    def is_row(self, tensor: int, index: str) -> bool:
+        """Whether consecutive values of an index are consecutive elements of an operand or a workspace."""
+        if tensor in self.workspaces:
+            return self.is_array(tensor) and self.order(tensor)[-1] == index
+        f = self.nest.formats[tensor]
+        return f.order[-1] == index and f.kinds[-1] == "dense" and not f.ones
+
+    def array(self, tensor: int) -> Array:
+        """The values of a tensor of which all elements are stored."""
+        if tensor in self.workspaces:
+            return self.workspaces[tensor].array
+        return self.operands[tensor].values if tensor < len(self.operands) else OUT
+
+    def element(self, tensor: int, bound: Mapping[str, Value]) -> Value:
+        """The element of a tensor of which all elements are stored."""
+        return self.array(tensor)[self.extents.offset(self.order(tensor), bound)]
+
+    def row(self, tensor: int, index: str, at: Value, state: State) -> tuple[Array, Value]:
+        """Where the elements of a row along `index` begin, from `at` on."""
+        if tensor in self.workspaces:
+            return self.array(tensor), self.extents.offset(self.order(tensor), {**state.bound, index: at})
+        level, position = state.at[tensor]
+        return self.array(tensor), position * self.extents.value(index) + at if level else at
+
+
+def tensors_of(nest: Nest, lanes: int) -> Tensors:
+    """The tensors of a nest that is in order."""
+    extents = Extents(nest.network.extents, _innermost(nest))
+    count = len(nest.network.inputs)
+    operands = tuple(Operand(t, f, extents) for t, f in enumerate(nest.formats[:-1]))
+    workspaces = {
+        t: WorkspaceArrays(extents, t, spec, nest.fused(t) == 0) for t, spec in enumerate(nest.workspaces, count)
+    }
+    result = count + len(nest.workspaces)
+    appended = Appended(extents, result, stored(nest)) if nest.formats[-1].sparse else None
+    return Tensors(nest, lanes, extents, operands, workspaces, appended)
+
+
+def _innermost(nest: Nest) -> frozenset[str]:
+    """Indices of innermost loops over all values, of which the compiler knows how often they turn."""
+
+    def driven(a: Assignment, index: str) -> bool:
+        inputs = (nest.formats[t] for t in a.operands if t < len(nest.network.inputs))
+        return any(dict(zip(f.order, f.kinds)).get(index) == "compressed" for f in inputs)
+
+    return frozenset(index for a in nest.assignments for index in a.loops[-1:] if not driven(a, index))
