@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -44,7 +45,7 @@ def _built_with() -> tuple[str, str]:
     return str(built.get("name", "unknown BLAS")), str(built.get("version", ""))
 
 
-def _of_numpy(libraries: list[dict], built: str) -> dict | None:
+def _of_numpy(libraries: list[dict[str, Any]], built: str) -> dict[str, Any] | None:
     """NumPy's library among all that are loaded, of which PySCF and SciPy may have brought others."""
     ours = [lib for lib in libraries if "numpy" in str(Path(lib["filepath"]).parent)]
     system = [lib for lib in libraries if "site-packages" not in lib["filepath"] and lib["internal_api"] in built]
@@ -68,12 +69,12 @@ def _libraries(packages: tuple[bool, ...]) -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def blas_threads(threads: int) -> AbstractContextManager:
+def blas_threads(threads: int) -> AbstractContextManager[Any]:
     """A context in which every loaded BLAS library uses so many threads; at its end the former numbers are restored."""
     packages = tuple(name in sys.modules for name in _WITH_BLAS)
     return _libraries(packages).limit(limits=threads, user_api="blas")
 
 
-def single_threaded() -> AbstractContextManager:
+def single_threaded() -> AbstractContextManager[Any]:
     """A context in which every loaded BLAS library uses one thread, since our own threads share the work."""
     return blas_threads(1)

@@ -60,7 +60,7 @@ class StageBars:
         return lambda done, total, name: self(stage, done, total)
 
     def __call__(self, stage: str, done: int, total: int, note: str = "") -> None:
-        """Show that `done` of `total` parts of a stage are done, total 0 where the end is not known, and a note."""
+        """Show that `done` of `total` parts of a stage are done, and a note; a total of 0 means it is not known."""
         now = time.monotonic()
         if now - self._began.setdefault(stage, now) < self._patience:
             return

@@ -131,7 +131,7 @@ def _owners(count: int, columns: dict[int, np.ndarray], ranks: Ranks) -> list[in
     """The rank that has computed each block of P."""
     mine = np.zeros(count, np.int64)
     mine[list(columns)] = ranks.rank
-    return ranks.sum(mine).tolist()  # type: ignore[no-any-return]
+    return ranks.sum(mine).tolist()
 
 
 def _exchanged(

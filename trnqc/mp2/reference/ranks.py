@@ -112,7 +112,7 @@ class _Asking:
         return self.shared.builder(self.key).ran_on
 
     def get_jk(self, dm: Any, hermi: int = 1, with_j: bool = True, with_k: bool = True) -> tuple[Any, Any]:
-        return self.shared.ask("direct", self.key, dm, hermi, with_j, with_k)  # type: ignore[no-any-return]
+        return self.shared.ask("direct", self.key, dm, hermi, with_j, with_k)
 
 
 class _SpreadDF(DF):
@@ -142,7 +142,7 @@ class _SpreadDF(DF):
         if not self._spread or omega:
             return super().get_jk(dm, hermi, with_j, with_k, direct_scf_tol, omega)
         orbitals = (dm.mo_coeff, dm.mo_occ) if getattr(dm, "mo_coeff", None) is not None else None
-        return self.shared_jk.ask("fitted", np.asarray(dm), orbitals, with_j, with_k)  # type: ignore[no-any-return]
+        return self.shared_jk.ask("fitted", np.asarray(dm), orbitals, with_j, with_k)
 
     def _begin(self) -> bool:
         """Have all ranks compute the integrals if they can; returns whether they have."""
