@@ -18,6 +18,14 @@ from trnqc.host.memory import (
 )
 
 
+@pytest.fixture(autouse=True)
+def limits_are_read_anew():
+    """The limit of a process is kept; these tests state limits of their own."""
+    installed_memory.cache_clear()
+    yield
+    installed_memory.cache_clear()
+
+
 @pytest.mark.parametrize(
     ("text", "value"), [("4G", 4e9), ("500M", 5e8), ("4000", 4e9), ("1.5 GB", 1.5e9), ("2t", 2e12), (" 8k ", 8e3)]
 )
@@ -66,6 +74,7 @@ def test_words():
 
 def test_a_control_group_limits_what_is_installed(tmp_path, monkeypatch):
     whole = installed_memory()
+    installed_memory.cache_clear()
     monkeypatch.setattr(memory, "_CONTROL_GROUPS", tmp_path)
     monkeypatch.setattr(memory, "_OWN_GROUP", tmp_path / "none")
     tmp_path.joinpath("memory.max").write_text("5000\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import os
 import re
@@ -22,8 +23,12 @@ _OWN_GROUP = Path("/proc/self/cgroup")
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
+@functools.cache
 def installed_memory() -> int:
-    """Bytes that a process may hold at most: the memory of this machine, or less where a control group says so."""
+    """Bytes that a process may hold at most: the memory of this machine, or less where a control group says so.
+
+    The limit is read once, because it is asked for before every large array.
+    """
     installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return int(min([installed, *(_number(group / "memory.max") for group in control_groups())]))
 
