@@ -68,7 +68,7 @@ def backend_kernels(name: str, precision: str, operands: Iterable[Any] = ()) -> 
 
     backend = backends.get(name)
     check_precision(backend, precision)
-    numpy_types = np.ndarray | np.generic | list | tuple | int | float
+    numpy_types = (np.ndarray, np.generic, list, tuple, int, float)
     if foreign := [x for x in operands if not isinstance(x, numpy_types) and not callable(x)]:
         raise InputError(f"backend {name!r} takes NumPy arrays; found {type(foreign[0]).__name__}")
 

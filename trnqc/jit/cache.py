@@ -142,7 +142,7 @@ def _cache_at(directory: Path) -> Cache:
 
 
 @functools.lru_cache(maxsize=1)
-def _temporary() -> tempfile.TemporaryDirectory:
+def _temporary() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="trnqc-cache-")
 
 

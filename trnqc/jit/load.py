@@ -95,7 +95,7 @@ class Library:
 
     def __getattr__(self, name: str) -> CompiledFunction:
         try:
-            return self.__dict__["_functions"][name]  # type: ignore[no-any-return]
+            return self.__dict__["_functions"][name]
         except KeyError:
             raise AttributeError(f"{self.__dict__.get('path')} has no function {name!r}") from None
 

@@ -34,7 +34,9 @@ FEATURES = (
 )
 
 
-def remembered(command: Sequence[str], version: str, probe: Callable[[], dict[str, Any]], *parts: str) -> dict:
+def remembered(
+    command: Sequence[str], version: str, probe: Callable[[], dict[str, Any]], *parts: str
+) -> dict[str, Any]:
     """The result of `probe`, a dictionary that JSON can hold, from the cache if nothing has changed since.
 
     Parameters
@@ -52,7 +54,7 @@ def remembered(command: Sequence[str], version: str, probe: Callable[[], dict[st
     environment = (f"{name}={os.environ.get(name, '')}" for name in VARIABLES)
     key = key_of(*command, file, version, cpu, *environment, *parts)
     entry = library_cache().get(f"compiler-{key}", lambda out: _write(out, probe()), ".json")
-    return json.loads(entry.read_text())  # type: ignore[no-any-return]
+    return json.loads(entry.read_text())
 
 
 def _write(out: Path, answer: dict[str, Any]) -> None:

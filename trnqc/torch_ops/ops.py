@@ -23,7 +23,7 @@ from trnqc.errors import InputError, UnsupportedPrecision
 from trnqc.torch_ops.products import OPERATORS, gradients, over_a_batch, product, refuse_dual_level, require_tensors
 
 
-def native_registration() -> Callable | None:
+def native_registration() -> Callable[..., Any] | None:
     """``torch_neuronx.nki_op`` where the installed torch-neuronx has it."""
     if importlib.util.find_spec("torch_neuronx") is None:
         return None
@@ -33,7 +33,7 @@ def native_registration() -> Callable | None:
         return None
 
 
-def register(name: str, function: Callable, fake: Callable) -> Any:
+def register(name: str, function: Callable[..., Any], fake: Callable[..., Any]) -> Any:
     """The operator ``trnqc::name`` over a typed function; ``fake`` gives its result's shape without data."""
     native = native_registration()
     if native is not None:
@@ -147,7 +147,7 @@ def batched_contraction(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tens
     return product(a_t, b, precision)
 
 
-def _keep_operands(ctx: Any, inputs: tuple, output: Tensor) -> None:
+def _keep_operands(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     a_t, b, ctx.precision = inputs
     ctx.save_for_backward(a_t, b)
 

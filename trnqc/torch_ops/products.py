@@ -30,7 +30,7 @@ def product(a_t: Tensor, b: Tensor, precision: str) -> Tensor:
     if not torch.compiler.is_compiling() and (
         torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
     ):
-        return Product.apply(a_t, b, precision)
+        return Product.apply(a_t, b, precision)  # type: ignore[no-untyped-call]
     return _operator(a_t)(a_t, b, precision)
 
 

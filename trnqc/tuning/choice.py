@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nki_kernels.descriptors.descriptor import Infeasible, Values
 from trnqc.tuning import records
@@ -81,7 +82,7 @@ def _distance(here: Values, there: Values) -> tuple[float, float]:
     return max(logs), sum(logs)
 
 
-def _rank(candidate: tuple[str, Path, Record], shape: Values) -> tuple:
+def _rank(candidate: tuple[str, Path, Record], shape: Values) -> tuple[Any, ...]:
     """Exact before near; user before shipped; device before modelled; then by distance; faster first."""
     origin, path, record = candidate
     far = _distance(record.shape, shape)[1]

@@ -87,7 +87,7 @@ class _PairStep:
             self.slabs.put(slab_buffer)
         return task.pairs
 
-    def work(self, map: Callable) -> Iterator[tuple[Task, Any, Any] | None]:
+    def work(self, map: Callable[..., Any]) -> Iterator[tuple[Task, Any, Any] | None]:
         """Yield the arguments of `run`, and None where all tasks so far must end and their orbitals can be freed."""
         for i0, i1 in self.plan.panels():
             panel = self.products.load(i0, i1, map)

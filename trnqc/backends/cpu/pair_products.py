@@ -52,7 +52,7 @@ class PairProducts(Protocol):
     scratch_bytes: int
     label: str
 
-    def alone(self) -> AbstractContextManager:
+    def alone(self) -> AbstractContextManager[Any]:
         """A context in which a product runs on the thread that calls it only."""
         ...
 
@@ -115,7 +115,7 @@ class NumpyProducts:
         self.scratch_bytes = _encoding_bytes(B, precision) + 32 * self.nvir**2
         self.label = f"products by {numpy_blas()}"
 
-    def alone(self) -> AbstractContextManager:
+    def alone(self) -> AbstractContextManager[Any]:
         return single_threaded()
 
     def load(self, i0: int, i1: int, map: Map = map) -> _Rows:
@@ -167,7 +167,7 @@ class CompiledProducts:
         self.scratch_bytes = _encoding_bytes(B, precision)
         self.label = f"compiled products ({jit.find_compiler().label})"
 
-    def alone(self) -> AbstractContextManager:
+    def alone(self) -> AbstractContextManager[Any]:
         return nullcontext()
 
     def load(self, i0: int, i1: int, map: Map = map) -> _Panels:

@@ -72,21 +72,21 @@ def to_tensor(array: np.ndarray) -> Any:
 
 
 @functools.cache
-def _wrapped(function: Callable) -> Any:
+def _wrapped(function: Callable[..., Any]) -> Any:
     from torch_neuronx import wrap_nki
 
     return wrap_nki(function)
 
 
-def _native(kernel: NkiKernel, args: tuple, constants: dict[str, int]) -> Any:
+def _native(kernel: NkiKernel, args: tuple[Any, ...], constants: dict[str, int]) -> Any:
     return _wrapped(kernel.function)[(logical_cores(),)](*args, **constants)
 
 
-def _xla(kernel: NkiKernel, args: tuple, constants: dict[str, int]) -> Any:
+def _xla(kernel: NkiKernel, args: tuple[Any, ...], constants: dict[str, int]) -> Any:
     return kernel.function[logical_cores()](*args, **constants)
 
 
-def _cpu(kernel: NkiKernel, args: tuple, constants: dict[str, int]) -> Any:
+def _cpu(kernel: NkiKernel, args: tuple[Any, ...], constants: dict[str, int]) -> Any:
     how = _host.get()
     if how is None:
         raise BackendUnavailable(

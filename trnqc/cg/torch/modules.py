@@ -122,7 +122,7 @@ class _Product(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         """``.to(dtype)``, ``.double()`` and such change the dtype of a problem that was made for one."""
-        done = super()._apply(fn, recurse)
+        done = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if self.problem.dtype is not None:
             wanted = str(fn(torch.empty(0, dtype=getattr(torch, self.problem.dtype))).dtype).removeprefix("torch.")
             if wanted not in ("float32", "float64"):

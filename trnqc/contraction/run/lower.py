@@ -180,7 +180,7 @@ def _packed(tree: Tree, node: Node, orders: Mapping[str, Labels], pairs: tuple[P
     )
     small = Tree(Node(node.name, result.packed, leaves), indices)
     (step,) = lower(small)
-    turned = [leaves.index(leaf) for leaf in step.operands]  # type: ignore[arg-type]
+    turned = [leaves.index(leaf) for leaf in step.operands]
     order: list[str] = []
     firsts = dict(named)
     for label in step.order:

@@ -103,7 +103,7 @@ def builder(backend: str = "auto") -> type[JKBuilder]:
     if name not in BACKENDS:
         raise InputError(f"backend is auto or one of {', '.join(BACKENDS)}, found {backend!r}")
     try:
-        return importlib.import_module(BACKENDS[name]).JKBuilder  # type: ignore[no-any-return]
+        return importlib.import_module(BACKENDS[name]).JKBuilder
     except ImportError as error:
         raise BackendUnavailable(f"the {name} backend cannot be imported: {error}; use backend='cpu'") from error
 

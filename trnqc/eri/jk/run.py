@@ -11,7 +11,8 @@ import numpy as np
 from pyscf import gto
 
 from trnqc.eri.classes import PRIMITIVE, QuartetClass
-from trnqc.eri.jk.batch import BLOCKS, NUMBERS, REALS, Batch
+from trnqc.eri.jk.batch import NUMBERS, REALS, Batch
+from trnqc.eri.jk.digest import BLOCKS
 from trnqc.eri.jk.exact_sums import Add
 from trnqc.eri.jk.layout import Layout, block_maxima
 from trnqc.eri.jk.tasks import Task

@@ -89,7 +89,7 @@ class Needed:
 
 @dataclass(frozen=True, eq=False)
 class _Builder:
-    process: subprocess.Popen
+    process: subprocess.Popen[bytes]
     errors: IO[bytes]
 
 

@@ -175,17 +175,17 @@ def _compile(store: Callable[..., Path], program: Any, end: End, pauses: float) 
         end.sleep(pauses * (time.monotonic() - begin))
 
 
-def _watch(waiting: set[Future], end: End) -> list[str]:
+def _watch(waiting: set[Future[Any]], end: End) -> list[str]:
     """Wait until all jobs are done or it is time to end. Returns the messages of those that failed."""
     failed: list[str] = []
-    left: set[Future] = set(waiting)
+    left: set[Future[Any]] = set(waiting)
     while left and not end:
         done, left = wait(left, PULSE, FIRST_COMPLETED)
         failed += [str(error) for one in done if (error := one.exception()) is not None]
     return failed
 
 
-def _stop(pool: ThreadPoolExecutor, waiting: set[Future]) -> None:
+def _stop(pool: ThreadPoolExecutor, waiting: set[Future[Any]]) -> None:
     """End the compilers, which belong to this process's group, repeatedly: a thread may just be starting one."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     pool.shutdown(wait=False, cancel_futures=True)

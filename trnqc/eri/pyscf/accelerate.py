@@ -257,4 +257,4 @@ def _from_memory(eri: np.ndarray, dm: Any, hermi: int, with_j: bool, with_k: boo
     dm = np.asarray(dm, np.complex128) if np.iscomplexobj(dm) else np.asarray(dm)
     if not dm.size:
         return (dm.copy() if with_j else None), (dm.copy() if with_k else None)
-    return scf.hf.dot_eri_dm(eri, dm, hermi, with_j, with_k)  # type: ignore[no-any-return]
+    return scf.hf.dot_eri_dm(eri, dm, hermi, with_j, with_k)

@@ -54,7 +54,14 @@ class _AcceleratedGradients(lib.StreamObject):
         return self._jk(super().get_k, mol, dm, hermi, omega, False, True)
 
     def _jk(
-        self, pyscf: Callable, mol: gto.Mole | None, dm: Any, hermi: int, omega: float | None, j: bool, k: bool
+        self,
+        pyscf: Callable[..., Any],
+        mol: gto.Mole | None,
+        dm: Any,
+        hermi: int,
+        omega: float | None,
+        j: bool,
+        k: bool,
     ) -> Any:
         mol = self.mol if mol is None else mol
         dm = np.asarray(self.base.make_rdm1() if dm is None else dm)

@@ -158,7 +158,7 @@ def differentiable(plan: Plan, operands: Sequence[Any], held: Operands | None, t
     (device,) = devices
     if plan.dense or not plan.network.output:
         return (
-            Contraction.apply(replace(job, plan=plan, held=held), *tensors)
+            Contraction.apply(replace(job, plan=plan, held=held), *tensors)  # type: ignore[no-untyped-call]
             if tensors
             else _constant(job, plan, held, device)
         )
@@ -166,7 +166,7 @@ def differentiable(plan: Plan, operands: Sequence[Any], held: Operands | None, t
     assert isinstance(found, SparseTensor)
     pattern, ready = pattern_of(found)
     job = replace(job, out=Slot(job.out.labels, pattern), ready=ready)
-    values = Contraction.apply(job, *tensors) if tensors else torch.as_tensor(ready, dtype=job.dtype, device=device)
+    values = Contraction.apply(job, *tensors) if tensors else torch.as_tensor(ready, dtype=job.dtype, device=device)  # type: ignore[no-untyped-call]
     return assembled(values, torch.as_tensor(pattern.coordinates, device=device), pattern.shape)
 
 
@@ -209,7 +209,7 @@ class Contraction(torch.autograd.Function):
         for n, slot in enumerate(job.variables):
             if gradient is not None and ctx.needs_input_grad[n + 1]:
                 others = [x for m, x in enumerate(tensors) if m != n]
-                found[n] = Contraction.apply(job.without(slot, tensors[n].dtype), gradient, *others)
+                found[n] = Contraction.apply(job.without(slot, tensors[n].dtype), gradient, *others)  # type: ignore[no-untyped-call]
         return None, *found
 
     @staticmethod
@@ -221,7 +221,7 @@ class Contraction(torch.autograd.Function):
         with forward_ad._set_fwd_grad_enabled(True):
             tensors = [forward_ad.unpack_dual(x).primal for x in ctx.saved_tensors]
             terms = [
-                Contraction.apply(job, *(tangent if m == n else x for m, x in enumerate(tensors)))
+                Contraction.apply(job, *(tangent if m == n else x for m, x in enumerate(tensors)))  # type: ignore[no-untyped-call]
                 for n, tangent in enumerate(tangents)
                 if tangent is not None
             ]
@@ -237,7 +237,7 @@ class Contraction(torch.autograd.Function):
         given = [
             x if dim is None or pattern is None else x.reshape(-1) for x, dim, pattern in zip(first, dims, patterns)
         ]
-        found = Contraction.apply(job.batched(count, [dim is not None for dim in dims]), *given)
+        found = Contraction.apply(job.batched(count, [dim is not None for dim in dims]), *given)  # type: ignore[no-untyped-call]
         return found if job.out.pattern is None else found.reshape(count, -1), 0
 
 

@@ -29,7 +29,8 @@ from trnqc.sparse.lower.workspace import FREE, STATUS, WorkspaceArrays
 from trnqc.sparse.network.nest import Format, Nest
 from trnqc.sparse.network.network import Indices
 from trnqc.sparse.run.results import ResultPart, joined
-from trnqc.sparse.tensors.storage import Compressed, SparseTensor
+from trnqc.sparse.tensors.levels import Compressed
+from trnqc.sparse.tensors.storage import SparseTensor
 
 # Places of a hash table to begin with, and the most entries of a sparse result to begin with. Both grow when they were
 # too small.

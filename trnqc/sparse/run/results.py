@@ -11,7 +11,8 @@ import numpy as np
 
 from trnqc.jit import NUMPY
 from trnqc.sparse.lower.append import CAPACITY, VALUES, Appended
-from trnqc.sparse.tensors.storage import Compressed, Dense, Level, SparseTensor
+from trnqc.sparse.tensors.levels import Compressed, Dense, Level
+from trnqc.sparse.tensors.storage import SparseTensor
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ COMPRESSED = {torch.sparse_csr: torch.sparse_csr_tensor, torch.sparse_csc: torch
 
 def values_of(tensor: torch.Tensor) -> torch.Tensor:
     """The values that a sparse tensor stores, in the order of ``places(by_values(tensor))``."""
-    return Values.apply(by_values(tensor))
+    return Values.apply(by_values(tensor))  # type: ignore[no-untyped-call]
 
 
 def by_values(tensor: torch.Tensor) -> torch.Tensor:
@@ -39,7 +39,7 @@ def places(data: torch.Tensor) -> torch.Tensor:
 
 def assembled(values: torch.Tensor, indices: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     """The coalesced COO tensor of values at sorted, distinct indices."""
-    return Assembled.apply(values, torch.sparse_coo_tensor(indices, values.detach(), shape, is_coalesced=True))
+    return Assembled.apply(values, torch.sparse_coo_tensor(indices, values.detach(), shape, is_coalesced=True))  # type: ignore[no-untyped-call]
 
 
 class Values(torch.autograd.Function):
@@ -55,7 +55,7 @@ class Values(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
-        return Assembled.apply(gradient, ctx.like)
+        return Assembled.apply(gradient, ctx.like)  # type: ignore[no-untyped-call]
 
 
 class Assembled(torch.autograd.Function):
@@ -91,7 +91,7 @@ def at_places(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     if tensor.layout is torch.strided:
         return tensor[tuple(indices)]
     tensor = tensor.coalesce() if tensor.layout is torch.sparse_coo else tensor
-    values, there = Values.apply(tensor), places(tensor.detach())
+    values, there = Values.apply(tensor), places(tensor.detach())  # type: ignore[no-untyped-call]
     if there.shape == indices.shape and bool((there == indices).all()):
         return values
     keys, wanted = (_keys(x, like.shape) for x in (there, indices))
