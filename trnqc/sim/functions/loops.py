@@ -149,7 +149,7 @@ class _Loop:
         self.id = run.loops_made
         self.passes = self.trips = self.issued = 0
         self.begin = run.tick
-        self.made = (run.tiles_made, run.loops_made)
+        self.outer_counts = (run.tiles_made, run.loops_made)  # tiles and loops numbered before the first pass
         self.path, self.counting = run.loop_path, run.counting
         if run.observer is not None:
             run.observer.open_loop(run, self.id, bounds)
@@ -157,7 +157,7 @@ class _Loop:
     def start_pass(self, index: int, first: bool) -> None:
         run = self.run
         run.tick = self.begin
-        run.tiles_made, run.loops_made = self.made
+        run.tiles_made, run.loops_made = self.outer_counts
         run.counting = self.counting and first
         run.loop_path = (*self.path, (self.id, index))
 
@@ -179,7 +179,7 @@ class _Loop:
         if not self.counting:
             return
         for tile in run.tiles:
-            if tile.id <= self.made[0] and tile.last >= self.begin:
+            if tile.id <= self.outer_counts[0] and tile.last >= self.begin:
                 tile.first, tile.last = min(tile.first, self.begin), run.tick - 1
 
 

@@ -133,7 +133,7 @@ def dropout(dst: NkiTensor, data: NkiTensor, prob: float | NkiTensor, name: str 
 
 
 def set_rng_seed(src_seeds: NkiTensor, name: str | None = None) -> None:
-    """Seed the VectorE's generator with one 32-bit word."""
+    """Seed the generators of the VectorE with ``src_seeds``, a (1, 1) tile of a 32-bit dtype."""
     run = machine.current()
     checks.tile("set_rng_seed", "src_seeds", src_seeds)
     if src_seeds.size != 1 or src_seeds.dtype.itemsize != 4:
@@ -146,7 +146,11 @@ def set_rng_seed(src_seeds: NkiTensor, name: str | None = None) -> None:
 
 
 def rand_set_state(src_seeds: NkiTensor, engine: engine = engine.gpsimd, name: str | None = None) -> None:
-    """Load the generators' states, one lane a partition: 6 words (GpSimd, gen3+) or 24 (VectorE, gen4)."""
+    """Set the states of the generators.
+
+    ``src_seeds`` is a uint32 SBUF tile with one partition for each lane: [P, 6] on GpSimd (trn2 or later), [P, 24] on
+    the VectorE (trn3).
+    """
     run = machine.current()
     unit = _engine(run, "rand_set_state", engine, 4, 3)
     _check_state("rand_set_state", "src_seeds", src_seeds, unit, False)
@@ -155,7 +159,11 @@ def rand_set_state(src_seeds: NkiTensor, engine: engine = engine.gpsimd, name: s
 
 
 def rand_get_state(dst: NkiTensor, engine: engine = engine.gpsimd, name: str | None = None) -> None:
-    """Store the generators' states, one lane a partition: 6 words (GpSimd, gen3+) or 24 (VectorE, gen4)."""
+    """Copy the states of the generators to dst.
+
+    ``dst`` is a uint32 tile with one partition for each lane: [P, 6] on GpSimd (trn2 or later), [P, 24] on the VectorE
+    (trn3).
+    """
     run = machine.current()
     unit = _engine(run, "rand_get_state", engine, 4, 3)
     _check_state("rand_get_state", "dst", dst, unit, run.target.generation >= 4 and unit == "vector")
