@@ -1,4 +1,4 @@
-"""Making tensors, and asking about the launch."""
+"""``nl`` functions that create tensors and query the launch."""
 
 from __future__ import annotations
 
@@ -22,16 +22,27 @@ shared_hbm = MemoryRegion.shared_hbm
 def ndarray(
     shape: Any, dtype: Any, buffer: MemoryRegion = sbuf, name: str = "", address: tuple[int, int] | None = None
 ) -> NkiTensor:
-    """A tensor with nothing in it (it reads as NaN, or 4 in integers); on chip dim 0 is the partition, at most 128.
+    """Allocate an uninitialised tensor, which reads as NaN, or as 4 in integer dtypes.
 
-    address: (partition, byte within the partition) for placement by hand.
+    Parameters
+    ----------
+    shape : sequence of int
+        Shape; dimension 0 of SBUF and PSUM tiles is the partition, of size 128 at most.
+    dtype : DType, str or np.dtype
+        Number format.
+    buffer : MemoryRegion
+        Memory to allocate in.
+    name : str
+        Name for error messages and reports.
+    address : (int, int), optional
+        First partition and byte offset in the partition, to place a tile by hand.
     """
     storage = allocate(shape, dtype, buffer, name, address)
     return NkiTensor(storage.shape, storage.dtype, storage, buffer, name)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any, buffer: MemoryRegion = sbuf, name: str = "") -> NkiTensor:
-    """A tensor of one value."""
+    """Allocate a tensor and set all elements to ``fill_value``."""
     tensor = ndarray(shape, dtype, buffer, name)
     if tensor.on_chip:
         vector.memset(tensor, fill_value)
@@ -41,27 +52,27 @@ def full(shape: Any, fill_value: Any, dtype: Any, buffer: MemoryRegion = sbuf, n
 
 
 def zeros(shape: Any, dtype: Any, buffer: MemoryRegion = sbuf, name: str = "") -> NkiTensor:
-    """A tensor of zeros."""
+    """Allocate a tensor of zeros."""
     return full(shape, 0, dtype, buffer, name)
 
 
 def ones(shape: Any, dtype: Any, buffer: MemoryRegion = sbuf, name: str = "") -> NkiTensor:
-    """A tensor of ones."""
+    """Allocate a tensor of ones."""
     return full(shape, 1, dtype, buffer, name)
 
 
 def empty_like(x: NkiTensor, dtype: Any = None, buffer: MemoryRegion | None = None, name: str = "") -> NkiTensor:
-    """An uninitialised tensor of the shape of ``x``, by default with its dtype and buffer."""
+    """Allocate an uninitialised tensor with the shape, and by default the dtype and buffer, of ``x``."""
     return ndarray(x.shape, x.dtype if dtype is None else dtype, x.buffer if buffer is None else buffer, name)
 
 
 def zeros_like(x: NkiTensor, dtype: Any = None, buffer: MemoryRegion | None = None, name: str = "") -> NkiTensor:
-    """A zero tensor of the shape of ``x``, by default with its dtype and buffer."""
+    """Allocate a tensor of zeros with the shape, and by default the dtype and buffer, of ``x``."""
     return zeros(x.shape, x.dtype if dtype is None else dtype, x.buffer if buffer is None else buffer, name)
 
 
 def shared_constant(constant: Any) -> NkiTensor:
-    """A tensor in shared HBM holding a NumPy array, or the array in a ``.npy`` file."""
+    """Copy a NumPy array, or the array in a ``.npy`` file, to shared HBM."""
     array = np.load(constant) if isinstance(constant, str) else np.asarray(constant)
     dtype = dtypes.from_numpy(array.dtype, "shared_constant")
     tensor = ndarray(array.shape, dtype, shared_hbm, "constant")
@@ -71,7 +82,7 @@ def shared_constant(constant: Any) -> NkiTensor:
 
 
 def shared_identity_matrix(n: int, dtype: Any = dtypes.uint8, dst: NkiTensor | None = None) -> NkiTensor:
-    """The n x n identity in SBUF."""
+    """Write the n x n identity to ``dst``, by default a new SBUF tile, and return it."""
     tensor = ndarray((n, n), dtype, sbuf, "identity") if dst is None else dst
     if tensor.shape != (n, n):
         raise NkiValidationError(f"shared_identity_matrix dst must have shape ({n}, {n}), got {tensor.shape}")
@@ -81,17 +92,17 @@ def shared_identity_matrix(n: int, dtype: Any = dtypes.uint8, dst: NkiTensor | N
 
 
 def program_id(axis: int = 0) -> int:
-    """Index of the running core."""
+    """Index of the running core along ``axis`` of the launch; 0 for axes other than 0."""
     return machine.current().core if axis == 0 else 0
 
 
 def num_programs(axes: int = 0) -> int:
-    """Cores of the launch."""
+    """Number of cores along axis ``axes`` of the launch; 1 for axes other than 0."""
     return machine.current().cores if axes == 0 else 1
 
 
 def program_ndim() -> int:
-    """1 for a launch on two cores, 0 otherwise."""
+    """Number of axes of the launch: 1 on two cores, 0 on one core."""
     return 1 if machine.current().cores > 1 else 0
 
 
@@ -116,7 +127,7 @@ def is_on_chip(buffer: Any) -> bool:
 
 
 def device_print(print_prefix: str, tensor: NkiTensor) -> None:
-    """Print a tensor of SBUF or HBM with a prefix."""
+    """Print a tensor in SBUF or HBM after ``print_prefix``."""
     if tensor.buffer is psum:
         raise NkiValidationError("device_print tensor must be in ['sbuf','private_hbm','shared_hbm'], got psum")
     if machine.current().issue("device_print", "sync", (), (tensor,)):

@@ -1,4 +1,4 @@
-"""``nl`` functions that move data: between HBM and SBUF, gathers, random numbers."""
+"""``nl`` functions for transfers between HBM and SBUF, gathers and random numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
 
 
 def load(src: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """A new SBUF tile with the values of an HBM tensor; the first dimension becomes the partition."""
+    """Copy an HBM tensor to a new SBUF tile, cast to ``dtype`` if set; dimension 0 becomes the partition."""
     checks.tensor("nl.load", "src", src, _HBM)
     out = ndarray(src.shape, src.dtype if dtype is None else dtype)
     dma.dma_copy(out, src)
@@ -25,14 +25,14 @@ def load(src: NkiTensor, dtype: Any = None) -> NkiTensor:
 
 
 def store(dst: NkiTensor, value: NkiTensor) -> None:
-    """An SBUF tile to an HBM tensor."""
+    """Copy the SBUF tile ``value`` to the HBM tensor ``dst``."""
     checks.tensor("nl.store", "dst", dst, _HBM)
     checks.tensor("nl.store", "value", value, SBUF)
     dma.dma_copy(dst, value)
 
 
 def load_transpose2d(src: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """A new SBUF tile with the transpose of a 2-D HBM tensor."""
+    """Copy the transpose of a 2-D HBM tensor to a new SBUF tile, cast to ``dtype`` if set."""
     checks.tensor("nl.load_transpose2d", "src", src, _HBM)
     if src.ndim != 2:
         raise NkiValidationError(f"nl.load_transpose2d src must be 2-D, got shape {src.shape}")
@@ -42,12 +42,12 @@ def load_transpose2d(src: NkiTensor, dtype: Any = None) -> NkiTensor:
 
 
 def expand_dims(x: NkiTensor, axis: int) -> NkiTensor:
-    """A view with a new dimension of size 1."""
+    """Return a view with a new dimension of size 1 before dimension ``axis``."""
     return x.expand_dim(axis)
 
 
 def gather_flattened(data: NkiTensor, indices: NkiTensor, axis: int = 0, dtype: Any = None) -> NkiTensor:
-    """out[p, i] = data[p, indices[p, i]], free dimensions flattened."""
+    """Return the tile out[p, i] = data[p, indices[p, i]], with flattened free dimensions; ``axis`` must be 0."""
     if axis != 0:
         raise NkiValidationError(f"nl.gather_flattened axis must be 0, got {axis}")
     out = ndarray(indices.shape, data.dtype)
@@ -56,21 +56,21 @@ def gather_flattened(data: NkiTensor, indices: NkiTensor, axis: int = 0, dtype: 
 
 
 def dropout(x: NkiTensor, rate: Any, dtype: Any = None) -> NkiTensor:
-    """x with elements set to zero with probability ``rate``."""
+    """Return a copy of ``x`` in which each element is set to zero with probability ``rate``."""
     out = ndarray(x.shape, x.dtype if dtype is None else dtype)
     random.dropout(out, x, rate)
     return out
 
 
 def random_seed(seed: NkiTensor) -> None:
-    """Seed the random numbers of ``rand`` with a (1, 1) 32-bit tile."""
+    """Seed the random numbers of ``rand`` with ``seed``, a (1, 1) tile of a 32-bit dtype."""
     if not isinstance(seed, NkiTensor) or seed.size != 1:
         raise NkiValidationError(f"nl.random_seed seed must be a (1, 1) tile, got {seed!r}")
     random.set_rng_seed(seed)
 
 
 def rand(shape: Any, dtype: Any, buffer: MemoryRegion = sbuf, name: str = "") -> NkiTensor:
-    """A tile of uniform random numbers in [0, 1)."""
+    """Return a new tile of uniform random numbers in [0, 1), with 24 random bits each."""
     out = ndarray(shape, dtype, buffer, name)
     bits = ndarray(shape, dtypes.uint32)
     random.rng(bits)

@@ -1,4 +1,4 @@
-"""Enumerations of the instruction set. Members are required; plain integers and strings are refused."""
+"""Enumerations of the instruction set; instructions refuse plain integers and strings in their place."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class engine(Enum):
     unknown = 0
 
 
-# Older spellings of the members.
+# Older names of the members.
 tensor_engine, vector_engine, scalar_engine = engine.tensor, engine.vector, engine.scalar
 gpsimd_engine, unknown_engine = engine.gpsimd, engine.unknown
 
 
 class reduce_cmd(Enum):
-    """What an instruction does with its engine's reduction registers."""
+    """Effect of an instruction on the reduction registers of its engine."""
 
     idle = 0
     reset = 1
@@ -36,7 +36,7 @@ class reduce_cmd(Enum):
 
 
 class dge_mode(Enum):
-    """Who makes the descriptors of a DMA."""
+    """Software or hardware that generates the descriptors of a DMA."""
 
     unknown = 0
     swdge = 1
@@ -45,28 +45,28 @@ class dge_mode(Enum):
 
 
 class oob_mode(Enum):
-    """What a DMA does with runtime indices outside the tensor."""
+    """Treatment of runtime indices outside the tensor in a DMA."""
 
     error = 0
     skip = 1
 
 
 class matmul_perf_mode(Enum):
-    """Modes of the TensorE."""
+    """Performance modes of the TensorE."""
 
     none = "none"
     double_row = "double_row"
 
 
 class dma_engine(Enum):
-    """Engines of core-to-core transfers."""
+    """Engines for transfers between cores."""
 
     dma = 1
     gpsimd_dma = 2
 
 
 def member(op: str, role: str, value: Any, kind: type[Enum]) -> None:
-    """Refuse anything but a member of ``kind``."""
+    """Check that the operand ``role`` of instruction ``op`` is a member of the enumeration ``kind``."""
     if not isinstance(value, kind):
         allowed = ", ".join(f"nisa.{m}" for m in kind)
         raise NkiValidationError(f"{op} {role} must be one of {allowed}, got {value!r}")

@@ -1,8 +1,9 @@
-"""Loops that run on the device: the body is one piece of program, whatever the trip count.
+"""Device loops: the compiled program contains the body once, whatever the trip count.
 
-In a dry run the body is visited for the first pass, which stands for all of them, and once more, uncounted, for the
-last one, so that offsets are checked at both ends. A loop without passes is visited once too, as ``absent``: its
-instructions are part of the program, but nothing runs and offsets and registers in it have no values.
+A dry run visits the body for the first pass, whose instructions count for all passes, and for the last pass, whose
+instructions do not count, so that offsets are checked at both ends. The body of a loop without passes is visited once
+with ``run.absent`` set: its instructions are part of the program, but nothing is computed, and offsets and registers
+have no values.
 """
 
 from __future__ import annotations
@@ -26,7 +27,22 @@ def fori_loop(
     body_fun: Callable[[VirtualRegister], object],
     step: int = 1,
 ) -> None:
-    """``body_fun(i)`` for i = lower, lower + step, ... below upper; i is a register."""
+    """Run ``body_fun(i)`` on the device for i = lower, lower + step, ... below upper.
+
+    Parameters
+    ----------
+    lower, upper : int or VirtualRegister
+        Bounds of the index.
+    body_fun : callable
+        Loop body. It receives the index as a register and must return None.
+    step : int
+        Positive increment of the index, known at compile time.
+
+    Raises
+    ------
+    NkiValidationError
+        If an argument has the wrong type, the body returns a value, or its passes issue different instructions.
+    """
     run = machine.current()
     for index in _passes(run, "fori_loop", lower, upper, step):
         if body_fun(index) is not None:
@@ -34,7 +50,20 @@ def fori_loop(
 
 
 def while_loop(init: VirtualRegister, body_fun: Callable[[VirtualRegister], VirtualRegister]) -> None:
-    """``r = init; while r != 0: r = body_fun(r)`` on a condition register."""
+    """Run ``r = init; while r != 0: r = body_fun(r)`` on the device.
+
+    Parameters
+    ----------
+    init : VirtualRegister
+        Condition before the first pass.
+    body_fun : callable
+        Loop body. It receives the condition and returns the register with the next condition.
+
+    Raises
+    ------
+    NkiValidationError
+        If an argument or a returned value is no register, or the passes issue different instructions.
+    """
     run = machine.current()
     if not isinstance(init, VirtualRegister):
         raise NkiValidationError(f"while_loop init must be a VirtualRegister, got {type(init).__name__}")
@@ -54,14 +83,14 @@ def while_loop(init: VirtualRegister, body_fun: Callable[[VirtualRegister], Virt
 def dynamic_range(
     start: int | VirtualRegister, stop: int | VirtualRegister | None = None, step: int = 1
 ) -> Iterator[VirtualRegister]:
-    """The older spelling of fori_loop, gone from NKI 0.7."""
+    """Iterate over the index of a device loop; the older form of `fori_loop`, which NKI 0.7 removes."""
     warnings.warn("nl.dynamic_range is removed in NKI 0.7; use nl.fori_loop", DeprecationWarning, stacklevel=2)
     lower, upper = (0, start) if stop is None else (start, stop)
     return _passes(machine.current(), "dynamic_range", lower, upper, step)
 
 
 def affine_range(start: int, stop: int | None = None, step: int = 1) -> range:
-    """Plain ``range``, unrolled; so are ``sequential_range`` and ``static_range``."""
+    """Return a Python ``range``, which unrolls the loop; ``sequential_range`` and ``static_range`` are the same."""
     return range(start) if stop is None else range(start, stop, step)
 
 
@@ -69,6 +98,7 @@ sequential_range = static_range = affine_range
 
 
 def _passes(run: Run, what: str, lower: Any, upper: Any, step: Any) -> Iterator[VirtualRegister]:
+    """Yield the loop index as a register for each pass that is visited."""
     _check_place(run, what)
     first, end = (0, 0) if run.absent else (_bound(run, what, "lower", lower), _bound(run, what, "upper", upper))
     if not isinstance(step, (int, np.integer)) or isinstance(step, bool) or step < 1:
@@ -94,12 +124,12 @@ def _check_place(run: Run, what: str) -> None:
 
 
 def _bound(run: Run, what: str, role: str, bound: Any) -> int:
+    """Return the value of a loop bound."""
     if isinstance(bound, VirtualRegister):
         if run.dry and bound.visit and run.loop_path:
             raise NkiValidationError(
                 f"{what} {role} was loaded inside an outer device loop, so the trip count may differ from pass "
-                "to pass; a trace "
-                "cannot count it, simulate with data instead"
+                "to pass; a trace cannot count it, simulate with data instead"
             )
         return read(bound)
     if isinstance(bound, (int, np.integer)) and not isinstance(bound, bool):
@@ -108,7 +138,10 @@ def _bound(run: Run, what: str, role: str, bound: Any) -> int:
 
 
 class _Loop:
-    """Bookkeeping of one device loop: passes share instruction and tile numbers, and outer tiles live to its end."""
+    """Bookkeeping of one device loop.
+
+    All passes share instruction and tile numbers, and tiles from outside that the loop uses stay live to its end.
+    """
 
     def __init__(self, run: Run, bounds: tuple[Any, ...] = ()):
         run.loops_made += 1
@@ -116,7 +149,7 @@ class _Loop:
         self.id = run.loops_made
         self.passes = self.trips = self.issued = 0
         self.begin = run.tick
-        self.made = (run.tiles_made, run.loops_made)
+        self.outer_counts = (run.tiles_made, run.loops_made)  # tiles and loops numbered before the first pass
         self.path, self.counting = run.loop_path, run.counting
         if run.observer is not None:
             run.observer.open_loop(run, self.id, bounds)
@@ -124,7 +157,7 @@ class _Loop:
     def start_pass(self, index: int, first: bool) -> None:
         run = self.run
         run.tick = self.begin
-        run.tiles_made, run.loops_made = self.made
+        run.tiles_made, run.loops_made = self.outer_counts
         run.counting = self.counting and first
         run.loop_path = (*self.path, (self.id, index))
 
@@ -146,13 +179,13 @@ class _Loop:
         if not self.counting:
             return
         for tile in run.tiles:
-            if tile.id <= self.made[0] and tile.last >= self.begin:
+            if tile.id <= self.outer_counts[0] and tile.last >= self.begin:
                 tile.first, tile.last = min(tile.first, self.begin), run.tick - 1
 
 
 @contextmanager
 def no_reorder() -> Iterator[None]:
-    """Instructions inside keep their order; device loops are not allowed inside."""
+    """Keep the order of the instructions inside this context, which must not contain device loops."""
     run = machine.current()
     run.no_reorder += 1
     try:

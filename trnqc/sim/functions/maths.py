@@ -1,4 +1,7 @@
-"""``nl`` functions of tiles: a few instructions each, returning a new SBUF tile (PSUM: matmul and transpose)."""
+"""``nl`` functions of tiles.
+
+Each function issues a few instructions and returns a new SBUF tile; ``matmul`` and ``transpose`` return PSUM tiles.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,17 @@ def _result(shape: tuple[int, ...], dtype: Any) -> NkiTensor:
 
 
 def evaluate(op: Op, args: tuple[Any, ...], dtype: Any) -> NkiTensor:
-    """Apply the operator to tiles and numbers."""
+    """Evaluate the call of an operator as an ``nl`` function.
+
+    Parameters
+    ----------
+    op : Op
+        The operator.
+    args : tuple
+        (x,), (x, y) or (x, axis, keepdims) for unary operators, binary operators and reductions.
+    dtype : DType or None
+        Dtype of the result; by default that of the first tile.
+    """
     if isinstance(op, UnaryOp):
         return _unary(op, _tile(op, "x", args[0]), dtype)
     if isinstance(op, BinaryOp):
@@ -86,7 +99,7 @@ def _logical_not(x: NkiTensor, dtype: Any) -> NkiTensor:
 
 
 def _nearest(x: NkiTensor) -> tuple[NkiTensor, NkiTensor]:
-    """(x, x rounded to an integer) in fp32; |x| below 2^31."""
+    """Return x and x rounded to an integer, both in fp32, for absolute values below 2^31."""
     wide, whole = _result(x.shape, dtypes.float32), _result(x.shape, dtypes.int32)
     vector.tensor_copy(wide, x)
     vector.tensor_copy(whole, wide)
@@ -96,6 +109,7 @@ def _nearest(x: NkiTensor) -> tuple[NkiTensor, NkiTensor]:
 
 
 def _step_towards(x: NkiTensor, dtype: Any, compare: Op, adjust: Op) -> NkiTensor:
+    """Round to the nearest integer, then correct by 1 where the rounded value compares with x."""
     wide, rounded = _nearest(x)
     off, out = _result(x.shape, dtypes.float32), _result(x.shape, dtype)
     vector.tensor_tensor(off, rounded, wide, compare)
@@ -119,7 +133,7 @@ def _trunc(x: NkiTensor, dtype: Any) -> NkiTensor:
 
 
 def _sine(x: NkiTensor, dtype: Any, shift: float) -> NkiTensor:
-    """sin(x + shift), the argument taken to [-pi, pi] first."""
+    """sin(x + shift), with the argument reduced to [-pi, pi]."""
     moved = _scaled(x, ops.add, shift, dtypes.float32)
     turns = _nearest(_scaled(moved, ops.multiply, 1 / (2 * math.pi), dtypes.float32))[1]
     reduced, out = _result(x.shape, dtypes.float32), _result(x.shape, dtype)
@@ -129,7 +143,7 @@ def _sine(x: NkiTensor, dtype: Any, shift: float) -> NkiTensor:
     return out
 
 
-_PI = 3.1415925  # the largest fp32 below pi
+_PI = 3.1415925  # largest fp32 number below pi
 
 
 def _tan(x: NkiTensor, dtype: Any) -> NkiTensor:
@@ -192,7 +206,7 @@ def _axes(op: str, axis: Any, x: NkiTensor) -> tuple[int, ...]:
 
 
 def _kept(x: NkiTensor, axes: tuple[int, ...], keepdims: bool) -> tuple[int, ...]:
-    """Shape of the reduction; on chip it has at least two dimensions."""
+    """Shape of the reduced tile, which has at least two dimensions."""
     shape = x.shape[: axes[0]] + ((1,) * len(axes) if keepdims else ())
     return shape if len(shape) > 1 else (*shape, 1)
 
@@ -222,7 +236,7 @@ def _reduce(op: Op, x: Any, axis: Any, keepdims: bool, dtype: Any) -> NkiTensor:
 
 
 def _variance(x: NkiTensor, axes: tuple[int, ...], dtype: Any) -> NkiTensor:
-    """Population variance with the reduced axes kept at size 1, whatever keepdims says."""
+    """Population variance; the reduced axes stay with size 1 whatever the value of keepdims."""
     count = prod(x.shape[axes[0] :])
     if len(axes) != x.ndim - 1:
         raise NkiValidationError(f"nl.var reduces all free axes of the tile, got axes {axes} of {x.shape}")
@@ -237,7 +251,7 @@ def _variance(x: NkiTensor, axes: tuple[int, ...], dtype: Any) -> NkiTensor:
 
 
 def all(x: NkiTensor, axis: Any, dtype: Any = None) -> NkiTensor:
-    """Logical and over the last free axes."""
+    """Reduce the last free axes with logical and."""
     tile = _tile("nl.all", "x", x)
     axes = _axes("nl.all", axis, tile)
     out = _result(_kept(tile, axes, False), tile.dtype if dtype is None else dtype)
@@ -249,7 +263,7 @@ def all(x: NkiTensor, axis: Any, dtype: Any = None) -> NkiTensor:
 
 
 def softmax(x: NkiTensor, axis: Any = -1, dtype: Any = None) -> NkiTensor:
-    """exp(x - max) / sum over all free axes of the tile."""
+    """Return exp(x - max(x)) / sum(exp(x - max(x))) over all free axes of the tile."""
     tile = _tile("nl.softmax", "x", x)
     axes = _axes("nl.softmax", axis, tile)
     if len(axes) != tile.ndim - 1:
@@ -267,7 +281,23 @@ def softmax(x: NkiTensor, axis: Any = -1, dtype: Any = None) -> NkiTensor:
 def rms_norm(
     x: NkiTensor, w: NkiTensor, axis: Any, n: int, epsilon: float = 1e-06, dtype: Any = None, compute_dtype: Any = None
 ) -> NkiTensor:
-    """x / sqrt(sum(x^2) / n + epsilon) * w over all free axes; w has the shape of x."""
+    """Root-mean-square normalisation, x / sqrt(sum(x^2) / n + epsilon) * w.
+
+    Parameters
+    ----------
+    x : NkiTensor
+        The tile.
+    w : NkiTensor
+        Weights, in the shape of ``x``.
+    axis : int or sequence of int
+        Axes of the sum, which must be all free axes.
+    n : int
+        Divisor of the sum.
+    epsilon : float
+        Term that keeps the root away from zero.
+    dtype, compute_dtype : DType, optional
+        Dtype of the result, by default that of ``x``, and of the squares, by default fp32.
+    """
     tile = _tile("nl.rms_norm", "x", x)
     axes = _axes("nl.rms_norm", axis, tile)
     work = dtypes.float32 if compute_dtype is None else compute_dtype
@@ -283,10 +313,10 @@ def rms_norm(
 
 
 def where(condition: NkiTensor, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """x where ``condition`` (1.0 or 0.0) holds, else y."""
+    """Return x where ``condition`` is not zero, else y; x and y are tiles or numbers."""
     tile = _tile("nl.where", "condition", condition)
-    given = [t for t in (x, y) if isinstance(t, NkiTensor)]
-    fmt = dtypes.as_dtype(dtype) if dtype is not None else (given[0].dtype if given else dtypes.float32)
+    tiles = [t for t in (x, y) if isinstance(t, NkiTensor)]
+    fmt = dtypes.as_dtype(dtype) if dtype is not None else (tiles[0].dtype if tiles else dtypes.float32)
     mask, out = _result(tile.shape, dtypes.uint8), _result(tile.shape, fmt)
     vector.tensor_scalar(mask, tile, ops.not_equal, 0.0)
     if isinstance(y, NkiTensor):
@@ -304,7 +334,7 @@ def where(condition: NkiTensor, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
 
 
 def transpose(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """x.T of a 2-D tile of at most [128, 128], in PSUM."""
+    """Return the transpose of a 2-D tile of at most [128, 128], in PSUM; ``dtype`` must be that of the tile."""
     tile = _tile("nl.transpose", "x", x)
     if dtype is not None and dtypes.as_dtype(dtype) is not tile.dtype:
         raise NkiValidationError(f"nl.transpose keeps the dtype {tile.dtype}, got dtype={dtype}; cast with nl.copy")
@@ -316,7 +346,7 @@ def transpose(x: NkiTensor, dtype: Any = None) -> NkiTensor:
 
 
 def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:
-    """x.T @ y in fp32 PSUM; x [K, M], y [K, N]."""
+    """Return x.T @ y of x [K, M] and y [K, N] as an fp32 PSUM tile; ``transpose_x`` must be True."""
     if not transpose_x:
         raise NkiValidationError("nl.matmul runs on the hardware only with transpose_x=True; transpose x first")
     left, right = _tile("nl.matmul", "x", x), _tile("nl.matmul", "y", y)
@@ -326,7 +356,10 @@ def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:
 
 
 def broadcast_to(x: NkiTensor, shape: Any, dtype: Any = None) -> NkiTensor:
-    """A copy of the tile with its dimensions of size 1 expanded; equal ranks. Partitions go through the TensorE."""
+    """Copy a tile with its dimensions of size 1 expanded to ``shape``, which has the same rank.
+
+    The partition dimension is expanded by a product on the TensorE.
+    """
     tile, sizes = _tile("nl.broadcast_to", "x", x), tuple(int(n) for n in shape)
     if len(sizes) != tile.ndim or any(n not in (1, m) for n, m in zip(tile.shape, sizes, strict=True)):
         raise NkiValidationError(f"nl.broadcast_to expands dimensions of size 1 only, got {tile.shape} -> {sizes}")
@@ -344,7 +377,7 @@ def broadcast_to(x: NkiTensor, shape: Any, dtype: Any = None) -> NkiTensor:
 
 
 def _over_partitions(x: NkiTensor, rows: int) -> NkiTensor:
-    """x [1, ...] on ``rows`` partitions: a product with a column of ones, exact in fp32."""
+    """Copy x [1, ...] to ``rows`` partitions by a product with a column of ones, which is exact in fp32."""
     if x.dtype.is_int:
         raise NkiValidationError(f"nl.broadcast_to over partitions takes floating-point tiles, got {x.dtype}")
     source = x

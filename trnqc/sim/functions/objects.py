@@ -1,4 +1,4 @@
-"""Base of the classes that kernels may define."""
+"""Base class of the classes that kernels define."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 
 class NKIObject:
-    """Base class of kernel-side classes, dataclasses among them; keyword arguments become attributes."""
+    """Base class of kernel-side classes, including dataclasses; keyword arguments become attributes."""
 
     __slots__ = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Plain defaults without annotations become the fields of a dataclass, as the kernel language reads them."""
+        """Annotate plain class attributes, so that a dataclass takes them as fields, as the kernel language does."""
         super().__init_subclass__(**kwargs)
         if not inspect.get_annotations(cls):
             plain = (type(None), bool, int, float, str)

@@ -1,8 +1,7 @@
-"""The operators of the engines as values: each is callable as an ``nl`` function and passable as ``op=`` to
-instructions.
+"""Operators of the engines, which are both ``nl`` functions and values of the ``op`` arguments of instructions.
 
-Tables of what an operator does: ``alu`` on fp32 arrays (VectorE, GpSimd), ``bits`` on integer bit patterns, ``act``
-on ScalarE. An operator without an entry does not exist on that engine.
+An operator holds one NumPy function for each engine that has it: ``alu`` for fp32 arithmetic on the VectorE and GpSimd,
+``bits`` for integer bit patterns there, and ``act`` for the ScalarE. None means that the engine lacks the operator.
 """
 
 from __future__ import annotations
@@ -17,9 +16,27 @@ Fn = Callable[..., np.ndarray]
 
 
 class Op:
-    """One operator. ``valid`` is the documented input range of its ScalarE function."""
+    """One operator.
 
-    evaluate: ClassVar[Callable[..., Any]]  # how nl functions compute; set by `trnqc.sim.functions.maths`
+    Parameters
+    ----------
+    name : str
+        Name in ``nki.language``.
+    alu, bits, act : callable, optional
+        The operator in fp32, on integer bit patterns, and as a function of the ScalarE.
+    fold : callable, optional
+        Reduction over an axis, for operators that reduce.
+    valid : (float, float), optional
+        Documented input range of the ScalarE function.
+    unary : bool
+        Whether ``alu`` or ``bits`` takes one argument.
+    generation : int
+        First NeuronCore generation with the operator: 2 is trn1, 3 is trn2, 4 is trn3.
+    doc : str
+        Docstring of the ``nl`` function.
+    """
+
+    evaluate: ClassVar[Callable[..., Any]]  # evaluates calls as nl functions; set by `trnqc.sim.functions.maths`
 
     def __init__(
         self,
@@ -34,7 +51,7 @@ class Op:
         doc: str = "",
     ):
         self.name = self.__name__ = self.__qualname__ = name
-        # Any: an instruction calls the table that it has checked to be there.
+        # Typed Any, because instructions check that the function exists before they call it.
         self.alu: Any = alu
         self.bits, self.act, self.fold, self.valid = bits, act, fold, valid
         self.unary, self.generation = unary, generation
@@ -45,39 +62,43 @@ class Op:
 
 
 class UnaryOp(Op):
-    """``op(x, dtype=None)``."""
+    """Operator that is called as ``op(x, dtype=None)``."""
 
     def __call__(self, x: Any, dtype: Any = None) -> Any:
         return Op.evaluate(self, (x,), dtype)
 
 
 class BinaryOp(Op):
-    """``op(x, y, dtype=None)``."""
+    """Operator that is called as ``op(x, y, dtype=None)``."""
 
     def __call__(self, x: Any, y: Any, dtype: Any = None) -> Any:
         return Op.evaluate(self, (x, y), dtype)
 
 
 class ReduceOp(Op):
-    """``op(x, axis, dtype=None, keepdims=False)`` over the last free axes."""
+    """Reduction over the last free axes, called as ``op(x, axis, dtype=None, keepdims=False)``."""
 
     def __call__(self, x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> Any:
         return Op.evaluate(self, (x, axis, keepdims), dtype)
 
 
 class Marker(Op):
-    """An operator that only instructions take."""
+    """Operator that can only be passed to instructions."""
 
 
 def _truth(compare: Fn) -> Fn:
+    """Make a comparison return 1.0 or 0.0."""
     return lambda a, b: compare(a, b).astype(np.float32)
 
 
 def _logical(combine: Fn) -> Fn:
+    """Make a logical operator take numbers, of which only 0 is false, and return 1.0 or 0.0."""
     return lambda a, b: combine(a != 0, b != 0).astype(np.float32)
 
 
 def _shift(direction: Fn) -> Fn:
+    """Shift without sign extension; counts of the word size or more give 0."""
+
     def shift(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         unsigned = a.astype(a.dtype.str.replace("i", "u"))
         count = np.asarray(b).astype(unsigned.dtype)
@@ -150,12 +171,12 @@ def _same(x: np.ndarray) -> np.ndarray:
 
 
 def _larger(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Of each pair the element of larger magnitude."""
+    """Return the element of larger magnitude of each pair."""
     return np.where(np.abs(a) > np.abs(b), a, b)
 
 
 def _smaller(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Of each pair the element of smaller magnitude."""
+    """Return the element of smaller magnitude of each pair."""
     return np.where(np.abs(a) < np.abs(b), a, b)
 
 

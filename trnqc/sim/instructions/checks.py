@@ -1,4 +1,7 @@
-"""Operand rules common to the compute instructions: buffers, partitions, sizes, scalar operands, engines."""
+"""Operand checks common to the compute instructions: memories, partitions, sizes, scalar operands and engines.
+
+In all functions ``op`` is the name of the instruction and ``role`` that of the operand, for error messages.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,14 @@ SBUF = (MemoryRegion.sbuf,)
 PSUM = (MemoryRegion.psum,)
 ON_CHIP = (MemoryRegion.sbuf, MemoryRegion.psum)
 DMA = (MemoryRegion.sbuf, MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
-MAX_RANK = 5
-MAX_STRIDE = 2**15 - 1  # free strides are int16 in an instruction, counts uint16
-MAX_COUNT = 2**16 - 1
-FREE_LIMIT = {MemoryRegion.sbuf: 64 * 1024, MemoryRegion.psum: 4 * 1024}
+MAX_RANK = 5  # dimensions of an operand
+MAX_STRIDE = 2**15 - 1  # elements; instructions encode free strides in int16
+MAX_COUNT = 2**16 - 1  # elements; instructions encode free counts in uint16
+FREE_LIMIT = {MemoryRegion.sbuf: 64 * 1024, MemoryRegion.psum: 4 * 1024}  # elements per partition of an operand
 
 
 def tensor(op: str, role: str, t: Any, buffers: tuple[MemoryRegion, ...]) -> None:
-    """``t`` is a tensor in one of ``buffers``."""
+    """Check that ``t`` is a tensor in one of the memories ``buffers``."""
     if not isinstance(t, NkiTensor):
         raise NkiValidationError(f"{op} {role} must be a tensor, got {type(t).__name__} {t!r}")
     if t.storage.buffer not in buffers:
@@ -35,7 +38,7 @@ def tensor(op: str, role: str, t: Any, buffers: tuple[MemoryRegion, ...]) -> Non
 
 
 def tile(op: str, role: str, t: Any, buffers: tuple[MemoryRegion, ...] = ON_CHIP) -> None:
-    """``t`` is a tile that a compute engine can address: buffer, rank, free size and start partition."""
+    """Check that a compute engine can address ``t``: its memory, rank, first partition, strides and free size."""
     tensor(op, role, t, buffers)
     shape = t.shape
     if len(shape) > MAX_RANK:
@@ -68,7 +71,7 @@ def _check_strides(op: str, role: str, t: NkiTensor) -> None:
 
 
 def same_tiles(op: str, role: str, reference: NkiTensor, **others: NkiTensor) -> None:
-    """All operands have the partition count and the elements per partition of ``reference``."""
+    """Check that all operands have as many partitions and elements per partition as ``reference``."""
     rows, size = reference.shape[0], reference.size
     for other_role, other in others.items():
         if other.shape[0] != rows:
@@ -83,27 +86,41 @@ def same_tiles(op: str, role: str, reference: NkiTensor, **others: NkiTensor) ->
 
 
 def not_both_psum(op: str, **pair: NkiTensor) -> None:
-    """Refuse an instruction whose operands all lie in PSUM."""
+    """Check that the operands are not all in PSUM."""
     if all(t.storage.buffer is MemoryRegion.psum for t in pair.values()):
         raise NkiValidationError(f"{op} {' and '.join(pair)} cannot both be in psum; copy one to sbuf first")
 
 
 def no_psum(op: str, why: str, **operands: Any) -> None:
-    """Refuse operands in PSUM; `why` completes the message."""
+    """Check that no operand is in PSUM; ``why`` completes the error message."""
     for role, t in operands.items():
         if isinstance(t, NkiTensor) and t.storage.buffer is MemoryRegion.psum:
             raise NkiValidationError(f"{op} {role} must be in ['sbuf'], got psum ({why})")
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a real number of Python or NumPy."""
+    """Whether a value is a real Python or NumPy number."""
     return isinstance(value, (Real, np.generic)) and not isinstance(value, np.complexfloating)
 
 
 def scalar(op: str, role: str, value: Any, data: NkiTensor, dtype: DType | None = float32) -> tuple[NkiTensor, ...]:
-    """A constant, or a (P, 1) tile of ``dtype`` (any if None) with the partitions of ``data``.
+    """Check that a scalar operand is a number, or a (P, 1) tile with as many partitions as ``data``.
 
-    The tensors among them.
+    Parameters
+    ----------
+    op, role : str
+        Names of the instruction and the operand.
+    value : float or NkiTensor
+        The operand.
+    data : NkiTensor
+        Tile to whose partitions the operand applies.
+    dtype : DType or None
+        Dtype that a tile must have; None allows any.
+
+    Returns
+    -------
+    tuple of NkiTensor
+        (value,) for a tile, () for a number.
     """
     if is_number(value):
         return ()
@@ -120,7 +137,7 @@ def scalar(op: str, role: str, value: Any, data: NkiTensor, dtype: DType | None 
 
 
 def alu_op(run: Run, op: str, role: str, value: Any, arithmetic_only: bool = False) -> Op:
-    """``value`` is an operator that the VectorE has."""
+    """Return ``value`` if it is an operator of the VectorE on this target, on request an arithmetic one."""
     if not isinstance(value, Op) or (value.alu is None and value.bits is None):
         hint = "; multiply by nisa.reciprocal" if isinstance(value, Op) and value.name == "divide" else ""
         raise NkiValidationError(f"{op} {role} must be an ALU operator of nki.language, got {value!r}{hint}")
@@ -132,14 +149,14 @@ def alu_op(run: Run, op: str, role: str, value: Any, arithmetic_only: bool = Fal
 
 
 def integers(op: str, why: str, **operands: NkiTensor) -> None:
-    """Bitwise operators take integer tiles and do not cast."""
+    """Check that all operands are integer tiles, as bitwise operators need; ``why`` completes the error message."""
     for role, t in operands.items():
         if not t.dtype.is_int:
             raise NkiValidationError(f"{op} {role} must be an integer tile for {why}, got {t.dtype}")
 
 
 def engine_choice(op: str, chosen: Any, allowed: tuple[engine, ...]) -> None:
-    """``chosen`` is ``engine.unknown`` or one of ``allowed``."""
+    """Check that ``chosen`` is ``engine.unknown`` or one of ``allowed``."""
     member(op, "engine", chosen, engine)
     if chosen is not engine.unknown and chosen not in allowed:
         names = ", ".join(e.name for e in allowed)
@@ -147,7 +164,7 @@ def engine_choice(op: str, chosen: Any, allowed: tuple[engine, ...]) -> None:
 
 
 def flag(op: str, role: str, value: Any) -> bool:
-    """The value as a bool; anything but True and False is refused."""
+    """Return ``value`` as a bool; raise NkiValidationError for anything but True and False."""
     if not isinstance(value, (bool, np.bool_)):
         raise NkiValidationError(f"{op} {role} must be True or False, got {value!r}")
     return bool(value)

@@ -1,4 +1,4 @@
-"""Meeting points of the two cores of one launch."""
+"""Synchronisation and transfers between the two cores of one launch."""
 
 from __future__ import annotations
 
@@ -12,13 +12,28 @@ from trnqc.sim.launch import machine
 from trnqc.sim.memory.storage import MemoryRegion
 from trnqc.sim.memory.tensor import NkiTensor
 
-GPSIMD_DMA_ELEMENTS = 256
+GPSIMD_DMA_ELEMENTS = 256  # elements per partition that a gpsimd_dma transfer moves at most
 
 
 def core_barrier(
     data: NkiTensor, cores: Any, engine: enums.engine = enums.engine.gpsimd, name: str | None = None
 ) -> None:
-    """Wait for the other core; ``data`` is the shared HBM tensor that both work on, ``cores`` is (0, 1)."""
+    """Wait until the other core arrives at the same barrier.
+
+    Parameters
+    ----------
+    data : NkiTensor
+        Shared HBM tensor that both cores use.
+    cores : (int, int)
+        Must be (0, 1).
+    engine : engine
+        Engine that waits.
+
+    Raises
+    ------
+    NkiValidationError
+        If the launch is not on two cores of trn2 or later, or an operand is wrong.
+    """
     run = machine.current()
     checks.tensor("core_barrier", "data", data, (MemoryRegion.shared_hbm,))
     enums.member("core_barrier", "engine", engine, enums.engine)
@@ -42,9 +57,23 @@ def sendrecv(
     dma_engine: enums.dma_engine = enums.dma_engine.dma,
     name: str | None = None,
 ) -> None:
-    """Send ``src`` to core ``send_to_rank``; receive into ``dst`` what core ``recv_from_rank`` sends on the same pipe.
+    """Send a tile to one core and receive a tile from one core.
 
-    Both are SBUF tiles of one shape and dtype. ``gpsimd_dma`` moves at most 256 elements of a partition.
+    Parameters
+    ----------
+    src, dst : NkiTensor
+        Tiles to send and to receive; SBUF tiles with equal shape and dtype.
+    send_to_rank, recv_from_rank : int
+        Cores to send to and to receive from, 0 or 1.
+    pipe_id : int
+        A core receives what the other core sends with the same number.
+    dma_engine : dma_engine
+        ``dma``, or ``gpsimd_dma`` for at most 256 elements per partition.
+
+    Raises
+    ------
+    NkiValidationError
+        If the launch is not on two cores of trn2 or later, an operand is wrong, or the sent tile does not match dst.
     """
     run = machine.current()
     for role, t in (("src", src), ("dst", dst)):

@@ -1,4 +1,4 @@
-"""DMA: copies, gathers and scatters between HBM and SBUF, sums, transposes. PSUM is out of reach."""
+"""DMA: copies, gathers, scatters, sums and transposes in HBM and SBUF; DMA does not reach PSUM."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trnqc.sim.memory.dynamic import ScalarOffset, VectorOffset
 from trnqc.sim.memory.tensor import NkiTensor
 from trnqc.sim.memory.values import store, widen
 
-_AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
+_AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}  # permutation that dma_transpose supports for each rank
 
 
 def dma_copy(
@@ -28,7 +28,22 @@ def dma_copy(
     engine: engine = engine.unknown,
     name: str | None = None,
 ) -> None:
-    """dst = src, element by element in row-major order, cast through fp32 where the dtypes differ."""
+    """Copy between HBM and SBUF: dst = src, element by element in row-major order.
+
+    Parameters
+    ----------
+    dst, src : NkiTensor
+        Tensors with equal numbers of elements. Different dtypes are cast through fp32.
+    priority : int, optional
+        0 to 3; trn3 only.
+    oob_mode : oob_mode
+        ``error`` refuses runtime indices outside the tensor; ``skip`` leaves their rows unchanged.
+    dge_mode : dge_mode
+        Generation of the descriptors: ``hwdge`` needs trn2 or later and equal dtypes, vector offsets need ``swdge``
+        or ``unknown``, and ``none`` excludes runtime offsets.
+    engine : engine
+        Queue of an ``hwdge`` copy, sync or scalar; unknown otherwise.
+    """
     run = machine.current()
     checks.tensor("dma_copy", "dst", dst, checks.DMA)
     checks.tensor("dma_copy", "src", src, checks.DMA)
@@ -94,7 +109,7 @@ def _copy_indirect(dst: NkiTensor, src: NkiTensor, oob: oob_mode) -> None:
 
 
 def gather(t: NkiTensor, skip: bool) -> tuple[np.ndarray, np.ndarray | None]:
-    """(elements of ``t``, which of its rows are in bounds: None for all)."""
+    """Return the elements of ``t`` and a mask of its rows in bounds, or None if all are."""
     if not isinstance(t.dynamic, VectorOffset):
         return t.array(), None
     positions, inside = t.dynamic.positions(t)
@@ -105,7 +120,7 @@ def gather(t: NkiTensor, skip: bool) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def scatter(t: NkiTensor, value: np.ndarray, valid: np.ndarray | None, skip: bool) -> None:
-    """Write ``value`` (already in the dtype of ``t``) to the rows of ``t`` that are valid."""
+    """Write ``value``, in the dtype of ``t``, to the rows of ``t`` that are valid and in bounds."""
     rows = np.ones(t.shape[0], bool) if valid is None else valid
     if not isinstance(t.dynamic, VectorOffset):
         t.array()[rows] = value[rows]
@@ -120,8 +135,7 @@ def _check_inside(t: NkiTensor, inside: np.ndarray, skip: bool) -> None:
     if not skip and not inside.all():
         raise NkiValidationError(
             f"Out-of-bound access for tensor `{t.name}`: vector_offset of row {int(inside.argmin())} leaves the "
-            "tensor of shape "
-            f"{t.storage.shape}; oob_mode.skip would leave such rows alone"
+            f"tensor of shape {t.storage.shape}; oob_mode.skip would leave such rows alone"
         )
 
 
@@ -142,7 +156,23 @@ def dma_compute(
     oob_mode: oob_mode = oob_mode.error,
     name: str | None = None,
 ) -> None:
-    """dst = sum of 1 to 16 sources, in fp32; with a vector_offset, read-modify-write of gathered or scattered rows."""
+    """Add tensors in HBM and SBUF: dst = sum of srcs, in fp32.
+
+    Parameters
+    ----------
+    dst : NkiTensor
+        Result. With a vector offset, the rows that the indices select.
+    srcs : list of NkiTensor
+        1 to 16 tensors with as many elements as dst; exactly 2 if any tensor has a vector offset.
+    reduce_op : Op
+        Must be ``nl.add``.
+    scales : sequence of float, optional
+        Must all be 1.0.
+    unique_indices : bool
+        Whether no row is selected twice; must be True with a vector offset.
+    oob_mode : oob_mode
+        ``error`` refuses indices outside the tensor; ``skip`` leaves their rows unchanged.
+    """
     run = machine.current()
     checks.tensor("dma_compute", "dst", dst, checks.DMA)
     if not isinstance(srcs, (list, tuple)) or not 1 <= len(srcs) <= 16:
@@ -182,7 +212,21 @@ def dma_transpose(
     oob_mode: oob_mode = oob_mode.error,
     name: str | None = None,
 ) -> None:
-    """dst (SBUF) = src transposed by (1, 0), (2, 1, 0) or (3, 1, 2, 0)."""
+    """Transpose a tensor into SBUF: dst = src permuted by ``axes``.
+
+    Parameters
+    ----------
+    dst, src : NkiTensor
+        SBUF result and HBM or SBUF source, with equal dtypes.
+    axes : tuple of int, optional
+        (1, 0), (2, 1, 0) or (3, 1, 2, 0), according to the rank.
+    priority : int, optional
+        0 to 3; trn3 only.
+    dge_mode : dge_mode
+        ``hwdge`` limits the shape and needs a 2-byte dtype; vector offsets need ``swdge`` or ``unknown``.
+    oob_mode : oob_mode
+        ``error`` refuses indices outside the tensor; ``skip`` leaves their rows unchanged.
+    """
     run = machine.current()
     checks.tensor("dma_transpose", "dst", dst, checks.SBUF)
     checks.tensor("dma_transpose", "src", src, checks.DMA)
@@ -219,8 +263,7 @@ def _check_transpose_dge(run: Run, src: NkiTensor, mode: dge_mode) -> None:
         if src.dtype.itemsize != 2 or src.shape[-1] > 128 or src.shape[0] % 16 or src.on_chip:
             raise NkiValidationError(
                 "dma_transpose with vector_offset needs an HBM src of a 2-byte dtype, rows in multiples of 16 "
-                "and at most 128 "
-                f"columns, got {src.shape} {src.dtype}"
+                f"and at most 128 columns, got {src.shape} {src.dtype}"
             )
         return
     if mode not in (enums.dge_mode.unknown, enums.dge_mode.hwdge):
@@ -231,7 +274,6 @@ def _check_transpose_dge(run: Run, src: NkiTensor, mode: dge_mode) -> None:
     fits = first == 16 if src.ndim == 2 else first in (1, 2, 4, 8, 16) and rows % 16 == 0
     if src.dtype.itemsize != 2 or src.shape[-1] > 128 or not fits:
         raise NkiValidationError(
-            "dma_transpose with hwdge needs a 2-byte dtype, at most 128 columns and a leading dimension of 16 "
-            "(2-D) or of "
-            f"1, 2, 4, 8, 16 with shape[0] * shape[-2] a multiple of 16, got {src.shape} {src.dtype}"
+            "dma_transpose with hwdge needs a 2-byte dtype, at most 128 columns and a leading dimension of 16 (2-D) "
+            f"or of 1, 2, 4, 8, 16 with shape[0] * shape[-2] a multiple of 16, got {src.shape} {src.dtype}"
         )

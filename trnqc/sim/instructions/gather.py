@@ -1,4 +1,4 @@
-"""Moving elements by index: within partitions, within the 16 partitions of a GpSimd core, within quadrants of 32."""
+"""Gathers by index: within partitions, within the 16 partitions of a GpSimd core, and within quadrants of 32."""
 
 from __future__ import annotations
 
@@ -15,14 +15,22 @@ from trnqc.sim.launch.targets import PARTITIONS
 from trnqc.sim.memory import dtypes
 from trnqc.sim.memory.tensor import NkiTensor
 
-QUADRANT = 32
-UNCHANGED = 255
-GATHER_WIDTHS = (1, 2, 4, 8, 16, 32)
-GATHER_INDICES = 4096
+QUADRANT = 32  # partitions of a quadrant
+UNCHANGED = 255  # entry of a shuffle mask that leaves its partition unchanged
+GATHER_WIDTHS = (1, 2, 4, 8, 16, 32)  # elements per index of local_gather
+GATHER_INDICES = 4096  # most indices of local_gather
 
 
 def nc_n_gather(dst: NkiTensor, data: NkiTensor, indices: NkiTensor, name: str | None = None) -> None:
-    """dst[p, j] = data[p, indices[p, j]], free dimensions flattened. GpSimd; indices uint32."""
+    """Gather within partitions on GpSimd: dst[p, j] = data[p, indices[p, j]], with flattened free dimensions.
+
+    Parameters
+    ----------
+    dst, data : NkiTensor
+        SBUF tiles with equal dtypes and partitions.
+    indices : NkiTensor
+        uint32 SBUF tile with the elements per partition of dst; indices must lie within data.
+    """
     op = "nc_n_gather"
     run = machine.current()
     for role, t in (("dst", dst), ("data", data), ("indices", indices)):
@@ -35,9 +43,9 @@ def nc_n_gather(dst: NkiTensor, data: NkiTensor, indices: NkiTensor, name: str |
             f"{op} data and dst must have the same partition dimension, got {data.shape[0]} and {dst.shape[0]}"
         )
     if run.issue(op, "gpsimd", (dst,), (data, indices), name):
-        source, places = rows(data), rows(indices).astype(np.int64)
-        _in_range(op, "indices", places, source.shape[1])
-        dst.array()[...] = np.take_along_axis(source, places, axis=1).reshape(dst.shape)
+        source, columns = rows(data), rows(indices).astype(np.int64)
+        _in_range(op, "indices", columns, source.shape[1])
+        dst.array()[...] = np.take_along_axis(source, columns, axis=1).reshape(dst.shape)
 
 
 def _same_dtype(op: str, dst: NkiTensor, role: str, source: NkiTensor) -> None:
@@ -45,9 +53,9 @@ def _same_dtype(op: str, dst: NkiTensor, role: str, source: NkiTensor) -> None:
         raise NkiValidationError(f"{op} dst and {role} must have the same dtype, got {dst.dtype} and {source.dtype}")
 
 
-def _in_range(op: str, role: str, places: np.ndarray, count: int) -> None:
-    if places.size and places.max() >= count:
-        raise NkiValidationError(f"{op} {role} must be below {count}, got {int(places.max())}")
+def _in_range(op: str, role: str, indices: np.ndarray, count: int) -> None:
+    if indices.size and indices.max() >= count:
+        raise NkiValidationError(f"{op} {role} must be below {count}, got {int(indices.max())}")
 
 
 def local_gather(
@@ -58,10 +66,20 @@ def local_gather(
     num_valid_indices: int | None = None,
     name: str | None = None,
 ) -> None:
-    """Each partition gathers at the indices of its group of 16, read down the columns of index[16, ...]. GpSimd.
+    """Gather within partitions on GpSimd, with common indices for each group of 16 partitions.
 
-    Index e takes the elements e, ..., e + num_elem_per_idx - 1 of each partition of src_buffer. What dst has beyond the
-    gathered elements is set to zero.
+    Parameters
+    ----------
+    dst : NkiTensor
+        SBUF tile with the dtype of src_buffer; elements beyond the gathered ones are set to zero.
+    src_buffer : NkiTensor
+        SBUF tile; its number of partitions is a multiple of 16.
+    index : NkiTensor
+        uint16 SBUF tile. The indices of a group are read column by column from its 16 partitions.
+    num_elem_per_idx : int
+        Consecutive elements that each index takes: 1, 2, 4, 8, 16 or 32.
+    num_valid_indices : int, optional
+        Number of indices of each group that are used; by default all, 4096 at most.
     """
     op = "local_gather"
     run = machine.current()
@@ -92,15 +110,23 @@ def local_gather(
         source = rows(src_buffer)
         groups = rows(index).reshape(-1, GPSIMD_PARTITIONS, index.size // P)
         starts = groups.transpose(0, 2, 1).reshape(len(groups), -1)[:, :count].astype(np.int64)
-        places = (starts[:, :, None] + np.arange(num_elem_per_idx)).reshape(len(groups), -1)
-        _in_range(op, "index", places, source.shape[1])
+        columns = (starts[:, :, None] + np.arange(num_elem_per_idx)).reshape(len(groups), -1)
+        _in_range(op, "index", columns, source.shape[1])
         out = np.zeros((P, dst.size // P), source.dtype)
-        out[:, : places.shape[1]] = np.take_along_axis(source, np.repeat(places, GPSIMD_PARTITIONS, axis=0), axis=1)
+        out[:, : columns.shape[1]] = np.take_along_axis(source, np.repeat(columns, GPSIMD_PARTITIONS, axis=0), axis=1)
         dst.array()[...] = out.reshape(dst.shape)
 
 
 def nc_stream_shuffle(dst: NkiTensor, src: NkiTensor, shuffle_mask: Sequence[int], name: str | None = None) -> None:
-    """dst[32 q + i] = src[32 q + shuffle_mask[i]] in each quadrant q; 255 leaves the partition as it is. VectorE."""
+    """Permute partitions within quadrants on the VectorE: dst[32 q + i] = src[32 q + shuffle_mask[i]].
+
+    Parameters
+    ----------
+    dst, src : NkiTensor
+        Tiles with equal dtypes and elements per partition.
+    shuffle_mask : sequence of int
+        32 entries below 32; 255 leaves the partition of dst unchanged.
+    """
     op = "nc_stream_shuffle"
     run = machine.current()
     checks.tensor(op, "dst", dst, checks.ON_CHIP)
@@ -116,10 +142,10 @@ def nc_stream_shuffle(dst: NkiTensor, src: NkiTensor, shuffle_mask: Sequence[int
         _check_start(op, role, t, active)
     pairs = _pairs(op, mask, dst.shape[0], src.shape[0])
     if run.issue(op, "vector", (dst,), (src, dst), name):
-        taken = src.array().copy()
+        original = src.array().copy()
         out = dst.array()
         for to, source in pairs:
-            out[to] = taken[source].reshape(out[to].shape)
+            out[to] = original[source].reshape(out[to].shape)
 
 
 def _check_mask(op: str, mask: Sequence[int]) -> list[int]:
@@ -141,7 +167,7 @@ def _check_start(op: str, role: str, t: NkiTensor, active: int) -> None:
 
 
 def _pairs(op: str, mask: list[int], to_rows: int, from_rows: int) -> list[tuple[int, int]]:
-    """(destination, source) partitions; a source of one quadrant's worth or less must hold every row that is named."""
+    """Return (destination, source) partitions, after checking that src has every partition that is read."""
     pairs = []
     for to in range(to_rows):
         choice = mask[to % QUADRANT]

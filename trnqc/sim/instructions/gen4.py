@@ -1,4 +1,4 @@
-"""Instructions of trn3: an exponential on the VectorE, and the ScalarE's activation behind a small arithmetic stage."""
+"""Instructions of trn3: an exponential on the VectorE, and activations with two arithmetic steps on the ScalarE."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from trnqc.sim.memory.values import store, widen
 SMALL = (dtypes.float8_e4m3, dtypes.float8_e5m2, dtypes.float16, dtypes.bfloat16, dtypes.float32)
 EXP_INPUTS = (*SMALL, dtypes.int8, dtypes.int16, dtypes.int32, dtypes.uint8, dtypes.uint16, dtypes.uint32)
 EXP_OUTPUTS = (*SMALL, dtypes.tfloat32, dtypes.int8, dtypes.int16, dtypes.int32, dtypes.uint8, dtypes.uint16)
+# Pairs (op0, op1) that activate2 supports.
 STAGES = (
     (ops.multiply, ops.add),
     (ops.multiply, ops.subtract),
@@ -49,9 +50,20 @@ def exponential(
     reduce_init: float | NkiTensor = 0.0,
     name: str | None = None,
 ) -> None:
-    """dst = exp(src - max_value), and its sum over the free dimensions through the reduction registers.
+    """Compute dst = exp(src - max_value), and sum dst over the free dimensions in the reduction registers.
 
-    max_value: a constant or a (P, 1) fp32 tile. ``reduce_init`` is what load_reduce starts from.
+    Parameters
+    ----------
+    dst, src : NkiTensor
+        Tiles of up to 4 dimensions with equal partitions and elements per partition.
+    max_value : float or NkiTensor
+        Constant or (P, 1) fp32 tile.
+    reduce_res : NkiTensor, optional
+        (P, 1) tile that receives the registers.
+    reduce_cmd : reduce_cmd
+        Effect on the registers; any command but reset.
+    reduce_init : float or NkiTensor
+        Start value of the sum for load_reduce, a constant or (P, 1) fp32 tile; 0.0 otherwise.
     """
     op = "exponential"
     run = machine.current()
@@ -93,9 +105,28 @@ def activate2(
     reduce_cmd: reduce_cmd = reduce_cmd.idle,
     name: str | None = None,
 ) -> None:
-    """dst = op((data op0 imm0) op1 imm1), ``nl.bypass`` leaving out a step; optional reduction of dst. ScalarE.
+    """Apply a function after two arithmetic steps on the ScalarE: dst = op((data op0 imm0) op1 imm1).
 
-    imm0, imm1, relu_param: constants or (P, 1) fp32 tiles; relu_param is the slope of ``nl.prelu`` below zero.
+    Parameters
+    ----------
+    dst, data : NkiTensor
+        Tiles with equal partitions and elements per partition.
+    op : Op
+        Activation function of ``nki.language``, or ``nl.prelu``.
+    imm0, imm1 : float or NkiTensor
+        Operands of the steps, constants or (P, 1) fp32 tiles.
+    op0, op1 : Op
+        One of the pairs in ``STAGES``; ``nl.bypass`` omits a step.
+    relu_param : float or NkiTensor
+        Slope of ``nl.prelu`` below zero, a constant or (P, 1) fp32 tile.
+    reverse0, reverse1 : bool
+        Whether the operand is the left side of the operator.
+    reduce_op : Op, optional
+        Reduction of dst: add (default), maximum or minimum.
+    reduce_res : NkiTensor, optional
+        (P, 1) tile that receives the reduction registers.
+    reduce_cmd : reduce_cmd
+        Effect on the registers; any command but load_reduce.
     """
     called = "activate2"
     run = machine.current()

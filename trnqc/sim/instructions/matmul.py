@@ -1,4 +1,4 @@
-"""TensorE: matrix multiplication with accumulation in PSUM, and transposes (small ones on the VectorE too)."""
+"""TensorE: matrix multiplication with accumulation in PSUM, and transposes, small ones also on the VectorE."""
 
 from __future__ import annotations
 
@@ -36,9 +36,31 @@ def nc_matmul(
     perf_mode: matmul_perf_mode = matmul_perf_mode.none,
     name: str | None = None,
 ) -> None:
-    """dst[M, N] (+)= stationary[K, M].T @ moving[K, N] in fp32; further free dimensions are flattened.
+    """Multiply matrices: dst[M, N] (+)= stationary[K, M].T @ moving[K, N], in fp32.
 
-    accumulate: False overwrites, True adds, None overwrites what no matmul wrote yet and adds elsewhere.
+    Parameters
+    ----------
+    dst : NkiTensor
+        PSUM tile of fp32 (also bf16 on trn3, and the dtype of a 16-bit or 8-bit transpose from trn2 on); within one
+        bank before trn3.
+    stationary, moving : NkiTensor
+        SBUF tiles of floating-point dtypes with K partitions; further free dimensions are flattened. fp32 and tf32
+        pair only with each other.
+    is_stationary_onezero, is_moving_onezero : bool
+        Whether the operand consists of zeros and ones; without effect on the result.
+    is_transpose : bool
+        Whether one operand is an identity, so that the other is moved exactly.
+    accumulate : bool, optional
+        False overwrites, True adds, and None overwrites where no matmul wrote yet and adds elsewhere.
+    tile_position, tile_size : (int, int)
+        First (row, column) and size of the part of the PE array that is used; by default the whole array.
+    perf_mode : matmul_perf_mode
+        ``double_row`` contracts two rows of fp8 operands [K, 2, ...] at once (trn2 or later).
+
+    Raises
+    ------
+    NkiValidationError
+        If an operand breaks these rules, or dst cannot be accumulated as asked.
     """
     run = machine.current()
     checks.tile("nc_matmul", "dst", dst, checks.PSUM)
@@ -98,7 +120,7 @@ def _check_shapes(
     tile_size: tuple[Any, ...],
     tile_position: tuple[Any, ...],
 ) -> int:
-    """K, M, N against each other, the PE array and its tiling; returns the contraction length."""
+    """Check K, M and N against each other and against the PE array and its tiling; return the contraction length."""
     k = stationary.shape[0]
     if moving.shape[0] != k:
         raise NkiValidationError(
@@ -124,6 +146,7 @@ def _check_shapes(
 
 
 def _pe_tile(run: Run, size: tuple[Any, ...], position: tuple[Any, ...]) -> tuple[int, int]:
+    """Check the tiling of the PE array and return the rows and columns that are used."""
     if not size and not position:
         return PARTITIONS, PARTITIONS
     sizes = run.target.pe_tiles
@@ -156,6 +179,7 @@ def _check_double_row(run: Run, stationary: NkiTensor, moving: NkiTensor, is_tra
 
 
 def _check_bank(run: Run, dst: NkiTensor) -> None:
+    """Check that dst lies within one PSUM bank, as targets before trn3 require."""
     if run.target.generation >= 4 or dst.partition_stride * dst.dtype.itemsize <= PSUM_BANK_BYTES:
         return
     first, last = dst.region().bytes
@@ -167,7 +191,29 @@ def _check_bank(run: Run, dst: NkiTensor) -> None:
 
 
 def accumulation(run: Run, op: str, dst: NkiTensor, accumulate: bool | None) -> bool | np.ndarray:
-    """Whether to add (per element where that differs), by what the destination holds; updates its state."""
+    """Decide whether a matmul adds to its destination, and record the matmul in the accumulation state.
+
+    Parameters
+    ----------
+    run : Run
+        The run in progress.
+    op : str
+        Name of the instruction.
+    dst : NkiTensor
+        PSUM destination.
+    accumulate : bool or None
+        Argument of the instruction; None infers the answer from the state.
+
+    Returns
+    -------
+    bool or np.ndarray
+        Whether to add, for each element if the elements differ.
+
+    Raises
+    ------
+    NkiValidationError
+        If the hardware result would be undefined in this state.
+    """
     state = dst.storage.psum
     assert state is not None
     if run.absent:
@@ -205,13 +251,12 @@ def _check_inferred(op: str, dst: NkiTensor, codes: set[int]) -> None:
     if codes & {DRAINED, REFILLED}:
         raise NkiValidationError(
             f"{op} accumulate=None on `{dst.name}`, whose last group was read already: the machine would keep "
-            "adding to "
-            "it; make a fresh PSUM tile for each group, or pass accumulate=(k > 0)"
+            "adding to it; make a fresh PSUM tile for each group, or pass accumulate=(k > 0)"
         )
 
 
 def deposit(dst: NkiTensor, product: np.ndarray, adds: bool | np.ndarray) -> None:
-    """Write a product to PSUM, or add it to what is there: everywhere, nowhere, or by element of `adds`."""
+    """Write a product to PSUM, or add it where ``adds`` is True; ``adds`` may be an array over the elements."""
     out = dst.array()
     product = product.reshape(out.shape)
     if adds is False:
@@ -223,7 +268,7 @@ def deposit(dst: NkiTensor, product: np.ndarray, adds: bool | np.ndarray) -> Non
 
 
 def _transposed(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Exact data move by a 0/1 operand with one 1 a column (moving) or a row of it (stationary)."""
+    """Multiply exactly by an operand of zeros and ones that has a single 1 in each column."""
     for ones, data, moving_is_ones in ((right, left, True), (left, right, False)):
         if np.isin(ones, (0, 1)).all() and (ones.sum(0) == 1).all():
             picked = ones.argmax(0)
@@ -232,9 +277,15 @@ def _transposed(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def nc_transpose(dst: NkiTensor, data: NkiTensor, engine: engine = engine.unknown, name: str | None = None) -> None:
-    """dst[F, P] = data[P, F].T, free dimensions flattened.
+    """Transpose a tile: dst[F, P] = data[P, F].T, with flattened free dimensions.
 
-    TensorE: SBUF to PSUM up to 128 x 128; VectorE up to 32 x 32.
+    Parameters
+    ----------
+    dst, data : NkiTensor
+        Tiles with equal dtypes.
+    engine : engine
+        TensorE for up to 128 x 128 elements from SBUF to PSUM, or VectorE for up to 32 x 32. By default the TensorE
+        if dst is in PSUM and data is not.
     """
     run = machine.current()
     checks.tile("nc_transpose", "data", data)

@@ -1,9 +1,9 @@
-"""Microscaling formats on trn3: quantisation of 16-bit tiles and products of quantised tiles.
+"""Microscaling formats on trn3: quantisation of 16-bit tiles, and products of quantised tiles.
 
-A group of 32 values, 8 partitions by 4 elements, shares a power of two kept in E8M0 (OCP Microscaling Formats v1.0):
-byte 127 + exponent, 255 for NaN. The four elements are packed into one: element f of a tile [P, F] in an x4 dtype
-holds the values 4 f to 4 f + 3, lowest bits first. The scale of group (g, f) lies in column f of partition
-32 (g // 4) + g % 4 of the scale tile: the scales of each quadrant of 32 partitions start that quadrant.
+A group of 32 values, 8 partitions by 4 elements, shares a scale, a power of two in E8M0 format (OCP Microscaling
+Formats v1.0): the byte is 127 + exponent, or 255 for NaN. Four elements are packed into one: element f of a tile [P, F]
+in an x4 dtype holds the values 4 f to 4 f + 3, lowest bits first. The scale of group (g, f) is in column f of partition
+32 (g // 4) + g % 4 of the scale tile, so the first four partitions of each quadrant of 32 hold its scales.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ from trnqc.sim.memory import dtypes
 from trnqc.sim.memory.dtypes import DType
 from trnqc.sim.memory.tensor import NkiTensor
 
-QUADRANT, GROUP_ROWS, PACK = 32, 8, 4
-BIAS, NAN_SCALE = 127, 255
+QUADRANT = 32  # partitions of a quadrant
+GROUP_ROWS = 8  # partitions of a group
+PACK = 4  # values in a packed element
+BIAS = 127  # exponent bias of E8M0
+NAN_SCALE = 255  # E8M0 byte of NaN
 ELEMENT = {
     dtypes.float8_e5m2_x4: np.dtype(ml_dtypes.float8_e5m2),
     dtypes.float8_e4m3fn_x4: np.dtype(ml_dtypes.float8_e4m3fn),
@@ -34,10 +37,21 @@ SCALES = (dtypes.float8_e8m0fnu, dtypes.uint8)
 
 
 def quantize_mx(dst: NkiTensor, src: NkiTensor, dst_scale: NkiTensor, name: str | None = None) -> None:
-    """dst, dst_scale = src[P, 4 F] (fp16 or bf16) in MXFP8. VectorE.
+    """Quantise a tile to MXFP8 on the VectorE.
 
-    The scale is 2^(floor(log2 max|group|) - (Emax - 1)) with Emax 8 (e4m3fn) or 15 (e5m2), 2^-127 for groups of
-    zeros: one more than the format needs, so that rounding up cannot overflow.
+    Parameters
+    ----------
+    dst : NkiTensor
+        [P, F] SBUF tile of float8_e5m2_x4 or float8_e4m3fn_x4.
+    src : NkiTensor
+        [P, 4 F] SBUF tile of fp16 or bf16; P is a multiple of 32.
+    dst_scale : NkiTensor
+        SBUF tile for the scales, of float8_e8m0fnu or uint8.
+
+    Notes
+    -----
+    The scale is 2^(floor(log2 max|group|) - (Emax - 1)), with Emax = 8 (e4m3fn) or 15 (e5m2), and 2^-127 for groups of
+    zeros. The exponent is one higher than the format needs, so that rounding up cannot overflow.
     """
     op = "quantize_mx"
     run = machine.current()
@@ -69,7 +83,7 @@ def quantize_mx(dst: NkiTensor, src: NkiTensor, dst_scale: NkiTensor, name: str 
 
 
 def _check_scale(op: str, role: str, scale: NkiTensor, P: int, columns: int) -> None:
-    """[rows, columns] in SBUF, long enough for the last quadrant's four scales; any start within the first quadrant."""
+    """Check that a scale tile has ``columns`` columns and enough partitions for the scales of ``P`` partitions."""
     checks.tensor(op, role, scale, SBUF)
     one_of(op, role, scale, SCALES)
     needed = int(_scale_rows(P)[-1]) + 1
@@ -83,6 +97,7 @@ def _check_scale(op: str, role: str, scale: NkiTensor, P: int, columns: int) -> 
 
 
 def _scale_rows(P: int) -> np.ndarray:
+    """Partitions of the scale tile that hold the scales of ``P`` partitions."""
     group = np.arange(P // GROUP_ROWS)
     return QUADRANT * (group // 4) + group % 4
 
@@ -103,7 +118,23 @@ def nc_matmul_mx(
     accumulate: bool | None = None,
     name: str | None = None,
 ) -> None:
-    """dst[M, N] (+)= sum over partitions and packed elements of stationary[K, M] moving[K, N], scaled. TensorE."""
+    """Multiply quantised matrices on the TensorE: dst[M, N] (+)= stationary[K, M].T @ moving[K, N].
+
+    The product sums over partitions and over the four values of packed elements.
+
+    Parameters
+    ----------
+    dst : NkiTensor
+        PSUM tile of fp32 or bf16.
+    stationary, moving : NkiTensor
+        SBUF tiles in x4 dtypes with K partitions, a multiple of 32; M is even.
+    stationary_scale, moving_scale : NkiTensor
+        Scale tiles of the operands, of float8_e8m0fnu or uint8.
+    tile_position, tile_size : (int, int), optional
+        First (row, column) and size of the part of the PE array that is used; only rows can be tiled.
+    accumulate : bool, optional
+        False overwrites, True adds, and None overwrites where no matmul wrote yet and adds elsewhere.
+    """
     op = "nc_matmul_mx"
     run = machine.current()
     needs_generation(run, op, 4)
@@ -136,7 +167,7 @@ def nc_matmul_mx(
 
 
 def _check_rows(op: str, K: int, size: tuple[int, int] | None, position: tuple[int, int] | None) -> None:
-    """Only rows of the PE array are tiled: (32 | 64 | 128, 128) at (a multiple of the rows, 0)."""
+    """Check the tiling of the PE array: size (32, 64 or 128, 128) at (a multiple of the rows, 0)."""
     if not size and not position:
         return
     if not size or not position or size[1] != 128 or position[1] != 0 or size[0] not in (32, 64, 128):
@@ -151,7 +182,7 @@ def _check_rows(op: str, K: int, size: tuple[int, int] | None, position: tuple[i
 
 
 def dequantized(data: NkiTensor, scale: NkiTensor) -> np.ndarray:
-    """[K, F, 4] in fp32."""
+    """Return the scaled values of a quantised tile as [K, F, 4] in fp32."""
     K = data.shape[0]
     values = unpack(np.ascontiguousarray(data.array()).reshape(K, -1), data.dtype)
     code = _scale_bytes(scale)[_scale_rows(K)].astype(np.int32)
@@ -160,7 +191,7 @@ def dequantized(data: NkiTensor, scale: NkiTensor) -> np.ndarray:
 
 
 def unpack(packed: np.ndarray, dtype: DType) -> np.ndarray:
-    """[K, F] in an x4 dtype to [K, F, 4] in fp32."""
+    """Unpack [K, F] in an x4 dtype to [K, F, 4] in fp32, without scales."""
     element = ELEMENT[dtype]
     if dtype is not dtypes.float4_e2m1fn_x4:
         return packed.view(element).reshape(*packed.shape, PACK).astype(np.float32)

@@ -1,8 +1,9 @@
-"""Pseudo-random numbers: a XORWOW generator in every lane of the VectorE and of GpSimd.
+"""Pseudo-random numbers from XORWOW generators in the lanes of the VectorE and of GpSimd.
 
-State: six words a stream (five of the shift register, one counter); one stream a lane on GpSimd, four on the VectorE,
-whose numbers are taken in turn. The vendor publishes the size of the state but neither its order nor the seeding from
-one word, so sequences repeat here for the same seeds but need not be the chip's.
+The state of a generator has six 32-bit words, five of the shift register and one counter. A lane has one generator on
+GpSimd and four on the VectorE, which are used in turn. The vendor documents the size of the state, but neither the
+order of its words nor the seeding from one word. Equal seeds therefore give equal sequences in the simulator, but not
+necessarily those of the hardware.
 """
 
 from __future__ import annotations
@@ -23,17 +24,24 @@ from trnqc.sim.memory import dtypes
 from trnqc.sim.memory.tensor import NkiTensor
 from trnqc.sim.memory.values import store, widen
 
-WORDS = 6
-STREAMS = {"vector": 4, "gpsimd": 1}
+WORDS = 6  # 32-bit words of the state of a generator
+STREAMS = {"vector": 4, "gpsimd": 1}  # generators in a lane
 INTEGERS = (dtypes.int8, dtypes.int16, dtypes.int32, dtypes.uint8, dtypes.uint16, dtypes.uint32)
-RAND2_OUTPUTS = (*INTEGERS, dtypes.float8_e4m3, dtypes.float8_e5m2, dtypes.float16, dtypes.bfloat16, dtypes.float32,
-                 dtypes.tfloat32)  # fmt: skip
-COUNTER_STEP = np.uint32(362437)
-DEFAULT_SEED = 0x5EED
+RAND2_OUTPUTS = (
+    *INTEGERS,
+    dtypes.float8_e4m3,
+    dtypes.float8_e5m2,
+    dtypes.float16,
+    dtypes.bfloat16,
+    dtypes.float32,
+    dtypes.tfloat32,
+)
+COUNTER_STEP = np.uint32(362437)  # increment of the counter (Marsaglia, J. Stat. Softw. 8 (2003) 14)
+DEFAULT_SEED = 0x5EED  # seed of kernels that set none; an arbitrary constant
 
 
 def _states(run: Run, unit: str) -> np.ndarray:
-    """[128, streams, 6] uint32; seeded with a constant until the kernel seeds it."""
+    """Return the states [128, generators, 6] of an engine, which start from a constant seed."""
     key = f"random {unit}"
     if key not in run.lanes:
         run.lanes[key] = _expand(DEFAULT_SEED, STREAMS[unit])
@@ -41,7 +49,7 @@ def _states(run: Run, unit: str) -> np.ndarray:
 
 
 def _expand(seed: int, streams: int) -> np.ndarray:
-    """Independent states from one word by the splitmix64 sequence."""
+    """Expand one word to independent states by the splitmix64 sequence."""
     count = PARTITIONS * streams * WORDS
     with np.errstate(over="ignore"):
         z = np.uint64(seed) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
@@ -51,7 +59,7 @@ def _expand(seed: int, streams: int) -> np.ndarray:
 
 
 def _draw(run: Run, unit: str, lanes: slice, count: int) -> np.ndarray:
-    """``count`` 32-bit words for each lane, advancing the states (Marsaglia, J. Stat. Softw. 8 (2003) 14)."""
+    """Draw ``count`` 32-bit words in each lane and advance the states (Marsaglia, J. Stat. Softw. 8 (2003) 14)."""
     state = _states(run, unit)[lanes]
     words = np.empty((state.shape[0], -(-count // state.shape[1]), state.shape[1]), np.uint32)
     x, y, z, w, v, d = (state[..., n].copy() for n in range(WORDS))
@@ -68,11 +76,15 @@ def _draw(run: Run, unit: str, lanes: slice, count: int) -> np.ndarray:
 
 
 def _lanes(t: NkiTensor) -> slice:
+    """Partitions of a tile, as the lanes of an engine."""
     return slice(t.start_partition, t.start_partition + t.shape[0])
 
 
 def _engine(run: Run, op: str, chosen: Any, vector_from: int, gpsimd_from: int) -> str:
-    """The engine's name, which must be vector or gpsimd and exist for this instruction on the target."""
+    """Return the name of the engine, VectorE or GpSimd, after checking that the target has the instruction on it.
+
+    ``vector_from`` and ``gpsimd_from`` are the first generations that do.
+    """
     checks.engine_choice(op, chosen, (engine.vector, engine.gpsimd))
     if chosen is engine.unknown:
         raise NkiValidationError(f"{op} engine must be vector or gpsimd, got unknown")
@@ -81,7 +93,7 @@ def _engine(run: Run, op: str, chosen: Any, vector_from: int, gpsimd_from: int) 
 
 
 def rng(dst: NkiTensor, engine: engine = engine.vector, name: str | None = None) -> None:
-    """dst = random bits, the low ones of a 32-bit word for each element; integer dtypes."""
+    """Fill an integer tile with random bits on ``engine``: the low bits of one 32-bit word for each element."""
     run = machine.current()
     unit = _engine(run, "rng", engine, 2, 3)
     checks.tile("rng", "dst", dst, ON_CHIP if unit == "vector" else SBUF)
@@ -93,7 +105,15 @@ def rng(dst: NkiTensor, engine: engine = engine.vector, name: str | None = None)
 
 
 def dropout(dst: NkiTensor, data: NkiTensor, prob: float | NkiTensor, name: str | None = None) -> None:
-    """dst = data with each element set to 0 with probability ``prob``, a constant or a (P, 1) tile. VectorE."""
+    """Copy data to dst with each element set to 0 with probability ``prob``, on the VectorE.
+
+    Parameters
+    ----------
+    dst, data : NkiTensor
+        Tiles with equal dtypes, partitions and elements per partition.
+    prob : float or NkiTensor
+        Constant in [0, 1], or (P, 1) tile of a floating-point dtype (fp32 if data are integers).
+    """
     run = machine.current()
     checks.tile("dropout", "dst", dst)
     checks.tile("dropout", "data", data)
@@ -113,7 +133,7 @@ def dropout(dst: NkiTensor, data: NkiTensor, prob: float | NkiTensor, name: str 
 
 
 def set_rng_seed(src_seeds: NkiTensor, name: str | None = None) -> None:
-    """Seed the VectorE's generator with one 32-bit word."""
+    """Seed the generators of the VectorE with ``src_seeds``, a (1, 1) tile of a 32-bit dtype."""
     run = machine.current()
     checks.tile("set_rng_seed", "src_seeds", src_seeds)
     if src_seeds.size != 1 or src_seeds.dtype.itemsize != 4:
@@ -126,7 +146,11 @@ def set_rng_seed(src_seeds: NkiTensor, name: str | None = None) -> None:
 
 
 def rand_set_state(src_seeds: NkiTensor, engine: engine = engine.gpsimd, name: str | None = None) -> None:
-    """Load the generators' states, one lane a partition: 6 words (GpSimd, gen3+) or 24 (VectorE, gen4)."""
+    """Set the states of the generators.
+
+    ``src_seeds`` is a uint32 SBUF tile with one partition for each lane: [P, 6] on GpSimd (trn2 or later), [P, 24] on
+    the VectorE (trn3).
+    """
     run = machine.current()
     unit = _engine(run, "rand_set_state", engine, 4, 3)
     _check_state("rand_set_state", "src_seeds", src_seeds, unit, False)
@@ -135,7 +159,11 @@ def rand_set_state(src_seeds: NkiTensor, engine: engine = engine.gpsimd, name: s
 
 
 def rand_get_state(dst: NkiTensor, engine: engine = engine.gpsimd, name: str | None = None) -> None:
-    """Store the generators' states, one lane a partition: 6 words (GpSimd, gen3+) or 24 (VectorE, gen4)."""
+    """Copy the states of the generators to dst.
+
+    ``dst`` is a uint32 tile with one partition for each lane: [P, 6] on GpSimd (trn2 or later), [P, 24] on the VectorE
+    (trn3).
+    """
     run = machine.current()
     unit = _engine(run, "rand_get_state", engine, 4, 3)
     _check_state("rand_get_state", "dst", dst, unit, run.target.generation >= 4 and unit == "vector")
@@ -152,9 +180,14 @@ def _check_state(op: str, role: str, t: NkiTensor, unit: str, psum: bool) -> Non
 
 
 def rand2(dst: NkiTensor, min: float | NkiTensor, max: float | NkiTensor, name: str | None = None) -> None:
-    """dst = uniform fp32 numbers within [min, max], cast to dst's dtype. VectorE, gen4.
+    """Fill a tile with uniform random numbers within [min, max] on the VectorE (trn3).
 
-    Bounds are constants or (P, 1) tiles.
+    Parameters
+    ----------
+    dst : NkiTensor
+        The tile; numbers are drawn in fp32 and cast to its dtype.
+    min, max : float or NkiTensor
+        Constants or (P, 1) fp32 tiles, with min below max.
     """
     run = machine.current()
     needs_generation(run, "rand2", 4)

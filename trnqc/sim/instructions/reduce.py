@@ -17,7 +17,7 @@ from trnqc.sim.memory.values import store, widen
 
 
 def reduction_op(run: Run, op: str, role: str, value: Any) -> Op:
-    """``value`` is an operator that reduces."""
+    """Return ``value`` if it is an operator that reduces."""
     fn = checks.alu_op(run, op, role, value)
     if fn.fold is None:
         raise NkiValidationError(f"{op} {role} must be a reduction operator (add, maximum, ...), got {value!r}")
@@ -25,7 +25,10 @@ def reduction_op(run: Run, op: str, role: str, value: Any) -> Op:
 
 
 def last_axes(op: str, axis: Any, rank: int) -> int:
-    """The first of the reduced axes, which must run up to the last dimension and leave dimension 0."""
+    """Return the first reduced axis.
+
+    The reduced axes must be contiguous, end at the last dimension and leave out the partition dimension.
+    """
     axes = sorted(a + rank if a < 0 else a for a in ((axis,) if isinstance(axis, int) else tuple(axis)))
     if not axes or axes[0] < 1 or axes != list(range(axes[0], rank)):
         raise NkiValidationError(
@@ -36,7 +39,7 @@ def last_axes(op: str, axis: Any, rank: int) -> int:
 
 
 def fold(op: Op, value: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
-    """Reduce the given last axes; fp32 arithmetic or integer bits."""
+    """Reduce the last ``axes`` in fp32, or with a bitwise operator on integers."""
     assert op.fold is not None
     flat = value.reshape(*value.shape[: axes[0]], -1)
     if op.alu is None:
@@ -55,7 +58,23 @@ def tensor_reduce(
     keepdims: bool = False,
     name: str | None = None,
 ) -> None:
-    """dst = reduction of data over its last free axes, negated on request."""
+    """Reduce a tile over its last free axes on the VectorE.
+
+    Parameters
+    ----------
+    dst : NkiTensor
+        Result, with the partitions of data and one element for each remaining position.
+    op : Op
+        Reduction operator; bitwise operators need integer tiles.
+    data : NkiTensor
+        The tile.
+    axis : int or sequence of int
+        Reduced axes, contiguous up to the last.
+    negate : bool
+        Whether dst receives the negated result; for arithmetic operators.
+    keepdims : bool
+        Accepted for compatibility; dst already has its shape.
+    """
     run = machine.current()
     checks.tile("tensor_reduce", "dst", dst)
     checks.tile("tensor_reduce", "data", data)
@@ -78,7 +97,10 @@ def tensor_reduce(
 
 
 def tensor_partition_reduce(dst: NkiTensor, op: Any, data: NkiTensor, name: str | None = None) -> None:
-    """dst[1, F] = reduction of data[P, F] over partitions: add, average, max, bitwise or, bitwise and."""
+    """Reduce data[P, F] over partitions to dst[1, F] on GpSimd.
+
+    Both tiles are in SBUF; ``op`` is add, average, maximum, bitwise_or or bitwise_and, the last two for integer tiles.
+    """
     run = machine.current()
     name_of = "tensor_partition_reduce"
     checks.tile(name_of, "dst", dst, checks.SBUF)

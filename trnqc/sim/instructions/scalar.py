@@ -1,4 +1,4 @@
-"""ScalarE: functions of one variable with a fused scale, bias and sum along the free axes."""
+"""ScalarE: functions of one variable, fused with a scale, a bias and a sum over the free axes."""
 
 from __future__ import annotations
 
@@ -34,9 +34,29 @@ def activation(
     reduce_cmd: reduce_cmd = reduce_cmd.idle,
     name: str | None = None,
 ) -> None:
-    """dst = op(data * scale + bias).
+    """Apply a function: dst = op(data * scale + bias).
 
-    The sum of dst along the free axes can be added to the lane registers and read out.
+    Parameters
+    ----------
+    dst, data : NkiTensor
+        Tiles with equal partitions and elements per partition.
+    op : Op
+        Activation function of ``nki.language``.
+    bias : float or NkiTensor, optional
+        Constant (trn2 or later) or (P, 1) tile of any dtype but tfloat32. ``nl.reciprocal`` takes none on trn1.
+    scale : float or NkiTensor
+        Constant or (P, 1) fp32 tile.
+    reduce_op : Op, optional
+        ``nl.add``, needed if ``reduce_cmd`` reduces.
+    reduce_res : NkiTensor, optional
+        (P, 1) tile that receives the reduction registers.
+    reduce_cmd : reduce_cmd
+        Effect on the reduction registers, which sum dst over the free axes: idle, reset, reduce or reset_reduce.
+
+    Warns
+    -----
+    RangeWarning
+        If finite arguments lie outside the documented range of the function; their results are NaN.
     """
     run = machine.current()
     _activate(run, "activation", dst, op, data, bias, scale, reduce_op, reduce_res, reduce_cmd, name)
@@ -52,7 +72,10 @@ def activation_reduce(
     scale: Any = 1.0,
     name: str | None = None,
 ) -> None:
-    """activation with ``reduce_cmd.reset_reduce`` and its read-out."""
+    """Compute dst = op(data * scale + bias) and its sum over the free axes, reduce_res.
+
+    The instruction is `activation` with ``reduce_cmd.reset_reduce``; its arguments are described there.
+    """
     run = machine.current()
     cmd = reduce_cmd.reset_reduce
     _activate(run, "activation_reduce", dst, op, data, bias, scale, reduce_op, reduce_res, cmd, name)
@@ -98,7 +121,7 @@ def _activate(
 
 
 def activation_function(called: str, op: Any) -> Op:
-    """``op`` is a function that the ScalarE has."""
+    """Return ``op`` if it is a function of the ScalarE; ``called`` names the instruction in the error message."""
     if not isinstance(op, Op) or op.act is None:
         raise NkiValidationError(f"{called} op must be an activation function of nki.language, got {op!r}")
     return op
@@ -119,9 +142,9 @@ def _check_bias(run: Run, called: str, bias: Any, data: NkiTensor) -> tuple[NkiT
 
 
 def evaluate(fn: Op, x: np.ndarray) -> np.ndarray:
-    """fn in fp32.
+    """Evaluate a function of the ScalarE in fp32.
 
-    Finite arguments outside the documented input range give NaN, with a warning: the chip gives garbage.
+    Results of the hardware outside the documented input range are undefined; they are NaN here, with a RangeWarning.
     """
     assert fn.act is not None
     with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""VectorE instructions that carry a value along the free dimension, and batch statistics."""
+"""VectorE instructions with a recurrence or reduction along the free dimension, and batch statistics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trnqc.sim.memory.reduction import Reduction
 from trnqc.sim.memory.tensor import NkiTensor
 from trnqc.sim.memory.values import store, widen
 
-BN_FMAX = 512
+BN_FMAX = 512  # elements per partition of bn_stats
 CUMULATIVE = (ops.add, ops.subtract, ops.multiply, ops.maximum, ops.max, ops.minimum, ops.min)
 REDUCTIONS = (ops.add, ops.multiply, ops.maximum, ops.max, ops.minimum, ops.min)
 
@@ -33,7 +33,7 @@ def _arithmetic(run: Run, op: str, role: str, value: Any) -> Op:
 
 
 def _value(operand: Any) -> np.ndarray:
-    """A constant or a (P, 1) tile, as fp32 that broadcasts over [P, n]."""
+    """Convert a constant or a (P, 1) tile to an fp32 array that broadcasts over [P, n]."""
     if isinstance(operand, NkiTensor):
         return widen(operand.array()).reshape(-1, 1)
     return np.full((1, 1), operand, np.float32)
@@ -50,10 +50,19 @@ def tensor_tensor_scan(
     reverse1: bool = False,
     name: str | None = None,
 ) -> None:
-    """dst[p, i] = (data0[p, i] op0 dst[p, i-1]) op1 data1[p, i], with ``initial`` for dst[p, -1].
+    """Compute the recurrence dst[p, i] = (data0[p, i] op0 dst[p, i-1]) op1 data1[p, i] along the free dimensions.
 
-    The state stays in fp32 whatever the dtype of dst; free dimensions are flattened; ``reverse`` swaps an operator's
-    sides.
+    Parameters
+    ----------
+    dst, data0, data1 : NkiTensor
+        Tiles with equal partitions and elements per partition; data0 and data1 must not both be in PSUM. The
+        recurrence is carried in fp32 whatever the dtype of dst.
+    initial : float or NkiTensor
+        Value of dst[p, -1], a constant or a (P, 1) tile.
+    op0, op1 : Op
+        Binary arithmetic operators.
+    reverse0, reverse1 : bool
+        Whether to swap the sides of the operator.
     """
     op = "tensor_tensor_scan"
     run = machine.current()
@@ -89,10 +98,29 @@ def tensor_scalar_reduce(
     reduce_res_negate: bool = False,
     name: str | None = None,
 ) -> None:
-    """dst = data op0 operand0, and its reduction over the free dimensions through the reduction registers.
+    """Compute dst = data op0 operand0, and reduce dst over the free dimensions in the reduction registers.
 
-    The registers start from the identity of ``reduce_op`` (reset_reduce), go on (reduce) or start from ``reduce_init``
-    (load_reduce). ``reduce_res`` is (P, 1).
+    Parameters
+    ----------
+    dst, data : NkiTensor
+        Tiles with equal partitions and elements per partition.
+    op0 : Op
+        Arithmetic operator.
+    operand0 : float or NkiTensor
+        Constant or (P, 1) fp32 tile; None or 0 for a unary op0.
+    reduce_op : Op
+        Reduction operator: add, multiply, maximum or minimum.
+    reduce_res : NkiTensor, optional
+        (P, 1) tile that receives the registers.
+    reverse0 : bool
+        Must be False.
+    reduce_cmd : reduce_cmd
+        Start of the reduction: the identity of reduce_op (reset_reduce), the registers (reduce) or reduce_init
+        (load_reduce).
+    reduce_init : float or NkiTensor, optional
+        Start value, with load_reduce only.
+    reduce_res_negate : bool
+        Whether reduce_res receives the negated registers.
     """
     op = "tensor_scalar_reduce"
     run = machine.current()
@@ -125,7 +153,7 @@ def _operand(op: str, fn: Op, operand: Any, data: NkiTensor) -> tuple[NkiTensor,
 
 
 def _registers_start(op: str, role: str, cmd: Any, start: Any) -> tuple[reduce_cmd, ...]:
-    """The commands of the accumulating VectorE instructions; ``start`` goes with load_reduce and only with it."""
+    """Check that a start value is present with load_reduce and only with it; return the supported commands."""
     if (cmd is reduce_cmd.load_reduce) != (start is not None):
         raise NkiValidationError(
             f"{op} {role} goes with reduce_cmd.load_reduce and only with it, got {start!r} and {cmd}"
@@ -143,10 +171,22 @@ def tensor_scalar_cumulative(
     reduce_cmd: reduce_cmd = reduce_cmd.reset_reduce,
     name: str | None = None,
 ) -> None:
-    """dst[p, i] = reg[p] = (src[p, i] op0 imm0) op1 reg[p], the registers carried from element to element.
+    """Compute a cumulative reduction: dst[p, i] = reg[p] = (src[p, i] op0 imm0) op1 reg[p].
 
-    They start from the identity of op1 (reset_reduce), go on (reduce) or start from ``imm1`` (load_reduce). 32-bit
-    integer tiles are refused.
+    Parameters
+    ----------
+    dst, src : NkiTensor
+        Tiles with equal partitions and elements per partition, of any dtype but 32-bit integers.
+    op0 : Op
+        Binary arithmetic operator.
+    op1 : Op
+        Reduction operator: add, subtract, multiply, maximum or minimum.
+    imm0 : float or NkiTensor
+        Constant or (P, 1) fp32 tile.
+    imm1 : float or NkiTensor, optional
+        Start value of the reduction registers, with load_reduce only.
+    reduce_cmd : reduce_cmd
+        Start of the registers: the identity of op1 (reset_reduce), their value (reduce) or imm1 (load_reduce).
     """
     op = "tensor_scalar_cumulative"
     run = machine.current()
@@ -172,9 +212,14 @@ def tensor_scalar_cumulative(
 
 
 def bn_stats(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> None:
-    """dst[p, 0:6] = count, mean, count * variance of the even, then of the odd elements of data[p, ...].
+    """Compute batch statistics of the even and of the odd elements of each partition.
 
-    At most 512 of them.
+    Parameters
+    ----------
+    dst : NkiTensor
+        [P, 6]: count, mean and count * variance of the even elements, then of the odd elements.
+    data : NkiTensor
+        Tile of at most 512 elements per partition.
     """
     run = machine.current()
     checks.tile("bn_stats", "dst", dst)
@@ -196,7 +241,7 @@ def bn_stats(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> None:
 
 
 def bn_aggr(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> None:
-    """dst[p, 0:2] = mean and variance from the (count, mean, count * variance) triples in data[p, ...]."""
+    """Combine the (count, mean, count * variance) triples in data[p, ...] to mean and variance in dst[p, 0:2]."""
     run = machine.current()
     checks.tile("bn_aggr", "dst", dst)
     checks.tile("bn_aggr", "data", data)
@@ -205,14 +250,15 @@ def bn_aggr(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> None:
         raise NkiValidationError(f"bn_aggr data must have a multiple of 3 elements per partition, got {n}")
     _statistics("bn_aggr", dst, data, 2)
     if run.issue("bn_aggr", "vector", (dst,), (data,), name):
-        count, mean, spread = np.moveaxis(widen(rows(data)).reshape(len(dst.array()), -1, 3), 2, 0)
+        count, mean, squares = np.moveaxis(widen(rows(data)).reshape(len(dst.array()), -1, 3), 2, 0)
         with np.errstate(all="ignore"):
             total = count.sum(axis=1)
             overall = (count * mean).sum(axis=1) / total
-            variance = (spread + count * np.square(mean - overall[:, None])).sum(axis=1) / total
+            variance = (squares + count * np.square(mean - overall[:, None])).sum(axis=1) / total
         store(dst.array(), np.stack([overall, variance], axis=1), dst.dtype)
 
 
 def _statistics(op: str, dst: NkiTensor, data: NkiTensor, width: int) -> None:
+    """Check that dst has ``width`` elements in each partition of data."""
     if dst.shape[0] != data.shape[0] or dst.size != width * data.shape[0]:
         raise NkiValidationError(f"{op} dst must be [{data.shape[0]}, {width}], got {dst.shape}")

@@ -1,4 +1,4 @@
-"""Search within partitions: the eight largest, where they are, replacing them; top-k, nonzeros, segment bounds."""
+"""Searches within partitions: the eight largest elements and their indices, top-k, nonzeros and segment bounds."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from trnqc.sim.memory import dtypes
 from trnqc.sim.memory.tensor import NkiTensor
 from trnqc.sim.memory.values import store, widen
 
-EIGHT = 8
-SEARCH_MIN, SEARCH_MAX = 8, 16384
-GPSIMD_PARTITIONS = 16  # partitions that one GpSimd core is wired to
+EIGHT = 8  # elements that one search instruction handles per partition
+SEARCH_MIN, SEARCH_MAX = 8, 16384  # elements per partition of searched data
+GPSIMD_PARTITIONS = 16  # partitions that one GpSimd core is connected to
 
 
 def rows(t: NkiTensor) -> np.ndarray:
-    """The tile as [partitions, elements per partition]."""
+    """Return the elements of a tile as an array [partitions, elements per partition]."""
     array = t.array()
     return array.reshape(array.shape[0], -1)
 
 
 def needs_generation(run: Run, op: str, generation: int) -> None:
-    """Refuse an instruction that the target does not have."""
+    """Check that the target has instruction ``op``, which exists from ``generation`` on."""
     if run.target.generation < generation:
         raise NkiValidationError(f"{op} needs trn{generation - 1} (gen{generation}) or later, got {run.target.name}")
 
 
 def one_of(op: str, role: str, t: NkiTensor, allowed: tuple[dtypes.DType, ...]) -> None:
-    """Refuse a tile whose number format is not among those allowed."""
+    """Check that the dtype of operand ``role`` is in ``allowed``."""
     if t.dtype not in allowed:
         raise NkiValidationError(f"{op} {role} must be {' or '.join(d.name for d in allowed)}, got {t.dtype}")
 
@@ -58,9 +58,14 @@ def _same_partitions(op: str, first: str, a: NkiTensor, second: str, b: NkiTenso
 
 
 def max8(dst: NkiTensor, src: NkiTensor, name: str | None = None) -> None:
-    """dst[p, 0:8] = the eight largest of src[p, ...] in descending order (fp32). VectorE.
+    """Find the eight largest elements of each partition on the VectorE, in descending order.
 
-    src: up to 3 dimensions, 8 to 16384 elements per partition. dst: [P, 8].
+    Parameters
+    ----------
+    dst : NkiTensor
+        [P, 8] result.
+    src : NkiTensor
+        Data with up to 3 dimensions and 8 to 16384 elements per partition.
     """
     run = machine.current()
     checks.tile("max8", "dst", dst)
@@ -75,18 +80,24 @@ def max8(dst: NkiTensor, src: NkiTensor, name: str | None = None) -> None:
 
 
 def nc_find_index8(dst: NkiTensor, data: NkiTensor, vals: NkiTensor, name: str | None = None) -> None:
-    """dst[p, i] = the first place of vals[p, i] in data[p, ...], all ones where there is none. VectorE.
+    """Find the index of the first occurrence of vals[p, i] in data[p, ...] on the VectorE.
 
-    A value that stands n times in ``vals`` is paired with its first n places, in ascending order. data: 8 to 16384
-    elements per partition; vals: 8; dst: [P, 8] of uint16 or uint32.
+    Parameters
+    ----------
+    dst : NkiTensor
+        [P, 8] indices of uint16 or uint32; all bits are set for a value that does not occur.
+    data : NkiTensor
+        Data with 8 to 16384 elements per partition.
+    vals : NkiTensor
+        8 values per partition. A value that occurs n times here gets its first n indices in data, in ascending order.
     """
     run = machine.current()
     _check_search("nc_find_index8", data, vals)
     checks.tile("nc_find_index8", "dst", dst)
-    _check_places("nc_find_index8", "dst", dst, data)
+    _check_indices("nc_find_index8", "dst", dst, data)
     if run.issue("nc_find_index8", "vector", (dst,), (data, vals), name):
-        found, _ = _match(rows(data), rows(vals), range(EIGHT))
-        _store_places(dst, found)
+        indices, _ = _match(rows(data), rows(vals), range(EIGHT))
+        _store_indices(dst, indices)
 
 
 def nc_match_replace8(
@@ -97,10 +108,18 @@ def nc_match_replace8(
     dst_idx: NkiTensor | None = None,
     name: str | None = None,
 ) -> None:
-    """dst = data with the first occurrence of each vals[p, i] replaced by ``imm``. VectorE.
+    """Copy data to dst with the first occurrence of each vals[p, i] replaced by ``imm``, on the VectorE.
 
-    ``vals`` are matched from the last to the first, so of n equal ones the last takes the first place. dst_idx[p, i]
-    is the place taken by vals[p, i], all ones if none.
+    Parameters
+    ----------
+    dst, data : NkiTensor
+        Tiles with 8 to 16384 elements per partition.
+    vals : NkiTensor
+        8 values per partition, matched from the last to the first: of equal values the last gets the first occurrence.
+    imm : float
+        Replacement.
+    dst_idx : NkiTensor, optional
+        [P, 8] indices (uint16 or uint32) of the replaced elements; all bits are set for a value that does not occur.
     """
     op = "nc_match_replace8"
     run = machine.current()
@@ -112,13 +131,13 @@ def nc_match_replace8(
     outputs: tuple[NkiTensor, ...] = (dst,)
     if dst_idx is not None:
         checks.tile(op, "dst_idx", dst_idx)
-        _check_places(op, "dst_idx", dst_idx, data)
+        _check_indices(op, "dst_idx", dst_idx, data)
         outputs = (dst, dst_idx)
     if run.issue(op, "vector", outputs, (data, vals), name):
-        found, taken = _match(rows(data), rows(vals), reversed(range(EIGHT)))
-        store(dst.array(), np.where(taken, np.float32(imm), widen(rows(data))), dst.dtype)
+        indices, matched = _match(rows(data), rows(vals), reversed(range(EIGHT)))
+        store(dst.array(), np.where(matched, np.float32(imm), widen(rows(data))), dst.dtype)
         if dst_idx is not None:
-            _store_places(dst_idx, found)
+            _store_indices(dst_idx, indices)
 
 
 def _check_search(op: str, data: NkiTensor, vals: NkiTensor) -> None:
@@ -130,37 +149,46 @@ def _check_search(op: str, data: NkiTensor, vals: NkiTensor) -> None:
     _same_partitions(op, "data", data, "vals", vals)
 
 
-def _check_places(op: str, role: str, places: NkiTensor, data: NkiTensor) -> None:
-    one_of(op, role, places, (dtypes.uint16, dtypes.uint32))
-    _rank(op, role, places, 2)
-    _per_partition(op, role, places, EIGHT, EIGHT)
-    _same_partitions(op, role, places, "data", data)
+def _check_indices(op: str, role: str, indices: NkiTensor, data: NkiTensor) -> None:
+    one_of(op, role, indices, (dtypes.uint16, dtypes.uint32))
+    _rank(op, role, indices, 2)
+    _per_partition(op, role, indices, EIGHT, EIGHT)
+    _same_partitions(op, role, indices, "data", data)
 
 
 def _match(data: np.ndarray, vals: np.ndarray, order: Any) -> tuple[np.ndarray, np.ndarray]:
-    """(places [P, 8] with -1 for none, mask of the places taken); each element of data is taken once."""
+    """Match each value, in the given order, with its first unmatched occurrence in data.
+
+    Returns the indices [P, 8], with -1 for no match, and the mask of the matched elements of data.
+    """
     data, vals = widen(data), widen(vals)
-    places = np.full(vals.shape, -1, np.int64)
-    taken = np.zeros(data.shape, bool)
+    indices = np.full(vals.shape, -1, np.int64)
+    matched = np.zeros(data.shape, bool)
     lane = np.arange(len(data))
     for i in order:
-        free = (data == vals[:, i : i + 1]) & ~taken
+        free = (data == vals[:, i : i + 1]) & ~matched
         first = free.argmax(axis=1)
         hit = free[lane, first]
-        places[hit, i] = first[hit]
-        taken[lane[hit], first[hit]] = True
-    return places, taken
+        indices[hit, i] = first[hit]
+        matched[lane[hit], first[hit]] = True
+    return indices, matched
 
 
-def _store_places(dst: NkiTensor, places: np.ndarray) -> None:
-    dst.array()[...] = places.astype(dst.dtype.numpy).reshape(dst.shape)
+def _store_indices(dst: NkiTensor, indices: np.ndarray) -> None:
+    dst.array()[...] = indices.astype(dst.dtype.numpy).reshape(dst.shape)
 
 
 def topk(val_dst: NkiTensor, idx_dst: NkiTensor, src: NkiTensor, n: int, name: str | None = None) -> None:
-    """The K largest of each group of 16 partitions, ascending, and their places. GpSimd.
+    """Find the K largest values of each group of 16 partitions, in ascending order, and their indices. GpSimd.
 
-    Element e of a group's n values lies at src[e % 16, e // 16]. Every partition of the group gets the group's result
-    in val_dst [P, K] (bf16) and idx_dst [P, K] (uint32); of equal values the lower place ranks higher.
+    Parameters
+    ----------
+    val_dst, idx_dst : NkiTensor
+        [P, K] values (bf16) and indices (uint32); each partition of a group receives the result of the group.
+    src : NkiTensor
+        bf16 SBUF tile; element e of a group is src[e % 16, e // 16]. Of equal values the lower index ranks higher.
+    n : int
+        Number of values of each group, at least K and from 8 to 65535.
     """
     op = "topk"
     run = machine.current()
@@ -185,9 +213,9 @@ def topk(val_dst: NkiTensor, idx_dst: NkiTensor, src: NkiTensor, n: int, name: s
         raise NkiValidationError(f"topk src must hold n = {n} elements in 16 partitions, got {src.shape[1]} columns")
     if run.issue(op, "gpsimd", (val_dst, idx_dst), (src,), name):
         groups = widen(src.array()).reshape(-1, GPSIMD_PARTITIONS, src.shape[1])
-        snakes = groups.transpose(0, 2, 1).reshape(len(groups), -1)[:, :n]
-        best = np.argsort(-snakes, axis=1, kind="stable")[:, :K][:, ::-1]
-        values = np.take_along_axis(snakes, best, axis=1)
+        columns = groups.transpose(0, 2, 1).reshape(len(groups), -1)[:, :n]
+        best = np.argsort(-columns, axis=1, kind="stable")[:, :K][:, ::-1]
+        values = np.take_along_axis(columns, best, axis=1)
         store(val_dst.array(), np.repeat(values, GPSIMD_PARTITIONS, axis=0), val_dst.dtype)
         idx_dst.array()[...] = np.repeat(best, GPSIMD_PARTITIONS, axis=0)
 
@@ -195,11 +223,22 @@ def topk(val_dst: NkiTensor, idx_dst: NkiTensor, src: NkiTensor, n: int, name: s
 def nonzero_with_count(
     dst: NkiTensor, src: NkiTensor, index_offset: int = 0, padding_val: int = -1, name: str | None = None
 ) -> None:
-    """dst[p] = places of the nonzero elements of src[p] plus ``index_offset``, padding, and last their number.
-    GpSimd, gen3+.
+    """Find the indices of the nonzero elements of src[p], and their number, on GpSimd (trn2 or later).
 
-    Only partitions 0, 16, 32, ... of the machine are read and written. src: fp32 or int32, [P, T];
-    dst: int32, [P, T + 1].
+    Parameters
+    ----------
+    dst : NkiTensor
+        [P, T + 1] int32: the indices, then padding, and the number of nonzeros last.
+    src : NkiTensor
+        [P, T] of fp32 or int32.
+    index_offset : int
+        Number that is added to the indices.
+    padding_val : int
+        Value of the unused elements of dst.
+
+    Notes
+    -----
+    Only partitions 0, 16, 32, ... of the machine are read and written.
     """
     op = "nonzero_with_count"
     run = machine.current()
@@ -217,26 +256,31 @@ def nonzero_with_count(
     for role, value in (("index_offset", index_offset), ("padding_val", padding_val)):
         int32(op, role, value)
     if run.issue(op, "gpsimd", (dst,), (src,), name):
-        found, out = rows(src), dst.array()
+        data, out = rows(src), dst.array()
         for p in range(-src.start_partition % GPSIMD_PARTITIONS, src.shape[0], GPSIMD_PARTITIONS):
-            places = np.flatnonzero(found[p])
-            line = np.full(T + 1, padding_val, np.int32)
-            line[: len(places)] = places + index_offset
-            line[T] = len(places)
-            out[p] = line.reshape(out[p].shape)
+            indices = np.flatnonzero(data[p])
+            result = np.full(T + 1, padding_val, np.int32)
+            result[: len(indices)] = indices + index_offset
+            result[T] = len(indices)
+            out[p] = result.reshape(out[p].shape)
 
 
 def int32(op: str, role: str, value: Any) -> int:
-    """``value`` is a 32-bit integer constant."""
+    """Return ``value`` as an int if it is a 32-bit integer constant."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not -(2**31) <= value < 2**31:
         raise NkiValidationError(f"{op} {role} must be a 32-bit integer constant, got {value!r}")
     return int(value)
 
 
 def sequence_bounds(dst: NkiTensor, segment_ids: NkiTensor, name: str | None = None) -> None:
-    """For each element, begin and end (exclusive) of the run of equal ids that it is in. GpSimd.
+    """Find for each element the bounds of its segment, the run of equal ids around it, on GpSimd.
 
-    segment_ids: [1, n] of fp32 or int32, 0 marking padding, whose bounds are (n, -1). dst: [1, 2, n], begins then ends.
+    Parameters
+    ----------
+    dst : NkiTensor
+        [1, 2, n] of fp32 or int32: the first indices of the segments, then their exclusive ends.
+    segment_ids : NkiTensor
+        [1, n] of fp32 or int32. Elements with id 0 are padding, with the bounds (n, -1).
     """
     op = "sequence_bounds"
     run = machine.current()

@@ -1,4 +1,4 @@
-"""Choosing between elements: affine, range and predicate masks, and the index patterns that they are made of."""
+"""Selection between elements by affine, range and predicate masks, and the index patterns behind them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FP32_MIN = float(np.finfo(np.float32).min)
 
 
 def _affine(op: str, pattern: Any, offset: Any, channel_multiplier: Any, dst: NkiTensor) -> np.ndarray:
-    """offset + p channel_multiplier + sum_d i_d step_d in wrapping 32-bit integers, [P, elements per partition]."""
+    """Return offset + p channel_multiplier + sum_d i_d step_d, [P, elements per partition], modulo 2^32."""
     if not isinstance(pattern, Sequence) or not 1 <= len(pattern) <= 4 or any(len(pair) != 2 for pair in pattern):
         raise NkiValidationError(f"{op} pattern must be a list of one to four [step, num] pairs, got {pattern!r}")
     value = np.full((1,), int32(op, "offset", offset), np.int64)
@@ -47,7 +47,17 @@ def iota(
     channel_multiplier: int = 0,
     name: str | None = None,
 ) -> None:
-    """dst[p, i...] = offset + p channel_multiplier + sum_d i_d step_d for ``pattern`` [[step, num], ...]. GpSimd."""
+    """Write an index pattern on GpSimd: dst[p, i...] = offset + p channel_multiplier + sum_d i_d step_d.
+
+    Parameters
+    ----------
+    dst : NkiTensor
+        SBUF tile with as many elements per partition as the pattern.
+    pattern : sequence of (int, int)
+        One to four pairs [step_d, number of i_d].
+    offset, channel_multiplier : int
+        32-bit constants; all arithmetic is modulo 2^32.
+    """
     run = machine.current()
     checks.tile("iota", "dst", dst, SBUF)
     value = _affine("iota", pattern, offset, channel_multiplier, dst)
@@ -65,7 +75,19 @@ def affine_select(
     offset: int = 0,
     name: str | None = None,
 ) -> None:
-    """dst = on_true_tile where cmp_op(affine value as of ``iota``, 0), else ``on_false_value``. GpSimd."""
+    """Select by an index pattern on GpSimd: dst = on_true_tile where cmp_op(pattern value, 0) holds.
+
+    Parameters
+    ----------
+    dst, on_true_tile : NkiTensor
+        SBUF tiles with equal partitions and elements per partition.
+    pattern, channel_multiplier, offset
+        Index pattern; see `iota`.
+    on_false_value : float
+        Value of dst elsewhere.
+    cmp_op : Op
+        Comparison operator.
+    """
     op = "affine_select"
     run = machine.current()
     checks.tile(op, "dst", dst, SBUF)
@@ -86,7 +108,7 @@ def _comparison(op: str, role: str, value: Any, allowed: tuple[ops.Op, ...]) -> 
 
 
 def _store_choice(dst: NkiTensor, mask: np.ndarray, on_true: NkiTensor, on_false: Any) -> None:
-    """Where ``mask``, the elements of ``on_true`` (bit for bit in the same dtype), else ``on_false`` from fp32."""
+    """Store ``on_true`` where ``mask`` holds, bit by bit if the dtypes agree, and ``on_false`` elsewhere."""
     source, out = rows(on_true).copy(), dst.array()
     store(out, np.broadcast_to(np.asarray(on_false, np.float32), mask.shape), dst.dtype)
     flat = mask.reshape(out.shape)
@@ -112,10 +134,24 @@ def range_select(
     on_false_value: Any = FP32_MIN,
     name: str | None = None,
 ) -> None:
-    """dst = on_true_tile where comp_op0(j, bound0[p]) and comp_op1(j, bound1[p]), else the lowest fp32. VectorE, gen3+.
+    """Select a range of indices: dst = on_true_tile where comp_op0(j, bound0[p]) and comp_op1(j, bound1[p]).
 
-    j = range_start + place in the partition, compared in fp32. bounds: (P, 1) fp32. The maximum of the result goes
-    through the reduction registers.
+    The index is j = range_start + index in the partition, compared in fp32. VectorE, trn2 or later.
+
+    Parameters
+    ----------
+    dst, on_true_tile : NkiTensor
+        Tiles with equal partitions and elements per partition; on_true_tile has a floating-point dtype.
+    comp_op0, comp_op1 : Op
+        Comparison operators.
+    bound0, bound1 : NkiTensor
+        (P, 1) fp32 tiles.
+    reduce_cmd, reduce_res, reduce_op
+        Reduction of dst with ``nl.maximum`` in the reduction registers, and the (P, 1) tile that receives them.
+    range_start : int
+        First index; all indices must stay within 2^24, so that fp32 represents them.
+    on_false_value : float
+        Value of dst elsewhere, which must be the lowest fp32 number.
     """
     op = "range_select"
     run = machine.current()
@@ -139,9 +175,9 @@ def range_select(
         run, op, "vector", reduce_cmd, reduce_op, reduce_res, on_true_tile, (ops.maximum, ops.max)
     )
     if run.issue(op, "vector", (dst, *red.outputs), (on_true_tile, bound0, bound1), name):
-        place = np.arange(range_start, range_start + count, dtype=np.float32)[None, :]
+        index = np.arange(range_start, range_start + count, dtype=np.float32)[None, :]
         low, high = rows(bound0), rows(bound1)
-        mask = (comp_op0.alu(place, low) != 0) & (comp_op1.alu(place, high) != 0)
+        mask = (comp_op0.alu(index, low) != 0) & (comp_op1.alu(index, high) != 0)
         chosen = np.where(mask, widen(rows(on_true_tile)), np.float32(FP32_MIN))
         red.take(chosen)
         store(dst.array(), chosen, dst.dtype)
@@ -159,9 +195,20 @@ def select_reduce(
     reverse_pred: bool = False,
     name: str | None = None,
 ) -> None:
-    """dst = on_true where ``predicate`` (its opposite if ``reverse_pred``), else on_false; optional maximum. VectorE.
+    """Select by a predicate on the VectorE: dst = on_true where the predicate is not 0, else on_false.
 
-    predicate: 8- or 16-bit integers. on_false: a constant or a (P, 1) tile.
+    Parameters
+    ----------
+    dst, on_true : NkiTensor
+        Tiles with equal partitions and elements per partition; on_true is not tfloat32 or a 32-bit integer.
+    predicate : NkiTensor
+        8-bit or 16-bit integers; on_true and predicate must not both be in PSUM.
+    on_false : float or NkiTensor
+        Constant or (P, 1) tile.
+    reduce_res, reduce_cmd, reduce_op
+        Reduction of dst with ``nl.maximum`` in the reduction registers, and the (P, 1) tile that receives them.
+    reverse_pred : bool
+        Whether to select on_true where the predicate is 0.
     """
     op = "select_reduce"
     run = machine.current()
@@ -187,9 +234,18 @@ def select_reduce(
 def tensor_copy_predicated(
     dst: NkiTensor, src: Any, predicate: NkiTensor, reverse_pred: bool = False, name: str | None = None
 ) -> None:
-    """dst = src where ``predicate`` (its opposite if ``reverse_pred``); elsewhere dst is left as it is. VectorE.
+    """Copy by a predicate on the VectorE: dst = src where the predicate is not 0; dst is unchanged elsewhere.
 
-    predicate: unsigned integers. src: a tile of dst's dtype, or a number.
+    Parameters
+    ----------
+    dst : NkiTensor
+        The tile.
+    src : float or NkiTensor
+        Number, or tile with the dtype of dst; src and predicate must not both be in PSUM.
+    predicate : NkiTensor
+        Unsigned integers.
+    reverse_pred : bool
+        Whether to copy where the predicate is 0.
     """
     op = "tensor_copy_predicated"
     run = machine.current()

@@ -1,4 +1,4 @@
-"""VectorE and GpSimd: copies and element-wise arithmetic in fp32, bitwise operators on integers."""
+"""VectorE and GpSimd: copies, element-wise arithmetic in fp32, and bitwise operators on integers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,21 @@ from trnqc.sim.memory.tensor import NkiTensor
 from trnqc.sim.memory.values import store, widen
 
 _COMPUTE = (engine.vector, engine.scalar, engine.gpsimd)
-_NATIVE_INT = (ops.add, ops.subtract, ops.multiply)
+_NATIVE_INT = (ops.add, ops.subtract, ops.multiply)  # exact in 32-bit integers on GpSimd
 _INT32 = (dtypes.int32, dtypes.uint32)
 
 
 def tensor_copy(dst: NkiTensor, src: NkiTensor, engine: engine = engine.unknown, name: str | None = None) -> None:
-    """dst = src within SBUF and PSUM; bit by bit where the dtypes agree, through fp32 otherwise."""
+    """Copy a tile within SBUF and PSUM: dst = src.
+
+    Parameters
+    ----------
+    dst, src : NkiTensor
+        Tiles with equal partitions and elements per partition. Equal dtypes are copied bit by bit, others are cast
+        through fp32.
+    engine : engine
+        VectorE (default), ScalarE (trn2 or later) or GpSimd (SBUF only).
+    """
     run = machine.current()
     checks.tile("tensor_copy", "dst", dst)
     checks.tile("tensor_copy", "src", src)
@@ -53,7 +62,17 @@ def _named(chosen: engine, default: str = "vector") -> str:
 
 
 def memset(dst: NkiTensor, value: Any, engine: engine = engine.unknown, name: str | None = None) -> None:
-    """dst = a constant that the dtype can hold."""
+    """Set all elements of a tile: dst = value.
+
+    Parameters
+    ----------
+    dst : NkiTensor
+        The tile.
+    value : float
+        Constant; integer dtypes need an integer in their range, packed dtypes 0.
+    engine : engine
+        VectorE (default) or GpSimd (SBUF only).
+    """
     run = machine.current()
     checks.tile("memset", "dst", dst)
     _check_fill(dst.dtype, value)
@@ -65,7 +84,7 @@ def memset(dst: NkiTensor, value: Any, engine: engine = engine.unknown, name: st
 
 
 def fill(dst: NkiTensor, value: Any) -> None:
-    """Set every element of ``dst``."""
+    """Set every element of ``dst`` to ``value``, without announcing an instruction."""
     if dst.dtype.is_int:
         dst.array()[...] = int(value)
     else:
@@ -91,7 +110,18 @@ def tensor_tensor(
     engine: engine = engine.unknown,
     name: str | None = None,
 ) -> None:
-    """dst = data1 op data2, equal partitions and elements per partition; at most one input in PSUM."""
+    """Combine two tiles element by element: dst = data1 op data2.
+
+    Parameters
+    ----------
+    dst, data1, data2 : NkiTensor
+        Tiles with equal partitions and elements per partition; data1 and data2 must not both be in PSUM.
+    op : Op
+        Binary operator; bitwise operators need integer tiles.
+    engine : engine
+        VectorE or GpSimd (SBUF only). By default GpSimd for ``nl.power`` and for sums, differences and products of
+        32-bit integers in SBUF, which it computes exactly modulo 2^32, and the VectorE otherwise.
+    """
     run = machine.current()
     checks.tile("tensor_tensor", "dst", dst)
     checks.tile("tensor_tensor", "data1", data1)
@@ -131,13 +161,14 @@ def _tensor_tensor_engine(chosen: Any, op: Op, dst: NkiTensor, data1: NkiTensor,
 
 
 def _store_wrapped(dst: NkiTensor, op: Op, a: np.ndarray, b: np.ndarray) -> None:
+    """Store a op b modulo 2^32."""
     wide = op.alu(a.astype(np.int64), b.astype(np.int64))
     bits = (wide & 0xFFFFFFFF).astype(np.uint32).view(dst.dtype.numpy)
     dst.array()[...] = bits.reshape(dst.shape)
 
 
 def apply(op: Op, a: np.ndarray, b: Any = None) -> np.ndarray:
-    """op on arrays or an array and a constant: fp32 arithmetic, or bits of the integers as they are."""
+    """Apply an operator to arrays, or to an array and a constant, in fp32 or on the bits of integers."""
     if op.alu is None or (
         op.bits is not None and a.dtype.kind in "iu" and isinstance(b, np.ndarray) and b.dtype == a.dtype
     ):
@@ -162,9 +193,20 @@ def tensor_scalar(
     engine: engine = engine.unknown,
     name: str | None = None,
 ) -> None:
-    """dst = (data op0 operand0) op1 operand1.
+    """Combine a tile with one or two scalars: dst = (data op0 operand0) op1 operand1.
 
-    Operands are constants or fp32 (P, 1) tiles; ``reverse`` swaps the sides.
+    Parameters
+    ----------
+    dst, data : NkiTensor
+        Tiles with equal partitions and elements per partition.
+    op0, op1 : Op
+        Operators, both arithmetic or both bitwise; op1 may be None. Bitwise operators need integer tiles.
+    operand0, operand1 : float or NkiTensor
+        Constants, or (P, 1) tiles of fp32 (for bitwise operators of integers); None or 0 for unary operators.
+    reverse0, reverse1 : bool
+        Whether the operand is the left side of the operator.
+    engine : engine
+        VectorE (default), ScalarE for multiply and add (trn2 or later), or GpSimd for ``nl.rsqrt`` in SBUF.
     """
     run = machine.current()
     checks.tile("tensor_scalar", "dst", dst)
@@ -201,7 +243,10 @@ def _step(
     data: NkiTensor,
     vector_dtype: dtypes.DType | None = dtypes.float32,
 ) -> tuple[Op, Any, bool, tuple[NkiTensor, ...]]:
-    """One checked (operator, operand, reverse, tensors among the operand); (P, 1) tiles of any dtype if None."""
+    """Check one operator with its operand; return (operator, operand, reverse, tiles to read).
+
+    A ``vector_dtype`` of None allows (P, 1) tiles of any dtype.
+    """
     checked = checks.alu_op(run, op, f"op{which}", fn)
     swaps = checks.flag(op, f"reverse{which}", reverse)
     if checked.unary:
@@ -217,7 +262,7 @@ def _step(
 
 
 def column(operand: NkiTensor, rank: int) -> np.ndarray:
-    """A (P, 1) operand shaped to broadcast over the free axes of a tile of ``rank`` dimensions."""
+    """Reshape a (P, 1) operand so that it broadcasts over the free axes of a tile with ``rank`` dimensions."""
     return operand.array().reshape([operand.shape[0]] + [1] * (rank - 1))
 
 
@@ -262,7 +307,19 @@ def scalar_tensor_tensor(
     reverse1: bool = False,
     name: str | None = None,
 ) -> None:
-    """dst = (data op0 operand0) op1 operand1, where operand0 is a constant or (P, 1) and operand1 a whole tile."""
+    """Combine a tile with a scalar and another tile: dst = (data op0 operand0) op1 operand1.
+
+    Parameters
+    ----------
+    dst, data, operand1 : NkiTensor
+        Tiles with equal partitions and elements per partition; data and operand1 must not both be in PSUM.
+    op0, op1 : Op
+        Arithmetic operators; op1 must be binary.
+    operand0 : float or NkiTensor
+        Constant or (P, 1) tile; None or 0 for a unary op0.
+    reverse0, reverse1 : bool
+        Whether the operand is the left side of the operator.
+    """
     run = machine.current()
     op = "scalar_tensor_tensor"
     for role, t in (("dst", dst), ("data", data), ("operand1", operand1)):
@@ -282,7 +339,7 @@ def scalar_tensor_tensor(
 
 
 def reciprocal(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> None:
-    """dst = 1 / data, on the VectorE."""
+    """Compute dst = 1 / data on the VectorE; both tiles have equal partitions and elements per partition."""
     run = machine.current()
     checks.tile("reciprocal", "dst", dst)
     checks.tile("reciprocal", "data", data)

@@ -1,4 +1,4 @@
-"""Access patterns and rearrangements of tensors: their checks, and the views they are made of."""
+"""Checks of raw access patterns (``NkiTensor.ap``), and ``NkiTensor.rearrange``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def check_pattern(pattern: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Steps and counts of an access pattern, checked to be pairs of integers with positive counts."""
+    """Split [[step, count], ...] into steps and counts, which must be integers with positive counts."""
     pairs = [tuple(p) for p in pattern]
     if not pairs or any(len(p) != 2 or not all(isinstance(n, (int, np.integer)) for n in p) for p in pairs):
         raise NkiValidationError(f"ap pattern must be a list of [step, count] pairs of integers, got {pattern}")
@@ -26,17 +26,18 @@ def check_pattern(pattern: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], tu
 
 
 def check_bounds(view: NkiTensor) -> None:
-    """Static rules of an access pattern; a runtime offset is checked when its value is known.
+    """Check an access pattern against its tensor, without its runtime offset.
 
-    A pattern that leaves its tensor is refused by the first instruction that takes it: kernels make patterns for
-    ragged ends before they decide not to use them.
+    A pattern that leaves its tensor is refused only by the first instruction that uses it, because kernels build
+    patterns for incomplete last tiles before they decide not to use them.
     """
-    fault = _out_of_bounds(view)
-    if fault is not None:
-        view.dynamic = OutOfBounds(fault)
+    message = _out_of_bounds(view)
+    if message is not None:
+        view.dynamic = OutOfBounds(message)
 
 
 def _out_of_bounds(view: NkiTensor) -> str | None:
+    """The error message if the pattern leaves its tensor, else None."""
     storage, free = view.storage, view.partition_stride
     low, high = views.span(view.shape, view.strides)
     total = storage.nbytes // view.dtype.itemsize
@@ -68,7 +69,23 @@ def _out_of_bounds(view: NkiTensor) -> str | None:
 def vector_offset(
     base: NkiTensor, offsets: Any, dim: int, scale: int, limit: int, counts: tuple[int, ...]
 ) -> VectorOffset:
-    """The offsets of rows that an indirect access of HBM reads when it runs."""
+    """Return the runtime row offsets of an indirect HBM access.
+
+    Parameters
+    ----------
+    base : NkiTensor
+        HBM tensor whose dimension 0 is indexed.
+    offsets : NkiTensor
+        (P, n) integer SBUF tensor with the row indices.
+    dim : int
+        Indexed dimension; must be 0.
+    scale : int
+        Elements from one row to the next.
+    limit : int
+        Number of rows; indices must be below it.
+    counts : tuple of int
+        Counts of the access pattern; the first is the number of rows read.
+    """
     if dim != 0 or base.on_chip:
         raise NkiValidationError(
             f"ap vector_offset needs indirect_dim 0 of an HBM tensor, got dim {dim} in {base.buffer.value}"
@@ -80,7 +97,17 @@ def vector_offset(
 
 
 def rearrange(t: NkiTensor, src: tuple[Any, ...], dst: tuple[Any, ...], sizes: dict[str, int]) -> NkiTensor:
-    """The view with dimensions split, permuted and joined as the patterns of names say (as einops does)."""
+    """Split, permute and merge named dimensions, as ``einops.rearrange`` does.
+
+    Parameters
+    ----------
+    t : NkiTensor
+        The tensor.
+    src, dst : tuple
+        Names of the dimensions before and after; a tuple of names stands for one merged dimension.
+    sizes : dict of str to int
+        Sizes of the names in split dimensions; one name of each dimension may be left out.
+    """
     groups = [(g,) if isinstance(g, str) else tuple(g) for g in src]
     names = [n for g in groups for n in g]
     wanted = [n for g in dst for n in ((g,) if isinstance(g, str) else g)]

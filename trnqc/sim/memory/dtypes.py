@@ -1,6 +1,6 @@
 """The number formats of the machine, each with the NumPy dtype that stores it.
 
-There is no 64-bit format of any kind: arrays in float64 or int64 are refused at the door.
+The machine has no 64-bit format: kernels refuse arguments in float64 or int64.
 """
 
 from __future__ import annotations
@@ -15,9 +15,18 @@ from trnqc.sim.faults import NkiValidationError
 
 
 class DType:
-    """A number format. ``kind`` is 'float', 'int', 'bool' or 'packed' (four values in one element).
+    """A number format of the machine.
 
-    There is one object of each format: copies, also from a pickle or ``dataclasses.asdict``, are that object.
+    Each format exists once: copying or unpickling a DType returns the same object, so formats compare by identity.
+
+    Parameters
+    ----------
+    name : str
+        Name in ``nki.language``, e.g. ``bfloat16``.
+    numpy : np.dtype
+        NumPy dtype of the stored bits.
+    kind : str
+        ``'float'``, ``'int'``, ``'bool'`` or ``'packed'`` (four values in one element).
     """
 
     __slots__ = ("kind", "name", "numpy")
@@ -41,7 +50,7 @@ class DType:
 
     @property
     def dtype(self) -> np.dtype:
-        """What NumPy takes the format for where it wants a dtype."""
+        """The storage dtype, under the attribute name that NumPy looks for in dtype arguments."""
         return self.numpy
 
     @property
@@ -82,33 +91,39 @@ _FROM_NUMPY[np.dtype(bool)] = bool_
 
 
 def as_dtype(dtype: Any) -> DType:
-    """The DType that ``dtype`` (a DType, its name or a NumPy dtype) means."""
+    """Convert a DType, the name of one or a NumPy dtype to a DType.
+
+    Raises
+    ------
+    NkiValidationError
+        If the machine has no such format.
+    """
     if isinstance(dtype, DType):
         return dtype
-    found = BY_NAME.get(dtype) if isinstance(dtype, str) else None
-    if found is None:
+    fmt = BY_NAME.get(dtype) if isinstance(dtype, str) else None
+    if fmt is None:
         try:
-            found = _FROM_NUMPY.get(np.dtype(dtype))
+            fmt = _FROM_NUMPY.get(np.dtype(dtype))
         except TypeError:
-            found = None
-    if found is None:
+            fmt = None
+    if fmt is None:
         raise NkiValidationError(f"dtype must be one of {', '.join(BY_NAME)}, got {dtype!r}")
-    return found
+    return fmt
 
 
 def from_numpy(dtype: np.dtype, what: str) -> DType:
-    """The DType of an array argument called ``what``."""
-    found = _FROM_NUMPY.get(np.dtype(dtype))
-    if found is None:
+    """Convert the NumPy dtype of an array to a DType; ``what`` names the array in the error message."""
+    fmt = _FROM_NUMPY.get(np.dtype(dtype))
+    if fmt is None:
         allowed = ", ".join(d.name for d in _FROM_NUMPY.values())
         raise NkiValidationError(
             f"{what} has dtype {dtype}, which the machine does not have; convert it first (allowed: {allowed})"
         )
-    return found
+    return fmt
 
 
 def poison(dtype: DType) -> object:
-    """What fresh memory reads as: NaN where the format has one, 4 in integers, a NaN pattern in packed formats."""
+    """The value that uninitialised memory reads as: NaN for floats, 4 for integers, all ones for packed formats."""
     if dtype.kind == "float":
         return np.nan
     return 4 if dtype.is_int else np.iinfo(dtype.numpy).max

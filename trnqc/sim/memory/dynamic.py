@@ -1,4 +1,7 @@
-"""Runtime addressing: one index for a whole view, or one per row. Values are read when the instruction runs."""
+"""Runtime addressing: one index for a whole view, or one index per row.
+
+The indices are read when the instruction runs.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,18 @@ if TYPE_CHECKING:
 
 
 class ScalarOffset:
-    """Adds index * ``scale`` elements to a view; the index must lie in [0, ``limit``).
+    """A runtime index that moves a view by index * ``scale`` elements.
 
-    ``dim`` is the dimension of the view that the index belongs to, None once it is gone or for raw access patterns.
+    Parameters
+    ----------
+    source : VirtualRegister or NkiTensor
+        Register, or one-element integer tensor, with the index.
+    scale : int
+        Elements that the view moves per unit of the index.
+    limit : int
+        The index must lie in [0, ``limit``).
+    dim : int or None
+        Dimension of the view that is indexed; None if the view no longer has it, and for raw access patterns.
     """
 
     __slots__ = ("dim", "limit", "scale", "source")
@@ -25,6 +37,7 @@ class ScalarOffset:
         self.source, self.scale, self.limit, self.dim = source, scale, limit, dim
 
     def index(self) -> int:
+        """Read the current index."""
         source = self.source
         if hasattr(source, "storage"):
             return int(source.array().flat[0])
@@ -33,7 +46,7 @@ class ScalarOffset:
         return source.value
 
     def fits(self, view: NkiTensor, index: int) -> bool:
-        """Whether the view, moved to the index, stays inside the tensor (and inside its partitions on chip)."""
+        """Whether the view, moved by the index, stays inside the tensor, and on chip inside each partition."""
         if not 0 <= index < self.limit:
             return False
         start = view.offset + index * self.scale
@@ -47,18 +60,17 @@ class ScalarOffset:
         return column + low >= 0 and column + high < view.partition_stride
 
     def resolve(self, view: NkiTensor) -> int:
-        """Element offset of the view now."""
+        """Return the element offset of the view for the current index; raise NkiValidationError out of bounds."""
         index = self.index()
         if not self.fits(view, index):
             raise NkiValidationError(
-                f"Out-of-bound access for tensor `{view.name}`: runtime index {index} (times {self.scale} "
-                "elements, dimension "
-                f"size {self.limit}) moves the pattern {view.get_pattern()} outside {view.storage.shape}"
+                f"Out-of-bound access for tensor `{view.name}`: runtime index {index} (times {self.scale} elements, "
+                f"dimension size {self.limit}) moves the pattern {view.get_pattern()} outside {view.storage.shape}"
             )
         return view.offset + index * self.scale
 
     def check_dry(self, view: NkiTensor) -> bool:
-        """Whether the index is known in a dry run; if so it is checked."""
+        """Whether the index is known in a dry run; a known index is checked against the bounds."""
         if hasattr(self.source, "storage") and not self.source.storage.known:
             return False
         self.resolve(view)
@@ -79,7 +91,19 @@ class ScalarOffset:
 
 
 class VectorOffset:
-    """Row p of the view starts at index[p] * ``scale`` elements of an HBM tensor; indices lie in [0, ``limit``)."""
+    """Runtime indices that place row p of a view index[p] * ``scale`` elements into an HBM tensor.
+
+    Parameters
+    ----------
+    source : NkiTensor
+        (P, n) integer SBUF tensor with the indices.
+    scale : int
+        Elements from one row of the HBM tensor to the next.
+    limit : int
+        Number of rows; valid indices lie in [0, ``limit``).
+    dim : int
+        Indexed dimension of the view.
+    """
 
     __slots__ = ("dim", "limit", "scale", "source")
 
@@ -93,9 +117,9 @@ class VectorOffset:
         )
 
     def positions(self, view: NkiTensor) -> tuple[np.ndarray, np.ndarray]:
-        """(element positions of the view's shape in the storage, rows that are in bounds).
+        """Return the element positions in the storage, in the shape of the view, and a mask of the rows in bounds.
 
-        Several columns of indices are taken column by column.
+        Index tensors with several columns are read column by column.
         """
         rows = self.source.array().T.reshape(-1)[: view.shape[0]].astype(np.int64)
         inner = np.zeros(view.shape[1:], np.int64)
@@ -122,7 +146,7 @@ class VectorOffset:
 
 
 class OutOfBounds:
-    """Stands for the address of a view that leaves its tensor; using it raises ``message``."""
+    """Address of a view that leaves its tensor; an instruction that uses the view raises ``message``."""
 
     __slots__ = ("dim", "message", "source")
 
@@ -145,13 +169,12 @@ class OutOfBounds:
 
 
 def scalar_source(index: Any) -> Any:
-    """A register, or a one-element integer tensor in SBUF."""
+    """Check that a scalar offset is a register or a one-element integer tensor in SBUF."""
     if hasattr(index, "storage"):
         if index.size != 1 or index.buffer.value != "sbuf" or not index.dtype.is_int:
             raise NkiValidationError(
-                f"scalar_offset must be a register or a (1, 1) integer tensor in sbuf, got {index.shape} "
-                f"{index.dtype} in "
-                f"{index.buffer.value}"
+                "scalar_offset must be a register or a (1, 1) integer tensor in sbuf, "
+                f"got {index.shape} {index.dtype} in {index.buffer.value}"
             )
         return index
     if not hasattr(index, "frozen"):
@@ -160,17 +183,17 @@ def scalar_source(index: Any) -> Any:
 
 
 def vector_source(offsets: Any) -> NkiTensor:
-    """(P, n) integers in SBUF."""
+    """Check that a vector offset is a (P, n) integer tensor in SBUF."""
     if (
         not hasattr(offsets, "storage")
         or offsets.buffer.value != "sbuf"
         or not offsets.dtype.is_int
         or offsets.ndim != 2
     ):
-        found = (
+        actual = (
             f"{offsets.shape} {offsets.dtype} in {offsets.buffer.value}"
             if hasattr(offsets, "storage")
             else repr(offsets)
         )
-        raise NkiValidationError(f"vector_offset must be a (P, 1) integer tensor in sbuf, got {found}")
+        raise NkiValidationError(f"vector_offset must be a (P, 1) integer tensor in sbuf, got {actual}")
     return offsets

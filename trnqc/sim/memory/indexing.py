@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DynamicSlice:
-    """``size`` elements from ``start`` on; both are compile-time integers here."""
+    """The ``size`` elements from ``start`` on; the simulator takes compile-time integers only."""
 
     start: Any
     size: int
 
 
 def ds(start: Any, size: int) -> DynamicSlice:
-    """The slice start : start + size."""
+    """Return the slice ``start : start + size``."""
     return DynamicSlice(start, size)
 
 
 def resolve_key(tensor: NkiTensor, key: Any) -> NkiTensor:
-    """The view ``tensor[key]``.
+    """Return the view ``tensor[key]``.
 
-    On chip an integer on dim 0 keeps the dimension at size 1, and the last dimension stays where the view would fall
-    below two dimensions; HBM views stay at least one-dimensional.
+    Integers remove their dimension, with three exceptions: dimension 0 of an on-chip tensor stays with size 1, on-chip
+    views keep at least two dimensions, and HBM views keep at least one.
     """
     if type(key) is not tuple:
         key = (key,)
@@ -60,6 +60,7 @@ def resolve_key(tensor: NkiTensor, key: Any) -> NkiTensor:
 
 
 def _expand(tensor: NkiTensor, key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Replace ``...`` and missing indices by full slices."""
     dots = [i for i, k in enumerate(key) if k is Ellipsis]
     if len(dots) > 1:
         raise NkiValidationError(f"at most one `...` in an index, got {len(dots)}")
@@ -69,7 +70,7 @@ def _expand(tensor: NkiTensor, key: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _bounds(tensor: NkiTensor, dim: int, k: Any, n: int) -> tuple[int, int, int, bool]:
-    """(start, end, step, drops the dimension) of one index, checked against a dimension of size n."""
+    """Return (start, end, step, whether the dimension goes away) for index ``k`` on a dimension of size ``n``."""
     if isinstance(k, slice):
         step = 1 if k.step is None else int(k.step)
         start = 0 if k.start is None else _wrap(k.start, n)
@@ -98,7 +99,7 @@ def _wrap(i: Any, n: int) -> int:
 
 
 def _index_one_by_one(tensor: NkiTensor, key: tuple[Any, ...]) -> NkiTensor:
-    """Indexing where a runtime index is involved, dimension by dimension from the last, so that numbers stay valid."""
+    """Apply a key with a runtime index from the last dimension to the first, so that dimension numbers stay valid."""
     for dim in reversed(range(len(key))):
         k = key[dim]
         if hasattr(k, "storage") or hasattr(k, "frozen"):

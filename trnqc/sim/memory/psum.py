@@ -1,20 +1,27 @@
-"""What each PSUM location holds: nothing yet, data from a copy, an open accumulation, or one that was read already.
+"""Accumulation state of PSUM, from which ``nc_matmul`` decides whether it overwrites or adds.
 
-``nc_matmul`` decides with it whether it overwrites or adds. The state is kept per element; since most kernels
-multiply into and read one same region again and again, the region in use is held apart as a single code.
+The state is kept per element. Most kernels multiply into one region and read it again and again, so the region used
+last is represented by a single code and written to the per-element array only when another region is used.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-FRESH, FILLED, OPEN, DRAINED, REFILLED = range(5)
+FRESH = 0  # nothing was written yet
+FILLED = 1  # written by an instruction other than a matmul
+OPEN = 2  # a matmul group that is still accumulating
+DRAINED = 3  # a matmul group that has been read
+REFILLED = 4  # written by another instruction after a matmul group
 
-Key = tuple[int, tuple[int, ...], tuple[int, ...]]  # offset, shape, strides in elements
+Key = tuple[int, tuple[int, ...], tuple[int, ...]]  # region of a tile: offset, shape, strides in elements
 
 
 class PsumState:
-    """Accumulation state of one PSUM tile of [partitions, free] elements."""
+    """Accumulation state of one PSUM tile of [partitions, free] elements.
+
+    ``hot`` is the region used last and ``hot_code`` its state; ``codes`` holds the state of all other elements.
+    """
 
     __slots__ = ("codes", "free", "hot", "hot_code", "partitions")
 
@@ -26,7 +33,7 @@ class PsumState:
         self.hot_code = FRESH
 
     def codes_of(self, key: Key) -> tuple[int, np.ndarray | None]:
-        """(code, None) where the region is all of one state, else (-1, the codes of its elements)."""
+        """Return (code, None) if all elements of the region have one state, else (-1, codes of the elements)."""
         if key == self.hot:
             return self.hot_code, None
         if self.hot is None and self.codes is None:
@@ -36,18 +43,18 @@ class PsumState:
         return (first, None) if (region == first).all() else (-1, region)
 
     def set(self, key: Key, code: int) -> None:
-        """Give every element of the region one state."""
+        """Set every element of the region to the state ``code``."""
         if key != self.hot:
             self._flush()
             self.hot = key
         self.hot_code = code
 
     def mark_read(self, key: Key) -> None:
-        """A read ends the open accumulations of the region."""
+        """Record a read, which ends the open accumulations of the region."""
         self._move(key, OPEN, DRAINED)
 
     def mark_filled(self, key: Key) -> None:
-        """A write by anything but a matmul."""
+        """Record a write by an instruction other than a matmul."""
         code, mixed = self.codes_of(key)
         if mixed is None:
             self.set(key, FILLED if code in (FRESH, FILLED) else REFILLED)
@@ -62,13 +69,14 @@ class PsumState:
             self.set(key, new)
 
     def _region(self, key: Key) -> np.ndarray:
-        """The elements of a region; writing to it writes the state."""
+        """The codes of a region as a writable view."""
         self._flush()
         assert self.codes is not None
         offset, shape, strides = key
         return np.ndarray(shape, np.uint8, self.codes, offset, strides)
 
     def _flush(self) -> None:
+        """Write the code of the hot region to the per-element array."""
         if self.codes is None:
             self.codes = np.zeros(self.partitions * self.free, np.uint8)
         if self.hot is not None:

@@ -1,4 +1,4 @@
-"""Reduction registers: one fp32 value for each lane of an engine, kept from one instruction to the next."""
+"""Reduction registers: one fp32 value for each lane of an engine, which persists between instructions."""
 
 from __future__ import annotations
 
@@ -16,23 +16,58 @@ from trnqc.sim.launch.targets import PARTITIONS
 from trnqc.sim.memory.tensor import NkiTensor
 from trnqc.sim.memory.values import store, widen
 
-IDENTITY = {ops.add: 0.0, ops.subtract: 0.0, ops.multiply: 1.0, ops.maximum: -np.inf, ops.max: -np.inf,
-            ops.minimum: np.inf, ops.min: np.inf}  # fmt: skip
+IDENTITY = {
+    ops.add: 0.0,
+    ops.subtract: 0.0,
+    ops.multiply: 1.0,
+    ops.maximum: -np.inf,
+    ops.max: -np.inf,
+    ops.minimum: np.inf,
+    ops.min: np.inf,
+}
 REDUCING = (reduce_cmd.reduce, reduce_cmd.reset_reduce, reduce_cmd.load_reduce)
 
 
 def registers(run: Run, engine: str) -> np.ndarray:
-    """The 128 registers of an engine, NaN until set."""
+    """Return the 128 registers of an engine, which are NaN until an instruction sets them."""
     if engine not in run.lanes:
         run.lanes[engine] = np.full(PARTITIONS, np.nan, np.float32)
     return run.lanes[engine]
 
 
 class Reduction:
-    """What one instruction does with the registers of the lanes that it uses.
+    """The effect of one instruction on the reduction registers of the lanes that it uses.
 
-    Checked when made; ``take`` folds the results of the instruction in, ``write`` reads the registers out into
-    ``reduce_res``. ``reduce_init`` is the value that ``load_reduce`` starts from.
+    The constructor checks the operands, `take` folds the results of the instruction into the registers, and `write`
+    copies the registers to ``reduce_res``.
+
+    Parameters
+    ----------
+    run : Run
+        The run in progress.
+    op, engine : str
+        Name of the instruction, and of the engine whose registers it uses.
+    cmd : reduce_cmd
+        What happens to the registers; must be one of ``commands``.
+    reduce_op : Op
+        Reduction operator; must be one of ``allowed``.
+    reduce_res : NkiTensor or None
+        (P, 1) tile that receives the registers.
+    data : NkiTensor
+        Operand whose partitions determine the lanes.
+    allowed : tuple of Op
+        Operators that the instruction supports.
+    commands : tuple of reduce_cmd
+        Commands that the instruction supports.
+    reduce_init : float or NkiTensor, optional
+        Start value for ``load_reduce``.
+    negate : bool
+        Whether ``reduce_res`` receives the negated registers.
+
+    Raises
+    ------
+    NkiValidationError
+        If the instruction does not support an operand.
     """
 
     def __init__(
@@ -67,7 +102,7 @@ class Reduction:
         self.used = slice(first, first + data.shape[0])
 
     def start_values(self) -> np.ndarray:
-        """The registers' values before this instruction's results; NaN after ``idle``, which leaves them undefined."""
+        """Values to which the results of the instruction are added; NaN for ``idle``, which leaves them undefined."""
         own = registers(self.run, self.engine)[self.used].copy()
         if self.cmd is reduce_cmd.idle:
             own[...] = np.nan
@@ -79,7 +114,7 @@ class Reduction:
         return own
 
     def take(self, values: np.ndarray) -> None:
-        """Fold ``values`` [P, n] into the registers."""
+        """Reduce ``values`` [P, n] over n into the registers."""
         state = self.start_values()
         if self.cmd in REDUCING:
             with np.errstate(all="ignore"):
@@ -87,11 +122,11 @@ class Reduction:
         self.keep(state)
 
     def keep(self, state: np.ndarray) -> None:
-        """Leave ``state`` in the registers."""
+        """Set the registers of the used lanes to ``state``."""
         registers(self.run, self.engine)[self.used] = state
 
     def write(self) -> None:
-        """Read the registers out into ``reduce_res``, where there is one."""
+        """Copy the registers to ``reduce_res``, if the instruction has one."""
         for res in self.outputs:
             own = registers(self.run, self.engine)[self.used]
             store(res.array(), -own if self.negate else own, res.dtype)

@@ -1,4 +1,4 @@
-"""Registers of the engines' sequencers: 32-bit integers known only while the program runs."""
+"""Registers of the engines: 32-bit integers whose values are known only while the program runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from trnqc.sim.memory.tensor import NkiTensor
 
 
 class VirtualRegister:
-    """A register. Python control flow and arithmetic on it do not compile, so they raise TypeError here."""
+    """A register. The compiler refuses Python arithmetic and control flow on registers; here they raise TypeError.
+
+    Parameters
+    ----------
+    state : int, optional
+        Value; None until the register is written.
+    frozen : bool
+        Whether the register is a loop index, which the kernel must not write.
+    """
 
     __slots__ = ("frozen", "value", "visit", "writer")
 
@@ -22,9 +30,8 @@ class VirtualRegister:
 
     def _no_python_value(self, *_: object) -> int:
         raise TypeError(
-            "a VirtualRegister has no value while the kernel is being built; use it as scalar_offset or as a "
-            "loop bound "
-            "(nl.fori_loop, nl.while_loop)"
+            "a VirtualRegister has no value while the kernel is being built; use it as scalar_offset "
+            "or as a loop bound (nl.fori_loop, nl.while_loop)"
         )
 
     __int__ = __index__ = __bool__ = __float__ = __iter__ = _no_python_value
@@ -39,7 +46,7 @@ def _loop_depth() -> int:
 
 
 def read(register: VirtualRegister) -> int:
-    """The register's present value."""
+    """Return the current value of a register; raise NkiValidationError if it was never written."""
     if register.value is None:
         raise NkiValidationError("register is read before anything was moved or loaded into it")
     return register.value
@@ -54,11 +61,12 @@ def _writable(register: object, op: str) -> VirtualRegister:
 
 
 def _wrap(value: int) -> int:
+    """Wrap an integer to 32 bits, as the register does."""
     return (int(value) + 2**31) % 2**32 - 2**31
 
 
 def register_alloc(x: int | None = None) -> VirtualRegister:
-    """A new register, holding ``x`` if given."""
+    """Allocate a register with the initial value ``x``, or without a value if ``x`` is None."""
     machine.current()
     if x is not None and (isinstance(x, bool) or not isinstance(x, (int, np.integer))):
         raise NkiValidationError(f"register_alloc x must be None or an int, got {x!r}; load tensors with register_load")
@@ -69,7 +77,7 @@ def register_alloc(x: int | None = None) -> VirtualRegister:
 
 
 def register_move(dst: VirtualRegister, src: int | VirtualRegister) -> None:
-    """dst = src, an integer constant or another register."""
+    """Set the register ``dst`` to ``src``, an integer constant or another register."""
     run = machine.current()
     target = _writable(dst, "register_move")
     if isinstance(src, VirtualRegister):
@@ -87,15 +95,15 @@ def register_move(dst: VirtualRegister, src: int | VirtualRegister) -> None:
 
 def _one_element(op: str, role: str, tensor: object) -> NkiTensor:
     if not isinstance(tensor, NkiTensor) or tensor.size != 1:
-        found = tensor.shape if isinstance(tensor, NkiTensor) else type(tensor).__name__
-        raise NkiValidationError(f"{op} {role} must be a tensor of one element, got {found}")
+        actual = tensor.shape if isinstance(tensor, NkiTensor) else type(tensor).__name__
+        raise NkiValidationError(f"{op} {role} must be a tensor of one element, got {actual}")
     if tensor.buffer.value == "psum":
         raise NkiValidationError(f"{op} {role} must be in ['sbuf', 'private_hbm', 'shared_hbm'], got psum")
     return tensor
 
 
 def register_load(dst: VirtualRegister, src: NkiTensor) -> None:
-    """dst = the integer in ``src``, a tensor of one element in HBM or SBUF."""
+    """Set the register ``dst`` to the integer in ``src``, a tensor of one element in HBM or SBUF."""
     run = machine.current()
     target, tensor = _writable(dst, "register_load"), _one_element("register_load", "src", src)
     if not tensor.dtype.is_int:
@@ -112,7 +120,7 @@ def register_load(dst: VirtualRegister, src: NkiTensor) -> None:
 
 
 def register_store(dst: NkiTensor, src: VirtualRegister) -> None:
-    """``dst``, an integer tensor of one element in HBM or SBUF, = src."""
+    """Write the register ``src`` to ``dst``, an integer tensor of one element in HBM or SBUF."""
     run = machine.current()
     tensor = _one_element("register_store", "dst", dst)
     if not isinstance(src, VirtualRegister):

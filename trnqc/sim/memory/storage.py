@@ -1,7 +1,8 @@
-"""Storage behind tensors: HBM, SBUF and PSUM, poisoned when fresh, and the capacity check over live ranges.
+"""Memory behind tensors in HBM, SBUF and PSUM, and the capacity check over the live ranges of tiles.
 
-A tile occupies its bytes from its first use to its last; a tile made outside a device loop and used in it stays until
-the loop ends. Each on-chip tile is charged on all partitions. PSUM is handed out in whole banks.
+Uninitialised memory reads as NaN, or as 4 in integer formats (`dtypes.poison`). A tile occupies its bytes from its
+first use to its last; a tile that is allocated outside a device loop and used in it stays live until the loop ends.
+Each on-chip tile counts on all partitions, and PSUM is allocated in whole banks.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from trnqc.sim.memory.psum import PsumState
 
 
 class MemoryRegion(Enum):
-    """Where a tensor lives."""
+    """Memory in which a tensor is allocated."""
 
     sbuf = "sbuf"
     psum = "psum"
@@ -33,17 +34,42 @@ ON_CHIP = (MemoryRegion.sbuf, MemoryRegion.psum)
 
 
 class Storage:
-    """One allocation: flat bytes with the dtype and shape that it was made with.
+    """One allocation: flat bytes with the shape and dtype of the allocation.
 
-    ``free`` is the element count of one partition, ``base_partition`` where the kernel placed the tile, ``argument``
-    whether the caller owns it. In a dry run floating-point
-    storage has no bytes (``raw`` is None) and ``known`` tells whether integer data are real.
+    Attributes
+    ----------
+    raw : np.ndarray or None
+        The bytes; None for floating-point storage in a dry run.
+    partitions, free : int
+        Number of partitions, and elements per partition.
+    base_partition : int
+        First partition of a tile that the kernel placed by hand, else 0.
+    argument : bool
+        Whether the caller of the kernel owns the memory.
+    known : bool
+        Whether integer data have their real values, in a dry run.
+    record : TileRecord or None
+        Live range of an on-chip tile.
+    psum : PsumState or None
+        Accumulation state of a PSUM tile.
     """
 
     __slots__ = (
-        "argument", "base_partition", "buffer", "dtype", "free", "known", "name", "on_chip", "partitions", "psum",
-        "raw", "record", "shape", "size",
-    )  # fmt: skip
+        "argument",
+        "base_partition",
+        "buffer",
+        "dtype",
+        "free",
+        "known",
+        "name",
+        "on_chip",
+        "partitions",
+        "psum",
+        "raw",
+        "record",
+        "shape",
+        "size",
+    )
 
     def __init__(self, shape: tuple[int, ...], dtype: DType, buffer: MemoryRegion, name: str, raw: np.ndarray | None):
         self.shape = shape
@@ -67,7 +93,7 @@ class Storage:
 
 
 def check_shape(shape: object) -> tuple[int, ...]:
-    """``shape`` as a tuple of positive Python integers."""
+    """Convert ``shape`` to a tuple of positive Python integers; a single integer is a shape of one dimension."""
     dims = (shape,) if isinstance(shape, int) else shape
     if not isinstance(dims, (tuple, list)) or not dims or not all(_is_positive_int(n) for n in dims):
         shown = str(shape).replace(" ", "")
@@ -80,14 +106,33 @@ def _is_positive_int(n: object) -> bool:
 
 
 def check_buffer(buffer: object) -> MemoryRegion:
-    """The value as a memory region; anything else is refused."""
+    """Return ``buffer`` if it is a memory region; raise NkiValidationError otherwise."""
     if not isinstance(buffer, MemoryRegion):
         raise NkiValidationError(f"buffer must be nl.sbuf, nl.psum, nl.hbm or nl.shared_hbm, got {buffer!r}")
     return buffer
 
 
 def allocate(shape: object, dtype: object, buffer: object, name: str, address: object = None) -> Storage:
-    """Fresh poisoned storage in the current run; on-chip tiles are checked against the size of the memory."""
+    """Allocate uninitialised memory in the current run.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Shape; dimension 0 of SBUF and PSUM tiles is the partition.
+    dtype : DType, str or np.dtype
+        Number format.
+    buffer : MemoryRegion
+        Memory to allocate in.
+    name : str
+        Name for error messages.
+    address : (int, int), optional
+        First partition and byte offset in the partition, for tiles placed by hand.
+
+    Raises
+    ------
+    NkiValidationError
+        If the tile does not fit into the memory on its own; `check_capacity` checks tiles together.
+    """
     run = machine.current()
     dims, fmt, region = check_shape(shape), as_dtype(dtype), check_buffer(buffer)
     if region is MemoryRegion.shared_hbm and run.links is not None:
@@ -157,17 +202,17 @@ def _check_address(address: object, storage: Storage, nbytes: int, limit: int) -
 
 
 def capacity(target: Target, buffer: MemoryRegion) -> int:
-    """Usable bytes per partition."""
+    """Usable bytes per partition of SBUF or PSUM."""
     return target.sbuf_usable if buffer is MemoryRegion.sbuf else PSUM_BANKS * PSUM_BANK_BYTES
 
 
 def charged(tile: TileRecord) -> int:
-    """Bytes per partition that a tile takes out of its memory."""
+    """Bytes per partition that a tile occupies; PSUM tiles occupy whole banks."""
     return -(-tile.nbytes // PSUM_BANK_BYTES) * PSUM_BANK_BYTES if tile.space == "psum" else tile.nbytes
 
 
 def high_water(tiles: Iterable[TileRecord], space: str) -> tuple[int, list[TileRecord]]:
-    """Most bytes per partition live at once in ``space``, and the tiles live there then."""
+    """Return the largest number of bytes per partition that are live at once in ``space``, and the tiles live then."""
     used = [t for t in tiles if t.space == space and t.first >= 0]
     births = sorted(used, key=lambda t: (t.first, t.id))
     deaths = sorted(used, key=lambda t: t.last)
@@ -183,7 +228,18 @@ def high_water(tiles: Iterable[TileRecord], space: str) -> tuple[int, list[TileR
 
 
 def check_capacity(run: Run) -> tuple[int, int]:
-    """High water of SBUF and PSUM of a finished run in bytes per partition; raises where it exceeds what there is."""
+    """Check the memory use of a finished run.
+
+    Returns
+    -------
+    tuple of int
+        Largest use of SBUF and of PSUM in bytes per partition.
+
+    Raises
+    ------
+    NkiValidationError
+        If the tiles that are live at once exceed a memory, or if tiles placed by hand overlap.
+    """
     marks = []
     for region in ON_CHIP:
         level, live = high_water(run.tiles, region.value)
@@ -192,9 +248,8 @@ def check_capacity(run: Run) -> tuple[int, int]:
             largest = sorted(live, key=charged, reverse=True)[:6]
             named = ", ".join(f"{t.name}{t.shape} {t.dtype} {charged(t)}" for t in largest)
             raise NkiValidationError(
-                f"{region.value} holds {limit} bytes per partition on {run.target.name}; {len(live)} tiles live "
-                "at once "
-                f"take {level} (largest: {named})"
+                f"{region.value} holds {limit} bytes per partition on {run.target.name}; "
+                f"{len(live)} tiles live at once take {level} (largest: {named})"
             )
         marks.append(level)
     _check_overlaps(run.tiles)

@@ -1,7 +1,7 @@
-"""NkiTensor: a strided view of a storage, and every way of making another view of it.
+"""`NkiTensor`: a strided view of memory, with the operations that derive another view.
 
-Views share storage and cost nothing. On-chip tensors keep their partition dimension first, without striding, and stay
-at least two-dimensional. There are no Python operators on tensors.
+Views share their memory and cost nothing at run time. On-chip tensors keep the partition dimension first, with unit
+step, and have at least two dimensions. Tensors have no Python operators.
 """
 
 from __future__ import annotations
@@ -23,7 +23,19 @@ from trnqc.sim.memory.storage import MemoryRegion, Storage
 
 
 class NkiTensor(NKIObject):
-    """View ``shape``, ``strides``, ``offset`` (in elements of ``dtype``) of a storage."""
+    """A strided view of a `Storage`; kernels create tensors with ``nl.ndarray``.
+
+    Attributes
+    ----------
+    storage : Storage
+        The memory.
+    shape, strides, offset
+        The view, in elements of ``dtype``.
+    dtype : DType
+        Number format in which the view reads the memory.
+    dynamic : ScalarOffset, VectorOffset, OutOfBounds or None
+        Part of the address that is known only at run time.
+    """
 
     __slots__ = ("_array", "dtype", "dynamic", "offset", "shape", "storage", "strides")
     __array_ufunc__ = None
@@ -80,7 +92,7 @@ class NkiTensor(NKIObject):
 
     @property
     def partition_stride(self) -> int:
-        """Elements of this view's dtype in one partition of the storage."""
+        """Elements per partition of the storage, counted in the dtype of this view."""
         storage = self.storage
         return storage.free * storage.dtype.itemsize // self.dtype.itemsize
 
@@ -97,7 +109,7 @@ class NkiTensor(NKIObject):
     # -- data ---------------------------------------------------------------------------------------------------------
 
     def array(self) -> np.ndarray:
-        """The elements as a NumPy view of the storage, at the present value of a scalar offset."""
+        """Return the elements as a NumPy view of the memory, at the current value of a scalar offset."""
         if self._array is not None:
             return self._array
         offset = self.offset if self.dynamic is None else self.dynamic.resolve(self)
@@ -107,12 +119,16 @@ class NkiTensor(NKIObject):
         return array
 
     def array_at(self, offset: int) -> np.ndarray:
+        """Return the elements as a NumPy view of the memory, starting at element ``offset``."""
         item = self.dtype.itemsize
         strides = tuple([s * item for s in self.strides])
         return np.ndarray(self.shape, self.dtype.numpy, self.storage.raw, offset * item, strides)
 
     def psum_key(self) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-        """Region of a PSUM tile in elements of the tile; the whole tile where the view has another element size."""
+        """Region of the PSUM tile as (offset, shape, strides) in its elements.
+
+        A view with another element size counts as the whole tile.
+        """
         storage = self.storage
         if self.dtype.itemsize != storage.dtype.itemsize:
             return 0, (storage.size,), (1,)
@@ -120,7 +136,7 @@ class NkiTensor(NKIObject):
         return offset, self.shape, self.strides
 
     def region(self) -> Region:
-        """What the view touches, for records."""
+        """Return the partitions and bytes that the view touches, for instruction records."""
         item, free = self.dtype.itemsize, self.partition_stride
         if not self.on_chip:
             low, high = views.span(self.shape, self.strides)
@@ -135,21 +151,22 @@ class NkiTensor(NKIObject):
     # -- queries ------------------------------------------------------------------------------------------------------
 
     def is_contiguous(self) -> bool:
-        """Dense in row-major order; per partition for on-chip tensors."""
+        """Whether the view is dense in row-major order; on-chip tensors, whether each partition is."""
         first = 1 if self.on_chip else 0
         return views.is_dense(self.shape[first:], self.strides[first:])
 
     def get_pattern(self) -> list[list[int]]:
-        """[[stride, count], ...] in elements."""
+        """Return the access pattern [[stride, count], ...] in elements."""
         return [[s, n] for s, n in zip(self.strides, self.shape, strict=True)]
 
     def is_indirect(self) -> bool:
-        """Whether an address is known only at run time."""
+        """Whether part of the address is known only at run time."""
         return self.dynamic is not None
 
     # -- views --------------------------------------------------------------------------------------------------------
 
     def _dim(self, dim: int, what: str, keep_first: bool = False) -> int:
+        """Resolve a negative dimension number, and refuse dimension 0 on request where it is fixed."""
         where = dim + self.ndim if dim < 0 else dim
         if not 0 <= where < self.ndim:
             raise NkiValidationError(f"{what} dim must be within [0, {self.ndim}), got {dim}")
@@ -171,7 +188,7 @@ class NkiTensor(NKIObject):
         raise TypeError("tensors cannot be assigned to; copy with nisa.dma_copy or nisa.tensor_copy(dst=..., src=...)")
 
     def slice(self, dim: int, start: int, end: int, step: int = 1) -> NkiTensor:
-        """Elements start, start + step, ... below ``end`` of one dimension."""
+        """Return elements start, start + step, ... below ``end`` of dimension ``dim``."""
         dim = self._dim(dim, "slice")
         self._not_indirect(dim, "slice")
         views.check_range(self.name, dim, self.shape[dim], start, end, step)
@@ -183,7 +200,10 @@ class NkiTensor(NKIObject):
         return self._view(shape, strides, self.offset + start * self.strides[dim])
 
     def select(self, dim: int, index: Any) -> NkiTensor:
-        """One index of a dimension, which goes away; ``index`` may be a register or a (1, 1) integer SBUF tensor."""
+        """Take one index of a dimension and remove the dimension.
+
+        ``index`` is an integer, a register or a (1, 1) integer SBUF tensor.
+        """
         dim = self._dim(dim, "select")
         if isinstance(index, (int, np.integer)):
             kept = self.slice(dim, int(index), int(index) + 1)
@@ -198,7 +218,7 @@ class NkiTensor(NKIObject):
         return new._view(shape, strides, self.offset)._drop(dim, dynamic_dim=None)
 
     def _drop(self, dim: int, dynamic_dim: int | None = -1) -> NkiTensor:
-        """Without a dimension of size 1, but never below the rank that the buffer needs."""
+        """Remove a dimension of size 1, unless the view has the smallest rank that its memory allows."""
         if self.ndim == (2 if self.on_chip else 1):
             return self
         shape, strides = list(self.shape), list(self.strides)
@@ -213,9 +233,9 @@ class NkiTensor(NKIObject):
             raise NkiValidationError(f"{what}: `{self.name}` is indirect already; only one runtime index per tensor")
 
     def vector_select(self, dim: int, vector_offset: NkiTensor) -> NkiTensor:
-        """Row ``vector_offset[p]`` of an HBM tensor for each partition p.
+        """Select row ``vector_offset[p]`` of an HBM tensor for each partition p.
 
-        ``vector_offset`` is (P, 1) integer in SBUF.
+        ``vector_offset`` is a (P, 1) integer SBUF tensor; ``dim`` must be 0.
         """
         if dim != 0 or self.on_chip:
             raise NkiValidationError(
@@ -228,7 +248,7 @@ class NkiTensor(NKIObject):
         return new
 
     def permute(self, dims: Sequence[int]) -> NkiTensor:
-        """Reorder dimensions; dim 0 stays on chip."""
+        """Reorder the dimensions; dimension 0 of on-chip tensors must stay first."""
         order = tuple(int(d) for d in dims)
         if sorted(order) != list(range(self.ndim)):
             raise NkiValidationError(f"permute dims must be a permutation of range({self.ndim}), got {tuple(dims)}")
@@ -240,7 +260,7 @@ class NkiTensor(NKIObject):
         return new
 
     def broadcast(self, dim: int, size: int) -> NkiTensor:
-        """Repeat a dimension of size 1 ``size`` times; not the partition dimension."""
+        """Repeat a dimension of size 1 ``size`` times; the partition dimension cannot be repeated."""
         dim = self._dim(dim, "broadcast", keep_first=True)
         if self.shape[dim] != 1 or size < 1:
             raise NkiValidationError(f"broadcast needs a dimension of size 1, got size {self.shape[dim]} on dim {dim}")
@@ -249,7 +269,7 @@ class NkiTensor(NKIObject):
         return self._view(shape, strides, self.offset)
 
     def expand_dim(self, dim: int) -> NkiTensor:
-        """Insert a dimension of size 1."""
+        """Insert a dimension of size 1 before dimension ``dim``."""
         where = dim + self.ndim + 1 if dim < 0 else dim
         if not 0 <= where <= self.ndim or (where == 0 and self._first_is_fixed()):
             raise NkiValidationError(f"expand_dim cannot insert before dim {dim} of {self!r}")
@@ -272,7 +292,7 @@ class NkiTensor(NKIObject):
         return self._drop(dim)
 
     def reshape_dim(self, dim: int, shape: Sequence[int]) -> NkiTensor:
-        """Split one dimension; one size may be -1."""
+        """Split dimension ``dim`` into the sizes ``shape``; one size may be -1."""
         where = self._dim(dim, "reshape_dim")
         sizes = views.resolve_sizes(shape, self.shape[where], "reshape_dim shape")
         if len(sizes) > 1 and where == 0 and self._first_is_fixed():
@@ -285,7 +305,7 @@ class NkiTensor(NKIObject):
         )
 
     def flatten_dims(self, start_dim: int, end_dim: int) -> NkiTensor:
-        """Merge dimensions start_dim..end_dim (inclusive), which must be dense among themselves."""
+        """Merge dimensions start_dim to end_dim (inclusive), which must be contiguous with each other."""
         start, end = self._dim(start_dim, "flatten_dims"), self._dim(end_dim, "flatten_dims")
         if start > end or (start == 0 and end > 0 and self._first_is_fixed()):
             raise NkiValidationError(f"flatten_dims cannot merge dims {start_dim}..{end_dim} of {self!r}")
@@ -293,7 +313,13 @@ class NkiTensor(NKIObject):
         return self.reshape(shape)
 
     def reshape(self, shape: Sequence[int]) -> NkiTensor:
-        """Another shape over the same elements, without a copy; on chip dim 0 keeps its size."""
+        """Change the shape without a copy; dimension 0 of on-chip tensors keeps its size.
+
+        Raises
+        ------
+        NkiValidationError
+            If the strides of the view do not allow the new shape without a copy.
+        """
         sizes = views.resolve_sizes(shape, self.size, "reshape shape")
         if self._first_is_fixed() and sizes[0] != self.shape[0]:
             raise NkiValidationError(f"Partition dim size must be preserved, got {self.shape[0]} -> {sizes[0]}")
@@ -318,11 +344,19 @@ class NkiTensor(NKIObject):
     def rearrange(
         self, src_pattern: tuple[Any, ...], dst_pattern: tuple[Any, ...], fixed_sizes: dict[str, int] | None = None
     ) -> NkiTensor:
-        """Split, reorder and merge named dimensions: patterns are tuples of names or of groups (tuples) of names."""
+        """Split, reorder and merge named dimensions, as ``einops.rearrange`` does.
+
+        Parameters
+        ----------
+        src_pattern, dst_pattern : tuple
+            Names of the dimensions before and after; a tuple of names stands for one merged dimension.
+        fixed_sizes : dict of str to int, optional
+            Sizes of the names in split dimensions.
+        """
         return access.rearrange(self, src_pattern, dst_pattern, fixed_sizes or {})
 
     def view(self, dtype: Any) -> NkiTensor:
-        """The same bytes in another dtype; the last dimension, which must be dense, is scaled."""
+        """Read the same bytes in another dtype; the last dimension must be dense and its size changes."""
         new_dtype = as_dtype(dtype)
         old, new = self.dtype.itemsize, new_dtype.itemsize
         if self.dynamic is not None:
@@ -351,10 +385,28 @@ class NkiTensor(NKIObject):
         indirect_dim: int = 0,
         dtype: Any = None,
     ) -> NkiTensor:
-        """The view [[step, count], ...] of the storage itself, starting at ``offset`` (None: where this view starts).
+        """View the memory by a raw access pattern.
 
-        A runtime index adds index * prod(shape[indirect_dim + 1:]) elements: ``scalar_offset``, a register or a (1, 1)
-        integer SBUF tensor, to everything; ``vector_offset``, (P, 1) integers in SBUF, row by row (HBM, dim 0).
+        Parameters
+        ----------
+        pattern : sequence of (int, int)
+            [[step, count], ...] in elements of the result's dtype.
+        offset : int, optional
+            First element of the memory; by default the start of this view.
+        scalar_offset : VirtualRegister or NkiTensor, optional
+            Runtime index, a register or a (1, 1) integer SBUF tensor, that moves the whole pattern.
+        vector_offset : NkiTensor, optional
+            Runtime indices, a (P, 1) integer SBUF tensor, that move each row; for dimension 0 of HBM tensors.
+        indirect_dim : int
+            Dimension of this view that runtime indices count: each unit is prod(shape[indirect_dim + 1:]) elements.
+        dtype : DType, optional
+            Dtype of the result; by default that of this view.
+
+        Raises
+        ------
+        NkiValidationError
+            If the pattern is malformed or its runtime index is not supported; a pattern that leaves the tensor is
+            refused by the first instruction that uses it.
         """
         new_dtype = self.dtype if dtype is None else as_dtype(dtype)
         steps, counts = access.check_pattern(pattern)

@@ -1,4 +1,7 @@
-"""Between stored bits and the fp32 arithmetic of the engines: widening on the way in, one rounding on the way out."""
+"""Conversion between stored values and the fp32 arithmetic of the engines.
+
+Operands are widened to fp32 when read; results are rounded once, when stored.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,25 @@ from trnqc.sim.memory.dtypes import DType
 
 
 def widen(array: np.ndarray) -> np.ndarray:
-    """The array in fp32, without a copy where it already is."""
+    """Convert an array to fp32; an fp32 array is returned without a copy."""
     return array if array.dtype == np.float32 else array.astype(np.float32)
 
 
 def store(out: np.ndarray, value: np.ndarray, dtype: DType) -> None:
-    """Round ``value`` (fp32 or integer) into ``out``, an array in the storage of ``dtype``; equal element counts.
+    """Round ``value`` to ``dtype`` and write it to ``out``.
 
-    Floating point rounds half to even; integers round half to even and saturate, and take NaN as 0.
+    Parameters
+    ----------
+    out : np.ndarray
+        Destination, in the storage dtype of ``dtype``.
+    value : np.ndarray
+        fp32 or integer values, as many as ``out`` has elements.
+    dtype : DType
+        Format of the destination.
+
+    Notes
+    -----
+    All formats round half to even. Integer formats saturate and store NaN as 0.
     """
     if value.shape != out.shape:
         value = value.reshape(out.shape)
@@ -37,14 +51,14 @@ def store(out: np.ndarray, value: np.ndarray, dtype: DType) -> None:
 
 
 def to_int(value: np.ndarray, dtype: DType) -> np.ndarray:
-    """Floating point to integer: half to even, saturating, NaN to 0."""
+    """Round floating-point values to integers: half to even, saturating, with NaN stored as 0."""
     info = np.iinfo(dtype.numpy)
     rounded = np.rint(value.astype(np.float64))
     return np.clip(np.nan_to_num(rounded, nan=0.0, posinf=info.max, neginf=info.min), info.min, info.max)
 
 
 def round_tf32(value: np.ndarray) -> np.ndarray:
-    """fp32 rounded to 10 explicit mantissa bits, half to even."""
+    """Round fp32 values to the 10 explicit mantissa bits of TF32, half to even."""
     bits = np.ascontiguousarray(value, np.float32).view(np.uint32)
     rounded = (bits + np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))) & np.uint32(0xFFFFE000)
     return np.where(np.isfinite(value), rounded.view(np.float32), value)

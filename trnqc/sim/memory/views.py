@@ -12,7 +12,7 @@ Dims = tuple[int, ...]
 
 
 def row_major(shape: Sequence[int]) -> Dims:
-    """Strides of a dense tensor."""
+    """Strides of a dense row-major tensor, in elements."""
     strides, step = [], 1
     for n in reversed(shape):
         strides.append(step)
@@ -21,7 +21,7 @@ def row_major(shape: Sequence[int]) -> Dims:
 
 
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Row-major without gaps; dimensions of size 1 may have any stride."""
+    """Whether the view is row-major without gaps; dimensions of size 1 may have any stride."""
     step = 1
     for n, stride in zip(reversed(shape), reversed(strides), strict=True):
         if n != 1 and stride != step:
@@ -31,7 +31,7 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def span(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
-    """Lowest and highest element position that the view touches, relative to its first element."""
+    """Lowest and highest element position of the view, relative to its first element."""
     low = high = 0
     for n, stride in zip(shape, strides, strict=True):
         reach = (n - 1) * stride
@@ -40,10 +40,24 @@ def span(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
 
 
 def reshape_strides(shape: Sequence[int], strides: Sequence[int], new: Sequence[int]) -> Dims | None:
-    """Strides of ``new`` over the same elements, or None where that needs a copy; equal element counts.
+    """Strides that give a view another shape over the same elements.
 
-    Dimensions of both shapes are matched from the left in the smallest groups of equal size; a group of old
-    dimensions must be mergeable, that is, each stride must be the next one times its size.
+    Parameters
+    ----------
+    shape, strides : sequence of int
+        The view.
+    new : sequence of int
+        The new shape, with the same number of elements.
+
+    Returns
+    -------
+    tuple of int or None
+        Strides of the new shape, or None if the reshape needs a copy.
+
+    Notes
+    -----
+    The dimensions of both shapes are matched from the left in the smallest groups of equal size. The old dimensions
+    of a group must be mergeable: each stride equals the next stride times the next size.
     """
     old = [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
     out: list[int] = []
@@ -69,7 +83,7 @@ def reshape_strides(shape: Sequence[int], strides: Sequence[int], new: Sequence[
 
 
 def resolve_sizes(shape: Sequence[int], total: int, what: str) -> Dims:
-    """``shape`` with one -1 replaced so that its product is ``total``."""
+    """Replace one -1 in ``shape`` so that the product is ``total``; ``what`` names the argument in errors."""
     sizes = [int(n) for n in shape]
     if sizes.count(-1) == 1:
         known = -prod(sizes)
@@ -81,7 +95,7 @@ def resolve_sizes(shape: Sequence[int], total: int, what: str) -> Dims:
 
 
 def check_range(name: str, dim: int, size: int, start: int, end: int, step: int) -> None:
-    """Static bounds of ``start:end:step`` on a dimension of ``size``."""
+    """Check the slice ``start:end:step`` against a dimension of ``size`` elements of the tensor ``name``."""
     if not 0 <= start < size or end > size:
         raise NkiValidationError(
             f"Out-of-bound access for tensor `{name}` on dimension {dim}: index range [{start}, {end - 1}] exceed "
