@@ -1,4 +1,4 @@
-"""Which names of a function hold tensors, and where Python operators are applied to them."""
+"""Inference of the names of a function that hold tensors, and of Python operators that are applied to them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _NOT_TENSORS = (
 
 
 class TensorNames:
-    """Tensors of one function, by how names are assigned and used; ``meaning`` resolves names from outside."""
+    """The names in one function that hold tensors, inferred from their assignments and uses.
+
+    ``meaning`` returns the object that an expression refers to outside the function, or None.
+    """
 
     def __init__(self, tree: ast.FunctionDef, meaning: Callable[[ast.expr], Any]):
         self.tree = tree
@@ -53,7 +56,7 @@ class TensorNames:
         return module in ("nki.language", "trnqc.sim.nki.language") and node.func.attr not in _NOT_TENSORS
 
     def operators(self) -> Iterator[tuple[ast.AST, str]]:
-        """(node, message) of every Python operator with a tensor operand."""
+        """Yield (node, message) for every Python operator with a tensor operand."""
         for node in ast.walk(self.tree):
             operands: tuple[ast.expr, ...] = ()
             if isinstance(node, ast.BinOp):

@@ -1,1 +1,1 @@
-"""The modules `nki.isa`, `nki.language` and `nki.typing` as the vendor names them -> definitions elsewhere in `sim`."""
+"""The modules `nki.isa`, `nki.language` and `nki.typing` under the vendor's names; `sim` defines their contents."""
