@@ -19,6 +19,7 @@ from trnqc.sim.launch.jit import Kernel
 from trnqc.sim.lint.tensor_names import TensorNames
 from trnqc.sim.nki import isa, language
 
+# Built-in functions that the kernel language has.
 _BUILTINS = {
     "range", "len", "min", "max", "abs", "print", "int", "float", "bool", "str", "tuple", "list", "dict", "isinstance",
     "slice",

@@ -1,1 +1,4 @@
-"""The modules `nki.isa`, `nki.language` and `nki.typing` under the vendor's names; `sim` defines their contents."""
+"""The modules of the vendor's `nki` package.
+
+names in `nki.isa`, `nki.language` and `nki.typing` -> definitions elsewhere in `sim`
+"""
