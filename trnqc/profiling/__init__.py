@@ -1,8 +1,8 @@
-"""Profiles of kernels, modelled and measured, read, analysed and shown.
+"""Reading, analysis and display of modelled and measured kernel profiles.
 
 file -> readers -> Profile -> activity, utilisation, compare -> tables in the terminal, an HTML page, a Perfetto trace
 
-Nothing here imports the simulator or runs a kernel: a profile is a file, wherever it was made.
+No module here imports the simulator or runs a kernel; profiles are read from files.
 """
 
 from __future__ import annotations

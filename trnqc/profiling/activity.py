@@ -1,7 +1,7 @@
-"""What the engines did and when: activity, overlap, stalls and the instructions that took the time.
+"""Activity, overlap and stalls of the engines, and the time of each kind of instruction.
 
-Everything here is computed from the events of the lanes. Percentages are of the time whose events are listed, as a rule
-from the first event to the last, per core where there are several.
+All figures are computed from the events of the lanes. Percentages refer to the part of the run whose events are listed,
+normally from the first event to the last, separately for each core.
 """
 
 from __future__ import annotations
@@ -14,16 +14,34 @@ import numpy as np
 from trnqc.profiling import intervals
 from trnqc.profiling.profile import ENGINES, NO_STALL, Lane, Profile
 
-# An engine that waits on a semaphore is not active, though the wait is an instruction.
+# Instructions that only wait for a semaphore. An engine that executes one of them is not active.
 WAITS = ("EVENT_SEMAPHORE",)
+# Name under which all DMA queues of a core are taken together.
 DMA = "dma"
+# Engines whose overlap with TensorE is reported.
 HELPERS = ("vector", "scalar")
-GAP = 0.05  # of the whole time: where nothing at all runs so long and events are missing, they are missing there
+# If the source lists only part of the events, an interval without any event that exceeds this fraction of the whole
+# time counts as not listed.
+GAP = 0.05
 
 
 @dataclass(frozen=True)
 class Activity:
-    """active: ns in which at least one event ran, waits left out; total: ns of all events added up."""
+    """Activity of one engine on one core.
+
+    Attributes
+    ----------
+    engine, core
+        Engine and core.
+    active
+        Time in ns in which at least one event ran, without waits.
+    total
+        Sum of the lengths of all events in ns.
+    count
+        Number of events.
+    percent
+        ``active`` in percent of the listed time.
+    """
 
     engine: str
     core: int
@@ -35,7 +53,7 @@ class Activity:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Tensor engine against Vector and Scalar together: ns of each and of both at once, summed over cores."""
+    """Active time in ns of TensorE, of VectorE and ScalarE together, and of both at once, summed over cores."""
 
     tensor: float
     helpers: float
@@ -43,18 +61,21 @@ class Overlap:
 
     @property
     def hidden_percent(self) -> float | None:
-        """How much of the Vector and Scalar time runs behind the Tensor engine."""
+        """Percentage of the VectorE and ScalarE time in which TensorE is active too; None if that time is zero."""
         return 100 * self.both / self.helpers if self.helpers else None
 
     @property
     def tensor_percent(self) -> float | None:
-        """How much of the Tensor time has Vector or Scalar at work beside it."""
+        """Percentage of the TensorE time in which VectorE or ScalarE is active too; None if that time is zero."""
         return 100 * self.both / self.tensor if self.tensor else None
 
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """Pairwise overlap: ns[i, j] in which engines[i] and engines[j] are both active; the diagonal is their activity."""
+    """Pairwise overlap: ``ns[i, j]`` is the time in which engines i and j are both active.
+
+    The diagonal is the active time of each engine.
+    """
 
     engines: tuple[str, ...]
     ns: np.ndarray
@@ -62,10 +83,10 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Stall:
-    """percent: of the whole time of the engine's queues on all cores.
+    """Idle time of one engine for one cause, in ns and in percent of the whole time of its queues on all cores.
 
-    None where the whole time is unknown, and for waits that overlap one another (those of transfers, and wherever an
-    engine's waits add up to more than its whole time): these rank causes and are no shares.
+    ``percent`` is None if the whole time is unknown or the waits overlap one another. Waits of transfers overlap, and
+    so do those of an engine whose waits exceed its whole time. Such waits rank the causes but are not shares.
     """
 
     engine: str
@@ -76,7 +97,7 @@ class Stall:
 
 @dataclass(frozen=True)
 class OpTime:
-    """The time of one operation on one engine, in ns: number of instructions, sum, mean."""
+    """Instructions of one kind on one engine: their number, total time in ns and mean time in ns."""
 
     engine: str
     op: str
@@ -86,12 +107,15 @@ class OpTime:
 
 
 def busy(lane: Lane) -> np.ndarray:
-    """The union of a lane's events without waits."""
+    """Return the union of the events of a lane, without waits."""
     return intervals.union(lane.intervals[~lane.op.among(WAITS)])
 
 
 def unlisted(profile: Profile) -> str | None:
-    """What the lanes lack, in words: sources list a part of the events where passes repeat or there are too many."""
+    """Return a sentence that says which part of the events is listed, or None if all are.
+
+    Sources list only part of the events if loop passes were extrapolated or the number of events is limited.
+    """
     whole, busiest = max((_claimed(profile, engine), engine) for engine in ENGINES)
     lanes = [lane for lane in profile.lanes if lane.engine == busiest]
     if not lanes:
@@ -106,13 +130,16 @@ def unlisted(profile: Profile) -> str | None:
 
 
 def _claimed(profile: Profile, engine: str) -> float:
-    """Seconds that the summary says an engine worked; a timeline's active time holds what no event does."""
+    """Return the time in seconds for which an engine worked according to the summary.
+
+    The busy time is preferred, because the active time of a timeline includes intervals that no event covers.
+    """
     times = (profile.number(f"{engine}_engine_{kind}_time") for kind in ("busy", "active"))
     return next((time for time in times if time is not None), 0.0)
 
 
 def stretches(profile: Profile) -> np.ndarray:
-    """[k, 2] ns: the parts of the run whose events are listed. One part unless events are missing."""
+    """Return the intervals of the run whose events are listed, [k, 2] in ns; a single one unless events are missing."""
     start, end = profile.span
     if not unlisted(profile):
         return np.asarray([[start, end]])
@@ -122,19 +149,19 @@ def stretches(profile: Profile) -> np.ndarray:
 
 
 def is_dma(engine: str) -> bool:
-    """Whether a lane of this name is a DMA queue."""
+    """Return whether a lane of this name is a DMA queue."""
     return engine.startswith(DMA)
 
 
 def activities(profile: Profile) -> tuple[Activity, ...]:
-    """One for every lane and, for each core, one for all its DMA together (engine ``dma``)."""
+    """Return the activity of every lane and, for each core, of all its DMA queues together (engine ``dma``)."""
     length = intervals.total(stretches(profile))
-    made = [_activity(lane.engine, lane.core, [lane], length) for lane in profile.lanes]
+    lane_activities = [_activity(lane.engine, lane.core, [lane], length) for lane in profile.lanes]
     for core in profile.cores:
         group = [lane for lane in profile.lanes if lane.core == core and is_dma(lane.engine)]
         if group and [lane.engine for lane in group] != [DMA]:
-            made.append(_activity(DMA, core, group, length))
-    return tuple(made)
+            lane_activities.append(_activity(DMA, core, group, length))
+    return tuple(lane_activities)
 
 
 def _activity(engine: str, core: int, group: list[Lane], span: float) -> Activity:
@@ -153,7 +180,7 @@ def _merged(profile: Profile, core: int, *engines: str) -> np.ndarray:
 
 
 def overlap(profile: Profile) -> Overlap:
-    """How long TensorE, its helper engines and both were active, summed over cores."""
+    """Return the overlap of TensorE with VectorE and ScalarE, summed over cores."""
     tensor = helpers = both = 0.0
     for core in profile.cores:
         t, h = _merged(profile, core, "tensor"), _merged(profile, core, *HELPERS)
@@ -164,7 +191,7 @@ def overlap(profile: Profile) -> Overlap:
 
 
 def matrix(profile: Profile) -> Matrix:
-    """Over the engines that occur, DMA as one."""
+    """Return the pairwise overlap of the engines that occur. All DMA queues count as one engine."""
     present = {lane.engine for lane in profile.lanes}
     names = tuple(e for e in ENGINES if e in present) + ((DMA,) if any(map(is_dma, present)) else ())
     ns = np.zeros((len(names), len(names)))
@@ -177,19 +204,27 @@ def matrix(profile: Profile) -> Matrix:
 
 
 def stalls(profile: Profile, top: int | None = None) -> tuple[Stall, ...]:
-    """Longest first: the source's own account where it gives one, else what its events say; ``top`` per engine."""
+    """Return the stalls, longest first.
+
+    Parameters
+    ----------
+    profile : Profile
+        The profile. The stalls that its source states take precedence over those of its events.
+    top : int, optional
+        Largest number of causes per engine. By default all are returned.
+    """
     start, end = profile.span
     whole = profile.number("total_time")
     length = 1e9 * whole if whole else end - start
     table: Mapping[str, Mapping[str, float]] = profile.stalls or _stalls_of_events(profile)
-    made = []
+    ranked_stalls = []
     for engine, causes in table.items():
         ranked = sorted(((ns, cause) for cause, ns in causes.items() if ns > 0 and cause != NO_STALL), reverse=True)
         room = 0.0 if is_dma(engine) else length * profile.queues.get(engine, 1) * _cores(profile, engine)
-        # Rounded times of an engine that waits all the time may add up to a little more than the whole.
+        # The sum may slightly exceed the whole time, because the times of the source are rounded.
         shared = 0 < sum(ns for ns, _ in ranked) <= 1.001 * room
-        made += [Stall(engine, cause, ns, 100 * ns / room if shared else None) for ns, cause in ranked[:top]]
-    return tuple(sorted(made, key=lambda stall: -stall.ns))
+        ranked_stalls += [Stall(engine, cause, ns, 100 * ns / room if shared else None) for ns, cause in ranked[:top]]
+    return tuple(sorted(ranked_stalls, key=lambda stall: -stall.ns))
 
 
 def _cores(profile: Profile, engine: str) -> int:
@@ -200,19 +235,22 @@ def _stalls_of_events(profile: Profile) -> dict[str, dict[str, float]]:
     table: dict[str, dict[str, float]] = {}
     for lane in profile.lanes:
         by_cause = np.bincount(lane.stall.codes, weights=lane.stall_ns, minlength=len(lane.stall.names))
-        found = dict(zip(lane.stall.names, by_cause.tolist()))
+        ns_by_cause = dict(zip(lane.stall.names, by_cause.tolist()))
         waits = lane.op.among(WAITS)
-        # A wait that is an instruction of its own must not count again as the delay of another.
-        if waits.any() and not found.get("semaphore"):
-            found["semaphore"] = float(np.sum((lane.end - lane.start)[waits]))
+        # Wait instructions count as semaphore stalls, unless the source states these as delays of other instructions.
+        if waits.any() and not ns_by_cause.get("semaphore"):
+            ns_by_cause["semaphore"] = float(np.sum((lane.end - lane.start)[waits]))
         causes = table.setdefault(lane.engine, {})
-        for cause, ns in found.items():
+        for cause, ns in ns_by_cause.items():
             causes[cause] = causes.get(cause, 0.0) + ns
     return table
 
 
 def ops(profile: Profile, top: int | None = None) -> tuple[OpTime, ...]:
-    """Time by engine and instruction, longest first; DMA as one engine."""
+    """Return the time by engine and kind of instruction, longest first, at most ``top`` entries.
+
+    All DMA queues count as one engine.
+    """
     table: dict[tuple[str, str], tuple[int, float]] = {}
     for lane in profile.lanes:
         size = len(lane.op.names)
@@ -223,5 +261,5 @@ def ops(profile: Profile, top: int | None = None) -> tuple[OpTime, ...]:
             if count:
                 before = table.get((engine, op), (0, 0.0))
                 table[engine, op] = (before[0] + count, before[1] + ns)
-    made = [OpTime(engine, op, count, ns, ns / count) for (engine, op), (count, ns) in table.items()]
-    return tuple(sorted(made, key=lambda one: -one.ns)[:top])
+    op_times = [OpTime(engine, op, count, ns, ns / count) for (engine, op), (count, ns) in table.items()]
+    return tuple(sorted(op_times, key=lambda one: -one.ns)[:top])

@@ -20,7 +20,7 @@ from trnqc.profiling.readers import read
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of ``trnqc profile``."""
+    """Add the options of ``trnqc profile`` to a parser."""
     parser.add_argument(
         "files", nargs="+", metavar="FILE", help="a profile, or a directory of the vendor's Parquet tables"
     )
@@ -29,13 +29,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", metavar="OUT", help="write a report that needs nothing but a browser")
     parser.add_argument("--perfetto", metavar="OUT", help="write one profile as a trace for https://ui.perfetto.dev")
     parser.add_argument("--json", metavar="OUT", help="write figures and findings for scripts")
-    parser.add_argument("--top", type=int, default=5, metavar="N", help="stall causes an engine (default 5)")
+    parser.add_argument("--top", type=int, default=5, metavar="N", help="stall causes per engine (default 5)")
     parser.add_argument("--all", action="store_true", help="every summary field, not only the main ones")
     parser.add_argument("--quiet", action="store_true", help="print nothing, only write files")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit status 0; InputError and its kin for what cannot be read, compared or written."""
+    """Run ``trnqc profile`` and return the exit status 0.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read or the options do not fit the number of profiles.
+    """
     # The page and the writers are not needed to print.
     from trnqc.host.files import write_aside
     from trnqc.profiling.page import page

@@ -1,4 +1,4 @@
-"""Two profiles side by side: every figure of A and B, the difference and the ratio."""
+"""Comparison of two profiles, A and B: every figure with its difference and ratio."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trnqc.profiling.utilisation import completed
 
 @dataclass(frozen=True)
 class Row:
-    """One summary field; ratio is B / A, None where A is zero or either is missing."""
+    """One figure of A and B. ``ratio`` is B / A; it is None if A is zero or either value is missing."""
 
     name: str
     a: float | None
@@ -22,7 +22,7 @@ class Row:
         if self.a is None or self.b is None:
             return None
         difference = self.b - self.a
-        # What is left of equal figures that were added up in another order is no difference.
+        # Equal figures may differ by rounding if they were summed in another order.
         return difference if abs(difference) > 1e-9 * max(abs(self.a), abs(self.b)) else 0.0
 
     @property
@@ -32,7 +32,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two profiles side by side: their summary fields and their stalls, row by row."""
+    """Two profiles with their summary fields and stalls, one row per figure."""
 
     a: Profile
     b: Profile
@@ -41,25 +41,29 @@ class Comparison:
 
     @property
     def speedup(self) -> float | None:
-        """How many times faster B is than A."""
+        """Total time of A divided by that of B; None if unknown."""
         time = next((row for row in self.rows if row.name == "total_time"), None)
         return None if time is None or not time.b or time.a is None else time.a / time.b
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What forbids or weakens reading the two as one experiment."""
-        found = []
+        """Sentences that say why A and B are not directly comparable."""
+        caveats = []
         if self.a.measurement != self.b.measurement:
-            found.append(f"A is {self.a.measurement}, B is {self.b.measurement}: a model is compared with a clock")
+            caveats.append(f"A is {self.a.measurement}, B is {self.b.measurement}: a model is compared with a clock")
         if self.a.target != self.b.target:
-            found.append(
+            caveats.append(
                 f"A is for {self.a.target or 'an unknown target'}, B for {self.b.target or 'an unknown target'}"
             )
-        return tuple(found)
+        return tuple(caveats)
 
 
 def compare(a: Profile, b: Profile) -> Comparison:
-    """All numeric fields that either has, those of A first; stalls by engine and cause in ns, longest first."""
+    """Compare two profiles.
+
+    The rows hold every numeric field of either profile, those of A first. The stalls are in ns by engine and cause,
+    longest first.
+    """
     left, right = _numbers(a), _numbers(b)
     rows = tuple(Row(name, left.get(name), right.get(name)) for name in [*left, *(n for n in right if n not in left)])
     waits = [{f"{s.engine}: {s.cause}": s.ns for s in activity.stalls(p)} for p in (a, b)]

@@ -1,4 +1,4 @@
-"""Profiles in the terminal: summary, overlap, stalls, instructions, roofline; A against B."""
+"""Terminal reports of one profile or of a comparison of two profiles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,17 @@ KINDS = {"modelled": "modelled, no device took part", "device": "measured on a d
 
 
 def report(profile: Profile, top: int = 5, everything: bool = False) -> Group:
-    """One profile; ``top`` rows an engine in the stall table, every field on request."""
+    """Return the report of one profile.
+
+    Parameters
+    ----------
+    profile : Profile
+        The profile.
+    top : int
+        Rows per engine in the stall table.
+    everything : bool
+        If true, all summary fields are shown and not only the main ones.
+    """
     parts = [_about(profile), _summary(profile, everything)]
     if profile.lanes:
         parts += [_overlap(profile), _instructions(profile, 2 * top)]
@@ -118,7 +128,7 @@ def _position(profile: Profile) -> str:
 
 
 def comparison(both: Comparison, everything: bool = False) -> Group:
-    """A and B in columns, with difference and ratio."""
+    """Return a table of A and B with difference and ratio; ``everything`` selects all fields."""
     parts: list[RenderableType] = [Text(f"A  {both.a.title}  {both.a.path}"), Text(f"B  {both.b.title}  {both.b.path}")]
     parts += [Text(f"warning: {caveat}", style="yellow") for caveat in both.caveats]
     rows = [row for row in both.rows if everything or row.name in words.HEADLINES]

@@ -1,8 +1,8 @@
-"""Exact arithmetic on sets of time, each a float64 [n, 2] array of half-open intervals [start, end), in ns.
+"""Exact arithmetic on sets of time intervals, each a float64 [n, 2] array of half-open intervals [start, end), in ns.
 
-A *union* is such an array in normal form: sorted, disjoint, not touching, nothing empty. All functions but ``union``
-take and give unions. Every figure is a sum of differences of the given endpoints: exact while they are whole numbers
-below 2^53.
+A *union* is such an array in normal form: sorted, disjoint, not adjacent and without empty intervals. All functions
+except ``union`` take and return unions. Every figure is a sum of differences of endpoints and is therefore exact for
+whole numbers below 2^53.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ EMPTY = np.empty((0, 2))
 
 
 def union(intervals: np.ndarray) -> np.ndarray:
-    """The normal form of any intervals [n, 2]; empty and reversed ones vanish."""
+    """Return the normal form of intervals [n, 2]. Empty and reversed intervals are dropped."""
     kept = intervals[intervals[:, 1] > intervals[:, 0]]
     if not len(kept):
         return EMPTY
@@ -26,17 +26,17 @@ def union(intervals: np.ndarray) -> np.ndarray:
 
 
 def merge(*unions: np.ndarray) -> np.ndarray:
-    """Time that lies in at least one."""
+    """Return the time that lies in at least one of the unions."""
     return union(np.concatenate(unions)) if unions else EMPTY
 
 
 def total(a: np.ndarray) -> float:
-    """Length in nanoseconds."""
+    """Return the total length in ns."""
     return float(np.sum(a[:, 1] - a[:, 0]))
 
 
 def intersection(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Time that lies in both."""
+    """Return the time that lies in both unions."""
     first = np.searchsorted(b[:, 1], a[:, 0], side="right")
     after = np.searchsorted(b[:, 0], a[:, 1], side="left")
     count = np.maximum(after - first, 0)
@@ -47,13 +47,13 @@ def intersection(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def complement(a: np.ndarray, start: float, end: float) -> np.ndarray:
-    """Time of [start, end) that does not lie in a."""
+    """Return the part of [start, end) that does not lie in ``a``."""
     edges = np.column_stack([np.append(start, a[:, 1]), np.append(a[:, 0], end)])
     return union(np.clip(edges, start, end))
 
 
 def coverage(a: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Busy nanoseconds [k] of a within each bin [edges[k], edges[k+1])."""
+    """Return the length in ns of ``a`` within each bin [edges[k], edges[k+1])."""
     if not len(a):
         return np.zeros(len(edges) - 1)
     before = np.concatenate([[0.0], np.cumsum(a[:, 1] - a[:, 0])])

@@ -1,4 +1,4 @@
-"""Peaks and bandwidths by target, per physical NeuronCore unless said otherwise.
+"""Peak rates and bandwidths by target, per physical NeuronCore unless stated otherwise.
 
 Source: the vendor's architecture pages and DMA bandwidth guide. Peak rates follow from the array and its clock,
 2 x 128 x 128 x clock, as the vendor's utilisation figures define them; HBM takes the lower of two published figures.
@@ -10,14 +10,33 @@ from dataclasses import dataclass
 
 from trnqc.errors import InputError
 
+# Rows and columns of the systolic array of TensorE.
 PE_ROWS = PE_COLUMNS = 128
+# Passes through the array of one fp32 matmul.
 FP32_PASSES = 4
+# DMA engines per core.
 DMA_ENGINES = 16
 
 
 @dataclass(frozen=True)
 class Machine:
-    """clocks in GHz; sbuf, psum: bytes per partition; hbm_chip: bytes/s; dma_practical: bytes/s per DMA engine."""
+    """Properties of one target.
+
+    Attributes
+    ----------
+    target, words
+        Name of the target, and its description for reports.
+    tensor_ghz
+        Clock of TensorE in GHz.
+    sbuf, psum
+        Sizes in bytes per partition.
+    cores
+        NeuronCores per chip.
+    hbm_chip, hbm_stacks
+        HBM bandwidth of the chip in bytes/s, and its number of HBM stacks.
+    dma_practical
+        Rate in bytes/s that one DMA engine reaches in practice.
+    """
 
     target: str
     words: str
@@ -31,27 +50,27 @@ class Machine:
 
     @property
     def peak(self) -> float:
-        """Dense bf16 flop/s of the Tensor engine."""
+        """Dense bf16 peak of TensorE in flop/s."""
         return 2.0 * PE_ROWS * PE_COLUMNS * self.tensor_ghz * 1e9
 
     @property
     def peak_fp32(self) -> float:
-        """fp32 takes four passes through the array."""
+        """Dense fp32 peak of TensorE in flop/s; fp32 takes four passes through the array."""
         return self.peak / FP32_PASSES
 
     @property
     def hbm_stack(self) -> float:
-        """bytes/s of one HBM stack: the denominator of the vendor's bandwidth utilisation."""
+        """Bandwidth of one HBM stack in bytes/s, the denominator of the vendor's bandwidth utilisation."""
         return self.hbm_chip / self.hbm_stacks
 
     @property
     def hbm_share(self) -> float:
-        """bytes/s that a core gets when all cores of the chip stream."""
+        """Bandwidth in bytes/s of one core when all cores of the chip stream."""
         return self.hbm_chip / self.cores
 
     @property
     def dma(self) -> float:
-        """bytes/s that the core's sixteen DMA engines reach in practice."""
+        """Rate in bytes/s that the DMA engines of a core reach together in practice."""
         return DMA_ENGINES * self.dma_practical
 
 
@@ -70,12 +89,18 @@ FAMILIES = {"trn1n": "trn1", "inf2": "trn1", "trn2u": "trn2", "trn2n": "trn2"} |
 
 
 def machine(target: str) -> Machine:
-    """The machine of a target; InputError on an unknown name."""
+    """Return the machine of a target.
+
+    Raises
+    ------
+    InputError
+        If the target is unknown.
+    """
     if target not in MACHINES:
         raise InputError(f"target: expected one of {', '.join(MACHINES)}, found {target!r}")
     return MACHINES[target]
 
 
 def target_of(name: str) -> str | None:
-    """Target named by an instance type (``trn1.2xlarge``), family or target name; None if it is none of ours."""
+    """Return the target of an instance type (``trn1.2xlarge``), family or target name, or None if it is unknown."""
     return FAMILIES.get(name.strip().lower().split(".")[0])

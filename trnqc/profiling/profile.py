@@ -1,7 +1,7 @@
-"""One profile as an immutable value: what every reader makes and every analysis and writer takes.
+"""The immutable profile that readers return and that analyses and writers take.
 
-Times are nanoseconds from the profile's first event; summary fields bear the names of the vendor's profiler, with
-percentages running from 0 to 100 and times in seconds.
+Times are in ns from the first event of the profile. Summary fields have the names of the vendor's profiler; their
+percentages run from 0 to 100 and their times are in seconds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Labels:
 
     @classmethod
     def of(cls, column: Iterable[object]) -> Labels:
-        """From any strings; None becomes the empty string."""
+        """Return the labels of a column of strings; None becomes the empty string."""
         index: dict[str, int] = {}
         codes = [index.setdefault("" if item is None else str(item), len(index)) for item in column]
         return cls(np.asarray(codes, dtype=np.int32), tuple(index))
@@ -42,7 +42,7 @@ class Labels:
 
     @classmethod
     def joined(cls, parts: Sequence[Labels]) -> Labels:
-        """End to end, with one vocabulary."""
+        """Return the concatenation of several columns."""
         index: dict[str, int] = {}
         codes = [
             np.asarray([index.setdefault(name, len(index)) for name in part.names], dtype=np.int32)[part.codes]
@@ -60,18 +60,29 @@ class Labels:
         return len(self.codes)
 
     def among(self, wanted: Iterable[str]) -> np.ndarray:
-        """bool [n]: whether each string is one of ``wanted``."""
+        """Return for each string whether it is one of ``wanted``, as bool [n]."""
         chosen = set(wanted)
         return np.asarray([name in chosen for name in self.names], dtype=bool)[self.codes]
 
 
 @dataclass(frozen=True, eq=False)
 class Lane:
-    """What one engine or DMA queue did: n events in order of their start.
+    """The n events of one engine or DMA queue, sorted by their start.
 
-    engine: one of ENGINES, ``dma...`` for a DMA engine or queue, else the source's own name. core: which physical core.
-    start, end: float64 [n] ns. op: instruction or packet kind. name: what the source calls the event.
-    stall, stall_ns: why and how long [n] the event waited before ``start`` (cause ``none`` where it did not).
+    Attributes
+    ----------
+    engine
+        One of ENGINES, ``dma...`` for a DMA engine or queue, otherwise the name in the source.
+    start, end
+        Times in ns, float64 [n].
+    op
+        Kinds of the instructions or packets.
+    name
+        Names of the events in the source.
+    stall, stall_ns
+        Cause and length in ns of the wait before each event; the cause is "none" without a wait.
+    core
+        Number of the physical core.
     """
 
     engine: str
@@ -95,7 +106,7 @@ class Lane:
 
     @classmethod
     def joined(cls, parts: Sequence[Lane]) -> Lane:
-        """The events of several lanes in one, which takes the first one's engine and core."""
+        """Return one lane with the events of several lanes and the engine and core of the first."""
         if len(parts) == 1:
             return parts[0]
         return cls(
@@ -110,7 +121,7 @@ class Lane:
         )
 
     def part(self, index: np.ndarray) -> Lane:
-        """The events of these indices."""
+        """Return a lane with the events at these indices."""
         return Lane(
             self.engine,
             self.start[index],
@@ -127,7 +138,7 @@ class Lane:
 
     @property
     def intervals(self) -> np.ndarray:
-        """float64 [n, 2]."""
+        """Start and end of every event in ns, float64 [n, 2]."""
         return np.column_stack([self.start, self.end])
 
 
@@ -149,12 +160,30 @@ def _frozen(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
 class Profile:
     """One run of one program on one (logical) core.
 
-    title: kernel, graph or file. path, format: where it was read and in which form. measurement: ``modelled`` (a
-    simulated clock) or ``device`` (a real one). target: trn1, trn2, trn3 or None where the source does not say.
-    summary: fields under the vendor's names (module docstring for units). stalls: engine -> cause -> ns.
-    queues: engine -> queues that wait at the same time under its name, where they are more than one.
-    high_water: ``sbuf``, ``psum`` bytes per partition. provenance: versions, constants and the like, for the eye.
-    notes: what must be known to read the figures rightly.
+    Attributes
+    ----------
+    title
+        Name of the kernel, graph or file.
+    path, format
+        File that was read, and its format.
+    measurement
+        "modelled" (simulated clock) or "device" (real clock).
+    target
+        "trn1", "trn2", "trn3", or None if the source does not say.
+    summary
+        Fields under the vendor's names; see the module docstring for units.
+    lanes, series
+        Events by engine or queue, and quantities sampled over time.
+    stalls
+        Idle time in ns by engine and cause.
+    queues
+        Number of queues of each engine that wait independently, if more than one.
+    high_water
+        Bytes per partition in use at most, for "sbuf" and "psum".
+    provenance
+        Versions, constants and similar information for display.
+    notes
+        Caveats for the interpretation of the figures.
     """
 
     title: str
@@ -180,7 +209,7 @@ class Profile:
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def number(self, name: str) -> float | None:
-        """A summary field as a finite number, None where absent or not a number."""
+        """Return a summary field as a number, or None if it is absent, not a number or not finite."""
         value = self.summary.get(name)
         if isinstance(value, bool | str) or value is None or not np.isfinite(value):
             return None
@@ -192,7 +221,7 @@ class Profile:
 
     @property
     def span(self) -> tuple[float, float]:
-        """First start and last end over all lanes in ns; (0, 0) without events."""
+        """First start and last end in ns over all lanes; (0, 0) without events."""
         busy = [lane for lane in self.lanes if len(lane)]
         if not busy:
             return 0.0, 0.0

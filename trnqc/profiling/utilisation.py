@@ -1,12 +1,12 @@
-"""Utilisation and the position under the roofline, by the vendor's definitions, from whatever figures a profile has.
+"""Utilisation and roofline position, by the vendor's definitions, from the figures that a profile contains.
 
 With F the Tensor engine's flop (F_t of them transposes), T the total time, P the dense bf16 peak, W the rate of one HBM
 stack and H the bytes read from and written to HBM:
 
     HFU = F / (P T)        MFU = (F - F_t) / (P T)        MBU = H / (W T)        intensity = (F - F_t) / H
 
-An fp32 product holds the array for four bf16 ones, so its flops count four times in the bf16-equivalent F' and its own
-roof lies at P F / F'.
+An fp32 product occupies the array four times as long as a bf16 product. Its flops therefore count four times in the
+bf16-equivalent F', and its roof is P F / F'.
 """
 
 from __future__ import annotations
@@ -17,14 +17,26 @@ from trnqc.profiling import activity
 from trnqc.profiling.machines import MACHINES, Machine
 from trnqc.profiling.profile import ENGINES, Profile, Value
 
+# Names of matmul instructions in the formats that are read.
 MATMULS = ("MATMUL", "MATMULT", "nc_matmul", "nc_matmul_mx")
 
 
 @dataclass(frozen=True)
 class Roofline:
-    """intensity: flop/byte; achieved, peak, attainable: flop/s; bandwidth: bytes/s that the roof's slope stands for.
+    """The position of a profile in the roofline model.
 
-    peak: of the precision mix that ran. bound: ``memory`` left of the ridge, else ``compute``.
+    Attributes
+    ----------
+    intensity
+        Arithmetic intensity in flop/byte.
+    achieved, peak, attainable
+        Rates in flop/s. ``peak`` is that of the mix of precisions that ran.
+    bandwidth
+        Slope of the roof in bytes/s.
+    ridge
+        Intensity in flop/byte at which the slope meets the peak.
+    bound
+        "memory" below the ridge, otherwise "compute".
     """
 
     intensity: float
@@ -51,20 +63,23 @@ class Roofline:
 
 
 def machine_of(profile: Profile) -> Machine | None:
-    """The machine that a profile names as its target, if it is a known one."""
+    """Return the machine of the target of a profile, or None if the target is unknown."""
     return MACHINES.get(profile.target or "")
 
 
 def completed(profile: Profile) -> tuple[dict[str, Value], frozenset[str]]:
-    """(all summary fields, names of those computed here). A field that the source gives is never replaced."""
-    given = dict(profile.summary)
-    made = {k: v for k, v in _from_events(profile).items() if k not in given}
-    made |= {k: v for k, v in _from_counts(given | made, machine_of(profile)).items() if k not in given}
-    return given | made, frozenset(made)
+    """Return all summary fields, and the names of those that are computed here.
+
+    A field that the source states is never replaced.
+    """
+    stated = dict(profile.summary)
+    computed = {k: v for k, v in _from_events(profile).items() if k not in stated}
+    computed |= {k: v for k, v in _from_counts(stated | computed, machine_of(profile)).items() if k not in stated}
+    return stated | computed, frozenset(computed)
 
 
 def _from_events(profile: Profile) -> dict[str, Value]:
-    """Times and counts by engine, as means over the cores that the profile shows; none where events are missing."""
+    """Return times and counts by engine, averaged over the cores; empty if events are missing."""
     start, end = profile.span
     if end <= start or activity.unlisted(profile):
         return {}
@@ -95,28 +110,28 @@ def _from_counts(fields: dict[str, Value], machine: Machine | None) -> dict[str,
         value = fields.get(name)
         return None if value is None or isinstance(value, str) else float(value)
 
-    made: dict[str, Value] = {}
+    computed: dict[str, Value] = {}
     flops, time = get("hardware_flops"), get("total_time")
     useful = None if flops is None else flops - (get("transpose_flops") or 0.0)
     hbm = _hbm(get("hbm_read_bytes"), get("hbm_write_bytes"))
     if useful is not None and hbm:
-        made["mm_arithmetic_intensity"] = useful / hbm
+        computed["mm_arithmetic_intensity"] = useful / hbm
     if machine is None:
-        return made
-    made["peak_flops_bandwidth_ratio"] = machine.peak / machine.hbm_stack
+        return computed
+    computed["peak_flops_bandwidth_ratio"] = machine.peak / machine.hbm_stack
     if flops is not None and useful is not None and time:
         model = get("model_flops")
-        made["hfu_estimated_percent"] = 100 * flops / (machine.peak * time)
-        made["mfu_inst_estimated_percent"] = 100 * useful / (machine.peak * time)
-        # Kernels called directly have no graph to count model flops in: the vendor then reports 0.
-        made["mfu_estimated_percent"] = 100 * (model or useful) / (machine.peak * time)
+        computed["hfu_estimated_percent"] = 100 * flops / (machine.peak * time)
+        computed["mfu_inst_estimated_percent"] = 100 * useful / (machine.peak * time)
+        # The vendor reports 0 model flops for kernels that are called directly, because they have no graph.
+        computed["mfu_estimated_percent"] = 100 * (model or useful) / (machine.peak * time)
         if hbm:
-            made["mfu_max_achievable_estimated_percent"] = (
+            computed["mfu_max_achievable_estimated_percent"] = (
                 100 * (model or useful) / hbm * machine.hbm_stack / machine.peak
             )
     if hbm is not None and time:
-        made["mbu_estimated_percent"] = 100 * hbm / (machine.hbm_stack * time)
-    return made
+        computed["mbu_estimated_percent"] = 100 * hbm / (machine.hbm_stack * time)
+    return computed
 
 
 def _hbm(read: float | None, written: float | None) -> float | None:
@@ -124,7 +139,7 @@ def _hbm(read: float | None, written: float | None) -> float | None:
 
 
 def roofline(profile: Profile) -> Roofline | None:
-    """None where flops, HBM traffic, time or target are unknown or zero."""
+    """Return the roofline position, or None if flops, HBM traffic, time or target are unknown or zero."""
     fields, _ = completed(profile)
     machine = machine_of(profile)
     numbers = [fields.get(name) for name in ("mm_arithmetic_intensity", "hardware_flops", "total_time")]

@@ -1,4 +1,4 @@
-"""How fields are grouped, named and printed; one place for the terminal and the page."""
+"""Grouping, names and number formats of fields, shared by the terminal report and the HTML page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from trnqc.profiling.profile import ENGINES
 
 _PER_ENGINE = ("active_time_percent", "active_time", "instruction_time", "instruction_count")
-# Title -> fields in reading order; a field that stands in none comes last, under its own name.
+# Fields of each group in reading order. Fields that belong to no group are listed last.
 GROUPS: dict[str, tuple[str, ...]] = {
     "Time": (
         *("total_time", "total_exec_time", "total_active_time", "total_active_time_percent"),
@@ -36,7 +36,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *("dma_transfer_total_bytes", "dma_queue_count"),
     ),
 }
-# What four digits would show as 1000 of a unit is 1 of the next.
+# A value that rounds to 1000 of a unit is shown as 1 of the next unit.
 ROUNDS_UP = 1 - 5e-5
 UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 HEADLINES = (
@@ -82,7 +82,7 @@ ENGINE_WORDS = {
 
 
 def grouped(names: Iterable[str]) -> dict[str, list[str]]:
-    """Names by group in reading order, the rest under ``Other``; empty groups left out."""
+    """Return names by group in reading order, with the rest under ``Other`` and without empty groups."""
     names = list(names)
     known = {field for fields in GROUPS.values() for field in fields}
     table = {title: [field for field in fields if field in names] for title, fields in GROUPS.items()}
@@ -91,27 +91,27 @@ def grouped(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def engine(name: str) -> str:
-    """The name of an engine or DMA queue as it is printed."""
+    """Return the printed name of an engine or DMA queue."""
     if name in ENGINE_WORDS:
         return ENGINE_WORDS[name]
     return f"DMA {name.removeprefix('dma').strip()}" if name.startswith("dma") else name
 
 
 def duration(ns: float) -> str:
-    """Four significant digits with the unit that fits."""
+    """Format a time in ns with four significant digits and a suitable unit."""
     unit, size = next(((u, s) for u, s in UNITS if abs(ns) >= s * ROUNDS_UP), UNITS[-1])
     return f"{_four(ns / size)} {unit}"
 
 
 def moment(ns: float, step: float, largest: float) -> str:
-    """A point in time so exactly that points ``step`` apart differ, in the unit that fits ``largest``; all in ns."""
+    """Format a time so that times ``step`` apart differ, in a unit suitable for ``largest``. All are in ns."""
     unit, size = next(((u, s) for u, s in UNITS if abs(largest) >= s * ROUNDS_UP), UNITS[-1])
     digits = max(0, math.ceil(-math.log10(step / size) - 1e-9))
     return f"{ns / size:.{digits}f} {unit}"
 
 
 def amount(value: float, unit: str, base: float = 1000.0) -> str:
-    """With a prefix: kB, MB ... or, for base 1024, KiB, MiB ..."""
+    """Format a value with a unit prefix: kB, MB ... or, for base 1024, KiB, MiB ..."""
     prefixes = ("", "Ki", "Mi", "Gi", "Ti", "Pi") if base == 1024 else ("", "k", "M", "G", "T", "P")
     power = 0
     while abs(value) >= base * ROUNDS_UP and power < len(prefixes) - 1:
@@ -121,7 +121,7 @@ def amount(value: float, unit: str, base: float = 1000.0) -> str:
 
 
 def value(name: str, number: float | int | str | None) -> str:
-    """A summary field for the eye: the name tells the unit."""
+    """Format a summary field. Its unit follows from the ending of its name."""
     if number is None:
         return "–"
     if isinstance(number, str):

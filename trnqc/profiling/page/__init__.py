@@ -1,4 +1,4 @@
-"""The HTML report: one file, nothing fetched, readable without scripts, in light and dark, on paper.
+"""The HTML report: one self-contained file that also works offline, without scripts and in print.
 
 profiles -> headline figures, engine lanes, roofline, overlap, stalls, instructions, all fields, A/B columns -> text
 """
@@ -29,7 +29,7 @@ BUTTONS = (
 
 
 def page(profiles: Sequence[Profile], comparison: Comparison | None = None) -> str:
-    """The text of the page. One to 26 profiles."""
+    """Return the HTML text of the report on 1 to 26 profiles, with an optional comparison of two."""
     lettered = list(zip(ascii_uppercase, profiles))
     several = len(lettered) > 1
     names = list(dict.fromkeys(profile.title for profile in profiles))
@@ -151,7 +151,7 @@ def _view(title: str, drawn: list[lanes.Row], window: tuple[float, float], whole
 
 
 def _rooflines(lettered: Sequence[tuple[str, Profile]]) -> Markup:
-    """One plot a target."""
+    """Return one roofline plot per target."""
     several = len(lettered) > 1
     placed = [(letter if several else "", profile, position(profile)) for letter, profile in lettered]
     targets = dict.fromkeys(roof.machine.target for _, _, roof in placed if roof)

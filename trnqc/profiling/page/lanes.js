@@ -14,7 +14,7 @@
       if (Math.abs(ns) >= size * (1 - 5e-5)) return `${four(ns / size)} ${unit}`;
     return `${four(ns)} ns`;
   };
-  // A point in time so exactly that points a step apart differ.
+  // Formats a time so that times one step apart differ.
   const moment = (ns, step, largest) => {
     const [unit, size] = [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]].find(([u, s]) => u === "ns" || Math.abs(largest) >= s * (1 - 5e-5));
     return `${(ns / size).toFixed(Math.max(0, Math.ceil(-Math.log10(step / size) - 1e-9)))} ${unit}`;
@@ -28,9 +28,9 @@
   const ticks = (start, end, about = 8) => {
     let step = 10 ** Math.floor(Math.log10((end - start) / about));
     step *= [1, 2, 5, 10].find(m => (end - start) / (m * step) <= about);
-    const found = [];
-    for (let k = Math.ceil(start / step - 1e-9); k * step <= end * (1 + 1e-12); k++) found.push(k * step);
-    return found;
+    const marks = [];
+    for (let k = Math.ceil(start / step - 1e-9); k * step <= end * (1 + 1e-12); k++) marks.push(k * step);
+    return marks;
   };
   // First index whose value is not below x, in a sorted array.
   const search = (values, x) => {
@@ -46,7 +46,7 @@
     let t = 0;
     lane.begin = Float64Array.from(lane.start, d => (t += d));
     lane.end = Float64Array.from(lane.length, (d, k) => lane.begin[k] + d);
-    // The latest end so far: where a window begins, even with overlapping events.
+    // The latest end so far locates the start of a window even if events overlap.
     let reach = -Infinity;
     lane.reach = Float64Array.from(lane.end, e => (reach = Math.max(reach, e)));
     lane.isWait = new Set(lane.waits);
@@ -67,9 +67,9 @@
       if (left - late > 0.3 && lane.height > SHORT)
         waits += `M${late.toFixed(2)} ${y}h${(left - late).toFixed(2)}v3h${(late - left).toFixed(2)}z`;
     }
-    const found = paths.map((d, k) => [d, `s${k}`]).filter(([d]) => d);
-    if (waits) found.push([waits, "wait"]);
-    return found;
+    const drawnPaths = paths.map((d, k) => [d, `s${k}`]).filter(([d]) => d);
+    if (waits) drawnPaths.push([waits, "wait"]);
+    return drawnPaths;
   };
 
   const shares = (lane, first, last, window, x) => {

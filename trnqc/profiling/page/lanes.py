@@ -1,7 +1,7 @@
-"""The engine lanes: what ran when, as inline SVG that a script may redraw for another window of time.
+"""The engine lanes: the events of each engine over time, as inline SVG that a script can redraw for another window.
 
-From far each lane is the share of time in which it was busy; from near every instruction is a block, its stall before
-it. ``lanes.js`` draws the same pictures from the same numbers, so the page says the same without scripts.
+In a wide window a lane shows the share of time in which the engine was busy. In a narrow window every instruction is a
+block that is preceded by its stall. ``lanes.js`` draws the same pictures from the same numbers.
 """
 
 from __future__ import annotations
@@ -18,9 +18,13 @@ from trnqc.profiling.profile import ENGINES, NO_STALL, Labels, Lane, Profile
 
 WIDTH, LEFT, RIGHT, TOP, AXIS = 1120, 92, 28, 6, 30
 TALL, SHORT, GAP = 30, 10, 6
+# Number of time bins of a lane that is drawn as shares.
 BINS = 640
-BLOCKS = 900  # more blocks than this in a lane and it is drawn as shares
-EVENTS = 60_000  # more events than this and near ones are merged before they go into the page
+# Largest number of blocks in a lane; lanes with more events are drawn as shares.
+BLOCKS = 900
+# Largest number of events in a page; beyond it, neighbouring events are merged.
+EVENTS = 60_000
+# Largest number of DMA queues that are drawn as separate lanes.
 MANY_DMA = 16
 
 
@@ -46,7 +50,7 @@ def rows(profile: Profile, core: int) -> tuple[list[Row], list[str]]:
         notes.append(f"{len(dma)} DMA queues are drawn as one lane: the time in which any of them was busy")
         dma = [_one_lane(dma)]
     share = _share_of_each([len(lane) for lane in engines + dma])
-    made: list[Row] = []
+    drawn_rows: list[Row] = []
     top = float(TOP)
     for lane in engines + dma:
         height = SHORT if activity.is_dma(lane.engine) and len(dma) > 2 else TALL
@@ -55,9 +59,9 @@ def rows(profile: Profile, core: int) -> tuple[list[Row], list[str]]:
             which = f"{words.engine(lane.engine)}: {len(lane)} events"
             notes.append(f"{which} are drawn as {len(drawn)} blocks of the same busy time")
         colour = lane.engine if lane.engine in ENGINES else ("dma" if activity.is_dma(lane.engine) else "other")
-        made.append(Row(drawn, _label(lane.engine), colour, top, height))
+        drawn_rows.append(Row(drawn, _label(lane.engine), colour, top, height))
         top += height + (2 if height == SHORT else GAP)
-    return made, notes
+    return drawn_rows, notes
 
 
 def _label(engine: str) -> str:

@@ -1,4 +1,4 @@
-"""The parts of the page that are words, bars and tables."""
+"""The text, bars and tables of the page."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _card(name: str, value: Value) -> Markup:
 
 
 def overlap(profile: Profile) -> Markup:
-    """Pairs of engines: how much of the row's active time the column's engine works as well."""
+    """Return the pairwise overlap: the share of the row engine's active time in which the column engine is active."""
     pairs = activity.matrix(profile)
     if len(pairs.engines) < 2:
         return Markup("")
@@ -55,13 +55,15 @@ def _heat(percent: float, own: bool) -> Markup:
 
 
 def stalls(profile: Profile, top: int = 6) -> Markup:
-    """A stacked bar an engine and the table behind it."""
-    found = activity.stalls(profile, top)
-    if not found:
+    """Return one stacked bar per engine, and the table of its stalls."""
+    ranked_stalls = activity.stalls(profile, top)
+    if not ranked_stalls:
         return element("p", "The source records no stalls.", class_="quiet")
-    engines = sorted({stall.engine for stall in found}, key=lambda e: -sum(s.ns for s in found if s.engine == e))
-    longest = max(sum(s.ns for s in found if s.engine == e) for e in engines)
-    causes = list(dict.fromkeys(stall.cause for stall in found))
+    engines = sorted(
+        {stall.engine for stall in ranked_stalls}, key=lambda e: -sum(s.ns for s in ranked_stalls if s.engine == e)
+    )
+    longest = max(sum(s.ns for s in ranked_stalls if s.engine == e) for e in engines)
+    causes = list(dict.fromkeys(stall.cause for stall in ranked_stalls))
     colour = {cause: f"c{k % 8}" for k, cause in enumerate(causes)}
     whole = 1e9 * (profile.number("total_time") or 0.0) or profile.span[1] or longest
     scale = max(whole, longest)
@@ -73,7 +75,7 @@ def stalls(profile: Profile, top: int = 6) -> Markup:
                 "span",
                 *(
                     element("i", "", class_=colour[s.cause], style=f"width:{100 * s.ns / scale:.2f}%")
-                    for s in found
+                    for s in ranked_stalls
                     if s.engine == engine
                 ),
                 class_="track",
@@ -91,7 +93,7 @@ def stalls(profile: Profile, top: int = 6) -> Markup:
             words.duration(stall.ns),
             "–" if stall.percent is None else f"{stall.percent:.2f} %",
         ]
-        for stall in found
+        for stall in ranked_stalls
     ]
     caption = "Time that the instructions of an engine waited before they began, longest first"
     return join(
@@ -104,7 +106,7 @@ def stalls(profile: Profile, top: int = 6) -> Markup:
 
 def instructions(profile: Profile, top: int = 12) -> Markup:
     """The table of operations that took most of the time."""
-    found = activity.ops(profile, top)
+    op_times = activity.ops(profile, top)
     whole = intervals.total(activity.stretches(profile))
     rows = [
         [
@@ -115,14 +117,14 @@ def instructions(profile: Profile, top: int = 12) -> Markup:
             words.duration(one.mean),
             f"{100 * one.ns / whole:.2f} %" if whole and not activity.is_dma(one.engine) else "–",
         ]
-        for one in found
+        for one in op_times
     ]
     head = ["engine", "instruction", "count", "time", "mean", "of span"]
     return table(head, rows, "By time; instructions that overlap are added up", numeric=2)
 
 
 def position(profile: Profile) -> Markup:
-    """What the roofline says, in one sentence; why there is none otherwise."""
+    """Return one sentence about the roofline position, or about why there is none."""
     roof = roofline(profile)
     if roof is None:
         why = "its target is not known" if profile.target is None else "flops, HBM traffic or time are missing"
@@ -143,14 +145,14 @@ def fields(profiles: Sequence[tuple[str, Profile]]) -> Markup:
     head = ["field", *(letter if several else "value" for letter, _ in profiles)]
     parts = []
     for title, group in words.grouped(names).items():
-        rows = [[element("code", name), *(_cell(name, one, made) for one, made in full)] for name in group]
+        rows = [[element("code", name), *(_cell(name, one, computed) for one, computed in full)] for name in group]
         parts.append(element("details", element("summary", title), table(head, rows, title), open=True))
     return element("div", *parts, class_="groups")
 
 
-def _cell(name: str, values: Mapping[str, Value], made: frozenset[str]) -> Markup:
+def _cell(name: str, values: Mapping[str, Value], computed: frozenset[str]) -> Markup:
     value = words.value(name, values.get(name))
-    return element("span", value, class_="made" if name in made and name in values else None)
+    return element("span", value, class_="made" if name in computed and name in values else None)
 
 
 def comparison(both: Comparison) -> Markup:

@@ -1,6 +1,6 @@
-"""Files of many makes -> profiles.
+"""Readers of profile files in several formats.
 
-path -> what the content says it is -> that form's reader -> one profile, or one a worker
+path -> format, recognised from the content -> reader of that format -> one profile, or one per worker
 """
 
 from __future__ import annotations
@@ -26,16 +26,32 @@ CONVERT = "convert it first: neuron-explorer view -n A.neff -s A.ntff --output-f
 
 
 def read(path: str | Path, target: str | None = None) -> tuple[Profile, ...]:
-    """All profiles of a file, or of a directory of Parquet tables; ``target`` overrides what the file says.
+    """Read all profiles of a file, or of a directory of Parquet tables.
 
-    InputError: no such file, a form that is not known, a file that is cut short or wrong inside.
-    UnsupportedError: Parquet without pyarrow.
+    Parameters
+    ----------
+    path : str or Path
+        The file or directory. Its format is recognised from the content.
+    target : str, optional
+        Target that overrides the one in the file.
+
+    Returns
+    -------
+    tuple of Profile
+        One profile, or one per worker.
+
+    Raises
+    ------
+    InputError
+        If the file does not exist, is of an unknown format, truncated or damaged.
+    UnsupportedError
+        If pyarrow is needed but not installed.
     """
     path = Path(path)
     if target is not None:
         machine(target)
-    found = _read(path)
-    return found if target is None else tuple(replace(profile, target=target) for profile in found)
+    profiles = _read(path)
+    return profiles if target is None else tuple(replace(profile, target=target) for profile in profiles)
 
 
 def _read(path: Path) -> tuple[Profile, ...]:

@@ -1,4 +1,4 @@
-"""Access to decoded JSON that names the file, the place, what was expected and what was found."""
+"""Access to decoded JSON. Errors name the file, the place, the expected and the actual value."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import numpy as np
 
 from trnqc.errors import InputError
 
-LARGEST = 2.0**63  # clocks count nanoseconds in 64 bits; larger numbers, infinite ones and nan are damage
+# Clocks count nanoseconds in 64 bits, so larger numbers, infinities and NaN indicate a damaged file.
+LARGEST = 2.0**63
 _WORDS = {dict: "an object", list: "a list", str: "a string", (int, float): "a number"}
 
 
 def need(record: Any, key: str, kind: Any, path: Path, where: str) -> Any:
-    """``record[key]`` of the given kind; InputError otherwise."""
+    """Return ``record[key]`` and raise InputError if it is missing or not of type ``kind``."""
     if not isinstance(record, Mapping):
         raise InputError(f"{path}: {where}: expected an object, found {type(record).__name__}")
     if key not in record:
@@ -35,18 +36,18 @@ def numbers(records: Sequence[Any], key: str, path: Path, where: str) -> np.ndar
 
 
 def given_numbers(records: Sequence[Any], key: str, path: Path, where: str) -> np.ndarray:
-    """The same for a field that records may lack or leave null: 0 then."""
+    """Return one optional field of every record as `numbers` does, with 0 where it is missing or null."""
     full = [record if record.get(key) is not None else {key: 0} for record in records]
     return numbers(full, key, path, where)
 
 
 def strings(records: Sequence[Mapping[str, Any]], *keys: str) -> list[str]:
-    """Of every record the first of these fields that it has, else the empty string."""
+    """Return for every record the first of these fields that it has, or the empty string."""
     return [next((str(r[key]) for key in keys if r.get(key) not in (None, "")), "") for r in records]
 
 
 def ordered(start: np.ndarray, end: np.ndarray, path: Path, where: str) -> None:
-    """InputError if an event is not a finite interval."""
+    """Raise InputError if an event is not a finite interval."""
     wrong = np.flatnonzero(~(np.isfinite(start) & np.isfinite(end) & (end >= start)))
     if len(wrong):
         k = int(wrong[0])

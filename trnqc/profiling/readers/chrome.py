@@ -1,7 +1,7 @@
-"""Trace-event JSON: what Chrome, Perfetto's JSON door and torch.profiler write; ours too, with its summary inside.
+"""Reader of trace-event JSON, as written by Chrome, Perfetto, torch.profiler and ``trnqc profile --perfetto``.
 
-Times are microseconds. Kinds read: X (complete), B and E (begin, end, nested), M (names of processes and threads),
-C (counters); the others carry no duration.
+Times are in microseconds. The event kinds that are read are X (complete), B and E (nested begin and end), M (names of
+processes and threads) and C (counters). The other kinds have no duration.
 """
 
 from __future__ import annotations
@@ -23,14 +23,20 @@ Key = tuple[str, str]
 
 
 def matches(data: Any) -> bool:
-    """Whether decoded JSON is a list of trace events, or an object that holds one."""
+    """Return whether decoded JSON is a list of trace events, or an object that contains one."""
     if isinstance(data, Mapping):
         return isinstance(data.get("traceEvents"), list)
     return isinstance(data, list) and bool(data) and isinstance(data[0], Mapping) and "ph" in data[0]
 
 
 def read(data: Any, path: Path) -> tuple[Profile, ...]:
-    """One profile. InputError: an event without time or name, an end without its beginning."""
+    """Return the profile of a trace.
+
+    Raises
+    ------
+    InputError
+        If an event has no time or name, or an end has no beginning.
+    """
     events = data["traceEvents"] if isinstance(data, Mapping) else data
     about = data.get("otherData", {}) if isinstance(data, Mapping) else {}
     about = about if isinstance(about, Mapping) and about.get("schema") == OURS else {}

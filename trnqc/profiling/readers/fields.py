@@ -1,4 +1,4 @@
-"""Summary fields as the sources write them -> ours: numbers, percentages from 0 to 100, unavailable ones left out."""
+"""Normalisation of summary fields: percentages run from 0 to 100, and unavailable figures are dropped."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ from trnqc.profiling.profile import Value
 from trnqc.profiling.readers.checks import LARGEST
 
 PERCENT = "_percent"
-SMALLEST = 1e-18  # below any time or share; like LARGEST it keeps quotients of damaged figures finite
+# Smallest magnitude of a non-zero figure. It is below any time or share; with LARGEST it keeps quotients of damaged
+# figures finite.
+SMALLEST = 1e-18
 
 
 def available(raw: Mapping[str, Any]) -> tuple[dict[str, Value], list[str]]:
-    """(fields, notes) of a source that writes percentages as they are called: what is no figure is left out."""
-    given = {str(k): v for k, v in raw.items() if isinstance(v, int | float | str) and not isinstance(v, bool)}
-    missing = sorted(k for k, v in given.items() if not _available(k, v))
-    fields = {k: v for k, v in given.items() if k not in missing}
+    """Return (fields, notes) of a source whose percentages run from 0 to 100; unavailable figures are dropped."""
+    figures = {str(k): v for k, v in raw.items() if isinstance(v, int | float | str) and not isinstance(v, bool)}
+    missing = sorted(k for k, v in figures.items() if not _available(k, v))
+    fields = {k: v for k, v in figures.items() if k not in missing}
     return fields, [f"the source could not give {', '.join(missing)}"] if missing else []
 
 
 def normal(raw: Mapping[str, Any]) -> tuple[dict[str, Value], list[str]]:
-    """(fields, notes) of the vendor's.
+    """Return (fields, notes) of a summary of the vendor.
 
-    The vendor's tools write percentages as fractions of one, and negative ones where a figure could not be
-    had; whether a file's are fractions is settled from the file itself where it can be.
+    The vendor's tools write percentages as fractions of one, and as negative values where a figure is unavailable.
+    Whether a file uses fractions is inferred from the file itself where possible.
     """
     fields, notes = available(raw)
     if _fractions(fields):
@@ -45,9 +47,9 @@ def _fractions(fields: Mapping[str, Value]) -> bool:
     total = fields.get("total_time")
     if isinstance(total, int | float) and total > 0:
         pairs = [(float(fields[k.removesuffix(PERCENT)]) / total, p) for k, p in percent.items() if _timed(fields, k)]
-        ratio, found = max(pairs, default=(0.0, 0.0))
+        ratio, percent_of_pair = max(pairs, default=(0.0, 0.0))
         if ratio > 0:
-            return abs(found - ratio) < abs(found - 100 * ratio)
+            return abs(percent_of_pair - ratio) < abs(percent_of_pair - 100 * ratio)
     # A utilisation above one and a half of the peak is no fraction; all below: nothing but fractions looks like that.
     return bool(percent) and max(percent.values()) <= 1.5
 

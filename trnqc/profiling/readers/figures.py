@@ -1,4 +1,4 @@
-"""Figures that ``trnqc profile --json`` has written, JSON of schema ``trnqc.analysis/1``: summaries without events."""
+"""Reader of the output of ``trnqc profile --json`` (schema ``trnqc.analysis/1``): summaries without events."""
 
 from __future__ import annotations
 
@@ -17,18 +17,24 @@ NOTE = "read from an analysis, which keeps no events: overlap and instruction ti
 
 
 def matches(data: Any) -> bool:
-    """Whether decoded JSON is an analysis that `trnqc profile --json` wrote."""
+    """Return whether decoded JSON is an analysis that `trnqc profile --json` wrote."""
     return isinstance(data, Mapping) and str(data.get("schema", "")).startswith(FAMILY)
 
 
 def read(data: Mapping[str, Any], path: Path) -> tuple[Profile, ...]:
-    """The profiles of an analysis. InputError: another version of the schema, a field missing or of the wrong kind."""
+    """Return the profiles of an analysis.
+
+    Raises
+    ------
+    InputError
+        If the schema has another version, or a field is missing or of the wrong type.
+    """
     if data["schema"] != SCHEMA:
         raise InputError(f"{path}: expected schema {SCHEMA}, found {data['schema']!r}; use the trnqc that wrote it")
-    found = need(data, "profiles", list, path, "analysis")
-    if not found:
+    records = need(data, "profiles", list, path, "analysis")
+    if not records:
         raise InputError(f"{path}: expected at least one profile in the analysis, found none")
-    return tuple(_profile(one, path, f"profiles[{k}]") for k, one in enumerate(found))
+    return tuple(_profile(one, path, f"profiles[{k}]") for k, one in enumerate(records))
 
 
 def _profile(data: Any, path: Path, where: str) -> Profile:
@@ -63,7 +69,7 @@ def _numbers(data: Mapping[str, Any], key: str, path: Path, where: str) -> dict[
 
 
 def command_of(data: Any, depth: int = 3) -> str | None:
-    """The command that wrote a record of benchmark figures, which stands in it or in its parts; None for others."""
+    """Return the command that wrote a record of benchmark figures, or None if ``data`` is not such a record."""
     if not isinstance(data, Mapping) or depth < 0:
         return None
     if isinstance(data.get("command"), str):

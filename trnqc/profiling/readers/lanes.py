@@ -1,4 +1,4 @@
-"""Columns of events -> lanes."""
+"""Conversion of event columns to lanes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trnqc.profiling.readers.names import lane_name
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """n events of one table. start, end: int64 or float64 [n] ns on the source's clock; core: int [n]."""
+    """The n events of one table. ``start`` and ``end`` are int64 or float64 [n] in ns on the source's clock."""
 
     engine: Labels
     core: np.ndarray
@@ -40,7 +40,7 @@ def columns(
     stall: Labels | None = None,
     stall_ns: np.ndarray | None = None,
 ) -> Columns:
-    """With core 0 and no stalls unless given."""
+    """Return event columns; by default all events are on core 0 and have no stalls."""
     n = len(start)
     return Columns(
         engine,
@@ -55,9 +55,9 @@ def columns(
 
 
 def lanes(tables: list[Columns], path: Path, where: str = "event") -> tuple[Lane, ...]:
-    """One lane per engine and core, all on the clock of the first event of any table.
+    """Return one lane per engine and core, with times relative to the first event of all tables.
 
-    The origin is taken off before times become floats: clocks that count nanoseconds since 1970 exceed 2^53.
+    The origin is subtracted before times are converted to floats, because nanoseconds since 1970 exceed 2^53.
     """
     tables = [table for table in tables if len(table)]
     for table in tables:
@@ -73,7 +73,7 @@ def lanes(tables: list[Columns], path: Path, where: str = "event") -> tuple[Lane
 
 
 def _place(key: tuple[str, int]) -> tuple[Any, ...]:
-    """Cores apart; engines in the usual order, then DMA by number, then the rest by name."""
+    """Sort key of lanes: by core, then engines in the usual order, DMA queues by number and others by name."""
     engine, core = key
     if engine in ENGINES:
         return core, 0, ENGINES.index(engine), ""
@@ -86,10 +86,10 @@ def _split(t: Columns, origin: float) -> list[Lane]:
     named = [lane_name(name) for name in t.engine.names]
     distinct = sorted(set(named), key=named.index)
     engine = np.asarray([distinct.index(name) for name in named])[t.engine.codes]
-    made = []
+    core_lanes = []
     for which, core in sorted(set(zip(engine.tolist(), np.asarray(t.core).tolist()))):
         pick = np.flatnonzero((engine == which) & (t.core == core))
-        made.append(
+        core_lanes.append(
             Lane(
                 distinct[which],
                 (t.start[pick] - origin).astype(np.float64),
@@ -101,4 +101,4 @@ def _split(t: Columns, origin: float) -> list[Lane]:
                 int(core),
             )
         )
-    return made
+    return core_lanes

@@ -14,12 +14,18 @@ START, DURATION = "Start (ns)", "Duration (ns)"
 
 
 def matches(data: Any) -> bool:
-    """Whether decoded JSON is a GPU trace of Nsight Systems."""
+    """Return whether decoded JSON is a GPU trace of Nsight Systems."""
     return isinstance(data, list) and bool(data) and isinstance(data[0], Mapping) and {START, DURATION} <= set(data[0])
 
 
 def read(data: list[Any], path: Path) -> tuple[Profile, ...]:
-    """One profile. InputError: a row without start or duration."""
+    """Return the profile of a trace.
+
+    Raises
+    ------
+    InputError
+        If a row has no start or duration.
+    """
     tracks: dict[str, Track] = {}
     for k, row in enumerate(data):
         if not isinstance(row, Mapping):
@@ -29,12 +35,12 @@ def read(data: list[Any], path: Path) -> tuple[Profile, ...]:
         track = tracks.setdefault(f"{device}/{stream}", Track(device, stream))
         start, duration = _whole(row, START, path, k), _whole(row, DURATION, path, k)
         track.add(start, start + duration, str(row.get("Name", "")))
-    made = to_lanes(list(tracks.values()), path)
-    return (Profile(path.stem, str(path), "Nsight Systems GPU trace JSON", "device", lanes=made),)
+    stream_lanes = to_lanes(list(tracks.values()), path)
+    return (Profile(path.stem, str(path), "Nsight Systems GPU trace JSON", "device", lanes=stream_lanes),)
 
 
 def _whole(row: Mapping[str, Any], key: str, path: Path, k: int) -> int:
-    """The tool writes numbers, or numbers as text, with or without thousands separators."""
+    """Return a field as an integer. It may be a number, or text with or without thousands separators."""
     value = row.get(key)
     text = str(value).replace(",", "")
     if not text.isdecimal() or not text.isascii() or len(text) > 19 or int(text) >= 2**63:

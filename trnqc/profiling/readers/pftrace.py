@@ -1,7 +1,7 @@
 """Perfetto's protobuf traces (``.pftrace``): slices and counters of track events.
 
-Read here and not through the ``perfetto`` package: that one downloads a native trace processor on first use, and a
-profile must open on a machine without a network. Field numbers are those of perfetto's public trace format.
+The ``perfetto`` package is not used, because it downloads a native trace processor on first use and a profile must open
+on a machine without a network. Field numbers are those of Perfetto's public trace format.
 
 trace -> packets -> (interned names, track descriptors, events per sequence) -> tracks of slices
 """
@@ -27,7 +27,7 @@ STATE_CLEARED = 1
 
 @dataclass
 class _Sequence:
-    """What one writer has said so far: its interned strings by id and its default track."""
+    """State of one packet sequence: its interned strings by id and its default track."""
 
     names: dict[int, str] = field(default_factory=dict)
     keys: dict[int, str] = field(default_factory=dict)
@@ -54,12 +54,18 @@ class _State:
 
 
 def matches(head: bytes) -> bool:
-    """A trace is a row of length-delimited packets in field 1, whose own first tag is that of a packet field."""
+    """Return whether the bytes look like a trace: length-delimited packets that begin with a packet field."""
     return len(head) > 2 and head[0] == (PACKET << 3 | 2)
 
 
 def read(data: bytes, path: Path) -> tuple[Profile, ...]:
-    """One profile. InputError: bytes that are no trace or stop short, or a trace without slices."""
+    """Return the profile of a trace.
+
+    Raises
+    ------
+    InputError
+        If the bytes are not a trace, are truncated, or hold no slices.
+    """
     state = _State()
     try:
         for packet in _packets(memoryview(data)):
@@ -101,21 +107,21 @@ def _packets(trace: memoryview) -> Iterator[memoryview]:
 
 
 def _packet(packet: memoryview, state: _State) -> None:
-    found = dict(fields(packet))
-    sequence_id = number(found.get(SEQUENCE, 0))
-    if number(found.get(FLAGS, 0)) & STATE_CLEARED:
+    entries = dict(fields(packet))
+    sequence_id = number(entries.get(SEQUENCE, 0))
+    if number(entries.get(FLAGS, 0)) & STATE_CLEARED:
         state.sequences.pop(sequence_id, None)
     sequence = state.sequences.setdefault(sequence_id, _Sequence())
-    if INTERNED in found:
-        _intern(message(found[INTERNED]), sequence)
-    if DEFAULTS in found:
-        for kind, value in fields(message(found[DEFAULTS])):
+    if INTERNED in entries:
+        _intern(message(entries[INTERNED]), sequence)
+    if DEFAULTS in entries:
+        for kind, value in fields(message(entries[DEFAULTS])):
             if kind == 11:
                 sequence.track = number(dict(fields(message(value))).get(11, sequence.track))
-    if DESCRIPTOR in found:
-        _describe(message(found[DESCRIPTOR]), state)
-    if EVENT in found:
-        _event(message(found[EVENT]), number(found.get(TIMESTAMP, 0)), sequence, state)
+    if DESCRIPTOR in entries:
+        _describe(message(entries[DESCRIPTOR]), state)
+    if EVENT in entries:
+        _event(message(entries[EVENT]), number(entries.get(TIMESTAMP, 0)), sequence, state)
 
 
 def _intern(data: memoryview, sequence: _Sequence) -> None:
@@ -127,60 +133,62 @@ def _intern(data: memoryview, sequence: _Sequence) -> None:
 
 
 def _describe(descriptor: memoryview, state: _State) -> None:
-    found = dict(fields(descriptor))
-    node = state.nodes.setdefault(number(found.get(1, 0)), _Node())
+    entries = dict(fields(descriptor))
+    node = state.nodes.setdefault(number(entries.get(1, 0)), _Node())
     for kind in (2, 10, 13):  # name, static_name, atrace_name
-        if kind in found:
-            node.name = text(found[kind])
-    node.parent = number(found.get(5, node.parent))
-    if 3 in found:
-        process = dict(fields(message(found[3])))
+        if kind in entries:
+            node.name = text(entries[kind])
+    node.parent = number(entries.get(5, node.parent))
+    if 3 in entries:
+        process = dict(fields(message(entries[3])))
         node.process = text(process[6]) if 6 in process else f"process {process.get(1, '')}"
-    if 4 in found:
-        thread = dict(fields(message(found[4])))
+    if 4 in entries:
+        thread = dict(fields(message(entries[4])))
         node.thread = text(thread[5]) if 5 in thread else f"thread {thread.get(2, '')}"
-    if 8 in found:
-        counter = dict(fields(message(found[8])))
+    if 8 in entries:
+        counter = dict(fields(message(entries[8])))
         node.unit = text(counter[6]) if 6 in counter else {1: "ns", 2: "", 3: "B"}.get(number(counter.get(3, 0)), "")
 
 
 def _event(event: memoryview, time: int, sequence: _Sequence, state: _State) -> None:
     args: dict[str, str] = {}
-    found: dict[int, Field] = {}
+    entries: dict[int, Field] = {}
     for kind, value in fields(event):
         if kind == 4:
             args.update(_annotation(message(value), sequence))
         else:
-            found[kind] = value
-    uuid = number(found.get(11, sequence.track))
-    kind = number(found.get(9, 0))
+            entries[kind] = value
+    uuid = number(entries.get(11, sequence.track))
+    kind = number(entries.get(9, 0))
     if kind == BEGIN:
-        name = text(found[23]) if 23 in found else sequence.names.get(number(found.get(10, 0)), "")
+        name = text(entries[23]) if 23 in entries else sequence.names.get(number(entries.get(10, 0)), "")
         state.open_slices.setdefault(uuid, []).append((time, name, args))
     elif kind == END and state.open_slices.get(uuid):
-        began, name, given = state.open_slices[uuid].pop()
+        began, name, begin_args = state.open_slices[uuid].pop()
         track = state.slices.setdefault(uuid, Track("", ""))
-        given = given | args
-        stall_ns = _float(given.get("stall_ns", ""))
-        detail = next((given[k] for k in ("name", "operands", "variable", "hlo_name") if k in given), "")
-        track.add(began, time, name or given.get("opcode", ""), detail, given.get("stall", NO_STALL), stall_ns)
+        begin_args = begin_args | args
+        stall_ns = _float(begin_args.get("stall_ns", ""))
+        detail = next((begin_args[k] for k in ("name", "operands", "variable", "hlo_name") if k in begin_args), "")
+        track.add(
+            began, time, name or begin_args.get("opcode", ""), detail, begin_args.get("stall", NO_STALL), stall_ns
+        )
     elif kind == COUNTER:
-        sample = _double(found[44]) if 44 in found else float(signed(number(found.get(30, 0))))
+        sample = _double(entries[44]) if 44 in entries else float(signed(number(entries.get(30, 0))))
         state.counters.setdefault(uuid, []).append((time, sample))
 
 
 def _annotation(data: memoryview, sequence: _Sequence) -> dict[str, str]:
-    found = dict(fields(data))
-    key = text(found[10]) if 10 in found else sequence.keys.get(number(found.get(1, 0)), "")
-    if 6 in found:
-        return {key: text(found[6])}
-    if 17 in found:
-        return {key: sequence.values.get(number(found[17]), "")}
-    if 5 in found:
-        return {key: repr(_double(found[5]))}
-    if 4 in found:
-        return {key: str(signed(number(found[4])))}
-    return {key: str(found[3])} if 3 in found else {}
+    entries = dict(fields(data))
+    key = text(entries[10]) if 10 in entries else sequence.keys.get(number(entries.get(1, 0)), "")
+    if 6 in entries:
+        return {key: text(entries[6])}
+    if 17 in entries:
+        return {key: sequence.values.get(number(entries[17]), "")}
+    if 5 in entries:
+        return {key: repr(_double(entries[5]))}
+    if 4 in entries:
+        return {key: str(signed(number(entries[4])))}
+    return {key: str(entries[3])} if 3 in entries else {}
 
 
 def _double(value: Field) -> float:
@@ -195,7 +203,7 @@ def _float(value: str) -> float:
 
 
 def _chain(nodes: Mapping[int, _Node], uuid: int) -> list[_Node]:
-    """The track and its ancestors; a loop of parents ends where it closes."""
+    """Return the track and its ancestors. A cycle of parents is cut where it closes."""
     seen: list[int] = []
     while uuid in nodes and uuid not in seen:
         seen.append(uuid)

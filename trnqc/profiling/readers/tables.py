@@ -1,7 +1,7 @@
-"""The vendor's Parquet tables: a directory of them (``name@latest/``) or a single file.
+"""Reader of the vendor's Parquet tables, from a directory (``name@latest/``) or a single file.
 
-What a table holds is recognised from its columns, not its name, so that renamed and numbered files are read as well.
-pyarrow reads the files; it is an extra because nothing else needs it.
+The kind of a table is recognised from its columns and not from its name, so renamed and numbered files are read, too.
+The files are read by pyarrow, an optional dependency.
 """
 
 from __future__ import annotations
@@ -45,7 +45,15 @@ def _pyarrow() -> Any:
 
 
 def read(path: Path) -> tuple[Profile, ...]:
-    """One profile. UnsupportedError without pyarrow; InputError: not Parquet, truncated, or no table that we know."""
+    """Return the profile of the tables.
+
+    Raises
+    ------
+    UnsupportedError
+        If pyarrow is not installed.
+    InputError
+        If a file is not Parquet or truncated, or no table is of a known kind.
+    """
     parquet = _pyarrow()
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     tables: dict[str, list[Any]] = {}
@@ -76,7 +84,7 @@ def _kind(parquet: Any, file: Path) -> str | None:
 
 
 def _table(parquet: Any, file: Path) -> Any:
-    # One file at a time: the dataset layer would take the vendor's "@" and "=" in paths for partition keys.
+    # Files are opened one by one, because the dataset layer would parse "@" and "=" in paths as partition keys.
     return _open(lambda: parquet.ParquetFile(file).read(), file)
 
 
@@ -84,7 +92,7 @@ def _profile(tables: Mapping[str, list[Any]], path: Path) -> Profile:
     fields, notes = normal(_one_row(tables.get("Summary", []), path, "Summary"))
     metadata = _one_row(tables.get("Metadata", []), path, "Metadata")
     events = [_instructions(table, path) for table in tables.get("Instruction", [])]
-    # Packets and their aggregates are the same traffic: the finer table wins.
+    # Packets and their aggregates describe the same traffic, so only the finer table is used.
     packets = tables.get("DmaPacket") or tables.get("DmaPacketAggregated", [])
     events += [_transfers(table, path) for table in packets]
     return Profile(
@@ -109,7 +117,7 @@ def _one_row(tables: list[Any], path: Path, kind: str) -> dict[str, Any]:
 
 
 def _peaks(fields: Mapping[str, Value], metadata: Mapping[str, Any]) -> dict[str, Value]:
-    """The profile's own ridge point, from the machine's figures that it carries, if the summary lacks it."""
+    """Return the ridge point from the machine figures in the metadata, if the summary lacks it."""
     rows, cols = metadata.get("tensor_engine_num_rows"), metadata.get("tensor_engine_num_cols")
     clock, stack = metadata.get("tensor_engine_clock_freq"), metadata.get("hbm_ddr_bandwidth")
     if "peak_flops_bandwidth_ratio" in fields or not (rows and cols and clock and stack):
@@ -118,7 +126,7 @@ def _peaks(fields: Mapping[str, Value], metadata: Mapping[str, Any]) -> dict[str
 
 
 def _numbers(table: Any, name: str, path: Path, default: float | None = None) -> np.ndarray:
-    """One column as int64 or float64; nulls only where a default stands for them."""
+    """Return one column as int64 or float64. Nulls are replaced by the default and are an error without one."""
     if name not in table.column_names:
         if default is None:
             raise InputError(f"{path}: expected the column {name!r}, found {', '.join(table.column_names[:8])}, ...")
@@ -132,7 +140,7 @@ def _numbers(table: Any, name: str, path: Path, default: float | None = None) ->
 
 
 def _strings(table: Any, *names: str) -> Labels:
-    """The first of these columns that the table has, nulls as empty strings."""
+    """Return the first of these columns that the table has, with nulls as empty strings."""
     name = next((name for name in names if name in table.column_names), None)
     if name is None:
         return Labels.same("", table.num_rows)
@@ -176,13 +184,13 @@ def _origin(events: list[Columns]) -> int:
 
 
 def _series(tables: Mapping[str, list[Any]], origin: int) -> list[Series]:
-    """Use of SBUF and PSUM and DMA throughput over time, first core only: one line a quantity."""
+    """Return the SBUF use, PSUM use and DMA throughput of the first core over time, one series per quantity."""
     wanted = (
         ("SbufUsage", "avg_util_percent", "SBUF in use", "%"),
         ("PsumUsage", "avg_util_percent", "PSUM in use", "%"),
         ("DmaUsage", "current_throughput", "DMA throughput", "B/s"),
     )
-    made = []
+    series = []
     for kind, column, name, unit in wanted:
         for table in tables.get(kind, [])[:1]:
             if column not in table.column_names:
@@ -193,5 +201,5 @@ def _series(tables: Mapping[str, list[Any]], origin: int) -> list[Series]:
             # As in the summary, the vendor's percentages are fractions of one.
             scale = 100.0 if unit == "%" and len(value) and value.max() <= 1.5 else 1.0
             time = (_numbers(table, "timestamp", Path(kind))[keep] - origin).astype(np.float64)
-            made.append(Series(name, unit, time, scale * value))
-    return made
+            series.append(Series(name, unit, time, scale * value))
+    return series

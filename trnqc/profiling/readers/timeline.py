@@ -1,4 +1,4 @@
-"""The simulator's timeline, JSON of schema ``trnqc.timeline/1``."""
+"""Reader of the simulator's timelines, JSON of schema ``trnqc.timeline/1``."""
 
 from __future__ import annotations
 
@@ -19,12 +19,18 @@ SCHEMA = "trnqc.timeline/1"
 
 
 def matches(data: Any) -> bool:
-    """Whether decoded JSON is a timeline of the simulator."""
+    """Return whether decoded JSON is a timeline of the simulator."""
     return isinstance(data, Mapping) and str(data.get("schema", "")).startswith(FAMILY)
 
 
 def read(data: Mapping[str, Any], path: Path) -> tuple[Profile, ...]:
-    """One profile. InputError: another version of the schema, a field missing or of the wrong kind."""
+    """Return the profile of a timeline.
+
+    Raises
+    ------
+    InputError
+        If the schema has another version, or a field is missing or of the wrong type.
+    """
     if data["schema"] != SCHEMA:
         raise InputError(f"{path}: expected schema {SCHEMA}, found {data['schema']!r}; use the trnqc that wrote it")
     events = need(data, "events", list, path, "timeline")
@@ -66,12 +72,12 @@ def _lanes(events: list[Any], path: Path) -> tuple[Any, ...]:
 
 
 def _queues(events: list[Any]) -> dict[str, int]:
-    """Engines with several queues that wait: loads and stores are issued by two."""
+    """Return the number of waiting queues of the engines that have several; two queues issue loads and stores."""
     names: dict[str, set[str]] = {}
     for event in events:
         if event.get("stall_ns") and not is_dma(event["engine"]):
             names.setdefault(event["engine"], set()).add(str(event.get("queue", "")))
-    return {engine: len(found) for engine, found in names.items() if len(found) > 1}
+    return {engine: len(queues) for engine, queues in names.items() if len(queues) > 1}
 
 
 def _stalls(stalls: Mapping[str, Any], path: Path) -> dict[str, dict[str, float]]:

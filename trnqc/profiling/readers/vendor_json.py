@@ -1,6 +1,6 @@
-"""JSON of the vendor's profilers.
+"""Reader of the JSON files of the vendor's profilers.
 
-summary-json: ``{name of the run: {field: value}}``, one entry a worker. json: ``{"summary": [{...}], "instruction":
+summary-json: ``{name of the run: {field: value}}``, one entry per worker. json: ``{"summary": [{...}], "instruction":
 [{timestamp, duration, label, opcode, ...}], ...}``, times in ns. system profile: ``{"trace_events": [{timestamp,
 duration, group, name, ...}], ...}``, events of the runtime on the host.
 """
@@ -26,18 +26,24 @@ DMA_LISTS = ("dma", "dma_packet", "DmaPacket", "DmaPacketAggregated")
 
 
 def matches(data: Any) -> bool:
-    """Whether decoded JSON is one of the vendor's forms: full profile, system profile or summaries."""
+    """Return whether decoded JSON is a full profile, system profile or set of summaries of the vendor."""
     return isinstance(data, Mapping) and (_is_full(data) or _is_system(data) or bool(_summaries(data)))
 
 
 def read(data: Mapping[str, Any], path: Path) -> tuple[Profile, ...]:
-    """One profile, or one a worker for summary-json. InputError: fields missing or of the wrong kind."""
+    """Return one profile, or one per worker for summary-json.
+
+    Raises
+    ------
+    InputError
+        If a field is missing or of the wrong type.
+    """
     if _is_full(data):
         return (_full(data, path),)
     if _is_system(data):
         return (_system(data, path),)
-    found = _summaries(data)
-    return tuple(_summary(name, fields, path, "vendor summary-json") for name, fields in found.items())
+    summaries = _summaries(data)
+    return tuple(_summary(name, fields, path, "vendor summary-json") for name, fields in summaries.items())
 
 
 def _looks_like_summary(value: Any) -> bool:
@@ -84,12 +90,12 @@ def _full(data: Mapping[str, Any], path: Path) -> Profile:
         raise InputError(f"{path}: expected one summary, found {len(rows)}; export one worker or core at a time")
     tables = [_instructions(data.get("instruction", data.get("Instruction")), path)]
     tables += [_transfers(data[name], path, name) for name in DMA_LISTS if isinstance(data.get(name), list)]
-    made = lanes(tables, path, "instruction")
-    return _summary("", rows[0] if rows else {}, path, "vendor json", lanes=made)
+    event_lanes = lanes(tables, path, "instruction")
+    return _summary("", rows[0] if rows else {}, path, "vendor json", lanes=event_lanes)
 
 
 def _times(records: list[Any], path: Path, where: str) -> tuple[np.ndarray, np.ndarray]:
-    """Both spellings that the vendor has used: timestamp and duration, or start_ts and end_ts."""
+    """Return start and end times, stored either as timestamp and duration or as start_ts and end_ts."""
     if records and isinstance(records[0], Mapping) and "start_ts" in records[0]:
         return numbers(records, "start_ts", path, where), numbers(records, "end_ts", path, where)
     start = numbers(records, "timestamp", path, where)
@@ -134,5 +140,5 @@ def _system(data: Mapping[str, Any], path: Path) -> Profile:
     start, end = _times(records, path, "trace_events")
     name = Labels.of(strings(records, "name"))
     table = columns(Labels.of(strings(records, "group")), start, end, name, Labels.of(strings(records, "tensor_name")))
-    made = lanes([table], path, "trace_events")
-    return Profile(path.stem, str(path), "vendor system profile json", "device", lanes=made)
+    event_lanes = lanes([table], path, "trace_events")
+    return Profile(path.stem, str(path), "vendor system profile json", "device", lanes=event_lanes)

@@ -1,6 +1,6 @@
-"""A trace that https://ui.perfetto.dev opens: trace-event JSON, one process a core, one thread an engine or DMA queue.
+"""Trace-event JSON for https://ui.perfetto.dev, with one process per core and one thread per engine or DMA queue.
 
-The summary and the rest of the profile travel in ``otherData``, so that the file reads back as the same profile.
+The rest of the profile is stored in ``otherData``, so that the file reads back as the same profile.
 """
 
 from __future__ import annotations

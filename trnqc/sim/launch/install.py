@@ -1,4 +1,7 @@
-"""``import nki`` resolving to the simulator, for kernels written by others; never where a real ``nki`` is installed."""
+"""Make ``import nki`` resolve to the simulator, so that third-party kernels run unchanged.
+
+The vendor's own ``nki`` always takes precedence where it is installed.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,19 @@ from trnqc.sim.launch.simulate import simulate
 from trnqc.sim.memory import dtypes
 from trnqc.sim.nki import isa, language, typing
 
+# Version of NKI that the simulator implements.
 EMULATED_VERSION = "0.6.0"
+# Oldest version that counts as the vendor's NKI; unrelated packages of that name have lower versions.
 _MINIMUM = (0, 3)
+# Attribute that marks the simulated ``nki`` module.
 _MARK = "__trnqc_simulator__"
 
 
 def find_real_nki() -> ModuleType | None:
-    """The vendor's ``nki`` if version 0.3 or later imports. Public packages of that name raise ImportError: absent."""
+    """Return the vendor's ``nki`` if version 0.3 or later can be imported, otherwise None.
+
+    Unrelated public packages of that name raise ImportError and count as absent.
+    """
     loaded = sys.modules.get("nki")
     if loaded is not None:
         return None if hasattr(loaded, _MARK) else _if_recent(loaded)
@@ -44,7 +53,10 @@ def _if_recent(module: ModuleType) -> ModuleType | None:
 def install() -> bool:
     """Make ``nki`` and its submodules resolve to the simulator.
 
-    False, and nothing done, where the real one is installed.
+    Returns
+    -------
+    bool
+        True on success. False, without any change, if the vendor's ``nki`` is installed.
     """
     if find_real_nki() is not None:
         return False
@@ -63,7 +75,7 @@ def install() -> bool:
 
 
 def uninstall() -> None:
-    """Undo ``install``."""
+    """Inverse of `install`."""
     if hasattr(sys.modules.get("nki"), _MARK):
         for name in [n for n in sys.modules if n == "nki" or n.startswith("nki.")]:
             del sys.modules[name]

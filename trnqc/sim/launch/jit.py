@@ -1,4 +1,7 @@
-"""``nki.jit`` marks a kernel. There is no compiler here: a direct call runs only where NKI_SIMULATOR=1 asks for it."""
+"""The decorator ``nki.jit``, which marks a function as a kernel.
+
+There is no compiler here. A direct call of a kernel is simulated if NKI_SIMULATOR=1 is set and is an error otherwise.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,15 @@ from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.launch import machine
 from trnqc.sim.launch.launch import execute
 
-# Options of the compiler that published kernels pass; they change no result.
+# Compiler options that published kernels pass. They do not affect results and are ignored.
 _COMPILER_OPTIONS = {"debug_kernel", "experimental_flags", "show_compiler_tb"}
 
 
 class Kernel:
-    """A kernel function with the number of cores (LNC) that it is launched on."""
+    """A kernel function and the number of cores on which it is launched (``lnc``, 1 or 2).
+
+    ``kernel[lnc]`` returns the kernel for another number of cores.
+    """
 
     def __init__(self, func: Callable[..., Any], lnc: int = 1):
         functools.update_wrapper(self, func)
@@ -41,7 +47,15 @@ class Kernel:
 
 
 def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
-    """Decorator of kernels, with or without parentheses."""
+    """Mark a function as a kernel. The decorator works with and without parentheses.
+
+    Raises
+    ------
+    NkiValidationError
+        If ``platform_target`` is passed.
+    TypeError
+        If another unknown option is passed.
+    """
     if "platform_target" in kwargs:
         raise NkiValidationError("platform_target is not an argument of nki.jit; set NEURON_PLATFORM_TARGET_OVERRIDE")
     if "mode" in kwargs:

@@ -1,4 +1,4 @@
-"""Running a kernel function on one or two simulated cores: arguments in, results out."""
+"""Launch of a kernel function on one or two simulated cores, with conversion of its arguments and results."""
 
 from __future__ import annotations
 
@@ -22,19 +22,23 @@ from trnqc.sim.memory import dtypes
 from trnqc.sim.memory.storage import MemoryRegion, Storage, check_capacity, check_shape
 from trnqc.sim.memory.tensor import NkiTensor
 
+# Time in seconds after which a core stops waiting for the others at a barrier.
 BARRIER_TIMEOUT = 60.0
 
 
 @dataclass(frozen=True)
 class Spec:
-    """Shape and dtype of an array that a trace needs no values of; ``dtype`` is a DType, its name or a NumPy dtype."""
+    """Shape and dtype of an array whose values a trace does not need.
+
+    ``dtype`` is a DType, its name or a NumPy dtype.
+    """
 
     shape: tuple[int, ...]
     dtype: Any
 
 
 class Links:
-    """What the cores of one launch share: HBM allocations, a barrier and mailboxes."""
+    """The resources that the cores of one launch share: HBM allocations, a barrier and mailboxes."""
 
     def __init__(self, cores: int):
         self.cores = cores
@@ -44,19 +48,19 @@ class Links:
         self._shared: dict[int, Storage] = {}
 
     def shared_storage(self, index: int, make: Callable[[], Storage]) -> Storage:
-        """The ``index``-th shared HBM allocation: made by the core that comes first, the same for all."""
+        """Return the ``index``-th shared HBM allocation, which the first core to arrive creates for all cores."""
         with self.lock:
             fresh = make()
-            found = self._shared.setdefault(index, fresh)
-        if (found.shape, found.dtype) != (fresh.shape, fresh.dtype):
+            storage = self._shared.setdefault(index, fresh)
+        if (storage.shape, storage.dtype) != (fresh.shape, fresh.dtype):
             raise NkiValidationError(
-                f"cores disagree on shared HBM tensor number {index}: {found.shape} {found.dtype} and {fresh.shape} "
-                f"{fresh.dtype}; all cores must run the same allocations"
+                f"cores disagree on shared HBM tensor number {index}: {storage.shape} {storage.dtype} and "
+                f"{fresh.shape} {fresh.dtype}; all cores must run the same allocations"
             )
-        return found
+        return storage
 
     def meet(self) -> None:
-        """Wait until every core is here."""
+        """Wait until every core has reached the barrier."""
         try:
             self.barrier.wait()
         except threading.BrokenBarrierError:
@@ -75,26 +79,50 @@ def execute(
     target: Target | None = None,
     observer: Any = None,
 ) -> tuple[Any, Trace]:
-    """Run ``function`` on ``cores`` cores.
+    """Run a kernel function on simulated cores.
 
-    target: None takes the environment's; observer: told of core 0's instructions and device loops.
-    Returns core 0's results as NumPy arrays (None in a dry run) and its trace.
+    Parameters
+    ----------
+    function : callable
+        The undecorated kernel.
+    args, kwargs
+        Its arguments. Arrays may be NumPy arrays or CPU torch tensors; in a dry run also `Spec`.
+    cores : int
+        Number of cores, 1 or 2.
+    dry : bool
+        If true, instructions are checked and counted, but floating-point data are not computed.
+    records : bool
+        If true, the trace keeps the executed instructions.
+    target : Target, optional
+        Generation to simulate. By default it is taken from the environment.
+    observer : object, optional
+        Receives the instructions and device loops of core 0.
+
+    Returns
+    -------
+    tuple
+        The results of core 0 as NumPy arrays (None in a dry run), and its trace.
+
+    Raises
+    ------
+    NkiValidationError
+        If a kernel is running already, or the kernel violates a rule of the machine.
     """
     if running() is not None:
         raise NkiValidationError("a kernel is running already; call helpers as plain functions")
     if os.environ.get("NKI_PRECISE_FP", "1") == "0":
         raise NkiValidationError("NKI_PRECISE_FP=0 is not offered here: tiles are always stored in their own dtype")
-    doors = _Doors(dry, MemoryRegion.private_hbm if cores == 1 else MemoryRegion.shared_hbm)
+    hbm_arguments = _Arguments(dry, MemoryRegion.private_hbm if cores == 1 else MemoryRegion.shared_hbm)
     bound = _bind(function, args, kwargs)
-    entered = {name: doors.enter(value, name) for name, value in bound.arguments.items()}
-    bound.arguments.update(entered)
+    converted = {name: hbm_arguments.enter(value, name) for name, value in bound.arguments.items()}
+    bound.arguments.update(converted)
     links = Links(cores) if cores > 1 else None
     target = target or target_from_environment()
     runs = [Run(target, dry=dry, recording=records, core=c, cores=cores, links=links) for c in range(cores)]
     runs[0].observer = observer
     results = _run_all(runs, function, bound)
     traces = [_finish(run) for run in runs]
-    doors.copy_back()
+    hbm_arguments.copy_back()
     return (None if dry else _leave(results[0])), traces[0]
 
 
@@ -147,15 +175,18 @@ def _finish(run: Run) -> Trace:
 # -- arguments --------------------------------------------------------------------------------------------------------
 
 
-class _Doors:
-    """Arrays into HBM tensors. The tensor uses the caller's memory where it can, and is copied back where it cannot."""
+class _Arguments:
+    """Converts the arrays of the caller to HBM tensors.
+
+    A tensor shares the caller's memory where possible. Otherwise it is a copy, and `copy_back` returns its contents.
+    """
 
     def __init__(self, dry: bool, buffer: MemoryRegion):
         self.dry, self.buffer = dry, buffer
         self._back: list[tuple[np.ndarray, np.ndarray]] = []
 
     def enter(self, value: Any, name: str) -> Any:
-        """``value`` with every array in it (also within tuples, lists, dicts and dataclasses) replaced by a tensor."""
+        """Return ``value`` with its arrays replaced by tensors, also within tuples, lists, dicts and dataclasses."""
         if isinstance(value, Spec):
             return self._spec(value, name)
         array = as_numpy(value)
@@ -198,13 +229,13 @@ class _Doors:
         return NkiTensor(shape, dtype, storage, self.buffer, name)
 
     def copy_back(self) -> None:
-        """Bring writes to copied arguments back to the caller."""
+        """Copy the contents of copied arguments back to the arrays of the caller."""
         for array, flat in self._back:
             array[...] = flat.view(array.dtype).reshape(array.shape)
 
 
 def as_numpy(value: Any) -> np.ndarray | None:
-    """A NumPy array over a NumPy array's or CPU torch tensor's memory; None for anything else."""
+    """Return a NumPy array that shares the memory of a NumPy array or CPU torch tensor; None for other values."""
     if isinstance(value, np.ndarray):
         return value
     torch = sys.modules.get("torch")

@@ -1,7 +1,7 @@
-"""The run in progress: which core, which generation, what was issued, what memory was live.
+"""State of a running kernel: core, generation, issued instructions and live memory.
 
-Every instruction goes through ``Run.issue``. Its id is its place in the compiled program, so an instruction in the
-body of a device loop has one id however often it executes.
+Every instruction goes through ``Run.issue``. Its id is its position in the compiled program, so an instruction in the
+body of a device loop has the same id in every pass.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Instruction:
-    """One executed instruction; ``loops`` holds (loop id, iteration) from the outermost device loop inwards."""
+    """One executed instruction. ``loops`` holds (loop id, iteration) from the outermost device loop inwards."""
 
     id: int
     op: str
@@ -47,9 +47,9 @@ class Instruction:
 
 @dataclass
 class TileRecord:
-    """Life of one on-chip tile in instruction ids: first and last use.
+    """Lifetime of one on-chip tile; ``first`` and ``last`` are the instruction ids of its first and last use.
 
-    ``address`` only where the kernel placed it; ``scope`` is the loop path that it was made in.
+    ``address`` is None unless the kernel chose it. ``scope`` is the loop path in which the tile was allocated.
     """
 
     id: int
@@ -66,10 +66,22 @@ class TileRecord:
 
 @dataclass(frozen=True)
 class Trace:
-    """What a run issued. Counters are keyed by instruction name; high water is in bytes per partition.
+    """The instructions and memory use of a run.
 
-    static: instructions in the compiled program (a device loop's body counts once). executed: instructions the machine
-    performs. records: the executed instructions in order, where they were asked for.
+    Attributes
+    ----------
+    target
+        Name of the generation.
+    static
+        Number of instructions in the compiled program, by name. The body of a device loop counts once.
+    executed
+        Number of instructions that the machine executes, by name.
+    sbuf_high_water, psum_high_water
+        Largest number of bytes per partition in use.
+    tiles
+        The on-chip tiles that were used.
+    records
+        The executed instructions in order, if they were requested.
     """
 
     target: str
@@ -90,14 +102,14 @@ class Run:
     recording: bool = False
     core: int = 0
     cores: int = 1
-    links: Any = None  # what the cores of one launch share
+    links: Any = None  # resources shared by the cores of one launch, see `trnqc.sim.launch.launch.Links`
     tick: int = 0
     tiles_made: int = 0
     loops_made: int = 0
     shared_made: int = 0
-    counting: bool = True  # first visit to the present place in the program
-    weight: int = 1  # executions that one visit stands for
-    absent: bool = False  # inside a device loop that makes no pass
+    counting: bool = True  # whether the current position in the program is visited for the first time
+    weight: int = 1  # number of executions that one visit represents
+    absent: bool = False  # whether the run is inside a device loop without any pass
     loop_path: tuple[tuple[int, int], ...] = ()
     no_reorder: int = 0
     static: Counter[str] = field(default_factory=Counter[str])
@@ -105,7 +117,7 @@ class Run:
     tiles: list[TileRecord] = field(default_factory=list)
     records: list[Instruction] = field(default_factory=list)
     lanes: dict[str, Any] = field(default_factory=dict[str, Any])  # reduction registers by engine
-    observer: Any = None  # told of every instruction and device loop, see `trnqc.sim.timeline.record`
+    observer: Any = None  # receives every instruction and device loop, see `trnqc.sim.timeline.record`
 
     def issue(
         self,
@@ -115,7 +127,22 @@ class Run:
         inputs: tuple[NkiTensor, ...],
         name: str | None = None,
     ) -> bool:
-        """Account for one instruction on tensors ``outputs`` and ``inputs``; True if its data are to be computed."""
+        """Count one instruction and check its operands.
+
+        Parameters
+        ----------
+        op, engine : str
+            Names of the instruction and of the engine that executes it.
+        outputs, inputs : tuple of NkiTensor
+            Tensors that it writes and reads.
+        name : str, optional
+            Label of the kernel for this instruction.
+
+        Returns
+        -------
+        bool
+            Whether the caller must compute the results.
+        """
         tick = self.tick
         self.tick = tick + 1
         if self.weight:
@@ -139,8 +166,7 @@ class Run:
             if record.scope and self.loop_path[: len(record.scope)] != record.scope:
                 raise NkiValidationError(
                     f"tile {record.name}{record.shape} was made in one pass of a device loop and is used "
-                    "outside of it; make it before "
-                    "the loop"
+                    "outside of it; allocate it before the loop"
                 )
             if record.first < 0:
                 record.first = tick
@@ -151,9 +177,9 @@ class Run:
             self._touch(source, tick)
 
     def _computable(self, outputs: tuple[NkiTensor, ...], inputs: tuple[NkiTensor, ...]) -> bool:
-        """In a dry run: whether all operands are integer data that are really there.
+        """Return whether all operands are integer data with known values; for dry runs.
 
-        Checks runtime offsets either way.
+        Runtime offsets are checked in any case.
         """
         known = True
         for tensor in outputs + inputs:
@@ -169,14 +195,17 @@ class Run:
         return known
 
     def enter(self) -> Run | None:
-        """Make this the calling thread's run; returns the one before."""
+        """Make this the run of the calling thread and return the previous one."""
         before = getattr(_active, "run", None)
         _active.run = self
         return before
 
 
 def _mark_psum(written: tuple[NkiTensor, ...], read: tuple[NkiTensor, ...]) -> None:
-    """Reads close accumulations; writes by other engines than the TensorE, which keeps its own account, fill."""
+    """Update the accumulation state of PSUM: a read closes a group, a write by another engine than TensorE fills it.
+
+    TensorE tracks its own writes.
+    """
     for tensor in read:
         if tensor.storage.psum is not None:
             tensor.storage.psum.mark_read(tensor.psum_key())
@@ -186,17 +215,23 @@ def _mark_psum(written: tuple[NkiTensor, ...], read: tuple[NkiTensor, ...]) -> N
 
 
 def leave(before: Run | None) -> None:
-    """Undo ``Run.enter``."""
+    """Restore the run that `Run.enter` returned."""
     _active.run = before
 
 
 def running() -> Run | None:
-    """The calling thread's run, or None outside a kernel."""
+    """Return the run of the calling thread, or None outside a kernel."""
     return getattr(_active, "run", None)
 
 
 def current() -> Run:
-    """The calling thread's run."""
+    """Return the run of the calling thread.
+
+    Raises
+    ------
+    NkiValidationError
+        Outside a kernel.
+    """
     run = getattr(_active, "run", None)
     if run is None:
         raise NkiValidationError(

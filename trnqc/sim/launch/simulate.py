@@ -1,4 +1,4 @@
-"""Running kernels with data, and tracing them without."""
+"""Simulation of kernels with data, and tracing without data."""
 
 from __future__ import annotations
 
@@ -14,36 +14,56 @@ _last: list[Trace] = []
 
 
 def simulate(kernel: Kernel | Callable[..., Any]) -> Callable[..., Any]:
-    """``simulate(kernel)(*arrays)`` runs a kernel on NumPy arrays or CPU torch tensors and returns NumPy arrays.
+    """Simulate a kernel on data.
 
-    Writes to arguments are visible to the caller. ``simulate(kernel[2])`` runs two cores.
+    Parameters
+    ----------
+    kernel : Kernel or callable
+        The kernel. ``kernel[2]`` runs on two cores.
+
+    Returns
+    -------
+    callable
+        A function that takes the arguments of the kernel, as NumPy arrays or CPU torch tensors, and returns NumPy
+        arrays. What the kernel writes to its arguments is visible to the caller.
     """
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        result, trace_of = execute(_function(kernel), args, kwargs, getattr(kernel, "lnc", 1))
-        _last[:] = [trace_of]
+        result, kernel_trace = execute(_function(kernel), args, kwargs, getattr(kernel, "lnc", 1))
+        _last[:] = [kernel_trace]
         return result
 
     return run
 
 
 def trace(kernel: Kernel | Callable[..., Any], records: bool = False) -> Callable[..., Trace]:
-    """``trace(kernel)(*args)`` checks and counts every instruction without touching floating-point data.
+    """Check and count the instructions of a kernel without computing floating-point data.
 
-    Arguments may be ``Spec``; integer arrays keep their values, which are loop bounds and offsets. With ``records``
-    the executed instructions are kept, one pass of each device loop.
+    Parameters
+    ----------
+    kernel : Kernel or callable
+        The kernel.
+    records : bool
+        If true, the trace keeps the executed instructions, with one pass of each device loop.
+
+    Returns
+    -------
+    callable
+        A function that takes the arguments of the kernel and returns its `Trace`. Arguments may be `Spec`; integer
+        arrays keep their values, because they hold loop bounds and offsets.
     """
 
     def run(*args: Any, **kwargs: Any) -> Trace:
-        found = execute(_function(kernel), args, kwargs, getattr(kernel, "lnc", 1), dry=True, records=records)[1]
-        _last[:] = [found]
-        return found
+        lnc = getattr(kernel, "lnc", 1)
+        kernel_trace = execute(_function(kernel), args, kwargs, lnc, dry=True, records=records)[1]
+        _last[:] = [kernel_trace]
+        return kernel_trace
 
     return run
 
 
 def last_trace() -> Trace:
-    """Trace of the latest finished run (core 0)."""
+    """Return the trace of core 0 of the latest finished run."""
     if not _last:
         raise NkiValidationError("no kernel has run yet")
     return _last[0]

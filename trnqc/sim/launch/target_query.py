@@ -1,4 +1,4 @@
-"""The target as kernels ask for it."""
+"""Queries of the current target, for use in kernels."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from trnqc.sim.launch.targets import nc_version, target_from_environment
 
 
 def get_nc_version() -> nc_version:
-    """Generation of the current target."""
+    """Return the generation of the current target."""
     run = machine.running()
     return (run.target if run is not None else target_from_environment()).version
 
 
 def get_nc_sub_version() -> int:
-    """Silicon revision within the generation; always the first."""
+    """Return the silicon revision within the generation. The simulator always returns 0, the first."""
     return 0

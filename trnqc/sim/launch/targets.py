@@ -1,8 +1,8 @@
-"""Limits of the simulated NeuronCore generations, one frozen row each, and the choice between them.
+"""Limits of the simulated NeuronCore generations, and the choice of a generation.
 
-The generation is read from ``NEURON_PLATFORM_TARGET_OVERRIDE`` (trn1 | inf2 | gen2, trn2 | gen3, trn3 | gen4). Unset
-means trn2: of the two generations that the vendor's NKI supports officially, the one with the tighter limits. (The
-vendor's own simulator takes trn3 when unset.)
+The generation is read from ``NEURON_PLATFORM_TARGET_OVERRIDE`` (trn1 | inf2 | gen2, trn2 | gen3, trn3 | gen4). The
+default is trn2, which has the tighter limits of the two generations that the vendor's NKI supports officially. (The
+default of the vendor's own simulator is trn3.)
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ from functools import total_ordering
 
 from trnqc.sim.faults import NkiValidationError
 
+# Bytes per KiB.
 KIB = 1024
+# Partitions of SBUF and PSUM, in every generation (vendor's architecture guide).
 PARTITIONS = 128
+# PSUM banks per partition, and bytes per bank (vendor's architecture guide).
 PSUM_BANKS = 8
 PSUM_BANK_BYTES = 2 * KIB
 
 
 @total_ordering
 class nc_version(Enum):
-    """NeuronCore generation; later ones are greater."""
+    """NeuronCore generation. Later generations compare as greater."""
 
     gen2 = 2
     gen3 = 3
@@ -34,7 +37,20 @@ class nc_version(Enum):
 
 @dataclass(frozen=True)
 class Target:
-    """One generation. Byte figures are per partition; moving limits are elements per partition of one matmul."""
+    """Limits of one generation.
+
+    Attributes
+    ----------
+    name, version
+        Name ("trn1", "trn2" or "trn3") and NeuronCore generation.
+    sbuf_physical, sbuf_usable
+        SBUF bytes per partition, and the part that kernels may use.
+    moving_fmax, moving_fmax_bf16_dst
+        Largest free size of the moving operand of one matmul, in elements per partition; the second value holds for
+        bfloat16 results (0: not available).
+    pe_tiles
+        Allowed tile sizes of the systolic array.
+    """
 
     name: str
     version: nc_version
@@ -49,7 +65,8 @@ class Target:
         return self.version.value
 
 
-# Usable bytes: published for trn2 and trn3; for trn1 the same 16 KiB are taken off the physical size.
+# The usable SBUF bytes are published for trn2 and trn3. For trn1 they are assumed to be 16 KiB below the physical size,
+# as in the other generations.
 TARGETS = {
     "trn1": Target("trn1", nc_version.gen2, 192 * KIB, 176 * KIB, 512, 0, (64, 128)),
     "trn2": Target("trn2", nc_version.gen3, 224 * KIB, 208 * KIB, 512, 0, (32, 64, 128)),
@@ -60,7 +77,7 @@ _ALIASES = {"gen2": "trn1", "inf2": "trn1", "gen3": "trn2", "gen4": "trn3"}
 
 
 def target_from_environment() -> Target:
-    """The target named by ``NEURON_PLATFORM_TARGET_OVERRIDE``, or trn2 when it is unset or empty."""
+    """Return the target named by ``NEURON_PLATFORM_TARGET_OVERRIDE``, or trn2 if it is unset or empty."""
     name = os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE", "") or DEFAULT_TARGET
     target = TARGETS.get(_ALIASES.get(name, name))
     if target is None:

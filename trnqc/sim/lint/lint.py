@@ -1,7 +1,7 @@
-"""Checks that a kernel's source stays within the Python that the vendor's compiler front ends accept (NKI 0.6 and 0.7).
+"""Check that a kernel uses only the Python that the vendor's compiler front ends accept (NKI 0.6 and 0.7).
 
-``lint(kernel)`` reads the kernel and every plain function that it calls, without running anything. The simulator
-itself runs any Python, as the vendor's does; this is for kernels that are to compile.
+``lint(kernel)`` reads the source of the kernel and of every plain function that it calls, without running them. The
+simulator itself runs any Python, as the vendor's simulator does; the check is meant for kernels to be compiled.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from trnqc.sim.launch.jit import Kernel
 from trnqc.sim.lint.tensor_names import TensorNames
 from trnqc.sim.nki import isa, language
 
+# Built-in functions that the kernel language has.
 _BUILTINS = {
     "range", "len", "min", "max", "abs", "print", "int", "float", "bool", "str", "tuple", "list", "dict", "isinstance",
     "slice",
@@ -49,7 +50,7 @@ _BANNED: dict[type[ast.AST], str] = {
 
 @dataclass(frozen=True, order=True)
 class Finding:
-    """One place where the source leaves the language."""
+    """A violation of the kernel language, with its place in the source."""
 
     file: str
     line: int
@@ -61,23 +62,34 @@ class Finding:
 
 
 def lint(kernel: Kernel | Callable[..., Any]) -> tuple[Finding, ...]:
-    """Findings in a kernel and in the functions that it calls, in order of place; empty when it is clean."""
+    """Check a kernel and the functions that it calls against the kernel language.
+
+    Parameters
+    ----------
+    kernel : Kernel or callable
+        The kernel. Its source must be available.
+
+    Returns
+    -------
+    tuple of Finding
+        The violations, sorted by file and line; empty if there are none.
+    """
     entry = kernel.func if isinstance(kernel, Kernel) else kernel
-    todo, seen, found = [entry], {entry}, []
+    todo, seen, findings = [entry], {entry}, []
     while todo:
         function = todo.pop()
         source = _Source.of(function)
-        found += _check(source, is_kernel=function is entry)
+        findings += _check(source, is_kernel=function is entry)
         for helper in _helpers(source):
             if helper not in seen:
                 seen.add(helper)
                 todo.append(helper)
-    return tuple(sorted(set(found)))
+    return tuple(sorted(set(findings)))
 
 
 @dataclass(frozen=True)
 class _Source:
-    """One function: its syntax tree, where it stands, and what its free names mean."""
+    """One function: its syntax tree, its place in the source, and the objects that its free names refer to."""
 
     tree: ast.FunctionDef
     file: str
@@ -114,7 +126,7 @@ def _locals(tree: ast.FunctionDef) -> set[str]:
 
 
 def _helpers(source: _Source) -> Iterator[FunctionType]:
-    """Plain Python functions outside of the simulator that are referred to by name."""
+    """Yield the plain Python functions outside the simulator that the source refers to."""
     for node in ast.walk(source.tree):
         if isinstance(node, (ast.Name, ast.Attribute)):
             target = source.meaning(node)
@@ -128,16 +140,16 @@ def _is_interface(module: str) -> bool:
 
 
 def _check(source: _Source, is_kernel: bool) -> list[Finding]:
-    found = [*_check_signatures(source, is_kernel), *_check_nested_loops(source)]
+    findings = [*_check_signatures(source, is_kernel), *_check_nested_loops(source)]
     for node in ast.walk(source.tree):
         message = _BANNED.get(type(node))
         if message:
-            found.append(source.at(node, message))
+            findings.append(source.at(node, message))
         for rule in _RULES:
-            found += rule(source, node)
+            findings += rule(source, node)
     for node, message in TensorNames(source.tree, lambda n: source.meaning(n)).operators():
-        found.append(source.at(node, message))
-    return found
+        findings.append(source.at(node, message))
+    return findings
 
 
 def _check_signatures(source: _Source, is_kernel: bool) -> Iterator[Finding]:
@@ -194,7 +206,7 @@ def _calls(source: _Source, node: ast.AST) -> Iterator[Finding]:
 
 
 def _local_code(target: Any) -> bool:
-    """The simulator's functions, or plain Python that can itself be checked and inlined."""
+    """Return whether a call target belongs to the simulator or is plain Python that can be checked and inlined."""
     module = getattr(target, "__module__", "") or ""
     return _is_interface(module) or module.startswith("trnqc.sim") or isinstance(target, FunctionType | Kernel)
 
@@ -235,7 +247,7 @@ _RULES = (_identity, _interface_names, _calls, _loops, _comprehensions, _context
 
 
 def _check_nested_loops(source: _Source) -> Iterator[Finding]:
-    """Device loops inside the body of a device loop, also through local functions."""
+    """Report device loops inside the body of a device loop, including those in local functions that it calls."""
     bodies = {n.name: n for n in ast.walk(source.tree) if isinstance(n, ast.FunctionDef)}
 
     def loops_in(function: ast.FunctionDef, seen: frozenset[str]) -> bool:

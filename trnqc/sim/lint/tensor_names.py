@@ -1,4 +1,4 @@
-"""Which names of a function hold tensors, and where Python operators are applied to them."""
+"""Inference of the names of a function that hold tensors, and of Python operators that are applied to them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import Any
 
+# Methods of tensors that return views.
 _VIEWS = (
     "ap", "slice", "select", "permute", "broadcast", "expand_dim", "squeeze_dim", "reshape_dim", "flatten_dims",
     "reshape", "rearrange", "view", "vector_select", "reinterpret_cast",
 )  # fmt: skip
+# Attributes that only tensors have; their use on a name marks it as a tensor.
 _TELLTALE = (*_VIEWS, "dtype", "strides", "get_pattern", "is_contiguous")
+# Functions of ``nl`` that do not return a tensor.
 _NOT_TENSORS = (
     "ds", "program_id", "num_programs", "program_ndim", "affine_range", "sequential_range", "static_range",
     "dynamic_range", "fori_loop", "while_loop", "is_hbm", "is_sbuf", "is_psum", "is_on_chip", "no_reorder",
@@ -19,7 +22,10 @@ _NOT_TENSORS = (
 
 
 class TensorNames:
-    """Tensors of one function, by how names are assigned and used; ``meaning`` resolves names from outside."""
+    """The names in one function that hold tensors, inferred from their assignments and uses.
+
+    ``meaning`` returns the object that an expression refers to outside the function, or None.
+    """
 
     def __init__(self, tree: ast.FunctionDef, meaning: Callable[[ast.expr], Any]):
         self.tree = tree
@@ -40,7 +46,7 @@ class TensorNames:
         return {n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name) and self.meaning(n) is not None}
 
     def is_tensor(self, node: ast.expr) -> bool:
-        """Whether an expression is a tensor: made by nl, a view of one, or a name of one."""
+        """Return whether an expression is a tensor: a result of ``nl``, a view of a tensor, or the name of a tensor."""
         if isinstance(node, ast.Name):
             return node.id in self.names
         if isinstance(node, ast.Subscript):
@@ -53,7 +59,7 @@ class TensorNames:
         return module in ("nki.language", "trnqc.sim.nki.language") and node.func.attr not in _NOT_TENSORS
 
     def operators(self) -> Iterator[tuple[ast.AST, str]]:
-        """(node, message) of every Python operator with a tensor operand."""
+        """Yield (node, message) for every Python operator with a tensor operand."""
         for node in ast.walk(self.tree):
             operands: tuple[ast.expr, ...] = ()
             if isinstance(node, ast.BinOp):

@@ -1,1 +1,4 @@
-"""The modules `nki.isa`, `nki.language` and `nki.typing` as the vendor names them -> definitions elsewhere in `sim`."""
+"""The modules of the vendor's `nki` package.
+
+names in `nki.isa`, `nki.language` and `nki.typing` -> definitions elsewhere in `sim`
+"""

@@ -1,4 +1,4 @@
-"""``nki.isa``: names only; the instructions are defined in `trnqc.sim.instructions`."""
+"""The names of ``nki.isa``. The instructions are defined in `trnqc.sim.instructions`."""
 
 # ruff: noqa: F401
 

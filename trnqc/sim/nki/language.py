@@ -1,4 +1,4 @@
-"""``nki.language``: names only; the parts live in their own modules."""
+"""The names of ``nki.language``. The functions are defined in `trnqc.sim.functions` and `trnqc.sim.memory`."""
 
 # ruff: noqa: F401
 

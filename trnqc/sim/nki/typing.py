@@ -1,4 +1,4 @@
-"""``nki.typing``: ``tensor[128, 512]`` as the annotation of kernel arguments."""
+"""The module ``nki.typing``: kernel arguments are annotated with, for example, ``tensor[128, 512]``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class TensorAnnotation:
-    """Expected shape of a tensor argument; entries are sizes or names."""
+    """Expected shape of a tensor argument. Each entry is a size or a name."""
 
     shape: tuple[Any, ...]
 

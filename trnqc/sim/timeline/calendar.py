@@ -1,27 +1,28 @@
-"""Calendars of things that only one user has at a time: ports, PSUM banks, DMA engines, descriptor generators.
+"""Reservation calendars of exclusive resources: ports, PSUM banks, DMA engines and descriptor generators.
 
-Instructions are placed in program order, which is not the order of time; a calendar lets a later instruction take a
-gap that an earlier one left.
+Instructions are placed in program order, which is not chronological. A calendar lets a later instruction use a gap
+that an earlier instruction left free.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-_KEPT = 64  # intervals kept; what lies before them is past
+# Number of most recent busy intervals that a calendar keeps; no booking is possible before them.
+_KEPT = 64
 
 
 class Calendar:
-    """Busy intervals in order of time, each [start, end, owner]."""
+    """Busy intervals [start, end, owner] in chronological order. Times are in ns."""
 
     __slots__ = ("busy", "past")
 
     def __init__(self) -> None:
         self.busy: list[list[Any]] = []
-        self.past = 0.0  # nothing can be booked before
+        self.past = 0.0  # no booking is possible before this time
 
     def book(self, ready: float, length: float, owner: object) -> float:
-        """Start of the first stretch of ``length`` at or after ``ready`` free of other owners; it is booked."""
+        """Book the first interval of ``length`` at or after ``ready`` free of other owners and return its start."""
         busy = self.busy
         start = self.probe(ready, length, owner)
         begin, end = start, start + length
@@ -32,7 +33,7 @@ class Calendar:
         if where and busy[where - 1][2] == owner and busy[where - 1][1] >= start:
             where -= 1
             begin, end = busy[where][0], max(end, busy[where][1])
-        # What the owner has already booked of this stretch is one interval with it: ends stay in order of time.
+        # Merge the bookings of the same owner that the new interval touches, so that the ends stay sorted.
         while stop < len(busy) and busy[stop][2] == owner and busy[stop][0] <= end:
             end = max(end, busy[stop][1])
             stop += 1
@@ -41,7 +42,7 @@ class Calendar:
         return start
 
     def probe(self, ready: float, length: float, owner: object) -> float:
-        """The start that ``book`` would return."""
+        """Return the start that ``book`` would return, without booking."""
         start = max(ready, self.past)
         busy = self.busy
         if not busy or start >= busy[-1][1]:
@@ -59,7 +60,10 @@ class Calendar:
             self.past = max(self.past, self.busy.pop(0)[1])
 
     def fill(self, ready: float, length: float) -> tuple[float, float]:
-        """Book ``length`` of free time at or after ``ready``, in pieces where it must be; (first start, last end)."""
+        """Book ``length`` of free time at or after ``ready``, split over gaps if necessary.
+
+        Returns the start of the first piece and the end of the last.
+        """
         busy = self.busy
         ready = max(ready, self.past)
         if not busy or ready > busy[-1][1]:
@@ -95,7 +99,7 @@ class Calendar:
         return max(first, ready), last
 
     def cover(self, start: float, end: float) -> float:
-        """Book [start, end) together with whoever is there; returns how much of it was free."""
+        """Book [start, end) regardless of other bookings and return how much of it was free."""
         busy = self.busy
         start = max(start, self.past)
         if end <= start:
@@ -118,7 +122,7 @@ class Calendar:
         return end - start - taken
 
     def shift(self, dt: float) -> None:
-        """Move everything later by ``dt``."""
+        """Delay all bookings by ``dt``."""
         self.past += dt
         for interval in self.busy:
             interval[0] += dt

@@ -1,9 +1,10 @@
-"""Who must wait for whom: read after write, write after read, write after write, byte by byte.
+"""Data hazards between instructions: read after write (RAW), write after read (WAR) and write after write (WAW).
 
-Times are those of the latest overlapping access. An engine's own earlier write costs it the dependent-instruction
-overhead; any other engine's write is waited for until it is in memory and signalled. In HBM only tensors that the
-program both writes and reads are tracked, and two writes conflict only on exactly the same bytes (each output element
-is written once, so a runtime offset means other bytes).
+Hazards are resolved byte by byte, and the latest overlapping access decides. If an engine depends on its own earlier
+write, it pays the dependent-instruction overhead. If it depends on a write of another engine, it waits until the data
+are in memory and the semaphore has been signalled. In HBM only tensors that the program both writes and reads are
+tracked. Two HBM writes conflict only if they cover exactly the same bytes: every output element is written once, so a
+runtime offset addresses other bytes.
 """
 
 from __future__ import annotations
@@ -14,25 +15,41 @@ from trnqc.sim.timeline.record import Operand, Tile
 
 DMA = 5  # after tensor, vector, scalar, gpsimd, sync
 
-Wait = tuple[float, str, int]  # until when, why, for which engine
+Wait = tuple[float, str, int]  # (time in ns until which to wait, cause, engine waited for or -1)
 NO_WAIT: Wait = (0.0, "none", -1)
 
 
 class Bytes:
-    """Accesses of one storage: writes by region, reads by region and engine."""
+    """The latest accesses to one storage: writes by region, reads by region and engine."""
 
     __slots__ = ("before", "last", "reads", "turn", "writes")
 
     def __init__(self, before: tuple[int, ...]):
-        self.writes: dict[tuple[Any, ...], list[Any]] = {}  # (p0, p1, b0, b1) -> [engine, end, in memory]
-        self.reads: dict[tuple[Any, ...], float] = {}  # (p0, p1, b0, b1, engine) -> end
+        # (p0, p1, b0, b1) -> [engine, end of the write, time at which the data are in memory], times in ns
+        self.writes: dict[tuple[Any, ...], list[Any]] = {}
+        # (p0, p1, b0, b1, engine) -> end of the read in ns
+        self.reads: dict[tuple[Any, ...], float] = {}
         self.last = 0.0
         self.turn = -1
         self.before = before
 
 
 class Hazards:
-    """All storages' accesses. ``own`` is the dependent-instruction overhead of each engine in ns."""
+    """The accesses to every storage, and the waits that follow from them.
+
+    Parameters
+    ----------
+    tiles : list of Tile
+        The storages of the program, by storage number.
+    before : dict
+        For each storage, the storages whose bytes it reuses.
+    tracked : set of int
+        The HBM storages that the program both writes and reads.
+    semaphore : float
+        Time in ns from the signal of one engine to the start of another.
+    own : list of float
+        Dependent-instruction overhead in ns, by engine.
+    """
 
     def __init__(
         self,
@@ -49,7 +66,7 @@ class Hazards:
         self.own = own
 
     def read(self, o: Operand, me: int, wait: Wait) -> Wait:
-        """The later of ``wait`` and of the writes that a read of ``o`` by engine ``me`` needs."""
+        """Return the latest of ``wait`` and the waits of engine ``me`` for the writes that its read of ``o`` needs."""
         if o.space == "hbm" and o.storage not in self.tracked:
             return wait
         until = wait[0]
@@ -65,22 +82,22 @@ class Hazards:
         return wait
 
     def write(self, o: Operand, me: int, turn: int, wait: Wait) -> Wait:
-        """The later of ``wait`` and of the accesses that a write of ``o`` must not overtake.
+        """Return the latest wait among ``wait`` and the earlier accesses that block a write of ``o`` by engine ``me``.
 
-        ``turn`` numbers loop passes.
+        ``turn`` is the number of device-loop passes completed so far.
         """
         if o.space == "hbm":
             return self._write_hbm(o, me, wait)
-        found = self.bytes[o.storage]
+        accesses = self.bytes[o.storage]
         until = wait[0]
-        if found.turn < 0 or (found.turn != turn and self.fresh_each_turn[o.storage]):
-            for n in found.before:
+        if accesses.turn < 0 or (accesses.turn != turn and self.fresh_each_turn[o.storage]):
+            for n in accesses.before:
                 t = self.bytes[n].last + self.semaphore
                 if t > until:
                     until, wait = t, (t, "war", -1)
-            found.turn = turn
+            accesses.turn = turn
         p0, p1, b0, b1 = o[2:6]
-        for (q0, q1, c0, c1, who), end in found.reads.items():
+        for (q0, q1, c0, c1, who), end in accesses.reads.items():
             if (
                 end + self.semaphore > until
                 and q0 < p1
@@ -91,7 +108,7 @@ class Hazards:
             ):
                 until = end + self.semaphore
                 wait = (until, "war", who)
-        for (q0, q1, c0, c1), (who, _, there) in found.writes.items():
+        for (q0, q1, c0, c1), (who, _, there) in accesses.writes.items():
             if (who != me or me == DMA) and there > until and q0 < p1 and p0 < q1 and c0 < b1 and b0 < c1:
                 until = there if who == DMA else there + self.semaphore
                 wait = (until, "waw", who)
@@ -100,53 +117,56 @@ class Hazards:
     def _write_hbm(self, o: Operand, me: int, wait: Wait) -> Wait:
         if o.storage not in self.tracked:
             return wait
-        found = self.bytes[o.storage]
+        accesses = self.bytes[o.storage]
         region = o[2:6]
-        for (_, _, c0, c1, who), end in found.reads.items():
+        for (_, _, c0, c1, who), end in accesses.reads.items():
             if end > wait[0] and c0 < o.b1 and o.b0 < c1 and not o.dynamic:
                 wait = (end, "war", who)
-        same = found.writes.get(region)
+        same = accesses.writes.get(region)
         if same is not None and same[2] > wait[0] and not o.dynamic:
             wait = (same[2], "waw", same[0])
         return wait
 
     def did_read(self, o: Operand, me: int, end: float) -> None:
-        """``me`` has read ``o`` by ``end``."""
+        """Record that engine ``me`` finishes reading ``o`` at time ``end``."""
         if o.space == "hbm" and o.storage not in self.tracked:
             return
-        found = self.bytes[o.storage]
+        accesses = self.bytes[o.storage]
         key = (o.p0, o.p1, o.b0, o.b1, me)
-        if found.reads.get(key, 0.0) < end:
-            found.reads[key] = end
-        if end > found.last:
-            found.last = end
+        if accesses.reads.get(key, 0.0) < end:
+            accesses.reads[key] = end
+        if end > accesses.last:
+            accesses.last = end
 
     def did_write(self, o: Operand, me: int, end: float, there: float) -> None:
-        """``me`` writes ``o`` until ``end``; it is in memory at ``there``. Accesses that it covers are done with."""
+        """Record that ``me`` writes ``o`` until ``end`` and that the data are in memory at ``there``.
+
+        Earlier accesses whose regions lie within ``o`` are dropped.
+        """
         if o.space == "hbm" and o.storage not in self.tracked:
             return
-        found = self.bytes[o.storage]
+        accesses = self.bytes[o.storage]
         p0, p1, b0, b1 = o[2:6]
-        if found.reads:
-            gone = [k for k in found.reads if p0 <= k[0] and k[1] <= p1 and b0 <= k[2] and k[3] <= b1]
+        if accesses.reads:
+            gone = [k for k in accesses.reads if p0 <= k[0] and k[1] <= p1 and b0 <= k[2] and k[3] <= b1]
             for k in gone:
-                del found.reads[k]
-        writes = found.writes
+                del accesses.reads[k]
+        writes = accesses.writes
         key = (p0, p1, b0, b1)
         if writes and not (len(writes) == 1 and key in writes):
             for k in [k for k in writes if p0 <= k[0] and k[1] <= p1 and b0 <= k[2] and k[3] <= b1]:
                 del writes[k]
         writes[key] = [me, end, there]
-        if there > found.last:
-            found.last = there
+        if there > accesses.last:
+            accesses.last = there
 
     def shift(self, storages: set[int], dt: float) -> None:
-        """Move the accesses of ``storages`` later by ``dt``."""
+        """Delay all recorded accesses to ``storages`` by ``dt`` ns."""
         for n in storages:
-            found = self.bytes[n]
-            found.last += dt
-            for k in found.reads:
-                found.reads[k] += dt
-            for entry in found.writes.values():
+            accesses = self.bytes[n]
+            accesses.last += dt
+            for k in accesses.reads:
+                accesses.reads[k] += dt
+            for entry in accesses.writes.values():
                 entry[1] += dt
                 entry[2] += dt

@@ -1,8 +1,7 @@
-"""Device loops: a body is issued pass after pass until its time repeats; the passes left are added without being
-placed.
+"""Scheduling of device loops: passes are placed until the loop is steady, and the remaining passes are extrapolated.
 
-Engines run ahead into later passes as far as hazards let them. A loop is steady when, over windows of one to four
-passes, every queue that the body uses has advanced by the same time as in the window before.
+Engines run ahead into later passes as far as hazards allow. A loop is steady if, over windows of one to four passes,
+every queue that the body uses advances by the same time as in the previous window.
 """
 
 from __future__ import annotations
@@ -14,13 +13,16 @@ from trnqc.sim.timeline.record import Loop, Step
 from trnqc.sim.timeline.schedule import Schedule
 from trnqc.sim.timeline.totals import SCALAR
 
-_WINDOWS = (1, 2, 3, 4)  # passes
-_TOLERANCE = 1e-3  # of the window
-_PATIENCE = 48  # passes without a steady window, after which the mean of the last ones is taken
+# Window lengths, in passes, that are tested for a steady state.
+_WINDOWS = (1, 2, 3, 4)
+# Relative difference between the times of two windows below which they are equal.
+_TOLERANCE = 1e-3
+# Passes after which an unsteady loop is extrapolated from the mean of its last 16 passes.
+_PATIENCE = 48
 
 
 class Extent(NamedTuple):
-    """What a loop body uses."""
+    """The queues, storages and register-writing instructions that a loop body uses."""
 
     queues: set[int]
     storages: set[int]
@@ -28,7 +30,10 @@ class Extent(NamedTuple):
 
 
 class Runner:
-    """Places a program; ``words`` says what was extrapolated. ``extrapolate=False`` places every pass."""
+    """Places a program on a schedule.
+
+    ``words`` describes, by loop id, which passes were extrapolated. With ``extrapolate=False`` every pass is placed.
+    """
 
     def __init__(self, schedule: Schedule, extrapolate: bool = True):
         self.schedule = schedule
@@ -37,7 +42,7 @@ class Runner:
         self._extents: dict[int, Extent] = {}
 
     def run(self, program: list[Step | Loop]) -> None:
-        """Place everything."""
+        """Place the whole program."""
         self._block(program)
         self.schedule.totals.compare(float("inf"))
 
@@ -71,7 +76,7 @@ class Runner:
         return [schedule.free[q] for q in sorted(extent.queues)], schedule.totals.snapshot()
 
     def _skip(self, loop: Loop, extent: Extent, history: list[tuple[list[float], dict[str, Any]]], done: int) -> int:
-        """Passes added without being placed."""
+        """Extrapolate as many passes as possible and return their number."""
         window, how = _steady(history), "steady"
         if not window and len(history) > _PATIENCE:
             window, how = 16, "not steady, mean of the last 16 passes"
@@ -93,10 +98,10 @@ class Runner:
         return times * window
 
     def _extent(self, loop: Loop) -> Extent:
-        found = self._extents.get(id(loop))
-        if found is None:
-            found = self._extents[id(loop)] = self._measure(loop)
-        return found
+        extent = self._extents.get(id(loop))
+        if extent is None:
+            extent = self._extents[id(loop)] = self._measure(loop)
+        return extent
 
     def _measure(self, loop: Loop) -> Extent:
         extent = Extent(set(), set(), set())
@@ -112,7 +117,7 @@ class Runner:
 
 
 def _steady(history: list[tuple[list[float], dict[str, Any]]]) -> int:
-    """Length of the shortest window whose last three repeats took all queues equally long; 0 if there is none."""
+    """Return the shortest window over which all queues advanced equally in its last repeats, or 0 if there is none."""
     for window in _WINDOWS:
         if len(history) < 3 * window + 2:  # the first pass fills empty buffers
             return 0

@@ -1,9 +1,9 @@
-"""Where tiles lie, so that a fresh tile waits for whoever used its bytes before.
+"""Addresses of on-chip tiles. A new tile must wait for the last users of the bytes that it reuses.
 
-Tiles are placed in the order of their first use. With ``rotate_addresses`` each goes to the next free bytes after the
-tile placed before it, round and round, which gives loads room to run ahead; without, to the lowest free bytes. Tiles
-that the kernel placed stay where it put them. Where fragmentation leaves no room, a tile overlaps living ones, which
-can only add waits.
+Tiles are placed in the order of their first use. With ``rotate_addresses`` each tile takes the next free bytes after
+the previously placed tile and wraps around at the end of the memory, so that loads can run ahead. Without it each tile
+takes the lowest free bytes. Tiles with an address chosen by the kernel keep that address. If fragmentation leaves no
+room, a tile overlaps live tiles; this can only add waits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from trnqc.sim.timeline.record import Tile
 
 
 class Placement:
-    """address: byte within the partition of each on-chip storage; before: the storages whose bytes it takes over."""
+    """Byte address within the partition, and the storages whose bytes are reused (``before``), by storage number."""
 
     def __init__(self) -> None:
         self.address: dict[int, int] = {}
@@ -23,26 +23,26 @@ class Placement:
 
 
 def place(tiles: list[Tile], target: Target, rotate: bool) -> Placement:
-    """Addresses of all used on-chip tiles, by storage number."""
-    found = Placement()
+    """Place every on-chip tile that the program uses. ``rotate`` selects wrap-around over lowest-address placement."""
+    placement = Placement()
     for space, size in (("sbuf", target.sbuf_usable), ("psum", PSUM_BANKS * PSUM_BANK_BYTES)):
         grain = PSUM_BANK_BYTES if space == "psum" else 1
         used = [(t.record.first, n) for n, t in enumerate(tiles) if t.space == space and t.record.first >= 0]
-        _place_space(found, tiles, sorted(used), size, grain, rotate)
-        _close_circles(found, tiles, [n for _, n in used], grain)
-    return found
+        _place_space(placement, tiles, sorted(used), size, grain, rotate)
+        _close_circles(placement, tiles, [n for _, n in used], grain)
+    return placement
 
 
-def _close_circles(found: Placement, tiles: list[Tile], used: list[int], grain: int) -> None:
-    """A tile made in a loop body comes back each pass, after every tile that shares its bytes."""
-    spans = [(found.address[n], found.address[n] + -(-tiles[n].size // grain) * grain, n) for n in used]
+def _close_circles(placement: Placement, tiles: list[Tile], used: list[int], grain: int) -> None:
+    """A tile allocated in a loop body is reallocated in each pass, so it waits for every tile that shares its bytes."""
+    spans = [(placement.address[n], placement.address[n] + -(-tiles[n].size // grain) * grain, n) for n in used]
     for start, end, n in spans:
         if tiles[n].record.scope:
-            found.before[n] = tuple(m for s, e, m in spans if m != n and s < end and start < e)
+            placement.before[n] = tuple(m for s, e, m in spans if m != n and s < end and start < e)
 
 
 def _place_space(
-    found: Placement, tiles: list[Tile], used: list[tuple[int, int]], size: int, grain: int, rotate: bool
+    placement: Placement, tiles: list[Tile], used: list[tuple[int, int]], size: int, grain: int, rotate: bool
 ) -> None:
     live: list[tuple[int, int, int]] = []  # (start, end, last use), sorted
     deaths: list[tuple[int, int, int]] = []  # (last use, start, end), sorted
@@ -59,12 +59,15 @@ def _place_space(
             cursor = start + need
         insort(live, (start, start + need, tile.record.last))
         insort(deaths, (tile.record.last, start, start + need))
-        found.address[number] = start
-        found.before[number] = _take_over(occupants, start, start + need, number)
+        placement.address[number] = start
+        placement.before[number] = _take_over(occupants, start, start + need, number)
 
 
 def _gap(live: list[tuple[int, int, int]], need: int, size: int, cursor: int) -> int:
-    """Start of the first free gap at or after ``cursor``, then from 0; ``cursor`` itself, or 0, where there is none."""
+    """Return the start of the first gap of ``need`` bytes at or after ``cursor``, wrapping to 0.
+
+    If no gap is large enough, the result is ``cursor`` where the tile fits there, otherwise 0.
+    """
     for begin, stop in ((cursor, size), (0, size)):
         at = begin
         for start, end, _ in live:
@@ -79,7 +82,7 @@ def _gap(live: list[tuple[int, int, int]], need: int, size: int, cursor: int) ->
 
 
 def _take_over(occupants: list[tuple[int, int, int]], start: int, end: int, number: int) -> tuple[int, ...]:
-    """Replace the occupants of [start, end) by ``number``; returns them."""
+    """Make ``number`` the occupant of [start, end) and return the previous occupants."""
     lo = bisect_left(occupants, (start, -1, -1))
     if lo and occupants[lo - 1][1] > start:
         lo -= 1

@@ -1,7 +1,7 @@
-"""The program that a run issued, as a tree of instructions and device loops with the bytes that each operand touches.
+"""The program that a run issues, as a tree of instructions and device loops with the bytes that each operand touches.
 
-``Recorder`` is a run's observer. Only the first pass of a device loop is kept, with the number of its passes; a
-kernel whose loop bodies depend on data beyond that cannot be written in the kernel language.
+``Recorder`` observes a run. It keeps the first pass of each device loop and the number of passes. This is complete,
+because the kernel language has no loop whose body changes from pass to pass.
 """
 
 from __future__ import annotations
@@ -17,11 +17,24 @@ if TYPE_CHECKING:
 
 
 class Operand(NamedTuple):
-    """What an instruction touches of one storage. Partitions and bytes are half-open; bytes count within a partition
-    on chip.
+    """The part of one storage that an instruction reads or writes.
 
-    width: elements per partition on chip, all elements in HBM; run: bytes that lie together at a time; far: innermost
-    stride in bytes; rows: extent of the first dimension.
+    Attributes
+    ----------
+    storage, space
+        Storage number, and its memory: "sbuf", "psum" or "hbm".
+    p0, p1, b0, b1
+        Half-open ranges of partitions and bytes. On-chip byte addresses are relative to the partition.
+    width
+        Elements per partition on chip, all elements in HBM.
+    run
+        Length in bytes of the contiguous runs.
+    far
+        Innermost stride in bytes.
+    rows
+        Extent of the first dimension.
+    dynamic
+        Whether the address depends on a runtime value; the ranges then cover the whole storage.
     """
 
     storage: int
@@ -41,7 +54,7 @@ class Operand(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One instruction; ``registers`` are the ids of the instructions that wrote the registers it reads."""
+    """One instruction; ``registers`` holds the ids of the instructions that wrote the registers it reads."""
 
     id: int
     op: str
@@ -63,7 +76,7 @@ class Loop:
 
 
 class Tile(NamedTuple):
-    """An allocation. ``size`` is bytes per partition on chip; first and last are instruction ids of its uses."""
+    """An allocation. ``size`` is in bytes, per partition on chip; ``address`` is None unless the kernel chose it."""
 
     space: str
     name: str
@@ -73,14 +86,14 @@ class Tile(NamedTuple):
 
 
 class Recorder:
-    """Observer of a run: fills ``program`` and ``tiles`` (by storage number)."""
+    """Observer of a run that collects its ``program`` and its ``tiles``, the latter by storage number."""
 
     def __init__(self) -> None:
         self.program: list[Step | Loop] = []
         self.tiles: list[Tile] = []
         self._open: list[Loop] = []
         self._numbers: dict[int, int] = {}
-        self._alive: list[Any] = []  # keeps storages, so that their ids stay theirs
+        self._alive: list[Any] = []  # references that keep the storages alive, so that their ids stay unique
         self._operands: dict[tuple[Any, ...], Operand] = {}
 
     def open_loop(self, run: Run, loop: int, bounds: tuple[Any, ...]) -> None:
@@ -125,10 +138,10 @@ class Recorder:
 
     def _operand(self, t: NkiTensor) -> Operand:
         key = (id(t.storage), t.offset, t.shape, t.strides, t.dtype.itemsize, t.dynamic is None)
-        found = self._operands.get(key)
-        if found is None:
-            found = self._operands[key] = self._measure(t)
-        return found
+        operand = self._operands.get(key)
+        if operand is None:
+            operand = self._operands[key] = self._measure(t)
+        return operand
 
     def _measure(self, t: NkiTensor) -> Operand:
         storage, item, on_chip = t.storage, t.dtype.itemsize, t.on_chip
@@ -145,13 +158,25 @@ class Recorder:
         else:
             p0, p1, start, whole, width = 0, 1, t.offset, storage.nbytes // item, t.size
         b0, b1 = (start + low) * item, (start + high + 1) * item
-        if t.dynamic is not None:  # anywhere
+        if t.dynamic is not None:  # The runtime address may be anywhere in the storage.
             b0, b1 = 0, whole * item
         number = self._number(storage)
         return Operand(
-            number, space, p0, p1, b0, b1, width, item, t.dtype.name, run * item, far * item, t.shape[0],
-            t.dynamic is not None, t.shape,
-        )  # fmt: skip
+            number,
+            space,
+            p0,
+            p1,
+            b0,
+            b1,
+            width,
+            item,
+            t.dtype.name,
+            run * item,
+            far * item,
+            t.shape[0],
+            t.dynamic is not None,
+            t.shape,
+        )
 
     def _number(self, storage: Any) -> int:
         number = self._numbers.get(id(storage))
@@ -171,7 +196,7 @@ def _first_pass(run: Run) -> bool:
 
 
 def _inner(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, int]:
-    """(elements in one dense run, stride of the innermost dimension that has one), counted in elements."""
+    """Return the length of a contiguous run and the stride of the innermost non-trivial dimension, in elements."""
     run, far, dense = 1, 0, True
     for n, stride in zip(reversed(shape), reversed(strides), strict=True):
         if n == 1:

@@ -1,10 +1,11 @@
-"""Placing a program on the engines: each runs its instructions in program order, as early as hazards and shared parts
-allow.
+"""Schedule of a program on the engines.
 
-    program --Node--> what each instruction costs and touches --Schedule--> times, totals, events
+Each engine runs its instructions in program order, as early as hazards and shared resources allow.
 
-DMA instructions are triggered in program order by one queue for loads and one for stores; their descriptors are
-generated one instruction at a time and their bytes move on the DMA engines of their partitions.
+    program --Node--> cost and operands of each instruction --Schedule--> times, totals, events
+
+One queue for loads and one for stores trigger the DMA instructions in program order. Descriptors are generated for one
+instruction at a time, and the bytes move on the DMA engines that serve their partitions.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from trnqc.sim.timeline.record import Loop, Operand, Step
 from trnqc.sim.timeline.totals import DMA, ENGINES, GPSIMD, SCALAR, SYNC, TENSOR, VECTOR, Event, Totals
 from trnqc.sim.timeline.work import Work, WorkTable
 
-LOADS, STORES = 5, 6  # queues besides one for each engine
+# The two DMA queues; they follow the queues of the five engines.
+LOADS, STORES = 5, 6
 QUEUES = (*ENGINES, "loads", "stores")
 _NUMBER = {name: n for n, name in enumerate(ENGINES)}
 
 
 class Node:
-    """An instruction with its cost and the shared parts that it needs."""
+    """An instruction with its cost and the shared resources that it needs."""
 
     __slots__ = ("banks", "id", "me", "port", "queue", "step", "storages", "work")
 
@@ -39,7 +41,7 @@ class Node:
         operands = step.outputs + step.inputs
         self.storages = {o.storage for o in operands}
         banks = [_banks(o, address) for o in operands if o.space == "psum"] if constants["psum_bank_exclusive"] else []
-        self.banks = tuple({b for found in banks for b in found})
+        self.banks = tuple({bank for touched in banks for bank in touched})
         self.port = self._port(operands, constants)
 
     def _port(self, operands: tuple[Operand, ...], constants: dict[str, float]) -> str:
@@ -67,7 +69,7 @@ class Schedule:
         self.events: list[Event] = []
         self.dropped = 0
         self.free = [0.0] * len(QUEUES)
-        self.loaded: dict[int, float] = {}  # register writes by instruction id
+        self.loaded: dict[int, float] = {}  # completion times of register writes in ns, by instruction id
         self.weights_free = self.multiply_start = 0.0
         self.ports = {"psum": Calendar(), "sbuf": Calendar()}
         self.banks = [Calendar() for _ in range(PSUM_BANKS)]
@@ -80,10 +82,10 @@ class Schedule:
         self._nodes: dict[int, Node] = {}
 
     def node(self, step: Step) -> Node:
-        found = self._nodes.get(id(step))
-        if found is None:
-            found = self._nodes[id(step)] = Node(step, self.table.of(step), self.address, self.c)
-        return found
+        node = self._nodes.get(id(step))
+        if node is None:
+            node = self._nodes[id(step)] = Node(step, self.table.of(step), self.address, self.c)
+        return node
 
     def issue(self, step: Step) -> None:
         """Place one instruction."""
@@ -113,7 +115,7 @@ class Schedule:
         return self._registers(node, wait) if node.step.registers else wait
 
     def _shared(self, node: Node, start: float, busy: float, wait: Wait) -> tuple[float, Wait]:
-        """The first time from ``start`` at which the banks and the port are all free, and they are taken."""
+        """Book the PSUM banks and the port of a node for the first common free interval at or after ``start``."""
         me = node.me
         calendars = [self.banks[b] for b in node.banks]
         causes = ["psum_bank"] * len(calendars)
@@ -141,7 +143,7 @@ class Schedule:
             sums["waits", engine, wait[1], wait[2]] += idle
         return wait[1], idle
 
-    # -- the kinds of instruction -------------------------------------------------------------------------------
+    # -- kinds of instructions ----------------------------------------------------------------------------------
 
     def _compute(self, node: Node) -> None:
         step, work, me = node.step, node.work, node.me
@@ -160,7 +162,7 @@ class Schedule:
         self._show(ENGINES[me], QUEUES[node.queue], step, start, end, cause, idle)
 
     def _multiply(self, node: Node) -> None:
-        """LoadStationary behind the multiply before, then MultiplyMoving."""
+        """Place a matmul: LoadStationary, which overlaps the previous multiply, then MultiplyMoving."""
         step, work = node.step, node.work
         free = self.free[TENSOR]
         held = step.inputs[:1] if step.op == "nc_matmul" else ()
@@ -200,7 +202,7 @@ class Schedule:
         generate = c["dma_generate_ns"]
         last_ready = generator.fill(issue, generate)[1] + c["dma_start_ns"] - generate
         begin, end, queued = float("inf"), 0.0, 0.0
-        for n, (lane, share) in enumerate(work.shares, 1):  # each lane starts once its own descriptors are made
+        for n, (lane, share) in enumerate(work.shares, 1):  # A lane starts as soon as its own descriptors exist.
             ready = last_ready - generate * (1 - n / len(work.shares))
             first, last = self.lanes[lane].fill(ready, share)
             begin, end, queued = min(begin, first), max(end, last), max(queued, first - ready)
@@ -248,7 +250,7 @@ class Schedule:
     # -- device loops -------------------------------------------------------------------------------------------
 
     def enter(self, loop: Loop, queues: set[int]) -> None:
-        """Every engine of a loop needs its bounds."""
+        """Make every queue of a loop wait for the registers that hold the loop bounds."""
         for writer in loop.registers:
             t = self.loaded.get(writer, 0.0) + self.hazards.semaphore
             for queue in queues:
@@ -257,7 +259,7 @@ class Schedule:
                     self.free[queue] = t
 
     def turn_around(self, queues: set[int]) -> None:
-        """The branch at the end of a pass, and a barrier where the constants ask for one."""
+        """Add the branch at the end of a pass, and a barrier if the constants require one."""
         c = self.c
         if c["loop_barrier"]:
             meet = max(self.end, *(self.free[q] for q in queues))
@@ -271,7 +273,7 @@ class Schedule:
         self.turn += 1
 
     def shift(self, dt: float, queues: set[int], storages: set[int], writers: set[int]) -> None:
-        """Let ``dt`` pass in the state that a loop has touched."""
+        """Delay the state that a loop uses by ``dt`` ns."""
         for queue in queues:
             self.free[queue] += dt
         self.hazards.shift(storages, dt)

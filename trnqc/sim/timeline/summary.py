@@ -1,5 +1,7 @@
-"""Totals of a timeline under the field names of the vendor's profiler. Times in seconds, percentages of the total
-time.."""
+"""Totals of a timeline under the field names of the vendor's profiler.
+
+Times are in seconds; percentages refer to the total time.
+"""
 
 from __future__ import annotations
 
@@ -14,58 +16,72 @@ _WHO = (*ENGINES, "dma")
 
 
 def stalls_of(sums: Mapping[Any, float]) -> dict[str, dict[str, float]]:
-    """Idle ns by engine and cause."""
-    found: dict[str, dict[str, float]] = {}
+    """Return the idle time in ns by engine and cause."""
+    stalls: dict[str, dict[str, float]] = {}
     for key, value in sums.items():
         if isinstance(key, tuple) and key[0] == "stall":
-            found.setdefault(_WHO[key[1]], {})[key[2]] = value
-    return found
+            stalls.setdefault(_WHO[key[1]], {})[key[2]] = value
+    return stalls
 
 
 def waits_of(sums: Mapping[Any, float]) -> dict[str, dict[str, float]]:
-    """Idle ns by engine and by what it waited for, as 'raw on tensor'."""
-    found: dict[str, dict[str, float]] = {}
+    """Return the idle time in ns by engine and by cause with the awaited engine, for example "raw on tensor"."""
+    waits: dict[str, dict[str, float]] = {}
     for key, value in sums.items():
         if isinstance(key, tuple) and key[0] == "waits":
-            found.setdefault(_WHO[key[1]], {})[f"{key[2]} on {_WHO[key[3]]}"] = value
-    return found
+            waits.setdefault(_WHO[key[1]], {})[f"{key[2]} on {_WHO[key[3]]}"] = value
+    return waits
 
 
 def summarise(
     sums: Mapping[Any, float], total_ns: float, c: Mapping[str, float], trace: Trace
 ) -> dict[str, float | int | str]:
-    """The summary. Fields that the vendor's profiler does not have:
+    """Return the summary of a timeline.
 
-    measurement; {engine}_engine_busy_time(_percent): instructions' issue time alone, where active time also holds
-    their way to memory; overlap_time: TensorE busy together with VectorE or ScalarE; launch_overhead and
-    total_time_with_launch.
+    Parameters
+    ----------
+    sums : mapping
+        The sums of a `Totals`.
+    total_ns : float
+        Modelled time in ns, without launch overhead.
+    c : mapping
+        Constants of the model, from `constants_for`.
+    trace : Trace
+        Instruction counts and high-water marks of the run.
+
+    Notes
+    -----
+    The following fields are not part of the vendor's profiler: ``measurement``; ``{engine}_engine_busy_time`` and its
+    percentage, which count the issue time only, while the active time also includes writing the results to memory;
+    ``overlap_time``, in which TensorE is busy together with VectorE or ScalarE; ``launch_overhead`` and
+    ``total_time_with_launch``.
     """
     total = max(total_ns, 1e-9)
-    found: dict[str, float | int | str] = {"measurement": "modelled", "total_time": total * 1e-9}
+    figures: dict[str, float | int | str] = {"measurement": "modelled", "total_time": total * 1e-9}
     for me, name in enumerate(ENGINES):
         active, busy = sums.get(("active", me), 0.0), sums.get(("busy", me), 0.0)
-        found[f"{name}_engine_active_time"] = active * 1e-9
-        found[f"{name}_engine_active_time_percent"] = 100 * active / total
-        found[f"{name}_engine_busy_time"] = busy * 1e-9
-        found[f"{name}_engine_busy_time_percent"] = 100 * busy / total
-        found[f"{name}_engine_instruction_count"] = int(sums.get(("count", me), 0))
-    found |= _arithmetic(sums, total, c, trace)
-    found |= _traffic(sums, total, c)
+        figures[f"{name}_engine_active_time"] = active * 1e-9
+        figures[f"{name}_engine_active_time_percent"] = 100 * active / total
+        figures[f"{name}_engine_busy_time"] = busy * 1e-9
+        figures[f"{name}_engine_busy_time_percent"] = 100 * busy / total
+        figures[f"{name}_engine_instruction_count"] = int(sums.get(("count", me), 0))
+    figures |= _arithmetic(sums, total, c, trace)
+    figures |= _traffic(sums, total, c)
     tensor, others = sums.get(("busy", TENSOR), 0.0), sums.get("others", 0.0)
     overlap = sums.get("overlap", 0.0)
-    found["overlap_time"] = overlap * 1e-9
-    found["overlap_time_percent"] = 100 * overlap / max(1e-9, min(tensor, others)) if tensor and others else 0.0
-    found["binding_engine"] = binding(found)
-    found["sbuf_high_water_bytes"] = trace.sbuf_high_water
-    found["psum_high_water_bytes"] = trace.psum_high_water
+    figures["overlap_time"] = overlap * 1e-9
+    figures["overlap_time_percent"] = 100 * overlap / max(1e-9, min(tensor, others)) if tensor and others else 0.0
+    figures["binding_engine"] = binding(figures)
+    figures["sbuf_high_water_bytes"] = trace.sbuf_high_water
+    figures["psum_high_water_bytes"] = trace.psum_high_water
     overhead = c["launch_ns"] + c["program_start_ns"] + c["program_stop_ns"]
-    found["launch_overhead"] = overhead * 1e-9
-    found["total_time_with_launch"] = (total + overhead) * 1e-9
-    return found
+    figures["launch_overhead"] = overhead * 1e-9
+    figures["total_time_with_launch"] = (total + overhead) * 1e-9
+    return figures
 
 
 def binding(summary: Mapping[str, Any]) -> str:
-    """The engine (or the DMA engines) with the longest busy time."""
+    """Return the engine with the longest busy time; "dma" stands for the DMA engines."""
     names = [ENGINES[TENSOR], ENGINES[VECTOR], ENGINES[SCALAR], ENGINES[3]]
     times = {name: float(summary[f"{name}_engine_busy_time"]) for name in names}
     times["dma"] = float(summary["dma_engine_busy_time"])
@@ -96,12 +112,12 @@ def _arithmetic(
 
 def _traffic(sums: Mapping[Any, float], total: float, c: Mapping[str, float]) -> dict[str, float | int]:
     lanes = [sums.get(("dma", lane), 0.0) for lane in range(int(c["dma_engines"]))]
-    found: dict[str, float | int] = {}
+    traffic: dict[str, float | int] = {}
     for space in ("hbm", "sbuf", "psum"):
         for way in ("read", "write"):
-            found[f"{space}_{way}_bytes"] = int(sums.get((way, space), 0.0))
+            traffic[f"{space}_{way}_bytes"] = int(sums.get((way, space), 0.0))
     transfers, moved = sums.get("transfers", 0.0), sums.get("moved", 0.0)
-    return found | {
+    return traffic | {
         "dma_active_time": sums.get("dma_active", 0.0) * 1e-9,
         "dma_active_time_percent": 100 * sums.get("dma_active", 0.0) / total,
         "dma_packet_time": sum(lanes) * 1e-9,
@@ -110,7 +126,7 @@ def _traffic(sums: Mapping[Any, float], total: float, c: Mapping[str, float]) ->
         "dma_transfer_average_bytes": moved / transfers if transfers else 0.0,
         "dma_queue_count": 2,
         "mbu_estimated_percent": 100
-        * (found["hbm_read_bytes"] + found["hbm_write_bytes"])
+        * (traffic["hbm_read_bytes"] + traffic["hbm_write_bytes"])
         / (c["hbm_bytes_per_ns"] * total),
         "spill_save_bytes": 0,
         "spill_reload_bytes": 0,

@@ -1,9 +1,9 @@
-"""Where a kernel's time goes on a NeuronCore, modelled: no device is involved and every figure is an estimate.
+"""A model of the time that a kernel takes on a NeuronCore. It needs no device, and every figure is an estimate.
 
     kernel, shapes --trace--> program --place, cost, hazards--> schedule --> Timeline
 
-``timeline(kernel)(*args)`` takes what ``trace`` takes: arrays, or ``Spec`` where values do not matter. The numbers
-behind it are the table of `trnqc.sim.timeline.costs`.
+``timeline(kernel)(*args)`` accepts the same arguments as ``trace``: arrays, or a ``Spec`` where the values do not
+matter. The constants of the model are those of `trnqc.sim.timeline.costs`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,31 @@ SCHEMA = "trnqc.timeline/1"
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """A modelled execution of one kernel on one core.
+    """The modelled execution of one kernel on one core.
 
-    total_ns: from the first instruction to the last result in memory; launching is extra (see the summary). stalls:
-    ns that each engine stood idle, by cause; waits: the same by cause and by the engine waited for. events: of the
-    passes that were placed, up to a limit; high_water: bytes per partition of SBUF and PSUM.
+    Attributes
+    ----------
+    kernel, target
+        Name of the kernel, and the generation ("trn1", "trn2" or "trn3").
+    total_ns
+        Time in ns from the first instruction until the last result is in memory. Launch overhead is not included; see
+        the summary.
+    constants
+        Constants of the model, by name.
+    figures
+        The summary, as returned by `summary`.
+    events
+        Events of the loop passes that were placed, up to the event limit.
+    stalls
+        Idle time in ns by engine and cause.
+    waits
+        Idle time in ns by engine and by cause with the awaited engine.
+    extrapolation
+        A sentence that says which loop passes were extrapolated.
+    high_water
+        Largest number of bytes per partition in use, for "sbuf" and "psum".
+    versions
+        Versions of trnqc and Python.
     """
 
     kernel: str
@@ -55,19 +75,27 @@ class Timeline:
     versions: Mapping[str, str]
 
     def summary(self) -> dict[str, float | int | str]:
-        """Figures under the names of the vendor's profiler; times in seconds."""
+        """Return the figures under the names of the vendor's profiler. Times are in seconds."""
         return dict(self.figures)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able, of schema trnqc.timeline/1."""
-        found = asdict(self)
-        found["summary"] = found.pop("figures")
-        found["events"] = [event._asdict() for event in self.events]
-        return {"schema": SCHEMA, "measurement": "modelled", **found}
+        """Return the timeline as a JSON-serialisable dictionary of schema trnqc.timeline/1."""
+        fields = asdict(self)
+        fields["summary"] = fields.pop("figures")
+        fields["events"] = [event._asdict() for event in self.events]
+        return {"schema": SCHEMA, "measurement": "modelled", **fields}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Timeline:
-        """The inverse of ``to_dict``; another schema or a missing field is an error."""
+        """Inverse of `to_dict`.
+
+        Raises
+        ------
+        NkiValidationError
+            If ``data`` is of another schema.
+        KeyError
+            If a field is missing.
+        """
         if data.get("schema") != SCHEMA:
             raise NkiValidationError(f"expected a timeline of schema {SCHEMA}, got {data.get('schema')!r}")
         fields = {name: data["summary" if name == "figures" else name] for name in cls.__dataclass_fields__}
@@ -83,11 +111,27 @@ def timeline(
     extrapolate: bool = True,
     event_limit: int = 50_000,
 ) -> Callable[..., Timeline]:
-    """``timeline(kernel)(*args)`` models the kernel's execution on one core (core 0 of a launch on two).
+    """Model the execution of a kernel on one core (core 0 of a launch on two).
 
-    constants: overrides of `trnqc.sim.timeline.costs.TABLE` by name; target: trn1, trn2 or trn3, by default the
-    environment's; data: compute results as well (arguments must be arrays); extrapolate=False places every pass of
-    device loops.
+    Parameters
+    ----------
+    kernel : Kernel or callable
+        The kernel.
+    constants : mapping, optional
+        Values that override those of `trnqc.sim.timeline.costs.TABLE`, by name.
+    target : str, optional
+        "trn1", "trn2" or "trn3". By default the target is taken from the environment.
+    data : bool
+        If true, the results are computed as well; all arguments must then be arrays.
+    extrapolate : bool
+        If false, every pass of every device loop is placed.
+    event_limit : int
+        Largest number of events that are kept.
+
+    Returns
+    -------
+    callable
+        A function that takes the arguments of the kernel and returns its `Timeline`.
     """
 
     def run(*args: Any, **kwargs: Any) -> Timeline:
@@ -96,17 +140,17 @@ def timeline(
             chosen = target_from_environment()
             recorder = Recorder()
             lnc = getattr(kernel, "lnc", 1)
-            found = execute(function, args, kwargs, lnc, dry=not data, target=chosen, observer=recorder)[1]
+            trace = execute(function, args, kwargs, lnc, dry=not data, target=chosen, observer=recorder)[1]
         values = constants_for(chosen.name, constants)
         schedule, words = _place(recorder, chosen, values, extrapolate, event_limit)
-        return _finish(function, chosen, values, found, schedule, words)
+        return _finish(function, chosen, values, trace, schedule, words)
 
     return run
 
 
 @contextmanager
 def _targeting(name: str | None) -> Iterator[None]:
-    """Kernels ask for limits of their target while they are built, so it is set for the whole run."""
+    """Set the target in the environment for the whole run, because kernels query its limits while they are built."""
     key = "NEURON_PLATFORM_TARGET_OVERRIDE"
     before = os.environ.get(key)
     if name is not None:
@@ -135,7 +179,7 @@ def _place(
 
 
 def _hbm_use(body: list[Step | Loop]) -> tuple[set[int], set[int]]:
-    """Storages in HBM that the program writes, and that it reads."""
+    """Return the HBM storages that the program writes, and those that it reads."""
     written: set[int] = set()
     read: set[int] = set()
     for item in body:

@@ -1,4 +1,4 @@
-"""What a timeline adds up while instructions are placed: activity, stalls, traffic, flops, overlap of engines."""
+"""Sums that are accumulated while instructions are placed: activity, stalls, traffic, flops and engine overlap."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ TENSOR, VECTOR, SCALAR, GPSIMD, SYNC, DMA = range(6)
 
 
 class Event(NamedTuple):
-    """One bar of the timeline: an instruction on its engine, or one DMA engine's share of a transfer. Times in ns.
+    """One interval of the timeline: an instruction on its engine, or the share of a transfer on one DMA engine.
 
-    stall_ns is how long the engine stood idle before it, stall why.
+    Times are in ns. ``stall_ns`` is the idle time of the engine before the event and ``stall`` is its cause.
     """
 
     engine: str
@@ -28,16 +28,24 @@ class Event(NamedTuple):
 
 
 class Totals:
-    """Sums by name; engine activity is the union of its instructions' times, results' way to memory included."""
+    """Sums by key.
+
+    The active time of an engine is the union of its instructions' intervals, each extended until its results are in
+    memory.
+    """
 
     def __init__(self) -> None:
         self.sums: dict[Any, float] = defaultdict(float)
         self.active_end = [0.0] * 5
-        self._busy: list[list[tuple[float, float]]] = [[], [], []]  # of tensor, vector, scalar: not yet compared
+        # Busy intervals of TensorE, VectorE and ScalarE that `compare` has not processed yet.
+        self._busy: list[list[tuple[float, float]]] = [[], [], []]
         self._seen = 0.0
 
     def engine(self, me: int, start: float, end: float, late: float) -> None:
-        """One instruction on an engine."""
+        """Add an instruction that keeps engine ``me`` busy from ``start`` to ``end``.
+
+        Its results are in memory ``late`` ns after ``end``.
+        """
         sums = self.sums
         sums["busy", me] += end - start
         sums["count", me] += 1
@@ -54,9 +62,9 @@ class Totals:
                 mine.append((start, end))
 
     def compare(self, until: float) -> None:
-        """Add the time before ``until`` in which TensorE works together with VectorE or ScalarE.
+        """Add the time before ``until`` in which TensorE is busy together with VectorE or ScalarE.
 
-        Nothing before it is to come.
+        The caller guarantees that no later instruction starts before ``until``.
         """
         begin = self._seen
         if until <= begin:
@@ -68,7 +76,7 @@ class Totals:
         self._seen = until
 
     def shift(self, dt: float, engines: set[int]) -> None:
-        """Move what is still open later by ``dt``."""
+        """Delay the intervals of ``engines`` that are not yet compared by ``dt`` ns."""
         for me in engines:
             self.active_end[me] += dt
             if me <= SCALAR:
@@ -79,13 +87,13 @@ class Totals:
         return dict(self.sums)
 
     def repeat(self, before: dict[Any, float], times: int) -> None:
-        """Add ``times`` times what came since ``before``."""
+        """Add the increase of every sum since the snapshot ``before`` another ``times`` times."""
         for key, value in list(self.sums.items()):
             self.sums[key] = value + times * (value - before.get(key, 0.0))
 
 
 def _cut(intervals: list[tuple[float, float]], until: float) -> list[tuple[float, float]]:
-    """Take away and return what lies before ``until``."""
+    """Remove and return the parts of ``intervals`` that lie before ``until``."""
     done, rest = [], []
     for start, end in intervals:
         if end <= until:
@@ -111,7 +119,7 @@ def _union(intervals: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _common(first: list[tuple[float, float]], second: list[tuple[float, float]]) -> float:
-    """Time that two lists of disjoint, sorted intervals share."""
+    """Return the total intersection of two sorted lists of disjoint intervals."""
     total, i, j = 0.0, 0, 0
     while i < len(first) and j < len(second):
         low, high = max(first[i][0], second[j][0]), min(first[i][1], second[j][1])

@@ -1,4 +1,4 @@
-"""How long one instruction keeps its engine, from the table of ``timeline_costs``; nothing here knows about waiting."""
+"""The time for which each instruction occupies its engine, from the table of ``costs``; waits are not considered."""
 
 from __future__ import annotations
 
@@ -6,19 +6,35 @@ from typing import Any, NamedTuple
 
 from trnqc.sim.timeline.record import Operand, Step
 
+# Operand types that can use the double-row mode of TensorE.
 _FP8 = ("float8_e4m3", "float8_e5m2", "float8_e4m3fn")
+# Instructions that read two full operands, one element per cycle in total.
 _TWICE = ("tensor_tensor", "scalar_tensor_tensor", "tensor_tensor_scan", "select_reduce", "tensor_copy_predicated")
+# Instructions that read out the lane registers of a reduction at their end.
 _LANES_OUT = ("activation_reduce", "tensor_scalar_reduce")
+# Instructions with a fast mode for 16-bit data.
 _FAST = ("tensor_copy", "tensor_scalar", "memset")
-_FP32_RATE = 4  # what the vendor's adjusted_hardware_flops weighs fp32 with
+# Weight of fp32 flops in the vendor's adjusted_hardware_flops.
+_FP32_RATE = 4
 
 
 class Work(NamedTuple):
     """Time and traffic of one instruction.
 
-    busy: ns on its engine; late: ns from there to results in memory; weights: ns of LoadStationary before it; flops
-    and adjusted (fp32 weighted by its passes) of multiplications; moved: bytes of a DMA; shares: ns on each DMA
-    engine used.
+    Attributes
+    ----------
+    busy
+        Time on the engine in ns.
+    late
+        Time in ns from the end on the engine until the results are in memory.
+    weights
+        Time in ns of the LoadStationary that precedes a matmul.
+    flops, adjusted
+        Flops of a matmul, plain and with fp32 weighted by its number of passes.
+    moved, rows
+        Bytes that a DMA moves, and the number of contiguous runs that they form.
+    shares
+        (DMA engine, time in ns) for each DMA engine that takes part.
     """
 
     busy: float
@@ -32,7 +48,7 @@ class Work(NamedTuple):
 
 
 class WorkTable:
-    """Work of steps for one set of constants; equal instructions are worked out once."""
+    """The work of instructions for one set of constants. Equal instructions are evaluated once."""
 
     def __init__(self, constants: dict[str, float]):
         self.c = constants
@@ -41,10 +57,10 @@ class WorkTable:
     def of(self, step: Step) -> Work:
         facts = [(o.space, o.p0, o.p1, o.dtype, o.run, o.far, o.shape, o.dynamic) for o in step.outputs + step.inputs]
         key = (step.op, step.engine, len(step.outputs), *facts)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._measure(step)
-        return found
+        work = self._known.get(key)
+        if work is None:
+            work = self._known[key] = self._measure(step)
+        return work
 
     def _measure(self, step: Step) -> Work:
         if step.engine == "dma":
@@ -72,7 +88,7 @@ class WorkTable:
         columns = dst.width
         cycles = max(min(c["matmul_min_cycles"], dst.rows), columns) * passes
         if moving.dtype in _FP8 and stationary.width == 2 * dst.rows:
-            flops = 4.0 * stationary.rows * dst.rows * columns  # double_row: two contraction rows a partition
+            flops = 4.0 * stationary.rows * dst.rows * columns  # double-row mode: two contraction rows per partition
         else:
             flops = 2.0 * stationary.rows * dst.rows * columns
         adjusted = flops * (_FP32_RATE if passes > 1 else 1)
@@ -101,7 +117,7 @@ class WorkTable:
         return Work(cycles / ghz, c["access_cycles"] / ghz)
 
     def _rate(self, step: Step, tiles: list[Operand]) -> float:
-        """Cycles an element."""
+        """Return the number of cycles per element."""
         op, c = step.op, self.c
         if op == "reciprocal":
             return 8.0
@@ -140,8 +156,8 @@ class WorkTable:
             return Work(0.0, 0.0, moved=total * copies, shares=shares, rows=-(-total // run))
         row = chip.width * chip.itemsize
         runs = [max(1, o.run) for o in sides if not (step.op == "dma_transpose" and o.space == "hbm")]
-        pieces = max(1, -(-row // min(runs)))  # of one partition
-        joined = 1  # partitions that lie together in HBM
+        pieces = max(1, -(-row // min(runs)))  # contiguous runs per partition
+        joined = 1  # number of partitions that are contiguous in HBM
         if min(runs) >= row >= c["dma_join_bytes"] and step.op != "dma_transpose":
             joined = max(1, min((o.run for o in sides if o.space == "hbm"), default=row) // row)
         lanes_shares: list[tuple[int, float]] = []
