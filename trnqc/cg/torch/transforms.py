@@ -57,7 +57,7 @@ def function_of(family: Any, direction: str) -> type[torch.autograd.Function]:
 
     def jvp(ctx: Any, *tangents: Any) -> Any:
         # PyTorch calls this function with forward mode disabled, so tangents of an outer level would be zero. Enable
-        # it, after the tangents of this level are removed from the saved tensors.
+        # it, and remove the tangents of this level from the saved tensors.
         with forward_ad._set_fwd_grad_enabled(True):
             saved = [forward_ad.unpack_dual(t).primal for t in ctx.saved_tensors]
             return family.tangents(direction, saved, ctx.options, tangents)
