@@ -199,15 +199,15 @@ def _orbital_side(mol: gto.Mole, i: tuple[int, int], j: tuple[int, int], packed:
     return square(mol, i) if i == j else rectangle(mol, i, j)
 
 
-def _ranges(given: Sequence[int] | None, nbas: int, count: int, last: int | None = None) -> list[tuple[int, int]]:
+def _ranges(shls_slice: Sequence[int] | None, nbas: int, count: int, last: int | None = None) -> list[tuple[int, int]]:
     """Return `count` ranges of shells from a flat slice; missing ones are whole. last: shells of the last index."""
     limits = [nbas] * count
     if last is not None:
         limits[-1] = last
     try:
-        words = [] if given is None else [index(n) for n in given]
+        words = [] if shls_slice is None else [index(n) for n in shls_slice]
     except TypeError:
-        raise InputError(f"shls_slice holds whole numbers, found {given!r}") from None
+        raise InputError(f"shls_slice holds whole numbers, found {shls_slice!r}") from None
     if len(words) % 2 or len(words) > 2 * count:
         raise InputError(f"shls_slice holds pairs of shell numbers for up to {count} indices, found {tuple(words)}")
     ranges = list(zip(words[::2], words[1::2]))
@@ -224,8 +224,8 @@ def _buffer(out: Any, size: int) -> np.ndarray:
         return np.zeros(size)
     usable = isinstance(out, np.ndarray) and not isinstance(out, np.ma.MaskedArray)
     if not usable or out.dtype != np.float64 or out.size < size:
-        found = f"{out.dtype} of {out.size}" if usable else type(out).__name__
-        raise InputError(f"out is to be a float64 array of at least {size} elements, found {found}")
+        kind = f"{out.dtype} of {out.size}" if usable else type(out).__name__
+        raise InputError(f"out is to be a float64 array of at least {size} elements, found {kind}")
     if not (out.flags.c_contiguous or out.flags.f_contiguous) or not out.flags.writeable:
         raise InputError("out is to be contiguous and writable")
     flat: np.ndarray = np.asarray(out).reshape(-1, order="A")[:size]

@@ -187,10 +187,11 @@ class CudaDevice:
     def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
         (signature,) = recipe.signatures
         target = Target(
-            (gpu.nvrtc_version(), self.arch, str(lanes), accumulate, str(min_blocks)), ".cubin",
+            (gpu.nvrtc_version(), self.arch, str(lanes), accumulate, str(min_blocks)),
+            ".cubin",
             lambda functions, _: emit_cuda(*functions, lanes=lanes, accumulate=accumulate, min_blocks=min_blocks),
             lambda text, out, _: _write(out, gpu.compile_nvrtc(text, name=recipe.name, arch=self.arch)),
-        )  # fmt: skip
+        )
         path = stored(recipe, target)
         self._device.set_current()
         kernel = self._core.ObjectCode.from_cubin(path.read_bytes()).get_kernel(signature.name)

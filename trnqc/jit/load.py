@@ -68,8 +68,8 @@ class CompiledFunction:
         return arguments
 
     def _mismatch(self, count: int, named: dict[str, Any]) -> TypeError:
-        given = ", ".join([*[f"{count} by position"] * bool(count), *named]) or "none"
-        return TypeError(f"{self.signature.name} takes the arguments {', '.join(self._open) or 'none'}; found {given}")
+        passed = ", ".join([*[f"{count} by position"] * bool(count), *named]) or "none"
+        return TypeError(f"{self.signature.name} takes the arguments {', '.join(self._open) or 'none'}; found {passed}")
 
     def __repr__(self) -> str:
         return f"{self.signature.name}({', '.join(self._open)})"

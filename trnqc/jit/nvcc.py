@@ -83,13 +83,13 @@ def find_nvcc() -> str:
     if os.environ.get("NVCC"):
         return os.environ["NVCC"]
     home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
-    found = shutil.which("nvcc") or shutil.which("nvcc", path=f"{home}/bin")
-    if not found:
+    path = shutil.which("nvcc") or shutil.which("nvcc", path=f"{home}/bin")
+    if not path:
         raise CompilerError(
             "no CUDA compiler: nvcc is neither on PATH nor in $CUDA_HOME/bin. Install the CUDA toolkit, or name nvcc "
             "in the environment variable NVCC; kernels for the CPU need none"
         )
-    return found
+    return path
 
 
 def compile_cuda(source: str, *, name: str, arch: str = "sm_80", flags: tuple[str, ...] = DEFAULT_FLAGS) -> Build:

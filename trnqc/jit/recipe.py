@@ -109,21 +109,23 @@ def c_library(lanes: int | None = None, flags: tuple[str, ...] = ()) -> Target:
     compiler = find_compiler()
     lanes = lanes or compiler.lanes()
     return Target(
-        (compiler.identity, *flags, str(lanes), ".so"), ".so",
+        (compiler.identity, *flags, str(lanes), ".so"),
+        ".so",
         lambda functions, external: emit_c(*functions, lanes=lanes, external=external),
         lambda text, out, objects: compiler.build(text, out, flags=flags, objects=objects),
         c_object(lanes),
-    )  # fmt: skip
+    )
 
 
 def c_object(lanes: int) -> Target:
     """An object file for libraries."""
     compiler = find_compiler()
     return Target(
-        (compiler.identity, str(lanes), ".o"), ".o",
+        (compiler.identity, str(lanes), ".o"),
+        ".o",
         lambda functions, external: emit_c(*functions, lanes=lanes),
         lambda text, out, objects: compiler.build_object(text, out),
-    )  # fmt: skip
+    )
 
 
 def entry_of(recipe: Recipe, target: Target, text: str = "") -> str:

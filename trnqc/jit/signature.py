@@ -124,10 +124,10 @@ def _pointer(parameter: Parameter) -> Convert:
 
 
 def _wrong(parameter: Parameter, argument: Any) -> TypeError:
-    found = type(argument).__name__
+    kind = type(argument).__name__
     if isinstance(argument, np.ndarray):
         flags = argument.flags
         words = "" if flags.c_contiguous else ", not contiguous"
         words += "" if flags.writeable else ", read-only"
-        found = f"an array {argument.dtype} of shape {argument.shape}{words}"
-    return TypeError(f"{parameter.name}: expected {parameter}, found {found}")
+        kind = f"an array {argument.dtype} of shape {argument.shape}{words}"
+    return TypeError(f"{parameter.name}: expected {parameter}, found {kind}")

@@ -4,11 +4,12 @@
     batched_contraction(a_t[Z, K, M], b[Z, K, N], precision="fp32") -> [Z, M, N] fp32    differentiable
     mp2_pair_energy(bt, ev_row, ev_col, e_pair, work, bounds, nvir, naux, kchunk) -> partial sums, one launch
 
-The functions `gemm` and `batched_contraction` here have forward-mode derivatives and go through ``torch.func`` too; the
-operators have gradients, and raise where they would drop a tangent. Real, strided tensors are taken.
+The functions `gemm` and `batched_contraction` of this package also support forward-mode derivatives and ``torch.func``.
+The operators have gradients only, and raise UnsupportedError where they would drop a tangent. All take real, strided
+tensors.
 
-On a Trainium device they launch the kernel; on CPU tensors they raise unless ``host_kernels`` says what stands in.
-Needs PyTorch (the extra ``torch``).
+For tensors on a Trainium device the operators launch the kernel. For CPU tensors they raise an error unless
+``host_kernels`` selects a substitute. This package needs PyTorch (the extra ``torch``).
 """
 
 from trnqc.backends.neuron.launch import host_kernels

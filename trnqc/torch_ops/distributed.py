@@ -1,10 +1,10 @@
-"""Running a planned distribution on the ranks of a device mesh: blocks of operands in, a DTensor out.
+"""Run a planned distribution on the ranks of a device mesh, from blocks of operands to a DTensor.
 
     plan = einsum_plan("ab,bc,cd->ad", A, B, C, grid=(2, 2))
     mesh = init_device_mesh("cpu", (2, 2))
     result = run_distributed(plan, [A, B, C], mesh).tensor
 
-It works with any library that sends tensors from rank to rank (gloo, nccl).
+Any backend of torch.distributed that sends tensors between ranks can be used (gloo, nccl).
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ __all__ = ["Distributed", "dtensor_placements", "run_distributed"]
 def run_distributed(
     plan: Distribution | Plan, operands: Mapping[str, Operand] | Sequence[Operand], mesh: DeviceMesh
 ) -> Distributed:
-    """The result of a plan on the ranks of a mesh; all of them call this with the same plan and operands.
+    """Run a plan on the ranks of a mesh; every rank makes this call with the same plan and operands.
 
     Parameters
     ----------
     plan : Plan or Distribution
-        What `einsum_plan` yields, for one product: with `grid`, or without, which stands for the shape of the mesh; or
-        the `distribution.distribute` of a tree.
+        The plan of one product from `einsum_plan`, or the result of `distribution.distribute` for a tree. A plan
+        without `grid` is distributed over the shape of the mesh.
     operands : mapping or sequence
-        By name, or in the order of the plan's inputs: whole tensors, of which a rank reads its blocks only, or
-        functions that take one slice per axis and return that block.
+        Operands by name, or in the order of the plan's inputs. Each is a whole tensor, of which a rank reads only its
+        blocks, or a function that takes one slice per axis and returns that block.
     mesh : DeviceMesh
-        Of the shape of the plan's grid.
+        Mesh of the shape of the plan's grid.
 
     Returns
     -------
@@ -49,11 +49,11 @@ def run_distributed(
     Raises
     ------
     InputError
-        For a mesh or an operand of another shape, or operands that are missing.
+        For a mesh or an operand of the wrong shape, or missing operands.
     UnsupportedError
         For a plan of several products, over blocks, or with fused loops for a memory limit.
     CommunicationError
-        If a rank is lost. How long a silent one is waited for is the timeout of the process group.
+        If a rank is lost. The timeout of the process group determines how long to wait for a silent rank.
     """
     factor = Fraction(1)
     if isinstance(plan, Plan):
@@ -67,8 +67,8 @@ def run_distributed(
         shape = tuple(plan.tree.extent(label) for label in leaf.indices)
         operand = operands.get(leaf.name)
         if operand is None or (isinstance(operand, Tensor) and tuple(operand.shape) != shape):
-            found = "nothing" if operand is None else tuple(operand.shape)
-            raise InputError(f"operand {leaf.name} is a tensor of shape {shape} or a function; found {found}")
+            actual = "nothing" if operand is None else tuple(operand.shape)
+            raise InputError(f"operand {leaf.name} is a tensor of shape {shape} or a function; found {actual}")
     result = RankRun(plan, operands, mesh).result()
     if factor == 1:
         return result
@@ -87,7 +87,7 @@ def _named(plan: Plan, operands: Mapping[str, Operand] | Sequence[Operand]) -> M
 
 
 def _distribution(plan: Plan, grid: tuple[int, ...]) -> tuple[Distribution, Fraction]:
-    """How the one product of the plan is distributed, and its factor."""
+    """Return the distribution of the single product of the plan, and its factor."""
     parts = [part for assignment in plan.assignments for part in assignment.parts]
     if len(parts) != 1 or plan.blocked or plan.assignments[0].accumulate:
         what = "blocks" if plan.blocked else f"{len(parts)} products"

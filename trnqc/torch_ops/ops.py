@@ -1,8 +1,9 @@
-"""Registration of the operators: a typed function and a fake, which gives the shape of its result without data.
+"""Registration of the operators, each by a typed function and a fake that returns an empty result of the same shape.
 
-The products split their operands and have derivatives. Every other kernel whose descriptor names an operator gets one
-over its own arguments. Where the native torch-neuronx is installed, its own registration (``nki_op``) is used, so that
-torch.compile sees the kernel inside the operator; elsewhere ``torch.library`` with the same schema.
+The products split their operands by precision and have derivatives. Every other kernel whose descriptor names an
+operator gets one with the kernel's own arguments. If the native torch-neuronx is installed, its registration
+(``nki_op``) is used, so that torch.compile sees the kernel inside the operator. Otherwise ``torch.library`` registers
+the same schema.
 """
 
 # No `from __future__ import annotations`: torch reads the schema from the annotations as objects.
@@ -24,7 +25,7 @@ from trnqc.torch_ops.products import OPERATORS, gradients, over_a_batch, product
 
 
 def native_registration() -> Callable[..., Any] | None:
-    """``torch_neuronx.nki_op`` where the installed torch-neuronx has it."""
+    """Return ``torch_neuronx.nki_op`` if the installed torch-neuronx has it, else None."""
     if importlib.util.find_spec("torch_neuronx") is None:
         return None
     try:
@@ -34,7 +35,7 @@ def native_registration() -> Callable[..., Any] | None:
 
 
 def register(name: str, function: Callable[..., Any], fake: Callable[..., Any]) -> Any:
-    """The operator ``trnqc::name`` over a typed function; ``fake`` gives its result's shape without data."""
+    """Register a typed function as ``trnqc::name``; ``fake`` returns an empty result of the same shape."""
     native = native_registration()
     if native is not None:
         return native(f"trnqc::{name}", mutates_args={})(function)
@@ -44,7 +45,7 @@ def register(name: str, function: Callable[..., Any], fake: Callable[..., Any]) 
 
 
 def split(x: Tensor, precision: str) -> Tensor:
-    """[parts, ...]: x rounded to fp32 or bf16, or for bf16x3 the high and low parts of x = high + low in bf16."""
+    """Return [parts, ...]: x rounded to fp32 or bf16, or for bf16x3 the parts of x = high + low, both in bf16."""
     if precision not in PRECISIONS:
         raise UnsupportedPrecision(f"precision is one of {', '.join(PRECISIONS)}, got {precision!r}")
     if precision == "fp32":
@@ -85,9 +86,9 @@ def _batched_fake(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
 
 
 def register_kernel(kernel: NkiKernel, operator: KernelOperator) -> Any:
-    """The operator over a kernel's own arguments, tensors and integers, which launches it once; without derivatives.
+    """Register an operator that launches a kernel once, with the kernel's own arguments and without derivatives.
 
-    Its schema follows from the arguments of the kernel's reference.
+    The arguments are tensors, then integers, with the names in the signature of the kernel's reference function.
     """
 
     def run(*arguments: Any) -> Tensor:
@@ -123,9 +124,9 @@ def gemm(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
     Parameters
     ----------
     a_t, b
-        [K, M] and [K, N], real, none of them empty.
+        Real tensors [K, M] and [K, N], neither of them empty.
     precision
-        "fp32", "bf16x3" or "bf16".
+        "fp32", "bf16" (operands rounded to bf16) or "bf16x3" (each operand split into two bf16 parts).
 
     Returns
     -------
@@ -142,7 +143,7 @@ def gemm(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
 
 
 def batched_contraction(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
-    """Multiply stacks of matrices, a_t [Z, K, M] and b [Z, K, N] -> [Z, M, N]; the rest as in `gemm`."""
+    """Multiply stacks of matrices, a_t [Z, K, M] and b [Z, K, N], to [Z, M, N]. See `gemm` for the rest."""
     _check(a_t, b, 3, "batched_contraction")
     return product(a_t, b, precision)
 

@@ -1,8 +1,8 @@
-"""Matrix products of the operators with derivatives of every order and mode, and over batches of ``torch.func.vmap``.
+"""Matrix products by the operators, with derivatives of every order and mode and support for ``torch.func.vmap``.
 
-An operator of ``torch.library`` takes a reverse-mode derivative only: its forward-mode derivative would be zero without
-a word, and ``torch.func.grad`` refuses it. An autograd function has all of them; it is taken under transforms alone, as
-``torch.compile`` wants the operator.
+An operator of ``torch.library`` supports reverse-mode derivatives only. Its forward-mode derivative would silently be
+zero, and ``torch.func.grad`` rejects it. An autograd function supports all of them. It is used only inside a transform,
+because ``torch.compile`` needs the operator.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from torch.autograd import forward_ad
 
 from trnqc.errors import InputError, UnsupportedError
 
-# Whether this thread is in the forward function below, so that a call of an operator loses no tangent.
+# Whether this thread runs `Product.forward`, which handles tangents when it calls an operator.
 _inside = threading.local()
-# By name: the operators, which register themselves.
+# The operators of products by name, filled when they are registered.
 OPERATORS: dict[str, Any] = {}
 
 
 def product(a_t: Tensor, b: Tensor, precision: str) -> Tensor:
-    """a_t[K, M], b[K, N] -> [M, N], or stacks of them."""
+    """Return the product [M, N] of a_t[K, M] and b[K, N], or of stacks of such matrices."""
     require_tensors(a_t, b)
     if not torch.compiler.is_compiling() and (
         torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
@@ -39,7 +39,7 @@ def _operator(a_t: Tensor) -> Callable[..., Tensor]:
 
 
 def require_tensors(*tensors: Any) -> None:
-    """Raise InputError for what is no real, strided tensor: the kernels would drop imaginary parts and layouts."""
+    """Raise InputError unless all are real, strided tensors, the only ones that the kernels handle."""
     for x in tensors:
         if not isinstance(x, Tensor):
             raise InputError(
@@ -50,7 +50,7 @@ def require_tensors(*tensors: Any) -> None:
 
 
 def refuse_dual_level(name: str) -> None:
-    """Raise UnsupportedError where an operator by itself runs at a level of dual numbers, whose tangents it drops."""
+    """Raise UnsupportedError if an operator is called directly at a level of dual numbers: it would drop tangents."""
     if forward_ad._current_level >= 0 and not getattr(_inside, "forward", False):
         raise UnsupportedError(
             f"the operator trnqc::{name} has no forward-mode derivative and would drop tangents: call "
@@ -59,7 +59,7 @@ def refuse_dual_level(name: str) -> None:
 
 
 def gradients(a_t: Tensor, b: Tensor, g: Tensor, precision: str, needed: tuple[bool, ...]) -> tuple[Any, Any, None]:
-    """For out = a_t.T @ b with derivative g: d a_t = b g.T and d b = a_t g, each again a product of transposes."""
+    """Return the gradients d a_t = b g.T and d b = a_t g of out = a_t.T @ b for the gradient g of out."""
     d_a = d_b = None
     if needed[0]:
         d_a = product(b.mT.contiguous(), g.mT.contiguous(), precision).to(a_t.dtype)
@@ -69,7 +69,7 @@ def gradients(a_t: Tensor, b: Tensor, g: Tensor, precision: str, needed: tuple[b
 
 
 class Product(torch.autograd.Function):
-    """The operators as an autograd function."""
+    """Autograd function that calls the operators."""
 
     @staticmethod
     def forward(a_t: Tensor, b: Tensor, precision: str) -> Tensor:
@@ -95,8 +95,8 @@ class Product(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, a_t: Tensor | None, b: Tensor | None, _: None) -> Tensor:
-        # PyTorch calls this with forward mode switched off, so that tangents of an outer level would be zero; those of
-        # this level have to go before it is switched on.
+        # PyTorch calls this function with forward mode disabled, so tangents of an outer level would be zero. Enable
+        # it, and remove the tangents of this level from the saved tensors.
         with forward_ad._set_fwd_grad_enabled(True):
             left, right = (forward_ad.unpack_dual(x).primal for x in ctx.saved_tensors)
             factors = [(x, y) for x, y in ((a_t, right), (left, b)) if x is not None and y is not None]
@@ -108,7 +108,7 @@ class Product(torch.autograd.Function):
 
 
 def over_a_batch(info: Any, in_dims: tuple[Any, ...], a_t: Tensor, b: Tensor, precision: str) -> tuple[Tensor, int]:
-    """vmap: one stack of matrices, which `batched_contraction` multiplies."""
+    """Apply vmap: join all samples into one stack of matrices for `batched_contraction`."""
     n = info.batch_size
     left, right = (x.expand(n, *x.shape) if dim is None else x.movedim(dim, 0) for x, dim in zip((a_t, b), in_dims))
     if left.dim() == 3:

@@ -1,7 +1,7 @@
 """One rank's part of a distributed contraction: its blocks of the operands, its messages, and its block of the result.
 
-Every rank derives all messages from the plan, so nothing is negotiated, and it receives exactly the elements that the
-plan predicts.
+Every rank derives all messages from the plan without negotiation, and receives exactly as many elements as the plan
+predicts.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ Operand = Tensor | Callable[..., Any]
 
 @dataclass(frozen=True)
 class Distributed:
-    """tensor: the result, placed as the plan says; received: elements that this rank received."""
+    """The result, placed as the plan says (`tensor`), and the number of elements this rank received (`received`)."""
 
     tensor: DTensor
     received: int
 
 
 def dtensor_placements(where: Placement, labels: Sequence[str]) -> list[Shard | Replicate]:
-    """The placement in DTensor's terms. Errors: InputError for "1", which DTensor does not have."""
+    """Convert a placement to those of DTensor. Raises InputError for "1", which DTensor does not have."""
     if FIRST in where:
         raise InputError(f"DTensor has no placement on one rank of a line; found <{','.join(where)}>")
     return [Replicate() if entry == COPY else Shard(list(labels).index(entry)) for entry in where]
@@ -72,7 +72,7 @@ class RankRun:
         return Distributed(self._dtensor(local), self.received)
 
     def _lost(self, step: Placed, error: RuntimeError) -> NoReturn:
-        """Raise CommunicationError for an error of torch.distributed, and any other as it is."""
+        """Raise CommunicationError for an error of torch.distributed, and any other error unchanged."""
         if isinstance(error, (CommunicationError, dist.DistError)) or "peer" in str(error) or "imed out" in str(error):
             raise CommunicationError(
                 f"rank {dist.get_rank()} of {dist.get_world_size()} lost another rank in step {step.node}: "
@@ -106,7 +106,7 @@ class RankRun:
         return 1 / part if leaf.reciprocal else part
 
     def _local(self, step: Placed, operands: Sequence[Tensor | None]) -> Tensor | None:
-        """This rank's part of the result, which still lacks what other ranks sum."""
+        """Return this rank's part of the result, without the contributions of other ranks."""
         labels = step.node.loops
         shown = tuple(COPY if entry in step.node.summed else entry for entry in step.loops)
         mine = self._box(step.node.indices, shown)
@@ -121,7 +121,7 @@ class RankRun:
         return torch.einsum(*terms, [labels.index(label) for label in step.node.indices])
 
     def _added(self, step: Placed, local: Tensor | None) -> Tensor | None:
-        """Add the partial sums along every dimension that sums: at coordinate 0, or with copies at all coordinates."""
+        """Add the partial sums along each summed grid dimension, to coordinate 0 or with copies at all coordinates."""
         for d, entry in enumerate(step.loops):
             if entry in step.node.summed and local is not None:
                 local = self._add_along(d, local.contiguous(), step.result[d] == COPY)
@@ -192,7 +192,7 @@ class RankRun:
         labels, final = self.plan.tree.root.indices, self.plan.final
         shape = torch.Size([self.extents[label] for label in labels])
         if local is None:
-            # A block past the end of a short index has no elements along it.
+            # A block beyond the end of a short index has no elements along this index.
             local = torch.empty([0 if label in final else n for label, n in zip(labels, shape)], dtype=self.dtype)
             local = local.to(self._device)
         stride = torch.empty(shape, device="meta").stride()
@@ -202,5 +202,5 @@ class RankRun:
 
 
 def _within(part: Box, whole: Box) -> tuple[slice, ...]:
-    """The part in the coordinates of a block that begins where `whole` does."""
+    """Return the slices of `part` in an array that contains the box `whole`."""
     return tuple(slice(start - first, stop - first) for (start, stop), (first, _) in zip(part, whole))

@@ -88,46 +88,89 @@ class Engine:
         )
 
     def forward(self, x: np.ndarray, y: np.ndarray, w: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """z [B, d3] of x [B, d1], y [B, d2] and w [B, nw], shared: [nw]; written to `out` where that is given."""
+        """Return z [B, d3] of x [B, d1], y [B, d2] and w [B, nw] or, if shared, [nw], in `out` if that is not None."""
         return self._evaluate("forward", (x, y, w), None if out is None else (out,))[0]
 
     def backward(
         self, x: np.ndarray, y: np.ndarray, w: np.ndarray, gz: np.ndarray, out: Arrays | None = None
     ) -> tuple[np.ndarray, ...]:
-        """(gx, gy, gw), the gradients of <gz, z>, in the shapes of x, y and w; written to `out` where that is given."""
+        """Return (gx, gy, gw), the gradients of <gz, z> with respect to x, y and w, in `out` if that is not None."""
         return self._evaluate("backward", (x, y, w, gz), out)
 
     def double_backward(
-        self, x: np.ndarray, y: np.ndarray, w: np.ndarray, gz: np.ndarray, ggx: np.ndarray, ggy: np.ndarray,
-        ggw: np.ndarray, out: Arrays | None = None,
-    ) -> tuple[np.ndarray, ...]:  # fmt: skip
-        """(gx, gy, gw, ggz): gradients of <ggx, gx> + <ggy, gy> + <ggw, gw> with respect to x, y, w and gz."""
+        self,
+        x: np.ndarray,
+        y: np.ndarray,
+        w: np.ndarray,
+        gz: np.ndarray,
+        ggx: np.ndarray,
+        ggy: np.ndarray,
+        ggw: np.ndarray,
+        out: Arrays | None = None,
+    ) -> tuple[np.ndarray, ...]:
+        """Return gradients of <ggx, gx> + <ggy, gy> + <ggw, gw> with respect to x, y, w and gz."""
         return self._evaluate("double_backward", (x, y, w, gz, ggx, ggy, ggw), out)
 
     def conv_forward(
-        self, x: np.ndarray, y: np.ndarray, w: np.ndarray, graph: Graph, *, kahan: bool = False,
+        self,
+        x: np.ndarray,
+        y: np.ndarray,
+        w: np.ndarray,
+        graph: Graph,
+        *,
+        kahan: bool = False,
         out: np.ndarray | None = None,
-    ) -> np.ndarray:  # fmt: skip
-        """z [V, d3] of x [V, d1], y [E, d2] and w [E, nw], shared: [nw]: products of x at the senders, summed at the
-        receivers. y and w are in the order of the graph's edges.
+    ) -> np.ndarray:
+        """Return z [V, d3], the products of x at the senders with y, summed at the receivers.
 
-        The edges of a node are walked in one order, so results are the same bits for any number of threads. kahan: the
-        sums over a node's edges are compensated.
+        Parameters
+        ----------
+        x : numpy.ndarray
+            [V, d1]
+        y, w : numpy.ndarray
+            [E, d2] and [E, nw], or [nw] for shared weights, in the order of the graph's edges.
+        graph : Graph
+            The edges.
+        kahan : bool, optional
+            Whether the sums over the edges of a node are compensated.
+        out : numpy.ndarray, optional
+            Array for the result.
+
+        Notes
+        -----
+        The edges of a node are added in a fixed order, so results are bitwise equal for any number of threads.
         """
         return self._evaluate("forward", (x, y, w), None if out is None else (out,), graph, kahan)[0]
 
     def conv_backward(
-        self, x: np.ndarray, y: np.ndarray, w: np.ndarray, gz: np.ndarray, graph: Graph, *, kahan: bool = False,
+        self,
+        x: np.ndarray,
+        y: np.ndarray,
+        w: np.ndarray,
+        gz: np.ndarray,
+        graph: Graph,
+        *,
+        kahan: bool = False,
         out: Arrays | None = None,
-    ) -> tuple[np.ndarray, ...]:  # fmt: skip
-        """(gx, gy, gw) as in `backward`, of a convolution."""
+    ) -> tuple[np.ndarray, ...]:
+        """Return (gx, gy, gw) as `backward` does, for a convolution."""
         return self._evaluate("backward", (x, y, w, gz), out, graph, kahan)
 
     def conv_double_backward(
-        self, x: np.ndarray, y: np.ndarray, w: np.ndarray, gz: np.ndarray, ggx: np.ndarray, ggy: np.ndarray,
-        ggw: np.ndarray, graph: Graph, *, kahan: bool = False, out: Arrays | None = None,
-    ) -> tuple[np.ndarray, ...]:  # fmt: skip
-        """(gx, gy, gw, ggz) as in `double_backward`, of a convolution."""
+        self,
+        x: np.ndarray,
+        y: np.ndarray,
+        w: np.ndarray,
+        gz: np.ndarray,
+        ggx: np.ndarray,
+        ggy: np.ndarray,
+        ggw: np.ndarray,
+        graph: Graph,
+        *,
+        kahan: bool = False,
+        out: Arrays | None = None,
+    ) -> tuple[np.ndarray, ...]:
+        """Return (gx, gy, gw, ggz) as `double_backward` does, for a convolution."""
         return self._evaluate("double_backward", (x, y, w, gz, ggx, ggy, ggw), out, graph, kahan)
 
     def _evaluate(

@@ -112,9 +112,9 @@ class CudaEngine:
         self, x: Any, y: Any, w: Any, gz: Any, ggx: Any, ggy: Any, ggw: Any, graph: Graph
     ) -> tuple[Any, ...]:
         """(gx, gy, gw, ggz)."""
-        given = {"x": x, "y": y, "w": w, "gz": gz, "ggx": ggx, "ggy": ggy, "ggw": ggw}
-        (ggz,) = self._convolution("conv_double_outputs", {n: a for n, a in given.items() if n != "gz"}, graph)
-        return (*self._convolution("conv_double_inputs", given, graph), ggz)
+        arrays = {"x": x, "y": y, "w": w, "gz": gz, "ggx": ggx, "ggy": ggy, "ggw": ggw}
+        (ggz,) = self._convolution("conv_double_outputs", {n: a for n, a in arrays.items() if n != "gz"}, graph)
+        return (*self._convolution("conv_double_inputs", arrays, graph), ggz)
 
     # Kernels
 
@@ -125,7 +125,7 @@ class CudaEngine:
             function = function_name(kernel_plan, **options)
             signature = Signature.declared(function, parameters(kernel_plan), DIRECTIONS[name].writes)
             recipe = Recipe(function, (signature,), lambda: (program(kernel_plan, **options),))
-            # Of equals the first, whose registers the compiler chose; with more of them it may spill less.
+            # On a tie the first variant is taken, whose number of registers the compiler chose.
             forms = (self.device.build(recipe, self.lanes, accumulate="plain", min_blocks=n) for n in BLOCKS)
             self._built[name] = fewest(forms)
         return self._built[name]
@@ -138,22 +138,22 @@ class CudaEngine:
 
     # Launches
 
-    def _batch(self, name: str, given: dict[str, Any], outs: dict[str, Any] | None = None) -> tuple[Any, ...]:
-        batch = len(given["x"])
-        shapes = self._checked(given, batch, batch, batch)
+    def _batch(self, name: str, arrays: dict[str, Any], outs: dict[str, Any] | None = None) -> tuple[Any, ...]:
+        batch = len(arrays["x"])
+        shapes = self._checked(arrays, batch, batch, batch)
         rows = {n: shapes[n] for n in DIRECTIONS[name].writes}
         if self.problem.shared_weights and "gw" in rows:
             rows["gw"] = (self.weight_rows(batch), *rows["gw"])
-        operands = operands_of(self.device, given)
+        operands = operands_of(self.device, arrays)
         operands.allocate(rows, {"gy", "gw"} if self.problem.shared_weights else {"gy"}, outs or {})
         if batch:
             self._launch(name, operands.memories, batch, None)
         return operands.results({n: shapes[n] for n in rows})
 
-    def _convolution(self, name: str, given: dict[str, Any], graph: Graph) -> tuple[Any, ...]:
+    def _convolution(self, name: str, arrays: dict[str, Any], graph: Graph) -> tuple[Any, ...]:
         direction = DIRECTIONS[name]
-        shapes = self._checked(given, graph.n_nodes, len(graph.rows), graph.n_nodes)
-        operands = operands_of(self.device, given)
+        shapes = self._checked(arrays, graph.n_nodes, len(graph.rows), graph.n_nodes)
+        operands = operands_of(self.device, arrays)
         cut, order = self._cut(graph, direction.by)
         rows = {n: shapes[n] for n in direction.writes}
         (summed,) = (n for n in rows if n[-1] == {"sender": "x", "receiver": "z"}[direction.by])
@@ -177,8 +177,8 @@ class CudaEngine:
         for first, last in self._chunks(groups, cut) if sums_weights else [(0, groups)]:
             edge, stop = (first, last) if cut is None else (int(cut.begin[first]), int(cut.end[last - 1]))
             # Row 0 of gradients of shared weights is their sum so far.
-            given: dict[str, Argument] = {**memories, "first": first, "origin": edge - 1}
-            self.device.launch(built, last - first, given)
+            arguments: dict[str, Argument] = {**memories, "first": first, "origin": edge - 1}
+            self.device.launch(built, last - first, arguments)
             for level in levels(stop - edge + 1) if sums_weights else ():
                 self._sum_rows(memories["gw"], weights, level)
 
@@ -214,7 +214,7 @@ class CudaEngine:
             kept[by] = cut, {name: self.device.upload(array) for name, array in arrays.items()}
         return kept[by]
 
-    def _checked(self, given: dict[str, Any], in1: int, edges: int, out: int) -> dict[str, tuple[int, ...]]:
+    def _checked(self, arrays: dict[str, Any], in1: int, edges: int, out: int) -> dict[str, tuple[int, ...]]:
         """Shapes of all operands. Raises OperandError."""
         rows = {"x": in1, "y": edges, "w": edges, "z": out}
         shapes: dict[str, tuple[int, ...]] = {
@@ -223,7 +223,7 @@ class CudaEngine:
             for name in (*direction.reads, *direction.writes)
             for n in [self.problem.row_length(name)]
         }
-        for name, array in given.items():
+        for name, array in arrays.items():
             kind = str(array.dtype).removeprefix("torch.")
             if tuple(array.shape) != shapes[name] or kind != self.dtype.name:
                 raise OperandError(

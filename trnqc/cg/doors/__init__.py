@@ -1,6 +1,6 @@
-"""What is known of other packages' models, one module a package: where their convolutions are and how they are called.
+"""Replacement of the convolutions in models of other packages, with one module for each package.
 
-Each has ``prepare(model)``, the (name, layer, problem) that can be swapped, ``swap(layer, problem)`` and
-``undo(model)``, the names of what was put back. A layer is swapped by giving it a subclass of its class: it stays the
-same object with the same state, so that nothing that holds it needs to know.
+Each module has three functions: ``prepare(model)`` returns (name, layer, problem) of the layers that can be swapped,
+``swap(layer, problem)`` swaps one, and ``undo(model)`` restores all and returns their names. Swapping changes the class
+of a layer to a subclass. The layer stays the same object with the same state, so references to it remain valid.
 """

@@ -1,4 +1,4 @@
-"""MACE: the `conv_tp` of interaction blocks, which blocks call with the edges when they have `conv_fusion`."""
+"""MACE: the `conv_tp` of interaction blocks. A block with the attribute `conv_fusion` passes it the edges."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from trnqc.errors import UnsupportedError
 
 
 class Convolution(o3.TensorProduct):
-    """A block's `conv_tp` with the sum over edges in it."""
+    """The `conv_tp` of a block, which includes the sum over edges."""
 
     fused: TensorProductConv
 
     def forward(self, x: Tensor, y: Tensor, weights: Tensor, edge_index: Tensor) -> Tensor:
-        """Messages [nodes, d3]; edge_index int64 [2, edges]: senders, receivers."""
+        """Return the messages [nodes, d3]. edge_index is int64 [2, edges] and contains senders and receivers."""
         return self.fused(x, y, weights, edge_index[1], edge_index[0])
 
 
 def prepare(model: nn.Module) -> list[tuple[str, nn.Module, TPProblem]]:
-    """(name, block, problem) of every interaction block that was not swapped before."""
+    """Return (name, block, problem) of each interaction block that is not swapped yet."""
     from mace.modules.blocks import InteractionBlock
 
     swaps = []
@@ -42,14 +42,14 @@ def prepare(model: nn.Module) -> list[tuple[str, nn.Module, TPProblem]]:
 
 
 def swap(block: Any, problem: TPProblem) -> None:
-    """Make a block's `conv_tp` ours."""
+    """Replace the `conv_tp` of a block by a `Convolution`."""
     block.conv_tp.__class__ = Convolution
     block.conv_tp.fused = TensorProductConv(problem)
     block.conv_fusion = "trnqc"
 
 
 def undo(model: nn.Module) -> list[str]:
-    """Make every `conv_tp` that is ours e3nn's again."""
+    """Restore e3nn's `conv_tp` in all swapped blocks and return their names."""
     from mace.modules.blocks import InteractionBlock
 
     names = []

@@ -1,4 +1,4 @@
-"""NequIP: the `TensorProductScatter` of interaction blocks; its e3nn product stays for the state dict."""
+"""NequIP: the `TensorProductScatter` of interaction blocks. Its e3nn product remains for the state dict."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from trnqc.errors import UnsupportedError
 
 
 class Scatter(TensorProductScatter):
-    """A block's product with the sum over edges in it."""
+    """The product of a block, which includes the sum over edges."""
 
     fused: TensorProductConv
 
     def forward(self, x: Tensor, edge_attr: Tensor, edge_weight: Tensor, edge_dst: Tensor, edge_src: Tensor) -> Tensor:
-        """Messages [nodes, d3]; edge_dst receive, edge_src send, int64 [edges]."""
+        """Return the messages [nodes, d3]. edge_dst and edge_src are the receivers and senders, int64 [edges]."""
         return self.fused(x, edge_attr, edge_weight, edge_dst, edge_src)
 
 
 def prepare(model: nn.Module) -> list[tuple[str, nn.Module, TPProblem]]:
-    """(name, layer, problem) of every layer that was not swapped before."""
+    """Return (name, layer, problem) of each layer that is not swapped yet."""
     layers = _layers(model)
     if not layers:
         raise UnsupportedError(f"expected layers of NequIP's TensorProductScatter, found none in {type(model)}")
@@ -41,13 +41,13 @@ def prepare(model: nn.Module) -> list[tuple[str, nn.Module, TPProblem]]:
 
 
 def swap(layer: Any, problem: TPProblem) -> None:
-    """Make a layer ours."""
+    """Change a layer to a `Scatter`."""
     layer.__class__ = Scatter
     layer.fused = TensorProductConv(problem)
 
 
 def undo(model: nn.Module) -> list[str]:
-    """Make every layer that is ours NequIP's again."""
+    """Restore NequIP's class in all swapped layers and return their names."""
     names = []
     for name, layer in _layers(model):
         if isinstance(layer, Scatter):

@@ -1,6 +1,6 @@
 """Swap the convolutions of MACE and NequIP models in place for fused ones; nothing else of a model changes.
 
-model -> its convolutions (mace.py, nequip.py) -> problems -> the same modules with another forward
+The modules mace.py and nequip.py find the convolutions of a model and replace their forward functions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import nn
 
 from trnqc.errors import InputError, UnsupportedError
 
-# Package that a model's classes come from -> the door that knows its convolutions.
+# Module that swaps the convolutions of a model, by the package that defines the model's classes.
 DOORS = {"mace": "trnqc.cg.doors.mace", "nequip": "trnqc.cg.doors.nequip"}
 
 
@@ -23,7 +23,7 @@ def accelerate(model: Any) -> tuple[str, ...]:
     Parameters
     ----------
     model : torch.nn.Module or ase.calculators.calculator.Calculator
-        A model, or a calculator that holds one or several. A model that was swapped before is left as it is.
+        A model, or a calculator that holds one or several. A model that was swapped before is not changed.
 
     Returns
     -------
@@ -33,11 +33,11 @@ def accelerate(model: Any) -> tuple[str, ...]:
     Raises
     ------
     InputError
-        For an object that is no model.
+        For an object that is neither a model nor a calculator with models.
     UnsupportedError
         For models of other packages, and for layers that another library has replaced.
     UnsupportedMode
-        For a mode that has no kernel. After any error nothing has been swapped.
+        For a mode that has no kernel. After any error the model is unchanged.
 
     Notes
     -----
@@ -55,12 +55,12 @@ def accelerate(model: Any) -> tuple[str, ...]:
 
 
 def undo(model: Any) -> tuple[str, ...]:
-    """Put back, in place, the layers that `accelerate` swapped, and return their names."""
+    """Restore, in place, the layers that `accelerate` swapped, and return their names."""
     return tuple(prefix + name for prefix, module in _models(model) for name in _door(module).undo(module))
 
 
 def _models(model: Any) -> Iterator[tuple[str, nn.Module]]:
-    """(prefix of names, module): the model itself or those of a calculator."""
+    """Yield (prefix of names, module) for the model itself or for the models of a calculator."""
     if isinstance(model, nn.Module):
         yield "", model
         return
@@ -74,7 +74,7 @@ def _models(model: Any) -> Iterator[tuple[str, nn.Module]]:
 def _door(model: nn.Module) -> Any:
     packages = {type(module).__module__.split(".")[0] for module in model.modules()}
     for package, door in DOORS.items():
-        # Layers that were swapped belong to the door itself.
+        # The classes of swapped layers are defined in the module that swaps them.
         if package in packages or any(type(module).__module__ == door for module in model.modules()):
             return importlib.import_module(door)
     raise UnsupportedError(

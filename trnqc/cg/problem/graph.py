@@ -1,9 +1,7 @@
-"""Edges of a convolution in the orders in which its kernels walk them.
+"""Edges of a convolution, sorted by receiver and by sender.
 
-rows, cols, n_nodes -> checked -> sorted by receiver, sorted by sender -> shares of nodes with about as many edges each
-
-An edge list is taken in any order. What belongs to edges (y, w and their gradients) stays in that order, and the
-kernels go through a permutation.
+The edge list may have any order. The operands of edges (y, w and their gradients) keep that order, and the kernels
+access them through a permutation. Nodes are divided into shares with about equal numbers of edges for the threads.
 """
 
 from __future__ import annotations
@@ -16,18 +14,26 @@ import numpy as np
 
 from trnqc.errors import EdgeIndexError
 
-# Shares of nodes; their number does not depend on the threads, nor do sums over shares.
+# Number of shares of nodes. It does not depend on the number of threads, so neither do the sums over shares.
 SHARES = 64
-# Graphs that are remembered: a model builds a few in a step and uses each in every layer.
+# Number of recent graphs that are cached. A model builds a few in each step and uses them in every layer.
 KEPT = 8
 
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """Edges sorted by the node at one of their ends, those of a node in the order of the list.
+    """Edges sorted by the node at one of their ends; the edges of one node keep the order of the list.
 
-    edges [E]: number of the edge in the list. starts [V + 1]: the edges of node n stand at starts[n] .. starts[n + 1].
-    far [E]: the node at the other end. shares [S + 1]: bounds of runs of nodes.
+    Parameters
+    ----------
+    edges : numpy.ndarray
+        [E], number of each edge in the list.
+    starts : numpy.ndarray
+        [V + 1]; the edges of node n have the positions starts[n] up to, but not including, starts[n + 1].
+    far : numpy.ndarray
+        [E], node at the other end of each edge.
+    shares : numpy.ndarray
+        [S + 1], first nodes of the shares, and the number of nodes at the end.
     """
 
     edges: np.ndarray
@@ -38,10 +44,19 @@ class Order:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """rows [E] receive, cols [E] send, both int64 in 0 .. n_nodes - 1; nodes without edges, edges from a node to itself
-    and edges that occur several times or one way only are all allowed.
+    """A directed graph. Nodes without edges, loops, and edges that occur several times are allowed.
 
-    Raises EdgeIndexError.
+    Parameters
+    ----------
+    rows, cols : numpy.ndarray
+        int64 [E], the receiver and the sender of each edge, in 0 .. n_nodes - 1.
+    n_nodes : int
+        Number of nodes.
+
+    Raises
+    ------
+    EdgeIndexError
+        For arrays of another type or unequal lengths, or node numbers out of range.
     """
 
     rows: np.ndarray
@@ -79,13 +94,13 @@ _guard = threading.Lock()
 
 
 def graph_of(rows: np.ndarray, cols: np.ndarray, n_nodes: int) -> Graph:
-    """A graph of these edges; a recent graph of equal edges is returned, with its orders. Raises EdgeIndexError."""
+    """Return the graph of these edges, from the cache if it is recent. Raises EdgeIndexError as `Graph` does."""
     with _guard:
         for n, known in enumerate(_kept):
             if known.n_nodes == n_nodes and _equal(known.rows, rows) and _equal(known.cols, cols):
                 _kept.append(_kept.pop(n))
                 return known
-    # The caller may write other edges into these arrays.
+    # Copy the arrays, since the caller may overwrite them.
     graph = Graph(_frozen(rows), _frozen(cols), n_nodes)
     with _guard:
         _kept.append(graph)
@@ -93,8 +108,8 @@ def graph_of(rows: np.ndarray, cols: np.ndarray, n_nodes: int) -> Graph:
     return graph
 
 
-def _equal(known: np.ndarray, given: np.ndarray) -> bool:
-    return isinstance(given, np.ndarray) and given.dtype == known.dtype and np.array_equal(known, given)
+def _equal(known: np.ndarray, nodes: np.ndarray) -> bool:
+    return isinstance(nodes, np.ndarray) and nodes.dtype == known.dtype and np.array_equal(known, nodes)
 
 
 def _frozen(nodes: np.ndarray) -> np.ndarray:
@@ -107,8 +122,8 @@ def _frozen(nodes: np.ndarray) -> np.ndarray:
 
 def _check(name: str, nodes: np.ndarray, n_nodes: int) -> None:
     if not isinstance(nodes, np.ndarray) or nodes.dtype != np.int64 or nodes.ndim != 1:
-        found = f"{nodes.dtype} {list(nodes.shape)}" if isinstance(nodes, np.ndarray) else type(nodes).__name__
-        raise EdgeIndexError(f"{name}: expected an int64 array [edges], found {found}")
+        kind = f"{nodes.dtype} {list(nodes.shape)}" if isinstance(nodes, np.ndarray) else type(nodes).__name__
+        raise EdgeIndexError(f"{name}: expected an int64 array [edges], found {kind}")
     if nodes.size and (nodes.min() < 0 or nodes.max() >= n_nodes):
         at = int(np.flatnonzero((nodes < 0) | (nodes >= n_nodes))[0])
         expected = f"nodes 0 .. {n_nodes - 1}" if n_nodes else "nodes of a graph that has none"
@@ -124,7 +139,7 @@ def _sorted(near: np.ndarray, far: np.ndarray, n_nodes: int) -> Order:
 
 
 def _shares(starts: np.ndarray) -> np.ndarray:
-    """A node weighs as its edges do and a little more, since its own sum is written too."""
+    """Divide the nodes into shares of about equal cost, where each node and each edge costs one unit."""
     n_nodes = len(starts) - 1
     weight = starts + np.arange(n_nodes + 1)
     wanted = np.linspace(0, weight[-1], min(SHARES, n_nodes) + 1)

@@ -1,6 +1,6 @@
 """Irreducible representations of O(3) with multiplicities, written as e3nn writes them: ``128x0e + 128x1o``.
 
-Nothing of e3nn is imported: its objects are read by their attributes.
+This module does not import e3nn; it reads e3nn's objects by their attributes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Irrep:
 
 @dataclass(frozen=True)
 class MulIrrep:
-    """`mul` copies of one irrep: a slot."""
+    """A slot: `mul` copies (channels) of one irrep."""
 
     mul: int
     ir: Irrep
@@ -57,16 +57,24 @@ class MulIrrep:
 
 @dataclass(frozen=True)
 class Irreps:
-    """Slots in their order; a feature vector holds them one after another.
-
-    Raises IrrepsError when text or an object means no irreps.
-    """
+    """A sequence of slots, which a feature vector contains one after another."""
 
     slots: tuple[MulIrrep, ...]
 
     @classmethod
     def of(cls, source: Any) -> Irreps:
-        """Irreps from text, from e3nn's or these Irreps or Irrep, or from (multiplicity, (l, parity)) pairs."""
+        """Convert an object to irreps.
+
+        Parameters
+        ----------
+        source : object
+            Text, an Irreps or Irrep of this package or of e3nn, or an iterable of (multiplicity, (l, parity)) pairs.
+
+        Raises
+        ------
+        IrrepsError
+            If the object does not represent irreps.
+        """
         if isinstance(source, cls):
             return source
         if isinstance(source, str):
@@ -85,7 +93,7 @@ class Irreps:
 
     @cached_property
     def slices(self) -> tuple[slice, ...]:
-        """Where each slot lies in a feature vector."""
+        """Slice of each slot in a feature vector."""
         slices, start = [], 0
         for slot in self.slots:
             slices.append(slice(start, start + slot.dim))
@@ -93,7 +101,7 @@ class Irreps:
         return tuple(slices)
 
     def simplify(self) -> Irreps:
-        """Neighbouring slots of one irrep joined, those without channels left out."""
+        """Join neighbouring slots of the same irrep and remove empty slots."""
         joined: list[MulIrrep] = []
         for slot in self.slots:
             if joined and slot.mul and joined[-1].ir == slot.ir:
@@ -120,7 +128,7 @@ class Irreps:
 
 
 def products(one: Irrep, two: Irrep) -> tuple[Irrep, ...]:
-    """The irreps that the product of two holds, by degree."""
+    """Return the irreps in the tensor product of two irreps, sorted by degree."""
     return tuple(Irrep(l, one.p * two.p) for l in range(abs(one.l - two.l), one.l + two.l + 1))
 
 
@@ -137,7 +145,7 @@ def _parse(text: str) -> Iterator[MulIrrep]:
 
 
 def _slot(item: Any) -> MulIrrep:
-    """A slot from e3nn's, from (mul, irrep), or from text of one slot."""
+    """Convert a slot of e3nn, a pair (mul, irrep), or text to a slot."""
     if isinstance(item, MulIrrep):
         return item
     if isinstance(item, str) or hasattr(item, "l"):

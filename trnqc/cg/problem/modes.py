@@ -1,7 +1,7 @@
-"""e3nn's connection modes: which channels u of x and v of y meet, and which channel of z a pair of them adds to.
+"""e3nn's connection modes: which channels u of x and v of y are multiplied, and to which channel of z they are added.
 
-A mode's name says both: its first two letters the pairs (``uv`` all, ``uu`` equal numbers, ``u<v``), the others the
-channel of z. A path without weights has W = 1.
+The first part of a mode's name gives the pairs of channels: ``uv`` all pairs, ``uu`` pairs of equal number, ``u<v``
+pairs with u < v. The rest gives the channel of z. Paths without weights have W = 1.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ class Mode:
     Parameters
     ----------
     pairs : str
-        ``uv``, ``uu`` or ``u<v``.
+        The pairs of channels that are multiplied: ``uv``, ``uu`` or ``u<v``.
     result : str
-        The channel of z: ``u``, ``v``, ``pair`` (each pair has one of its own), or ``w``, which weights mix.
+        The channel of z: ``u``, ``v``, ``pair`` (one channel for each pair), or ``w`` (all pairs, mixed by weights).
     """
 
     pairs: str
     result: str
 
     def counts(self, mul1: int, mul2: int) -> tuple[int, ...]:
-        """Extents of the pairs."""
+        """Return the extents of the array of pairs."""
         return {"uv": (mul1, mul2), "uu": (mul1,), "u<v": (mul1 * (mul2 - 1) // 2,)}[self.pairs]
 
     def shape(self, mul1: int, mul2: int, mul3: int) -> tuple[int, ...]:
-        """The shape of the weights."""
+        """Return the shape of the weights."""
         return (*self.counts(mul1, mul2), *[mul3] * (self.result == "w"))
 
     def summed(self, mul1: int, mul2: int) -> int:
-        """Pairs that are summed to one channel of z, as e3nn counts them for its normalisation."""
+        """Return the number of pairs that add to one channel of z, as in e3nn's normalisation."""
         return {"u": mul2, "v": mul1, "pair": 1, "w": prod(self.counts(mul1, mul2))}[self.result]
 
     def fault(self, one: MulIrrep, two: MulIrrep, three: MulIrrep, has_weight: bool) -> str:
-        """What is wrong with slots of these multiplicities; empty if nothing is."""
+        """Return the reason why the mode does not allow these slots, or an empty string if it does."""
         if self.pairs != "uv" and one.mul != two.mul:
             return f"needs equal multiplicities of its inputs; found {one} and {two}"
         if self.result == "w":
@@ -51,8 +51,8 @@ class Mode:
         if three.mul == wanted:
             return ""
         which = {"u": "of its first input", "v": "of its second input", "pair": "of its pairs of channels"}
-        given = {"u": f"{one}", "v": f"{two}", "pair": f"{one} x {two}, which has {wanted}"}[self.result]
-        return f"needs the multiplicity {which[self.result]} in its output; found {given} and {three}"
+        slots = {"u": f"{one}", "v": f"{two}", "pair": f"{one} x {two}, which has {wanted}"}[self.result]
+        return f"needs the multiplicity {which[self.result]} in its output; found {slots} and {three}"
 
 
 MODES = {

@@ -1,4 +1,4 @@
-"""e3nn's normalisation of tensor products: the factor of each path, from the variances that are assumed."""
+"""e3nn's normalisation of tensor products: the factor of each path, from assumed variances."""
 
 from __future__ import annotations
 
@@ -18,7 +18,21 @@ def path_weights(
     irrep_normalization: str,
     path_normalization: str,
 ) -> list[float]:
-    """Final path weights: e3nn's normalisation of the output's variance, in e3nn's order of operations."""
+    """Return the path weights that normalise the variance of the output, with e3nn's order of operations.
+
+    Parameters
+    ----------
+    paths : sequence of Instruction
+        Paths with their weights before normalisation.
+    slots : tuple of Irreps
+        Irreps of x, y and z.
+    variances : tuple of tuple of float
+        Variance of each slot of x, y and z.
+    irrep_normalization : {"component", "norm", "none"}
+        Whether the variance of the components or the norm of z is normalised.
+    path_normalization : {"element", "path", "none"}
+        Whether all elements, or all paths, that add to a slot of z have the same influence.
+    """
     by_irrep = one_of("irrep_normalization", irrep_normalization, ("component", "norm", "none"))
     by_path = one_of("path_normalization", path_normalization, ("element", "path", "none"))
     in1_var, in2_var, out_var = variances
@@ -39,7 +53,7 @@ def path_weights(
 
 
 def variances_of(name: str, values: Sequence[float] | None, irreps: Irreps) -> tuple[float, ...]:
-    """One variance a slot, 1 by default. Raises InputError."""
+    """Return one variance for each slot, 1 by default. Raises InputError."""
     if values is None:
         return (1.0,) * len(irreps)
     if len(values) != len(irreps) or not all(0 <= v < inf for v in map(float, values)):
@@ -48,7 +62,7 @@ def variances_of(name: str, values: Sequence[float] | None, irreps: Irreps) -> t
 
 
 def one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
-    """The value, if it is allowed. Raises InputError."""
+    """Return the value if it is allowed. Raises InputError otherwise."""
     if value not in allowed:
         raise InputError(f"{name}: expected {', '.join(allowed[:-1])} or {allowed[-1]}; found {value!r}")
     return value

@@ -1,6 +1,10 @@
-"""What a tensor product is: slots, the paths between them and their normalisation, with e3nn's meaning throughout.
+"""Definition of a tensor product by its slots, the paths between them and their normalisation, as in e3nn.
 
-z[w, k] += pw * sum_uv W[u, v, w] sum_ij C[i, j, k] x[u, i] y[v, j]    (uvw; in uvu w is u and W is W[u, v]; modes.py)
+A path of mode uvw, with path weight pw, weights W and coupling coefficients C, computes
+
+    z[w, k] += pw * sum_uv W[u, v, w] sum_ij C[i, j, k] x[u, i] y[v, j]
+
+In mode uvu, w is u and the weights are W[u, v]. See modes.py for all modes.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from trnqc.cg.problem.modes import MODES
 from trnqc.cg.problem.normalisation import one_of, path_weights, variances_of
 from trnqc.errors import InputError, InstructionError, UnsupportedMode, UnsupportedPrecision
 
+# Orders of the elements in a slot: channels (mul) and components (ir), the last one fastest.
 LAYOUTS = ("mul_ir", "ir_mul")
 DTYPES = ("float32", "float64")
 
@@ -25,9 +30,20 @@ DTYPES = ("float32", "float64")
 class Instruction:
     """A path: slot i_in1 of x times slot i_in2 of y, added to slot i_out of z.
 
-    path_weight: the factor of the path with all normalisation in it, e3nn's after its square root.
-    path_shape: (mul1, mul2) for uvu, (mul1, mul2, mul3) for uvw, ...; the shape of the weights where has_weight.
-    weight_offset: of the path's weights among all, in e3nn's order.
+    Parameters
+    ----------
+    i_in1, i_in2, i_out : int
+        Numbers of the slots of x, y and z.
+    connection_mode : str
+        Mode, such as ``uvw``.
+    has_weight : bool
+        Whether the path has weights.
+    path_weight : float
+        Factor of the path, which includes all normalisation, as in e3nn after the square root.
+    path_shape : tuple of int
+        Shape of the weights, if there are any: (mul1, mul2) for uvu, (mul1, mul2, mul3) for uvw.
+    weight_offset : int
+        Position of the path's first weight among all weights, in e3nn's order.
     """
 
     i_in1: int
@@ -45,7 +61,7 @@ class Instruction:
 
     @property
     def weight_slice(self) -> slice:
-        """The path's weights among all; empty for a path without weights."""
+        """Slice of the path's weights among all weights; empty for a path without weights."""
         return slice(self.weight_offset, self.weight_offset + self.weight_numel)
 
 
@@ -62,25 +78,26 @@ class TPProblem:
         Irreps as text, as e3nn's or OpenEquivariance's objects, or as (multiplicity, (l, parity)) pairs.
     instructions : iterable of tuples
         (i_in1, i_in2, i_out, mode, has_weight[, path_weight = 1]), mode one of uvw, uvu, uvv, uuw, uuu, uvuv, ``uvu<v``
-        and ``u<vw``. Afterwards `Instruction` objects whose path_weight holds the normalisation.
+        and ``u<vw``. The attribute contains `Instruction` objects, whose path_weight includes the normalisation.
     in1_var, in2_var, out_var : sequence of float, optional
         Variances of the slots, 1 by default.
     irrep_normalization : {"component", "norm", "none"}
     path_normalization : {"element", "path", "none"}
     internal_weights : bool, optional
-        Whether modules of this problem hold the weights as a parameter; None is e3nn's rule (with shared weights that
-        there are).
+        Whether modules of this problem hold the weights as a parameter. None means e3nn's default: they do if there
+        are weights and these are shared.
     shared_weights : bool, optional
-        One set of weights for all rows, which is the default, or one of its own for each.
+        Whether all rows share one set of weights (the default) or each row has its own.
     label : str, optional
-        A name for people; it makes no difference to equality, nor does `internal_weights`.
+        A descriptive name. Neither it nor `internal_weights` takes part in comparisons.
     irrep_dtype, weight_dtype, dtype
-        float32 or float64 as a name or as NumPy's or PyTorch's type; all that are given must be equal. None of them is
-        the dtype of the operands.
+        float32 or float64 as a name or as NumPy's or PyTorch's type; all that are passed must be equal. If none is, the
+        dtype is that of the operands.
     layout : {"mul_ir", "ir_mul"}
-        Of x and z, and of y: mul_ir has a slot's components fastest, ir_mul its multiplicity.
+        Order of the elements in a slot of x, y and z: the fastest index is the component in mul_ir, and the channel in
+        ir_mul.
     compile_left_right, compile_right, _specialized_code, _optimize_einsums
-        e3nn's choices for its own code. They are taken and make no difference.
+        Arguments of e3nn, accepted for compatibility and ignored.
     normalization : str, optional
         e3nn's former name of `irrep_normalization`.
 
@@ -171,7 +188,7 @@ class TPProblem:
             object.__setattr__(self, name, value)
 
     def changed(self, **options: Any) -> TPProblem:
-        """The same product with another shared_weights, layout, dtype, label or internal_weights."""
+        """Return the problem with changed shared_weights, layout, dtype, label or internal_weights."""
         names = ("shared_weights", "layout", "dtype", "label", "internal_weights")
         unknown = set(options) - set(names)
         if unknown:
@@ -179,7 +196,7 @@ class TPProblem:
         return self._with(self.instructions, options)
 
     def weighted_part(self) -> TPProblem:
-        """The same product without its paths that have no weights, which is linear in the weights."""
+        """Return the problem without the paths that have no weights; its product is linear in the weights."""
         return self._with(tuple(path for path in self.instructions if path.has_weight), {})
 
     def _with(self, paths: tuple[Instruction, ...], options: dict[str, Any]) -> TPProblem:
@@ -197,22 +214,22 @@ class TPProblem:
         return sum(path.weight_numel for path in self.instructions)
 
     def row_length(self, operand: str) -> int:
-        """Elements of a row of an operand; the last letter of its name, x, y, z or w, says what it is shaped as."""
+        """Return the length of a row of an operand, whose name ends in x, y, z or w according to its shape."""
         return self.weight_numel if operand[-1] == "w" else self.dims["xyz".index(operand[-1])]
 
     @property
     def slices1(self) -> tuple[slice, ...]:
-        """Where the slots of x lie in it."""
+        """Slices of the slots in x."""
         return self.irreps_in1.slices
 
     @property
     def slices2(self) -> tuple[slice, ...]:
-        """Where the slots of y lie in it."""
+        """Slices of the slots in y."""
         return self.irreps_in2.slices
 
     @property
     def slices3(self) -> tuple[slice, ...]:
-        """Where the slots of z lie in it."""
+        """Slices of the slots in z."""
         return self.irreps_out.slices
 
     def degrees(self, path: Instruction) -> tuple[int, int, int]:
@@ -231,9 +248,18 @@ class TPProblem:
 
 
 def from_e3nn(tp: Any, *, layout: str = "mul_ir", dtype: Any = None, label: str | None = None) -> TPProblem:
-    """The problem of an e3nn ``o3.TensorProduct``; its path weights, already normalised, are taken as they are.
+    """Return the problem of an e3nn ``o3.TensorProduct``.
 
-    Weights stay outside: those of a module with internal weights are passed at each call, as shared ones.
+    Parameters
+    ----------
+    tp : e3nn.o3.TensorProduct
+        The module. Its path weights are used unchanged, since they are normalised already.
+    layout, dtype, label
+        As `TPProblem` takes them.
+
+    Notes
+    -----
+    The problem has no internal weights. The weights of a module with internal weights are passed at each call.
     """
     irreps = (tp.irreps_in1, tp.irreps_in2, tp.irreps_out)
     paths = [
@@ -243,12 +269,12 @@ def from_e3nn(tp: Any, *, layout: str = "mul_ir", dtype: Any = None, label: str 
 
 
 def normalised(irreps: Iterable[Any], instructions: Iterable[Sequence[Any]], **options: Any) -> TPProblem:
-    """The problem of instructions whose path weights hold all normalisation already.
+    """Return the problem of instructions whose path weights already include all normalisation.
 
     Parameters
     ----------
     irreps : iterable
-        Those of x, y and z.
+        The irreps of x, y and z.
     instructions : iterable of tuples
         As `TPProblem` takes them.
     **options
@@ -266,7 +292,7 @@ def _held(slots: tuple[Irreps, ...], paths: tuple[Instruction, ...], **options: 
 
 
 def _check(n: int, raw: Any, slots: tuple[Irreps, ...]) -> Instruction:
-    """One path with its selection rules held; its weights lie nowhere yet."""
+    """Return a path after its selection rules are checked; `_number` sets its weight offset."""
     if not isinstance(raw, tuple | list) or len(raw) not in (5, 6):
         raise InstructionError(
             f"instruction {n}: expected (i_in1, i_in2, i_out, mode, has_weight[, path_weight]), found {raw!r}"
@@ -303,7 +329,7 @@ def _listed(instructions: Any) -> list[Any]:
 
 
 def _number(paths: Iterable[Instruction]) -> tuple[Instruction, ...]:
-    """The paths with the places of their weights, one after another."""
+    """Set the weight offsets of the paths."""
     numbered, offset = [], 0
     for path in paths:
         numbered.append(replace(path, weight_offset=offset))
@@ -311,15 +337,15 @@ def _number(paths: Iterable[Instruction]) -> tuple[Instruction, ...]:
     return tuple(numbered)
 
 
-def _one_dtype(**given: Any) -> str | None:
-    """The dtype that all those given are. Raises UnsupportedPrecision for two that differ."""
-    names = {name: one_of(name, _dtype_name(value), DTYPES) for name, value in given.items() if value is not None}
+def _one_dtype(**dtypes: Any) -> str | None:
+    """Return the common dtype of the arguments. Raises UnsupportedPrecision if they differ."""
+    names = {name: one_of(name, _dtype_name(value), DTYPES) for name, value in dtypes.items() if value is not None}
     if len(set(names.values())) > 1:
-        found = ", ".join(f"{name} = {value}" for name, value in names.items())
-        raise UnsupportedPrecision(f"expected irreps and weights of one dtype; found {found}")
+        listed = ", ".join(f"{name} = {value}" for name, value in names.items())
+        raise UnsupportedPrecision(f"expected irreps and weights of one dtype; found {listed}")
     return next(iter(names.values()), None)
 
 
 def _dtype_name(dtype: Any) -> str:
-    """float64 from numpy's or torch's type, or from its name."""
+    """Return the name of a dtype of NumPy or PyTorch, such as float64."""
     return getattr(dtype, "__name__", str(dtype)).removeprefix("torch.")

@@ -1,6 +1,6 @@
-"""A problem as text and back.
+"""Conversion of problems to text and from text.
 
-The operators of torch.library take a problem as its text, since traced and exported programs keep their arguments and
+The operators of torch.library take a problem as text, because traced and exported programs store their arguments and
 are loaded by other processes.
 """
 
@@ -17,7 +17,7 @@ OPTIONS = ("shared_weights", "layout", "dtype", "label")
 
 
 def text_of(problem: TPProblem) -> str:
-    """The problem as JSON, with exact path weights; `internal_weights`, which is of modules, is left out."""
+    """Return the problem as JSON with exact path weights, without `internal_weights`, which concerns modules only."""
     paths = [[i.i_in1, i.i_in2, i.i_out, i.connection_mode, i.has_weight, i.path_weight] for i in problem.instructions]
     fields = {name: str(getattr(problem, name)) for name in IRREPS} | {"instructions": paths}
     return json.dumps(fields | {name: getattr(problem, name) for name in OPTIONS}, separators=(",", ":"))
@@ -25,7 +25,7 @@ def text_of(problem: TPProblem) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def problem_of(text: str) -> TPProblem:
-    """The problem that `text_of` wrote. Raises InputError for another text."""
+    """Return the problem from text that `text_of` wrote. Raises InputError for any other text."""
     try:
         fields = json.loads(text)
         irreps = [fields[name] for name in IRREPS]
@@ -36,5 +36,5 @@ def problem_of(text: str) -> TPProblem:
 
 @functools.lru_cache(maxsize=1024)
 def weighted_part(text: str) -> str:
-    """The text of `TPProblem.weighted_part`."""
+    """Return the text of the problem's `TPProblem.weighted_part`."""
     return text_of(problem_of(text).weighted_part())

@@ -1,8 +1,13 @@
-"""Derivatives of the operators, of every order and in both modes, composed of the operators themselves.
+"""Reverse-mode and forward-mode derivatives of the operators, of every order, composed of the operators themselves.
 
-L(x, y, w, gz) = <gz, z(x, y, w)> is linear in each argument (in w up to a constant). ``forward`` is its gradient with
-respect to gz, ``backward`` those with respect to x, y and w, and ``double_backward`` those of a directional derivative
-along (ggx, ggy, ggw). Second derivatives are symmetric, so that forward mode takes the same three.
+The function L(x, y, w, gz) = <gz, z(x, y, w)> is linear in x, y and gz, and linear in w up to a constant. The three
+operators are derivatives of L:
+
+- ``forward`` is the gradient of L with respect to gz, which is z.
+- ``backward`` returns (gx, gy, gw), the gradients of L with respect to x, y and w.
+- ``double_backward`` returns the gradients of <ggx, gx> + <ggy, gy> + <ggw, gw> with respect to x, y, w and gz.
+
+Second derivatives are symmetric, so forward mode needs no further operators.
 """
 
 # No `from __future__ import annotations`, as in operators.py.
@@ -18,9 +23,17 @@ Tensors = Sequence[Tensor]
 
 @dataclass(frozen=True)
 class Calls:
-    """The three directions with what follows their operands: edges and options.
+    """Calls of the three operators with fixed edges and options.
 
-    linear: the same for the paths with weights alone. A path without is constant in w, all others are linear in it.
+    Parameters
+    ----------
+    apply : callable
+        Takes the name of an operator, its operands, edges and options.
+    rest : tuple
+        The edges and options of the problem.
+    linear : tuple
+        The edges and options of the problem without the paths that have no weights. Those paths are constant in w;
+        all others are linear in w.
     """
 
     apply: Callable[..., Any]
@@ -43,23 +56,27 @@ class Calls:
         return self.apply("double_backward", *operands, *self.linear)
 
 
-def gradient_of_forward(calls: Calls, t: Tensors, given: Tensors) -> tuple[Tensor, ...]:
-    """(gx, gy, gw) for gz given."""
-    return calls.backward(*t, *given)
+def gradient_of_forward(calls: Calls, t: Tensors, gz: Tensors) -> tuple[Tensor, ...]:
+    """Return (gx, gy, gw), the gradients of <gz, z> at t = (x, y, w)."""
+    return calls.backward(*t, *gz)
 
 
-def gradient_of_backward(calls: Calls, t: Tensors, given: Tensors) -> tuple[Tensor, ...]:
-    """Gradients with respect to (x, y, w, gz) for (ggx, ggy, ggw) given."""
-    return calls.double_backward(*t, *given)
+def gradient_of_backward(calls: Calls, t: Tensors, gg: Tensors) -> tuple[Tensor, ...]:
+    """Return the gradients of <ggx, gx> + <ggy, gy> + <ggw, gw> with respect to t = (x, y, w, gz)."""
+    return calls.double_backward(*t, *gg)
 
 
-def gradient_of_double_backward(calls: Calls, t: Tensors, given: Tensors) -> tuple[Tensor, ...]:
-    """Gradients of S = sum over i of x, y, w and j != i of x, y, w, gz of L with ggi at i and given hj at j."""
-    xyw, gz, gg, h, hz = t[:3], t[3], t[4:], given[:3], given[3]
+def gradient_of_double_backward(calls: Calls, t: Tensors, directions: Tensors) -> tuple[Tensor, ...]:
+    """Return the gradients with respect to t = (x, y, w, gz, ggx, ggy, ggw).
+
+    They are those of the scalar S, a sum over i in (x, y, w) and over j != i in (x, y, w, gz). Its terms are L with
+    gg_i in place of operand i and h_j in place of operand j, where (hx, hy, hw, hz) are the `directions`.
+    """
+    xyw, gz, gg, h, hz = t[:3], t[3], t[4:], directions[:3], directions[3]
     # S is the derivative of <ggx, gx> + <ggy, gy> + <ggw, gw> along (hx, hy, hw, hz).
     along = calls.double_backward(*xyw, gz, *h)[:3]
     beside = calls.backward(*xyw, hz)
-    # Its terms with x, y or w as they are: hz at gz, or gz as it is and h at another.
+    # The gradients with respect to x, y and w have two parts: terms with hz in place of gz, and terms with gz itself.
     at_hz = calls.double_backward(*xyw, hz, *gg)[:3]
     crossed = _third(calls, gg, h, gz)
     of_gg = (a + b for a, b in zip(along, beside))
@@ -79,7 +96,7 @@ def tangent_of_backward(calls: Calls, t: Tensors, h: Tensors) -> tuple[Tensor, .
 
 
 def tangent_of_double_backward(calls: Calls, t: Tensors, h: Tensors) -> tuple[Tensor, ...]:
-    """The derivative of its four results along h; it is linear in gz and in (ggx, ggy, ggw)."""
+    """The derivative of the four results along h; the operator is linear in gz and in (ggx, ggy, ggw)."""
     xyw, gz, gg, h_xyw, hz, hg = t[:3], t[3], t[4:], h[:3], h[3], h[4:]
     *at_hg, of_gz = calls.double_backward(*xyw, gz, *hg)
     at_hz = calls.double_backward(*xyw, hz, *gg)[:3]
@@ -101,11 +118,13 @@ def _second(calls: Calls, t: Tensors, g: Tensors, h: Tensors) -> Tensor:
     return total
 
 
+# Reverse-mode derivatives, by the operator that is differentiated.
 GRADIENTS: dict[str, Callable[..., tuple[Tensor, ...]]] = {
     "forward": gradient_of_forward,
     "backward": gradient_of_backward,
     "double_backward": gradient_of_double_backward,
 }
+# Forward-mode derivatives, by the operator that is differentiated.
 TANGENTS: dict[str, Callable[..., Any]] = {
     "forward": tangent_of_forward,
     "backward": tangent_of_backward,

@@ -1,4 +1,4 @@
-"""The engine that an operator's arguments ask for, built once for each device and problem."""
+"""The engines that run an operator, built once for each device and problem."""
 
 from __future__ import annotations
 
@@ -11,7 +11,17 @@ from trnqc.errors import UnsupportedError
 
 @functools.lru_cache(maxsize=1024)
 def cpu_engine(text: str, dtype: str, threads: int) -> Any:
-    """The CPU's engine of a problem, for "float32" or "float64" and a number of threads."""
+    """Return the CPU engine of a problem.
+
+    Parameters
+    ----------
+    text : str
+        The problem, as `text_of` writes it.
+    dtype : {"float32", "float64"}
+        Type of the operands.
+    threads : int
+        Number of threads.
+    """
     from trnqc.cg.cpu.engine import engine_for
 
     return engine_for(problem_of(text), dtype, threads)
@@ -19,7 +29,26 @@ def cpu_engine(text: str, dtype: str, threads: int) -> Any:
 
 @functools.lru_cache(maxsize=1024)
 def cuda_engine(text: str, dtype: str, number: int, kahan: bool, atomic: bool) -> Any:
-    """The engine on GPU `number`. Raises BackendUnavailable without one."""
+    """Return the engine of a problem on a GPU.
+
+    Parameters
+    ----------
+    text : str
+        The problem, as `text_of` writes it.
+    dtype : {"float32", "float64"}
+        Type of the operands.
+    number : int
+        Number of the GPU.
+    kahan : bool
+        Whether sums over edges are compensated.
+    atomic : bool
+        Whether sums over edges use atomic additions, whose order varies from run to run.
+
+    Raises
+    ------
+    BackendUnavailable
+        If there is no GPU.
+    """
     from trnqc.backends import devices
     from trnqc.cg.cuda.engine import CudaEngine
 
@@ -27,5 +56,5 @@ def cuda_engine(text: str, dtype: str, number: int, kahan: bool, atomic: bool) -
 
 
 def no_engine(device: str) -> UnsupportedError:
-    """The error for operands on a device that nothing is generated for."""
+    """Return the error for operands on a device that has no kernels."""
     return UnsupportedError(f"tensor products run on cpu and cuda; found operands on {device}: move them first")

@@ -1,7 +1,7 @@
 """Tensor products and their convolutions over a graph as PyTorch modules.
 
-They hold a problem, and its weights where it has `internal_weights`; otherwise weights are an operand. Every tensor is
-checked in the operators (operators.py), which also say what is computed under autocast.
+A module holds a problem, and the weights if the problem has `internal_weights`; otherwise weights are an operand. The
+operators (operators.py) check the tensors and define the behaviour under autocast.
 """
 
 from __future__ import annotations
@@ -19,14 +19,19 @@ from trnqc.cg.problem.text import text_of
 from trnqc.cg.torch.operators import BATCH, CONVOLUTION
 from trnqc.errors import EdgeIndexError, OperandError, UnsupportedError, UnsupportedPrecision
 
-# Number of TPProblem's arguments after the first up to `internal_weights`.
+# Number of positional arguments of TPProblem after the first, up to and including `internal_weights`.
 _INTERNAL = 9
 
 
 class _Product(nn.Module):
-    """What both modules are: a problem; pickled with it, so that a loaded module builds its kernels when called.
+    """Base class of both modules. Only the problem and weights are pickled; kernels are built at the first call.
 
-    torch_op, use_opaque: OpenEquivariance's choices for its own code, with its defaults.
+    Parameters
+    ----------
+    problem : TPProblem
+        The tensor product.
+    torch_op, use_opaque : bool, optional
+        Arguments of OpenEquivariance, accepted for compatibility. Only its defaults, True and False, are supported.
     """
 
     def __init__(self, problem: TPProblem, torch_op: bool = True, use_opaque: bool = False) -> None:
@@ -51,12 +56,12 @@ class _Product(nn.Module):
 
     @property
     def weight_numel(self) -> int:
-        """Weights of an edge, or of all where they are shared."""
+        """Number of weights of one row or edge, or of all together if they are shared."""
         return self.problem.weight_numel
 
     @property
     def instructions(self) -> tuple[Instruction, ...]:
-        """Those of the problem."""
+        """The paths of the problem."""
         return self.problem.instructions
 
     @property
@@ -66,13 +71,28 @@ class _Product(nn.Module):
 
     @property
     def internal_weights(self) -> bool:
-        """Whether the module holds its weights, as the parameter `weight`."""
+        """Whether the module holds its weights as the parameter `weight`."""
         return self.problem.internal_weights
 
     def weight_view_for_instruction(self, instruction: int, weight: Tensor | None = None) -> Tensor:
-        """The weights of one path, in its shape after the leading dimensions; a view of `weight` or of the module's.
+        """Return the weights of one path as a view.
 
-        Raises OperandError for a path that has none.
+        Parameters
+        ----------
+        instruction : int
+            Number of the path.
+        weight : Tensor, optional
+            Weights [..., weight_numel], by default those of the module.
+
+        Returns
+        -------
+        Tensor
+            Weights [..., *path_shape].
+
+        Raises
+        ------
+        OperandError
+            For a path without weights.
         """
         path = self.instructions[instruction]
         if not path.has_weight:
@@ -81,7 +101,7 @@ class _Product(nn.Module):
         return w[..., path.weight_slice].view(*w.shape[:-1], *path.path_shape)
 
     def weight_views(self, weight: Tensor | None = None, yield_instruction: bool = False) -> Iterator[Any]:
-        """The views of all paths with weights; with `yield_instruction` as (number, instruction, view)."""
+        """Iterate over the views of all paths with weights, as (number, path, view) if `yield_instruction` is True."""
         for n, path in enumerate(self.instructions):
             if path.has_weight:
                 view = self.weight_view_for_instruction(n, weight)
@@ -89,24 +109,33 @@ class _Product(nn.Module):
 
     @property
     def irreps_in1(self) -> Irreps:
-        """Those of x."""
+        """The irreps of x."""
         return self.problem.irreps_in1
 
     @property
     def irreps_in2(self) -> Irreps:
-        """Those of y."""
+        """The irreps of y."""
         return self.problem.irreps_in2
 
     @property
     def irreps_out(self) -> Irreps:
-        """Those of z."""
+        """The irreps of z."""
         return self.problem.irreps_out
 
     def reorder_weights_from_e3nn(self, weights: Tensor, has_batch_dim: bool = True) -> Tensor:
-        """Weights of e3nn's module of the same problem in the order of this one, which is e3nn's: they are returned
-        as they are, [..., weight_numel], or [weight_numel] without has_batch_dim.
+        """Convert weights from e3nn's order; both orders are the same, so the weights are returned unchanged.
 
-        Raises OperandError for another number of weights.
+        Parameters
+        ----------
+        weights : Tensor
+            [..., weight_numel], or [weight_numel] if `has_batch_dim` is False.
+        has_batch_dim : bool, optional
+            Whether the weights have leading dimensions.
+
+        Raises
+        ------
+        OperandError
+            For weights of another shape.
         """
         if weights.shape[-1:] != (self.weight_numel,) or (weights.dim() == 1) == has_batch_dim:
             expected = f"[..., {self.weight_numel}]" if has_batch_dim else f"[{self.weight_numel}]"
@@ -121,7 +150,7 @@ class _Product(nn.Module):
         return str(self.problem)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        """``.to(dtype)``, ``.double()`` and such change the dtype of a problem that was made for one."""
+        """Convert the module, as by ``.to(dtype)`` or ``.double()``, and change the dtype of a problem that has one."""
         done = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if self.problem.dtype is not None:
             wanted = str(fn(torch.empty(0, dtype=getattr(torch, self.problem.dtype))).dtype).removeprefix("torch.")
@@ -132,7 +161,7 @@ class _Product(nn.Module):
         return done
 
     def _weights(self, weights: Any, like: Tensor | None) -> Tensor:
-        """The operand, one tensor a path joined; else the module's own, or none at all for a problem without."""
+        """Return the weights of the operand, joined if they come by path, or those of the module if it is None."""
         if isinstance(weights, Tensor):
             return weights
         if isinstance(weights, list | tuple):
@@ -160,13 +189,16 @@ class TensorProduct(_Product):
     Parameters
     ----------
     problem : TPProblem
-        Or, in its place, the arguments of e3nn's ``o3.TensorProduct``, with internal weights as e3nn has them.
+        The tensor product. In its place, the arguments of e3nn's ``o3.TensorProduct`` can be passed, with e3nn's
+        default for internal weights.
+    torch_op, use_opaque : bool, optional
+        Arguments of OpenEquivariance, accepted for compatibility. Only its defaults, True and False, are supported.
 
     Raises
     ------
     OperandError, UnsupportedPrecision
     CompilerError
-        Where the kernels cannot be built, at the first call.
+        If the kernels cannot be built, at the first call.
     """
 
     def __init__(
@@ -178,11 +210,11 @@ class TensorProduct(_Product):
             problem = TPProblem(problem, *arguments, **options)
         super().__init__(problem, torch_op, use_opaque)
         if not self.internal_weights:
-            # As in e3nn, there is always a `weight`.
+            # As in e3nn, a module without internal weights has an empty `weight`.
             self.register_buffer("weight", torch.empty(0), persistent=False)
 
     def forward(self, x: Tensor, y: Tensor, weight: Tensor | Sequence[Tensor] | None = None) -> Tensor:
-        """The product.
+        """Compute the product.
 
         Parameters
         ----------
@@ -191,8 +223,8 @@ class TensorProduct(_Product):
         y : Tensor
             [..., d2]
         weight : Tensor or sequence of Tensor, optional
-            [..., weight_numel], or [weight_numel] if shared, or one tensor for each path that has weights, in its
-            shape. To be left out where the problem has none, or where they are internal.
+            [..., weight_numel], or [weight_numel] if shared, or one tensor of the path's shape for each path that has
+            weights. Omitted if the problem has no weights or internal weights.
 
         Returns
         -------
@@ -210,36 +242,53 @@ class TensorProduct(_Product):
         return z.reshape(*lead, z.shape[-1])
 
     def right(self, y: Tensor, weight: Tensor | Sequence[Tensor] | None = None) -> Tensor:
-        """The matrix [..., d1, d3] of the product with y, as e3nn's method: ``x @ right(y)`` is the product."""
+        """Return the matrix [..., d1, d3] for which ``x @ right(y)`` is the product, like the method of e3nn."""
         w, x = self._weights(weight, y), torch.eye(self._dims[0], dtype=y.dtype, device=y.device)
         return self(x, y[..., None, :], w if self.problem.shared_weights else w[..., None, :])
 
 
 def _check_tensors(x: Any, y: Any) -> None:
-    """Raise OperandError for an operand that is no tensor; the operators check what the tensors are."""
+    """Raise OperandError for an operand that is no dense tensor; the operators check types and shapes."""
     for name, operand in (("x", x), ("y", y)):
         if not isinstance(operand, Tensor) or operand.is_nested:
-            found = "a nested tensor" if isinstance(operand, Tensor) else type(operand).__name__
-            raise OperandError(f"{name}: expected a dense torch.Tensor, found {found}")
+            kind = "a nested tensor" if isinstance(operand, Tensor) else type(operand).__name__
+            raise OperandError(f"{name}: expected a dense torch.Tensor, found {kind}")
 
 
 def _common(tensors: Sequence[Tensor]) -> torch.Size:
-    """The leading dimensions of the operands, broadcast. Raises OperandError."""
+    """Return the broadcast leading dimensions of the operands. Raises OperandError."""
     try:
         if all(tensor.dim() for tensor in tensors):
             return torch.broadcast_shapes(*(tensor.shape[:-1] for tensor in tensors))
     except RuntimeError:
         pass
-    found = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in zip("xyw", tensors))
-    raise OperandError(f"expected leading dimensions that can be broadcast; found {found}")
+    shapes = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in zip("xyw", tensors))
+    raise OperandError(f"expected leading dimensions that can be broadcast; found {shapes}")
 
 
 class TensorProductConv(_Product):
-    """z[n] = sum over edges e that n receives of x[sender of e] ⊗ y[e]; messages are never held all at once.
+    """Graph convolution: z[n] is the sum of x[sender of e] ⊗ y[e] over the edges e that node n receives.
 
-    deterministic: equal bits at every run; on a CPU that is always so, for any number of threads. On a GPU sums are
-    otherwise added up by hardware, in any order. kahan: sums over edges are compensated, which needs a fixed order and
-    paths of mode uvu alone. torch_op, use_opaque: OpenEquivariance's choices for its own code, with its defaults.
+    The messages of the edges are never all stored at once.
+
+    Parameters
+    ----------
+    problem : TPProblem
+        The tensor product.
+    deterministic : bool, optional
+        Whether results are bitwise reproducible. On a CPU they always are, for any number of threads. On a GPU, sums
+        over edges otherwise use atomic additions, whose order varies from run to run.
+    kahan : bool, optional
+        Whether sums over edges are compensated (Kahan). This needs `deterministic` and paths of mode uvu only.
+    torch_op, use_opaque : bool, optional
+        Arguments of OpenEquivariance, accepted for compatibility. Only its defaults, True and False, are supported.
+
+    Raises
+    ------
+    OperandError
+        If `problem` is no TPProblem.
+    UnsupportedError
+        For an unsupported combination of options.
     """
 
     def __init__(
@@ -253,8 +302,8 @@ class TensorProductConv(_Product):
         super().__init__(problem, torch_op, use_opaque)
         if kahan and not deterministic:
             raise UnsupportedError("kahan: expected deterministic=True with it, found False")
-        if kahan and (found := {i.connection_mode for i in self.problem.instructions} - {"uvu"}):
-            raise UnsupportedError(f"kahan: expected paths of mode uvu, found {', '.join(sorted(found))} as well")
+        if kahan and (others := {i.connection_mode for i in self.problem.instructions} - {"uvu"}):
+            raise UnsupportedError(f"kahan: expected paths of mode uvu, found {', '.join(sorted(others))} as well")
         self.deterministic, self.kahan = deterministic, kahan
 
     def forward(
@@ -266,11 +315,30 @@ class TensorProductConv(_Product):
         cols: Tensor,
         sender_perm: Tensor | None = None,
     ) -> Tensor:
-        """z [nodes, d3] of x [nodes, d1], y [edges, d2] and weights [edges, weight_numel], or [weight_numel] if shared.
+        """Compute the convolution.
 
-        rows, cols: int64 [edges], the receiver and the sender of each edge, in any order. sender_perm: taken and not
-        read, for callers that sort edges themselves; the order by sender is found here and kept for equal edges.
-        Raises EdgeIndexError for edges of another type or beyond the nodes.
+        Parameters
+        ----------
+        x : Tensor
+            [nodes, d1]
+        y : Tensor
+            [edges, d2]
+        weights : Tensor, optional
+            [edges, weight_numel], or [weight_numel] if shared. None if the problem has no weights or internal weights.
+        rows, cols : Tensor
+            int64 [edges], the receiver and the sender of each edge, in any order.
+        sender_perm : Tensor, optional
+            Ignored; accepted for compatibility with OpenEquivariance. The order by sender is computed here and cached.
+
+        Returns
+        -------
+        Tensor
+            z [nodes, d3]
+
+        Raises
+        ------
+        EdgeIndexError
+            For edges of another type, or node numbers out of range.
         """
         _check_tensors(x, y)
         w = self._weights(weights, y)

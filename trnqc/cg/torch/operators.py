@@ -1,11 +1,11 @@
-"""Tensor products as operators of torch.library: ``trnqc::cg_forward`` and its derivatives, a convolution's likewise.
+"""Tensor products and their convolutions as operators of torch.library: ``trnqc::cg_forward`` and its derivatives.
 
-Derivatives of every order are composed of the three directions (derivatives.py). torch.compile and torch.export see
-each call as one node. The transforms of torch.func and the dual numbers of torch.autograd.forward_ad take the same
-operators as autograd functions with forward-mode derivatives (transforms.py); `Family.apply` chooses.
+Derivatives of every order are composed of three operators (derivatives.py). torch.compile and torch.export see each
+call as one node. For the transforms of torch.func and the dual numbers of torch.autograd.forward_ad, `Family.apply`
+calls the same operators through autograd functions that have forward-mode derivatives (transforms.py).
 
-A problem is passed as text (`text_of`). Results are new, dense and of the operands' dtype; under autocast
-operands of less than single precision are taken as float32. A CPU runs as many threads as torch.set_num_threads says.
+A problem is passed as text (`text_of`). Results are new dense tensors of the operands' dtype. Under autocast, operands
+of half precision are converted to float32. The number of CPU threads is that of torch.get_num_threads.
 """
 
 # No `from __future__ import annotations`: torch reads schemas from annotations as objects.
@@ -27,22 +27,24 @@ from trnqc.cg.torch.transforms import active, function_of, refuse_dual_level
 from trnqc.errors import EdgeIndexError, OperandError, UnsupportedPrecision
 from trnqc.host.memory import require_memory
 
-# The directions of operators; each reads the first of NAMES.
+# Directions that are registered as operators.
 OPERATORS = ("forward", "backward", "double_backward")
+# Operand names in the order of the arguments; each operator takes the first few of them.
 NAMES = DIRECTIONS["double_backward"].reads
+# Types of operands, by the names that the engines use.
 SUPPORTED = {torch.float32: "float32", torch.float64: "float64"}
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Rows of x, y and z: nodes, edges, nodes in a convolution; the batch thrice without."""
+    """Numbers of rows of x, y and z: nodes, edges and nodes in a convolution, the batch size for each otherwise."""
 
     x: Any
     y: Any
     z: Any
 
     def shape(self, name: str, problem: TPProblem) -> tuple[Any, ...]:
-        """The shape of an operand by its name."""
+        """Return the shape of the operand with this name."""
         kind, length = name[-1], problem.row_length(name)
         if kind == "w":
             return (length,) if problem.shared_weights else (self.y, length)
@@ -50,7 +52,15 @@ class Sizes:
 
 
 def check(problem: TPProblem, tensors: Sequence[Tensor], sizes: Sizes) -> None:
-    """Raises OperandError or UnsupportedPrecision, naming the operand, what was expected and what was found."""
+    """Check the types, devices and shapes of the operands.
+
+    Raises
+    ------
+    OperandError
+        For an operand of another shape, dtype, layout or device than expected.
+    UnsupportedPrecision
+        For operands that are neither float32 nor float64.
+    """
     first = tensors[0]
     if first.dtype not in SUPPORTED:
         raise UnsupportedPrecision(f"x: expected torch.float32 or torch.float64, found {first.dtype}")
@@ -64,15 +74,15 @@ def check(problem: TPProblem, tensors: Sequence[Tensor], sizes: Sizes) -> None:
         if tensor.device != first.device:
             raise OperandError(f"{name}: expected device {first.device}, where x lies, found {tensor.device}")
         expected = sizes.shape(name, problem)
-        # The length is told apart from the rows: while a program is traced, rows are symbols and lengths are numbers.
+        # Row length and number of rows are checked separately: in a traced program the latter is a symbol.
         if tensor.dim() != len(expected) or tensor.shape[-1] != expected[-1]:
-            raise OperandError(f"{name}: expected shape {_words(name, expected)}, found {list(tensor.shape)}")
+            raise OperandError(f"{name}: expected shape {_shape_text(name, expected)}, found {list(tensor.shape)}")
         if len(expected) == 2 and tensor.shape[0] != expected[0]:
             raise OperandError(f"{name}: expected {expected[0]} rows, as x or y demands, found {list(tensor.shape)}")
 
 
 def check_edges(x: Tensor, rows: Tensor, cols: Tensor) -> None:
-    """Raises EdgeIndexError unless rows and cols are int64 [edges] on x's device; values are read when it runs."""
+    """Raise EdgeIndexError unless rows and cols are int64 [edges] on the device of x; node numbers are not read."""
     for name, index in (("rows", rows), ("cols", cols)):
         if index.dtype != torch.int64 or index.dim() != 1:
             raise EdgeIndexError(f"{name}: expected torch.int64 [edges], found {index.dtype} {list(index.shape)}")
@@ -82,7 +92,7 @@ def check_edges(x: Tensor, rows: Tensor, cols: Tensor) -> None:
         raise EdgeIndexError(f"expected as many receivers as senders, found {rows.shape[0]} rows, {cols.shape[0]} cols")
 
 
-def _words(name: str, expected: tuple[Any, ...]) -> str:
+def _shape_text(name: str, expected: tuple[Any, ...]) -> str:
     if len(expected) == 1:
         return f"[{expected[0]}] (weights are shared)"
     return f"[{'edges' if name[-1] in 'yw' else 'rows'}, {expected[1]}]"
@@ -100,7 +110,7 @@ def _sizes(tensors: Sequence[Tensor], edges: Sequence[Tensor]) -> Sizes:
 
 
 def _run(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], options: Sequence[Any]) -> Any:
-    """One call of an engine on real tensors: those of a CPU as NumPy arrays on the same memory."""
+    """Run an engine; tensors on the CPU are passed as NumPy arrays that share their memory."""
     refuse_dual_level()
     text, *choices = options
     deterministic, kahan = choices or (True, False)
@@ -122,8 +132,7 @@ def _run(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], opt
 
 
 def _array(tensor: Tensor) -> Any:
-    """The tensor as a contiguous array at an address that suits its type; a copy only where it is not. Raises
-    MemoryLimit."""
+    """Return the tensor as a contiguous, aligned array; it is copied only if it is not. Raises MemoryLimit."""
     if not tensor.is_contiguous():
         # Expanded tensors can be larger than any memory.
         size = tensor.numel() * tensor.element_size()
@@ -135,7 +144,7 @@ def _array(tensor: Tensor) -> Any:
 
 
 def _fake(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], options: Sequence[Any]) -> Any:
-    """Results without contents, after the same checks."""
+    """Return results without data, after the same checks as `_run`."""
     refuse_dual_level()
     problem, sizes = problem_of(options[0]), _sizes(tensors, edges)
     check(problem, tensors, sizes)
@@ -144,9 +153,16 @@ def _fake(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], op
 
 
 class Family:
-    """The operators of one kind and how they are each other's derivatives.
+    """The operators of tensor products or of convolutions, registered with their derivatives.
 
-    edges: names of the index tensors. options: (type, name) of what follows them, the problem's text first.
+    Parameters
+    ----------
+    prefix : str
+        Start of the operators' names.
+    edges : tuple of str
+        Names of the index tensors, which follow the operands.
+    options : tuple of (str, str)
+        Type and name of the arguments that follow the index tensors. The first is the text of the problem.
     """
 
     def __init__(self, prefix: str, edges: tuple[str, ...], options: tuple[tuple[str, str], ...]) -> None:
@@ -156,13 +172,13 @@ class Family:
         self.functions = {direction: function_of(self, direction) for direction in OPERATORS}
 
     def apply(self, direction: str, *args: Any) -> Any:
-        """A direction of all its arguments, with derivatives of every order and mode."""
+        """Call the operator for a direction, with reverse-mode and forward-mode derivatives of every order."""
         if active():
             return self.functions[direction].apply(*args)
         return self.operators[direction](*args)
 
     def parts(self, direction: str, args: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
-        """The arguments of a direction: operands, edges, options."""
+        """Split the arguments of an operator into operands, edges and options."""
         count = len(DIRECTIONS[direction].reads)
         cut = count + len(self.edges)
         return args[:count], args[count:cut], args[cut:]
@@ -179,9 +195,9 @@ class Family:
         def keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
             self.keep(direction, ctx, inputs)
 
-        def derivative(ctx: Any, *given: Tensor) -> tuple[Any, ...]:
-            # `saved_tensors` is read once: checkpointing computes them anew and hands them out a single time.
-            return self.gradients(direction, ctx.saved_tensors, ctx.options, given)
+        def derivative(ctx: Any, *grad_outputs: Tensor) -> tuple[Any, ...]:
+            # Read `saved_tensors` only once: under checkpointing they are recomputed and can be read a single time.
+            return self.gradients(direction, ctx.saved_tensors, ctx.options, grad_outputs)
 
         def over_a_batch(info: Any, in_dims: Sequence[int | None], *args: Any) -> tuple[Any, Any]:
             return self.batched(self.operators[direction], direction, info.batch_size, in_dims, args)
@@ -198,20 +214,22 @@ class Family:
         return operator
 
     def keep(self, direction: str, ctx: Any, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-        """Save the inputs for the derivatives; the tensors among them are returned."""
+        """Save the inputs for the derivatives and return the tensors among them."""
         tensors, edges, ctx.options = self.parts(direction, inputs)
         ctx.save_for_backward(*tensors, *edges)
         return (*tensors, *edges)
 
-    def gradients(self, direction: str, saved: Sequence[Tensor], options: Any, given: Sequence[Any]) -> tuple[Any, ...]:
-        """Gradients of all inputs, which `keep` saved; None for edges and options."""
+    def gradients(
+        self, direction: str, saved: Sequence[Tensor], options: Any, grad_outputs: Sequence[Any]
+    ) -> tuple[Any, ...]:
+        """Return the gradients of all inputs that `keep` saved, with None for edges and options."""
         tensors, calls = self._kept(direction, saved, options)
-        return (*GRADIENTS[direction](calls, tensors, given), *[None] * len(calls.rest))
+        return (*GRADIENTS[direction](calls, tensors, grad_outputs), *[None] * len(calls.rest))
 
-    def tangents(self, direction: str, saved: Sequence[Tensor], options: Any, given: Sequence[Any]) -> Any:
-        """Tangents of the results for those of all inputs, None for an input without one."""
+    def tangents(self, direction: str, saved: Sequence[Tensor], options: Any, tangents: Sequence[Any]) -> Any:
+        """Return the tangents of the results from those of the inputs, which are None for a constant input."""
         tensors, calls = self._kept(direction, saved, options)
-        along = [torch.zeros_like(t) if h is None else h for t, h in zip(tensors, given)]
+        along = [torch.zeros_like(t) if h is None else h for t, h in zip(tensors, tangents)]
         return TANGENTS[direction](calls, tensors, along)
 
     def _kept(self, direction: str, saved: Sequence[Tensor], options: Any) -> tuple[Sequence[Tensor], Calls]:
@@ -220,7 +238,7 @@ class Family:
         return tensors, Calls(self.apply, (*edges, text, *others), (*edges, weighted_part(text), *others))
 
     def batched(self, call: Any, direction: str, count: int, dims: Sequence[Any], args: Sequence[Any]) -> Any:
-        """vmap of `call`: rows of all samples as one batch where every operand has rows of its own, else one by one."""
+        """Apply vmap to `call`: as one batch of all samples if they share no weights or nodes, else one by one."""
         tensors, _, options = self.parts(direction, args)
         if self.edges or problem_of(options[0]).shared_weights:
             samples = [call(*(a if d is None else a.select(d, n) for d, a in zip(dims, args))) for n in range(count)]

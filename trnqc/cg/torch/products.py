@@ -1,4 +1,4 @@
-"""e3nn's tensor products whose paths follow from their irreps, with e3nn's arguments, outputs and weights."""
+"""The tensor products of e3nn whose paths follow from their irreps, with e3nn's arguments, outputs and weights."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Rules = list[tuple[Any, ...]]
 
 
 class FullyConnectedTensorProduct(TensorProduct):
-    """All paths that the selection rules allow, each of mode uvw with weights.
+    """Tensor product of all paths that the selection rules allow, each of mode uvw with weights.
 
     Parameters
     ----------
     irreps_in1, irreps_in2, irreps_out
         Irreps, as `TPProblem` takes them.
     irrep_normalization, path_normalization, **options
-        As `TPProblem` has them; weights are internal unless the options say otherwise.
+        Passed to `TPProblem`. Weights are internal by default.
     """
 
     def __init__(
@@ -48,16 +48,16 @@ class FullyConnectedTensorProduct(TensorProduct):
 
 
 class FullTensorProduct(TensorProduct):
-    """Every channel of x with every channel of y, every irrep of their product on its own, without weights.
+    """Products of each channel of x with each channel of y, decomposed into irreps, without weights.
 
     Parameters
     ----------
     irreps_in1, irreps_in2
-        Irreps, as `TPProblem` takes them; slots of one irrep that are neighbours are joined.
+        Irreps, as `TPProblem` takes them. Neighbouring slots of the same irrep are joined.
     filter_ir_out : iterable of irreps, optional
-        The only irreps that the output has.
+        Irreps to keep in the output, by default all.
     irrep_normalization, **options
-        As `TPProblem` has them.
+        Passed to `TPProblem`.
     """
 
     def __init__(
@@ -81,19 +81,19 @@ class FullTensorProduct(TensorProduct):
 
 
 class ElementwiseTensorProduct(TensorProduct):
-    """Channel by channel, every irrep of a product on its own, without weights.
+    """Products of equal channels of x and y, decomposed into irreps, without weights.
 
     Parameters
     ----------
     irreps_in1, irreps_in2
-        Irreps of as many channels in all, as `TPProblem` takes them.
+        Irreps, as `TPProblem` takes them, with the same total number of channels.
     filter_ir_out, irrep_normalization, **options
         As in `FullTensorProduct`.
 
     Raises
     ------
     InputError
-        For unlike numbers of channels.
+        If the numbers of channels differ.
     """
 
     def __init__(
@@ -119,25 +119,26 @@ class ElementwiseTensorProduct(TensorProduct):
 
 
 class TensorSquare(TensorProduct):
-    """The product of x with itself, without the parts that vanish or occur twice.
+    """Tensor product of x with itself, without the parts that vanish or occur twice.
 
     Parameters
     ----------
     irreps_in
-        Irreps, as `TPProblem` takes them; slots of one irrep that are neighbours are joined.
+        Irreps, as `TPProblem` takes them. Neighbouring slots of the same irrep are joined.
     irreps_out : optional
-        Irreps to be reached by all paths that there are, with weights; by default each part is on its own, without.
+        Irreps of the output. If present, all paths to them are used, with weights; by default each part of the product
+        is returned separately, without weights.
     filter_ir_out : iterable of irreps, optional
-        The only irreps of the output, where `irreps_out` is not given.
+        Irreps to keep in the output, by default all. Not allowed together with `irreps_out`.
     irrep_normalization : {"component", "norm", "none"}
-        Of x and of the result.
+        Normalization of x and of the result.
     **options
-        As `TPProblem` has them.
+        Passed to `TPProblem`.
 
     Raises
     ------
     InputError
-        For both `irreps_out` and `filter_ir_out`.
+        If both `irreps_out` and `filter_ir_out` are passed, or for an unknown normalization.
     """
 
     def __init__(
@@ -172,12 +173,12 @@ class TensorSquare(TensorProduct):
         super().__init__(x, x, out, rules, irrep_normalization="none", **options)
 
     def forward(self, x: Tensor, weight: Any = None) -> Tensor:  # type: ignore[override]
-        """z [..., d3] of x [..., d1]; see `TensorProduct.forward`."""
+        """Return z [..., d3] for x [..., d1]; see `TensorProduct.forward`."""
         return super().forward(x, x, weight)
 
 
 def _square(x: Irreps, by: str) -> Iterator[tuple[MulIrrep, tuple[int, int], str, float]]:
-    """(slot, slots of x, mode, variance that it is scaled to) of the parts of x times x."""
+    """Yield (slot of z, slots of x, mode, path weight) for each part of the product of x with itself."""
     for i, one in enumerate(x):
         for j in range(i, len(x)):
             for ir in products(one.ir, x[j].ir):
@@ -187,13 +188,13 @@ def _square(x: Irreps, by: str) -> Iterator[tuple[MulIrrep, tuple[int, int], str
                     continue
                 if one.mul > 1:
                     yield MulIrrep(one.mul * (one.mul - 1) // 2, ir), (i, i), "uvu<v", norm
-                # A channel with itself has even degrees only.
+                # The product of a channel with itself has components of even degree only.
                 if ir.l % 2 == 0:
                     yield MulIrrep(one.mul, ir), (i, i), "uuu", _of_itself(one.ir.dim, ir, by)
 
 
 def _of_itself(dim: int, ir: Irrep, by: str) -> float:
-    """The scale for a channel's product with itself, whose components are not independent."""
+    """Return the path weight of the product of a channel with itself, whose components are not independent."""
     if by == "none":
         return 1.0
     if by == "component":
@@ -202,7 +203,7 @@ def _of_itself(dim: int, ir: Irrep, by: str) -> float:
 
 
 def _sorted(parts: list[tuple[MulIrrep, tuple[int, int], tuple[Any, ...]]]) -> tuple[Irreps, Rules]:
-    """The slots by irrep, and an instruction for each in the order in which they came."""
+    """Return the slots sorted by irrep, and an instruction for each part in the original order."""
     order = sorted(range(len(parts)), key=lambda n: (parts[n][0].ir, n))
     place = {n: k for k, n in enumerate(order)}
     rules = [(*pair, place[n], *rest) for n, (_, pair, rest) in enumerate(parts)]
@@ -210,7 +211,7 @@ def _sorted(parts: list[tuple[MulIrrep, tuple[int, int], tuple[Any, ...]]]) -> t
 
 
 def _aligned(one: Irreps, two: Irreps) -> tuple[Irreps, Irreps]:
-    """Both cut where a slot of either ends."""
+    """Split the slots of both so that they end at the same channels."""
     first, second = (sum(slot.mul for slot in irreps) for irreps in (one, two))
     if first != second:
         raise InputError(f"expected as many channels on both sides, found {first} in {one} and {second} in {two}")

@@ -1,8 +1,8 @@
 """Operators under the transforms of torch.func and with the dual numbers of torch.autograd.forward_ad.
 
-An operator of torch.library takes its reverse-mode derivative only: its forward-mode derivative would be zero without a
-word, and ``torch.func.grad`` refuses it. An autograd function with ``setup_context``, ``jvp`` and ``vmap`` has all
-three. It costs some time a call, and torch.compile wants the operator, so it is taken under transforms alone.
+An operator of torch.library supports reverse-mode derivatives only. Its forward-mode derivative would silently be zero,
+and ``torch.func.grad`` rejects it. An autograd function with ``setup_context``, ``jvp`` and ``vmap`` supports all of
+them. Its calls take longer, and torch.compile needs the operator, so it is used only inside a transform.
 """
 
 # No `from __future__ import annotations`, as in operators.py.
@@ -29,7 +29,7 @@ def active() -> bool:
 
 
 def refuse_dual_level() -> None:
-    """Raise UnsupportedError where an operator is called by itself at a level of dual numbers: it would drop them."""
+    """Raise UnsupportedError if an operator is called directly at a level of dual numbers: it would drop tangents."""
     if forward_ad._current_level >= 0 and not getattr(_inside, "function", False):
         raise UnsupportedError(
             "expected a call by trnqc.cg.TensorProduct or TensorProductConv at a level of dual numbers, found one of "
@@ -39,7 +39,7 @@ def refuse_dual_level() -> None:
 
 
 def function_of(family: Any, direction: str) -> type[torch.autograd.Function]:
-    """A direction of a `Family` of operators as an autograd function of the same arguments."""
+    """Return an autograd function that takes the arguments of the operator for one direction of a `Family`."""
 
     def forward(*args: Any) -> Any:
         before = getattr(_inside, "function", False)
@@ -52,12 +52,12 @@ def function_of(family: Any, direction: str) -> type[torch.autograd.Function]:
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         ctx.save_for_forward(*family.keep(direction, ctx, inputs))
 
-    def backward(ctx: Any, *given: Tensor) -> tuple[Any, ...]:
-        return family.gradients(direction, ctx.saved_tensors, ctx.options, given)
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Any, ...]:
+        return family.gradients(direction, ctx.saved_tensors, ctx.options, grad_outputs)
 
     def jvp(ctx: Any, *tangents: Any) -> Any:
-        # torch runs this with forward mode switched off, so that tangents of an outer level would be zero; those of
-        # this level have to go before it is switched on.
+        # PyTorch calls this function with forward mode disabled, so tangents of an outer level would be zero. Enable
+        # it, and remove the tangents of this level from the saved tensors.
         with forward_ad._set_fwd_grad_enabled(True):
             saved = [forward_ad.unpack_dual(t).primal for t in ctx.saved_tensors]
             return family.tangents(direction, saved, ctx.options, tangents)
