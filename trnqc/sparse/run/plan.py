@@ -55,7 +55,7 @@ class Plan:
     given
         The operands as the caller handed them in.
     derivatives
-        Plans of the networks of derivatives, from the first time that they are asked for.
+        Plans of the networks of derivatives, which are added when a derivative is first computed.
     """
 
     network: Network
