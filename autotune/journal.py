@@ -35,7 +35,7 @@ class Journal:
 
     def __init__(self, path: Path, records: Records, trials: dict[str, Trial]) -> None:
         self.path, self._records, self._trials = path, records, trials
-        self.found = len(trials)
+        self.resumed = len(trials)
 
     def get(self, constants: dict[str, int], fraction: float, gate: bool = True) -> Trial | None:
         """A trial written before, by this run or the one that was killed."""

@@ -1,6 +1,6 @@
-"""Arrays as callers hold them: told apart by type, made plain NumPy arrays, or refused with one clear error.
+"""Conversion of the arrays and tensors of callers to NumPy arrays, with an error where data would be lost.
 
-PyTorch is never imported here: a tensor can only come from a caller who has imported it.
+This module never imports PyTorch, because a caller who passes a tensor has already imported it.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from trnqc.errors import InputError
 
 
 def is_tensor(x: Any) -> bool:
-    """Whether x is a tensor of PyTorch; parameters and other subclasses are."""
+    """Whether x is a PyTorch tensor, which includes parameters and other subclasses."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)
 
 
 def is_traced_by_dynamo() -> bool:
-    """Whether ``torch.compile`` is reading the caller's code at the moment."""
+    """Whether ``torch.compile`` is tracing the caller's code."""
     torch = sys.modules.get("torch")
     return torch is not None and torch.compiler.is_dynamo_compiling()
 
 
 def is_dynamo_there() -> bool:
-    """Whether Dynamo may be compiling what runs; cheaper than to ask, and true within ``torch.compile``."""
+    """Whether Dynamo has been imported, which is always true within ``torch.compile`` and cheap to test."""
     return "torch._dynamo" in sys.modules
 
 
 def plain(x: Any, name: str) -> np.ndarray:
-    """The array without what subclasses of ``ndarray`` add, sharing its memory.
+    """A plain ``ndarray`` that shares the memory of x, without the attributes of subclasses.
 
     Raises
     ------
     InputError
-        If elements are masked: no sum would leave them out.
+        If elements are masked, because sums would include them.
     """
     if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
         raise InputError(
@@ -47,9 +47,9 @@ def plain(x: Any, name: str) -> np.ndarray:
 
 
 def transform_of(x: Any) -> str:
-    """What PyTorch is doing with the tensor that a NumPy computation would lose, in words; empty if nothing.
+    """The gradient or transform of a tensor that a NumPy computation would lose, in words; empty if there is none.
 
-    As for ``Tensor.numpy``, a gradient is lost only where gradients are recorded (not under ``torch.no_grad``).
+    As in ``Tensor.numpy``, a gradient is lost only while gradients are recorded (not under ``torch.no_grad``).
     """
     if not is_tensor(x):
         return ""
@@ -65,19 +65,19 @@ def transform_of(x: Any) -> str:
 
 def _has_tangent(x: Any) -> bool:
     forward = sys.modules.get("torch.autograd.forward_ad")
-    # Nothing can be a dual number outside of a level, and the tangent of some layouts cannot be asked for.
+    # Dual numbers exist only within a level of forward mode, and `unpack_dual` does not support all layouts.
     if forward is None or forward._current_level < 0:
         return False
     return x.layout is sys.modules["torch"].strided and forward.unpack_dual(x).tangent is not None
 
 
 def untransformed() -> Any:
-    """Within it, ``torch.func`` does not wrap what is computed from tensors below its transforms."""
+    """Context manager in which ``torch.func`` does not wrap results that are computed from unwrapped tensors."""
     return sys.modules["torch"]._C._DisableFuncTorch()
 
 
 def has_numbers(x: Any) -> bool:
-    """Whether elements can be looked at: not those of meta and fake tensors, under vmap, or while a graph is traced."""
+    """Whether elements can be read. Meta and fake tensors, tensors under vmap and traced tensors have none."""
     if not is_tensor(x):
         return True
     functorch = sys.modules["torch"]._C._functorch
@@ -92,21 +92,21 @@ def has_numbers(x: Any) -> bool:
 
 
 def host_array(x: Any, name: str, instead: str) -> np.ndarray:
-    """What the caller handed in as a plain NumPy array, sharing its memory where that can be.
+    """The caller's array as a plain NumPy array, which shares its memory if possible.
 
     Parameters
     ----------
     x
-        A NumPy array or what ``np.asarray`` takes, or a tensor of PyTorch.
+        A PyTorch tensor, or anything that ``np.asarray`` accepts.
     name
-        What the error calls it.
+        The name of the array in error messages.
     instead
-        What to do with a tensor whose gradient or transformation would be lost, for the error.
+        Advice of the error message for a tensor whose gradient or transform would be lost.
 
     Raises
     ------
     InputError
-        If elements are masked, or a tensor has no data, is sparse or bfloat16, or has a derivative that would be lost.
+        If elements are masked, or if a tensor has no data, is sparse or bfloat16, or would lose a derivative.
     """
     if not is_tensor(x):
         return plain(x, name)

@@ -1,6 +1,6 @@
-"""What goes wrong, one class a kind, so that callers can tell kinds apart without reading messages.
+"""Exception classes, one for each kind of failure, so that callers need not read messages to tell them apart.
 
-Every message names what was expected, what was found and, where it helps, what to do.
+Every message says what was expected, what was found and, where it helps, what to do.
 """
 
 from __future__ import annotations
@@ -11,21 +11,24 @@ class TrnqcError(Exception):
 
 
 class InputError(TrnqcError, ValueError):
-    """The user's input is wrong: a file, an option, an array's shape, dtype or value."""
+    """The input is wrong: a file, an option, or the shape, dtype or value of an array."""
 
 
 class ArgumentError(InputError, TypeError):
-    """An argument of a type that the function does not take, or of a name that it does not have."""
+    """An argument has the wrong type, or the function has no argument of that name."""
 
 
 class MoleculeError(InputError):
-    """A geometry, element, basis set, charge or spin that makes no molecule."""
+    """The geometry, elements, basis set, charge and spin do not define a molecule."""
 
 
 class ExpressionError(InputError):
-    """A tensor expression that means nothing; where it came as text, the message points at the index or tensor.
+    """A tensor expression is invalid. If it was written as text, the message points at the index or tensor.
 
-    axis: number of the index at fault in its factor; None when it is the factor or the whole.
+    Attributes
+    ----------
+    axis
+        Position of the wrong index in its factor; None if the error concerns the whole factor or expression.
     """
 
     def __init__(self, message: str, axis: int | None = None) -> None:
@@ -34,43 +37,43 @@ class ExpressionError(InputError):
 
 
 class IrrepsError(InputError):
-    """Text or an object that means no irreducible representations, or degrees that do not couple."""
+    """The argument does not describe irreducible representations, or their degrees do not couple."""
 
 
 class InstructionError(InputError):
-    """A path of a tensor product between slots that it cannot join; the message names the path and both sides."""
+    """A path of a tensor product cannot connect its slots; the message names the path and both sides."""
 
 
 class OperandError(InputError):
-    """An operand of a tensor product or network of the wrong shape, dtype, layout or device; both sides are named."""
+    """An operand has the wrong shape, dtype, layout or device; the message names what was expected and found."""
 
 
 class TensorFileError(InputError):
-    """A line of a tensor's file that is no element of it; the message names the file and the line."""
+    """A line of a tensor file is not a valid element; the message names the file and the line."""
 
 
 class EdgeIndexError(InputError):
-    """Senders or receivers that are no edges of the graph: not int64, of unequal length, or out of range."""
+    """Senders and receivers do not define edges: they are not int64, differ in length, or are out of range."""
 
 
 class UnsupportedError(TrnqcError):
-    """The request is sound but not something trnqc does; the message says what it does instead."""
+    """The request is valid, but trnqc does not support it; the message says what it supports instead."""
 
 
 class UnsupportedPrecision(UnsupportedError):
-    """A backend was asked for a precision that it does not have."""
+    """The backend does not have the requested precision."""
 
 
 class UnsupportedClass(UnsupportedError):
-    """Integrals over shells, or with an operator, for which no kernel is generated."""
+    """No kernel is generated for integrals over these shells or with this operator."""
 
 
 class UnsupportedMode(UnsupportedError):
-    """A connection mode of tensor products for which no kernel is generated; the message lists those that there are."""
+    """No kernel is generated for this connection mode of a tensor product; the message lists the supported modes."""
 
 
 class BackendUnavailable(TrnqcError, RuntimeError):
-    """A backend was asked for by name and cannot run here; the message says why and what to install."""
+    """A backend that was requested by name cannot run here; the message says why and what to install."""
 
 
 class NotConverged(TrnqcError, RuntimeError):
@@ -78,32 +81,32 @@ class NotConverged(TrnqcError, RuntimeError):
 
 
 class MemoryLimit(TrnqcError, MemoryError):
-    """The job needs more memory than it was allowed; the message gives both figures."""
+    """The job needs more memory than the limit allows; the message gives both figures."""
 
 
 class SlowPlanWarning(UserWarning):
-    """A memory limit makes a contraction many times slower than it is without; the message gives the factor."""
+    """A memory limit makes a contraction many times slower; the message gives the factor."""
 
 
 class CheckpointError(InputError):
-    """A directory of another job, of another version, or held by another process; the message says which."""
+    """The checkpoint belongs to another job or version, or another process uses it; the message says which."""
 
 
 class StorageError(TrnqcError, OSError):
-    """A file that could not be written, or that no longer holds what was written to it."""
+    """A file could not be written, or its contents have changed since it was written."""
 
 
 class CommunicationError(TrnqcError, RuntimeError):
-    """A process of a distributed run cannot be reached; the message says which step failed and what to do."""
+    """A process of a distributed run cannot be reached; the message names the failed step and a remedy."""
 
 
 class CompilerError(TrnqcError, RuntimeError):
-    """No usable compiler, or a compiler that failed; the message holds the command and its output."""
+    """There is no usable compiler, or it failed; the message holds the command and its output."""
 
 
 class ProgramError(TrnqcError):
-    """A generated program breaks a rule of its language: a type, a name, an index, a lane; both sides are named."""
+    """A generated program breaks a rule about types, names, indices or lanes; the message names both sides."""
 
 
 class SimulationError(TrnqcError):
-    """A kernel breaks a rule of the simulated machine; the message gives operand, rule, found and allowed."""
+    """A kernel breaks a rule of the simulated machine; the message names operand, rule, actual and allowed value."""

@@ -1,4 +1,4 @@
-"""Values that cross the borders between rooms. Energies in Hartree; i, j occupied, a, b virtual, P, Q auxiliary."""
+"""Types that several packages share. Energies are in Hartree; i and j are occupied orbitals."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ PRECISIONS = ("fp64", "fp32", "bf16x3", "bf16")
 
 @dataclass(frozen=True, eq=False)
 class PairEnergies:
-    """MP2 energy by occupied pair.
+    """MP2 correlation energy of each pair of occupied orbitals.
 
-    os, ss: float64 [nocc, nocc], lower-triangular: entry [i, j], i >= j, holds the whole contribution of the pair
-    (ij and ji together), so that ``os.sum()`` and ``ss.sum()`` are the opposite- and same-spin energies in Hartree.
-    ran_on: in words, what really computed them.
+    Attributes
+    ----------
+    os, ss
+        Opposite- and same-spin energies, float64 [nocc, nocc], in Hartree. They are lower-triangular: entry [i, j] with
+        i >= j is the sum of the contributions of ij and ji, so that the sum of all entries is the correlation energy.
+    ran_on
+        Description of the backend and device that computed the energies.
     """
 
     os: np.ndarray

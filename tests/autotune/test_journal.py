@@ -22,7 +22,7 @@ def write(where):
 
 def read(where, run=RUN):
     with opened(run, where) as book:
-        return book.get({"rows": 128}, 1.0), book.get({"rows": 256}, 0.5), book.found
+        return book.get({"rows": 128}, 1.0), book.get({"rows": 256}, 0.5), book.resumed
 
 
 def test_trials_come_back(tmp_path):
@@ -40,7 +40,7 @@ def test_constants_and_fraction_both_count(tmp_path):
 def test_fresh_forgets(tmp_path):
     write(tmp_path)
     with opened(RUN, tmp_path, fresh=True) as book:
-        assert book.found == 0
+        assert book.resumed == 0
     assert read(tmp_path) == (None, None, 0)
 
 

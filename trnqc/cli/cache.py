@@ -23,7 +23,7 @@ from trnqc.tuning.requests import parse_shape
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """list | warm KERNEL --shape ... | clear [KERNEL]"""
+    """Declare ``list``, ``warm KERNEL --shape ...`` and ``clear [KERNEL]``."""
     parser.add_argument("action", choices=("list", "warm", "clear"), help="what to do")
     parser.add_argument("kernel", nargs="?", choices=tuple(kernels()), metavar="KERNEL", help=", ".join(kernels()))
     parser.add_argument("--shape", help="warm: extents by name or in order, as for trnqc tune")
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when the action is done; an entry that must be left alone is reported and is no failure."""
+    """Run the action. The exit status is 0 when it is done, even if it reports entries that it must not remove."""
     actions: dict[str, Callable[[argparse.Namespace, Console], None]] = {"list": _list, "warm": _warm, "clear": _clear}
     actions[args.action](args, Console())
     return 0

@@ -1,4 +1,4 @@
-"""What runs on this machine: every backend, or why it cannot and what to install; processor and kernel cache."""
+"""List every backend with its state, and what to install if it cannot run; describe processor and kernel cache."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from trnqc.host.memory import gigabytes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """--json FILE"""
+    """Declare the option ``--json FILE``."""
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the same facts as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the tables; 0 also where backends are missing, because that is an answer and not a failure."""
+    """Print the tables. The exit status is 0 even if backends are missing, because that is a valid answer."""
     statuses, facts = backends.statuses(), machine.facts()
     if args.json:
         plain = {"backends": {name: _plain(status) for name, status in statuses.items()}, "gpu": _gpu(statuses["cuda"])}
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def machine_table(facts: machine.Facts) -> Table:
-    """One row for each subject."""
+    """The table of the machine, with a row for each subject."""
     rows = Table(title="this machine", title_justify="left", show_lines=True)
     for heading in ("subject", "details"):
         rows.add_column(heading)
@@ -62,7 +62,7 @@ def _gpu(status: BackendStatus) -> dict[str, Any]:
 
 
 def table(statuses: Mapping[str, BackendStatus]) -> Table:
-    """One row for each backend."""
+    """The table of backends, with a row for each."""
     rows = Table(title="trnqc backends", title_justify="left", show_lines=True)
     for heading in ("backend", "usable", "details"):
         rows.add_column(heading)

@@ -18,7 +18,7 @@ from trnqc.host.progress import StageBars
 from trnqc.jit import Recipe, build_all, find_compiler, library
 from trnqc.jit.cache import library_cache
 
-# Seconds below which a kernel was not compiled but taken from the cache.
+# Seconds. A kernel that took less was not compiled but loaded from the cache.
 FROM_CACHE = 0.05
 
 
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Build or list kernels; returns 0 when all that was asked for is compiled."""
+    """Build or list kernels. The exit status is 0 if all requested kernels are compiled."""
     return {"build": _build, "list": _list}[args.action](args)
 
 
@@ -129,7 +129,7 @@ def table(done: Sequence[Built]) -> Table:
 
 
 def _list(args: argparse.Namespace) -> int:
-    """List the compiled integral kernels, whatever version of the generator has made them."""
+    """List the compiled integral kernels of all versions of the generator."""
     directory = library_cache().directory
     rows = Table(title=f"Compiled kernels in {directory}", title_justify="left", title_style="bold")
     for heading in ("kernel", "KiB", "age"):

@@ -76,7 +76,7 @@ def _model() -> str:
 
 
 def _or_why_not(describe: Callable[[], str]) -> str:
-    """What describe() returns, or the first line of its error."""
+    """The result of describe(), or the first line of its error."""
     try:
         return describe()
     except (BackendUnavailable, CompilerError) as error:

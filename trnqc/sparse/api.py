@@ -135,9 +135,9 @@ def plan(
     if not isinstance(form, Nest) and form not in FORMS:
         raise InputError(f"form is one of {', '.join(FORMS)}, or a Nest; found {form!r}")
     operands = arrays(operands)
-    given = tensors(operands)
-    net = network(subscripts, [tensor.shape for tensor in given], same(operands))
-    held, statistics = Operands(net, given), Statistics(net, given)
+    packed = tensors(operands)
+    net = network(subscripts, [tensor.shape for tensor in packed], same(operands))
+    held, statistics = Operands(net, packed), Statistics(net, packed)
     limit = installed_memory() if memory_limit is None else memory_limit
     return replace(_made(form, held, statistics, tree, out, limit, time_limit), given=operands)
 
@@ -169,14 +169,14 @@ def _fastest(
     form: str, held: Operands, statistics: Statistics, tree: Tree | None, out: Out, limit: int, seconds: float
 ) -> Plan:
     began = time.perf_counter()
-    found = candidates(held.network, held.tensors, machine_rates(), tree=tree, out=out, time_limit=seconds)
+    compared = candidates(held.network, held.tensors, machine_rates(), tree=tree, out=out, time_limit=seconds)
     elapsed = time.perf_counter() - began
-    fitting = [candidate for candidate in found if candidate.estimate.bytes <= limit]
+    fitting = [candidate for candidate in compared if candidate.estimate.bytes <= limit]
     if not fitting:
-        least = min(candidate.estimate.bytes for candidate in found)
+        least = min(candidate.estimate.bytes for candidate in compared)
         raise MemoryLimit(f"the workspaces of {held.network} take at least {least} B; the limit is {limit} B")
     best: Candidate = fitting[0]
-    notes = [f"nests compared: {len(found)} in {elapsed:.2g} s; order of the best: {best.nest.order}"]
+    notes = [f"nests compared: {len(compared)} in {elapsed:.2g} s; order of the best: {best.nest.order}"]
     dense = not best.nest.formats[-1].sparse and out != "sparse"
     if form == "auto" and dense:
         product = _dense_tree(held.network) if tree is None else tree

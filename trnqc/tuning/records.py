@@ -93,8 +93,8 @@ def loads(text: str) -> Record | None:
     except ValueError as error:
         raise BadRecord(f"no JSON: {error}") from None
     if not isinstance(body, dict) or not str(body.get("schema", "")).startswith("trnqc.tuning/"):
-        found = body.get("schema") if isinstance(body, dict) else type(body).__name__
-        raise BadRecord(f"schema {SCHEMA} was expected, found {found}")
+        schema = body.get("schema") if isinstance(body, dict) else type(body).__name__
+        raise BadRecord(f"schema {SCHEMA} was expected, found {schema}")
     if body.pop("schema") != SCHEMA:
         return None
     if body.pop("digest", None) != _digest({"schema": SCHEMA} | body):

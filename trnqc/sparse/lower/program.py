@@ -248,10 +248,10 @@ class _Lowering:
 
     def listed(self, node: Loop, state: State) -> tuple[WorkspaceArrays, Loop] | None:
         """A workspace whose list can replace this loop and those inside it over its other indices; the last of them."""
-        made = {self.tensors.target(k) for k in node.members}
+        computed = {self.tensors.target(k) for k in node.members}
         for t in self.operands(node):
             workspace = self.tensors.workspaces.get(t)
-            if workspace is None or t in made or not workspace.counted or node.index not in workspace.spec.order:
+            if workspace is None or t in computed or not workspace.counted or node.index not in workspace.spec.order:
                 continue
             order, inner, chain = workspace.spec.order, node, [node.index]
             while len(chain) < len(order) and len(inner.body) == 1 and isinstance(inner.body[0], Loop):

@@ -113,8 +113,8 @@ class Nest:
 
     def fused(self, tensor: int) -> int:
         """How many outermost loops the maker of an intermediate shares with its reader."""
-        made = tensor - len(self.network.inputs)
-        return min(self.shared[made : self.reader(tensor)])
+        maker = tensor - len(self.network.inputs)
+        return min(self.shared[maker : self.reader(tensor)])
 
     @property
     def order(self) -> int:

@@ -61,8 +61,8 @@ def notation(nest: Nest) -> Statement:
     Operands are called A, B, ... (T26 and so on from the 27th on), intermediates X with their number, the result R.
     """
     nest = ordered(nest)
-    made = _statements(nest, loops(nest), 0)
-    return made[0] if len(made) == 1 else Sequence(tuple(made))
+    statements = _statements(nest, loops(nest), 0)
+    return statements[0] if len(statements) == 1 else Sequence(tuple(statements))
 
 
 def _statements(nest: Nest, nodes: tuple[Node, ...], depth: int) -> list[Statement]:

@@ -90,7 +90,7 @@ def contractions(network: Network, tree: Tree) -> tuple[Contraction, ...]:
     count = len(network.inputs)
     if sorted(leaves(tree)) != list(range(count)):
         raise ExpressionError(f"a tree has each of the operands 0 .. {count - 1} once; found {tree}")
-    found: list[Contraction] = []
+    nodes: list[Contraction] = []
     labels = dict(enumerate(network.inputs))
 
     def visit(node: Tree) -> int:
@@ -100,9 +100,9 @@ def contractions(network: Network, tree: Tree) -> tuple[Contraction, ...]:
         outside = {x for t in range(count) if t not in leaves(node) for x in network.inputs[t]} | set(network.output)
         used = {x for child in children for x in labels[child]}
         loops = tuple(x for x, _ in network.sizes if x in used)
-        found.append(Contraction(children, loops, tuple(x for x in loops if x in outside)))
-        labels[count + len(found) - 1] = found[-1].kept
-        return count + len(found) - 1
+        nodes.append(Contraction(children, loops, tuple(x for x in loops if x in outside)))
+        labels[count + len(nodes) - 1] = nodes[-1].kept
+        return count + len(nodes) - 1
 
     visit(tree if isinstance(tree, tuple) else (tree,))
-    return tuple(found)
+    return tuple(nodes)

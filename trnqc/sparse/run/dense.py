@@ -33,8 +33,8 @@ def by_matrices(network: Network, tree: Tree, arrays: Sequence[np.ndarray]) -> n
 
 def bytes_of_matrices(network: Network, tree: Tree) -> int:
     """Bytes of all operands and results of products as dense arrays."""
-    made = [node.kept for node in contractions(network, tree)]
-    return sum(8 * math.prod(network.shape(labels)) for labels in (*network.inputs, *made))
+    results = [node.kept for node in contractions(network, tree)]
+    return sum(8 * math.prod(network.shape(labels)) for labels in (*network.inputs, *results))
 
 
 def multiply_adds(network: Network, tree: Tree) -> int:

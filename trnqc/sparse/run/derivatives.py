@@ -99,8 +99,8 @@ class Job:
         return self._planned(self._operands(tensors))
 
     def _operands(self, tensors: Sequence[torch.Tensor]) -> list[SparseTensor]:
-        given = iter(tensors)
-        return [slot.constant or _packed(slot, next(given)) for slot in self.slots]
+        remaining = iter(tensors)
+        return [slot.constant or _packed(slot, next(remaining)) for slot in self.slots]
 
     def _shared(self, tensors: Sequence[torch.Tensor]) -> list[SparseTensor]:
         """The operands, one object where the plan has one tensor in several places."""
@@ -119,8 +119,8 @@ class Job:
             alike = [x if slot.constant else _alike(x) for slot, x in zip(self.slots, operands)]
             alike += operands[len(self.slots) :]
             self.plans[key] = api.plan(text, *alike, out="dense" if pattern is None else "sparse", time_limit=SEARCH)
-        found = self.plans[key].run(*operands, threads=self.threads)
-        return _dense(found) if pattern is None else pattern.sampled(found)
+        result = self.plans[key].run(*operands, threads=self.threads)
+        return _dense(result) if pattern is None else pattern.sampled(result)
 
     def without(self, slot: int, dtype: torch.dtype) -> Job:
         """The network of the derivative by a slot. Its first operand is the derivative by the result."""
@@ -162,9 +162,9 @@ def differentiable(plan: Plan, operands: Sequence[Any], held: Operands | None, t
             if tensors
             else _constant(job, plan, held, device)
         )
-    found = plan.computed(held, threads)
-    assert isinstance(found, SparseTensor)
-    pattern, ready = pattern_of(found)
+    result = plan.computed(held, threads)
+    assert isinstance(result, SparseTensor)
+    pattern, ready = pattern_of(result)
     job = replace(job, out=Slot(job.out.labels, pattern), ready=ready)
     values = Contraction.apply(job, *tensors) if tensors else torch.as_tensor(ready, dtype=job.dtype, device=device)  # type: ignore[no-untyped-call]
     return assembled(values, torch.as_tensor(pattern.coordinates, device=device), pattern.shape)
@@ -205,12 +205,12 @@ class Contraction(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         tensors, job = ctx.saved_tensors, ctx.job
-        found: list[torch.Tensor | None] = [None] * len(tensors)
+        gradients: list[torch.Tensor | None] = [None] * len(tensors)
         for n, slot in enumerate(job.variables):
             if gradient is not None and ctx.needs_input_grad[n + 1]:
                 others = [x for m, x in enumerate(tensors) if m != n]
-                found[n] = Contraction.apply(job.without(slot, tensors[n].dtype), gradient, *others)  # type: ignore[no-untyped-call]
-        return None, *found
+                gradients[n] = Contraction.apply(job.without(slot, tensors[n].dtype), gradient, *others)  # type: ignore[no-untyped-call]
+        return None, *gradients
 
     @staticmethod
     def jvp(ctx: Any, _: None, *tangents: torch.Tensor | None) -> torch.Tensor:
@@ -234,11 +234,11 @@ class Contraction(torch.autograd.Function):
         dims, count = in_dims[1:], info.batch_size
         first = [x if dim is None else x.movedim(dim, 0) for x, dim in zip(tensors, dims)]
         patterns = [job.slots[t].pattern for t in job.variables]
-        given = [
+        batch_first = [
             x if dim is None or pattern is None else x.reshape(-1) for x, dim, pattern in zip(first, dims, patterns)
         ]
-        found = Contraction.apply(job.batched(count, [dim is not None for dim in dims]), *given)  # type: ignore[no-untyped-call]
-        return found if job.out.pattern is None else found.reshape(count, -1), 0
+        values = Contraction.apply(job.batched(count, [dim is not None for dim in dims]), *batch_first)  # type: ignore[no-untyped-call]
+        return values if job.out.pattern is None else values.reshape(count, -1), 0
 
 
 def _packed(slot: Slot, tensor: torch.Tensor) -> SparseTensor:
@@ -252,14 +252,14 @@ def _alike(tensor: SparseTensor) -> SparseTensor:
     return replace(tensor, values=np.full(tensor.size, 0.5), _counts={})
 
 
-def _dense(found: SparseTensor | np.ndarray) -> np.ndarray:
-    return found.to_dense() if isinstance(found, SparseTensor) else found
+def _dense(result: SparseTensor | np.ndarray) -> np.ndarray:
+    return result.to_dense() if isinstance(result, SparseTensor) else result
 
 
 def _result_type(operands: Sequence[Any]) -> torch.dtype:
     kinds = [_kind(x) for x in operands if not isinstance(x, SparseTensor) or x.values is not None]
-    found = reduce(torch.promote_types, kinds)
-    return found if found.is_floating_point else torch.float64
+    widest = reduce(torch.promote_types, kinds)
+    return widest if widest.is_floating_point else torch.float64
 
 
 def _kind(operand: Any) -> torch.dtype:

@@ -55,7 +55,7 @@ class Plan:
     given
         The operands as the caller handed them in.
     derivatives
-        Plans of the networks of derivatives, from the first time that they are asked for.
+        Plans of the networks of derivatives, which are added when a derivative is first computed.
     """
 
     network: Network
@@ -114,19 +114,19 @@ class Plan:
         held = self.taken(handed) if operands else self.operands
         return _typed(self.computed(held, threads), result_type(handed))
 
-    def computed(self, given: Operands, threads: int) -> SparseTensor | np.ndarray:
+    def computed(self, operands: Operands, threads: int) -> SparseTensor | np.ndarray:
         """The result in float64: an array if `dense`, else sparse."""
-        result = self._nests(given, threads) if self.steps else self._matrices(given, threads)
+        result = self._nests(operands, threads) if self.steps else self._matrices(operands, threads)
         if self.dense:
             return np.asarray(result.to_dense() if isinstance(result, SparseTensor) else result)
         tensor = as_tensor(result)
         return tensor if tensor.ndim == 0 or "compressed" in tensor.kinds else _compressed(tensor)
 
-    def _nests(self, given: Operands, threads: int) -> SparseTensor | np.ndarray:
-        held: list[SparseTensor | np.ndarray] = list(given.tensors)
+    def _nests(self, operands: Operands, threads: int) -> SparseTensor | np.ndarray:
+        held: list[SparseTensor | np.ndarray] = list(operands.tensors)
         for step, kernel in zip(self.steps, self.kernels()):
             inputs = [
-                given.packed(t, layout) if t < len(given.tensors) else packed(as_tensor(held[t]), labels, layout)
+                operands.packed(t, layout) if t < len(operands.tensors) else packed(as_tensor(held[t]), labels, layout)
                 for t, labels, layout in zip(step.operands, step.nest.network.inputs, step.nest.formats)
             ]
             held.append(kernel(inputs, threads))
@@ -141,11 +141,11 @@ class Plan:
             )
         return self.operands.exchanged(tensors(operands))
 
-    def _matrices(self, given: Operands, threads: int) -> np.ndarray:
+    def _matrices(self, operands: Operands, threads: int) -> np.ndarray:
         arrays = []
         for t, labels in enumerate(self.network.inputs):
             kinds: list[Kind] = ["dense"] * len(labels)
-            values = given.packed(t, Format(labels, tuple(kinds))).values
+            values = operands.packed(t, Format(labels, tuple(kinds))).values
             assert values is not None
             arrays.append(values.reshape(self.network.shape(labels)))
         with blas_threads(threads):

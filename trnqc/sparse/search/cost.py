@@ -117,7 +117,9 @@ class Model:
         patterns = frozenset(
             self._pattern(access, depth)
             for access, depth in depths.items()
-            if not any(made > set(access.operands) and known >= set(access.order[:depth]) for made, known in implied)
+            if not any(
+                factors > set(access.operands) and known >= set(access.order[:depth]) for factors, known in implied
+            )
         )
         return self.statistics.join(patterns, frozenset(loops))
 

@@ -69,8 +69,8 @@ class Formats:
         order = tuple(index for index in loops if index in self.network.inputs[operand])
         if (operand, order, dense) not in self._formats:
             kinds = _full(len(order)) if dense else self._kinds((operand,), order, ELEMENTS)
-            made = Format(order, kinds, self.statistics.ones[operand] and "compressed" in kinds)
-            self._formats[operand, order, dense] = made
+            layout = Format(order, kinds, self.statistics.ones[operand] and "compressed" in kinds)
+            self._formats[operand, order, dense] = layout
         return self._formats[operand, order, dense]
 
     def result(self, loops: Sequence[str], out: Out) -> Format:

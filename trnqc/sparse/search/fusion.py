@@ -105,15 +105,15 @@ class Fusions:
                 kept = self.contractions[k].kept
                 if len(kept) > order:
                     self._solver.add(self._z3.PbGe([(self._fused[k, x], 1) for x in kept], len(kept) - order))
-            found = []
+            excluded = []
             while limit and self._solver.check() == self._z3.sat:
                 fusion, otherwise = self._read(order)
-                found.append(otherwise)
+                excluded.append(otherwise)
                 limit -= 1
                 yield fusion
                 self._solver.add(otherwise)
             self._solver.pop()
-            self._solver.add(found)
+            self._solver.add(excluded)
 
     def _read(self, order: int) -> tuple[Fusion, Any]:
         """The model as a fusion, and the clause that rules out all models of that fusion."""

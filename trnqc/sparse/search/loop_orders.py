@@ -41,12 +41,12 @@ class Nests:
 
     def fusions(self, limit: int, seconds: float) -> Iterator[Fusion]:
         """Fusions by order, or the one that shares nothing if the solver has none in time or none is needed."""
-        found = False
+        any_fusion = False
         if len(self.nodes) > 1:
             for fusion in Fusions(self.nodes, self.count).smallest_first(limit, seconds):
-                found = True
+                any_fusion = True
                 yield fusion
-        if not found:
+        if not any_fusion:
             order = max((len(node.kept) for node in self.nodes[:-1]), default=0)
             yield Fusion(order, tuple(range(len(self.nodes))), ((),) * (len(self.nodes) - 1))
 
@@ -60,17 +60,19 @@ class Nests:
         """The assignments in sequence, each with its shared loops outermost and the others in any order."""
         numbers = {t: t for t in range(self.count)}
         numbers |= {self.count + k: self.count + at for at, k in enumerate(fusion.sequence)}
-        made: list[Assignment] = []
+        assignments: list[Assignment] = []
         for k in fusion.sequence:
             node = self.nodes[k]
             first = self._carried(fusion, k)
             loops = first + tuple(index for index in node.loops if index not in first)
-            made.append(Assignment(self.count + len(made), tuple(numbers[t] for t in node.operands), loops))
+            assignments.append(
+                Assignment(self.count + len(assignments), tuple(numbers[t] for t in node.operands), loops)
+            )
         shared = tuple(
             max((len(fused) for fused, first, last in self._spans(fusion) if first <= at < last), default=0)
-            for at in range(len(made) - 1)
+            for at in range(len(assignments) - 1)
         )
-        return Nest(self.network, tuple(made), shared, (), ())
+        return Nest(self.network, tuple(assignments), shared, (), ())
 
     def _carried(self, fusion: Fusion, k: int) -> Indices:
         """The longest sequence of outermost loops that an intermediate demands of a contraction."""

@@ -83,9 +83,9 @@ def fused(
     nodes, n = contractions(network, tree), len(network.inputs)
     if len(nodes) != len(loops):
         raise ExpressionError(f"the tree {tree} has {len(nodes)} contractions; loops were given for {len(loops)}")
-    for node, given in zip(nodes, loops):
-        if sorted(given) != sorted(node.loops):
-            raise ExpressionError(f"a contraction runs over {node.loops} once each; loops {given} were given")
+    for node, chosen in zip(nodes, loops):
+        if sorted(chosen) != sorted(node.loops):
+            raise ExpressionError(f"a contraction runs over {node.loops} once each; found loops {chosen}")
     assignments = tuple(Assignment(n + k, node.operands, tuple(loops[k])) for k, node in enumerate(nodes))
     bare = Nest(network, assignments, (), (), ())
     shared = tuple(shared_loops(bare, k) for k in range(len(assignments) - 1))

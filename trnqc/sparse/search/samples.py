@@ -46,13 +46,13 @@ class Samples:
         index = max(held, key=lambda x: self._extents[x])
         extent = self._extents[index]
         values = sorted({(2 * n + 1) * extent // (2 * VALUES) for n in range(VALUES)})
-        found = 0
+        distinct = 0
         for value in values:
             rows = self._joined(sorted(operands, key=lambda t: (t != largest, t)), index, value, indices)
             if rows is None:
                 return None
-            found += len(next(iter(rows.values())))
-        return found * extent / len(values)
+            distinct += len(next(iter(rows.values())))
+        return distinct * extent / len(values)
 
     def _joined(self, operands: Sequence[int], index: str, value: int, indices: frozenset[str]) -> Coordinates | None:
         """Distinct coordinates over `indices` of the product, at one value of an index."""

@@ -100,24 +100,24 @@ def candidates(
 
     model, formats = Model(statistics, rates), Formats(statistics)
     choices = Choices(out=out, dense_workspace=dense_workspace)
-    found: dict[Nest, Candidate] = {}
+    compared: dict[Nest, Candidate] = {}
     left = FUSIONS
     for each, lowest in _trees(statistics, tree, rates):
-        if found and (not left or lowest > PATIENCE * min(c.estimate.seconds for c in found.values())):
+        if compared and (not left or lowest > PATIENCE * min(c.estimate.seconds for c in compared.values())):
             break
         search = Nests(model, formats, each, choices)
         for fusion in search.fusions(min(left, OF_A_TREE), left_over()):
             left -= 1
             for nest in search.of(fusion):
-                if nest not in found:
-                    found[nest] = Candidate(nest, each, estimate(nest, model))
+                if nest not in compared:
+                    compared[nest] = Candidate(nest, each, estimate(nest, model))
             if left_over() < 0:
                 left = 0
                 break
-    for best in sorted(found.values(), key=lambda candidate: candidate.rank)[:LISTED]:
+    for best in sorted(compared.values(), key=lambda candidate: candidate.rank)[:LISTED]:
         for nest in listed(best.nest):
-            found[nest] = Candidate(nest, best.tree, estimate(nest, model))
-    return tuple(sorted(found.values(), key=lambda candidate: candidate.rank))
+            compared[nest] = Candidate(nest, best.tree, estimate(nest, model))
+    return tuple(sorted(compared.values(), key=lambda candidate: candidate.rank))
 
 
 def _trees(statistics: Statistics, tree: Tree | None, rates: Rates) -> list[tuple[Tree, float]]:

@@ -71,20 +71,20 @@ class Statistics:
         if full:
             return self._without(full, operands, indices)
         labels = frozenset(index for t in operands for index in self.network.inputs[t])
-        found = self.join(frozenset(self._pattern(t, labels) for t in operands), labels)
+        expected = self.join(frozenset(self._pattern(t, labels) for t in operands), labels)
         if indices == labels or not indices:
-            return found if indices else min(found, 1.0)
+            return expected if indices else min(expected, 1.0)
         elements = {t: self.count((t,), frozenset(self.network.inputs[t])) for t in operands}
         sampled = self._timed(lambda: self._samples.count(elements, indices))
         if sampled is None:
-            sampled = occupied(found, self.join(frozenset(self._pattern(t, indices) for t in operands), indices))
+            sampled = occupied(expected, self.join(frozenset(self._pattern(t, indices) for t in operands), indices))
         return sampled
 
     def _timed(self, look: Callable[[], T]) -> T:
         began = time.thread_time()
-        found = look()
+        value = look()
         self.seconds += time.thread_time() - began
-        return found
+        return value
 
     def _without(self, full: set[int], operands: tuple[int, ...], indices: frozenset[str]) -> float:
         """The count of a product in which some operands are full and restrict nothing."""
@@ -105,17 +105,17 @@ class Statistics:
 
     def _join(self, patterns: frozenset[Pattern], indices: frozenset[str]) -> float:
         """Distinct coordinates over `indices` that all patterns have in common."""
-        found = 1.0
+        number = 1.0
         width: dict[str, list[float]] = {index: [] for index in indices}
-        for labels, number, each in sorted(patterns):
-            found *= number
+        for labels, size, each in sorted(patterns):
+            number *= size
             for index, distinct in zip(labels, each):
                 width[index].append(distinct)
         for index, several in width.items():
-            found *= self.extents[index] if not several else 1.0
+            number *= self.extents[index] if not several else 1.0
             for distinct in sorted(several)[1:]:
-                found /= max(distinct, 1.0)
-        return found
+                number /= max(distinct, 1.0)
+        return number
 
 
 def occupied(balls: float, places: float) -> float:

@@ -38,10 +38,10 @@ class Pattern:
         ordered = values if self._order is None else values[self._order]
         return replace(self.map, values=np.ascontiguousarray(ordered))
 
-    def sampled(self, found: SparseTensor) -> np.ndarray:
+    def sampled(self, tensor: SparseTensor) -> np.ndarray:
         """The elements of a tensor at the coordinates, float64 [n]; 0 if it has none."""
         compressed: list[Kind] = ["compressed"] * len(self.shape)
-        at, elements = found.repack(range(len(self.shape)), compressed).elements()
+        at, elements = tensor.repack(range(len(self.shape)), compressed).elements()
         mine = self.coordinates if self._order is None else self.coordinates[:, self._order]
         if not np.array_equal(at, mine):
             elements = self._chosen(at, elements, mine)

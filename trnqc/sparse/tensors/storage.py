@@ -128,16 +128,16 @@ class SparseTensor:
     def _coordinates(self, modes: Sequence[int], depth: int) -> np.ndarray:
         """Coordinates, int64 [modes, n], of the positions of the first `depth` levels with stored elements below."""
         at = self._occupied(depth)
-        found = {}
+        by_mode = {}
         for mode, level in zip(self.order[depth - 1 :: -1] if depth else (), self.levels[depth - 1 :: -1]):
             if isinstance(level, Dense):
-                at, found[mode] = np.divmod(at, level.size)
+                at, by_mode[mode] = np.divmod(at, level.size)
             else:
-                found[mode] = level.coordinates[at]
+                by_mode[mode] = level.coordinates[at]
                 at = np.repeat(np.arange(len(level.positions) - 1), np.diff(level.positions))[at]
         coordinates = np.empty((len(modes), len(at)), np.int64)
         for row, mode in zip(coordinates, modes):
-            row[:] = found[mode]
+            row[:] = by_mode[mode]
         return coordinates
 
     def _occupied(self, depth: int) -> np.ndarray:
@@ -207,8 +207,8 @@ class SparseTensor:
         if "compressed" not in (*kinds, *self.kinds):
             return replace(from_dense(self._dense(), order, kinds), dtype=self.dtype)
         coordinates, values = self.elements()
-        found = from_coo(self.shape, coordinates, None if self.values is None else values, order, kinds)
-        return replace(found, dtype=self.dtype)
+        packed = from_coo(self.shape, coordinates, None if self.values is None else values, order, kinds)
+        return replace(packed, dtype=self.dtype)
 
     def check(self) -> SparseTensor:
         """Return the tensor itself; for levels that were made elsewhere.

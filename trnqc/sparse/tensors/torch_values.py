@@ -99,8 +99,8 @@ def at_places(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     at = torch.searchsorted(keys[order], wanted).clamp(max=max(len(keys) - 1, 0))
     if not len(keys):
         return values.new_zeros(len(wanted))
-    found = keys[order][at] == wanted
-    return torch.where(found, values[order[at]], values.new_zeros(()))
+    stored = keys[order][at] == wanted
+    return torch.where(stored, values[order[at]], values.new_zeros(()))
 
 
 def _keys(indices: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
