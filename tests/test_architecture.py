@@ -124,7 +124,10 @@ def statements(node: ast.AST) -> Iterator[ast.AST]:
 
 @cache
 def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+    parsed = ast.parse(path.read_text(encoding="utf-8"))
+    # Millions of nodes that live as long as the process: looking for garbage among them takes seconds.
+    gc.freeze()
+    return parsed
 
 
 def relative(path: Path) -> str:
