@@ -100,10 +100,19 @@ def record_file(name: str, machine: str | None = None) -> Path:
 
 
 def command() -> str:
-    """The command that started this script, as a user types it."""
+    """The command that started this script, as a user types it.
+
+    The option `--out` is left out: it says where the record lies, which whoever reads the record knows.
+    """
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     script = ["-m", spec.name.removesuffix(".__main__")] if spec else sys.argv[:1]
-    return shlex.join(["python", *script, *sys.argv[1:]])
+    arguments, words = [], iter(sys.argv[1:])
+    for word in words:
+        if word == "--out":
+            next(words, None)
+        elif not word.startswith("--out="):
+            arguments.append(word)
+    return shlex.join(["python", *script, *arguments])
 
 
 def heading() -> dict[str, Any]:
