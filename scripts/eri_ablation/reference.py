@@ -52,15 +52,8 @@ PEER_REGISTERS = {
     "2110": (250, 0, 0), "2020": (200, 0, 0), "2200": (204, 0, 0), "2210": (168, 0, 0), "3020": (255, 8, 8),
     "3200": (255, 88, 88),
 }  # fmt: skip
-# Prototype on sm_80: registers and bytes of spill stores, all in registers / accumulators in memory with a fence.
-PROTOTYPE_REGISTERS = {
-    "1111": ("254, 0", "-"), "2111": ("255, 1952", "128, 0"), "2121": ("255, 7488", "168, 0"),
-    "2211": ("255, 8520", "168, 0"), "2221": ("-", "254, 0"), "2222": ("-", "254, 0 to 672"),
-}  # fmt: skip
 # Spills may be none and registers at most these where the accumulators are in memory; 255 is all that there are.
 REGISTER_TARGETS = {"2111": 168, "2121": 168, "2211": 168, "2221": 255, "2222": 255}
 # Flops from the targets to spherical integrals: harmonics of each side at once / at the end.
 PROTOTYPE_PHASE2 = {"1111": (324, 324), "2111": (891, 945), "2121": (2139, 2313), "2211": (2961, 3159),
                     "2222": (15624, 17967), "3333": (138621, 185473)}  # fmt: skip
-# What the scheduler gave on a CPU: throughput of target over FIFO, one thread, three primitives a shell.
-PROTOTYPE_SCHEDULE = {"1111": "1.00-1.04", "2121": "1.0 (ket first), 1.9 (interleaved)", "2222": "1.26 (ket first)"}

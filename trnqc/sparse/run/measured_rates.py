@@ -75,7 +75,7 @@ def machine_rates() -> Rates:
 
 
 def measured_rates() -> Rates:
-    """The rates of this machine, measured now: about half a second, mostly of the C compiler."""
+    """Measure the rates of this machine, which takes a second to a second and a half, a third of it in the compiler."""
     caches, typical = data_caches(), Rates()
     known = replace(
         typical,
