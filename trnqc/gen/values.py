@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -163,12 +163,9 @@ class Array:
         """The row-major position of an element, as an i64 value."""
         if len(index) != len(self.shape):
             raise ProgramError(f"array {self.name} has {len(self.shape)} indices, found {len(index)}")
-        position = _position(index[0])
-        for extent, i in zip(self.shape[1:], index[1:]):
-            if extent is None:
-                raise ProgramError(f"array {self.name}: only the first extent may be unknown")
-            position = position * extent + _position(i)
-        return as_value(position, "i64")
+        if None in self.shape[1:]:
+            raise ProgramError(f"array {self.name}: only the first extent may be unknown")
+        return row_major(index, [extent for extent in self.shape[1:] if extent is not None])
 
     def __getitem__(self, index: Value | int | tuple[Value | int, ...]) -> Value:
         return Value("load", self.dtype, (self.offset(*(index if isinstance(index, tuple) else (index,))),), self)
@@ -286,6 +283,14 @@ def walk(roots: tuple[Value, ...], stop: Callable[[Value], bool] = lambda value:
 def rebuilt(value: Value, args: tuple[Value, ...]) -> Value:
     """The same operation with other operands."""
     return value if args == value.args else Value(value.op, value.dtype, args, value.attr)
+
+
+def row_major(index: Sequence[Value | int], extents: Sequence[Value | int]) -> Value:
+    """Return the position of an element of a row-major array as an i64 value. extents: of all axes but the first."""
+    position = _position(index[0])
+    for extent, i in zip(extents, index[1:], strict=True):
+        position = position * extent + _position(i)
+    return as_value(position, "i64")
 
 
 def _position(index: Value | int) -> Value | int:
