@@ -141,7 +141,7 @@ def _real(name: str, values: np.ndarray) -> np.ndarray:
         raise UnsupportedError(f"{name} is complex; only real orbitals and energies are supported")
     array = np.asarray(array, dtype=float)
     if not np.isfinite(array).all():
-        raise InputError(f"{name} has elements that are not finite: the step that made it has failed")
+        raise InputError(f"{name} has elements that are not finite: the step that computed it has failed")
     return array
 
 
