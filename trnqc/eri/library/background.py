@@ -116,9 +116,13 @@ def _start(programs: Sequence[Recipe]) -> _Builder:
     with tempfile.TemporaryFile() as request:
         _write_request(request, programs)
         process = subprocess.Popen(
-            [sys.executable, "-c", _START], stdin=request, stdout=subprocess.DEVNULL, stderr=errors,
-            env=environment, process_group=0,
-        )  # fmt: skip
+            [sys.executable, "-c", _START],
+            stdin=request,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            env=environment,
+            process_group=0,
+        )
     return _Builder(process, errors)
 
 

@@ -19,7 +19,7 @@ from trnqc.eri.gradient.derivative_basis import derivative_basis
 from trnqc.eri.jk.batch import Batch
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.kernels.recurrence import FITTED
-from trnqc.eri.kernels.variants import STANDARD, Variant, tier_of
+from trnqc.eri.kernels.variants import STANDARD, Variant, form_of
 from trnqc.eri.shells.pairs import fitting_shells, pairs_between, pairs_of, quartet_class
 from trnqc.errors import InputError, MoleculeError
 from trnqc.jit import Recipe
@@ -83,9 +83,9 @@ def programs(
     return wanted
 
 
-def tier(kind: str, cls: QuartetClass) -> str:
-    """The form of a program's recurrence, one of `quartet.TIERS`."""
-    return tier_of(cls, Variant(rule=FITTED) if kind == "fitting" and not cls.cartesian else STANDARD)
+def form(kind: str, cls: QuartetClass) -> str:
+    """The form of a program's recurrence, one of `variants.FORMS`."""
+    return form_of(cls, Variant(rule=FITTED) if kind == "fitting" and not cls.cartesian else STANDARD)
 
 
 Found = Iterator[tuple[Recipe, QuartetClass]]
