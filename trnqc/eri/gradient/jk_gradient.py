@@ -28,8 +28,9 @@ from trnqc.host.memory import gigabytes
 
 # Eigenvalues of a density below this share of the largest are rounding errors.
 NEGLIGIBLE = 1e-14
-# Fitting functions whose integrals a thread transforms at once.
-FUNCTIONS = 64
+# Fitting functions whose integrals a thread transforms at once: at least FUNCTIONS, because each call for a range of
+# shells takes milliseconds, and more where the unpacked integrals take less than BYTES.
+FUNCTIONS, BYTES = 32, 6.4e7
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,14 +212,19 @@ class _FittedWeights:
 
     def three_centre(self, functions: np.ndarray) -> np.ndarray:
         """Return the weights [nao, nao, n] of (pq|P) for n fitting functions P."""
-        c1, c2 = self.coefficients[:, functions]
-        nao = len(self.totals[0])
-        weights = np.multiply.outer(self.totals[0], c2) + np.multiply.outer(self.totals[1], c1)
-        flat = weights.reshape(nao, -1)
+        nao, n = len(self.totals[0]), len(functions)
+        lefts = [-2 * self.factor * spin.orbitals * spin.occupations for spin in self.exchange]
+        rights = np.empty((sum(left.shape[1] for left in lefts), nao, n))
+        begin = 0
         for spin in self.exchange:
-            right = np.matmul(spin.other, spin.transformed[:, :, functions])
-            left = -2 * self.factor * spin.orbitals * spin.occupations
-            flat += left @ right.reshape(len(right), -1)
+            end = begin + len(spin.occupations)
+            np.matmul(spin.other, spin.transformed[:, :, functions], out=rights[begin:end])
+            begin = end
+        weights = (np.concatenate(lefts, axis=1) @ rights.reshape(-1, nao * n)).reshape(nao, nao, n)
+        # Row by row, so that temporary arrays stay in the cache.
+        swapped = np.ascontiguousarray(self.coefficients[::-1, functions])
+        for row, d1, d2 in zip(weights, *self.totals):
+            row += np.column_stack([d1, d2]) @ swapped
         return weights
 
     def two_centre(self) -> np.ndarray:
@@ -252,16 +258,16 @@ def _transform(
 ) -> None:
     """Write sum_r W_rk (P|rs) into half [k, s, P], and sum_rs (P|rs) D_rs into projections [2, P]."""
     integrals, loc = ThreeCentre(mol, auxmol), auxmol.ao_loc_nr()
-    edges = [0]
+    most = max(FUNCTIONS, BYTES / (8 * max(mol.nao_nr(), 1) ** 2))
+    flat, edges = np.array(densities).reshape(len(densities), -1), [0]
     for shell in range(1, auxmol.nbas + 1):
-        if shell == auxmol.nbas or loc[shell + 1] - loc[edges[-1]] > FUNCTIONS:
+        if shell == auxmol.nbas or loc[shell + 1] - loc[edges[-1]] > most:
             edges.append(shell)
 
     def transform(shells: tuple[int, int]) -> None:
         first, last = loc[shells[0]], loc[shells[1]]
         square = lib.unpack_tril(integrals(shells))
-        for density, projection in zip(densities, projections):
-            projection[first:last] = np.einsum("prs,rs->p", square, density)
+        projections[:, first:last] = flat @ square.reshape(last - first, -1).T
         for w, to in zip(orbitals, half):
             to[:, :, first:last] = np.matmul(w.T, square).transpose(1, 2, 0)
 
