@@ -189,7 +189,7 @@ def test_a_view_begins_at_one_element_for_all_lanes():
     cells, at = Array("cells", "f64", (4,)), Array("at", "i64", (1,), lanes=True)
     clear = st.Function("clear", (cells,), st.block(st.store(cells[0], const(0.0))))
     f = st.Function("bad", (cells, at), st.block(st.Call(clear, (st.view(cells[at[0]]),))))
-    with pytest.raises(ProgramError, match="the same on every lane"):
+    with pytest.raises(ProgramError, match="the same element on every lane"):
         emit_c(f)
 
 
@@ -224,7 +224,7 @@ def test_lanes_are_checked():
         emit_c(uneven, lanes=4)
     with pytest.raises(ProgramError, match="select"):
         run(uneven, {"x": np.zeros((1, 4))}, lanes=4)
-    with pytest.raises(ProgramError, match="one place for all lanes"):
+    with pytest.raises(ProgramError, match="shared by all lanes"):
         emit_c(st.Function("f", (x, s), st.block(st.store(s[0], x[0]))))
     with pytest.raises(ProgramError, match="power of two"):
         emit_c(gemm(), lanes=3)
@@ -234,11 +234,11 @@ def test_names_are_checked():
     x, a, b = Var("x"), Array("a", "f64", (None,)), Array("b", "f64", (4,), "local")
     one = st.Let(x, const(1.0))
     for body, match in [
-        (st.block(st.store(a[0], x)), "not introduced"),
-        (st.block(st.loop(i, 3, one), st.store(a[0], x)), "not introduced"),
+        (st.block(st.store(a[0], x)), "outside its scope"),
+        (st.block(st.loop(i, 3, one), st.store(a[0], x)), "outside its scope"),
         (st.block(one, one), "twice"),
-        (st.block(st.store(b[0], 1.0)), "not introduced"),
-        (st.block(st.Assign(x, const(1.0))), "not introduced"),
+        (st.block(st.store(b[0], 1.0)), "outside its scope"),
+        (st.block(st.Assign(x, const(1.0))), "outside its scope"),
         (st.block(st.Let(Var("x", "f32"), const(1.0, "f32")), st.store(a[0], x)), "used as"),
     ]:
         with pytest.raises(ProgramError, match=match):
@@ -249,7 +249,7 @@ def test_names_are_checked():
 @pytest.mark.parametrize(
     "wrong, match",
     [
-        ({}, "wants the argument"),
+        ({}, "needs the argument"),
         ({"x": np.zeros((2, 3))}, "lanes"),
         ({"x": np.zeros((2, 4), np.float32)}, "float64"),
         ({"x": np.zeros((0, 4))}, "outside"),

@@ -16,11 +16,10 @@ from trnqc.gen import statements as st
 from trnqc.gen import values as v
 from trnqc.gen.graph import Graph, graph_of
 from trnqc.gen.interpreter import evaluate, run
-from trnqc.gen.liveness import lifetimes, live_counts, peak_live
+from trnqc.gen.liveness import allocate, lifetimes, live_counts, overlap, peak_live
 from trnqc.gen.schedule import METHODS, best_of
 from trnqc.gen.sequence import straight_line
 from trnqc.gen.simplify import contract, exact
-from trnqc.gen.slots import allocate, overlap
 
 INPUT, UNIFORM = Array("x", "f64", (4,), lanes=True), Array("u", "f64", (2,))
 BINARY = (

@@ -87,12 +87,12 @@ def test_what_rows_may_not_be():
     table, lanes = Array("table", "f64", (None,)), Array("lanes", "f64", (None,), lanes=True)
     other = Array("other", "f32", (None,))
     for wrong, match in [
-        (st.GatherRows(table, lanes, at[0], n), "rows go from"),
-        (st.GatherRows(lanes, lanes, at[0], n), "rows go from"),
-        (st.GatherRows(lanes, other, at[0], n), "one type"),
-        (st.ScatterRows(lanes, table, at[0], n), "rows go from"),
+        (st.GatherRows(table, lanes, at[0], n), "rows are gathered from"),
+        (st.GatherRows(lanes, lanes, at[0], n), "rows are gathered from"),
+        (st.GatherRows(lanes, other, at[0], n), "the same type"),
+        (st.ScatterRows(lanes, table, at[0], n), "rows are gathered from"),
         (st.GatherRows(lanes, table, at[0], at[1]), "length"),
-        (st.GatherRows(Array("nowhere", "f64", (4,), lanes=True), table, at[0], n), "not introduced"),
+        (st.GatherRows(Array("nowhere", "f64", (4,), lanes=True), table, at[0], n), "outside its scope"),
     ]:
         with pytest.raises(ProgramError, match=match):
             emit_c(st.Function("rows", (n, at, table, lanes, other), st.block(wrong)), lanes=4)
