@@ -75,7 +75,7 @@ def of_shape(args: argparse.Namespace, cap: float, stages: Stages) -> dict[str, 
     from trnqc.mp2.factors.build import build_factors
     from trnqc.mp2.pairs.pairs import pair_step_bytes, run_pairs
     from trnqc.mp2.reference.orbitals import ActiveOrbitals
-    from trnqc.mp2.result import Sizes
+    from trnqc.mp2.result_parts import Sizes
 
     mol, auxmol = lattice()
     execution = Execution(choose("cpu", "fp64"), threads=args.threads, memory=cap, progress=stages)
