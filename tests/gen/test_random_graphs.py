@@ -23,9 +23,14 @@ from trnqc.gen.simplify import contract, exact
 
 INPUT, UNIFORM = Array("x", "f64", (4,), lanes=True), Array("u", "f64", (2,))
 BINARY = (
-    lambda a, b: a + b, lambda a, b: a - b, lambda a, b: a * b, lambda a, b: v.select(v.lt(a, b), a, b * 0.5),
-    v.minimum, v.maximum, lambda a, b: a / (b * b + 1.0),
-)  # fmt: skip
+    lambda a, b: a + b,
+    lambda a, b: a - b,
+    lambda a, b: a * b,
+    lambda a, b: v.select(v.lt(a, b), a, b * 0.5),
+    v.minimum,
+    v.maximum,
+    lambda a, b: a / (b * b + 1.0),
+)
 UNARY = (lambda a: -a, lambda a: v.sqrt(a * a), lambda a: a * 1.0, lambda a: a * 2.0 + 0.0, lambda a: a / 4.0)
 
 

@@ -33,8 +33,18 @@ def copy_and_add(dtype: str, count, local: bool = False) -> st.Function:
     return st.Function(f"rows_{count}" if local else "rows", (n, table, sums, at, *[buffer] * (not local)), body)
 
 
-LENGTHS = [(1, False), (3, True), (4, True), (5, False), (6, True), (7, False), (8, False), (9, True), (21, False),
-           (15, True)]  # fmt: skip
+LENGTHS = [
+    (1, False),
+    (3, True),
+    (4, True),
+    (5, False),
+    (6, True),
+    (7, False),
+    (8, False),
+    (9, True),
+    (21, False),
+    (15, True),
+]
 
 
 @cache
@@ -54,9 +64,12 @@ def test_every_lane_has_its_row(lanes, dtype, count, local):
     # Lanes 1, 2, 3 add to the row of lane 0; the others are apart.
     to = np.where(np.arange(lanes) < 4, 0, np.arange(lanes)) * count
     given = {
-        "n": count, "table": table, "sums": np.arange(10 * 21 + 1).astype(kind),
-        "at": np.stack([rng.integers(0, 300 - count, lanes), to]), "buffer": np.zeros((count, lanes), kind),
-    }  # fmt: skip
+        "n": count,
+        "table": table,
+        "sums": np.arange(10 * 21 + 1).astype(kind),
+        "at": np.stack([rng.integers(0, 300 - count, lanes), to]),
+        "buffer": np.zeros((count, lanes), kind),
+    }
     given = {k: v for k, v in given.items() if not (local and k == "buffer")}
     ours, theirs = run_both(copy_and_add(dtype, count, local), given, lanes, library=every_length(dtype, lanes))
     np.testing.assert_array_equal(ours["sums"], theirs["sums"])
