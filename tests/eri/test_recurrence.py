@@ -142,8 +142,9 @@ def test_straight_code_computes_the_graph(add, lanes, method):
     body += [st.Call(function, (*scalars, boys, h, work))]
     inputs = {
         "x": np.repeat(np.array([given[name] for name in names])[:, None], lanes, axis=1),
-        "h": np.full((h.size, lanes), 2.0), "work": np.zeros((1, lanes)),
-    }  # fmt: skip
+        "h": np.full((h.size, lanes), 2.0),
+        "work": np.zeros((1, lanes)),
+    }
     ours, theirs = run_both(st.Function("one", (x, h, work), st.block(body)), inputs, lanes, flags=())
     np.testing.assert_allclose(theirs["h"], ours["h"], rtol=1e-12)
     whole = recurrence(*digits, fewest_flops(*digits))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -71,12 +72,9 @@ class Array:
         """The row-major position of an element, as an i64 value."""
         if len(index) != len(self.shape):
             raise ProgramError(f"array {self.name} has {len(self.shape)} indices, found {len(index)}")
-        position = _position(index[0])
-        for extent, i in zip(self.shape[1:], index[1:]):
-            if extent is None:
-                raise ProgramError(f"array {self.name}: only the first extent may be unknown")
-            position = position * extent + _position(i)
-        return as_value(position, "i64")
+        if None in self.shape[1:]:
+            raise ProgramError(f"array {self.name}: only the first extent may be unknown")
+        return row_major(index, [extent for extent in self.shape[1:] if extent is not None])
 
     def __str__(self) -> str:
         """The array without its data, as part of the keys of values that read it."""
@@ -85,6 +83,14 @@ class Array:
 
     def __getitem__(self, index: Value | int | tuple[Value | int, ...]) -> Value:
         return Value("load", self.dtype, (self.offset(*(index if isinstance(index, tuple) else (index,))),), self)
+
+
+def row_major(index: Sequence[Value | int], extents: Sequence[Value | int]) -> Value:
+    """The position of an element of a row-major array, as an i64 value; extents are those of all axes but the first."""
+    position = _position(index[0])
+    for extent, i in zip(extents, index[1:], strict=True):
+        position = position * extent + _position(i)
+    return as_value(position, "i64")
 
 
 def _position(index: Value | int) -> Value | int:

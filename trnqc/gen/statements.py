@@ -292,6 +292,15 @@ def accumulate(target: Value, value: Value | Number) -> Accumulate:
     return Accumulate(*_element(target), as_value(value, target.dtype))
 
 
+def call(function: Function, **arguments: Value | Number | Array | View) -> Call:
+    """Call a function with its arguments by the names of its parameters; numbers become constants."""
+    names = [name_of(p) for p in function.params]
+    if set(names) != set(arguments):
+        raise ProgramError(f"function {function.name} takes {names}, found arguments {list(arguments)}")
+    ordered = ((p, arguments[name_of(p)]) for p in function.params)
+    return Call(function, tuple(a if isinstance(a, Array | View) else as_value(a, p.dtype) for p, a in ordered))
+
+
 def children(statement: Statement) -> tuple[Block, ...]:
     """The blocks directly inside a statement, in order."""
     match statement:
