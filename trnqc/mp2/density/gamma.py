@@ -6,7 +6,6 @@ pair_sums: add ─► Γ[i, a, Q] ─► to_auxiliary: Γ[i, a, P] in the raw au
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
 
 from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.mp2.factors.disk_arrays import RowsOnDisk
@@ -56,7 +55,7 @@ class Gamma:
 
         def transform(i: int) -> None:
             (row,) = self[i : i + 1]
-            transformed = divide_from_right(metric, row)
+            transformed = metric.divide_from_right(row)
             if result is not self or self.on_disk:
                 result.put(i, transformed)
 
@@ -80,12 +79,3 @@ class Gamma:
         for i in range(nocc):
             block[:, i] = self._rows[i][:, first:last].T
         return block
-
-
-def divide_from_right(metric: Metric, rows: np.ndarray) -> np.ndarray:
-    """Return Σ_Q rows[n, Q] M[Q, P]; the memory of C-contiguous `rows` is used again for a Cholesky metric."""
-    if not isinstance(metric, CholeskyMetric):
-        return rows @ metric.half_inverse.T
-    # x L = rows is L^T x^T = rows^T, whose matrices BLAS sees in column order: it works in place on rows.
-    solved = scipy.linalg.blas.dtrsm(1.0, metric.lower.T, rows.T, side=0, lower=0, overwrite_b=1)
-    return solved.T
