@@ -20,7 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from nki_kernels import mp2_plan as plan
-from nki_kernels.mp2_energy import mp2_energy, tile_list
+from nki_kernels.mp2_energy import mp2_energy
+from nki_kernels.mp2_products import tile_list
 from scripts.measuring import command, write_json
 from trnqc import sim
 
