@@ -29,7 +29,8 @@ from trnqc.cg.problem.graph import Graph
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.errors import TrnqcError
-from trnqc.jit.device import Device, SimulatedDevice, cuda_devices
+from trnqc.jit.device import Device, cuda_devices
+from trnqc.jit.simulated_device import SimulatedDevice
 
 CASES = (*CHANNELWISE, "DiffDock-L=1", "DiffDock-L=2", *ROOFLINE)
 GATE = {"float32": 1e-6, "float64": 1e-14}
