@@ -45,7 +45,7 @@ from scripts.contract.order import order
 from scripts.measuring import clocked, heading, in_turns, machine, one_thread, record_file, write_json
 from trnqc.contraction import einsum_plan, parse, path
 from trnqc.contraction.order.network import Network
-from trnqc.contraction.order.operations import splits_of
+from trnqc.contraction.order.paths import splits_of
 from trnqc.expression.program import Program
 
 CHEMICAL = dict.fromkeys("ijkl", 30) | dict.fromkeys("abcdef", 300) | {"Q": 1000}

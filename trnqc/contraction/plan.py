@@ -6,7 +6,7 @@ import warnings
 from functools import cached_property
 from typing import Any
 
-from trnqc.contraction import listing
+from trnqc.contraction import export, listing
 from trnqc.contraction.computation import Computation
 from trnqc.contraction.cost.estimate import SLOW, plan_seconds, slowdown
 from trnqc.contraction.cost.rates import machine_rates
@@ -93,4 +93,4 @@ class Plan(Computation):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan in JSON's types: lists, dictionaries, strings and numbers."""
-        return listing.data(self, self.seconds, self.slowdown)
+        return export.data(self, self.seconds, self.slowdown)

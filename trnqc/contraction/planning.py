@@ -19,7 +19,7 @@ from trnqc.contraction.cost.counts import Count
 from trnqc.contraction.ladder.pattern import ladder_of
 from trnqc.contraction.memory.limit import within_bytes
 from trnqc.contraction.order.expansion import expanded
-from trnqc.contraction.order.operations import tree_of_path
+from trnqc.contraction.order.paths import tree_of_path
 from trnqc.contraction.order.program import best_tree, plan_program, unread
 from trnqc.contraction.order.symmetric_pairs import with_pairs
 from trnqc.contraction.pair_energy import pair_forms
@@ -34,7 +34,7 @@ from trnqc.expression.symmetry import Exchange, Symmetry
 RESULT = "result"
 # For each operand the exchanges of its axes that leave it unchanged, or change its sign.
 Exchanges = tuple[tuple[Exchange, ...], ...]
-# Steps of an opt_einsum path: positions of operands in the current list; their product is appended to it.
+# The steps of an opt_einsum path (see `order.paths`).
 Path = tuple[tuple[int, ...], ...]
 # What `optimize` of einsum may be.
 Optimize = bool | str | Sequence[Any] | Callable[..., Any] | None

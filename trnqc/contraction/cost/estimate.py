@@ -14,8 +14,8 @@ from trnqc.contraction.cost.rates import Rates
 from trnqc.contraction.memory.fusion_graph import Fusion
 from trnqc.contraction.memory.loop_nest import Nest
 from trnqc.contraction.run.axis_orders import axis_orders
-from trnqc.contraction.run.lower import Packed, Product, Step
 from trnqc.contraction.run.product_plan import Layout, ProductPlan, product_plan, row_major
+from trnqc.contraction.run.steps import Packed, Product, Step
 from trnqc.contraction.tree import Tree, union
 from trnqc.expression.operand import Leaf
 

@@ -21,9 +21,6 @@ from trnqc.expression.symmetry import Symmetry
 # Most operands for which all binary trees are searched.
 EXACT = 12
 
-# Steps of opt_einsum: positions of operands in the current list; their product is appended to it.
-Path = list[tuple[int, ...]]
-
 
 def minimise(
     leaves: Sequence[Leaf],
@@ -38,7 +35,9 @@ def minimise(
     symmetries: of the axes of each leaf; loops over unique elements are then counted. first: number of the first
     temporary. Of the two operands of a step the one is computed first for which less memory is held.
     """
-    network = _network([leaf.indices for leaf in leaves], output, {x: i.extent for x, i in indices.items()}, symmetries)
+    network = network_of(
+        [leaf.indices for leaf in leaves], output, {x: i.extent for x, i in indices.items()}, symmetries
+    )
     return build(network, best_splits(network), leaves, output, indices, name, first)
 
 
@@ -172,86 +171,7 @@ class _Builder:
         return tuple(label for label in inside if label in self.output or self.where[label] & ~part)
 
 
-def path(
-    inputs: Sequence[Iterable[str]],
-    output: Iterable[str],
-    size_dict: Mapping[str, int],
-    memory_limit: int | None = None,
-) -> Path:
-    """Return the best order as a list of operand positions; results are appended at the end.
-
-    This is a path function of opt_einsum: ``opt_einsum.paths.register_path_fn("trnqc", path)``, then
-    ``optimize="trnqc"``.
-
-    Parameters
-    ----------
-    inputs, output, size_dict
-        Labels of each operand, labels of the result, label -> extent.
-    memory_limit : int, optional
-        Elements of the largest temporary.
-
-    Raises
-    ------
-    InputError
-        If the path exceeds the limit. A path cannot make a temporary smaller; `einsum` with a memory limit can.
-    """
-    operands = [tuple(operand) for operand in inputs]
-    network = _network(operands, output, size_dict, ())
-    if len(operands) == 1:
-        return [(0,)]
-    splits = best_splits(network)
-    largest = max((network.size(network.kept(part)) for part in splits if part != network.everything), default=0)
-    if memory_limit is not None and memory_limit >= 0 and largest > memory_limit:
-        raise InputError(f"the largest temporary of the best path has {largest} elements; the limit is {memory_limit}")
-    return _linear(splits, network)
-
-
-def _linear(splits: Splits, network: Network) -> Path:
-    """Return an order as a path."""
-    alive = [1 << k for k in range(len(network.operands))]
-    steps: Path = []
-    # Parts have fewer operands than what is made of them.
-    for part in sorted(splits, key=int.bit_count):
-        positions = sorted(alive.index(half) for half in splits[part])
-        for position in reversed(positions):
-            del alive[position]
-        alive.append(part)
-        steps.append(tuple(positions))
-    return steps
-
-
-def splits_of(steps: Sequence[tuple[int, ...]], operands: int) -> Splits:
-    """Return the order of a path, such as another planner's; a step over several operands joins them from the left."""
-    alive = [1 << k for k in range(operands)]
-    splits: Splits = {}
-    for step in steps:
-        if len(set(step)) < len(step) or not all(0 <= position < len(alive) for position in step) or not step:
-            raise InputError(f"a step of a path names different ones of the {len(alive)} operands left; found {step}")
-        part, *others = (alive[position] for position in step)
-        for position in sorted(step, reverse=True):
-            del alive[position]
-        for other in others:
-            splits[part | other] = (part, other)
-            part |= other
-        alive.append(part)
-    if len(alive) > 1:
-        raise InputError(f"a path joins all operands; {len(alive)} are left after {list(steps)}")
-    return splits
-
-
-def tree_of_path(
-    steps: Sequence[tuple[int, ...]],
-    leaves: Sequence[Leaf],
-    output: Sequence[str],
-    indices: Mapping[str, Index],
-    name: str = "result",
-) -> Tree:
-    """Return the tree whose products are those of a path."""
-    network = _network([leaf.indices for leaf in leaves], output, {x: i.extent for x, i in indices.items()}, ())
-    return build(network, splits_of(steps, len(leaves)), leaves, output, indices, name)
-
-
-def _network(
+def network_of(
     inputs: Sequence[Sequence[str]],
     output: Iterable[str],
     extents: Mapping[str, int],

@@ -19,7 +19,8 @@ from trnqc.contraction.memory.schedule import Schedule
 from trnqc.contraction.run.arrays import Array, require_no_transform
 from trnqc.contraction.run.axis_orders import inside_order
 from trnqc.contraction.run.execute import apply, arranged, leaf
-from trnqc.contraction.run.lower import Step, lower
+from trnqc.contraction.run.lower import lower
+from trnqc.contraction.run.steps import Step
 from trnqc.contraction.tree import Node, Tree
 from trnqc.expression.operand import Leaf
 from trnqc.expression.spaces import Index

@@ -12,7 +12,7 @@ from types import ModuleType
 from trnqc.contraction.kernels import Gemm
 from trnqc.contraction.order.symmetric_pairs import packed, spread
 from trnqc.contraction.run.arrays import Array, diagonal, matmul, transpose
-from trnqc.contraction.run.lower import Labels, Packed, Product, Reduction, Side, Step
+from trnqc.contraction.run.steps import Labels, Packed, Product, Reduction, Side, Step
 from trnqc.contraction.tree import Node
 from trnqc.expression.operand import Leaf
 
