@@ -57,12 +57,15 @@ def test_nest():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"shared": (3,)}, "not the same"),
+        ({"shared": (3,)}, "must be equal to be shared"),
         ({"shared": (1,)}, "a workspace over"),
         ({"workspaces": (Workspace(()),)}, "a workspace over"),
         ({"assignments": (Assignment(3, (0, 1), tuple("Kim")), NEST.assignments[1])}, "loops over"),
         ({"assignments": (Assignment(3, (0, 0), tuple("Kimn")), NEST.assignments[1])}, "read once"),
-        ({"formats": (*NEST.formats[:3], Format(tuple("Ki"), ("dense", "dense")))}, "its format orders"),
+        (
+            {"formats": (*NEST.formats[:3], Format(tuple("Ki"), ("dense", "dense")))},
+            "the format of tensor . must have the indices",
+        ),
         ({"shared": ()}, "every assignment but the last"),
     ],
 )
