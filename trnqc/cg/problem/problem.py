@@ -217,6 +217,15 @@ class TPProblem:
         """Return the length of a row of an operand, whose name ends in x, y, z or w according to its shape."""
         return self.weight_numel if operand[-1] == "w" else self.dims["xyz".index(operand[-1])]
 
+    def shape_of(self, operand: str, rows: Any) -> tuple[Any, ...]:
+        """Return the shape of an operand with this number of rows; shared weights have no rows."""
+        length = self.row_length(operand)
+        return (length,) if operand[-1] == "w" and self.shared_weights else (rows, length)
+
+    def irreps_of(self, operand: str) -> Irreps:
+        """Return the irreps of an operand, whose name ends in x, y or z according to its shape."""
+        return (self.irreps_in1, self.irreps_in2, self.irreps_out)["xyz".index(operand[-1])]
+
     @property
     def slices1(self) -> tuple[slice, ...]:
         """Slices of the slots in x."""
