@@ -11,8 +11,9 @@ from functools import cached_property
 
 from trnqc.cg.cpu.slots import Channels, Slots
 from trnqc.cg.problem.coefficients import sparse
+from trnqc.cg.problem.instructions import Instruction
 from trnqc.cg.problem.irreps import MulIrrep
-from trnqc.cg.problem.problem import Instruction, TPProblem
+from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.coupling import Degrees, by_pair
 
 # Number of sums over channels that stay in registers during the loop over a path's blocks.

@@ -14,8 +14,8 @@ from trnqc.cg.cpu.modes.elementwise import Planes, planes_of
 from trnqc.cg.cpu.slots import Channels
 from trnqc.cg.cpu.target import Target
 from trnqc.cg.cpu.vectors import declare_shared, index, memory, vectors
+from trnqc.cg.problem.instructions import Instruction
 from trnqc.cg.problem.modes import MODES
-from trnqc.cg.problem.problem import Instruction
 from trnqc.cg.programs import composed
 from trnqc.cg.programs.directions import Direction
 from trnqc.gen import Array, Value, const

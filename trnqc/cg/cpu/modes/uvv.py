@@ -16,8 +16,9 @@ from trnqc.cg.cpu.slots import Channels, add, load
 from trnqc.cg.cpu.target import Shape, Target
 from trnqc.cg.cpu.vectors import clear, declare_vectors, memory
 from trnqc.cg.problem.coefficients import clebsch_gordan
+from trnqc.cg.problem.instructions import Instruction
 from trnqc.cg.problem.modes import MODES
-from trnqc.cg.problem.problem import Instruction, TPProblem
+from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import Direction
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st

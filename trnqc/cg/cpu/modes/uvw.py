@@ -18,8 +18,9 @@ from trnqc.cg.cpu.modes.mixing import Mixing
 from trnqc.cg.cpu.slots import Slots, add, load
 from trnqc.cg.cpu.target import Target
 from trnqc.cg.cpu.vectors import ZERO, clear, declare_vectors, index, memory, shared, vectors
+from trnqc.cg.problem.instructions import Instruction
 from trnqc.cg.problem.modes import MODES
-from trnqc.cg.problem.problem import Instruction, TPProblem
+from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs import composed
 from trnqc.cg.programs.directions import Direction
 from trnqc.gen import Array, Value, Var, const
