@@ -1,28 +1,37 @@
-"""Operands of an engine: what each array is to be, and where gradients of weights that edges share are added up.
-
-The last letter of a name says which of x, y, z and w an array is shaped as.
-"""
+"""Checks of the arrays that an engine reads and writes."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from trnqc.cg.problem.graph import Graph
-from trnqc.cg.problem.problem import TPProblem
 from trnqc.errors import OperandError
 
 
-def shape_of(name: str, problem: TPProblem, rows: int) -> tuple[int, ...]:
-    """The shape of an operand with that many rows; shared weights are one."""
-    length = problem.row_length(name)
-    return (length,) if name[-1] == "w" and problem.shared_weights else (rows, length)
-
-
-def checked(
-    name: str, a: np.ndarray, problem: TPProblem, rows: int, dtype: str, written: bool, graph: Graph | None = None
+def check_operand(
+    name: str, a: np.ndarray, shape: tuple[int, ...], dtype: str, graph: Graph | None, written: bool = False
 ) -> None:
-    """Raise OperandError unless `a` has its shape and dtype and is C-contiguous, and writable if it is written."""
-    shape = shape_of(name, problem, rows)
+    """Check that an array can be passed to a compiled function.
+
+    Parameters
+    ----------
+    name : str
+        Name of the operand, for the error message.
+    a : numpy.ndarray
+    shape : tuple of int
+        Shape that the array must have.
+    dtype : {"float32", "float64"}
+        Type that the array must have.
+    graph : Graph or None
+        The graph on which the shape depends, for the error message.
+    written : bool, optional
+        Whether the array must be writable.
+
+    Raises
+    ------
+    OperandError
+        For another shape or dtype, or an array that is not C-contiguous and aligned, or not writable.
+    """
     flags = a.flags
     if a.shape != shape or a.dtype != dtype or not flags.c_contiguous or not flags.aligned:
         raise OperandError(
@@ -32,15 +41,3 @@ def checked(
         )
     if written and not flags.writeable:
         raise OperandError(f"{name}: expected an array to write to; found a read-only one")
-
-
-def shares_of(gw: np.ndarray, problem: TPProblem, count: int) -> np.ndarray:
-    """What kernels write as gradient of the weights: gw itself, or `count` rows whose sum is that of shared weights."""
-    return np.zeros((count, *gw.shape), gw.dtype) if problem.shared_weights else gw
-
-
-def summed(shares: np.ndarray, gw: np.ndarray) -> np.ndarray:
-    """gw, once the shares of `shares_of` are written."""
-    if shares is not gw:
-        np.sum(shares, axis=0, out=gw)
-    return gw
