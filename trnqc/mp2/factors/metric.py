@@ -45,6 +45,11 @@ class CholeskyMetric:
             rows[:, block] = right @ inverse.T
         return rows
 
+    def divide_from_right(self, rows: np.ndarray) -> np.ndarray:
+        """Return rows[n, Q] L^-1[Q, P], the transpose of `fit`, in the memory of C-contiguous rows."""
+        # x L = rows is L^T x^T = rows^T, whose matrices BLAS sees in column order.
+        return scipy.linalg.blas.dtrsm(1.0, self.lower.T, rows.T, side=0, lower=0, overwrite_b=1).T
+
 
 @dataclass(frozen=True, eq=False)
 class EigenMetric:
@@ -63,6 +68,10 @@ class EigenMetric:
         fitted = rows[:, : self.naux]
         fitted[...] = rows @ self.half_inverse
         return fitted
+
+    def divide_from_right(self, rows: np.ndarray) -> np.ndarray:
+        """Return Σ_Q rows[n, Q] w_Q^-1/2 U[P, Q], the transpose of `fit`; the result has more columns than `rows`."""
+        return rows @ self.half_inverse.T
 
 
 Metric = CholeskyMetric | EigenMetric

@@ -53,7 +53,7 @@ class HalfFitted:
 
     def __init__(self, mol: gto.Mole, auxmol: gto.Mole, c_occ: np.ndarray, c_vir: np.ndarray, width: int) -> None:
         self.auxmol = by_angular_momentum(auxmol)
-        self._integrals, self.ran_on = _integrals(mol, self.auxmol)
+        self._integrals, self.ran_on = three_centre_integrals(mol, self.auxmol)
         multiple = lanes() if isinstance(self._integrals, ThreeCentre) else 1
         loc = self.auxmol.ao_loc_nr()
         self.blocks = list(shell_blocks(loc, width, multiple))
@@ -105,7 +105,7 @@ def shell_blocks(ao_loc: Sequence[int], width: int, multiple: int = 1) -> Iterat
         k0 = k1
 
 
-def _integrals(mol: gto.Mole, auxmol: gto.Mole) -> tuple[Callable[[Block], np.ndarray], str]:
+def three_centre_integrals(mol: gto.Mole, auxmol: gto.Mole) -> tuple[Callable[[Block], np.ndarray], str]:
     """A function of a range of shells that computes (mu nu|P), packed [P, mu >= nu], and a description of it."""
     nao = mol.nao_nr()
     if nao * (nao + 1) / 2 * auxmol.nao_nr() < MANY:
