@@ -2,11 +2,11 @@
 
     blocks of P: (mu nu|P), Γ[i, a, P] -> W_occ[mu, i], W_vir[mu, a] -> rotated to orbitals
 
-With U the first-order change C_q U_qp of orbital p, the energy changes by 2 Σ_qi U_qi W_qi + 2 Σ_qa U_qa W_qa for each spin,
+If orbital p changes by Σ_q C_q U_qp, the energy changes by 2 Σ_qi U_qi W_qi + 2 Σ_qa U_qa W_qa for each spin, where
 
     W_qi = Σ_aP Γ[i, a, P] (q a|P)         W_qa = Σ_iP Γ[i, a, P] (q i|P)
 
-where q is any orbital. The integrals (mu nu|P) are computed again, block by block, because those over two virtual
+and q is any orbital. The integrals (mu nu|P) are computed again, block by block, because those over two virtual
 orbitals are not kept.
 """
 
