@@ -183,8 +183,8 @@ def relax(
     for spin, density, block in zip(spins, densities, z):
         density[np.ix_(~spin.occupied, spin.occupied)] += block
         density[np.ix_(spin.occupied, ~spin.occupied)] += block.T
-    density = CorrelationDensity(spins, tuple(densities), sums.energies, relaxed=True)
-    return Relaxation(density, w, sums, two_centre, auxmol, response)
+    result = CorrelationDensity(spins, tuple(densities), sums.energies, relaxed=True)
+    return Relaxation(result, w, sums, two_centre, auxmol, response)
 
 
 def unrelaxed(spins: Sequence[SpinOrbitals], sums: PairSums) -> tuple[np.ndarray, ...]:
