@@ -42,8 +42,12 @@ from trnqc.jit import find_compiler
 
 EQUATIONS = {"(1)": ONE, "(2)": TWO}
 # Of 25 atoms: dense matrices win (1), and a plan must see that.
-AT_25 = {"trnqc over unfused-rows": 4.0, "fused, all sparse over unfused-rows": 3.0, "trnqc over nary": 100.0,
-         "trnqc over dense matrices": 1 / 1.5}  # fmt: skip
+AT_25 = {
+    "trnqc over unfused-rows": 4.0,
+    "fused, all sparse over unfused-rows": 3.0,
+    "trnqc over nary": 100.0,
+    "trnqc over dense matrices": 1 / 1.5,
+}
 AT_100 = {"trnqc over unfused-rows": 4.0, "fused, all sparse over unfused-rows": 3.0}
 OVER_DENSE = {"(1)": 2.0, "(2)": 20.0}
 LONG = 1.0
@@ -89,9 +93,13 @@ def of_lattice(side: int, asked: argparse.Namespace, drop: tuple[str, ...], targ
             network = plans["trnqc"].network
             found = errors(works, network.shape(network.output))
             row = compared(f"{equation} {side * side} atoms, set {name}", works, wished, asked.rounds)
-            yield row | {"error": found, "ran as": plans["trnqc"].form, "plan": str(plans["trnqc"]),
-                         "fused plan": str(plans["fused"]),
-                         "packing seconds": plans["trnqc"].operands.seconds}  # fmt: skip
+            yield row | {
+                "error": found,
+                "ran as": plans["trnqc"].form,
+                "plan": str(plans["trnqc"]),
+                "fused plan": str(plans["fused"]),
+                "packing seconds": plans["trnqc"].operands.seconds,
+            }
 
 
 def integrals25(asked: argparse.Namespace) -> Rows:
@@ -112,8 +120,12 @@ def factors(asked: argparse.Namespace) -> Rows:
         row = compared(case.label, works, dict(case.targets), asked.rounds)
         alternative = min(best, key=lambda name: row["milliseconds"][name])
         row["speedup"]["trnqc over the best other"] = row["speedup"][f"trnqc over {alternative}"]
-        yield row | {"best other": alternative, "elements": case.tensor.nnz, "error": error,
-                     "plan": str(plans["trnqc"])}  # fmt: skip
+        yield row | {
+            "best other": alternative,
+            "elements": case.tensor.nnz,
+            "error": error,
+            "plan": str(plans["trnqc"]),
+        }
 
 
 def solver(asked: argparse.Namespace) -> Rows:
@@ -136,16 +148,22 @@ def threads(asked: argparse.Namespace) -> Rows:
             shape = plan.network.shape(plan.network.output)
             same = np.array_equal(as_array(one, shape), as_array(two, shape))
             yield {
-                "case": f"{equation} {side * side} atoms, set {name}", "rounds": asked.rounds, "same bits": same,
+                "case": f"{equation} {side * side} atoms, set {name}",
+                "rounds": asked.rounds,
+                "same bits": same,
                 "milliseconds": {f"{n} threads, wall": 1e3 * median(w for w, _ in times[str(n)]) for n in (1, 2)},
                 "speedup": {"two threads over one": ratio(times["1"], times["2"])["wall"]},
                 "target": {"two threads over one": 1.7},
-            }  # fmt: skip
+            }
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], Rows]] = {
-    "integrals25": integrals25, "integrals100": integrals100, "factors": factors, "solver": solver, "threads": threads,
-}  # fmt: skip
+    "integrals25": integrals25,
+    "integrals100": integrals100,
+    "factors": factors,
+    "solver": solver,
+    "threads": threads,
+}
 
 
 def show(console: Console, part: str, rows: list[dict[str, Any]]) -> None:
@@ -157,8 +175,14 @@ def show(console: Console, part: str, rows: list[dict[str, Any]]) -> None:
             target = row["target"].get(what)
             verdict = "" if target is None else "reached" if times >= target else "missed"
             error = row.get("error", {}).get(what.partition(" over")[0])
-            table.add_row(row["case"], what, f"{times:.3g}", "" if target is None else f"{target:.3g}",
-                          verdict, "" if error is None else f"{error:.0e}")  # fmt: skip
+            table.add_row(
+                row["case"],
+                what,
+                f"{times:.3g}",
+                "" if target is None else f"{target:.3g}",
+                verdict,
+                "" if error is None else f"{error:.0e}",
+            )
     console.print(table)
 
 

@@ -143,8 +143,15 @@ def row(
 ) -> dict[str, Any]:
     walls = {title: median(wall for wall, _ in rounds) for title, rounds in seconds.items()}
     ratios = {title: wall / walls["ours"] for title, wall in walls.items() if title != "ours"}
-    return {"case": label, "dtype": dtype, "pass": name, "batch": count, "seconds": walls, "ratios": ratios,
-            "absent": reasons}  # fmt: skip
+    return {
+        "case": label,
+        "dtype": dtype,
+        "pass": name,
+        "batch": count,
+        "seconds": walls,
+        "ratios": ratios,
+        "absent": reasons,
+    }
 
 
 def measured(asked: argparse.Namespace, dtype: str, device: Device) -> Iterator[dict[str, Any]]:

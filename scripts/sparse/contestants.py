@@ -16,7 +16,7 @@ from trnqc import sparse
 from trnqc.sparse.network.nest import Nest
 from trnqc.sparse.network.network import Network
 from trnqc.sparse.network.tree import Tree
-from trnqc.sparse.run.measured_rates import machine_rates
+from trnqc.sparse.run.machine_rates import machine_rates
 from trnqc.sparse.run.plan import Plan
 from trnqc.sparse.search import named_nests
 from trnqc.sparse.search.cost import Model

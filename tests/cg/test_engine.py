@@ -53,9 +53,16 @@ def by_seven_calls(engine, x, y, w, gz, ggx, ggy, ggw):
 
 @pytest.mark.parametrize(
     "label, shared",
-    [("uvu-17", False), ("uvu-y3", False), ("uvu-y3", True), ("mixed", False), ("uvw-shared", True), ("uvw-odd", False),
-     ("unweighted", False)],
-)  # fmt: skip
+    [
+        ("uvu-17", False),
+        ("uvu-y3", False),
+        ("uvu-y3", True),
+        ("mixed", False),
+        ("uvw-shared", True),
+        ("uvw-odd", False),
+        ("unweighted", False),
+    ],
+)
 def test_the_fused_second_derivative_is_seven_calls(label, shared):
     problem = awkward(label, shared_weights=shared)
     engine = engine_for(problem, "float64", 1)

@@ -40,8 +40,10 @@ def test_steps_are_cut_until_the_scratch_holds_them(monkeypatch):
     plan = einsum_plan("Qae,Qbf,efij->abij", (6, 9, 9), (6, 9, 9), (9, 9, 3, 4), memory_limit=8 * 900)
     found = plan.assignments[0].parts[0].schedule
     rng = np.random.default_rng(0)
-    operands = {leaf.name: rng.standard_normal([plan.extents[plan.trees[0].indices[x].symbol] for x in leaf.indices])
-                for leaf in plan.trees[0].leaves}  # fmt: skip
+    operands = {
+        leaf.name: rng.standard_normal([plan.extents[plan.trees[0].indices[x].symbol] for x in leaf.indices])
+        for leaf in plan.trees[0].leaves
+    }
     made = []
     really = device.apply
     monkeypatch.setattr(device, "apply", lambda *a: (r := really(*a), made.append(r[0].numel()))[0])

@@ -90,9 +90,15 @@ def test_symmetric_factors_are_used_from_both_sides(name, size):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.integers(1, 7), st.integers(1, 6), st.integers(1, 4), st.integers(1, 4), st.booleans(), st.booleans(),
-    st.sampled_from(["efij = feji", "efij = -feji", "efij = feij"]), st.data(),
-)  # fmt: skip
+    st.integers(1, 7),
+    st.integers(1, 6),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(["efij = feji", "efij = -feji", "efij = feij"]),
+    st.data(),
+)
 def test_any_extents_and_tiles(v, w, o, q, even, held, stated, data):
     text = "Qae,Qbf,efij->abij"
     w = v if even else w

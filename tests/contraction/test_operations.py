@@ -186,8 +186,12 @@ def random_network(operands: int, degree: int, seed: int, hyper: bool = False):
     return ["".join(labels) for labels in inputs], "".join(output), {x: rng.randint(2, 7) for x in letters}
 
 
-CORPUS = [(n, degree, seed, hyper) for n, degree in ((4, 2), (8, 3), (12, 3), (13, 3), (17, 3), (20, 2))
-          for seed in (1, 2, 3) for hyper in (False, True)]  # fmt: skip
+CORPUS = [
+    (n, degree, seed, hyper)
+    for n, degree in ((4, 2), (8, 3), (12, 3), (13, 3), (17, 3), (20, 2))
+    for seed in (1, 2, 3)
+    for hyper in (False, True)
+]
 
 
 @pytest.mark.parametrize(("operands", "degree", "seed", "hyper"), CORPUS)

@@ -96,8 +96,13 @@ def test_the_bindings_have_what_is_called():
     from cuda.bindings import driver
 
     of_device = ("allocate", "create_stream", "get_all_devices", "set_current", "arch", "name", "properties")
-    wanted = {core.Device: of_device, core.Kernel: ("attributes",),
-              core.Buffer: ("fill", "close", "handle"), core.ObjectCode: ("from_cubin", "get_kernel"),
-              core.Stream: ("sync",), driver: ("cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemGetInfo")}  # fmt: skip
+    wanted = {
+        core.Device: of_device,
+        core.Kernel: ("attributes",),
+        core.Buffer: ("fill", "close", "handle"),
+        core.ObjectCode: ("from_cubin", "get_kernel"),
+        core.Stream: ("sync",),
+        driver: ("cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemGetInfo"),
+    }
     assert not [(owner, name) for owner, names in wanted.items() for name in names if not hasattr(owner, name)]
     core.LaunchConfig(grid=1, block=32)

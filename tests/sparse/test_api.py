@@ -139,7 +139,7 @@ def test_a_nest_of_ones_own():
     nest = named_nests.fused(case.network, (((0, 1), 3), 2), ["Kimn", "Kin", "Kinu"], full=[2])
     made = plan(case.subscripts, *operands, form=nest)
     check(made.run(), reference(case.network, dense(case.operands(seed=11))))
-    assert "given nest" in str(made)
+    assert "own nest" in str(made)
     with pytest.raises(InputError, match="the nest computes Kmn,mi,nu,Ki->Kiu"):
         plan("ij,jk->ik", np.ones((2, 3)), np.ones((3, 2)), form=nest)
 

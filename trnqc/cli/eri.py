@@ -116,7 +116,7 @@ MATRICES = {"jk": "J and K", "j": "J", "k": "K"}
 def table(done: Sequence[Built]) -> Table:
     """A table with a row for each class and purpose, the slowest first."""
     rows = Table(title="Generated kernels", title_justify="left", title_style="bold")
-    for heading in ("class", "functions", "for", "tier", "seconds", "KiB"):
+    for heading in ("class", "functions", "for", "form", "seconds", "KiB"):
         rows.add_column(heading, justify="right" if heading in ("seconds", "KiB") else "left")
     for one in sorted(done, key=lambda one: (-one.seconds, one.program.name)):
         digits, what = one.cls.digits, "Cartesian" if one.cls.cartesian else "spherical"
@@ -124,7 +124,7 @@ def table(done: Sequence[Built]) -> Table:
         size = f"{one.size / 1024:.0f}"
         seconds = f"{one.seconds:.1f}" if one.seconds >= FROM_CACHE else "there"
         purpose = WORDS.get(one.kind) or MATRICES[one.program.name.split("_")[0]]
-        rows.add_row(f"({digits[:2]}|{digits[2:]})", words, purpose, prebuild.tier(one.kind, one.cls), seconds, size)
+        rows.add_row(f"({digits[:2]}|{digits[2:]})", words, purpose, prebuild.form(one.kind, one.cls), seconds, size)
     return rows
 
 

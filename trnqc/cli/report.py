@@ -6,7 +6,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from trnqc.mp2.result import Comparison, MP2Result, Run, System
+from trnqc.mp2.result import MP2Result
+from trnqc.mp2.result_parts import Comparison, Run, System
 
 
 def brief(result: MP2Result) -> str:

@@ -42,17 +42,13 @@ def kept_rates(name: str, kind: type[Rates], measure: Callable[[], Rates], *part
     -----
     A cache directory that cannot be read or written is no error: the rates are then measured in every process.
     """
-    threads = next((os.environ[variable] for variable in THREAD_VARIABLES if variable in os.environ), "all")
-    machine = (platform.node(), platform.machine(), f"{os.cpu_count()}", f"numpy{np.__version__}", f"threads{threads}")
-    words = "-".join((name, *machine, *parts))
-    path = cache_directory() / ("".join(c if c.isalnum() or c in ".-" else "_" for c in words) + ".json")
-
-    if (rates := _kept(path, kind)) is not None:
+    path = rates_file(name, *parts)
+    if (rates := read_rates(path, kind)) is not None:
         return rates
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with locked(path.with_suffix(".lock")):
-            if (rates := _kept(path, kind)) is None:
+            if (rates := read_rates(path, kind)) is None:
                 rates = measure()
                 write_aside(path, json.dumps(asdict(rates)))
     except (OSError, StorageError):
@@ -60,7 +56,16 @@ def kept_rates(name: str, kind: type[Rates], measure: Callable[[], Rates], *part
     return measure() if rates is None else rates
 
 
-def _kept(path: Path, kind: type[Rates]) -> Rates | None:
+def rates_file(name: str, *parts: str) -> Path:
+    """Return the path of the file that `kept_rates` reads and writes for the same arguments."""
+    threads = next((os.environ[variable] for variable in THREAD_VARIABLES if variable in os.environ), "all")
+    machine = (platform.node(), platform.machine(), f"{os.cpu_count()}", f"numpy{np.__version__}", f"threads{threads}")
+    words = "-".join((name, *machine, *parts))
+    return cache_directory() / ("".join(c if c.isalnum() or c in ".-" else "_" for c in words) + ".json")
+
+
+def read_rates(path: Path, kind: type[Rates]) -> Rates | None:
+    """Return the rates that a file holds, or None if it does not hold rates of this kind."""
     try:
         return kind(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):

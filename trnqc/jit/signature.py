@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.gen import values
+from trnqc.gen.arrays import Array
 from trnqc.gen.statements import Function, name_of
 from trnqc.gen.values import Value
 
@@ -82,13 +82,12 @@ class Signature:
 
     @classmethod
     def declared(
-        cls, name: str, params: Iterable[Value | values.Array], written: Iterable[str], group: bool = True
+        cls, name: str, params: Iterable[Value | Array], written: Iterable[str], group: bool = True
     ) -> Signature:
         """The signature of a function that is not generated yet, from its parameters and the arrays it writes."""
         written = frozenset(written)
         own = (
-            Parameter(name_of(p), p.dtype, array=isinstance(p, values.Array), written=name_of(p) in written)
-            for p in params
+            Parameter(name_of(p), p.dtype, array=isinstance(p, Array), written=name_of(p) in written) for p in params
         )
         return cls(name, (*own, *(GROUPS if group else ())))
 

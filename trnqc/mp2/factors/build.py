@@ -89,7 +89,7 @@ def _on_one_process(
         B, metric, timings = _in_memory(half, execution)
         where = "in memory"
     release_freed_memory()
-    return Factors(B, orbitals.eps_occ, orbitals.eps_vir, metric, half.made_by, timings, where)
+    return Factors(B, orbitals.eps_occ, orbitals.eps_vir, metric, half.ran_on, timings, where)
 
 
 def _on_disk_for_all(

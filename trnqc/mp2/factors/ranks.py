@@ -95,7 +95,7 @@ def spread_factors(half: HalfFitted, orbitals: ActiveOrbitals, execution: Execut
         timings["fitting"] = time.perf_counter() - after
     B = RowsOnRanks(distribution, ranks, rows, metric.naux)
     where = f"in memory, {gigabytes(B.nbytes)} spread over {ranks.size} ranks"
-    return Factors(B, orbitals.eps_occ, orbitals.eps_vir, metric.note, half.made_by, timings, where)
+    return Factors(B, orbitals.eps_occ, orbitals.eps_vir, metric.note, half.ran_on, timings, where)
 
 
 def _columns(half: HalfFitted, pool: Executor, execution: Execution) -> tuple[dict[int, np.ndarray], np.ndarray]:

@@ -44,13 +44,13 @@ class HalfFitted:
         By block, its range of shells and its range [p0, p1) of functions.
     shape
         nocc, nvir, naux.
-    made_by
+    ran_on
         In words, what computes (mu nu|P).
     """
 
     def __init__(self, mol: gto.Mole, auxmol: gto.Mole, c_occ: np.ndarray, c_vir: np.ndarray, width: int) -> None:
         self.auxmol = by_angular_momentum(auxmol)
-        self._integrals, self.made_by = three_centre_integrals(mol, self.auxmol)
+        self._integrals, self.ran_on = three_centre_integrals(mol, self.auxmol)
         multiple = lanes() if isinstance(self._integrals, ThreeCentre) else 1
         loc = self.auxmol.ao_loc_nr()
         self.blocks = list(shell_blocks(loc, width, multiple))

@@ -25,7 +25,7 @@ from trnqc.mp2.factors.build import build_factors
 from trnqc.mp2.factors.memory import plan_factors
 from trnqc.mp2.jobs.checkpoint import ORBITALS, Checkpoint, job_of
 from trnqc.mp2.pairs.pairs import pair_step_bytes, run_pairs
-from trnqc.mp2.reference.hartree_fock import SOURCES, drop_integrals, generated_fitting_sets, made_by, run_rhf
+from trnqc.mp2.reference.hartree_fock import SOURCES, drop_integrals, generated_fitting_sets, jk_ran_on, run_rhf
 from trnqc.mp2.reference.molecule import Geometry, build_mole
 from trnqc.mp2.reference.orbitals import Frozen, active_orbitals, chemical_core
 from trnqc.mp2.reference.ranks import SharedJK
@@ -125,7 +125,7 @@ def run(job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedu
             release_freed_memory()
             timings = {"SCF": time.perf_counter() - start}
             if store is not None:
-                store.keep_orbitals(float(mf.e_tot), mf.mo_energy, mf.mo_coeff, mf.mo_occ, made_by(mf))
+                store.keep_orbitals(float(mf.e_tot), mf.mo_energy, mf.mo_coeff, mf.mo_occ, jk_ran_on(mf))
             orbitals = active_orbitals(mf.mo_coeff, mf.mo_energy, mf.mo_occ, frozen)
             factors = build_factors(mol, auxiliary.auxmol, orbitals, execution, store, beside)
             step = run_pairs(factors, execution, store)
@@ -207,7 +207,7 @@ def _reference(mol: gto.Mole, job: Job, execution: Execution, store: Checkpoint 
     if ranks.rank:
         return rhf(shared.serve())
     mf = rhf(store.orbitals() if store else None, shared)
-    shared.end({name: getattr(mf, name) for name in (*ORBITALS, "converged")} | {"ran_on": made_by(mf)})
+    shared.end({name: getattr(mf, name) for name in (*ORBITALS, "converged")} | {"ran_on": jk_ran_on(mf)})
     return mf
 
 

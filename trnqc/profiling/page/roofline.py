@@ -58,13 +58,19 @@ def figure(points: Sequence[tuple[str, Roofline]]) -> Markup:
         right(machine.peak, f"bf16 peak {words.amount(machine.peak, 'flop/s')}"),
         right(machine.peak_fp32, f"fp32 peak {words.amount(machine.peak_fp32, 'flop/s')}"),
         *marks,
-        element("text", "arithmetic intensity, flop per byte of HBM traffic", x=(LEFT + WIDTH) / 2, y=HEIGHT - 8,
-                class_="label", text_anchor="middle"),
+        element(
+            "text",
+            "arithmetic intensity, flop per byte of HBM traffic",
+            x=(LEFT + WIDTH) / 2,
+            y=HEIGHT - 8,
+            class_="label",
+            text_anchor="middle",
+        ),
         element("text", "flop/s", x=LEFT - 6, y=TOP - 14, class_="label", text_anchor="end"),
         viewBox=f"0 0 {WIDTH} {HEIGHT}",
         class_="roofline",
         role="img",
-    )  # fmt: skip
+    )
 
 
 def _decades(low: float, high: float) -> tuple[float, float]:

@@ -151,7 +151,7 @@ def differentiable(plan: Plan, operands: Sequence[Any], held: Operands | None, t
     devices = {x.device for x in operands if is_tensor(x)}
     if len(devices) > 1:
         raise OperandError(f"tensors of one device are taken; found {', '.join(sorted(map(str, devices)))}")
-    held = held or plan.taken(operands)
+    held = held or plan.exchanged(operands)
     parts = [_taken(labels, x, tensor) for labels, x, tensor in zip(plan.network.inputs, operands, held.tensors)]
     slots, tensors = tuple(slot for slot, _ in parts), [x for _, x in parts if x is not None]
     job = Job(slots, Slot(plan.network.output), plan.network.extents, _result_type(operands), plan.derivatives, threads)
