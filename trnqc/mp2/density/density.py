@@ -18,7 +18,7 @@ from trnqc.mp2.density.pair_sums import PairSums, pair_sums
 from trnqc.mp2.density.response import GeneralResponse, Response
 from trnqc.mp2.density.sectors import SpinEnergies
 from trnqc.mp2.density.spins import SpinOrbitals
-from trnqc.mp2.density.zvector import ZVectorOptions, solve_z_vector
+from trnqc.mp2.density.zvector import DEFAULTS, ZVectorOptions, solve_z_vector
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.factors.metric import Metric, factorise
@@ -107,7 +107,7 @@ def correlation_density(
     *,
     scaling: tuple[float, float] = (1.0, 1.0),
     relaxed: bool = False,
-    options: ZVectorOptions = ZVectorOptions(),
+    options: ZVectorOptions = DEFAULTS,
 ) -> CorrelationDensity:
     """Compute the MP2 correction to the one-particle density.
 
@@ -159,7 +159,7 @@ def relax(
     execution: Execution,
     *,
     scaling: tuple[float, float] = (1.0, 1.0),
-    options: ZVectorOptions = ZVectorOptions(),
+    options: ZVectorOptions = DEFAULTS,
 ) -> Relaxation:
     """Compute the relaxed density and keep what gradients need; arguments as in `correlation_density`."""
     spins = tuple(spins)
@@ -183,8 +183,8 @@ def relax(
     for spin, density, block in zip(spins, densities, z):
         density[np.ix_(~spin.occupied, spin.occupied)] += block
         density[np.ix_(spin.occupied, ~spin.occupied)] += block.T
-    density = CorrelationDensity(spins, tuple(densities), sums.energies, relaxed=True)
-    return Relaxation(density, w, sums, two_centre, auxmol, response)
+    result = CorrelationDensity(spins, tuple(densities), sums.energies, relaxed=True)
+    return Relaxation(result, w, sums, two_centre, auxmol, response)
 
 
 def unrelaxed(spins: Sequence[SpinOrbitals], sums: PairSums) -> tuple[np.ndarray, ...]:

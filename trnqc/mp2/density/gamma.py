@@ -1,6 +1,6 @@
 """Γ[i, a, Q] of one spin, in memory or in a file, accumulated by sets of rows i.
 
-pair_sums: add ─► Γ[i, a, Q] ─► to_auxiliary: Γ[i, a, P] in the raw auxiliary functions ─► columns: blocks of P
+pair_sums: add ─► Γ[i, a, Q] ─► to_auxiliary: Γ[i, a, P] in the raw auxiliary functions ─► columns: some P
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ class Gamma:
         afterwards.
         """
         nocc, nvir, _ = self.shape
-        square = isinstance(metric, CholeskyMetric)
-        result = self if square else Gamma((nocc, nvir, len(metric.half_inverse)), self.on_disk)
+        result = self
+        if not isinstance(metric, CholeskyMetric):
+            result = Gamma((nocc, nvir, len(metric.half_inverse)), self.on_disk)
 
         def transform(i: int) -> None:
             (row,) = self[i : i + 1]
@@ -70,12 +71,8 @@ class Gamma:
         else:
             self._rows.write(i, np.ascontiguousarray(row))
 
-    def columns(self, first: int, last: int) -> np.ndarray:
-        """Return Γ[i, a, P] of the auxiliary functions first .. last as [P, i, a]."""
+    def columns(self, functions: slice | np.ndarray) -> np.ndarray:
+        """Return Γ[i, a, P] of some auxiliary functions P, a contiguous array [i, a, n]."""
         if isinstance(self._rows, np.ndarray):
-            return np.ascontiguousarray(self._rows[:, :, first:last].transpose(2, 0, 1))
-        nocc, nvir, _ = self.shape
-        block = np.empty((last - first, nocc, nvir))
-        for i in range(nocc):
-            block[:, i] = self._rows[i][:, first:last].T
-        return block
+            return np.ascontiguousarray(self._rows[:, :, functions])
+        return np.array([self._rows[i][:, functions] for i in range(self.shape[0])])

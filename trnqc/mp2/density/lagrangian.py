@@ -2,11 +2,11 @@
 
     blocks of P: (mu nu|P), Γ[i, a, P] -> W_occ[mu, i], W_vir[mu, a] -> rotated to orbitals
 
-With U the first-order change C_q U_qp of orbital p, the energy changes by 2 Σ_qi U_qi W_qi + 2 Σ_qa U_qa W_qa for each spin,
+If orbital p changes by Σ_q C_q U_qp, the energy changes by 2 Σ_qi U_qi W_qi + 2 Σ_qa U_qa W_qa for each spin, where
 
     W_qi = Σ_aP Γ[i, a, P] (q a|P)         W_qa = Σ_iP Γ[i, a, P] (q i|P)
 
-where q is any orbital. The integrals (mu nu|P) are computed again, block by block, because those over two virtual
+and q is any orbital. The integrals (mu nu|P) are computed again, block by block, because those over two virtual
 orbitals are not kept.
 """
 
@@ -71,9 +71,9 @@ def lagrangians(
     active = [(s.coefficients[:, s.active_occ], s.coefficients[:, s.active_vir]) for s in spins]
 
     def block(shells: tuple[int, int]) -> list[tuple[np.ndarray, np.ndarray]]:
-        first, last = (int(loc[k]) for k in shells)
+        functions = slice(*(int(loc[k]) for k in shells))
         packed = integrals(shells)
-        return [_block(packed, g.columns(first, last), *c) for g, c in zip(gammas, active)]
+        return [_block(packed, g.columns(functions), *c) for g, c in zip(gammas, active)]
 
     nao = mol.nao_nr()
     totals = [(np.zeros((nao, o.shape[1])), np.zeros((nao, v.shape[1]))) for o, v in active]
@@ -90,8 +90,9 @@ def lagrangians(
 def _block(
     packed: np.ndarray, gamma: np.ndarray, c_occ: np.ndarray, c_vir: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """W[mu, i] and W[mu, a] from integrals [P, mu >= nu] and Γ [P, i, a] of a block."""
+    """W[mu, i] and W[mu, a] from integrals [P, mu >= nu] and Γ[i, a, P] of a block."""
     nao, nocc = c_occ.shape
+    gamma = np.ascontiguousarray(gamma.transpose(2, 0, 1))
     half = gamma @ c_vir.T
     square, occupied = np.empty((nao, nao)), np.empty((len(packed), nocc, nao))
     w_occ = np.zeros((nao, nocc))
@@ -107,7 +108,7 @@ def _width(nao: int, auxmol: gto.Mole, gammas: Sequence[Gamma], execution: Execu
     """Auxiliary functions of a block."""
     naux, smallest = auxmol.nao_nr(), int(np.diff(auxmol.ao_loc_nr()).max())
     on_disk = any(gamma.on_disk for gamma in gammas)
-    column = nao * (nao + 1) // 2 + max(nocc * (2 * nao + nvir) for nocc, nvir, _ in (g.shape for g in gammas))
+    column = nao * (nao + 1) // 2 + max(nocc * (2 * nao + 2 * nvir) for nocc, nvir, _ in (g.shape for g in gammas))
     square = 2 * nao * (nao + max(sum(g.shape[:2]) for g in gammas))
     held = 0 if on_disk else 8 * sum(int(np.prod(gamma.shape)) for gamma in gammas)
     room = execution.memory - held - 8 * execution.threads * square

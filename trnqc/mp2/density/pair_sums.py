@@ -17,7 +17,7 @@ All pairs are therefore visited once, i >= j, and no amplitudes are kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,7 +89,7 @@ class _Pass:
         self.factors, self.execution = factors, execution
         memory = PairMemory(tuple(f.shape for f in factors), execution.threads)
         left = execution.memory - sum(f.bytes_in_memory for f in factors)
-        on_disk = left < memory.factors + memory.block(1)
+        on_disk = not memory.holds_gamma(left)
         room = left - (0 if on_disk else memory.factors)
         width = max(1, min(memory.comfortable(), memory.width(room)))
         self.sets = [orbital_sets(f.eps_occ, width) for f in factors]
@@ -197,5 +197,3 @@ class _Block:
 
 def _read(factors: Factors, rows: slice) -> np.ndarray:
     return np.ascontiguousarray(factors.B[rows], dtype=np.float64)
-
-

@@ -14,8 +14,8 @@ import numpy as np
 from trnqc.errors import MemoryLimit
 from trnqc.host.memory import gigabytes
 
-# Hartree. Rounding errors of about 1e-16 in the products are divided by at least this difference of orbital energies, so
-# that elements of the density are right to about 1e-12.
+# Hartree. Rounding errors of about 1e-16 in the products are divided by at least this difference of orbital energies:
+# elements of the density are right to about 1e-12.
 LEAST_GAP = 1e-4
 # Occupied orbitals in a set where memory allows it: matrix products do not become faster with more.
 _WIDEST = 16
@@ -44,6 +44,10 @@ class PairMemory:
         nvir, naux = max(shape[1] for shape in self.shapes), self.shapes[0][2]
         pairs = (_ARRAYS * width**2 + _TEMPORARIES * self.threads) * nvir**2
         return 8 * (pairs + 4 * width * nvir * naux)
+
+    def holds_gamma(self, room: float) -> bool:
+        """Return whether `room` bytes hold Γ and the smallest block."""
+        return room >= self.factors + self.block(1)
 
     def width(self, limit: float) -> int:
         """Return the largest number of orbitals in a set for which a block fits into `limit` bytes; 0 if none does."""

@@ -2,10 +2,10 @@
 
     (ε_a - ε_i) z_ai + G[z]_ai = -X_ai
 
-(N. C. Handy and H. F. Schaefer, J. Chem. Phys. 81, 5031 (1984)). The matrix on the left is a quarter of the second
-derivative of the SCF energy with respect to rotations of real orbitals. It is symmetric, and positive definite if the SCF
-solution is a minimum, so that conjugate gradients, preconditioned with ε_a - ε_i, solve the equations and notice if it is
-not.
+(N. C. Handy and H. F. Schaefer, J. Chem. Phys. 81, 5031 (1984)). The matrix on the left is proportional to the second
+derivative of the SCF energy with respect to rotations of real orbitals. It is symmetric, and positive definite if the
+SCF solution is a minimum. Conjugate gradients, preconditioned with ε_a - ε_i, therefore solve the equations, and notice
+if the solution is no minimum.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ class ZVectorOptions:
                 "the Z-vector equations need a positive tolerance and at least one cycle, found "
                 f"tolerance={self.tolerance} and max_cycle={self.max_cycle}"
             )
+
+
+# What is used where the caller chooses nothing.
+DEFAULTS = ZVectorOptions()
 
 
 def solve_z_vector(
@@ -96,8 +100,8 @@ def solve_z_vector(
         report(cycle + 1)
     raise NotConverged(
         f"the Z-vector equations have not converged in {options.max_cycle} iterations: the residual is {error:.1e}, "
-        f"below {options.tolerance:.1e} was expected. Allow more iterations, or check with mf.stability() whether the SCF "
-        "solution is (nearly) unstable"
+        f"below {options.tolerance:.1e} was expected. Allow more iterations, or check with mf.stability() whether the "
+        "SCF solution is (nearly) unstable"
     )
 
 
