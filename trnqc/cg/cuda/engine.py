@@ -13,8 +13,9 @@ import numpy as np
 
 from trnqc import backends
 from trnqc.cg.cuda.operands import operands_of
+from trnqc.cg.cuda.plan import Plan
 from trnqc.cg.cuda.program import function_name, parameters, program
-from trnqc.cg.cuda.schedule import Plan, plan
+from trnqc.cg.cuda.schedule import plan
 from trnqc.cg.cuda.segments import Ranges, Segments, levels, levels_rows, segments, sum_rows
 from trnqc.cg.engine import Engine
 from trnqc.cg.problem.graph import Graph
