@@ -66,11 +66,13 @@ class EdgeWriter:
         adds = z is not None and z.array.space == "local"
         for path in self.target.uvu_paths_to(slot):
             names = uvu.parameters(path.shape, direction, adds)
-            arguments = (z if name == direction.output else self._argument(path, name) for name in names)
+            arguments = (self._argument(path, name, z) for name in names)
             weight = const(path.path_weight, self.target.dtype)
             b.call(uvu.function(path.shape, direction.of_edge, adds), weight, *arguments)
 
-    def _argument(self, path: ChannelPath, name: str) -> st.View:
+    def _argument(self, path: ChannelPath, name: str, z: st.View | None) -> st.View:
+        if name == self.direction.output and z is not None:
+            return z
         if name == "gy":
             return view(self.scratch["gy"], path.y)
         if name[-1] in "wy":

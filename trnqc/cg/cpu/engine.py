@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnqc.cg.cpu import batch, convolution, stack
-from trnqc.cg.cpu.operands import check_operand
 from trnqc.cg.cpu.target import Target
 from trnqc.cg.engine import Engine
 from trnqc.cg.problem.graph import Graph
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import CONVOLUTIONS, DIRECTIONS
+from trnqc.errors import OperandError
 from trnqc.gen import emit_c
 from trnqc.gen import statements as st
 from trnqc.host.arrays import empty
@@ -104,13 +104,13 @@ class CpuEngine(Engine):
         shapes = {key: self.problem.shape_of(key, rows[key[-1]]) for key in direction.operands}
         arrays = dict(zip(direction.reads, operands, strict=True))
         for key, a in arrays.items():
-            check_operand(key, a, shapes[key], self.dtype, graph)
+            _check(key, a, shapes[key], self.dtype, graph)
         if out is None:
             results = {key: empty(shapes[key], self.dtype) for key in direction.writes}
         else:
             results = dict(zip(direction.writes, out, strict=True))
             for key, a in results.items():
-                check_operand(key, a, shapes[key], self.dtype, graph, written=True)
+                _check(key, a, shapes[key], self.dtype, graph, written=True)
         arrays |= results
         sums_weights = direction.gradients and self.problem.shared_weights
         if sums_weights:
@@ -172,6 +172,23 @@ class CpuEngine(Engine):
             stack.require(program, self.lanes, f"{name} of {self.problem.label or self.problem}")
             self._compiled[name] = _compile(name, program, self.lanes)
         return self._compiled[name]
+
+
+def _check(
+    name: str, a: np.ndarray, shape: tuple[int, ...], dtype: str, graph: Graph | None, written: bool = False
+) -> None:
+    """Raise OperandError unless an array has this shape and dtype, is C-contiguous and, if it is written, writable.
+
+    The graph is named in the message, because shapes depend on it.
+    """
+    flags = a.flags
+    if a.shape != shape or a.dtype != dtype or not flags.c_contiguous or not flags.aligned:
+        raise OperandError(
+            f"{name}: expected {dtype}{list(shape)}, C-contiguous{f', for {graph}' if graph else ''}; found "
+            f"{a.dtype}{list(a.shape)}{'' if flags.c_contiguous else ' with strides ' + str(a.strides)}"
+        )
+    if written and not flags.writeable:
+        raise OperandError(f"{name}: expected an array to write to; found a read-only one")
 
 
 def _compile(name: str, program: st.Function, lanes: int) -> CompiledDirection:

@@ -76,9 +76,7 @@ class Shape:
         """Components i of x in groups whose sums over the pairs (i, k) fit in registers."""
         parts: list[list[int]] = [[]]
         for i in range(self.dims[0]):
-            held = sum(p in parts[-1] for p, _ in self.pairs)
-            more = sum(p == i for p, _ in self.pairs)
-            if parts[-1] and held + more > SUMS:
+            if parts[-1] and sum(p in (*parts[-1], i) for p, _ in self.pairs) > SUMS:
                 parts.append([])
             parts[-1].append(i)
         return tuple(map(tuple, parts))
@@ -162,7 +160,8 @@ class Target:
         channel_paths = []
         for path in sorted(self.paths("uvu"), key=lambda path: path.i_out):
             slot, start = self.problem.irreps_in2[path.i_in2], self.problem.slices2[path.i_in2].start
-            shape = self.shape(path, self.problem.degrees(path), *path.path_shape, slot.mul)
+            mul1, mul2 = path.path_shape
+            shape = self.shape(path, self.problem.degrees(path), mul1, mul2, slot.mul)
             step = slot.ir.dim if self.problem.layout == "mul_ir" else 1
             channel_paths += [
                 ChannelPath(shape, path.i_in1, path.i_out, path.path_weight, start + v * step, path.weight_offset + v)

@@ -13,8 +13,9 @@ import numpy as np
 
 from trnqc import backends
 from trnqc.cg.cuda.operands import operands_of
+from trnqc.cg.cuda.plan import Plan
 from trnqc.cg.cuda.program import function_name, parameters, program
-from trnqc.cg.cuda.schedule import Plan, plan
+from trnqc.cg.cuda.schedule import plan
 from trnqc.cg.cuda.segments import Ranges, Segments, levels, levels_rows, segments, sum_rows
 from trnqc.cg.engine import Engine
 from trnqc.cg.problem.graph import Graph
@@ -107,13 +108,10 @@ class CudaEngine(Engine):
         rows = self._rows(operands, graph)
         shapes = {n: self.problem.shape_of(n, rows[n[-1]]) for n in DIRECTIONS[name].operands}
         self._check(arrays, shapes)
-        if graph is None:
-            outs = {} if out is None else dict(zip(DIRECTIONS[name].writes, out, strict=True))
-            results = self._batch(name, arrays, shapes, outs)
-        else:
-            results = {}
-            for key in CONVOLUTIONS[name]:
-                results |= self._convolution(key, {n: arrays[n] for n in DIRECTIONS[key].reads}, shapes, graph)
+        outs = {} if out is None else dict(zip(DIRECTIONS[name].writes, out, strict=True))
+        results: dict[str, Any] = {}
+        for key in (name,) if graph is None else CONVOLUTIONS[name]:
+            results |= self._run(key, {n: arrays[n] for n in DIRECTIONS[key].reads}, shapes, graph, outs)
         return tuple(results[n] for n in DIRECTIONS[name].writes)
 
     def _check(self, arrays: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> None:
@@ -148,36 +146,35 @@ class CudaEngine(Engine):
 
     # Launches
 
-    def _batch(
-        self, name: str, arrays: dict[str, Any], shapes: dict[str, tuple[int, ...]], outs: dict[str, Any]
+    def _run(
+        self,
+        name: str,
+        arrays: dict[str, Any],
+        shapes: dict[str, tuple[int, ...]],
+        graph: Graph | None,
+        outs: dict[str, Any],
     ) -> dict[str, Any]:
-        batch, writes, shared = len(arrays["x"]), DIRECTIONS[name].writes, self.problem.shared_weights
-        rows = {n: shapes[n] for n in writes}
-        if shared and "gw" in rows:
-            rows["gw"] = (self.weight_rows(batch), *rows["gw"])
-        operands = operands_of(self.device, arrays)
-        operands.allocate(rows, {"gy", "gw"} if shared else {"gy"}, outs)
-        if batch:
-            self._launch(name, operands.memories, batch, None)
-        return operands.results({n: shapes[n] for n in writes})
-
-    def _convolution(
-        self, name: str, arrays: dict[str, Any], shapes: dict[str, tuple[int, ...]], graph: Graph
-    ) -> dict[str, Any]:
+        """Return the results of a direction by name."""
         direction, shared = DIRECTIONS[name], self.problem.shared_weights
         operands = operands_of(self.device, arrays)
-        parts, order = self._parts(graph, direction.by)
         rows = {n: shapes[n] for n in direction.writes}
-        (summed,) = (n for n in rows if n[-1] == {"sender": "x", "receiver": "z"}[direction.by])
-        if not self.atomic:
-            rows[summed] = (parts.rows, shapes[summed][1])
+        zeroed = {"gy", "gw"} if shared else {"gy"}
+        groups, parts, summed = len(arrays["x"]), None, ""
+        order: dict[str, Memory] = {}
+        if graph is not None:
+            parts, order = self._parts(graph, direction.by)
+            groups = len(parts)
+            (summed,) = (n for n in rows if n[-1] == {"sender": "x", "receiver": "z"}[direction.by])
+            if self.atomic:
+                zeroed.add(summed)
+            else:
+                rows[summed] = (parts.rows, shapes[summed][1])
         if shared and "gw" in rows:
-            rows["gw"] = (self.weight_rows(len(parts), parts), *rows["gw"])
-        zeroed = {"gy", *({summed} if self.atomic else ()), *({"gw"} if shared else ())}
-        operands.allocate(rows, zeroed, {})
-        if len(parts):
-            self._launch(name, operands.memories | order, len(parts), parts)
-            if len(parts.cut) and not self.atomic:
+            rows["gw"] = (self.weight_rows(groups, parts), *rows["gw"])
+        operands.allocate(rows, zeroed, outs)
+        if groups:
+            self._launch(name, operands.memories | order, groups, parts)
+            if parts is not None and len(parts.cut) and not self.atomic:
                 self._sum_rows(operands.memories[summed], shapes[summed][1], parts.cut)
         return operands.results({n: shapes[n] for n in rows})
 

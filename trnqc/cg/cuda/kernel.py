@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from trnqc.cg.cuda.schedule import Phase, Plan
+from trnqc.cg.cuda.plan import Phase, Plan
 from trnqc.cg.problem.instructions import Instruction
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import Direction

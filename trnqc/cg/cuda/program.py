@@ -23,7 +23,7 @@ from trnqc.cg.cuda.couplings import couplings
 from trnqc.cg.cuda.kernel import DTYPES, FIRST, GROUP, ORIGIN, SEGMENTS, Block, Edge, Kernel, Values
 from trnqc.cg.cuda.lane_couplings import add_gy, form_couplings
 from trnqc.cg.cuda.paths import PathWriter, Registers
-from trnqc.cg.cuda.schedule import Phase, Plan, phase_parts
+from trnqc.cg.cuda.plan import Phase, Plan, phase_parts
 from trnqc.errors import UnsupportedError
 from trnqc.gen import Array, Value, const
 from trnqc.gen import statements as st

@@ -87,16 +87,13 @@ def levels(count: int, longest: int = LONGEST) -> list[Ranges]:
     Each step sums ranges of at most `longest` rows. Its results are stored in new rows, after all others, except the
     result of the last step.
     """
-    ranges, begin, end = [], 0, count
-    while True:
+    steps, begin, end = [], 0, count
+    while end - begin > longest:
         starts = np.arange(begin, end, longest)
-        last = len(starts) <= 1
-        rows = np.zeros(1, np.int64) if last else end + np.arange(len(starts))
-        if len(starts):
-            ranges.append(Ranges(*map(_i64, (starts, np.minimum(starts + longest, end), rows))))
-        if last:
-            return ranges
+        rows = end + np.arange(len(starts))
+        steps.append(Ranges(*map(_i64, (starts, np.minimum(starts + longest, end), rows))))
         begin, end = end, end + len(starts)
+    return [*steps, Ranges(*(np.array([row]) for row in (begin, end, 0)))] if count else steps
 
 
 def levels_rows(count: int, longest: int = LONGEST) -> int:

@@ -29,7 +29,7 @@ class ProductModule(nn.Module):
     def __init__(self, problem: TPProblem, torch_op: bool = True, use_opaque: bool = False) -> None:
         super().__init__()
         if not isinstance(problem, TPProblem):
-            raise OperandError(f"expected a TPProblem, found {type(problem).__name__}: from_e3nn makes one of e3nn's")
+            raise OperandError(f"expected a TPProblem, found {type(problem).__name__}; from_e3nn converts one of e3nn")
         if not torch_op or use_opaque:
             raise UnsupportedError(
                 f"expected torch_op=True and use_opaque=False, found {torch_op} and {use_opaque}: products are "

@@ -10,13 +10,13 @@ Paths of mode uvu keep their operands in scratch (cpu/edges.py). Paths of the ot
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from trnqc.cg.cpu.modes import uuu, uvv, uvw
 from trnqc.cg.cpu.target import Target
+from trnqc.cg.cpu.vectors import index
 from trnqc.cg.problem.modes import MODES
 from trnqc.cg.programs.directions import Direction
-from trnqc.gen import Value, const
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
 
@@ -28,15 +28,9 @@ def any_in(target: Target) -> bool:
 
 def call(b: Builder, target: Target, direction: Direction, rows: Mapping[str, st.View]) -> None:
     """Call the functions of an edge's paths of other modes than uvu, which add to z, gx and gy in memory."""
-    for leading, function in _functions(target, direction.of_edge):
-        b.call(function, *leading, *rows.values())
-
-
-def _functions(target: Target, direction: Direction) -> Iterator[tuple[tuple[Value, ...], st.Function]]:
-    """Yield each function with its arguments before the operands."""
     if target.paths("uvw"):
-        yield (const(1, "i64"),), uvw.function(uvw.Edges(target), direction)
+        b.call(uvw.function(uvw.Edges(target), direction.of_edge), index(1), *rows.values())
     for group in uuu.groups(target):
-        yield (), uuu.function(group, direction)
+        b.call(uuu.function(group, direction.of_edge), *rows.values())
     for path in target.paths("uvv", "uvuv"):
-        yield (), uvv.function(uvv.Exchanged(target, path), direction)
+        b.call(uvv.function(uvv.Exchanged(target, path), direction.of_edge), *rows.values())

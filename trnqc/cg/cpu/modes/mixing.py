@@ -66,19 +66,19 @@ class Mixing:
         return self.edges * self.dim
 
     @property
-    def rows(self) -> tuple[int, ...]:
-        """Number of channels of x in each vector of a row (v, c) of t."""
-        return fill(self.mul1, self.lanes)
+    def x_blocks(self) -> int:
+        """Number of vectors that hold t[v, c]."""
+        return -(-self.mul1 // self.lanes)
 
     @property
     def vectors(self) -> tuple[int, ...]:
         """Number of weights in each vector of a row of weights."""
-        return fill(self.mul3, self.lanes)
+        return tuple(min(self.lanes, self.mul3 - begin) for begin in range(0, self.mul3, self.lanes))
 
     @property
     def t_size(self) -> int:
         """Number of vectors of t."""
-        return self.mul2 * self.columns * len(self.rows)
+        return self.mul2 * self.columns * self.x_blocks
 
     @property
     def z_size(self) -> int:
@@ -87,7 +87,7 @@ class Mixing:
 
     def row_of_t(self, c: int, u: Value, v: Value) -> Value:
         """Return the position of t[v, c, u] in elements."""
-        return (v * self.columns + c) * (len(self.rows) * self.lanes) + u
+        return (v * self.columns + c) * (self.x_blocks * self.lanes) + u
 
     def vector_of_z(self, c: int, b: Value) -> Value:
         """Return the position in z of block b of column c, in vectors."""
@@ -97,11 +97,6 @@ class Mixing:
     def weight(self, u: Value, v: Value, b: Value) -> Value:
         """Return the position of block b of the weights of u and v, in elements."""
         return (u * self.mul2 + v) * self.mul3 + b * self.lanes
-
-
-def fill(n: int, lanes: int) -> tuple[int, ...]:
-    """Return the numbers of elements in the vectors that hold n elements."""
-    return tuple(min(lanes, n - begin) for begin in range(0, n, lanes))
 
 
 def chunks(n: int, size: int) -> Iterator[range]:
@@ -279,5 +274,5 @@ class _Rows:
             store_vector(b, added, n * m.lanes, total([square[k] for k in range(m.lanes)]), m.lanes)
         b.barrier()
         for n, c in enumerate(self.columns):
-            place = (self.v * m.columns + c) * len(m.rows) + self.first
+            place = (self.v * m.columns + c) * m.x_blocks + self.first
             b.add(st.Unpack(self.h, place, added, index(n * self.used), 1, 1, self.used))

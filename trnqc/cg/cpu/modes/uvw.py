@@ -194,7 +194,7 @@ class _Path:
         """The path weight and `pairs.SIZES`."""
         slot, m = self.edges.problem.irreps_in2[self.path.i_in2], self.mixing
         steps = (slot.ir.dim, 1) if self.edges.problem.layout == "mul_ir" else (1, slot.mul)
-        sizes = (slot.mul, len(m.rows), m.columns * len(m.rows), *steps)
+        sizes = (slot.mul, m.x_blocks, m.columns * m.x_blocks, *steps)
         return const(self.path.path_weight, self.edges.target.dtype), *map(index, sizes)
 
     def _weights(self, name: str) -> st.View:
@@ -215,4 +215,4 @@ class _Path:
 
     def _of_edge(self, array: Array, n: Value) -> st.View:
         m = self.mixing
-        return st.view(array[n * (m.dim * len(m.rows))])
+        return st.view(array[n * (m.dim * m.x_blocks)])
