@@ -178,7 +178,7 @@ def test_third_party_stays_in_its_place():
 OF_TORCH = (
     "trnqc/torch_ops",
     "trnqc/contraction/run/traced",
-    "trnqc/ranks/transport",
+    *("trnqc/ranks/transport", "trnqc/ranks/torch_ranks"),
     *("trnqc/cg/torch", "trnqc/cg/doors"),
     *("trnqc/sparse/run/derivatives", "trnqc/sparse/run/untraced", "trnqc/sparse/tensors/torch_values"),
 )
