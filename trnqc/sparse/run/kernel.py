@@ -23,7 +23,8 @@ from trnqc.gen import Array, emit_c
 from trnqc.host.memory import require_memory
 from trnqc.host.threads import in_parallel, parts_of
 from trnqc.jit import NUMPY, Library, Recipe, find_compiler, library
-from trnqc.sparse.lower.program import Piece, Program, program
+from trnqc.sparse.lower.pieces import Piece, Program
+from trnqc.sparse.lower.program import program
 from trnqc.sparse.lower.tensors import OUT
 from trnqc.sparse.lower.workspace import FREE, STATUS, WorkspaceArrays
 from trnqc.sparse.network.nest import Format, Nest
