@@ -42,21 +42,14 @@ from trnqc.jit import find_compiler
 from trnqc.sparse.run.machine_rates import measure_and_keep
 
 EQUATIONS = {"(1)": ONE, "(2)": TWO}
-<<<<<<< HEAD
-# Of 25 atoms: dense matrices win (1), and a plan must see that.
-=======
 # Targets for 25 atoms, where dense matrices are fastest for (1), so that a plan has to choose them.
->>>>>>> w-sparse
 AT_25 = {
     "trnqc over unfused-rows": 4.0,
     "fused, all sparse over unfused-rows": 3.0,
     "trnqc over nary": 100.0,
     "trnqc over dense matrices": 1 / 1.5,
 }
-<<<<<<< HEAD
-=======
 # Targets for 100 atoms, and those relative to dense matrices for each equation.
->>>>>>> w-sparse
 AT_100 = {"trnqc over unfused-rows": 4.0, "fused, all sparse over unfused-rows": 3.0}
 OVER_DENSE = {"(1)": 2.0, "(2)": 20.0}
 # CPU seconds from which a contestant runs once.
@@ -113,17 +106,10 @@ def of_lattice(side: int, asked: argparse.Namespace, drop: tuple[str, ...], targ
             if side == 10:
                 goals["trnqc over dense matrices"] = OVER_DENSE[equation]
             network = plans["trnqc"].network
-<<<<<<< HEAD
-            found = errors(works, network.shape(network.output))
-            row = compared(f"{equation} {side * side} atoms, set {name}", works, wished, asked.rounds)
-            yield row | {
-                "error": found,
-=======
             differences = errors(works, network.shape(network.output))
             row = compared(f"{equation} {side * side} atoms, set {name}", works, goals, asked.rounds)
             yield row | {
                 "error": differences,
->>>>>>> w-sparse
                 "ran as": plans["trnqc"].form,
                 "plan": str(plans["trnqc"]),
                 "fused plan": str(plans["fused"]),
@@ -204,19 +190,8 @@ def show(console: Console, part: str, rows: list[dict[str, Any]]) -> None:
             target = row["target"].get(what)
             verdict = "" if target is None else "reached" if times >= target else "missed"
             error = row.get("error", {}).get(what.partition(" over")[0])
-<<<<<<< HEAD
-            table.add_row(
-                row["case"],
-                what,
-                f"{times:.3g}",
-                "" if target is None else f"{target:.3g}",
-                verdict,
-                "" if error is None else f"{error:.0e}",
-            )
-=======
             goal = "" if target is None else f"{target:.3g}"
             table.add_row(row["case"], what, f"{times:.3g}", goal, verdict, "" if error is None else f"{error:.0e}")
->>>>>>> w-sparse
     console.print(table)
 
 

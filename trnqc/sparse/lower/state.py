@@ -50,16 +50,8 @@ class Extents:
         return "i32" if self.sizes[index] < 2**31 else "i64"
 
     def offset(self, order: Indices, bound: Mapping[str, Value]) -> Value:
-<<<<<<< HEAD
-        """The row-major position of an element in an array over `order`."""
-        return row_major([bound[i] for i in order], [self.value(i) for i in order[1:]]) if order else ZERO
-=======
         """Return the row-major position of an element in an array over `order`. bound: values of the indices."""
-        position = ZERO
-        for level, index in enumerate(order):
-            position = position * self.value(index) + bound[index] if level else bound[index]
-        return position
->>>>>>> w-sparse
+        return row_major([bound[i] for i in order], [self.value(i) for i in order[1:]]) if order else ZERO
 
 
 @dataclass(frozen=True)
