@@ -29,7 +29,7 @@ from trnqc.errors import ArgumentError, InputError, UnsupportedError
 from trnqc.expression.program import Program
 from trnqc.expression.text import parse
 
-# Planning passes over arrays on disk may take so many times the time limit (see `_einsum_stored`).
+# Factor by which planning for arrays on disk may exceed the time limit (see `_einsum_stored`).
 STORED = 30
 
 
@@ -58,11 +58,11 @@ def einsum(
         Multiply the matrices of NumPy arrays on this backend ("cpu", "simulator", "neuron") instead of with the library
         of the arrays.
     precision : str
-        Of the backend, one of `trnqc.types.PRECISIONS`.
+        Precision of the backend, one of `trnqc.types.PRECISIONS`.
     memory_limit : int, optional
         Bytes for temporaries. Where the steps need more, fused loops over tiles run instead.
     gemm : callable, optional
-        ``gemm(a_t[Z, K, M], b[Z, K, N]) -> [Z, M, N]`` multiplies the matrices; not together with a backend.
+        Product of stacked matrices, ``gemm(a_t[Z, K, M], b[Z, K, N]) -> [Z, M, N]``, in place of a backend.
     check_finite : bool
         Whether to refuse operands that hold nan or inf, or lack a declared symmetry.
     out : h5py.Dataset, path or array, optional
@@ -86,9 +86,9 @@ def einsum(
     ExpressionError
         If the subscripts do not fit the operands.
     InputError
-        If operands are refused. An ArgumentError, which is a TypeError too, for unknown arguments.
+        If operands are refused. Unknown arguments raise an ArgumentError, which is also a TypeError.
     MemoryLimit
-        If no loops keep the limit of memory. The message states what would do.
+        If no loops fit into the memory limit. The message states the least limit that does.
     BackendUnavailable, UnsupportedPrecision, UnsupportedError
         If the backend, its precision or a combination of arguments is not available.
 
@@ -144,10 +144,10 @@ def contracted(
         if not isinstance(optimize, bool | str | None):
             raise UnsupportedError("a path goes with arrays in memory and without out; leave optimize out")
         return _einsum_stored(subscripts, arrays, memory_limit, gemm, check_finite, out, time_limit)
-    # Lengths may be symbols while PyTorch traces; a plan is for numbers.
+    # While PyTorch traces, extents may be symbols; planning needs numbers.
     shapes = tuple(tuple(map(int, x.shape)) for x in arrays)
     exchanges, same = declared_exchanges(symmetries, arrays, shapes)
-    # Only where memory is limited a plan depends on the length of an element; other plans are shared.
+    # A plan depends on the size of an element only if memory is limited; other plans are shared between types.
     size = 8 if memory_limit is None else itemsize_of(arrays)
     path = requested_path(optimize, subscripts, shapes)
     plan, parsed = plan_subscripts(subscripts, shapes, size, memory_limit, time_limit, exchanges, same, path)
@@ -176,7 +176,7 @@ def _einsum_stored(
     if any(parsed.squeezed):
         raise UnsupportedError("datasets and out take operands whose extents agree; axes of extent one are spread here")
     operands = {name: x for (name, _), x in zip(plan.inputs, arrays)}
-    # A call after a kill continues only if it finds the same plan, so that the time limit must rarely be reached.
+    # A call that continues after a kill must find the same plan, so the time limit should rarely be reached.
     with planning(None if time_limit is None else STORED * time_limit):
         return einsum_stored(plan.trees[0], operands, out, memory_limit, check_finite)
 
@@ -225,7 +225,7 @@ def einsum_plan(
     ExpressionError
         If the subscripts or the program are invalid.
     MemoryLimit
-        If no loops keep the limit of memory. The message states in bytes what would do.
+        If no loops fit into the memory limit. The message states the least limit that does.
     BackendUnavailable, UnsupportedPrecision
         If the backend cannot run here, or not in this precision.
 

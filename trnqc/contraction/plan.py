@@ -78,7 +78,7 @@ class Plan(Computation):
     def warn_if_slow(self, stacklevel: int) -> None:
         """Issue a SlowPlanWarning if the memory limit makes a run more than `SLOW` times slower.
 
-        stacklevel: as of ``warnings.warn``, 2 for the caller of this method.
+        `stacklevel` is that of ``warnings.warn``; 2 stands for the caller of this method.
         """
         if self.memory is not None and self.slowdown > SLOW:
             message = (

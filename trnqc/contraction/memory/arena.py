@@ -8,13 +8,16 @@ import numpy as np
 
 
 def arena_offsets(sizes: Mapping[str, int], lives: Mapping[str, tuple[int, int]]) -> dict[str, int]:
-    """Return the first element of each array in a common arena; lives: first and last moment of each."""
+    """Return the first element of each array in a common arena; `lives` has the first and last moment of each."""
     offsets, _ = _packed(np.array([[*sizes.values()]], float), together([lives[name] for name in sizes]))
     return dict(zip(sizes, offsets[0].astype(int).tolist()))
 
 
 def arenas(sizes: np.ndarray, meet: np.ndarray) -> np.ndarray:
-    """Return the elements of an arena of all arrays for each row of sizes [trials, arrays]; meet: see `together`."""
+    """Return the sizes of arenas in elements, [trials], for sizes of arrays [trials, arrays].
+
+    `meet` says which arrays live at the same time, as of `together`.
+    """
     return _packed(sizes, meet)[1]
 
 

@@ -75,12 +75,14 @@ def fusion_front(
 
     Parameters
     ----------
+    tree : Tree
+        The operations.
     recompute : bool
-        Whether arrays may be computed repeatedly. Without, one fusion is the best.
+        Whether arrays may be computed repeatedly. If not, a single fusion is the best.
     tiles : mapping, optional
         Elements of an index that one turn of its fused loop covers; 1 where there is no entry.
     keep : int
-        Most partial solutions of one array that are followed; if it is reached, the front is not exact.
+        Largest number of partial solutions that are followed for each array. If it is reached, the front is not exact.
     """
     search = _Search(tree, recompute, tiles or {}, keep)
     finals = search.solve()
@@ -93,7 +95,7 @@ def least_memory(tree: Tree) -> Fusion:
 
 
 class _OutOfTime(Exception):
-    """The time for planning is over."""
+    """Raised if the time for planning is over."""
 
 
 def _in_time() -> None:
@@ -188,7 +190,7 @@ class _Search:
         return sum(space for space, _ in least), sum(work for _, work in least)
 
     def _spent(self, array: ComputedArray, mask: int) -> tuple[int, int]:
-        """Return (elements held, multiply-adds) of the array itself; the result counts no memory."""
+        """Return (elements held, multiply-adds) of the array itself; the result of the tree needs no memory."""
         own = self.mask(array.loops)
         space = prod(self.tile[i] if mask >> i & 1 else self.extent[i] for i in map(self.labels.index, array.indices))
         again = prod(self.turns[i] for i in range(len(self.labels)) if mask & ~own & 1 << i)

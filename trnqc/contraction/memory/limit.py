@@ -25,7 +25,7 @@ def within_bytes(plan: AnyComputation, memory_limit: int | None, itemsize: int) 
     InputError
         If the limit is not a number.
     MemoryLimit
-        If no loops hold that little. The message states the least limit that would do.
+        If no loops hold that little. The message states the least sufficient limit.
     """
     if memory_limit is None:
         return within_elements(plan, None)

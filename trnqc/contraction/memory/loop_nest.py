@@ -18,7 +18,7 @@ from trnqc.expression.operand import Leaf
 
 @dataclass(frozen=True)
 class Allocate:
-    """The array begins to exist; zero: its elements are set to zero because parts are added to them."""
+    """The array begins to exist. With `zero` its elements are set to zero, because parts are added to them."""
 
     name: str
     zero: bool
@@ -26,7 +26,7 @@ class Allocate:
 
 @dataclass(frozen=True)
 class Compute:
-    """Compute the part of the array that belongs to the current tiles; accumulate: add to it."""
+    """Compute the part of the array that belongs to the current tiles, or with `accumulate` add to it."""
 
     name: str
     accumulate: bool
@@ -161,7 +161,10 @@ def inner_operand(fusion: Fusion) -> str | None:
 
 
 def nest_of(fusion: Fusion, inside: str | None = None) -> Nest:
-    """Return the loop nest of a fusion; of two adjacent producers the one comes first that leaves less behind."""
+    """Return the loop nest of a fusion.
+
+    Of two producers beside each other, the one comes first whose temporaries exceed its result by more.
+    """
     body: list[Item | _Open] = []
     _Builder(fusion).emit(fusion.arrays[fusion.tree.root.name], (), [body])
     return Nest(fusion, _closed(body, fusion.arrays), inside)
@@ -184,9 +187,9 @@ class _Builder:
     def emit(self, array: ComputedArray, around: tuple[str, ...], bodies: list[list[Item | _Open]]) -> None:
         """Write the items that compute the array.
 
-        around: the loops that it shares with its consumer; bodies: the bodies of these loops, and of what is outside. A
-        producer that shares fewer loops is written before the loop that it is not part of. As chains are nested, that
-        loop is the last item of its body.
+        `around` are the loops that the array shares with its consumer, `bodies` the outermost body of the nest and the
+        bodies of these loops. A producer that shares fewer loops is written before the first loop that it does not
+        share. As chains are nested, that loop is the last item of its body.
         """
         depth = len(around)
         fusion = self.fusion

@@ -18,7 +18,7 @@ from trnqc.expression.operand import Leaf
 from trnqc.expression.spaces import Index
 from trnqc.expression.symmetry import Symmetry
 
-# Most operands for which all binary trees are searched.
+# Largest number of operands for which all binary trees are searched.
 EXACT = 12
 
 
@@ -32,8 +32,24 @@ def minimise(
 ) -> Tree:
     """Return the tree of least multiply-adds for name[output] = product of the leaves, summed over all other labels.
 
-    symmetries: of the axes of each leaf; loops over unique elements are then counted. first: number of the first
-    temporary. Of the two operands of a step the one is computed first for which less memory is held.
+    Parameters
+    ----------
+    leaves : sequence of Leaf
+        The operands.
+    output : sequence of str
+        Labels of the result.
+    indices : mapping
+        Label -> index with its extent.
+    name : str
+        Name of the result.
+    symmetries : sequence
+        For each leaf the symmetries of its axes. If there are any, loops over unique elements are counted.
+    first : int
+        Number of the first temporary.
+
+    Notes
+    -----
+    Of the two operands of a step, the one is computed first for which less memory is held.
     """
     network = network_of(
         [leaf.indices for leaf in leaves], output, {x: i.extent for x, i in indices.items()}, symmetries
@@ -66,7 +82,7 @@ def build(
     name: str = "result",
     first: int = 1,
 ) -> Tree:
-    """Return the tree of an order. Temporaries are T`first` and so on, in order of evaluation."""
+    """Return the tree of an order. Temporaries are numbered from `first` in order of evaluation: T1, T2, ..."""
     builder = _Builder(network, splits, leaves, tuple(output), name, first)
     root = builder.root()
     used = {label: indices[label] for label in union(*(leaf.indices for leaf in leaves))}
@@ -95,9 +111,9 @@ class _Builder:
         self.splits = self._ordered(splits)
 
     def _ordered(self, splits: Splits) -> Splits:
-        """Return the order with that operand first which needs more memory while it is computed than it leaves.
+        """Return the order in which the first operand of a step is the one that frees more memory once it is computed.
 
-        Peaks of memory of all parts are kept in `peaks`.
+        The peak of memory of each part is stored in `peaks`.
         """
         ordered: Splits = {}
         for part in sorted(splits, key=int.bit_count):
@@ -110,7 +126,7 @@ class _Builder:
         return ordered
 
     def _excess(self, part: int) -> int:
-        """Return what a part needs while it is computed beyond what it leaves."""
+        """Return the elements that a part frees once it is computed: its peak without its result."""
         return self.peaks[part] - self._held(part)
 
     def _held(self, part: int) -> int:
@@ -134,7 +150,7 @@ class _Builder:
         raise AssertionError("a plan ends with all operands")
 
     def _evaluated(self) -> Iterator[tuple[int, int]]:
-        """Return (part, labels with which it enters its step) in order of evaluation."""
+        """Yield (part, labels with which it enters its step) in order of evaluation."""
         parts, todo = [], [(self.network.everything, 0)]
         while todo:
             part, labels = todo.pop()

@@ -68,7 +68,13 @@ def _linear(splits: Splits, network: Network) -> Path:
 
 
 def splits_of(steps: Sequence[tuple[int, ...]], operands: int) -> Splits:
-    """Return the order of a path, such as another planner's; a step over several operands joins them from the left."""
+    """Return the order of a path. A step with more than two operands multiplies them from left to right.
+
+    Raises
+    ------
+    InputError
+        If a step names an operand twice or one that does not exist, or if several operands are left.
+    """
     alive = [1 << k for k in range(operands)]
     splits: Splits = {}
     for step in steps:

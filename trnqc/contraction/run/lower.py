@@ -17,7 +17,10 @@ from trnqc.expression.spaces import Index
 
 
 def lower(tree: Tree) -> tuple[Step, ...]:
-    """Return one operation per step of the tree; operands lie in memory as labelled, the last axis fastest."""
+    """Return one operation for each step of the tree.
+
+    Operands are expected in C order, with the last of their labels fastest.
+    """
     orders: dict[str, Labels] = {}
     steps = []
     pairs = dict(tree.pairs)
@@ -76,7 +79,7 @@ def _product(tree: Tree, node: Node, orders: Mapping[str, Labels]) -> Step:
 def _choices(
     tree: Tree, node: Node, operands: tuple[Leaf | Node, Leaf | Node], orders: Mapping[str, Labels]
 ) -> Iterator[tuple[int, Step]]:
-    """Yield (elements copied, step) for every sensible order of groups; the first of equals is taken."""
+    """Yield (elements copied, step) for the orders of the groups of labels that operands and result suggest."""
     kept = set(node.indices)
     wishes = _wishes(tree, node)
     for pair in (operands, operands[::-1]):
@@ -127,7 +130,7 @@ def _choice(
 
 
 def _orders(group: list[str], guides: list[Labels]) -> list[Labels]:
-    """Return the orders in which the guides that hold the whole group have it."""
+    """Return the orders of the group in those guides that contain all of its labels."""
     orders = [tuple(x for x in guide if x in group) for guide in guides]
     return list(dict.fromkeys(order for order in orders if len(order) == len(group)))
 
@@ -171,7 +174,7 @@ def _grouped(labels: Labels, groups: tuple[frozenset[str], ...]) -> Labels:
 
 
 def _later(tree: Tree, node: Node, order: Labels, wishes: tuple[frozenset[str], ...] | None) -> int:
-    """Return the elements that the consumer, or the caller, who wants the result in order, has to copy."""
+    """Return the elements that the consumer has to copy, or the caller if the result is not in the node's order."""
     if wishes is None:
         return 0 if order == node.indices else tree.size(order)
     batch, own, inner = (tuple(x for x in order if x in group) for group in wishes)

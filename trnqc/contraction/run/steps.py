@@ -41,8 +41,8 @@ class Side:
 class Product:
     """result[batch, rows, columns] = sum over inner of left[batch, rows, inner] right[batch, inner, columns].
 
-    order: labels of the result, axis by axis. Without inner labels, elements are multiplied, and both sides follow
-    `order`.
+    `order` has the labels of the result, axis by axis. Without inner labels, elements are multiplied, and the axes of
+    both sides are in the same order.
     """
 
     batch: Labels
@@ -136,7 +136,7 @@ class Step:
         inner = self.operation
         total = inner.step.copies(inner.tree)
         for packed in (*inner.sides, inner.result):
-            # One pair after the other, from the packed array to the whole one or back; a turned copy before it.
+            # Pairs are packed or spread one after the other; each time an array of the intermediate size is created.
             labels = list(packed.packed)
             for name, pair in packed.pairs:
                 total += inner.tree.size(labels)

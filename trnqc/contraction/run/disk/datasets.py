@@ -14,7 +14,7 @@ from trnqc.contraction.memory.disk_passes import Pass
 from trnqc.contraction.run.operands import require_finite
 from trnqc.host.files import replacing
 
-# Elements that are moved at once between a dataset and a tile with another order of axes.
+# Largest number of elements that are moved at once between a dataset and a tile with another order of axes.
 PIECE = 2**16
 
 
@@ -27,7 +27,7 @@ RESULT = "result"
 
 
 class Stored:
-    """A dataset as a function of a schedule: its tiles are read straight into the arena, piece by piece."""
+    """A dataset as a function operand of a schedule. Its tiles are read straight into the arena, piece by piece."""
 
     def __init__(self, dataset: h5py.Dataset, name: str, check_finite: bool = False) -> None:
         self.dataset, self.name, self.check_finite = dataset, name, check_finite

@@ -30,7 +30,7 @@ from trnqc.contraction.run.operands import require_finite
 from trnqc.contraction.tree import Tree
 from trnqc.errors import InputError, MemoryLimit, SlowPlanWarning, UnsupportedError
 
-# Bytes that HDF5 and the search for a plan hold themselves.
+# Bytes that HDF5 and the planner hold themselves.
 HDF5 = 2**22
 
 
@@ -105,7 +105,7 @@ def _check_out(out: Any, shape: tuple[int, ...], dtype: Any, operands: Mapping[s
     if tuple(out.shape) != shape or out.dtype != dtype:
         raise InputError(f"the result is {dtype} {shape}; out is {out.dtype} {tuple(out.shape)}")
     if isinstance(out, np.ndarray) and not out.flags.writeable:
-        raise InputError("out is read-only; hand in an array that can be written")
+        raise InputError("out is read-only; pass an array that can be written")
     if same := [name for name, x in operands.items() if isinstance(x, h5py.Dataset) and x == out]:
         raise InputError(f"out is the dataset of operand {same[0]}, which is read while it is written: take another")
 
@@ -157,7 +157,7 @@ def _on_disk(plan: Passes, functions: dict[str, Any], out: Any, dtype: Any, key:
 def _run(
     one: Pass, operands: Mapping[str, Any], dataset: h5py.Dataset, journal: Journal, workspace: np.ndarray
 ) -> None:
-    """Run one pass, continuing behind the turns that the journal has."""
+    """Run one pass, continuing after the turns that the journal records."""
     needed = {leaf.name: operands[leaf.name] for leaf in one.schedule.fusion.tree.leaves}
 
     def turned(number: int) -> None:
