@@ -81,9 +81,9 @@ def test_the_better_record_stays(tmp_path):
 @pytest.mark.parametrize(
     "text, problem",
     [
-        ("", "no JSON"),
-        ("{", "no JSON"),
-        ("\x00\xff", "no JSON"),
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ("\x00\xff", "not JSON"),
         ("[]", "found list"),
         ('{"a": 1}', "found None"),
         (records.dumps(record()).replace("1000.0", "1.0"), "truncated or edited"),
