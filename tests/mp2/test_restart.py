@@ -1,4 +1,4 @@
-"""A job that is cut off goes on where it was, with the same digits; what has changed on disk is found."""
+"""An interrupted job continues with the same digits; changed files are detected."""
 
 from __future__ import annotations
 
