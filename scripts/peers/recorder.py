@@ -1,4 +1,4 @@
-"""A pytest plugin that writes what became of each test, as JSON, to the file that ``$PEERS_RECORD`` names.
+"""A pytest plugin that writes the outcome of each test as JSON to the file that ``$PEERS_RECORD`` names.
 
 The file is written anew after every test, so that a run that is cut off leaves what it had.
 """

@@ -1,4 +1,4 @@
-"""What passes with a peer's own objects and fails with ours, by file, as a table and as the gate's verdict."""
+"""The tests that pass with a package's own objects and fail with ours, as a table by file and as a verdict."""
 
 from __future__ import annotations
 

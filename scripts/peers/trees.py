@@ -1,4 +1,4 @@
-"""Source trees of peers, at the tag of the installed version, in a cache folder outside the repository."""
+"""Source trees of other packages, at the tag of the installed version, in a cache folder outside of the repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensor-product kernels for GPUs, without one: registers, spills, shared memory, resident warps, bytes and operations.
+"""Registers, spills, shared memory, resident warps, bytes and operations of tensor-product kernels, without a GPU.
 
     python -m scripts.registers.cg [--arch sm_80 sm_90] [--labels mace-large ...] [--out profiles/counted/cg_cuda.json]
 
