@@ -91,10 +91,10 @@ def of_lattice(side: int, asked: argparse.Namespace, drop: tuple[str, ...], targ
             if side == 10:
                 wished["trnqc over dense matrices"] = OVER_DENSE[equation]
             network = plans["trnqc"].network
-            found = errors(works, network.shape(network.output))
+            error = errors(works, network.shape(network.output))
             row = compared(f"{equation} {side * side} atoms, set {name}", works, wished, asked.rounds)
             yield row | {
-                "error": found,
+                "error": error,
                 "ran as": plans["trnqc"].form,
                 "plan": str(plans["trnqc"]),
                 "fused plan": str(plans["fused"]),
@@ -130,10 +130,10 @@ def factors(asked: argparse.Namespace) -> Rows:
 
 def solver(asked: argparse.Namespace) -> Rows:
     for label, work in known.networks().items():
-        found = [work() for _ in range(3)]
-        seconds = {what: median(one["seconds"][what] for one in found) for what in found[0]["seconds"]}
+        runs = [work() for _ in range(3)]
+        seconds = {what: median(one["seconds"][what] for one in runs) for what in runs[0]["seconds"]}
         speedup = {f"a second over {what}": 1.0 / value for what, value in seconds.items()}
-        yield found[0] | {"case": label, "seconds": seconds, "speedup": speedup, "target": dict.fromkeys(speedup, 1.0)}
+        yield runs[0] | {"case": label, "seconds": seconds, "speedup": speedup, "target": dict.fromkeys(speedup, 1.0)}
 
 
 def threads(asked: argparse.Namespace) -> Rows:
