@@ -1,4 +1,4 @@
-"""A candidate's misfortune ends with its process and is written down as what it was."""
+"""A candidate that crashes or hangs ends only its own process and is recorded with the kind of its failure."""
 
 import dataclasses
 import re

@@ -1,4 +1,4 @@
-"""A whole run: determinism, misfortunes, a real kill and the resumption after it."""
+"""Whole tuning runs: determinism, failures of candidates, a kill, and the run that resumes after it."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""Searches against costs that are known everywhere."""
+"""The searches on cost functions that are known everywhere."""
 
 import itertools
 import math

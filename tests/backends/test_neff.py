@@ -1,4 +1,4 @@
-"""The vendor's caches as its documents lay them out: read, claimed, warmed and cleared, and never harmed."""
+"""The vendor's caches, laid out as documented, are read, claimed, warmed and cleared without damage."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""The Trainium backend without Trainium: packages and devices are made up, kernels run on CPU tensors, simulated."""
+"""The Trainium backend without Trainium: packages and devices are replaced, kernels are simulated on CPU tensors."""
 
 from __future__ import annotations
 

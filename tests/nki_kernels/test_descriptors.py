@@ -1,4 +1,4 @@
-"""Rules of the knobs: what passes fits the chip when the kernel is traced there, what fails names its rule."""
+"""Rules of the knobs: allowed points fit the chip when the kernel is traced, and errors name the broken rule."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""Which record a launch takes, and what it says about it."""
+"""Which tuning record a launch takes, and what it reports about it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Records survive what directories go through: concurrent writers, damage, foreign and newer files."""
+"""Records survive concurrent writers, damage, and files of other and newer formats."""
 
 import dataclasses
 import json

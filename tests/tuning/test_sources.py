@@ -1,4 +1,4 @@
-"""The digest of a kernel's source changes with what the kernel computes and with nothing else."""
+"""The digest of a kernel's source changes only when the computation changes."""
 
 import ast
 import sys
