@@ -177,14 +177,17 @@ def test_a_path_is_followed():
     assert inner == [30, 4, 30, 4, 4, 30]
 
 
-@pytest.mark.parametrize(("options", "words"), [
-    ({"optimize": 3}, "optimize is a path, a planner of paths"),
-    ({"optimize": [(0, 1)]}, "2 are left after"),
-    ({"optimize": [(0, 7), (0, 1)]}, "of the 3 operands left; found"),
-    ({"order": "F"}, "no argument 'order': copy the result"),
-    ({"dtype": "f4"}, "no argument 'dtype': convert the operands"),
-    ({"bad_arg": 0}, "no argument 'bad_arg'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"optimize": 3}, "optimize is a path, a planner of paths"),
+        ({"optimize": [(0, 1)]}, "2 are left after"),
+        ({"optimize": [(0, 7), (0, 1)]}, "of the 3 operands left; found"),
+        ({"order": "F"}, "no argument 'order': copy the result"),
+        ({"dtype": "f4"}, "no argument 'dtype': convert the operands"),
+        ({"bad_arg": 0}, "no argument 'bad_arg'"),
+    ],
+)
 def test_arguments_that_are_refused(options, words):
     with pytest.raises(InputError, match=words) as caught:
         trnqc.einsum("ab,bc,cd->ad", *[np.ones((2, 2))] * 3, **options)

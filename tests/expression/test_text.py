@@ -155,12 +155,15 @@ def test_programs_of_objects_are_checked_too():
         program("E = z").indices()
 
 
-@pytest.mark.parametrize(("below", "found"), [
-    ("(e[i] - f[a])", r"found e\[i\] - f\[a\]: pass a sum as one tensor, or as a function"),
-    ("(-e[i] + 2 * f[a])", r"found - e\[i\] \+ 2 \* f\[a\]: pass a sum"),
-    ("(e[i] / f[a])", r"found e\[i\] / f\[a\]: multiply by its denominator"),
-    ("0", "found zero"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("below", "found"),
+    [
+        ("(e[i] - f[a])", r"found e\[i\] - f\[a\]: pass a sum as one tensor, or as a function"),
+        ("(-e[i] + 2 * f[a])", r"found - e\[i\] \+ 2 \* f\[a\]: pass a sum"),
+        ("(e[i] / f[a])", r"found e\[i\] / f\[a\]: multiply by its denominator"),
+        ("0", "found zero"),
+    ],
+)
 def test_a_division_says_what_it_was_by(below, found):
     text = "space o = 3\nspace v = 4\nindex i : o\nindex a : v\ntensor x[o,v]\ntensor e[o]\ntensor f[v]\n"
     with pytest.raises(ExpressionError, match=found):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from trnqc.gen import Array, Value, Var, const
+from trnqc.gen.arrays import row_major
 from trnqc.gen.build import Builder
 from trnqc.gen.values import cast, eq, lt
 from trnqc.sparse.network.loops import Loop
@@ -50,10 +51,7 @@ class Extents:
 
     def offset(self, order: Indices, bound: Mapping[str, Value]) -> Value:
         """Return the row-major position of an element in an array over `order`. bound: values of the indices."""
-        position = ZERO
-        for level, index in enumerate(order):
-            position = position * self.value(index) + bound[index] if level else bound[index]
-        return position
+        return row_major([bound[i] for i in order], [self.value(i) for i in order[1:]]) if order else ZERO
 
 
 @dataclass(frozen=True)
