@@ -33,8 +33,22 @@ SHAPES = {
     "4 occupied of medium": (4, 448, 1536),
     "several thousand": (8, 2800, 9000),
 }
-COLUMNS = ("shape", "nocc/nvir/naux", "target", "precision", "block", "kchunk", "static", "executed", "products",
-           "needed", "transposes", "SBUF", "PSUM", "seconds")  # fmt: skip
+COLUMNS = (
+    "shape",
+    "nocc/nvir/naux",
+    "target",
+    "precision",
+    "block",
+    "kchunk",
+    "static",
+    "executed",
+    "products",
+    "needed",
+    "transposes",
+    "SBUF",
+    "PSUM",
+    "seconds",
+)
 
 
 def arguments(nocc: int, nvir: int, naux: int, precision: str) -> tuple[Any, ...]:
@@ -64,11 +78,21 @@ def measure(name: str, shape: tuple[int, int, int], target: str, precision: str)
     start = time.perf_counter()
     trace = sim.trace(mp2_energy)(*args)
     values = (
-        name, "/".join(map(str, shape)), target, precision, tiles.block, tiles.kchunk, sum(trace.static.values()),
-        sum(trace.executed.values()), trace.executed["nc_matmul"],
-        needed_products(shape[0], tiles, 1 if precision == "fp32" else 3), trace.executed["nc_transpose"],
-        trace.sbuf_high_water, trace.psum_high_water, round(time.perf_counter() - start, 2),
-    )  # fmt: skip
+        name,
+        "/".join(map(str, shape)),
+        target,
+        precision,
+        tiles.block,
+        tiles.kchunk,
+        sum(trace.static.values()),
+        sum(trace.executed.values()),
+        trace.executed["nc_matmul"],
+        needed_products(shape[0], tiles, 1 if precision == "fp32" else 3),
+        trace.executed["nc_transpose"],
+        trace.sbuf_high_water,
+        trace.psum_high_water,
+        round(time.perf_counter() - start, 2),
+    )
     return dict(zip(COLUMNS, values))
 
 

@@ -1,4 +1,4 @@
-"""Progress of a run that writes files: a directory that one process holds, and which part of the work is done."""
+"""Progress of a run that writes files: a work directory, locked by one process, with a record of what is done."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from trnqc.host.files import hold, write_aside
 
-# Seconds between records of progress; a turn that is not recorded is repeated.
+# Seconds between records of progress. Turns after the last record are repeated by the next run.
 RECORD_EVERY = 0.2
 
 
@@ -81,12 +81,12 @@ class Journal:
         return time.monotonic() - self._last >= RECORD_EVERY
 
     def turn(self, number: int) -> None:
-        """Record that so many turns of this pass are on disk."""
+        """Record the number of turns of this pass that are on disk."""
         self.turns = number
         self._write()
 
     def finish_pass(self) -> None:
-        """Record that a pass is on disk."""
+        """Record that the current pass is on disk."""
         self.passes, self.turns = self.passes + 1, 0
         self._write()
 

@@ -10,9 +10,8 @@ directory. Data is handed to the operating system but not synchronised: after a 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
-from math import prod
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -24,56 +23,15 @@ from trnqc.contraction.cost.estimate import SLOW, quick_seconds
 from trnqc.contraction.cost.rates import machine_rates
 from trnqc.contraction.memory.disk_passes import MOVE_COST, Pass, Passes, plan_passes
 from trnqc.contraction.memory.schedule import ElementLimit
-from trnqc.contraction.run.journal import Journal, fingerprint
+from trnqc.contraction.run.disk.datasets import RESULT, Sink, Stored, allocated, chunks_of, opened
+from trnqc.contraction.run.disk.journal import Journal, fingerprint
 from trnqc.contraction.run.loop_nest import run_schedule, workspace_of
 from trnqc.contraction.run.operands import require_finite
 from trnqc.contraction.tree import Tree
 from trnqc.errors import InputError, MemoryLimit, SlowPlanWarning, UnsupportedError
-from trnqc.host.files import replacing
 
-# Elements that are moved at once between a dataset and a tile with another order of axes.
-PIECE = 2**16
-# Bytes that HDF5 and the search for a plan hold themselves.
+# Bytes that HDF5 and the planner hold themselves.
 HDF5 = 2**22
-# Bytes of HDF5's caches of chunks and of metadata. Scattered elements of a chunk up to this size are written at once.
-CACHE = 2**18
-# Name of the dataset in a file that holds one result.
-RESULT = "result"
-
-
-class Stored:
-    """A dataset as a function of a schedule: its tiles are read straight into the arena, piece by piece."""
-
-    def __init__(self, dataset: h5py.Dataset, name: str, check_finite: bool = False) -> None:
-        self.dataset, self.name, self.check_finite = dataset, name, check_finite
-
-    def __call__(self, *cuts: slice) -> np.ndarray:
-        block = np.empty([cut.stop - cut.start for cut in cuts], self.dataset.dtype)
-        self.into(block, cuts)
-        return block
-
-    def into(self, target: np.ndarray, cuts: Sequence[slice]) -> None:
-        """Read dataset[cuts] into the target."""
-        for here, there in _pieces(cuts):
-            if target.flags.c_contiguous and target.dtype == self.dataset.dtype:
-                self.dataset.read_direct(target, there, here)
-            else:
-                target[here] = self.dataset[there]
-            if self.check_finite:
-                require_finite(np, target[here], self.name)
-
-
-class Sink:
-    """A dataset as the result of a schedule."""
-
-    def __init__(self, dataset: h5py.Dataset) -> None:
-        self.dataset = dataset
-        self.dtype, self.shape = dataset.dtype, dataset.shape
-
-    def put(self, cuts: Sequence[slice], tile: np.ndarray) -> None:
-        """Write a tile to dataset[cuts]."""
-        for here, there in _pieces(cuts):
-            self.dataset[there] = np.ascontiguousarray(tile[here])
 
 
 def einsum_stored(
@@ -147,7 +105,7 @@ def _check_out(out: Any, shape: tuple[int, ...], dtype: Any, operands: Mapping[s
     if tuple(out.shape) != shape or out.dtype != dtype:
         raise InputError(f"the result is {dtype} {shape}; out is {out.dtype} {tuple(out.shape)}")
     if isinstance(out, np.ndarray) and not out.flags.writeable:
-        raise InputError("out is read-only; hand in an array that can be written")
+        raise InputError("out is read-only; pass an array that can be written")
     if same := [name for name, x in operands.items() if isinstance(x, h5py.Dataset) and x == out]:
         raise InputError(f"out is the dataset of operand {same[0]}, which is read while it is written: take another")
 
@@ -181,13 +139,13 @@ def _on_disk(plan: Passes, functions: dict[str, Any], out: Any, dtype: Any, key:
                 continue
             with ExitStack() as files:
                 temporaries = {
-                    name: Stored(files.enter_context(_opened(journal.file(name), "r"))[RESULT], name)
+                    name: Stored(files.enter_context(opened(journal.file(name), "r"))[RESULT], name)
                     for name in one.read
                     if name not in functions
                 }
                 dataset = out
                 if final is not None or number < len(plan.passes) - 1:
-                    file = _allocated(journal.file(one.target), one.shape, dtype, _chunks(one, readers))
+                    file = allocated(journal.file(one.target), one.shape, dtype, chunks_of(one, readers))
                     dataset = files.enter_context(file)[RESULT]
                 _run(one, functions | temporaries, dataset, journal, workspace)
             journal.finish_pass()
@@ -199,7 +157,7 @@ def _on_disk(plan: Passes, functions: dict[str, Any], out: Any, dtype: Any, key:
 def _run(
     one: Pass, operands: Mapping[str, Any], dataset: h5py.Dataset, journal: Journal, workspace: np.ndarray
 ) -> None:
-    """Run one pass, continuing behind the turns that the journal has."""
+    """Run one pass, continuing after the turns that the journal records."""
     needed = {leaf.name: operands[leaf.name] for leaf in one.schedule.fusion.tree.leaves}
 
     def turned(number: int) -> None:
@@ -209,53 +167,6 @@ def _run(
 
     run_schedule(one.schedule, needed, Sink(dataset), first=journal.turns, turned=turned, workspace=workspace)
     dataset.file.flush()
-
-
-def _opened(path: Path, mode: str) -> h5py.File:
-    """Open a file with small caches."""
-    file = h5py.File(path, mode, rdcc_nbytes=CACHE)
-    config = file.id.get_mdc_config()
-    config.set_initial_size, config.initial_size, config.min_size, config.max_size = True, CACHE, CACHE, CACHE
-    file.id.set_mdc_config(config)
-    return file
-
-
-def _allocated(path: Path, shape: tuple[int, ...], dtype: Any, chunks: tuple[int, ...] | None) -> h5py.File:
-    """Return a file with all of its space allocated.
-
-    Later writes do not change its structure, so that a killed run leaves a valid file.
-    """
-    if path.exists():
-        return _opened(path, "r+")
-    with replacing(path, path.with_suffix(".new")) as aside, _opened(aside, "w") as file:
-        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        if chunks:
-            plist.set_chunk(chunks)
-        plist.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
-        plist.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-        kind = h5py.h5t.py_create(np.dtype(dtype), logical=True)
-        h5py.h5d.create(file.id, RESULT.encode(), kind, h5py.h5s.create_simple(shape), plist)
-    return _opened(path, "r+")
-
-
-def _chunks(one: Pass, readers: Sequence[Pass]) -> tuple[int, ...] | None:
-    """Return the blocks in which an array is both written and read; None if these are contiguous anyway."""
-    tiles = tuple(min(lengths) for lengths in zip(*(x.tiles(one.target) for x in (one, *readers)), strict=True))
-    first = next((axis for axis, n in enumerate(tiles) if n > 1), len(tiles))
-    return None if not tiles or tiles[first + 1 :] == one.shape[first + 1 :] else tiles
-
-
-def _pieces(cuts: Sequence[slice]) -> Any:
-    """Yield (cuts within the tile, cuts within the dataset) of boxes of at most PIECE elements, in order."""
-    lengths = [cut.stop - cut.start for cut in cuts]
-    steps = list(lengths)
-    for axis in range(len(steps)):
-        if prod(steps) <= PIECE:
-            break
-        steps[axis] = max(1, PIECE // prod(steps[axis + 1 :]))
-    for corner in np.ndindex(*(-(-n // step) for n, step in zip(lengths, steps))):
-        here = tuple(slice(k * s, min((k + 1) * s, n)) for k, s, n in zip(corner, steps, lengths))
-        yield here, tuple(slice(cut.start + x.start, cut.start + x.stop) for cut, x in zip(cuts, here))
 
 
 def _checked(tree: Tree, operands: Mapping[str, Any]) -> None:
