@@ -160,7 +160,7 @@ def _close_pair(mem, slot: int, same_pair: bool):
 
 def _pairs(mem, i_blocks, j_blocks, kind, same_pair: bool):
     """Pairs of i with each j, through products and energies."""
-    last = len(tile_list(kind[0], kind[1], kind[2])) - 1
+    tiles = tile_list(kind[0], kind[1], kind[2])
     mode = SAME if same_pair else PARTNERS
 
     def begin(slot):
@@ -168,13 +168,13 @@ def _pairs(mem, i_blocks, j_blocks, kind, same_pair: bool):
 
     def finish(banks, turn, slot, tile, x):
         _energies(mem, banks, turn, slot, tile, x, same_pair)
-        if x == last:
+        if x == len(tiles) - 1:
             _close_pair(mem, slot, same_pair)
 
     if len(mem.factors.left) == 1:
-        resident(mem.factors, i_blocks, j_blocks, kind, mode, begin, finish)
+        resident(mem.factors, tiles, i_blocks, j_blocks, kind, mode, begin, finish)
     else:
-        streamed(mem.factors, i_blocks, j_blocks[0], kind, mode, begin, finish)
+        streamed(mem.factors, tiles, i_blocks, j_blocks[0], kind, mode, begin, finish)
 
 
 def _item(mem, it, count: int, same_pair: bool, kind):

@@ -89,6 +89,29 @@ def block_kinds(nvir: int, block: int):
     return kinds
 
 
+def _edge_sizes(nvir: int, block: int):
+    """Sizes of the last block of nvir virtuals and, if there are more, of the others."""
+    nblk = -(-nvir // block)
+    last = nvir - (nblk - 1) * block
+    return [last] if nblk == 1 else [last, block]
+
+
+def rectangle_kinds(nvir_left: int, nvir_right: int, block: int):
+    """Shapes of the block pairs (A, B) of two sets of virtuals, all A with all B, as `block_kinds` gives them."""
+    kinds = []
+    for m in _edge_sizes(nvir_left, block):
+        for n in _edge_sizes(nvir_right, block):
+            kinds = kinds + [(m, n, False)]
+    return kinds
+
+
+def rectangle_pairs(nvir_left: int, nvir_right: int, block: int) -> list[list[tuple[int, int]]]:
+    """The block pairs (A, B) of each of `rectangle_kinds`."""
+    sides = [[[-(-nvir // block) - 1], list(range(-(-nvir // block) - 1))] for nvir in (nvir_left, nvir_right)]
+    left, right = ([blocks for blocks in side if blocks] for side in sides)
+    return [[(a, b) for a in rows for b in columns] for rows in left for columns in right]
+
+
 def block_pairs(tiles: Mp2Tiles, kind: int) -> list[tuple[int, int]]:
     """The block pairs (A, B) of one of ``block_kinds``."""
     end = tiles.nblk - 1
@@ -160,17 +183,27 @@ def group_pairs(pairs: np.ndarray, group: int) -> list[list[list[int]]]:
 
 
 def work_list(
-    pairs: np.ndarray, eps_occ: np.ndarray, tiles: Mp2Tiles, cores: int = 1, capacity: int | None = None
+    pairs: np.ndarray,
+    eps_occ: np.ndarray,
+    tiles: Mp2Tiles,
+    cores: int = 1,
+    capacity: int | None = None,
+    kinds: list[list[tuple[int, int]]] | None = None,
 ) -> WorkList:
-    """Work items for pairs int [npair, 2]; padded with unused rows to ``capacity`` so that launches share a program."""
+    """Work items for pairs int [npair, 2]; padded with unused rows to ``capacity`` so that launches share a program.
+
+    kinds: block pairs by kind; by default those of `block_kinds`.
+    """
     nblk, group = tiles.nblk, tiles.group
+    if kinds is None:
+        kinds = [block_pairs(tiles, kind) for kind in range(len(block_kinds(tiles.nvir, tiles.block)))]
     rows, owner, limits = [], [], []
     for members in group_pairs(pairs, group):
-        for kind in range(len(block_kinds(tiles.nvir, tiles.block))):
+        for blocks in kinds:
             first = len(rows)
             for ns in members:
                 i, js = pairs[ns[0], 0], pairs[ns, 1]
-                for a, b in block_pairs(tiles, kind):
+                for a, b in blocks:
                     js_blocks = [j * nblk + x for j in js for x in (a, b)]
                     pad = 2 * (group - len(js))
                     rows.append([i * nblk + a, i * nblk + b, *js_blocks, *[0] * pad, a, b])

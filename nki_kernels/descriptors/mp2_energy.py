@@ -38,7 +38,8 @@ def _constants(tiles: mp2_plan.Mp2Tiles) -> dict[str, int]:
     return {"block": tiles.block, "kchunk": tiles.kchunk, "group": tiles.group}
 
 
-def _knobs(shape: Values) -> dict[str, list[int]]:
+def pair_knobs(shape: Values) -> dict[str, list[int]]:
+    """Values of the knobs that every kernel over pairs of orbitals has."""
     return {
         "blocks": list(range(1, min(ceil(shape["nvir"], P), 12) + 1)),
         "chunks": ladder(ceil(shape["naux"], P)),
@@ -56,6 +57,13 @@ def _default_point(shape: Values, precision: str) -> dict[str, int]:
 
 
 def _realise(point: Values, shape: Values, precision: str, target: str) -> dict[str, int]:
+    tiles = realise_pairs(point, shape, precision, target)
+    require_unrolled(unrolled(tiles), unrolled(tiles_of(shape, _default(shape, precision))))
+    return _constants(tiles)
+
+
+def realise_pairs(point: Values, shape: Values, precision: str, target: str) -> mp2_plan.Mp2Tiles:
+    """The tiles of a point of the knobs ``blocks``, ``chunks`` and ``group``; raises Infeasible."""
     nocc, nvir, nk = shape["nocc"], shape["nvir"], ceil(shape["naux"], P)
     require(point["group"] <= max(1, nocc - 1), f"{nocc} orbitals make no group of {point['group']} pairs")
     block = nvir if point["blocks"] == 1 else P * ceil(nvir, point["blocks"] * P)
@@ -69,11 +77,10 @@ def _realise(point: Values, shape: Values, precision: str, target: str) -> dict[
         require(in_flight <= held, f"PSUM: {in_flight} tiles of a streamed block are in flight, {held} can be held")
         require(point["group"] == 1, "streamed factors are not shared within a group")
     require_sbuf(tiles.sbuf_bytes(ITEMSIZE[precision]), target)
-    require_unrolled(_unrolled(tiles), _unrolled(tiles_of(shape, _default(shape, precision))))
-    return _constants(tiles)
+    return tiles
 
 
-def _unrolled(tiles: mp2_plan.Mp2Tiles) -> int:
+def unrolled(tiles: mp2_plan.Mp2Tiles) -> int:
     """The number of products in the largest loop body, which is a group of pairs for one pair of blocks."""
     kinds = mp2_plan.block_kinds(tiles.nvir, tiles.block)
     return tiles.group * tiles.nk * max(sum(1 if tile[4] else 2 for tile in tile_list(*kind)) for kind in kinds)
@@ -118,7 +125,7 @@ KERNEL = NkiKernel(
     dims=("nocc", "nvir", "naux"),
     contracted="naux",
     workload="all pairs in one launch",
-    knobs=_knobs,
+    knobs=pair_knobs,
     default=_default,
     default_point=_default_point,
     realise=_realise,
