@@ -64,6 +64,8 @@ class Gradients(rhf.GradientsBase):
         The relaxed density of the last gradient; None before `kernel`.
     """
 
+    mol: gto.Mole
+    atmlst: Sequence[int] | None
     _keys = {"relaxation"}  # noqa: RUF012 - PySCF collects these sets from its classes.
 
     def __init__(self, mp: Any) -> None:
@@ -132,6 +134,8 @@ class _Scanner(lib.GradScanner):
         self.mol = mol
         energy = self.base(mol)
         return float(energy), self.kernel()
+
+    mol: gto.Mole
 
     @property
     def converged(self) -> bool:
