@@ -3,9 +3,9 @@
     for every i: K_ij = B_i B_j^T of all j -> t, T̃ -> energies, Γ_i, P_ab, P_jj'
     for every j: T̃_ij of all i             -> Γ_j, P_ab, P_ii'
 
-The tasks of a block share nothing but the amplitudes, so that threads take one orbital after the other, and their sums
-are added in the order of the orbitals: the digits do not depend on the number of threads. Of the pairs of one set, those
-with i >= j are computed, and T̃_ji^ba = T̃_ij^ab gives the others.
+The tasks of a block share nothing but the amplitudes. Threads take one orbital after the other, and their sums are
+added in the order of the orbitals, so that the digits do not depend on the number of threads. Of the pairs of one set,
+those with i >= j are computed, and T̃_ji^ba = T̃_ij^ab gives the others.
 """
 
 from __future__ import annotations
