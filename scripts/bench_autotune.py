@@ -1,4 +1,4 @@
-"""What tuning gains over the kernels' own defaults, and how near the searches come to the best point; modelled.
+"""What does tuning gain over the kernels' own defaults, and how near do the searches come to the best point?
 
     python -m scripts.bench_autotune [--only KERNEL] [--budget 40] [--seeds 3] [--ship] [--out FILE]
 
@@ -140,11 +140,16 @@ def table(rows: list[dict[str, Any]], budget: int) -> Table:
         shown.add_column(heading, overflow="fold")
     for row in rows:
         shown.add_row(
-            row["what"], row["kernel"], ",".join(map(str, row["shape"].values())),
-            f"{row['precision']} {row['target']}", duration(row["default"]["ns"]), duration(row["best"]["ns"]),
-            f"{row['best']['gain']:.3f}", str(row["feasible_points"]),
+            row["what"],
+            row["kernel"],
+            ",".join(map(str, row["shape"].values())),
+            f"{row['precision']} {row['target']}",
+            duration(row["default"]["ns"]),
+            duration(row["best"]["ns"]),
+            f"{row['best']['gain']:.3f}",
+            str(row["feasible_points"]),
             *(f"{100 * row[s]['gap_to_best']:.2f} %" for s in SEARCHES),
-        )  # fmt: skip
+        )
     return shown
 
 

@@ -61,12 +61,19 @@ def measure(case: str, args: argparse.Namespace, directory: Path) -> dict[str, A
     whole = {n: median(shared(run["timings"]) for run in runs) for n, runs in jobs.items()}
     jk_s = {n: median(runs[0]["seconds"]) for n, runs in builds.items()}
     return {
-        "schedule": args.schedule, "rounds": args.rounds, "e_tot": jobs[str(args.ranks[0])][0]["e_tot"],
-        "stages_s": stages, "mp2_s": whole, "jk_s": jk_s,
-        "efficiency": {"mp2": efficiency(whole), "jk": efficiency(jk_s),
-                       "pairs": efficiency({n: found["pairs"] for n, found in stages.items()})},
+        "schedule": args.schedule,
+        "rounds": args.rounds,
+        "e_tot": jobs[str(args.ranks[0])][0]["e_tot"],
+        "stages_s": stages,
+        "mp2_s": whole,
+        "jk_s": jk_s,
+        "efficiency": {
+            "mp2": efficiency(whole),
+            "jk": efficiency(jk_s),
+            "pairs": efficiency({n: seconds["pairs"] for n, seconds in stages.items()}),
+        },
         "tasks": tasks(case),
-    }  # fmt: skip
+    }
 
 
 def shared(timings: dict[str, float]) -> float:
@@ -82,10 +89,10 @@ def efficiency(seconds: dict[str, float]) -> dict[str, float]:
 def mp2(case: str, ranks: int, schedule: str, directory: Path) -> dict[str, Any]:
     name, _, basis = case.partition("/")
     out = directory / "result.json"
-    torchrun(ranks, "trnqc", "mp2", name, "--basis", basis, "--backend", "cpu", "--threads", "1", "--quiet",
-             "--schedule", schedule, "--json", str(out))  # fmt: skip
-    found = json.loads(out.read_text())
-    return {"timings": found["timings"], "e_tot": found["energies"]["e_tot"], "pairs": json.dumps(found["pairs"])}
+    options = f"--basis {basis} --backend cpu --threads 1 --quiet --schedule {schedule}".split()
+    torchrun(ranks, "trnqc", "mp2", name, *options, "--json", str(out))
+    result = json.loads(out.read_text())
+    return {"timings": result["timings"], "e_tot": result["energies"]["e_tot"], "pairs": json.dumps(result["pairs"])}
 
 
 def jk(case: str, ranks: int, args: argparse.Namespace, directory: Path) -> dict[str, Any]:
@@ -97,17 +104,17 @@ def jk(case: str, ranks: int, args: argparse.Namespace, directory: Path) -> dict
 def tasks(case: str) -> dict[str, Any]:
     """Of scripts/jobs/blocks.py, in a process of its own with one thread."""
     program = f"import json; from scripts.jobs.blocks import measured; print(json.dumps(measured({case!r})))"
-    found = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True)
-    if found.returncode:
-        raise SystemExit(found.stderr)
-    return json.loads(found.stdout.splitlines()[-1])
+    done = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def torchrun(ranks: int, module: str, *arguments: str) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    found = subprocess.run([*command, "-m", module, *arguments], env=environment(), capture_output=True, text=True)
-    if found.returncode:
-        raise SystemExit(found.stderr)
+    done = subprocess.run([*command, "-m", module, *arguments], env=environment(), capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr)
 
 
 def environment() -> dict[str, str]:
@@ -115,14 +122,14 @@ def environment() -> dict[str, str]:
 
 
 def show(record: dict[str, Any]) -> None:
-    for case, found in record["cases"].items():
-        table = Table("stage", *(f"{n} ranks, s" for n in found["stages_s"]), title=f"{case}, one thread a rank")
-        names = list(dict.fromkeys(stage for stages in found["stages_s"].values() for stage in stages))
+    for case, figures in record["cases"].items():
+        table = Table("stage", *(f"{n} ranks, s" for n in figures["stages_s"]), title=f"{case}, one thread a rank")
+        names = list(dict.fromkeys(stage for stages in figures["stages_s"].values() for stage in stages))
         for stage in names:
-            row = [f"{stages[stage]:.2f}" if stage in stages else "" for stages in found["stages_s"].values()]
+            row = [f"{stages[stage]:.2f}" if stage in stages else "" for stages in figures["stages_s"].values()]
             table.add_row(stage + " (J and K shared)" * (stage in SERIAL), *row)
         for what in ("mp2", "pairs", "jk"):
-            table.add_row(f"efficiency, {what}", *(f"{100 * e:.0f} %" for e in found["efficiency"][what].values()))
+            table.add_row(f"efficiency, {what}", *(f"{100 * e:.0f} %" for e in figures["efficiency"][what].values()))
         Console().print(table)
 
 

@@ -1,4 +1,4 @@
-"""Contractions under a tenth of their temporaries: peak memory and times beside the unlimited run and peers.
+"""Contractions limited to a tenth of their temporaries: peak memory and times, against no limit and other libraries.
 
 The fitted ladder runs without and with what is known of its operands: that the amplitudes do not change if both of
 their pairs are exchanged, and that the fitted integrals are symmetric. Peers take no symmetry.
@@ -127,9 +127,13 @@ def peers(text: str, operands: list[np.ndarray], limit: int) -> dict[str, Work]:
     left, output = text.split("->")
     extents = {x: n for labels, operand in zip(left.split(","), operands) for x, n in zip(labels, operand.shape)}
     tree = cotengra.HyperOptimizer(
-        methods=["greedy"], max_repeats=32, parallel=False, progbar=False, optlib="random",
+        methods=["greedy"],
+        max_repeats=32,
+        parallel=False,
+        progbar=False,
+        optlib="random",
         slicing_opts={"target_size": max(limit, 1)},
-    ).search([tuple(x) for x in left.split(",")], tuple(output), extents)  # fmt: skip
+    ).search([tuple(x) for x in left.split(",")], tuple(output), extents)
     return {
         "opt_einsum": lambda: opt_einsum.contract(text, *operands, memory_limit=limit, optimize="dp"),
         "cotengra": lambda: tree.contract(operands),

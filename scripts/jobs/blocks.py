@@ -1,4 +1,4 @@
-"""Seconds of the tasks that ranks share, one by one on one thread: what a projection to more ranks starts from."""
+"""Seconds of each task that ranks share, on one thread; projections to more ranks start from them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def measured(title: str) -> dict[str, Any]:
         "nocc": orbitals.nocc,
         "nvir": orbitals.nvir,
         "naux": half.shape[2],
-        "made_by": half.made_by,
+        "ran_on": half.ran_on,
         "columns": columns,
         "metric_s": metric_s,
         "fit_s": fit_s,

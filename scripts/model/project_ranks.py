@@ -54,20 +54,27 @@ def main() -> None:
     add_efficiency(rows)
     best = Counter(r["fastest"] for r in rows if r["devices"] == DECIDING)
     record = heading() | {
-        "kind": "PROJECTION by discrete events, not a measurement", "tasks_of": case, "network": asdict(NETWORK),
-        "rows": rows, "fastest_at_64": dict(best),
-    }  # fmt: skip
+        "kind": "PROJECTION by discrete events, not a measurement",
+        "tasks_of": case,
+        "network": asdict(NETWORK),
+        "rows": rows,
+        "fastest_at_64": dict(best),
+    }
     write_json(record, args.out)
     show(rows)
 
 
 def row(job: str, sizes: tuple[int, ...], speed: float, devices: int, measured: dict[str, Any]) -> dict[str, Any]:
     nao, nocc, nvir, naux = sizes
-    found = projected(Workload(nao, nocc, nvir, naux, 64, measured, speed), devices, NETWORK)
+    ways = projected(Workload(nao, nocc, nvir, naux, 64, measured, speed), devices, NETWORK)
     return {
-        "job": job, "speed": speed, "devices": devices, "B": gigabytes(8.0 * nocc * nvir * naux), "ways": found,
-        "fastest": min(found, key=lambda way: found[way]["mp2_s"]),
-    }  # fmt: skip
+        "job": job,
+        "speed": speed,
+        "devices": devices,
+        "B": gigabytes(8.0 * nocc * nvir * naux),
+        "ways": ways,
+        "fastest": min(ways, key=lambda way: ways[way]["mp2_s"]),
+    }
 
 
 def add_efficiency(rows: list[dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""A pytest plugin that writes what became of each test, as JSON, to the file that ``$PEERS_RECORD`` names.
+"""A pytest plugin that writes the outcome of each test as JSON to the file that ``$PEERS_RECORD`` names.
 
 The file is written anew after every test, so that a run that is cut off leaves what it had.
 """
@@ -32,8 +32,10 @@ class Recorder:
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
             self.tests[report.nodeid or "collection"] = {
-                "outcome": "failed", "seconds": 0.0, "message": _last_line(report)
-            }  # fmt: skip
+                "outcome": "failed",
+                "seconds": 0.0,
+                "message": _last_line(report),
+            }
 
     def pytest_sessionfinish(self) -> None:
         self._write()
@@ -41,11 +43,13 @@ class Recorder:
     def _write(self) -> None:
         from scripts.measuring import write_json
 
-        found = importlib.import_module(self.module)
+        package = importlib.import_module(self.module)
         record = {
-            "version": getattr(found, "__version__", ""), "imported_from": str(found.__file__),
-            "swapped": json.loads(os.environ.get("PEERS_SWAPPED", "{}")), "tests": self.tests,
-        }  # fmt: skip
+            "version": getattr(package, "__version__", ""),
+            "imported_from": str(package.__file__),
+            "swapped": json.loads(os.environ.get("PEERS_SWAPPED", "{}")),
+            "tests": self.tests,
+        }
         write_json(record, self.path)
 
 

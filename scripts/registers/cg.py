@@ -1,4 +1,4 @@
-"""Tensor-product kernels for GPUs, without one: registers, spills, shared memory, resident warps, bytes and operations.
+"""Registers, spills, shared memory, resident warps, bytes and operations of tensor-product kernels, without a GPU.
 
     python -m scripts.registers.cg [--arch sm_80 sm_90] [--labels mace-large ...] [--out profiles/counted/cg_cuda.json]
 
@@ -33,14 +33,25 @@ from trnqc.jit import build_all, compile_cuda
 from trnqc.jit.occupancy import resident_warps
 
 LANES = 32
-LABELS = ("mace-large", "mace-medium", "nequip-lips", "nequip-revmd17-aspirin", "nequip-revmd17-toluene",
-          "nequip-revmd17-benzene", "nequip-water", "DiffDock-L=2")  # fmt: skip
+LABELS = (
+    "mace-large",
+    "mace-medium",
+    "nequip-lips",
+    "nequip-revmd17-aspirin",
+    "nequip-revmd17-toluene",
+    "nequip-revmd17-benzene",
+    "nequip-water",
+    "DiffDock-L=2",
+)
 # (label, bytes a number, architecture) -> registers of forward, backward, and the two kernels of a double backward.
 REFERENCE_REGISTERS = {
-    ("mace-large", 4, "sm_80"): (254, 80, 230, 80), ("mace-large", 4, "sm_90"): (254, 64, 177, 80),
-    ("mace-large", 8, "sm_90"): (254, 174, 128, 174), ("nequip-lips", 4, "sm_80"): (128, 64, 168, 64),
-    ("nequip-revmd17-benzene", 4, "sm_80"): (254, 80, 254, 128), ("DiffDock-L=2", 4, "sm_80"): (48, 127, 64, 128),
-}  # fmt: skip
+    ("mace-large", 4, "sm_80"): (254, 80, 230, 80),
+    ("mace-large", 4, "sm_90"): (254, 64, 177, 80),
+    ("mace-large", 8, "sm_90"): (254, 174, 128, 174),
+    ("nequip-lips", 4, "sm_80"): (128, 64, 168, 64),
+    ("nequip-revmd17-benzene", 4, "sm_80"): (254, 80, 254, 128),
+    ("DiffDock-L=2", 4, "sm_80"): (48, 127, 64, 128),
+}
 REFERENCE_SPILLS = {
     ("mace-large", 4, "sm_90", "backward"): "24 B stored, 24 B loaded",
     ("DiffDock-L=2", 4, "sm_80", "double_backward"): "20 B stored, 32 B loaded",
@@ -66,8 +77,8 @@ def operations(s: st.Statement) -> int:
 
 def row(label: str, size: int, name: str, arch: str) -> dict[str, Any]:
     """Raises CompilerError."""
-    made = plan(configuration(label), name, size, LANES)
-    function = program(made)
+    kernel_plan = plan(configuration(label), name, size, LANES)
+    function = program(kernel_plan)
     builds = []
     # As the engine does: another form only if the first spills.
     for min_blocks in BLOCKS:
@@ -77,34 +88,63 @@ def row(label: str, size: int, name: str, arch: str) -> dict[str, Any]:
             break
     build = min(builds, key=lambda b: b.kernels[0].stack)
     (kernel,) = build.kernels
-    found: dict[str, Any] = {
-        "config": label, "dtype": f"float{8 * size}", "pass": name, "arch": arch, "registers": kernel.registers,
-        "spill_stores": kernel.spill_stores, "spill_loads": kernel.spill_loads, "shared_bytes": kernel.shared,
-        "resident_warps": resident_warps(kernel, LANES, arch), "bytes_moved": made.moved, "bytes_least": made.minimum,
-        "traffic": made.moved / made.minimum, "mul_and_fma": operations(function.body), "nvcc_s": build.seconds,
+    row: dict[str, Any] = {
+        "config": label,
+        "dtype": f"float{8 * size}",
+        "pass": name,
+        "arch": arch,
+        "registers": kernel.registers,
+        "spill_stores": kernel.spill_stores,
+        "spill_loads": kernel.spill_loads,
+        "shared_bytes": kernel.shared,
+        "resident_warps": resident_warps(kernel, LANES, arch),
+        "bytes_moved": kernel_plan.moved,
+        "bytes_least": kernel_plan.minimum,
+        "traffic": kernel_plan.moved / kernel_plan.minimum,
+        "mul_and_fma": operations(function.body),
+        "nvcc_s": build.seconds,
         "source_bytes": len(text),
-    }  # fmt: skip
+    }
     reference = REFERENCE_REGISTERS.get((label, size, arch))
     if reference and name in ("forward", "backward", "double_backward"):
         which = ("forward", "backward", "double_backward").index(name)
-        found["reference_registers"] = reference[which : which + 1 + (which == 2)]
-        found["reference_spills"] = REFERENCE_SPILLS.get((label, size, arch, name), "none")
+        row["reference_registers"] = reference[which : which + 1 + (which == 2)]
+        row["reference_spills"] = REFERENCE_SPILLS.get((label, size, arch, name), "none")
     if label == "mace-large" and size == 4 and name in REFERENCE_OPERATIONS:
-        found["reference_mul_and_fma"] = REFERENCE_OPERATIONS[name]
-        found["operations_ratio"] = found["mul_and_fma"] / REFERENCE_OPERATIONS[name]
-    return found
+        row["reference_mul_and_fma"] = REFERENCE_OPERATIONS[name]
+        row["operations_ratio"] = row["mul_and_fma"] / REFERENCE_OPERATIONS[name]
+    return row
 
 
 def table(rows: Sequence[dict[str, Any]]) -> Table:
-    shown = Table("kernel", "dtype", "arch", "registers", "reference", "spilled B", "shared B", "warps", "traffic",
-                  "mul+fma", "of reference")  # fmt: skip
+    shown = Table(
+        "kernel",
+        "dtype",
+        "arch",
+        "registers",
+        "reference",
+        "spilled B",
+        "shared B",
+        "warps",
+        "traffic",
+        "mul+fma",
+        "of reference",
+    )
     for r in rows:
         ratio = f"{r['operations_ratio']:.2f}x" if "operations_ratio" in r else ""
         shown.add_row(
-            f"{r['config']} {r['pass']}", r["dtype"], r["arch"], str(r["registers"]),
-            "/".join(map(str, r.get("reference_registers", ()))), f"{r['spill_stores']}/{r['spill_loads']}",
-            str(r["shared_bytes"]), str(r["resident_warps"]), f"{r['traffic']:.3f}x", str(r["mul_and_fma"]), ratio,
-        )  # fmt: skip
+            f"{r['config']} {r['pass']}",
+            r["dtype"],
+            r["arch"],
+            str(r["registers"]),
+            "/".join(map(str, r.get("reference_registers", ()))),
+            f"{r['spill_stores']}/{r['spill_loads']}",
+            str(r["shared_bytes"]),
+            str(r["resident_warps"]),
+            f"{r['traffic']:.3f}x",
+            str(r["mul_and_fma"]),
+            ratio,
+        )
     return shown
 
 
@@ -115,15 +155,22 @@ def main() -> None:
     parser.add_argument("--arch", nargs="+", default=["sm_80", "sm_90"])
     parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "counted" / "cg_cuda.json")
     asked = parser.parse_args()
-    keys = [(label, size, name, arch) for label in asked.labels for size in (4, 8) for name in asked.passes
-            for arch in asked.arch]  # fmt: skip
+    keys = [
+        (label, size, name, arch)
+        for label in asked.labels
+        for size in (4, 8)
+        for name in asked.passes
+        for arch in asked.arch
+    ]
     jobs = {" ".join(map(str, key)): (lambda key=key: row(*key)) for key in keys}
-    found = build_all(jobs, workers=2, progress=lambda n, total, name: print(f"{n}/{total} {name}", file=sys.stderr))
-    failed = {name: str(outcome) for name, outcome in found.items() if isinstance(outcome, CompilerError)}
-    rows = [outcome for outcome in found.values() if not isinstance(outcome, CompilerError)]
+    outcomes = build_all(jobs, workers=2, progress=lambda n, total, name: print(f"{n}/{total} {name}", file=sys.stderr))
+    failed = {name: str(outcome) for name, outcome in outcomes.items() if isinstance(outcome, CompilerError)}
+    rows = [outcome for outcome in outcomes.values() if not isinstance(outcome, CompilerError)]
     Console(width=150).print(table(rows))
-    write_json({**heading(), "machine": machine(), "lanes": LANES, "reference": REFERENCE, "rows": rows,
-                "failed": failed}, asked.out)  # fmt: skip
+    write_json(
+        {**heading(), "machine": machine(), "lanes": LANES, "reference": REFERENCE, "rows": rows, "failed": failed},
+        asked.out,
+    )
     if failed:
         raise SystemExit(f"not compiled: {', '.join(failed)}")
 

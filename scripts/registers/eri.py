@@ -56,17 +56,24 @@ def rows(
         yield Row(*key, done["/".join(key)])
 
 
-def table(found: Sequence[Row]) -> Table:
+def table(rows: Sequence[Row]) -> Table:
     """Rows as a table; bytes are spill stores / loads a thread."""
     shown = Table("kernel", "arch", "+=", "registers", "spilled B", "stack B", "nvcc s")
-    for row in found:
+    for row in rows:
         if isinstance(row.outcome, CompilerError):
             shown.add_row(row.label, row.arch, row.accumulate, str(row.outcome).splitlines()[0])
             continue
         for k in row.outcome.kernels:
             spilled = f"{k.spill_stores}/{k.spill_loads}" + (" given up" if k.given_up else "")
-            shown.add_row(row.label, row.arch, row.accumulate, str(k.registers), spilled, str(k.stack),
-                          f"{row.outcome.seconds:.1f}")  # fmt: skip
+            shown.add_row(
+                row.label,
+                row.arch,
+                row.accumulate,
+                str(k.registers),
+                spilled,
+                str(k.stack),
+                f"{row.outcome.seconds:.1f}",
+            )
     return shown
 
 

@@ -13,9 +13,8 @@ from trnqc.gen import Array, Var
 from trnqc.gen import statements as st
 from trnqc.gen.cost import cost_of_values
 from trnqc.gen.interpreter import evaluate
-from trnqc.gen.liveness import peak_live
+from trnqc.gen.liveness import allocate, peak_live
 from trnqc.gen.schedule import METHODS, best_of, first
-from trnqc.gen.slots import allocate
 from trnqc.gen.values import walk
 
 # Of RULES and those of fewest flops: what holds for any functions.

@@ -1,4 +1,4 @@
-"""The RI set and nothing else; generated sets are told."""
+"""Only RI sets are used as auxiliary basis, and generated sets are reported."""
 
 from __future__ import annotations
 
@@ -91,5 +91,5 @@ def test_what_is_neither_name_nor_dict(reference):
 
 
 def test_a_name_that_no_set_can_be_made_from(reference):
-    with pytest.raises(MoleculeError, match="cannot be made for H: @3s2p1d implies 3"):
+    with pytest.raises(MoleculeError, match="cannot be built for H: @3s2p1d implies 3"):
         auxiliary_basis(reference("water").mol, "cc-pvdz@3s2p1d")

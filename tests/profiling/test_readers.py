@@ -1,4 +1,4 @@
-"""Every form gives the same schedule; broken and foreign files give one error that names file, expected and found."""
+"""Every format gives the same schedule; damaged and unknown files give one error with expected and actual content."""
 
 from __future__ import annotations
 
@@ -302,8 +302,11 @@ def test_every_shipped_file_is_read_or_says_what_it_is(path):
 
 
 def test_a_broken_analysis_is_one_clear_error(tmp_path):
-    for change, expected in (({"schema": "trnqc.analysis/9"}, "expected schema"), ({"profiles": []}, "at least one"),
-                             ({"profiles": [{}]}, "'summary'")):  # fmt: skip
+    for change, expected in (
+        ({"schema": "trnqc.analysis/9"}, "expected schema"),
+        ({"profiles": []}, "at least one"),
+        ({"profiles": [{}]}, "'summary'"),
+    ):
         path = tmp_path / "a.json"
         path.write_text(json.dumps({"schema": "trnqc.analysis/1", "profiles": [{}]} | change))
         assert expected in message(path)
