@@ -82,6 +82,20 @@ class PairStep(Protocol):
         """See `Backend.pair_block_bytes`."""
         ...
 
+    def opposite_spin(
+        self,
+        left: np.ndarray,
+        right: np.ndarray,
+        eps_occ: tuple[np.ndarray, np.ndarray],
+        eps_vir: tuple[np.ndarray, np.ndarray],
+    ) -> PairEnergies:
+        """See `Backend.mp2_opposite_spin`."""
+        ...
+
+    def opposite_spin_bytes(self, m: int, n: int, nvir: tuple[int, int], naux: int) -> int:
+        """See `Backend.opposite_spin_bytes`."""
+        ...
+
 
 class Backend:
     """A kind of machine on which the expensive steps can run.
@@ -221,6 +235,53 @@ class Backend:
         """Bytes that `mp2_pair_block` allocates beside its arguments; no less than `mp2_pairs` of m or n rows does."""
         check_precision(self, precision)
         return self._pair_step(PairOptions(precision, fused, threads)).block_bytes(m, n, nvir, naux)
+
+    def mp2_opposite_spin(
+        self,
+        left: np.ndarray,
+        right: np.ndarray,
+        eps_occ: tuple[np.ndarray, np.ndarray],
+        eps_vir: tuple[np.ndarray, np.ndarray],
+        *,
+        precision: str,
+        fused: bool = True,
+        threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> PairEnergies:
+        """Compute the energies of all pairs of an alpha and a beta orbital, sum_ab (ia|jb)^2 / D.
+
+        Parameters
+        ----------
+        left, right
+            B of alpha orbitals [m, nvir_alpha, naux] and of beta orbitals [n, nvir_beta, naux], float64.
+        eps_occ, eps_vir
+            Energies in Hartree of the occupied orbitals ([m], [n]) and of the virtual orbitals of both spins.
+        precision, fused, threads, progress
+            As in `mp2_pairs`.
+
+        Returns
+        -------
+        PairEnergies
+            ``os`` [m, n], not triangular; ``ss`` is zero. Equal arguments give equal bits for any number of threads.
+        """
+        check_precision(self, precision)
+        step = self._pair_step(PairOptions(precision, fused, threads, progress))
+        return step.opposite_spin(left, right, eps_occ, eps_vir)
+
+    def opposite_spin_bytes(
+        self,
+        m: int,
+        n: int,
+        nvir: tuple[int, int],
+        naux: int,
+        *,
+        precision: str,
+        fused: bool = True,
+        threads: int | None = None,
+    ) -> int:
+        """Bytes that `mp2_opposite_spin` allocates in addition to its arguments."""
+        check_precision(self, precision)
+        return self._pair_step(PairOptions(precision, fused, threads)).opposite_spin_bytes(m, n, nvir, naux)
 
     def _product(self, a_t: np.ndarray, b: np.ndarray, precision: str) -> np.ndarray:
         """a_t[..., K, M], b[..., K, N] -> [..., M, N], for one product or a stack of them."""

@@ -51,7 +51,7 @@ def block_sums(
     In the plan they are the orbitals [n, n + m) and [0, n): a block below the diagonal, where no T is symmetric.
     """
     m, n = len(eps_left), len(eps_right)
-    plan = plan_block(m, n, left, threads=threads)
+    plan = plan_block(m, n, left, right, threads=threads)
     step = _PairStep(left, np.concatenate((eps_right, eps_left)), plan, energies, threads)
     with left.alone(), ThreadPoolExecutor(threads, thread_name_prefix="trnqc-mp2") as pool:
         rows, columns = replace(left.load(0, m, pool.map), first=n), right.load(0, n, pool.map)
