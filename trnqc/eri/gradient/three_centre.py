@@ -153,7 +153,7 @@ def _gradient(
             weights = np.ascontiguousarray(density(block.functions), dtype=np.float64)
             if weights.shape != (*shape, len(block.functions)):
                 raise InputError(f"expected a density {[*shape, len(block.functions)]}, found {list(weights.shape)}")
-            largest = float(np.abs(weights).max(initial=0.0))
+            largest = float(np.max([*pool.map(_largest, weights)], initial=0.0))
             if not np.isfinite(largest):
                 raise InputError("the density has elements that are not finite: the step that computed it has failed")
             if largest == 0.0:
@@ -162,6 +162,11 @@ def _gradient(
             for part in pool.map(call.run, _tasks(bra, block.shells, operator.name)):
                 total += part
     return total
+
+
+def _largest(weights: np.ndarray) -> float:
+    """Return the largest absolute value of an array, without a temporary one of its size; NaN if it has any."""
+    return float(np.maximum(weights.max(initial=0.0), -weights.min(initial=0.0)))
 
 
 def _class_of(bra: ShellPairs, ket: ShellPairs, operator: str) -> GradientClass:

@@ -62,7 +62,8 @@ class _Kernel:
     def function(self) -> st.Function:
         arrays = (self.bra, self.bra_centre, self.ket, self.ket_centre, self.ket_bound, self.place, self.density)
         scalars = (*self.i64.values(), self.weight, self.cutoff, self.omega)
-        params = (*scalars, *arrays, self.boys, self.work, self.bra_sums, self.ket_sums)
+        last = (self.boys, self.work, self.bra_sums, self.ket_sums)
+        params: tuple[Value | Array, ...] = (*scalars, *arrays, *last)
         n = Var("n", "i64")
         lower = self.i64["n_ab"] * self.layout.lower
         clear = [st.loop(n, lower, st.store(self.work[self.layout.at_lower + n], 0.0))] if self.cls.la else []
@@ -141,7 +142,7 @@ class _Kernel:
         matters = primitive_matters(j, self.i64["n_ket"], self.ket_bound, self.cutoff)
         two_alpha = self.bra[i, self.i64["n_ab"] + CONTRACTION if self.cls.general else CONTRACTION]
         alpha, beta = Var("two_alpha"), Var("two_beta")
-        added = [st.Let(alpha, two_alpha), st.Let(beta, 2.0 * self.bra[i, 0] - two_alpha)]
+        added: list[st.Statement] = [st.Let(alpha, two_alpha), st.Let(beta, 2.0 * self.bra[i, 0] - two_alpha)]
         added += [st.Assign(d, fma(alpha, t, d)) for d, t in zip(self.total["A"], tx)]
         added += [
             st.Assign(d, fma(beta, fma(self.shift[n], u, t), d)) for n, (d, t) in enumerate(zip(self.total["B"], tx))
