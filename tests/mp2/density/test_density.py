@@ -33,7 +33,8 @@ def peer(parts, frozen, scaling):
 def test_against_pyscf(name, fitted, frozen, scaling, tight_krylov):
     parts = Parts(converged(name, fitted), frozen)
     mp = peer(parts, frozen, scaling)
-    for relaxed, tolerance in ((False, 1e-13), (True, 1e-8)):
+    # Divisions by differences of orbital energies, of at least 1e-4, cost the unrelaxed density a few digits.
+    for relaxed, tolerance in ((False, 1e-11), (True, 1e-8)):
         density = correlation_density(*parts.arguments, scaling=scaling, relaxed=relaxed)
         for ao_repr in (False, True):
             expected = mp.make_rdm1(relaxed=relaxed, ao_repr=ao_repr)
@@ -85,6 +86,7 @@ def test_sums_do_not_depend_on_the_sets_of_orbitals(name, monkeypatch):
     assert divided.energies.os == pytest.approx(whole.energies.os, abs=1e-14)
     for one, other in zip((*whole.p_occ, *whole.p_vir), (*divided.p_occ, *divided.p_vir)):
         assert np.abs(one - other).max() < 1e-11
+    assert all(np.abs(p - p.T).max() < 1e-11 for p in (*divided.p_occ, *divided.p_vir))
     for one, other in zip(whole.gamma, divided.gamma):
         assert np.abs(one[:] - other[:]).max() < 1e-14
 

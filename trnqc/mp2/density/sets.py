@@ -1,7 +1,7 @@
 """Sets of occupied orbitals whose pairs are computed together, and the memory that a block of pairs takes.
 
-Orbitals whose energies are nearly the same are kept in one set, because the elements of the density between different
-sets are divided by differences of orbital energies (`pair_sums`).
+Orbitals whose energies are nearly the same are kept in one set, because elements of the density between different sets
+are divided by differences of orbital energies (`pair_sums`).
 """
 
 from __future__ import annotations
@@ -76,6 +76,15 @@ def orbital_sets(energies: np.ndarray, width: int) -> tuple[slice, ...]:
         sets.append(slice(first, last))
         first = last
     return tuple(sets)
+
+
+def degenerate(energies: np.ndarray) -> tuple[slice, ...]:
+    """Return the ranges of ascending energies in which neighbours differ by less than LEAST_GAP.
+
+    >>> degenerate(np.array([-2.0, -1.0, -1.0, -0.5]))
+    (slice(1, 3, None),)
+    """
+    return tuple(same for same in orbital_sets(energies, 1) if same.stop - same.start > 1)
 
 
 def widest(sets: Sequence[slice]) -> int:
