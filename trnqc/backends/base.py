@@ -83,6 +83,34 @@ class PairStep(Protocol):
         ...
 
 
+class FactorSet(Protocol):
+    """Orbitals of one spin: factors B[nocc, nvir, naux] in memory or on disk, and orbital energies in Hartree."""
+
+    @property
+    def B(self) -> Any: ...
+
+    @property
+    def eps_occ(self) -> np.ndarray: ...
+
+    @property
+    def eps_vir(self) -> np.ndarray: ...
+
+
+AddRows = Callable[[int, slice, np.ndarray], None]
+"""Takes a part of Γ as add(side, rows, values): side 0 is the left set, 1 the right one; values [n, nvir, naux]."""
+
+
+@dataclass(frozen=True)
+class GammaOptions:
+    """Which Γ, and how; the options of `Backend.mp2_gamma` of these names."""
+
+    direct: float
+    exchange: float
+    precision: str
+    max_memory: float | None = None
+    progress: Progress | None = None
+
+
 class Backend:
     """A kind of machine on which the expensive steps can run.
 
@@ -97,10 +125,13 @@ class Backend:
         Those of `trnqc.types.PRECISIONS` in which it multiplies matrices and computes pair energies; every other raises
         UnsupportedPrecision, and without any it does neither. bf16x3 is the split B = hi + lo with both parts in bf16
         and T = hi.hi + hi.lo + lo.hi accumulated in fp32; bf16 is hi.hi alone.
+    has_gamma : bool
+        Whether it has `mp2_gamma`.
     """
 
     name: str
     precisions: tuple[str, ...] = ()
+    has_gamma: bool = False
 
     def status(self) -> BackendStatus:
         """Whether and on what it runs. Never raises."""
@@ -222,12 +253,78 @@ class Backend:
         check_precision(self, precision)
         return self._pair_step(PairOptions(precision, fused, threads)).block_bytes(m, n, nvir, naux)
 
+    def mp2_gamma(
+        self,
+        left: FactorSet,
+        right: FactorSet | None,
+        add: AddRows,
+        *,
+        direct: float,
+        exchange: float,
+        precision: str,
+        max_memory: float | None = None,
+        progress: Progress | None = None,
+    ) -> str:
+        """Compute the three-index density Γ of MP2 from weighted amplitudes.
+
+        Parameters
+        ----------
+        left
+            Factors of the orbitals i.
+        right
+            Factors of the orbitals j, which are of the other spin; None for all pairs i, j of the orbitals of `left`.
+        add
+            Is called with parts of Γ in fp64, which it has to add up: several of them have the same rows.
+        direct, exchange
+            Weights of the amplitudes; `exchange` must be 0 where `right` is given.
+        precision
+            One of `precisions`, for the products and for the amplitudes. Sums over blocks of orbitals are fp64.
+        max_memory
+            Bytes that this call may allocate on the host, besides what `add` does.
+        progress
+            Called as progress(done_pairs, total_pairs), ordered pairs, in the caller's thread.
+
+        Returns
+        -------
+        str
+            What ran.
+
+        Raises
+        ------
+        InputError
+            If there is an exchange between two spins.
+        UnsupportedPrecision
+            For another precision.
+        UnsupportedError
+            From a backend for which `has_gamma` is False.
+        MemoryLimit
+            If `max_memory` is too little for one pair of orbitals.
+
+        Notes
+        -----
+        With t_ij^ab = (ia|jb) / (ε_i + ε_j - ε_a - ε_b),
+
+            Γ[i, a, Q] = Σ_jb (direct t_ij^ab - exchange t_ij^ba) B[j, b, Q]
+
+        For two sets the right one gets the corresponding sum over i and a. The sum of Γ B over all elements of one set
+        is the energy with these weights: direct Σ (ia|jb) t_ij^ab - exchange Σ (ib|ja) t_ij^ab.
+        """
+        if not self.has_gamma:
+            raise self._without("mp2_gamma")
+        check_precision(self, precision)
+        if right is not None and exchange != 0.0:
+            raise InputError(f"pairs of electrons of two spins have no exchange; found the weight {exchange}")
+        return self._gamma(left, right, GammaOptions(direct, exchange, precision, max_memory, progress), add)
+
     def _product(self, a_t: np.ndarray, b: np.ndarray, precision: str) -> np.ndarray:
         """a_t[..., K, M], b[..., K, N] -> [..., M, N], for one product or a stack of them."""
         raise self._without("_product")
 
     def _pair_step(self, options: PairOptions) -> PairStep:
         raise self._without("_pair_step")
+
+    def _gamma(self, left: FactorSet, right: FactorSet | None, options: GammaOptions, add: AddRows) -> str:
+        raise self._without("_gamma")
 
     def _without(self, what: str) -> UnsupportedError:
         return UnsupportedError(f"backend {self.name!r} has no {what}")

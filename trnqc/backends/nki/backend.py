@@ -1,7 +1,7 @@
 """A backend of NKI kernels: operands are prepared on the host, and a device runs the kernels.
 
 a_t, b -> split into the parts of the precision -> one launch -> product
-B      -> packed factors and work lists -> launches -> pair energies (pairs.py)
+B      -> packed factors and work lists -> launches -> pair energies (pairs.py), Γ (gamma.py)
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import numpy as np
 
 from nki_kernels.descriptors import kernels
 from nki_kernels.mp2_plan import split
-from trnqc.backends.base import Backend, PairOptions
+from trnqc.backends.base import AddRows, Backend, FactorSet, GammaOptions, PairOptions
 from trnqc.backends.nki.device import PRECISIONS, NkiDevice
+from trnqc.backends.nki.gamma import NkiGamma
 from trnqc.backends.nki.pairs import NkiPairStep
 
 
@@ -19,6 +20,7 @@ class NkiBackend(Backend):
     """Base of both; a subclass gives its name, its status and its devices, of which the first one is used."""
 
     precisions = PRECISIONS
+    has_gamma = True
 
     def devices(self) -> tuple[NkiDevice, ...]:
         raise self._without("devices")
@@ -29,3 +31,6 @@ class NkiBackend(Backend):
 
     def _pair_step(self, options: PairOptions) -> NkiPairStep:
         return NkiPairStep(self.devices()[0], options)
+
+    def _gamma(self, left: FactorSet, right: FactorSet | None, options: GammaOptions, add: AddRows) -> str:
+        return NkiGamma(self.devices()[0], left, right, options).run(add)
