@@ -1,12 +1,12 @@
-"""Host side of the pair-energy kernel: tile sizes -> packed factors -> work list -> launches -> pair energies.
+"""The host side of the pair-energy kernel: tile sizes -> packed factors -> work list -> launches -> pair energies.
 
     B[i, a, P]  --pack_factors-->  bt[part, i * nblk + A, p, k, a']     P = 128 k + p, a = block * A + a'
     pairs       --work_list----->  WorkList(rows, bounds, e_pair, owner)
     out[n, p, g, 2]  --sum_lanes-->  per-pair (opposite spin, same spin), added in fp64
 
-The auxiliary index lies on the partitions, so that both operands of the tensor engine are read as they are stored;
-nothing is transposed on the way in. A partition's data of one block are contiguous (nk * block elements): one large DMA
-an operand. Padding of the last auxiliary block and of the last virtual block exists in memory only; none is multiplied.
+The auxiliary index is on the partitions, so that both operands of the tensor engine are read as they are stored and
+nothing is transposed. The data of one block on a partition are contiguous (nk * block elements), so that one large DMA
+loads an operand. The padding of the last auxiliary and the last virtual block exists in memory but is never multiplied.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-P = 128  # partitions: contraction rows of one matmul, and stationary columns
-RUN = 512  # moving columns of one matmul; one PSUM bank of fp32
+P = 128  # partitions: rows of the contraction index in one matmul, and columns of the stationary operand
+RUN = 512  # columns of the moving operand of one matmul, which fill one PSUM bank in fp32
 ACCUMULATORS = 6  # PSUM banks that hold products; the two others hold transposed diagonal tiles
-FIELDS = 4  # of a work row, besides one pair of block numbers per j: i's blocks A and B, then A and B themselves
+FIELDS = 4  # fields of a work row besides the blocks of each j: the blocks A and B of i, then A and B themselves
 
 
 @dataclass(frozen=True)

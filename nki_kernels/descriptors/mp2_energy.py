@@ -1,6 +1,7 @@
 """Descriptor of `nki_kernels.mp2_energy`.
 
-Knobs: blocks of virtual orbitals, chunks of the auxiliary index, and the group of orbitals j that share one i.
+The knobs are the number of blocks of virtual orbitals, the number of chunks of the auxiliary index, and the number of
+orbitals j in a group that share one i.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from nki_kernels.mp2_products import tile_list
 
 
 def tiles_of(shape: Values, constants: Values) -> mp2_plan.Mp2Tiles:
-    """The planner's value for the constants of a record."""
+    """The tile sizes for the constants of a record."""
     return mp2_plan.Mp2Tiles(shape["nvir"], shape["naux"], constants["block"], constants["kchunk"], constants["group"])
 
 
@@ -80,7 +81,7 @@ def realise_pairs(point: Values, shape: Values, precision: str, target: str) -> 
 
 
 def unrolled(tiles: mp2_plan.Mp2Tiles) -> int:
-    """Products in the largest loop body: a group of pairs on one pair of blocks."""
+    """The number of products in the largest loop body, which is a group of pairs for one pair of blocks."""
     kinds = mp2_plan.block_kinds(tiles.nvir, tiles.block)
     return tiles.group * tiles.nk * max(sum(1 if tile[4] else 2 for tile in tile_list(*kind)) for kind in kinds)
 
@@ -90,7 +91,7 @@ def _example(shape: Values, precision: str, constants: Values, cores: int, fill:
 
 
 def _gate(shape: Values, precision: str, constants: Values, cores: int, fill: Fill) -> Launch:
-    """A group of pairs, a single and a diagonal one."""
+    """A launch with a group of pairs, a single pair and a diagonal pair."""
     i = constants["group"] + 1
     pairs = np.stack([np.full(i + 1, i), np.arange(i + 1)], axis=1)
     return _launch(shape, precision, constants, pairs, cores, fill)
@@ -103,7 +104,7 @@ def _launch(shape: Values, precision: str, constants: Values, pairs: np.ndarray,
     work = mp2_plan.work_list(pairs, eps_occ, tiles, cores)
     ev_row, ev_col = mp2_plan.pack_virtuals(eps_vir, tiles)
     bt = fill((PARTS[precision], nocc * tiles.nblk, P, tiles.nk, tiles.block), operand_dtype(precision))
-    if isinstance(bt, np.ndarray):  # padding is zero in packed factors; the kernel never reads it, the reference does
+    if isinstance(bt, np.ndarray):  # Padding must be zero, because the reference reads it; the kernel does not.
         bt[:, :, naux - P * (tiles.nk - 1) :, -1] = 0
         bt[:, tiles.nblk - 1 :: tiles.nblk, ..., nvir - tiles.block * (tiles.nblk - 1) :] = 0
     off_diagonal = int((pairs[:, 0] != pairs[:, 1]).sum())

@@ -11,7 +11,7 @@ from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.descriptor import ITEMSIZE
 from nki_kernels.descriptors.mp2_gamma import tiles_of
 from nki_kernels.mp2_gamma_plan import Sides
-from trnqc.backends.base import AddRows, FactorSet, GammaOptions
+from trnqc.backends.gamma import AddRows, FactorSet, GammaOptions
 from trnqc.backends.nki.device import NkiDevice
 from trnqc.errors import MemoryLimit
 from trnqc.tuning.choice import choose
