@@ -80,7 +80,10 @@ def pair_sums(factors: Sequence[Factors], scaling: tuple[float, float], executio
     all_sectors = sectors(len(factors), scaling)
     with single_threaded_pool(execution.threads) as pool:
         energies = np.array([run.visit(sector, pool) for sector in all_sectors])
-    ran_on = [run.gamma_on_device(sector) for sector in all_sectors] if run.on_device else ["NumPy, fp64"]
+    ran_on = "NumPy, fp64"
+    for sector in all_sectors:
+        if run.on_device and (sector.direct or sector.exchange):
+            ran_on = run.gamma_on_device(sector)
     run.couple_sets()
     numbers = [energies, *run.p_occ, *run.p_vir]
     if not all(np.isfinite(array).all() for array in numbers):
@@ -89,7 +92,7 @@ def pair_sums(factors: Sequence[Factors], scaling: tuple[float, float], executio
             "are not finite"
         )
     spin_sums = spin_energies(len(factors), energies)
-    return PairSums(spin_sums, tuple(run.p_occ), tuple(run.p_vir), tuple(run.gamma), ran_on[-1])
+    return PairSums(spin_sums, tuple(run.p_occ), tuple(run.p_vir), tuple(run.gamma), ran_on)
 
 
 class _Pass:
