@@ -1,0 +1,129 @@
+"""Gradients of the two-electron energy of a pair of densities, with exact or with fitted integrals.
+
+  E2(D1, D2) = sum_pqrs (pq|rs) (D1_pq D2_rs - 1/2 D1_pr D2_qs)
+
+It is linear in both densities, so that it gives the gradients of Hartree-Fock, E2(D, D) / 2, and of correlated methods.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pyscf import gto, lib
+
+from trnqc.eri.gradient.builder import GradientBuilder
+from trnqc.eri.gradient.fitted_weights import DensityPair, FittedWeights
+from trnqc.eri.gradient.three_centre import three_centre_gradient, two_centre_gradient
+from trnqc.eri.jk.builder import CUTOFF
+from trnqc.eri.operators import signed_omega
+
+
+def jk_gradient(
+    mol: gto.Mole,
+    d1: np.ndarray,
+    d2: np.ndarray,
+    *,
+    omega: float | None = None,
+    cutoff: float = CUTOFF,
+    threads: int | None = None,
+) -> np.ndarray:
+    """Compute the derivative of E2(D1, D2) by the positions of the atoms, at constant densities.
+
+    Parameters
+    ----------
+    mol : pyscf.gto.Mole
+        The molecule.
+    d1, d2 : ndarray [nao, nao] or [2, nao, nao]
+        Symmetric densities in atomic orbitals: spin-summed ones, or those of alpha and beta electrons.
+    omega : float, optional
+        In 1/Bohr: positive for erf(omega r)/r, negative for erfc(|omega| r)/r, 0 for 1/r; None for the molecule's own.
+    cutoff : float
+        Products of an integral and a density element below this are left out.
+    threads : int, optional
+        By default `pyscf.lib.num_threads()`. The bits of the result do not depend on it.
+
+    Returns
+    -------
+    ndarray [natm, 3]
+        In Hartree/Bohr.
+
+    Raises
+    ------
+    InputError
+        For arrays that are not symmetric densities of this molecule.
+    UnsupportedClass, CompilerError
+        If there are no kernels for these shells.
+
+    Notes
+    -----
+    E2 = sum_pqrs (pq|rs) (D1_pq D2_rs - 1/2 D1_pr D2_qs) with spin-summed densities. With two spins the first term has
+    total densities, and the second one is the sum of D1_pr D2_qs over both spins. One pass over the integrals (dp q|rs)
+    gives J and K of both densities, and by symmetry each of them stands for two of the four centres.
+    """
+    pair = DensityPair.of(mol, d1, d2)
+    builder = GradientBuilder(mol, signed_omega(mol, omega), cutoff, threads)
+    one_density = np.array_equal(pair.first, pair.second)
+    stacks = [pair.first] if one_density else [pair.first, pair.second]
+    vj, vk = builder.get_jk(np.concatenate(stacks))
+    n = len(pair.first)
+    halves = [(vj[i : i + n].sum(axis=0), vk[i : i + n]) for i in range(0, len(vj), n)]
+    others = [pair.first] if one_density else [pair.second, pair.first]
+    by_function = np.zeros((3, mol.nao_nr()))
+    for (j, k), other in zip(halves, others):
+        by_function += 2 * np.einsum("xij,ij->xi", j, other.sum(axis=0))
+        by_function -= 2 * pair.exchange * np.einsum("nxij,nij->xi", k, other)
+    if one_density:
+        by_function *= 2
+    slices = mol.aoslice_by_atom()[:, 2:]
+    return np.array([by_function[:, begin:end].sum(axis=1) for begin, end in slices])
+
+
+def fitted_jk_gradient(
+    mol: gto.Mole,
+    auxmol: gto.Mole,
+    d1: np.ndarray,
+    d2: np.ndarray,
+    *,
+    omega: float | None = None,
+    threads: int | None = None,
+    max_memory: float | None = None,
+) -> np.ndarray:
+    """Compute the derivative of E2(D1, D2) with fitted integrals (pq|rs) = sum_PQ (pq|P) (P|Q)^-1 (Q|rs).
+
+    Parameters
+    ----------
+    mol, auxmol : pyscf.gto.Mole
+        The molecule and its fitting functions, on the same atoms.
+    d1, d2, omega, threads
+        As in `jk_gradient`.
+    max_memory : float, optional
+        Bytes that the largest arrays may take, by default `mol.max_memory`, which is in megabytes. They hold naux nao r
+        elements twice, with r the smaller rank of D1 and D2.
+
+    Returns
+    -------
+    ndarray [natm, 3]
+        In Hartree/Bohr.
+
+    Raises
+    ------
+    InputError, UnsupportedClass, CompilerError
+        As in `jk_gradient`.
+    MemoryLimit
+        If the arrays do not fit into max_memory.
+
+    Notes
+    -----
+    With v_P = sum_rs (P|rs) D_rs, c = (P|Q)^-1 v and C^P_rs = sum_Q (P|Q)^-1_PQ (Q|rs), the derivative is a sum over
+    derivatives of (pq|P) with the weights D1_pq c2_P + D2_pq c1_P - (D1 C^P D2)_pq, and over derivatives of (P|Q) with
+    - c1_P c2_Q + 1/2 tr(C^P D1 C^Q D2), for spin-summed densities.
+    """
+    pair = DensityPair.of(mol, d1, d2)
+    signed = signed_omega(mol, omega)
+    memory = 1e6 * mol.max_memory if max_memory is None else max_memory
+    with mol.with_range_coulomb(signed), auxmol.with_range_coulomb(signed):
+        weights = FittedWeights(mol, auxmol, pair, memory, threads or lib.num_threads())
+    options: dict[str, Any] = {"omega": signed, "threads": threads}
+    three = three_centre_gradient(mol, auxmol, weights.three_centre, **options)
+    return three + two_centre_gradient(auxmol, weights.two_centre(), **options)
