@@ -8,20 +8,34 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trnqc.contraction.api import einsum, einsum_plan
     from trnqc.eri.pyscf.accelerate import accelerate
+    from trnqc.interfaces.counterpoise import counterpoise
+    from trnqc.interfaces.extrapolation import extrapolate
     from trnqc.mp2.dfmp2 import DFMP2
     from trnqc.mp2.energy import mp2_energy
     from trnqc.mp2.result import MP2Result
 
 __version__ = "0.1.0.dev0"
-__all__ = ["DFMP2", "MP2Result", "__version__", "accelerate", "einsum", "einsum_plan", "mp2_energy"]
+__all__ = [
+    "DFMP2",
+    "MP2Result",
+    "__version__",
+    "accelerate",
+    "counterpoise",
+    "einsum",
+    "einsum_plan",
+    "extrapolate",
+    "mp2_energy",
+]
 
 # PySCF takes a second to import: names that need it are looked up when first used.
 _HOMES = {
     "DFMP2": "trnqc.mp2.dfmp2",
     "MP2Result": "trnqc.mp2.result",
     "accelerate": "trnqc.eri.pyscf.accelerate",
+    "counterpoise": "trnqc.interfaces.counterpoise",
     "einsum": "trnqc.contraction.api",
     "einsum_plan": "trnqc.contraction.api",
+    "extrapolate": "trnqc.interfaces.extrapolation",
     "mp2_energy": "trnqc.mp2.energy",
 }
 
