@@ -23,41 +23,27 @@ from typing import Any
 import numpy as np
 
 from nki_kernels.lang import nisa, nki, nl
-from nki_kernels.mp2_plan import ACCUMULATORS, RUN, P, block_kinds
-
-
-def tile_list(rows: int, cols: int, same: bool):
-    """Tiles (a0, m, b0, n, diagonal) of one block pair: row tiles of 128, column runs of at most 512 of even length."""
-    tiles = []
-    for a0 in range(0, rows, P):
-        m = min(P, rows - a0)
-        start = 0
-        if same:
-            tiles.append((a0, m, a0, m, True))
-            start = a0 + m
-        runs = (cols - start + RUN - 1) // RUN
-        for r in range(runs):
-            b0 = start + (cols - start) * r // runs
-            b1 = start + (cols - start) * (r + 1) // runs
-            tiles.append((a0, m, b0, b1 - b0, False))
-    return tiles
+from nki_kernels.mp2_plan import RUN, P, block_kinds
+from nki_kernels.mp2_products import (
+    PARTNERS,
+    SAME,
+    factors_on_chip,
+    field,
+    load_virtuals,
+    resident,
+    streamed,
+    tile_list,
+)
 
 
 @dataclass
 class Memory(nl.NKIObject):
     """Arguments in HBM and the tiles on chip that all loops share; lists of two are used in turn."""
 
-    bt: Any  # factors in HBM
-    products: Any  # (part of the stationary, part of the moving operand) of each product
-    ev_row: Any
-    ev_col: Any
+    factors: Any
     e_pair: Any
     work: Any
     out: Any
-    left: Any  # blocks A and B of B_i, each a list over parts of [128, kchunk, block]; twice if streamed
-    right: Any  # the same of B_j, twice
-    row: Any
-    col: Any
     fields: Any
     e: Any
     bias: Any
@@ -65,19 +51,7 @@ class Memory(nl.NKIObject):
     transposed: Any
     stats: Any
     result: Any
-    banks: Any
     turned: Any
-
-
-def _operand_tiles(bt, nblk: int, kchunk: int):
-    """SBUF tiles of one factor: of block A, and of block B where there are several blocks; each a list over parts."""
-    tiles = []
-    for _ in range(min(nblk, 2)):
-        split = []
-        for _ in range(bt.shape[0]):
-            split.append(nl.ndarray((P, kchunk, bt.shape[4]), dtype=bt.dtype, buffer=nl.sbuf))
-        tiles.append(split)
-    return tiles
 
 
 def _scratch_tiles():
@@ -88,31 +62,17 @@ def _scratch_tiles():
     return tiles
 
 
-def _memory(bt, ev_row, ev_col, e_pair, work, out, nvir: int, kchunk: int):
-    block, group = ev_row.shape[1], e_pair.shape[1]
-    nblk, rtiles = ev_row.shape[0], ev_col.shape[2]
+def _memory(factors, e_pair, work, out, nvir: int):
+    block, group, rtiles = factors.ev_row.shape[1], e_pair.shape[1], factors.ev_col.shape[2]
     ntiles = 1
     for kind in block_kinds(nvir, block):
         ntiles = max(ntiles, len(tile_list(kind[0], kind[1], kind[2])))
     f32 = nl.float32
-    left = [_operand_tiles(bt, nblk, kchunk)]
-    if kchunk < bt.shape[3]:
-        left.append(_operand_tiles(bt, nblk, kchunk))
-    banks = []
-    for _ in range(ACCUMULATORS):
-        banks.append(nl.ndarray((P, RUN), dtype=f32, buffer=nl.psum))
     return Memory(
-        bt=bt,
-        products=[(0, 0)] if bt.shape[0] == 1 else [(0, 0), (0, 1), (1, 0)],
-        ev_row=ev_row,
-        ev_col=ev_col,
+        factors=factors,
         e_pair=e_pair,
         work=work,
         out=out,
-        left=left,
-        right=[_operand_tiles(bt, nblk, kchunk), _operand_tiles(bt, nblk, kchunk)],
-        row=nl.ndarray((P, block), dtype=f32, buffer=nl.sbuf),
-        col=nl.ndarray((P, rtiles), dtype=f32, buffer=nl.sbuf),
         fields=nl.ndarray((1, work.shape[1]), dtype=nl.int32, buffer=nl.sbuf),
         e=nl.ndarray((P, group), dtype=f32, buffer=nl.sbuf),
         bias=[nl.ndarray((P, rtiles), dtype=f32, buffer=nl.sbuf), nl.ndarray((P, rtiles), dtype=f32, buffer=nl.sbuf)],
@@ -123,71 +83,8 @@ def _memory(bt, ev_row, ev_col, e_pair, work, out, nvir: int, kchunk: int):
             nl.ndarray((P, 2, ntiles), dtype=f32, buffer=nl.sbuf),
         ],
         result=nl.ndarray((P, group, 2), dtype=f32, buffer=nl.sbuf),
-        banks=banks,
         turned=[nl.ndarray((P, P), dtype=f32, buffer=nl.psum), nl.ndarray((P, P), dtype=f32, buffer=nl.psum)],
     )
-
-
-def _field(mem, n: int):
-    """Column n of the current work row, in a register."""
-    register = nisa.register_alloc()
-    nisa.register_load(register, mem.fields[0:1, n : n + 1])
-    return register
-
-
-def _load_operand(mem, tiles, index, k0: int, k1: int, width: int):
-    """Auxiliary blocks k0..k1 of one factor block (its number in a register) into SBUF, every part of the split."""
-    parts, blocks, _, nk, block = mem.bt.shape
-    for p in range(parts):
-        nisa.dma_copy(
-            dst=tiles[p][0:P, 0 : k1 - k0, 0:width],
-            src=mem.bt.ap(
-                pattern=[[nk * block, P], [block, k1 - k0], [1, width]],
-                offset=p * blocks * P * nk * block + k0 * block,
-                scalar_offset=index,
-                indirect_dim=1,
-            ),
-        )
-
-
-def _load_blocks(mem, tiles, indices, kind, k0: int, k1: int):
-    _load_operand(mem, tiles[0], indices[0], k0, k1, kind[0])
-    if not kind[2]:
-        _load_operand(mem, tiles[1], indices[1], k0, k1, kind[1])
-
-
-def _sides(tiles, kind):
-    """Tiles of the row block and of the column block, which are the same on the diagonal of blocks."""
-    return [tiles[0], tiles[0]] if kind[2] else [tiles[0], tiles[1]]
-
-
-def _load_virtuals(mem, a, b):
-    """-eps of block A down the partitions, and of block B along the free axis of every partition; a, b registers."""
-    rtiles, block = mem.ev_col.shape[2], mem.ev_row.shape[1]
-    nisa.dma_copy(dst=mem.col, src=mem.ev_col.ap(pattern=[[rtiles, P], [1, rtiles]], scalar_offset=a, indirect_dim=0))
-    nisa.dma_copy(dst=mem.row, src=mem.ev_row.ap(pattern=[[0, P], [1, block]], scalar_offset=b, indirect_dim=0))
-
-
-def _product(mem, bank, left, right, tile, k0: int, k1: int, naux: int):
-    """bank[m, n] (+)= left[A] . right[B]^T over auxiliary blocks k0..k1; the last one at its true height."""
-    a0, m, b0, n, _ = tile
-    for k in range(k0, k1):
-        height = min(P, naux - k * P)
-        for x in range(len(mem.products)):
-            p, q = mem.products[x]
-            nisa.nc_matmul(
-                dst=bank[0:m, 0:n],
-                stationary=left[p][0:height, k - k0, a0 : a0 + m],
-                moving=right[q][0:height, k - k0, b0 : b0 + n],
-                accumulate=(k > 0 or x > 0),
-            )
-
-
-def _products(mem, banks, left, right, tile, same_pair: bool, k0: int, k1: int, naux: int):
-    """T, and U off the diagonal: the same operands with their roles swapped."""
-    _product(mem, banks[0], left[0], right[1], tile, k0, k1, naux)
-    if not tile[4] and not same_pair:
-        _product(mem, banks[1], right[0], left[1], tile, k0, k1, naux)
 
 
 def _add_up(scratch, tile, terms, scale: float, lane):
@@ -229,7 +126,7 @@ def _energies(mem, banks, turn: int, slot: int, tile, x: int, same_pair: bool):
         U = _transposed(mem, turn, T, m)
     delta, inverse = scratch["delta"][0:m, 0:n], scratch["inverse"][0:m, 0:n]
     bias = mem.bias[slot % 2][0:m, a0 // P : a0 // P + 1]
-    nisa.tensor_scalar(dst=delta, data=mem.row[0:m, b0 : b0 + n], op0=nl.add, operand0=bias)
+    nisa.tensor_scalar(dst=delta, data=mem.factors.row[0:m, b0 : b0 + n], op0=nl.add, operand0=bias)
     nisa.reciprocal(dst=inverse, data=delta)
     tr = _multiply(scratch, "tr", tile, T, inverse)
     _multiply(scratch, "tt", tile, tr, T)
@@ -246,7 +143,7 @@ def _energies(mem, banks, turn: int, slot: int, tile, x: int, same_pair: bool):
 
 def _open_pair(mem, slot: int):
     nisa.memset(dst=mem.stats[slot % 2], value=0.0)
-    nisa.tensor_scalar(dst=mem.bias[slot % 2], data=mem.col, op0=nl.add, operand0=mem.e[0:P, slot : slot + 1])
+    nisa.tensor_scalar(dst=mem.bias[slot % 2], data=mem.factors.col, op0=nl.add, operand0=mem.e[0:P, slot : slot + 1])
 
 
 def _close_pair(mem, slot: int, same_pair: bool):
@@ -261,95 +158,53 @@ def _close_pair(mem, slot: int, same_pair: bool):
         nisa.tensor_tensor(dst=same, data1=opposite, data2=same, op=nl.subtract)
 
 
-def _settle(mem, waiting, tiles, same_pair: bool):
-    """Energies of the finished products in ``waiting``, of which there is one or none."""
-    for turn, slot, x, banks in waiting:
-        _energies(mem, banks, turn, slot, tiles[x], x, same_pair)
-        if x == len(tiles) - 1:
+def _pairs(mem, i_blocks, j_blocks, kind, same_pair: bool):
+    """Pairs of i with each j, through products and energies."""
+    last = len(tile_list(kind[0], kind[1], kind[2])) - 1
+    mode = SAME if same_pair else PARTNERS
+
+    def begin(slot):
+        _open_pair(mem, slot)
+
+    def finish(banks, turn, slot, tile, x):
+        _energies(mem, banks, turn, slot, tile, x, same_pair)
+        if x == last:
             _close_pair(mem, slot, same_pair)
 
-
-def _resident(mem, i_blocks, j_blocks, kind, same_pair: bool, naux: int):
-    """Pairs whose factors lie on chip whole: every tile runs through all of naux.
-
-    The energies of a tile are issued behind the products of the next one, so that the tensor engine never waits for
-    the scalar engine's copy of a tile that it is to transpose.
-    """
-    tiles = tile_list(kind[0], kind[1], kind[2])
-    nk = (naux + P - 1) // P
-    left = _sides(mem.left[0], kind)
-    rights = []
-    for g in range(len(j_blocks)):
-        rights.append(left if same_pair else _sides(mem.right[g % 2], kind))
-    if not same_pair:  # the first B_j has a free tile before B_i has: loads start in this order
-        _load_blocks(mem, rights[0], j_blocks[0], kind, 0, nk)
-    _load_blocks(mem, left, i_blocks, kind, 0, nk)
-    waiting = []
-    turn = 0
-    for g in range(len(j_blocks)):
-        if g > 0:
-            _load_blocks(mem, rights[g], j_blocks[g], kind, 0, nk)
-        _open_pair(mem, g)
-        for x in range(len(tiles)):
-            b = 2 * (turn % (ACCUMULATORS // 2))
-            banks = mem.banks[b : b + 2]
-            _products(mem, banks, left, rights[g], tiles[x], same_pair, 0, nk, naux)
-            _settle(mem, waiting, tiles, same_pair)
-            waiting = [(turn, g, x, banks)]
-            turn = turn + 1
-    _settle(mem, waiting, tiles, same_pair)
+    if len(mem.factors.left) == 1:
+        resident(mem.factors, i_blocks, j_blocks, kind, mode, begin, finish)
+    else:
+        streamed(mem.factors, i_blocks, j_blocks[0], kind, mode, begin, finish)
 
 
-def _streamed(mem, blocks, kind, same_pair: bool, naux: int):
-    """One pair whose products stay in PSUM while both factors pass by in chunks of naux."""
-    tiles = tile_list(kind[0], kind[1], kind[2])
-    nk, kchunk = (naux + P - 1) // P, mem.left[0][0][0].shape[1]
-    _open_pair(mem, 0)
-    for k0 in range(0, nk, kchunk):
-        k1 = min(k0 + kchunk, nk)
-        left = _sides(mem.left[k0 // kchunk % 2], kind)
-        right = left if same_pair else _sides(mem.right[k0 // kchunk % 2], kind)
-        _load_blocks(mem, left, blocks[0], kind, k0, k1)
-        if not same_pair:
-            _load_blocks(mem, right, blocks[1], kind, k0, k1)
-        for x in range(len(tiles)):
-            _products(mem, mem.banks[2 * x : 2 * x + 2], left, right, tiles[x], same_pair, k0, k1, naux)
-    for x in range(len(tiles)):
-        _energies(mem, mem.banks[2 * x : 2 * x + 2], x, 0, tiles[x], x, same_pair)
-    _close_pair(mem, 0, same_pair)
-
-
-def _item(mem, it, count: int, same_pair: bool, kind, naux: int):
+def _item(mem, it, count: int, same_pair: bool, kind):
     """One work item: ``count`` pairs that share i, on one block pair."""
     nfields, group = mem.work.shape[1], mem.e_pair.shape[1]
     nisa.dma_copy(
         dst=mem.fields, src=mem.work.ap(pattern=[[nfields, 1], [1, nfields]], scalar_offset=it, indirect_dim=0)
     )
     nisa.dma_copy(dst=mem.e, src=mem.e_pair.ap(pattern=[[0, P], [1, group]], scalar_offset=it, indirect_dim=0))
-    if mem.ev_row.shape[0] > 1:
-        _load_virtuals(mem, _field(mem, nfields - 2), _field(mem, nfields - 1))
-    i_blocks = [_field(mem, 0), _field(mem, 1)]
+    if mem.factors.ev_row.shape[0] > 1:
+        load_virtuals(mem.factors, field(mem.fields, nfields - 2), field(mem.fields, nfields - 1))
+    i_blocks = [field(mem.fields, 0), field(mem.fields, 1)]
     j_blocks = []
     for g in range(count):
-        j_blocks.append([_field(mem, 2 + 2 * g), _field(mem, 3 + 2 * g)])
-    if len(mem.left) == 1:
-        _resident(mem, i_blocks, j_blocks, kind, same_pair, naux)
-    else:
-        _streamed(mem, [i_blocks, j_blocks[0]], kind, same_pair, naux)
+        j_blocks.append([field(mem.fields, 2 + 2 * g), field(mem.fields, 3 + 2 * g)])
+    _pairs(mem, i_blocks, j_blocks, kind, same_pair)
     nisa.dma_copy(
         dst=mem.out.ap(pattern=[[2 * group, P], [1, 2 * count]], scalar_offset=it, indirect_dim=0),
         src=mem.result[0:P, 0:count, 0:2],
     )
 
 
-def _loop(mem, limits, c: int, count: int, same_pair: bool, kind, naux: int):
+def _loop(mem, limits, c: int, count: int, same_pair: bool, kind):
     """The device loop over the items of class c."""
     first, last = nisa.register_alloc(), nisa.register_alloc()
     nisa.register_load(first, limits[0:1, 2 * c : 2 * c + 1])
     nisa.register_load(last, limits[0:1, 2 * c + 1 : 2 * c + 2])
 
     def body(it):
-        _item(mem, it, count, same_pair, kind, naux)
+        _item(mem, it, count, same_pair, kind)
 
     nl.fori_loop(first, last, body)
 
@@ -368,15 +223,15 @@ def mp2_energy(bt, ev_row, ev_col, e_pair, work, bounds, nvir, naux, kchunk):
     core = nl.program_id(0)
     limits = nl.ndarray((1, bounds.shape[1]), dtype=nl.int32, buffer=nl.sbuf)
     nisa.dma_copy(dst=limits, src=bounds[core : core + 1, :])
-    mem = _memory(bt, ev_row, ev_col, e_pair, work, out, nvir, kchunk)
+    mem = _memory(factors_on_chip(bt, ev_row, ev_col, naux, kchunk), e_pair, work, out, nvir)
     if ev_row.shape[0] == 1:
-        _load_virtuals(mem, nisa.register_alloc(0), nisa.register_alloc(0))
+        load_virtuals(mem.factors, nisa.register_alloc(0), nisa.register_alloc(0))
     kinds = block_kinds(nvir, ev_row.shape[1])
     pair_kinds = [(e_pair.shape[1], False), (1, False), (1, True)]
     for p in range(3):
         for k in range(len(kinds)):
             if p > 0 or pair_kinds[0][0] > 1:
-                _loop(mem, limits, p * len(kinds) + k, pair_kinds[p][0], pair_kinds[p][1], kinds[k], naux)
+                _loop(mem, limits, p * len(kinds) + k, pair_kinds[p][0], pair_kinds[p][1], kinds[k])
     return out
 
 

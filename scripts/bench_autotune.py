@@ -140,11 +140,16 @@ def table(rows: list[dict[str, Any]], budget: int) -> Table:
         shown.add_column(heading, overflow="fold")
     for row in rows:
         shown.add_row(
-            row["what"], row["kernel"], ",".join(map(str, row["shape"].values())),
-            f"{row['precision']} {row['target']}", duration(row["default"]["ns"]), duration(row["best"]["ns"]),
-            f"{row['best']['gain']:.3f}", str(row["feasible_points"]),
+            row["what"],
+            row["kernel"],
+            ",".join(map(str, row["shape"].values())),
+            f"{row['precision']} {row['target']}",
+            duration(row["default"]["ns"]),
+            duration(row["best"]["ns"]),
+            f"{row['best']['gain']:.3f}",
+            str(row["feasible_points"]),
             *(f"{100 * row[s]['gap_to_best']:.2f} %" for s in SEARCHES),
-        )  # fmt: skip
+        )
     return shown
 
 

@@ -37,8 +37,15 @@ from scripts.measuring import record_file, write_part
 from trnqc.host.files import DIRECTORY_VARIABLE
 from trnqc.jit import find_compiler
 
-UVU = ("mace-large", "mace-medium", "nequip-lips", "nequip-revmd17-aspirin", "nequip-revmd17-toluene",
-       "nequip-revmd17-benzene", "nequip-water")  # fmt: skip
+UVU = (
+    "mace-large",
+    "mace-medium",
+    "nequip-lips",
+    "nequip-revmd17-aspirin",
+    "nequip-revmd17-toluene",
+    "nequip-revmd17-benzene",
+    "nequip-water",
+)
 UVW = ("DiffDock-L=1", "DiffDock-L=2", "tetris-poly-1", "tetris-poly-2", "e3tools_conv")
 DTYPES = ("float32", "float64")
 TARGETS = {
@@ -126,14 +133,23 @@ def build(asked: argparse.Namespace) -> Rows:
             environment = os.environ | {DIRECTORY_VARIABLE: cache}
             done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
         found = json.loads(done.stdout)
-        yield found | {"allowed seconds": seconds, "speedup": {"allowed over needed": seconds / found["cpu seconds"]},
-                       "target": {"allowed over needed": 1.0}}  # fmt: skip
+        yield found | {
+            "allowed seconds": seconds,
+            "speedup": {"allowed over needed": seconds / found["cpu seconds"]},
+            "target": {"allowed over needed": 1.0},
+        }
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], Rows]] = {
-    "batch": batch, "tuned": tuned, "uvw": uvw, "conv": conv, "cue": cue, "mace": mace, "threads": threads,
+    "batch": batch,
+    "tuned": tuned,
+    "uvw": uvw,
+    "conv": conv,
+    "cue": cue,
+    "mace": mace,
+    "threads": threads,
     "build": build,
-}  # fmt: skip
+}
 
 
 def show(console: Console, part: str, rows: list[dict[str, Any]]) -> None:
@@ -145,8 +161,15 @@ def show(console: Console, part: str, rows: list[dict[str, Any]]) -> None:
             target = row["target"].get(what)
             verdict = "" if target is None else "reached" if times >= target else "missed"
             error = row.get("error", {}).get(what.partition(" over")[0])
-            table.add_row(row["case"], row["dtype"], what, f"{times:.1f}", "" if target is None else f"{target:g}",
-                          verdict, "" if error is None else f"{error:.0e}")  # fmt: skip
+            table.add_row(
+                row["case"],
+                row["dtype"],
+                what,
+                f"{times:.1f}",
+                "" if target is None else f"{target:g}",
+                verdict,
+                "" if error is None else f"{error:.0e}",
+            )
     console.print(table)
 
 

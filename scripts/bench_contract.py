@@ -45,7 +45,7 @@ from scripts.contract.order import order
 from scripts.measuring import clocked, heading, in_turns, machine, one_thread, record_file, write_json
 from trnqc.contraction import einsum_plan, parse, path
 from trnqc.contraction.order.network import Network
-from trnqc.contraction.order.operations import splits_of
+from trnqc.contraction.order.paths import splits_of
 from trnqc.expression.program import Program
 
 CHEMICAL = dict.fromkeys("ijkl", 30) | dict.fromkeys("abcdef", 300) | {"Q": 1000}
@@ -67,9 +67,14 @@ def planners() -> dict[str, Planner]:
 
     def hyper(inputs: list[set[str]], output: set[str], extents: dict[str, int]) -> Any:
         found = cotengra.HyperOptimizer(
-            methods=["greedy"], max_repeats=64, reconf_opts={}, minimize="flops", parallel=False, progbar=False,
+            methods=["greedy"],
+            max_repeats=64,
+            reconf_opts={},
+            minimize="flops",
+            parallel=False,
+            progbar=False,
             optlib="random",
-        )  # fmt: skip
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return found(inputs, output, extents)
@@ -145,11 +150,14 @@ def coupled_cluster() -> dict[str, Any]:
     arrays |= {"t1": np.zeros_like(arrays["d1"]), "t2": arrays["oovv"] / arrays["d2"]}
     program = parse(ccsd.EQUATIONS).shaped({name: x.shape for name, x in arrays.items()})
     whole = einsum_plan(program, outputs=("n1", "n2", "energy"))
-    times = in_turns(5, {
-        "blocks": clocked(lambda: blocks.run(arrays)),
-        "whole": clocked(lambda: whole.run(arrays)),
-        "numpy": clocked(lambda: by_numpy(program, arrays)),
-    })  # fmt: skip
+    times = in_turns(
+        5,
+        {
+            "blocks": clocked(lambda: blocks.run(arrays)),
+            "whole": clocked(lambda: whole.run(arrays)),
+            "numpy": clocked(lambda: by_numpy(program, arrays)),
+        },
+    )
     cpu = {name: median(cpu for _, cpu in values) for name, values in times.items()}
     print(f"ccsd water/cc-pVDZ: {energy:.10f}, PySCF {reference:.10f}; CPU s an iteration {cpu}")
     work = {"blocks": blocks.multiply_adds, "whole": whole.multiply_adds}

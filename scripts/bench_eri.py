@@ -31,9 +31,13 @@ CLASSES = ("0000", "1000", "1010", "1111", "2111", "2121", "2211", "2221", "2222
 PRIMITIVES = (1, 3)
 # molecule/basis: (rounds, least ratio wished for)
 JK = {
-    "water5/cc-pvdz": (5, 2.0), "water5/cc-pvtz": (2, 3.0), "benzene/cc-pvtz": (2, 3.0), "benzene/def2-tzvp": (1, None),
-    "aspirin/cc-pvdz": (1, 2.0), "water2/cc-pvqz": (1, None),
-}  # fmt: skip
+    "water5/cc-pvdz": (5, 2.0),
+    "water5/cc-pvtz": (2, 3.0),
+    "benzene/cc-pvtz": (2, 3.0),
+    "benzene/def2-tzvp": (1, None),
+    "aspirin/cc-pvdz": (1, 2.0),
+    "water2/cc-pvqz": (1, None),
+}
 FITTING = {"caffeine/cc-pvtz/cc-pvtz-ri": 4.0}
 JOB = {"caffeine/cc-pvtz": 3.0}
 QUICK = {"classes": ("0000", "1111", "2222"), "jk": ("water5/cc-pvdz",), "fitting": (), "job": ()}
@@ -52,8 +56,10 @@ def classes(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     for digits in QUICK["classes"] if asked.quick else CLASSES:
         for primitives in PRIMITIVES:
             yield class_rate(quartet(digits), primitives) | {
-                "case": digits, "primitives": primitives, "target": class_target(digits, primitives)
-            }  # fmt: skip
+                "case": digits,
+                "primitives": primitives,
+                "target": class_target(digits, primitives),
+            }
 
 
 def jk(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -86,8 +92,11 @@ def job(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], Iterator[dict[str, Any]]]] = {
-    "classes": classes, "jk": jk, "fitting": fitting, "job": job
-}  # fmt: skip
+    "classes": classes,
+    "jk": jk,
+    "fitting": fitting,
+    "job": job,
+}
 
 
 def factor(row: dict[str, Any]) -> float:
@@ -111,8 +120,14 @@ def show(console: Console, part: str, rows: list[dict[str, Any]]) -> None:
     for row in rows:
         target, times = row["target"], factor(row)
         verdict = "" if target is None else "reached" if times >= target else "missed"
-        table.add_row(row["case"], str(row.get("primitives", row.get("threads"))), f"{times:.2f}",
-                      "" if target is None else f"{target:g}", verdict, f"{error(row):.0e}")  # fmt: skip
+        table.add_row(
+            row["case"],
+            str(row.get("primitives", row.get("threads"))),
+            f"{times:.2f}",
+            "" if target is None else f"{target:g}",
+            verdict,
+            f"{error(row):.0e}",
+        )
     console.print(table)
 
 

@@ -41,9 +41,11 @@ LINGER = 3600
 def process(who: str, case: str, cache: Path, gradient: bool, threads: int) -> dict[str, Any]:
     """One process: what it printed, its wall and its CPU seconds."""
     environment = os.environ | {
-        "TRNQC_CACHE_DIR": str(cache), "TRNQC_KERNELS": "background", "TRNQC_BUILD_LINGER": str(LINGER),
+        "TRNQC_CACHE_DIR": str(cache),
+        "TRNQC_KERNELS": "background",
+        "TRNQC_BUILD_LINGER": str(LINGER),
         "OMP_NUM_THREADS": str(threads),
-    }  # fmt: skip
+    }
     command = [sys.executable, "-m", "scripts.eri.first_use", who, *case.split("/")]
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(
@@ -87,19 +89,22 @@ def row_of(case: str, runs: list[dict[str, Any]], gradient: bool) -> dict[str, A
     """Medians over the rounds; `bound` is met when the first use is within the aim."""
     seconds = {
         who: {clock: median(r[name][clock] for r in runs for name in names) for clock in ("wall_s", "cpu_s")}
-        for who, names in {
-            "PySCF": ("PySCF before", "PySCF after"), "first": ("first",), "second": ("second",)
-        }.items()
-    }  # fmt: skip
+        for who, names in {"PySCF": ("PySCF before", "PySCF after"), "first": ("first",), "second": ("second",)}.items()
+    }
     last = runs[-1]
     limit = FACTOR * seconds["PySCF"]["wall_s"] + REST
     return {
-        "case": case, "gradient": gradient, "nao": last["first"]["nao"], "rounds": len(runs), **seconds,
+        "case": case,
+        "gradient": gradient,
+        "nao": last["first"]["nao"],
+        "rounds": len(runs),
+        **seconds,
         "compiling_after_s": median(r["compiling_s"] for r in runs),
-        "limit_wall_s": limit, "within": {use: seconds[use]["wall_s"] <= limit for use in ("first", "second")},
+        "limit_wall_s": limit,
+        "within": {use: seconds[use]["wall_s"] <= limit for use in ("first", "second")},
         "ran_on": {use: [last[use]["ran_on"], last[use].get("gradient_ran_on")] for use in ("first", "second")},
         "max_error": {use: _error(last[use], last["PySCF after"]) for use in ("first", "second")},
-    }  # fmt: skip
+    }
 
 
 def _error(ours: dict[str, Any], theirs: dict[str, Any]) -> float:

@@ -60,9 +60,13 @@ def of_molecule(args: argparse.Namespace, cap: float, stages: Stages) -> dict[st
     from trnqc.mp2.reference.molecule import load_geometry
 
     job = Job(
-        load_geometry(args.case), args.basis, memory=cap, threads=args.threads, fused=True,
+        load_geometry(args.case),
+        args.basis,
+        memory=cap,
+        threads=args.threads,
+        fused=True,
         checkpoint=args.checkpoint,
-    )  # fmt: skip
+    )
     stages.begin("SCF")
     result = run(job, stages)
     return {"e_tot": result.e_tot, "timings": dict(result.timings)} | facts(result)
@@ -75,7 +79,7 @@ def of_shape(args: argparse.Namespace, cap: float, stages: Stages) -> dict[str, 
     from trnqc.mp2.factors.build import build_factors
     from trnqc.mp2.pairs.pairs import pair_step_bytes, run_pairs
     from trnqc.mp2.reference.orbitals import ActiveOrbitals
-    from trnqc.mp2.result import Sizes
+    from trnqc.mp2.result_parts import Sizes
 
     mol, auxmol = lattice()
     execution = Execution(choose("cpu", "fp64"), threads=args.threads, memory=cap, progress=stages)
@@ -133,9 +137,16 @@ def main() -> None:
     stages.end()
     peak = max(int(row["peak_bytes"]) for row in stages.found.values())
     row = {
-        "cap_bytes": cap, "peak_bytes": peak, "above_cap_bytes": peak - cap, "bytes_after_imports": before,
-        "threads": args.threads, **found, "stages": stages.found, **heading(), "machine": machine(),
-    }  # fmt: skip
+        "cap_bytes": cap,
+        "peak_bytes": peak,
+        "above_cap_bytes": peak - cap,
+        "bytes_after_imports": before,
+        "threads": args.threads,
+        **found,
+        "stages": stages.found,
+        **heading(),
+        "machine": machine(),
+    }
     record = json.loads(args.out.read_text()) if args.out.exists() else {"cases": {}}
     name = args.case if args.case == "large" else f"{Path(args.case).stem}/{args.basis}"
     record["cases"][f"{name}, {args.max_memory}"] = row

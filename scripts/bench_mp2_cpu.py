@@ -95,9 +95,16 @@ def prepare(title: str, rounds: int, cache: Path, console: Console) -> Case:
         factors = DFMP2(mf, frozen=frozen, max_memory=1e6).ao2mo()
         np.save(factors_file, factors.B)
         np.savez(
-            file, mol=mol.dumps(), mo_coeff=mf.mo_coeff, mo_energy=mf.mo_energy, mo_occ=mf.mo_occ, e_tot=mf.e_tot,
-            frozen=frozen, eps_occ=factors.eps_occ, eps_vir=factors.eps_vir,
-        )  # fmt: skip
+            file,
+            mol=mol.dumps(),
+            mo_coeff=mf.mo_coeff,
+            mo_energy=mf.mo_energy,
+            mo_occ=mf.mo_occ,
+            e_tot=mf.e_tot,
+            frozen=frozen,
+            eps_occ=factors.eps_occ,
+            eps_vir=factors.eps_vir,
+        )
     return Case(title, rounds, file, *np.load(factors_file, mmap_mode="r").shape)
 
 

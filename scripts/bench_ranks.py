@@ -61,12 +61,19 @@ def measure(case: str, args: argparse.Namespace, directory: Path) -> dict[str, A
     whole = {n: median(shared(run["timings"]) for run in runs) for n, runs in jobs.items()}
     jk_s = {n: median(runs[0]["seconds"]) for n, runs in builds.items()}
     return {
-        "schedule": args.schedule, "rounds": args.rounds, "e_tot": jobs[str(args.ranks[0])][0]["e_tot"],
-        "stages_s": stages, "mp2_s": whole, "jk_s": jk_s,
-        "efficiency": {"mp2": efficiency(whole), "jk": efficiency(jk_s),
-                       "pairs": efficiency({n: found["pairs"] for n, found in stages.items()})},
+        "schedule": args.schedule,
+        "rounds": args.rounds,
+        "e_tot": jobs[str(args.ranks[0])][0]["e_tot"],
+        "stages_s": stages,
+        "mp2_s": whole,
+        "jk_s": jk_s,
+        "efficiency": {
+            "mp2": efficiency(whole),
+            "jk": efficiency(jk_s),
+            "pairs": efficiency({n: found["pairs"] for n, found in stages.items()}),
+        },
         "tasks": tasks(case),
-    }  # fmt: skip
+    }
 
 
 def shared(timings: dict[str, float]) -> float:
@@ -82,8 +89,8 @@ def efficiency(seconds: dict[str, float]) -> dict[str, float]:
 def mp2(case: str, ranks: int, schedule: str, directory: Path) -> dict[str, Any]:
     name, _, basis = case.partition("/")
     out = directory / "result.json"
-    torchrun(ranks, "trnqc", "mp2", name, "--basis", basis, "--backend", "cpu", "--threads", "1", "--quiet",
-             "--schedule", schedule, "--json", str(out))  # fmt: skip
+    options = f"--basis {basis} --backend cpu --threads 1 --quiet --schedule {schedule}".split()
+    torchrun(ranks, "trnqc", "mp2", name, *options, "--json", str(out))
     found = json.loads(out.read_text())
     return {"timings": found["timings"], "e_tot": found["energies"]["e_tot"], "pairs": json.dumps(found["pairs"])}
 

@@ -28,8 +28,14 @@ from scripts.measuring import heading, machine, record_file, write_json
 SIZES = tuple(range(2, 21, 2))
 # Stage -> power of n: J/K and integrals before screening, which takes up to one or two off; the rest by counting.
 EXPECTED = {
-    "SCF": 4, "J/K build": 4, "integrals": 3, "transformation": 4, "metric": 3, "fitting": 4, "pairs": 5,
-}  # fmt: skip
+    "SCF": 4,
+    "J/K build": 4,
+    "integrals": 3,
+    "transformation": 4,
+    "metric": 3,
+    "fitting": 4,
+    "pairs": 5,
+}
 MEMORY_EXPECTED = 3
 
 
@@ -74,9 +80,15 @@ def record_of(rows: list[dict[str, Any]], args: argparse.Namespace) -> dict[str,
     found = {stage: exponent(rows, lambda row, stage=stage: row["seconds"][stage]) for stage in stages}
     memory = exponent(rows, lambda row: max(row["peak_mb"].values()) - row["peak_mb"]["start"])
     return heading() | {
-        "machine": machine(), "basis": args.basis, "threads": args.threads, "expected": EXPECTED,
-        "exponents": found, "memory_expected": MEMORY_EXPECTED, "memory_exponent": memory, "rows": rows,
-    }  # fmt: skip
+        "machine": machine(),
+        "basis": args.basis,
+        "threads": args.threads,
+        "expected": EXPECTED,
+        "exponents": found,
+        "memory_expected": MEMORY_EXPECTED,
+        "memory_exponent": memory,
+        "rows": rows,
+    }
 
 
 def exponent(rows: list[dict[str, Any]], value: Any) -> float | None:

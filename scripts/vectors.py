@@ -29,9 +29,11 @@ AVX2 = {
 
 def add_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--vectors", choices=CHOICES, default="native",
+        "--vectors",
+        choices=CHOICES,
+        default="native",
         help="avx2: neither side uses AVX-512, and figures go to a file of their own, NAME_avx2.json",
-    )  # fmt: skip
+    )
 
 
 def current() -> str:

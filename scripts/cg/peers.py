@@ -23,8 +23,9 @@ def slots(problem: TPProblem) -> tuple[str, str, str]:
 def e3nn_eager(problem: TPProblem, x: Any) -> Callable[..., Any]:
     from e3nn import o3
 
-    module = o3.TensorProduct(*slots(problem), rules(problem), internal_weights=False,
-                              shared_weights=problem.shared_weights)  # fmt: skip
+    module = o3.TensorProduct(
+        *slots(problem), rules(problem), internal_weights=False, shared_weights=problem.shared_weights
+    )
     return module.to(device=x.device, dtype=x.dtype)
 
 
@@ -47,8 +48,14 @@ def cuequivariance(problem: TPProblem, x: Any) -> Callable[..., Any]:
     if modes == {"uvu"}:
         out = "+".join(dict.fromkeys(f"{slot.mul}x{slot.ir}" for slot in problem.irreps_out))
     irreps = [cue.Irreps("O3", text) for text in (*slots(problem)[:2], out)]
-    return kind(*irreps, layout=cue.ir_mul, shared_weights=problem.shared_weights, internal_weights=False,
-                device=x.device, dtype=x.dtype)  # fmt: skip
+    return kind(
+        *irreps,
+        layout=cue.ir_mul,
+        shared_weights=problem.shared_weights,
+        internal_weights=False,
+        device=x.device,
+        dtype=x.dtype,
+    )
 
 
 def openequivariance(problem: TPProblem, x: Any) -> Callable[..., Any]:
@@ -57,8 +64,14 @@ def openequivariance(problem: TPProblem, x: Any) -> Callable[..., Any]:
 
     kind = getattr(np, str(x.dtype).removeprefix("torch."))
     irreps = [oeq.Irreps(text) for text in slots(problem)]
-    theirs = oeq.TPProblem(*irreps, rules(problem), shared_weights=problem.shared_weights, internal_weights=False,
-                           irrep_dtype=kind, weight_dtype=kind)  # fmt: skip
+    theirs = oeq.TPProblem(
+        *irreps,
+        rules(problem),
+        shared_weights=problem.shared_weights,
+        internal_weights=False,
+        irrep_dtype=kind,
+        weight_dtype=kind,
+    )
     return oeq.TensorProduct(theirs).to(x.device)
 
 

@@ -76,10 +76,16 @@ for _source, _folder in (
     ("samples", "src/nki_samples/tutorials/matrix_multiplication"),
 ):
     for _kernel, (_m, _k, _n), _options in MATMULS:
-        case(_source, _kernel, f"{_m}x{_k}x{_n} bf16", "trn1", "trn2", rtol=1e-2, atol=1e-4,
-             refused=OLD_COPY if _source == "samples" and _kernel in OLD_COPIES else "")(
-            _matmul(_folder, _kernel, _m, _k, _n, _options)
-        )  # fmt: skip
+        case(
+            _source,
+            _kernel,
+            f"{_m}x{_k}x{_n} bf16",
+            "trn1",
+            "trn2",
+            rtol=1e-2,
+            atol=1e-4,
+            refused=OLD_COPY if _source == "samples" and _kernel in OLD_COPIES else "",
+        )(_matmul(_folder, _kernel, _m, _k, _n, _options))
 
 
 # ---- scans, pooling, transposes, additions ---------------------------------------------------------------------------

@@ -54,16 +54,22 @@ MISSING_FIELD = "missing 1 required positional argument: 'remainderIFused'"  # o
 # Tests of microscaling kernels need the vendor's packed NumPy dtypes and are not among them.
 PICKS = (
     Pick("core.cumsum.test_cumsum", "test_cumsum_fast", (0, 1, 2)),
-    sweep("core.cumsum.test_cumsum", "test_cumsum_sweep",
-          {"batch": 256, "hidden": 4096, "ndim": 2, "seq_len": 1, "dtype": np.float32},
-          {"batch": 3, "hidden": 257, "ndim": 3, "seq_len": 7, "dtype": np.float32}),
+    sweep(
+        "core.cumsum.test_cumsum",
+        "test_cumsum_sweep",
+        {"batch": 256, "hidden": 4096, "ndim": 2, "seq_len": 1, "dtype": np.float32},
+        {"batch": 3, "hidden": 257, "ndim": 3, "seq_len": 7, "dtype": np.float32},
+    ),
     Pick("core.max.test_cascaded_max", "test_cascaded_max_unit", tuple(range(14))),
     Pick("core.max.test_cascaded_max_utils", "test_folded_load_store_full_batch", tuple(range(14))),
     Pick("core.max.test_cascaded_max_utils", "test_folded_load_store_partial_batch", tuple(range(13))),
-    sweep("core.embeddings.test_rope", "test_rope_sweep",
-          {"d_head": 64, "B": 1, "n_heads": 1, "S": 16, "contiguous_layout": True, "relayout_in_sbuf": False},
-          {"d_head": 128, "B": 8, "n_heads": 8, "S": 128, "contiguous_layout": False, "relayout_in_sbuf": False},
-          {"d_head": 128, "B": 1, "n_heads": 8, "S": 16, "contiguous_layout": False, "relayout_in_sbuf": True}),
+    sweep(
+        "core.embeddings.test_rope",
+        "test_rope_sweep",
+        {"d_head": 64, "B": 1, "n_heads": 1, "S": 16, "contiguous_layout": True, "relayout_in_sbuf": False},
+        {"d_head": 128, "B": 8, "n_heads": 8, "S": 128, "contiguous_layout": False, "relayout_in_sbuf": False},
+        {"d_head": 128, "B": 1, "n_heads": 8, "S": 16, "contiguous_layout": False, "relayout_in_sbuf": True},
+    ),
     Pick("core.max.test_cascaded_max_utils", "test_folded_load_oversized_sb", tuple(range(7))),
     Pick("core.embeddings.test_rope", "test_rope_manual", (0,), refused=OVER_SBUF),
     Pick("core.embeddings.test_rope_hf", "test_rope_hf_lnc", tuple(range(12))),
@@ -121,9 +127,13 @@ PICKS = (
     Pick("experimental.conv.test_depthwise_conv1d", "test_depthwise_conv1d_fast", (0, 1, 2, 3)),
     Pick("experimental.conv.test_depthwise_conv1d", "test_depthwise_conv1d_all", (0, 6, 12, 18, 24)),
     Pick("experimental.benchmark.test_find_nonzero_indices_with_count", "test_find_nonzero_indices_unit", (0, 9, 18)),
-    sweep("experimental.dynamic_shapes.test_dynamic_elementwise_add", "test_dynamic_elementwise_add_fast",
-          {"m_dim": 128, "h_dim": 512}, {"m_dim": 256, "h_dim": 1024}),
-)  # fmt: skip
+    sweep(
+        "experimental.dynamic_shapes.test_dynamic_elementwise_add",
+        "test_dynamic_elementwise_add_fast",
+        {"m_dim": 128, "h_dim": 512},
+        {"m_dim": 256, "h_dim": 1024},
+    ),
+)
 
 
 class Manager:

@@ -15,8 +15,17 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-UNUSED = ("allpairspy", "aws_embedded_metrics", "boto3", "botocore", "fabric2", "invoke", "neuronxcc",
-          "paramiko", "plotext")  # fmt: skip
+UNUSED = (
+    "allpairspy",
+    "aws_embedded_metrics",
+    "boto3",
+    "botocore",
+    "fabric2",
+    "invoke",
+    "neuronxcc",
+    "paramiko",
+    "plotext",
+)
 UNUSED_INSIDE = ("test.utils.test_orchestrator", "test.utils.host_management")
 
 

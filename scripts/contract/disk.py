@@ -73,6 +73,12 @@ def disk(extent: int = 64, share: int = 10) -> dict[str, Any]:
     for name, (wall, cpu) in {"planning": planning, "disk": on_disk, "memory": in_memory}.items():
         print(f"    {name:9} wall {wall:7.3f} s, CPU {cpu:7.3f} s")
     return {
-        "extent": extent, "limit_bytes": limit, "resident_bytes": peak, "arrays_moved": traffic, "plan": str(plan),
-        "planning_s": planning, "disk_s": on_disk, "memory_s": in_memory,
-    }  # fmt: skip
+        "extent": extent,
+        "limit_bytes": limit,
+        "resident_bytes": peak,
+        "arrays_moved": traffic,
+        "plan": str(plan),
+        "planning_s": planning,
+        "disk_s": on_disk,
+        "memory_s": in_memory,
+    }

@@ -127,9 +127,13 @@ def peers(text: str, operands: list[np.ndarray], limit: int) -> dict[str, Work]:
     left, output = text.split("->")
     extents = {x: n for labels, operand in zip(left.split(","), operands) for x, n in zip(labels, operand.shape)}
     tree = cotengra.HyperOptimizer(
-        methods=["greedy"], max_repeats=32, parallel=False, progbar=False, optlib="random",
+        methods=["greedy"],
+        max_repeats=32,
+        parallel=False,
+        progbar=False,
+        optlib="random",
         slicing_opts={"target_size": max(limit, 1)},
-    ).search([tuple(x) for x in left.split(",")], tuple(output), extents)  # fmt: skip
+    ).search([tuple(x) for x in left.split(",")], tuple(output), extents)
     return {
         "opt_einsum": lambda: opt_einsum.contract(text, *operands, memory_limit=limit, optimize="dp"),
         "cotengra": lambda: tree.contract(operands),

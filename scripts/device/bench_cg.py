@@ -29,7 +29,8 @@ from trnqc.cg.problem.graph import Graph
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.errors import TrnqcError
-from trnqc.jit.device import Device, SimulatedDevice, cuda_devices
+from trnqc.jit.device import Device, cuda_devices
+from trnqc.jit.simulated_device import SimulatedDevice
 
 CASES = (*CHANNELWISE, "DiffDock-L=1", "DiffDock-L=2", *ROOFLINE)
 GATE = {"float32": 1e-6, "float64": 1e-14}
@@ -143,8 +144,15 @@ def row(
 ) -> dict[str, Any]:
     walls = {title: median(wall for wall, _ in rounds) for title, rounds in seconds.items()}
     ratios = {title: wall / walls["ours"] for title, wall in walls.items() if title != "ours"}
-    return {"case": label, "dtype": dtype, "pass": name, "batch": count, "seconds": walls, "ratios": ratios,
-            "absent": reasons}  # fmt: skip
+    return {
+        "case": label,
+        "dtype": dtype,
+        "pass": name,
+        "batch": count,
+        "seconds": walls,
+        "ratios": ratios,
+        "absent": reasons,
+    }
 
 
 def measured(asked: argparse.Namespace, dtype: str, device: Device) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Rates of one class in dense batches on one thread: generated kernels beside libcint of PySCF's wheel.
 
-    python -m scripts.eri.classes_bench 1111 2121 --primitives 1 3 [--tier straight columns]
+    python -m scripts.eri.classes_bench 1111 2121 --primitives 1 3 [--form straight columns]
 
 Every bra pair meets every ket pair, nothing is screened; integrals of ours go to a buffer that is used again, libcint's
 to PySCF's array. Times are the thread's CPU seconds, the best of several runs of both in turns.
@@ -26,7 +26,7 @@ from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.horizontal import horizontal_function, scratch_size
 from trnqc.eri.kernels.parameters import parameters, work_size
 from trnqc.eri.kernels.quartet import quartet_function
-from trnqc.eri.kernels.variants import STANDARD, TIERS, Variant, primitive_function
+from trnqc.eri.kernels.variants import FORMS, STANDARD, Variant, primitive_function
 from trnqc.eri.library.programs import lanes
 from trnqc.eri.shells.pairs import ShellPairs, pairs_between
 from trnqc.gen import Array, Var, const
@@ -40,12 +40,12 @@ LANES, ROUNDS, SECONDS = lanes(), 5, 0.1
 MANY, FEW = (6, 6, 8, 8), (3, 3, 4, 4)
 
 
-def class_rate(cls: QuartetClass, primitives: int, tier: str = "") -> dict[str, Any]:
+def class_rate(cls: QuartetClass, primitives: int, form: str = "") -> dict[str, Any]:
     """Million quartets a second, times libcint's, flops a quartet, share of the peak, largest error, build time."""
     moles = molecules(cls, primitives)
     bra, ket = (pairs_between(*side)[0] for side in (moles[:2], moles[2:]))
     begin = time.perf_counter()
-    kernel, function = driver(cls, tier)
+    kernel, function = driver(cls, form)
     build = time.perf_counter() - begin
     theirs_run = _libcint(moles, cls)
     given = arguments(cls, bra, ket)
@@ -56,11 +56,16 @@ def class_rate(cls: QuartetClass, primitives: int, tier: str = "") -> dict[str, 
         lambda repeats: [theirs_run() for _ in range(repeats)],
     )
     quartets = len(bra) * len(ket)
-    flops = flops_of(cls, primitives, tier)
+    flops = flops_of(cls, primitives, form)
     return {
-        "ours": quartets / ours / 1e6, "libcint": quartets / theirs / 1e6, "ratio": theirs / ours, "flops": flops,
-        "peak": flops * quartets / ours / 1e9 / peak_gflops(), "max_error": error, "build_s": build,
-    }  # fmt: skip
+        "ours": quartets / ours / 1e6,
+        "libcint": quartets / theirs / 1e6,
+        "ratio": theirs / ours,
+        "flops": flops,
+        "peak": flops * quartets / ours / 1e9 / peak_gflops(),
+        "max_error": error,
+        "build_s": build,
+    }
 
 
 def _counts(cls: QuartetClass) -> tuple[int, int, int, int]:
@@ -72,9 +77,9 @@ def molecules(cls: QuartetClass, primitives: int) -> list[gto.Mole]:
     return [_shells(l, n, primitives, seed, cls.cartesian) for seed, (l, n) in enumerate(zip(cls.shells, _counts(cls)))]
 
 
-def flops_of(cls: QuartetClass, primitives: int, tier: str = "") -> int:
+def flops_of(cls: QuartetClass, primitives: int, form: str = "") -> int:
     """Recurrences and Phase 2 of a quartet as emitted, without prefactors and the Boys function."""
-    one = cost(primitive_function(cls, tier)).flops.at()
+    one = cost(primitive_function(cls, form)).flops.at()
     return one * primitives**4 + cost(horizontal_function(*cls.shells, cls.cartesian)).flops.at()
 
 
@@ -126,10 +131,20 @@ def _libcint(moles: list[gto.Mole], cls: QuartetClass) -> Callable[[], np.ndarra
         return array.ctypes.data_as(ctypes.c_void_p)
 
     given = (
-        getattr(library, name), library.GTOnr2e_fill_s1, lib.c_null_ptr(), pointer(out), ctypes.c_int(1),
-        (ctypes.c_int * 8)(*slices), pointer(ao_loc), optimizer, pointer(atm), ctypes.c_int(len(atm)), pointer(bas),
-        ctypes.c_int(len(bas)), pointer(env),
-    )  # fmt: skip
+        getattr(library, name),
+        library.GTOnr2e_fill_s1,
+        lib.c_null_ptr(),
+        pointer(out),
+        ctypes.c_int(1),
+        (ctypes.c_int * 8)(*slices),
+        pointer(ao_loc),
+        optimizer,
+        pointer(atm),
+        ctypes.c_int(len(atm)),
+        pointer(bas),
+        ctypes.c_int(len(bas)),
+        pointer(env),
+    )
 
     def run() -> np.ndarray:
         library.GTOnr2e_fill_drv(*given)
@@ -161,12 +176,25 @@ def arguments(
     centres[...] = ket.centre.reshape(vectors, lanes, 6).transpose(0, 2, 1)
     bounds = np.concatenate([rows[:, :, BOUND].max(axis=-1), np.zeros((vectors, 1))], axis=1)
     return {
-        "n_pairs": len(bra), "n_vectors": vectors, "repeats": 1, "keep": 1, "n_bra": bra.records.shape[1],
-        "bra": bra.records, "bra_centre": bra.centre, "n_ket": ket.records.shape[1], "ket": rows,
-        "ket_centre": centres, "ket_bound": bounds, "n_ab": 1, "n_cd": 1, "cutoff": 0.0, "omega": 0.3,
-        "boys": _table(cls.order), "work": _aligned((size, lanes), np.nan),
+        "n_pairs": len(bra),
+        "n_vectors": vectors,
+        "repeats": 1,
+        "keep": 1,
+        "n_bra": bra.records.shape[1],
+        "bra": bra.records,
+        "bra_centre": bra.centre,
+        "n_ket": ket.records.shape[1],
+        "ket": rows,
+        "ket_centre": centres,
+        "ket_bound": bounds,
+        "n_ab": 1,
+        "n_cd": 1,
+        "cutoff": 0.0,
+        "omega": 0.3,
+        "boys": _table(cls.order),
+        "work": _aligned((size, lanes), np.nan),
         "out": _aligned((len(bra) * vectors, na * nb * nc * nd, lanes), np.nan),
-    }  # fmt: skip
+    }
 
 
 def _table(order: int) -> np.ndarray:
@@ -177,10 +205,10 @@ def _table(order: int) -> np.ndarray:
 
 @cache
 def driver(
-    cls: QuartetClass, tier: str = "", variant: Variant = STANDARD, lanes: int = LANES
+    cls: QuartetClass, form: str = "", variant: Variant = STANDARD, lanes: int = LANES
 ) -> tuple[Callable[..., None], st.Function]:
     """The kernel in loops over bra pairs and vectors of ket pairs, and its compiled form."""
-    kernel, p = quartet_function(cls, tier, variant), parameters(cls)
+    kernel, p = quartet_function(cls, form, variant), parameters(cls)
     n_pairs, n_vectors, repeats, keep = (Var(n, "i64") for n in ("n_pairs", "n_vectors", "repeats", "keep"))
     b, v, r = Var("b", "i64"), Var("v", "i64"), Var("r", "i64")
 
@@ -191,10 +219,13 @@ def driver(
     size = int(np.prod(cls.extents))
     row["out"] = Array("out", "f64", (None, size), lanes=True)
     here = {
-        "bra": row["bra"][b, 0, 0], "bra_centre": row["bra_centre"][b, 0], "ket": row["ket"][v, 0, 0],
-        "ket_centre": row["ket_centre"][v, 0], "ket_bound": row["ket_bound"][v, 0],
+        "bra": row["bra"][b, 0, 0],
+        "bra_centre": row["bra_centre"][b, 0],
+        "ket": row["ket"][v, 0, 0],
+        "ket_centre": row["ket_centre"][v, 0],
+        "ket_bound": row["ket_bound"][v, 0],
         "out": row["out"][(b * n_vectors + v) * keep, 0],
-    }  # fmt: skip
+    }
     passed = tuple(st.view(here[n]) if n in here else given for n, given in vars(p).items())
     body = st.loop(r, repeats, st.loop(b, n_pairs, st.loop(v, n_vectors, st.Call(kernel, passed))))
     params = (n_pairs, n_vectors, repeats, keep, *(row.get(n, given) for n, given in vars(p).items()))
@@ -210,8 +241,15 @@ def ordered(function: st.Function, given: dict[str, Any]) -> list[Any]:
     return [given[st.name_of(p)] for p in function.params]
 
 
-def _error(cls: QuartetClass, kernel: Callable[..., None], function: st.Function, given: dict[str, Any],
-           theirs: np.ndarray, n_bra: int, n_ket: int) -> float:  # fmt: skip
+def _error(
+    cls: QuartetClass,
+    kernel: Callable[..., None],
+    function: st.Function,
+    given: dict[str, Any],
+    theirs: np.ndarray,
+    n_bra: int,
+    n_ket: int,
+) -> float:
     kernel(*ordered(function, given))
     (a, b, c, d), (na, nb, nc, nd) = _counts(cls), cls.extents
     found = given["out"].reshape(n_bra, n_ket // LANES, na * nb * nc * nd, LANES).transpose(0, 1, 3, 2)
@@ -238,19 +276,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("classes", nargs="+", help="four digits, the angular momenta of a class")
     parser.add_argument("--primitives", nargs="+", type=int, default=[1, 3])
-    parser.add_argument("--tier", nargs="+", default=[""], choices=TIERS)
+    parser.add_argument("--form", nargs="+", default=[""], choices=FORMS)
     parser.add_argument("--cartesian", action="store_true")
     asked = parser.parse_args()
     print(f"peak {peak_gflops():.1f} GFLOP/s")
     for digits in asked.classes:
         cls = quartet(digits, asked.cartesian)
-        for tier in asked.tier:
+        for form in asked.form:
             for k in asked.primitives:
-                r = class_rate(cls, k, tier)
+                r = class_rate(cls, k, form)
                 rates = f"{r['ours']:9.4f} M/s  libcint {r['libcint']:8.4f}  x{r['ratio']:5.1f}"
                 rest = f"error {r['max_error']:.1e}  built in {r['build_s']:.1f} s"
-                print(f"({digits}) {tier or 'standard':8} K={k} {rates}  peak {r['peak']:5.1%}  "
-                      f"{r['flops']:8d} flops  {rest}", flush=True)  # fmt: skip
+                print(
+                    f"({digits}) {form or 'standard':8} K={k} {rates}  peak {r['peak']:5.1%}  "
+                    f"{r['flops']:8d} flops  {rest}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -36,10 +36,14 @@ def case(title: str, threads: int, rounds: int) -> dict[str, Any]:
     finally:
         lib.num_threads(before)
     return {
-        "case": title, "nao": mol.nao_nr(), "shells": mol.nbas, "threads": threads, "cutoff": CUTOFF,
+        "case": title,
+        "nao": mol.nao_nr(),
+        "shells": mol.nbas,
+        "threads": threads,
+        "cutoff": CUTOFF,
         "ran_on": builder.ran_on,
         "wall_s": {who: median(wall for wall, _ in samples) for who, samples in runs.items()},
         "cpu_s": {who: median(cpu for _, cpu in samples) for who, samples in runs.items()},
         "ratio": ratio(runs["PySCF"], runs["trnqc"]),
         "max_error": {"J": float(abs(j - vj).max()), "K": float(abs(k - vk).max())},
-    }  # fmt: skip
+    }

@@ -33,10 +33,14 @@ def three_centre(molecule: str, basis: str, aux: str, threads: int) -> dict[str,
     finally:
         lib.num_threads(before)
     return {
-        "case": f"{molecule}/{basis}/{aux}", "nao": mol.nao_nr(), "naux": auxmol.nao_nr(), "threads": threads,
-        "screen": SCREEN, "ran_on": words(),
+        "case": f"{molecule}/{basis}/{aux}",
+        "nao": mol.nao_nr(),
+        "naux": auxmol.nao_nr(),
+        "threads": threads,
+        "screen": SCREEN,
+        "ran_on": words(),
         "wall_s": {who: median(wall for wall, _ in samples) for who, samples in runs.items()},
         "cpu_s": {who: median(cpu for _, cpu in samples) for who, samples in runs.items()},
         "ratio": ratio(runs["PySCF"], runs["trnqc"]),
         "max_error": max(float(np.abs(a - b).max()) for a, b in zip(ours.T, theirs.T)),
-    }  # fmt: skip
+    }

@@ -67,9 +67,12 @@ def _run(molecule: str, basis: str, ours: bool) -> dict[str, Any]:
     return {
         "wall_s": stages.wall | {"all": sum(stages.wall.values())},
         "cpu_s": stages.cpu | {"all": sum(stages.cpu.values())},
-        "parts_of_mp2_wall_s": parts, "cycles": len(cycles), "converged": bool(mf.converged),
-        "e_hf": float(mf.e_tot), "e_corr": float(correlation),
-    }  # fmt: skip
+        "parts_of_mp2_wall_s": parts,
+        "cycles": len(cycles),
+        "converged": bool(mf.converged),
+        "e_hf": float(mf.e_tot),
+        "e_corr": float(correlation),
+    }
 
 
 def whole_job(molecule: str, basis: str, threads: int, rounds: int) -> dict[str, Any]:
@@ -84,13 +87,22 @@ def whole_job(molecule: str, basis: str, threads: int, rounds: int) -> dict[str,
         lib.num_threads(before)
     ours, theirs = runs["trnqc"], runs["PySCF"]
     return {
-        "case": f"{molecule}/{basis}", "threads": threads, "conv_tol": CONV_TOL,
-        **{clock: {who: {stage: median(run[clock][stage] for run in many) for stage in many[0][clock]}
-                   for who, many in runs.items()} for clock in ("wall_s", "cpu_s")},
+        "case": f"{molecule}/{basis}",
+        "threads": threads,
+        "conv_tol": CONV_TOL,
+        **{
+            clock: {
+                who: {stage: median(run[clock][stage] for run in many) for stage in many[0][clock]}
+                for who, many in runs.items()
+            }
+            for clock in ("wall_s", "cpu_s")
+        },
         "parts_of_mp2_wall_s": ours[-1]["parts_of_mp2_wall_s"],
         "cycles": {who: many[-1]["cycles"] for who, many in runs.items()},
         "energies": {who: {name: many[-1][name] for name in ("e_hf", "e_corr")} for who, many in runs.items()},
-        "ratio": {name: median(b[clock]["all"] / a[clock]["all"] for a, b in zip(ours, theirs))
-                  for name, clock in (("wall", "wall_s"), ("cpu", "cpu_s"))},
+        "ratio": {
+            name: median(b[clock]["all"] / a[clock]["all"] for a, b in zip(ours, theirs))
+            for name, clock in (("wall", "wall_s"), ("cpu", "cpu_s"))
+        },
         "max_error": {name: abs(ours[-1][name] - theirs[-1][name]) for name in ("e_hf", "e_corr")},
-    }  # fmt: skip
+    }

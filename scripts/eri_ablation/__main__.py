@@ -6,7 +6,7 @@
     graphs  nodes, flops, values that live at once, slots, by axis rule and scheduler
     phase2  from targets to integrals with harmonics taken step by step or at the end
     gpu     registers, spills, shared memory and compile time by tier, rule, scheduler and form of `+=` (nvcc, no GPU)
-    cpu     throughput with one part changed at a time: rule, scheduler, harmonics, tier, lanes, primitive screening
+    cpu     throughput with one part changed at a time: rule, scheduler, harmonics, form, lanes, primitive screening
 
 Nothing is timed on a GPU. CPU figures are a thread's CPU seconds. What was counted or compiled once is kept in the
 cache of compiled kernels; times are taken anew. Parts and classes that are not asked for stay as they are in the file.
@@ -62,8 +62,11 @@ def cpu(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], Iterator[dict[str, Any]]]] = {
-    "graphs": graphs, "phase2": phase2, "gpu": gpu, "cpu": cpu
-}  # fmt: skip
+    "graphs": graphs,
+    "phase2": phase2,
+    "gpu": gpu,
+    "cpu": cpu,
+}
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:

@@ -23,7 +23,7 @@ class Case:
     """cutoff: below which primitive quartets are left out."""
 
     variant: Variant = STANDARD
-    tier: str = ""
+    form: str = ""
     lanes: int = LANES
     cutoff: float = 0.0
 
@@ -35,8 +35,8 @@ CASES = {
     "rule: interleaved": Case(Variant(rule="interleaved")),
     "rule: ket first": Case(Variant(rule="ket first")),
     "harmonics at the end": Case(Variant(fused=False)),
-    "code: straight": Case(tier="straight"),
-    "code: columns": Case(tier="columns"),
+    "code: straight": Case(form="straight"),
+    "code: columns": Case(form="columns"),
     "targets cleared, not stored first": Case(Variant(peeled=False)),
     "4 lanes": Case(lanes=4),
     "1 lane": Case(lanes=1),
@@ -47,7 +47,7 @@ CASES = {
 def class_row(digits: str, primitives: Sequence[int]) -> dict[str, Any]:
     """`rates[primitives][case]`: million quartets a second of CPU time; the best of several runs in turns."""
     cls = quartet(digits)
-    jobs = {name: partial(driver, cls, case.tier, case.variant, case.lanes) for name, case in CASES.items()}
+    jobs = {name: partial(driver, cls, case.form, case.variant, case.lanes) for name, case in CASES.items()}
 
     def show(done: int, total: int, name: str) -> None:
         print(f"\rcompiled ({digits}): {done}/{total}", end="\n" if done == total else "", file=sys.stderr, flush=True)
@@ -63,6 +63,6 @@ def class_row(digits: str, primitives: Sequence[int]) -> dict[str, Any]:
 
 
 def contestant(cls: QuartetClass, case: Case, bra: ShellPairs, ket: ShellPairs) -> Callable[[int], Any]:
-    kernel, function = driver(cls, case.tier, case.variant, case.lanes)
+    kernel, function = driver(cls, case.form, case.variant, case.lanes)
     given = arguments(cls, bra, ket, case.lanes, case.variant) | {"cutoff": case.cutoff, "keep": 0}
     return lambda repeats: kernel(*ordered(function, given | {"repeats": repeats}))

@@ -65,24 +65,35 @@ def class_rows(digits: str, arches: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def build(cls: QuartetClass, tier: Tier, arch: str) -> Build:
-    function = quartet_function(cls, tier.code, tier.variant)
+    function = quartet_function(cls, tier.form, tier.variant)
     text = emit_cuda(function, lanes=tier.lanes, accumulate=tier.accumulate, min_blocks=tier.min_blocks)
     return compile_cuda(text, name="ablation", arch=arch)
 
 
 def row(cls: QuartetClass, case: Case, arch: str, found: Build | CompilerError) -> dict[str, Any]:
     tier = case.tier
-    made = {"class": cls.digits, "variant": case.title, "arch": arch, "accumulate": tier.accumulate,
-            "lanes": tier.lanes, "peak": peak(cls, tier.variant) if tier.code == "straight" else None,
-            "chosen": case.chosen}  # fmt: skip
+    made = {
+        "class": cls.digits,
+        "variant": case.title,
+        "arch": arch,
+        "accumulate": tier.accumulate,
+        "lanes": tier.lanes,
+        "peak": peak(cls, tier.variant) if tier.form == "straight" else None,
+        "chosen": case.chosen,
+    }
     if isinstance(found, CompilerError):
         return made | {"error": str(found)}
     k = found.kernel(cls.name)
     return made | {
-        "registers": k.registers, "spill_stores": k.spill_stores, "spill_loads": k.spill_loads, "shared": k.shared,
-        "given_up": k.given_up, "warps": resident_warps(k, tier.lanes, arch), "seconds": found.seconds,
+        "registers": k.registers,
+        "spill_stores": k.spill_stores,
+        "spill_loads": k.spill_loads,
+        "shared": k.shared,
+        "given_up": k.given_up,
+        "warps": resident_warps(k, tier.lanes, arch),
+        "seconds": found.seconds,
         "compiler": found.compiler,
-    }  # fmt: skip
+    }
 
 
 _PEAKS: dict[Any, int] = {}

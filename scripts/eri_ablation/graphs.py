@@ -10,11 +10,10 @@ from scripts.eri.remembered import remembered
 from trnqc.eri.kernels.recurrence import RULES, fewest_flops, recurrence
 from trnqc.gen.cost import cost_of_values
 from trnqc.gen.graph import Graph
-from trnqc.gen.liveness import peak_live
+from trnqc.gen.liveness import allocate, peak_live
 from trnqc.gen.schedule import METHODS, first
-from trnqc.gen.slots import allocate
 
-SOURCES = ("trnqc/gen/schedule.py", "trnqc/gen/liveness.py", "trnqc/gen/slots.py")
+SOURCES = ("trnqc/gen/schedule.py", "trnqc/gen/liveness.py")
 # Beyond this many nodes list scheduling in Python, which looks at every ready node in every step, takes too long, and
 # completing targets takes minutes: it is then done once, for the rules that GPUs want.
 LISTED = 9000

@@ -21,10 +21,19 @@ CLAIMS = {
 
 # Nodes and flops of the vertical recurrence by rule, at most what other derivations found; exact and deterministic.
 NODES = {
-    "0000": (1, 1, 1), "1000": (5, 5, 5), "1010": (22, 18, 18), "1111": (176, 146, 146), "2111": (373, 276, 336),
-    "2121": (806, 630, 630), "2211": (718, 521, 671), "2221": (1531, 1175, 1260), "2222": (2885, 2330, 2330),
-    "3311": (1972, 1284, 2022), "3322": (7526, 5581, 6998), "3333": (20448, 16682, 16682),
-}  # fmt: skip
+    "0000": (1, 1, 1),
+    "1000": (5, 5, 5),
+    "1010": (22, 18, 18),
+    "1111": (176, 146, 146),
+    "2111": (373, 276, 336),
+    "2121": (806, 630, 630),
+    "2211": (718, 521, 671),
+    "2221": (1531, 1175, 1260),
+    "2222": (2885, 2330, 2330),
+    "3311": (1972, 1284, 2022),
+    "3322": (7526, 5581, 6998),
+    "3333": (20448, 16682, 16682),
+}
 NODE_RULES = ("interleaved", "ket first", "bra first")
 
 # Peak live values: level, FIFO, the paper's Eq. 7 as printed, greedy, target; interleaved / ket first / bra first.
@@ -48,12 +57,26 @@ REDUCTION_TARGETS = {"1111": 2.5, "2211": 5.0, "2121": 5.0, "2222": 8.0, "3333":
 # gpu4pyscf, its sources of August 2026 with its own build flags, unrolled Rys J and K kernels on sm_80: registers,
 # bytes of spill stores, bytes of spill loads.
 PEER_REGISTERS = {
-    "0000": (80, 0, 0), "1010": (128, 0, 0), "1110": (168, 0, 0), "1111": (255, 316, 384), "2111": (204, 0, 0),
-    "2110": (250, 0, 0), "2020": (200, 0, 0), "2200": (204, 0, 0), "2210": (168, 0, 0), "3020": (255, 8, 8),
+    "0000": (80, 0, 0),
+    "1010": (128, 0, 0),
+    "1110": (168, 0, 0),
+    "1111": (255, 316, 384),
+    "2111": (204, 0, 0),
+    "2110": (250, 0, 0),
+    "2020": (200, 0, 0),
+    "2200": (204, 0, 0),
+    "2210": (168, 0, 0),
+    "3020": (255, 8, 8),
     "3200": (255, 88, 88),
-}  # fmt: skip
+}
 # Spills may be none and registers at most these where the accumulators are in memory; 255 is all that there are.
 REGISTER_TARGETS = {"2111": 168, "2121": 168, "2211": 168, "2221": 255, "2222": 255}
 # Flops from the targets to spherical integrals: harmonics of each side at once / at the end.
-PROTOTYPE_PHASE2 = {"1111": (324, 324), "2111": (891, 945), "2121": (2139, 2313), "2211": (2961, 3159),
-                    "2222": (15624, 17967), "3333": (138621, 185473)}  # fmt: skip
+PROTOTYPE_PHASE2 = {
+    "1111": (324, 324),
+    "2111": (891, 945),
+    "2121": (2139, 2313),
+    "2211": (2961, 3159),
+    "2222": (15624, 17967),
+    "3333": (138621, 185473),
+}

@@ -21,10 +21,23 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def graphs(rows: Rows) -> list[Table]:
-    counts = _table("Vertical recurrence by axis rule (a prototype's nodes in brackets)",
-                    "class", "rule", "nodes", "edges", "targets", "flops")  # fmt: skip
-    peaks = _table("Values that live at once; prototype: interleaved / ket first / bra first, with the paper's Eq. 7 "
-                   "in place of reach", "class", "rule", *METHODS, "target's slots")  # fmt: skip
+    counts = _table(
+        "Vertical recurrence by axis rule (a prototype's nodes in brackets)",
+        "class",
+        "rule",
+        "nodes",
+        "edges",
+        "targets",
+        "flops",
+    )
+    peaks = _table(
+        "Values that live at once; prototype: interleaved / ket first / bra first, with the paper's Eq. 7 "
+        "in place of reach",
+        "class",
+        "rule",
+        *METHODS,
+        "target's slots",
+    )
     for row in rows:
         digits = row["class"]
         for one in row["rules"]:
@@ -47,14 +60,30 @@ def graphs(rows: Rows) -> list[Table]:
 
 
 def phase2(rows: Rows) -> list[Table]:
-    table = _table("From targets to spherical integrals: harmonics step by step, and at the end",
-                   "class", "arrays step by step", "flops", "at the end", "prototype", "saved of all, K = 1",
-                   "largest array", "at the end")  # fmt: skip
+    table = _table(
+        "From targets to spherical integrals: harmonics step by step, and at the end",
+        "class",
+        "arrays step by step",
+        "flops",
+        "at the end",
+        "prototype",
+        "saved of all, K = 1",
+        "largest array",
+        "at the end",
+    )
     for row in rows:
         fused, late = row["fused"], row["late"]
         was = " / ".join(map(str, known.PROTOTYPE_PHASE2.get(row["class"], ())))
-        table.add_row(row["class"], " -> ".join(map(str, fused["sizes"])), str(fused["flops"]), str(late["flops"]), was,
-                      f"{row['share']:.1%}", str(fused["largest"]), str(late["largest"]))  # fmt: skip
+        table.add_row(
+            row["class"],
+            " -> ".join(map(str, fused["sizes"])),
+            str(fused["flops"]),
+            str(late["flops"]),
+            was,
+            f"{row['share']:.1%}",
+            str(fused["largest"]),
+            str(late["largest"]),
+        )
     return [table]
 
 
@@ -65,15 +94,31 @@ def gpu(rows: Rows) -> list[Table]:
     for row in rows:
         peer = known.PEER_REGISTERS.get(row["class"], ())
         if "error" in row:
-            table.add_row(row["class"], row["variant"], row["arch"], row["accumulate"], str(row["lanes"]),
-                          str(row["peak"]), row["error"].splitlines()[0][:40])  # fmt: skip
+            table.add_row(
+                row["class"],
+                row["variant"],
+                row["arch"],
+                row["accumulate"],
+                str(row["lanes"]),
+                str(row["peak"]),
+                row["error"].splitlines()[0][:40],
+            )
             continue
         spilled = f"{row['spill_stores']}/{row['spill_loads']}" + " given up" * row["given_up"]
         table.add_row(
-            row["class"], row["variant"] + " (chosen)" * row["chosen"], row["arch"], row["accumulate"],
-            str(row["lanes"]), str(row["peak"]), str(row["registers"]), spilled, str(row["shared"]), str(row["warps"]),
-            f"{row['seconds']:.1f}", "{} regs, {}/{} B".format(*peer) if peer and row["arch"] == "sm_80" else "",
-        )  # fmt: skip
+            row["class"],
+            row["variant"] + " (chosen)" * row["chosen"],
+            row["arch"],
+            row["accumulate"],
+            str(row["lanes"]),
+            str(row["peak"]),
+            str(row["registers"]),
+            spilled,
+            str(row["shared"]),
+            str(row["warps"]),
+            f"{row['seconds']:.1f}",
+            "{} regs, {}/{} B".format(*peer) if peer and row["arch"] == "sm_80" else "",
+        )
     return [table]
 
 

@@ -48,5 +48,10 @@ def _gpu(rows: Rows) -> Iterator[dict[str, Any]]:
         yield _verdict(word, row["class"], "0", f"{spilled}", spilled == 0)
         most = known.REGISTER_TARGETS.get(row["class"])
         if most and "memory" in row["variant"]:
-            yield _verdict(f"registers on {row['arch']}, {row['variant']}", row["class"], f"<= {most}",
-                           f"{row['registers']}", row["registers"] <= most)  # fmt: skip
+            yield _verdict(
+                f"registers on {row['arch']}, {row['variant']}",
+                row["class"],
+                f"<= {most}",
+                f"{row['registers']}",
+                row["registers"] <= most,
+            )

@@ -54,7 +54,7 @@ def measured(title: str) -> dict[str, Any]:
         "nocc": orbitals.nocc,
         "nvir": orbitals.nvir,
         "naux": half.shape[2],
-        "made_by": half.made_by,
+        "ran_on": half.ran_on,
         "columns": columns,
         "metric_s": metric_s,
         "fit_s": fit_s,

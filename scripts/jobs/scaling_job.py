@@ -62,9 +62,15 @@ def point(n: int, basis: str, threads: int) -> dict[str, Any]:
         seconds.append(time.perf_counter() - start)
     sizes = result.sizes
     return {
-        "n": n, "nao": sizes.nao, "nocc": sizes.nocc, "nvir": sizes.nvir, "naux": sizes.naux,
-        "seconds": dict(result.timings) | {"J/K build": seconds[-1]}, "peak_mb": megabytes, "e_tot": result.e_tot,
-    }  # fmt: skip
+        "n": n,
+        "nao": sizes.nao,
+        "nocc": sizes.nocc,
+        "nvir": sizes.nvir,
+        "naux": sizes.naux,
+        "seconds": dict(result.timings) | {"J/K build": seconds[-1]},
+        "peak_mb": megabytes,
+        "e_tot": result.e_tot,
+    }
 
 
 if __name__ == "__main__":

@@ -206,8 +206,10 @@ def show(rows: list[Row], seconds: float) -> dict[str, Any]:
     worst = max((row for row in rows if not row.bound), key=lambda row: abs(row.error))
     order = orderings(rows)
     wrong = [name for name, right in order if not right]
-    print(f"{len(errors)} figures, {seconds:.0f} s: median error {100 * statistics.median(errors):.1f} %, worst "
-          f"{100 * abs(worst.error):.1f} % ({worst.workload}, {worst.figure})")  # fmt: skip
+    print(
+        f"{len(errors)} figures, {seconds:.0f} s: median error {100 * statistics.median(errors):.1f} %, worst "
+        f"{100 * abs(worst.error):.1f} % ({worst.workload}, {worst.figure})"
+    )
     print(
         f"orderings between variants: {len(order) - len(wrong)} of {len(order)} as published"
         + "".join(f"; not {n}" for n in wrong)

@@ -72,12 +72,25 @@ def line(kernel: str, shape: str, precision: str, found: Timeline, launches: int
     seconds = times * found.total_ns * 1e-9
     waits = {k: 100 * v / found.total_ns for k, v in found.waits.get("tensor", {}).items() if v > 1e-3 * found.total_ns}
     return Line(
-        kernel, shape, found.target, precision, seconds, launches, seconds + launches * float(s["launch_overhead"]),
-        float(s["tensor_engine_busy_time_percent"]), float(s["tensor_engine_active_time_percent"]),
-        float(s["vector_engine_busy_time_percent"]), float(s["scalar_engine_busy_time_percent"]),
-        float(s["dma_active_time_percent"]), float(s["overlap_time_percent"]), float(s["mfu_estimated_percent"]),
-        str(s["binding_engine"]), waits, found.extrapolation, time.perf_counter() - began,
-    )  # fmt: skip
+        kernel,
+        shape,
+        found.target,
+        precision,
+        seconds,
+        launches,
+        seconds + launches * float(s["launch_overhead"]),
+        float(s["tensor_engine_busy_time_percent"]),
+        float(s["tensor_engine_active_time_percent"]),
+        float(s["vector_engine_busy_time_percent"]),
+        float(s["scalar_engine_busy_time_percent"]),
+        float(s["dma_active_time_percent"]),
+        float(s["overlap_time_percent"]),
+        float(s["mfu_estimated_percent"]),
+        str(s["binding_engine"]),
+        waits,
+        found.extrapolation,
+        time.perf_counter() - began,
+    )
 
 
 def pair_energies(shape: str, target: str, precision: str, constants: dict[str, float] | None = None) -> Line:
@@ -158,10 +171,18 @@ def show(lines: list[Line]) -> None:
         shares = (x.tensor_busy_percent, x.tensor_active_percent, x.vector_busy_percent, x.scalar_busy_percent)
         waits = ", ".join(f"{k} {v:.1f}" for k, v in x.tensor_waits_percent.items())
         table.add_row(
-            x.kernel, x.shape, x.target, x.precision, f"{1e3 * x.seconds:.2f} ms",
-            f"{1e3 * x.seconds_with_launches:.1f} ms / {x.launches}", *(f"{share:.1f} %" for share in shares),
-            f"{x.dma_active_percent:.1f} %", f"{x.overlap_percent:.0f} %", x.binding, waits,
-        )  # fmt: skip
+            x.kernel,
+            x.shape,
+            x.target,
+            x.precision,
+            f"{1e3 * x.seconds:.2f} ms",
+            f"{1e3 * x.seconds_with_launches:.1f} ms / {x.launches}",
+            *(f"{share:.1f} %" for share in shares),
+            f"{x.dma_active_percent:.1f} %",
+            f"{x.overlap_percent:.0f} %",
+            x.binding,
+            waits,
+        )
     Console(width=190).print(table)
     for shape, what, seconds in PUBLISHED:
         ours = [x for x in lines if (x.kernel, x.shape, x.target, x.precision) == ("mp2_energy", shape, "trn1", "fp32")]

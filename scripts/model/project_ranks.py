@@ -54,9 +54,12 @@ def main() -> None:
     add_efficiency(rows)
     best = Counter(r["fastest"] for r in rows if r["devices"] == DECIDING)
     record = heading() | {
-        "kind": "PROJECTION by discrete events, not a measurement", "tasks_of": case, "network": asdict(NETWORK),
-        "rows": rows, "fastest_at_64": dict(best),
-    }  # fmt: skip
+        "kind": "PROJECTION by discrete events, not a measurement",
+        "tasks_of": case,
+        "network": asdict(NETWORK),
+        "rows": rows,
+        "fastest_at_64": dict(best),
+    }
     write_json(record, args.out)
     show(rows)
 
@@ -65,9 +68,13 @@ def row(job: str, sizes: tuple[int, ...], speed: float, devices: int, measured: 
     nao, nocc, nvir, naux = sizes
     found = projected(Workload(nao, nocc, nvir, naux, 64, measured, speed), devices, NETWORK)
     return {
-        "job": job, "speed": speed, "devices": devices, "B": gigabytes(8.0 * nocc * nvir * naux), "ways": found,
+        "job": job,
+        "speed": speed,
+        "devices": devices,
+        "B": gigabytes(8.0 * nocc * nvir * naux),
+        "ways": found,
         "fastest": min(found, key=lambda way: found[way]["mp2_s"]),
-    }  # fmt: skip
+    }
 
 
 def add_efficiency(rows: list[dict[str, Any]]) -> None:

@@ -20,7 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from nki_kernels import mp2_plan as plan
-from nki_kernels.mp2_energy import mp2_energy, tile_list
+from nki_kernels.mp2_energy import mp2_energy
+from nki_kernels.mp2_products import tile_list
 from scripts.measuring import command, write_json
 from trnqc import sim
 
@@ -32,8 +33,22 @@ SHAPES = {
     "4 occupied of medium": (4, 448, 1536),
     "several thousand": (8, 2800, 9000),
 }
-COLUMNS = ("shape", "nocc/nvir/naux", "target", "precision", "block", "kchunk", "static", "executed", "products",
-           "needed", "transposes", "SBUF", "PSUM", "seconds")  # fmt: skip
+COLUMNS = (
+    "shape",
+    "nocc/nvir/naux",
+    "target",
+    "precision",
+    "block",
+    "kchunk",
+    "static",
+    "executed",
+    "products",
+    "needed",
+    "transposes",
+    "SBUF",
+    "PSUM",
+    "seconds",
+)
 
 
 def arguments(nocc: int, nvir: int, naux: int, precision: str) -> tuple[Any, ...]:
@@ -63,11 +78,21 @@ def measure(name: str, shape: tuple[int, int, int], target: str, precision: str)
     start = time.perf_counter()
     trace = sim.trace(mp2_energy)(*args)
     values = (
-        name, "/".join(map(str, shape)), target, precision, tiles.block, tiles.kchunk, sum(trace.static.values()),
-        sum(trace.executed.values()), trace.executed["nc_matmul"],
-        needed_products(shape[0], tiles, 1 if precision == "fp32" else 3), trace.executed["nc_transpose"],
-        trace.sbuf_high_water, trace.psum_high_water, round(time.perf_counter() - start, 2),
-    )  # fmt: skip
+        name,
+        "/".join(map(str, shape)),
+        target,
+        precision,
+        tiles.block,
+        tiles.kchunk,
+        sum(trace.static.values()),
+        sum(trace.executed.values()),
+        trace.executed["nc_matmul"],
+        needed_products(shape[0], tiles, 1 if precision == "fp32" else 3),
+        trace.executed["nc_transpose"],
+        trace.sbuf_high_water,
+        trace.psum_high_water,
+        round(time.perf_counter() - start, 2),
+    )
     return dict(zip(COLUMNS, values))
 
 

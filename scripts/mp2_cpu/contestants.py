@@ -41,8 +41,11 @@ class Worker:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "scripts.mp2_cpu.contestants", kind],
             cwd=ROOT,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
 
     def ask(self, **request: Any) -> Any:
         assert self.process.stdin and self.process.stdout

@@ -32,8 +32,10 @@ class Recorder:
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
             self.tests[report.nodeid or "collection"] = {
-                "outcome": "failed", "seconds": 0.0, "message": _last_line(report)
-            }  # fmt: skip
+                "outcome": "failed",
+                "seconds": 0.0,
+                "message": _last_line(report),
+            }
 
     def pytest_sessionfinish(self) -> None:
         self._write()
@@ -43,9 +45,11 @@ class Recorder:
 
         found = importlib.import_module(self.module)
         record = {
-            "version": getattr(found, "__version__", ""), "imported_from": str(found.__file__),
-            "swapped": json.loads(os.environ.get("PEERS_SWAPPED", "{}")), "tests": self.tests,
-        }  # fmt: skip
+            "version": getattr(found, "__version__", ""),
+            "imported_from": str(found.__file__),
+            "swapped": json.loads(os.environ.get("PEERS_SWAPPED", "{}")),
+            "tests": self.tests,
+        }
         write_json(record, self.path)
 
 

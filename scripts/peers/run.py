@@ -49,18 +49,19 @@ def run(peer: Peer, tree: Path, file: Path, way: str, limits: Limits, controlled
 def _options(peer: Peer, swapped: bool, scratch: Path) -> list[str]:
     plugins = ["scripts.peers.recorder", *([peer.swap] if swapped else [])]
     chosen = [word for name in plugins for word in ("-p", name)]
-    return [
-        "-q", "--rootdir", str(scratch), "-c", os.devnull, "--import-mode=importlib", "-p", "no:cacheprovider",
-        *chosen, *peer.arguments,
-    ]  # fmt: skip
+    places = ["--rootdir", str(scratch), "-c", os.devnull]
+    return ["-q", *places, "--import-mode=importlib", "-p", "no:cacheprovider", *chosen, *peer.arguments]
 
 
 def _environment(peer: Peer, own: Mapping[str, str], record: Path, limits: Limits) -> dict[str, str]:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     ours = {
-        "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": str(limits.threads),
-        "PEERS_RECORD": str(record), "PEERS_MODULE": peer.imported,
-    }  # fmt: skip
+        "PYTHONPATH": path,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "OMP_NUM_THREADS": str(limits.threads),
+        "PEERS_RECORD": str(record),
+        "PEERS_MODULE": peer.imported,
+    }
     return os.environ | ours | dict(own)
 
 
@@ -68,9 +69,14 @@ def _completed(command: list[str], cwd: Path, environment: dict[str, str], secon
     """Output and exit status; -1 for a process that was ended at its time limit."""
     try:
         done = subprocess.run(
-            command, cwd=cwd, env=environment, timeout=seconds, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+            command,
+            cwd=cwd,
+            env=environment,
+            timeout=seconds,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
     except subprocess.TimeoutExpired as error:
         text = error.stdout or b""
         return text.decode(errors="replace") if isinstance(text, bytes) else text, -1

@@ -33,14 +33,25 @@ from trnqc.jit import build_all, compile_cuda
 from trnqc.jit.occupancy import resident_warps
 
 LANES = 32
-LABELS = ("mace-large", "mace-medium", "nequip-lips", "nequip-revmd17-aspirin", "nequip-revmd17-toluene",
-          "nequip-revmd17-benzene", "nequip-water", "DiffDock-L=2")  # fmt: skip
+LABELS = (
+    "mace-large",
+    "mace-medium",
+    "nequip-lips",
+    "nequip-revmd17-aspirin",
+    "nequip-revmd17-toluene",
+    "nequip-revmd17-benzene",
+    "nequip-water",
+    "DiffDock-L=2",
+)
 # (label, bytes a number, architecture) -> registers of forward, backward, and the two kernels of a double backward.
 REFERENCE_REGISTERS = {
-    ("mace-large", 4, "sm_80"): (254, 80, 230, 80), ("mace-large", 4, "sm_90"): (254, 64, 177, 80),
-    ("mace-large", 8, "sm_90"): (254, 174, 128, 174), ("nequip-lips", 4, "sm_80"): (128, 64, 168, 64),
-    ("nequip-revmd17-benzene", 4, "sm_80"): (254, 80, 254, 128), ("DiffDock-L=2", 4, "sm_80"): (48, 127, 64, 128),
-}  # fmt: skip
+    ("mace-large", 4, "sm_80"): (254, 80, 230, 80),
+    ("mace-large", 4, "sm_90"): (254, 64, 177, 80),
+    ("mace-large", 8, "sm_90"): (254, 174, 128, 174),
+    ("nequip-lips", 4, "sm_80"): (128, 64, 168, 64),
+    ("nequip-revmd17-benzene", 4, "sm_80"): (254, 80, 254, 128),
+    ("DiffDock-L=2", 4, "sm_80"): (48, 127, 64, 128),
+}
 REFERENCE_SPILLS = {
     ("mace-large", 4, "sm_90", "backward"): "24 B stored, 24 B loaded",
     ("DiffDock-L=2", 4, "sm_80", "double_backward"): "20 B stored, 32 B loaded",
@@ -78,12 +89,22 @@ def row(label: str, size: int, name: str, arch: str) -> dict[str, Any]:
     build = min(builds, key=lambda b: b.kernels[0].stack)
     (kernel,) = build.kernels
     found: dict[str, Any] = {
-        "config": label, "dtype": f"float{8 * size}", "pass": name, "arch": arch, "registers": kernel.registers,
-        "spill_stores": kernel.spill_stores, "spill_loads": kernel.spill_loads, "shared_bytes": kernel.shared,
-        "resident_warps": resident_warps(kernel, LANES, arch), "bytes_moved": made.moved, "bytes_least": made.minimum,
-        "traffic": made.moved / made.minimum, "mul_and_fma": operations(function.body), "nvcc_s": build.seconds,
+        "config": label,
+        "dtype": f"float{8 * size}",
+        "pass": name,
+        "arch": arch,
+        "registers": kernel.registers,
+        "spill_stores": kernel.spill_stores,
+        "spill_loads": kernel.spill_loads,
+        "shared_bytes": kernel.shared,
+        "resident_warps": resident_warps(kernel, LANES, arch),
+        "bytes_moved": made.moved,
+        "bytes_least": made.minimum,
+        "traffic": made.moved / made.minimum,
+        "mul_and_fma": operations(function.body),
+        "nvcc_s": build.seconds,
         "source_bytes": len(text),
-    }  # fmt: skip
+    }
     reference = REFERENCE_REGISTERS.get((label, size, arch))
     if reference and name in ("forward", "backward", "double_backward"):
         which = ("forward", "backward", "double_backward").index(name)
@@ -96,15 +117,34 @@ def row(label: str, size: int, name: str, arch: str) -> dict[str, Any]:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> Table:
-    shown = Table("kernel", "dtype", "arch", "registers", "reference", "spilled B", "shared B", "warps", "traffic",
-                  "mul+fma", "of reference")  # fmt: skip
+    shown = Table(
+        "kernel",
+        "dtype",
+        "arch",
+        "registers",
+        "reference",
+        "spilled B",
+        "shared B",
+        "warps",
+        "traffic",
+        "mul+fma",
+        "of reference",
+    )
     for r in rows:
         ratio = f"{r['operations_ratio']:.2f}x" if "operations_ratio" in r else ""
         shown.add_row(
-            f"{r['config']} {r['pass']}", r["dtype"], r["arch"], str(r["registers"]),
-            "/".join(map(str, r.get("reference_registers", ()))), f"{r['spill_stores']}/{r['spill_loads']}",
-            str(r["shared_bytes"]), str(r["resident_warps"]), f"{r['traffic']:.3f}x", str(r["mul_and_fma"]), ratio,
-        )  # fmt: skip
+            f"{r['config']} {r['pass']}",
+            r["dtype"],
+            r["arch"],
+            str(r["registers"]),
+            "/".join(map(str, r.get("reference_registers", ()))),
+            f"{r['spill_stores']}/{r['spill_loads']}",
+            str(r["shared_bytes"]),
+            str(r["resident_warps"]),
+            f"{r['traffic']:.3f}x",
+            str(r["mul_and_fma"]),
+            ratio,
+        )
     return shown
 
 
@@ -115,15 +155,22 @@ def main() -> None:
     parser.add_argument("--arch", nargs="+", default=["sm_80", "sm_90"])
     parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "counted" / "cg_cuda.json")
     asked = parser.parse_args()
-    keys = [(label, size, name, arch) for label in asked.labels for size in (4, 8) for name in asked.passes
-            for arch in asked.arch]  # fmt: skip
+    keys = [
+        (label, size, name, arch)
+        for label in asked.labels
+        for size in (4, 8)
+        for name in asked.passes
+        for arch in asked.arch
+    ]
     jobs = {" ".join(map(str, key)): (lambda key=key: row(*key)) for key in keys}
     found = build_all(jobs, workers=2, progress=lambda n, total, name: print(f"{n}/{total} {name}", file=sys.stderr))
     failed = {name: str(outcome) for name, outcome in found.items() if isinstance(outcome, CompilerError)}
     rows = [outcome for outcome in found.values() if not isinstance(outcome, CompilerError)]
     Console(width=150).print(table(rows))
-    write_json({**heading(), "machine": machine(), "lanes": LANES, "reference": REFERENCE, "rows": rows,
-                "failed": failed}, asked.out)  # fmt: skip
+    write_json(
+        {**heading(), "machine": machine(), "lanes": LANES, "reference": REFERENCE, "rows": rows, "failed": failed},
+        asked.out,
+    )
     if failed:
         raise SystemExit(f"not compiled: {', '.join(failed)}")
 

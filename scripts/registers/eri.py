@@ -65,8 +65,15 @@ def table(found: Sequence[Row]) -> Table:
             continue
         for k in row.outcome.kernels:
             spilled = f"{k.spill_stores}/{k.spill_loads}" + (" given up" if k.given_up else "")
-            shown.add_row(row.label, row.arch, row.accumulate, str(k.registers), spilled, str(k.stack),
-                          f"{row.outcome.seconds:.1f}")  # fmt: skip
+            shown.add_row(
+                row.label,
+                row.arch,
+                row.accumulate,
+                str(k.registers),
+                spilled,
+                str(k.stack),
+                f"{row.outcome.seconds:.1f}",
+            )
     return shown
 
 

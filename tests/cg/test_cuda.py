@@ -15,7 +15,7 @@ from trnqc.cg.problem.graph import Graph
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.errors import OperandError, UnsupportedError
 from trnqc.gen import run
-from trnqc.jit.device import SimulatedDevice
+from trnqc.jit.simulated_device import SimulatedDevice
 
 CLOSE = {np.float64: 1e-14, np.float32: 1e-6}
 BATCH = ("forward", "backward", "double_backward")
@@ -65,8 +65,10 @@ def test_programs_by_definition(label, layout):
     lengths = {"x": given["x"].shape, "y": given["y"].shape, "w": (batch, problem.weight_numel), "z": given["gz"].shape}
     for name in BATCH:
         made = plan(problem, name, 8, lanes=4)
-        results = {n: np.full(lengths[n.removeprefix("gg").removeprefix("g")], 0.0 if n == "gy" else np.nan)
-                   for n in made.direction.writes}  # fmt: skip
+        results = {
+            n: np.full(lengths[n.removeprefix("gg").removeprefix("g")], 0.0 if n == "gy" else np.nan)
+            for n in made.direction.writes
+        }
         ours = taken(given, made.direction.reads)
         run(program(made), {"first": 0, "origin": 0, **ours, **results}, lanes=4, groups=(0, batch))
         if problem.shared_weights and "gw" in results:

@@ -14,7 +14,7 @@ o3 = pytest.importorskip("e3nn.o3")
 
 from scripts.workloads import tensor_product_oracle as oracle  # noqa: E402
 from trnqc.cg.cpu import batch  # noqa: E402
-from trnqc.cg.cpu.slots import Paths  # noqa: E402
+from trnqc.cg.cpu.target import Target  # noqa: E402
 from trnqc.cg.problem.irreps import Irreps  # noqa: E402
 from trnqc.cg.problem.modes import MODES  # noqa: E402
 from trnqc.cg.problem.problem import TPProblem, from_e3nn  # noqa: E402
@@ -49,7 +49,7 @@ def forward(problem, x, y, w):
     """z by the program that is compiled otherwise, four lanes at a time."""
     z = np.full((len(x), problem.dims[2]), np.nan)
     given = {"x": x, "y": y, "w": w, "z": z}
-    run(batch.program(Paths(problem, "f64", 4), DIRECTIONS["forward"]), given, lanes=4, groups=(0, len(x)))
+    run(batch.program(Target(problem, "f64", 4), DIRECTIONS["forward"]), given, lanes=4, groups=(0, len(x)))
     return z
 
 

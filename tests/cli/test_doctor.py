@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 from pyscf import gto, lib, scf
 from rich.console import Console
@@ -61,8 +62,17 @@ def test_the_cache_is_counted(monkeypatch, tmp_path):
     (tmp_path / "kept" / "tuning").mkdir(parents=True)
     for name in ("a", "b"):
         Cache(tmp_path / "kept").get(name, lambda path: path.write_bytes(b"x" * 1000) and None)
-    found = machine.kernel_cache()
-    assert (found["entries"], found["bytes"]) == (2, 2 * (1000 + 64))
+    facts = machine.kernel_cache()
+    assert (facts["entries"], facts["bytes"]) == (2, 2 * (1000 + 64))
+
+
+def test_files_that_vanish_while_the_cache_is_counted(monkeypatch, tmp_path):
+    """Another process renames its temporary file after the directory has been listed."""
+    monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path))
+    (tmp_path / "entry.sha256").write_bytes(b"x" * 64)
+    names = os.listdir(tmp_path)
+    monkeypatch.setattr(machine.os, "listdir", lambda _: [*names, "renamed-by-another-process"])
+    assert machine.kernel_cache() == {"directory": str(tmp_path), "entries": 1, "bytes": 64}
 
 
 def test_accelerate_is_what_runs():

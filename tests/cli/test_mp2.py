@@ -29,7 +29,7 @@ SAID = (
     "cpu",
     "fp64",
     "estimated error",
-    "taken because",
+    "selected because",
     "SCF",
     "integrals",
     "pairs",
@@ -133,7 +133,7 @@ def test_bf16_warns_on_standard_error(trnqc):
     [
         (("mp2", "watre"), "did you mean 'water'"),
         (("mp2", "water", "--basis", "nonsense"), "no basis set 'nonsense'"),
-        (("mp2", "water", "--basis", "cc-pvdz@3s2p1d"), "cannot be made for H"),
+        (("mp2", "water", "--basis", "cc-pvdz@3s2p1d"), "cannot be built for H"),
         (("mp2", "water", "--charge", "1"), "9 electrons"),
         (("mp2", "water", "--spin", "2"), "open shell"),
         (("mp2", "water", "--frozen", "one"), "--frozen takes"),

@@ -29,9 +29,14 @@ def test_the_library_of_the_arrays_is_the_default(operands):
     assert trnqc.einsum_plan("xab,xbc,cd->xda", *operands).multiply_adds == 3 * 5 * 9 * 2 + 3 * 7 * 5 * 2
 
 
-@pytest.mark.parametrize(("backend", "precision", "close"), [
-    ("cpu", "fp64", {"rtol": 1e-12, "atol": 1e-12}), ("cpu", "fp32", SINGLE), ("simulator", "fp32", SINGLE),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("backend", "precision", "close"),
+    [
+        ("cpu", "fp64", {"rtol": 1e-12, "atol": 1e-12}),
+        ("cpu", "fp32", SINGLE),
+        ("simulator", "fp32", SINGLE),
+    ],
+)
 def test_backends_multiply_the_matrices(operands, backend, precision, close):
     found = trnqc.einsum("xab,xbc,cd->xda", *operands, backend=backend, precision=precision)
     np.testing.assert_allclose(found, np.einsum("xab,xbc,cd->xda", *operands), **close)
@@ -52,9 +57,13 @@ def test_refusals(operands):
 LADDER = "Qae,Qbf,efij->abij"
 
 
-@pytest.mark.parametrize(("backend", "precision", "close"), [
-    ("cpu", "fp64", {"rtol": 1e-11, "atol": 1e-11}), ("simulator", "fp32", {"rtol": 2e-4, "atol": 2e-4}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("backend", "precision", "close"),
+    [
+        ("cpu", "fp64", {"rtol": 1e-11, "atol": 1e-11}),
+        ("simulator", "fp32", {"rtol": 2e-4, "atol": 2e-4}),
+    ],
+)
 def test_backends_multiply_within_a_limit(backend, precision, close):
     """The loops of a memory limit hand their slices to the backend; the plan says whose products they are."""
     rng = np.random.default_rng(6)
@@ -82,9 +91,15 @@ E = W[i,a,j,b] * (2 * W[i,a,j,b] - W[i,b,j,a]) / D[i,a,j,b]
 """
 
 
-@pytest.mark.parametrize(("backend", "precision", "rel"), [
-    (None, "fp64", 1e-10), ("cpu", "fp64", 1e-10), ("cpu", "fp32", 1e-5), ("simulator", "fp32", 1e-5),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("backend", "precision", "rel"),
+    [
+        (None, "fp64", 1e-10),
+        ("cpu", "fp64", 1e-10),
+        ("cpu", "fp32", 1e-5),
+        ("simulator", "fp32", 1e-5),
+    ],
+)
 def test_pair_energies_go_to_the_fused_kernel(monkeypatch, backend, precision, rel):
     rng = np.random.default_rng(7)
     B, e, f = rng.standard_normal((4, 9, 13)), -1 - rng.random(4), rng.random(9)

@@ -345,14 +345,17 @@ y[i] = g[i,j] * x[j] / d[i]
 ONES = np.ones((3, 3))
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    ({"g": lambda *cuts: np.ones((5, 3))}, r"function g was asked for a block of shape .*; found \(5, 3\)"),
-    ({"g": lambda *cuts: ONES[cuts] * np.nan}, r"operand g has \d elements that are not finite"),
-    ({"g": ONES * np.inf}, "operand g has 9 elements that are not finite"),
-    ({"d": np.array([1.0, 0.0, 2.0])}, "operand d divides and has 1 zeros"),
-    ({"x": np.array(["1", "2", "3"])}, "operand x holds elements of type <U1; numbers are taken"),
-    ({"x": np.ones(4)}, r"operand x has the shape \(3,\)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"g": lambda *cuts: np.ones((5, 3))}, r"function g was asked for a block of shape .*; found \(5, 3\)"),
+        ({"g": lambda *cuts: ONES[cuts] * np.nan}, r"operand g has \d elements that are not finite"),
+        ({"g": ONES * np.inf}, "operand g has 9 elements that are not finite"),
+        ({"d": np.array([1.0, 0.0, 2.0])}, "operand d divides and has 1 zeros"),
+        ({"x": np.array(["1", "2", "3"])}, "operand x holds elements of type <U1; numbers are taken"),
+        ({"x": np.ones(4)}, r"operand x has the shape \(3,\)"),
+    ],
+)
 @pytest.mark.parametrize("limit", [None, 8 * 5])
 def test_what_cannot_be_computed_is_refused(change, message, limit):
     plan = einsum_plan(FUNCTION, memory_limit=limit)

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 import trnqc
 from trnqc.contraction import einsum, einsum_plan, parse
-from trnqc.contraction.ladder.loops import LadderLoops, ladder_loops
+from trnqc.contraction.ladder.loops import LadderLoops
 from trnqc.contraction.ladder.pattern import HALVES, pairs
 from trnqc.contraction.ladder.run import run_ladder
+from trnqc.contraction.ladder.tiles import ladder_loops
 from trnqc.errors import ExpressionError, InputError, MemoryLimit, UnsupportedError
 
 ORDER = ["einsum_path", (0, 1), (0, 1)]
@@ -90,9 +91,15 @@ def test_symmetric_factors_are_used_from_both_sides(name, size):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.integers(1, 7), st.integers(1, 6), st.integers(1, 4), st.integers(1, 4), st.booleans(), st.booleans(),
-    st.sampled_from(["efij = feji", "efij = -feji", "efij = feij"]), st.data(),
-)  # fmt: skip
+    st.integers(1, 7),
+    st.integers(1, 6),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(["efij = feji", "efij = -feji", "efij = feij"]),
+    st.data(),
+)
 def test_any_extents_and_tiles(v, w, o, q, even, held, stated, data):
     text = "Qae,Qbf,efij->abij"
     w = v if even else w

@@ -15,9 +15,15 @@ LADDER = ("Qae,Qbf,efij->abij", (40, 36, 36), (40, 36, 36), (36, 36, 5, 5))
 def test_a_plan_shows_every_stage():
     text = str(einsum_plan(FOUR, *SHAPES, grid=(2, 2)))
     for said in (
-        "6 N^6 = 6e+06", "the largest T1 with N^4", "peak memory", "locality", "L2: ",
-        "distribution of result on 2 x 2", "an estimate", "no two steps share any",
-    ):  # fmt: skip
+        "6 N^6 = 6e+06",
+        "the largest T1 with N^4",
+        "peak memory",
+        "locality",
+        "L2: ",
+        "distribution of result on 2 x 2",
+        "an estimate",
+        "no two steps share any",
+    ):
         assert said in text
     assert "distribution" not in str(einsum_plan(FOUR, *SHAPES))
 

@@ -125,12 +125,16 @@ def test_a_dataset_is_not_written_while_it_is_read(operands, tmp_path):
             trnqc.einsum("ab,bc->ac", file["a"], operands[1], out=file["a"])
 
 
-@pytest.mark.parametrize(("out", "message"), [
-    (np.ma.zeros((9, 9)), "a NumPy array without a mask.*; found MaskedArray"),
-    ([0.0], "a NumPy array without a mask.*; found list"),
-    (np.broadcast_to(0.0, (9, 9)), "out is read-only"),
-    (np.zeros((9, 9), np.float32), "the result is float64"),
-], ids=["masked", "list", "read-only", "float32"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        (np.ma.zeros((9, 9)), "a NumPy array without a mask.*; found MaskedArray"),
+        ([0.0], "a NumPy array without a mask.*; found list"),
+        (np.broadcast_to(0.0, (9, 9)), "out is read-only"),
+        (np.zeros((9, 9), np.float32), "the result is float64"),
+    ],
+    ids=["masked", "list", "read-only", "float32"],
+)
 def test_results_that_have_no_place(out, message, operands):
     with pytest.raises(InputError, match=message):
         trnqc.einsum(CHAIN, *operands, out=out)
@@ -177,11 +181,14 @@ def test_tensors_in_loops(kind, operands):
         torch.testing.assert_close(PLACES["loops"](*given), torch.einsum(CHAIN, *given), check_dtype=True)
 
 
-@pytest.mark.parametrize(("make", "message"), [
-    (lambda x: x > 0, "no products of bool matrices"),
-    (lambda x: x.to_sparse(), r"a sparse tensor \(torch.sparse_coo\); take trnqc.sparse.contract"),
-    (lambda x: x.to_sparse_csr(), r"a sparse tensor \(torch.sparse_csr\)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda x: x > 0, "no products of bool matrices"),
+        (lambda x: x.to_sparse(), r"a sparse tensor \(torch.sparse_coo\); take trnqc.sparse.contract"),
+        (lambda x: x.to_sparse_csr(), r"a sparse tensor \(torch.sparse_csr\)"),
+    ],
+)
 @pytest.mark.parametrize("place", ["einsum", "loops", "plan"])
 def test_tensors_that_are_refused(place, make, message, operands):
     with pytest.raises(InputError, match=message):

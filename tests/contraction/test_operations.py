@@ -14,7 +14,8 @@ from hypothesis import strategies as some
 from trnqc.contraction.cost.counts import Count
 from trnqc.contraction.order import exact, heuristic
 from trnqc.contraction.order.network import Network
-from trnqc.contraction.order.operations import best_splits, minimise, path, splits_of
+from trnqc.contraction.order.operations import best_splits, minimise
+from trnqc.contraction.order.paths import path, splits_of
 from trnqc.contraction.tree import union
 from trnqc.errors import InputError
 from trnqc.expression.operand import Leaf
@@ -186,8 +187,12 @@ def random_network(operands: int, degree: int, seed: int, hyper: bool = False):
     return ["".join(labels) for labels in inputs], "".join(output), {x: rng.randint(2, 7) for x in letters}
 
 
-CORPUS = [(n, degree, seed, hyper) for n, degree in ((4, 2), (8, 3), (12, 3), (13, 3), (17, 3), (20, 2))
-          for seed in (1, 2, 3) for hyper in (False, True)]  # fmt: skip
+CORPUS = [
+    (n, degree, seed, hyper)
+    for n, degree in ((4, 2), (8, 3), (12, 3), (13, 3), (17, 3), (20, 2))
+    for seed in (1, 2, 3)
+    for hyper in (False, True)
+]
 
 
 @pytest.mark.parametrize(("operands", "degree", "seed", "hyper"), CORPUS)

@@ -108,14 +108,18 @@ def test_the_kernel_gives_what_the_steps_give(name):
 
 
 def test_spins_apart_are_two_forms_of_one_run():
-    text = SPOKEN["through integrals"].replace("E = W[i,a,j,b] * (2 * W[i,a,j,b] - W[i,b,j,a])", """
+    text = SPOKEN["through integrals"].replace(
+        "E = W[i,a,j,b] * (2 * W[i,a,j,b] - W[i,b,j,a])",
+        """
 F = 3 * W[i,a,j,b] * W[i,a,j,b] / D[i,a,j,b]
-E = 1/2 * W[i,a,j,b] * (W[i,a,j,b] - W[i,b,j,a])""")  # fmt: skip
+E = 1/2 * W[i,a,j,b] * (W[i,a,j,b] - W[i,b,j,a])""",
+    )
     arrays, _, e, f = numbers("")
     plan = einsum_plan(HEAD + text)
     assert {form.target: (form.direct, form.exchange) for form in plan.pairs} == {
-        "F": (3, 0), "E": (Fraction(1, 2), Fraction(-1, 2)),
-    }  # fmt: skip
+        "F": (3, 0),
+        "E": (Fraction(1, 2), Fraction(-1, 2)),
+    }
     calls = []
     fused = replace(plan, kernels=Kernels("test", pairs=lambda *given: calls.append(1) or kernel(*given)))
     found = fused.run(arrays)

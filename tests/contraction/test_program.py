@@ -131,12 +131,14 @@ def test_sharing_never_costs_more(arrays):
 
 
 def test_a_tensor_that_changed_is_another_tensor(arrays):
-    text = "\n".join([
-        "X[a,b] = f[a,c] * f[c,b]",
-        "Y[a,b] = X[a,c] * X[c,b]",
-        "X[a,b] += f[b,a]",
-        "Y[a,b] += X[a,c] * X[c,b] - 2 * f[a,c] * f[c,b]",
-    ])  # fmt: skip
+    text = "\n".join(
+        [
+            "X[a,b] = f[a,c] * f[c,b]",
+            "Y[a,b] = X[a,c] * X[c,b]",
+            "X[a,b] += f[b,a]",
+            "Y[a,b] += X[a,c] * X[c,b] - 2 * f[a,c] * f[c,b]",
+        ]
+    )
     plan = check(text, arrays)
     assert plan.symbolic_multiply_adds == 3 * Count.product("vvv") + 3 * Count.product("vv")
 

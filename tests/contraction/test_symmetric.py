@@ -15,7 +15,8 @@ from trnqc.contraction.order import symmetric_pairs
 from trnqc.contraction.order.operations import minimise
 from trnqc.contraction.order.symmetric_pairs import packed, spread, symmetric_work, unique, with_pairs
 from trnqc.contraction.run.execute import run_steps
-from trnqc.contraction.run.lower import Packed, lower
+from trnqc.contraction.run.lower import lower
+from trnqc.contraction.run.steps import Packed
 from trnqc.expression.operand import Leaf
 from trnqc.expression.spaces import Index
 from trnqc.expression.symmetry import Symmetry
@@ -74,13 +75,16 @@ def test_packed_steps_compute_the_product(name, kind):
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max(initial=1))
 
 
-@pytest.mark.parametrize(("name", "steps"), [
-    ("ladder", [comb(5, 2) * comb(5, 2) * comb(4, 2)]),
-    ("even ladder", [comb(6, 2) * comb(6, 2) * comb(5, 2)]),
-    ("one operand", [comb(5, 2) * 5 * 5 * 4 * 4]),
-    ("kept by both", [comb(5, 2) ** 2]),
-    ("a pair cut by a third", [comb(5, 2) * comb(5, 2) * comb(4, 2), 4 * 5 * 5 * comb(4, 2)]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [
+        ("ladder", [comb(5, 2) * comb(5, 2) * comb(4, 2)]),
+        ("even ladder", [comb(6, 2) * comb(6, 2) * comb(5, 2)]),
+        ("one operand", [comb(5, 2) * 5 * 5 * 4 * 4]),
+        ("kept by both", [comb(5, 2) ** 2]),
+        ("a pair cut by a third", [comb(5, 2) * comb(5, 2) * comb(4, 2), 4 * 5 * 5 * comb(4, 2)]),
+    ],
+)
 def test_pairs_are_run_over_once(name, steps):
     tree, *_ = made(name, 0)
     assert [unique(tree, node.loops, dict(tree.pairs).get(node.name, ())) for node in tree.nodes] == steps
@@ -130,9 +134,15 @@ def by_all_orders(inputs, output, size, signs):
 
 
 @pytest.mark.parametrize("sizes", [(5, 4), (4, 7), (9, 3), (8, 9)])
-@pytest.mark.parametrize("text", [
-    "klcd,cdij,abkl->abij", "klcd,acik,bdjl->abij", "klcd,ci,dj,ak,bl->abij", "klcd,ckla,bdij->abij",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "klcd,cdij,abkl->abij",
+        "klcd,acik,bdjl->abij",
+        "klcd,ci,dj,ak,bl->abij",
+        "klcd,ckla,bdij->abij",
+    ],
+)
 def test_the_order_is_the_best_of_all(text, sizes):
     left, output = text.split("->")
     inputs = left.split(",")

@@ -80,13 +80,18 @@ def small_workloads() -> dict[str, Tree]:
         "quadratic ring": chain("ring", "abij", ("klcd", "", ""), ("acik", "T1", "ladi"), ("bdjl", "R", "abij")),
         "quadratic ladder": chain("l", "abij", ("klcd", "", ""), ("cdij", "T1", "klij"), ("abkl", "R", "abij")),
         "T1 dressed": chain(
-            "t1", "abij", ("klcd", "", ""), ("ci", "T1", "klid"), ("dj", "T2", "klij"), ("ak", "T3", "alij"),
+            "t1",
+            "abij",
+            ("klcd", "", ""),
+            ("ci", "T1", "klid"),
+            ("dj", "T2", "klij"),
+            ("ak", "T3", "alij"),
             ("bl", "R", "abij"),
         ),
         "MP2 energy": chain("mp2", "", ("Pia", "", ""), ("Pjb", "T1", "iajb"), ("iajb", "R", "")),
         "four index": four_index(4),
         "four index ovov": four_index(5, 2),
-    }  # fmt: skip
+    }
 
 
 def exhaustive_front(tree: Tree, recompute: bool, tiles: dict[str, int] | None = None) -> list[tuple[int, int]]:

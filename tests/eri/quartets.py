@@ -30,8 +30,16 @@ def shells(l: int, centres: np.ndarray, exponents: np.ndarray, coefficients: np.
     return mol.build(parse_arg=False)
 
 
-def random_shells(rng: np.random.Generator, l: int, n: int, primitives: int, contractions: int, cartesian: bool,
-                  exponents: tuple[float, float] = (0.2, 4.0), spread: float = 1.0) -> gto.Mole:  # fmt: skip
+def random_shells(
+    rng: np.random.Generator,
+    l: int,
+    n: int,
+    primitives: int,
+    contractions: int,
+    cartesian: bool,
+    exponents: tuple[float, float] = (0.2, 4.0),
+    spread: float = 1.0,
+) -> gto.Mole:
     low, high = np.log(exponents)
     e = np.exp(rng.uniform(low, high, (n, primitives)))
     c = rng.uniform(0.2, 1.0, (n, contractions, primitives))
@@ -63,8 +71,8 @@ def libcint_fitted(bra: Sequence[gto.Mole], aux: gto.Mole, cls: QuartetClass) ->
 
 
 @cache
-def compiled(cls: QuartetClass, tier: str = "") -> Callable[..., None]:
-    function = quartet_function(cls, tier)
+def compiled(cls: QuartetClass, form: str = "") -> Callable[..., None]:
+    function = quartet_function(cls, form)
     return getattr(jit.library(jit.Recipe.of(function, name="eri-test"), LANES, QUICK), cls.name)
 
 
@@ -94,32 +102,55 @@ def arguments(cls: QuartetClass, bra: ShellPairs, ket: ShellPairs, omega: float 
     n_ab, n_cd = bra.contractions, ket.contractions
     na, nb, nc, nd = cls.extents
     return {
-        "n_bra": int(bra.count[0]), "bra": wide(bra, cls.general)[0].copy(), "bra_centre": bra.centre[0].copy(),
-        "n_ket": len(rows), "ket": rows, "ket_centre": centre,
-        "ket_bound": np.append(rows[:, BOUND].max(axis=1), 0.0), "n_ab": n_ab, "n_cd": n_cd, "cutoff": cutoff,
-        "omega": omega, "boys": boys.table(cls.order),
+        "n_bra": int(bra.count[0]),
+        "bra": wide(bra, cls.general)[0].copy(),
+        "bra_centre": bra.centre[0].copy(),
+        "n_ket": len(rows),
+        "ket": rows,
+        "ket_centre": centre,
+        "ket_bound": np.append(rows[:, BOUND].max(axis=1), 0.0),
+        "n_ab": n_ab,
+        "n_cd": n_cd,
+        "cutoff": cutoff,
+        "omega": omega,
+        "boys": boys.table(cls.order),
         "work": np.full((work_size(cls, n_ab, n_cd), LANES), np.nan),
         "out": np.full((n_ab, n_cd, na * nb, nc * nd, LANES), np.nan),
-    }  # fmt: skip
+    }
 
 
-def ours(cls: QuartetClass, bra: ShellPairs, ket: ShellPairs, omega: float = 0.0, cutoff: float = 0.0, tier: str = "",
-         kets: int = 0) -> np.ndarray:  # fmt: skip
+def ours(
+    cls: QuartetClass,
+    bra: ShellPairs,
+    ket: ShellPairs,
+    omega: float = 0.0,
+    cutoff: float = 0.0,
+    form: str = "",
+    kets: int = 0,
+) -> np.ndarray:
     """The same as `libcint` from our kernel. kets: lanes to show, by default those with a pair."""
     given = arguments(cls, bra, ket, omega, cutoff)
-    compiled(cls, tier)(*(given[st.name_of(p)] for p in parameters(cls).all))
+    compiled(cls, form)(*(given[st.name_of(p)] for p in parameters(cls).all))
     return given["out"][..., : kets or len(ket)]
 
 
-def both(cls: QuartetClass, seed: int = 0, primitives: int = 2, contractions: tuple[int, ...] = (1, 1, 1, 1),
-         omega: float = 0.0, kets: int = 5, tier: str = "", **shape) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+def both(
+    cls: QuartetClass,
+    seed: int = 0,
+    primitives: int = 2,
+    contractions: tuple[int, ...] = (1, 1, 1, 1),
+    omega: float = 0.0,
+    kets: int = 5,
+    form: str = "",
+    **shape,
+) -> tuple[np.ndarray, np.ndarray]:
     """Ours and libcint's for random shells."""
     rng = np.random.default_rng([seed, *cls.shells])
     moles = [
         random_shells(rng, l, n, primitives, c, cls.cartesian, **shape)
         for l, n, c in zip(cls.shells, (1, 1, kets, kets), contractions)
     ]
-    return ours(cls, pairs(moles[:2]), pairs(moles[2:]), omega, tier=tier), libcint(moles[:2], moles[2:], cls, omega)
+    return ours(cls, pairs(moles[:2]), pairs(moles[2:]), omega, form=form), libcint(moles[:2], moles[2:], cls, omega)
 
 
 def both_fitted(cls: QuartetClass, seed: int = 0, kets: int = 5) -> tuple[np.ndarray, np.ndarray]:

@@ -230,8 +230,12 @@ def job(directory: Path, linger: str, then: str) -> list[str]:
     environment = os.environ | {"TRNQC_CACHE_DIR": str(directory), "TRNQC_BUILD_LINGER": linger}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],
-        env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE,
-    )  # fmt: skip
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
     assert not done.stderr
     return done.stdout.split()
 

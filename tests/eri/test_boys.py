@@ -45,10 +45,17 @@ def evaluated(order: int, t: np.ndarray, operator: str = "coulomb", omega: float
     found = np.empty((order + 1, lanes))
     run(
         st.Function("boys", (factor, total, rho, w, x, table, out), st.block(body)),
-        {"factor": math.sqrt(2.0), "total": 2.0, "rho": 0.5, "omega": omega, "x": t[None].copy(),
-         "boys": boys.table(order).copy(), "out": found},
+        {
+            "factor": math.sqrt(2.0),
+            "total": 2.0,
+            "rho": 0.5,
+            "omega": omega,
+            "x": t[None].copy(),
+            "boys": boys.table(order).copy(),
+            "out": found,
+        },
         lanes=lanes,
-    )  # fmt: skip
+    )
     return found
 
 
@@ -68,8 +75,10 @@ def test_values(order):
 def test_large_arguments(order):
     t = np.geomspace(boys.end(order), 1e12, 40)
     found = evaluated(order, t)
-    want = [math.sqrt(math.pi) / 2 * math.prod((2 * k - 1) / 2 for k in range(1, m + 1)) * t ** -(m + 0.5)
-            for m in range(order + 1)]  # fmt: skip
+    want = [
+        math.sqrt(math.pi) / 2 * math.prod((2 * k - 1) / 2 for k in range(1, m + 1)) * t ** -(m + 0.5)
+        for m in range(order + 1)
+    ]
     np.testing.assert_allclose(found, want, rtol=1e-13)
 
 

@@ -86,8 +86,13 @@ def passes(mol: gto.Mole, bounds: np.ndarray, dm: np.ndarray, cutoff: float) -> 
     d = block_maxima(mol, dm)
     n = np.arange(mol.nbas)
     i, j, k, l = n[:, None, None, None], n[:, None, None], n[:, None], n
-    most = np.maximum.reduce([4 * d[i, j] + 0 * k * l, 4 * d[k, l] + 0 * i * j,
-                              *(d[x, y] + 0 * (i + j + k + l) for x in (i, j) for y in (k, l))])  # fmt: skip
+    most = np.maximum.reduce(
+        [
+            4 * d[i, j] + 0 * k * l,
+            4 * d[k, l] + 0 * i * j,
+            *(d[x, y] + 0 * (i + j + k + l) for x in (i, j) for y in (k, l)),
+        ]
+    )
     kept = bounds[i, j] * bounds[k, l] * np.minimum(most, 1) >= cutoff
     shell = np.repeat(n, np.diff(mol.ao_loc_nr()))
     return kept[np.ix_(shell, shell, shell, shell)]

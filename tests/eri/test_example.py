@@ -15,8 +15,11 @@ ROOT = Path(__file__).resolve().parents[2]
 def run(*arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run(
         [sys.executable, str(ROOT / "examples" / "scf_accelerated.py"), *arguments],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "100"}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,11 @@ def densities(mol):
     dm = (c * n) @ c.T
     any_ = rng.standard_normal((2, mol.nao, mol.nao))
     return {
-        "tagged": lib.tag_array(dm, mo_coeff=c, mo_occ=n), "low rank": dm,
-        "symmetric": any_ + any_.transpose(0, 2, 1), "any": any_,
-    }  # fmt: skip
+        "tagged": lib.tag_array(dm, mo_coeff=c, mo_occ=n),
+        "low rank": dm,
+        "symmetric": any_ + any_.transpose(0, 2, 1),
+        "any": any_,
+    }
 
 
 def whole(mol, auxbasis, threads):

@@ -31,10 +31,14 @@ def pair(mol=None, auxbasis=FITTING):
 
 @pytest.mark.parametrize(
     ("more", "auxbasis"),
-    [({}, FITTING), ({"cart": True}, FITTING), pytest.param({}, "weigend", marks=pytest.mark.slow),
-     pytest.param({"cart": True}, "weigend", marks=pytest.mark.slow)],
+    [
+        ({}, FITTING),
+        ({"cart": True}, FITTING),
+        pytest.param({}, "weigend", marks=pytest.mark.slow),
+        pytest.param({"cart": True}, "weigend", marks=pytest.mark.slow),
+    ],
     ids=["spherical", "Cartesian", "weigend", "Cartesian weigend"],
-)  # fmt: skip
+)
 def test_fitted_integrals(more, auxbasis):
     ours, theirs = pair(molecule(**more), auxbasis)
     np.testing.assert_allclose(ours.build()._cderi, theirs.build()._cderi, rtol=0, atol=1e-10)

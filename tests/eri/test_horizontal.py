@@ -64,9 +64,15 @@ def test_products_of_functions(shells, cartesian, unrolled, fused):
 
 @pytest.mark.parametrize(
     "shells, cartesian",
-    [((3, 3, 2, 2), True), ((3, 3, 2, 2), False), ((4, 4, 1, 0), True), ((4, 4, 1, 0), False), ((7, 0, 5, 5), False),
-     pytest.param((7, 0, 5, 5), True, marks=pytest.mark.slow)],
-)  # fmt: skip
+    [
+        ((3, 3, 2, 2), True),
+        ((3, 3, 2, 2), False),
+        ((4, 4, 1, 0), True),
+        ((4, 4, 1, 0), False),
+        ((7, 0, 5, 5), False),
+        pytest.param((7, 0, 5, 5), True, marks=pytest.mark.slow),
+    ],
+)
 def test_compiled(shells, cartesian):
     given, want = case(shells, cartesian, fused=True)
     function = horizontal_function(*shells, cartesian)

@@ -105,9 +105,13 @@ def test_slices_of_four_centres(shells):
 
 @pytest.mark.parametrize(
     ("aosym", "shells"),
-    [("s2ij", (1, 3, 1, 3)), ("s2kl", (0, 2, 1, 3, 2, 4, 2, 4)), ("s4", (1, 4, 1, 4, 0, 2, 0, 2)),
-     ("s8", (1, 4, 1, 4, 1, 4, 1, 4))],
-)  # fmt: skip
+    [
+        ("s2ij", (1, 3, 1, 3)),
+        ("s2kl", (0, 2, 1, 3, 2, 4, 2, 4)),
+        ("s4", (1, 4, 1, 4, 0, 2, 0, 2)),
+        ("s8", (1, 4, 1, 4, 1, 4, 1, 4)),
+    ],
+)
 def test_packed_slices_of_four_centres(aosym, shells):
     mol = MOLECULES["general"]
     ours = int2e(mol, shells, aosym)
@@ -126,9 +130,14 @@ def test_packed_slices_of_four_centres(aosym, shells):
 
 @pytest.mark.parametrize(
     ("aosym", "shells"),
-    [("s1", (0, 2, 1, 4, 2, 5)), ("s1", (1, 3, 1, 3, 0, 7)), ("s1", (2, 2, 0, 3, 0, 2)), ("s2ij", (1, 3, 0, 3, 2, 7)),
-     ("s2ij", (0, 5, 0, 5, 4, 4))],
-)  # fmt: skip
+    [
+        ("s1", (0, 2, 1, 4, 2, 5)),
+        ("s1", (1, 3, 1, 3, 0, 7)),
+        ("s1", (2, 2, 0, 3, 0, 2)),
+        ("s2ij", (1, 3, 0, 3, 2, 7)),
+        ("s2ij", (0, 5, 0, 5, 4, 4)),
+    ],
+)
 def test_slices_of_three_centres(aosym, shells):
     mol = MOLECULES["general"]
     aux = fitting(mol)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.eri.quartets import both, both_fitted, both_two_centre, libcint, ours, pairs, random_shells, shells
 from trnqc.eri.classes import BOUND, QuartetClass
-from trnqc.eri.kernels.variants import TIERS, tier_of
+from trnqc.eri.kernels.variants import FORMS, form_of
 
 # Every class (ab|cd) with a >= b, c >= d, ab >= cd and functions up to g; what compiles quickly is tested always.
 PAIRS = [(a, b) for a in range(5) for b in range(a + 1)]
@@ -80,24 +80,28 @@ def test_general_contraction_with_range_separation_and_cartesian_functions(digit
 
 @pytest.mark.parametrize("digits", ["1000", "1110", "2110", pytest.param("2121", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("general", [False, True])
-def test_both_tiers(digits, general, monkeypatch):
+def test_both_forms(digits, general, monkeypatch):
     cls = cls_of(digits, general=general)
     contractions = (2, 1, 1, 2) if general else (1, 1, 1, 1)
-    for tier in TIERS:
-        agree(both(cls, contractions=contractions, tier=tier))
+    for form in FORMS:
+        agree(both(cls, contractions=contractions, form=form))
 
 
 def test_large_classes_are_buffered():
-    assert tier_of(cls_of("2222")) == "straight"
-    assert tier_of(cls_of("4444")) == "columns"
+    assert form_of(cls_of("2222")) == "straight"
+    assert form_of(cls_of("4444")) == "columns"
 
 
 # The highest shells stand beside s and p functions, since all else takes long to compile.
 @pytest.mark.parametrize(
     "pair, l, other",
-    [*(("11", l, min(l, 3)) for l in range(5)), ("00", 5, 0), ("10", 6, 0),
-     *(pytest.param("11", l, 3, marks=pytest.mark.slow) for l in (5, 6))],
-)  # fmt: skip
+    [
+        *(("11", l, min(l, 3)) for l in range(5)),
+        ("00", 5, 0),
+        ("10", 6, 0),
+        *(pytest.param("11", l, 3, marks=pytest.mark.slow) for l in (5, 6)),
+    ],
+)
 def test_fitting_shells(pair, l, other):
     agree(both_fitted(cls_of(f"{pair}{l}0")))
     agree(both_two_centre(cls_of(f"{l}0{other}0")))

@@ -13,9 +13,8 @@ from trnqc.gen import Array, Var
 from trnqc.gen import statements as st
 from trnqc.gen.cost import cost_of_values
 from trnqc.gen.interpreter import evaluate
-from trnqc.gen.liveness import peak_live
+from trnqc.gen.liveness import allocate, peak_live
 from trnqc.gen.schedule import METHODS, best_of, first
-from trnqc.gen.slots import allocate
 from trnqc.gen.values import walk
 
 # Of RULES and those of fewest flops: what holds for any functions.
@@ -143,8 +142,9 @@ def test_straight_code_computes_the_graph(add, lanes, method):
     body += [st.Call(function, (*scalars, boys, h, work))]
     inputs = {
         "x": np.repeat(np.array([given[name] for name in names])[:, None], lanes, axis=1),
-        "h": np.full((h.size, lanes), 2.0), "work": np.zeros((1, lanes)),
-    }  # fmt: skip
+        "h": np.full((h.size, lanes), 2.0),
+        "work": np.zeros((1, lanes)),
+    }
     ours, theirs = run_both(st.Function("one", (x, h, work), st.block(body)), inputs, lanes, flags=())
     np.testing.assert_allclose(theirs["h"], ours["h"], rtol=1e-12)
     whole = recurrence(*digits, fewest_flops(*digits))

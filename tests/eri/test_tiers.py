@@ -24,9 +24,17 @@ def of(digits: str, **more) -> QuartetClass:
 
 
 @pytest.mark.parametrize(
-    "digits, first", [("0000", "registers"), ("1010", "registers"), ("1111", "registers"), ("2110", "registers"),
-                      ("2111", "shared"), ("2121", "memory"), ("3232", "columns")],
-)  # fmt: skip
+    "digits, first",
+    [
+        ("0000", "registers"),
+        ("1010", "registers"),
+        ("1111", "registers"),
+        ("2110", "registers"),
+        ("2111", "shared"),
+        ("2121", "memory"),
+        ("3232", "columns"),
+    ],
+)
 def test_the_first_choice(digits, first):
     assert next(candidates(of(digits))).name == first
 
@@ -51,7 +59,7 @@ def test_a_large_stack_is_a_failure():
 
 
 def integrals(cls: QuartetClass, tier: Tier) -> tuple[np.ndarray, np.ndarray]:
-    function = quartet_function(cls, tier.code, tier.variant)
+    function = quartet_function(cls, tier.form, tier.variant)
     library = jit.library(jit.Recipe.of(function, name="tier"), quartets.LANES, quartets.QUICK)
     rng = np.random.default_rng(cls.shells)
     moles = [quartets.random_shells(rng, l, n, 2, 1, False) for l, n in zip(cls.shells, (1, 1, 5, 5))]
@@ -80,7 +88,7 @@ def test_chosen_kernels_do_not_spill(digits, registers, arch):
     digits, _, name = digits.partition(" ")
     cls = of(digits)
     tier = next(t for t in candidates(cls) if t.name == (name or t.name))
-    text = emit_cuda(quartet_function(cls, tier.code, tier.variant), lanes=tier.lanes, accumulate=tier.accumulate)
+    text = emit_cuda(quartet_function(cls, tier.form, tier.variant), lanes=tier.lanes, accumulate=tier.accumulate)
     kernel = jit.compile_cuda(text, name="tier", arch=arch).kernel(cls.name)
     assert (kernel.spill_stores, kernel.spill_loads) == (0, 0)
     assert kernel.registers <= registers

@@ -98,10 +98,10 @@ WRONG = {
     "R[a,q] = w[i,a,b,j]": ("index q of the target R[a,q] is missing", "q] ="),
     "R[a,a] = g[a,b,c,d]": ("stands twice in the target", "a] ="),
     "R[a,i] += w[i,a,b,j]": ("added to before it has a value", "R[a,i]"),
-    "R[a] = g[a $ b]": ("'$' has no meaning", "$ b"),
+    "R[a] = g[a $ b]": ("unexpected character '$'", "$ b"),
     "R[a,i] = w[j,a,b,j]": ("index i of the target R[a,i] is missing in the term", "i] ="),
     "R[a] = P(i,j)*w[i,a,b,j]": ("i is summed", "i,j)"),
-    "R[a] = w[i,a,b,j] / (z + z)": ("division is by a product", "/ (z"),
+    "R[a] = w[i,a,b,j] / (z + z)": ("the divisor must be a product", "/ (z"),
     "R = y": ("neither a declared tensor nor computed before", "y"),
     "R = 3": ("at least one tensor", "R = 3"),
     "R = 3 *": ("expected a name; found 'the end'", ""),
@@ -155,12 +155,15 @@ def test_programs_of_objects_are_checked_too():
         program("E = z").indices()
 
 
-@pytest.mark.parametrize(("below", "found"), [
-    ("(e[i] - f[a])", r"found e\[i\] - f\[a\]: pass a sum as one tensor, or as a function"),
-    ("(-e[i] + 2 * f[a])", r"found - e\[i\] \+ 2 \* f\[a\]: pass a sum"),
-    ("(e[i] / f[a])", r"found e\[i\] / f\[a\]: multiply by its denominator"),
-    ("0", "found zero"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("below", "found"),
+    [
+        ("(e[i] - f[a])", r"found e\[i\] - f\[a\]: pass a sum as one tensor, or as a function"),
+        ("(-e[i] + 2 * f[a])", r"found - e\[i\] \+ 2 \* f\[a\]: pass a sum"),
+        ("(e[i] / f[a])", r"found e\[i\] / f\[a\]: multiply by its denominator"),
+        ("0", "found zero"),
+    ],
+)
 def test_a_division_says_what_it_was_by(below, found):
     text = "space o = 3\nspace v = 4\nindex i : o\nindex a : v\ntensor x[o,v]\ntensor e[o]\ntensor f[v]\n"
     with pytest.raises(ExpressionError, match=found):

@@ -26,9 +26,13 @@ def compiled_together(functions: list[st.Function], lanes: int) -> jit.Library:
 
 
 def run_both(
-    function: st.Function, arguments: dict, lanes: int, groups: tuple[int, int] = (0, 1),
-    library: jit.Library | None = None, **options,
-):  # fmt: skip
+    function: st.Function,
+    arguments: dict,
+    lanes: int,
+    groups: tuple[int, int] = (0, 1),
+    library: jit.Library | None = None,
+    **options,
+):
     """Arguments after the interpreter, and after the compiled function; both start from copies.
 
     library: where the function is compiled already.

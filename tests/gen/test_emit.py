@@ -50,13 +50,28 @@ def test_every_operation(lanes, dtype):
     a, b, out = (Array(n, dtype, (None,), lanes=True) for n in ("a", "b", "out"))
     x, y, big = Var("x", dtype), Var("y", dtype), Var("big", "bool")
     results = [
-        x + y, x - y, x * y, x / y, -x, v.fma(x, y, x), v.sqrt(x * x), v.exp(-x * x), v.minimum(x, y),
-        v.maximum(y, 0.5), v.select(big, x, 2.0), v.select(v.both(big, v.lt(x, y)), x, y),
+        x + y,
+        x - y,
+        x * y,
+        x / y,
+        -x,
+        v.fma(x, y, x),
+        v.sqrt(x * x),
+        v.exp(-x * x),
+        v.minimum(x, y),
+        v.maximum(y, 0.5),
+        v.select(big, x, 2.0),
+        v.select(v.both(big, v.lt(x, y)), x, y),
         v.select(v.either(v.invert(big), v.le(x, y)), x, y),
-        v.select(v.eq(x, y), x * 3.0, y), v.cast(v.cast(x * 8.0, "i64"), dtype), v.cast(v.cast(x * 8.0, "i32"), dtype),
-        v.cast(v.cast(x * 8.0, "i64") % 3, dtype), v.cast(v.cast(x * 8.0, "i64") // 5, dtype),
-        v.cast(v.cast(x, "f32"), dtype), const(-1.5, dtype) * x - (x - y), x - (y - x) * (x + y) / (x - 3.0),
-    ]  # fmt: skip
+        v.select(v.eq(x, y), x * 3.0, y),
+        v.cast(v.cast(x * 8.0, "i64"), dtype),
+        v.cast(v.cast(x * 8.0, "i32"), dtype),
+        v.cast(v.cast(x * 8.0, "i64") % 3, dtype),
+        v.cast(v.cast(x * 8.0, "i64") // 5, dtype),
+        v.cast(v.cast(x, "f32"), dtype),
+        const(-1.5, dtype) * x - (x - y),
+        x - (y - x) * (x + y) / (x - 3.0),
+    ]
     body = [st.Let(x, a[0]), st.Let(y, b[0]), st.Let(big, v.lt(1.0, x))]
     body += [st.store(out[n], value) for n, value in enumerate(results)]
     f = st.Function("operations", (a, b, out), st.block(body))
@@ -86,9 +101,13 @@ def test_indices_that_differ_by_lane(lanes):
     )
     rng = np.random.default_rng(lanes)
     given = {
-        "n": 5, "table": rng.normal(size=5), "sums": np.zeros(5), "x": rng.normal(size=(2, lanes)),
-        "at": np.stack([np.arange(lanes) % 5, (np.arange(lanes) + 1) % 2]), "out": np.zeros((2, lanes)),
-    }  # fmt: skip
+        "n": 5,
+        "table": rng.normal(size=5),
+        "sums": np.zeros(5),
+        "x": rng.normal(size=(2, lanes)),
+        "at": np.stack([np.arange(lanes) % 5, (np.arange(lanes) + 1) % 2]),
+        "out": np.zeros((2, lanes)),
+    }
     f = st.Function("gather", (n, table, sums, at, x, out), body)
     ours, theirs = run_both(f, given, lanes)
     np.testing.assert_array_equal(ours["out"], theirs["out"])
@@ -115,9 +134,12 @@ def test_merge_of_two_sorted_lists(lanes):
     f = st.Function("merge", (na, nb, a, b, found), body)
     for left, right in [([1, 4, 6, 9], [0, 4, 5, 9, 11]), ([], [3]), ([2], [2]), ([1, 3], [2, 4])]:
         given = {
-            "na": len(left), "nb": len(right), "a": np.array(left, np.int64), "b": np.array(right, np.int64),
+            "na": len(left),
+            "nb": len(right),
+            "a": np.array(left, np.int64),
+            "b": np.array(right, np.int64),
             "found": np.full(6, -1),
-        }  # fmt: skip
+        }
         ours, theirs = run_both(f, given, lanes)
         np.testing.assert_array_equal(ours["found"], theirs["found"])
         common = sorted(set(left) & set(right))
@@ -189,7 +211,7 @@ def test_a_view_begins_at_one_element_for_all_lanes():
     cells, at = Array("cells", "f64", (4,)), Array("at", "i64", (1,), lanes=True)
     clear = st.Function("clear", (cells,), st.block(st.store(cells[0], const(0.0))))
     f = st.Function("bad", (cells, at), st.block(st.Call(clear, (st.view(cells[at[0]]),))))
-    with pytest.raises(ProgramError, match="the same on every lane"):
+    with pytest.raises(ProgramError, match="the same element on every lane"):
         emit_c(f)
 
 
@@ -224,7 +246,7 @@ def test_lanes_are_checked():
         emit_c(uneven, lanes=4)
     with pytest.raises(ProgramError, match="select"):
         run(uneven, {"x": np.zeros((1, 4))}, lanes=4)
-    with pytest.raises(ProgramError, match="one place for all lanes"):
+    with pytest.raises(ProgramError, match="shared by all lanes"):
         emit_c(st.Function("f", (x, s), st.block(st.store(s[0], x[0]))))
     with pytest.raises(ProgramError, match="power of two"):
         emit_c(gemm(), lanes=3)
@@ -234,11 +256,11 @@ def test_names_are_checked():
     x, a, b = Var("x"), Array("a", "f64", (None,)), Array("b", "f64", (4,), "local")
     one = st.Let(x, const(1.0))
     for body, match in [
-        (st.block(st.store(a[0], x)), "not introduced"),
-        (st.block(st.loop(i, 3, one), st.store(a[0], x)), "not introduced"),
+        (st.block(st.store(a[0], x)), "outside its scope"),
+        (st.block(st.loop(i, 3, one), st.store(a[0], x)), "outside its scope"),
         (st.block(one, one), "twice"),
-        (st.block(st.store(b[0], 1.0)), "not introduced"),
-        (st.block(st.Assign(x, const(1.0))), "not introduced"),
+        (st.block(st.store(b[0], 1.0)), "outside its scope"),
+        (st.block(st.Assign(x, const(1.0))), "outside its scope"),
         (st.block(st.Let(Var("x", "f32"), const(1.0, "f32")), st.store(a[0], x)), "used as"),
     ]:
         with pytest.raises(ProgramError, match=match):
@@ -249,7 +271,7 @@ def test_names_are_checked():
 @pytest.mark.parametrize(
     "wrong, match",
     [
-        ({}, "wants the argument"),
+        ({}, "needs the argument"),
         ({"x": np.zeros((2, 3))}, "lanes"),
         ({"x": np.zeros((2, 4), np.float32)}, "float64"),
         ({"x": np.zeros((0, 4))}, "outside"),

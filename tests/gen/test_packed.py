@@ -80,7 +80,7 @@ def test_read_by_people_and_counted():
 
 @pytest.mark.parametrize("stride, count, rows", [(1, 2, 8), (3, 0, 8), (3, 3, 0)])
 def test_rows_that_cannot_be_moved(stride, count, rows):
-    with pytest.raises(ProgramError, match=r"cannot be moved|cannot"):
+    with pytest.raises(ProgramError, match="packed rows need at least"):
         emit_cuda(doubled("f64", stride, count, rows))
 
 

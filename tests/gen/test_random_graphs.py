@@ -16,17 +16,21 @@ from trnqc.gen import statements as st
 from trnqc.gen import values as v
 from trnqc.gen.graph import Graph, graph_of
 from trnqc.gen.interpreter import evaluate, run
-from trnqc.gen.liveness import lifetimes, live_counts, peak_live
+from trnqc.gen.liveness import allocate, lifetimes, live_counts, overlap, peak_live
 from trnqc.gen.schedule import METHODS, best_of
 from trnqc.gen.sequence import straight_line
 from trnqc.gen.simplify import contract, exact
-from trnqc.gen.slots import allocate, overlap
 
 INPUT, UNIFORM = Array("x", "f64", (4,), lanes=True), Array("u", "f64", (2,))
 BINARY = (
-    lambda a, b: a + b, lambda a, b: a - b, lambda a, b: a * b, lambda a, b: v.select(v.lt(a, b), a, b * 0.5),
-    v.minimum, v.maximum, lambda a, b: a / (b * b + 1.0),
-)  # fmt: skip
+    lambda a, b: a + b,
+    lambda a, b: a - b,
+    lambda a, b: a * b,
+    lambda a, b: v.select(v.lt(a, b), a, b * 0.5),
+    v.minimum,
+    v.maximum,
+    lambda a, b: a / (b * b + 1.0),
+)
 UNARY = (lambda a: -a, lambda a: v.sqrt(a * a), lambda a: a * 1.0, lambda a: a * 2.0 + 0.0, lambda a: a / 4.0)
 
 

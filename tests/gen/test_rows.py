@@ -33,8 +33,18 @@ def copy_and_add(dtype: str, count, local: bool = False) -> st.Function:
     return st.Function(f"rows_{count}" if local else "rows", (n, table, sums, at, *[buffer] * (not local)), body)
 
 
-LENGTHS = [(1, False), (3, True), (4, True), (5, False), (6, True), (7, False), (8, False), (9, True), (21, False),
-           (15, True)]  # fmt: skip
+LENGTHS = [
+    (1, False),
+    (3, True),
+    (4, True),
+    (5, False),
+    (6, True),
+    (7, False),
+    (8, False),
+    (9, True),
+    (21, False),
+    (15, True),
+]
 
 
 @cache
@@ -54,9 +64,12 @@ def test_every_lane_has_its_row(lanes, dtype, count, local):
     # Lanes 1, 2, 3 add to the row of lane 0; the others are apart.
     to = np.where(np.arange(lanes) < 4, 0, np.arange(lanes)) * count
     given = {
-        "n": count, "table": table, "sums": np.arange(10 * 21 + 1).astype(kind),
-        "at": np.stack([rng.integers(0, 300 - count, lanes), to]), "buffer": np.zeros((count, lanes), kind),
-    }  # fmt: skip
+        "n": count,
+        "table": table,
+        "sums": np.arange(10 * 21 + 1).astype(kind),
+        "at": np.stack([rng.integers(0, 300 - count, lanes), to]),
+        "buffer": np.zeros((count, lanes), kind),
+    }
     given = {k: v for k, v in given.items() if not (local and k == "buffer")}
     ours, theirs = run_both(copy_and_add(dtype, count, local), given, lanes, library=every_length(dtype, lanes))
     np.testing.assert_array_equal(ours["sums"], theirs["sums"])
@@ -87,12 +100,12 @@ def test_what_rows_may_not_be():
     table, lanes = Array("table", "f64", (None,)), Array("lanes", "f64", (None,), lanes=True)
     other = Array("other", "f32", (None,))
     for wrong, match in [
-        (st.GatherRows(table, lanes, at[0], n), "rows go from"),
-        (st.GatherRows(lanes, lanes, at[0], n), "rows go from"),
-        (st.GatherRows(lanes, other, at[0], n), "one type"),
-        (st.ScatterRows(lanes, table, at[0], n), "rows go from"),
+        (st.GatherRows(table, lanes, at[0], n), "rows are gathered from"),
+        (st.GatherRows(lanes, lanes, at[0], n), "rows are gathered from"),
+        (st.GatherRows(lanes, other, at[0], n), "the same type"),
+        (st.ScatterRows(lanes, table, at[0], n), "rows are gathered from"),
         (st.GatherRows(lanes, table, at[0], at[1]), "length"),
-        (st.GatherRows(Array("nowhere", "f64", (4,), lanes=True), table, at[0], n), "not introduced"),
+        (st.GatherRows(Array("nowhere", "f64", (4,), lanes=True), table, at[0], n), "outside its scope"),
     ]:
         with pytest.raises(ProgramError, match=match):
             emit_c(st.Function("rows", (n, at, table, lanes, other), st.block(wrong)), lanes=4)

@@ -109,7 +109,7 @@ def test_cost_of_a_gemm():
     assert str(found.read) == "24 m p q"
     assert str(found.written) == "8 m p q"
     assert cost(st.loop(i, 7, st.store(c[0, 0], x * y), step=2)).flops.at() == 4
-    with pytest.raises(ProgramError, match="needs m"):
+    with pytest.raises(ProgramError, match="depends on m"):
         found.flops.at(p=1, q=1)
 
 

@@ -12,7 +12,8 @@ from tests.gen.programs import polynomial
 from trnqc.errors import BackendUnavailable, MemoryLimit
 from trnqc.gen import run
 from trnqc.jit import Recipe, Signature
-from trnqc.jit.device import CudaDevice, Device, SimulatedDevice, cuda_devices
+from trnqc.jit.device import CudaDevice, Device, cuda_devices
+from trnqc.jit.simulated_device import SimulatedDevice
 
 
 def devices() -> list:
@@ -79,7 +80,7 @@ def test_memory_runs_out():
 def test_a_stream_must_be_there():
     device = SimulatedDevice(streams=2)
     built = device.build(Recipe.of(polynomial()), 8)
-    with pytest.raises(BackendUnavailable, match=r"streams 0 \.\. 1"):
+    with pytest.raises(BackendUnavailable, match=r"the streams 0 \.\. 1"):
         device.launch(built, 0, {"n": 1, **{name: device.zeros(0) for name in "xyz"}}, stream=2)
 
 
@@ -96,8 +97,13 @@ def test_the_bindings_have_what_is_called():
     from cuda.bindings import driver
 
     of_device = ("allocate", "create_stream", "get_all_devices", "set_current", "arch", "name", "properties")
-    wanted = {core.Device: of_device, core.Kernel: ("attributes",),
-              core.Buffer: ("fill", "close", "handle"), core.ObjectCode: ("from_cubin", "get_kernel"),
-              core.Stream: ("sync",), driver: ("cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemGetInfo")}  # fmt: skip
+    wanted = {
+        core.Device: of_device,
+        core.Kernel: ("attributes",),
+        core.Buffer: ("fill", "close", "handle"),
+        core.ObjectCode: ("from_cubin", "get_kernel"),
+        core.Stream: ("sync",),
+        driver: ("cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemGetInfo"),
+    }
     assert not [(owner, name) for owner, names in wanted.items() for name in names if not hasattr(owner, name)]
     core.LaunchConfig(grid=1, block=32)

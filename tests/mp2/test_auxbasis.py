@@ -91,5 +91,5 @@ def test_what_is_neither_name_nor_dict(reference):
 
 
 def test_a_name_that_no_set_can_be_made_from(reference):
-    with pytest.raises(MoleculeError, match="cannot be made for H: @3s2p1d implies 3"):
+    with pytest.raises(MoleculeError, match="cannot be built for H: @3s2p1d implies 3"):
         auxiliary_basis(reference("water").mol, "cc-pvdz@3s2p1d")

@@ -139,7 +139,7 @@ def test_factors_of_other_orbitals_are_refused(reference):
     method = DFMP2(reference("water"))
     factors = method.ao2mo()
     method.frozen = 1
-    with pytest.raises(InputError, match="5 occupied and 19 virtual orbitals are not of the 4 and 19"):
+    with pytest.raises(InputError, match="5 occupied and 19 virtual orbitals are not those of the 4 and 19"):
         method.kernel(factors)
 
 

@@ -14,34 +14,34 @@ from trnqc.mp2.factors.disk_arrays import DiskArray, RowsOnDisk
 def rows(tmp_path):
     """(RowsOnDisk of 5 x 3 x 7, what was written to them)."""
     values = np.random.default_rng(1).standard_normal((5, 3, 7))
-    made = RowsOnDisk.create(tmp_path / "B.h5", "B", values.shape)
+    stored = RowsOnDisk.create(tmp_path / "B.h5", "B", values.shape)
     for i, row in enumerate(values):
-        made.write(i, row)
-    return made, values
+        stored.write(i, row)
+    return stored, values
 
 
 def test_rows_read_as_an_array_does(rows):
-    made, values = rows
+    stored, values = rows
     for key in (0, -1, slice(1, 4), slice(None), slice(4, 1), slice(None, None, 2)):
-        np.testing.assert_array_equal(made[key], values[key])
-    assert (made.shape, made.size, made.nbytes, len(made), made.ndim) == (values.shape, 105, 840, 5, 3)
+        np.testing.assert_array_equal(stored[key], values[key])
+    assert (stored.shape, stored.size, stored.nbytes, len(stored), stored.ndim) == (values.shape, 105, 840, 5, 3)
     with pytest.raises(IndexError):
-        made[5]
+        stored[5]
 
 
 def test_any_program_can_read_the_file(rows):
-    made, values = rows
-    with h5py.File(made.path) as file:
+    stored, values = rows
+    with h5py.File(stored.path) as file:
         np.testing.assert_array_equal(file["B"][:], values)
 
 
 def test_a_changed_number_is_found(rows):
-    made, values = rows
-    made.put(2 * 21 + 5, np.nextafter(values[2].flat[5:6], 9))
-    assert [made.holds(i) for i in range(5)] == [True, True, False, True, True]
-    with pytest.raises(StorageError, match=r"row 2 of 5 is not what was written.*makes this row anew"):
-        made[1:4]
-    np.testing.assert_array_equal(made[3:], values[3:])
+    stored, values = rows
+    stored.put(2 * 21 + 5, np.nextafter(values[2].flat[5:6], 9))
+    assert [stored.holds(i) for i in range(5)] == [True, True, False, True, True]
+    with pytest.raises(StorageError, match=r"row 2 of 5 has a wrong checksum.*only this row is computed again"):
+        stored[1:4]
+    np.testing.assert_array_equal(stored[3:], values[3:])
 
 
 def test_a_row_that_was_never_written_is_not_there(tmp_path):
@@ -49,12 +49,12 @@ def test_a_row_that_was_never_written_is_not_there(tmp_path):
 
 
 def test_a_file_that_was_cut_off(rows):
-    made, _ = rows
-    with made.path.open("r+b") as stream:
-        stream.truncate(made.path.stat().st_size - 100)
-    assert made.holds(0) and not made.holds(4)
-    with pytest.raises(StorageError, match=r"cut off|not a readable"):
-        RowsOnDisk(made.path, "B", made.shape)[4]
+    stored, _ = rows
+    with stored.path.open("r+b") as stream:
+        stream.truncate(stored.path.stat().st_size - 100)
+    assert stored.holds(0) and not stored.holds(4)
+    with pytest.raises(StorageError, match=r"truncated|not a readable"):
+        RowsOnDisk(stored.path, "B", stored.shape)[4]
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_tensors(factors_like):
 def test_arrays_of_subclasses(factors_like):
     B, o, v = factors_like(3, 5, 11)
     expected = trnqc.mp2_energy(B, o, v).e_corr
-    assert trnqc.mp2_energy(lib.tag_array(B, made_by="test"), lib.tag_array(o, x=1), v).e_corr == expected
+    assert trnqc.mp2_energy(lib.tag_array(B, note="test"), lib.tag_array(o, x=1), v).e_corr == expected
     assert trnqc.mp2_energy(np.ma.array(B), o, v).e_corr == expected
     with pytest.raises(InputError, match="B is a masked array with 1 masked elements"):
         trnqc.mp2_energy(np.ma.masked_equal(B, B[0, 0, 0]), o, v)

@@ -1,4 +1,4 @@
-"""A job that is cut off goes on where it was, with the same digits; what has changed on disk is found."""
+"""An interrupted job continues with the same digits, and data on disk that have changed are recognised."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ def test_the_checkpoint_of_another_version_is_refused(kept, name):
 
 def test_a_directory_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("precious")
-    with pytest.raises(CheckpointError, match=r"holds other things \(thesis.tex\)"):
+    with pytest.raises(CheckpointError, match=r"holds other files \(thesis.tex\)"):
         run(dataclasses.replace(WATER, checkpoint=tmp_path))
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
     with pytest.raises(CheckpointError, match="is a file"):

@@ -14,7 +14,7 @@ import pytest
 import trnqc
 from trnqc import DFMP2, MP2Result
 from trnqc.errors import InputError, StorageError
-from trnqc.mp2.result import Comparison, Run, square, triangle
+from trnqc.mp2.result_parts import Comparison, Run, square, triangle
 
 
 @pytest.fixture(scope="module")

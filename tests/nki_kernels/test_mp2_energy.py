@@ -6,7 +6,8 @@ import pytest
 
 from nki_kernels import mp2_plan as plan
 from nki_kernels.lang import nki
-from nki_kernels.mp2_energy import mp2_energy, reference_mp2_energy, tile_list
+from nki_kernels.mp2_energy import mp2_energy, reference_mp2_energy
+from nki_kernels.mp2_products import tile_list
 from trnqc import sim
 
 RELATIVE = {"fp32": 2e-6, "bf16x3": 2e-5, "bf16": 2e-2}  # of the largest pair energy; inputs rounded to 24, 16, 8 bits

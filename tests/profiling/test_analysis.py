@@ -87,9 +87,14 @@ def test_stalls_from_events_where_the_source_adds_none_up(profile):
 def test_a_share_is_of_all_queues_of_the_engine():
     """Two queues that wait 90 and 70 of 100 ns wait 80 % of their time together, not 160 % of the total."""
     waits = Profile(
-        "k", "p", "f", "modelled", summary={"total_time": 100e-9}, stalls={"sync": {"raw": 90, "war": 70}},
+        "k",
+        "p",
+        "f",
+        "modelled",
+        summary={"total_time": 100e-9},
+        stalls={"sync": {"raw": 90, "war": 70}},
         queues={"sync": 2},
-    )  # fmt: skip
+    )
     assert [s.percent for s in activity.stalls(waits)] == pytest.approx([45, 35])
     both = [lane("vector", [(0, 10, "v", 0), (90, 100, "v", 80)], core) for core in (0, 1)]
     assert [s.percent for s in activity.stalls(Profile("k", "p", "f", "device", lanes=both))] == pytest.approx([80])

@@ -302,8 +302,11 @@ def test_every_shipped_file_is_read_or_says_what_it_is(path):
 
 
 def test_a_broken_analysis_is_one_clear_error(tmp_path):
-    for change, expected in (({"schema": "trnqc.analysis/9"}, "expected schema"), ({"profiles": []}, "at least one"),
-                             ({"profiles": [{}]}, "'summary'")):  # fmt: skip
+    for change, expected in (
+        ({"schema": "trnqc.analysis/9"}, "expected schema"),
+        ({"profiles": []}, "at least one"),
+        ({"profiles": [{}]}, "'summary'"),
+    ):
         path = tmp_path / "a.json"
         path.write_text(json.dumps({"schema": "trnqc.analysis/1", "profiles": [{}]} | change))
         assert expected in message(path)

@@ -16,8 +16,9 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_one_round_on_water(tmp_path):
     """Speed is not judged: only that all contestants run, agree, and are reported with what they ran on."""
     out = tmp_path / "bench.json"
-    command = [sys.executable, "-m", "scripts.bench_mp2_cpu", "--cases", "water/cc-pvdz", "--rounds", "1",
-               "--threads", "1", "--cache", str(tmp_path), "--out", str(out)]  # fmt: skip
+    options = ["--cases", "water/cc-pvdz", "--rounds", "1", "--threads", "1"]
+    files = ["--cache", str(tmp_path), "--out", str(out)]
+    command = [sys.executable, "-m", "scripts.bench_mp2_cpu", *options, *files]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=300)
     record = json.loads(out.read_text())
     assert set(record["machine"]["core_peak_gflops"]) == {"float64", "float32"}

@@ -26,10 +26,12 @@ def test_absolute_tolerance_decides_where_zero_is_expected():
 
 @pytest.mark.parametrize(
     ("got", "want", "why"),
-    [([np.nan, 1.0], [1.0, 1.0], "50.0% of the elements are NaN"),
-     ([1.0], [1.0, 2.0], "shape (2,) expected, (1,) found"),
-     ([np.inf], [1.0], "largest error inf")],
-)  # fmt: skip
+    [
+        ([np.nan, 1.0], [1.0, 1.0], "50.0% of the elements are NaN"),
+        ([1.0], [1.0, 2.0], "shape (2,) expected, (1,) found"),
+        ([np.inf], [1.0], "largest error inf"),
+    ],
+)
 def test_what_differs_is_said(got, want, why):
     verdict = judged(got, want)
     assert not verdict.passed and why in verdict.why

@@ -30,8 +30,15 @@ def test_the_ablation_counts_and_judges(tmp_path, capsys):
 
 
 def test_a_target_that_is_missed_is_said():
-    row = {"class": "2111", "chosen": True, "arch": "sm_80", "variant": "targets in memory", "spill_stores": 8,
-           "spill_loads": 0, "registers": 255}  # fmt: skip
+    row = {
+        "class": "2111",
+        "chosen": True,
+        "arch": "sm_80",
+        "variant": "targets in memory",
+        "spill_stores": 8,
+        "spill_loads": 0,
+        "registers": 255,
+    }
     assert [v["met"] for v in verdicts({"gpu": [row]})] == [False, False]
 
 

@@ -21,11 +21,18 @@ ROOT = Path(__file__).resolve().parents[2]
 FAST = Network(bandwidth=1e30, latency=0.0, files=1e30)
 SLOW = Network(bandwidth=1e6, latency=1e-3, files=1e7)
 MEASURED = {
-    "nao": 24, "nocc": 4, "nvir": 19, "naux": 84, "metric_s": 1e-3, "fit_s": 2e-3,
-    "columns": [{"functions": 40, "integrals_s": 4e-3, "transformation_s": 1e-3},
-                {"functions": 44, "integrals_s": 4e-3, "transformation_s": 1.2e-3}],
+    "nao": 24,
+    "nocc": 4,
+    "nvir": 19,
+    "naux": 84,
+    "metric_s": 1e-3,
+    "fit_s": 2e-3,
+    "columns": [
+        {"functions": 40, "integrals_s": 4e-3, "transformation_s": 1e-3},
+        {"functions": 44, "integrals_s": 4e-3, "transformation_s": 1.2e-3},
+    ],
     "blocks": [{"cost": 1e6, "seconds": 1e-3}, {"cost": 2e6, "seconds": 2.2e-3}],
-}  # fmt: skip
+}
 WORK = Workload(240, 40, 190, 840, 64, MEASURED)
 
 
@@ -80,9 +87,12 @@ def rows(power):
 
 def test_exponents_and_their_plot():
     record = {
-        "basis": "cc-pvdz", "threads": 1, "rows": rows(2.5), "expected": EXPECTED,
+        "basis": "cc-pvdz",
+        "threads": 1,
+        "rows": rows(2.5),
+        "expected": EXPECTED,
         "exponents": {s: exponent(rows(2.5), lambda row, s=s: row["seconds"][s]) for s in EXPECTED},
-    }  # fmt: skip
+    }
     assert all(slope == pytest.approx(2.5) for slope in record["exponents"].values())
     assert exponent(rows(1)[:2], lambda row: row["seconds"]["SCF"]) is None
     svg = ElementTree.fromstring(plot(record))

@@ -69,11 +69,18 @@ def tree(tmp_path, monkeypatch) -> Path:
 
 
 PEER = Peer(
-    name="made_up", repository="nowhere", tag="v{version}", files=("made_up/test/test_*.py",), swap="made_up_swap",
-    ways={"ours": {"SPOILED": "1,2,3"}}, controls={"ours": {"SPOILED": "3"}},
+    name="made_up",
+    repository="nowhere",
+    tag="v{version}",
+    files=("made_up/test/test_*.py",),
+    swap="made_up_swap",
+    ways={"ours": {"SPOILED": "1,2,3"}},
+    controls={"ours": {"SPOILED": "3"}},
     exclusions=(Exclusion("test_excused$", "the second text is ours to read"),),
-    arguments=("-k", "not not_chosen"), module="json", distribution="pytest",
-)  # fmt: skip
+    arguments=("-k", "not not_chosen"),
+    module="json",
+    distribution="pytest",
+)
 
 
 def test_what_is_lost_and_what_is_excused(tree, tmp_path, monkeypatch, capsys):
@@ -85,9 +92,12 @@ def test_what_is_lost_and_what_is_excused(tree, tmp_path, monkeypatch, capsys):
     ((file, ways),) = record["files"].items()
     assert file == "made_up/test/test_json.py"
     assert {test: outcome["outcome"] for test, outcome in ways[THEIRS]["tests"].items()} == {
-        "test_kept": "passed", "test_lost": "passed", "test_excused": "passed", "test_of_the_way": "passed",
+        "test_kept": "passed",
+        "test_lost": "passed",
+        "test_excused": "passed",
+        "test_of_the_way": "passed",
         "test_wrong_anyway": "failed",
-    }  # fmt: skip
+    }
     reasons = {loss["test"]: loss["excused"] for loss in record["lost"]}
     assert reasons.keys() == {"test_lost", "test_excused", "test_of_the_way"}
     assert reasons["test_lost"] == ""

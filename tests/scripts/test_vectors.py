@@ -15,8 +15,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_a_script_starts_anew_without_avx512(tmp_path):
     script = tmp_path / "script.py"
-    script.write_text(textwrap.dedent(
-        f"""
+    script.write_text(
+        textwrap.dedent(
+            f"""
         import json, sys
         from pathlib import Path
         sys.path.insert(0, {str(ROOT)!r})
@@ -29,7 +30,8 @@ def test_a_script_starts_anew_without_avx512(tmp_path):
         print(json.dumps([find_compiler().vector_bytes, blas.name, blas.core, machine()["vectors"],
                           vectors.beside(Path("some.json")).name]))
         """
-    ))  # fmt: skip
+        )
+    )
 
     def run(choice: str) -> list:
         line = [sys.executable, str(script), choice]

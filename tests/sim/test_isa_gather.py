@@ -53,9 +53,13 @@ def test_local_gather_reads_indices_down_the_columns_of_each_core(width, count):
 
 @pytest.mark.parametrize(
     ("rows", "width", "count", "columns", "rule"),
-    [(24, 1, None, 64, "multiple of 16, got 24"), (16, 3, None, 192, "num_elem_per_idx must be one of"),
-     (16, 1, 65, 65, "between 1 and 64"), (16, 2, None, 64, "must hold 64 x 2 elements")],
-)  # fmt: skip
+    [
+        (24, 1, None, 64, "multiple of 16, got 24"),
+        (16, 3, None, 192, "num_elem_per_idx must be one of"),
+        (16, 1, 65, 65, "between 1 and 64"),
+        (16, 2, None, 64, "must hold 64 x 2 elements"),
+    ],
+)
 def test_local_gather_rules(rows, width, count, columns, rule):
     with pytest.raises(SimulationError, match=rule):
         gathered(normal(rows, 64), np.zeros((rows, 4), np.uint16), width, count, columns)
@@ -85,9 +89,13 @@ def test_stream_shuffle_spreads_one_partition_in_place():
 
 @pytest.mark.parametrize(
     ("start", "mask", "rule"),
-    [(16, [0] * 32, "must start at partition 0, 32, 64, 96"), (0, [0] * 31, "list of 32 integers"),
-     (0, [33] * 32, "within \\[0, 32\\) or 255"), (0, [9] * 32, "reads partition 9 of src, which has 8")],
-)  # fmt: skip
+    [
+        (16, [0] * 32, "must start at partition 0, 32, 64, 96"),
+        (0, [0] * 31, "list of 32 integers"),
+        (0, [33] * 32, "within \\[0, 32\\) or 255"),
+        (0, [9] * 32, "reads partition 9 of src, which has 8"),
+    ],
+)
 def test_stream_shuffle_rules(start, mask, rule):
     with pytest.raises(SimulationError, match=rule):
         on_tiles(

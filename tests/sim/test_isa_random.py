@@ -103,12 +103,14 @@ def test_rand2_is_uniform_between_its_bounds():
 
 @pytest.mark.parametrize(
     ("call", "target", "rule"),
-    [(lambda out: nisa.rand2(out, 0.0, 1.0), "trn2", "rand2 needs trn3"),
-     (lambda out: nisa.rand2(out, 1.0, 1.0), "trn3", "min must be below max"),
-     (lambda out: nisa.rng(out), "trn2", "rng dst must be int8 or .* got float32"),
-     (lambda out: nisa.rng(out, engine=nisa.engine.gpsimd), "trn1", "rng on the gpsimd engine needs trn2"),
-     (lambda out: nisa.rand_get_state(out), "trn2", "dst must be uint32, got float32")],
-)  # fmt: skip
+    [
+        (lambda out: nisa.rand2(out, 0.0, 1.0), "trn2", "rand2 needs trn3"),
+        (lambda out: nisa.rand2(out, 1.0, 1.0), "trn3", "min must be below max"),
+        (lambda out: nisa.rng(out), "trn2", "rng dst must be int8 or .* got float32"),
+        (lambda out: nisa.rng(out, engine=nisa.engine.gpsimd), "trn1", "rng on the gpsimd engine needs trn2"),
+        (lambda out: nisa.rand_get_state(out), "trn2", "dst must be uint32, got float32"),
+    ],
+)
 def test_random_rules(call, target, rule):
     with pytest.raises(SimulationError, match=rule):
         on_tiles(lambda out: call(out), {}, {"out": ((4, 6), nl.float32)}, target)

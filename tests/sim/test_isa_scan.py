@@ -107,11 +107,14 @@ def test_registers_carry_a_sum_over_tiles_and_start_where_told():
 
 @pytest.mark.parametrize(
     ("options", "rule"),
-    [({"reverse0": True}, "reverse0 must be False"),
-     ({"reduce_init": 1.0}, "reduce_init goes with reduce_cmd.load_reduce"),
-     ({"reduce_op": nl.subtract}, "reduce_op must be one of nl.add"), ({"op0": nl.bitwise_and}, "arithmetic operator"),
-     ({"reduce_cmd": nisa.reduce_cmd.idle}, "reduce_cmd must be one of reduce, reset_reduce, load_reduce, got idle")],
-)  # fmt: skip
+    [
+        ({"reverse0": True}, "reverse0 must be False"),
+        ({"reduce_init": 1.0}, "reduce_init goes with reduce_cmd.load_reduce"),
+        ({"reduce_op": nl.subtract}, "reduce_op must be one of nl.add"),
+        ({"op0": nl.bitwise_and}, "arithmetic operator"),
+        ({"reduce_cmd": nisa.reduce_cmd.idle}, "reduce_cmd must be one of reduce, reset_reduce, load_reduce, got idle"),
+    ],
+)
 def test_tensor_scalar_reduce_rules(options, rule):
     arguments = {"op0": nl.add, "operand0": 1.0, "reduce_op": nl.add} | options
     with pytest.raises(SimulationError, match=rule):
@@ -124,9 +127,13 @@ def test_tensor_scalar_reduce_rules(options, rule):
 
 @pytest.mark.parametrize(
     ("op", "accumulate"),
-    [(nl.add, np.add.accumulate), (nl.multiply, np.multiply.accumulate), (nl.maximum, np.maximum.accumulate),
-     (nl.minimum, np.minimum.accumulate)],
-)  # fmt: skip
+    [
+        (nl.add, np.add.accumulate),
+        (nl.multiply, np.multiply.accumulate),
+        (nl.maximum, np.maximum.accumulate),
+        (nl.minimum, np.minimum.accumulate),
+    ],
+)
 def test_tensor_scalar_cumulative_runs_along_the_row(op, accumulate):
     x = normal(17, 11)
     got = on_tiles(

@@ -56,13 +56,19 @@ def test_affine_select_does_not_read_psum():
 def ranged(x, low, high, target="trn2", **options):
     return on_tiles(
         lambda x, low, high, out, top: nisa.range_select(
-            dst=out, on_true_tile=x, comp_op0=nl.greater_equal, comp_op1=nl.less, bound0=low, bound1=high,
-            reduce_res=top, **options,
+            dst=out,
+            on_true_tile=x,
+            comp_op0=nl.greater_equal,
+            comp_op1=nl.less,
+            bound0=low,
+            bound1=high,
+            reduce_res=top,
+            **options,
         ),
         {"x": x, "low": low, "high": high},
         {"out": (x.shape, nl.float32), "top": ((len(x), 1), nl.float32)},
         target,
-    )  # fmt: skip
+    )
 
 
 def test_range_select_keeps_a_window_of_each_row():
@@ -79,10 +85,13 @@ def test_range_select_keeps_a_window_of_each_row():
 
 @pytest.mark.parametrize(
     ("target", "options", "rule"),
-    [("trn1", {}, "needs trn2"), ("trn2", {"on_false_value": 0.0}, "on_false_value must be"),
-     ("trn2", {"reduce_op": nl.add}, "reduce_op must be one of nl.maximum"),
-     ("trn2", {"range_start": 2**24}, "within 2\\^24")],
-)  # fmt: skip
+    [
+        ("trn1", {}, "needs trn2"),
+        ("trn2", {"on_false_value": 0.0}, "on_false_value must be"),
+        ("trn2", {"reduce_op": nl.add}, "reduce_op must be one of nl.maximum"),
+        ("trn2", {"range_start": 2**24}, "within 2\\^24"),
+    ],
+)
 def test_range_select_rules(target, options, rule):
     with pytest.raises(SimulationError, match=rule):
         ranged(normal(2, 8), normal(2, 1), normal(2, 1), target, **options)
@@ -100,12 +109,17 @@ def test_select_reduce_chooses_and_takes_the_maximum(reverse, scalar):
     mask = np.random.default_rng(4).integers(0, 2, (31, 13)).astype(np.uint8)
     got, top = on_tiles(
         lambda x, mask, other, out, top: nisa.select_reduce(
-            dst=out, predicate=mask, on_true=x, on_false=0.5 if scalar else other, reduce_res=top,
-            reduce_cmd=nisa.reduce_cmd.reset_reduce, reverse_pred=reverse,
+            dst=out,
+            predicate=mask,
+            on_true=x,
+            on_false=0.5 if scalar else other,
+            reduce_res=top,
+            reduce_cmd=nisa.reduce_cmd.reset_reduce,
+            reverse_pred=reverse,
         ),
         {"x": x, "mask": mask, "other": other},
         {"out": ((31, 13), nl.float32), "top": ((31, 1), nl.float32)},
-    )  # fmt: skip
+    )
     want = np.where((mask != 0) ^ reverse, x, np.float32(0.5) if scalar else other)
     np.testing.assert_array_equal(got, want)
     np.testing.assert_array_equal(top[:, 0], want.max(1))
@@ -148,9 +162,11 @@ def test_tensor_copy_predicated_leaves_the_rest(reverse):
 
 @pytest.mark.parametrize(
     ("x", "mask", "rule"),
-    [(normal(2, 4), np.ones((2, 4), np.int32), "predicate must be uint8 or uint16 or uint32, got int32"),
-     (normal(2, 4).astype(np.float16), np.ones((2, 4), np.uint8), "same dtype, got float16 and float32")],
-)  # fmt: skip
+    [
+        (normal(2, 4), np.ones((2, 4), np.int32), "predicate must be uint8 or uint16 or uint32, got int32"),
+        (normal(2, 4).astype(np.float16), np.ones((2, 4), np.uint8), "same dtype, got float16 and float32"),
+    ],
+)
 def test_tensor_copy_predicated_rules(x, mask, rule):
     with pytest.raises(SimulationError, match=rule):
         on_tiles(

@@ -29,10 +29,17 @@ def on_loaded(fn, *arrays):
 
 
 UNARY = {
-    "exp": np.exp, "tanh": np.tanh, "abs": np.abs, "square": np.square, "negative": np.negative, "sign": np.sign,
-    "relu": lambda x: np.maximum(x, 0), "copy": lambda x: x, "reciprocal": np.reciprocal,
+    "exp": np.exp,
+    "tanh": np.tanh,
+    "abs": np.abs,
+    "square": np.square,
+    "negative": np.negative,
+    "sign": np.sign,
+    "relu": lambda x: np.maximum(x, 0),
+    "copy": lambda x: x,
+    "reciprocal": np.reciprocal,
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", UNARY)

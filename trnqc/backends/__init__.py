@@ -2,6 +2,7 @@
 
     get(name)                one that can run here, or an error that says why it cannot
     select(name, precision)  the one for a job; "auto" chooses
+    program_backend(name)    the one for generated programs, such as integrals; "auto" chooses
     devices(name)            the devices of one, for whoever sends generated programs to them
     statuses()               the state of all of them, as ``trnqc doctor`` shows it
 
@@ -26,6 +27,7 @@ __all__ = [
     "get",
     "names",
     "pair_backends",
+    "program_backend",
     "select",
     "statuses",
 ]
@@ -37,6 +39,8 @@ _CLASSES = {
     "cuda": ("trnqc.backends.cuda.backend", "Cuda"),
 }
 
+# Backends that run generated programs, for integrals and tensor products.
+_GENERATED = ("cpu", "cuda")
 # Backends without matrix products and pair energies, so that listing the others imports none of them.
 _GENERATED_ONLY = ("cuda",)
 
@@ -44,6 +48,16 @@ _GENERATED_ONLY = ("cuda",)
 def names() -> tuple[str, ...]:
     """Names of all backends, usable or not."""
     return tuple(_CLASSES)
+
+
+def program_backend(name: str) -> str:
+    """Return the name of the backend for generated programs: `name`, or "cpu" for "auto".
+
+    Raises InputError for any other name. Whether the backend can run here is not checked.
+    """
+    if name not in ("auto", *_GENERATED):
+        raise InputError(f"backend is auto or one of {', '.join(_GENERATED)}, found {name!r}")
+    return "cpu" if name == "auto" else name
 
 
 def pair_backends() -> tuple[str, ...]:

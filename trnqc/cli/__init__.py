@@ -1,9 +1,9 @@
-"""The command line: ``trnqc mp2`` computes, ``trnqc doctor`` says what can compute here.
+"""The command line: ``trnqc mp2`` computes energies, ``trnqc doctor`` describes the machine, and others.
 
-    arguments -> the module of the command -> exit status: 0 done, 2 wrong input or unmet request, 130 interrupted
+    arguments -> the module of the command -> exit status: 0 success, 2 wrong input or any TrnqcError, 130 interrupted
 
-A command is a module with ``add_arguments(parser)`` and ``run(args) -> int``, which is imported when it is asked for. A
-TrnqcError is one line on standard error.
+A command is a module with ``add_arguments(parser)`` and ``run(args) -> int``, which is imported when the command is
+run. A TrnqcError is printed as one line on standard error.
 """
 
 from __future__ import annotations
@@ -18,19 +18,25 @@ from typing import Any, NoReturn
 from trnqc import __version__
 from trnqc.errors import TrnqcError
 
-# By name: module and line of help.
+# The module and the line of help of each command.
 COMMANDS = {
     "mp2": ("trnqc.cli.mp2", "DF-MP2 energy of a molecule"),
-    "eri": ("trnqc.cli.eri", "generated integral kernels: compile those of a basis set ahead of need, list"),
+    "eri": ("trnqc.cli.eri", "compile the integral kernels of a basis set in advance, or list compiled kernels"),
     "doctor": ("trnqc.cli.doctor", "which backends run on this machine, and why the others do not"),
-    "tune": ("autotune.command", "the fastest tiles of a kernel at a shape, modelled or on a device; recorded"),
-    "profile": ("trnqc.profiling.command", "where a kernel's time goes: summary, stalls, comparison, HTML, Perfetto"),
-    "cache": ("trnqc.cli.cache", "compiled programs in the vendor's caches: list, warm, clear ours"),
+    "tune": ("autotune.command", "find and record the fastest tiles of a kernel for a shape, modelled or on a device"),
+    "profile": ("trnqc.profiling.command", "the time of a kernel: summary, stalls, comparison, HTML, Perfetto"),
+    "cache": ("trnqc.cli.cache", "list, compile in advance or clear our programs in the vendor's caches"),
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns its exit status. argv is without the program's name, by default that of the process."""
+    """Run a command and return its exit status.
+
+    Parameters
+    ----------
+    argv
+        Arguments without the program's name; by default those of the process.
+    """
     argv = list(sys.argv[1:] if argv is None else argv)
     args = argparse.Namespace()
     try:
@@ -49,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _say(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Print a warning without the line of code that it comes from."""
+    """Print a warning without the line of code that issued it."""
     print(f"trnqc: warning: {message}", file=sys.stderr)
 
 

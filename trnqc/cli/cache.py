@@ -1,4 +1,4 @@
-"""List, compile ahead of need and clear programs in the vendor's caches; only our own are ever touched."""
+"""List, compile in advance and clear programs in the vendor's caches. Programs of others are never changed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the action. The exit status is 0 when it is done, even if it reports entries that it must not remove."""
+    """Run the action. The exit status is 0 even if entries of others were not removed."""
     actions: dict[str, Callable[[argparse.Namespace, Console], None]] = {"list": _list, "warm": _warm, "clear": _clear}
     actions[args.action](args, Console())
     return 0
@@ -46,7 +46,17 @@ def _list(args: argparse.Namespace, console: Console) -> None:
 
 
 def table(cache: VendorCache, owners: dict[Any, Any], kernel: str = "") -> Table:
-    """One row for each entry: ours by program, the others by what can be seen."""
+    """A table with a row for each entry of a cache.
+
+    Parameters
+    ----------
+    cache
+        The cache.
+    owners
+        Our programs by the path of their entry.
+    kernel
+        The kernel to which the table is limited, or "".
+    """
     rows = Table(title=f"{cache.kind} cache {cache.root} ({cache.decided_by})", title_justify="left")
     for heading in ("entry", "compiler", "state", "MiB", "age", "program"):
         rows.add_column(heading, overflow="fold")
@@ -71,7 +81,7 @@ def _warm(args: argparse.Namespace, console: Console) -> None:
     for entry in compiled:
         console.print(f"  compiled into {entry.path}")
     if not compiled:
-        console.print("  nothing new appeared in the caches: it was compiled before")
+        console.print("  no new entry in the caches: the program has been compiled before")
 
 
 def _clear(args: argparse.Namespace, console: Console) -> None:
@@ -79,4 +89,4 @@ def _clear(args: argparse.Namespace, console: Console) -> None:
     for claim, what in done:
         console.print(f"{what}: {claim.path} ({claim.program.words()})")
     removed = sum(what == "removed" for _, what in done)
-    console.print(f"{removed} of {len(done)} entries of ours removed; entries of others are never touched")
+    console.print(f"{removed} of our {len(done)} entries removed; entries of others are never removed")

@@ -1,4 +1,4 @@
-"""List every backend with its state, and what to install if it cannot run; describe processor and kernel cache."""
+"""Describe every backend, with what to install if it cannot run, and the processor and the kernel cache."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _plain(status: BackendStatus) -> dict[str, Any]:
 
 
 def _gpu(status: BackendStatus) -> dict[str, Any]:
-    """The subject "gpu" of the JSON file, which is older than the backend of that name."""
+    """The subject "gpu" of the JSON file, which is older than the backend "cuda" and has its facts."""
     return {**status.versions, "devices": list(status.devices)}
 
 
@@ -72,7 +72,7 @@ def table(statuses: Mapping[str, BackendStatus]) -> Table:
 
 
 def _details(status: BackendStatus) -> Iterator[str]:
-    """Devices, versions, what is wrong or limited, and what to do about it."""
+    """Devices, versions, the reason why a backend is limited or not usable, and what to do about it."""
     yield from (f"on {device}" for device in status.devices)
     yield from (f"{software}: {version}" for software, version in status.versions.items())
     if status.reason:

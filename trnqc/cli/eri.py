@@ -1,4 +1,4 @@
-"""Generated integral kernels: compile those of a basis set ahead of need, or list what is compiled."""
+"""Compile the integral kernels of a basis set in advance, or list compiled kernels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trnqc.host.progress import StageBars
 from trnqc.jit import Recipe, build_all, find_compiler, library
 from trnqc.jit.cache import library_cache
 
-# Seconds. A kernel that took less was not compiled but loaded from the cache.
+# Time in seconds below which a kernel was loaded from the cache. The compiler needs longer than that for any kernel.
 FROM_CACHE = 0.05
 
 
@@ -52,7 +52,19 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class Built:
-    """A compiled program: its purpose and class, the seconds it took here, and the bytes of its library."""
+    """A compiled program.
+
+    Attributes
+    ----------
+    kind, cls
+        Its purpose, one of those of `trnqc.eri.library.prebuild.programs`, and the class of its integrals.
+    program
+        The program.
+    seconds
+        Time to compile it or to load it from the cache.
+    size
+        Size of the library in bytes.
+    """
 
     kind: str
     cls: QuartetClass
@@ -65,7 +77,7 @@ def _build(args: argparse.Namespace) -> int:
     if not args.basis:
         raise InputError("trnqc eri build needs --basis, such as --basis cc-pvtz")
     if args.workers is not None and args.workers < 1:
-        raise InputError(f"--workers is a positive number, found {args.workers}")
+        raise InputError(f"--workers must be positive, got {args.workers}")
     wanted = _wanted(args)
     compiler = find_compiler()
     jobs = {program.name: functools.partial(_compiled, program, *purpose) for program, purpose in wanted.items()}
@@ -81,13 +93,14 @@ def _build(args: argparse.Namespace) -> int:
     compiled = sum(one.seconds >= FROM_CACHE for one in done)
     console.print(
         f"{compiled} kernels compiled by {compiler.label} in {time.monotonic() - start:.0f} s, "
-        f"{len(done) - compiled} were there, {_mib(sum(one.size for one in done))} in {library_cache().directory}",
+        f"{len(done) - compiled} were in the cache; {_mib(sum(one.size for one in done))} in "
+        f"{library_cache().directory}",
         highlight=False,
         soft_wrap=True,
     )
     if failed:
         name, error = next(iter(failed.items()))
-        raise CompilerError(f"{len(failed)} of {len(built)} kernels cannot be built, {name} first: {error}")
+        raise CompilerError(f"{len(failed)} of {len(built)} kernels cannot be built; the first is {name}: {error}")
     return 0
 
 
@@ -108,23 +121,24 @@ def _compiled(program: Recipe, kind: str, cls: QuartetClass) -> Built:
     return Built(kind, cls, program, time.perf_counter() - start, path.stat().st_size)
 
 
-# Purposes in words: by kind, and for J and K by the first part of the program's name.
+# Headings of the purposes of programs, by kind.
 WORDS = {"memory": "in memory", "gradient": "gradients", "fitting": "density fitting"}
+# Headings of programs for J and K, by the first part of the program's name.
 MATRICES = {"jk": "J and K", "j": "J", "k": "K"}
 
 
 def table(done: Sequence[Built]) -> Table:
     """A table with a row for each class and purpose, the slowest first."""
     rows = Table(title="Generated kernels", title_justify="left", title_style="bold")
-    for heading in ("class", "functions", "for", "tier", "seconds", "KiB"):
+    for heading in ("class", "functions", "for", "form", "seconds", "KiB"):
         rows.add_column(heading, justify="right" if heading in ("seconds", "KiB") else "left")
     for one in sorted(done, key=lambda one: (-one.seconds, one.program.name)):
         digits, what = one.cls.digits, "Cartesian" if one.cls.cartesian else "spherical"
         words = ", ".join([what, *["general"] * one.cls.general, *[one.cls.operator] * (one.cls.operator != "coulomb")])
         size = f"{one.size / 1024:.0f}"
-        seconds = f"{one.seconds:.1f}" if one.seconds >= FROM_CACHE else "there"
+        seconds = f"{one.seconds:.1f}" if one.seconds >= FROM_CACHE else "cached"
         purpose = WORDS.get(one.kind) or MATRICES[one.program.name.split("_")[0]]
-        rows.add_row(f"({digits[:2]}|{digits[2:]})", words, purpose, prebuild.tier(one.kind, one.cls), seconds, size)
+        rows.add_row(f"({digits[:2]}|{digits[2:]})", words, purpose, prebuild.form(one.kind, one.cls), seconds, size)
     return rows
 
 

@@ -1,12 +1,14 @@
-"""What this machine offers to generated kernels: processor, compiler, cache, and what `accelerate` will use.
+"""Facts about this machine: processor, compiler, cache of kernels, and what `accelerate` will use.
 
-Every fact is a string or a number that JSON takes. What is missing is a sentence, and raises nothing.
+Every fact is a string or a number that can be written to JSON. The fact for something that is missing is a sentence
+with the reason.
 """
 
 from __future__ import annotations
 
 import os
 import platform
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -22,18 +24,20 @@ from trnqc.host.files import cache_directory
 from trnqc.host.threads import cpus
 from trnqc.jit import find_compiler
 
+# Ending of the checksum file that every entry of the kernel cache has.
 SEAL = ".sha256"
 
 Facts = dict[str, dict[str, Any]]
+"""Facts by subject and name."""
 
 
 def facts() -> Facts:
-    """Facts by subject and name: numbers, words, or lists of words."""
+    """All facts, by subject and name."""
     return {"processor": processor(), "kernel cache": kernel_cache(), "accelerate": accelerated()}
 
 
 def processor() -> dict[str, Any]:
-    """Model, CPUs of this process, threads of PySCF, compiler, and the vectors that its code will use."""
+    """Model, CPUs of this process, threads of PySCF, compiler, and the vector length of its code."""
     return {
         "model": _model(),
         "cores": cpus(),
@@ -44,19 +48,21 @@ def processor() -> dict[str, Any]:
 
 
 def kernel_cache() -> dict[str, Any]:
-    """The directory of compiled kernels, their number and their bytes."""
+    """The directory of compiled kernels, the number of entries and their size in bytes."""
     directory = cache_directory()
     sizes: dict[str, int] = {}
-    for entry in os.scandir(directory) if directory.is_dir() else ():
-        with suppress(FileNotFoundError):  # another process renames its files into place
-            if entry.is_file():
-                sizes[entry.name] = entry.stat().st_size
+    with suppress(FileNotFoundError):  # There is no directory before the first kernel is compiled.
+        for name in os.listdir(directory):
+            with suppress(FileNotFoundError):  # Other processes rename and remove files at any time.
+                status = os.stat(directory / name)
+                if stat.S_ISREG(status.st_mode):
+                    sizes[name] = status.st_size
     entries = sum(name.endswith(SEAL) for name in sizes)
     return {"directory": str(directory), "entries": entries, "bytes": sum(sizes.values())}
 
 
 def accelerated() -> dict[str, Any]:
-    """What `trnqc.accelerate` computes J and K with, by backend; auto is the first."""
+    """Description of what computes J and K after `trnqc.accelerate`, by backend; "auto" is the default."""
 
     def on_cpu() -> str:
         threads = int(lib.num_threads())

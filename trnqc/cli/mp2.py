@@ -20,7 +20,7 @@ add_arguments = add_options
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compute, print, and write JSON if asked. Of several ranks, rank 0 alone prints and writes."""
+    """Run the job, print the result, and write the JSON file. Of several ranks, only rank 0 prints and writes."""
     positive("--rank-timeout", args.rank_timeout)
     with _ranks(args) as ranks:
         ranks.at("start")
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _ranks(args: argparse.Namespace) -> AbstractContextManager[Ranks]:
-    """The ranks that torchrun has started, or this process alone."""
+    """The ranks that torchrun has started, or `ALONE`."""
     if not ("WORLD_SIZE" in os.environ and "RANK" in os.environ):
         return nullcontext(ALONE)
     try:

@@ -24,7 +24,7 @@ from trnqc.types import PRECISIONS
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declare the options, in groups as the help prints them."""
+    """Declare the options, in the groups that the help prints."""
     parser.add_argument(
         "geometry",
         nargs="?",
@@ -35,7 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _reference(parser.add_argument_group("reference"))
     _correlation(parser.add_argument_group("correlation"))
     _machine(parser.add_argument_group("machine"))
-    _ranks(parser.add_argument_group("ranks", "of a job started as torchrun --nproc-per-node N -m trnqc mp2 ..."))
+    _ranks(parser.add_argument_group("ranks", "for jobs started by torchrun --nproc-per-node N -m trnqc mp2 ..."))
     _output(parser.add_argument_group("output"))
 
 
@@ -66,19 +66,19 @@ def job_from(args: argparse.Namespace) -> Job:
 
 
 def positive(option: str, value: Any) -> Any:
-    """The value of an option, which must be a positive finite number or None."""
-    if value is not None and not 0 < value < math.inf:  # Also False for NaN.
+    """Return the value of an option, which must be a positive finite number or None. Raises InputError."""
+    if value is not None and not 0 < value < math.inf:  # NaN fails too.
         raise InputError(f"{option} must be positive, got {value}")
     return value
 
 
 def check_target(path: Path | None) -> None:
-    """Check before the job, rather than after hours of work, that its result can be written."""
+    """Check before the job begins that its result can be written. Raises InputError."""
     if path is None:
         return
     if (path.exists() and not path.is_file()) or not os.access(path.parent, os.W_OK):
         raise InputError(
-            f"--json {path}: cannot be written there; give a file in an existing directory that you may write to"
+            f"--json {path}: cannot be written; name a file in an existing directory that you may write to"
         )
 
 
@@ -91,7 +91,7 @@ def _molecule(group: argparse._ArgumentGroup) -> None:
         type=str.lower,
         choices=tuple(UNITS),
         default="angstrom",
-        help="of the file's coordinates (default: angstrom)",
+        help="unit of the coordinates in the file (default: angstrom)",
     )
     add("--basis", default="cc-pvdz", help="orbital basis (default: %(default)s)")
 
@@ -102,12 +102,12 @@ def _reference(group: argparse._ArgumentGroup) -> None:
         "--scf",
         choices=SOURCES,
         default="trnqc",
-        help="what makes J and K of the SCF: our integrals, or PySCF as it is, to compare (default: %(default)s)",
+        help="integrals of J and K in the SCF: ours, or PySCF's to compare (default: %(default)s)",
     )
     add("--conventional", action="store_true", help="no density fitting in the SCF (default: fitted, JK set)")
     add("--conv-tol", type=float, default=1e-10, metavar="HARTREE", help="SCF threshold (default: %(default)s)")
-    add("--max-cycle", type=int, default=100, metavar="N", help="SCF cycles at most (default: %(default)s)")
-    add("--allow-unconverged", action="store_true", help="go on with an SCF that has not converged")
+    add("--max-cycle", type=int, default=100, metavar="N", help="largest number of SCF cycles (default: %(default)s)")
+    add("--allow-unconverged", action="store_true", help="continue with an SCF that has not converged")
 
 
 def _correlation(group: argparse._ArgumentGroup) -> None:
@@ -139,32 +139,32 @@ def _machine(group: argparse._ArgumentGroup) -> None:
     add(
         "--precision",
         choices=PRECISIONS,
-        help="of the pair step (default: fp64 where the backend has it, else fp32); bf16 is for screening",
+        help="precision of the pair step (default: fp64 if the backend has it, else fp32); bf16 is for screening",
     )
     add(
         "--fused-energy",
         action=argparse.BooleanOptionalAction,
         default=False,
-        help="energy expression inside the product kernel, or products and energies apart (default: apart)",
+        help="evaluate the energy expression inside the product kernel instead of after it (default: after it)",
     )
     add(
         "--compare-with",
         action="append",
         default=[],
         metavar="BACKEND[:PRECISION]",
-        help="run the same pairs on this backend too and print the differences; may be repeated",
+        help="compute the same pairs on this backend too and print the differences; may be repeated",
     )
     add("--threads", type=int, metavar="N", help="default: OMP_NUM_THREADS, else all cores")
     add(
         "--max-memory",
         metavar="SIZE",
-        help="4G, 500M, or a number of MB (default: what is free); what does not fit goes to disk, below TMPDIR",
+        help="4G, 500M, or a number of MB (default: most of the free memory); larger data are kept on disk, in TMPDIR",
     )
     add(
         "--checkpoint",
         type=Path,
         metavar="DIR",
-        help="keep orbitals, factors and finished pairs there; the same command goes on where it was cut off",
+        help="keep orbitals, factors and finished pairs there, so that the same command continues an interrupted job",
     )
 
 
@@ -174,33 +174,33 @@ def _ranks(group: argparse._ArgumentGroup) -> None:
         "--schedule",
         choices=SCHEDULES,
         default="dynamic",
-        help="static: tasks divided beforehand by modelled costs; dynamic: the next task goes to the rank that is free "
+        help="static: tasks are divided in advance by modelled costs; dynamic: a free rank gets the next task "
         "(default: %(default)s)",
     )
     add(
         "--ranks-over",
         choices=tuple(TRANSPORTS),
         default="cpu",
-        help="where the arrays that ranks exchange lie: gloo, nccl, the vendor's (default: %(default)s)",
+        help="device of the arrays that ranks exchange, by gloo, nccl or the vendor's library (default: %(default)s)",
     )
     add(
         "--rank-timeout",
         type=float,
         default=1800.0,
         metavar="SECONDS",
-        help="how long a rank waits for another; a quarter of it, at most 30, without a sign of life ends the job",
+        help="how long ranks wait for another; one without heartbeat for a quarter of this (at most 30) ends the job",
     )
 
 
 def _output(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    add("--json", type=Path, metavar="FILE", help="write the whole result, every digit")
+    add("--json", type=Path, metavar="FILE", help="write the whole result with all digits")
     add("--pairs", action="store_true", help="print the energy of every pair")
     loud = group.add_mutually_exclusive_group()
     loud.add_argument(
-        "-v", "--verbose", action="count", default=0, help="PySCF's SCF output; twice: tracebacks of errors too"
+        "-v", "--verbose", action="count", default=0, help="PySCF's SCF output; -vv: tracebacks of errors too"
     )
-    loud.add_argument("-q", "--quiet", action="store_true", help="one line with the total energy")
+    loud.add_argument("-q", "--quiet", action="store_true", help="print only one line with the energies")
 
 
 def _frozen(args: argparse.Namespace) -> str | int | list[int]:

@@ -6,7 +6,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from trnqc.mp2.result import Comparison, MP2Result, Run, System
+from trnqc.mp2.result import MP2Result
+from trnqc.mp2.result_parts import Comparison, Run, System
 
 
 def brief(result: MP2Result) -> str:
@@ -15,7 +16,15 @@ def brief(result: MP2Result) -> str:
 
 
 def report(result: MP2Result, pairs: bool = False) -> Group:
-    """Tables of molecule, energies, backend with its estimated error, times and, on request, pair energies."""
+    """Tables of the molecule, the energies, the pair step with its estimated error, and the times.
+
+    Parameters
+    ----------
+    result
+        The result.
+    pairs
+        Whether to add a table of pair energies.
+    """
     parts: list[RenderableType] = [_what(result), _energies(result), _how(result)]
     parts += [_comparison(result, other) for other in result.comparisons]
     parts.append(_times(result))
@@ -96,7 +105,7 @@ def _energies(result: MP2Result) -> Table:
 def _how(result: MP2Result) -> Table:
     e = result.error
     estimate = f"{e.corr:.1e} Hartree ({e.sampled} of {e.pairs} pairs computed again in fp64)"
-    return _facts("Pair step", _where(result.run) | {"taken because": result.run.note, "estimated error": estimate})
+    return _facts("Pair step", _where(result.run) | {"selected because": result.run.note, "estimated error": estimate})
 
 
 def _where(run: Run) -> dict[str, str]:

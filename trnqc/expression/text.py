@@ -9,10 +9,10 @@
     R[a,b,i,j]  = 1/2 * g[a,b,c,d] * t[c,d,i,j]
     R[a,b,i,j] += P(i,j) * (t[a,c,i,k] * w[k,b,c,j] - t[a,c,k,i] * w[k,b,c,j]) / d[a,b,i,j]
 
-P(i,j) is 1 minus the exchange of i and j in its whole product. A line that begins with an operator continues the line
-before. symmetric(0,1)(2,3) exchanges both pairs of axes at once: t_efij = t_feji. blocks(00 11) lists the blocks of a
-tensor that may differ from zero. conserving(0,1|2,3) allows those blocks whose numbers have equal sums over both groups
-of axes.
+P(i,j) subtracts from the product in which it stands the same product with i and j exchanged. A line that begins with an
+operator continues the previous line. symmetric(0,1)(2,3) exchanges both pairs of axes at once: t_efij = t_feji.
+blocks(00 11) lists the blocks of a tensor that may differ from zero. conserving(0,1|2,3) allows those blocks whose
+numbers have equal sums over both groups of axes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,17 @@ KEYWORDS = ("space", "index", "tensor", "function")
 
 @dataclass(frozen=True)
 class Token:
-    """One word of the text. kind: number, name, sign or end. line, column: counted from 0."""
+    """A word of the text.
+
+    Attributes
+    ----------
+    kind : str
+        "number", "name", "sign" or "end".
+    text : str
+        The word.
+    line, column : int
+        Its position, counted from 0.
+    """
 
     kind: str
     text: str
@@ -46,7 +56,7 @@ class Token:
 
 
 def parse(text: str) -> Program:
-    """Return the program that a text states.
+    """Parse the text of a program.
 
     Parameters
     ----------
@@ -56,7 +66,7 @@ def parse(text: str) -> Program:
     Raises
     ------
     ExpressionError
-        If the text is not a program. The message shows the line and points at the place.
+        If the text is not a program. The message shows the line and the position.
 
     Examples
     --------
@@ -113,7 +123,7 @@ class _Parser:
             match = TOKEN.match(line, column)
             if match is None:
                 start = len(line) - len(line[column:].lstrip())
-                raise error_at(f"{line[start]!r} has no meaning here", line, start, number + 1)
+                raise error_at(f"unexpected character {line[start]!r}", line, start, number + 1)
             kind = str(match.lastgroup)
             tokens.append(Token(kind, match.group(kind), number, match.start(kind)))
             column = match.end()
@@ -132,7 +142,7 @@ class _Parser:
         return token
 
     def skip(self, text: str) -> bool:
-        """Pass this sign if it stands here, and return whether it did."""
+        """Skip the next token if it is `text`, and return whether it was."""
         matches = self.here.kind != "end" and self.here.text == text
         self.position += matches
         return matches
@@ -257,7 +267,7 @@ class _Parser:
         return statement
 
     def _point(self, places: list[Token], check: Callable[[], None]) -> None:
-        """Run a check; its error points at the token of the axis that is at fault, else at the tensor."""
+        """Run a check, whose error is reported at the token of the axis that it names, else at the tensor."""
         try:
             check()
         except ExpressionError as error:

@@ -1,4 +1,4 @@
-"""Write a program one statement after another: fresh names, nested bodies as ``with`` blocks, sums of products."""
+"""Write a program one statement after another, with fresh names and with nested bodies as ``with`` blocks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 from trnqc.errors import ProgramError
 from trnqc.gen import statements as st
-from trnqc.gen.values import Array, Number, Value, Var, const, fma
+from trnqc.gen.arrays import Array
+from trnqc.gen.values import Number, Value, Var, const, fma
 
 
 def dot(terms: Iterable[tuple[Value, Value]], start: Value | None = None, *, dtype: str = "") -> Value:
@@ -20,9 +21,19 @@ def dot(terms: Iterable[tuple[Value, Value]], start: Value | None = None, *, dty
     terms : iterable of (Value, Value)
         The pairs of factors, in the order of summation.
     start : Value, optional
-        What the products are added to.
+        The value to which the products are added.
     dtype : str, optional
-        The type of the result, 0, if there are neither terms nor a start. Without it such a sum is an error.
+        The type of the result 0 of a sum that has neither terms nor a start.
+
+    Returns
+    -------
+    Value
+        The sum. Without a start, the first product is not fused.
+
+    Raises
+    ------
+    ProgramError
+        If there are neither terms, nor a start, nor a type.
     """
     total = start
     for a, b in terms:
@@ -37,9 +48,9 @@ def dot(terms: Iterable[tuple[Value, Value]], start: Value | None = None, *, dty
 class Builder:
     """The body of a function under construction.
 
-    Statements are added in order to `body`; inside a ``with`` block they are added to the block's body. Names come
-    from a stem and a number, ``x_1``, ``x_2``, ..., so that no two names made by one builder are the same. A name
-    without a number, such as a parameter's, is therefore never taken.
+    Statements are appended to `body`, or, inside a ``with`` block, to the body of that block. A name consists of a stem
+    and a number, ``x_1``, ``x_2``, ..., and a builder never returns the same name twice. A name without a number, such
+    as that of a parameter, is never returned.
 
     Examples
     --------
@@ -67,38 +78,43 @@ class Builder:
     def function(
         self, name: str, params: Iterable[Value | Array], *, group: Value | None = None, title: str = ""
     ) -> st.Function:
-        """The finished function; see `statements.Function` for its arguments."""
+        """The function with this body. See `statements.Function` for the arguments."""
         return st.Function(name, tuple(params), st.block(self.body), group, title)
 
     # Names
 
     def name(self, stem: str) -> str:
-        """A name that this builder has not made before."""
+        """A name that this builder has not returned before."""
         self._counts[stem] += 1
         return f"{stem}_{self._counts[stem]}"
 
     def fresh(self, stem: str, dtype: str) -> Value:
-        """A variable with a name of its own, which the caller introduces."""
+        """A variable with a fresh name. The caller adds the statement that introduces it."""
         return Var(self.name(stem), dtype)
 
     # Statements
 
     def add(self, *statements: Any) -> None:
-        """Add statements and (nested) lists of them."""
+        """Append statements, or nested lists of statements."""
         self.body += st.block(*statements).body
 
     def let(self, name: str | Value, value: Value) -> Value:
-        """A variable that holds the value.
+        """Introduce a variable that never changes, and return it.
 
-        name: the stem of a fresh name, or the variable itself. A number or a variable gets no second name: for a stem
-        it is returned as it is.
+        Parameters
+        ----------
+        name : str or Value
+            The stem of a fresh name, or the variable itself.
+        value : Value
+            The value of the variable. If `name` is a stem and the value is a constant or a variable, the value itself
+            is returned and no statement is added.
         """
         if isinstance(name, str) and value.op in ("const", "var"):
             return value
         return self._introduce(st.Let, name, value)
 
     def declare(self, name: str | Value, value: Value) -> Value:
-        """A variable that starts with the value and that `assign` may change; for `name` see `let`."""
+        """Introduce a variable with an initial value that `assign` may change. See `let` for the arguments."""
         return self._introduce(st.Declare, name, value)
 
     def _introduce(self, kind: type[st.Let] | type[st.Declare], name: str | Value, value: Value) -> Value:
@@ -116,7 +132,7 @@ class Builder:
         lanes: bool = False,
         data: tuple[Number, ...] | None = None,
     ) -> Array:
-        """A local or shared array, or a constant table, with a fresh name."""
+        """Introduce a local or shared array, or a constant table, with a fresh name. See `Array` for the arguments."""
         array = Array(self.name(stem), dtype, shape, space, lanes, data)
         self.add(st.DeclareArray(array))
         return array
@@ -125,11 +141,11 @@ class Builder:
         self.add(st.Assign(variable, value))
 
     def store(self, element: Value, value: Value | Number) -> None:
-        """``store(a[i, j], v)`` is a[i, j] = v."""
+        """Append a[i, j] = v, written ``store(a[i, j], v)``."""
         self.add(st.store(element, value))
 
     def accumulate(self, element: Value, value: Value | Number) -> None:
-        """``accumulate(a[i, j], v)`` is a[i, j] += v."""
+        """Append a[i, j] += v, written ``accumulate(a[i, j], v)``."""
         self.add(st.accumulate(element, value))
 
     def call(self, function: st.Function, *arguments: Value | Array | st.View) -> None:
@@ -142,14 +158,14 @@ class Builder:
 
     @contextmanager
     def block(self, title: str) -> Iterator[None]:
-        """Statements under a heading; names introduced inside are known after it."""
+        """A block of statements with a title. Names that it introduces can be used after it."""
         with self._inner() as body:
             yield
         self.add(st.block(body, title=title))
 
     @contextmanager
     def loop(self, name: str | Value, end: Value | int, begin: Value | int = 0, step: int = 1) -> Iterator[Value]:
-        """A loop over begin, begin + step, ... < end; yields its variable, an i64 if `name` is a stem."""
+        """A loop over begin, begin + step, ... < end. Yields the loop variable, an i64 if `name` is a stem."""
         variable = self.fresh(name, "i64") if isinstance(name, str) else name
         with self._inner() as body:
             yield variable
@@ -163,17 +179,17 @@ class Builder:
 
     @contextmanager
     def when(self, condition: Value) -> Iterator[None]:
-        """Statements that run if the condition, which is the same on every lane, holds."""
+        """Statements that are executed if the condition holds. The condition is the same on every lane."""
         with self._inner() as body:
             yield
         self.add(st.If(condition, st.block(body)))
 
     @contextmanager
     def otherwise(self) -> Iterator[None]:
-        """Statements that run if the condition of the `when` block just before does not hold."""
+        """Statements that are executed if the condition of the preceding `when` block does not hold."""
         before = self.body[-1] if self.body else None
         if not isinstance(before, st.If) or before.orelse.body:
-            raise ProgramError("otherwise() has to follow a when() block")
+            raise ProgramError("otherwise() must directly follow a when() block")
         with self._inner() as body:
             yield
         self.body[-1] = st.If(before.condition, before.then, st.block(body))

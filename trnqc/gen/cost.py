@@ -13,17 +13,18 @@ from dataclasses import dataclass, field
 
 from trnqc.errors import ProgramError
 from trnqc.gen import statements as st
+from trnqc.gen.arrays import Array
 from trnqc.gen.listing import expression
-from trnqc.gen.values import BYTES, FLOATS, Array, Value, walk
+from trnqc.gen.values import BYTES, FLOATS, Value, walk
 
-# Flops of an operation on floats. Calls of the mathematical library count as one.
+# Flops of each operation on floats. A call of the mathematical library counts as one.
 FLOPS = {"add": 1, "sub": 1, "mul": 1, "div": 1, "fma": 2, "neg": 1, "sqrt": 1, "exp": 1, "min": 1, "max": 1}
 Trips = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Count:
-    """A polynomial: terms maps the trip counts of a product to its factor."""
+    """A polynomial in trip counts. `terms` maps the trip counts of each product, in order, to its coefficient."""
 
     terms: Mapping[Trips, int] = field(default_factory=dict)
 
@@ -33,15 +34,15 @@ class Count:
         return Count({k: v for k, v in sorted(total.items()) if v})
 
     def times(self, factor: int, trip: str = "") -> Count:
-        """The count of a loop with this body."""
+        """The count of `factor` passes through this body, times the symbolic trip count `trip` if there is one."""
         more = (trip,) if trip else ()
         return Count({tuple(sorted((*k, *more))): v * factor for k, v in self.terms.items() if v * factor})
 
     def at(self, **trips: int) -> int:
-        """The number for given values of the trip counts, by the names in `names`."""
+        """The number for the values of the trip counts, passed by the names in `names`."""
         missing = [name for name in self.names if name not in trips]
         if missing:
-            raise ProgramError(f"the count {self} needs {', '.join(missing)}")
+            raise ProgramError(f"the count {self} depends on {', '.join(missing)}, whose values are missing")
         total = 0
         for k, v in self.terms.items():
             for name in k:
@@ -50,7 +51,7 @@ class Count:
         return total
 
     def called(self, arguments: Mapping[str, int | str]) -> Count:
-        """The count of a called function: parameters among the trip counts become the caller's arguments."""
+        """The count of a call of this function: parameters among the trip counts are replaced by the arguments."""
         total = ZERO
         for k, v in self.terms.items():
             factors = [arguments.get(name, name) for name in k]
@@ -71,7 +72,17 @@ ZERO = Count()
 
 @dataclass(frozen=True)
 class Cost:
-    """Flops, bytes read from and written to global arrays (each access counts), and operations by name (each once)."""
+    """The cost of a program for one lane.
+
+    Attributes
+    ----------
+    flops : Count
+        Floating-point operations.
+    read, written : Count
+        Bytes read from and written to global arrays. Every access counts, cached or not.
+    operations : mapping
+        How often each floating-point operation occurs in the program, without regard to loops.
+    """
 
     flops: Count = ZERO
     read: Count = ZERO
@@ -91,7 +102,7 @@ class Cost:
 
 
 def cost_of_values(*roots: Value) -> Cost:
-    """The cost of computing the roots, each common subexpression once."""
+    """The cost of computing the roots. Each common subexpression counts once."""
     flops = read = 0
     operations: Counter[str] = Counter()
     for value in walk(roots):
@@ -104,7 +115,10 @@ def cost_of_values(*roots: Value) -> Cost:
 
 
 def cost(program: st.Function | st.Statement) -> Cost:
-    """The cost of a program for one group. A while loop counts as one pass, an if statement as both branches."""
+    """The cost of a program for one group and one lane.
+
+    A while loop counts as one pass through its body, and an if statement as both of its branches.
+    """
     match program:
         case st.Function():
             return cost(program.body)

@@ -1,7 +1,7 @@
-"""The dependence graph that schedulers order.
+"""The dependence graph whose nodes the schedulers order.
 
-A node is a value that gets a variable of its own. Operations between nodes are computed as part of the node that uses
-them. In a recurrence, for example, a node is an intermediate, and the products in its sum are not.
+A node is a value that gets a variable of its own. Other operations are computed as part of the node that uses them. In
+a recurrence, for example, each intermediate is a node, and the products in its sum are not.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cached_property
 from trnqc.errors import ProgramError
 from trnqc.gen.values import Value, walk
 
-# Values that need no variable: constants are part of the code, variables and array elements are stored already.
+# Values that need no variable: constants are part of the code, and variables and array elements are stored already.
 FREE = ("const", "lane", "var", "load")
 
 
@@ -24,11 +24,11 @@ class Graph:
     Parameters
     ----------
     operands : tuple of tuples
-        operands[v] are the nodes that v needs.
+        operands[v] contains the nodes that v needs, each once.
     targets : tuple of int
-        The nodes that are results.
+        The nodes whose values are results.
     inputs : tuple of int
-        Nodes without operands that are available from the start and live until their last use.
+        Nodes without operands that are available from the start. They are live until their last use.
     values : tuple of Value
         The value of each node; empty for a graph without values.
     """
@@ -41,16 +41,16 @@ class Graph:
     def __post_init__(self) -> None:
         for v, needed in enumerate(self.operands):
             if any(not 0 <= u < v for u in needed) or len(set(needed)) != len(needed):
-                raise ProgramError(f"node {v} needs earlier nodes, each once; found {needed}")
+                raise ProgramError(f"the operands of node {v} must be earlier nodes, each once; found {needed}")
         if any(self.operands[v] for v in self.inputs):
-            raise ProgramError("an input has operands")
+            raise ProgramError(f"inputs {self.inputs} must have no operands")
 
     def __len__(self) -> int:
         return len(self.operands)
 
     @cached_property
     def users(self) -> tuple[tuple[int, ...], ...]:
-        """users[v] are the nodes that need v, in order."""
+        """users[v] contains the nodes that need v, in order."""
         users: list[list[int]] = [[] for _ in self.operands]
         for v, needed in enumerate(self.operands):
             for u in needed:
@@ -59,7 +59,7 @@ class Graph:
 
     @cached_property
     def computed(self) -> tuple[int, ...]:
-        """All nodes but the inputs: those that a schedule orders."""
+        """All nodes except the inputs. A schedule is an order of these."""
         inputs = set(self.inputs)
         return tuple(v for v in range(len(self)) if v not in inputs)
 
@@ -76,37 +76,45 @@ class Graph:
         return tuple(level)
 
     def masks(self, lists: Sequence[Sequence[int]]) -> list[int]:
-        """Lists of nodes as bit sets: node v is bit v."""
+        """Lists of nodes as integers in which bit v stands for node v."""
         return [sum(1 << u for u in nodes) for nodes in lists]
 
     def check(self, order: Sequence[int]) -> None:
         """Raise ProgramError unless `order` contains every computed node once, operands first."""
         if sorted(order) != list(self.computed):
-            raise ProgramError(f"expected an order of {len(self.computed)} nodes, found {len(order)} or repeats")
+            raise ProgramError(
+                f"an order must contain each of the {len(self.computed)} computed nodes once; found "
+                f"{len(order)} nodes, {len(set(order))} of them different"
+            )
         done = set(self.inputs)
         for v in order:
             if not done.issuperset(self.operands[v]):
-                raise ProgramError(f"node {v} comes before one of its operands")
+                raise ProgramError(f"node {v} is ordered before one of its operands")
             done.add(v)
 
 
 def graph_of(targets: Sequence[Value], nodes: Sequence[Value] | None = None, inputs: Sequence[Value] = ()) -> Graph:
-    """The graph of all values that the targets need.
+    """Build the graph of all values that the targets need.
 
     Parameters
     ----------
     targets : sequence of Value
         The results.
     nodes : sequence of Value, optional
-        The values that get a variable, by default every operation. Those that no target needs are dropped.
+        The values that get a variable; by default, every operation. Values that no target needs are left out.
     inputs : sequence of Value
-        Variables or loaded values that count as live from the start; others do not count.
+        Variables or array elements that become inputs of the graph. Others are not part of it.
+
+    Returns
+    -------
+    Graph
+        The graph, with operands before their users.
     """
     available = dict.fromkeys(inputs)
     results = set(targets)
     keep = None if nodes is None else {*nodes, *available}
     index: dict[Value, int] = {}
-    below: dict[Value, tuple[int, ...]] = {}  # the nodes that a value needs, seen through what is not kept
+    below: dict[Value, tuple[int, ...]] = {}  # the nodes on which a value that is not a node depends
     operands: list[tuple[int, ...]] = []
     for value in walk(tuple(targets)):
         needed = tuple(dict.fromkeys(u for a in value.args for u in ((index[a],) if a in index else below[a])))

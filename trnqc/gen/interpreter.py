@@ -1,4 +1,4 @@
-"""The interpreter: run programs on NumPy arrays, all lanes at once. It defines what the emitted text has to do."""
+"""The interpreter: run programs on NumPy arrays, all lanes at once. It defines the meaning of programs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 
 from trnqc.errors import ProgramError
 from trnqc.gen import statements as st
+from trnqc.gen.arrays import Array
 from trnqc.gen.lanes import Lanes, analyse
-from trnqc.gen.values import FLOATS, Array, Value, walk
+from trnqc.gen.values import FLOATS, Value, walk
 
 NUMPY = {"f64": np.float64, "f32": np.float32, "i64": np.int64, "i32": np.int32, "bool": np.bool_}
 
@@ -18,34 +19,34 @@ NUMPY = {"f64": np.float64, "f32": np.float32, "i64": np.int64, "i32": np.int32,
 def run(
     function: st.Function, arguments: Mapping[str, Any], *, lanes: int = 1, groups: range | tuple[int, int] = (0, 1)
 ) -> None:
-    """Run a function. Arrays that it writes change in place.
+    """Run a function. The arrays that it writes to are changed in place.
 
     Parameters
     ----------
     function : Function
         The program.
     arguments : mapping
-        Scalars and C-contiguous arrays by name; the last axis of an array of lanes is the lane.
+        Scalars and C-contiguous arrays by the names of the parameters. The last axis of an array of lanes is the lane.
     lanes : int
-        How many lanes run it.
+        The number of lanes.
     groups : range or (int, int)
-        Begin and end of the groups, for a function with a group.
+        The first group and the end of the groups, for a function with a group.
 
     Raises
     ------
     ProgramError
-        For wrong arguments, an access outside an array, or an integer division by zero.
+        If an argument is missing or wrong, an access lies outside an array, or an integer is divided by zero.
 
     Notes
     -----
     Elements of local arrays are NaN until they are stored.
     """
-    program = analyse(function)
+    analysis = analyse(function)
     first, last = (groups.start, groups.stop) if isinstance(groups, range) else groups
     checked = {st.name_of(p): _argument(p, arguments, lanes, function) for p in function.params}
     with np.errstate(all="ignore"):
         for group in range(first, last) if function.group is not None else (0,):
-            frame = _Frame(function, program, lanes, dict(checked))
+            frame = _Frame(function, analysis, lanes, dict(checked))
             if function.group is not None:
                 frame.names[function.group.attr] = np.int64(group)
             frame.block(function.body)
@@ -61,7 +62,7 @@ def evaluate(value: Value, names: Mapping[str, Any]) -> Any:
 def _argument(param: Value | Array, arguments: Mapping[str, Any], lanes: int, function: st.Function) -> Any:
     name = st.name_of(param)
     if name not in arguments:
-        raise ProgramError(f"{function.name} wants the argument {name!r}, found {sorted(arguments)}")
+        raise ProgramError(f"{function.name} needs the argument {name!r}, found {sorted(arguments)}")
     kind = NUMPY[param.dtype]
     if isinstance(param, Value):
         return kind(arguments[name])
@@ -74,10 +75,10 @@ def _argument(param: Value | Array, arguments: Mapping[str, Any], lanes: int, fu
 
 
 class _Frame:
-    """One call of a function. `names` holds scalars, vectors of lanes, and arrays of shape [n] or [n, lanes]."""
+    """One call of a function. `names` maps to scalars, vectors of lanes, and arrays of shape [n] or [n, lanes]."""
 
-    def __init__(self, function: st.Function, program: Lanes, lanes: int, names: dict[str, Any]) -> None:
-        self.function, self.program, self.lanes, self.names = function, program, lanes, names
+    def __init__(self, function: st.Function, analysis: Lanes, lanes: int, names: dict[str, Any]) -> None:
+        self.function, self.analysis, self.lanes, self.names = function, analysis, lanes, names
 
     def value(self, root: Value) -> Any:
         known: dict[Value, Any] = {}
@@ -121,7 +122,7 @@ class _Frame:
         data, begin = self.name(argument.array.name), self.value(argument.begin)
         if not 0 <= begin <= len(data):
             name = f"{argument.array.name}[{begin} ..]"
-            raise ProgramError(f"{self.function.name}: {name} begins outside the {len(data)} elements")
+            raise ProgramError(f"{self.function.name}: the view {name} begins outside the {len(data)} elements")
         return data[begin:]
 
     def block(self, block: st.Block) -> None:
@@ -144,7 +145,7 @@ class _Frame:
         if array.data is not None:
             self.names[array.name] = np.array(array.data, NUMPY[array.dtype])
             return
-        rest = (self.lanes,) if self.program.array_differs(self.function, array) else ()
+        rest = (self.lanes,) if self.analysis.array_differs(self.function, array) else ()
         undefined = np.nan if array.dtype in FLOATS else np.iinfo(NUMPY[array.dtype]).min
         self.names[array.name] = np.full((array.size or 0, *rest), undefined, NUMPY[array.dtype])
 
@@ -205,7 +206,7 @@ class _Frame:
             st.name_of(p): self.value(a) if isinstance(a, Value) else self.array(a)
             for p, a in zip(s.function.params, s.arguments)
         }
-        _Frame(s.function, self.program, self.lanes, names).block(s.function.body)
+        _Frame(s.function, self.analysis, self.lanes, names).block(s.function.body)
 
     def do_barrier(self, s: st.Statement) -> None:
         """Nothing to do: lanes advance together."""
@@ -215,13 +216,13 @@ class _Frame:
 
 def _quotient(a: Any, b: Any) -> Any:
     if np.any(b == 0):
-        raise ProgramError("an integer division by zero")
+        raise ProgramError("an integer is divided by zero")
     return np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))
 
 
 def _where(condition: Any, a: Any, b: Any) -> Any:
-    chosen: Any = np.where(condition, a, b)
-    return chosen[()]
+    result: Any = np.where(condition, a, b)
+    return result[()]
 
 
 # Integer division truncates towards zero and the remainder has the sign of the dividend, as in C.

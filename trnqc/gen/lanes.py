@@ -1,7 +1,7 @@
 """Infer which variables and local arrays differ by lane, and check that control flow does not.
 
-Parameter arrays are marked by the author of a program. All that is computed from a value that differs by lane differs
-by lane too.
+The author of a program marks the array parameters that hold a number for each lane. Whatever is computed from a value
+that differs by lane also differs by lane.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from dataclasses import dataclass, field
 from trnqc.errors import ProgramError
 from trnqc.gen import scopes
 from trnqc.gen import statements as st
+from trnqc.gen.arrays import Array
 from trnqc.gen.listing import expression, functions
-from trnqc.gen.values import Array, Value, walk
+from trnqc.gen.values import Value, walk
 
 
 @dataclass
 class Lanes:
-    """names[function name] are the variables and arrays of that function that differ by lane."""
+    """The names of the variables and arrays that differ by lane, by the name of their function."""
 
     names: dict[str, set[str]] = field(default_factory=dict)
 
     def differs(self, function: st.Function, value: Value) -> bool:
-        """Whether lanes may have different values."""
+        """Whether the value may be different on different lanes."""
         names = self.names[function.name]
         for part in walk((value,)):
             if part.op == "lane" or (part.op == "var" and part.attr in names):
@@ -38,18 +39,21 @@ class Lanes:
 def analyse(root: st.Function) -> Lanes:
     """Analyse a function and all functions that it calls.
 
-    Raises ProgramError for a name out of scope, for control flow that differs by lane, and for a value that differs by
-    lane but is stored to a place that all lanes share.
+    Raises
+    ------
+    ProgramError
+        If a name is used outside its scope, control flow differs by lane, a value that differs by lane is stored to an
+        element that all lanes share, or the arguments of a call do not fit the parameters.
     """
     program = functions(root)
     if len({f.name for f in program}) != len(program):
-        raise ProgramError(f"two functions have one name: {', '.join(f.name for f in program)}")
+        raise ProgramError(f"two functions have the same name: {', '.join(f.name for f in program)}")
     lanes = Lanes({f.name: set() for f in program})
     size = -1
     while size != (size := sum(map(len, lanes.names.values()))):
         for f in reversed(program):
             for s in st.statements(f.body):
-                _spread(lanes, f, s)
+                _infer(lanes, f, s)
     for f in program:
         scopes.check(f)
         for s in st.statements(f.body):
@@ -57,7 +61,8 @@ def analyse(root: st.Function) -> Lanes:
     return lanes
 
 
-def _spread(lanes: Lanes, f: st.Function, s: st.Statement) -> None:
+def _infer(lanes: Lanes, f: st.Function, s: st.Statement) -> None:
+    """Add the names that differ by lane because of one statement."""
     names = lanes.names[f.name]
     match s:
         case st.Let() | st.Declare() | st.Assign() if lanes.differs(f, s.value):
@@ -71,7 +76,7 @@ def _spread(lanes: Lanes, f: st.Function, s: st.Statement) -> None:
             for param, argument in zip(s.function.params, map(st.whole, s.arguments)):
                 if isinstance(argument, Array) and isinstance(param, Array):
                     if argument.space == param.space == "local":
-                        # A called function is written for one lane, so its local arrays differ by lane.
+                        # A called function is written for one lane, so the local arrays it receives differ by lane.
                         names.add(argument.name)
                         lanes.names[s.function.name].add(param.name)
                 elif isinstance(argument, Value) and isinstance(param, Value) and lanes.differs(f, argument):
@@ -90,8 +95,8 @@ def _check(lanes: Lanes, f: st.Function, s: st.Statement) -> None:
         case st.Store() if not lanes.array_differs(f, s.array):
             if lanes.differs(f, s.value) and not lanes.differs(f, s.index):
                 raise ProgramError(
-                    f"function {f.name}: {s.array.name} has one place for all lanes, but {expression(s.value)} differs "
-                    "by lane; mark the array as one of lanes, or accumulate"
+                    f"function {f.name}: an element of {s.array.name} is shared by all lanes, but "
+                    f"{expression(s.value)} differs by lane; mark the array `lanes`, or accumulate"
                 )
         case st.GatherRows() | st.ScatterRows():
             _check_rows(lanes, f, s)
@@ -105,24 +110,30 @@ def _check_rows(lanes: Lanes, f: st.Function, s: st.GatherRows | st.ScatterRows)
     by_lane, common = (s.target, s.source) if isinstance(s, st.GatherRows) else (s.source, s.target)
     if not lanes.array_differs(f, by_lane) or lanes.array_differs(f, common) or by_lane.dtype != common.dtype:
         raise ProgramError(
-            f"function {f.name}: rows go from an array without lanes to one of lanes, or back as a sum, both of one "
-            f"type; found {s.source.name} and {s.target.name}"
+            f"function {f.name}: rows are gathered from an array without lanes into an array of lanes, or scattered "
+            f"back, and both have the same type; found {s.source.name} and {s.target.name}"
         )
     if lanes.differs(f, s.count) or s.count.dtype != "i64" or s.start.dtype != "i64":
-        raise ProgramError(f"function {f.name}: a row's length is the same on every lane, and like its start an i64")
+        raise ProgramError(
+            f"function {f.name}: the length of a row must be an i64 that is the same on every lane, and its start "
+            "an i64"
+        )
 
 
 def _check_packed(lanes: Lanes, f: st.Function, s: st.Unpack | st.Pack) -> None:
     by_lane, common = (s.target, s.source) if isinstance(s, st.Unpack) else (s.source, s.target)
     if not lanes.array_differs(f, by_lane) or lanes.array_differs(f, common) or by_lane.dtype != common.dtype:
         raise ProgramError(
-            f"function {f.name}: rows are unpacked from an array without lanes to one of lanes, or packed back, of "
-            f"one type; found {s.source.name} and {s.target.name}"
+            f"function {f.name}: rows are unpacked from an array without lanes into an array of lanes, or packed "
+            f"back, and both have the same type; found {s.source.name} and {s.target.name}"
         )
     if any(v.dtype != "i64" or lanes.differs(f, v) for v in (s.start, s.place)):
-        raise ProgramError(f"function {f.name}: packed rows start at an i64 that is the same on every lane")
+        raise ProgramError(f"function {f.name}: packed rows must start at an i64 that is the same on every lane")
     if s.count < 1 or s.rows < 1 or s.stride < (s.count if isinstance(s, st.Pack) else 0):
-        raise ProgramError(f"function {f.name}: {s.count} of {s.rows} rows, {s.stride} apart, cannot be moved")
+        raise ProgramError(
+            f"function {f.name}: packed rows need at least one row and one element, and a stride of at least the row "
+            f"length to be written; found {s.rows} rows of {s.count} elements, {s.stride} apart"
+        )
 
 
 def _check_call(lanes: Lanes, f: st.Function, call: st.Call) -> None:
@@ -131,8 +142,8 @@ def _check_call(lanes: Lanes, f: st.Function, call: st.Call) -> None:
     for argument in call.arguments:
         if isinstance(argument, st.View) and lanes.differs(f, argument.begin):
             raise ProgramError(
-                f"function {f.name}: a view of {argument.array.name} begins at {expression(argument.begin)}, which "
-                "must be the same on every lane"
+                f"function {f.name}: the view of {argument.array.name} must begin at the same element on every lane, "
+                f"but {expression(argument.begin)} differs"
             )
     arguments = [st.whole(a) for a in call.arguments]
     for param, argument in zip(params, arguments):
@@ -141,6 +152,6 @@ def _check_call(lanes: Lanes, f: st.Function, call: st.Call) -> None:
             wrong |= param.space != argument.space or param.lanes != argument.lanes
     if wrong:
         raise ProgramError(
-            f"function {f.name}: {call.function.name} takes {[st.name_of(p) for p in params]} (types, spaces and lanes "
-            f"alike), found {[st.name_of(a) or expression(a) for a in arguments]}"  # type: ignore[arg-type]
+            f"function {f.name}: {call.function.name} takes {[st.name_of(p) for p in params]} of the same types, "
+            f"spaces and lanes; found {[st.name_of(a) or expression(a) for a in arguments]}"  # type: ignore[arg-type]
         )

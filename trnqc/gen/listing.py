@@ -1,51 +1,66 @@
-"""Listings of programs for people, independent of the target language."""
+"""Listings of programs for people to read, independent of the target language."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 from trnqc.gen import statements as st
-from trnqc.gen.values import Array, Value
+from trnqc.gen.arrays import Array
+from trnqc.gen.values import Value
 
-# Precedence of operations: an operand of lower precedence is put in parentheses.
-BINDING = {"or": 1, "and": 2, "not": 3, "eq": 4, "lt": 5, "le": 5, "add": 6, "sub": 6, "mul": 7, "div": 7, "idiv": 7,
-           "mod": 7, "neg": 8}  # fmt: skip
-SIGNS = {"or": "or", "and": "and", "eq": "==", "lt": "<", "le": "<=", "add": "+", "sub": "-", "mul": "*", "div": "/",
-         "idiv": "//", "mod": "%"}  # fmt: skip
-ATOM = 9
+# Precedence of operations. An operand of lower precedence is put in parentheses.
+ATOM, SIGN, PRODUCT, SUM, ORDER, EQUALITY, NOT, AND, OR = 9, 8, 7, 6, 5, 4, 3, 2, 1
+# The sign and the precedence of the operations that are written between or before their operands.
+INFIX = {
+    "or": ("or", OR),
+    "and": ("and", AND),
+    "eq": ("==", EQUALITY),
+    "lt": ("<", ORDER),
+    "le": ("<=", ORDER),
+    "add": ("+", SUM),
+    "sub": ("-", SUM),
+    "mul": ("*", PRODUCT),
+    "div": ("/", PRODUCT),
+    "idiv": ("//", PRODUCT),
+    "mod": ("%", PRODUCT),
+}
+PREFIX = {"neg": ("-", SIGN), "not": ("not ", NOT)}
 
 
 def expression(value: Value) -> str:
-    """A value on one line; shared subexpressions are written out each time."""
+    """The text of a value on one line. Shared subexpressions are written out each time."""
     return _expression(value)[0]
 
 
 def _expression(value: Value) -> tuple[str, int]:
+    """The text of a value and its precedence."""
     op, args = value.op, value.args
     match op:
         case "const":
-            return repr(value.attr), ATOM if value.attr >= 0 else BINDING["neg"]
+            return repr(value.attr), ATOM if value.attr >= 0 else SIGN
         case "var":
             return value.attr, ATOM
         case "load":
             return f"{value.attr.name}[{expression(args[0])}]", ATOM
-        case "neg" | "not":
-            return f"{'-' if op == 'neg' else 'not '}{_inside(args[0], BINDING[op])}", BINDING[op]
         case "cast":
             return f"{value.dtype}({expression(args[0])})", ATOM
-    if op in SIGNS:
-        binding = BINDING[op]
-        return f"{_inside(args[0], binding)} {SIGNS[op]} {_inside(args[1], binding + 1)}", binding
+    if op in PREFIX:
+        sign, precedence = PREFIX[op]
+        return f"{sign}{_inside(args[0], precedence)}", precedence
+    if op in INFIX:
+        sign, precedence = INFIX[op]
+        return f"{_inside(args[0], precedence)} {sign} {_inside(args[1], precedence + 1)}", precedence
     return f"{op}({', '.join(expression(a) for a in args)})", ATOM
 
 
-def _inside(value: Value, binding: int) -> str:
-    text, strength = _expression(value)
-    return text if strength >= binding else f"({text})"
+def _inside(value: Value, least: int) -> str:
+    """The text of an operand, in parentheses if its precedence is lower than `least`."""
+    text, precedence = _expression(value)
+    return text if precedence >= least else f"({text})"
 
 
 def listing(program: st.Function | st.Statement) -> str:
-    """The whole program, called functions first."""
+    """The text of a program, with called functions before their callers."""
     if isinstance(program, st.Function):
         lines = [line for f in functions(program) for line in (*_function(f), "")]
         return "\n".join(lines)
@@ -53,7 +68,10 @@ def listing(program: st.Function | st.Statement) -> str:
 
 
 def functions(root: st.Function, external: Collection[str] = ()) -> list[st.Function]:
-    """The function and all functions that it calls, callees first; those called by external functions are left out."""
+    """The function and all functions that it calls, callees first.
+
+    Functions whose names are in `external` are included, but not the functions that they call.
+    """
     callees: list[st.Function] = []
     if root.name in external:
         return [root]
@@ -85,7 +103,7 @@ def _argument(a: Value | Array | st.View) -> str:
 
 
 def array(a: Array) -> str:
-    """An array's name, extents, type, space and lanes, as in ``shared h[9]: f64 lanes``."""
+    """The space, name, extents, type and lanes of an array, such as ``shared h[9]: f64 lanes``."""
     extents = ", ".join("?" if n is None else str(n) for n in a.shape)
     space = "" if a.space == "global" else f"{a.space} "
     return f"{space}{a.name}[{extents}]: {a.dtype}{' lanes' if a.lanes else ''}"

@@ -1,7 +1,7 @@
-"""Schedulers: methods that order the computed nodes of a graph so that few values live at once.
+"""Schedulers: methods that order the computed nodes of a graph so that few values are live at once.
 
-Every method takes a graph and a source of ties. `best_of` tries a method with several random ties and returns the best
-order, which depends on nothing but the seed.
+Every method takes a graph and a function that returns numbers to break ties. `best_of` runs a method several times with
+random numbers and returns the best order. It depends only on the graph, the method and the seed.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ Ties = Callable[[], float]
 
 
 def first() -> float:
-    """No random ties: the first of equal nodes is taken."""
+    """Break ties by position: the first of several equal nodes is taken."""
     return 0.0
 
 
 def listed(graph: Graph, ties: Ties = first) -> Order:
-    """The order of the graph itself: targets as they were listed, each after its operands. It takes no time."""
+    """The order of the graph itself: the targets as they were listed, each after its operands."""
     return graph.computed
 
 
 def level(graph: Graph, ties: Ties = first) -> Order:
-    """Level by level, breadth first: as many values live as the widest level has."""
+    """Breadth first, level by level. As many values are live as the widest level contains."""
     rank = {v: (graph.levels[v], ties()) for v in graph.computed}
     return tuple(sorted(graph.computed, key=rank.__getitem__))
 
 
 def fifo(graph: Graph, ties: Ties = first) -> Order:
-    """Kahn's algorithm: nodes in the order in which they become ready."""
+    """Kahn's algorithm: the nodes in the order in which they become ready."""
     ready = _Ready(graph)
     order: list[int] = []
     while ready.nodes:
@@ -45,12 +45,12 @@ def fifo(graph: Graph, ties: Ties = first) -> Order:
 
 
 def greedy(graph: Graph, ties: Ties = first) -> Order:
-    """Take the ready node that adds the fewest live values."""
+    """Take the ready node that increases the number of live values least."""
     return by_score(graph, lambda state, v: state.freed(v) - bool(graph.users[v]), ties)
 
 
 def reach(graph: Graph, ties: Ties = first) -> Order:
-    """Take the ready node with the fewest dependants, direct or not: finish values before others are begun."""
+    """Take the ready node with the fewest direct and indirect users, so that values are finished early."""
     above = [0] * len(graph)
     for v in reversed(range(len(graph))):
         above[v] = _union(above[w] | 1 << w for w in graph.users[v])
@@ -58,7 +58,19 @@ def reach(graph: Graph, ties: Ties = first) -> Order:
 
 
 class State:
-    """The state of list scheduling, for scores: users that wait for each node, missing operands, done nodes as bits."""
+    """The state of list scheduling, from which scores are computed.
+
+    Attributes
+    ----------
+    graph : Graph
+        The graph.
+    waiting : list of int
+        The number of users of each node that are not ordered yet.
+    missing : list of int
+        The number of operands of each node that are not ordered yet.
+    done : int
+        The ordered nodes and the inputs, with bit v for node v.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -79,9 +91,17 @@ class State:
 
 
 def by_score(graph: Graph, score: Callable[[State, int], float], ties: Ties = first) -> Order:
-    """List scheduling: take the ready node of highest score, of equal ones the one that became ready last.
+    """List scheduling: take the ready node with the highest score.
 
-    score(state, node) is any function, for example a published heuristic.
+    Parameters
+    ----------
+    graph : Graph
+        The graph to order.
+    score : callable
+        score(state, node) is the score of a ready node.
+    ties : callable
+        Returns the number by which nodes of equal score are compared. If these are equal too, the node that became
+        ready last is taken.
     """
     state = State(graph)
     order: list[int] = []
@@ -93,7 +113,7 @@ def by_score(graph: Graph, score: Callable[[State, int], float], ties: Ties = fi
 
 
 class _Ready:
-    """The ready nodes, whose operands are all available, in the order in which they became ready."""
+    """The ready nodes, which are those with all operands available, in the order in which they became ready."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -110,25 +130,25 @@ class _Ready:
 
 
 def target(graph: Graph, ties: Ties = first) -> Order:
-    """Complete one target after the other, each time the one that adds the fewest live values."""
+    """Complete one target after the other, each time the one that increases the number of live values least."""
     return _Completion(graph, ties).run()
 
 
 class _Completion:
-    """The scheduler `target`. Sets of nodes are integers, with node v as bit v, so that costs take few operations."""
+    """The scheduler `target`. Sets of nodes are integers with bit v for node v, which makes costs fast to compute."""
 
     def __init__(self, graph: Graph, ties: Ties) -> None:
         self.graph, self.ties = graph, ties
         self.users = graph.masks(graph.users)
         self.needed = graph.masks(graph.operands)
-        self.below: list[int] = []  # of each node: itself and all that it needs
+        self.below: list[int] = []  # for each node, the node itself and all nodes that it needs
         for v, operands in enumerate(graph.operands):
             self.below.append((1 << v) | _union(self.below[u] for u in operands))
         self.done = sum(1 << v for v in graph.inputs)
         self.order: list[int] = []
 
     def run(self) -> Order:
-        # Of equal costs the larger target is taken: values that it shares with others are then available.
+        # Of targets with equal cost the larger one is taken, because other targets may share values with it.
         missing = {t: self.below[t] & ~self.done for t in self.graph.targets if t not in self.graph.inputs}
         costs: dict[int, int] = {}
         around: dict[int, int] = {}  # the nodes that a target's cost depends on
@@ -140,24 +160,25 @@ class _Completion:
             fresh = missing.pop(t)
             self.complete(t)
             # Only the costs of targets that share nodes or operands with the completed one have changed.
-            near = fresh | _union(self.needed[v] for v in _bits(fresh))
+            touched = fresh | _union(self.needed[v] for v in _bits(fresh))
             missing = {u: m & ~fresh for u, m in missing.items() if m & ~fresh}
-            costs = {u: c for u, c in costs.items() if u in missing and not around[u] & near}
-        left = [v for v in self.graph.computed if not self.done >> v & 1]
-        return (*self.order, *left)
+            costs = {u: c for u, c in costs.items() if u in missing and not around[u] & touched}
+        rest = [v for v in self.graph.computed if not self.done >> v & 1]
+        return (*self.order, *rest)
 
     def around(self, nodes: int) -> int:
+        """The nodes and their operands."""
         return nodes | _union(self.needed[v] for v in _bits(nodes))
 
     def extra(self, nodes: int) -> int:
-        """How many more values live after the nodes are computed than before."""
+        """How many more values are live after the nodes are computed than before."""
         later = ~(self.done | nodes)
-        kept = sum(1 for v in _bits(nodes) if self.users[v] & later)
+        added = sum(1 for v in _bits(nodes) if self.users[v] & later)
         read = _union(self.needed[v] for v in _bits(nodes)) & self.done
-        return kept - sum(1 for u in _bits(read) if not self.users[u] & later)
+        return added - sum(1 for u in _bits(read) if not self.users[u] & later)
 
     def complete(self, t: int) -> None:
-        """Compute a target depth first; of its operands the one that adds the fewest live values comes first."""
+        """Order a target and its operands depth first, each time the operand that adds the fewest live values."""
         stack = [t]
         while stack:
             v = stack[-1]
@@ -193,27 +214,32 @@ METHODS: dict[str, Callable[[Graph, Ties], Order]] = {
 
 
 def best_of(graph: Graph, method: str = "target", draws: int = 8, seed: int = 0) -> Order:
-    """The best order of several draws of a method.
+    """Run a method several times and return the best order.
 
     Parameters
     ----------
     graph : Graph
-        What to order.
+        The graph to order.
     method : str
         A key of METHODS.
     draws : int
-        How many orders are compared. The first draw breaks ties by position, the others at random.
+        The number of orders that are compared. The first breaks ties by position, the others at random.
     seed : int
-        Of the random ties.
+        The seed of the random numbers.
 
     Returns
     -------
     tuple of int
-        The computed nodes in the order with the fewest live values at once.
+        The computed nodes in the order with the smallest peak of live values.
+
+    Raises
+    ------
+    ProgramError
+        If there is no such method.
     """
     if method not in METHODS:
-        raise ProgramError(f"no scheduler {method!r}; there are {', '.join(METHODS)}")
-    best, fewest = METHODS[method](graph, first), -1
+        raise ProgramError(f"a scheduler is one of {', '.join(METHODS)}; found {method!r}")
+    best = METHODS[method](graph, first)
     fewest = peak_live(graph, best)
     for draw in range(1, draws):
         order = METHODS[method](graph, random.Random(f"{seed}/{draw}").random)

@@ -1,43 +1,48 @@
-"""Check the scopes of names: each is introduced once, before its use, in an enclosing block."""
+"""Check the scopes of names: each name is introduced once, before its use, in the same block or an enclosing one."""
 
 from __future__ import annotations
 
 from trnqc.errors import ProgramError
 from trnqc.gen import statements as st
-from trnqc.gen.values import Array, Value, walk
+from trnqc.gen.arrays import Array
+from trnqc.gen.values import Value, walk
 
 
 def check(function: st.Function) -> None:
-    """Raise ProgramError for a name that is used outside its scope, introduced twice in one, or used with another type.
+    """Check the names of a function. Bodies of loops and branches are scopes, blocks with a title are not.
 
-    Bodies of loops and branches are scopes, titled blocks are not. Called functions are not entered.
+    Raises
+    ------
+    ProgramError
+        If a name is used outside its scope, introduced twice in one scope, or used with another type.
     """
     names = {st.name_of(p): p for p in (*function.params, *((function.group,) if function.group is not None else ()))}
     _block(function, function.body, names, set(names))
 
 
-def _block(function: st.Function, block: st.Block, names: dict[str, Value | Array], here: set[str]) -> None:
+def _block(function: st.Function, block: st.Block, names: dict[str, Value | Array], scope: set[str]) -> None:
+    """Check a block. `names` are all names that can be used, `scope` those that the innermost scope introduces."""
     for s in block.body:
         for value in st.values(s):
             _read(function, value, names)
         match s:
             case st.Block():
-                _block(function, s, names, here)
+                _block(function, s, names, scope)
             case st.Let() | st.Declare():
-                _introduce(function, s.var, names, here)
+                _introduce(function, s.var, names, scope)
             case st.DeclareArray():
-                _introduce(function, s.array, names, here)
+                _introduce(function, s.array, names, scope)
             case st.Assign():
                 _read(function, s.var, names)
             case st.Store() | st.Accumulate():
-                _known(function, s.array, names)
+                _check_use(function, s.array, names)
             case st.GatherRows() | st.ScatterRows() | st.Unpack() | st.Pack():
-                _known(function, s.target, names)
-                _known(function, s.source, names)
+                _check_use(function, s.target, names)
+                _check_use(function, s.source, names)
             case st.Call():
                 for array in map(st.whole, s.arguments):
                     if isinstance(array, Array):
-                        _known(function, array, names)
+                        _check_use(function, array, names)
             case st.For():
                 inner = {**names, s.var.attr: s.var}
                 _block(function, s.body, inner, {s.var.attr})
@@ -46,26 +51,26 @@ def _block(function: st.Function, block: st.Block, names: dict[str, Value | Arra
                     _block(function, body, dict(names), set())
 
 
-def _introduce(function: st.Function, new: Value | Array, names: dict[str, Value | Array], here: set[str]) -> None:
+def _introduce(function: st.Function, new: Value | Array, names: dict[str, Value | Array], scope: set[str]) -> None:
     name = st.name_of(new)
-    if name in here:
+    if name in scope:
         raise ProgramError(f"function {function.name}: {name} is introduced twice in one scope")
-    here.add(name)
+    scope.add(name)
     names[name] = new
 
 
 def _read(function: st.Function, root: Value, names: dict[str, Value | Array]) -> None:
     for value in walk((root,)):
         if value.op == "var":
-            _known(function, value, names)
+            _check_use(function, value, names)
         elif value.op == "load":
-            _known(function, value.attr, names)
+            _check_use(function, value.attr, names)
 
 
-def _known(function: st.Function, wanted: Value | Array, names: dict[str, Value | Array]) -> None:
-    name = st.name_of(wanted)
+def _check_use(function: st.Function, used: Value | Array, names: dict[str, Value | Array]) -> None:
+    name = st.name_of(used)
     introduced = names.get(name)
     if introduced is None:
-        raise ProgramError(f"function {function.name}: {name} is used where it is not introduced")
-    if introduced != wanted:
-        raise ProgramError(f"function {function.name}: {name} is introduced as {introduced!r} and used as {wanted!r}")
+        raise ProgramError(f"function {function.name}: {name} is used outside its scope, or before it is introduced")
+    if introduced != used:
+        raise ProgramError(f"function {function.name}: {name} is introduced as {introduced!r} and used as {used!r}")

@@ -1,7 +1,8 @@
-"""Rewriting of values. A rule gets a value whose operands are rewritten already, and returns it or a replacement.
+"""Rewriting of values.
 
-Common subexpressions need no pass, because equal values are one object; the rule `ordered` makes a + b and b + a equal.
-The rules of `exact` change no bit of any result; `contract` changes the rounding.
+A rule takes a value whose operands have been rewritten already, and returns this value or a replacement. The rules of
+`exact` do not change any bit of a result; `contract` changes the rounding. Common subexpressions need no rule, because
+equal values are one object; the rule `ordered` makes a + b and b + a equal.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ import numpy as np
 
 from trnqc.errors import ProgramError
 from trnqc.gen import statements as st
+from trnqc.gen.arrays import Array
 from trnqc.gen.interpreter import evaluate
-from trnqc.gen.values import FLOATS, INTEGERS, Array, Value, const, rebuilt, walk
+from trnqc.gen.values import FLOATS, INTEGERS, Value, const, rebuilt, walk
 
 Rule = Callable[[Value], Value]
 COMMUTES = ("add", "mul", "eq", "and", "or")
 
 
 def rewrite(roots: Sequence[Value], *rules: Rule) -> tuple[Value, ...]:
-    """Apply the rules in order to every value of the roots' expressions, operands first, each value once."""
+    """Apply the rules in order to every value of the roots' expressions, to each value once and after its operands."""
     known: dict[Value, Value] = {}
     for value in walk(tuple(roots)):
         new = rebuilt(value, tuple(known[a] for a in value.args))
@@ -32,7 +34,7 @@ def rewrite(roots: Sequence[Value], *rules: Rule) -> tuple[Value, ...]:
 
 
 def fold(value: Value) -> Value:
-    """Constant folding, with the interpreter's arithmetic."""
+    """Compute operations on constants with the interpreter's arithmetic."""
     if not value.args or value.dtype == "bool" or any(a.op != "const" for a in value.args):
         return value
     if value.op in ("load", "idiv", "mod") and (value.op == "load" or value.args[1].attr == 0):
@@ -44,7 +46,7 @@ def fold(value: Value) -> Value:
 
 
 def neutral(value: Value) -> Value:
-    """Neutral elements: operations with 1 and 0. For floats only identities that hold for -0, infinity and NaN too."""
+    """Remove operations with 1 and 0. For floats, only identities that also hold for -0, infinity and NaN are used."""
     if value.op not in ("add", "sub", "mul", "div", "idiv", "select", "neg"):
         return value
     a, b = value.args[0], value.args[-1]
@@ -67,7 +69,7 @@ def neutral(value: Value) -> Value:
 
 
 def strength(value: Value) -> Value:
-    """Strength reduction: division by a power of two, multiplication by -1 and 2, addition of a negative."""
+    """Replace division by a power of two, multiplication by -1 or 2, and addition of a negated value."""
     if value.op == "div" and value.args[1].op == "const":
         a, b = value.args
         if b.attr and np.isfinite(b.attr) and abs(np.frexp(b.attr)[0]) == 0.5 and 1e-30 < abs(b.attr) < 1e30:
@@ -86,7 +88,7 @@ def strength(value: Value) -> Value:
 
 
 def ordered(value: Value) -> Value:
-    """Put the operands of commutative operations into one order, so that equal values become one object."""
+    """Order the operands of commutative operations by their keys, so that equal values become one object."""
     if value.op in COMMUTES and value.args[0].key > value.args[1].key:
         return rebuilt(value, value.args[::-1])
     return value
@@ -96,12 +98,12 @@ EXACT = (fold, neutral, strength, ordered)
 
 
 def exact(*roots: Value) -> tuple[Value, ...]:
-    """Apply all rules that change no bit of any result, apart from the payload of NaNs."""
+    """Apply all rules that do not change any bit of a result, except for the payload of NaNs."""
     return rewrite(roots, *EXACT)
 
 
 def contract(*roots: Value) -> tuple[Value, ...]:
-    """Fuse products into sums (fma) if nothing else uses the product. This changes the rounding."""
+    """Replace a sum with a product that is used only once by a fused multiply-add. This changes the rounding."""
     uses: dict[Value, int] = {}
     for value in walk(roots):
         for a in value.args:
@@ -130,7 +132,7 @@ def _fused(op: str, place: int, factors: tuple[Value, ...], other: Value) -> Val
 
 
 def in_statements(block: st.Block, *rules: Rule) -> st.Block:
-    """Apply the rules to every value of the statements."""
+    """Apply the rules to every value in the statements of a block."""
     return st.Block(tuple(_statement(s, rules) for s in block.body), block.title)
 
 
@@ -167,9 +169,9 @@ def _argument(a: Value | Array | st.View, new: Rule) -> Value | Array | st.View:
 
 
 def horner(coefficients: Sequence[float], x: Value) -> Value:
-    """The polynomial sum_k c[k] x^k by Horner's scheme."""
+    """The polynomial sum_k c[k] x^k, evaluated by Horner's scheme with fused multiply-adds."""
     if not coefficients:
-        raise ProgramError("a polynomial needs a coefficient")
+        raise ProgramError("a polynomial needs at least one coefficient")
     total = const(coefficients[-1], x.dtype)
     for c in reversed(coefficients[:-1]):
         total = Value("fma", x.dtype, (total, x, const(c, x.dtype)))

@@ -13,11 +13,12 @@ from functools import cached_property
 from typing import Any
 
 from trnqc.errors import ProgramError
-from trnqc.gen.values import Array, Number, Value, as_value
+from trnqc.gen.arrays import Array
+from trnqc.gen.values import Number, Value, as_value
 
 
 class Statement:
-    """One of the classes below."""
+    """The base class of all statements."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,10 @@ class DeclareArray(Statement):
 
 @dataclass(frozen=True)
 class Store(Statement):
-    """array[index] = value. If the value differs by lane, so must the index, unless the array is one of lanes."""
+    """array[index] = value.
+
+    If the value differs by lane and the array is not marked `lanes`, the index has to differ by lane as well.
+    """
 
     array: Array
     index: Value
@@ -70,7 +74,8 @@ class Store(Statement):
 class Accumulate(Statement):
     """array[index] += value.
 
-    If the value differs by lane and the array has no lanes, the sum over the lanes is added, on a CPU in their order.
+    If the value differs by lane and the array is not marked `lanes`, the sum of the value over the lanes is added. On a
+    CPU it is formed in the order of the lanes.
     """
 
     array: Array
@@ -80,9 +85,9 @@ class Accumulate(Statement):
 
 @dataclass(frozen=True)
 class GatherRows(Statement):
-    """target[i] = source[start + i] for i < count: every lane copies a row from its own start.
+    """target[i] = source[start + i] for i < count: every lane copies a row that begins at its own start.
 
-    The target is an array of lanes, the source is not. They do not overlap.
+    The target is marked `lanes`, the source is not. The two arrays do not overlap.
     """
 
     target: Array
@@ -93,9 +98,9 @@ class GatherRows(Statement):
 
 @dataclass(frozen=True)
 class ScatterRows(Statement):
-    """target[start + i] += source[i] for i < count: every lane adds a row at its own start, in the order of lanes.
+    """target[start + i] += source[i] for i < count: the lanes add a row each, one after the other, at their own starts.
 
-    The source is an array of lanes, the target is not. Rows of two lanes coincide or do not overlap.
+    The source is marked `lanes`, the target is not. The rows of two lanes are the same or do not overlap.
     """
 
     target: Array
@@ -108,7 +113,7 @@ class ScatterRows(Statement):
 class Unpack(Statement):
     """target[place + i] = source[start + lane * stride + i] for i < count: evenly spaced rows, one for each lane.
 
-    Lanes from number `rows` on read nothing and get 0. The target is an array of lanes, the source is not.
+    Only the first `rows` lanes read; the others get 0. The target is marked `lanes`, the source is not.
     """
 
     target: Array
@@ -124,7 +129,7 @@ class Unpack(Statement):
 class Pack(Statement):
     """target[start + lane * stride + i] = source[place + i] for i < count: the inverse of Unpack.
 
-    Lanes from number `rows` on write nothing. The stride is at least the count, so that rows do not overlap.
+    Only the first `rows` lanes write. The stride is at least `count`, so that rows do not overlap.
     """
 
     target: Array
@@ -138,7 +143,7 @@ class Pack(Statement):
 
 @dataclass(frozen=True)
 class For(Statement):
-    """A loop over var = begin, begin + step, ... < end. The bounds are evaluated once; the step is positive."""
+    """A loop over var = begin, begin + step, ... < end. The bounds are evaluated once. The step is positive."""
 
     var: Value
     begin: Value
@@ -162,7 +167,7 @@ class If(Statement):
 
 @dataclass(frozen=True)
 class View:
-    """The part of an array from element `begin` on, as an argument of a Call. begin is the same on every lane."""
+    """The part of an array from element `begin` on, as an argument of a Call. `begin` is the same on every lane."""
 
     array: Array
     begin: Value
@@ -170,9 +175,9 @@ class View:
 
 @dataclass(frozen=True)
 class Call(Statement):
-    """Call another generated function. Arguments are values, arrays and views in the order of its parameters.
+    """Call another generated function with values, arrays and views in the order of its parameters.
 
-    An array that the function writes must not overlap with another argument.
+    An array that the function writes to must not overlap with another argument.
     """
 
     function: Function
@@ -181,12 +186,12 @@ class Call(Statement):
 
 @dataclass(frozen=True)
 class Barrier(Statement):
-    """Wait for all lanes of the group, whose stores to shared arrays are visible afterwards."""
+    """Wait until all lanes of the group arrive here. Their earlier stores to shared arrays are visible afterwards."""
 
 
 @dataclass(frozen=True)
 class Fence(Statement):
-    """The compiler may move no memory access, and no computation of the variables, across this statement."""
+    """Forbid the compiler to move memory accesses, or the computation of the variables, across this statement."""
 
     variables: tuple[Value, ...] = ()
 
@@ -198,16 +203,22 @@ class Function:
     Parameters
     ----------
     name : str
-        Its name in the generated text.
+        The name of the function in the generated text.
     params : tuple of Value and Array
-        Scalars (`Var`) and arrays in order.
+        The parameters in order: scalars (`Var`) and arrays.
     body : Block
         The statements.
     group : Value, optional
-        An i64 variable for the index of the group, which is the block of a CUDA grid. In C and in the interpreter such
-        a function runs a range of groups, given by two more arguments, groups_begin and groups_end.
+        The i64 variable that holds the index of the group. A group is a block of a CUDA grid. In C and in the
+        interpreter, a function with a group runs a range of groups, which two more arguments, groups_begin and
+        groups_end, state.
     title : str
         A comment above the function.
+
+    Raises
+    ------
+    ProgramError
+        If two parameters have the same name, the name is not an identifier, or the group is not an i64 variable.
     """
 
     name: str
@@ -219,13 +230,16 @@ class Function:
     def __post_init__(self) -> None:
         names = [name_of(p) for p in self.params]
         if len(set(names)) != len(names) or not self.name.isidentifier():
-            raise ProgramError(f"function {self.name!r}: names must be identifiers and differ, found {names}")
+            raise ProgramError(
+                f"function {self.name!r}: its name must be an identifier, and its parameters must have different "
+                f"names; found {names}"
+            )
         if self.group is not None and (self.group.op, self.group.dtype) != ("var", "i64"):
-            raise ProgramError(f"function {self.name}: the group is an i64 variable")
+            raise ProgramError(f"function {self.name}: the group must be an i64 variable, found {self.group!r}")
 
     @cached_property
     def written(self) -> tuple[str, ...]:
-        """Names of the parameter arrays that the function, or one that it calls, stores to."""
+        """The names of the array parameters to which the function, or a function that it calls, stores."""
         names = set()
         for s in statements(self.body):
             if isinstance(s, Store | Accumulate):
@@ -233,48 +247,58 @@ class Function:
             elif isinstance(s, GatherRows | ScatterRows | Unpack | Pack):
                 names.add(s.target.name)
             elif isinstance(s, Call):
-                inside = s.function.written
-                names.update(name_of(whole(a)) for p, a in zip(s.function.params, s.arguments) if name_of(p) in inside)
+                by_callee = s.function.written
+                pairs = zip(s.function.params, s.arguments)
+                names.update(name_of(whole(a)) for p, a in pairs if name_of(p) in by_callee)
         return tuple(name_of(p) for p in self.params if isinstance(p, Array) and p.name in names)
 
 
 def name_of(param: Value | Array) -> str:
-    """The name of a variable or an array; empty for any other value."""
+    """The name of a variable or an array, or an empty string for any other value."""
     if isinstance(param, Array):
         return param.name
     return param.attr if param.op == "var" else ""
 
 
 def whole(argument: Value | Array | View) -> Value | Array:
-    """The array that a view is of; any other argument itself."""
+    """The array of a view. Any other argument is returned as it is."""
     return argument.array if isinstance(argument, View) else argument
 
 
 def view(element: Value) -> View:
-    """``view(a[i, j])`` is the part of the array from that element on."""
+    """``view(a[i, j])`` is the part of the array a from element [i, j] on."""
     return View(*_element(element))
 
 
 def block(*parts: Statement | list[Any] | tuple[Any, ...], title: str = "") -> Block:
-    """A block of statements and (nested) lists of them."""
+    """A block of statements; arguments may be statements and nested lists of statements."""
     return Block(tuple(_flat(parts)), title)
 
 
 def loop(var: Value, end: Value | int, *body: Any, begin: Value | int = 0, step: int = 1) -> For:
-    """For var in begin, begin + step, ... < end."""
+    """A loop over var = begin, begin + step, ... < end."""
     if step < 1 or var.op != "var":
         raise ProgramError(f"a loop needs a variable and a positive step, found {var!r} and {step}")
     return For(var, as_value(begin, var.dtype), as_value(end, var.dtype), block(*body), step)
 
 
 def store(target: Value, value: Value | Number) -> Store:
-    """``store(a[i, j], v)`` is a[i, j] = v."""
+    """The statement a[i, j] = v, written ``store(a[i, j], v)``."""
     return Store(*_element(target), as_value(value, target.dtype))
 
 
 def accumulate(target: Value, value: Value | Number) -> Accumulate:
-    """``accumulate(a[i, j], v)`` is a[i, j] += v."""
+    """The statement a[i, j] += v, written ``accumulate(a[i, j], v)``."""
     return Accumulate(*_element(target), as_value(value, target.dtype))
+
+
+def call(function: Function, **arguments: Value | Number | Array | View) -> Call:
+    """Call a function with its arguments by the names of its parameters; numbers become constants."""
+    names = [name_of(p) for p in function.params]
+    if set(names) != set(arguments):
+        raise ProgramError(f"function {function.name} takes {names}, found arguments {list(arguments)}")
+    ordered = ((p, arguments[name_of(p)]) for p in function.params)
+    return Call(function, tuple(a if isinstance(a, Array | View) else as_value(a, p.dtype) for p, a in ordered))
 
 
 def children(statement: Statement) -> tuple[Block, ...]:
@@ -288,14 +312,14 @@ def children(statement: Statement) -> tuple[Block, ...]:
 
 
 def statements(root: Statement) -> Iterator[Statement]:
-    """All statements of the tree in order, outer before inner; called functions are not entered."""
+    """Yield all statements of the tree in order, outer before inner. Called functions are not entered."""
     yield root
     for inner in root.body if isinstance(root, Block) else children(root):
         yield from statements(inner)
 
 
 def values(statement: Statement) -> tuple[Value, ...]:
-    """The values that the statement itself evaluates, not those of statements inside it."""
+    """The values that the statement itself evaluates, without those of the statements inside it."""
     match statement:
         case Let() | Declare() | Assign():
             return (statement.value,)

@@ -1,8 +1,10 @@
-"""Values: the immutable expression language. Equal expressions are one object, so common subexpressions are shared.
+"""Values: the immutable expression language.
 
-Values are built by Python's operators on values, by the functions below, and by reading a `Var` or an `Array`. A value
-says what is computed, not when: an array is read at the time when the statement runs that contains the read.
-`interpreter.py` defines every operation. Types are f64, f32, i32, i64, and bool for conditions.
+A value is built by Python's operators, by the functions below, from a variable (`Var`), or from an element of an array
+(`arrays.Array`). Equal expressions are one object, so common subexpressions are shared.
+
+A value says what is computed, not when. An array element is read when the statement that contains it is executed.
+The types are f64, f32, i64 and i32, and bool for conditions. `interpreter.py` defines every operation.
 """
 
 from __future__ import annotations
@@ -10,8 +12,6 @@ from __future__ import annotations
 import hashlib
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from trnqc.errors import ProgramError
@@ -19,16 +19,18 @@ from trnqc.errors import ProgramError
 FLOATS = ("f64", "f32")
 INTEGERS = ("i64", "i32")
 DTYPES = (*FLOATS, *INTEGERS, "bool")
+# Size of a number of each type in a program, in bytes.
 BYTES = {"f64": 8, "f32": 4, "i64": 8, "i32": 4, "bool": 1}
 
 Number = int | float
+# All values that exist, by their contents.
 _table: weakref.WeakValueDictionary[Any, Value] = weakref.WeakValueDictionary()
 
 
 class Value:
     """A node of an expression graph.
 
-    Values are interned: two values are equal if they are the same object. Comparison operators are therefore not
+    Values are interned: two values are equal if and only if they are the same object. Comparison operators are not
     overloaded; use `lt`, `le` and `eq`.
 
     Attributes
@@ -40,7 +42,7 @@ class Value:
     args : tuple of Value
         The operands.
     attr : object
-        The number of a "const", the name of a "var", the array of a "load"; else None.
+        The number of a "const", the name of a "var", or the array of a "load"; None for other operations.
     """
 
     __slots__ = ("__weakref__", "_key", "args", "attr", "dtype", "op")
@@ -66,10 +68,14 @@ class Value:
 
     @property
     def key(self) -> str:
-        """A digest of the structure, the same in every process. Only this may decide an order that the text shows."""
+        """A digest of the structure, which is the same in every process.
+
+        If the order of statements or operands depends on an order of values, it has to be the order of their keys.
+        """
         for value in () if self._key else walk((self,), stop=lambda v: v._key is not None):
-            words = (value.op, value.dtype, _word(value.attr), *(a.key for a in value.args))
-            value._key = hashlib.blake2b("\0".join(words).encode(), digest_size=12).hexdigest()
+            attr = str(value.attr) if value.op == "load" else repr(value.attr)
+            parts = (value.op, value.dtype, attr, *(a.key for a in value.args))
+            value._key = hashlib.blake2b("\0".join(parts).encode(), digest_size=12).hexdigest()
         return self._key or ""
 
     def __repr__(self) -> str:
@@ -111,73 +117,13 @@ class Value:
         return Value("neg", _number(self).dtype, (self,))
 
 
-@dataclass(frozen=True)
-class Array:
-    """An array in row-major order. ``a[i, j]`` is the value of an element.
-
-    Parameters
-    ----------
-    name : str
-        Its name in the program.
-    dtype : str
-        The type of its elements: f64, f32, i64 or i32.
-    shape : tuple
-        Extents, as numbers or i64 values; the first may be None if the program does not need it.
-    space : str
-        "global" for a parameter, "local" for an array of one lane, "shared" for one of all lanes of a group (shared
-        memory on a GPU), or "constant" for a table.
-    lanes : bool
-        Whether every element holds one number for each lane, the lane being the fastest index.
-    data : tuple of numbers, optional
-        The elements of a constant table.
-    """
-
-    name: str
-    dtype: str
-    shape: tuple[int | Value | None, ...] = (None,)
-    space: str = "global"
-    lanes: bool = False
-    data: tuple[Number, ...] | None = None
-
-    def __post_init__(self) -> None:
-        if self.space not in ("global", "local", "shared", "constant"):
-            raise ProgramError(f"array {self.name}: space is global, local, shared or constant, not {self.space!r}")
-        if self.dtype not in DTYPES or self.dtype == "bool":
-            raise ProgramError(f"array {self.name}: elements are f64, f32, i64 or i32, not {self.dtype!r}")
-        if self.space != "global" and not all(isinstance(n, int) and n > 0 for n in self.shape):
-            raise ProgramError(f"array {self.name}: a {self.space} array needs extents known here, found {self.shape}")
-        if (self.data is not None) != (self.space == "constant") or (self.data and len(self.data) != self.size):
-            raise ProgramError(f"array {self.name}: a constant array, and no other, holds one number an element")
-
-    @cached_property
-    def size(self) -> int | None:
-        """The number of elements (for one lane), or None if it is known only at run time."""
-        size = 1
-        for extent in self.shape:
-            if not isinstance(extent, int):
-                return None
-            size *= extent
-        return size
-
-    def offset(self, *index: Value | int) -> Value:
-        """The row-major position of an element, as an i64 value."""
-        if len(index) != len(self.shape):
-            raise ProgramError(f"array {self.name} has {len(self.shape)} indices, found {len(index)}")
-        position = _position(index[0])
-        for extent, i in zip(self.shape[1:], index[1:]):
-            if extent is None:
-                raise ProgramError(f"array {self.name}: only the first extent may be unknown")
-            position = position * extent + _position(i)
-        return as_value(position, "i64")
-
-    def __getitem__(self, index: Value | int | tuple[Value | int, ...]) -> Value:
-        return Value("load", self.dtype, (self.offset(*(index if isinstance(index, tuple) else (index,))),), self)
-
-
 def Var(name: str, dtype: str = "f64") -> Value:
     """A named scalar: a parameter, a loop index, or a variable of a Let or Declare statement."""
     if dtype not in DTYPES or not name.isidentifier():
-        raise ProgramError(f"a variable has an identifier and a type of {DTYPES}, found {name!r} and {dtype!r}")
+        raise ProgramError(
+            f"a variable needs an identifier as its name and one of the types {', '.join(DTYPES)}; "
+            f"found {name!r} and {dtype!r}"
+        )
     return Value("var", dtype, (), name)
 
 
@@ -193,7 +139,7 @@ def const(number: Number, dtype: str = "f64") -> Value:
 
         return Value("const", dtype, (), float(np.float32(number)) if dtype == "f32" else float(number))
     if dtype not in INTEGERS or int(number) != number:
-        raise ProgramError(f"{number!r} is no constant of type {dtype}")
+        raise ProgramError(f"{number!r} cannot be represented as a constant of type {dtype}")
     return Value("const", dtype, (), int(number))
 
 
@@ -203,7 +149,7 @@ def as_value(value: Value | Number, dtype: str) -> Value:
 
 
 def fma(a: Value | Number, b: Value | Number, c: Value) -> Value:
-    """The fused multiply-add a b + c. Targets may round it once or twice."""
+    """The fused multiply-add a b + c, which a target may round once or twice."""
     a, b = as_value(a, c.dtype), as_value(b, c.dtype)
     _same("fma", a, b, c)
     return _float(Value("fma", c.dtype, (a, b, c)))
@@ -218,12 +164,12 @@ def exp(a: Value) -> Value:
 
 
 def minimum(a: Value | Number, b: Value | Number) -> Value:
-    """a if a < b else b, so b if either is NaN."""
+    """a if a < b else b. The result is b if either operand is NaN."""
     return _binary("min", a, b)
 
 
 def maximum(a: Value | Number, b: Value | Number) -> Value:
-    """a if a > b else b, so b if either is NaN."""
+    """a if a > b else b. The result is b if either operand is NaN."""
     return _binary("max", a, b)
 
 
@@ -240,7 +186,7 @@ def eq(a: Value | Number, b: Value | Number) -> Value:
 
 
 def both(a: Value, b: Value) -> Value:
-    """Logical and. Both sides may be evaluated: guard an array index by an If statement, not by this."""
+    """Logical and. Both operands may be evaluated, so guard the index of an array by an If statement instead."""
     return _logical("and", a, b)
 
 
@@ -253,23 +199,23 @@ def invert(a: Value) -> Value:
 
 
 def select(condition: Value, a: Value | Number, b: Value | Number) -> Value:
-    """a if the condition holds, else b. Both may be evaluated."""
-    chosen = _binary("select", a, b)
-    _logical("not", condition)
-    return Value("select", chosen.dtype, (condition, *chosen.args))
+    """a if the condition holds, else b. Both operands may be evaluated."""
+    _conditions("select", condition)
+    operands = _binary("select", a, b)
+    return Value("select", operands.dtype, (condition, *operands.args))
 
 
 def cast(a: Value, dtype: str) -> Value:
-    """Conversion between number types. Floats are truncated towards zero and must fit into the integer type."""
+    """Convert between types of numbers. A float is truncated towards zero and must fit into the integer type."""
     if dtype not in DTYPES or "bool" in (dtype, a.dtype):
-        raise ProgramError(f"no conversion from {a.dtype} to {dtype}")
+        raise ProgramError(f"{a.dtype} cannot be converted to {dtype}")
     return a if a.dtype == dtype else Value("cast", dtype, (a,))
 
 
 def walk(roots: tuple[Value, ...], stop: Callable[[Value], bool] = lambda value: False) -> Iterator[Value]:
-    """All values of the roots' expressions, each once and after its operands.
+    """Yield all values of the roots' expressions, each once and after its operands.
 
-    Values for which `stop` holds are neither yielded nor entered.
+    Values for which `stop` holds are not yielded, and their operands are not visited through them.
     """
     seen: set[Value] = set()
     stack = [(root, False) for root in reversed(roots)]
@@ -288,20 +234,6 @@ def rebuilt(value: Value, args: tuple[Value, ...]) -> Value:
     return value if args == value.args else Value(value.op, value.dtype, args, value.attr)
 
 
-def _position(index: Value | int) -> Value | int:
-    """An index as an i64; numbers remain Python integers, so that constant positions are folded."""
-    if not isinstance(index, Value):
-        return index
-    return index.attr if index.op == "const" else cast(_integer(index), "i64")
-
-
-def _word(attr: Any) -> str:
-    if isinstance(attr, Array):
-        extents = ",".join(n.key if isinstance(n, Value) else str(n) for n in attr.shape)
-        return f"{attr.name}:{attr.dtype}:{extents}:{attr.space}:{attr.lanes}"
-    return repr(attr)
-
-
 def _binary(op: str, a: Value | Number, b: Value | Number) -> Value:
     model = a if isinstance(a, Value) else b
     if not isinstance(model, Value):
@@ -316,9 +248,13 @@ def _compare(op: str, a: Value | Number, b: Value | Number) -> Value:
 
 
 def _logical(op: str, *args: Value) -> Value:
+    _conditions(op, *args)
+    return Value(op, "bool", args)
+
+
+def _conditions(op: str, *args: Value) -> None:
     if any(a.dtype != "bool" for a in args):
         raise ProgramError(f"{op} takes conditions, found {', '.join(a.dtype for a in args)}")
-    return Value(op, "bool", args)
 
 
 def _same(op: str, *args: Value) -> None:

@@ -1,4 +1,4 @@
-"""The parts of a finished job put together to its `MP2Result`, once and whole."""
+"""Build the `MP2Result` of a finished job from its parts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from trnqc.host.blas import numpy_blas
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis
 from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.pairs.pairs import PairStep
-from trnqc.mp2.reference.hartree_fock import made_by
+from trnqc.mp2.reference.hartree_fock import jk_ran_on
 from trnqc.mp2.reference.molecule import Geometry, basis_name, describe
 from trnqc.mp2.reference.orbitals import ActiveOrbitals
-from trnqc.mp2.result import Comparison, Frozen, MP2Result, Pairs, Run, Sizes, System, triangle
+from trnqc.mp2.result import MP2Result
+from trnqc.mp2.result_parts import Comparison, Frozen, Pairs, Run, Sizes, System, triangle
 
 
 def result_of_molecule(
@@ -32,14 +33,18 @@ def result_of_molecule(
     warnings: tuple[str, ...] = (),
     **rest: Any,
 ) -> MP2Result:
-    """The result of a pair step over the orbitals of a PySCF object.
+    """Build the result of a pair step over the orbitals of a PySCF object.
 
     Parameters
     ----------
+    mf
+        The reference.
+    orbitals, auxiliary, factors, step
+        The correlated orbitals, the auxiliary basis, the factors and the pair step.
     geometry
-        The molecule as it was read, with its name; by default what PySCF holds of it, under its formula.
+        The molecule with its name; by default that of ``mf.mol``, named by its formula.
     timings, warnings
-        Of the steps before the factors.
+        Wall seconds by stage, and warnings, of the steps before the factors.
     rest
         Other fields of MP2Result: scs, sos, comparisons.
     """
@@ -54,12 +59,12 @@ def result_of_molecule(
         metric=factors.metric,
         integrals=factors.integrals,
         scf=f"RHF, {reference}, {'converged' if mf.converged else 'NOT converged'}",
-        scf_ran_on=made_by(mf),
+        scf_ran_on=jk_ran_on(mf),
     )
     unconverged = (
         None if mf.converged else "the SCF has not converged; the MP2 energy of its orbitals is not well defined"
     )
-    doubts = tuple(message for message in (unconverged, auxiliary.warning) if message)
+    of_reference = tuple(message for message in (unconverged, auxiliary.warning) if message)
     return assemble(
         step,
         factors,
@@ -68,7 +73,7 @@ def result_of_molecule(
         e_hf=float(mf.e_tot),
         frozen=Frozen(orbitals.frozen_occ, orbitals.frozen_vir),
         system=system,
-        warnings=warnings + doubts + step.warnings,
+        warnings=warnings + of_reference + step.warnings,
         **rest,
     )
 
@@ -82,7 +87,7 @@ def assemble(
     e_hf: float | None = None,
     **rest: Any,
 ) -> MP2Result:
-    """The result of a pair step; `rest` are other fields of MP2Result."""
+    """Build the result of a pair step; `rest` are other fields of MP2Result."""
     return MP2Result(
         e_hf=e_hf,
         e_corr_os=step.e_os,
@@ -98,7 +103,7 @@ def assemble(
 
 
 def compare(main: PairStep, other: PairStep, factors: Factors) -> Comparison:
-    """The same factors in another pair step, with the differences from the main one."""
+    """Describe another pair step over the same factors by its differences from the main one."""
     return Comparison(
         run=_run(other, factors),
         e_corr_os=other.e_os,
@@ -111,7 +116,7 @@ def compare(main: PairStep, other: PairStep, factors: Factors) -> Comparison:
 
 
 def versions() -> dict[str, str]:
-    """trnqc, Python, PySCF, NumPy and the BLAS library that NumPy calls."""
+    """Versions of trnqc, Python, PySCF, NumPy and the BLAS library that NumPy calls."""
     return {
         "trnqc": __version__,
         "python": platform.python_version(),

@@ -1,4 +1,4 @@
-"""DF-MP2 as a method object with PySCF's interface.
+"""The DF-MP2 method object with PySCF's interface.
 
 mf -> active orbitals, auxiliary basis -> build_factors -> run_pairs -> MP2Result
 """
@@ -22,7 +22,7 @@ from trnqc.mp2.factors.build import build_factors
 from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.jobs.checkpoint import Checkpoint, job_of
 from trnqc.mp2.pairs.pairs import pair_step_bytes, run_pairs, warn
-from trnqc.mp2.reference.hartree_fock import made_by
+from trnqc.mp2.reference.hartree_fock import jk_ran_on
 from trnqc.mp2.reference.orbitals import ActiveOrbitals, active_orbitals, check_reference, chemical_core
 from trnqc.mp2.reference.orbitals import Frozen as FrozenOrbitals
 from trnqc.mp2.result import SCS, SOS, MP2Result, check_scaling
@@ -33,7 +33,7 @@ from trnqc.types import PairEnergies
 class DFMP2:
     """Closed-shell DF-MP2 on a converged PySCF RHF object, density-fitted or not.
 
-    Only mo_coeff, mo_energy and mo_occ of `mf` enter, and its energy for e_tot; three-index integrals are made here.
+    The object reads mo_coeff, mo_energy, mo_occ and e_tot of `mf` and computes the three-index integrals itself.
 
     Parameters
     ----------
@@ -41,47 +41,48 @@ class DFMP2:
         The reference.
     auxbasis
         None for the MP2-fitting (RI) set of the orbital basis, the name of a set, or PySCF's dict by element. The
-        fitting set of the SCF is never used, unlike in PySCF's dfmp2, which takes the JK set of a density-fitted `mf`.
+        fitting set of the SCF is never used. PySCF's dfmp2 differs: it uses the JK set of a density-fitted `mf`.
     frozen
-        As in PySCF: None or 0 correlates all electrons, n freezes the n lowest orbitals, a list the orbitals with these
-        indices, occupied or virtual. `set_frozen` freezes the chemical core, as the command line does by default.
+        As in PySCF. None or 0 correlates all electrons, n freezes the n lowest orbitals, and a list freezes the
+        occupied or virtual orbitals with these indices. `set_frozen` freezes the chemical core, which is the default of
+        the command line.
     precision
-        "fp64", "fp32", "bf16x3" or "bf16" for the pair step; None takes the best that the backend has. Integrals,
-        metric and factors are always fp64.
+        Precision of the pair step: "fp64", "fp32", "bf16x3" or "bf16". None selects the best that the backend has.
+        Integrals, metric and factors are always fp64.
     backend
-        "auto" (a usable Trainium device that has the precision, else the CPU), or the name of a backend.
+        The name of a backend, or "auto": a usable Trainium device that has the precision, else the CPU.
     max_memory
-        MB (10^6 bytes) that this object may allocate; by default ``mf.max_memory``. Factors that do not fit go to disk,
-        below TMPDIR or into the checkpoint.
+        MB (10^6 bytes) that this object may allocate; by default ``mf.max_memory``. Factors that do not fit are kept on
+        disk, below TMPDIR or in the checkpoint.
     fused
-        Whether the energy expression is part of the product kernel; the numbers are the same to the precision.
+        Whether the energy expression is evaluated inside the product kernel. The results agree to the precision.
     threads
-        Threads; by default PySCF's.
+        Number of threads; by default PySCF's.
     allow_unconverged
-        Whether to take orbitals of an SCF that has not converged.
+        Whether to accept the orbitals of an SCF that has not converged.
     scs, sos
         Factors (c_os, c_ss) of SCS-MP2, and c_os of SOS-MP2.
     progress
         Called as progress(stage, done, total).
     checkpoint
-        A directory in which `kernel` keeps factors and energies of finished pairs, and from which the same job goes on
-        where it was cut off, with the same digits. The orbitals have to be the same to the last digit (docs/jobs.md).
+        A directory in which `kernel` keeps the factors and the energies of finished pairs. An interrupted job continues
+        from it with the same digits, if its orbitals are the same to the last digit (docs/jobs.md).
     ranks
-        The processes of a job that share the work. All of them make this object from the same orbitals and call the
-        same methods; `max_memory` is each one's.
+        The processes that share the work. All of them create this object from the same orbitals and call the same
+        methods; `max_memory` is the limit of each process.
     schedule
         How tasks are divided among ranks, see `trnqc.ranks.dealt`.
 
     Raises
     ------
     InputError, UnsupportedError, NotConverged
-        If `mf` is no reference for MP2. The methods also raise MoleculeError, MemoryLimit, BackendUnavailable,
-        UnsupportedPrecision, CheckpointError, StorageError and CommunicationError.
+        If `mf` cannot be the reference of an MP2 calculation. The methods also raise MoleculeError, MemoryLimit,
+        BackendUnavailable, UnsupportedPrecision, CheckpointError, StorageError and CommunicationError.
 
     Notes
     -----
-    After `kernel`, the energies e_corr, e_tot, e_corr_os, e_corr_ss (Hartree), pair_energies (lower-triangular arrays
-    ``.os`` and ``.ss``) and the whole `result` are set. docs/conventions.md has the equations.
+    `kernel` sets the energies e_corr, e_tot, e_corr_os and e_corr_ss (Hartree), pair_energies (lower-triangular arrays
+    ``.os`` and ``.ss``) and `result`, which contains everything. docs/conventions.md has the equations.
     """
 
     def __init__(
@@ -117,13 +118,13 @@ class DFMP2:
 
     @property
     def nmo(self) -> int:
-        """Active orbitals, as PySCF counts."""
+        """Number of active orbitals, which is PySCF's meaning of nmo."""
         o = self._orbitals()
         return len(o.eps_occ) + len(o.eps_vir)
 
     @property
     def nocc(self) -> int:
-        """Active occupied orbitals."""
+        """Number of active occupied orbitals."""
         return len(self._orbitals().eps_occ)
 
     @property
@@ -153,41 +154,41 @@ class DFMP2:
 
     @property
     def pair_energies(self) -> PairEnergies | None:
-        """``.os``, ``.ss``: float64 [nocc, nocc], lower-triangular, ij and ji together; None before `kernel`."""
+        """Pair energies ``.os`` and ``.ss``, Hartree; None before `kernel`. See `trnqc.types.PairEnergies`."""
         return None if self.result is None else self.result.pair_energies
 
     def set_frozen(self) -> DFMP2:
-        """Freeze the chemical core of every element; returns self."""
+        """Freeze the chemical core of every element and return self."""
         self.frozen = chemical_core(self.mol)
         return self
 
     def ao2mo(self) -> Factors:
-        """The fitted three-index integrals of the active orbitals; fp64, Hartree^1/2."""
+        """Compute the fitted three-index integrals of the active orbitals (fp64, Hartree^1/2)."""
         execution, auxiliary = self._execution(), self.auxiliary_basis()
         with self._store(auxiliary, execution) as store:
             return self._factors(auxiliary, execution, store)
 
     def auxiliary_basis(self) -> AuxiliaryBasis:
-        """The functions that `ao2mo` fits with."""
+        """The auxiliary functions of `ao2mo`."""
         return auxiliary_basis(self.mol, self.auxbasis)
 
     def kernel(self, eris: Factors | None = None) -> tuple[float, None]:
-        """Compute the energy.
+        """Compute the correlation energy.
 
         Parameters
         ----------
         eris
-            What `ao2mo` returned, to use the same factors again.
+            Factors that `ao2mo` has returned; by default they are computed.
 
         Returns
         -------
         tuple
-            (e_corr, None); the None stands where PySCF returns amplitudes.
+            (e_corr, None) with e_corr in Hartree. PySCF returns amplitudes in place of None.
         """
         execution, auxiliary = self._execution(), self.auxiliary_basis()
         check_scaling(self.scs, self.sos)
         if eris is not None and self.checkpoint is not None:
-            raise InputError("a checkpoint keeps its own factors: call kernel() without eris, or without checkpoint")
+            raise InputError("a checkpoint keeps its own factors: call kernel() without eris, or set no checkpoint")
         with self._store(auxiliary, execution) as store:
             factors = self._factors(auxiliary, execution, store) if eris is None else self._checked(eris)
             step = run_pairs(factors, execution, store)
@@ -199,7 +200,7 @@ class DFMP2:
         return self.result.e_corr, None
 
     def run(self, eris: Factors | None = None, **attributes: Any) -> DFMP2:
-        """Set attributes, compute and return self, as PySCF's objects do."""
+        """Set attributes, call `kernel` and return self, as PySCF's objects do."""
         for name, value in attributes.items():
             if name not in self._settable():
                 raise InputError(
@@ -227,7 +228,7 @@ class DFMP2:
         )
 
     def _store(self, auxiliary: AuxiliaryBasis, execution: Execution) -> AbstractContextManager[Checkpoint | None]:
-        """The checkpoint of rank 0, if there is to be one."""
+        """The checkpoint, which rank 0 keeps, or None."""
         if self.checkpoint is None or self.ranks.rank:
             return nullcontext()
         return Checkpoint(self.checkpoint, job_of(self.mol, auxiliary, self.frozen, execution))
@@ -235,7 +236,7 @@ class DFMP2:
     def _factors(self, auxiliary: AuxiliaryBasis, execution: Execution, store: Checkpoint | None) -> Factors:
         orbitals, auxmol = self._orbitals(), auxiliary.auxmol
         if store is not None:
-            store.keep_orbitals(self.e_hf, self.mo_energy, self.mo_coeff, self.mo_occ, made_by(self._scf))
+            store.keep_orbitals(self.e_hf, self.mo_energy, self.mo_coeff, self.mo_occ, jk_ran_on(self._scf))
         beside = pair_step_bytes(orbitals.nocc, orbitals.nvir, auxmol.nao_nr(), execution)
         return build_factors(self.mol, auxmol, orbitals, execution, store, beside)
 
@@ -243,7 +244,7 @@ class DFMP2:
         o = self._orbitals()
         if not (np.array_equal(eris.eps_occ, o.eps_occ) and np.array_equal(eris.eps_vir, o.eps_vir)):
             raise InputError(
-                f"eris with {len(eris.eps_occ)} occupied and {len(eris.eps_vir)} virtual orbitals are not of the "
-                f"{o.nocc} and {o.nvir} active ones here: call ao2mo() again"
+                f"eris with {len(eris.eps_occ)} occupied and {len(eris.eps_vir)} virtual orbitals are not those of the "
+                f"{o.nocc} and {o.nvir} active orbitals of this object: call ao2mo() again"
             )
         return eris

@@ -1,4 +1,4 @@
-"""The MP2 energy of factors that the caller has.
+"""The MP2 energy of the caller's own factors.
 
 B, orbital energies -> checked_factors -> run_pairs -> MP2Result
 """
@@ -19,7 +19,8 @@ from trnqc.mp2.factors.factors import Factors, checked_factors
 from trnqc.mp2.jobs.checkpoint import Checkpoint, job_of_factors
 from trnqc.mp2.jobs.store import Store
 from trnqc.mp2.pairs.pairs import run_pairs, warn
-from trnqc.mp2.result import SCS, SOS, MP2Result, Sizes, check_scaling
+from trnqc.mp2.result import SCS, SOS, MP2Result, check_scaling
+from trnqc.mp2.result_parts import Sizes
 
 
 def mp2_energy(
@@ -37,7 +38,7 @@ def mp2_energy(
     progress: Callable[[int, int], None] | None = None,
     checkpoint: str | Path | None = None,
 ) -> MP2Result:
-    """Closed-shell MP2 correlation energy from factors of (ia|jb) = sum_Q B[i, a, Q] B[j, b, Q].
+    """Compute the closed-shell MP2 correlation energy from factors of (ia|jb) = sum_Q B[i, a, Q] B[j, b, Q].
 
     Parameters
     ----------
@@ -47,25 +48,27 @@ def mp2_energy(
     eps_occ, eps_vir
         Orbital energies [nocc] and [nvir], Hartree.
     threads
-        Threads; by default OMP_NUM_THREADS, else the CPUs that this process may use.
+        Number of threads; by default OMP_NUM_THREADS, else the number of CPUs that this process may use.
     max_memory
-        MB (10^6 bytes) for what is allocated here, and for B where it is in memory; None for no limit.
+        MB (10^6 bytes) for B, if it is in memory, and for everything that is allocated here; None for no limit.
     progress
         Called as progress(done_pairs, total_pairs).
     checkpoint
         A directory in which the energies of finished pairs are kept.
-
-    Other parameters are those of `DFMP2`.
+    precision, backend, fused, scs, sos
+        As in `DFMP2`.
 
     Returns
     -------
     MP2Result
-        Without a Hartree-Fock energy and a description of the molecule.
+        The result. Its Hartree-Fock energy and its description of the molecule are None.
 
     Raises
     ------
     InputError
-        If an array has the wrong shape or dtype, or a number is not finite. Other errors are those of `DFMP2`.
+        If an array has the wrong shape or dtype, or a number is not finite.
+    MemoryLimit, BackendUnavailable, UnsupportedPrecision, CheckpointError, StorageError
+        As in `DFMP2`.
 
     Examples
     --------

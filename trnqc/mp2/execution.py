@@ -1,4 +1,4 @@
-"""How a job runs: backend, precision, threads, memory, ranks. Chosen once, where the job begins, and then only read.
+"""How a job runs: backend, precision, threads, memory and ranks. They are chosen once, when the job begins.
 
 request (names, MB, None for defaults) -> choose -> Execution -> factors, pairs, result
 """
@@ -24,7 +24,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Choice:
-    """A backend, the precision it computes in, and a note that says why it was taken."""
+    """A backend, the precision it computes in, and a note that says why the backend was selected."""
 
     backend: Backend
     precision: str
@@ -32,21 +32,21 @@ class Choice:
 
 
 def choose(backend: str = "auto", precision: str | None = "fp64") -> Choice:
-    """Choose the backend and the precision of a request.
+    """Choose a backend and a precision.
 
     Parameters
     ----------
     backend
-        A backend's name, or "auto": a usable Trainium device that has the precision, else the CPU.
+        The name of a backend, or "auto": a usable Trainium device that has the precision, else the CPU.
     precision
-        One of `trnqc.types.PRECISIONS`; None takes fp64 if the chosen backend has it, else fp32.
+        One of `trnqc.types.PRECISIONS`; None selects fp64 if the backend has it, else fp32.
 
     Raises
     ------
     InputError
-        If there is no such backend or precision.
+        If the backend or the precision is unknown.
     BackendUnavailable, UnsupportedPrecision
-        If the backend cannot run here, or does not have the precision.
+        If the backend cannot run on this machine, or does not have the precision.
     """
     if precision is not None and precision not in PRECISIONS:
         raise InputError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
@@ -66,17 +66,17 @@ class Execution:
     choice
         Backend and precision of the pair step. Integrals, metric and factors are fp64 on the host.
     threads
-        Threads of this process.
+        Number of threads of this process.
     memory
-        Bytes that the job may add to this process; infinite for no limit.
+        Bytes that the job may add to this process; infinite if there is no limit.
     fused
-        Whether the energy expression is part of the product kernel.
+        Whether the energy expression is evaluated inside the product kernel.
     ranks
         The processes of the job.
     schedule
         How tasks are divided among ranks, see `trnqc.ranks.dealt`.
     progress
-        Called with stage, parts done and parts in all, if given.
+        Called as progress(stage, done, total) if it is not None.
     """
 
     choice: Choice
@@ -88,22 +88,22 @@ class Execution:
     progress: Progress | None = None
 
     def report(self, stage: str, done: int, total: int) -> None:
-        """Say that `done` of `total` parts of a stage are done."""
+        """Report that `done` of `total` parts of a stage are finished."""
         if self.progress is not None:
             self.progress(stage, done, total)
 
     def all_pairs(self, B: Any, eps_occ: np.ndarray, eps_vir: np.ndarray, **options: Any) -> PairEnergies:
-        """Energies of all pairs i >= j, see `trnqc.backends.base.Backend.mp2_pairs`, which takes the options."""
+        """Compute the energies of all pairs i >= j by `trnqc.backends.base.Backend.mp2_pairs`."""
         return self.choice.backend.mp2_pairs(B, eps_occ, eps_vir, **self._kernel, **options)
 
     def pairs_between(
         self, left: np.ndarray, right: np.ndarray, eps_left: np.ndarray, eps_right: np.ndarray, eps_vir: np.ndarray
     ) -> PairEnergies:
-        """Energies of all pairs of two sets of orbitals, see `trnqc.backends.base.Backend.mp2_pair_block`."""
+        """Compute the energies of pairs between two sets by `trnqc.backends.base.Backend.mp2_pair_block`."""
         return self.choice.backend.mp2_pair_block(left, right, eps_left, eps_right, eps_vir, **self._kernel)
 
     def pair_bytes(self, m: int, n: int, nvir: int, naux: int) -> int:
-        """Bytes that the backend allocates for the pairs of m orbitals with n others."""
+        """Bytes that the backend allocates for the pairs of m orbitals with n other orbitals."""
         return self.choice.backend.pair_block_bytes(m, n, nvir, naux, **self._kernel)
 
     @property

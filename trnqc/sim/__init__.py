@@ -22,6 +22,22 @@ from trnqc.sim.nki import isa, language, typing
 from trnqc.sim.timeline.timeline import Timeline, timeline
 
 __all__ = [
-    "Kernel", "NkiValidationError", "RangeWarning", "Spec", "Timeline", "Trace", "find_real_nki", "install", "isa",
-    "jit", "language", "last_trace", "lint", "simulate", "timeline", "trace", "typing", "uninstall",
-]  # fmt: skip
+    "Kernel",
+    "NkiValidationError",
+    "RangeWarning",
+    "Spec",
+    "Timeline",
+    "Trace",
+    "find_real_nki",
+    "install",
+    "isa",
+    "jit",
+    "language",
+    "last_trace",
+    "lint",
+    "simulate",
+    "timeline",
+    "trace",
+    "typing",
+    "uninstall",
+]

@@ -19,9 +19,13 @@ def causal_attention(q_t, k_t, v):
     masked = nl.ndarray((T, T), dtype=nl.float32, buffer=nl.sbuf)
     nisa.activation(dst=masked, op=nl.copy, data=scores, scale=D**-0.5)
     nisa.affine_select(
-        dst=masked, pattern=[[-1, T]], channel_multiplier=1, on_true_tile=masked, on_false_value=MINUS,
+        dst=masked,
+        pattern=[[-1, T]],
+        channel_multiplier=1,
+        on_true_tile=masked,
+        on_false_value=MINUS,
         cmp_op=nl.greater_equal,
-    )  # fmt: skip
+    )
     top = nl.ndarray((T, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_reduce(dst=top, op=nl.maximum, data=masked, axis=1, negate=True)
     weights = nl.ndarray((T, T), dtype=nl.float32, buffer=nl.sbuf)

@@ -94,18 +94,16 @@ def writer_function(writer: Writer, kernel: st.Function | None = None) -> st.Fun
     """Build the program; its groups are the vectors of ket pairs. kernel: by default the class's own."""
     cls = writer.cls
     args: dict[str, Any] = {st.name_of(p): p for p in parameters(cls)}
-    call = st.Call(
+    call = st.call(
         kernel or _kernel(writer),
-        (
-            args["bra_count"][PAIR],
-            st.view(args["bra"][PAIR, 0, 0]),
-            st.view(args["bra_centre"][PAIR, 0]),
-            args["ket_count"][ROW],
-            st.view(args["ket"][ROW, 0, 0]),
-            st.view(args["ket_centre"][ROW, 0]),
-            st.view(args["ket_bound"][ROW, 0]),
-            *(args[n] for n in ("n_ab", "n_cd", "cutoff", "omega", "boys", "work", "out")),
-        ),
+        n_bra=args["bra_count"][PAIR],
+        bra=st.view(args["bra"][PAIR, 0, 0]),
+        bra_centre=st.view(args["bra_centre"][PAIR, 0]),
+        n_ket=args["ket_count"][ROW],
+        ket=st.view(args["ket"][ROW, 0, 0]),
+        ket_centre=st.view(args["ket_centre"][ROW, 0]),
+        ket_bound=st.view(args["ket_bound"][ROW, 0]),
+        **{name: args[name] for name in ("n_ab", "n_cd", "cutoff", "omega", "boys", "work", "out")},
     )
     bound = args["bra_bound"][PAIR] * args["row_bound"][ROW]
     body = st.If(le(args["screen"], bound), st.block(call, _scatter(cls, args, writer.triangular)))

@@ -25,7 +25,7 @@ USED, TASKS, NEXT, CAPACITY, VECTORS = range(5)
 # The buffers of a worker, and the parameters with the elements of each for one lane.
 OWN = {"lanes_ket": "ket_step", "lanes_centre": "centre_step", "work": "work_step", "out": "out_step", "j_ab": "j_step"}
 
-_STATE, _FOUND = Array("state", "i64", (5,)), Array("found", "i64", (1,))
+_STATE, _N_SELECTED = Array("state", "i64", (5,)), Array("n_selected", "i64", (1,))
 _TASKS = Array("tasks", "i64", (None, 3))
 
 
@@ -35,13 +35,13 @@ def select_name(batch: Batch) -> str:
 
 
 def select_parameters(batch: Batch) -> tuple[Array, ...]:
-    """state, found [1] (scratch), tasks [.., 3] (bra pair, begin and end in the queue), then SELECTED."""
-    return (_STATE, _FOUND, _TASKS, *(batch.arrays[name] for name in SELECTED))
+    """state, n_selected [1] (scratch), tasks [.., 3] (bra pair, begin and end in the queue), then SELECTED."""
+    return (_STATE, _N_SELECTED, _TASKS, *(batch.arrays[name] for name in SELECTED))
 
 
 def select_signature(batch: Batch) -> Signature:
     """Return the signature of the selection."""
-    written = ("state", "found", "tasks", "queue", "weight")
+    written = ("state", "n_selected", "tasks", "queue", "weight")
     return Signature.declared(select_name(batch), select_parameters(batch), written)
 
 
@@ -54,17 +54,18 @@ def select(batch: Batch) -> st.Function:
     lanes, kets, n = Var("n_lanes", "i64"), Var("n_kets", "i64"), Var("n", "i64")
     a = batch.arrays
     inner = _of_pair(batch)
-    given = [st.View(a[x], used) if x in ("queue", "weight") else a[x] for x in SELECTED]
+    arrays = {x: st.View(a[x], used) if x in ("queue", "weight") else a[x] for x in SELECTED}
     task = [
         st.Let(n, _STATE[TASKS]),
-        st.store(_TASKS[n, 0], G), st.store(_TASKS[n, 1], first),
+        st.store(_TASKS[n, 0], G),
+        st.store(_TASKS[n, 1], first),
         st.store(_TASKS[n, 2], minimum(first + _STATE[VECTORS] * lanes, last)),
         st.store(_STATE[TASKS], n + 1),
         st.Assign(first, first + _STATE[VECTORS] * lanes),
-    ]  # fmt: skip
+    ]
     taken = st.block(
-        st.Call(inner, (G, _FOUND, *given)),
-        st.Let(last, used + (_FOUND[0] + lanes - 1) // lanes * lanes),
+        st.call(inner, pair=G, n_selected=_N_SELECTED, **arrays),
+        st.Let(last, used + (_N_SELECTED[0] + lanes - 1) // lanes * lanes),
         st.Declare(first, used),
         st.While(lt(first, last), st.block(task)),
         st.store(_STATE[USED], last),
@@ -73,18 +74,19 @@ def select(batch: Batch) -> st.Function:
     room = le(used + kets + lanes, _STATE[CAPACITY])
     body = st.block(
         st.Let(used, _STATE[USED]),
-        st.Let(kets, a["numbers"][NUMBERS.index("ket_pairs")]), st.Let(lanes, a["numbers"][NUMBERS.index("lanes")]),
+        st.Let(kets, a["numbers"][NUMBERS.index("ket_pairs")]),
+        st.Let(lanes, a["numbers"][NUMBERS.index("lanes")]),
         st.If(eq(_STATE[NEXT], G), st.block(st.If(room, taken))),
-    )  # fmt: skip
+    )
     title = f"({batch.cls.digits}): quartets that matter"
     return st.Function(select_name(batch), select_parameters(batch), body, group=G, title=title)
 
 
 def _of_pair(batch: Batch) -> st.Function:
     count = Var("count", "i64")
-    body = st.block(settings(batch), selected(batch, count), st.store(_FOUND[0], count))
+    body = st.block(settings(batch), selected(batch, count), st.store(_N_SELECTED[0], count))
     arrays = tuple(batch.arrays[name] for name in SELECTED)
-    return st.Function(f"select_pair_{batch.name}", (G, _FOUND, *arrays), body)
+    return st.Function(f"select_pair_{batch.name}", (G, _N_SELECTED, *arrays), body)
 
 
 def work_parameters(batch: Batch) -> tuple[Value | Array, ...]:
@@ -97,14 +99,13 @@ def work(batch: Batch, tier: Tier) -> st.Function:
     """Build the program of the device; its groups are the workers."""
     worker, task, begin, end = (Var(name, "i64") for name in ("worker", "task", "begin", "end"))
     arrays = batch.arrays
-    kernel = quartet_function(batch.cls, tier.code, tier.variant)
+    kernel = quartet_function(batch.cls, tier.form, tier.variant)
     body = st.block(settings(batch), digested(batch, kernel, begin, end))
     part = st.Function(f"part_{batch.name}", (G, begin, end, *arrays.values()), body)
-    given = [st.View(a, worker * Var(OWN[n], "i64")) if n in OWN else a for n, a in arrays.items()]
-    call = st.Call(part, (*(_TASKS[task, n] for n in range(3)), *given))
-    loop = st.While(
-        lt(task, Var("n_tasks", "i64")), st.block(call, st.Assign(task, task + Var("n_workers", "i64")))
-    )  # fmt: skip
+    own = {name: st.View(arrays[name], worker * Var(size, "i64")) for name, size in OWN.items()}
+    pair, first, last = (_TASKS[task, n] for n in range(3))
+    call = st.call(part, pair=pair, begin=first, end=last, **(arrays | own))
+    loop = st.While(lt(task, Var("n_tasks", "i64")), st.block(call, st.Assign(task, task + Var("n_workers", "i64"))))
     body = st.block(st.Declare(task, worker), loop)
     title = f"({batch.cls.digits}) into J and K, targets in {tier.name}"
     return st.Function(work_name(batch, tier), work_parameters(batch), body, group=worker, title=title)

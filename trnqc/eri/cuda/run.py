@@ -49,7 +49,7 @@ def selection(task: Task, batch: Batch, run: Run, host: Library, lanes: int, beg
     bra, ket = task.bra, task.ket
     getattr(host, select_name(batch))(
         state=state,
-        found=np.zeros(1, np.int64),
+        n_selected=np.zeros(1, np.int64),
         tasks=tasks,
         numbers=numbers,
         reals=run.reals,

@@ -49,8 +49,8 @@ class Tier:
         Where targets are summed, in a word, and as a variant of the kernel.
     lanes
         Threads of a block.
-    code
-        The form of the recurrence: one of `trnqc.eri.kernels.variants.TIERS`.
+    form
+        The form of the recurrence: one of `trnqc.eri.kernels.variants.FORMS`.
     accumulate
         How it adds to memory: with a "fence" after each addition, or by "atomic" additions.
     min_blocks
@@ -62,7 +62,7 @@ class Tier:
     name: str
     variant: Variant
     lanes: int = LANES
-    code: str = "straight"
+    form: str = "straight"
     accumulate: str = "fence"
     min_blocks: int = 0
     warps: int = 8
@@ -95,7 +95,7 @@ def candidates(cls: QuartetClass) -> Iterator[Tier]:
     if draws:
         yield Tier("memory", straight)
         yield Tier("memory", straight, accumulate="atomic")
-    yield Tier("columns", loops, code="columns")
+    yield Tier("columns", loops, form="columns")
 
 
 def absurd(stack: int) -> bool:

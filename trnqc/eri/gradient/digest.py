@@ -46,21 +46,35 @@ def parameters(cls: QuartetClass) -> tuple[Value | Array, ...]:
     a, b, c, d = cls.extents
     matrix = (None, i64["n_mixed"], i64["n_ao"])
     arrays = (
-        Array("bra_count", "i64"), Array("bra", "f64", (None, i64["bra_rows"], wide[0])),
-        Array("bra_centre", "f64", (None, 6)), Array("bra_bound", "f64"),
-        Array("ao_i", "i64"), Array("ao_j", "i64"), Array("shell_j", "i64"),
-        Array("ket_count", "i64"), Array("ket", "f64", (None, i64["ket_rows"], wide[1]), lanes=True),
-        Array("ket_centre", "f64", (None, 6), lanes=True), Array("ket_bound", "f64", (None, i64["ket_rows"] + 1)),
-        Array("row_bound", "f64"), Array("ao_c", "i64", lanes=True), Array("ao_d", "i64", lanes=True),
+        Array("bra_count", "i64"),
+        Array("bra", "f64", (None, i64["bra_rows"], wide[0])),
+        Array("bra_centre", "f64", (None, 6)),
+        Array("bra_bound", "f64"),
+        Array("ao_i", "i64"),
+        Array("ao_j", "i64"),
+        Array("shell_j", "i64"),
+        Array("ket_count", "i64"),
+        Array("ket", "f64", (None, i64["ket_rows"], wide[1]), lanes=True),
+        Array("ket_centre", "f64", (None, 6), lanes=True),
+        Array("ket_bound", "f64", (None, i64["ket_rows"] + 1)),
+        Array("row_bound", "f64"),
+        Array("ao_c", "i64", lanes=True),
+        Array("ao_d", "i64", lanes=True),
         Array("share", "f64", lanes=True),
         Array("density", "f64", (None, i64["n_ao"], i64["n_ao"])),
         Array("folded", "f64", (None, i64["rows"], i64["n_cd"], c * d), lanes=True),
-        Array("far", "f64"), Array("near", "f64", (None, i64["rows"])),
-        Var("screen"), Var("cutoff"), Var("omega"), Array("boys", "f64"), Array("work", "f64", lanes=True),
+        Array("far", "f64"),
+        Array("near", "f64", (None, i64["rows"])),
+        Var("screen"),
+        Var("cutoff"),
+        Var("omega"),
+        Array("boys", "f64"),
+        Array("work", "f64", lanes=True),
         Array("out", "f64", (None, i64["n_cd"], a * b, c * d), lanes=True),
         Array("sums", "f64", (None, i64["n_ab"], a * b), lanes=True),
-        Array("vj", "f64", matrix), Array("vk", "f64", matrix),
-    )  # fmt: skip
+        Array("vj", "f64", matrix),
+        Array("vk", "f64", matrix),
+    )
     return (*i64.values(), *arrays)
 
 
@@ -80,12 +94,17 @@ def _functions(cls: QuartetClass) -> tuple[st.Function, ...]:
 def digest_function(cls: QuartetClass) -> st.Function:
     """The digestion of a class around its kernel; its groups are the bra pairs."""
     args: dict[str, Any] = {st.name_of(p): p for p in parameters(cls)}
-    call = st.Call(quartet_function(cls), (
-        args["bra_count"][PAIR], st.view(args["bra"][PAIR, 0, 0]), st.view(args["bra_centre"][PAIR, 0]),
-        args["ket_count"][ROW], st.view(args["ket"][ROW, 0, 0]), st.view(args["ket_centre"][ROW, 0]),
-        st.view(args["ket_bound"][ROW, 0]),
-        *(args[n] for n in ("n_ab", "n_cd", "cutoff", "omega", "boys", "work", "out")),
-    ))  # fmt: skip
+    call = st.call(
+        quartet_function(cls),
+        n_bra=args["bra_count"][PAIR],
+        bra=st.view(args["bra"][PAIR, 0, 0]),
+        bra_centre=st.view(args["bra_centre"][PAIR, 0]),
+        n_ket=args["ket_count"][ROW],
+        ket=st.view(args["ket"][ROW, 0, 0]),
+        ket_centre=st.view(args["ket_centre"][ROW, 0]),
+        ket_bound=st.view(args["ket_bound"][ROW, 0]),
+        **{name: args[name] for name in ("n_ab", "n_cd", "cutoff", "omega", "boys", "work", "out")},
+    )
     largest = Var("largest")
     with_j, with_k = (lt(0, args[name]) for name in ("with_j", "with_k"))
     row = st.block(
@@ -97,13 +116,14 @@ def digest_function(cls: QuartetClass) -> st.Function:
             st.block(
                 call,
                 st.loop(
-                    SET, args["sets"],
+                    SET,
+                    args["sets"],
                     st.If(with_j, st.block(_add_j(cls, args))),
                     st.If(with_k, st.block(_add_k(cls, args))),
                 ),
             ),
         ),
-    )  # fmt: skip
+    )
     body = st.block(_clear_j(cls, args), st.loop(ROW, args["rows"], row), st.If(with_j, st.block(_put_j(args))))
     title = f"J and K of the first of ({cls.digits[:2]}|{cls.digits[2:]})"
     return st.Function(f"mixed_{cls.name}", parameters(cls), body, group=PAIR, title=title)

@@ -117,7 +117,7 @@ class MixedJK:
         """
         dms = np.ascontiguousarray(dms, dtype=np.float64)
         if not np.isfinite(dms).all():
-            raise InputError("dm has elements that are not finite: the step that made it has failed")
+            raise InputError("dm has elements that are not finite: the step that computed it has failed")
         shape = (len(dms), *self._extents)
         largest = _shell_maxima(self._kets, dms)
         densities = [_densities(ket, dms, largest) for ket in self._kets]

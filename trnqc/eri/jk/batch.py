@@ -85,19 +85,30 @@ class Batch:
         wide_ab, wide_cd = (n[x] + CONTRACTION if cls.general else CONTRACTION for x in ("n_ab", "n_cd"))
         na, nb, nc, nd = cls.extents
         arrays = (
-            Array("numbers", "i64", (len(NUMBERS),)), Array("reals", "f64", (len(REALS),)),
-            Array("bra", "f64", (None, n["bra_rows"], wide_ab)), Array("bra_places", "i64", (None, PLACES)),
+            Array("numbers", "i64", (len(NUMBERS),)),
+            Array("reals", "f64", (len(REALS),)),
+            Array("bra", "f64", (None, n["bra_rows"], wide_ab)),
+            Array("bra_places", "i64", (None, PLACES)),
             Array("bra_measures", "f64", (None, MEASURES)),
-            Array("ket", "f64", (None, n["ket_rows"], wide_cd)), Array("ket_places", "i64", (None, PLACES)),
-            Array("ket_measures", "f64", (None, MEASURES)), Array("ket_bounds", "f64", (None, n["ket_rows"] + 1)),
-            Array("dm_max", "f64", (n["shells"], n["shells"])), Array("dm_pairs", "f64"), Array("dm", "f64"),
-            Array("vj", "f64"), Array("vk", "f64"), boys.table_array(cls.order),
-            Array("lane", "i64", (1,), lanes=True), Array("queue", "i64"), Array("weight", "f64"),
+            Array("ket", "f64", (None, n["ket_rows"], wide_cd)),
+            Array("ket_places", "i64", (None, PLACES)),
+            Array("ket_measures", "f64", (None, MEASURES)),
+            Array("ket_bounds", "f64", (None, n["ket_rows"] + 1)),
+            Array("dm_max", "f64", (n["shells"], n["shells"])),
+            Array("dm_pairs", "f64"),
+            Array("dm", "f64"),
+            Array("vj", "f64"),
+            Array("vk", "f64"),
+            boys.table_array(cls.order),
+            Array("lane", "i64", (1,), lanes=True),
+            Array("queue", "i64"),
+            Array("weight", "f64"),
             Array("lanes_ket", "f64", (n["ket_rows"], wide_cd), lanes=True),
-            Array("lanes_centre", "f64", (6,), lanes=True), Array("work", "f64", lanes=True),
+            Array("lanes_centre", "f64", (6,), lanes=True),
+            Array("work", "f64", lanes=True),
             Array("out", "f64", (n["n_ab"], n["n_cd"], na * nb, nc * nd), lanes=True),
             Array("j_ab", "f64", lanes=True),
-        )  # fmt: skip
+        )
         return {a.name: a for a in arrays}
 
 
@@ -113,9 +124,10 @@ def driver(batch: Batch, kernel: st.Function | None = None) -> st.Function:
     """Build the driver; its groups are the bra pairs. kernel: by default the class's own."""
     cls, count = batch.cls, Var("count", "i64")
     steps = (
-        settings(batch), selected(batch, count),
+        settings(batch),
+        selected(batch, count),
         digested(batch, kernel or quartet_function(cls), const(0, "i64"), count),
-    )  # fmt: skip
+    )
     arrays = tuple(batch.arrays.values())
     return st.Function(batch.name, arrays, st.block(steps), group=G, title=f"({cls.digits}) into J and K")
 
@@ -162,28 +174,36 @@ def selected(batch: Batch, count: Value) -> st.Block:
     half = select(eq(sc, sd), 0.5 * Var("factor"), Var("factor"))
     half = select(both(eq(_N["same"], const(1, "i64")), eq(k, G)), 0.5 * half, half)
     one = [
-        st.Let(sc, a["ket_places"][k, SHELL_A]), st.Let(sd, a["ket_places"][k, SHELL_B]),
+        st.Let(sc, a["ket_places"][k, SHELL_A]),
+        st.Let(sd, a["ket_places"][k, SHELL_B]),
         st.Let(bound, q * a["ket_measures"][k, SCHWARZ]),
         st.Let(largest, minimum(most, 1.0)),
-        st.store(a["queue"][count], k), st.store(a["weight"][count], half),
+        st.store(a["queue"][count], k),
+        st.store(a["weight"][count], half),
         st.Assign(count, count + select(le(_X["cutoff"], bound * largest), const(1, "i64"), const(0, "i64"))),
         st.Assign(k, k + 1),
-    ]  # fmt: skip
+    ]
     enough = le(_X["cutoff"], q * a["ket_measures"][minimum(k, end - 1), SCHWARZ] * _X["largest"])
     last = a["queue"][maximum(count - 1, const(0, "i64"))]
     zero = const(0, "i64")
     return st.block(
-        st.Let(sa, a["bra_places"][G, SHELL_A]), st.Let(sb, a["bra_places"][G, SHELL_B]),
+        st.Let(sa, a["bra_places"][G, SHELL_A]),
+        st.Let(sb, a["bra_places"][G, SHELL_B]),
         st.Let(q, a["bra_measures"][G, SCHWARZ]),
         st.Let(Var("factor"), select(eq(sa, sb), const(0.5), const(1.0))),
         st.Let(density, 4.0 * dm[sa, sb] if batch.with_j else const(0.0)),
         st.Let(end, select(eq(_N["same"], const(1, "i64")), G + 1, _N["ket_pairs"])),
-        st.Declare(count, zero), st.Declare(k, zero),
+        st.Declare(count, zero),
+        st.Declare(k, zero),
         st.While(both(lt(k, end), enough), st.block(one)),
-        st.loop(i, _N["lanes"], st.store(a["queue"][count + i], select(lt(const(0, "i64"), count), last, zero)),
-                st.store(a["weight"][count + i], 0.0)),
+        st.loop(
+            i,
+            _N["lanes"],
+            st.store(a["queue"][count + i], select(lt(const(0, "i64"), count), last, zero)),
+            st.store(a["weight"][count + i], 0.0),
+        ),
         title="ket pairs that matter",
-    )  # fmt: skip
+    )
 
 
 def _batch(batch: Batch, kernel: st.Function, first: Value) -> list[st.Statement]:
@@ -194,13 +214,24 @@ def _batch(batch: Batch, kernel: st.Function, first: Value) -> list[st.Statement
     # The bounds of the first pair hold for all pairs behind it, and so for this batch.
     matters = le(_X["primitive"], a["bra"][G, 0, BOUND] * a["ket_bounds"][lead, rows])
     place = first + a["lane"][0]
-    call = st.Call(kernel, (
-        a["bra_places"][G, COUNT], st.view(a["bra"][G, 0, 0]), st.view(a["bra_measures"][G, CENTRE]),
-        rows, a["lanes_ket"], a["lanes_centre"], st.view(a["ket_bounds"][lead, 0]),
-        _N["n_ab"], _N["n_cd"], _X["primitive"], _X["omega"], a["boys"], a["work"], a["out"],
-    ))  # fmt: skip
+    call = st.call(
+        kernel,
+        n_bra=a["bra_places"][G, COUNT],
+        bra=st.view(a["bra"][G, 0, 0]),
+        bra_centre=st.view(a["bra_measures"][G, CENTRE]),
+        n_ket=rows,
+        ket=a["lanes_ket"],
+        ket_centre=a["lanes_centre"],
+        ket_bound=st.view(a["ket_bounds"][lead, 0]),
+        cutoff=_X["primitive"],
+        omega=_X["omega"],
+        **{name: _N[name] for name in ("n_ab", "n_cd")},
+        **{name: a[name] for name in ("boys", "work", "out")},
+    )
     return [
-        st.Let(at, a["queue"][place]), st.Let(weight, a["weight"][place]), st.Let(lead, a["queue"][first]),
+        st.Let(at, a["queue"][place]),
+        st.Let(weight, a["weight"][place]),
+        st.Let(lead, a["queue"][first]),
         st.Declare(rows, const(0, "i64")),
         st.While(both(lt(rows, _N["ket_rows"]), matters), st.block(st.Assign(rows, rows + 1))),
         st.GatherRows(a["lanes_ket"], a["ket"], at * (_N["ket_rows"] * wide), rows * wide),
@@ -208,7 +239,7 @@ def _batch(batch: Batch, kernel: st.Function, first: Value) -> list[st.Statement
         st.loop(j, rows, st.store(a["lanes_ket"][j, COEFFICIENT], a["lanes_ket"][j, COEFFICIENT] * weight)),
         call,
         _contractions(batch, at),
-    ]  # fmt: skip
+    ]
 
 
 def _contractions(batch: Batch, at: Value) -> st.Statement:
@@ -224,7 +255,7 @@ def _contractions(batch: Batch, at: Value) -> st.Statement:
 def _density(batch: Batch, at: Value, s: Value, ab: Value, cd: Value) -> list[st.Statement]:
     a, cls = batch.arrays, batch.cls
     sizes = block_sizes(cls)
-    made: list[st.Statement] = []
+    before: list[st.Statement] = []
     after: list[st.Statement] = []
     na, nb, _, _ = cls.extents
     i = Var("i", "i64")
@@ -237,20 +268,24 @@ def _density(batch: Batch, at: Value, s: Value, ab: Value, cd: Value) -> list[st
         row = _shell(a["bra_places"], G, block[0], ab, _N["n_b"], cls.general)
         column = _shell(a["ket_places"], at, {"c": "a", "d": "b"}[block[1]], cd, _N["n_d"], cls.general)
         place = (row * _N[f"row_{block}"] + column) * sizes[block]
-        made.append(st.Let(start, s * _N["elements"] + _N[f"at_{block}"] + place))
-        made += [st.DeclareArray(d), st.GatherRows(d, a["dm"], start, const(sizes[block], "i64")), *zeroed(k)]
+        before.append(st.Let(start, s * _N["elements"] + _N[f"at_{block}"] + place))
+        before += [st.DeclareArray(d), st.GatherRows(d, a["dm"], start, const(sizes[block], "i64")), *zeroed(k)]
         after.append(st.ScatterRows(a["vk"], k, start, const(sizes[block], "i64")))
     if batch.with_j:
         start, d, j = Var("start_cd", "i64"), local(cls, "d", "cd"), local(cls, "j", "cd")
-        made.append(st.Let(start, s * _N["pair_elements"] + _N["ket_at"] + (at * _N["n_cd"] + cd) * sizes["cd"]))
-        made += [st.DeclareArray(d), st.GatherRows(d, a["dm_pairs"], start, const(sizes["cd"], "i64")), *zeroed(j)]
+        before.append(st.Let(start, s * _N["pair_elements"] + _N["ket_at"] + (at * _N["n_cd"] + cd) * sizes["cd"]))
+        before += [st.DeclareArray(d), st.GatherRows(d, a["dm_pairs"], start, const(sizes["cd"], "i64")), *zeroed(j)]
         after.append(st.ScatterRows(a["vj"], j, start, const(sizes["cd"], "i64")))
-    given = Operands(
-        a["out"], ab, cd,
-        a["dm_pairs"], s * _N["pair_elements"] + _N["bra_at"] + (G * _N["n_ab"] + ab) * (na * nb),
-        a["j_ab"], (s * _N["n_ab"] + ab) * (na * nb),
-    )  # fmt: skip
-    return [*made, digest(cls, given, batch.with_j, batch.with_k), *after]
+    operands = Operands(
+        a["out"],
+        ab,
+        cd,
+        a["dm_pairs"],
+        s * _N["pair_elements"] + _N["bra_at"] + (G * _N["n_ab"] + ab) * (na * nb),
+        a["j_ab"],
+        (s * _N["n_ab"] + ab) * (na * nb),
+    )
+    return [*before, digest(cls, operands, batch.with_j, batch.with_k), *after]
 
 
 def _shell(places: Array, pair: Value, which: str, contraction: Value, second: Value, general: bool) -> Value:

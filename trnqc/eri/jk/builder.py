@@ -16,6 +16,7 @@ import numpy as np
 from pyscf import gto, lib
 
 from trnqc.arrays import host_array
+from trnqc.backends import program_backend
 from trnqc.eri.classes import QuartetClass
 from trnqc.eri.jk import densities
 from trnqc.eri.jk.batch import Batch
@@ -33,8 +34,6 @@ from trnqc.ranks import ALONE, Ranks, dealt
 
 # The default cutoff, in Hartree, for products of an integral and a density element.
 CUTOFF = 1e-13
-# The module of each backend, with a class JKBuilder of the same methods.
-BACKENDS = {"cpu": "trnqc.eri.jk.builder", "cuda": "trnqc.eri.cuda.builder"}
 
 Matrices = tuple[np.ndarray | None, np.ndarray | None]
 
@@ -91,7 +90,7 @@ def get_jk(
     MemoryLimit
         If J and K of one density do not fit into `mol.max_memory`.
     BackendUnavailable, CompilerError, CommunicationError
-        Where J and K cannot be made.
+        If J and K cannot be computed.
     """
     jk = builder(backend)(mol, omega=omega, cutoff=cutoff, threads=threads, ranks=ranks, schedule=schedule)
     return jk.get_jk(dm, hermi, with_j, with_k)
@@ -99,13 +98,12 @@ def get_jk(
 
 def builder(backend: str = "auto") -> type[JKBuilder]:
     """Return the class that computes J and K on a backend; "auto" is the CPU."""
-    name = "cpu" if backend == "auto" else backend
-    if name not in BACKENDS:
-        raise InputError(f"backend is auto or one of {', '.join(BACKENDS)}, found {backend!r}")
+    if program_backend(backend) == "cpu":
+        return JKBuilder
     try:
-        return importlib.import_module(BACKENDS[name]).JKBuilder
+        return importlib.import_module("trnqc.eri.cuda.builder").JKBuilder
     except ImportError as error:
-        raise BackendUnavailable(f"the {name} backend cannot be imported: {error}; use backend='cpu'") from error
+        raise BackendUnavailable(f"the cuda backend cannot be imported: {error}; use backend='cpu'") from error
 
 
 class JKBuilder:
@@ -212,7 +210,7 @@ class JKBuilder:
         if dm.dtype.kind not in "bfiuc":
             raise InputError(f"dm holds real or complex numbers, found {dm.dtype}")
         if not np.isfinite(dm).all():
-            raise InputError("dm has elements that are not finite: the step that made it has failed")
+            raise InputError("dm has elements that are not finite: the step that computed it has failed")
         return dm
 
     def _densities_of_a_pass(self) -> int:

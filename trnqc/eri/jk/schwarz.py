@@ -21,13 +21,18 @@ def _arrays(cls: QuartetClass) -> dict[str, Array]:
     wide = _N_AB + CONTRACTION if cls.general else CONTRACTION
     na, nb, _, _ = cls.extents
     arrays = (
-        Array("records", "f64", (None, _ROWS, wide)), Array("centre", "f64", (None, 6)), Array("count", "i64"),
-        Array("ones", "f64", (_ROWS + 1,)), boys.table_array(cls.order),
+        Array("records", "f64", (None, _ROWS, wide)),
+        Array("centre", "f64", (None, 6)),
+        Array("count", "i64"),
+        Array("ones", "f64", (_ROWS + 1,)),
+        boys.table_array(cls.order),
         Array("lane", "i64", (1,), lanes=True),
-        Array("bound", "f64"), Array("lanes_ket", "f64", (_ROWS, wide), lanes=True),
-        Array("lanes_centre", "f64", (6,), lanes=True), Array("work", "f64", lanes=True),
+        Array("bound", "f64"),
+        Array("lanes_ket", "f64", (_ROWS, wide), lanes=True),
+        Array("lanes_centre", "f64", (6,), lanes=True),
+        Array("work", "f64", lanes=True),
         Array("out", "f64", (_N_AB, _N_AB, na * nb, na * nb), lanes=True),
-    )  # fmt: skip
+    )
     return {a.name: a for a in arrays}
 
 
@@ -47,11 +52,21 @@ def bounds(cls: QuartetClass) -> st.Function:
     na, nb, _, _ = cls.extents
     wide = _N_AB + CONTRACTION if cls.general else CONTRACTION
     p, ab, used = Var("p", "i64"), Var("ab", "i64"), Var("used", "i64")
-    call = st.Call(quartet_function(cls), (
-        used, st.view(a["records"][_PAIR, 0, 0]), st.view(a["centre"][_PAIR, 0]),
-        used, a["lanes_ket"], a["lanes_centre"], a["ones"], _N_AB, _N_AB, const(0.0), _OMEGA, a["boys"],
-        a["work"], a["out"],
-    ))  # fmt: skip
+    call = st.call(
+        quartet_function(cls),
+        n_bra=used,
+        bra=st.view(a["records"][_PAIR, 0, 0]),
+        bra_centre=st.view(a["centre"][_PAIR, 0]),
+        n_ket=used,
+        ket=a["lanes_ket"],
+        ket_centre=a["lanes_centre"],
+        ket_bound=a["ones"],
+        n_ab=_N_AB,
+        n_cd=_N_AB,
+        cutoff=0.0,
+        omega=_OMEGA,
+        **{name: a[name] for name in ("boys", "work", "out")},
+    )
     body = st.block(
         st.Let(used, a["count"][_PAIR]),
         # The same pair on every lane.

@@ -42,15 +42,15 @@ def _functions(cls: QuartetClass) -> tuple[st.Function, ...]:
 
 
 @cache
-def quartet_function(cls: QuartetClass, tier: str = "", variant: Variant = STANDARD) -> st.Function:
-    """Build the kernel `cls.name`, with the parameters of `Parameters`. tier: one of TIERS, by default `tier_of`."""
+def quartet_function(cls: QuartetClass, form: str = "", variant: Variant = STANDARD) -> st.Function:
+    """Build the kernel `cls.name`, with the parameters of `Parameters`. form: one of FORMS, by default `form_of`."""
     p = parameters(cls)
     i = Var("i", "i64")
     work = WorkLayout(cls, p.n_ab, p.n_cd)
     bra = [st.Let(_BRA[name], p.bra[i, column]) for name, column in _COLUMNS]
     bra += [st.Let(SHIFTS[BRA][n][0], _BRA[f"P{x}"] - p.bra_centre[n]) for n, x in enumerate("xyz")]
     bra += [st.Let(HALVES[BRA], 0.5 / _BRA["zeta"])]
-    kets = _general_kets(cls, p, work, tier, variant, i) if cls.general else _kets(cls, p, work, tier, variant, i)
+    kets = _general_kets(cls, p, work, form, variant, i) if cls.general else _kets(cls, p, work, form, variant, i)
     # Primitive pairs are ordered by BOUND: after the first that is too small for every ket, none is large enough.
     large = both(lt(i, p.n_bra), le(p.cutoff, p.bra[minimum(i, p.n_bra - 1), BOUND] * p.ket_bound[0]))
     bras = st.While(either(eq(i, 0), large), st.block(bra, kets, st.Assign(i, i + 1)))
@@ -80,13 +80,13 @@ def _declared_targets(cls: QuartetClass, p: Parameters, work: WorkLayout, varian
 
 
 def _kets(
-    cls: QuartetClass, p: Parameters, work: WorkLayout, tier: str, variant: Variant, i: Value
+    cls: QuartetClass, p: Parameters, work: WorkLayout, form: str, variant: Variant, i: Value
 ) -> list[st.Statement]:
     """Loop over the ket primitives of one bra primitive i, in a segmented class."""
     j = Var("j", "i64")
 
     def step(add: bool) -> st.Block:
-        function = primitive_function(cls, tier, add, variant)
+        function = primitive_function(cls, form, add, variant)
         return st.block(_primitive(cls, p, work, function, j, _targets(cls, p, variant)), st.Assign(j, j + 1))
 
     first = [st.If(eq(i, 0), step(False))] if variant.peeled else []
@@ -94,14 +94,14 @@ def _kets(
 
 
 def _general_kets(
-    cls: QuartetClass, p: Parameters, work: WorkLayout, tier: str, variant: Variant, i: Value
+    cls: QuartetClass, p: Parameters, work: WorkLayout, form: str, variant: Variant, i: Value
 ) -> list[st.Statement]:
     """Loop over the ket primitives of one bra primitive i, in a general class."""
     j, cd, ab = (Var(name, "i64") for name in ("j", "cd", "ab"))
     n, many = work.targets, p.n_cd * work.targets
     to_ket = _distributed(p, p.ket, j, cd, p.n_cd, n, source=work.primitive, target=work.ket_sums)
     to_bra = _distributed(p, p.bra, i, ab, p.n_ab, many, source=work.ket_sums, target=0)
-    step = _primitive(cls, p, work, primitive_function(cls, tier, False, variant), j)
+    step = _primitive(cls, p, work, primitive_function(cls, form, False, variant), j)
     loop = st.While(either(eq(j, 0), _large(p, j)), st.block(step, to_ket, st.Assign(j, j + 1)))
     return [st.Declare(j, const(0, "i64")), loop, to_bra]
 

@@ -13,7 +13,7 @@ from trnqc.gen import Array
 from trnqc.gen import statements as st
 
 # The forms of the vertical recurrence: `vertical.straight` and `columns.vertical`.
-TIERS = ("straight", "columns")
+FORMS = ("straight", "columns")
 # Nodes of the recurrence's graph up to which a kernel is straight-line code. Compilers take too long for more.
 LARGEST = 6000
 # The same for a fitting shell, where loops run faster from here on.
@@ -27,7 +27,7 @@ class Variant:
     Parameters
     ----------
     rule, method, draws
-        As in `vertical.straight`; the tier "columns" only reads whether the rule is FITTED.
+        As in `vertical.straight`; the form "columns" only reads whether the rule is FITTED.
     space
         The memory for the targets of a segmented class: "global" for the kernel's work, "shared", or "local", which are
         registers if they suffice.
@@ -57,8 +57,8 @@ STANDARD = Variant()
 
 
 @cache
-def tier_of(cls: QuartetClass, variant: Variant = STANDARD) -> str:
-    """Choose the tier: straight-line code where compilers can build it in reasonable time, else loops over columns."""
+def form_of(cls: QuartetClass, variant: Variant = STANDARD) -> str:
+    """Choose the form: straight-line code where compilers can build it in reasonable time, else loops over columns."""
     # A peeled kernel has the code of the recurrence twice.
     most = (LARGEST_FITTED if variant.rule == FITTED else LARGEST) // (2 if variant.peeled and not cls.general else 1)
     if target_count(cls) > most:
@@ -68,9 +68,9 @@ def tier_of(cls: QuartetClass, variant: Variant = STANDARD) -> str:
 
 
 @cache
-def primitive_function(cls: QuartetClass, tier: str = "", add: bool = True, variant: Variant = STANDARD) -> st.Function:
-    """Build the vertical recurrence of a primitive quartet in a tier; it adds to its targets or stores them."""
-    if (tier or tier_of(cls, variant)) == "columns":
+def primitive_function(cls: QuartetClass, form: str = "", add: bool = True, variant: Variant = STANDARD) -> st.Function:
+    """Build the vertical recurrence of a primitive quartet in one of FORMS; it adds to its targets or stores them."""
+    if (form or form_of(cls, variant)) == "columns":
         return columns.vertical(*cls.shells, add=add, fitted=variant.rule == FITTED)
     return vertical.straight(
         *cls.shells,

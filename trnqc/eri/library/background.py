@@ -1,7 +1,7 @@
 """Compile kernels beside a running job, which uses PySCF's integrals until they are ready.
 
-If not all programs of a purpose are in the cache of compiled libraries, a process of low priority (builder.py) is
-started once to compile them. The job never waits: whether a program is ready is one look at the file system.
+If some program that a purpose needs is not in the cache of compiled libraries, a process of low priority (builder.py)
+is started once to compile what is missing. The job never waits: it only checks whether the compiled files exist.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ sys.exit(main(sys.stdin.buffer))
 
 
 def chosen(kernels: str | None) -> str:
-    """The argument, else $TRNQC_KERNELS, else "background". Raises InputError for a word that is not in KERNELS."""
+    """Return the argument, or $TRNQC_KERNELS, or "background". Raises InputError for a word that is not in KERNELS."""
     name, where = (kernels, "kernels") if kernels is not None else (os.environ.get(VARIABLE) or KERNELS[0], VARIABLE)
     if name not in KERNELS:
         raise InputError(f"{where} is one of {', '.join(KERNELS)}, found {name!r}")
@@ -46,7 +46,7 @@ def chosen(kernels: str | None) -> str:
 
 
 def linger() -> float:
-    """Seconds for which compiling may continue after this process: $TRNQC_BUILD_LINGER, else ten minutes."""
+    """Return the seconds for which compiling may continue after this process: $TRNQC_BUILD_LINGER, or ten minutes."""
     word = os.environ.get(LINGER_VARIABLE, "")
     try:
         seconds = float(word) if word else LINGER
@@ -59,7 +59,7 @@ def linger() -> float:
 
 
 class Needed:
-    """The programs that one purpose needs, and what to do while they are not compiled: one of KERNELS."""
+    """The programs that one purpose needs, and what happens while they are not compiled: one of KERNELS."""
 
     def __init__(self, programs: Sequence[Recipe], kernels: str) -> None:
         self.kernels = kernels
@@ -67,7 +67,7 @@ class Needed:
         self._asked = False
 
     def ready(self) -> bool:
-        """Whether our kernels can be used now. Raises CompilerError if there is no compiler."""
+        """Return whether our kernels can be used now. Raises CompilerError if there is no compiler."""
         if not self._asked:
             self._missing = [program for program in self._missing if not library.is_compiled(program)]
         while self._missing and library.is_compiled(self._missing[-1]):
@@ -116,9 +116,13 @@ def _start(programs: Sequence[Recipe]) -> _Builder:
     with tempfile.TemporaryFile() as request:
         _write_request(request, programs)
         process = subprocess.Popen(
-            [sys.executable, "-c", _START], stdin=request, stdout=subprocess.DEVNULL, stderr=errors,
-            env=environment, process_group=0,
-        )  # fmt: skip
+            [sys.executable, "-c", _START],
+            stdin=request,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            env=environment,
+            process_group=0,
+        )
     return _Builder(process, errors)
 
 

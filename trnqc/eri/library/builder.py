@@ -1,9 +1,10 @@
 """The process that compiles kernels beside a job: silent, of low priority, and one at a time on a machine.
 
-It reads a request from standard input, waits for its turn, and compiles programs, several at a time, into the cache.
+The process reads a request from standard input, waits until no other such process runs, and compiles several programs
+at a time into the cache.
 
-While the job runs, the compilers take idle processor time and about a tenth of what the job uses. With much less, a job
-that uses all cores for an hour would not get its kernels before its end. After the job they take idle time only.
+While the job runs, the compilers use idle processor time and about a tenth of the job's own. With a much smaller share,
+a job that uses all cores for an hour would end before its kernels are ready. After the job they use idle time only.
 
 The process ends when all programs are compiled, at SIGTERM, and a given time after the end of the job that started it.
 Unfinished work is discarded: the cache contains only complete libraries.
@@ -28,20 +29,20 @@ from typing import IO, Any
 from trnqc.host.threads import cpus
 from trnqc.jit.cache import library_cache
 
-# Seconds between two checks whether it is time to end.
+# Seconds between two checks of whether this process should end.
 PULSE = 0.5
-# Compilers at once; each takes some hundred megabytes.
+# The largest number of compilers that run at once. Each needs some hundred megabytes.
 MOST = 8
-# Niceness. Two compilers and a generator with it take a tenth of two cores from a job that uses both.
+# Niceness of the compilers. Two compilers and a generator take a tenth of two cores from a job that uses both cores.
 NICE = 12
-# Priorities do not help where a control group has a quota of processor time. There the compilers start so many seconds
-# after the job, run one at a time,
+# Seconds after the start of the job at which compiling begins, if a control group has a quota of processor time.
+# Priorities have no effect on such a quota, so the compilers also run one at a time.
 HEAD_START = 10.0
-# and pause after each program for so many times its duration.
+# The pause after each program under such a quota, as a multiple of the time that the program took to compile.
 PAUSES = 5.0
-# Files with the quota of control groups of version 2 and 1.
+# Files that hold the quota of processor time, for control groups of version 2 and of version 1.
 QUOTAS = (Path("/sys/fs/cgroup/cpu.max"), Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"))
-# Seconds after which leftovers of killed compilations are removed.
+# Age in seconds at which the temporary files of a killed compiler are removed: one day.
 STALE = 86_400.0
 
 
@@ -87,7 +88,7 @@ def has_quota() -> bool:
 
 
 class End:
-    """True when it is time to end: on request, or a given time after the parent has ended."""
+    """Whether this process should end. True after a request to end, and `linger` seconds after the parent has ended."""
 
     def __init__(self, parent: int, linger: float) -> None:
         self._parent, self._linger = parent, linger
@@ -109,7 +110,7 @@ class End:
         return self._told or (self.orphaned and time.monotonic() - (self._orphaned or 0.0) >= self._linger)
 
     def sleep(self, seconds: float) -> None:
-        """Sleep, at most until it is time to end or the parent has ended."""
+        """Sleep. Return early if this process should end or if the parent has ended."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and not self and not self.orphaned:
             time.sleep(min(PULSE, seconds))
@@ -117,7 +118,7 @@ class End:
 
 @contextlib.contextmanager
 def turn(directory: Path, end: End) -> Iterator[bool]:
-    """Wait for other builders of this machine with the same cache; yields False if it is time to end before that."""
+    """Hold the lock of this machine's builder of a cache. Yields False if this process should end before it gets it."""
     with (directory / f".builder-{platform.node()}.lock").open("w") as lock:
         while True:
             try:
@@ -186,7 +187,7 @@ def _watch(waiting: set[Future[Any]], end: End) -> list[str]:
 
 
 def _stop(pool: ThreadPoolExecutor, waiting: set[Future[Any]]) -> None:
-    """End the compilers, which belong to this process's group, repeatedly: a thread may just be starting one."""
+    """End the compilers of this process's group. Signals are repeated, because a thread may start another one."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     pool.shutdown(wait=False, cancel_futures=True)
     left = {one for one in waiting if not one.done()}

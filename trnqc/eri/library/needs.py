@@ -17,12 +17,12 @@ Programs = tuple[Recipe, ...]
 
 
 def operator_of(omega: float) -> str:
-    """The operator of PySCF's omega."""
+    """Return the name of the operator for an omega of PySCF."""
     return "erf" if omega > 0 else "erfc" if omega < 0 else "coulomb"
 
 
 def one_of_each(mol: gto.Mole) -> gto.Mole:
-    """The molecule with one shell of each angular momentum and kind of contraction; it has the same classes."""
+    """Return the molecule with one shell of each angular momentum and kind of contraction. It has the same classes."""
     kinds = np.stack([mol._bas[:, gto.ANG_OF], mol._bas[:, gto.NCTR_OF] > 1])
     first = np.unique(kinds, axis=1, return_index=True)[1]
     copy = mol.copy(deep=False)
@@ -31,23 +31,23 @@ def one_of_each(mol: gto.Mole) -> gto.Mole:
 
 
 def for_jk(mol: gto.Mole, omega: float, with_j: bool, with_k: bool) -> Programs:
-    """For `JKBuilder.get_jk` with these arguments."""
+    """Return the programs of `JKBuilder.get_jk` with these arguments."""
     classes = JKBuilder(one_of_each(mol), omega=omega).classes()
     return tuple(Batch(cls, with_j, with_k).program for cls in sorted(classes, key=lambda cls: -cls.order))
 
 
 def for_memory(mol: gto.Mole) -> Programs:
-    """For `int2e` with aosym="s8"."""
+    """Return the programs of `int2e` with aosym="s8"."""
     return _sorted(prebuild.programs(one_of_each(mol), ("memory",)))
 
 
 def for_gradients(mol: gto.Mole, omega: float) -> Programs:
-    """For `GradientBuilder`."""
+    """Return the programs of `GradientBuilder`."""
     return _sorted(prebuild.programs(one_of_each(mol), ("gradient",), operator_of(omega)))
 
 
 def for_fitting(mol: gto.Mole, auxmol: gto.Mole) -> Programs:
-    """For `int3c2e` and `int2c2e`."""
+    """Return the programs of `int3c2e` and `int2c2e`."""
     operator = operator_of(mol.omega or 0.0)
     return _sorted(prebuild.programs(one_of_each(mol), ("fitting",), operator, one_of_each(auxmol)))
 

@@ -19,7 +19,7 @@ from trnqc.eri.gradient.derivative_basis import derivative_basis
 from trnqc.eri.jk.batch import Batch
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.kernels.recurrence import FITTED
-from trnqc.eri.kernels.variants import STANDARD, Variant, tier_of
+from trnqc.eri.kernels.variants import STANDARD, Variant, form_of
 from trnqc.eri.shells.pairs import fitting_shells, pairs_between, pairs_of, quartet_class
 from trnqc.errors import InputError, MoleculeError
 from trnqc.jit import Recipe
@@ -83,15 +83,15 @@ def programs(
     return wanted
 
 
-def tier(kind: str, cls: QuartetClass) -> str:
-    """The form of a program's recurrence, one of `quartet.TIERS`."""
-    return tier_of(cls, Variant(rule=FITTED) if kind == "fitting" and not cls.cartesian else STANDARD)
+def form(kind: str, cls: QuartetClass) -> str:
+    """The form of a program's recurrence, one of `variants.FORMS`."""
+    return form_of(cls, Variant(rule=FITTED) if kind == "fitting" and not cls.cartesian else STANDARD)
 
 
-Found = Iterator[tuple[Recipe, QuartetClass]]
+RecipesOfClasses = Iterator[tuple[Recipe, QuartetClass]]
 
 
-def _jk(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> Found:
+def _jk(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> RecipesOfClasses:
     # Range-separated functionals need K alone.
     omega = {"coulomb": 0.0, "erf": 1.0, "erfc": -1.0}[operator]
     for cls in JKBuilder(mol, omega=omega).classes():
@@ -99,7 +99,7 @@ def _jk(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> Found:
             yield Batch(cls, with_j, with_k).program, cls
 
 
-def _memory(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> Found:
+def _memory(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> RecipesOfClasses:
     pairs = pairs_of(mol)
     for n, a in enumerate(pairs):
         for b in pairs[: n + 1]:
@@ -108,7 +108,7 @@ def _memory(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> Found:
             yield Writer(cls, triangular=True).program, cls
 
 
-def _gradient(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> Found:
+def _gradient(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> RecipesOfClasses:
     basis = derivative_basis(mol)
     for bra in pairs_between(basis.mol, basis.cartesian):
         for ket in pairs_of(basis.cartesian):
@@ -116,7 +116,7 @@ def _gradient(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> Found:
             yield digest.program(cls), cls
 
 
-def _fitting(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> Found:
+def _fitting(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> RecipesOfClasses:
     shells = fitting_shells(auxmol)
     for side, ket in ((pairs_of(mol), shells), (shells, shells)):
         for a in side:

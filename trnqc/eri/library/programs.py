@@ -19,7 +19,7 @@ WORDS = {8: "AVX-512", 4: "AVX", 2: "128-bit", 1: "scalar"}
 
 
 def lanes() -> int:
-    """Doubles in a vector of this CPU."""
+    """Return the number of doubles in a vector of this CPU."""
     return find_compiler().lanes()
 
 
@@ -44,30 +44,30 @@ def _all_built(results: dict[str, Any]) -> dict[str, Any]:
 
 
 def parts_of(programs: Sequence[Recipe]) -> tuple[Recipe, ...]:
-    """The functions that programs share, to be compiled before them."""
+    """Return the functions that several programs share. They are compiled first."""
     return tuple(dict.fromkeys(part for program in programs for part in program.parts))
 
 
 def is_compiled(program: Recipe) -> bool:
-    """Whether the program is in the cache: one look at the file system. Raises CompilerError without a compiler."""
+    """Return whether the compiled program is in the cache. Raises CompilerError if there is no compiler."""
     return is_stored(program, c_library())
 
 
 def store(program: Recipe, *, take_turns: bool = True) -> Path:
-    """The program's library in the cache, compiled if it is not there; for take_turns see `Cache.get`."""
+    """Return the path of a program's library in the cache, compiled if it is missing. take_turns: see `Cache.get`."""
     return stored(program, c_library(), take_turns=take_turns)
 
 
 def store_part(part: Recipe, *, take_turns: bool = True) -> Path:
-    """The object file of a part in the cache, compiled if it is not there."""
+    """Return the path of a part's object file in the cache, compiled if it is missing."""
     return stored(part, c_object(lanes()), take_turns=take_turns)
 
 
 def entry(program: Recipe) -> str:
-    """The name of a program's library in the cache."""
+    """Return the name of a program's library in the cache."""
     return entry_of(program, c_library())
 
 
 def words() -> str:
-    """The compiler and the width of its vectors, in words."""
+    """Describe the compiler and the width of its vectors in words."""
     return f"generated C, {find_compiler().label}, {lanes()} lanes {WORDS[lanes()]}"

@@ -24,18 +24,18 @@ def emit_c(*functions: Function, lanes: int = 1, external: Collection[str] = ())
     Parameters
     ----------
     functions : Function
-        The functions to emit, with all functions that they call.
+        The functions to emit. The functions that they call are emitted too.
     lanes : int
-        SIMD lanes, a power of two; 1 gives scalar C.
+        The number of SIMD lanes, a power of two. 1 gives scalar C.
     external : collection of str
-        Names of called functions that another object file contains; they are declared only.
+        Names of called functions that another object file contains. They are declared, not defined.
 
     Returns
     -------
     str
-        The text. An array of lanes is a pointer to vectors that need only the alignment of their elements, such as a
-        NumPy array whose last axis is the lane. A function with a group takes two more arguments, groups_begin and
-        groups_end.
+        The text. An array of lanes is passed as a pointer to vectors that need only the alignment of their elements,
+        such as the data of a NumPy array whose last axis is the lane. A function with a group takes two more arguments,
+        groups_begin and groups_end.
 
     Raises
     ------
@@ -46,18 +46,28 @@ def emit_c(*functions: Function, lanes: int = 1, external: Collection[str] = ())
 
 
 def emit_cuda(*functions: Function, lanes: int = 128, accumulate: str = "fence", min_blocks: int = 0) -> str:
-    """Emit functions as CUDA: a thread is a lane, a block is a group.
+    """Emit functions as CUDA, with a thread for each lane and a block for each group.
 
     Parameters
     ----------
     functions : Function
-        The kernels to emit, with all functions that they call.
+        The kernels to emit. The functions that they call are emitted too.
     lanes : int
-        Threads of a block, a power of two.
+        The number of threads of a block, a power of two.
     accumulate : str
-        How ``+=`` on memory is written, a key of ACCUMULATE. "fence" and "atomic" keep nvcc from moving loads far ahead
-        of their use, which would undo a schedule.
+        How ``+=`` on memory is written, a key of ACCUMULATE. "fence" and "atomic" prevent nvcc from moving loads far
+        ahead of their use, which would undo a schedule.
     min_blocks : int
-        Resident blocks per multiprocessor to compile for; 0 leaves the choice to the compiler.
+        The number of resident blocks per multiprocessor to compile for. 0 leaves the choice to the compiler.
+
+    Returns
+    -------
+    str
+        The text.
+
+    Raises
+    ------
+    ProgramError
+        If a program breaks the rules of the language.
     """
     return Text(CUDA, lanes, accumulate, min_blocks).render(functions)

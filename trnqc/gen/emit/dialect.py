@@ -11,23 +11,34 @@ class Dialect:
 
     Attributes
     ----------
+    name : str
+        The name of the language, for errors.
     threads : bool
-        Whether a lane is a thread; else lanes are the elements of vectors.
+        Whether each lane is a thread. If not, the lanes are the elements of vectors.
     header : tuple of str
         The first lines of a text.
-    kernel, local, shared_code, external : str
-        Qualifiers of kernels, of called functions, of functions that are called from many places, and of those that
-        another object file contains.
+    kernel : str
+        The qualifiers of a kernel.
+    local : str
+        The qualifiers of a function that is called from few places and is to be inlined.
+    shared_code : str
+        The qualifiers of a function that is called from many places and is not to be inlined.
+    external : str
+        The qualifiers of a function that another object file contains.
     restrict : str
-        The qualifier of pointers that do not overlap; restrict_written: whether written pointers have it too.
+        The qualifier of pointers to arrays that do not overlap.
+    restrict_written : bool
+        Whether pointers to written arrays have this qualifier too.
     shared : str
         The qualifier of shared arrays.
-    barrier, asm : str
-        The barrier statement and the keyword of inline assembly.
+    barrier : str
+        The statement that waits for all lanes of a group; empty if they run in lockstep.
+    asm : str
+        The keyword of inline assembly.
     constraints : dict
-        The constraint letter of inline assembly for each type.
+        For each type, the constraint letter of a variable in inline assembly.
     types : dict
-        The names of types.
+        For each type of the language, its name.
     """
 
     name: str
@@ -53,14 +64,14 @@ C = Dialect(
     kernel="void",
     local="static void",
     shared_code="static void",
-    # Hidden functions are called directly and do not clash with those of other libraries.
+    # Hidden functions are called directly, and their names do not clash with those of other libraries.
     external='__attribute__((visibility("hidden"))) void',
     restrict="restrict",
     restrict_written=True,
     shared="",
     barrier="",
     asm="__asm__ volatile",
-    # Through memory, because the letters of vector registers differ by machine. Fences in C are rare.
+    # Floats go through memory, because the letter of a vector register differs by machine. Fences in C are rare.
     constraints={"f64": "+m", "f32": "+m", "i64": "+r", "i32": "+r"},
     types={"f64": "double", "f32": "float", "i64": "int64_t", "i32": "int32_t", "bool": "int"},
 )
@@ -68,7 +79,7 @@ C = Dialect(
 CUDA = Dialect(
     name="CUDA",
     threads=True,
-    # NVRTC has no headers that define these.
+    # NVRTC comes without the headers that define these macros.
     header=(
         "#ifdef __CUDACC_RTC__",
         "#define INFINITY (1e300 * 1e300)",
@@ -80,7 +91,7 @@ CUDA = Dialect(
     shared_code="static __device__ __noinline__ void",
     external="extern __device__ void",
     restrict="__restrict__",
-    # nvcc moves accesses through restrict pointers, and those of inlined functions, across fences.
+    # nvcc moves accesses through restrict pointers across fences.
     restrict_written=False,
     shared="__shared__ ",
     barrier="__syncthreads();",
@@ -89,14 +100,14 @@ CUDA = Dialect(
     types={"f64": "double", "f32": "float", "i64": "long long", "i32": "int", "bool": "bool"},
 )
 
-# How ``+=`` on memory is written for a GPU, with PLACE and VALUE to be substituted.
+# Ways to write ``+=`` on memory for a GPU. PLACE and VALUE are replaced.
 ACCUMULATE = {
     "plain": "PLACE += VALUE;",
     "fence": 'PLACE += VALUE; asm volatile("" ::: "memory");',
     "atomic": "atomicAdd(&PLACE, VALUE);",
 }
 
-# Names that programs cannot use: those of C, C++, CUDA and <math.h>, and those of the generated text.
+# Names that a variable cannot have: those of C, C++, CUDA and <math.h>, and those that emission itself uses.
 RESERVED = frozenset(
     """
     auto break case char const continue default do double else enum extern float for goto if inline int long register

@@ -1,4 +1,4 @@
-"""Values as scalar text: one method per operation, with parentheses by precedence."""
+"""Scalar text of values: one method for each operation, with parentheses where precedence needs them."""
 
 from __future__ import annotations
 
@@ -8,56 +8,88 @@ import numpy as np
 
 from trnqc.errors import ProgramError
 from trnqc.gen import statements as st
+from trnqc.gen.arrays import Array
 from trnqc.gen.emit.dialect import Dialect, safe
 from trnqc.gen.lanes import Lanes
-from trnqc.gen.values import Array, Value
+from trnqc.gen.values import Value
 
+# Precedence of expressions in C, the tightest first.
 ATOM, PREFIX, PRODUCT, SUM, ORDER, EQUALITY, AND, OR, CHOICE = 9, 8, 7, 6, 5, 4, 3, 2, 1
-INFIX = {"add": ("+", SUM), "sub": ("-", SUM), "mul": ("*", PRODUCT), "div": ("/", PRODUCT), "idiv": ("/", PRODUCT),
-         "mod": ("%", PRODUCT), "lt": ("<", ORDER), "le": ("<=", ORDER), "eq": ("==", EQUALITY), "and": ("&&", AND),
-         "or": ("||", OR)}  # fmt: skip
-Text = tuple[str, int]
+# The sign and the precedence of the operations that are written between their operands.
+INFIX = {
+    "add": ("+", SUM),
+    "sub": ("-", SUM),
+    "mul": ("*", PRODUCT),
+    "div": ("/", PRODUCT),
+    "idiv": ("/", PRODUCT),
+    "mod": ("%", PRODUCT),
+    "lt": ("<", ORDER),
+    "le": ("<=", ORDER),
+    "eq": ("==", EQUALITY),
+    "and": ("&&", AND),
+    "or": ("||", OR),
+}
+# The text of an expression and its precedence.
+Fragment = tuple[str, int]
 
 
 class Scalars:
-    """The expressions of one function, for one lane."""
+    """The expressions of one function, for one lane.
 
-    def __init__(self, dialect: Dialect, lanes: int, function: st.Function, program: Lanes) -> None:
-        self.dialect, self.lanes, self.function, self.program = dialect, lanes, function, program
+    Parameters
+    ----------
+    dialect : Dialect
+        The target language.
+    lanes : int
+        The number of lanes.
+    function : Function
+        The function that contains the expressions.
+    analysis : Lanes
+        Which variables and arrays differ by lane.
+
+    Attributes
+    ----------
+    helpers : dict
+        The text of the helper functions that the expressions call, by name.
+    """
+
+    def __init__(self, dialect: Dialect, lanes: int, function: st.Function, analysis: Lanes) -> None:
+        self.dialect, self.lanes, self.function, self.analysis = dialect, lanes, function, analysis
         self.helpers: dict[str, str] = {}
         self._differs: dict[Value, bool] = {}
 
     def differs(self, value: Value) -> bool:
+        """Whether the value may be different on different lanes."""
         if value not in self._differs:
-            self._differs[value] = self.program.differs(self.function, value)
+            self._differs[value] = self.analysis.differs(self.function, value)
         return self._differs[value]
 
     def text(self, value: Value) -> str:
-        return self.bound(value)[0]
+        return self.fragment(value)[0]
 
-    def inside(self, value: Value, binding: int) -> str:
-        """The text of an operand, in parentheses if its precedence is lower than `binding`."""
-        text, strength = self.bound(value)
-        return text if strength >= binding else f"({text})"
+    def inside(self, value: Value, least: int) -> str:
+        """The text of an operand, in parentheses if its precedence is lower than `least`."""
+        text, precedence = self.fragment(value)
+        return text if precedence >= least else f"({text})"
 
-    def bound(self, value: Value) -> Text:
+    def fragment(self, value: Value) -> Fragment:
         return getattr(self, f"on_{value.op}", self.on_infix)(value)
 
     def variable_type(self, value: Value) -> str:
-        """The type of a variable for the value."""
+        """The type of a variable that holds the value."""
         return self.dialect.types[value.dtype]
 
     def array_type(self, array: Array) -> str:
         return self.dialect.types[array.dtype]
 
-    def on_infix(self, value: Value) -> Text:
+    def on_infix(self, value: Value) -> Fragment:
         if value.op not in INFIX:
-            raise ProgramError(f"{self.dialect.name} has no text for the operation {value.op}")
-        sign, binding = INFIX[value.op]
+            raise ProgramError(f"the operation {value.op} cannot be emitted as {self.dialect.name}")
+        sign, precedence = INFIX[value.op]
         a, b = value.args
-        return f"{self.inside(a, binding)} {sign} {self.inside(b, binding + 1)}", binding
+        return f"{self.inside(a, precedence)} {sign} {self.inside(b, precedence + 1)}", precedence
 
-    def on_const(self, value: Value) -> Text:
+    def on_const(self, value: Value) -> Fragment:
         number = value.attr
         if value.dtype in ("i32", "i64"):
             return f"{number}{'LL' if abs(number) >= 2**31 else ''}", ATOM if number >= 0 else PREFIX
@@ -68,17 +100,17 @@ class Scalars:
         text = repr(number) if value.dtype == "f64" else f"{np.float32(number)!s}f"
         return text, PREFIX if text.startswith("-") else ATOM
 
-    def on_var(self, value: Value) -> Text:
+    def on_var(self, value: Value) -> Fragment:
         return safe(value.attr), ATOM
 
-    def on_lane(self, value: Value) -> Text:
+    def on_lane(self, value: Value) -> Fragment:
         return (f"({self.dialect.types[value.dtype]})lane", PREFIX) if self.dialect.threads else ("0", ATOM)
 
-    def on_load(self, value: Value) -> Text:
+    def on_load(self, value: Value) -> Fragment:
         return self.element(value.attr, value.args[0]), ATOM
 
     def element(self, array: Array, index: Value) -> str:
-        """An element, also as the target of an assignment."""
+        """The text of an element, which may also be the target of an assignment."""
         if self.dialect.threads and array.lanes:
             return f"{safe(array.name)}[{self.inside(index, PRODUCT)} * {self.lanes} + lane]"
         return f"{safe(array.name)}[{self.text(index)}]"
@@ -89,7 +121,7 @@ class Scalars:
         return f"{safe(array.name)} + {self.inside(begin, PRODUCT)}{step}"
 
     def warp_sum(self, dtype: str) -> str:
-        """The name of a helper that sums over the lanes of a warp and returns the sum on each of them."""
+        """The name of a helper function that returns the sum over the lanes of a warp on each of them."""
         kind, name = self.dialect.types[dtype], f"warp_sum_{dtype}"
         self.helpers[name] = (
             f"static __device__ __forceinline__ {kind} {name}({kind} x) {{ "
@@ -97,43 +129,43 @@ class Scalars:
         )
         return name
 
-    def on_neg(self, value: Value) -> Text:
+    def on_neg(self, value: Value) -> Fragment:
         return f"-{self.inside(value.args[0], ATOM)}", PREFIX
 
-    def on_not(self, value: Value) -> Text:
+    def on_not(self, value: Value) -> Fragment:
         return f"!{self.inside(value.args[0], ATOM)}", PREFIX
 
-    def on_fma(self, value: Value) -> Text:
+    def on_fma(self, value: Value) -> Fragment:
         a, b, c = value.args
         if self.dialect.threads:
             return self.call("fma", value)
         return f"{self.inside(a, PRODUCT)} * {self.inside(b, PREFIX)} + {self.inside(c, PRODUCT)}", SUM
 
-    def on_sqrt(self, value: Value) -> Text:
+    def on_sqrt(self, value: Value) -> Fragment:
         return self.call("sqrt", value)
 
-    def on_exp(self, value: Value) -> Text:
+    def on_exp(self, value: Value) -> Fragment:
         return self.call("exp", value)
 
-    def call(self, name: str, value: Value) -> Text:
+    def call(self, name: str, value: Value) -> Fragment:
         suffix = "f" if value.dtype == "f32" else ""
         return f"{name}{suffix}({', '.join(map(self.text, value.args))})", ATOM
 
-    def on_min(self, value: Value) -> Text:
+    def on_min(self, value: Value) -> Fragment:
         return self.choice(value, "<")
 
-    def on_max(self, value: Value) -> Text:
+    def on_max(self, value: Value) -> Fragment:
         return self.choice(value, ">")
 
-    def choice(self, value: Value, sign: str) -> Text:
+    def choice(self, value: Value, sign: str) -> Fragment:
         a, b = (self.inside(v, SUM) for v in value.args)
         return f"{a} {sign} {b} ? {a} : {b}", CHOICE
 
-    def on_select(self, value: Value) -> Text:
+    def on_select(self, value: Value) -> Fragment:
         condition, a, b = value.args
         return f"{self.inside(condition, OR)} ? {self.inside(a, OR)} : {self.inside(b, OR)}", CHOICE
 
-    def on_cast(self, value: Value) -> Text:
+    def on_cast(self, value: Value) -> Fragment:
         return f"({self.dialect.types[value.dtype]}){self.inside(value.args[0], ATOM)}", PREFIX
 
     def store(self, s: st.Store) -> str:

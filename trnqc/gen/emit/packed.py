@@ -1,8 +1,8 @@
-"""C helpers that move evenly spaced rows between memory and lanes.
+"""C helper functions that move evenly spaced rows between memory and lanes.
 
-Rows without gaps are read as whole vectors. If the row length and the number of lanes are coprime, an element's
-position in its vector determines its lane: a column is collected by blending vectors and ordered by one permutation.
-Other lengths need a chain of shuffles of two vectors.
+Rows without gaps are read and written as whole vectors. If the length of a row and the number of lanes are coprime, the
+elements of a column lie at different positions of their vectors, so that a column is collected by blending vectors and
+then ordered by one permutation. Other lengths need a chain of shuffles of two vectors.
 """
 
 from __future__ import annotations
@@ -10,20 +10,41 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import gcd
 
-SHUFFLE = "\n".join([
-    "#ifdef __clang__",
-    "#define SHUFFLED(kind, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)",
-    "#else",
-    "#define SHUFFLED(kind, a, b, ...) __builtin_shuffle(a, b, (kind){__VA_ARGS__})",
-    "#endif",
-])  # fmt: skip
-# For every lane of a vector: the number of a source vector, and the lane in it.
+# A macro that selects elements of two vectors by number.
+SHUFFLE = """\
+#ifdef __clang__
+#define SHUFFLED(kind, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SHUFFLED(kind, a, b, ...) __builtin_shuffle(a, b, (kind){__VA_ARGS__})
+#endif"""
+INLINE = "static inline __attribute__((always_inline))"
+# For each lane of a vector, the number of a source vector and a lane of that vector.
 Picks = list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Names of the types (array of lanes, vector, element, mask), and extents. used: number of lanes with a row."""
+class RowLayout:
+    """Rows in memory, and the C types that hold them.
+
+    Attributes
+    ----------
+    kind : str
+        The element type of the array of lanes.
+    vector : str
+        The type of a vector with one number for each lane.
+    element : str
+        The type of a number.
+    mask : str
+        The type of a vector of integers of the same size.
+    lanes : int
+        The number of lanes.
+    stride : int
+        The distance between the beginnings of two rows in memory, in elements.
+    count : int
+        The number of elements of a row.
+    used : int
+        The number of lanes that have a row.
+    """
 
     kind: str
     vector: str
@@ -46,44 +67,46 @@ class Rows:
         return gcd(self.count, self.lanes) == 1 and self.count > 1
 
     @property
-    def held(self) -> list[int]:
-        """How many elements of rows each vector of memory contains."""
-        there = self.count * self.used
-        return [min(self.lanes, max(0, there - n * self.lanes)) for n in range(self.count)]
+    def filled(self) -> list[int]:
+        """For each vector in memory, the number of its elements that belong to a row."""
+        elements = self.count * self.used
+        return [min(self.lanes, max(0, elements - n * self.lanes)) for n in range(self.count)]
 
     def shuffled(self, a: str, b: str, order: list[int]) -> str:
         return f"SHUFFLED({self.mask}, {a}, {b}, {', '.join(map(str, order))})"
 
 
-# By element type: the builtins of masked moves of a 64-byte vector, and the type of the mask.
+# For each element type, the builtin functions for masked moves of a vector of 64 bytes, and the type of the mask.
 MASKED = {"float": ("loadups512", "storeups512", "uint16_t"), "double": ("loadupd512", "storeupd512", "uint8_t")}
 
 
 def partial(vector: str, element: str, lanes: int) -> str:
-    """Helpers that move the first n elements of a vector, reading the rest as zero; without masks through memory."""
-    inline = "static inline __attribute__((always_inline))"
-    load = f"{{ {element} part[{lanes}] = {{0}}; __builtin_memcpy(part, p, n * sizeof({element})); " \
-           f"return *(const {vector}u *)part; }}"  # fmt: skip
-    store = f"{{ {element} part[{lanes}]; *({vector}u *)part = x; __builtin_memcpy(p, part, n * sizeof({element})); }}"
-    heads = (f"{inline} {vector} some_{vector}(const {element} *p, int n)",
-             f"{inline} void put_some_{vector}({element} *p, {vector} x, int n)")  # fmt: skip
-    plain = [f"{heads[0]} {load}", f"{heads[1]} {store}"]
+    """Helper functions that load and store the first n elements of a vector. Loading sets the others to zero.
+
+    They use masked moves where the machine has them, and otherwise copy through an array.
+    """
+    load = f"{INLINE} {vector} some_{vector}(const {element} *p, int n)"
+    store = f"{INLINE} void put_some_{vector}({element} *p, {vector} x, int n)"
+    size = f"n * sizeof({element})"
+    through_memory = f"""\
+{load} {{ {element} part[{lanes}] = {{0}}; __builtin_memcpy(part, p, {size}); return *(const {vector}u *)part; }}
+{store} {{ {element} part[{lanes}]; *({vector}u *)part = x; __builtin_memcpy(p, part, {size}); }}"""
     if element not in MASKED:
-        return "\n".join(plain)
+        return through_memory
     read, write, mask = MASKED[element]
-    chosen = f"({mask})((1u << n) - 1)"
-    return "\n".join([
-        f"#if defined(__AVX512F__) && {lanes} * __SIZEOF_{element.upper()}__ == 64",
-        f"{heads[0]} {{ return __builtin_ia32_{read}_mask(p, ({vector}){{0}}, {chosen}); }}",
-        f"{heads[1]} {{ __builtin_ia32_{write}_mask(p, x, {chosen}); }}",
-        "#else",
-        *plain,
-        "#endif",
-    ])  # fmt: skip
+    first_n = f"({mask})((1u << n) - 1)"
+    return f"""\
+#if defined(__AVX512F__) && {lanes} * __SIZEOF_{element.upper()}__ == 64
+{load} {{ return __builtin_ia32_{read}_mask(p, ({vector}){{0}}, {first_n}); }}
+{store} {{ __builtin_ia32_{write}_mask(p, x, {first_n}); }}
+#else
+{through_memory}
+#endif"""
 
 
-def unpack(name: str, rows: Rows) -> str:
-    head = f"static inline __attribute__((always_inline)) void {name}({rows.kind} *to, const {rows.element} *from) {{"
+def unpack(name: str, rows: RowLayout) -> str:
+    """The helper function of an `Unpack` statement."""
+    head = f"{INLINE} void {name}({rows.kind} *to, const {rows.element} *from) {{"
     if not rows.dense:
         return f"""{head}
     for (int i = 0; i < {rows.count}; i++) {{
@@ -93,10 +116,10 @@ def unpack(name: str, rows: Rows) -> str:
     }}
 }}"""
     lines = [head]
-    for n, held in enumerate(rows.held):
+    for n, filled in enumerate(rows.filled):
         value = f"*(const {rows.vector}u *)(from + {n * rows.lanes})"
-        if held < rows.lanes:
-            value = f"some_{rows.vector}(from + {n * rows.lanes}, {held})" if held else f"({rows.vector}){{0}}"
+        if filled < rows.lanes:
+            value = f"some_{rows.vector}(from + {n * rows.lanes}, {filled})" if filled else f"({rows.vector}){{0}}"
         lines.append(f"    const {rows.vector} m{n} = {value};")
     for i in range(rows.count):
         flat = [lane * rows.count + i for lane in range(rows.lanes)]
@@ -105,32 +128,32 @@ def unpack(name: str, rows: Rows) -> str:
     return "\n".join([*lines, "}"])
 
 
-def pack(name: str, rows: Rows) -> str:
-    inline = "static inline __attribute__((always_inline)) void"
-    head = f"{inline} {name}(const {rows.kind} *from, {rows.element} *to) {{"
+def pack(name: str, rows: RowLayout) -> str:
+    """The helper function of a `Pack` statement."""
+    head = f"{INLINE} void {name}(const {rows.kind} *from, {rows.element} *to) {{"
     if not rows.dense:
         return f"""{head}
     for (int i = 0; i < {rows.count}; i++)
         for (int l = 0; l < {rows.used}; l++) to[l * {rows.stride} + i] = from[i][l];
 }}"""
     lines = [head, *_ordered(rows)]
-    for n, held in enumerate(rows.held):
-        if not held:
+    for n, filled in enumerate(rows.filled):
+        if not filled:
             break
         flat = [n * rows.lanes + place for place in range(rows.lanes)]
         picks = [(place % rows.count, place // rows.count) for place in flat]
         if rows.coprime:
             picks = [(i, lane) for lane, (i, _) in enumerate(picks)]
         lines += _picked(rows, f"t{n}", "m", picks)
-        if held == rows.lanes:
+        if filled == rows.lanes:
             lines.append(f"    *({rows.vector}u *)(to + {n * rows.lanes}) = t{n};")
         else:
-            lines.append(f"    put_some_{rows.vector}(to + {n * rows.lanes}, t{n}, {held});")
+            lines.append(f"    put_some_{rows.vector}(to + {n * rows.lanes}, t{n}, {filled});")
     return "\n".join([*lines, "}"])
 
 
-def _ordered(rows: Rows) -> list[str]:
-    """The columns, each in the order of its elements' places in memory where blends are to join them."""
+def _ordered(rows: RowLayout) -> list[str]:
+    """Introduce the columns. For blends, the elements of a column are ordered by their positions in memory."""
     lines = []
     for i in range(rows.count):
         value = f"from[{i}]"
@@ -144,25 +167,25 @@ def _ordered(rows: Rows) -> list[str]:
     return lines
 
 
-def _picked(rows: Rows, name: str, source: str, picks: Picks) -> list[str]:
-    """Introduce the vector `name` of the picked elements."""
+def _picked(rows: RowLayout, name: str, source: str, picks: Picks) -> list[str]:
+    """Introduce the vector `name` that consists of the picked elements of the vectors ``source0``, ``source1``, ..."""
     order, picks = list(range(rows.lanes)), list(picks)
     if len({place for _, place in picks}) == rows.lanes and [p for _, p in picks] != order:
-        # Every place occurs once: collect in place, then order.
+        # Every position occurs once: collect the elements at their positions, then order them.
         order = [place for _, place in picks]
         by_place = {place: n for n, place in picks}
         picks = [(by_place[place], place) for place in range(rows.lanes)]
     used = sorted({n for n, _ in picks})
-    text, have = f"{source}{used[0]}", {used[0]}
-    # Once a first pair is joined, what was taken lies at its own lane.
+    text, joined = f"{source}{used[0]}", {used[0]}
+    # After two vectors are joined, the elements that were picked from them lie at their own lanes.
     first = [place if n == used[0] else lane for lane, (n, place) in enumerate(picks)]
     for n in used[1:]:
         merged = [
-            rows.lanes + place if m == n else (first[lane] if m in have else lane)
+            rows.lanes + place if m == n else (first[lane] if m in joined else lane)
             for lane, (m, place) in enumerate(picks)
         ]
         text, first = rows.shuffled(text, f"{source}{n}", merged), list(range(rows.lanes))
-        have.add(n)
+        joined.add(n)
     if len(used) == 1 and first != list(range(rows.lanes)):
         text = rows.shuffled(text, text, first)
     lines = [f"    {rows.vector} {name} = {text};"]

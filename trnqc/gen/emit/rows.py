@@ -1,7 +1,7 @@
-"""C helpers that move rows between memory and lanes, one row for each lane.
+"""C helper functions that move rows between memory and lanes, one row for each lane.
 
-Blocks of lanes x lanes elements are transposed in registers. The rest of a row is moved in half blocks, with the parts
-of two lanes in one vector, and the last elements one by one.
+Blocks of lanes x lanes elements are transposed in registers. The rest of a row is moved in half blocks, in which a
+vector holds elements of two rows, and the last elements are moved one by one.
 """
 
 from __future__ import annotations
@@ -10,37 +10,37 @@ HEAD = "static inline void {name}({array} *{a}, {memory} *{b}, i64x{lanes} at, i
 
 
 def transpose(name: str, vector: str, element: str, mask: str, lanes: int) -> str:
-    """The transposition of a block, and of half a block if the compiler can join halves of vectors."""
+    """Helper functions that transpose a block, and half a block if the compiler can join halves of vectors."""
     half = f"half_{vector}"
     first, second = (", ".join(str(k + n) for k in range(lanes // 2)) for n in (0, lanes // 2))
     wide = f"sizeof({vector}) / 2"
-    lines = [
-        "#ifdef __clang__",
-        "#define SHUFFLE(kind, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)",
-        "#else",
-        "#define SHUFFLE(kind, a, b, ...) __builtin_shuffle(a, b, (kind){__VA_ARGS__})",
-        "#endif",
-        *_exchange(name, vector, mask, lanes, lanes),
-    ]
+    whole = f"""\
+#ifdef __clang__
+#define SHUFFLE(kind, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SHUFFLE(kind, a, b, ...) __builtin_shuffle(a, b, (kind){{__VA_ARGS__}})
+#endif
+{_exchange(name, vector, mask, lanes, lanes)}"""
     if lanes < 4:
-        return "\n".join(lines)
-    return "\n".join([
-        *lines,
-        "#if defined(__clang__) || __GNUC__ >= 12",
-        f"#define HALVES_{vector}",
-        f"typedef {element} {half} __attribute__((vector_size({wide})));",
-        f"typedef {element} {half}u __attribute__((vector_size({wide}), aligned(sizeof({element})), may_alias));",
-        *_exchange(f"{name}_half", vector, mask, lanes, lanes // 2),
-        f"static inline {vector} join_{vector}({half} a, {half} b) {{ "
-        f"return __builtin_shufflevector(a, b, {first}, {second}); }}",
-        f"static inline {half} low_{vector}({vector} a) {{ return __builtin_shufflevector(a, a, {first}); }}",
-        f"static inline {half} high_{vector}({vector} a) {{ return __builtin_shufflevector(a, a, {second}); }}",
-        "#endif",
-    ])  # fmt: skip
+        return whole
+    return f"""\
+{whole}
+#if defined(__clang__) || __GNUC__ >= 12
+#define HALVES_{vector}
+typedef {element} {half} __attribute__((vector_size({wide})));
+typedef {element} {half}u __attribute__((vector_size({wide}), aligned(sizeof({element})), may_alias));
+{_exchange(f"{name}_half", vector, mask, lanes, lanes // 2)}
+static inline {vector} join_{vector}({half} a, {half} b) {{ return __builtin_shufflevector(a, b, {first}, {second}); }}
+static inline {half} low_{vector}({vector} a) {{ return __builtin_shufflevector(a, a, {first}); }}
+static inline {half} high_{vector}({vector} a) {{ return __builtin_shufflevector(a, a, {second}); }}
+#endif"""
 
 
-def _exchange(name: str, vector: str, mask: str, lanes: int, rows: int) -> list[str]:
-    """Transposition by steps of powers of two: in each the off-diagonal parts of pairs of vectors are exchanged."""
+def _exchange(name: str, vector: str, mask: str, lanes: int, rows: int) -> str:
+    """A function that transposes a block in place.
+
+    In steps of powers of two, it exchanges the off-diagonal parts of pairs of vectors.
+    """
     lines = [f"static inline void {name}({vector} *r) {{", f"    {vector} a, b;"]
     step = rows // 2
     while step:
@@ -52,14 +52,22 @@ def _exchange(name: str, vector: str, mask: str, lanes: int, rows: int) -> list[
                 f"r[{i + step}] = SHUFFLE({mask}, a, b, {high});"
             )
         step //= 2
-    return [*lines, "}"]
+    return "\n".join([*lines, "}"])
 
 
 def gather(name: str, exchange: str, vector: str, target: str, element: str, lanes: int) -> str:
-    """Gather rows of memory into lanes.
+    """The helper function of a `GatherRows` statement. The last half block may overlap with the one before it.
 
-    target: type of the array of lanes. exchange: name of the transposition. The last half block may overlap with the
-    one before.
+    Parameters
+    ----------
+    name : str
+        The name of the function.
+    exchange : str
+        The name of the function that transposes a block.
+    vector, target, element : str
+        The types of a vector, of an element of the array of lanes, and of a number.
+    lanes : int
+        The number of lanes.
     """
     head = HEAD.format(name=name, array=target, a="to", memory=f"const {element}", b="from", lanes=lanes)
     half = lanes // 2
@@ -93,7 +101,10 @@ def gather(name: str, exchange: str, vector: str, target: str, element: str, lan
 
 
 def scatter(name: str, exchange: str, vector: str, source: str, element: str, lanes: int) -> str:
-    """Add lanes to rows of memory, one lane after the other, because two lanes may have the same row."""
+    """The helper function of a `ScatterRows` statement; see `gather` for the parameters.
+
+    It adds one lane after the other, because two lanes may have the same row.
+    """
     head = HEAD.format(name=name, array=f"const {source}", a="from", memory=element, b="to", lanes=lanes)
     half = lanes // 2
     return f"""{head}

@@ -1,4 +1,4 @@
-"""Statements, functions and the whole text."""
+"""The text of statements, of functions, and of all functions together."""
 
 from __future__ import annotations
 
@@ -7,43 +7,57 @@ from collections.abc import Collection, Sequence
 
 from trnqc.errors import ProgramError
 from trnqc.gen import statements as st
+from trnqc.gen.arrays import Array
 from trnqc.gen.emit.dialect import ACCUMULATE, Dialect, safe
 from trnqc.gen.emit.expressions import Scalars
 from trnqc.gen.emit.vectors import Vectors, preamble
 from trnqc.gen.lanes import Lanes, analyse
 from trnqc.gen.listing import functions as with_callees
-from trnqc.gen.values import Array, Value, Var, const, lane
+from trnqc.gen.values import Value, Var, const, lane
 
 PAD = "    "
-# Lanes of a CUDA warp, which are summed in registers before one of them adds to memory.
+# The number of lanes of a CUDA warp. Their values are summed in registers before one lane adds the sum to memory.
 WARP = 32
-# A function that is called from more places than this is not inlined.
+# The largest number of places from which a function is called that is inlined.
 INLINED = 4
 
 
 class Text:
-    """The text of functions in one dialect for a number of lanes."""
+    """The text of functions in one dialect.
+
+    Parameters
+    ----------
+    dialect : Dialect
+        The target language.
+    lanes : int
+        The number of lanes.
+    accumulate : str
+        How ``+=`` on memory is written on a GPU, a key of ACCUMULATE.
+    min_blocks : int
+        The number of resident blocks per multiprocessor to compile for, or 0.
+    """
 
     def __init__(self, dialect: Dialect, lanes: int, accumulate: str = "plain", min_blocks: int = 0) -> None:
         if lanes < 1 or lanes & (lanes - 1):
-            raise ProgramError(f"lanes are a power of two, found {lanes}")
+            raise ProgramError(f"the number of lanes must be a power of two, found {lanes}")
         if accumulate not in ACCUMULATE:
-            raise ProgramError(f"accumulate is one of {', '.join(ACCUMULATE)}, found {accumulate!r}")
+            raise ProgramError(f"accumulate must be one of {', '.join(ACCUMULATE)}, found {accumulate!r}")
         self.dialect, self.lanes, self.style, self.min_blocks = dialect, lanes, accumulate, min_blocks
         self.vectors = lanes > 1 and not dialect.threads
 
     def render(self, roots: Sequence[st.Function], external: Collection[str] = ()) -> str:
-        done: dict[str, st.Function] = {}
+        """The text of the functions and of all functions that they call."""
+        by_name: dict[str, st.Function] = {}
         parts: list[str] = []
         helpers: dict[str, str] = {}
         for root in roots:
-            program = analyse(root)
+            analysis = analyse(root)
             callees = with_callees(root, external)
             calls = Counter(s.function.name for f in callees for s in st.statements(f.body) if isinstance(s, st.Call))
             for f in callees:
-                if done.setdefault(f.name, f) != f:
-                    raise ProgramError(f"two functions are named {f.name}")
-                body = _Function(self, f, program, started=f is root, calls=calls[f.name])
+                if by_name.setdefault(f.name, f) != f:
+                    raise ProgramError(f"two different functions are named {f.name}")
+                body = _Function(self, f, analysis, started=f is root, calls=calls[f.name])
                 lines = body.prototype() if f.name in external else body.lines()
                 helpers |= body.expressions.helpers
                 if "\n".join(lines) not in parts:
@@ -54,17 +68,19 @@ class Text:
 
 
 def _by_need(helpers: dict[str, str]) -> list[str]:
-    """Helpers in order, those that others use first."""
+    """Helper functions ordered so that those that others call come first."""
     users = ("min", "max", "gather_rows", "scatter_rows", "pack", "unpack")
     return [helpers[name] for name in sorted(helpers, key=lambda n: (n.startswith(users), n))]
 
 
 class _Function:
-    def __init__(self, text: Text, function: st.Function, program: Lanes, started: bool, calls: int) -> None:
-        self.parent, self.function, self.program, self.started, self.calls = text, function, program, started, calls
+    """The text of one function. `started` tells whether it is a kernel, `calls` from how many places it is called."""
+
+    def __init__(self, text: Text, function: st.Function, analysis: Lanes, started: bool, calls: int) -> None:
+        self.parent, self.function, self.analysis, self.started, self.calls = text, function, analysis, started, calls
         self.dialect = text.dialect
         kind = Vectors if text.vectors else Scalars
-        self.expressions = kind(text.dialect, text.lanes, function, program)
+        self.expressions = kind(text.dialect, text.lanes, function, analysis)
 
     def lines(self) -> list[str]:
         f = self.function
@@ -76,9 +92,12 @@ class _Function:
     def prototype(self) -> list[str]:
         """The declaration of a function that another object file contains."""
         f = self.function
-        by_lane = self.program.names[f.name] & {st.name_of(p) for p in f.params}
+        by_lane = self.analysis.names[f.name] & {st.name_of(p) for p in f.params}
         if by_lane:
-            raise ProgramError(f"{f.name} is called with {', '.join(sorted(by_lane))} by lane: it cannot be external")
+            raise ProgramError(
+                f"the external function {f.name} must be called with values that are the same on every lane; "
+                f"{', '.join(sorted(by_lane))} differ"
+            )
         params = ", ".join(self.param(p) for p in f.params)
         return [f"{self.dialect.external} {safe(f.name)}({params});"]
 
@@ -128,7 +147,7 @@ class _Function:
 
     def on_let(self, s: st.Let | st.Declare, pad: str) -> list[str]:
         x = self.expressions
-        differs = s.var.attr in self.program.names[self.function.name]
+        differs = s.var.attr in self.analysis.names[self.function.name]
         kind, value = x.variable_type(s.value), x.text(s.value)
         if isinstance(x, Vectors) and differs:
             x.masks[s.var.attr] = x.kind(s.value)
@@ -139,7 +158,7 @@ class _Function:
 
     def on_assign(self, s: st.Assign, pad: str) -> list[str]:
         x = self.expressions
-        if isinstance(x, Vectors) and s.var.attr in self.program.names[self.function.name]:
+        if isinstance(x, Vectors) and s.var.attr in self.analysis.names[self.function.name]:
             return [f"{pad}{safe(s.var.attr)} = {x.spread(s.value, x.kind(s.var))};"]
         return [f"{pad}{safe(s.var.attr)} = {x.text(s.value)};"]
 
@@ -173,7 +192,7 @@ class _Function:
             value = f"{x.warp_sum(s.value.dtype)}({value})" if warps else value
         kind = self.dialect.types[s.array.dtype]
         atomic = f"atomicAdd(&{place}, sum_);"
-        if integer:  # CUDA has a 64-bit atomicAdd for unsigned integers only, whose sums have the same bits
+        if integer:  # CUDA has a 64-bit atomicAdd only for unsigned integers. Their sums have the same bits.
             atomic = f"atomicAdd((unsigned long long *)&{place}, (unsigned long long)sum_);"
         return [f"{pad}{{ const {kind} sum_ = {value}; {who}{atomic} }}"]
 
@@ -215,7 +234,7 @@ class _Function:
         end = x.text(s.end)
         begin = x.text(s.begin)
         if s.end.op not in ("const", "var"):
-            # Bounds are evaluated once.
+            # The bounds are evaluated once.
             head = f"for ({kind} {i} = {begin}, {i}_end = {end}; {i} < {i}_end; {step}) {{"
         else:
             head = f"for ({kind} {i} = {begin}; {i} < {end}; {step}) {{"
@@ -239,7 +258,7 @@ class _Function:
                 texts.append(x.address(argument.array, argument.begin))
             elif isinstance(argument, Array):
                 texts.append(safe(argument.name))
-            elif isinstance(x, Vectors) and st.name_of(param) in self.program.names[s.function.name]:
+            elif isinstance(x, Vectors) and st.name_of(param) in self.analysis.names[s.function.name]:
                 texts.append(x.spread(argument))
             else:
                 texts.append(x.text(argument))

@@ -1,18 +1,20 @@
-"""Values that differ by lane as text over the vector types of GCC and Clang; other values remain scalars.
+"""Text of values that differ by lane, over the vector types of GCC and Clang. Other values remain scalars.
 
-Operators take a vector and a scalar together. Scalars are spread to vectors only where the languages ask for it.
+An operator may have a vector and a scalar as its operands. A scalar is broadcast only where the compilers require it.
 """
 
 from __future__ import annotations
 
 from trnqc.gen import statements as st
+from trnqc.gen.arrays import Array
 from trnqc.gen.emit import packed, rows
 from trnqc.gen.emit.dialect import safe
-from trnqc.gen.emit.expressions import ATOM, PREFIX, Scalars, Text
-from trnqc.gen.values import BYTES, Array, Value
+from trnqc.gen.emit.expressions import ATOM, PREFIX, Fragment, Scalars
+from trnqc.gen.values import BYTES, Value
 
-# Comparing elements of so many bytes gives integers of this type, with all bits set or none.
+# The integer type that comparing elements of 8 or 4 bytes gives. All bits are set if the comparison holds, else none.
 MASKS = {8: "i64", 4: "i32"}
+# The sign and the precedence of the logical operations on masks.
 BITWISE = {"and": ("&", 3), "or": ("|", 2)}
 
 
@@ -29,13 +31,13 @@ class Vectors(Scalars):
         return f"{dtype}x{self.lanes}"
 
     def kind(self, value: Value) -> str:
-        """The element type of a value's vector; conditions have integers as wide as the numbers they compare."""
+        """The element type of the vector of a value. A condition is a vector of integers as wide as its operands."""
         if value.dtype != "bool":
             return value.dtype
         if value.op == "var":
             return self.masks.get(value.attr, "i64")
-        below = next((a for a in value.args if self.differs(a)), value.args[0])
-        return self.kind(below) if below.dtype == "bool" else MASKS[BYTES[below.dtype]]
+        operand = next((a for a in value.args if self.differs(a)), value.args[0])
+        return self.kind(operand) if operand.dtype == "bool" else MASKS[BYTES[operand.dtype]]
 
     def variable_type(self, value: Value) -> str:
         if not self.differs(value):
@@ -43,13 +45,13 @@ class Vectors(Scalars):
         return self.vector(self.kind(value))
 
     def array_type(self, array: Array) -> str:
-        if not self.program.array_differs(self.function, array):
+        if not self.analysis.array_differs(self.function, array):
             return super().array_type(array)
-        # Parameters are aligned as their elements, not as vectors.
+        # Parameters have the alignment of their elements, not that of vectors.
         return self.vector(array.dtype) + ("u" if array.space == "global" else "")
 
     def spread(self, value: Value, kind: str = "") -> str:
-        """The value as a vector of the given element type."""
+        """The value as a vector with elements of the type `kind`; by default, its own type."""
         kind = kind or self.kind(value)
         if self.differs(value):
             text = self.text(value)
@@ -57,7 +59,7 @@ class Vectors(Scalars):
         text = f"-({self.text(value)})" if value.dtype == "bool" else self.text(value)
         name = f"all_{self.vector(kind)}"
         element = self.dialect.types[kind]
-        # 0 is subtracted, not added: the sum of -0 and 0 is not -0.
+        # 0 is subtracted and not added, because the sum of -0 and 0 is not -0.
         body = f"return x - ({self.vector(kind)}){{0}};"
         self.helpers[name] = f"static inline {self.vector(kind)} {name}({element} x) {{ {body} }}"
         return f"{name}({text})"
@@ -65,18 +67,18 @@ class Vectors(Scalars):
     def converted(self, text: str, kind: str) -> str:
         return f"__builtin_convertvector({text}, {self.vector(kind)})"
 
-    def bound(self, value: Value) -> Text:
+    def fragment(self, value: Value) -> Fragment:
         by_lane = getattr(self, f"lanes_{value.op}", None)
-        return by_lane(value) if by_lane and self.differs(value) else super().bound(value)
+        return by_lane(value) if by_lane and self.differs(value) else super().fragment(value)
 
-    def lanes_lane(self, value: Value) -> Text:
+    def lanes_lane(self, value: Value) -> Fragment:
         return f"(({self.vector(value.dtype)}){{{', '.join(map(str, range(self.lanes)))}}})", ATOM
 
-    def lanes_load(self, value: Value) -> Text:
+    def lanes_load(self, value: Value) -> Fragment:
         array, index = value.attr, value.args[0]
         if not self.differs(index):
             return self.element(array, index), ATOM
-        by_lane = self.program.array_differs(self.function, array)
+        by_lane = self.analysis.array_differs(self.function, array)
         vector, source = self.vector(array.dtype), self.array_type(array)
         name = f"gather_{source}_x{self.lanes}"
         self.helpers[name] = (
@@ -85,24 +87,24 @@ class Vectors(Scalars):
         )
         return f"{name}({safe(array.name)}, {self.spread(index, 'i64')})", ATOM
 
-    def lanes_not(self, value: Value) -> Text:
+    def lanes_not(self, value: Value) -> Fragment:
         return f"~{self.inside(value.args[0], ATOM)}", PREFIX
 
-    def lanes_and(self, value: Value) -> Text:
-        sign, binding = BITWISE[value.op]
+    def lanes_and(self, value: Value) -> Fragment:
+        sign, precedence = BITWISE[value.op]
         kind = self.kind(value)
         a, b = (self.spread(v, kind) for v in value.args)
-        return f"({a}) {sign} ({b})", binding
+        return f"({a}) {sign} ({b})", precedence
 
     lanes_or = lanes_and
 
-    def lanes_eq(self, value: Value) -> Text:
+    def lanes_eq(self, value: Value) -> Fragment:
         text, _ = super().on_infix(value)
         return f"({text})", ATOM
 
     lanes_lt = lanes_le = lanes_eq
 
-    def lanes_sqrt(self, value: Value) -> Text:
+    def lanes_sqrt(self, value: Value) -> Fragment:
         name = f"{value.op}_{self.vector(value.dtype)}"
         scalar = value.op + ("f" if value.dtype == "f32" else "")
         vector = self.vector(value.dtype)
@@ -114,13 +116,13 @@ class Vectors(Scalars):
 
     lanes_exp = lanes_sqrt
 
-    def lanes_min(self, value: Value) -> Text:
-        return self.chosen_of_two(value, "<")
+    def lanes_min(self, value: Value) -> Fragment:
+        return self.smaller_or_larger(value, "<")
 
-    def lanes_max(self, value: Value) -> Text:
-        return self.chosen_of_two(value, ">")
+    def lanes_max(self, value: Value) -> Fragment:
+        return self.smaller_or_larger(value, ">")
 
-    def chosen_of_two(self, value: Value, sign: str) -> Text:
+    def smaller_or_larger(self, value: Value, sign: str) -> Fragment:
         name, vector = f"{value.op}_{self.vector(value.dtype)}", self.vector(value.dtype)
         select = self.selector(value.dtype)
         self.helpers[name] = (
@@ -128,7 +130,7 @@ class Vectors(Scalars):
         )
         return f"{name}({', '.join(self.spread(a) for a in value.args)})", ATOM
 
-    def lanes_select(self, value: Value) -> Text:
+    def lanes_select(self, value: Value) -> Fragment:
         condition, a, b = value.args
         select = self.selector(value.dtype)
         mask = self.spread(condition, MASKS[BYTES[value.dtype]])
@@ -143,20 +145,20 @@ class Vectors(Scalars):
         )
         return name
 
-    def lanes_cast(self, value: Value) -> Text:
+    def lanes_cast(self, value: Value) -> Fragment:
         return self.converted(self.text(value.args[0]), value.dtype), ATOM
 
     def store(self, s: st.Store) -> str:
         if self.differs(s.index):
             return self.scatter(s, "=")
-        if self.program.array_differs(self.function, s.array):
+        if self.analysis.array_differs(self.function, s.array):
             return f"{self.element(s.array, s.index)} = {self.spread(s.value)};"
         return super().store(s)
 
     def accumulate(self, s: st.Accumulate) -> str:
         if self.differs(s.index):
             return self.scatter(s, "+=")
-        if self.program.array_differs(self.function, s.array) or not self.differs(s.value):
+        if self.analysis.array_differs(self.function, s.array) or not self.differs(s.value):
             return super().accumulate(s)
         vector, element = self.vector(s.value.dtype), self.dialect.types[s.value.dtype]
         name = f"sum_{vector}"
@@ -182,17 +184,25 @@ class Vectors(Scalars):
         unpacks = isinstance(s, st.Unpack)
         by_lane, common = (s.target, s.source) if unpacks else (s.source, s.target)
         used = min(s.rows, self.lanes)
-        shape = packed.Rows(self.array_type(by_lane), self.vector(common.dtype), self.dialect.types[common.dtype],
-                            self.vector(MASKS[BYTES[common.dtype]]), self.lanes, s.stride, s.count, used)  # fmt: skip
-        name, write = (shape.name("unpack"), packed.unpack) if unpacks else (shape.name("pack"), packed.pack)
+        layout = packed.RowLayout(
+            kind=self.array_type(by_lane),
+            vector=self.vector(common.dtype),
+            element=self.dialect.types[common.dtype],
+            mask=self.vector(MASKS[BYTES[common.dtype]]),
+            lanes=self.lanes,
+            stride=s.stride,
+            count=s.count,
+            used=used,
+        )
+        name, write = (layout.name("unpack"), packed.unpack) if unpacks else (layout.name("pack"), packed.pack)
         self.helpers["shuffle"] = packed.SHUFFLE
         if used < self.lanes:
-            self.helpers[f"partial_{shape.vector}"] = packed.partial(shape.vector, shape.element, self.lanes)
-        self.helpers[name] = write(name, shape)
+            self.helpers[f"partial_{layout.vector}"] = packed.partial(layout.vector, layout.element, self.lanes)
+        self.helpers[name] = write(name, layout)
         return f"{name}({self.address(by_lane, s.place)}, {self.address(common, s.start)});"
 
     def scatter(self, s: st.Store | st.Accumulate, sign: str) -> str:
-        by_lane = self.program.array_differs(self.function, s.array)
+        by_lane = self.analysis.array_differs(self.function, s.array)
         target, vector = self.array_type(s.array), self.vector(s.value.dtype)
         place, at, kind, word = self.places(s)
         name = f"{'store' if sign == '=' else 'add'}_at_{word}{target}_x{self.lanes}"
@@ -203,9 +213,11 @@ class Vectors(Scalars):
         return f"{name}({place}, {at}, {self.spread(s.value)});"
 
     def places(self, s: st.Store | st.Accumulate) -> tuple[str, str, str, str]:
-        """The text of an array and of its indices by lane, the type of the indices, and a stem for the helper's name.
+        """How to address elements at indices that differ by lane.
 
-        Indices that are an element of an array of lanes, plus a common offset, are read from memory by the helper.
+        Returns the text of the address, the text of the indices, the type of the indices, and a prefix for the name of
+        the helper function. If the index is the sum of a common offset and an element of an array of lanes, the helper
+        function reads the indices from that array.
         """
         index = s.index
         for base, table in (index.args, index.args[::-1]) if index.op == "add" else ():
@@ -216,7 +228,7 @@ class Vectors(Scalars):
 
 
 def preamble(lanes: int) -> list[str]:
-    """Type definitions of the vectors; those that end in u need only the alignment of their elements."""
+    """Definitions of the vector types. Those whose names end in u need only the alignment of their elements."""
     lines = ['#pragma GCC diagnostic ignored "-Wpsabi"']
     for dtype, element in (("f64", "double"), ("f32", "float"), ("i64", "int64_t"), ("i32", "int32_t")):
         size = BYTES[dtype]

@@ -1,7 +1,7 @@
 """The auxiliary basis of the correlation step: the MP2-fitting (RI) set of the orbital basis, never the JK set.
 
-Elements for which the library has none get a generated even-tempered set: AutoAux (Stoychev, Auer, Neese, J. Chem.
-Theory Comput. 13, 554 (2017)), whose fitting error is a few times below that of PySCF's own even-tempered default.
+Elements for which the library has no RI set get a generated even-tempered set: AutoAux (Stoychev, Auer, Neese, J. Chem.
+Theory Comput. 13, 554 (2017)). Its fitting error is a few times smaller than that of PySCF's even-tempered default.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from pyscf.lib.exceptions import BasisNotFoundError
 
 from trnqc.errors import MoleculeError
 
-# Name of a generated set.
+# Name of a generated set in arguments and results.
 GENERATED = "autoaux"
 
 
 @dataclass(frozen=True, eq=False)
 class AuxiliaryBasis:
-    """The functions that products of orbitals are fitted with.
+    """The functions in which products of orbitals are expanded.
 
     Attributes
     ----------
     auxmol
         PySCF's molecule with these functions.
     names
-        The set of each element; "autoaux" where it was generated.
+        The name of the set of each element; "autoaux" for a generated set.
     generated
         Elements whose set was generated because the library has none.
     """
@@ -40,7 +40,7 @@ class AuxiliaryBasis:
 
     @property
     def warning(self) -> str | None:
-        """What the user has to know about these sets, if anything."""
+        """A message about generated sets, or None."""
         if not self.generated:
             return None
         return (
@@ -50,18 +50,20 @@ class AuxiliaryBasis:
 
 
 def auxiliary_basis(mol: gto.Mole, auxbasis: str | dict[str, Any] | None = None) -> AuxiliaryBasis:
-    """The auxiliary functions for a molecule.
+    """Choose the auxiliary functions of a molecule.
 
     Parameters
     ----------
+    mol
+        The molecule with its orbital basis.
     auxbasis
-        None for the RI set of each element's orbital basis, a set's name for all elements, "autoaux" to generate all,
-        or PySCF's dict by element.
+        None for the RI set of each element's orbital basis, the name of a set for all elements, "autoaux" to generate
+        all sets, or PySCF's dict by element.
 
     Raises
     ------
     MoleculeError
-        If a set is unknown or lacks an element, which the message names.
+        If a set is unknown or lacks an element; the message names both.
     """
     mol = _with_labels(mol)
     kinds = sorted(mol._basis)
@@ -79,10 +81,10 @@ def auxiliary_basis(mol: gto.Mole, auxbasis: str | dict[str, Any] | None = None)
 
 
 def _with_labels(mol: gto.Mole) -> gto.Mole:
-    """A silent copy whose orbital basis has an entry for every label that has functions.
+    """A copy, with verbose = 0, whose orbital basis has an entry for every label that has functions.
 
-    PySCF's integrals take the functions of "O" for the labels "O1" and "GHOST-O"; its functions that make auxiliary
-    sets do not. Nor do they know "6-31g**" where one name stands for all atoms.
+    PySCF's integrals use the functions of "O" for the labels "O1" and "GHOST-O", but its functions that choose
+    auxiliary sets do not. They also do not recognise a name such as "6-31g**" that is the basis of all atoms.
     """
     copy = mol.copy(deep=False)
     copy.verbose = 0
@@ -95,7 +97,7 @@ def _with_labels(mol: gto.Mole) -> gto.Mole:
 
 
 def _entry(table: dict[str, Any], label: str) -> Any:
-    """The entry of `table` for an atom: by its label, else by its element, else by default."""
+    """The entry of `table` for an atom, by its label, its element or "default", in this order."""
     by_label = {key if key == "default" else elements._atom_symbol(key): value for key, value in table.items()}
     for key in (label, elements._std_symbol(label), elements._std_symbol_without_ghost(label), "default"):
         if key in by_label:
@@ -112,7 +114,7 @@ def _default(mol: gto.Mole, kinds: list[str]) -> tuple[dict[str, Any], list[str]
 
 
 def _requested(mol: gto.Mole, kinds: list[str], requested: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Sets and their names by element, as the caller asked for them."""
+    """The requested sets and their names, by element."""
     chosen = {symbol: _entry(requested, symbol) for symbol in kinds}
     if missing := [symbol for symbol, name in chosen.items() if name is None]:
         raise MoleculeError(f"the auxiliary basis has no entry for {', '.join(missing)}")
@@ -133,8 +135,8 @@ def _check_library(name: str, symbol: str) -> None:
         gto.basis.load(name, symbol)
     except BasisNotFoundError:
         raise MoleculeError(
-            f"no auxiliary basis {name!r} for {symbol} in PySCF's library; leave it out for the default RI set, "
-            f"or take {GENERATED}"
+            f"no auxiliary basis {name!r} for {symbol} in PySCF's library; name none to use the default RI set, "
+            f"or use {GENERATED}"
         ) from None
     except (AssertionError, KeyError, ValueError, RuntimeError, OSError) as error:  # PySCF's parsers raise these.
-        raise MoleculeError(f"auxiliary basis {name!r} cannot be made for {symbol}: {error}") from None
+        raise MoleculeError(f"auxiliary basis {name!r} cannot be built for {symbol}: {error}") from None

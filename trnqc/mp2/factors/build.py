@@ -1,12 +1,12 @@
-"""Fitted factors B[i, a, Q] of the active orbitals, in fp64 throughout.
+"""Fitted factors B[i, a, Q] of the active orbitals. All steps are fp64.
 
     plan_factors -> blocks of (ia|P) into B[:, :, block] -> rows i: metric divided out     in memory
                  -> blocks of (ia|P) to disk -> rows i, fitted, to disk                    disk.py
                  -> blocks of (ia|P) on all ranks -> rows exchanged, fitted                ranks.py
 
-The integrals are transformed first and fitted afterwards: the metric is then solved for nocc * nvir right-hand sides
-instead of nao^2 / 2. Blocks of P, and then rows i, are the tasks of a pool of threads, each with one-thread BLAS and
-one-thread integrals, so that threads wait for one another between the stages only.
+The integrals are transformed before they are fitted, because the metric then has nocc * nvir right-hand sides instead
+of nao^2 / 2. Blocks of P, and later rows i, are tasks of a pool of threads. BLAS and the integrals use one thread in
+each task, so that threads wait for one another only between the stages.
 """
 
 from __future__ import annotations
@@ -40,21 +40,27 @@ def build_factors(
     store: Store | None = None,
     beside: int = 0,
 ) -> Factors:
-    """Make the factors of the active orbitals; all ranks of a job call this with the same arguments.
+    """Compute the factors of the active orbitals. All ranks of a job call this with the same arguments.
 
     Parameters
     ----------
+    mol, auxmol
+        The molecule, and PySCF's molecule with the auxiliary functions.
+    orbitals
+        The correlated orbitals of one spin.
+    execution
+        Threads, memory limit and ranks.
     store
-        Where B is kept on disk and from which work is taken up again; on several ranks that of rank 0, the others give
-        None. Without one, B is in memory, or spread over the memory of several ranks, or on disk in unnamed files where
-        it does not fit the memory of one process.
+        Where B is kept on disk and from which an interrupted job continues; on several ranks only rank 0 passes it.
+        If it is None, B is in memory, or spread over the memory of several ranks, or in unnamed files on disk if it
+        does not fit into the memory of one process.
     beside
-        Bytes that the step which uses B needs beside it.
+        Bytes that the step which reads B needs in addition to B.
 
     Raises
     ------
     MemoryLimit
-        If the smallest buffers do not fit the memory limit.
+        If the smallest possible buffers exceed the memory limit.
     StorageError, CommunicationError
         If the disk or a rank fails.
     """
@@ -80,7 +86,7 @@ def _on_one_process(
     if plan.on_disk:
         store = store or Scratch()
         width = store.decide("auxiliary functions a block", lambda: plan.width)
-        plan_factors(auxmol, orbitals, execution, on_disk=True, width=width)  # Do the recorded blocks still fit?
+        plan_factors(auxmol, orbitals, execution, on_disk=True, width=width)  # Checks that recorded blocks still fit.
         half = HalfFitted(mol, auxmol, orbitals.c_occ, orbitals.c_vir, width)
         B, metric, timings = stored_factors(half, store, execution)
         where = f"on disk, {gigabytes(B.nbytes)} at {store.directory}"
@@ -89,7 +95,7 @@ def _on_one_process(
         B, metric, timings = _in_memory(half, execution)
         where = "in memory"
     release_freed_memory()
-    return Factors(B, orbitals.eps_occ, orbitals.eps_vir, metric, half.made_by, timings, where)
+    return Factors(B, orbitals.eps_occ, orbitals.eps_vir, metric, half.ran_on, timings, where)
 
 
 def _on_disk_for_all(
@@ -100,7 +106,7 @@ def _on_disk_for_all(
     store: Store | None,
     beside: int,
 ) -> Factors:
-    """Factors that rank 0 makes in a file which all ranks open."""
+    """Factors that rank 0 writes to a file which all ranks open."""
     mine: list[Factors] = []
 
     def at_first() -> tuple[Factors, Path, dict[int, int]]:
@@ -109,7 +115,7 @@ def _on_disk_for_all(
         assert isinstance(B, RowsOnDisk)
         return replace(mine[0], B=np.empty((0, *B.shape))), B.path.resolve(), B.checksums
 
-    execution.ranks.at("factors, which rank 0 makes on disk")
+    execution.ranks.at("factors, which rank 0 writes to disk")
     factors, path, checksums = execution.ranks.at_first(at_first)
     if mine:
         return mine[0]
@@ -119,7 +125,7 @@ def _on_disk_for_all(
 
 
 def _in_memory(half: HalfFitted, execution: Execution) -> tuple[np.ndarray, str, dict[str, float]]:
-    """B, the metric in words, and wall seconds by stage."""
+    """B, a description of the metric, and wall seconds by stage."""
     B = np.empty(half.shape)
     timings = {}
 
@@ -147,7 +153,7 @@ def _in_memory(half: HalfFitted, execution: Execution) -> tuple[np.ndarray, str,
 
 
 def _compacted(B: np.ndarray, naux: int) -> np.ndarray:
-    """B[:, :, :naux] as a contiguous array in B's own memory: rows move to the front in order."""
+    """B[:, :, :naux] as a contiguous array in the memory of B; rows are moved to the front in order."""
     nocc, nvir, _ = B.shape
     if naux == B.shape[2]:
         return B

@@ -1,10 +1,10 @@
-"""Factors B[i, a, Q] that do not fit into memory, or that are to outlive the process.
+"""Factors B[i, a, Q] on disk, because they do not fit into memory or belong to a checkpoint.
 
     blocks of P: (ia|P) for all i ─► integrals.h5 ─► rows i: all P, metric divided out ─► factors.h5
 
-Every finished block and row is recorded with its checksum. A block or row that a checkpoint records and whose checksum
-is right is not computed again. The sums run in the order they have in memory, so that B has the digits of `build` with
-blocks of the same width.
+Every finished block and row is recorded with its checksum. A recorded block or row is not computed again if its
+checksum is right. Sums have the same order as in memory, so that B has the same digits as factors that `build` keeps in
+memory, if the blocks have the same width.
 """
 
 from __future__ import annotations
@@ -32,14 +32,23 @@ Result = TypeVar("Result")
 
 
 def stored_factors(half: HalfFitted, store: Store, execution: Execution) -> tuple[RowsOnDisk, str, dict[str, float]]:
-    """Make B in a file of the store, or what is missing of it.
+    """Compute B in a file of the store, or the parts of it that are missing.
+
+    Parameters
+    ----------
+    half
+        The integrals (ia|P) by blocks of P.
+    store
+        The file, and the records of finished work.
+    execution
+        Number of threads, and the progress report.
 
     Returns
     -------
     RowsOnDisk
         B[nocc, nvir, naux].
     str
-        In words, how the metric was factorised.
+        Description of how the metric was factorised.
     dict
         Wall seconds by stage.
 
@@ -74,14 +83,14 @@ def stored_factors(half: HalfFitted, store: Store, execution: Execution) -> tupl
 
 
 class IntegralsOnDisk:
-    """(ia|P) on disk, block after block of P as [nocc, nvir, p], with a checksum for each i."""
+    """(ia|P) on disk by blocks of P, each as [nocc, nvir, p] with a checksum for each i."""
 
     def __init__(self, array: DiskArray, half: HalfFitted) -> None:
         self.array, self.half = array, half
         self.checksums: dict[int, list[int]] = {}
 
     def write(self, number: int) -> tuple[list[int], tuple[float, float]]:
-        """Compute and write a block; returns its checksums, and seconds of integrals and of transformation."""
+        """Compute and write a block. Returns its checksums, and seconds of integrals and of transformation."""
         nocc, nvir, _ = self.half.shape
         p0, p1 = self.half.columns[number]
         out = np.empty((nocc, nvir, p1 - p0))
@@ -91,27 +100,27 @@ class IntegralsOnDisk:
         return self.checksums[number], seconds
 
     def read(self, number: int, i: int) -> np.ndarray:
-        """[nvir, p] of a block for orbital i. Raises StorageError if it is not what was written."""
+        """Read a block [nvir, p] of orbital i. Raises StorageError if its checksum is wrong."""
         nocc, nvir, _ = self.half.shape
         p0, p1 = self.half.columns[number]
         piece = np.empty((nvir, p1 - p0))
         self.array.get(nocc * nvir * p0 + i * piece.size, piece)
         if checksum(piece) != self.checksums[number][i]:
             raise StorageError(
-                f"{self.array.path}: block {number}, row {i} is not what was written there: something else has changed "
-                "the file, or the disk fails. Start the job again: with a checkpoint it makes this block anew"
+                f"{self.array.path}: block {number}, row {i} has a wrong checksum: another program has changed the "
+                "file, or the disk fails. Start the job again: with a checkpoint only this block is computed again"
             )
         return piece
 
     def row(self, i: int) -> np.ndarray:
-        """(ia|P) of orbital i, [nvir, naux]."""
+        """Read (ia|P) of orbital i, [nvir, naux]."""
         row = np.empty(self.half.shape[1:])
         for number, (p0, p1) in enumerate(self.half.columns):
             row[:, p0:p1] = self.read(number, i)
         return row
 
     def holds(self, number: int) -> bool:
-        """Whether a block is there as it was written."""
+        """Whether a block has been written and its checksums are right."""
         try:
             return all(self.read(number, i) is not None for i in range(self.half.shape[0]))
         except (StorageError, LookupError):
@@ -121,7 +130,7 @@ class IntegralsOnDisk:
 def _write_integrals(
     integrals: IntegralsOnDisk, store: Store, pool: Executor, execution: Execution
 ) -> dict[str, float]:
-    """Compute the blocks that are missing; returns wall seconds of integrals and of transformation."""
+    """Compute the missing blocks. Returns wall seconds of integrals and of transformation."""
     start = time.perf_counter()
     integrals.checksums.update((number, sums) for number, sums in store.recorded("block"))
     numbers = range(len(integrals.half.blocks))
@@ -144,7 +153,7 @@ def _fit(
     pool: Executor,
     execution: Execution,
 ) -> None:
-    """Fit and write the rows of B that are missing."""
+    """Fit and write the missing rows of B."""
 
     def fit(i: int) -> int:
         row = metric.fit(integrals.row(i))
@@ -162,19 +171,23 @@ def finished(
     execution: Execution,
     total: int | None = None,
 ) -> Iterator[tuple[Item, Result]]:
-    """Run a task for every item; yields (item, task(item)) in the order in which the tasks end.
+    """Run a task for every item and yield (item, task(item)) in the order in which the tasks end.
 
     Parameters
     ----------
-    stage
-        The stage whose progress is reported.
+    pool
+        Runs the tasks.
+    task, items
+        A function, and its arguments.
+    stage, execution
+        The stage whose progress `execution` reports.
     total
-        Parts of the stage, where some of them were done before; by default as many as there are items.
+        Number of parts of the stage, if some of them were finished before; by default the number of items.
 
     Raises
     ------
     Exception
-        The error of the first task that fails; tasks that have not begun are cancelled.
+        The error of the first task that fails. Tasks that have not begun are cancelled.
     """
     futures: dict[Any, Item] = {pool.submit(task, item): item for item in items}
     total = len(futures) if total is None else total

@@ -1,10 +1,10 @@
-"""fp64 arrays in HDF5 files that threads read and write without the HDF5 library.
+"""fp64 arrays in HDF5 files, which threads read and write without the HDF5 library.
 
     create: new file, space of its one dataset allocated, renamed into place ─► DiskArray ─► RowsOnDisk: B[i0:i1]
 
 The HDF5 library serves one thread at a time, and a process that is killed while it changes a file leaves the file
-unreadable. Here only the numbers of one contiguous dataset change once the file exists. Their offset in the file is
-known, so threads read and write them by system calls, and any program that reads HDF5 can open the file.
+unreadable. Therefore only the numbers of one contiguous dataset change after the file has been created. Threads know
+their offset in the file and use system calls, and any program that reads HDF5 can open the file.
 """
 
 from __future__ import annotations
@@ -28,41 +28,41 @@ class DiskArray:
     dtype = np.dtype(np.float64)
 
     def __init__(self, path: Path, name: str, shape: tuple[int, ...]) -> None:
-        """Open a file that `create` made. Raises StorageError if it is not such a file."""
+        """Open a file that `create` has written. Raises StorageError if it is another kind of file."""
         self.path, self.shape = path, shape
         try:
             with h5py.File(path, "r") as file:
                 dataset = file[name]
                 self._start = dataset.id.get_offset()
-                there = (tuple(dataset.shape), dataset.dtype)
+                stored = (tuple(dataset.shape), dataset.dtype)
             self._stream = path.open("r+b", buffering=0)
         except (OSError, KeyError) as error:
             raise StorageError(f"{path}: not a readable HDF5 file with the dataset {name!r}: {error}") from error
-        if there != (shape, self.dtype) or self._start is None:
+        if stored != (shape, self.dtype) or self._start is None:
             self.close()
-            raise StorageError(f"{path}: {name!r} was expected as float64 {shape}, found {there[1]} {there[0]}")
+            raise StorageError(f"{path}: {name!r} was expected as float64 {shape}, found {stored[1]} {stored[0]}")
 
     @classmethod
     def create(cls, path: Path, name: str, shape: tuple[int, ...]) -> Self:
-        """Make a file and allocate its space. Raises StorageError, and leaves no file, if the disk is full."""
+        """Create a file and allocate its space. Raises StorageError if the disk is full, and then leaves no file."""
         with replacing(path, path.with_name(f"{path.name}.new")) as aside:
-            _take_space(aside, 8 * prod(shape))  # HDF5 could not close a file for which it finds no room.
+            _allocate(aside, 8 * prod(shape))  # HDF5 fails to close a file if the disk is full.
             with h5py.File(aside, "w") as file:
                 plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
                 plist.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
                 plist.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
                 h5py.h5d.create(file.id, name.encode(), h5py.h5t.NATIVE_DOUBLE, h5py.h5s.create_simple(shape), plist)
-            _take_space(aside, aside.stat().st_size)
+            _allocate(aside, aside.stat().st_size)
         return cls(path, name, shape)
 
     @property
     def size(self) -> int:
-        """Numbers in all."""
+        """Number of elements."""
         return prod(self.shape)
 
     @property
     def ndim(self) -> int:
-        """Dimensions."""
+        """Number of dimensions."""
         return len(self.shape)
 
     @property
@@ -74,12 +74,12 @@ class DiskArray:
         return self.shape[0]
 
     def get(self, first: int, out: np.ndarray) -> np.ndarray:
-        """Fill a contiguous array with the numbers from position `first` on."""
+        """Read the numbers from position `first` on into a contiguous array, and return it."""
         left, at = memoryview(out.data).cast("B"), self._start + 8 * first
         while left:
             count = os.preadv(self._stream.fileno(), [left], at)
             if count == 0:
-                raise StorageError(f"{self.path}: ends before its numbers do: it has been cut off")
+                raise StorageError(f"{self.path}: the file has been truncated")
             left, at = left[count:], at + count
         return out
 
@@ -99,12 +99,12 @@ class DiskArray:
 
 
 class RowsOnDisk(DiskArray):
-    """B[nocc, nvir, naux] on disk, read as B[i] or B[i0:i1]; every row is compared with its checksum.
+    """B[nocc, nvir, naux] on disk, read as B[i] or B[i0:i1]. The checksum of every row is verified.
 
     Attributes
     ----------
     checksums
-        By row, that of what was written. A row without one is not there.
+        The checksum of each row that has been written.
     """
 
     def __init__(self, path: Path, name: str, shape: tuple[int, ...]) -> None:
@@ -112,7 +112,7 @@ class RowsOnDisk(DiskArray):
         self.checksums: dict[int, int] = {}
 
     def __getitem__(self, key: int | slice) -> np.ndarray:
-        """Read rows. Raises StorageError if one is not what was written, IndexError if there is none."""
+        """Read rows. Raises StorageError if a checksum is wrong, IndexError if there is no such row."""
         if isinstance(key, slice):
             first, last, step = key.indices(len(self))
             rows = np.empty((len(range(first, last, step)), *self.shape[1:]))
@@ -122,13 +122,13 @@ class RowsOnDisk(DiskArray):
         return self._row(range(len(self))[key], np.empty(self.shape[1:]))
 
     def write(self, i: int, row: np.ndarray) -> int:
-        """Write row i; returns its checksum."""
+        """Write row i and return its checksum."""
         self.put(i * row.size, row)
         self.checksums[i] = checksum(row)
         return self.checksums[i]
 
     def holds(self, i: int) -> bool:
-        """Whether row i is there as it was written."""
+        """Whether row i has been written and its checksum is right."""
         try:
             self[i]
         except StorageError:
@@ -138,13 +138,13 @@ class RowsOnDisk(DiskArray):
     def _row(self, i: int, out: np.ndarray) -> np.ndarray:
         if checksum(self.get(i * out.size, out)) != self.checksums.get(i):
             raise StorageError(
-                f"{self.path}: row {i} of {len(self)} is not what was written there: something else has changed the "
-                "file, or the disk fails. Start the job again: with a checkpoint it makes this row anew"
+                f"{self.path}: row {i} of {len(self)} has a wrong checksum: another program has changed the file, or "
+                "the disk fails. Start the job again: with a checkpoint only this row is computed again"
             )
         return out
 
 
-def _take_space(path: Path, size: int) -> None:
+def _allocate(path: Path, size: int) -> None:
     with path.open("ab") as stream:
         os.posix_fallocate(stream.fileno(), 0, size)
 

@@ -1,4 +1,4 @@
-"""The value that MP2 rests on: factors B[i, a, Q] of the integrals (ia|jb) and the orbital energies."""
+"""The factors B[i, a, Q] of the integrals (ia|jb), with the orbital energies."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from trnqc.errors import InputError
 class Factors:
     """Fitted three-index integrals of one spin channel: (ia|jb) = sum_Q B[i, a, Q] B[j, b, Q].
 
-    A closed shell has one channel, which stands for both spins.
+    The one channel of a closed shell represents both spins.
 
     Attributes
     ----------
     B
         [nocc, nvir, naux], fp64, Hartree^1/2: a C-contiguous array, a memory map, an HDF5 dataset, rows on disk
-        (`RowsOnDisk`) or rows spread over ranks (`RowsOnRanks`). naux is smaller than the auxiliary basis where
-        linearly dependent functions were dropped.
+        (`RowsOnDisk`) or rows spread over ranks (`RowsOnRanks`). naux is smaller than the auxiliary basis if linearly
+        dependent functions were dropped.
     eps_occ, eps_vir
         Orbital energies [nocc] and [nvir], Hartree.
     metric
-        In words, how (P|Q) was factorised.
+        Description of how (P|Q) was factorised.
     integrals
-        In words, what computed (mu nu|P).
+        Description of what computed (mu nu|P).
     timings
-        Seconds of wall time by stage. Integrals and transformation share one pool of threads, whose time is divided
-        between them by the time that threads spent.
+        Wall time in seconds, by stage. Integrals and transformation share one pool of threads; its wall time is divided
+        between them in proportion to the time of the threads.
     where
-        In words, where B is.
+        Description of where B is stored.
     """
 
     B: Any
@@ -47,31 +47,31 @@ class Factors:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """nocc, nvir, naux."""
+        """(nocc, nvir, naux)."""
         return tuple(self.B.shape)
 
     @property
     def bytes_in_memory(self) -> int:
-        """Bytes of B where this process holds all of it in memory, else 0."""
+        """Bytes of B if this process holds all of it in memory, else 0."""
         in_memory = isinstance(self.B, np.ndarray) and not isinstance(self.B, np.memmap)
         return self.B.nbytes if in_memory else 0
 
 
 def checked_factors(B: Any, eps_occ: Any, eps_vir: Any) -> Factors:
-    """Check a caller's factors and orbital energies.
+    """Check the caller's factors and orbital energies.
 
     Parameters
     ----------
     B
-        [nocc, nvir, naux], float64 or float32: an array or tensor, which is copied only where its dtype or layout is
-        another; an fp64 memory map or HDF5 dataset stays on disk.
+        [nocc, nvir, naux], float64 or float32. An array or tensor is copied only if it is not fp64 or not C-contiguous;
+        an fp64 memory map or HDF5 dataset stays on disk.
     eps_occ, eps_vir
-        Orbital energies [nocc] and [nvir].
+        Orbital energies [nocc] and [nvir], Hartree.
 
     Raises
     ------
     InputError
-        If shapes or dtypes do not fit, or a number is not finite; the message names the array and the index.
+        If shapes or dtypes are wrong, or a number is not finite; the message names the array and the index.
     """
     eps_occ, eps_vir = _real_array("eps_occ", eps_occ, 1), _real_array("eps_vir", eps_vir, 1)
     if not (_stays_on_disk(B) and B.dtype == np.float64 and B.ndim == 3):

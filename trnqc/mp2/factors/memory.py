@@ -1,4 +1,4 @@
-"""How much memory the factor step needs, and where it puts B: decided before anything is allocated.
+"""Memory of the factor step, and the decision between memory and disk, made before anything is allocated.
 
 basis sizes, orbitals, execution -> plan_factors -> FactorPlan: width of the blocks of P, in memory or on disk
 """
@@ -17,17 +17,17 @@ from trnqc.mp2.pairs.blocks import SETS
 from trnqc.mp2.pairs.distribution import AHEAD, Distribution
 from trnqc.mp2.reference.orbitals import ActiveOrbitals
 
-# Auxiliary functions of a block where memory allows it: the blocks of all threads then stay in the cache.
+# Auxiliary functions in a block if memory allows it, so that the blocks of all threads stay in the cache.
 _COMFORTABLE_BLOCK = 64
-# Blocks of P for every thread, so that threads end together.
+# Smallest number of blocks of P for each thread, so that the threads end at about the same time.
 _BLOCKS_OF_A_THREAD = 4
-# Rows of B that a thread holds while it fits one: as it was read, as the metric returns it, and as it is written.
+# Copies of a row of B that a thread holds while it fits the row: the integrals, the fitted row, and the written row.
 ROWS_OF_A_FIT = 3
 
 
 @dataclass(frozen=True)
 class FactorPlan:
-    """Auxiliary functions in a block of integrals, and whether B is kept on disk."""
+    """The number of auxiliary functions in a block of integrals, and whether B is kept on disk."""
 
     width: int
     on_disk: bool
@@ -35,7 +35,7 @@ class FactorPlan:
 
 @dataclass(frozen=True)
 class FactorMemory:
-    """Bytes of the factor step by its sizes: atomic, active and auxiliary functions, and threads of the pool."""
+    """Bytes of the factor step from the numbers of orbitals, auxiliary functions and threads."""
 
     nao: int
     nocc: int
@@ -65,7 +65,7 @@ class FactorMemory:
 
     @property
     def column(self) -> int:
-        """Bytes of all threads' buffers for one auxiliary function: packed, half-transformed, one row of B."""
+        """Bytes per auxiliary function of all threads' buffers: packed, half-transformed, one row of B."""
         return 8 * self.threads * (self.nao * (self.nao + 1) // 2 + self.nocc * self.nao + self.nvir)
 
     @property
@@ -75,11 +75,11 @@ class FactorMemory:
 
     @property
     def disk_column(self) -> int:
-        """Bytes of all threads' buffers for one auxiliary function that goes to disk for all i at once."""
+        """Bytes per auxiliary function of all threads' buffers if blocks of all i are written to disk."""
         return self.column + 8 * self.threads * self.nocc * self.nvir
 
     def on_disk(self, width: int) -> int:
-        """Bytes with blocks of `width` functions and B on disk: the most of metric, integrals and fit of rows."""
+        """Bytes with blocks of `width` functions and B on disk: the largest of metric, integrals and fit."""
         factor = self.metric // 3
         fit = factor + ROWS_OF_A_FIT * self.threads * self.row
         return max(self.metric, factor + self.squares + width * self.disk_column, fit)
@@ -89,10 +89,11 @@ class FactorMemory:
         return self.fixed + width * self.column
 
     def on_a_rank(self, width: int, ranks: int, beside: int = 0) -> int:
-        """Bytes of one of several ranks over which B is spread.
+        """Bytes on each of several ranks over which B is spread.
 
-        While B is made: its columns, its rows, those being exchanged, the metric and the buffers. Later: its rows,
-        those that visit from other ranks, and `beside` bytes of the step that uses B.
+        While B is computed, these are the columns and rows of the rank, the rows being exchanged, the metric and the
+        buffers. Afterwards they are the rows of the rank, those received from other ranks, and `beside` bytes of the
+        step that reads B.
         """
         distribution = Distribution(self.nocc, self.nvir, self.naux, ranks)
         share = -(-self.factors // distribution.shards)
@@ -100,26 +101,28 @@ class FactorMemory:
         return max(factors, share + (AHEAD + 1) * distribution.width * self.row + beside)
 
     def preferred_width(self, smallest: int) -> int:
-        """Functions of a block where memory does not matter; `smallest` are those of the largest shell."""
+        """Functions in a block if memory is not limited; `smallest` is the size of the largest shell."""
         balanced = -(-self.naux // (_BLOCKS_OF_A_THREAD * self.threads))
         return max(smallest, min(_COMFORTABLE_BLOCK, balanced))
 
     def plan(self, limit: float, smallest: int, beside: int = 0, on_disk: bool = False) -> FactorPlan:
-        """Keep B in memory if the factor step, and B with `beside` bytes, fit `limit` bytes, else put it on disk.
+        """Plan B in memory if the factor step, and B with `beside` bytes, need at most `limit` bytes, else on disk.
 
         Parameters
         ----------
+        limit
+            Bytes that this process may allocate.
         smallest
-            Auxiliary functions that a block has at least: those of the largest shell.
+            Smallest number of auxiliary functions in a block: the size of the largest shell.
         beside
-            Bytes that the step which uses B needs beside it.
+            Bytes that the step which reads B needs in addition to B.
         on_disk
-            Put B on disk even if it fits.
+            Keep B on disk even if it fits into memory.
 
         Raises
         ------
         MemoryLimit
-            If neither fits; the message gives the least that is needed.
+            If neither is possible; the message states the smallest sufficient limit.
         """
         wanted = self.preferred_width(smallest)
         whole = max(self.in_memory(smallest), self.factors + beside)
@@ -129,19 +132,19 @@ class FactorMemory:
             needed = needed if on_disk else min(needed, whole)
             raise MemoryLimit(
                 f"the factors B[{self.nocc}, {self.nvir}, {self.naux}] of {gigabytes(self.factors)} need at least "
-                f"{gigabytes(needed)} of memory, wherever they are kept; the memory limit is {gigabytes(limit)}: "
-                "raise the limit, use fewer threads, freeze more orbitals or take a smaller basis"
+                f"{gigabytes(needed)} of memory, even on disk; the memory limit is {gigabytes(limit)}: "
+                "raise the limit, use fewer threads, freeze more orbitals or use a smaller basis"
             )
         return FactorPlan(int(min(wanted, (limit - self.metric // 3 - self.squares) / self.disk_column)), True)
 
     def check_spread(self, width: int, ranks: int, limit: float, beside: int = 0) -> None:
-        """Raise MemoryLimit if one rank's part of B does not fit `limit` bytes."""
+        """Raise MemoryLimit if the part of one rank needs more than `limit` bytes."""
         needed = self.on_a_rank(width, ranks, beside)
         if needed > limit:
             raise MemoryLimit(
                 f"factors B{[self.nocc, self.nvir, self.naux]} spread over {ranks} ranks need {gigabytes(needed)} on "
-                f"each, the memory limit of a rank is {gigabytes(limit)}: raise the limit, take more ranks, or name a "
-                "checkpoint directory that all ranks see, where B then is"
+                f"each, the memory limit of a rank is {gigabytes(limit)}: raise the limit, use more ranks, or keep B "
+                "in a checkpoint directory that all ranks can read"
             )
 
 
@@ -154,22 +157,28 @@ def plan_factors(
     on_disk: bool = False,
     width: int = 0,
 ) -> FactorPlan:
-    """Decide how `build_factors` works, without doing it.
+    """Decide how `build_factors` will work, without computing anything.
 
     Parameters
     ----------
+    auxmol
+        PySCF's molecule with the auxiliary functions.
+    orbitals
+        The correlated orbitals of one spin.
+    execution
+        Threads, memory limit and ranks.
     beside
-        Bytes that the step which uses B needs beside it.
+        Bytes that the step which reads B needs in addition to B.
     on_disk
-        Whether B goes to disk in any case, as it does with a checkpoint. On several ranks rank 0 then makes it;
-        otherwise B is spread over them.
+        Whether B is kept on disk in any case, as with a checkpoint. On several ranks, rank 0 then computes it;
+        otherwise B is spread over the ranks.
     width
-        Auxiliary functions that a block has at least.
+        Smallest number of auxiliary functions in a block, beside the size of the largest shell.
 
     Raises
     ------
     MemoryLimit
-        If the factor step, or the one that uses B, does not fit the memory of this process.
+        If the factor step, or the step that reads B, does not fit into the memory of this process.
     """
     memory = FactorMemory(orbitals.nao, orbitals.nocc, orbitals.nvir, auxmol.nao_nr(), execution.threads)
     smallest = max(width, int(np.diff(auxmol.ao_loc_nr()).max()))

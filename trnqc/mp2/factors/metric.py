@@ -1,8 +1,8 @@
-"""The Coulomb metric J = (P|Q): factorised once, then divided out of three-index integrals, in fp64.
+"""Factorisation of the Coulomb metric J = (P|Q), and the fit of three-index integrals with it, in fp64.
 
-With the Cholesky factor J = L L^T, the factors are B[ia, Q] = sum_P (ia|P) (L^-T)[P, Q]. Where J is too close to
-singular for that, they are B[ia, Q] = sum_P (ia|P) U[P, Q] w_Q^-1/2 over the eigenvalues of J = U w U^T that are kept.
-Both give sum_Q B[ia, Q] B[jb, Q] = (ia|jb).
+With the Cholesky factor J = L L^T, the factors are B[ia, Q] = sum_P (ia|P) (L^-T)[P, Q]. If J is too close to singular,
+they are B[ia, Q] = sum_P (ia|P) U[P, Q] w_Q^-1/2 over the eigenvalues of J = U w U^T that are large enough. Both
+satisfy sum_Q B[ia, Q] B[jb, Q] = (ia|jb).
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-# Reciprocal condition number of (P|Q) below which its Cholesky factor has no digits left.
+# Reciprocal condition number of (P|Q) below which the Cholesky factor is not accurate, because it comes close to the
+# rounding of fp64, 1.1e-16.
 RCOND_CHOLESKY = 1e-14
-# Eigenvalues of (P|Q) up to this are dropped; PySCF's density-fitted MP2 drops the same.
+# Eigenvalues of (P|Q) in Hartree up to which functions are dropped: the threshold of PySCF's density-fitted MP2.
 EIGENVALUE_CUT = 1e-10
-# Columns that are solved at once: inside a block by the inverse of its triangle, between blocks by a product.
+# Columns in a block of the forward substitution. Blocks are solved with the inverse of their triangle, and eliminated
+# from later blocks by a matrix product.
 _BLOCK = 256
 
 
 @dataclass(frozen=True, eq=False)
 class CholeskyMetric:
-    """J = L L^T, with the inverses L[k, k]^-1 of the diagonal blocks, so that fitting consists of products only."""
+    """J = L L^T, with the inverses L[k, k]^-1 of the diagonal blocks, so that a fit needs matrix products only."""
 
     lower: np.ndarray
     inverse_diagonal: tuple[np.ndarray, ...]
@@ -30,11 +32,11 @@ class CholeskyMetric:
 
     @property
     def naux(self) -> int:
-        """Columns of the fitted factors."""
+        """Number of columns of the fitted factors."""
         return len(self.lower)
 
     def fit(self, rows: np.ndarray) -> np.ndarray:
-        """Turn rows[n, P] into rows[n, Q] in place, by forward substitution over blocks of columns."""
+        """Replace rows[n, P] by rows[n, Q] by forward substitution over blocks of columns, and return them."""
         for k, inverse in enumerate(self.inverse_diagonal):
             block = slice(k * _BLOCK, k * _BLOCK + len(inverse))
             right = rows[:, block]
@@ -43,24 +45,33 @@ class CholeskyMetric:
             rows[:, block] = right @ inverse.T
         return rows
 
+    def divide_from_right(self, rows: np.ndarray) -> np.ndarray:
+        """Return rows[n, Q] L^-1[Q, P], the transpose of `fit`, in the memory of C-contiguous rows."""
+        # x L = rows is L^T x^T = rows^T, whose matrices BLAS sees in column order.
+        return scipy.linalg.blas.dtrsm(1.0, self.lower.T, rows.T, side=0, lower=0, overwrite_b=1).T
+
 
 @dataclass(frozen=True, eq=False)
 class EigenMetric:
-    """U w^-1/2 over the eigenvalues that are kept: [P, Q] with fewer columns than rows."""
+    """U w^-1/2 [P, Q] over the eigenvalues that are kept; Q has a smaller range than P."""
 
     half_inverse: np.ndarray
     note: str
 
     @property
     def naux(self) -> int:
-        """Columns of the fitted factors."""
+        """Number of columns of the fitted factors."""
         return self.half_inverse.shape[1]
 
     def fit(self, rows: np.ndarray) -> np.ndarray:
-        """Turn rows[n, P] in place into rows[n, Q], the first columns of `rows`; the caller cuts the rest off."""
+        """Write rows[n, Q] to the first columns of rows[n, P], and return these columns."""
         fitted = rows[:, : self.naux]
         fitted[...] = rows @ self.half_inverse
         return fitted
+
+    def divide_from_right(self, rows: np.ndarray) -> np.ndarray:
+        """Return Σ_Q rows[n, Q] w_Q^-1/2 U[P, Q], the transpose of `fit`; the result has more columns than `rows`."""
+        return rows @ self.half_inverse.T
 
 
 Metric = CholeskyMetric | EigenMetric
@@ -69,8 +80,8 @@ Metric = CholeskyMetric | EigenMetric
 def factorise(metric: np.ndarray) -> Metric:
     """Factorise the symmetric matrix metric[P, Q].
 
-    By Cholesky, unless that fails or the reciprocal condition number is below RCOND_CHOLESKY; then by eigenvalues, of
-    which `note` says how many were dropped.
+    The factorisation is that of Cholesky, unless it fails or the reciprocal condition number is below RCOND_CHOLESKY.
+    In these cases it consists of eigenvalues, and `note` says how many were dropped.
     """
     try:
         lower = scipy.linalg.cholesky(metric, lower=True)

@@ -2,7 +2,8 @@
 
     blocks of P divided among ranks: (ia|P) for all i -> rows sent to their ranks -> rows i: metric divided out
 
-While B is made, a rank holds its columns and its rows, which is twice B over the number of ranks, and the metric.
+While B is computed, a rank holds the metric, its columns of B and its rows of B. Columns and rows together have twice
+the size of B divided by the number of ranks.
 """
 
 from __future__ import annotations
@@ -33,9 +34,13 @@ class RowsOnRanks:
     Parameters
     ----------
     distribution
-        Which rank holds which sets of rows. Its naux may be larger, by the linearly dependent functions.
+        Assigns sets of rows to ranks. Its naux includes linearly dependent functions.
+    ranks
+        The processes of the job.
     held
         The sets of rows of this rank, [rows, nvir, naux] by the number of the set.
+    naux
+        Number of auxiliary functions without the linearly dependent ones.
     """
 
     def __init__(self, distribution: Distribution, ranks: Ranks, held: dict[int, np.ndarray], naux: int) -> None:
@@ -48,7 +53,7 @@ class RowsOnRanks:
         return 8 * prod(self.shape)
 
     def fetched(self, i: int, to: int) -> np.ndarray | None:
-        """Row i [nvir, naux] on rank `to`, None on the others. All ranks have to call this."""
+        """Send row i [nvir, naux] to rank `to`; returns None on the others. All ranks have to call this."""
         number, at = divmod(int(i), self.distribution.width)
         sender, me = self.distribution.sender(number, to), self.ranks.rank
         if to in self.distribution.holders(number):
@@ -60,7 +65,16 @@ class RowsOnRanks:
 
 
 def spread_factors(half: HalfFitted, orbitals: ActiveOrbitals, execution: Execution) -> Factors:
-    """Make this rank's rows of the factors; all ranks call this with the same arguments.
+    """Compute this rank's rows of the factors. All ranks call this with the same arguments.
+
+    Parameters
+    ----------
+    half
+        The integrals (ia|P) by blocks of P.
+    orbitals
+        The correlated orbitals of one spin.
+    execution
+        Threads, ranks and schedule.
 
     Raises
     ------
@@ -95,11 +109,11 @@ def spread_factors(half: HalfFitted, orbitals: ActiveOrbitals, execution: Execut
         timings["fitting"] = time.perf_counter() - after
     B = RowsOnRanks(distribution, ranks, rows, metric.naux)
     where = f"in memory, {gigabytes(B.nbytes)} spread over {ranks.size} ranks"
-    return Factors(B, orbitals.eps_occ, orbitals.eps_vir, metric.note, half.made_by, timings, where)
+    return Factors(B, orbitals.eps_occ, orbitals.eps_vir, metric.note, half.ran_on, timings, where)
 
 
 def _columns(half: HalfFitted, pool: Executor, execution: Execution) -> tuple[dict[int, np.ndarray], np.ndarray]:
-    """(ia|P) of this rank's blocks of P by number, and seconds of integrals and of transformation."""
+    """Compute (ia|P) of this rank's blocks of P, by number. Also returns seconds of integrals and transformation."""
     costs = [float(p1 - p0) for p0, p1 in half.columns]
     mine, lock = dealt(costs, execution.ranks, execution.schedule, "factors"), threading.Lock()
     columns: dict[int, np.ndarray] = {}
@@ -137,7 +151,7 @@ def _owners(count: int, columns: dict[int, np.ndarray], ranks: Ranks) -> list[in
 def _exchanged(
     half: HalfFitted, distribution: Distribution, ranks: Ranks, columns: dict[int, np.ndarray], owners: list[int]
 ) -> dict[int, np.ndarray]:
-    """All columns of this rank's rows, by set; in every step each rank sends to one and receives from one."""
+    """All columns of this rank's rows, by set. In every step each rank sends to one rank and receives from one."""
     me, size = ranks.rank, ranks.size
     rows = {n: np.empty((len(distribution.sets[n]), *half.shape[1:])) for n in distribution.holds(me)}
     for step in range(size):

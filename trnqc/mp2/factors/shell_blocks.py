@@ -2,8 +2,8 @@
 
     auxmol ordered by l -> blocks of shells -> (mu nu|P) packed -> (i nu|P) -> (ia|P)
 
-Our kernels compute the integrals where there are so many that compiling pays, else PySCF does. Auxiliary shells of the
-same l follow one another, so that the vectors of our kernels are full.
+Our kernels compute the integrals if there are enough of them to be worth compiling kernels, else PySCF does. Auxiliary
+shells are ordered by l, so that the vectors of our kernels are full.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from trnqc.eri.integrals import ThreeCentre
 from trnqc.eri.library.programs import lanes, words
 from trnqc.errors import CompilerError, UnsupportedClass
 
-# Number of integrals (mu nu|P) above which our kernels are used: PySCF takes a second or two for as many.
+# Number of integrals (mu nu|P) from which on our kernels are used. PySCF needs one to two seconds for as many, which is
+# about the time of loading or compiling our kernels.
 MANY = 1e8
 
 Block = tuple[int, int]
@@ -27,30 +28,32 @@ Block = tuple[int, int]
 
 
 class HalfFitted:
-    """The integrals (ia|P), in which one pair of indices is transformed, by blocks of auxiliary shells.
+    """The integrals (ia|P), transformed but not fitted, by blocks of auxiliary shells.
 
     Parameters
     ----------
+    mol, auxmol
+        The molecule, and PySCF's molecule with the auxiliary functions.
     c_occ, c_vir
         Orbitals [nao, nocc] and [nao, nvir].
     width
-        Auxiliary functions in a block.
+        Largest number of auxiliary functions in a block.
 
     Attributes
     ----------
     auxmol
         The auxiliary functions in the order of P.
     blocks, columns
-        By block, its range of shells and its range [p0, p1) of functions.
+        The range of shells of each block, and its range [p0, p1) of functions.
     shape
-        nocc, nvir, naux.
-    made_by
-        In words, what computes (mu nu|P).
+        (nocc, nvir, naux).
+    ran_on
+        Description of what computes (mu nu|P).
     """
 
     def __init__(self, mol: gto.Mole, auxmol: gto.Mole, c_occ: np.ndarray, c_vir: np.ndarray, width: int) -> None:
         self.auxmol = by_angular_momentum(auxmol)
-        self._integrals, self.made_by = _integrals(mol, self.auxmol)
+        self._integrals, self.ran_on = three_centre_integrals(mol, self.auxmol)
         multiple = lanes() if isinstance(self._integrals, ThreeCentre) else 1
         loc = self.auxmol.ao_loc_nr()
         self.blocks = list(shell_blocks(loc, width, multiple))
@@ -59,13 +62,13 @@ class HalfFitted:
         self._c_occ_t, self._c_vir_t = np.ascontiguousarray(c_occ.T), np.ascontiguousarray(c_vir.T)
 
     def fill(self, number: int, out: np.ndarray) -> tuple[float, float]:
-        """Compute (ia|P) of a block into out[nocc, nvir, p1 - p0]; returns seconds of integrals, of transformation."""
+        """Write (ia|P) of a block to out[nocc, nvir, p1 - p0]. Returns seconds of integrals and of transformation."""
         p0, p1 = self.columns[number]
         nao = self._c_occ_t.shape[1]
         start = time.perf_counter()
         packed = self._integrals(self.blocks[number])
         middle = time.perf_counter()
-        # Squares are unpacked one after the other into the same memory: all of them at once do not fit into a cache.
+        # Squares are unpacked one after another into the same memory, because all of them exceed the cache.
         square, half = np.empty((nao, nao)), np.empty((len(self._c_occ_t), p1 - p0, nao))
         for n, row in enumerate(packed):
             np.matmul(self._c_occ_t, lib.unpack_tril(row, out=square), out=half[:, n])
@@ -75,21 +78,23 @@ class HalfFitted:
 
 
 def by_angular_momentum(auxmol: gto.Mole) -> gto.Mole:
-    """The same shells ordered by l. The order of P changes no integral (ia|jb)."""
+    """The same shells ordered by l. The integrals (ia|jb) do not depend on the order of P."""
     copy = auxmol.copy(deep=False)
     copy._bas = auxmol._bas[np.argsort(auxmol._bas[:, gto.ANG_OF], kind="stable")]
     return copy
 
 
 def shell_blocks(ao_loc: Sequence[int], width: int, multiple: int = 1) -> Iterator[Block]:
-    """Divide shells into ranges [k0, k1) of at most `width` functions each, or of one shell that has more.
-
-    A range of `multiple` shells or more is cut to a multiple of that, unless it is the last.
+    """Divide shells into ranges [k0, k1) of at most `width` functions, or of one shell that has more.
 
     Parameters
     ----------
     ao_loc
-        The first function of each shell, and the number of functions.
+        The index of the first function of each shell, followed by the number of functions.
+    width
+        Largest number of functions in a range.
+    multiple
+        The number of shells in a range is a multiple of this, except in the last range and in smaller ones.
     """
     k0, last = 0, len(ao_loc) - 1
     while k0 < last:
@@ -100,8 +105,8 @@ def shell_blocks(ao_loc: Sequence[int], width: int, multiple: int = 1) -> Iterat
         k0 = k1
 
 
-def _integrals(mol: gto.Mole, auxmol: gto.Mole) -> tuple[Callable[[Block], np.ndarray], str]:
-    """A function that computes (mu nu|P), packed [P, mu >= nu], of a range of shells, and in words what it is."""
+def three_centre_integrals(mol: gto.Mole, auxmol: gto.Mole) -> tuple[Callable[[Block], np.ndarray], str]:
+    """A function of a range of shells that computes (mu nu|P), packed [P, mu >= nu], and a description of it."""
     nao = mol.nao_nr()
     if nao * (nao + 1) / 2 * auxmol.nao_nr() < MANY:
         return _PySCF(mol, auxmol), "PySCF"

@@ -1,13 +1,13 @@
-"""A directory from which a DF-MP2 job goes on where it was cut off.
+"""A directory from which an interrupted DF-MP2 job continues.
 
-    DIR/job.json       what is computed, in words; a checkpoint of another job is refused with what differs
+    DIR/job.json       description of the job, which must be the same when it continues
     DIR/orbitals.chk   the converged SCF, in PySCF's format
     DIR/integrals.h5   (ia|P) until it is fitted
     DIR/factors.h5     B[nocc, nvir, naux]
-    DIR/records.jsonl  what is finished, with checksums; energies of finished blocks of pairs
+    DIR/records.jsonl  finished work with checksums, and the energies of finished blocks of pairs
     DIR/lock           held by the job while it runs
 
-`store` says how records of finished work depend on one another.
+`store` defines how records of finished work depend on one another.
 """
 
 from __future__ import annotations
@@ -33,33 +33,33 @@ from trnqc.mp2.jobs.store import Array, Store
 from trnqc.mp2.reference.molecule import basis_name, describe
 from trnqc.mp2.reference.orbitals import Frozen
 
-# Version of the files of a checkpoint.
+# Version of the format of checkpoints.
 FORMAT = 1
-# What `orbitals.chk` holds of the SCF.
+# The attributes of the SCF object that `orbitals.chk` contains.
 ORBITALS = ("e_tot", "mo_energy", "mo_coeff", "mo_occ")
 
 
 class Checkpoint(Store):
-    """A store in a directory that this process holds until the end of its context, or until `close`.
+    """A store in a directory, which this process locks until the end of its context or until `close`.
 
     Parameters
     ----------
     directory
-        The directory, which is made if it does not exist.
+        The directory; it is created if it does not exist.
     job
-        What is computed, by name, in values that JSON can hold.
+        Description of the job by name, in values that can be written to JSON.
 
     Raises
     ------
     CheckpointError
-        If the directory belongs to another job or version, is held by another process, or holds other files.
+        If the directory belongs to another job or version, is locked by another process, or contains other files.
     StorageError
         If it cannot be written to.
     """
 
     def __init__(self, directory: str | Path, job: Mapping[str, Any]) -> None:
         self.directory = Path(directory)
-        self._refuse_strangers()
+        self._check_directory()
         self._lock = hold(self.directory)
         try:
             self._compare({"format": FORMAT, "trnqc": __version__, **job})
@@ -75,7 +75,7 @@ class Checkpoint(Store):
         self.close()
 
     def close(self) -> None:
-        """Release the directory; arrays that are open stay readable."""
+        """Unlock the directory. Open arrays can still be read."""
         self.records.close()
         self._lock.close()
 
@@ -90,43 +90,45 @@ class Checkpoint(Store):
         (self.directory / f"{file}.h5").unlink(missing_ok=True)
 
     def orbitals(self) -> dict[str, Any] | None:
-        """The SCF that was kept, ORBITALS and ran_on by name. Raises CheckpointError if the file has changed."""
+        """The recorded SCF, as ORBITALS and ran_on by name, or None. Raises CheckpointError if the file has changed."""
         recorded = self.recorded("orbitals")
         path = self.directory / "orbitals.chk"
         if not recorded:
             return None
         if not path.exists() or zlib.crc32(path.read_bytes()) != recorded[-1]:
             raise CheckpointError(
-                f"{path}: is not what was written there, and all of the checkpoint rests on it: remove {self.directory}"
-                " and start the job again"
+                f"{path}: the file has changed, and all of the checkpoint depends on it: remove {self.directory} and "
+                "start the job again"
             )
         kept = chkfile.load(str(path), "scf")
-        # Earlier versions had J and K of PySCF only, and did not write what made them.
+        # Earlier versions had J and K of PySCF only and did not record that.
         return {name: kept[name] for name in ORBITALS} | {"ran_on": kept.get("ran_on", b"PySCF").decode()}
 
     def keep_orbitals(
         self, e_tot: float, mo_energy: np.ndarray, mo_coeff: np.ndarray, mo_occ: np.ndarray, ran_on: str = "PySCF"
     ) -> None:
-        """Keep a converged SCF, or check that it is the one that was kept.
+        """Record a converged SCF, or check that it is the recorded one.
 
         Parameters
         ----------
+        e_tot, mo_energy, mo_coeff, mo_occ
+            Energy (Hartree), orbital energies, coefficients and occupations.
         ran_on
-            In words, what made J and K.
+            Description of what computed J and K.
 
         Raises
         ------
         CheckpointError
-            If another SCF was kept.
+            If another SCF is recorded.
         """
         mine: dict[str, Any] = dict(zip(ORBITALS, (e_tot, mo_energy, mo_coeff, mo_occ)))
         kept = self.orbitals()
         if kept is not None and not all(np.array_equal(kept[name], mine[name]) for name in ORBITALS):
             path = self.directory / "orbitals.chk"
             raise CheckpointError(
-                f"the orbitals are not to the last digit those of the checkpoint (E(HF) {e_tot!r}, there "
-                f"{float(kept['e_tot'])!r}): take these, mf.__dict__.update(scf.chkfile.load({str(path)!r}, 'scf')), "
-                "or name another directory"
+                f"the orbitals are not to the last digit those of the checkpoint (E(HF) {e_tot!r} instead of "
+                f"{float(kept['e_tot'])!r}): load those of the checkpoint with "
+                f"mf.__dict__.update(scf.chkfile.load({str(path)!r}, 'scf')), or name another directory"
             )
         self.decide("orbitals", lambda: self._write_orbitals(mine | {"ran_on": ran_on}))
 
@@ -135,14 +137,14 @@ class Checkpoint(Store):
             chkfile.dump(str(aside), "scf", orbitals)
             return zlib.crc32(aside.read_bytes())
 
-    def _refuse_strangers(self) -> None:
+    def _check_directory(self) -> None:
         path = self.directory
         if path.exists() and not path.is_dir():
             raise CheckpointError(f"{path} is a file; a checkpoint is a directory")
         names = {p.name for p in path.iterdir()} if path.exists() else set()
         if "job.json" not in names and {n for n in names if n != "lock" and not n.startswith(".job.json.")}:
             raise CheckpointError(
-                f"{path} holds other things ({', '.join(sorted(names)[:3])}) and no checkpoint: name another directory"
+                f"{path} holds other files ({', '.join(sorted(names)[:3])}) and no checkpoint: name another directory"
             )
 
     def _compare(self, job: dict[str, Any]) -> None:
@@ -151,22 +153,22 @@ class Checkpoint(Store):
             write_aside(path, (json.dumps(job, indent=1) + "\n").encode())
             return
         try:
-            there = json.loads(path.read_text())
+            recorded = json.loads(path.read_text())
         except ValueError as error:
             raise CheckpointError(
                 f"{path}: damaged ({error}): remove {self.directory} and start the job again"
             ) from None
-        here = json.loads(json.dumps(job))
-        if changed := [name for name in (*there, *here) if there.get(name) != here.get(name)]:
+        current = json.loads(json.dumps(job))
+        if changed := [name for name in (*recorded, *current) if recorded.get(name) != current.get(name)]:
             name = changed[0]
             raise CheckpointError(
-                f"{self.directory} is the checkpoint of another job: {name} is {_words(there.get(name))} there and "
-                f"{_words(here.get(name))} here: name another directory, or remove this one"
+                f"{self.directory} is the checkpoint of another job: {name} is {_words(recorded.get(name))} there and "
+                f"{_words(current.get(name))} here: name another directory, or remove this one"
             )
 
 
 def job_of(mol: gto.Mole, auxiliary: AuxiliaryBasis, frozen: Frozen, execution: Execution) -> dict[str, Any]:
-    """What a checkpoint says about its job: all that the digits depend on but the orbitals."""
+    """The description of a job in its checkpoint: everything that the digits depend on, except the orbitals."""
     geometry = describe(mol)
     return {
         "molecule": geometry.formula,
@@ -181,7 +183,7 @@ def job_of(mol: gto.Mole, auxiliary: AuxiliaryBasis, frozen: Frozen, execution: 
 
 
 def job_of_factors(factors: Factors, execution: Execution) -> dict[str, Any]:
-    """What the checkpoint of a caller's own factors says about its job; reads B once."""
+    """The description of a job with the caller's own factors, with a digest for which B is read once."""
     digest = hashlib.sha256(factors.eps_occ.tobytes() + factors.eps_vir.tobytes())
     for i in range(len(factors.eps_occ)):
         digest.update(np.ascontiguousarray(factors.B[i]).data)
@@ -198,7 +200,7 @@ def _pair_step(execution: Execution) -> dict[str, Any]:
 
 
 def _digest(*mols: gto.Mole) -> str:
-    """Of charges, core potentials and all shells by atom: the order of PySCF's tables differs from run to run."""
+    """A digest of charges, core potentials and shells by atom, since PySCF's tables differ in order between runs."""
     digest = hashlib.sha256()
     for mol in mols:
         digest.update(repr((mol.cart, mol.atom_charges().tolist(), sorted(mol._ecp.items()))).encode())

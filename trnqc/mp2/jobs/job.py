@@ -1,4 +1,4 @@
-"""A DF-MP2 job from a geometry to its result: what the command line and the examples run.
+"""A DF-MP2 job from a geometry to its result, as the command line runs it.
 
 Job -> molecule, basis sets, sizes checked -> SCF -> build_factors -> run_pairs, also on other backends -> MP2Result
 """
@@ -25,20 +25,20 @@ from trnqc.mp2.factors.build import build_factors
 from trnqc.mp2.factors.memory import plan_factors
 from trnqc.mp2.jobs.checkpoint import ORBITALS, Checkpoint, job_of
 from trnqc.mp2.pairs.pairs import pair_step_bytes, run_pairs
-from trnqc.mp2.reference.hartree_fock import SOURCES, drop_integrals, generated_fitting_sets, made_by, run_rhf
+from trnqc.mp2.reference.hartree_fock import SOURCES, drop_integrals, generated_fitting_sets, jk_ran_on, run_rhf
 from trnqc.mp2.reference.molecule import Geometry, build_mole
 from trnqc.mp2.reference.orbitals import Frozen, active_orbitals, chemical_core
 from trnqc.mp2.reference.ranks import SharedJK
 from trnqc.mp2.result import SCS, SOS, MP2Result, check_scaling
 from trnqc.ranks import ALONE, Ranks
 
-# Part of the free memory that a job without a limit takes.
+# Fraction of the free memory that a job without a limit may use. The rest is for other processes of the machine.
 SHARE_OF_FREE_MEMORY = 0.9
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be computed, and how.
+    """A description of what is computed, and how.
 
     Attributes
     ----------
@@ -47,23 +47,28 @@ class Job:
     frozen
         "core" for the chemical core, else as in `DFMP2`.
     backend, precision, fused
-        Of the pair step, as in `DFMP2`; precision None is the best that the backend has.
+        Backend, precision and kernel of the pair step, as in `DFMP2`. The precision None selects the best that the
+        backend has.
     compare_with
         (backend, precision) of other pair steps over the same factors.
     scs, sos
-        Factors of the spin-component-scaled energies.
+        Factors (c_os, c_ss) of SCS-MP2, and c_os of SOS-MP2.
     memory
-        Bytes that the job may add to the process; None for 90 % of what is free.
+        Bytes that the job may add to the process; None for SHARE_OF_FREE_MEMORY of the free memory.
     checkpoint
-        A directory from which the same job goes on where it was cut off (docs/jobs.md).
+        A directory from which the same job continues if it is interrupted (docs/jobs.md).
     threads
-        Threads of this process; by default PySCF's.
+        Number of threads of this process; by default PySCF's.
     scf
-        What makes J and K of the SCF: "trnqc" (our integrals) or "pyscf" (PySCF as it is, to compare).
-    density_fit, conv_tol, max_cycle, allow_unconverged
-        Of the SCF; conv_tol in Hartree.
+        Whether J and K of the SCF are computed by our integrals ("trnqc") or by PySCF's ("pyscf").
+    density_fit
+        Whether the SCF is density-fitted.
+    conv_tol, max_cycle
+        Threshold of the SCF energy in Hartree, and the largest number of SCF cycles.
+    allow_unconverged
+        Whether to continue with an SCF that has not converged.
     verbose
-        PySCF's.
+        PySCF's verbosity.
     """
 
     geometry: Geometry
@@ -88,17 +93,27 @@ class Job:
 
 
 def run(job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedule: str = "dynamic") -> MP2Result:
-    """Run a job. What can be known to fail (backends, basis, sizes, memory) fails before the SCF starts.
+    """Run a job.
+
+    Backends, basis sets, sizes and memory are checked before the SCF begins.
 
     Parameters
     ----------
+    job
+        What is computed, and how.
     progress
         Called as progress(stage, done, total).
     ranks
-        The processes of the job: all of them call this with the same job and get the same result. Rank 0 runs the SCF,
-        of which all ranks make J and K, and keeps the checkpoint. `job.memory` is that of each rank.
+        The processes of the job. All of them call this with the same job and get the same result. Rank 0 runs the SCF,
+        with J and K from all ranks, and keeps the checkpoint. `job.memory` is the limit of each rank.
     schedule
         How tasks are divided among ranks, see `trnqc.ranks.dealt`.
+
+    Raises
+    ------
+    TrnqcError
+        If the input is wrong, the SCF does not converge, the memory limit is too small, the backend is not available,
+        or a disk or a rank fails.
     """
     execution = Execution(
         choose(job.backend, job.precision),
@@ -112,7 +127,7 @@ def run(job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedu
     others = [choose(*other) for other in job.compare_with]
     check_scaling(job.scs, job.sos)
     if job.scf not in SOURCES:
-        raise InputError(f"scf is one of {', '.join(SOURCES)}, found {job.scf!r}")
+        raise InputError(f"scf must be one of {', '.join(SOURCES)}, got {job.scf!r}")
     with lib.with_omp_threads(execution.threads):
         mol = _molecule(job, execution)
         frozen = chemical_core(mol) if isinstance(job.frozen, str) else job.frozen
@@ -125,7 +140,7 @@ def run(job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedu
             release_freed_memory()
             timings = {"SCF": time.perf_counter() - start}
             if store is not None:
-                store.keep_orbitals(float(mf.e_tot), mf.mo_energy, mf.mo_coeff, mf.mo_occ, made_by(mf))
+                store.keep_orbitals(float(mf.e_tot), mf.mo_energy, mf.mo_coeff, mf.mo_occ, jk_ran_on(mf))
             orbitals = active_orbitals(mf.mo_coeff, mf.mo_energy, mf.mo_occ, frozen)
             factors = build_factors(mol, auxiliary.auxmol, orbitals, execution, store, beside)
             step = run_pairs(factors, execution, store)
@@ -151,15 +166,15 @@ def run(job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedu
 def _molecule(job: Job, execution: Execution) -> gto.Mole:
     mol = build_mole(job.geometry, job.basis)
     mol.verbose = job.verbose
-    # PySCF's limit (MB) is on all that the process holds; ours is on what the job adds.
+    # PySCF's limit in MB is for the whole process; ours is for the memory that the job adds.
     mol.max_memory = execution.memory / 1e6 + lib.current_memory()[0]
     return mol
 
 
 def _check_sizes(mol: gto.Mole, auxiliary: AuxiliaryBasis, frozen: Frozen, execution: Execution, on_disk: bool) -> int:
-    """Check that orbitals are left to correlate and that the job fits the memory.
+    """Check that orbitals remain to be correlated and that the job fits into memory.
 
-    Returns the bytes that the pair step needs beside the factors.
+    Returns the bytes that the pair step needs in addition to the factors.
     """
     nao, auxmol = mol.nao_nr(), auxiliary.auxmol
     occupation = 2.0 * (np.arange(nao) < mol.nelectron // 2)
@@ -172,7 +187,7 @@ def _check_sizes(mol: gto.Mole, auxiliary: AuxiliaryBasis, frozen: Frozen, execu
 def _store(
     job: Job, mol: gto.Mole, auxiliary: AuxiliaryBasis, frozen: Frozen, execution: Execution
 ) -> AbstractContextManager[Checkpoint | None]:
-    """The checkpoint of rank 0, if there is to be one."""
+    """The checkpoint, which rank 0 keeps, or None."""
     if job.checkpoint is None or execution.ranks.rank:
         return nullcontext()
     scf = {
@@ -184,7 +199,7 @@ def _store(
 
 
 def _reference(mol: gto.Mole, job: Job, execution: Execution, store: Checkpoint | None) -> Any:
-    """The RHF object: from the checkpoint, or run by rank 0 with J and K of all ranks."""
+    """The RHF object, from the checkpoint or from an SCF of rank 0 with J and K from all ranks."""
     ranks = execution.ranks
 
     def rhf(kept: Mapping[str, Any] | None, shared: SharedJK | None = None) -> Any:
@@ -207,12 +222,12 @@ def _reference(mol: gto.Mole, job: Job, execution: Execution, store: Checkpoint 
     if ranks.rank:
         return rhf(shared.serve())
     mf = rhf(store.orbitals() if store else None, shared)
-    shared.end({name: getattr(mf, name) for name in (*ORBITALS, "converged")} | {"ran_on": made_by(mf)})
+    shared.end({name: getattr(mf, name) for name in (*ORBITALS, "converged")} | {"ran_on": jk_ran_on(mf)})
     return mf
 
 
 def _elsewhere(execution: Execution, choice: Choice) -> Execution:
-    """The same execution with another backend, whose name is part of the stages that it reports."""
+    """The same execution with another backend, which adds its name to the stages in progress reports."""
 
     def report(stage: str, done: int, total: int) -> None:
         execution.report(f"{stage} on {choice.backend.name}", done, total)

@@ -1,10 +1,9 @@
-"""Files and records of a job: what the factor step and the pair step put on disk and take from it again.
+"""Files and records of a job, which the factor step and the pair step write and read.
 
     Store.decide -> values that later work depends on        Store.array -> numbers        Store.add -> finished work
 
-Every record carries a number that stands for all decisions it rests on (orbitals, block sizes). If one of these
-decisions is lost and comes out otherwise, records that rest on it no longer count, so that old and new work is never
-mixed.
+Every record contains a key of all decisions on which it depends, such as orbitals and block sizes. If one of these
+decisions is lost and made differently, records with the old key are ignored. Old and new work is therefore never mixed.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Store(ABC):
         self.records, self.key = records, 0
 
     def decide(self, kind: str, make: Callable[[], Any]) -> Any:
-        """Return a value that all later work rests on: the one that is recorded, else make() and record it."""
+        """Return the recorded value on which all later work depends, or make() and record it."""
         recorded = self.recorded(kind)
         value = recorded[-1] if recorded else make()
         if not recorded:
@@ -41,7 +40,7 @@ class Store(ABC):
         return value
 
     def recorded(self, kind: str) -> list[Any]:
-        """Values that are recorded under the decisions made so far, oldest first."""
+        """The values that have been recorded under the current decisions, oldest first."""
         return [r[kind] for r in self.records.entries if r.get("of") == self.key and kind in r]
 
     def add(self, kind: str, value: Any) -> None:
@@ -50,15 +49,15 @@ class Store(ABC):
 
     @abstractmethod
     def array(self, kind: type[Array], file: str, name: str, shape: tuple[int, ...]) -> Array:
-        """Open the array `name` of a file, or make it if the file is not usable. Raises StorageError."""
+        """Open the array `name` of a file, or create it if the file is not usable. Raises StorageError."""
 
     @abstractmethod
     def remove(self, file: str) -> None:
-        """Free the disk space of an array that is not needed any more."""
+        """Free the disk space of an array that is no longer needed."""
 
 
 class Scratch(Store):
-    """A store that ends with its arrays. Their files have no name once they are open: not even a kill leaves them."""
+    """A store in files without names, which the system deletes when the arrays are closed or the process is killed."""
 
     def __init__(self) -> None:
         super().__init__(Records(None))
@@ -69,4 +68,4 @@ class Scratch(Store):
             return kind.create(Path(directory) / f"{file}.h5", name, shape)
 
     def remove(self, file: str) -> None:
-        """Nothing to do: the space is free when the array is closed."""
+        """Do nothing, because closing the array frees its space."""

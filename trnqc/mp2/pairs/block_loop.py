@@ -1,6 +1,6 @@
-"""All pairs of one process block by block: rows are read ahead while a block is computed, finished blocks recorded.
+"""All pairs of one process, block by block. Rows are read ahead, and finished blocks are recorded.
 
-pair_blocks ─ less those recorded ─► sets of rows (two at work, one being read) ─► block_energies ─► os, ss
+pair_blocks ─ without those recorded ─► sets of rows (two in use, one being read) ─► block_energies ─► os, ss
 """
 
 from __future__ import annotations
@@ -19,12 +19,18 @@ from trnqc.types import PairEnergies
 
 
 def pairs_by_blocks(factors: Factors, execution: Execution, width: int, store: Store | None = None) -> PairEnergies:
-    """Energies of all pairs, of whose rows of B no more than SETS times `width` are held at a time.
+    """Compute the energies of all pairs with at most SETS times `width` rows of B in memory.
 
     Parameters
     ----------
+    factors
+        The factors, in memory or on disk.
+    execution
+        Backend, precision and threads.
+    width
+        Number of orbitals in a set.
     store
-        Where finished blocks are recorded and taken from. The digits do not depend on it.
+        Records of finished blocks, which are not computed again. The digits do not depend on it.
 
     Raises
     ------
@@ -35,10 +41,9 @@ def pairs_by_blocks(factors: Factors, execution: Execution, width: int, store: S
     os, ss = np.zeros((2, nocc, nocc))
     blocks = {block.bounds: block for block in pair_blocks(nocc, width)}
     total, ran_on = sum(block.pairs for block in blocks.values()), ""
-    for bounds, os_there, ss_there, how in [] if store is None else store.recorded("pairs"):
-        block = blocks.pop(tuple(bounds))
-        os[block.rows, block.columns], ss[block.rows, block.columns] = os_there, ss_there
-        ran_on = how
+    for bounds, os_of_block, ss_of_block, how in [] if store is None else store.recorded("pairs"):
+        block, ran_on = blocks.pop(tuple(bounds)), how
+        os[block.rows, block.columns], ss[block.rows, block.columns] = os_of_block, ss_of_block
     done = total - sum(block.pairs for block in blocks.values())
     for block, rows, columns in in_turn(factors.B, blocks.values()):
         energies = block_energies(block, rows, columns, factors, execution)
@@ -52,7 +57,7 @@ def pairs_by_blocks(factors: Factors, execution: Execution, width: int, store: S
 
 
 def in_turn(B: Any, blocks: Iterable[PairBlock]) -> Iterator[tuple[PairBlock, np.ndarray, np.ndarray]]:
-    """Each block with its rows and columns, while those of the next are being read."""
+    """Yield each block with its rows and columns, while those of the next block are being read."""
 
     def read(rows: slice) -> np.ndarray:
         return np.ascontiguousarray(B[rows], dtype=np.float64)
@@ -71,7 +76,7 @@ def in_turn(B: Any, blocks: Iterable[PairBlock]) -> Iterator[tuple[PairBlock, np
 
 
 def _with_next(blocks: Iterable[PairBlock]) -> Iterator[tuple[PairBlock, PairBlock | None]]:
-    """Each block with the one after it; asks for that one before it yields."""
+    """Yield each block with the next one, which is requested first."""
     remaining = iter(blocks)
     block = next(remaining, None)
     while block is not None:
@@ -81,5 +86,5 @@ def _with_next(blocks: Iterable[PairBlock]) -> Iterator[tuple[PairBlock, PairBlo
 
 
 def _sets(block: PairBlock | None) -> dict[int, slice]:
-    """The two sets of rows of a block by their first orbital."""
+    """The two sets of rows of a block, by their first orbital."""
     return {} if block is None else {block.i0: block.rows, block.j0: block.columns}

@@ -1,11 +1,11 @@
-"""Which rank holds which rows of B and computes which pairs: arithmetic that every rank does for itself.
+"""Assignment of rows of B and of pairs to ranks. Every rank computes the same assignment.
 
-    nocc -> sets of rows -> shards, one for each rank (several ranks share one where there are more ranks than sets)
+    nocc -> sets of rows -> shards, one for each rank (ranks share shards if there are more ranks than sets)
     pair_blocks -> each block to a rank that holds its rows or its columns -> rounds of visiting sets
 
-The other set of a block is sent to that rank and visits it. All ranks go through the sets in a ring, each from its own
-shard on and one set a round, so that in no round many ranks ask one rank for rows. Ranks are not in step: messages are
-sent some rounds ahead.
+A rank that computes a block holds one of its sets and receives the other, which visits it. All ranks go through the
+sets in a ring, one set in each round, and each rank begins at its own shard, so that no rank has to send rows to many
+ranks in one round. Ranks are not synchronised; messages are sent a few rounds ahead.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from functools import cached_property
 from trnqc.mp2.pairs.blocks import PairBlock, pair_blocks
 from trnqc.ranks import balanced
 
-# Most orbitals in a set.
+# Largest number of orbitals in a set.
 WIDEST = 8
-# Sets at least, where there are as many orbitals, so that there are enough blocks to share.
+# Smallest number of sets if there are as many orbitals, so that there are enough blocks for all ranks.
 SETS = 10
-# Most bytes of a set, so that several of them can be sent ahead.
+# Largest size of a set in bytes, so that several sets can be sent ahead.
 SET_BYTES = 1 << 26
-# Sets at most, so that this plan itself takes seconds; wins over the limits above.
+# Largest number of sets, so that the assignment itself takes only seconds. It has priority over the limits above.
 MOST = 400
-# Rounds whose messages are sent ahead: a slow rank holds up another only when it is that many rounds behind.
+# Number of rounds by which messages are sent ahead. A rank waits for another only if that is so many rounds behind.
 AHEAD = 4
 
 
 def set_width(nocc: int, nvir: int, naux: int) -> int:
-    """Orbitals in a set of rows of B[nocc, nvir, naux], for any number of ranks."""
+    """Number of orbitals in a set of rows of B[nocc, nvir, naux]. It does not depend on the number of ranks."""
     return max(1, -(-nocc // MOST), min(WIDEST, nocc // SETS, SET_BYTES // (8 * nvir * naux)))
 
 
 @dataclass(frozen=True)
 class Visit:
-    """The blocks that a rank computes while it has the rows of set `number`; None: those of its own rows alone."""
+    """The blocks that a rank computes while set `number` visits it, or from its own rows alone if that is None."""
 
     number: int | None
     blocks: tuple[PairBlock, ...]
@@ -44,7 +44,10 @@ class Visit:
 
 @dataclass(frozen=True)
 class Distribution:
-    """B[nocc, nvir, naux] and its pairs over `ranks`. Blocks do not depend on ranks, so that digits do not."""
+    """B[nocc, nvir, naux] and its pairs over `ranks` processes.
+
+    Blocks do not depend on the number of ranks, and therefore digits do not either.
+    """
 
     nocc: int
     nvir: int
@@ -53,7 +56,7 @@ class Distribution:
 
     @cached_property
     def width(self) -> int:
-        """Orbitals in a set."""
+        """Number of orbitals in a set."""
         return set_width(self.nocc, self.nvir, self.naux)
 
     @cached_property
@@ -63,7 +66,7 @@ class Distribution:
 
     @cached_property
     def shards(self) -> int:
-        """Parts of B, each held by one rank or by several."""
+        """Number of parts of B, each of which one or several ranks hold."""
         copies = -(-self.ranks // len(self.sets))
         return -(-self.ranks // copies)
 
@@ -80,7 +83,7 @@ class Distribution:
         return [list(range(shard, self.ranks, self.shards)) for shard in range(self.shards)]
 
     def sender(self, number: int, to: int) -> int:
-        """The rank that sends a set to rank `to`; holders take turns."""
+        """The rank that sends a set to rank `to`. The ranks that hold it take turns."""
         holders = self.holders(number)
         return holders[to // self.shards % len(holders)]
 
@@ -90,12 +93,12 @@ class Distribution:
         return pair_blocks(self.nocc, self.width)
 
     def numbers(self, block: PairBlock) -> tuple[int, int]:
-        """Sets of the block's rows and columns."""
+        """Numbers of the sets of the block's rows and columns."""
         return block.i0 // self.width, block.j0 // self.width
 
     @cached_property
     def owners(self) -> tuple[int, ...]:
-        """The rank that computes each block: one of those that hold its rows or its columns."""
+        """The rank that computes each block, which holds its rows or its columns."""
         costs = [block.cost(self.nvir, self.naux) for block in self.blocks]
         shards = [{number % self.shards for number in self.numbers(block)} for block in self.blocks]
         allowed = [[rank for shard in both for rank in self._holders[shard]] for both in shards]
@@ -103,7 +106,7 @@ class Distribution:
 
     @cached_property
     def visits(self) -> tuple[tuple[Visit, ...], ...]:
-        """By rank: what it computes from its own rows, then one visit a round."""
+        """The visits of each rank: first the blocks of its own rows alone, then one visit in each round."""
         by_rank: list[dict[int | None, list[PairBlock]]] = [{None: []} for _ in range(self.ranks)]
         for block, rank in zip(self.blocks, self.owners):
             away = [n for n in self.numbers(block) if rank not in self.holders(n)]
@@ -116,7 +119,7 @@ class Distribution:
         return [Visit(n, tuple(by_set[n])) for n in (None, *visitors)]
 
     def messages(self, round: int) -> list[tuple[int, int, int]]:
-        """(sender, receiver, set) of the visits of a round, in the same order on all ranks."""
+        """(sender, receiver, set) of all messages of a round, in the same order on all ranks."""
         return [
             (self.sender(number, rank), rank, number)
             for rank, visits in enumerate(self.visits)
@@ -125,5 +128,5 @@ class Distribution:
 
     @property
     def rounds(self) -> int:
-        """Rounds until the last visit."""
+        """Number of rounds."""
         return max(len(visits) for visits in self.visits)

@@ -1,4 +1,4 @@
-"""The pair step: factors to pair energies on the chosen backend, with the error of its precision measured.
+"""The pair step: pair energies from factors on the chosen backend, with an estimate of their error.
 
 factors, execution -> all at once | block by block | on ranks -> finite? -> estimate_error -> PairStep
 """
@@ -22,17 +22,30 @@ from trnqc.mp2.pairs.distribution import set_width
 from trnqc.mp2.pairs.ranks import exact_on_ranks, pairs_on_ranks
 from trnqc.types import PairEnergies
 
-# Estimated error in Hartree above which a result warns: programs agree to 1e-6, and the estimate is an upper one.
+# Estimated error in Hartree above which a result has a warning. Programs agree to 1e-6, and the estimate can be four
+# times the error (`accuracy.SAMPLE`).
 WORTH_A_WARNING = 4e-6
 
 
 class ResultWarning(UserWarning):
-    """Something about a result that its user has to know; it also stands in ``MP2Result.warnings``."""
+    """A doubt about a result, which ``MP2Result.warnings`` also contains."""
 
 
 @dataclass(frozen=True, eq=False)
 class PairStep:
-    """What came out of a pair step, and how it was run; seconds of wall time by stage."""
+    """The pair energies, and how they were computed.
+
+    Attributes
+    ----------
+    execution
+        Backend, precision, threads and ranks.
+    energies, error
+        The pair energies, and the estimated error of their precision.
+    timings
+        Wall time in seconds, by stage.
+    warnings
+        Messages about doubts in the energies.
+    """
 
     execution: Execution
     energies: PairEnergies
@@ -54,13 +67,17 @@ class PairStep:
 def run_pairs(factors: Factors, execution: Execution, store: Store | None = None) -> PairStep:
     """Compute the pair energies of checked factors.
 
-    All pairs at once where B is in memory and the backend's copy of it fits too, else block by block. Several ranks
-    share the pairs of rows that are spread over them, or that all of them read from disk.
+    All pairs are computed at once if B is in memory and the backend's copy of it fits too, else block by block. Several
+    ranks divide the pairs among them. The rows are either spread over the ranks or read from disk by all of them.
 
     Parameters
     ----------
+    factors
+        The factors.
+    execution
+        Backend, precision, threads, memory limit and ranks.
     store
-        Where finished blocks are recorded and taken from.
+        Records of finished blocks, which are not computed again.
 
     Raises
     ------
@@ -83,13 +100,13 @@ def run_pairs(factors: Factors, execution: Execution, store: Store | None = None
 
 
 def pair_step_bytes(nocc: int, nvir: int, naux: int, execution: Execution) -> int:
-    """Bytes that the pair step needs beside B[nocc, nvir, naux] at least."""
+    """Smallest number of bytes that the pair step needs in addition to B[nocc, nvir, naux]."""
     width = set_width(nocc, nvir, naux) if execution.ranks.size > 1 else 1
     return execution.pair_bytes(width, width, nvir, naux)
 
 
 def warn(messages: tuple[str, ...]) -> None:
-    """Issue each message as a ResultWarning of the code that called the public function."""
+    """Issue each message as a ResultWarning that points to the caller of the public function."""
     for message in messages:
         warnings.warn(message, ResultWarning, stacklevel=3)
 
@@ -98,7 +115,7 @@ def _pair_energies(factors: Factors, execution: Execution, store: Store | None) 
     if execution.ranks.size > 1:
         return pairs_on_ranks(factors, execution, lambda: _width(factors, execution, store), store)
     if store is None and _fits_at_once(factors, execution):
-        with np.errstate(all="ignore"):  # `run_pairs` looks for energies that are not finite.
+        with np.errstate(all="ignore"):  # `run_pairs` reports energies that are not finite.
             return execution.all_pairs(
                 factors.B,
                 factors.eps_occ,
@@ -116,14 +133,14 @@ def _fits_at_once(factors: Factors, execution: Execution) -> bool:
 
 
 def _width(factors: Factors, execution: Execution, store: Store | None) -> int:
-    """Orbitals in a set: as many as fit the memory and the number of ranks, or those of the run that is taken up."""
+    """Number of orbitals in a set: that of an interrupted run, or the largest that memory and `set_width` allow."""
     fits = widest(factors, execution)
     wanted = min(fits, set_width(*factors.shape)) if execution.ranks.size > 1 else fits
     width = wanted if store is None else store.decide("orbitals a set", lambda: wanted)
     if width > fits:
         raise CheckpointError(
-            f"the blocks of the run that is to be taken up again have {width} orbitals a set, the memory limit now "
-            f"allows {fits}: set the limit as it was"
+            f"the interrupted run had blocks of {width} orbitals, but the memory limit now allows {fits}: use the "
+            "earlier limit"
         )
     return width
 
@@ -138,7 +155,8 @@ def _warnings(factors: Factors, execution: Execution, error: ErrorEstimate) -> l
         )
     if precision == "bf16":
         messages.append(
-            "bf16 keeps 8 bits of B, good for screening only: errors up to 1e-3 Hartree; bf16x3 is within 1e-6"
+            "bf16 keeps 8 bits of B and has errors of up to 1e-3 Hartree, so that it is for screening only; those of "
+            "bf16x3 are below 1e-6"
         )
     if error.corr > WORTH_A_WARNING:
         messages.append(f"the estimated error of precision {precision} is {error.corr:.1e} Hartree")

@@ -1,9 +1,9 @@
-"""Pairs on the ranks of a job, whose rows of B are spread over the ranks or read by all of them from one file.
+"""Pair energies on the ranks of a job. The rows of B are spread over the ranks, or all ranks read them from one file.
 
     RowsOnRanks: rounds of `Distribution`; while blocks are computed, visiting sets of the next AHEAD rounds arrive
     RowsOnDisk: chunks of blocks divided among ranks, recorded by rank 0 after each chunk
 
-A pair is computed by one rank, in blocks that do not depend on the number of ranks. The other ranks hold zeros for it,
+One rank computes a pair, in blocks that do not depend on the number of ranks. The other ranks have zeros in its place,
 so that the sum over ranks is exact.
 """
 
@@ -27,7 +27,8 @@ from trnqc.mp2.pairs.distribution import AHEAD
 from trnqc.ranks import Pending, Ranks, dealt
 from trnqc.types import PairEnergies
 
-# Blocks that each rank computes between two records in a checkpoint.
+# Number of blocks that each rank computes between two records in a checkpoint. Ranks wait for one another at every
+# record, and the work since the last record is lost if the job is interrupted.
 BLOCKS_A_RECORD = 8
 
 
@@ -50,17 +51,19 @@ class _Sums:
 def pairs_on_ranks(
     factors: Factors, execution: Execution, width_of: Callable[[], int], store: Store | None = None
 ) -> PairEnergies:
-    """Energies of all pairs, the same on every rank, with digits that do not depend on the number of ranks.
+    """Compute the energies of all pairs on every rank, with digits that do not depend on the number of ranks.
 
     Parameters
     ----------
     factors
-        Whose B is `RowsOnRanks` or `RowsOnDisk`. Visits of spread rows are settled beforehand; blocks of rows on disk
-        are divided by the schedule of `execution`, which is also told the progress of this rank.
+        Factors with B in `RowsOnRanks` or `RowsOnDisk`. `Distribution` assigns the blocks of spread rows to ranks;
+        blocks of rows on disk are divided by the schedule of `execution`.
+    execution
+        Backend, precision, threads, ranks and schedule.
     width_of
-        Asked on rank 0 for the orbitals in a set of rows on disk.
+        Returns the number of orbitals in a set of rows on disk; it is called on rank 0 only.
     store
-        Where rank 0 records finished blocks of rows on disk; the other ranks give None.
+        Records of finished blocks of rows on disk; only rank 0 passes it.
 
     Raises
     ------
@@ -81,7 +84,7 @@ def pairs_on_ranks(
 
 
 def exact_on_ranks(factors: Factors, ranks: Ranks) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """The function `exact` of `accuracy.estimate_error` where rows are shared: ranks take turns to compute pairs."""
+    """The function `exact` of `accuracy.estimate_error` for rows that ranks share. Ranks take turns with the pairs."""
 
     def exact(i: np.ndarray, j: np.ndarray) -> np.ndarray:
         ranks.at("error estimate")
@@ -121,7 +124,7 @@ def _with_visitors(B: RowsOnRanks, sums: _Sums) -> None:
 
 
 def _messages(B: RowsOnRanks, round: int) -> tuple[dict[int, np.ndarray], Pending]:
-    """Start the messages of a round; returns the set that arrives here, by number, and what to wait for."""
+    """Start the messages of a round. Returns the set that will arrive, by number, and an object to wait for."""
     sent, received, visitors = [], [], {}
     for sender, receiver, number in B.distribution.messages(round):
         if sender == B.ranks.rank:
@@ -133,7 +136,7 @@ def _messages(B: RowsOnRanks, round: int) -> tuple[dict[int, np.ndarray], Pendin
 
 
 def _from_disk(B: RowsOnDisk, blocks: tuple[PairBlock, ...], sums: _Sums, store: Store | None) -> np.ndarray:
-    """[os or ss, nocc, nocc] of all pairs, those on record among them."""
+    """[os or ss, nocc, nocc] of all pairs, including those that the store has recorded."""
     execution, ranks = sums.execution, sums.execution.ranks
     total = np.zeros_like(sums.energies)
     remaining = {block.bounds: block for block in blocks}

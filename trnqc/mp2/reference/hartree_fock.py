@@ -1,6 +1,6 @@
 """The Hartree-Fock reference of a job: PySCF's RHF, density-fitted with the JK set or conventional.
 
-Our integrals make J and K (`trnqc.accelerate`), or PySCF's do, to compare.
+J and K are computed from our integrals (`trnqc.accelerate`) or, to compare, from PySCF's.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from trnqc.mp2.execution import Progress
 from trnqc.mp2.reference.orbitals import check_reference
 from trnqc.mp2.reference.ranks import SharedJK
 
-# What can make J and K of the SCF.
+# The integrals from which J and K of the SCF can be computed.
 SOURCES = ("trnqc", "pyscf")
-# Threshold of the orbital gradient over sqrt(conv_tol): a tenth of PySCF's, since E(corr) is linear in the orbitals'
-# error.
+# Threshold of the orbital gradient divided by sqrt(conv_tol). PySCF's factor is 1; this is a tenth of it, because the
+# error of the correlation energy is linear in the error of the orbitals.
 GRADIENT_FACTOR = 0.1
 
 
@@ -42,23 +42,31 @@ def run_rhf(
     Parameters
     ----------
     source : {"trnqc", "pyscf"}
-        What makes J and K: our integrals below PySCF's object, or PySCF as it is.
+        Whether J and K are computed from our integrals or from PySCF's.
+    density_fit : bool
+        Whether the SCF is density-fitted, with the JK set of the orbital basis.
     conv_tol : float
         Threshold of the energy in Hartree.
+    max_cycle : int
+        Largest number of SCF cycles.
+    allow_unconverged : bool
+        Whether to return an SCF that has not converged.
+    progress : callable, optional
+        Called as progress("SCF", cycle, 0) after each cycle.
     shared : SharedJK, optional
-        Ranks that make J and K together with this process; for source "trnqc".
+        The ranks that compute J and K together with this process, for source "trnqc".
     kept : mapping, optional
-        e_tot, mo_energy, mo_coeff, mo_occ and ran_on (and, if the run has not converged, converged) of an earlier
-        run, which then stand in for this one.
+        e_tot, mo_energy, mo_coeff, mo_occ and ran_on (and converged, if it is False) of an earlier run, which replace
+        a new run.
 
     Raises
     ------
     NotConverged
-        Unless allow_unconverged.
+        If the SCF has not converged, unless that is allowed.
     InputError
-        If there is no such source.
+        If the source is unknown.
     """
-    # Ranks make J and K together, so that all of them have to have the kernels.
+    # All ranks compute J and K, so all of them need the kernels before the SCF begins.
     mf = _rhf_object(mol, source, density_fit, kernels="wait" if shared else None)
     mf.conv_tol, mf.conv_tol_grad, mf.max_cycle = conv_tol, GRADIENT_FACTOR * conv_tol**0.5, max_cycle
     if progress:
@@ -80,7 +88,7 @@ def run_rhf(
 
 def _rhf_object(mol: gto.Mole, source: str, density_fit: bool, kernels: str | None) -> Any:
     if source not in SOURCES:
-        raise InputError(f"J and K of the SCF are made by one of {', '.join(SOURCES)}, found {source!r}")
+        raise InputError(f"the source of J and K must be one of {', '.join(SOURCES)}, got {source!r}")
     mf = scf.RHF(mol)
     if density_fit:
         with warnings.catch_warnings():
@@ -89,14 +97,14 @@ def _rhf_object(mol: gto.Mole, source: str, density_fit: bool, kernels: str | No
     return accelerate(mf, kernels=kernels) if source == "trnqc" else mf
 
 
-def made_by(mf: Any) -> str:
-    """In words, what made J and K of an SCF object."""
+def jk_ran_on(mf: Any) -> str:
+    """Description of what computed J and K of an SCF object."""
     words = getattr(mf, "ran_on", "PySCF")
-    return words.decode() if isinstance(words, bytes) else str(words)  # Read from HDF5, it is bytes.
+    return words.decode() if isinstance(words, bytes) else str(words)  # HDF5 returns bytes.
 
 
 def drop_integrals(mf: Any) -> None:
-    """Free the two-electron integrals that an SCF object keeps; its orbitals and energies stay."""
+    """Free the two-electron integrals that an SCF object keeps; its orbitals and energies remain."""
     mf._eri = None
     if getattr(mf, "with_df", None):
         mf.with_df.reset()

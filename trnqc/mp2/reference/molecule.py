@@ -1,8 +1,8 @@
-"""Geometry files and molecules that are known by name.
+"""Geometries from files or by name, and PySCF's molecules of them.
 
     xyz file or name -> Geometry -> PySCF's Mole
 
-Files are in Angstrom, or in Bohr on request. Whatever makes no molecule is a MoleculeError with file and line.
+Files are in Angstrom, or in Bohr on request. An error in a file is a MoleculeError that names the file and the line.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from pyscf.lib.exceptions import BasisNotFoundError
 from trnqc.errors import MoleculeError, UnsupportedError
 from trnqc.mp2.reference.xyz import read_xyz
 
-# The xyz files that are known by name; in a checkout, examples/molecules is a link to it.
+# The folder of the xyz files that are known by name; examples/molecules is a link to it.
 MOLECULES = Path(__file__).resolve().parent / "molecules"
-# Angstrom: atoms that are closer are taken for an error of the file.
+# Smallest distance between two atoms in Angstrom. The shortest bond, that of H2, has 0.74; smaller distances are errors
+# of the file, such as atoms that are listed twice.
 _CLASH = 0.1
 
 
@@ -36,13 +37,14 @@ class Geometry:
     Attributes
     ----------
     name
-        For reports.
+        Name of the molecule in reports.
     symbols
-        Chemical symbols. Ghost atoms, which have functions but no nucleus, have PySCF's labels, such as "GHOST-O".
+        Chemical symbols. Ghost atoms, which have basis functions but no nucleus, have PySCF's labels, such as
+        "GHOST-O".
     coordinates
-        In Angstrom.
+        Positions in Angstrom, by atom.
     charge
-        In elementary charges.
+        Charge of the molecule in elementary charges.
     spin
         Number of unpaired electrons.
     """
@@ -55,7 +57,7 @@ class Geometry:
 
     @property
     def formula(self) -> str:
-        """Hill's formula: C, H, then by alphabet, or all by alphabet without carbon. Ghost atoms come last."""
+        """Formula in Hill's order: C, H, then the alphabet, or the alphabet if there is no C. Ghost atoms follow."""
         real = _hill([s for s in self.symbols if not elements.is_ghost_atom(s)])
         ghosts = [elements._std_symbol_without_ghost(s) for s in self.symbols if elements.is_ghost_atom(s)]
         return " + ".join(filter(None, [real, f"ghost {_hill(ghosts)}" if ghosts else ""]))
@@ -67,26 +69,28 @@ class Geometry:
 
     @property
     def electrons(self) -> int:
-        """Number of electrons, those included that an effective core potential stands for."""
+        """Number of electrons, including those that an effective core potential replaces."""
         return sum(elements.charge(s) for s in self.symbols) - self.charge
 
 
 def load_geometry(source: str | Path, charge: int = 0, spin: int = 0, unit: str = "angstrom") -> Geometry:
-    """Read an xyz file, or that of a molecule which is known by name if there is no such file.
+    """Read an xyz file or, if there is no such file, the molecule of that name.
 
     Parameters
     ----------
     source
         A path or a name, such as "benzene".
-    charge, spin
-        Of the molecule, in elementary charges and unpaired electrons.
+    charge
+        Charge of the molecule in elementary charges.
+    spin
+        Number of unpaired electrons.
     unit
-        "angstrom" or "bohr", of the coordinates in the file.
+        Unit of the coordinates in the file: "angstrom" or "bohr".
 
     Raises
     ------
     MoleculeError
-        If there is no such file or molecule, or the file makes none.
+        If there is no such file or molecule, or the file is not valid.
     """
     path = Path(source)
     if not path.is_file():
@@ -98,14 +102,14 @@ def load_geometry(source: str | Path, charge: int = 0, spin: int = 0, unit: str 
 
 
 def build_mole(geometry: Geometry, basis: str) -> gto.Mole:
-    """PySCF's molecule for a closed-shell geometry, silent (verbose=0).
+    """Build PySCF's molecule of a closed-shell geometry, which prints nothing (verbose=0).
 
     Elements get the effective core potential that belongs to their basis set in PySCF's library, if there is one.
 
     Raises
     ------
     MoleculeError
-        If the electron count is impossible, or the basis set is unknown or lacks an element.
+        If charge and spin are not possible, or if the basis set is unknown or lacks an element.
     UnsupportedError
         If the molecule is an open shell.
     """
@@ -126,14 +130,14 @@ def build_mole(geometry: Geometry, basis: str) -> gto.Mole:
 
 
 def check_closed_shell(geometry: Geometry) -> None:
-    """Check the number of electrons. Raises MoleculeError if it is impossible, UnsupportedError for an open shell."""
+    """Check the number of electrons. Raises MoleculeError, or UnsupportedError for an open shell."""
     n, name = geometry.electrons, f"{geometry.name} ({geometry.formula}, charge {geometry.charge:+d})"
     if n <= 0:
         raise MoleculeError(f"{name} has {n} electrons; at least 2 are needed")
     if geometry.spin < 0 or geometry.spin > n or (n - geometry.spin) % 2:
         raise MoleculeError(
-            f"{name} has {n} electrons, which cannot leave {geometry.spin} unpaired: "
-            f"give a charge that makes the count {'odd' if geometry.spin % 2 else 'even'}, or another spin"
+            f"{name} has {n} electrons, which is impossible with {geometry.spin} unpaired electrons: choose a charge "
+            f"that makes the number of electrons {'odd' if geometry.spin % 2 else 'even'}, or another spin"
         )
     if geometry.spin:
         raise UnsupportedError(
@@ -143,7 +147,7 @@ def check_closed_shell(geometry: Geometry) -> None:
 
 
 def describe(mol: gto.Mole) -> Geometry:
-    """The geometry of a PySCF molecule in Angstrom, with its formula for a name."""
+    """The geometry of a PySCF molecule in Angstrom; its name is its formula."""
     symbols = tuple(mol.atom_symbol(a) for a in range(mol.natm))
     xyz = tuple(tuple(row) for row in (mol.atom_coords() * BOHR).tolist())
     nameless = Geometry("", symbols, xyz, int(mol.charge), int(mol.spin))
@@ -151,7 +155,7 @@ def describe(mol: gto.Mole) -> Geometry:
 
 
 def basis_name(basis: Any) -> str:
-    """A basis in words: its name, the names by element, or that its functions were given."""
+    """The name of a basis set, or its names by element; "given functions" if it has no name."""
     if isinstance(basis, dict):
         return ", ".join(f"{symbol}: {basis_name(basis[symbol])}" for symbol in sorted(basis))
     return basis if isinstance(basis, str) else "default" if basis is None else "given functions"
@@ -195,7 +199,7 @@ def _check_basis(basis: str, symbol: str) -> None:
             "or take another set"
         ) from None
     except (AssertionError, KeyError, ValueError, RuntimeError, OSError) as error:  # PySCF's parsers raise these.
-        raise MoleculeError(f"basis set {basis!r} cannot be made for {symbol}: {error}") from None
+        raise MoleculeError(f"basis set {basis!r} cannot be built for {symbol}: {error}") from None
 
 
 def _has_core_potential(basis: str, symbol: str) -> bool:

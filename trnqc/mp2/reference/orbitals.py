@@ -1,4 +1,4 @@
-"""The orbitals that are correlated: those of a converged closed-shell reference without the frozen ones."""
+"""The correlated orbitals: those of a converged closed-shell reference without the frozen ones."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from trnqc.arrays import plain
 from trnqc.errors import InputError, MoleculeError, NotConverged, UnsupportedError
 
 Frozen = int | Sequence[int] | None
-"""The frozen orbitals of a request: how many of the lowest, or their indices, or none."""
+"""The frozen orbitals: the number of lowest orbitals, or a list of indices, or None."""
 
 
 @dataclass(frozen=True, eq=False)
 class ActiveOrbitals:
-    """The orbitals of one spin that are correlated.
+    """The correlated orbitals of one spin.
 
     Attributes
     ----------
     c_occ, c_vir
         Coefficients [nao, nocc] and [nao, nvir].
     eps_occ, eps_vir
-        Energies, Hartree.
+        Orbital energies [nocc] and [nvir], Hartree.
     frozen_occ, frozen_vir
-        Indices of the frozen orbitals among all, ascending.
+        Indices of the frozen orbitals among all orbitals, ascending.
     """
 
     c_occ: np.ndarray
@@ -40,41 +40,41 @@ class ActiveOrbitals:
 
     @property
     def nao(self) -> int:
-        """Atomic orbitals."""
+        """Number of atomic orbitals."""
         return len(self.c_occ)
 
     @property
     def nocc(self) -> int:
-        """Occupied orbitals that are correlated."""
+        """Number of correlated occupied orbitals."""
         return len(self.eps_occ)
 
     @property
     def nvir(self) -> int:
-        """Virtual orbitals that are correlated."""
+        """Number of correlated virtual orbitals."""
         return len(self.eps_vir)
 
     @property
     def nmo(self) -> int:
-        """All orbitals, the frozen ones included."""
+        """Number of orbitals, including the frozen ones."""
         return self.nocc + self.nvir + len(self.frozen_occ) + len(self.frozen_vir)
 
 
 def chemical_core(mol: gto.Mole) -> int:
-    """Number of chemical core orbitals by element, as PySCF counts them, without those of effective core potentials."""
+    """PySCF's number of chemical core orbitals, without those that effective core potentials replace."""
     return int(elements.chemcore(mol))
 
 
 def check_reference(mf: Any, allow_unconverged: bool = False) -> None:
-    """Check that `mf` is a molecular, real, closed-shell RHF object that has been run.
+    """Check that `mf` is a converged closed-shell RHF object of a molecule with real orbitals.
 
     Raises
     ------
     InputError
-        If it is no PySCF object, or has not been run.
+        If it is not a PySCF object, or has not been run.
     UnsupportedError
-        If it is a reference of another kind.
+        If it is another kind of reference.
     NotConverged
-        If its SCF has not converged, unless that is allowed.
+        If the SCF has not converged and `allow_unconverged` is False.
     """
     kind = type(mf).__name__
     if not isinstance(mf, scf.hf.SCF):
@@ -89,8 +89,8 @@ def check_reference(mf: Any, allow_unconverged: bool = False) -> None:
         raise InputError(f"{kind} has no orbitals yet: run mf.kernel() first")
     if not mf.converged and not allow_unconverged:
         raise NotConverged(
-            "the SCF has not converged, so its orbitals give no MP2 energy: converge it (more cycles, another guess or "
-            "method), or allow it explicitly (allow_unconverged=True, --allow-unconverged)"
+            "the SCF has not converged, so its orbitals do not define an MP2 energy: converge it (more cycles, another "
+            "guess or another method), or allow it explicitly (allow_unconverged=True, --allow-unconverged)"
         )
     if np.iscomplexobj(mf.mo_coeff):
         raise UnsupportedError("complex orbitals are not supported; only real ones")
@@ -103,45 +103,47 @@ def check_reference(mf: Any, allow_unconverged: bool = False) -> None:
 
 
 def active_orbitals(mo_coeff: np.ndarray, mo_energy: np.ndarray, mo_occ: np.ndarray, frozen: Frozen) -> ActiveOrbitals:
-    """Split mo_coeff[nao, nmo] by occupation and leave out the frozen orbitals.
+    """Divide orbitals into occupied and virtual ones and leave out the frozen ones.
 
     Parameters
     ----------
+    mo_coeff, mo_energy, mo_occ
+        Coefficients [nao, nmo], energies [nmo] in Hartree and occupations [nmo].
     frozen
         As in PySCF: None or 0 for none, n for the n lowest, or a list of indices of occupied and virtual orbitals.
 
     Raises
     ------
     MoleculeError
-        If no occupied or no virtual orbital is left.
+        If no occupied or no virtual orbital remains.
     InputError
-        If `frozen` means no orbitals, or a coefficient is not finite.
+        If `frozen` does not describe orbitals, or if a coefficient is not finite.
     """
     occupied = np.asarray(mo_occ) > 0
     active = _active_mask(occupied, frozen)
     occ, vir = occupied & active, ~occupied & active
     if not occ.any():
         raise MoleculeError(
-            f"all {occupied.sum()} occupied orbitals are frozen, none is left to correlate: freeze fewer"
+            f"all {occupied.sum()} occupied orbitals are frozen, so that none is left to correlate: freeze fewer"
             if occupied.any()
             else "there are no occupied orbitals"
         )
     if not vir.any():
         what = "all virtual orbitals are frozen" if not occupied.all() else "the orbital basis has no virtual orbitals"
-        raise MoleculeError(f"{what}, so there is no correlation energy: take a larger basis or freeze fewer")
+        raise MoleculeError(f"{what}, so there is no correlation energy: use a larger basis or freeze fewer orbitals")
     c, e = _real("mo_coeff", mo_coeff), _real("mo_energy", mo_energy)
     left_out = (np.flatnonzero(mask & ~active) for mask in (occupied, ~occupied))
     return ActiveOrbitals(c[:, occ], c[:, vir], e[occ], e[vir], *(tuple(index.tolist()) for index in left_out))
 
 
 def _real(name: str, values: np.ndarray) -> np.ndarray:
-    """The values as finite float64 numbers; complex ones are refused, since a cast would drop their imaginary parts."""
+    """The values as float64 numbers. Complex values are an error, because a cast would drop their imaginary parts."""
     array = plain(values, name)
     if np.iscomplexobj(array):
         raise UnsupportedError(f"{name} is complex; only real orbitals and energies are supported")
     array = np.asarray(array, dtype=float)
     if not np.isfinite(array).all():
-        raise InputError(f"{name} has elements that are not finite: the step that made it has failed")
+        raise InputError(f"{name} has elements that are not finite: the calculation that returned it has failed")
     return array
 
 

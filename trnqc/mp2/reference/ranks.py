@@ -1,8 +1,8 @@
-"""The SCF of a job of several processes: rank 0 runs it, and all ranks compute J and K when it asks for them.
+"""The SCF of a job of several processes: rank 0 runs it, and all ranks compute J and K.
 
     rank 0: PySCF's loop -> ask(name, density) -> J, K        the others: serve -> the same call -> ... -> orbitals
 
-Only rank 0 decides (convergence, DIIS, errors), so that ranks cannot decide differently.
+Convergence, DIIS and errors are decided by rank 0 alone, so that ranks cannot disagree.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ from trnqc.ranks import Ranks
 class SharedJK:
     """J and K of one molecule, computed by all ranks.
 
-    Rank 0 attaches it to an accelerated SCF object, runs that, and calls `end`; the other ranks call `serve` meanwhile.
-    Rank 0 works alone, as in a job of one process, if four-centre integrals fit into its memory or PySCF has to make
-    fitted ones.
+    Rank 0 attaches this object to an accelerated SCF object, runs the SCF, and calls `end`. The other ranks call
+    `serve`. Rank 0 works alone, as in a job of one process, if the four-centre integrals fit into its memory, or if
+    PySCF has to compute the fitted integrals.
 
     Parameters
     ----------
     mol
         The molecule, the same on all ranks.
+    ranks
+        The processes of the job.
     schedule
         How tasks are divided among ranks, see `trnqc.ranks.dealt`.
     """
@@ -42,24 +44,24 @@ class SharedJK:
         self._builders: dict[Any, JKBuilder] = {}
 
     def attach(self, mf: Any) -> None:
-        """Rank 0: let all ranks compute J and K of an accelerated SCF object."""
+        """On rank 0, have all ranks compute J and K of an accelerated SCF object."""
         if isinstance(getattr(mf, "with_df", None), DF):
             mf.with_df = _SpreadDF.shared(mf.with_df, self)
-        mf._builder = lambda mol, omega: _Asking(self, (signed_omega(mol, omega), mf.direct_scf_tol))
+        mf._builder = lambda mol, omega: _SharedBuilder(self, (signed_omega(mol, omega), mf.direct_scf_tol))
 
     def ask(self, name: str, *arguments: Any) -> Any:
-        """Rank 0: have every rank call one of the methods below; returns the result."""
+        """On rank 0, call one of the methods below on every rank and return its result."""
         self.ranks.at_first(lambda: (name, arguments))
         return getattr(self, name)(*arguments)
 
     def end(self, result: Any) -> Any:
-        """Rank 0: free the integrals and let `serve` of the other ranks return `result`."""
+        """On rank 0, free the integrals and have `serve` return `result` on the other ranks."""
         self._fitting = None
         self._builders.clear()
         return self.ranks.at_first(lambda: ("end", result))[1]
 
     def serve(self) -> Any:
-        """The other ranks: do what rank 0 asks for until the SCF ends; returns what rank 0 gives to `end`."""
+        """On the other ranks, answer the calls of rank 0 until it calls `end`; returns the argument of `end`."""
         while True:
             name, arguments = self.ranks.at_first(_nothing)
             if name == "end":
@@ -67,22 +69,22 @@ class SharedJK:
             getattr(self, name)(*arguments)
 
     def fit(self, auxbasis: Any, fit: MetricFactor) -> str:
-        """Compute the fitted integrals; returns in words what computed them."""
+        """Compute the fitted integrals and return a description of what computed them."""
         self._fitting = DistributedFitting(self.mol, df.addons.make_auxmol(self.mol, auxbasis), fit, self.ranks)
         return self._fitting.ran_on
 
     def fitted(self, dm: Any, orbitals: tuple[Any, Any] | None, with_j: bool, with_k: bool) -> tuple[Any, Any]:
-        """J and K from fitted integrals; `orbitals`: coefficients and occupations that the density is tagged with."""
+        """Compute J and K from fitted integrals; `orbitals` are the coefficients and occupations of the density."""
         assert self._fitting is not None
         dm = dm if orbitals is None else lib.tag_array(dm, mo_coeff=orbitals[0], mo_occ=orbitals[1])
         return self._fitting.get_jk(dm, with_j, with_k)
 
     def direct(self, key: tuple[float, float], dm: Any, hermi: int, with_j: bool, with_k: bool) -> tuple[Any, Any]:
-        """J and K from integrals that are computed for this call."""
+        """Compute J and K from integrals that are not stored."""
         return self.builder(key).get_jk(dm, hermi, with_j, with_k)
 
     def compile(self, key: tuple[float, float]) -> None:
-        """Let rank 0 compile the kernels that all ranks need."""
+        """Have rank 0 compile the kernels that all ranks need."""
         self.ranks.at_first(lambda: bool(self.builder(key).build()))
 
     def builder(self, key: tuple[float, float]) -> JKBuilder:
@@ -96,11 +98,11 @@ class SharedJK:
 
 
 def _nothing() -> Any:
-    """What ranks other than 0 give to `at_first`, which returns what rank 0 gives."""
+    """The argument of `at_first` on ranks other than 0, where it is not called."""
 
 
-class _Asking:
-    """Takes the place of a JKBuilder on rank 0, and asks all ranks."""
+class _SharedBuilder:
+    """Replaces a JKBuilder on rank 0 and has all ranks compute J and K."""
 
     def __init__(self, shared: SharedJK, key: tuple[float, float]) -> None:
         self.shared, self.key = shared, key
@@ -108,7 +110,7 @@ class _Asking:
 
     @property
     def ran_on(self) -> str:
-        """In words, what computes J and K."""
+        """Description of what computes J and K."""
         return self.shared.builder(self.key).ran_on
 
     def get_jk(self, dm: Any, hermi: int = 1, with_j: bool = True, with_k: bool = True) -> tuple[Any, Any]:
@@ -116,7 +118,7 @@ class _Asking:
 
 
 class _SpreadDF(DF):
-    """Density fitting on rank 0: over all ranks where that is possible, else as in one process."""
+    """Density fitting on rank 0 that uses all ranks if that is possible, and works as in one process otherwise."""
 
     shared_jk: SharedJK
     _spread: bool | None = None
@@ -145,13 +147,13 @@ class _SpreadDF(DF):
         return self.shared_jk.ask("fitted", np.asarray(dm), orbitals, with_j, with_k)
 
     def _begin(self) -> bool:
-        """Have all ranks compute the integrals if they can; returns whether they have."""
+        """Have all ranks compute the integrals if they can, and return whether they have."""
         auxmol = df.addons.make_auxmol(self.mol, self.auxbasis)
         needed = bytes_of_a_rank(self.mol, auxmol, self.shared_jk.ranks.size)
         if self.mol.cart != auxmol.cart or needed > memory_left(self.max_memory):
             return False
         try:
-            fit = prepared(self.mol, auxmol)  # Fails, if it does, before the other ranks are asked.
+            fit = prepared(self.mol, auxmol)  # An error here is raised before the other ranks take part.
         except (CompilerError, UnsupportedClass):
             return False
         self.ran_on = self.shared_jk.ask("fit", self.auxbasis, fit)

@@ -1,4 +1,4 @@
-"""Geometry files in the xyz format: read strictly, with file and line in every error."""
+"""Reader of geometry files in the xyz format, with the file and the line in every error."""
 
 from __future__ import annotations
 
@@ -10,16 +10,31 @@ from pyscf.data.nist import BOHR
 
 from trnqc.errors import MoleculeError
 
-# Angstrom in one unit of a file.
+# Length in Angstrom of each unit that coordinates can have; PySCF's value of the Bohr radius (CODATA).
 UNITS = {"angstrom": 1.0, "bohr": BOHR}
 # Chemical symbols by their lower-case form.
 _SYMBOLS = {symbol.lower(): symbol for symbol in elements.ELEMENTS[1:]}
 
 
 def read_xyz(path: Path, unit: str = "angstrom") -> tuple[tuple[str, ...], tuple[tuple[float, float, float], ...]]:
-    """Symbols and coordinates (Angstrom) of an xyz file: count, comment, then a line ``symbol x y z`` for each atom.
+    """Read an xyz file: the number of atoms, a comment, and a line ``symbol x y z`` for each atom.
 
-    Ghost atoms are written as in PySCF (Ghost-O, ghost.O, X-O, ...). Raises MoleculeError with file and line.
+    Parameters
+    ----------
+    path
+        The file. Ghost atoms are written as in PySCF (Ghost-O, ghost.O, X-O, ...).
+    unit
+        Unit of the coordinates: "angstrom" or "bohr".
+
+    Returns
+    -------
+    tuple
+        Chemical symbols, and coordinates in Angstrom.
+
+    Raises
+    ------
+    MoleculeError
+        If the file is not valid; the message names file and line.
     """
     if unit.lower() not in UNITS:
         raise MoleculeError(f"unit must be one of {', '.join(UNITS)}, got {unit!r}")
@@ -74,7 +89,7 @@ def _symbol(path: Path, number: int, text: str) -> str:
 
 
 def _ghost(path: Path, number: int, text: str) -> str:
-    """PySCF's label of a ghost atom: GHOST-O for ghost.O, X-O for xO; a number that follows is left out."""
+    """PySCF's label of a ghost atom, without its number: GHOST-O for ghost.O1, X-O for xO."""
     try:
         label = str(elements._std_symbol(text))
     except (KeyError, RuntimeError):  # PySCF raises these for an unknown element.

@@ -21,9 +21,22 @@ from trnqc.sim.nki import isa, language
 
 # Built-in functions that the kernel language has.
 _BUILTINS = {
-    "range", "len", "min", "max", "abs", "print", "int", "float", "bool", "str", "tuple", "list", "dict", "isinstance",
+    "range",
+    "len",
+    "min",
+    "max",
+    "abs",
+    "print",
+    "int",
+    "float",
+    "bool",
+    "str",
+    "tuple",
+    "list",
+    "dict",
+    "isinstance",
     "slice",
-}  # fmt: skip
+}
 _SEQUENCES = ("range", "list", "tuple")
 _DEVICE_LOOPS = ("fori_loop", "while_loop", "dynamic_range")
 _BANNED: dict[type[ast.AST], str] = {

@@ -8,17 +8,48 @@ from typing import Any
 
 # Methods of tensors that return views.
 _VIEWS = (
-    "ap", "slice", "select", "permute", "broadcast", "expand_dim", "squeeze_dim", "reshape_dim", "flatten_dims",
-    "reshape", "rearrange", "view", "vector_select", "reinterpret_cast",
-)  # fmt: skip
+    "ap",
+    "slice",
+    "select",
+    "permute",
+    "broadcast",
+    "expand_dim",
+    "squeeze_dim",
+    "reshape_dim",
+    "flatten_dims",
+    "reshape",
+    "rearrange",
+    "view",
+    "vector_select",
+    "reinterpret_cast",
+)
 # Attributes that only tensors have; their use on a name marks it as a tensor.
 _TELLTALE = (*_VIEWS, "dtype", "strides", "get_pattern", "is_contiguous")
 # Functions of ``nl`` that do not return a tensor.
 _NOT_TENSORS = (
-    "ds", "program_id", "num_programs", "program_ndim", "affine_range", "sequential_range", "static_range",
-    "dynamic_range", "fori_loop", "while_loop", "is_hbm", "is_sbuf", "is_psum", "is_on_chip", "no_reorder",
-    "device_print", "store", "register_alloc", "get_nc_version", "get_nc_sub_version", "NKIObject", "random_seed",
-)  # fmt: skip
+    "ds",
+    "program_id",
+    "num_programs",
+    "program_ndim",
+    "affine_range",
+    "sequential_range",
+    "static_range",
+    "dynamic_range",
+    "fori_loop",
+    "while_loop",
+    "is_hbm",
+    "is_sbuf",
+    "is_psum",
+    "is_on_chip",
+    "no_reorder",
+    "device_print",
+    "store",
+    "register_alloc",
+    "get_nc_version",
+    "get_nc_sub_version",
+    "NKIObject",
+    "random_seed",
+)
 
 
 class TensorNames:

@@ -82,9 +82,25 @@ float8_e4m3fn_x4 = _dtype("float8_e4m3fn_x4", np.uint32, "packed")
 float4_e2m1fn_x4 = _dtype("float4_e2m1fn_x4", np.uint16, "packed")
 
 ALL = (
-    bool_, int8, int16, int32, uint8, uint16, uint32, float16, bfloat16, tfloat32, float32, float8_e4m3, float8_e5m2,
-    float8_e4m3fn, float8_e8m0fnu, float8_e5m2_x4, float8_e4m3fn_x4, float4_e2m1fn_x4,
-)  # fmt: skip
+    bool_,
+    int8,
+    int16,
+    int32,
+    uint8,
+    uint16,
+    uint32,
+    float16,
+    bfloat16,
+    tfloat32,
+    float32,
+    float8_e4m3,
+    float8_e5m2,
+    float8_e4m3fn,
+    float8_e8m0fnu,
+    float8_e5m2_x4,
+    float8_e4m3fn_x4,
+    float4_e2m1fn_x4,
+)
 BY_NAME = {d.name: d for d in ALL}
 _FROM_NUMPY = {d.numpy: d for d in ALL if d.kind in ("float", "int") and d is not tfloat32}
 _FROM_NUMPY[np.dtype(bool)] = bool_

@@ -1,6 +1,6 @@
 """A plan: the steps that compute a network, the operands packed for them, and their compiled kernels.
 
-operands -> packed as the steps' formats say (kept) -> steps in turn -> result
+operands -> packed in the formats of the steps (kept for later runs) -> steps in order -> result
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ from trnqc.sparse.tensors.storage import FLOAT64, SparseTensor, floating, rounde
 class Plan:
     """How a network is computed, for operands of these shapes.
 
-    Print it to see formats, loops and estimates. It is made by `plan`.
+    `plan` returns plans. Print one to see its formats, loops and estimates.
 
     Attributes
     ----------
     network
-        What is computed.
+        The product that is computed.
     form
-        How it runs, one of the forms of `plan`.
+        How it is computed, one of the forms of `plan`; ``"own nest"`` for a nest of the caller.
     tree
         The order of contractions.
     steps
-        Nests that run one after the other; none for ``"dense"``, where the contractions are products of matrices.
+        Nests that run one after the other; none for ``"dense"``, whose contractions are products of matrices.
     dense
         Whether the result is dense.
     operands
-        The operands that the plan was made with, and their packed copies.
+        The operands for which the plan was made, and their packed copies.
     estimate
         The cost of a plan of one nest.
     notes
-        What else was decided, for the printed plan.
-    given
-        The operands as the caller handed them in.
+        Other decisions, for the printed plan.
+    arguments
+        The operands as the caller passed them to `plan`.
     derivatives
-        Plans of the networks of derivatives, which are added when a derivative is first computed.
+        Plans of the networks of derivatives. One is added when a derivative is first computed.
     """
 
     network: Network
@@ -66,33 +66,34 @@ class Plan:
     operands: Operands
     estimate: Estimate | None = None
     notes: tuple[str, ...] = ()
-    given: tuple[Any, ...] = ()
+    arguments: tuple[Any, ...] = ()
     derivatives: dict[Any, Plan] = field(default_factory=dict, repr=False)
 
     def run(self, *operands: Any, threads: int = 1) -> Any:
-        """Compute the result, its axes in the order of the output's indices.
+        """Compute the result, with axes in the order of the output's indices.
 
         Parameters
         ----------
         *operands
-            All operands, in place of those that the plan was made with and of the same shapes. A `SparseTensor` that
-            was used before is not packed again; arrays are, as they may have changed. Without any, the plan's own
-            operands are used, and arrays among them must not have changed.
+            Operands of the same shapes, in place of those for which the plan was made. A `SparseTensor` that was used
+            before is not packed again; arrays are, because they may have changed. Without any, the plan's own operands
+            are used, and arrays among them must not have changed.
         threads
-            Threads that share the outermost loops, or that the BLAS uses. The digits of nests do not depend on it.
+            Number of threads that share the outermost loops, or that the BLAS uses. The digits of nests do not depend
+            on it.
 
         Returns
         -------
         numpy.ndarray, SparseTensor or torch.Tensor
-            Dense or sparse as `dense` says; a tensor of PyTorch, strided or sparse COO, with its derivatives, if one of
-            the operands is a tensor of PyTorch. Its element type is the one that holds those of the operands.
+            Dense or sparse according to `dense`. If an operand is a tensor of PyTorch, the result is also one, strided
+            or sparse COO, with its derivatives. Its element type is the common type of the operands.
 
         Raises
         ------
         OperandError
-            If operands have other shapes, or are equal in other places than those of the plan.
+            If operands have other shapes, or if other operands than in the plan are the same tensor.
         MemoryLimit
-            If workspaces or the result do not fit into the memory.
+            If workspaces or the result exceed the memory.
         CompilerError
             If there is no C compiler, or it fails.
         """
@@ -105,17 +106,17 @@ class Plan:
         return self.ran(operands, threads)
 
     def ran(self, operands: Sequence[Any], threads: int) -> Any:
-        """The result of `run`, from code that Dynamo must not trace."""
-        handed = arrays(operands) if operands else self.given
-        if any(is_tensor(x) for x in handed):
+        """Compute the result of `run`. Dynamo must not trace this function."""
+        arguments = arrays(operands) if operands else self.arguments
+        if any(is_tensor(x) for x in arguments):
             from trnqc.sparse.run.derivatives import differentiable
 
-            return differentiable(self, handed, None if operands else self.operands, threads)
-        held = self.taken(handed) if operands else self.operands
-        return _typed(self.computed(held, threads), result_type(handed))
+            return differentiable(self, arguments, None if operands else self.operands, threads)
+        packed = self.exchanged(arguments) if operands else self.operands
+        return _typed(self.computed(packed, threads), result_type(arguments))
 
     def computed(self, operands: Operands, threads: int) -> SparseTensor | np.ndarray:
-        """The result in float64: an array if `dense`, else sparse."""
+        """Compute the result in float64: an array if `dense`, else a sparse tensor."""
         result = self._nests(operands, threads) if self.steps else self._matrices(operands, threads)
         if self.dense:
             return np.asarray(result.to_dense() if isinstance(result, SparseTensor) else result)
@@ -123,21 +124,23 @@ class Plan:
         return tensor if tensor.ndim == 0 or "compressed" in tensor.kinds else _compressed(tensor)
 
     def _nests(self, operands: Operands, threads: int) -> SparseTensor | np.ndarray:
-        held: list[SparseTensor | np.ndarray] = list(operands.tensors)
+        results: list[SparseTensor | np.ndarray] = list(operands.tensors)
         for step, kernel in zip(self.steps, self.kernels()):
             inputs = [
-                operands.packed(t, layout) if t < len(operands.tensors) else packed(as_tensor(held[t]), labels, layout)
+                operands.packed(t, layout)
+                if t < len(operands.tensors)
+                else packed(as_tensor(results[t]), labels, layout)
                 for t, labels, layout in zip(step.operands, step.nest.network.inputs, step.nest.formats)
             ]
-            held.append(kernel(inputs, threads))
-        return held[-1]
+            results.append(kernel(inputs, threads))
+        return results[-1]
 
-    def taken(self, operands: Sequence[Any]) -> Operands:
-        """Other operands in the place of the plan's. Raises OperandError."""
+    def exchanged(self, operands: Sequence[Any]) -> Operands:
+        """Return other operands in the place of the plan's. Raises OperandError."""
         if same(operands) != self.network.same:
             raise OperandError(
-                f"the plan {self.network} takes {len(self.network.same)} operands of which the first that is the same "
-                f"tensor is, for each, {self.network.same}; found {same(operands)}"
+                f"the plan {self.network} takes {len(self.network.same)} operands. The number of the first operand "
+                f"that is the same tensor is {self.network.same} for each; found {same(operands)}"
             )
         return self.operands.exchanged(tensors(operands))
 
@@ -152,12 +155,12 @@ class Plan:
             return by_matrices(self.network, self.tree, arrays)
 
     def kernels(self) -> list[Kernel]:
-        """The kernels of all steps. They are compiled, or taken from the user's cache, at their first call."""
+        """Return the kernels of all steps, which are compiled, or read from the user's cache, at their first call."""
         return [compiled(step.nest) for step in self.steps]
 
     @property
     def source(self) -> str:
-        """The C text of all kernels; empty for products of dense matrices."""
+        """The C source of all kernels; empty for products of dense matrices."""
         return "\n".join(kernel.source for kernel in self.kernels())
 
     def __str__(self) -> str:
@@ -172,7 +175,7 @@ class Plan:
 
 
 def result_type(operands: Sequence[Any]) -> np.dtype:
-    """The floating-point type that holds those of the operands. 0/1 maps have none."""
+    """Return the common floating-point type of the operands. 0/1 maps have none."""
     kinds = [x.dtype for x in operands if not isinstance(x, SparseTensor) or x.values is not None]
     return floating(np.result_type(*kinds)) if kinds else FLOAT64
 
@@ -186,17 +189,17 @@ def _compressed(tensor: SparseTensor) -> SparseTensor:
 
 
 def same(operands: Sequence[Any]) -> tuple[int, ...]:
-    """For each operand the number of the first that is the same object."""
+    """Return for each operand the number of the first operand that is the same object."""
     return tuple(next(m for m, other in enumerate(operands) if other is x) for x in operands)
 
 
 def arrays(operands: Sequence[Any]) -> tuple[Any, ...]:
-    """Lists and numbers as NumPy arrays; what has elements of a type stays as it is."""
+    """Convert lists and numbers to NumPy arrays. Objects with a dtype are returned as they are."""
     return tuple(x if hasattr(x, "dtype") else np.asarray(x) for x in operands)
 
 
 def tensors(operands: Sequence[Any]) -> list[SparseTensor]:
-    """The operands as sparse tensors. Raises OperandError, which names the operand."""
+    """Convert the operands to sparse tensors. Raises OperandError, which names the operand."""
     converted = []
     for number, operand in enumerate(operands):
         try:

@@ -1,0 +1,216 @@
+"""What the MP2 kernels share: products T = B_i B_j^T of pairs of orbitals, left in PSUM for a function to finish.
+
+    factors in HBM  --resident or streamed-->  T, and its partner U, in PSUM, tile by tile  -->  finish(...)
+
+On a tile (rows A of virtuals, columns B) of the pair i, j, with P the auxiliary index:
+
+    T[a, b] = sum_P B_i[a, P] B_j[b, P]        U[a, b] = sum_P B_j[a, P] B_i[b, P] = T[b, a]
+
+U comes from the same operands with their roles swapped. The auxiliary index lies on the partitions of both operands
+(see ``mp2_plan.pack_factors``), so that nothing is transposed on the way in. All functions here are inlined when a
+kernel is compiled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from nki_kernels.lang import nisa, nl
+from nki_kernels.mp2_plan import ACCUMULATORS, RUN, P
+
+# What is multiplied for a pair of orbitals.
+PARTNERS = 0  # two orbitals of one set: T right of the diagonal and on it, U right of the diagonal
+SAME = 1  # an orbital with itself: U = T, so that T right of the diagonal and on it is all
+ALONE = 2  # orbitals of two sets: T everywhere, no U
+
+
+def tile_list(rows: int, cols: int, same: bool):
+    """Tiles (a0, m, b0, n, diagonal) of one block pair: row tiles of 128, column runs of at most 512 of even length."""
+    tiles = []
+    for a0 in range(0, rows, P):
+        m = min(P, rows - a0)
+        start = 0
+        if same:
+            tiles.append((a0, m, a0, m, True))
+            start = a0 + m
+        runs = (cols - start + RUN - 1) // RUN
+        for r in range(runs):
+            b0 = start + (cols - start) * r // runs
+            b1 = start + (cols - start) * (r + 1) // runs
+            tiles.append((a0, m, b0, b1 - b0, False))
+    return tiles
+
+
+@dataclass
+class Factors(nl.NKIObject):
+    """Factors and virtual energies in HBM, and the tiles on chip of their blocks; lists of two are used in turn."""
+
+    bt: Any  # factors in HBM
+    naux: int
+    products: Any  # (part of the stationary, part of the moving operand) of each product
+    ev_row: Any
+    ev_col: Any
+    left: Any  # blocks A and B of B_i, each a list over parts of [128, kchunk, block]; twice if streamed
+    right: Any  # the same of B_j, twice
+    row: Any
+    col: Any
+    banks: Any  # PSUM tiles of the products
+
+
+def _operand_tiles(bt, nblk: int, kchunk: int):
+    """SBUF tiles of one factor: of block A, and of block B where there are several blocks; each a list over parts."""
+    tiles = []
+    for _ in range(min(nblk, 2)):
+        split = []
+        for _ in range(bt.shape[0]):
+            split.append(nl.ndarray((P, kchunk, bt.shape[4]), dtype=bt.dtype, buffer=nl.sbuf))
+        tiles.append(split)
+    return tiles
+
+
+def factors_on_chip(bt, ev_row, ev_col, naux: int, kchunk: int):
+    """The `Factors` of a kernel's arguments, with newly allocated tiles."""
+    block, nblk, rtiles = ev_row.shape[1], ev_row.shape[0], ev_col.shape[2]
+    left = [_operand_tiles(bt, nblk, kchunk)]
+    if kchunk < bt.shape[3]:
+        left.append(_operand_tiles(bt, nblk, kchunk))
+    banks = []
+    for _ in range(ACCUMULATORS):
+        banks.append(nl.ndarray((P, RUN), dtype=nl.float32, buffer=nl.psum))
+    return Factors(
+        bt=bt,
+        naux=naux,
+        products=[(0, 0)] if bt.shape[0] == 1 else [(0, 0), (0, 1), (1, 0)],
+        ev_row=ev_row,
+        ev_col=ev_col,
+        left=left,
+        right=[_operand_tiles(bt, nblk, kchunk), _operand_tiles(bt, nblk, kchunk)],
+        row=nl.ndarray((P, block), dtype=nl.float32, buffer=nl.sbuf),
+        col=nl.ndarray((P, rtiles), dtype=nl.float32, buffer=nl.sbuf),
+        banks=banks,
+    )
+
+
+def field(fields, n: int):
+    """Column n of a row of a work list that lies on chip, in a register."""
+    register = nisa.register_alloc()
+    nisa.register_load(register, fields[0:1, n : n + 1])
+    return register
+
+
+def load_virtuals(factors, a, b):
+    """-eps of block A down the partitions, and of block B along the free axis of every partition; a, b registers."""
+    rtiles, block = factors.ev_col.shape[2], factors.ev_row.shape[1]
+    col = factors.ev_col.ap(pattern=[[rtiles, P], [1, rtiles]], scalar_offset=a, indirect_dim=0)
+    nisa.dma_copy(dst=factors.col, src=col)
+    row = factors.ev_row.ap(pattern=[[0, P], [1, block]], scalar_offset=b, indirect_dim=0)
+    nisa.dma_copy(dst=factors.row, src=row)
+
+
+def _load_operand(factors, tiles, index, k0: int, k1: int, width: int):
+    """Auxiliary blocks k0..k1 of one factor block (its number in a register) into SBUF, every part of the split."""
+    parts, blocks, _, nk, block = factors.bt.shape
+    for p in range(parts):
+        nisa.dma_copy(
+            dst=tiles[p][0:P, 0 : k1 - k0, 0:width],
+            src=factors.bt.ap(
+                pattern=[[nk * block, P], [block, k1 - k0], [1, width]],
+                offset=p * blocks * P * nk * block + k0 * block,
+                scalar_offset=index,
+                indirect_dim=1,
+            ),
+        )
+
+
+def _load_left(factors, tiles, blocks, kind, mode: int, k0: int, k1: int):
+    """B_i: block A, and for U block B where that is another."""
+    _load_operand(factors, tiles[0], blocks[0], k0, k1, kind[0])
+    if mode != ALONE and not kind[2]:
+        _load_operand(factors, tiles[1], blocks[1], k0, k1, kind[1])
+
+
+def _load_right(factors, tiles, blocks, kind, mode: int, k0: int, k1: int):
+    """B_j: block B, and for U block A."""
+    if mode == ALONE:
+        _load_operand(factors, tiles[0], blocks[1], k0, k1, kind[1])
+    else:
+        _load_left(factors, tiles, blocks, kind, mode, k0, k1)
+
+
+def _sides(tiles, kind, mode: int):
+    """Tiles of the row block and of the column block, which are the same on the diagonal of blocks."""
+    return [tiles[0], tiles[0]] if kind[2] or mode == ALONE else [tiles[0], tiles[1]]
+
+
+def _product(factors, bank, left, right, tile, k0: int, k1: int):
+    """bank[m, n] (+)= left[A] . right[B]^T over auxiliary blocks k0..k1; the last one at its true height."""
+    a0, m, b0, n, _ = tile
+    for k in range(k0, k1):
+        height = min(P, factors.naux - k * P)
+        for x in range(len(factors.products)):
+            p, q = factors.products[x]
+            nisa.nc_matmul(
+                dst=bank[0:m, 0:n],
+                stationary=left[p][0:height, k - k0, a0 : a0 + m],
+                moving=right[q][0:height, k - k0, b0 : b0 + n],
+                accumulate=(k > 0 or x > 0),
+            )
+
+
+def _products(factors, banks, left, right, tile, mode: int, k0: int, k1: int):
+    """T, and U off the diagonal of a pair of partners."""
+    _product(factors, banks[0], left[0], right[1], tile, k0, k1)
+    if mode == PARTNERS and not tile[4]:
+        _product(factors, banks[1], right[0], left[1], tile, k0, k1)
+
+
+def resident(factors, i_blocks, j_blocks, kind, mode: int, begin, finish):
+    """Pairs of i with several j, whose factors lie on chip whole: every tile runs through all of naux.
+
+    Calls begin(slot) before the first tile of a pair, and finish(banks, turn, slot, tile, x) for tile number x when
+    its products are complete: behind the products of the next tile, so that the tensor engine never waits for what
+    another engine does with a tile before it comes back to that tile.
+    """
+    tiles = tile_list(kind[0], kind[1], kind[2])
+    nk = (factors.naux + P - 1) // P
+    left = _sides(factors.left[0], kind, mode)
+    if mode != SAME:  # the first B_j has a free tile before B_i has: loads start in this order
+        _load_right(factors, factors.right[0], j_blocks[0], kind, mode, 0, nk)
+    _load_left(factors, factors.left[0], i_blocks, kind, mode, 0, nk)
+    waiting = []
+    turn = 0
+    for g in range(len(j_blocks)):
+        right = left if mode == SAME else _sides(factors.right[g % 2], kind, mode)
+        if g > 0:
+            _load_right(factors, factors.right[g % 2], j_blocks[g], kind, mode, 0, nk)
+        begin(g)
+        for x in range(len(tiles)):
+            b = 2 * (turn % (ACCUMULATORS // 2))
+            banks = factors.banks[b : b + 2]
+            _products(factors, banks, left, right, tiles[x], mode, 0, nk)
+            for done in waiting:
+                finish(done[0], done[1], done[2], tiles[done[3]], done[3])
+            waiting = [(banks, turn, g, x)]
+            turn = turn + 1
+    for done in waiting:
+        finish(done[0], done[1], done[2], tiles[done[3]], done[3])
+
+
+def streamed(factors, i_blocks, j_blocks, kind, mode: int, begin, finish):
+    """One pair whose products stay in PSUM while both factors pass by in chunks of naux; calls as in `resident`."""
+    tiles = tile_list(kind[0], kind[1], kind[2])
+    nk, kchunk = (factors.naux + P - 1) // P, factors.left[0][0][0].shape[1]
+    begin(0)
+    for k0 in range(0, nk, kchunk):
+        k1 = min(k0 + kchunk, nk)
+        turn = k0 // kchunk % 2
+        left = _sides(factors.left[turn], kind, mode)
+        right = left if mode == SAME else _sides(factors.right[turn], kind, mode)
+        _load_left(factors, factors.left[turn], i_blocks, kind, mode, k0, k1)
+        if mode != SAME:
+            _load_right(factors, factors.right[turn], j_blocks, kind, mode, k0, k1)
+        for x in range(len(tiles)):
+            _products(factors, factors.banks[2 * x : 2 * x + 2], left, right, tiles[x], mode, k0, k1)
+    for x in range(len(tiles)):
+        finish(factors.banks[2 * x : 2 * x + 2], x, 0, tiles[x], x)

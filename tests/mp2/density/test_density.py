@@ -1,0 +1,175 @@
+"""Densities against PySCF's native DF-MP2 and against derivatives by finite electric fields."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from pyscf.mp import dfmp2_native, dfump2_native
+
+from tests.mp2.density.references import Parts, converged
+from trnqc.errors import InputError, MemoryLimit, NotConverged, TrnqcError
+from trnqc.mp2.density import sets
+from trnqc.mp2.density.density import correlation_density
+from trnqc.mp2.density.pair_sums import pair_sums
+from trnqc.mp2.density.zvector import ZVectorOptions, solve_z_vector
+
+SCS = (6 / 5, 1 / 3)
+SOS = (1.3, 0.0)
+MP2 = (1.0, 1.0)
+
+
+def peer(parts, frozen, scaling):
+    mf = parts.mf
+    cls = dfump2_native.DFUMP2 if len(parts.spins) == 2 else dfmp2_native.DFRMP2
+    mp = cls(mf, frozen=frozen, auxbasis="cc-pvdz-ri")
+    mp.ps, mp.pt = scaling
+    return mp
+
+
+@pytest.mark.parametrize("name", ["water", "water cation"])
+@pytest.mark.parametrize(("fitted", "frozen", "scaling"), [(True, None, MP2), (False, 1, SCS), (True, 1, SOS)])
+def test_against_pyscf(name, fitted, frozen, scaling, tight_krylov):
+    parts = Parts(converged(name, fitted), frozen)
+    mp = peer(parts, frozen, scaling)
+    for relaxed, tolerance in ((False, 1e-13), (True, 1e-8)):
+        density = correlation_density(*parts.arguments, scaling=scaling, relaxed=relaxed)
+        for ao_repr in (False, True):
+            expected = mp.make_rdm1(relaxed=relaxed, ao_repr=ao_repr)
+            assert np.abs(density.rdm1(ao_repr) - expected).max() < tolerance
+        energy = scaling[0] * density.energies.os + scaling[1] * density.energies.ss
+        assert energy == pytest.approx(mp.calculate_energy(), abs=1e-12)
+
+
+def total_energy(name, fitted, frozen, scaling, field):
+    parts = Parts(converged(name, fitted, field), frozen)
+    energies = pair_sums(parts.factors, scaling, parts.execution).energies
+    return parts.mf.e_tot + scaling[0] * energies.os + scaling[1] * energies.ss
+
+
+@pytest.mark.parametrize(
+    ("name", "fitted", "frozen", "scaling"),
+    [
+        ("water", True, 1, SCS),
+        ("water", False, None, MP2),
+        ("water", True, [0, 11, 12], MP2),
+        ("water", False, [1, 3], SOS),
+        ("water cation", True, 1, SCS),
+        ("water cation", False, [0, 12], MP2),
+        ("ammonia", True, 1, MP2),
+    ],
+)
+def test_dipole_is_the_derivative_by_an_electric_field(name, fitted, frozen, scaling):
+    parts = Parts(converged(name, fitted), frozen)
+    density = correlation_density(*parts.arguments, scaling=scaling, relaxed=True).rdm1(ao_repr=True)
+    density = density if density.ndim == 2 else density.sum(axis=0)
+    step = 2e-3
+    for axis, r in enumerate(parts.mf.mol.intor("int1e_r")):
+        if axis == 1:
+            continue  # Two directions are enough to tell a wrong element.
+        energies = {
+            n: total_energy(name, fitted, frozen, scaling, tuple(n * step * np.eye(3)[axis])) for n in (-2, -1, 1, 2)
+        }
+        slope = (8 * (energies[1] - energies[-1]) - (energies[2] - energies[-2])) / (12 * step)
+        # The error of the four-point formula is of order step^4.
+        assert np.vdot(r, density) == pytest.approx(slope, abs=2e-7)
+
+
+@pytest.mark.parametrize("name", ["water", "water cation", "ammonia"])
+def test_sums_do_not_depend_on_the_sets_of_orbitals(name, monkeypatch):
+    parts = Parts(converged(name, True), 1)
+    whole = pair_sums(parts.factors, SCS, parts.execution)
+    monkeypatch.setattr(sets, "_WIDEST", 2)
+    divided = pair_sums(parts.factors, SCS, parts.execution)
+    assert divided.energies.os == pytest.approx(whole.energies.os, abs=1e-14)
+    for one, other in zip((*whole.p_occ, *whole.p_vir), (*divided.p_occ, *divided.p_vir)):
+        assert np.abs(one - other).max() < 1e-11
+    for one, other in zip(whole.gamma, divided.gamma):
+        assert np.abs(one[:] - other[:]).max() < 1e-14
+
+
+def test_degenerate_orbitals_stay_in_one_set():
+    cuts = sets.orbital_sets(np.array([-1.0, -0.6, -0.6 + 1e-6, -0.6 + 2e-6, -0.2]), 2)
+    assert cuts == (slice(0, 1), slice(1, 4), slice(4, 5))
+
+
+@pytest.mark.parametrize("name", ["water", "water cation"])
+def test_gamma_on_disk(name, monkeypatch):
+    parts = Parts(converged(name, True), 1)
+    in_memory = correlation_density(*parts.arguments, relaxed=True)
+    monkeypatch.setattr(sets.PairMemory, "holds_gamma", lambda self, room: False)
+    assert pair_sums(parts.factors, MP2, parts.execution).gamma[0].on_disk
+    on_disk = correlation_density(*parts.arguments, relaxed=True)
+    assert np.abs(in_memory.rdm1() - on_disk.rdm1()).max() < 1e-12
+
+
+def test_gamma_goes_to_disk_where_it_does_not_fit():
+    memory = sets.PairMemory(((50, 500, 1500),), threads=2)
+    assert memory.holds_gamma(memory.factors + memory.block(1))
+    assert not memory.holds_gamma(memory.factors + memory.block(1) - 1)
+
+
+def test_too_little_memory():
+    parts = Parts(converged("water", True), 1)
+    with pytest.raises(
+        MemoryLimit, match=r"keeps .nearly. degenerate orbitals together, need .* left of the memory limit"
+    ):
+        pair_sums(parts.factors, MP2, replace(parts.execution, memory=3e4))
+
+
+def test_closed_shell_as_two_spins():
+    """A closed shell as two spins has the density of the closed shell."""
+    mf = converged("water", True)
+    closed = correlation_density(*Parts(mf, 1).arguments, scaling=SCS, relaxed=True).rdm1()
+    opened = correlation_density(*Parts(mf.to_uhf(), 1).arguments, scaling=SCS, relaxed=True).rdm1()
+    assert np.abs(opened[0] - closed / 2).max() < 1e-9
+    assert np.abs(opened[1] - opened[0]).max() < 1e-9
+
+
+def test_not_converged():
+    parts = Parts(converged("water", True))
+    with pytest.raises(NotConverged, match="have not converged in 2 iterations: the residual is"):
+        correlation_density(*parts.arguments, relaxed=True, options=ZVectorOptions(max_cycle=2))
+
+
+class Concave:
+    """A response that makes the second derivative of the SCF energy negative."""
+
+    def __init__(self, parts) -> None:
+        eps, occupied = parts.spins[0].energies, parts.spins[0].occupied
+        self.gap = np.subtract.outer(eps[~occupied], eps[occupied])
+
+    def rotation(self, z):
+        return [-1.5 * self.gap * z[0]]
+
+
+def test_scf_that_is_no_minimum():
+    parts = Parts(converged("water", True))
+    response = Concave(parts)
+    with pytest.raises(TrnqcError, match=r"not a minimum.*not positive definite. mf.stability"):
+        solve_z_vector([np.ones_like(response.gap)], parts.spins, response, ZVectorOptions())
+
+
+def test_occupied_orbital_above_a_virtual_one():
+    parts = Parts(converged("water", True))
+    (spin,) = parts.spins
+    swapped = replace(spin, occupied=np.roll(spin.occupied, 1))
+    with pytest.raises(TrnqcError, match=r"lowest virtual orbital lies .* Hartree below the highest occupied"):
+        solve_z_vector([np.ones((8, 5))], [swapped], Concave(parts), ZVectorOptions())
+
+
+def test_frozen_and_correlated_orbitals_that_are_degenerate():
+    parts = Parts(converged("ammonia", True), [0, 2])
+    eps = parts.spins[0].energies
+    assert abs(eps[2] - eps[3]) < 1e-3
+    eps[3] = eps[2]
+    with pytest.raises(TrnqcError, match="frozen orbital 2 and the correlated orbital 3 have the same energy"):
+        correlation_density(*parts.arguments, relaxed=True)
+
+
+def test_factors_of_other_orbitals():
+    parts = Parts(converged("water", True), 1)
+    other = Parts(converged("water", True))
+    with pytest.raises(InputError, match=r"\[\(4, 8\)\] .* were expected, found \[\(5, 8\)\]"):
+        correlation_density(parts.mf, parts.spins, other.factors, parts.auxmol, parts.execution)

@@ -1,0 +1,78 @@
+"""Γ[i, a, Q] of one spin, in memory or in a file, accumulated by sets of rows i.
+
+pair_sums: add ─► Γ[i, a, Q] ─► to_auxiliary: Γ[i, a, P] in the raw auxiliary functions ─► columns: some P
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trnqc.eri.fitting.thread_pool import single_threaded_pool
+from trnqc.mp2.factors.disk_arrays import RowsOnDisk
+from trnqc.mp2.factors.metric import CholeskyMetric, Metric
+from trnqc.mp2.jobs.store import Scratch
+
+
+class Gamma:
+    """The three-index density Γ[i, a, Q] = Σ_jb T̃_ij^ab B[j, b, Q] of one spin.
+
+    Parameters
+    ----------
+    shape
+        nocc, nvir and naux.
+    on_disk
+        Whether the rows are kept in an unnamed file below TMPDIR.
+    """
+
+    def __init__(self, shape: tuple[int, int, int], on_disk: bool) -> None:
+        self.shape, self.on_disk = shape, on_disk
+        self._rows: np.ndarray | RowsOnDisk = (
+            Scratch().array(RowsOnDisk, "gamma", "Gamma", shape) if on_disk else np.zeros(shape)
+        )
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        """Return the rows [n, nvir, naux]."""
+        return self._rows[rows]
+
+    def add(self, rows: slice, values: np.ndarray) -> None:
+        """Add values [n, nvir, naux] to a set of rows."""
+        if isinstance(self._rows, np.ndarray):
+            self._rows[rows] += values
+            return
+        for i, value in zip(range(*rows.indices(self.shape[0])), values):
+            there = self._rows[i] if i in self._rows.checksums else 0.0
+            self._rows.write(i, np.ascontiguousarray(value + there))
+
+    def to_auxiliary(self, metric: Metric, threads: int) -> Gamma:
+        """Return Γ[i, a, P] = Σ_Q Γ[i, a, Q] M[Q, P] for factors B[Q] = Σ_P (ia|P) M[Q, P].
+
+        A Cholesky metric (M = L^-1) transforms the rows in their own memory, so that this object must not be used
+        afterwards.
+        """
+        nocc, nvir, _ = self.shape
+        result = self
+        if not isinstance(metric, CholeskyMetric):
+            result = Gamma((nocc, nvir, len(metric.half_inverse)), self.on_disk)
+
+        def transform(i: int) -> None:
+            (row,) = self[i : i + 1]
+            transformed = metric.divide_from_right(row)
+            if result is not self or self.on_disk:
+                result.put(i, transformed)
+
+        with single_threaded_pool(threads) as pool:
+            list(pool.map(transform, range(nocc)))
+        return result
+
+    def put(self, i: int, row: np.ndarray) -> None:
+        """Replace row i."""
+        if isinstance(self._rows, np.ndarray):
+            self._rows[i] = row
+        else:
+            self._rows.write(i, np.ascontiguousarray(row))
+
+    def columns(self, functions: slice | np.ndarray) -> np.ndarray:
+        """Return Γ[i, a, P] of some auxiliary functions P, a contiguous array [i, a, n]."""
+        if isinstance(self._rows, np.ndarray):
+            return np.ascontiguousarray(self._rows[:, :, functions])
+        return np.array([self._rows[i][:, functions] for i in range(self.shape[0])])

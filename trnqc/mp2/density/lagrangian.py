@@ -1,0 +1,123 @@
+"""The derivative of the MP2 energy with respect to the orbitals, at fixed orbital energies.
+
+    blocks of P: (mu nu|P), Γ[i, a, P] -> W_occ[mu, i], W_vir[mu, a] -> rotated to orbitals
+
+If orbital p changes by Σ_q C_q U_qp, the energy changes by 2 Σ_qi U_qi W_qi + 2 Σ_qa U_qa W_qa for each spin, where
+
+    W_qi = Σ_aP Γ[i, a, P] (q a|P)         W_qa = Σ_iP Γ[i, a, P] (q i|P)
+
+and q is any orbital. The integrals (mu nu|P) are computed again, block by block, because those over two virtual
+orbitals are not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pyscf import gto, lib
+
+from trnqc.eri.fitting.thread_pool import single_threaded_pool
+from trnqc.errors import MemoryLimit
+from trnqc.host.memory import gigabytes
+from trnqc.mp2.density.gamma import Gamma
+from trnqc.mp2.density.spins import SpinOrbitals
+from trnqc.mp2.execution import Execution
+from trnqc.mp2.factors.shell_blocks import shell_blocks, three_centre_integrals
+
+# Auxiliary functions of a block where memory allows it, as in the factor step.
+_COMFORTABLE_BLOCK = 64
+# Auxiliary functions of a block where Γ is on disk: every block reads all rows of Γ.
+_BLOCK_ON_DISK = 512
+# Blocks for every thread, so that threads end together.
+_BLOCKS_OF_A_THREAD = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Lagrangian:
+    """W of one spin between all orbitals q [nmo] and the correlated ones.
+
+    Attributes
+    ----------
+    occ, vir
+        W_qi [nmo, nocc] and W_qa [nmo, nvir], Hartree.
+    """
+
+    occ: np.ndarray
+    vir: np.ndarray
+
+
+def lagrangians(
+    mol: gto.Mole, auxmol: gto.Mole, spins: Sequence[SpinOrbitals], gammas: Sequence[Gamma], execution: Execution
+) -> tuple[Lagrangian, ...]:
+    """Contract Γ with three-centre integrals.
+
+    Parameters
+    ----------
+    auxmol
+        The auxiliary functions in the order of the last index of Γ.
+    gammas
+        Γ[i, a, P] in the raw auxiliary functions, by spin.
+
+    Raises
+    ------
+    MemoryLimit
+        If the smallest block does not fit the memory limit.
+    """
+    integrals, _ = three_centre_integrals(mol, auxmol)
+    loc = auxmol.ao_loc_nr()
+    width = _width(mol.nao_nr(), auxmol, gammas, execution)
+    active = [(s.coefficients[:, s.active_occ], s.coefficients[:, s.active_vir]) for s in spins]
+
+    def block(shells: tuple[int, int]) -> list[tuple[np.ndarray, np.ndarray]]:
+        functions = slice(*(int(loc[k]) for k in shells))
+        packed = integrals(shells)
+        return [_block(packed, g.columns(functions), *c) for g, c in zip(gammas, active)]
+
+    nao = mol.nao_nr()
+    totals = [(np.zeros((nao, o.shape[1])), np.zeros((nao, v.shape[1]))) for o, v in active]
+    blocks = list(shell_blocks(loc, width))
+    with single_threaded_pool(execution.threads) as pool:
+        for done, terms in enumerate(pool.map(block, blocks), start=1):
+            for total, term in zip(totals, terms):
+                total[0][...] += term[0]
+                total[1][...] += term[1]
+            execution.report("orbital gradient", done, len(blocks))
+    return tuple(Lagrangian(s.coefficients.T @ o, s.coefficients.T @ v) for s, (o, v) in zip(spins, totals))
+
+
+def _block(
+    packed: np.ndarray, gamma: np.ndarray, c_occ: np.ndarray, c_vir: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """W[mu, i] and W[mu, a] from integrals [P, mu >= nu] and Γ[i, a, P] of a block."""
+    nao, nocc = c_occ.shape
+    gamma = np.ascontiguousarray(gamma.transpose(2, 0, 1))
+    half = gamma @ c_vir.T
+    square, occupied = np.empty((nao, nao)), np.empty((len(packed), nocc, nao))
+    w_occ = np.zeros((nao, nocc))
+    for row, gamma_of_p, out in zip(packed, half, occupied):
+        lib.unpack_tril(row, out=square)
+        np.matmul(c_occ.T, square, out=out)
+        w_occ += square @ gamma_of_p.T
+    w_vir = occupied.reshape(-1, nao).T @ gamma.reshape(-1, gamma.shape[2])
+    return w_occ, w_vir
+
+
+def _width(nao: int, auxmol: gto.Mole, gammas: Sequence[Gamma], execution: Execution) -> int:
+    """Auxiliary functions of a block."""
+    naux, smallest = auxmol.nao_nr(), int(np.diff(auxmol.ao_loc_nr()).max())
+    on_disk = any(gamma.on_disk for gamma in gammas)
+    column = nao * (nao + 1) // 2 + max(nocc * (2 * nao + 2 * nvir) for nocc, nvir, _ in (g.shape for g in gammas))
+    square = 2 * nao * (nao + max(sum(g.shape[:2]) for g in gammas))
+    held = 0 if on_disk else 8 * sum(int(np.prod(gamma.shape)) for gamma in gammas)
+    room = execution.memory - held - 8 * execution.threads * square
+    fits = room / (8 * execution.threads * column)
+    if fits < smallest:
+        raise MemoryLimit(
+            f"the orbital gradient of the MP2 density needs {gigabytes(8 * execution.threads * column * smallest)} "
+            f"for one block of integrals, {gigabytes(max(room, 0))} are left of the memory limit: raise it or use "
+            "fewer threads"
+        )
+    wanted = _BLOCK_ON_DISK if on_disk else _COMFORTABLE_BLOCK
+    return int(min(fits, max(smallest, min(wanted, -(-naux // (_BLOCKS_OF_A_THREAD * execution.threads))))))

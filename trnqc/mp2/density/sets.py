@@ -1,0 +1,94 @@
+"""Sets of occupied orbitals whose pairs are computed together, and the memory that a block of pairs takes.
+
+Orbitals whose energies are nearly the same are kept in one set, because the elements of the density between different
+sets are divided by differences of orbital energies (`pair_sums`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trnqc.errors import MemoryLimit
+from trnqc.host.memory import gigabytes
+
+# Hartree. Rounding errors of about 1e-16 in the products are divided by at least this difference of orbital energies:
+# elements of the density are right to about 1e-12.
+LEAST_GAP = 1e-4
+# Occupied orbitals in a set where memory allows it: matrix products do not become faster with more.
+_WIDEST = 16
+# Bytes of one block of amplitudes where memory sets no limit.
+_COMFORTABLE = 256e6
+# Arrays of the size of a block: the integrals, which the amplitudes replace, and the weighted amplitudes.
+_ARRAYS = 2
+# Arrays [nvir, nvir] that a thread needs while it computes the amplitudes of a pair.
+_TEMPORARIES = 4
+
+
+@dataclass(frozen=True)
+class PairMemory:
+    """Bytes of a block of pairs by the sizes of the factors of one or two spins."""
+
+    shapes: tuple[tuple[int, int, int], ...]
+    threads: int
+
+    @property
+    def factors(self) -> int:
+        """Bytes of all factors, and of Γ, which has the same size."""
+        return sum(8 * nocc * nvir * naux for nocc, nvir, naux in self.shapes)
+
+    def block(self, width: int) -> int:
+        """Bytes of a block of pairs of two sets of `width` orbitals: amplitudes, rows of B, and products for Γ."""
+        nvir, naux = max(shape[1] for shape in self.shapes), self.shapes[0][2]
+        pairs = (_ARRAYS * width**2 + _TEMPORARIES * self.threads) * nvir**2
+        return 8 * (pairs + 4 * width * nvir * naux)
+
+    def holds_gamma(self, room: float) -> bool:
+        """Return whether `room` bytes hold Γ and the smallest block."""
+        return room >= self.factors + self.block(1)
+
+    def width(self, limit: float) -> int:
+        """Return the largest number of orbitals in a set for which a block fits into `limit` bytes; 0 if none does."""
+        width = _WIDEST
+        while width and self.block(width) > limit:
+            width -= 1
+        return width
+
+    def comfortable(self) -> int:
+        """Return the number of orbitals in a set where memory sets no limit."""
+        return max(1, self.width(_COMFORTABLE))
+
+
+def orbital_sets(energies: np.ndarray, width: int) -> tuple[slice, ...]:
+    """Divide ascending energies into ranges of about `width`, cut where neighbours differ by LEAST_GAP or more.
+
+    >>> orbital_sets(np.array([-2.0, -1.0, -1.0, -0.5]), 2)
+    (slice(0, 1, None), slice(1, 3, None), slice(3, 4, None))
+    """
+    count = len(energies)
+    cuts = [0, *(np.flatnonzero(np.diff(energies) >= LEAST_GAP) + 1).tolist(), count]
+    sets, first = [], 0
+    while first < count:
+        following = [cut for cut in cuts if cut > first]
+        last = max((cut for cut in following if cut - first <= width), default=following[0])
+        sets.append(slice(first, last))
+        first = last
+    return tuple(sets)
+
+
+def widest(sets: Sequence[slice]) -> int:
+    """Return the number of orbitals in the largest set."""
+    return max((rows.stop - rows.start for rows in sets), default=0)
+
+
+def require_block(memory: PairMemory, sets: Sequence[Sequence[slice]], room: float) -> None:
+    """Raise MemoryLimit if the blocks of these sets need more than `room` bytes."""
+    width = max(widest(of_a_spin) for of_a_spin in sets)
+    if memory.block(width) > room:
+        raise MemoryLimit(
+            f"the densities of {width} occupied orbitals at a time, which is the smallest number that keeps (nearly) "
+            f"degenerate orbitals together, need {gigabytes(memory.block(width))}; {gigabytes(max(room, 0))} are left "
+            "of the memory limit: raise the limit or freeze the core"
+        )
