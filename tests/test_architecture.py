@@ -1,4 +1,4 @@
-"""The house plan of docs/architecture.md, held by reading every source file: nothing is imported or run here."""
+"""The rules of docs/architecture.md, checked by reading every source file; nothing is imported or run here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensor products on a GPU: right first, then timed beside e3nn (compiled), cuEquivariance and OpenEquivariance.
+"""Tensor products on a GPU, checked and then timed against e3nn (compiled), cuEquivariance and OpenEquivariance.
 
     python -m scripts.device.bench_cg [mace-large nequip-lips ...] [--dtypes float32 float64] [--out FILE]
     python -m scripts.device.bench_cg uvu-5 --simulate --batch 8          every step but the GPU: no figure counts

@@ -1,4 +1,4 @@
-"""The programs of GPUs: by the language's definition, and as kernels of a simulated device, against dense sums."""
+"""The programs for GPUs, interpreted and as kernels of a simulated device, against dense sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine: operands, ranges, threads, outputs and what is kept."""
+"""The engine: operands, ranges, threads, outputs and caching."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans move each operand once, fit into a block's shared memory, and say so."""
+"""Plans for GPUs move each operand once, fit into the shared memory of a block, and report both."""
 
 from __future__ import annotations
 

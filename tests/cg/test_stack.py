@@ -1,4 +1,4 @@
-"""Scratch of kernels lies on a thread's stack: what has no place there is told, and never run into the end of it."""
+"""Scratch of kernels lies on the stack of a thread; kernels that need too much of it are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs of mode uvw: as the interpreter and the compiler run them, at several widths of vectors."""
+"""Programs of mode uvw, interpreted and compiled, at several vector widths."""
 
 from __future__ import annotations
 

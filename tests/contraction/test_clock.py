@@ -1,4 +1,4 @@
-"""Planning ends: work that grows slowly with the product, and a limit of time that every stage keeps."""
+"""Planning time grows slowly with the size of the product, and every stage keeps the time limit."""
 
 from __future__ import annotations
 

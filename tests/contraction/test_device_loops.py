@@ -1,4 +1,4 @@
-"""Loops on tensors that NumPy cannot reach, rehearsed on the CPU: the nest, cuts for the scratch, functions."""
+"""Loops on tensors that NumPy cannot reach, tested on the CPU: the nest, divided steps, functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Python of docs/contraction.md runs and shows what it says."""
+"""The Python blocks of docs/contraction.md run and give the numbers that the page states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Last steps that exchange one axis in the memory of the result: which do, what comes out, and what is held."""
+"""Last steps that exchange one axis in the memory of the result: when they apply, results and memory."""
 
 from __future__ import annotations
 

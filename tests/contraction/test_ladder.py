@@ -1,4 +1,4 @@
-"""Ladders over symmetric pairs: recognised, counted as run, within their limit, and equal to the plain products."""
+"""Ladders over symmetric pairs are recognised, counted, kept within their limit, and equal to plain products."""
 
 from __future__ import annotations
 

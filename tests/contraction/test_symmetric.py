@@ -1,4 +1,4 @@
-"""Steps that run over each symmetric pair once: counted, computed, and chosen as by trying all orders."""
+"""Steps that run once over each symmetric pair: counts, results, and the choice of pairs against all orders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text form: what it yields, and where its errors point."""
+"""The text form of programs: what it is parsed to, and where its errors point."""
 
 from __future__ import annotations
 

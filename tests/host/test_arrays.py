@@ -1,4 +1,4 @@
-"""Blocks for large results: they are lent while anything looks at them, and come back."""
+"""Buffers for large results are lent while anything refers to them, and are reused afterwards."""
 
 from __future__ import annotations
 

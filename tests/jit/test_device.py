@@ -1,4 +1,4 @@
-"""One contract for every device: the stand-in on the CPU always, GPUs where there are any."""
+"""One contract for every device: always for the stand-in on the CPU, and for GPUs if there are any."""
 
 from __future__ import annotations
 

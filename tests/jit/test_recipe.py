@@ -1,4 +1,4 @@
-"""Recipes: the key tells what a program depends on, and what is declared of it has to be true."""
+"""Recipes: the key contains all that a program depends on, and wrong declarations are refused."""
 
 from __future__ import annotations
 

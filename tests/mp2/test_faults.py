@@ -1,4 +1,4 @@
-"""What happens to real jobs on real machines: kill -9, a disk that is full, a cap that is tight. Minutes long."""
+"""Real jobs after kill -9, on a full disk and under a tight memory limit. They take minutes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report is well formed, needs nothing from elsewhere, escapes what files hold, and shows the figures."""
+"""The report is well formed and self-contained, escapes text from files, and shows the figures."""
 
 from __future__ import annotations
 

@@ -17,9 +17,8 @@ numbers have equal sums over both groups of axes.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container
+from dataclasses import replace
 from fractions import Fraction
 
 from trnqc.errors import ExpressionError
@@ -28,31 +27,9 @@ from trnqc.expression.program import Program, Statement, check_factor, check_tar
 from trnqc.expression.spaces import Space
 from trnqc.expression.symmetry import Exchange, Symmetry
 from trnqc.expression.terms import Factor, Sum, Tensor, Term
+from trnqc.expression.tokens import Token, logical_lines
 
-TOKEN = re.compile(
-    r"\s*(?:(?P<number>\d+\.?\d*(?:[eE][-+]?\d+)?)|(?P<name>[^\W\d]\w*'*)|(?P<sign>\+=|-=|[-+*/=()\[\],:|]))"
-)
 KEYWORDS = ("space", "index", "tensor", "function")
-
-
-@dataclass(frozen=True)
-class Token:
-    """A word of the text.
-
-    Attributes
-    ----------
-    kind : str
-        "number", "name", "sign" or "end".
-    text : str
-        The word.
-    line, column : int
-        Its position, counted from 0.
-    """
-
-    kind: str
-    text: str
-    line: int
-    column: int
 
 
 def parse(text: str) -> Program:
@@ -92,7 +69,7 @@ class _Parser:
 
     def program(self) -> Program:
         statements = []
-        for tokens in self._logical_lines():
+        for tokens in logical_lines(self.lines):
             self.tokens, self.position = tokens, 0
             if self.here.text in KEYWORDS and tokens[1].kind == "name":
                 getattr(self, f"_{self.take().text}")()
@@ -102,32 +79,6 @@ class _Parser:
                 raise self.error(f"expected the end of the line; found {self.here.text!r}", self.here)
         tensors = tuple(self.tensors.values())
         return Program(tuple(self.spaces.values()), tuple(self.labels.items()), tensors, tuple(statements))
-
-    def _logical_lines(self) -> Iterator[list[Token]]:
-        """Yield the tokens of each line together with the lines that continue it."""
-        group: list[Token] = []
-        for number, line in enumerate(self.lines):
-            tokens = self._scan(line.partition("#")[0].rstrip(), number)
-            if not tokens:
-                continue
-            if tokens[0].text not in ("+", "-", "*", "/") and group:
-                yield [*group, Token("end", "the end", group[-1].line, group[-1].column + len(group[-1].text))]
-                group = []
-            group += tokens
-        if group:
-            yield [*group, Token("end", "the end", group[-1].line, group[-1].column + len(group[-1].text))]
-
-    def _scan(self, line: str, number: int) -> list[Token]:
-        tokens, column = [], 0
-        while column < len(line):
-            match = TOKEN.match(line, column)
-            if match is None:
-                start = len(line) - len(line[column:].lstrip())
-                raise error_at(f"unexpected character {line[start]!r}", line, start, number + 1)
-            kind = str(match.lastgroup)
-            tokens.append(Token(kind, match.group(kind), number, match.start(kind)))
-            column = match.end()
-        return tokens
 
     @property
     def here(self) -> Token:

@@ -164,5 +164,5 @@ def memory_limit(megabytes: Any) -> float:
     if megabytes is None:
         return math.inf
     if not isinstance(megabytes, Real):
-        raise InputError(f"max_memory must be a number of MB (10^6 bytes), or None for no limit; found {megabytes!r}")
+        raise InputError(f"max_memory is a number of MB (10^6 bytes), or None for no limit; found {megabytes!r}")
     return 1e6 * float(megabytes)

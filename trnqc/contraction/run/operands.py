@@ -42,8 +42,8 @@ def named_operands(
             "or as a mapping from names to operands"
         )
     if named or len(operands) != len(names):
-        found = f"{len(operands)}" + (f" and {', '.join(named)} by name" if named else "")
-        raise InputError(f"{expected}; found {found}")
+        by_name = f" and {', '.join(named)} by name" if named else ""
+        raise InputError(f"{expected}; found {len(operands)}{by_name}")
     require_same(names, operands)
     return dict(zip(names, operands))
 

@@ -39,9 +39,9 @@ def vector_sum(b: Builder, tensors: Tensors, index: str, factors: list[int], sta
     extent, lanes = tensors.extents.sizes[index], tensors.lanes
     stride = SUMS * lanes
     whole = extent // stride * stride
-    held = b.array("dot", "f64", (SUMS,), lanes=True)
+    sums = b.array("dot", "f64", (SUMS,), lanes=True)
     for n in range(SUMS):
-        b.store(held[n], 0.0)
+        b.store(sums[n], 0.0)
 
     def add(n: int, at: Value, used: int) -> None:
         parts = []
@@ -50,7 +50,7 @@ def vector_sum(b: Builder, tensors: Tensors, index: str, factors: list[int], sta
             b.add(st.Unpack(part, const(0, "i64"), *tensors.row(t, index, at, state), 1, 1, used))
             parts.append(part[0])
         *others, last = parts
-        b.store(held[n], fma(reduce(mul, others), last, held[n]) if others else held[n] + last)
+        b.store(sums[n], fma(reduce(mul, others), last, sums[n]) if others else sums[n] + last)
 
     if whole:
         with b.loop("start", whole, step=stride) as start:
@@ -60,5 +60,5 @@ def vector_sum(b: Builder, tensors: Tensors, index: str, factors: list[int], sta
         add(n, const(at, "i64"), min(lanes, extent - at))
     total = b.array("total", "f64", (1,), "shared")
     b.store(total[0], 0.0)
-    b.accumulate(total[0], (held[0] + held[1]) + (held[2] + held[3]))
+    b.accumulate(total[0], (sums[0] + sums[1]) + (sums[2] + sums[3]))
     return total[0]

@@ -19,25 +19,25 @@ def heapsort(by_key: bool) -> st.Function:
 
     start, end = b.declare(Var("start", "i64"), n // 2), b.declare(Var("end", "i64"), n)
     with b.loop_while(lt(ONE, end)):
-        held = b.declare(Var("held", "i64"), ZERO)
+        moved = b.declare(Var("held", "i64"), ZERO)
         # First the heap is built from its last parent on. Then its largest number is moved behind it repeatedly.
         with b.when(lt(ZERO, start)):
             b.assign(start, start - 1)
-            b.assign(held, items[start])
+            b.assign(moved, items[start])
         with b.otherwise():
             b.assign(end, end - 1)
-            b.assign(held, items[end])
+            b.assign(moved, items[end])
             b.store(items[end], items[0])
         top, child = b.declare(Var("top", "i64"), start), b.declare(Var("child", "i64"), start * 2 + 1)
         with b.loop_while(lt(child, end)):
             with b.when(lt(child + 1, end)), b.when(lt(key(items[child]), key(items[child + 1]))):
                 b.assign(child, child + 1)
-            with b.when(lt(key(held), key(items[child]))):
+            with b.when(lt(key(moved), key(items[child]))):
                 b.store(items[top], items[child])
                 b.assign(top, child)
                 b.assign(child, child * 2 + 1)
             with b.otherwise():
                 b.assign(child, end)
-        b.store(items[top], held)
+        b.store(items[top], moved)
     name, title = f"sort_list{'_by_key' * by_key}", "the list in order, through a heap"
     return b.function(name, (items, *((keys,) if by_key else ()), n), title=title)

@@ -142,7 +142,7 @@ class Tile:
         Number of vectors of each row, and number of rows.
     used
         Number of lanes of the last vector that are used.
-    held
+    registers
         The vectors, row by row.
     """
 
@@ -151,7 +151,7 @@ class Tile:
     vectors: int
     used: int
     rows: int
-    held: Array
+    registers: Array
 
     def lanes(self, vector: int, lanes: int) -> int:
         """Return how many of `lanes` lanes of a vector are used."""

@@ -114,24 +114,24 @@ def _ranges(b: Builder, tensors: Tensors, v: str, most: int) -> Iterator[tuple[V
 
 def _tile(b: Builder, loops: RowLoops, start: Value, vectors: int, used: int, rows: int) -> Tile:
     """Return registers that are zero."""
-    held = b.array("held", "f64", (rows * vectors,), lanes=True)
+    registers = b.array("held", "f64", (rows * vectors,), lanes=True)
     for n in range(rows * vectors):
-        b.store(held[n], 0.0)
-    return Tile(loops, start, vectors, used, rows, held)
+        b.store(registers[n], 0.0)
+    return Tile(loops, start, vectors, used, rows, registers)
 
 
 def _write_tile(b: Builder, tensors: Tensors, tile: Tile, state: State, sums: Sums) -> None:
     """Compute the sums of a tile, and add them to the target."""
     sums(tile.loops.sums, replace(state, tile=tile))
     target = tensors.target(tile.loops.member)
-    array, held = tensors.array(target), tile.held
+    array, registers = tensors.array(target), tile.registers
     for row in range(tile.rows):
         for vector in range(tile.vectors):
             n, lanes = row * tile.vectors + vector, tile.lanes(vector, tensors.lanes)
             at = tensors.extents.offset(tensors.order(target), _bound(tensors, tile, state, row, vector))
             if not tile.loops.once:
-                b.store(held[n], held[n] + _vector(b, f"old{target}", array, at, lanes))
-            b.add(st.Pack(array, at, held, const(n, "i64"), 1, 1, lanes))
+                b.store(registers[n], registers[n] + _vector(b, f"old{target}", array, at, lanes))
+            b.add(st.Pack(array, at, registers, const(n, "i64"), 1, 1, lanes))
 
 
 def _bound(tensors: Tensors, tile: Tile, state: State, row: int, vector: int) -> Mapping[str, Value]:
@@ -144,9 +144,9 @@ def _bound(tensors: Tensors, tile: Tile, state: State, row: int, vector: int) ->
 
 def _vector(b: Builder, stem: str, array: Array, at: Value, lanes: int) -> Value:
     """Load a vector, of which `lanes` lanes are used."""
-    held = b.array(stem, "f64", (1,), lanes=True)
-    b.add(st.Unpack(held, const(0, "i64"), array, at, 1, 1, lanes))
-    return held[0]
+    vector = b.array(stem, "f64", (1,), lanes=True)
+    b.add(st.Unpack(vector, const(0, "i64"), array, at, 1, 1, lanes))
+    return vector[0]
 
 
 def add_products(b: Builder, tensors: Tensors, tile: Tile, state: State) -> None:
@@ -199,7 +199,7 @@ def _add_vectors(
                 if (t, own) not in loaded:
                     array, at = _start(tensors, tile, state, t, own, vector)
                     loaded[t, own] = _vector(b, f"v{t}", array, at, tile.lanes(vector, tensors.lanes))
-            product, total = reduce(mul, [loaded[key] for key in keys]), tile.held[row * tile.vectors + vector]
+            product, total = reduce(mul, [loaded[key] for key in keys]), tile.registers[row * tile.vectors + vector]
             b.store(total, fma(product, scalar, total) if factors[row] else total + product)
 
 
