@@ -80,7 +80,7 @@ def test_sums_in_groups_and_blocks_are_the_same(rng, monkeypatch):
     channels = [drawn(rng, 5, 7, 11)]
     whole = opposite_spin_energy(channels, execution()), rpa_energy(channels, execution())
     monkeypatch.setattr("trnqc.mp2.rings.gram.ROWS", 10)
-    few = execution(memory=8 * (2 * 2 * 7 * 11 + 4 * 11 * 11))
+    few = execution(memory=8 * (5 * 7 * 11 + 2 * 2 * 7 * 11 + 4 * 11 * 11))
     parts = opposite_spin_energy(channels, few), rpa_energy(channels, few)
     assert [p.energy for p in parts] == pytest.approx([w.energy for w in whole], rel=1e-13)
     with pytest.raises(MemoryLimit, match="raise max_memory"):

@@ -5,4 +5,5 @@
 gram         the sums over orbital pairs that all ring diagrams are made of
 quadrature   exponential sums for the denominators of MP2, with a bound on their error
 energies     the two energies, from factors
+methods      the method objects
 """

@@ -33,6 +33,10 @@ class RingEnergy:
     error: float | None
     points: int
 
+    def scaled(self, factor: float) -> RingEnergy:
+        """The energy and its error times a positive factor."""
+        return RingEnergy(factor * self.energy, self.error and factor * self.error, self.points)
+
 
 def opposite_spin_energy(channels: Sequence[Factors], execution: Execution, tolerance: float = 1e-6) -> RingEnergy:
     """Opposite-spin MP2 energy by Laplace quadrature, in O(N^4) operations.
@@ -62,6 +66,8 @@ def opposite_spin_energy(channels: Sequence[Factors], execution: Execution, tole
     """
     if not tolerance > 0:
         raise InputError(f"tolerance must be a positive energy in Hartree, got {tolerance!r}")
+    if not all(_has_pairs(factors) for factors in channels):
+        return RingEnergy(0.0, 0.0, 0)
     lowest = sum(_gap(factors) for factors in _pair(channels))
     highest = sum(float(factors.eps_vir.max() - factors.eps_occ.min()) for factors in _pair(channels))
     relative = min(tolerance, 1e-7)
@@ -107,10 +113,11 @@ def rpa_energy(
     """
     if points < 1:
         raise InputError(f"points must be a positive number of frequencies, got {points!r}")
+    electrons = 2.0 if len(channels) == 1 else 1.0
+    channels = [factors for factors in channels if _has_pairs(factors)]
     for factors in channels:
         _gap(factors)
     omega, w = frequencies(points, frequency_scale)
-    electrons = 2.0 if len(channels) == 1 else 1.0
 
     def weight(k: int, gaps: np.ndarray) -> np.ndarray:
         return 2 * electrons * gaps / (omega[k] ** 2 + gaps**2)
@@ -118,7 +125,7 @@ def rpa_energy(
     energy = 0.0
     for factor, responses in zip(w / (2 * np.pi), gram_matrices(channels, weight, points, execution, "frequencies")):
         energy += factor * _ring_trace(sum(responses[1:], responses[0]))
-    return RingEnergy(energy, None, points)
+    return RingEnergy(float(energy), None, points)
 
 
 def _ring_trace(Q: np.ndarray) -> float:
@@ -131,6 +138,11 @@ def _ring_trace(Q: np.ndarray) -> float:
 
 def _pair(channels: Sequence[Factors]) -> tuple[Factors, Factors]:
     return channels[0], channels[-1]
+
+
+def _has_pairs(factors: Factors) -> bool:
+    """Whether the spin has occupied and virtual orbitals to correlate, which one spin of an open shell may lack."""
+    return 0 not in factors.shape[:2]
 
 
 def _gap(factors: Factors) -> float:

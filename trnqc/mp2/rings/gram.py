@@ -46,9 +46,10 @@ def gram_matrices(
     Raises
     ------
     MemoryLimit
-        If the matrices of one set and two blocks of B do not fit the memory of `execution`.
+        If the matrices of one set, B if it is in memory, and two blocks of B do not fit the memory of `execution`.
     """
-    at_once = _sets_at_once(channels, count, execution.memory)
+    held = sum(factors.bytes_in_memory for factors in channels)
+    at_once = _sets_at_once(channels, count, execution.memory - held)
     for first in range(0, count, at_once):
         sets = range(first, min(first + at_once, count))
         sums = [_sums(factors, weight, sets, execution.threads) for factors in channels]
@@ -85,6 +86,7 @@ def _sets_at_once(channels: Sequence[Factors], count: int, memory: float) -> int
     if needed > memory:
         raise MemoryLimit(
             f"ring correlation needs {gigabytes(needed)} for matrices of {channels[0].shape[2]} auxiliary functions "
-            f"and blocks of B; the limit leaves {gigabytes(memory)}: raise max_memory or take a smaller auxiliary basis"
+            f"and blocks of B; the limit leaves {gigabytes(max(memory, 0))}: raise max_memory or take a smaller "
+            "auxiliary basis"
         )
     return int(min(count, (memory - blocks - matrix) // (matrix * len(channels))))
