@@ -17,7 +17,7 @@ from pyscf import gto, lib
 
 from trnqc.eri.classes import PRIMITIVE
 from trnqc.eri.gradient.fitting_blocks import FittingBlock, FittingShells, blocks_of, segmented
-from trnqc.eri.gradient.three_centre_classes import GradientClass, work_size
+from trnqc.eri.gradient.three_centre_classes import GradientClass, class_of, work_size
 from trnqc.eri.gradient.three_centre_program import program
 from trnqc.eri.jk.tasks import relative_cost
 from trnqc.eri.kernels import boys
@@ -169,15 +169,10 @@ def _largest(weights: np.ndarray) -> float:
     return float(np.maximum(weights.max(initial=0.0), -weights.min(initial=0.0)))
 
 
-def _class_of(bra: ShellPairs, ket: ShellPairs, operator: str) -> GradientClass:
-    cartesian = bra.cartesian and max(bra.la, ket.la) > 1
-    return GradientClass(bra.la, bra.lb, ket.la, cartesian, bra.general, operator)
-
-
 def _kernels(bra: _Bra, blocks: Sequence[FittingBlock], operator: Operator) -> dict[GradientClass, CompiledFunction]:
     """Return the compiled kernels of all classes."""
     kets = {ket.pairs.la: ket.pairs for block in blocks for ket in block.shells}.values()
-    classes = dict.fromkeys(_class_of(pairs, ket, operator.name) for pairs in bra.classes for ket in kets)
+    classes = dict.fromkeys(class_of(pairs, ket, operator.name) for pairs in bra.classes for ket in kets)
     programs = [program(cls) for cls in classes]
     libraries = library.build(programs, "kernels of fitted derivatives")
     return {cls: getattr(libraries[cls.name], cls.name) for cls in classes}
@@ -196,7 +191,7 @@ def _tasks(bra: _Bra, kets: Sequence[FittingShells], operator: str) -> list[_Tas
         pairs, ket = bra.classes[n], kets[m]
         parts = int(min(len(pairs), max(1, np.ceil(cost / most))))
         edges = np.linspace(0, len(pairs), parts + 1).astype(int).tolist()
-        tasks += [_Task(_class_of(pairs, ket.pairs, operator), pairs, ket, i, j) for i, j in pairwise(edges)]
+        tasks += [_Task(class_of(pairs, ket.pairs, operator), pairs, ket, i, j) for i, j in pairwise(edges)]
     return tasks
 
 

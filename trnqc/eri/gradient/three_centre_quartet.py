@@ -22,9 +22,8 @@ from trnqc.eri.kernels import boys, columns, vertical
 from trnqc.eri.kernels.angular import cartesians, raised
 from trnqc.eri.kernels.horizontal import horizontal
 from trnqc.eri.kernels.quartet import bra_primitive, primitive_matters, primitive_quartet
-from trnqc.eri.kernels.recurrence import FITTED, components, fewest_flops, recurrence
+from trnqc.eri.kernels.recurrence import FITTED, components
 from trnqc.eri.kernels.straight_line import straight_line_code
-from trnqc.eri.kernels.variants import LARGEST_FITTED
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.values import both, fma, le, lt, minimum
@@ -244,9 +243,7 @@ class _Kernel:
 
 
 def vertical_function(cls: GradientClass) -> st.Function:
-    """Build the vertical recurrence of a class, as straight-line code where compilers can take it."""
-    fitted = not cls.cartesian
-    rule = FITTED if fitted else fewest_flops(*cls.recurrence)
-    if len(recurrence(*cls.recurrence, rule).graph) > LARGEST_FITTED:
-        return columns.vertical(*cls.recurrence, add=False, fitted=fitted)
-    return vertical.straight(*cls.recurrence, add=False, rule=FITTED if fitted else "")
+    """Build the vertical recurrence of a class, which stores its targets."""
+    if cls.form == "columns":
+        return columns.vertical(*cls.recurrence, add=False, fitted=not cls.cartesian)
+    return vertical.straight(*cls.recurrence, add=False, rule="" if cls.cartesian else FITTED)
