@@ -1,6 +1,6 @@
-"""The child process of one candidate: a Job from standard input gives a Trial in the file named by the first argument.
+"""The child process of one candidate. It reads a Job from standard input and writes a Trial to the file in argv[1].
 
-It ends when its parent does, because the parent holds the other end of its standard input.
+It ends when its parent process ends, because that closes the other end of its standard input.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _end_with_parent() -> None:
 
 
 def main() -> None:
-    """Read, measure and write; an exception is written as a crash, with its message and place."""
+    """Read, measure and write. An exception is written as a crash, with its message and place in the source."""
     job = Job(**json.loads(sys.stdin.readline()))
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
@@ -35,7 +35,7 @@ def main() -> None:
         trial = {"status": "crashed", "detail": f"{type(error).__name__}: {error} ({place})"}
     write_aside(Path(sys.argv[1]), json.dumps(trial), sync=True)
     sys.stdout.flush()
-    os._exit(0)  # without waiting for threads that a device runtime keeps
+    os._exit(0)  # Do not wait for threads of a device runtime.
 
 
 if __name__ == "__main__":

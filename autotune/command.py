@@ -1,4 +1,4 @@
-"""Find the compile-time constants with which a kernel runs fastest at a shape, and record them for later launches."""
+"""The command ``trnqc tune``: find the constants with which a kernel runs fastest at a shape, and record them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from trnqc.tuning.sources import kernel_hash
 
 COLUMNS = ("kernel", "shape", "tiles", "time, default", "record")
 MOST = 200
-"""Candidates that a budget of time may take."""
+"""The largest number of candidates if the budget is a time."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """KERNEL and --shape, or --list."""
+    """Add the arguments of the command: KERNEL and --shape, or --list."""
     shapes = "; ".join(f"{t.name}: {','.join(f'{dim}=...' for dim in t.dims)}" for t in kernels().values())
     parser.add_argument("kernel", nargs="?", choices=tuple(kernels()), metavar="KERNEL", help=", ".join(kernels()))
     parser.add_argument("--shape", help=f"extents by name or in this order ({shapes})")
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Tune each precision that was asked for, or list records; 0 if there is a record for each."""
+    """Tune the kernel for each precision, or list records. Returns the exit status 0."""
     console = Console()
     if args.list:
         console.print(listing(args.kernel or ""))
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def parse_budget(text: str) -> tuple[int, float | None]:
-    """The largest number of candidates and the seconds of a budget.
+    """Parse a budget into the largest number of candidates and the time limit in seconds.
 
     >>> parse_budget("40"), parse_budget("10m")
     ((40, None), (200, 600.0))
@@ -79,7 +79,7 @@ def parse_budget(text: str) -> tuple[int, float | None]:
     Raises
     ------
     InputError
-        For another text.
+        If the text is not a budget.
     """
     match = re.fullmatch(r"(\d+)([smh]?)", text)
     if not match or int(match[1]) < 1:
@@ -90,7 +90,7 @@ def parse_budget(text: str) -> tuple[int, float | None]:
 
 
 def progress_of(title: str, bars: StageBars) -> Callable[[Step, int, int], None]:
-    """A `runner.tune` progress that shows how many candidates are measured and the best time so far."""
+    """The argument `progress` of `runner.tune`: show the number of measured candidates and the best time so far."""
     best = float("inf")
 
     def show(step: Step, done: int, expected: int) -> None:
@@ -103,7 +103,7 @@ def progress_of(title: str, bars: StageBars) -> Callable[[Step, int, int], None]
 
 
 def duration(ns: float) -> str:
-    """A time in words, to four digits; "-" for none."""
+    """A time with four digits and a unit, or "-" if there is none."""
     if not 0 < ns < float("inf"):
         return "-"
     for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
@@ -113,12 +113,12 @@ def duration(ns: float) -> str:
 
 
 def tiles(constants: dict[str, int]) -> str:
-    """Constants or a shape in words: block 448, kchunk 12, group 2."""
+    """Constants or a shape in words, such as "block 448, kchunk 12, group 2"."""
     return ", ".join(f"{name} {value}" for name, value in constants.items())
 
 
 def summary(outcome: Outcome) -> Table:
-    """What was searched, the outcome, and what failed."""
+    """A table of what was searched, the outcome, and the candidates that failed."""
     record, request = outcome.record, outcome.request
     rows = Table(show_header=False, box=None, pad_edge=False, title_justify="left", title_style="bold")
     rows.title = f"{request.kernel} {tiles(request.shape)}, {request.precision}, {request.target}"
@@ -139,7 +139,7 @@ def summary(outcome: Outcome) -> Table:
 
 
 def listing(kernel: str) -> Table:
-    """Every record, the user's first; "stale" if the kernel has changed since."""
+    """A table of all records, those of the user first. A record is "stale" if its kernel has changed since."""
     rows = Table(title="tuning records", title_justify="left", show_lines=True)
     for heading in COLUMNS:
         rows.add_column(heading, overflow="fold")

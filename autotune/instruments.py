@@ -1,7 +1,8 @@
 """The two ways to time a candidate: on the simulator's timeline, and on a device.
 
-An instrument takes a Job and returns a Reading. Before it times anything it compares a small launch with the same
-constants with the kernel's reference (the gate). `resolve` returns an instrument by name, or by "module:function".
+An instrument takes a Job and returns a Reading. Before it times a candidate, it compares the result of a small launch
+with the same constants with the reference of the kernel (the gate). `resolve` returns an instrument by name, or by
+"module:function".
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from nki_kernels.descriptors.descriptor import GATE, Launch, random_fill
 from trnqc.errors import InputError
 
 WARM_UP = 2
-"""Launches before the first that is timed."""
+"""The number of launches before the first timed one."""
 REPEATS = 11
-"""Launches that are timed; the median counts."""
+"""The number of timed launches, of which the median is taken."""
 GATED_LAST = ("modelled",)
-"""Instruments whose gate costs far more than their timing: only a candidate that would be recorded has to pass it."""
+"""Instruments whose gate takes much longer than timing. Only candidates that would be recorded have to pass it."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One candidate: a kernel with its constants at a shape. gate tells whether to compare its result first."""
+    """One candidate: a kernel with constants at a shape. `gate` tells whether its result is compared first."""
 
     kernel: str
     shape: dict[str, int]
@@ -40,7 +41,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Reading:
-    """Nanoseconds, None for a wrong result; and the deviation from the reference, if the gate was asked for."""
+    """The time in nanoseconds, or None for a wrong result, and the deviation from the reference if there was a gate."""
 
     time_ns: float | None
     error: float | None
@@ -48,17 +49,17 @@ class Reading:
 
 
 def resolve(name: str) -> Callable[[Job], Reading]:
-    """The instrument of that name. Raises InputError."""
+    """The instrument with this name. Raises InputError if there is none."""
     if name in _INSTRUMENTS:
         return _INSTRUMENTS[name]
     module, colon, function = name.partition(":")
     if not colon:
-        raise InputError(f"instruments are {', '.join(_INSTRUMENTS)} or module:function; {name!r} was asked for")
+        raise InputError(f"an instrument is one of {', '.join(_INSTRUMENTS)}, or module:function; found {name!r}")
     return getattr(importlib.import_module(module), function)
 
 
 def modelled(job: Job) -> Reading:
-    """Time on the simulator's timeline, without data; the gate simulates a launch with data."""
+    """The time on the timeline of the simulator, without data. The gate simulates a launch with data."""
     from trnqc import sim
 
     error, kernel = None, kernels()[job.kernel]
@@ -73,7 +74,7 @@ def modelled(job: Job) -> Reading:
 
 
 def device(job: Job) -> Reading:
-    """Median time of synchronised launches on the first Trainium device of this machine, always after the gate."""
+    """The median time of synchronised launches on the first Trainium device of this machine, after the gate."""
     from trnqc.backends.neuron.device import open_device
     from trnqc.backends.neuron.neff import program, watch
 
@@ -81,14 +82,14 @@ def device(job: Job) -> Reading:
         return clock(open_device(), kernels()[job.kernel], job)
 
 
-def clock(here: Any, kernel: NkiKernel, job: Job) -> Reading:
-    """Pass the gate, then time the workload, on an opened `trnqc.backends.neuron.device.NeuronDevice`."""
-    gate = kernel.gate(job.shape, job.precision, job.constants, here.cores, random_fill(0))
-    error = kernel.error(gate, _launcher(here, kernel, gate)(fetch=True))
+def clock(device: Any, kernel: NkiKernel, job: Job) -> Reading:
+    """Run the gate and time the workload on a `trnqc.backends.neuron.device.NeuronDevice`."""
+    gate = kernel.gate(job.shape, job.precision, job.constants, device.cores, random_fill(0))
+    error = kernel.error(gate, _launcher(device, kernel, gate)(fetch=True))
     if not error <= GATE:
         return _wrong(error)
-    workload = kernel.example(job.shape, job.precision, job.constants, here.cores, random_fill(1))
-    launch = _launcher(here, kernel, workload)
+    workload = kernel.example(job.shape, job.precision, job.constants, device.cores, random_fill(1))
+    launch = _launcher(device, kernel, workload)
     for _ in range(WARM_UP):
         launch()
     times = []
@@ -100,11 +101,11 @@ def clock(here: Any, kernel: NkiKernel, job: Job) -> Reading:
     return Reading(float(statistics.median(times)), error, f"median of {REPEATS}, spread {100 * spread:.0f} %")
 
 
-def _launcher(here: Any, kernel: NkiKernel, operands: Launch) -> Callable[..., Any]:
-    """run(fetch) launches the kernel once over operands already on the device and waits for it."""
+def _launcher(device: Any, kernel: NkiKernel, operands: Launch) -> Callable[..., Any]:
+    """A function run(fetch) that launches the kernel once on operands in the memory of the device and waits for it."""
     from trnqc.backends.neuron.launch import launch, synchronize, to_numpy
 
-    args = [here.put(arg) for arg in operands.args]
+    args = [device.put(arg) for arg in operands.args]
     kind = args[0].device.type
 
     def run(fetch: bool = False) -> Any:
@@ -116,7 +117,7 @@ def _launcher(here: Any, kernel: NkiKernel, operands: Launch) -> Callable[..., A
 
 
 def _wrong(error: float) -> Reading:
-    return Reading(None, error, f"the result deviates from the reference by {error:.1e}, {GATE:.0e} is allowed")
+    return Reading(None, error, f"the result deviates from the reference by {error:.1e}; {GATE:.0e} is allowed")
 
 
 _INSTRUMENTS: dict[str, Callable[[Job], Reading]] = {"modelled": modelled, "device": device}

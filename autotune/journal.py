@@ -1,8 +1,8 @@
-"""Trials on disk as they come, so that a killed run continues where it stopped.
+"""The journal of a tuning run. Each trial is written to it immediately, so that a killed run can be continued.
 
-A journal is a file of records with checksums (`trnqc.host.files.Records`): one line per trial, so that a damaged line
-costs one trial. The first record names the run; a file of another run is set aside. One process at a time holds a
-journal.
+A journal is a file of records with checksums (`trnqc.host.files.Records`) with one line per trial, so that a damaged
+line costs only one trial. The first record identifies the run, and a file of another run is renamed. Only one process
+at a time can open a journal.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ SCHEMA = "trnqc.journal/1"
 
 
 def directory() -> Path:
-    """tuning/journals in the cache directory ($TRNQC_CACHE_DIR, else the user's)."""
+    """The folder tuning/journals in the cache directory ($TRNQC_CACHE_DIR, else that of the user)."""
     return cache_directory() / "tuning" / "journals"
 
 
 class Journal:
-    """The trials of one run by constants, fraction and gate; `opened` makes it."""
+    """The trials of one run by constants, fraction and gate. `opened` constructs it."""
 
     def __init__(self, path: Path, records: Records, trials: dict[str, Trial]) -> None:
         self.path, self._records, self._trials = path, records, trials
         self.resumed = len(trials)
 
     def get(self, constants: dict[str, int], fraction: float, gate: bool = True) -> Trial | None:
-        """A trial written before, by this run or the one that was killed."""
+        """The trial that this run, or an earlier part of it, has written. None if there is none."""
         return self._trials.get(_key(constants, fraction, gate))
 
     def add(self, constants: dict[str, int], fraction: float, trial: Trial, gate: bool = True) -> None:
-        """Keep a trial, which is on the disk when this returns."""
+        """Write a trial. It is on the disk when this method returns."""
         key = _key(constants, fraction, gate)
         self._trials[key] = trial
         self._records.add(**_entry(key, trial))
@@ -63,16 +63,21 @@ def opened(run: dict[str, Any], where: Path | None = None, fresh: bool = False) 
     Parameters
     ----------
     run
-        All that tells this run from others.
+        Everything that distinguishes this run from others.
     where
-        The directory, by default `directory`.
+        The directory; by default, `directory`.
     fresh
-        Whether to forget the trials that are there.
+        Whether to discard the trials in the journal.
+
+    Yields
+    ------
+    Journal
+        The journal.
 
     Raises
     ------
     UnsupportedError
-        If another process holds the journal.
+        If another process has opened the journal.
     """
     where = where or directory()
     where.mkdir(parents=True, exist_ok=True)
@@ -95,7 +100,7 @@ def opened(run: dict[str, Any], where: Path | None = None, fresh: bool = False) 
 
 
 def _read(path: Path, head: dict[str, Any]) -> dict[str, Trial]:
-    """All sound trials of a journal; a warning names what is left out."""
+    """All valid trials of a journal. A warning says what is ignored."""
     if not path.exists():
         return {}
     records = records_in(path.read_bytes())

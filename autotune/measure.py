@@ -1,4 +1,4 @@
-"""Each candidate runs in a child process, with which its crash, hang or leak ends."""
+"""Measure candidates, each in its own process, so that a crash, a hang or a leak does not affect the others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,21 @@ from nki_kernels.descriptors.descriptor import P, ceil
 
 @dataclass(frozen=True)
 class Trial:
-    """The outcome of a candidate. status is ok, wrong, crashed or timeout; time_ns is None unless ok."""
+    """The outcome of one candidate.
+
+    Attributes
+    ----------
+    status : str
+        "ok", "wrong", "crashed" or "timeout".
+    time_ns : float, optional
+        The time in nanoseconds if the status is "ok".
+    error : float, optional
+        The deviation from the reference if the result was compared.
+    detail : str
+        An explanation in words.
+    seconds : float
+        The time that the measurement took, in seconds.
+    """
 
     status: str
     time_ns: float | None = None
@@ -32,7 +46,7 @@ class Trial:
 
 
 def reduced(job: Job, fraction: float) -> Job:
-    """The candidate on a fraction of its work: a shorter contraction index in the same number of chunks."""
+    """The candidate with a fraction of its work: a shorter contraction index in the same number of chunks."""
     if fraction == 1.0:
         return job
     dim = kernels()[job.kernel].contracted
@@ -44,7 +58,7 @@ def reduced(job: Job, fraction: float) -> Job:
 
 
 def measure(job: Job, timeout: float) -> Trial:
-    """Run the candidate in a process of its own, for at most `timeout` seconds."""
+    """Run a candidate in its own process, for at most `timeout` seconds."""
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="trnqc-tune-") as scratch:
         trial = _run(job, timeout, Path(scratch))
@@ -52,7 +66,7 @@ def measure(job: Job, timeout: float) -> Trial:
 
 
 def measure_here(job: Job, timeout: float) -> Trial:
-    """As `measure`, but in this process: no protection, no time limit, and no start of a process for modelled scans."""
+    """Run a candidate in this process, without protection and time limit. This is faster for modelled times."""
     start = time.monotonic()
     try:
         reading = resolve(job.instrument)(job)
@@ -77,7 +91,7 @@ def _run(job: Job, timeout: float, scratch: Path) -> Trial:
             _send(child, job)
             code = child.wait(timeout)
         except subprocess.TimeoutExpired:
-            return Trial("timeout", detail=f"not done after {timeout:.0f} s")
+            return Trial("timeout", detail=f"not finished after {timeout:.0f} s")
         finally:
             _end(child)
     try:
@@ -89,13 +103,13 @@ def _run(job: Job, timeout: float, scratch: Path) -> Trial:
 
 
 def _environment(target: str) -> dict[str, str]:
-    """The environment in which the child sees the same modules, and compiles and simulates for the target."""
+    """The environment of the child, with the same modules, and with the target for the compiler and simulator."""
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     return os.environ | {"PYTHONPATH": path, "NEURON_PLATFORM_TARGET_OVERRIDE": target}
 
 
 def _send(child: subprocess.Popen[bytes], job: Job) -> None:
-    """Write the job and leave the pipe open: its end tells the child that this process is gone."""
+    """Write the job and leave the pipe open. The child notices the end of this process by the end of the pipe."""
     assert child.stdin is not None
     with contextlib.suppress(BrokenPipeError):
         child.stdin.write(json.dumps(dataclasses.asdict(job)).encode() + b"\n")
@@ -103,7 +117,7 @@ def _send(child: subprocess.Popen[bytes], job: Job) -> None:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Kill the candidate and the processes that it started."""
+    """Kill the process of the candidate and the processes that it has started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     if child.stdin is not None:

@@ -1,4 +1,4 @@
-"""A tuning run: measures the default, then what the search proposes, each once, and records the best one."""
+"""A tuning run: measure the default and the proposals of a search, each once, and record the best candidate."""
 
 from __future__ import annotations
 
@@ -26,12 +26,30 @@ Progress = Callable[["Step", int, int], None]
 
 
 class TuningFailed(TrnqcError):
-    """Neither the default nor any candidate ran; the message holds the first reason."""
+    """Neither the default nor any candidate ran with a correct result. The message contains the first reason."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to tune and how far: at most `budget` whole workloads, and `seconds` of measuring (None for no limit)."""
+    """A request to tune a kernel.
+
+    Attributes
+    ----------
+    kernel, shape, precision, target
+        The name of the kernel, its extents, the precision, and the generation of the chip.
+    instrument : str
+        The instrument, see `instruments.resolve`.
+    search : str
+        The search, see `search.pick`.
+    budget : int
+        The largest number of measurements of the whole workload.
+    seconds : float, optional
+        The time limit of all measurements in seconds.
+    timeout : float
+        The time limit of one candidate in seconds.
+    seed : int
+        The seed of the search.
+    """
 
     kernel: str
     shape: dict[str, int]
@@ -47,7 +65,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Step:
-    """One measured candidate, for progress and reports. gate tells whether its result was compared."""
+    """One measured candidate. `gate` tells whether its result was compared with the reference."""
 
     constants: dict[str, int]
     fraction: float
@@ -58,7 +76,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Outcome:
-    """All steps, that of the default first; the record of the best one, and its file, None if it was not stored."""
+    """All steps, beginning with the default, the record of the best one, and its file, or None if it is not stored."""
 
     request: Request
     space: Space
@@ -70,7 +88,7 @@ class Outcome:
 
 
 def identity(instrument: str) -> dict[str, str]:
-    """The versions, flags or model on which a measurement by this instrument depends."""
+    """The versions and flags, or the model, on which a measurement by this instrument depends."""
     if instrument == "modelled":
         return model_identity()
     return device_identity() if instrument == "device" else {"instrument": instrument}
@@ -84,29 +102,35 @@ def tune(
     fresh: bool = False,
     measure: Measure = measure,
 ) -> Outcome:
-    """Run a tuning job, or resume it from its journal.
+    """Tune a kernel, or continue a tuning run from its journal.
 
     Parameters
     ----------
     request
-        What to tune. The same request and journal give the same outcome without another measurement.
+        The request. The same request with the same journal gives the same outcome without new measurements.
     progress
         Called as progress(step, done, expected).
     journal_directory, record_directory
-        By default those of the user. Only measurements by "device" and "modelled" are stored by default.
+        The directories of the journal and the record; by default, those of the user. Without `record_directory`, only
+        the times of the instruments "device" and "modelled" are stored.
     fresh
-        Whether to measure again what the journal holds.
+        Whether to repeat the measurements in the journal.
     measure
-        Runs one candidate.
+        Measures one candidate.
+
+    Returns
+    -------
+    Outcome
+        All measurements and the record.
 
     Raises
     ------
     InputError
-        For a request that is not sound.
+        If the request is not valid.
     BackendUnavailable
-        If there is no device for it.
+        If the instrument needs a device and there is none.
     TuningFailed
-        If neither the default nor any candidate ran and was right.
+        If neither the default nor any candidate ran with a correct result.
     """
     resolve(request.instrument)
     if request.instrument == "device":
@@ -131,13 +155,13 @@ def tune(
 
 
 def _run_name(request: Request, search: str) -> dict[str, Any]:
-    """All that decides which candidates are measured and with what result; equal for runs that share a journal."""
+    """Everything that determines which candidates are measured, and with which result. It identifies the journal."""
     name = dataclasses.asdict(request) | {"search": search}
     return name | {"source": kernel_hash(kernels()[request.kernel]), "depends": identity(request.instrument)}
 
 
 class _Measurements:
-    """Measures candidates that the journal does not hold, and keeps the list of steps."""
+    """Measures candidates that are not in the journal, and collects all steps."""
 
     def __init__(
         self, request: Request, journal: journals.Journal, measure: Measure, progress: Progress | None, expected: int
@@ -170,7 +194,7 @@ class _Measurements:
 
 
 def _search(measurements: _Measurements, choices: Space, name: str) -> None:
-    """Measure the proposals of the search until it or the time ends."""
+    """Measure the proposals of the search until it ends or the time is over."""
     search = SEARCHES[name](choices.points, measurements.request.seed, measurements.request.budget)
     try:
         proposal = next(search)
@@ -182,7 +206,7 @@ def _search(measurements: _Measurements, choices: Space, name: str) -> None:
 
 
 def _verified(measurements: _Measurements, choices: Space) -> Step:
-    """The fastest step whose result is right. Raises TuningFailed if there is none."""
+    """The fastest step with a correct result. Raises TuningFailed if there is none."""
     while True:
         bad = [step.constants for step in measurements.steps if step.gate and step.trial.status != "ok"]
         whole = [
@@ -191,8 +215,8 @@ def _verified(measurements: _Measurements, choices: Space) -> Step:
         if not whole:
             first = next(step.trial for step in measurements.steps if step.trial.status != "ok")
             why = f"the first one {first.status}: {first.detail}"
-            raise TuningFailed(f"{measurements.request.kernel}: no candidate ran and was right; {why}")
-        # Among equals a point of the space wins over the default's own constants, which may be no point.
+            raise TuningFailed(f"{measurements.request.kernel}: no candidate ran with a correct result; {why}")
+        # Among equally fast ones, prefer points of the space to the constants of the default, which may not be a point.
         best = min(whole, key=lambda s: (s.trial.time_ns, s.constants not in choices.constants, not s.gate))
         if best.gate:
             return best

@@ -1,9 +1,9 @@
-"""Searches over a finite list of points, as generators: a search yields proposals and is sent their costs.
+"""Searches over a finite list of points. A search is a generator that yields proposals and receives their costs.
 
     search = halving(points, seed, budget); proposal = next(search); proposal = search.send(cost) ...
 
-A cost is in nanoseconds, or None for a candidate that failed. Equal seeds and costs give equal proposals, so that a
-killed run is resumed by replaying it with the costs in its journal.
+A cost is a time in nanoseconds, or None for a candidate that failed. The same seed and costs give the same proposals,
+so that a killed run can be repeated with the costs in its journal.
 """
 
 from __future__ import annotations
@@ -23,28 +23,29 @@ EXTRA = "pip install 'trnqc[tune]'"
 
 @dataclass(frozen=True)
 class Proposal:
-    """Time point number `index` on the given fraction of the workload (1: all of it)."""
+    """The proposal to time point number `index` with a fraction of the workload."""
 
     index: int
     fraction: float = 1.0
 
 
 FRACTIONS = (0.25, 0.5, 1.0)
-"""Fractions of the workload in the rounds of halving."""
+"""The fractions of the workload in the rounds of `halving`."""
 Conversation = Generator[Proposal, float | None, None]
 
 
 def exhaustive(points: list[Point], seed: int, budget: int) -> Conversation:
-    """Every point, in order, up to the budget."""
+    """All points in order, up to the budget."""
     for index in range(min(len(points), budget)):
         yield Proposal(index)
 
 
 def halving(points: list[Point], seed: int, budget: int) -> Conversation:
-    """Successive halving: many points on a quarter of the work, the better half on half of it, its better half on all.
+    """Successive halving (K. Jamieson and A. Talwalkar, AISTATS 2016).
 
-    (Jamieson and Talwalkar, AISTATS 2016.) Each round costs the same; the budget counts whole workloads. The first
-    point, the kernel's default, always takes part.
+    Many points are timed with a quarter of the work, the better half of them with half of it, and the better half of
+    these with all of it. Each round takes the same time. The budget is in units of the whole workload. The first point,
+    the default of the kernel, is always included.
     """
     counts = _rounds(len(points), budget)
     alive = [0, *random.Random(seed).sample(range(1, len(points)), counts[0] - 1)]
@@ -58,16 +59,16 @@ def halving(points: list[Point], seed: int, budget: int) -> Conversation:
 
 
 def _rounds(size: int, budget: int) -> list[int]:
-    """Candidates in each round of halving."""
+    """The number of candidates in each round of `halving`."""
     start = max(1, min(size, int(budget / sum(f / 2**n for n, f in enumerate(FRACTIONS)))))
     return [max(1, start // 2**n) for n in range(len(FRACTIONS))]
 
 
 def model(points: list[Point], seed: int, budget: int) -> Conversation:
-    """Search guided by Optuna's tree-structured Parzen estimator over the knobs (Bergstra et al., NeurIPS 2011).
+    """The tree-structured Parzen estimator of Optuna over the knobs (J. Bergstra et al., NeurIPS 2011).
 
-    Points that the rules cut are never timed; the sampler is told a cost above all that it has seen. If 20 proposals in
-    a row are not new, one of the remaining points is taken at random.
+    Points that break a rule are not timed; the sampler receives a cost that is higher than all others. If 20 proposals
+    in a row are not new, a random one of the remaining points is taken.
     """
     optuna = _optuna()
     number = {tuple(sorted(point.items())): index for index, point in enumerate(points)}
@@ -97,7 +98,7 @@ def model(points: list[Point], seed: int, budget: int) -> Conversation:
 
 
 def _penalty(costs: dict[int, float]) -> float:
-    """A logarithm of cost above all so far: what failed or is cut is worse than what runs, by a finite amount."""
+    """The logarithm of the cost of a point that fails or breaks a rule: higher than all others, but finite."""
     return max(costs.values(), default=0.0) + 1.0
 
 
@@ -118,16 +119,16 @@ SEARCHES: dict[str, Callable[[list[Point], int, int], Conversation]] = {
 
 
 def expected(name: str, size: int, budget: int) -> int:
-    """The largest number of candidates that a search proposes."""
+    """The largest number of proposals of a search."""
     return sum(_rounds(size, budget)) if name == "halving" else min(size, budget)
 
 
 def pick(name: str, size: int, budget: int) -> tuple[str, str]:
-    """The search and the reason: "auto" is exhaustive within the budget, else model with Optuna, else halving."""
+    """The name of a search and the reason for it. "auto" is exhaustive within the budget, else model or halving."""
     if name in SEARCHES:
         return name, "asked for"
     if name != "auto":
-        raise InputError(f"searches are auto, {', '.join(SEARCHES)}; {name!r} was asked for")
+        raise InputError(f"a search is one of auto, {', '.join(SEARCHES)}; found {name!r}")
     if size <= budget:
         return "exhaustive", f"{size} feasible points are within the budget of {budget}"
     if importlib.util.find_spec("optuna") is not None:

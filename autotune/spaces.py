@@ -1,4 +1,4 @@
-"""The points of a kernel that keep its rules and those of the chip."""
+"""The points of a kernel that obey its rules and those of the chip."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ Point = dict[str, int]
 
 @dataclass(frozen=True)
 class Space:
-    """Feasible points of one kernel at one shape.
+    """The feasible points of a kernel at one shape.
 
     Parameters
     ----------
     knobs
-        The values of each knob that some feasible point has.
+        The values of each knob that occur in feasible points.
     points
-        One for each distinct set of constants; the default is the first if it is a point.
+        One point for each different set of constants. The default is the first one if it is a point.
     constants
         The constants of each point.
     cut
-        How many points each rule has cut.
+        For each rule, the number of points that break it.
     """
 
     knobs: dict[str, list[int]]
@@ -38,16 +38,16 @@ class Space:
 
 
 def space(kernel: str, shape: Values, precision: str, target: str) -> Space:
-    """All feasible points. Raises InputError for an unknown kernel, shape, precision or target."""
-    known = check(kernel, shape, precision, target)
-    values = known.knobs(shape)
+    """All feasible points. Raises InputError if the kernel, shape, precision or target is unknown."""
+    descriptor = check(kernel, shape, precision, target)
+    values = descriptor.knobs(shape)
     grid = [dict(zip(values, combination)) for combination in itertools.product(*values.values())]
     points: list[Point] = []
     constants: list[dict[str, int]] = []
     cut: Counter[str] = Counter()
-    for point in [known.default_point(shape, precision), *grid]:
+    for point in [descriptor.default_point(shape, precision), *grid]:
         try:
-            realised = known.realise(point, shape, precision, target)
+            realised = descriptor.realise(point, shape, precision, target)
         except Infeasible as rule:
             cut[str(rule).partition(":")[0] if ":" in str(rule) else "shape"] += 1
             continue

@@ -1,1 +1,1 @@
-"""NKI kernels, one a file, each with a plain NumPy reference of the same signature beside it."""
+"""NKI kernels. Each file contains one kernel and its NumPy reference with the same signature."""

@@ -1,7 +1,7 @@
-"""Many matrix products of one shape in one launch: out[z] = sum_p,q a_t[p, z].T @ b[q, z].
+"""Many matrix products of the same shape in one launch: out[z] = sum_p,q a_t[p, z].T @ b[q, z].
 
-The batch is walked by a device-side loop, a few products an iteration so that loads of one overlap with products of
-another; the static instruction count does not depend on Z. Parts and limits as in ``gemm``.
+A device-side loop runs over the batch, with several products per iteration, so that the loads of one product overlap
+with the computation of another. The static instruction count does not depend on Z. For parts and limits see ``gemm``.
 """
 
 from __future__ import annotations

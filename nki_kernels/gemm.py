@@ -1,12 +1,12 @@
-"""Matrix product on the tensor engine, both operands with the contraction index first: no transposes anywhere.
+"""Matrix product on the tensor engine. Both operands have the contraction index first, so nothing is transposed.
 
     out[M, N] = sum_p,q a_t[p, K, M].T @ b[q, K, N]
 
-Operands come in one part, or in two: the high and low parts of a bf16 split (x = high + low), whose three products
-high high + high low + low high add up in the same PSUM bank: nearly fp32 results at bf16 speed.
+An operand has one part, or two: the high and the low part of a bf16 split, x = high + low. The three products
+high high + high low + low high are added up in the same PSUM bank, which gives nearly fp32 accuracy at bf16 speed.
 
-Limits: any M, N, K >= 1 with fewer than 2^31 elements in each array; fp32 or bf16 parts, both operands alike; fp32
-accumulation and output. The program unrolls over K and over one block; see ``gemm_blocks``.
+Limits: M, N, K >= 1; fewer than 2^31 elements in each array; parts in fp32 or bf16, the same for both operands.
+Accumulation and output are in fp32. The program is unrolled over K and over one block; see ``gemm_blocks``.
 """
 
 from __future__ import annotations

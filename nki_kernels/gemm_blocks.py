@@ -1,14 +1,14 @@
-"""What `gemm` and `batched_contraction` share: the plan of blocks and the program over them.
+"""Common parts of `gemm` and `batched_contraction`: the choice of blocks, and the program that computes them.
 
-    shapes  --plan-->  rows, cols, kchunk, batch, hold     (how much of each operand lies on chip at once)
+    shapes  --plan-->  rows, cols, kchunk, batch, hold     (how much of each operand is on the chip at the same time)
             --table-->  offsets of every item, in memory   (an item is ``batch`` products of a block [rows, cols])
-            --fori_loop-->  load, multiply, drain           (one device loop for each size of block)
+            --fori_loop-->  load, multiply, drain          (one device loop for each size of block)
 
-Blocks at an edge run at their true size, as items of a size of their own: at most two sizes along each of z, m, n, so
-at most eight loops. Their bodies depend on K, the block sizes and the remainders; the static instruction count is the
-same for one row block and for a thousand.
+Blocks at an edge have their true size and are items of a different size. There are at most two sizes along each of z, m
+and n, and therefore at most eight loops. Their bodies depend on K, the block sizes and the remainders. The static
+instruction count is the same for one row block and for a thousand.
 
-All plain functions here are inlined when a kernel is compiled.
+All plain functions in this module are inlined when a kernel is compiled.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from nki_kernels.lang import nisa, nl
 
 P = 128  # partitions: rows of the contraction index in one matmul, and columns of the stationary operand
 RUN = 512  # columns of the moving operand; one PSUM bank of fp32
-BANKS = 8
-STRIPE = 256  # columns of a in one tile: products start with the first stripe, and each is free when its last is done
-DRAINS = 4  # output tiles in flight between PSUM and memory, as plans reckon
-BODY = 512  # products that a plan with resident operands unrolls in one loop body; three times as many for a split
-CHUNK = 4  # contraction blocks of a streamed chunk at most
-SBUF_BYTES = 176 * 1024  # per partition, usable on every generation
+BANKS = 8  # PSUM banks
+STRIPE = 256  # columns of a in one tile; products start when the first tile is loaded, and each tile is freed by itself
+DRAINS = 4  # output tiles in flight between PSUM and memory that a plan assumes
+BODY = 512  # products that a plan with resident operands unrolls in a loop body; a split has three times as many
+CHUNK = 4  # largest number of contraction blocks in a streamed chunk
+SBUF_BYTES = 176 * 1024  # bytes per partition that every generation can use
 
 
 def blocks_of(extent: int, step: int):

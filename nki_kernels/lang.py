@@ -1,6 +1,7 @@
-"""Binds the names that kernels are written in: the real ``nki`` where it is installed, else the simulator.
+"""The names with which kernels are written: those of the vendor's ``nki`` if it is installed, else of the simulator.
 
-``REAL`` says which. Public packages of the vendor's names are stubs that raise on import; they count as absent.
+``REAL`` tells which. The packages on PyPI with the vendor's names are stubs that raise an error on import. They count
+as absent.
 """
 
 from __future__ import annotations

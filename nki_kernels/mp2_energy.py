@@ -1,18 +1,18 @@
-"""Fused DF-MP2 pair energies: two-index products on the tensor engine, energy expression on the way out of PSUM.
+"""Fused DF-MP2 pair energies: products on the tensor engine, and the energy expression as results leave PSUM.
 
-For a pair i < j, T[a, b] = sum_P B_i[a, P] B_j[b, P] and its partner T[b, a] is the same product with the roles of i
-and j swapped. On a tile (rows A, columns B right of the diagonal) both land in one layout with the same denominators:
+For a pair i < j, T[a, b] = sum_P B_i[a, P] B_j[b, P]. Its partner T[b, a] is the same product with i and j swapped. For
+a tile with rows A and columns B to the right of the diagonal, both have the same layout and the same denominators:
 
     T = B_i[A] . B_j[B]^T        U = B_j[A] . B_i[B]^T        D = eps_i + eps_j - eps_a - eps_b
     opposite spin += sum (T^2 + U^2) / D       exchange += sum 2 T U / D       same spin = opposite - exchange
 
-Every element of T is computed once. A 128 x 128 tile on the diagonal holds both halves, so its U is its own transpose,
-made on chip from the finished product (one pass of the tensor engine instead of naux / 128). For i = j, U = T and the
-same-spin part vanishes. In RHF terms E_os(ij) = (2 - delta_ij) sum_ab T^2 / D; the host applies the weight.
+Every element of T is computed once. A 128 x 128 tile on the diagonal contains both halves, so that U is the transpose
+of T, which the tensor engine computes on the chip in one pass instead of naux / 128. For i = j, U = T and the same-spin
+part is zero. In terms of RHF, E_os(ij) = (2 - delta_ij) sum_ab T^2 / D, and the host multiplies by the weight.
 
-Limits: any nvir and naux; block is nvir or a multiple of 128; int32 block numbers.
-Program: one device loop for each class of work item (see ``mp2_plan.WorkList``); the static instruction count depends
-on block, naux and group only, never on the number of occupied orbitals or pairs.
+Limits: any nvir and naux; the block is nvir or a multiple of 128; block numbers are int32.
+Program: one device loop for each class of work items (see ``mp2_plan.WorkList``). The static instruction count depends
+only on block, naux and group, and not on the number of occupied orbitals or pairs.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _close_pair(mem, slot: int, same_pair: bool):
 
 def _pairs(mem, i_blocks, j_blocks, kind, same_pair: bool):
     """Pairs of i with each j, through products and energies."""
-    last = len(tile_list(kind[0], kind[1], kind[2])) - 1
+    tiles = tile_list(kind[0], kind[1], kind[2])
     mode = SAME if same_pair else PARTNERS
 
     def begin(slot):
@@ -168,13 +168,13 @@ def _pairs(mem, i_blocks, j_blocks, kind, same_pair: bool):
 
     def finish(banks, turn, slot, tile, x):
         _energies(mem, banks, turn, slot, tile, x, same_pair)
-        if x == last:
+        if x == len(tiles) - 1:
             _close_pair(mem, slot, same_pair)
 
     if len(mem.factors.left) == 1:
-        resident(mem.factors, i_blocks, j_blocks, kind, mode, begin, finish)
+        resident(mem.factors, tiles, i_blocks, j_blocks, kind, mode, begin, finish)
     else:
-        streamed(mem.factors, i_blocks, j_blocks[0], kind, mode, begin, finish)
+        streamed(mem.factors, tiles, i_blocks, j_blocks[0], kind, mode, begin, finish)
 
 
 def _item(mem, it, count: int, same_pair: bool, kind):

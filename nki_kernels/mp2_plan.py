@@ -1,12 +1,12 @@
-"""Host side of the pair-energy kernel: tile sizes -> packed factors -> work list -> launches -> pair energies.
+"""The host side of the pair-energy kernel: tile sizes -> packed factors -> work list -> launches -> pair energies.
 
     B[i, a, P]  --pack_factors-->  bt[part, i * nblk + A, p, k, a']     P = 128 k + p, a = block * A + a'
     pairs       --work_list----->  WorkList(rows, bounds, e_pair, owner)
     out[n, p, g, 2]  --sum_lanes-->  per-pair (opposite spin, same spin), added in fp64
 
-The auxiliary index lies on the partitions, so that both operands of the tensor engine are read as they are stored;
-nothing is transposed on the way in. A partition's data of one block are contiguous (nk * block elements): one large DMA
-an operand. Padding of the last auxiliary block and of the last virtual block exists in memory only; none is multiplied.
+The auxiliary index is on the partitions, so that both operands of the tensor engine are read as they are stored and
+nothing is transposed. The data of one block on a partition are contiguous (nk * block elements), so that one large DMA
+loads an operand. The padding of the last auxiliary and the last virtual block exists in memory but is never multiplied.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-P = 128  # partitions: contraction rows of one matmul, and stationary columns
-RUN = 512  # moving columns of one matmul; one PSUM bank of fp32
+P = 128  # partitions: rows of the contraction index in one matmul, and columns of the stationary operand
+RUN = 512  # columns of the moving operand of one matmul, which fill one PSUM bank in fp32
 ACCUMULATORS = 6  # PSUM banks that hold products; the two others hold transposed diagonal tiles
-FIELDS = 4  # of a work row, besides one pair of block numbers per j: i's blocks A and B, then A and B themselves
+FIELDS = 4  # fields of a work row besides the blocks of each j: the blocks A and B of i, then A and B themselves
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,29 @@ def block_kinds(nvir: int, block: int):
     if nblk > 2:
         kinds = kinds + [(block, block, False)]
     return kinds
+
+
+def _edge_sizes(nvir: int, block: int):
+    """Sizes of the last block of nvir virtuals and, if there are more, of the others."""
+    nblk = -(-nvir // block)
+    last = nvir - (nblk - 1) * block
+    return [last] if nblk == 1 else [last, block]
+
+
+def rectangle_kinds(nvir_left: int, nvir_right: int, block: int):
+    """Shapes of the block pairs (A, B) of two sets of virtuals, all A with all B, as `block_kinds` gives them."""
+    kinds = []
+    for m in _edge_sizes(nvir_left, block):
+        for n in _edge_sizes(nvir_right, block):
+            kinds = kinds + [(m, n, False)]
+    return kinds
+
+
+def rectangle_pairs(nvir_left: int, nvir_right: int, block: int) -> list[list[tuple[int, int]]]:
+    """The block pairs (A, B) of each of `rectangle_kinds`."""
+    sides = [[[-(-nvir // block) - 1], list(range(-(-nvir // block) - 1))] for nvir in (nvir_left, nvir_right)]
+    left, right = ([blocks for blocks in side if blocks] for side in sides)
+    return [[(a, b) for a in rows for b in columns] for rows in left for columns in right]
 
 
 def block_pairs(tiles: Mp2Tiles, kind: int) -> list[tuple[int, int]]:
@@ -160,17 +183,27 @@ def group_pairs(pairs: np.ndarray, group: int) -> list[list[list[int]]]:
 
 
 def work_list(
-    pairs: np.ndarray, eps_occ: np.ndarray, tiles: Mp2Tiles, cores: int = 1, capacity: int | None = None
+    pairs: np.ndarray,
+    eps_occ: np.ndarray,
+    tiles: Mp2Tiles,
+    cores: int = 1,
+    capacity: int | None = None,
+    kinds: list[list[tuple[int, int]]] | None = None,
 ) -> WorkList:
-    """Work items for pairs int [npair, 2]; padded with unused rows to ``capacity`` so that launches share a program."""
+    """Work items for pairs int [npair, 2]; padded with unused rows to ``capacity`` so that launches share a program.
+
+    kinds: block pairs by kind; by default those of `block_kinds`.
+    """
     nblk, group = tiles.nblk, tiles.group
+    if kinds is None:
+        kinds = [block_pairs(tiles, kind) for kind in range(len(block_kinds(tiles.nvir, tiles.block)))]
     rows, owner, limits = [], [], []
     for members in group_pairs(pairs, group):
-        for kind in range(len(block_kinds(tiles.nvir, tiles.block))):
+        for blocks in kinds:
             first = len(rows)
             for ns in members:
                 i, js = pairs[ns[0], 0], pairs[ns, 1]
-                for a, b in block_pairs(tiles, kind):
+                for a, b in blocks:
                     js_blocks = [j * nblk + x for j in js for x in (a, b)]
                     pad = 2 * (group - len(js))
                     rows.append([i * nblk + a, i * nblk + b, *js_blocks, *[0] * pad, a, b])

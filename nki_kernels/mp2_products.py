@@ -144,18 +144,24 @@ def _sides(tiles, kind, mode: int):
 
 
 def _product(factors, bank, left, right, tile, k0: int, k1: int):
-    """bank[m, n] (+)= left[A] . right[B]^T over auxiliary blocks k0..k1; the last one at its true height."""
-    a0, m, b0, n, _ = tile
-    for k in range(k0, k1):
-        height = min(P, factors.naux - k * P)
-        for x in range(len(factors.products)):
-            p, q = factors.products[x]
-            nisa.nc_matmul(
-                dst=bank[0:m, 0:n],
-                stationary=left[p][0:height, k - k0, a0 : a0 + m],
-                moving=right[q][0:height, k - k0, b0 : b0 + n],
-                accumulate=(k > 0 or x > 0),
-            )
+    """bank[m, n] (+)= left[A] . right[B]^T over auxiliary blocks k0..k1; the last one at its true height.
+
+    A diagonal tile may hold the squares of several row tiles side by side.
+    """
+    a0, m, b0, n, diagonal = tile
+    width = m if diagonal else n
+    for c in range(0, n, width):
+        row = a0 + c if diagonal else a0
+        for k in range(k0, k1):
+            height = min(P, factors.naux - k * P)
+            for x in range(len(factors.products)):
+                p, q = factors.products[x]
+                nisa.nc_matmul(
+                    dst=bank[0:m, c : c + width],
+                    stationary=left[p][0:height, k - k0, row : row + m],
+                    moving=right[q][0:height, k - k0, b0 + c : b0 + c + width],
+                    accumulate=(k > 0 or x > 0),
+                )
 
 
 def _products(factors, banks, left, right, tile, mode: int, k0: int, k1: int):
@@ -165,14 +171,13 @@ def _products(factors, banks, left, right, tile, mode: int, k0: int, k1: int):
         _product(factors, banks[1], right[0], left[1], tile, k0, k1)
 
 
-def resident(factors, i_blocks, j_blocks, kind, mode: int, begin, finish):
-    """Pairs of i with several j, whose factors lie on chip whole: every tile runs through all of naux.
+def resident(factors, tiles, i_blocks, j_blocks, kind, mode: int, begin, finish):
+    """Pairs of i with several j, whose factors lie on chip whole: each of the tiles runs through all of naux.
 
     Calls begin(slot) before the first tile of a pair, and finish(banks, turn, slot, tile, x) for tile number x when
     its products are complete: behind the products of the next tile, so that the tensor engine never waits for what
     another engine does with a tile before it comes back to that tile.
     """
-    tiles = tile_list(kind[0], kind[1], kind[2])
     nk = (factors.naux + P - 1) // P
     left = _sides(factors.left[0], kind, mode)
     if mode != SAME:  # the first B_j has a free tile before B_i has: loads start in this order
@@ -197,9 +202,8 @@ def resident(factors, i_blocks, j_blocks, kind, mode: int, begin, finish):
         finish(done[0], done[1], done[2], tiles[done[3]], done[3])
 
 
-def streamed(factors, i_blocks, j_blocks, kind, mode: int, begin, finish):
+def streamed(factors, tiles, i_blocks, j_blocks, kind, mode: int, begin, finish):
     """One pair whose products stay in PSUM while both factors pass by in chunks of naux; calls as in `resident`."""
-    tiles = tile_list(kind[0], kind[1], kind[2])
     nk, kchunk = (factors.naux + P - 1) // P, factors.left[0][0][0].shape[1]
     begin(0)
     for k0 in range(0, nk, kchunk):

@@ -1,4 +1,4 @@
-"""What tuning gains over the kernels' own defaults, and how near the searches come to the best point; modelled.
+"""What does tuning gain over the kernels' own defaults, and how near do the searches come to the best point?
 
     python -m scripts.bench_autotune [--only KERNEL] [--budget 40] [--seeds 3] [--ship] [--out FILE]
 

@@ -132,10 +132,10 @@ def build(asked: argparse.Namespace) -> Rows:
             command = [sys.executable, "-m", "scripts.cg.cold_build", label, "float32"]
             environment = os.environ | {DIRECTORY_VARIABLE: cache}
             done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
-        found = json.loads(done.stdout)
-        yield found | {
+        row = json.loads(done.stdout)
+        yield row | {
             "allowed seconds": seconds,
-            "speedup": {"allowed over needed": seconds / found["cpu seconds"]},
+            "speedup": {"allowed over needed": seconds / row["cpu seconds"]},
             "target": {"allowed over needed": 1.0},
         }
 

@@ -45,7 +45,7 @@ from scripts.contract.order import order
 from scripts.measuring import clocked, heading, in_turns, machine, one_thread, record_file, write_json
 from trnqc.contraction import einsum_plan, parse, path
 from trnqc.contraction.order.network import Network
-from trnqc.contraction.order.operations import splits_of
+from trnqc.contraction.order.paths import splits_of
 from trnqc.expression.program import Program
 
 CHEMICAL = dict.fromkeys("ijkl", 30) | dict.fromkeys("abcdef", 300) | {"Q": 1000}
@@ -66,7 +66,7 @@ def planners() -> dict[str, Planner]:
     import cotengra
 
     def hyper(inputs: list[set[str]], output: set[str], extents: dict[str, int]) -> Any:
-        found = cotengra.HyperOptimizer(
+        planner = cotengra.HyperOptimizer(
             methods=["greedy"],
             max_repeats=64,
             reconf_opts={},
@@ -77,7 +77,7 @@ def planners() -> dict[str, Planner]:
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return found(inputs, output, extents)
+            return planner(inputs, output, extents)
 
     return {"trnqc": path, "opt_einsum": opt_einsum.paths.DynamicProgramming(), "cotengra": hyper}
 
@@ -85,20 +85,20 @@ def planners() -> dict[str, Planner]:
 def costs(inputs: list[str], output: str, extents: dict[str, int]) -> dict[str, int]:
     """Multiply-adds of everybody's path, by our rules."""
     network = Network.of(inputs, output, extents)
-    found = {}
+    costs_by_planner = {}
     for name, planner in planners().items():
         steps = planner([set(x) for x in inputs], set(output), extents)
-        found[name] = network.cost(splits_of(list(steps), len(inputs)), network.everything)
-    return found
+        costs_by_planner[name] = network.cost(splits_of(list(steps), len(inputs)), network.everything)
+    return costs_by_planner
 
 
 def orders() -> dict[str, Any]:
-    found = {}
+    costs_by_name = {}
     for name, (text, extents) in WORKLOADS.items():
         left, output = text.split("->")
-        found[name] = costs(left.split(","), output, {x: extents[x] for x in sorted(set(left) - {","})})
-        print(f"{name:20}", "  ".join(f"{who} {cost:.4g}" for who, cost in found[name].items()))
-    return found
+        costs_by_name[name] = costs(left.split(","), output, {x: extents[x] for x in sorted(set(left) - {","})})
+        print(f"{name:20}", "  ".join(f"{who} {cost:.4g}" for who, cost in costs_by_name[name].items()))
+    return costs_by_name
 
 
 def random_networks() -> dict[str, Any]:
@@ -111,9 +111,9 @@ def random_networks() -> dict[str, Any]:
             ends.append(tuple(rng.sample(range(operands), 3 if rng.random() < 0.2 else 2)))
         letters = [opt_einsum.get_symbol(k) for k in range(len(ends))]
         inputs = ["".join(x for x, group in zip(letters, ends) if k in group) for k in range(operands)]
-        found = costs(inputs, letters[0], {x: rng.randint(2, 7) for x in letters})
-        for name, cost in found.items():
-            ratios.setdefault(name, []).append(cost / found["trnqc"])
+        costs_of_network = costs(inputs, letters[0], {x: rng.randint(2, 7) for x in letters})
+        for name, cost in costs_of_network.items():
+            ratios.setdefault(name, []).append(cost / costs_of_network["trnqc"])
     best = {name: sum(r <= 1 for r in values) for name, values in ratios.items()}
     worst = {name: max(values) for name, values in ratios.items()}
     least = {name: min(values) for name, values in ratios.items()}
@@ -131,8 +131,8 @@ def by_numpy(program: Program, arrays: dict[str, np.ndarray]) -> dict[str, np.nd
             text = ",".join("".join(letter[x] for x in factor.labels) for factor in term.factors)
             text += "->" + "".join(letter[x] for x in statement.target.labels)
             operands = [1 / values[f.tensor] if f.reciprocal else values[f.tensor] for f in term.factors]
-            found = float(term.coefficient) * np.einsum(text, *operands, optimize=True)
-            total = found if total is None else total + found
+            value = float(term.coefficient) * np.einsum(text, *operands, optimize=True)
+            total = value if total is None else total + value
         values[statement.target.tensor] = total
     return values
 
@@ -186,9 +186,9 @@ def main(arguments: list[str] | None = None) -> int:
     one_thread()
     out = vectors.beside(options.out)
     for name in options.sections:
-        found = SECTIONS[name]()
+        figures = SECTIONS[name]()
         record = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {"sections": {}}
-        record["sections"][name] = heading() | {"machine": machine()} | found
+        record["sections"][name] = heading() | {"machine": machine()} | figures
         write_json(record, out)
     return 0
 

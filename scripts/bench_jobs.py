@@ -26,7 +26,7 @@ class Stages:
     """Seconds and peak bytes by stage; a stage begins with the first progress that names it."""
 
     def __init__(self) -> None:
-        self.found: dict[str, dict[str, float]] = {}
+        self.by_stage: dict[str, dict[str, float]] = {}
         self.now = "start"
         self.begin("start")
 
@@ -38,7 +38,7 @@ class Stages:
     def end(self) -> None:
         if not hasattr(self, "since"):
             return
-        row = self.found.setdefault(self.now, {"seconds": 0.0, "peak_bytes": 0})
+        row = self.by_stage.setdefault(self.now, {"seconds": 0.0, "peak_bytes": 0})
         row["seconds"] += time.perf_counter() - self.since
         row["peak_bytes"] = max(row["peak_bytes"], resident("VmHWM"))
 
@@ -133,17 +133,17 @@ def main() -> None:
 
     stages, cap = Stages(), parse_memory(args.max_memory)
     before = resident("VmRSS")
-    found = (of_shape if args.case == "large" else of_molecule)(args, cap, stages)
+    figures = (of_shape if args.case == "large" else of_molecule)(args, cap, stages)
     stages.end()
-    peak = max(int(row["peak_bytes"]) for row in stages.found.values())
+    peak = max(int(row["peak_bytes"]) for row in stages.by_stage.values())
     row = {
         "cap_bytes": cap,
         "peak_bytes": peak,
         "above_cap_bytes": peak - cap,
         "bytes_after_imports": before,
         "threads": args.threads,
-        **found,
-        "stages": stages.found,
+        **figures,
+        "stages": stages.by_stage,
         **heading(),
         "machine": machine(),
     }

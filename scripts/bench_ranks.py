@@ -70,7 +70,7 @@ def measure(case: str, args: argparse.Namespace, directory: Path) -> dict[str, A
         "efficiency": {
             "mp2": efficiency(whole),
             "jk": efficiency(jk_s),
-            "pairs": efficiency({n: found["pairs"] for n, found in stages.items()}),
+            "pairs": efficiency({n: seconds["pairs"] for n, seconds in stages.items()}),
         },
         "tasks": tasks(case),
     }
@@ -91,8 +91,8 @@ def mp2(case: str, ranks: int, schedule: str, directory: Path) -> dict[str, Any]
     out = directory / "result.json"
     options = f"--basis {basis} --backend cpu --threads 1 --quiet --schedule {schedule}".split()
     torchrun(ranks, "trnqc", "mp2", name, *options, "--json", str(out))
-    found = json.loads(out.read_text())
-    return {"timings": found["timings"], "e_tot": found["energies"]["e_tot"], "pairs": json.dumps(found["pairs"])}
+    result = json.loads(out.read_text())
+    return {"timings": result["timings"], "e_tot": result["energies"]["e_tot"], "pairs": json.dumps(result["pairs"])}
 
 
 def jk(case: str, ranks: int, args: argparse.Namespace, directory: Path) -> dict[str, Any]:
@@ -104,17 +104,17 @@ def jk(case: str, ranks: int, args: argparse.Namespace, directory: Path) -> dict
 def tasks(case: str) -> dict[str, Any]:
     """Of scripts/jobs/blocks.py, in a process of its own with one thread."""
     program = f"import json; from scripts.jobs.blocks import measured; print(json.dumps(measured({case!r})))"
-    found = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True)
-    if found.returncode:
-        raise SystemExit(found.stderr)
-    return json.loads(found.stdout.splitlines()[-1])
+    done = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def torchrun(ranks: int, module: str, *arguments: str) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    found = subprocess.run([*command, "-m", module, *arguments], env=environment(), capture_output=True, text=True)
-    if found.returncode:
-        raise SystemExit(found.stderr)
+    done = subprocess.run([*command, "-m", module, *arguments], env=environment(), capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr)
 
 
 def environment() -> dict[str, str]:
@@ -122,14 +122,14 @@ def environment() -> dict[str, str]:
 
 
 def show(record: dict[str, Any]) -> None:
-    for case, found in record["cases"].items():
-        table = Table("stage", *(f"{n} ranks, s" for n in found["stages_s"]), title=f"{case}, one thread a rank")
-        names = list(dict.fromkeys(stage for stages in found["stages_s"].values() for stage in stages))
+    for case, figures in record["cases"].items():
+        table = Table("stage", *(f"{n} ranks, s" for n in figures["stages_s"]), title=f"{case}, one thread a rank")
+        names = list(dict.fromkeys(stage for stages in figures["stages_s"].values() for stage in stages))
         for stage in names:
-            row = [f"{stages[stage]:.2f}" if stage in stages else "" for stages in found["stages_s"].values()]
+            row = [f"{stages[stage]:.2f}" if stage in stages else "" for stages in figures["stages_s"].values()]
             table.add_row(stage + " (J and K shared)" * (stage in SERIAL), *row)
         for what in ("mp2", "pairs", "jk"):
-            table.add_row(f"efficiency, {what}", *(f"{100 * e:.0f} %" for e in found["efficiency"][what].values()))
+            table.add_row(f"efficiency, {what}", *(f"{100 * e:.0f} %" for e in figures["efficiency"][what].values()))
         Console().print(table)
 
 

@@ -61,30 +61,30 @@ def recorded(args: argparse.Namespace) -> dict[int, dict[str, Any]]:
     """Rows of an earlier run of the same series, by n."""
     if not args.out.exists():
         return {}
-    found = json.loads(args.out.read_text())
-    same = (found["basis"], found["threads"]) == (args.basis, args.threads)
-    return {row["n"]: row for row in found["rows"]} if same else {}
+    record = json.loads(args.out.read_text())
+    same = (record["basis"], record["threads"]) == (args.basis, args.threads)
+    return {row["n"]: row for row in record["rows"]} if same else {}
 
 
 def run(n: int, args: argparse.Namespace) -> dict[str, Any]:
     environment = os.environ | {"OMP_NUM_THREADS": str(args.threads), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "scripts.jobs.scaling_job", str(n), args.basis, str(args.threads)]
-    found = subprocess.run(command, env=environment, capture_output=True, text=True)
-    if found.returncode:
-        raise SystemExit(f"(H2O){n}: {found.stderr}")
-    return json.loads(found.stdout.splitlines()[-1])
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"(H2O){n}: {done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def record_of(rows: list[dict[str, Any]], args: argparse.Namespace) -> dict[str, Any]:
     stages = [stage for stage in EXPECTED if rows and all(stage in row["seconds"] for row in rows)]
-    found = {stage: exponent(rows, lambda row, stage=stage: row["seconds"][stage]) for stage in stages}
+    exponents = {stage: exponent(rows, lambda row, stage=stage: row["seconds"][stage]) for stage in stages}
     memory = exponent(rows, lambda row: max(row["peak_mb"].values()) - row["peak_mb"]["start"])
     return heading() | {
         "machine": machine(),
         "basis": args.basis,
         "threads": args.threads,
         "expected": EXPECTED,
-        "exponents": found,
+        "exponents": exponents,
         "memory_expected": MEMORY_EXPECTED,
         "memory_exponent": memory,
         "rows": rows,

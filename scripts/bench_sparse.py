@@ -1,20 +1,20 @@
-"""How fast are sparse tensor networks beside other forms of themselves, SciPy's pairs and dense matrices?
+"""Measure sparse tensor networks beside other forms of themselves, pairs of SciPy's products, and dense matrices.
 
     python -m scripts.bench_sparse [--parts integrals25 integrals100 factors solver threads] [--quick]
                                     [--vectors avx2] [--out FILE]
 
     integrals25   DLPNO integrals (examples/dlpno_integrals.py), equations (1) and (2), 25 helium atoms
     integrals100  the same, 100 atoms
-    factors       MTTKRP and TTMc, every mode, on made-up tensors with short and with long fibres
+    factors       MTTKRP and TTMc in every mode, on synthetic tensors with short and with long fibres
     solver        CPU seconds to find the smallest workspaces of known networks, and to rank their nests
-    threads       one thread over two, by wall time, 100 atoms
+    threads       wall time of one thread relative to two, 100 atoms
 
-Set A keeps integrals above 1e-6 and P dense, set B all above 1e-4. Contestants that are forms of our own nests run as
-other compilers would run them, all operands compressed: nary, one nest over all indices, the result's outermost;
-unfused, a nest for each product with summed indices innermost; unfused-rows, with a workspace for each row, the map
-first. Contestants take turns in one run, by CPU time of one thread where nothing else is said; those of more than a
-second take one turn. A target is the least ratio that is wished for. A part takes the place of what the file holds of
-it, and leaves the others.
+Set A keeps integrals above 1e-6 and P dense, set B all elements above 1e-4. Contestants that are forms of our own nests
+run as other compilers would run them, with all operands compressed: nary, one nest over all indices, those of the
+result outermost; unfused, a nest for each product with summed indices innermost; unfused-rows, with a workspace for
+each row and the map contracted first. Contestants run in turns in one process, with the measured rates of the machine.
+Times are CPU times of one thread unless stated otherwise; contestants of more than a second run once. A target is the
+least ratio that we aim at. A part replaces the same part in the file and leaves the others.
 """
 
 from __future__ import annotations
@@ -39,23 +39,26 @@ from scripts.sparse import known
 from scripts.sparse.contestants import ONE, TWO, Work, as_array, integrals
 from trnqc import sparse
 from trnqc.jit import find_compiler
+from trnqc.sparse.run.machine_rates import measure_and_keep
 
 EQUATIONS = {"(1)": ONE, "(2)": TWO}
-# Of 25 atoms: dense matrices win (1), and a plan must see that.
+# Targets for 25 atoms, where dense matrices are fastest for (1), so that a plan has to choose them.
 AT_25 = {
     "trnqc over unfused-rows": 4.0,
     "fused, all sparse over unfused-rows": 3.0,
     "trnqc over nary": 100.0,
     "trnqc over dense matrices": 1 / 1.5,
 }
+# Targets for 100 atoms, and those relative to dense matrices for each equation.
 AT_100 = {"trnqc over unfused-rows": 4.0, "fused, all sparse over unfused-rows": 3.0}
 OVER_DENSE = {"(1)": 2.0, "(2)": 20.0}
+# CPU seconds from which a contestant runs once.
 LONG = 1.0
 Rows = Iterator[dict[str, Any]]
 
 
 def timed(works: Mapping[str, Work], rounds: int) -> dict[str, list[tuple[float, float]]]:
-    """(wall, CPU) seconds of every turn; of contestants of more than LONG seconds one, beside the others' turns."""
+    """Return (wall, CPU) seconds of every turn. Contestants of more than LONG seconds run once."""
     first = {name: clocked(work)() for name, work in works.items()}
     slow = [name for name, work in works.items() if min(first[name][1], clocked(work)()[1]) > LONG]
     quick = {name: clocked(work) for name, work in works.items() if name not in slow}
@@ -66,7 +69,19 @@ def timed(works: Mapping[str, Work], rounds: int) -> dict[str, list[tuple[float,
 
 
 def compared(case: str, works: Mapping[str, Work], ours: dict[str, float], rounds: int) -> dict[str, Any]:
-    """A row: medians, and the ratios named in `ours`, "a over b" meaning how many times faster a is than b."""
+    """Return a row of the record: medians and speed-ups.
+
+    Parameters
+    ----------
+    case
+        The name of the row.
+    works
+        The contestants.
+    ours
+        Targets by "a over b", which means how many times faster a is than b.
+    rounds
+        Number of turns.
+    """
     times = timed(works, rounds)
     pairs = {("trnqc", name) for name in works if name != "trnqc"} | {tuple(pair.split(" over ")) for pair in ours}
     speedup = {f"{a} over {b}": ratio(times[b], times[a])["cpu"] for a, b in sorted(pairs) if b in times}
@@ -75,7 +90,7 @@ def compared(case: str, works: Mapping[str, Work], ours: dict[str, float], round
 
 
 def errors(works: Mapping[str, Work], shape: tuple[int, ...]) -> dict[str, float]:
-    """Largest difference from the dense product over its largest element."""
+    """Return the largest difference of each contestant from the dense product, relative to its largest element."""
     expected = as_array(works["dense matrices"](), shape)
     scale = np.abs(expected).max()
     return {name: float(np.abs(as_array(work(), shape) - expected).max() / scale) for name, work in works.items()}
@@ -87,14 +102,14 @@ def of_lattice(side: int, asked: argparse.Namespace, drop: tuple[str, ...], targ
         for equation, subscripts in EQUATIONS.items():
             works, plans = integrals(subscripts, operands)
             works = {who: work for who, work in works.items() if who not in drop}
-            wished = dict(targets)
+            goals = dict(targets)
             if side == 10:
-                wished["trnqc over dense matrices"] = OVER_DENSE[equation]
+                goals["trnqc over dense matrices"] = OVER_DENSE[equation]
             network = plans["trnqc"].network
-            found = errors(works, network.shape(network.output))
-            row = compared(f"{equation} {side * side} atoms, set {name}", works, wished, asked.rounds)
+            differences = errors(works, network.shape(network.output))
+            row = compared(f"{equation} {side * side} atoms, set {name}", works, goals, asked.rounds)
             yield row | {
-                "error": found,
+                "error": differences,
                 "ran as": plans["trnqc"].form,
                 "plan": str(plans["trnqc"]),
                 "fused plan": str(plans["fused"]),
@@ -107,7 +122,7 @@ def integrals25(asked: argparse.Namespace) -> Rows:
 
 
 def integrals100(asked: argparse.Namespace) -> Rows:
-    # N-ary takes minutes, unfused with inner products half a minute.
+    # nary takes minutes, and unfused half a minute.
     drop = ("nary",) if asked.all else ("nary", "unfused")
     yield from of_lattice(10, asked, drop, AT_100)
 
@@ -130,10 +145,10 @@ def factors(asked: argparse.Namespace) -> Rows:
 
 def solver(asked: argparse.Namespace) -> Rows:
     for label, work in known.networks().items():
-        found = [work() for _ in range(3)]
-        seconds = {what: median(one["seconds"][what] for one in found) for what in found[0]["seconds"]}
+        runs = [work() for _ in range(3)]
+        seconds = {what: median(run["seconds"][what] for run in runs) for what in runs[0]["seconds"]}
         speedup = {f"a second over {what}": 1.0 / value for what, value in seconds.items()}
-        yield found[0] | {"case": label, "seconds": seconds, "speedup": speedup, "target": dict.fromkeys(speedup, 1.0)}
+        yield runs[0] | {"case": label, "seconds": seconds, "speedup": speedup, "target": dict.fromkeys(speedup, 1.0)}
 
 
 def threads(asked: argparse.Namespace) -> Rows:
@@ -175,14 +190,8 @@ def show(console: Console, part: str, rows: list[dict[str, Any]]) -> None:
             target = row["target"].get(what)
             verdict = "" if target is None else "reached" if times >= target else "missed"
             error = row.get("error", {}).get(what.partition(" over")[0])
-            table.add_row(
-                row["case"],
-                what,
-                f"{times:.3g}",
-                "" if target is None else f"{target:.3g}",
-                verdict,
-                "" if error is None else f"{error:.0e}",
-            )
+            goal = "" if target is None else f"{target:.3g}"
+            table.add_row(row["case"], what, f"{times:.3g}", goal, verdict, "" if error is None else f"{error:.0e}")
     console.print(table)
 
 
@@ -190,13 +199,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--quick", action="store_true", help="small tensors; not those that targets are for")
-    parser.add_argument("--all", action="store_true", help="also contestants that take half a minute a turn")
+    parser.add_argument("--quick", action="store_true", help="small tensors, for which the targets do not hold")
+    parser.add_argument("--all", action="store_true", help="also contestants that take half a minute in each turn")
     parser.add_argument("--out", type=Path, default=record_file("sparse"))
     vectors.add_argument(parser)
     asked, console = parser.parse_args(), Console(soft_wrap=True)
     vectors.keep_to(asked.vectors)
     one_thread()
+    if measure_and_keep() is None:
+        console.print("other programs disturb the measurement of rates: plans use shipped ones")
     out = vectors.beside(asked.out)
     for part in asked.parts:
         began, rows = time.perf_counter(), []

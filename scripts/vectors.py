@@ -1,4 +1,4 @@
-"""Benchmarks on shorter vectors than the CPU has: what most laptops would run, measured on a server.
+"""Benchmarks with shorter vectors than the CPU has, as on most laptops, measured on a server.
 
 `keep_to("avx2")` starts the running script anew in an environment in which neither side uses AVX-512: our C is compiled
 without it, and NumPy, OpenBLAS, MKL, oneDNN and PyTorch take their AVX2 kernels. They read these variables when they

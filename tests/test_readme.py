@@ -1,4 +1,4 @@
-"""What the README and docs tell people to type works: Python blocks are run, command lines are parsed."""
+"""The examples of the README and docs work: Python blocks are run, command lines are parsed."""
 
 from __future__ import annotations
 

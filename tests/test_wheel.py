@@ -1,4 +1,4 @@
-"""What a wheel holds: every file that the packages read at run time, and a job that runs away from the checkout."""
+"""A wheel contains every file that the packages read at run time, and a job runs outside of the checkout."""
 
 from __future__ import annotations
 

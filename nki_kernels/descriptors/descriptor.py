@@ -1,7 +1,8 @@
-"""What a descriptor says of a kernel, and the words that descriptors share.
+"""The class of descriptors, and constants and functions that several descriptors use.
 
-A *shape* gives the extents of a problem by name. A *point* gives each knob a value in terms that carry over to other
-shapes, such as numbers of blocks; ``realise`` turns it into the kernel's compile-time *constants* for one shape.
+A *shape* consists of the extents of a problem by name. A *point* has a value for each knob, in a form that also applies
+to other shapes, such as a number of blocks. ``realise`` converts it to the compile-time *constants* of a kernel for one
+shape.
 """
 
 from __future__ import annotations
@@ -16,28 +17,28 @@ import numpy as np
 from trnqc.sim.launch.targets import TARGETS
 
 P = 128
-"""Partitions: rows of the contraction index in one product of the tensor engine."""
+"""The number of partitions: rows of the contraction index in one product of the tensor engine."""
 MOST_UNROLLED = 4096
-"""Products of one part in a loop body, so that programs compile and load: an assumption."""
+"""The largest number of products in a loop body. It is an assumption about which programs compile and load."""
 ITEMSIZE = {"fp32": 4, "bf16x3": 4, "bf16": 2}
-"""Bytes of one element by precision, summed over the parts of a split operand."""
+"""For each precision, the size of an element in bytes, summed over the parts of a split operand."""
 PARTS = {"fp32": 1, "bf16x3": 2, "bf16": 1}
-"""Parts into which an operand is split, by precision."""
+"""For each precision, the number of parts into which an operand is split."""
 GATE = 1e-4
-"""Allowed error over the largest entry of the result: a sound kernel is within 1e-5, a wrong one off by order 1."""
+"""The allowed error relative to the largest entry. Correct kernels are within 1e-5, wrong ones off by about 1."""
 
 Values = Mapping[str, int]
 Fill = Callable[[tuple[int, ...], Any], Any]
-"""Makes a floating-point operand of a shape and a dtype: numbers, or ``trnqc.sim.Spec`` for its shape alone."""
+"""Creates a floating-point operand of a shape and a dtype: an array, or ``trnqc.sim.Spec`` for its shape alone."""
 
 
 class Infeasible(Exception):
-    """A point that the kernel or the chip cannot take; the message is the rule, headed by its name if it has one."""
+    """A point breaks a rule of the kernel or the chip. The message is the rule, preceded by its name if it has one."""
 
 
 @dataclass(frozen=True, eq=False)
 class Launch:
-    """The operands of one launch, its compile-time constants by name, and the flop that its result needs."""
+    """The operands of one launch, its compile-time constants by name, and the number of flops of its result."""
 
     args: tuple[Any, ...]
     constants: dict[str, int]
@@ -46,9 +47,10 @@ class Launch:
 
 @dataclass(frozen=True)
 class KernelOperator:
-    """A PyTorch operator ``trnqc::name``: the first `tensors` arguments of the kernel are tensors, the others integers.
+    """A PyTorch operator ``trnqc::name``.
 
-    result_shape gives the shape of the result from those of the tensors.
+    The first `tensors` arguments of the kernel are tensors, and the others are integers. `result_shape` computes the
+    shape of the result from the shapes of the tensors.
     """
 
     name: str
@@ -58,40 +60,40 @@ class KernelOperator:
 
 @dataclass(frozen=True, eq=False)
 class NkiKernel:
-    """What the rest of the project knows of one kernel.
+    """The descriptor of a kernel.
 
     Parameters
     ----------
     name
-        Of the function, of its module in `nki_kernels`, and of its records.
+        The name of the function, of its module in `nki_kernels`, and in its records.
     function
         The kernel itself, decorated with ``nki.jit``.
     reference
-        The NumPy function of the same signature.
+        The NumPy function with the same signature.
     dims
-        Names of the extents of a shape.
+        The names of the extents of a shape.
     contracted
-        The extent that is shortened to measure a fraction of the work. A constant ``kchunk``, if there is one, is the
-        number of its blocks of 128 that lie on chip.
+        The extent that is reduced to measure a fraction of the work. If the kernel has a constant ``kchunk``, this is
+        the number of blocks of 128 of this extent that are on the chip at the same time.
     workload
         What `example` launches, in words.
     knobs
-        Values of each knob at a shape, before any rule, as knobs(shape).
+        knobs(shape) returns the values of each knob before any rule is applied.
     default
-        Constants that the kernel's own planner takes, as default(shape, precision).
+        default(shape, precision) returns the constants that the planner of the kernel chooses.
     default_point
-        The same as a point, rounded where the default is none.
+        default_point(shape, precision) returns the same as a point, or a similar one if the default is not a point.
     realise
-        Constants of a point, as realise(point, shape, precision, target); raises Infeasible with the rule that it
-        breaks.
+        realise(point, shape, precision, target) returns the constants of a point, or raises Infeasible.
     example
-        The workload that is timed, as example(shape, precision, constants, cores, fill); fill(shape, dtype) makes the
-        floating-point operands.
+        example(shape, precision, constants, cores, fill) returns the launch that is timed. fill(shape, dtype) creates
+        its floating-point operands.
     gate
-        A small launch with the same constants that reaches all parts of the program, with the arguments of `example`;
-        its result is compared with the reference before any time is believed.
+        Returns a small launch with the same constants that reaches all parts of the program. It takes the arguments of
+        `example`. Its result is compared with the reference before a time is accepted.
     operator
-        The PyTorch operator over the kernel's own arguments; None where `trnqc.torch_ops` has one over others.
+        The PyTorch operator with the arguments of the kernel. None if there is none, or `trnqc.torch_ops` defines one
+        with other arguments.
     """
 
     name: str
@@ -110,11 +112,11 @@ class NkiKernel:
 
     @property
     def module(self) -> str:
-        """The module in which the kernel stands."""
+        """The name of the module that defines the kernel."""
         return self.reference.__module__
 
     def error(self, launch: Launch, out: np.ndarray) -> float:
-        """Largest deviation of `out` from the reference over its largest entry; infinite for a wrong shape or a NaN."""
+        """The largest deviation from the reference over its largest entry. Infinite for a wrong shape or NaN."""
         expected = self.reference(*launch.args, **launch.constants)
         if out.shape != expected.shape:
             return float("inf")
@@ -124,7 +126,7 @@ class NkiKernel:
 
 
 def random_fill(seed: int) -> Fill:
-    """A `Fill` of normal numbers, rounded to the dtype; the same for the same seed."""
+    """A `Fill` with normally distributed numbers, rounded to the dtype. They depend only on the seed."""
     rng = np.random.default_rng(seed)
     return lambda shape, dtype: rng.standard_normal(shape, np.float32).astype(dtype)
 
@@ -146,18 +148,18 @@ def ladder(n: int) -> list[int]:
 
 
 def require(rule: bool, message: str) -> None:
-    """Raise Infeasible unless the rule is kept."""
+    """Raise Infeasible if a rule is broken."""
     if not rule:
         raise Infeasible(message)
 
 
 def require_unrolled(products: int, default: int = 0) -> None:
-    """Raise Infeasible if more products are unrolled in one loop body than allowed, and than the default has."""
+    """Raise Infeasible if a loop body has more products than allowed, unless the default has as many."""
     most = max(MOST_UNROLLED, default)
     require(products <= most, f"program: {products} products in one body, {most} are allowed")
 
 
 def require_sbuf(needed: int, target: str) -> None:
-    """Raise Infeasible if the tiles take more bytes per partition than the target has."""
+    """Raise Infeasible if the tiles need more bytes per partition than the target has."""
     usable = TARGETS[target].sbuf_usable
     require(needed <= usable, f"SBUF: {needed} bytes per partition are needed, {target} has {usable}")

@@ -1,6 +1,7 @@
 """Descriptor of `nki_kernels.mp2_energy`.
 
-Knobs: blocks of virtual orbitals, chunks of the auxiliary index, and the group of orbitals j that share one i.
+The knobs are the number of blocks of virtual orbitals, the number of chunks of the auxiliary index, and the number of
+orbitals j in a group that share one i.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from nki_kernels.mp2_products import tile_list
 
 
 def tiles_of(shape: Values, constants: Values) -> mp2_plan.Mp2Tiles:
-    """The planner's value for the constants of a record."""
+    """The tile sizes for the constants of a record."""
     return mp2_plan.Mp2Tiles(shape["nvir"], shape["naux"], constants["block"], constants["kchunk"], constants["group"])
 
 
@@ -37,7 +38,8 @@ def _constants(tiles: mp2_plan.Mp2Tiles) -> dict[str, int]:
     return {"block": tiles.block, "kchunk": tiles.kchunk, "group": tiles.group}
 
 
-def _knobs(shape: Values) -> dict[str, list[int]]:
+def pair_knobs(shape: Values) -> dict[str, list[int]]:
+    """Values of the knobs that every kernel over pairs of orbitals has."""
     return {
         "blocks": list(range(1, min(ceil(shape["nvir"], P), 12) + 1)),
         "chunks": ladder(ceil(shape["naux"], P)),
@@ -55,6 +57,13 @@ def _default_point(shape: Values, precision: str) -> dict[str, int]:
 
 
 def _realise(point: Values, shape: Values, precision: str, target: str) -> dict[str, int]:
+    tiles = realise_pairs(point, shape, precision, target)
+    require_unrolled(unrolled(tiles), unrolled(tiles_of(shape, _default(shape, precision))))
+    return _constants(tiles)
+
+
+def realise_pairs(point: Values, shape: Values, precision: str, target: str) -> mp2_plan.Mp2Tiles:
+    """The tiles of a point of the knobs ``blocks``, ``chunks`` and ``group``; raises Infeasible."""
     nocc, nvir, nk = shape["nocc"], shape["nvir"], ceil(shape["naux"], P)
     require(point["group"] <= max(1, nocc - 1), f"{nocc} orbitals make no group of {point['group']} pairs")
     block = nvir if point["blocks"] == 1 else P * ceil(nvir, point["blocks"] * P)
@@ -68,12 +77,11 @@ def _realise(point: Values, shape: Values, precision: str, target: str) -> dict[
         require(in_flight <= held, f"PSUM: {in_flight} tiles of a streamed block are in flight, {held} can be held")
         require(point["group"] == 1, "streamed factors are not shared within a group")
     require_sbuf(tiles.sbuf_bytes(ITEMSIZE[precision]), target)
-    require_unrolled(_unrolled(tiles), _unrolled(tiles_of(shape, _default(shape, precision))))
-    return _constants(tiles)
+    return tiles
 
 
-def _unrolled(tiles: mp2_plan.Mp2Tiles) -> int:
-    """Products in the largest loop body: a group of pairs on one pair of blocks."""
+def unrolled(tiles: mp2_plan.Mp2Tiles) -> int:
+    """The number of products in the largest loop body, which is a group of pairs for one pair of blocks."""
     kinds = mp2_plan.block_kinds(tiles.nvir, tiles.block)
     return tiles.group * tiles.nk * max(sum(1 if tile[4] else 2 for tile in tile_list(*kind)) for kind in kinds)
 
@@ -83,7 +91,7 @@ def _example(shape: Values, precision: str, constants: Values, cores: int, fill:
 
 
 def _gate(shape: Values, precision: str, constants: Values, cores: int, fill: Fill) -> Launch:
-    """A group of pairs, a single and a diagonal one."""
+    """A launch with a group of pairs, a single pair and a diagonal pair."""
     i = constants["group"] + 1
     pairs = np.stack([np.full(i + 1, i), np.arange(i + 1)], axis=1)
     return _launch(shape, precision, constants, pairs, cores, fill)
@@ -96,7 +104,7 @@ def _launch(shape: Values, precision: str, constants: Values, pairs: np.ndarray,
     work = mp2_plan.work_list(pairs, eps_occ, tiles, cores)
     ev_row, ev_col = mp2_plan.pack_virtuals(eps_vir, tiles)
     bt = fill((PARTS[precision], nocc * tiles.nblk, P, tiles.nk, tiles.block), operand_dtype(precision))
-    if isinstance(bt, np.ndarray):  # padding is zero in packed factors; the kernel never reads it, the reference does
+    if isinstance(bt, np.ndarray):  # Padding must be zero, because the reference reads it; the kernel does not.
         bt[:, :, naux - P * (tiles.nk - 1) :, -1] = 0
         bt[:, tiles.nblk - 1 :: tiles.nblk, ..., nvir - tiles.block * (tiles.nblk - 1) :] = 0
     off_diagonal = int((pairs[:, 0] != pairs[:, 1]).sum())
@@ -117,7 +125,7 @@ KERNEL = NkiKernel(
     dims=("nocc", "nvir", "naux"),
     contracted="naux",
     workload="all pairs in one launch",
-    knobs=_knobs,
+    knobs=pair_knobs,
     default=_default,
     default_point=_default_point,
     realise=_realise,

@@ -1,7 +1,8 @@
-"""What the descriptors of `gemm` and `batched_contraction` share.
+"""Common parts of the descriptors of `gemm` and `batched_contraction`.
 
-Knobs: rows and columns of a block, chunks of K, products an iteration, whether b is held on chip, output tiles in
-flight, and which engine drains PSUM. A stack of products has the extent Z besides M, N and K.
+The knobs are the rows and columns of a block, the number of chunks of K, the number of products per iteration, whether
+b is kept on the chip, the number of output tiles in flight, and the engine that copies results out of PSUM. A stack of
+products has the extent Z besides M, N and K.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from nki_kernels.descriptors.descriptor import (
 def product_kernel(
     function: Any, reference: Callable[..., np.ndarray], dims: tuple[str, ...], workload: str
 ) -> NkiKernel:
-    """The descriptor of a kernel that multiplies matrices; the reference is called ``reference_`` and its name."""
+    """The descriptor of a kernel that multiplies matrices. The name of its reference is ``reference_`` and its name."""
     return NkiKernel(
         name=reference.__name__.removeprefix("reference_"),
         function=function,
@@ -95,7 +96,7 @@ def _realise(point: Values, shape: Values, precision: str, target: str) -> dict[
 
 
 def _sbuf_bytes(constants: Values, N: int, nk: int, itemsize: int) -> int:
-    """Bytes per partition: operands in flight, drains and tables."""
+    """The bytes per partition of operands in flight, output tiles and tables."""
     rows, cols, kchunk, resident = constants["rows"], constants["cols"], constants["kchunk"], constants["kchunk"] == nk
     run = min(gemm_blocks.RUN, cols)
     left = (1 if resident and constants["batch"] == 1 else 2) * rows
@@ -104,7 +105,7 @@ def _sbuf_bytes(constants: Values, N: int, nk: int, itemsize: int) -> int:
 
 
 def _launch(shape: Values, precision: str, constants: Values, cores: int, fill: Fill) -> Launch:
-    """Parts of a split are filled alike: for the machine they are two operands of the same kind."""
+    """A launch. Both parts of a split are filled in the same way, because this does not change the time."""
     outer = (PARTS[precision], shape["Z"]) if "Z" in shape else (PARTS[precision],)
     K, M, N, dtype = shape["K"], shape["M"], shape["N"], operand_dtype(precision)
     args = (fill((*outer, K, M), dtype), fill((*outer, K, N), dtype))
@@ -112,7 +113,7 @@ def _launch(shape: Values, precision: str, constants: Values, cores: int, fill: 
 
 
 def _gate(shape: Values, precision: str, constants: Values, cores: int, fill: Fill) -> Launch:
-    """Full blocks and the edges of the shape."""
+    """A launch with full blocks and with the remainders of the shape."""
     small, rows = dict(shape), constants["rows"]
     small["M"] = _step_and_rest(shape["M"], rows if rows > 512 else 2 * rows)
     small["N"] = shape["N"] if constants["hold"] else _step_and_rest(shape["N"], constants["cols"])
@@ -122,5 +123,5 @@ def _gate(shape: Values, precision: str, constants: Values, cores: int, fill: Fi
 
 
 def _step_and_rest(extent: int, step: int) -> int:
-    """A full step and the remainder, or all where that is less."""
+    """The extent of one full step and the remainder, or the whole extent if that is less."""
     return min(extent, step + extent % step)

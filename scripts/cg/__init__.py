@@ -1,1 +1,1 @@
-"""Cases of ``scripts.bench_cg``: batches, convolutions, models, cold builds, and peers by their interfaces."""
+"""Cases of ``scripts.bench_cg``: batches, convolutions, models, cold builds, and other libraries on GPUs."""

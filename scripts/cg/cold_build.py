@@ -1,4 +1,4 @@
-"""Seconds from a problem to compiled functions of a batch's directions; the cache is that of the environment."""
+"""Seconds from a problem to the compiled functions of a batch, with the cache that the environment names."""
 
 from __future__ import annotations
 

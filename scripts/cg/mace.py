@@ -1,4 +1,4 @@
-"""CPU time of a real MACE model's energies and forces, as it is and with our convolutions, in turns; random weights.
+"""CPU time of energies and forces of a MACE model with random weights, with and without our convolutions, in turns.
 
     python -m scripts.cg.mace [--dtype float32] [--hidden 128x0e+128x1o+128x2e] [--cells 2] [--rounds 5] [--tuned]
         [--python /path/to/an/environment/with/mace-torch/bin/python]

@@ -1,4 +1,4 @@
-"""Other libraries' tensor products on a GPU, each made from a problem of ours; its own weights order, its own layout.
+"""Tensor products of other libraries on a GPU, made from our problems, in their own layouts and orders of weights.
 
 Only times are taken of them, so weights need not be in their order.
 """

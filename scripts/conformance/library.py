@@ -1,4 +1,4 @@
-"""nki-library's kernels, driven by the library's own tests: their inputs, their torch references, their tolerances.
+"""Kernels of nki-library, run by the library's own tests with their inputs, PyTorch references and tolerances.
 
 A test of the library builds inputs from its parameters and hands kernel, inputs and expected outputs to a manager,
 which compiles and runs on the device. Here the manager runs ``nki.simulate`` instead. Which parameter sets are run is

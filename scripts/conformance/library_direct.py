@@ -1,4 +1,4 @@
-"""nki-library's kernels whose own tests only come in sizes of large models, at small sizes."""
+"""Kernels of nki-library at small sizes, where the library's own tests have sizes of large models only."""
 
 from __future__ import annotations
 

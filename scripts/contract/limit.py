@@ -1,4 +1,4 @@
-"""Contractions under a tenth of their temporaries: peak memory and times beside the unlimited run and peers.
+"""Contractions limited to a tenth of their temporaries: peak memory and times, against no limit and other libraries.
 
 The fitted ladder runs without and with what is known of its operands: that the amplitudes do not change if both of
 their pairs are exchanged, and that the fitted integrals are symmetric. Peers take no symmetry.

@@ -1,4 +1,4 @@
-"""Does the model of times order real runs? Fused loops over many tiles, predicted before they are run.
+"""Does the model of times predict the order of real runs? Fused loops over many tiles, predicted before they run.
 
 The rates of the model (trnqc.contraction.cost.rates) are measured on small matrix products and copies, never on loops,
 so all of it is out of sample. What counts are pairs of tiles that the model says differ by CLEAR or more: on how many

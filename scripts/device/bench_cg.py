@@ -1,4 +1,4 @@
-"""Tensor products on a GPU: right first, then timed beside e3nn (compiled), cuEquivariance and OpenEquivariance.
+"""Tensor products on a GPU, checked and then timed against e3nn (compiled), cuEquivariance and OpenEquivariance.
 
     python -m scripts.device.bench_cg [mace-large nequip-lips ...] [--dtypes float32 float64] [--out FILE]
     python -m scripts.device.bench_cg uvu-5 --simulate --batch 8          every step but the GPU: no figure counts
@@ -29,7 +29,8 @@ from trnqc.cg.problem.graph import Graph
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.errors import TrnqcError
-from trnqc.jit.device import Device, SimulatedDevice, cuda_devices
+from trnqc.jit.device import Device, cuda_devices
+from trnqc.jit.simulated_device import SimulatedDevice
 
 CASES = (*CHANNELWISE, "DiffDock-L=1", "DiffDock-L=2", *ROOFLINE)
 GATE = {"float32": 1e-6, "float64": 1e-14}

@@ -25,7 +25,8 @@ from rich.console import Console
 from scripts.measuring import heading, machine, record_file, slug, write_json
 from trnqc.eri.cuda.builder import JKBuilder
 from trnqc.errors import TrnqcError
-from trnqc.jit.device import Device, SimulatedDevice, cuda_devices
+from trnqc.jit.device import Device, cuda_devices
+from trnqc.jit.simulated_device import SimulatedDevice
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
 
 CASES = ("water20/cc-pvdz", "aspirin/cc-pvtz", "aspirin/cc-pvqz")

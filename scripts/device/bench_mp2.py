@@ -1,4 +1,4 @@
-"""Time of the fused MP2 pair kernel on a Trainium device, after a gate: results must agree with the CPU first.
+"""Time of the fused MP2 pair kernel on a Trainium device, measured after its results agree with the CPU's.
 
     python -m scripts.device.bench_mp2 --preset medium --precision fp32 bf16x3 [--json FILE]
     python -m scripts.device.bench_mp2 --preset tiny --rehearse           every step but the device: no figure counts

@@ -1,4 +1,4 @@
-"""Seconds of the tasks that ranks share, one by one on one thread: what a projection to more ranks starts from."""
+"""Seconds of each task that ranks share, on one thread; projections to more ranks start from them."""
 
 from __future__ import annotations
 

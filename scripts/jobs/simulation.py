@@ -1,4 +1,4 @@
-"""Discrete events of a DF-MP2 job on many devices: every task's seconds, every message, who waits for whom.
+"""Discrete-event simulation of a DF-MP2 job on many devices, with the seconds of every task and message.
 
 The plan that is simulated is the one that jobs run by (trnqc/mp2/pairs/rounds.py); seconds of tasks come from
 measured ones, scaled by modelled cost, with the measured scatter about it.

@@ -1,4 +1,4 @@
-"""How far the modelled timeline is from published device figures.
+"""How much does the modelled timeline differ from published device figures?
 
     python -m scripts.model.calibrate_timeline [--json profiles/modelled/timeline_calibration.json]
 

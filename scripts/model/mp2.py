@@ -66,15 +66,19 @@ class Line:
     modelling_seconds: float
 
 
-def line(kernel: str, shape: str, precision: str, found: Timeline, launches: int, times: int, began: float) -> Line:
+def line(kernel: str, shape: str, precision: str, modelled: Timeline, launches: int, times: int, began: float) -> Line:
     """times: how often the modelled program runs; launches: how often the host starts one."""
-    s = found.summary()
-    seconds = times * found.total_ns * 1e-9
-    waits = {k: 100 * v / found.total_ns for k, v in found.waits.get("tensor", {}).items() if v > 1e-3 * found.total_ns}
+    s = modelled.summary()
+    seconds = times * modelled.total_ns * 1e-9
+    waits = {
+        k: 100 * v / modelled.total_ns
+        for k, v in modelled.waits.get("tensor", {}).items()
+        if v > 1e-3 * modelled.total_ns
+    }
     return Line(
         kernel,
         shape,
-        found.target,
+        modelled.target,
         precision,
         seconds,
         launches,
@@ -88,7 +92,7 @@ def line(kernel: str, shape: str, precision: str, found: Timeline, launches: int
         float(s["mfu_estimated_percent"]),
         str(s["binding_engine"]),
         waits,
-        found.extrapolation,
+        modelled.extrapolation,
         time.perf_counter() - began,
     )
 
@@ -100,7 +104,7 @@ def pair_energies(shape: str, target: str, precision: str, constants: dict[str, 
     parts, dtype = (2, "bfloat16") if precision == "bf16x3" else (1, "float32")
     tiles = plan.choose_tiles(nvir, naux, 4)
     ((_, work),) = plan.launches(nocc, np.linspace(-1.0, -0.3, nocc), tiles, 1, nocc * nocc)
-    found = timeline(mp2_energy, target=target, constants=constants, event_limit=0)(
+    modelled = timeline(mp2_energy, target=target, constants=constants, event_limit=0)(
         Spec((parts, nocc * tiles.nblk, plan.P, tiles.nk, tiles.block), dtype),
         Spec((tiles.nblk, tiles.block), "float32"),
         Spec((tiles.nblk, plan.P, -(-tiles.block // plan.P)), "float32"),
@@ -111,7 +115,7 @@ def pair_energies(shape: str, target: str, precision: str, constants: dict[str, 
         naux,
         tiles.kchunk,
     )
-    return line("mp2_energy", shape, precision, found, 1, 1, began)
+    return line("mp2_energy", shape, precision, modelled, 1, 1, began)
 
 
 def request_design(shape: str, target: str) -> Line:
@@ -121,8 +125,8 @@ def request_design(shape: str, target: str) -> Line:
     rows, cols = -(-naux // plan.P) * plan.P, -(-nvir // plan.P) * plan.P
     factor = Spec((rows, cols), "float32")
     energies = Spec((plan.P, cols // plan.P), "float32"), Spec((plan.P, cols), "float32")
-    found = timeline(rfc_pair, target=target, event_limit=0)(factor, factor, *energies)
-    return line("request's design", shape, "fp32", found, nocc * nocc, nocc * nocc, began)
+    modelled = timeline(rfc_pair, target=target, event_limit=0)(factor, factor, *energies)
+    return line("request's design", shape, "fp32", modelled, nocc * nocc, nocc * nocc, began)
 
 
 def products(target: str, precision: str) -> list[Line]:
@@ -141,13 +145,13 @@ def products(target: str, precision: str) -> list[Line]:
 
 def sensitivity(shape: str = "medium", target: str = "trn1") -> list[dict[str, object]]:
     """What each assumed constant is worth: it is doubled, or turned over if it is a flag; fp32."""
-    base, found = pair_energies(shape, target, "fp32"), []
+    base, rows = pair_energies(shape, target, "fp32"), []
     for c in TABLE:
         if c.assumed and c.name != "launch_ns":
             before = constants_for(target)[c.name]
             after = 1.0 - before if c.unit == "flag" else 2.0 * before
             changed = pair_energies(shape, target, "fp32", {c.name: after})
-            found.append(
+            rows.append(
                 {
                     "constant": c.name,
                     "value": before,
@@ -157,10 +161,10 @@ def sensitivity(shape: str = "medium", target: str = "trn1") -> list[dict[str, o
                 }
             )
     print(f"mp2_energy {shape} {target} fp32, modelled, if an assumed constant were another:")
-    for x in found:
+    for x in rows:
         change = f"{x['value']:>8g} -> {x['changed_to']:<8g} time {x['time_change_percent']:+6.2f} %"
         print(f"  {x['constant']:24} {change}, TensorE active {x['tensor_active_percent']:.1f} %")
-    return found
+    return rows
 
 
 def show(lines: list[Line]) -> None:

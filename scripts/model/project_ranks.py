@@ -66,14 +66,14 @@ def main() -> None:
 
 def row(job: str, sizes: tuple[int, ...], speed: float, devices: int, measured: dict[str, Any]) -> dict[str, Any]:
     nao, nocc, nvir, naux = sizes
-    found = projected(Workload(nao, nocc, nvir, naux, 64, measured, speed), devices, NETWORK)
+    ways = projected(Workload(nao, nocc, nvir, naux, 64, measured, speed), devices, NETWORK)
     return {
         "job": job,
         "speed": speed,
         "devices": devices,
         "B": gigabytes(8.0 * nocc * nvir * naux),
-        "ways": found,
-        "fastest": min(found, key=lambda way: found[way]["mp2_s"]),
+        "ways": ways,
+        "fastest": min(ways, key=lambda way: ways[way]["mp2_s"]),
     }
 
 

@@ -1,4 +1,4 @@
-"""Those who compute MP2 pair energies in scripts/bench_mp2_cpu.py, each kind in a process of its own.
+"""The programs that scripts/bench_mp2_cpu.py compares, each kind in a process of its own.
 
 An OpenBLAS chooses its kernels when it is loaded, by OPENBLAS_CORETYPE: contestants that differ in it cannot share a
 process. A worker reads one JSON request a line, {"do": name, ...}, and answers with one JSON line.

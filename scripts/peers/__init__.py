@@ -1,1 +1,1 @@
-"""Peers' own tests with our objects in the place of theirs, one module per peer: ``python -m scripts.peers``."""
+"""Tests of other packages with our objects in place of theirs, one module per package: ``python -m scripts.peers``."""

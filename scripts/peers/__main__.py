@@ -1,4 +1,4 @@
-"""Do the peers' own tests pass with our objects in the place of theirs?
+"""Do the tests of other packages pass with our objects in place of theirs?
 
     python -m scripts.peers [pyscf ...] [--files '*scf/test/test_rhf.py'] [--ways theirs memory direct]
                                   [--tree pyscf=DIR] [--threads 1] [--jobs 1] [--timeout 3600] [--out FILE.json]

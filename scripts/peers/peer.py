@@ -1,4 +1,4 @@
-"""What a peer is to the gate: where its tests come from, which of its files count, and how ours take its place."""
+"""Description of another package: the source of its tests, which are run, and how our objects replace its own."""
 
 from __future__ import annotations
 

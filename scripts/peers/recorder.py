@@ -1,4 +1,4 @@
-"""A pytest plugin that writes what became of each test, as JSON, to the file that ``$PEERS_RECORD`` names.
+"""A pytest plugin that writes the outcome of each test as JSON to the file that ``$PEERS_RECORD`` names.
 
 The file is written anew after every test, so that a run that is cut off leaves what it had.
 """
@@ -43,10 +43,10 @@ class Recorder:
     def _write(self) -> None:
         from scripts.measuring import write_json
 
-        found = importlib.import_module(self.module)
+        package = importlib.import_module(self.module)
         record = {
-            "version": getattr(found, "__version__", ""),
-            "imported_from": str(found.__file__),
+            "version": getattr(package, "__version__", ""),
+            "imported_from": str(package.__file__),
             "swapped": json.loads(os.environ.get("PEERS_SWAPPED", "{}")),
             "tests": self.tests,
         }

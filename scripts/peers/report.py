@@ -1,4 +1,4 @@
-"""What passes with a peer's own objects and fails with ours, by file, as a table and as the gate's verdict."""
+"""The tests that pass with a package's own objects and fail with ours, as a table by file and as a verdict."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Loss:
 
 
 def losses(peer: Peer, results: Results) -> list[Loss]:
-    found = []
+    losses = []
     for file, ways in results.items():
         passed = [test for test, outcome in ways.get(THEIRS, {"tests": {}})["tests"].items() if _passed(outcome)]
         for way in (way for way in ways if way != THEIRS):
@@ -35,8 +35,8 @@ def losses(peer: Peer, results: Results) -> list[Loss]:
                 ours = ways[way]["tests"].get(test, {"outcome": "not reached", "message": _ending(ways[way])})
                 if not _passed(ours):
                     reason = _failing_anyway(ways[way], test) or peer.excused(f"{file}::{test}", way)
-                    found.append(Loss(file, test, way, ours["outcome"], ours.get("message", ""), reason))
-    return found
+                    losses.append(Loss(file, test, way, ours["outcome"], ours.get("message", ""), reason))
+    return losses
 
 
 def empty(results: Results) -> list[str]:
@@ -57,11 +57,11 @@ def table(peer: Peer, results: Results) -> Table:
     for head in ("file", *(f"{peer.name} {peer.version}" if way == THEIRS else f"ours, {way}" for way in ways), "lost"):
         shown.add_column(head, no_wrap=True)
     lost = losses(peer, results)
-    for file, found in results.items():
+    for file, outcomes in results.items():
         ours = [loss for loss in lost if loss.file == file]
         excused = sum(bool(loss.excused) for loss in ours)
         words = f"{len(ours) - excused}" + (f" + {excused} expected" if excused else "")
-        shown.add_row(file, *(_count(found.get(way)) for way in ways), words)
+        shown.add_row(file, *(_count(outcomes.get(way)) for way in ways), words)
     return shown
 
 

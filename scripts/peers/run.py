@@ -38,12 +38,12 @@ def run(peer: Peer, tree: Path, file: Path, way: str, limits: Limits, controlled
         targets = [f"{target}::{test}" for test in controlled] or [target]
         command = [sys.executable, "-m", "pytest", *_options(peer, own is not None, scratch), *targets]
         text, code = _completed(command, scratch, _environment(peer, own or {}, record, limits), limits.seconds)
-        found = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {"tests": {}}
-    if "imported_from" in found and Path(found["imported_from"]).is_relative_to(tree):
-        raise AssertionError(f"{found['imported_from']} was tested, not the installed {peer.name}")
-    found["tests"] = {test.split("::", 1)[-1]: outcome for test, outcome in found["tests"].items()}
+        results = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {"tests": {}}
+    if "imported_from" in results and Path(results["imported_from"]).is_relative_to(tree):
+        raise AssertionError(f"{results['imported_from']} was tested, not the installed {peer.name}")
+    results["tests"] = {test.split("::", 1)[-1]: outcome for test, outcome in results["tests"].items()}
     # 0: all passed, 1: some failed, 5: none chosen. Anything else is a run that came to no end of its own.
-    return found | {"exit": code} | ({} if code in (0, 1, 5) else {"output": text[-2000:]})
+    return results | {"exit": code} | ({} if code in (0, 1, 5) else {"output": text[-2000:]})
 
 
 def _options(peer: Peer, swapped: bool, scratch: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""Source trees of peers, at the tag of the installed version, in a cache folder outside the repository."""
+"""Source trees of other packages, at the tag of the installed version, in a cache folder outside of the repository."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def _clone(peer: Peer, tag: str, tree: Path) -> None:
 
 def files_of(peer: Peer, tree: Path) -> list[Path]:
     """The peer's test files, relative to the tree, in the order of `Peer.files`. Raises InputError for missing ones."""
-    found: list[Path] = []
+    files: list[Path] = []
     for pattern in peer.files:
         matches = sorted(path.relative_to(tree) for path in tree.glob(pattern))
         if not matches:
             raise InputError(f"{tree} holds no {pattern}: expected the source tree of {peer.name} {peer.version}")
-        found += matches
-    return list(dict.fromkeys(found))
+        files += matches
+    return list(dict.fromkeys(files))
 
 
 def copied(tree: Path, file: Path, scratch: Path) -> Path:

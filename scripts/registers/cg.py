@@ -1,4 +1,4 @@
-"""Tensor-product kernels for GPUs, without one: registers, spills, shared memory, resident warps, bytes and operations.
+"""Registers, spills, shared memory, resident warps, bytes and operations of tensor-product kernels, without a GPU.
 
     python -m scripts.registers.cg [--arch sm_80 sm_90] [--labels mace-large ...] [--out profiles/counted/cg_cuda.json]
 
@@ -77,8 +77,8 @@ def operations(s: st.Statement) -> int:
 
 def row(label: str, size: int, name: str, arch: str) -> dict[str, Any]:
     """Raises CompilerError."""
-    made = plan(configuration(label), name, size, LANES)
-    function = program(made)
+    kernel_plan = plan(configuration(label), name, size, LANES)
+    function = program(kernel_plan)
     builds = []
     # As the engine does: another form only if the first spills.
     for min_blocks in BLOCKS:
@@ -88,7 +88,7 @@ def row(label: str, size: int, name: str, arch: str) -> dict[str, Any]:
             break
     build = min(builds, key=lambda b: b.kernels[0].stack)
     (kernel,) = build.kernels
-    found: dict[str, Any] = {
+    row: dict[str, Any] = {
         "config": label,
         "dtype": f"float{8 * size}",
         "pass": name,
@@ -98,9 +98,9 @@ def row(label: str, size: int, name: str, arch: str) -> dict[str, Any]:
         "spill_loads": kernel.spill_loads,
         "shared_bytes": kernel.shared,
         "resident_warps": resident_warps(kernel, LANES, arch),
-        "bytes_moved": made.moved,
-        "bytes_least": made.minimum,
-        "traffic": made.moved / made.minimum,
+        "bytes_moved": kernel_plan.moved,
+        "bytes_least": kernel_plan.minimum,
+        "traffic": kernel_plan.moved / kernel_plan.minimum,
         "mul_and_fma": operations(function.body),
         "nvcc_s": build.seconds,
         "source_bytes": len(text),
@@ -108,12 +108,12 @@ def row(label: str, size: int, name: str, arch: str) -> dict[str, Any]:
     reference = REFERENCE_REGISTERS.get((label, size, arch))
     if reference and name in ("forward", "backward", "double_backward"):
         which = ("forward", "backward", "double_backward").index(name)
-        found["reference_registers"] = reference[which : which + 1 + (which == 2)]
-        found["reference_spills"] = REFERENCE_SPILLS.get((label, size, arch, name), "none")
+        row["reference_registers"] = reference[which : which + 1 + (which == 2)]
+        row["reference_spills"] = REFERENCE_SPILLS.get((label, size, arch, name), "none")
     if label == "mace-large" and size == 4 and name in REFERENCE_OPERATIONS:
-        found["reference_mul_and_fma"] = REFERENCE_OPERATIONS[name]
-        found["operations_ratio"] = found["mul_and_fma"] / REFERENCE_OPERATIONS[name]
-    return found
+        row["reference_mul_and_fma"] = REFERENCE_OPERATIONS[name]
+        row["operations_ratio"] = row["mul_and_fma"] / REFERENCE_OPERATIONS[name]
+    return row
 
 
 def table(rows: Sequence[dict[str, Any]]) -> Table:
@@ -163,9 +163,9 @@ def main() -> None:
         for arch in asked.arch
     ]
     jobs = {" ".join(map(str, key)): (lambda key=key: row(*key)) for key in keys}
-    found = build_all(jobs, workers=2, progress=lambda n, total, name: print(f"{n}/{total} {name}", file=sys.stderr))
-    failed = {name: str(outcome) for name, outcome in found.items() if isinstance(outcome, CompilerError)}
-    rows = [outcome for outcome in found.values() if not isinstance(outcome, CompilerError)]
+    outcomes = build_all(jobs, workers=2, progress=lambda n, total, name: print(f"{n}/{total} {name}", file=sys.stderr))
+    failed = {name: str(outcome) for name, outcome in outcomes.items() if isinstance(outcome, CompilerError)}
+    rows = [outcome for outcome in outcomes.values() if not isinstance(outcome, CompilerError)]
     Console(width=150).print(table(rows))
     write_json(
         {**heading(), "machine": machine(), "lanes": LANES, "reference": REFERENCE, "rows": rows, "failed": failed},

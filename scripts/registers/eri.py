@@ -56,10 +56,10 @@ def rows(
         yield Row(*key, done["/".join(key)])
 
 
-def table(found: Sequence[Row]) -> Table:
+def table(rows: Sequence[Row]) -> Table:
     """Rows as a table; bytes are spill stores / loads a thread."""
     shown = Table("kernel", "arch", "+=", "registers", "spilled B", "stack B", "nvcc s")
-    for row in found:
+    for row in rows:
         if isinstance(row.outcome, CompilerError):
             shown.add_row(row.label, row.arch, row.accumulate, str(row.outcome).splitlines()[0])
             continue

@@ -1,6 +1,6 @@
-"""What computes a sparse network beside its plan: other forms of our own nests, SciPy's pairs, and dense matrices.
+"""Contestants that compute a sparse network: plans, other forms of our own nests, pairs of SciPy's products, NumPy.
 
-Every contestant is a function without arguments, its operands packed beforehand; each answers the same result.
+Every contestant is a function without arguments whose operands are packed beforehand. All return the same result.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from trnqc.sparse.search.solve import candidates
 from trnqc.sparse.search.statistics import Statistics
 
 ONE, TWO = "Kmn,mi,nu->Kiu", "Kmn,mi,nu,Ki->Kiu"
-# As the unfused forms run best: the map applied to the orbitals first.
+# Orders of contractions in which the unfused forms are fastest: the map is contracted with the orbitals first.
 TREES: dict[str, Tree] = {ONE: ((0, 1), 2), TWO: ((0, (1, 3)), 2)}
-# The fused nest of the CoNST paper, auxiliary function and orbital outside.
+# Loops of the fused nest of the CoNST paper, with auxiliary function and orbital outermost.
 PAPER = {ONE: ["Kimn", "Kinu"], TWO: ["Kim", "Kimn", "Kinu"]}
 Work = Callable[[], Any]
 
 
 def integrals(subscripts: str, operands: Mapping[str, Any]) -> tuple[dict[str, Work], dict[str, Plan]]:
-    """Contestants of equations (1) and (2) of `examples/dlpno_integrals.py`, and the plans among them."""
+    """Return the contestants of equation (1) or (2) of `examples/dlpno_integrals.py`, and the plans among them."""
     names = "ICP" if subscripts == ONE else "ICPL"
-    given = [operands[name] for name in names]
-    thin = [compressed(x) for x in given]
+    original = [operands[name] for name in names]
+    thin = [compressed(x) for x in original]
     plans = {
-        "trnqc": sparse.plan(subscripts, *given),
-        "fused": sparse.plan(subscripts, *given, form="fused"),
-        "dense matrices": sparse.plan(subscripts, *given, form="dense", out="dense"),
+        "trnqc": sparse.plan(subscripts, *original),
+        "fused": sparse.plan(subscripts, *original, form="fused"),
+        "dense matrices": sparse.plan(subscripts, *original, form="dense", out="dense"),
     }
     plans["fused, all sparse"] = sparse.plan(subscripts, *thin, form=all_sparse(plans["fused"].network, thin))
     plans["fused, paper's loops"] = sparse.plan(subscripts, *thin, form=papers(subscripts, plans["fused"]))
     for name in ("unfused-rows", "unfused", "nary"):
         plans[name] = sparse.plan(subscripts, *thin, form=name, tree=TREES[subscripts])
-    plans["unfused-rows, P as given"] = sparse.plan(subscripts, *given, form="unfused-rows", tree=TREES[subscripts])
-    arrays = [x if isinstance(x, np.ndarray) else x.to_dense() for x in given]
+    plans["unfused-rows, P as given"] = sparse.plan(subscripts, *original, form="unfused-rows", tree=TREES[subscripts])
+    arrays = [x if isinstance(x, np.ndarray) else x.to_dense() for x in original]
     path = np.einsum_path(subscripts, *arrays, optimize="optimal")[0]
     works: dict[str, Work] = {name: plan.run for name, plan in plans.items()}
     works["np.einsum"] = lambda: np.einsum(subscripts, *arrays, optimize=path)
@@ -56,27 +56,28 @@ def integrals(subscripts: str, operands: Mapping[str, Any]) -> tuple[dict[str, W
 
 
 def compressed(x: Any) -> sparse.SparseTensor:
-    """All levels compressed, whatever is zero left out."""
+    """Return an operand with all levels compressed, without its zeros."""
     if isinstance(x, np.ndarray):
         return sparse.from_dense(x, kinds=["compressed"] * x.ndim)
     return x.repack(range(x.ndim), ("compressed",) * x.ndim)
 
 
 def all_sparse(network: Network, operands: Sequence[sparse.SparseTensor]) -> Nest:
-    """Of the solver's nests, stored as CSR and CSF throughout, the one with the least estimate."""
+    """Return the nest of least estimated time if all tensors are stored as CSR or CSF."""
     model = Model(Statistics(network, operands), machine_rates())
-    found = [candidate.nest for candidate in candidates(network, operands, machine_rates())]
-    nests = [replace(nest, formats=named_nests.formats(nest, (), nest.formats[-1].sparse)).check() for nest in found]
+    solved = [candidate.nest for candidate in candidates(network, operands, machine_rates())]
+    nests = [replace(nest, formats=named_nests.formats(nest, (), nest.formats[-1].sparse)).check() for nest in solved]
     return min(nests, key=lambda nest: estimate(nest, model).seconds)
 
 
 def papers(subscripts: str, plan: Plan) -> Nest:
+    """Return the nest of the CoNST paper."""
     tree = TREES[subscripts] if subscripts == ONE else (((1, 3), 0), 2)
     return named_nests.fused(plan.network, tree, PAPER[subscripts], sparse=plan.steps[0].nest.formats[-1].sparse)
 
 
 def by_scipy(operands: Mapping[str, Any], near: bool) -> Work:
-    """Two products of CSR matrices, [(K n), m] [m, i] and [(K i), n] [n, u], and where asked the map between them."""
+    """Return two products of CSR matrices, [(K n), m] [m, i] and [(K i), n] [n, u]; near: with the map between them."""
     whole = operands["I"]
     (K, m, n), I = whole.to_coo()
     auxiliary, _, functions = whole.shape
@@ -102,7 +103,7 @@ def by_scipy(operands: Mapping[str, Any], near: bool) -> Work:
 
 
 def as_array(result: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """A contestant's answer as a NumPy array of the result's shape."""
+    """Convert the result of a contestant to a NumPy array."""
     if isinstance(result, sparse.SparseTensor):
         return result.to_dense()
     return (result.toarray() if scipy.sparse.issparse(result) else result).reshape(shape)

@@ -1,6 +1,6 @@
-"""MTTKRP and TTMc beside their other forms: the products of a sparse tensor that CP-ALS and HOOI spend their time in.
+"""MTTKRP and TTMc beside their other forms: the products of a sparse tensor that dominate CP-ALS and HOOI.
 
-Tensors have the statistics of recorded ones (`synthetic`): 1.3 elements a fibre, or tens of them.
+The synthetic tensors (`examples.data.sparse_tensors`) have 1.3 elements per fibre, or tens, as published tensors have.
 """
 
 from __future__ import annotations
@@ -20,12 +20,16 @@ from trnqc.sparse.run.plan import Plan
 from trnqc.sparse.search import named_nests
 
 LETTERS = "ijk"
+# Columns of the factors of MTTKRP, and of TTMc.
 RANK, RANKS = 50, 16
+# Extents of the tensors.
 SHAPE = (12_092, 9_184, 28_818)
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
+    """A product of a sparse tensor in one mode, and the speed-ups that we aim at."""
+
     label: str
     tensor: sparse.SparseTensor
     product: str
@@ -34,7 +38,7 @@ class Case:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """The mode of the result, then the others, the one that is contracted first innermost."""
+        """The mode of the result, then the others. The mode that is contracted first is the last one."""
         return (self.mode, *(m for m in range(3) if m != self.mode))
 
     @property
@@ -67,14 +71,17 @@ def cases(quick: bool) -> Iterator[Case]:
 def _targets(product: str, tensor: sparse.SparseTensor, mode: int) -> dict[str, float]:
     if product == "MTTKRP":
         return {"trnqc over the best other": 0.9}
-    # Elements of a fibre along the last of the other modes.
+    # Mean number of elements of a fibre along the last of the other modes.
     others = [m for m in range(3) if m != mode]
     per_fibre = tensor.nnz / tensor.nonzeros([mode, others[0]])
     return {"trnqc over nary": 5.0} if per_fibre >= 50 else {}
 
 
 def contestants(case: Case) -> tuple[dict[str, Work], dict[str, Plan]]:
-    """nary: i, j, k outside, the ranks innermost. unfused: the fibres first, in rows of the rank."""
+    """Return the contestants and their plans.
+
+    In "nary" the ranks are innermost; "unfused-rows" contracts the fibres first, in rows of the rank.
+    """
     operands = case.operands()
     net = network(case.subscripts, [x.shape for x in operands])
     i, j, k = (LETTERS[m] for m in case.order)
@@ -93,6 +100,6 @@ def contestants(case: Case) -> tuple[dict[str, Work], dict[str, Plan]]:
 
 
 def errors(works: Mapping[str, Work]) -> dict[str, float]:
-    """Largest difference from the nest over all indices, over its largest element: no dense tensor would fit."""
+    """Return the largest differences from "nary", relative to its largest element; a dense tensor would not fit."""
     expected = works["nary"]()
     return {name: float(np.abs(work() - expected).max() / np.abs(expected).max()) for name, work in works.items()}

@@ -16,7 +16,7 @@ from trnqc.sparse.search.rates import Rates
 from trnqc.sparse.search.solve import candidates
 from trnqc.sparse.tensors.storage import SparseTensor, from_coo
 
-# Name -> subscripts, tree, extents: those that are not named are 20.
+# Name -> subscripts, tree, extents. All other extents are 20.
 NETWORKS: dict[str, tuple[str, Tree, dict[str, int]]] = {
     "running example": ("ipq,jpr,kqr,jkr->ijk", (((0, 1), 2), 3), {}),
     "DLPNO (1)": ("Kmn,mi,nu->Kiu", ((0, 1), 2), {"K": 70, "m": 30, "n": 30}),
@@ -34,27 +34,29 @@ NETWORKS: dict[str, tuple[str, Tree, dict[str, int]]] = {
 
 
 def networks() -> dict[str, Callable[[], dict[str, Any]]]:
-    return {name: partial(solved, *given) for name, given in NETWORKS.items()}
+    """Return the measurement of each network by name."""
+    return {name: partial(solved, *case) for name, case in NETWORKS.items()}
 
 
 def solved(subscripts: str, tree: Tree, extents: dict[str, int]) -> dict[str, Any]:
-    """order: of the smallest workspaces; seconds: of finding them, and of ranking all nests of the tree."""
+    """Return the order of the smallest workspaces, and the CPU seconds to find them and to rank all nests."""
     shapes = [tuple(extents.get(x, 20) for x in labels) for labels in subscripts.split("->")[0].split(",")]
     net = network(subscripts, shapes)
-    operands = [made_up(shape) for shape in shapes]
+    operands = [synthetic(shape) for shape in shapes]
     began = time.process_time()
     smallest = next(iter(Fusions(contractions(net, tree), len(shapes)).smallest_first(1, 10.0)))
     ended = time.process_time()
-    found = candidates(net, operands, Rates(), tree=tree, time_limit=10.0)
+    ranked = candidates(net, operands, Rates(), tree=tree, time_limit=10.0)
     return {
         "order": smallest.order,
-        "order of the fastest": found[0].nest.order,
-        "nests": len(found),
+        "order of the fastest": ranked[0].nest.order,
+        "nests": len(ranked),
         "seconds": {"smallest workspaces": ended - began, "ranking": time.process_time() - ended},
     }
 
 
-def made_up(shape: tuple[int, ...]) -> SparseTensor:
+def synthetic(shape: tuple[int, ...]) -> SparseTensor:
+    """Return a tensor with a tenth of its elements stored, at random."""
     rng = np.random.default_rng(5)
     count = int(0.1 * np.prod(shape))
     places = rng.choice(int(np.prod(shape)), count, replace=False)

@@ -1,4 +1,4 @@
-"""Integral classes by their digits: 2111 is (dp|pp)."""
+"""Integral classes named by digits: 2111 is (dp|pp)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensor products of published models by label, and small ones made to be awkward.
+"""Tensor products of published models by label, and small ones with unusual shapes.
 
 Channelwise (uvu): every allowed triple of degrees that the filter lets through has an output slot of its own, outputs
 sorted. Fully connected (uvw): every instruction that the selection rules allow.

@@ -1,4 +1,4 @@
-"""Clusters of water that grow by one molecule: the same n always gives the same atoms, and n + 1 holds those of n.
+"""Water clusters that grow by one molecule: the cluster of n + 1 contains that of n, and positions are always the same.
 
 Molecules stand on a cubic lattice of 3 Angstrom, nearest to its centre first, each turned at random (seeded) until no
 atom is nearer than 1.6 Angstrom to another molecule's: compact, and no physical cluster.

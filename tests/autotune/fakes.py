@@ -1,4 +1,4 @@
-"""Instruments without a machine, named to child processes as tests.autotune.fakes:NAME."""
+"""Simulated measurements for tests; child processes find them as tests.autotune.fakes:NAME."""
 
 import os
 import time

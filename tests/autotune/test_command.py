@@ -1,4 +1,4 @@
-"""`trnqc tune` from the outside."""
+"""`trnqc tune` on the command line."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""A journal gives back what was written, whatever happened to the file since."""
+"""A journal returns the records that were written, also from a file that was damaged since."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""A candidate's misfortune ends with its process and is written down as what it was."""
+"""A candidate that crashes or hangs ends only its own process and is recorded with the kind of its failure."""
 
 import dataclasses
 import re
@@ -45,7 +45,7 @@ def test_misfortunes_are_told_apart(group, status, detail):
 def test_a_hanging_candidate_is_ended():
     start = time.monotonic()
     trial = measure(job("troubled", 4), 1.5)
-    assert trial.status == "timeout" and trial.detail == "not done after 2 s" and trial.time_ns is None
+    assert trial.status == "timeout" and trial.detail == "not finished after 2 s" and trial.time_ns is None
     assert time.monotonic() - start < 30
 
 
@@ -60,7 +60,7 @@ def test_a_missing_instrument_is_a_crash_of_the_candidate():
 
 
 def test_instruments_are_named():
-    with pytest.raises(InputError, match="instruments are modelled, device or module:function; 'clock' was asked for"):
+    with pytest.raises(InputError, match="an instrument is one of modelled, device, or module:function; found 'clock'"):
         resolve("clock")
 
 

@@ -1,4 +1,4 @@
-"""A whole run: determinism, misfortunes, a real kill and the resumption after it."""
+"""Whole tuning runs: determinism, failures of candidates, a kill, and the run that resumes after it."""
 
 import dataclasses
 import os
@@ -80,7 +80,9 @@ def test_misfortunes_are_recorded_and_the_search_goes_on(tmp_path):
 
 
 def test_nothing_that_runs_is_an_error(tmp_path):
-    with pytest.raises(TuningFailed, match="no candidate ran and was right; the first one crashed: RuntimeError"):
+    with pytest.raises(
+        TuningFailed, match="no candidate ran with a correct result; the first one crashed: RuntimeError"
+    ):
         go(tmp_path, request("broken", budget=3, search="halving"))
     assert not (tmp_path / "records").exists()
 

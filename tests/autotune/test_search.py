@@ -1,4 +1,4 @@
-"""Searches against costs that are known everywhere."""
+"""The searches on cost functions that are known everywhere."""
 
 import itertools
 import math
@@ -110,5 +110,5 @@ def test_what_auto_picks_is_said(monkeypatch):
 
 
 def test_unknown_searches_are_refused():
-    with pytest.raises(InputError, match="searches are auto, exhaustive, halving, model; 'random' was asked for"):
+    with pytest.raises(InputError, match="a search is one of auto, exhaustive, halving, model; found 'random'"):
         pick("random", 1, 1)

@@ -1,4 +1,4 @@
-"""Spaces hold every point that keeps the rules, once, and no other."""
+"""Search spaces contain every point that keeps the rules exactly once, and no other point."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""The vendor's caches as its documents lay them out: read, claimed, warmed and cleared, and never harmed."""
+"""The vendor's caches, laid out as documented, are read, claimed, warmed and cleared without damage."""
 
 import dataclasses
 import os
@@ -354,7 +354,7 @@ def test_the_command_lists_warms_and_clears(compiler, caches, capsys, monkeypatc
     shown = capsys.readouterr().out
     assert "not ours, calls an NKI kernel" in shown and "gemm M 256, N 512, K 384, fp32, trn1" in shown
     assert command("clear") == 0
-    assert "1 of 1 entries of ours removed" in capsys.readouterr().out
+    assert "1 of our 1 entries removed" in capsys.readouterr().out
     assert (caches["xla"] / COMPILER / "MODULE_1+d41d8cd9").exists()
 
 

@@ -1,4 +1,4 @@
-"""The Trainium backend without Trainium: packages and devices are made up, kernels run on CPU tensors, simulated."""
+"""The Trainium backend without Trainium: packages and devices are replaced, kernels are simulated on CPU tensors."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def distribution(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def write(name: str, version: str, source: str) -> None:
-        module = packages.WANTED[name].module
+        module = packages.REQUIREMENTS[name].module
         (tmp_path / f"{module}.py").write_text(source)
         info = tmp_path / f"{module}-{version}.dist-info"
         info.mkdir()
@@ -122,7 +122,7 @@ def machine(monkeypatch):
 
     def build(devices, problems=(), native=True):
         monkeypatch.setattr(packages, "device_files", lambda: tuple(devices))
-        names = list(packages.WANTED)
+        names = list(packages.REQUIREMENTS)
         found = {n: packages.Package(n, "2.9", dict(problems).get(n, "")) for n in names}
         monkeypatch.setattr(packages, "find", found.__getitem__)
         module = ModuleType("torch_neuronx")
@@ -201,7 +201,7 @@ def test_an_unknown_stand_in_is_refused():
 
 
 def test_devices_are_not_mixed():
-    with pytest.raises(InputError, match=r"one device.*got cpu, meta"):
+    with pytest.raises(InputError, match=r"one device.*found cpu, meta"):
         launches.launch(GEMM, torch.ones(1, 2, 2), torch.ones(1, 2, 2, device="meta"))
 
 

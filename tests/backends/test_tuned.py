@@ -1,4 +1,4 @@
-"""Launches take tuning records, say so, and compute the same energies with them."""
+"""Launches use tuning records, report them, and compute the same energies with them."""
 
 import numpy as np
 import pytest

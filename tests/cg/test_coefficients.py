@@ -1,4 +1,4 @@
-"""Clebsch-Gordan coefficients: e3nn's numbers, and the laws that fix them where e3nn is slow."""
+"""Clebsch-Gordan coefficients against e3nn, and their defining properties where e3nn is slow."""
 
 from __future__ import annotations
 

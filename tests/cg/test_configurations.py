@@ -1,4 +1,4 @@
-"""The published tensor products have the sizes that are known of them."""
+"""The published tensor products have the published sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions against the dense reference: awkward graphs, awkward problems, equal bits."""
+"""Convolutions against the dense reference: unusual graphs and problems, and reproducible bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs of GPUs: by the language's definition, and as kernels of a simulated device, against dense sums."""
+"""The programs for GPUs, interpreted and as kernels of a simulated device, against dense sums."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trnqc.cg.problem.graph import Graph
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.errors import OperandError, UnsupportedError
 from trnqc.gen import run
-from trnqc.jit.device import SimulatedDevice
+from trnqc.jit.simulated_device import SimulatedDevice
 
 CLOSE = {np.float64: 1e-14, np.float32: 1e-6}
 BATCH = ("forward", "backward", "double_backward")

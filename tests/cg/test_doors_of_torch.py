@@ -1,4 +1,4 @@
-"""What users of PyTorch hold: the right result, or one error that says what to do."""
+"""PyTorch inputs of all kinds give the right result, or one error that says what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine: operands, ranges, threads, outputs and what is kept."""
+"""The engine: operands, ranges, threads, outputs and caching."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from scripts.workloads import tensor_product_oracle as oracle
 from scripts.workloads.tensor_products import awkward
 from trnqc.cg.cpu import engine as module
-from trnqc.cg.cpu.engine import LEAST, Engine, engine_for
-from trnqc.cg.cpu.slots import Paths
+from trnqc.cg.cpu.engine import LEAST, CpuEngine, engine_for
+from trnqc.cg.cpu.target import Target
 from trnqc.errors import OperandError
 
 
@@ -18,7 +18,7 @@ from trnqc.errors import OperandError
 def test_batches_around_a_thread_s_range(label, batch):
     problem = awkward(label)
     x, y, w, gz = oracle.arrays(problem, batch)
-    engine = Engine(problem, "float64", 2)
+    engine = CpuEngine(problem, "float64", 2)
     assert oracle.error(engine.forward(x, y, w), oracle.forward(problem, x, y, w)) < 1e-14
     for found, expected in zip(engine.backward(x, y, w, gz), oracle.backward(problem, x, y, w, gz), strict=True):
         assert oracle.error(found, expected) < 1e-14
@@ -31,7 +31,7 @@ def test_threads_change_no_bit(shared):
     gg = oracle.arrays(problem, 3 * LEAST + 5, 1, np.float32)[:3]
     runs = []
     for threads in (1, 2, 3, 3):
-        engine = Engine(problem, "float32", threads)
+        engine = CpuEngine(problem, "float32", threads)
         results = (engine.forward(x, y, w), *engine.backward(x, y, w, gz), *engine.double_backward(x, y, w, gz, *gg))
         runs.append([a.tobytes() for a in results])
     assert all(run == runs[0] for run in runs)
@@ -124,7 +124,7 @@ def test_outputs_that_cannot_be_written():
 def test_directions_are_built_when_called_and_once(monkeypatch):
     problem = awkward("uvu-1")
     assert engine_for(problem, "float32", 1) is engine_for(awkward("uvu-1"), "float32", 1)
-    engine = Engine(problem, "float32", 1)
+    engine = CpuEngine(problem, "float32", 1)
     assert engine.build_report == ""
     x, y, w, _ = oracle.arrays(problem, 2, dtype=np.float32)
     engine.forward(x, y, w)
@@ -138,8 +138,8 @@ def test_directions_are_built_when_called_and_once(monkeypatch):
 def test_narrower_vectors(label, lanes):
     """Those of other CPUs, and none."""
     problem = awkward(label)
-    engine = Engine(problem, "float64", 1)
-    engine.lanes, engine.paths = lanes, Paths(problem, "f64", lanes)
+    engine = CpuEngine(problem, "float64", 1)
+    engine.lanes, engine.target = lanes, Target(problem, "f64", lanes)
     x, y, w, gz = oracle.arrays(problem, 3)
     assert oracle.error(engine.forward(x, y, w), oracle.forward(problem, x, y, w)) < 1e-14
     for found, expected in zip(engine.backward(x, y, w, gz), oracle.backward(problem, x, y, w, gz), strict=True):

@@ -1,4 +1,4 @@
-"""Turned or mirrored inputs give turned or mirrored outputs and gradients; e3nn's Wigner matrices turn them."""
+"""Rotated or reflected inputs give outputs and gradients that are transformed by e3nn's Wigner matrices."""
 
 from __future__ import annotations
 

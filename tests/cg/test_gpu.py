@@ -1,4 +1,4 @@
-"""On a real GPU, where there is one: every pass of published problems against dense sums, with arrays and tensors."""
+"""On a GPU, if there is one: every pass of published problems against dense sums, with arrays and tensors."""
 
 from __future__ import annotations
 

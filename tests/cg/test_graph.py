@@ -1,4 +1,4 @@
-"""Edge lists: what is allowed, what is refused, and the orders in which they are walked."""
+"""Edge lists: which are accepted and refused, and the order in which edges are processed."""
 
 from __future__ import annotations
 

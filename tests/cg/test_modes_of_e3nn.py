@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as hs
 
 torch = pytest.importorskip("torch")
@@ -14,7 +14,7 @@ o3 = pytest.importorskip("e3nn.o3")
 
 from scripts.workloads import tensor_product_oracle as oracle  # noqa: E402
 from trnqc.cg.cpu import batch  # noqa: E402
-from trnqc.cg.cpu.slots import Paths  # noqa: E402
+from trnqc.cg.cpu.target import Target  # noqa: E402
 from trnqc.cg.problem.irreps import Irreps  # noqa: E402
 from trnqc.cg.problem.modes import MODES  # noqa: E402
 from trnqc.cg.problem.problem import TPProblem, from_e3nn  # noqa: E402
@@ -48,8 +48,11 @@ def products(draw):
 def forward(problem, x, y, w):
     """z by the program that is compiled otherwise, four lanes at a time."""
     z = np.full((len(x), problem.dims[2]), np.nan)
-    given = {"x": x, "y": y, "w": w, "z": z}
-    run(batch.program(Paths(problem, "f64", 4), DIRECTIONS["forward"]), given, lanes=4, groups=(0, len(x)))
+    program = batch.program(Target(problem, "f64", 4), DIRECTIONS["forward"])
+    arguments = {"x": x, "y": y, "w": w, "z": z}
+    if program.group is None:  # The program computes several edges together.
+        arguments |= {"begin": 0, "end": len(x)}
+    run(program, arguments, lanes=4, groups=(0, len(x)))
     return z
 
 
@@ -67,7 +70,16 @@ def test_values_of_e3nn(made, by_path, by_irrep, shared):
     assert oracle.error(oracle.forward(problem, x, y, w), wanted) < BOUND
 
 
+ALL_UVW = (
+    [(1, (0, 1))] * 2,
+    [(1, (0, 1))] * 2,
+    [(2, (0, 1)), (1, (0, 1))],
+    [(0, 0, 0, "uvw", True), (1, 1, 1, "uvw", True)],
+)
+
+
 @settings(max_examples=15, deadline=None)
+@example(ALL_UVW, False)
 @given(products(), hs.booleans())
 def test_turned_operands_give_turned_results(made, mirrored):
     problem = TPProblem(*made)

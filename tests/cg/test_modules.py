@@ -1,4 +1,4 @@
-"""The modules as users hold them: values, shapes, moving, keeping, half precision, and what they refuse."""
+"""The PyTorch modules: values, shapes, devices, state, half precision, and refused inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operators against the dense reference, against differences, and against torch's own rules for operators."""
+"""The operators against the dense reference, finite differences, and PyTorch's own checks of operators."""
 
 from __future__ import annotations
 

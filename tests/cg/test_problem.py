@@ -1,4 +1,4 @@
-"""Irreps and problems: e3nn's normalisation to the last bit, and what is refused."""
+"""Irreps and problems: e3nn's normalisation to the last bit, and refused inputs."""
 
 from __future__ import annotations
 

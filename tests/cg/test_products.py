@@ -1,4 +1,4 @@
-"""e3nn's classes of tensor products and ours: the same irreps, weights in the same places, values and gradients."""
+"""e3nn's classes of tensor products and ours have the same irreps, weights, values and gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans move each operand once, fit into a block's shared memory, and say so."""
+"""Plans for GPUs move each operand once, fit into the shared memory of a block, and report both."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import pytest
 
 from scripts.workloads.tensor_products import CHANNELWISE, FULL, LABELS, ROOFLINE, awkward, configuration
 from trnqc.cg.cuda.couplings import couplings
-from trnqc.cg.cuda.schedule import SHARED, Plan, plan
+from trnqc.cg.cuda.plan import Plan
+from trnqc.cg.cuda.schedule import SHARED, plan
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.errors import UnsupportedMode
 

@@ -1,12 +1,12 @@
-"""Scratch of kernels lies on a thread's stack: what has no place there is told, and never run into the end of it."""
+"""Scratch of kernels lies on the stack of a thread; kernels that need too much of it are refused."""
 
 from __future__ import annotations
 
 import pytest
 
 from trnqc.cg.cpu import batch, stack
-from trnqc.cg.cpu.engine import Engine
-from trnqc.cg.cpu.slots import Paths
+from trnqc.cg.cpu.engine import CpuEngine
+from trnqc.cg.cpu.target import Target
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.errors import MemoryLimit
@@ -20,20 +20,20 @@ def problem(mode: str, mul: int, out: int) -> TPProblem:
 
 @pytest.mark.parametrize("mode", ["uvw", "uvu<v", "u<vw"])
 def test_many_channels_are_told(mode):
-    engine = Engine(problem(mode, 600, MODES[mode]), "float64", 1)
+    engine = CpuEngine(problem(mode, 600, MODES[mode]), "float64", 1)
     with pytest.raises(MemoryLimit, match=r"double_backward of .* needs [\d.]+ MiB of scratch .* has [\d.]+ MiB: use"):
         engine.build("double_backward")
 
 
 @pytest.mark.parametrize("mode", ["uuu", "uuw", "uvuv", "uvv"])
 def test_modes_whose_scratch_grows_with_the_channels_alone(mode):
-    paths = Paths(problem(mode, 600, MODES[mode]), "f64", 8)
+    paths = Target(problem(mode, 600, MODES[mode]), "f64", 8)
     assert stack.needs(batch.program(paths, DIRECTIONS["double_backward"]), 8) < 2**20
 
 
 def test_edges_are_taken_one_by_one_where_several_have_no_place():
     """A product of 128 channels with 128, weights shared, ended the process."""
-    few, many = (Paths(problem("uvw", mul, 8), "f64", 8) for mul in (16, 128))
+    few, many = (Target(problem("uvw", mul, 8), "f64", 8) for mul in (16, 128))
     assert few.problem.shared_weights
     groups = [batch.program(paths, DIRECTIONS["forward"]).group for paths in (few, many)]
     assert groups[0] is None and groups[1] is not None

@@ -1,4 +1,4 @@
-"""torch.compile and torch.export see one node a call, and what they make computes the same."""
+"""torch.compile and torch.export see one node per call, and the compiled graph computes the same."""
 
 from __future__ import annotations
 

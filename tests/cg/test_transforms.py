@@ -1,4 +1,4 @@
-"""torch.func and dual numbers over the modules, against torch's own derivatives of the dense definition."""
+"""torch.func and forward-mode derivatives of the modules against those of the dense definition."""
 
 from __future__ import annotations
 

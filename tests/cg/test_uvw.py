@@ -1,4 +1,4 @@
-"""Programs of mode uvw: as the interpreter and the compiler run them, at several widths of vectors."""
+"""Programs of mode uvw, interpreted and compiled, at several vector widths."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from scripts.workloads import tensor_product_oracle as oracle
 from scripts.workloads.tensor_products import awkward, fully_connected
 from tests.gen.programs import NUMPY, compiled
 from trnqc.cg.cpu.modes import uvw
+from trnqc.cg.cpu.target import Target
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.gen import run
 from trnqc.gen import statements as st
@@ -33,7 +34,7 @@ def rows(problem, kind: str, dtype: str, count: int) -> tuple[dict[str, np.ndarr
 
 
 def check(problem, kind: str, dtype: str, lanes: int, edges: int, count: int, interpreted: bool) -> None:
-    function = uvw.function(uvw.Target(problem, dtype, lanes, edges), DIRECTIONS[kind])
+    function = uvw.function(uvw.Edges(Target(problem, dtype, lanes), edges), DIRECTIONS[kind])
     arrays, expected = rows(problem, kind, dtype, count)
     flat = {"count": count, **{name: a.reshape(-1) for name, a in arrays.items()}}
     if interpreted:

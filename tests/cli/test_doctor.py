@@ -1,4 +1,4 @@
-"""The doctor's table says why and what to do."""
+"""The table of `trnqc doctor` says why a backend cannot run and what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``trnqc eri``: kernels of a basis set compiled ahead of need, and listed."""
+"""``trnqc eri`` compiles the kernels of a basis set beforehand, and lists them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all commands share."""
+"""Options and errors that all commands share."""
 
 from __future__ import annotations
 

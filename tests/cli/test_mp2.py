@@ -1,4 +1,4 @@
-"""``trnqc mp2`` as its users meet it."""
+"""``trnqc mp2`` on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs must yield: every term by itself through numpy.einsum."""
+"""Expected results of programs: every term is computed by itself with numpy.einsum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""einsum on the backends: the same numbers to the precision, and clear refusals."""
+"""einsum on the backends: the same numbers within the precision, and clear errors."""
 
 from __future__ import annotations
 

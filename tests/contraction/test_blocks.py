@@ -1,4 +1,4 @@
-"""Programs over blocks: the same numbers, without the work for blocks that are zero."""
+"""Programs over blocks give the same numbers without the work for zero blocks."""
 
 from __future__ import annotations
 

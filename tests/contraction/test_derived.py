@@ -1,4 +1,4 @@
-"""What is known of computed tensors: found where it must be, and true of random arrays wherever it is found."""
+"""Derived symmetry of computed tensors: found in known cases, and true for random arrays in all cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Placements and their moves by counting elements one by one; the search against all assignments of placements."""
+"""Placements and moves against counting elements one by one; the search against all assignments of placements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimated times: closed forms at made-up rates, their order, and rates that survive their file."""
+"""Estimated times: closed forms at invented rates, their order, and rates that are kept in a file."""
 
 from __future__ import annotations
 

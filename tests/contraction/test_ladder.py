@@ -1,4 +1,4 @@
-"""Ladders over symmetric pairs: recognised, counted as run, within their limit, and equal to the plain products."""
+"""Ladders over symmetric pairs are recognised, counted, kept within their limit, and equal to plain products."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 import trnqc
 from trnqc.contraction import einsum, einsum_plan, parse
-from trnqc.contraction.ladder.loops import LadderLoops, ladder_loops
+from trnqc.contraction.ladder.loops import LadderLoops
 from trnqc.contraction.ladder.pattern import HALVES, pairs
 from trnqc.contraction.ladder.run import run_ladder
+from trnqc.contraction.ladder.tiles import ladder_loops
 from trnqc.errors import ExpressionError, InputError, MemoryLimit, UnsupportedError
 
 ORDER = ["einsum_path", (0, 1), (0, 1)]

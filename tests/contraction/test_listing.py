@@ -1,4 +1,4 @@
-"""What a plan says of itself: all five stages, in words and as plain data that can be kept."""
+"""The printed plan shows all stages, in words and as data in JSON's types."""
 
 from __future__ import annotations
 

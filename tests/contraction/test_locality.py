@@ -1,4 +1,4 @@
-"""The model of data movement: closed forms, blocks against exhaustive grids, and its order against an LRU memory."""
+"""The model of data movement: closed forms, blocks against exhaustive search, order against a simulated cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loop nests: their text, what lives when, and their results against einsum for any fusion and any tiles."""
+"""Loop nests: their text, lifetimes of arrays, and results against einsum for any fusion and tiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the libraries' users hold, handed to einsum: the result of np.einsum or torch.einsum, or one clear error."""
+"""Operands of all kinds give the result of np.einsum or torch.einsum, or one clear error."""
 
 from __future__ import annotations
 

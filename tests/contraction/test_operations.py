@@ -14,7 +14,8 @@ from hypothesis import strategies as some
 from trnqc.contraction.cost.counts import Count
 from trnqc.contraction.order import exact, heuristic
 from trnqc.contraction.order.network import Network
-from trnqc.contraction.order.operations import best_splits, minimise, path, splits_of
+from trnqc.contraction.order.operations import best_splits, minimise
+from trnqc.contraction.order.paths import path, splits_of
 from trnqc.contraction.tree import union
 from trnqc.errors import InputError
 from trnqc.expression.operand import Leaf

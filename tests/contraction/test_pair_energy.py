@@ -1,4 +1,4 @@
-"""Pair energies are recognised however they are written, and the kernel gets what the formula means."""
+"""Pair energies are recognised in any form, and the kernel computes what the formula says."""
 
 from __future__ import annotations
 

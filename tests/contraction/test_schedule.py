@@ -1,4 +1,4 @@
-"""Schedules within a limit: tiles against exhaustive grids, the cap measured, and the least memory in the error."""
+"""Schedules within a limit: tiles against exhaustive search, measured memory, and the least memory in the error."""
 
 from __future__ import annotations
 

@@ -18,14 +18,19 @@ import pytest
 import trnqc
 from tests.contraction.workloads import four_index
 from trnqc.contraction.memory.disk_passes import plan_passes
-from trnqc.contraction.run import journal as journals
-from trnqc.contraction.run.stored import Stored, _pieces
+from trnqc.contraction.run.disk import journal as journals
+from trnqc.contraction.run.disk.datasets import Stored, pieces
 from trnqc.errors import InputError, MemoryLimit, SlowPlanWarning, UnsupportedError
 
 # Bytes in which the transformation runs as many short passes over the files, with a warning.
 TIGHT = 20_000
-EXPECTED = "ignore::trnqc.errors.SlowPlanWarning"
 TRANSFORMATION = "pqrs,pa,qb,rc,sd->abcd"
+
+
+def transformed(*operands, out):
+    """Transform integrals in TIGHT bytes, which warns."""
+    with pytest.warns(SlowPlanWarning):
+        return trnqc.einsum(TRANSFORMATION, *operands, memory_limit=TIGHT, out=out)
 
 
 @pytest.fixture
@@ -68,13 +73,12 @@ def test_dataset_in_array_out(case, limit):
     np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
 
 
-@pytest.mark.filterwarnings(EXPECTED)
 @pytest.mark.parametrize("kind", ["path", "dataset"])
 def test_out_on_disk(case, tmp_path, kind):
     integrals, matrices, expected = case
     with h5py.File(tmp_path / ("B.h5" if kind == "dataset" else "other.h5"), "w") as file:
         out = file.create_dataset("B", expected.shape, float) if kind == "dataset" else tmp_path / "B.h5"
-        assert trnqc.einsum(TRANSFORMATION, integrals, *matrices, memory_limit=20_000, out=out) is out
+        assert transformed(integrals, *matrices, out=out) is out
         if kind == "dataset":
             np.testing.assert_allclose(out[...], expected, rtol=1e-11, atol=1e-11)
     if kind == "path":
@@ -87,13 +91,12 @@ class Stop(Exception):
     pass
 
 
-@pytest.mark.filterwarnings(EXPECTED)
 @pytest.mark.parametrize(("error", "kept"), [(Stop, False), (KeyboardInterrupt, True)])
 def test_after_an_error_nothing_is_left_and_an_interrupt_is_resumed(case, tmp_path, monkeypatch, error, kept):
     integrals, matrices, expected = case
     monkeypatch.setattr(journals, "RECORD_EVERY", 0.0)
     out = tmp_path / "B.h5"
-    trnqc.einsum(TRANSFORMATION, integrals, *matrices, memory_limit=20_000, out=tmp_path / "whole.h5")
+    transformed(integrals, *matrices, out=tmp_path / "whole.h5")
     plain, read = Stored.into, []
 
     def failing(self, target, cuts):
@@ -104,14 +107,14 @@ def test_after_an_error_nothing_is_left_and_an_interrupt_is_resumed(case, tmp_pa
 
     monkeypatch.setattr(Stored, "into", failing)
     with pytest.raises(error):
-        trnqc.einsum(TRANSFORMATION, integrals, *matrices, memory_limit=20_000, out=out)
+        transformed(integrals, *matrices, out=out)
     assert not out.exists() and (tmp_path / "B.h5.partial").exists() == kept
     monkeypatch.setattr(Stored, "into", lambda self, target, cuts: (read.append(cuts), plain(self, target, cuts))[1])
     read.clear()
-    trnqc.einsum(TRANSFORMATION, integrals, *matrices, memory_limit=20_000, out=out)
+    transformed(integrals, *matrices, out=out)
     again = len(read)
     read.clear()
-    trnqc.einsum(TRANSFORMATION, integrals, *matrices, memory_limit=20_000, out=tmp_path / "count.h5")
+    transformed(integrals, *matrices, out=tmp_path / "count.h5")
     assert (again < len(read)) == kept
     with h5py.File(out) as file, h5py.File(tmp_path / "whole.h5") as whole:
         np.testing.assert_array_equal(file["result"][...], whole["result"][...])
@@ -119,7 +122,6 @@ def test_after_an_error_nothing_is_left_and_an_interrupt_is_resumed(case, tmp_pa
     assert not (tmp_path / "B.h5.partial").exists()
 
 
-@pytest.mark.filterwarnings(EXPECTED)
 def test_other_operands_start_again(case, tmp_path, monkeypatch):
     integrals, matrices, expected = case
     monkeypatch.setattr(journals, "RECORD_EVERY", 0.0)
@@ -134,10 +136,8 @@ def test_other_operands_start_again(case, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Stored, "into", failing)
         with pytest.raises(KeyboardInterrupt):
-            trnqc.einsum(
-                TRANSFORMATION, integrals, *[2 * m for m in matrices], memory_limit=20_000, out=tmp_path / "B.h5"
-            )
-    trnqc.einsum(TRANSFORMATION, integrals, *matrices, memory_limit=20_000, out=tmp_path / "B.h5")
+            transformed(integrals, *[2 * m for m in matrices], out=tmp_path / "B.h5")
+    transformed(integrals, *matrices, out=tmp_path / "B.h5")
     with h5py.File(tmp_path / "B.h5") as file:
         np.testing.assert_allclose(file["result"][...], expected, rtol=1e-11, atol=1e-11)
 
@@ -145,11 +145,11 @@ def test_other_operands_start_again(case, tmp_path, monkeypatch):
 RUN = """
 import sys, time, h5py, numpy as np
 import trnqc
-from trnqc.contraction.run import journal, stored
+from trnqc.contraction.run.disk import journal, datasets
 journal.RECORD_EVERY = 0.0
 if sys.argv[2] == "slow":
-    plain = stored.Sink.put
-    stored.Sink.put = lambda self, cuts, found: (time.sleep(0.02), plain(self, cuts, found))[1]
+    plain = datasets.Sink.put
+    datasets.Sink.put = lambda self, cuts, found: (time.sleep(0.02), plain(self, cuts, found))[1]
 with h5py.File(sys.argv[1] + "/A.h5", "r") as file:
     rng = np.random.default_rng(5)
     matrices = [rng.standard_normal((13, n)) for n in (5, 13, 7, 11)]
@@ -218,9 +218,9 @@ def test_two_runs_do_not_write_the_same_file(tmp_path):
 
 
 def test_pieces_cover_every_element_once(monkeypatch):
-    monkeypatch.setattr("trnqc.contraction.run.stored.PIECE", 10)
+    monkeypatch.setattr("trnqc.contraction.run.disk.datasets.PIECE", 10)
     table, into = np.arange(5 * 7 * 6).reshape(5, 7, 6), np.zeros((3, 5, 6), int)
-    for here, there in _pieces([slice(1, 4), slice(2, 7), slice(0, 6)]):
+    for here, there in pieces([slice(1, 4), slice(2, 7), slice(0, 6)]):
         assert into[here].size <= 10
         into[here] += table[there]
     np.testing.assert_array_equal(into, table[1:4, 2:7])

@@ -1,4 +1,4 @@
-"""Steps that run over each symmetric pair once: counted, computed, and chosen as by trying all orders."""
+"""Steps that run once over each symmetric pair: counts, results, and the choice of pairs against all orders."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from trnqc.contraction.order import symmetric_pairs
 from trnqc.contraction.order.operations import minimise
 from trnqc.contraction.order.symmetric_pairs import packed, spread, symmetric_work, unique, with_pairs
 from trnqc.contraction.run.execute import run_steps
-from trnqc.contraction.run.lower import Packed, lower
+from trnqc.contraction.run.lower import lower
+from trnqc.contraction.run.steps import Packed
 from trnqc.expression.operand import Leaf
 from trnqc.expression.spaces import Index
 from trnqc.expression.symmetry import Symmetry

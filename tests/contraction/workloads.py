@@ -1,4 +1,4 @@
-"""Operation trees that the stages after the first are tested with, and an exhaustive oracle of loop fusion."""
+"""Operation trees on which the later stages are tested, and an exhaustive search of loop fusions."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ from trnqc.eri.cuda import run
 from trnqc.eri.cuda.builder import JKBuilder
 from trnqc.eri.jk.builder import get_jk
 from trnqc.errors import BackendUnavailable, CompilerError, InputError, MemoryLimit
-from trnqc.jit.device import SimulatedDevice, cuda_devices
+from trnqc.jit.device import cuda_devices
+from trnqc.jit.simulated_device import SimulatedDevice
 
 WATER = "O 0 0 0.1; H 0 0.75 -0.45; H 0 -0.7 -0.5"
 # All integrals times density below the cutoff together.

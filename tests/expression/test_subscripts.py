@@ -41,10 +41,10 @@ def test_shapes_are_those_of_numpy(text, shapes):
 
 
 WRONG = [
-    ("ab,bc->ad", [(2, 3), (3, 4)], "index d of the result stands in no operand", "d"),
-    ("ab,bc->aa", [(2, 3), (3, 4)], "stands twice in the result", "a"),
+    ("ab,bc->ad", [(2, 3), (3, 4)], "index d of the result occurs in no operand", "d"),
+    ("ab,bc->aa", [(2, 3), (3, 4)], "occurs twice in the result", "a"),
     ("ab,bc->ac", [(2, 3), (5, 4)], "index b has extent 5 in operand 1, and 3 in operand 0", "bc->"),
-    ("abc,bc->ac", [(2, 3), (5, 4)], "subscripts of 3 axes; operand 0 has 2", "abc,"),
+    ("abc,bc->ac", [(2, 3), (5, 4)], "the subscripts name 3 axes; operand 0 has 2", "abc,"),
     ("ab,b?->ac", [(2, 3), (5, 4)], "an index is a letter; found '?'", "?"),
     ("aa->a", [(2, 3)], "on another axis", "aa->a"),
     ("...a->a", [(2, 3)], "the result needs one too", "a"),
@@ -63,7 +63,7 @@ def test_errors_point_at_the_place(text, shapes, words, place):
 
 
 STRICT = [
-    ("aab,b->a", [(2, 2, 3), (3,)], "index a stands twice in operand 0; take the diagonal before", "aab"),
+    ("aab,b->a", [(2, 2, 3), (3,)], "index a occurs twice in operand 0; take the diagonal first", "aab"),
     ("ab,...b->a", [(2, 3), (3,)], "operand 1 has an ellipsis", "...b"),
     ("ab,b->a", [(2, 3), (1,)], "index b has extent 1 in operand 1, and 3 in operand 0", "b->"),
     ("ab,b->a", [(2, 1), (3,)], "index b has extent 3 in operand 1, and 1 in operand 0", "b->"),
@@ -88,7 +88,7 @@ def test_strict_subscripts():
 
 
 def test_numbers_of_operands_agree():
-    with pytest.raises(ExpressionError, match="subscripts for 2 operands; found 1"):
+    with pytest.raises(ExpressionError, match="the subscripts are for 2 operands; found 1"):
         parse_subscripts("ab,b", [(2, 3)])
 
 
@@ -133,7 +133,7 @@ def test_labels_of_several_types():
     a, b = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
     np.testing.assert_allclose(trnqc.einsum(a, ["left", 0], b, [0, ("right",)], ["left", ("right",)]), a @ b)
     np.testing.assert_allclose(trnqc.einsum(a, [..., 1], b, [1, 0], [..., 0]), a @ b)
-    with pytest.raises(TypeError, match="can be hashed; found"):
+    with pytest.raises(TypeError, match="must be hashable, such as a number or a text; found"):
         trnqc.einsum(a, [..., {}], [...])
     with pytest.raises(TypeError, match="followed by the list of its indices; found int"):
         trnqc.einsum(0, 0)

@@ -1,4 +1,4 @@
-"""The text form: what it yields, and where its errors point."""
+"""The text form of programs: what it is parsed to, and where its errors point."""
 
 from __future__ import annotations
 
@@ -98,10 +98,10 @@ WRONG = {
     "R[a,q] = w[i,a,b,j]": ("index q of the target R[a,q] is missing", "q] ="),
     "R[a,a] = g[a,b,c,d]": ("stands twice in the target", "a] ="),
     "R[a,i] += w[i,a,b,j]": ("added to before it has a value", "R[a,i]"),
-    "R[a] = g[a $ b]": ("'$' has no meaning", "$ b"),
+    "R[a] = g[a $ b]": ("unexpected character '$'", "$ b"),
     "R[a,i] = w[j,a,b,j]": ("index i of the target R[a,i] is missing in the term", "i] ="),
     "R[a] = P(i,j)*w[i,a,b,j]": ("i is summed", "i,j)"),
-    "R[a] = w[i,a,b,j] / (z + z)": ("division is by a product", "/ (z"),
+    "R[a] = w[i,a,b,j] / (z + z)": ("the divisor must be a product", "/ (z"),
     "R = y": ("neither a declared tensor nor computed before", "y"),
     "R = 3": ("at least one tensor", "R = 3"),
     "R = 3 *": ("expected a name; found 'the end'", ""),

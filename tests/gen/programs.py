@@ -1,4 +1,4 @@
-"""Small programs without a domain, and how to run one through the compiler and the interpreter alike."""
+"""Small programs, and functions that run them through the compiler and the interpreter."""
 
 from __future__ import annotations
 

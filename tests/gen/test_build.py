@@ -1,4 +1,4 @@
-"""Programs written with a Builder mean what they say, interpreted and compiled."""
+"""Programs written with a Builder compute the same interpreted and compiled."""
 
 from __future__ import annotations
 

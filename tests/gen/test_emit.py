@@ -1,4 +1,4 @@
-"""Emitted C does what the interpreter says, on every number of lanes and with warnings as errors."""
+"""Emitted C computes what the interpreter does, for every number of lanes and with warnings as errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that lie evenly apart, between memory and lanes."""
+"""Rows at equal distances are moved between memory and lanes."""
 
 from __future__ import annotations
 

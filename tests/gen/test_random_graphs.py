@@ -1,4 +1,4 @@
-"""Laws on generated graphs: every order, simplification and number of lanes gives the same numbers."""
+"""On random graphs, every order, simplification and number of lanes gives the same numbers."""
 
 from __future__ import annotations
 

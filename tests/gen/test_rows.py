@@ -1,4 +1,4 @@
-"""Rows between memory and lanes: every lane a row of its own."""
+"""Rows are moved between memory and lanes, one row for each lane."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each rule by an example of what it does and of what it must leave alone."""
+"""Each simplification by an example of what it changes and of what it must leave unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks for large results: they are lent while anything looks at them, and come back."""
+"""Buffers for large results are lent while anything refers to them, and are reused afterwards."""
 
 from __future__ import annotations
 
@@ -71,19 +71,19 @@ def test_sizes_that_are_nearly_equal_share_a_block():
 
 def test_idle_blocks_are_bounded_and_can_be_released():
     size = rounded(LARGE)
-    pool = Pool(kept=3 * size)
+    pool = Pool(most_idle=3 * size)
     lent = [pool.empty((LARGE,), "uint8") for _ in range(8)]
     del lent
     assert pool.idle == 3 * size
     pool.release()
     assert pool.idle == 0
-    keeps_nothing = Pool(kept=0)
+    keeps_nothing = Pool(most_idle=0)
     keeps_nothing.empty((LARGE,), "uint8")
     assert keeps_nothing.idle == 0
 
 
 def test_threads_never_share_a_lent_block():
-    pool, wrong = Pool(kept=4 * rounded(LARGE)), []
+    pool, wrong = Pool(most_idle=4 * rounded(LARGE)), []
 
     def work(value: int) -> None:
         for _ in range(200):
@@ -107,7 +107,7 @@ def test_more_than_the_machine_has_is_refused_with_both_figures():
 
 def test_a_refusal_of_the_system_is_a_memory_limit(monkeypatch):
     monkeypatch.setattr("trnqc.host.memory.installed_memory", lambda: 1 << 62)
-    with pytest.raises(MemoryLimit, match="the system gives no"):
+    with pytest.raises(MemoryLimit, match="cannot allocate"):
         Pool().empty((1 << 57,), "uint8")
 
 

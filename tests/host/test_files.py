@@ -1,4 +1,4 @@
-"""Locks, files renamed into place, and records that survive what happens to files."""
+"""Locks, files that are renamed into place, and records that survive damage to their file."""
 
 from __future__ import annotations
 

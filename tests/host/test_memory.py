@@ -1,4 +1,4 @@
-"""Memory of the machine, in words and in numbers."""
+"""Memory limits as text, and the free memory of the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bars for what takes long, and only there."""
+"""Progress bars appear for long work only."""
 
 from __future__ import annotations
 

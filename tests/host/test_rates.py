@@ -1,4 +1,4 @@
-"""Rates of the machine: measured once a machine, whatever happens to their file."""
+"""Rates of the machine are measured once, also if their file is damaged or cannot be written."""
 
 from __future__ import annotations
 

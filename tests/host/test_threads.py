@@ -1,4 +1,4 @@
-"""How many threads a job takes."""
+"""The number of threads that a job uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One contract for every device: the stand-in on the CPU always, GPUs where there are any."""
+"""One contract for every device: always for the stand-in on the CPU, and for GPUs if there are any."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tests.gen.programs import polynomial
 from trnqc.errors import BackendUnavailable, MemoryLimit
 from trnqc.gen import run
 from trnqc.jit import Recipe, Signature
-from trnqc.jit.device import CudaDevice, Device, SimulatedDevice, cuda_devices
+from trnqc.jit.device import CudaDevice, Device, cuda_devices
+from trnqc.jit.simulated_device import SimulatedDevice
 
 
 def devices() -> list:
@@ -79,7 +80,7 @@ def test_memory_runs_out():
 def test_a_stream_must_be_there():
     device = SimulatedDevice(streams=2)
     built = device.build(Recipe.of(polynomial()), 8)
-    with pytest.raises(BackendUnavailable, match=r"streams 0 \.\. 1"):
+    with pytest.raises(BackendUnavailable, match=r"the streams 0 \.\. 1"):
         device.launch(built, 0, {"n": 1, **{name: device.zeros(0) for name in "xyz"}}, stream=2)
 
 

@@ -1,4 +1,4 @@
-"""Generated CUDA text through NVRTC and on a GPU, where the bindings and a GPU are there; clear words where not."""
+"""Generated CUDA through NVRTC on a GPU, if bindings and a GPU are there; otherwise the error message."""
 
 from __future__ import annotations
 

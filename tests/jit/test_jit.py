@@ -206,7 +206,7 @@ def test_a_compiler_is_probed_once_a_machine(directory, monkeypatch):
     def unwanted(*_: object) -> None:
         raise CompilerError("probed again")
 
-    monkeypatch.setattr(compiler, "_tried", unwanted)
+    monkeypatch.setattr(compiler, "_fields", unwanted)
     compiler._find.cache_clear()
     assert compiler.find_compiler() == first
     monkeypatch.setattr("trnqc.jit.probed.cpu_features", lambda: "another CPU")

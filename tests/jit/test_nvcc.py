@@ -1,4 +1,4 @@
-"""CUDA text through nvcc without a GPU: reports, cache, failures, many builds at once."""
+"""CUDA compiled by nvcc without a GPU: reports, cache, failures, parallel builds."""
 
 from __future__ import annotations
 

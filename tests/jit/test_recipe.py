@@ -1,4 +1,4 @@
-"""Recipes: the key tells what a program depends on, and what is declared of it has to be true."""
+"""Recipes: the key contains all that a program depends on, and wrong declarations are refused."""
 
 from __future__ import annotations
 
@@ -70,5 +70,5 @@ def test_more_may_be_declared_as_written():
 
 
 def test_a_type_must_be_known():
-    with pytest.raises(ValueError, match=r"x: a C type is one of .*'float64'"):
+    with pytest.raises(ValueError, match=r"x: a type is one of .*'float64'"):
         Parameter("x", "float64")

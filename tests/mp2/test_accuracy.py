@@ -1,4 +1,4 @@
-"""The estimated error holds what it promises."""
+"""The estimated error bounds the true error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The RI set and nothing else; generated sets are told."""
+"""Only RI sets are used as auxiliary basis, and generated sets are reported."""
 
 from __future__ import annotations
 

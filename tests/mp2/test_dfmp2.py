@@ -1,4 +1,4 @@
-"""The method object: against PySCF on the same orbitals and auxiliary basis, component by component."""
+"""DFMP2 against PySCF on the same orbitals and auxiliary basis, component by component."""
 
 from __future__ import annotations
 

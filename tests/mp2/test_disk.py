@@ -1,4 +1,4 @@
-"""Arrays on disk: HDF5 for others, checked rows for us."""
+"""Arrays on disk: HDF5 for users, rows with checksums for trnqc."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows and pairs over ranks: who holds, sends and computes what; and the numbers, with threads for ranks."""
+"""Rows and pairs over ranks, which are threads here: what each holds, sends and computes, and the energies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to real jobs on real machines: kill -9, a disk that is full, a cap that is tight. Minutes long."""
+"""Real jobs after kill -9, on a full disk and under a tight memory limit. They take minutes."""
 
 from __future__ import annotations
 
@@ -206,4 +206,4 @@ def test_peak_memory_keeps_to_the_cap_and_what_a_process_takes_anyway(tmp_path):
     )
     row = json.loads(done.stdout)
     assert "on disk" in row["factors"]
-    assert row["above_cap_bytes"] < 300e6
+    assert row["above_cap_bytes"] < 300e6, row["stages"]

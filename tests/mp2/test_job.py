@@ -1,4 +1,4 @@
-"""From a geometry to a result, and failing before the SCF where it can be known."""
+"""Jobs from a geometry to a result, and errors that are raised before the SCF."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Geometry files and what makes no molecule."""
+"""Geometry files, and inputs that are not molecules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is frozen, and which references are turned away."""
+"""Frozen orbitals, and references that are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""mp2_energy on plain arrays: the formula, the invariances, and what it turns away."""
+"""mp2_energy on plain arrays: the formula, invariances, and refused inputs."""
 
 from __future__ import annotations
 

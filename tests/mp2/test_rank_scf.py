@@ -1,4 +1,4 @@
-"""Jobs of several ranks whose SCF they share: the digits of one process, whatever makes J and K."""
+"""Jobs of several ranks that share their SCF give the digits of one process, whatever computes J and K."""
 
 from __future__ import annotations
 

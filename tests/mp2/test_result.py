@@ -1,4 +1,4 @@
-"""Results are values: immutable, to JSON and back with every digit, never half-written."""
+"""Results are immutable, keep every digit in JSON, and are never written in part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a job runs is one value: only the functions that callers meet take it apart."""
+"""The settings of a job are one value, which only public functions take apart."""
 
 from __future__ import annotations
 

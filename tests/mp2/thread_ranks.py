@@ -1,4 +1,4 @@
-"""Ranks that are threads of one process: what they send is copied, and matched as torch.distributed does it."""
+"""Ranks as threads of one process. Messages are copied and matched as torch.distributed does."""
 
 from __future__ import annotations
 

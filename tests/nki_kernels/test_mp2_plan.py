@@ -1,4 +1,4 @@
-"""The host side of the pair kernel: tiles that fit, factors that unpack, work lists that cover every element once."""
+"""The host side of the pair kernel: tiles that fit, packed factors, and work lists that cover every element once."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A new kernel is two files: with these, and no other change, it is launched, tuned, warmed and an operator."""
+"""A new kernel is two files; these suffice to launch, tune and warm it and to make it an operator."""
 
 from __future__ import annotations
 

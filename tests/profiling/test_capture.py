@@ -1,4 +1,4 @@
-"""The capture script against stand-ins for the vendor's tools that take their documented options."""
+"""The capture script against replacements of the vendor's tools with their documented options."""
 
 from __future__ import annotations
 

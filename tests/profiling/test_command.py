@@ -1,4 +1,4 @@
-"""``trnqc profile`` end to end: what it prints, writes and refuses."""
+"""``trnqc profile`` on the command line: output, files and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damaged files end in InputError or in a profile, never in another exception: a law held by random damage."""
+"""Randomly damaged files give an InputError or a profile, never another exception."""
 
 from __future__ import annotations
 

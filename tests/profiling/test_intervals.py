@@ -1,4 +1,4 @@
-"""The laws of sets, on intervals with whole endpoints against sets of unit steps."""
+"""Interval arithmetic on whole endpoints against sets of unit steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a kernel to its profile: the script that writes timelines, and what is read from them."""
+"""From a kernel to its profile: the script that writes timelines, and the reader of timelines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report is well formed, needs nothing from elsewhere, escapes what files hold, and shows the figures."""
+"""The report is well formed and self-contained, escapes text from files, and shows the figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from tests.profiling import samples
 from trnqc.profiling import compare
-from trnqc.profiling.page import lanes, page, roofline
+from trnqc.profiling.page import lanes, page, roofline, rows
 from trnqc.profiling.profile import Labels, Lane, Profile
 from trnqc.profiling.readers import timeline, vendor_json
 from trnqc.profiling.utilisation import roofline as position
@@ -133,28 +133,28 @@ def test_long_runs_stay_small_and_say_so():
     html = page([long])
     assert len(html) < 6_000_000
     assert "Tensor: 200000 events are drawn as" in html
-    tensor = lanes.rows(long, 0)[0][0].lane
-    assert len(tensor) < 1.01 * lanes.EVENTS
+    tensor = rows.rows(long, 0)[0][0].lane
+    assert len(tensor) < 1.01 * rows.EVENTS
     assert float(np.sum(tensor.end - tensor.start)) == pytest.approx(1.4e6)
 
 
 def test_long_runs_get_a_close_up():
-    start, end = lanes.close_up(Profile("k", "p", "f", "device", lanes=[busy_lane("tensor", 5000)]), 0)
+    start, end = rows.close_up(Profile("k", "p", "f", "device", lanes=[busy_lane("tensor", 5000)]), 0)
     assert (end - start) == pytest.approx(26 * 10 + 7)
-    assert lanes.close_up(Profile("k", "p", "f", "device", lanes=[busy_lane("tensor", 20)]), 0) is None
+    assert rows.close_up(Profile("k", "p", "f", "device", lanes=[busy_lane("tensor", 20)]), 0) is None
 
 
 def test_the_close_up_of_a_long_run_shows_instructions_as_they_are():
     long = Profile("k", "p", "f", "device", lanes=[busy_lane("tensor", 100_000)])
-    start, end = lanes.close_up(long, 0)
-    tensor = lanes.rows(long, 0)[0][0].lane
+    start, end = rows.close_up(long, 0)
+    tensor = rows.rows(long, 0)[0][0].lane
     inside = (tensor.start >= start) & (tensor.end <= end)
     assert (tensor.end - tensor.start)[inside].tolist() == [7.0] * 27
     assert {tensor.op[k] for k in np.flatnonzero(inside)} == {"op"}
 
 
 def test_many_queues_are_drawn_as_one():
-    drawn, notes = lanes.rows(Profile("k", "p", "f", "device", lanes=[busy_lane(f"dma{k}", 3) for k in range(40)]), 0)
+    drawn, notes = rows.rows(Profile("k", "p", "f", "device", lanes=[busy_lane(f"dma{k}", 3) for k in range(40)]), 0)
     assert len(drawn) == 1
     assert "40 DMA queues" in notes[0]
 

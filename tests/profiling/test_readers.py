@@ -1,4 +1,4 @@
-"""Every form gives the same schedule; broken and foreign files give one error that names file, expected and found."""
+"""Every format gives the same schedule; damaged and unknown files give one error with expected and actual content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures for the eye keep four digits and the unit that fits."""
+"""Printed figures have four digits and a suitable unit."""
 
 from __future__ import annotations
 

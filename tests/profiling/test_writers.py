@@ -1,4 +1,4 @@
-"""What is written reads back, is valid where it goes, and appears whole or not at all."""
+"""Written files can be read back, are valid in their format, and are never written in part."""
 
 from __future__ import annotations
 

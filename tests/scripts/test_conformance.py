@@ -1,4 +1,4 @@
-"""How the conformance script judges results and reads the parameter sets of other people's tests."""
+"""The conformance script: how it judges results, and how it reads the parameter sets of the vendor's tests."""
 
 import ml_dtypes
 import numpy as np

@@ -1,4 +1,4 @@
-"""The benchmark of limited contractions on small arrays: operands as declared, everybody with the same result."""
+"""The benchmark of contractions within a limit on small arrays: all libraries give the same result."""
 
 from __future__ import annotations
 

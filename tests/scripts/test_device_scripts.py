@@ -1,4 +1,4 @@
-"""The on-device scripts, rehearsed where there is no device: everything but the device call itself runs."""
+"""The scripts for devices, run on a machine without one; only the call of the device itself is replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripts about jobs of several ranks: clusters, simulated events, plots; the benchmarks themselves only slowly."""
+"""Scripts about jobs of several ranks: clusters, simulated events and plots; benchmarks run in slow tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the heads of records say."""
+"""The heading of records: command, versions and machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate over peers' tests, on a peer that is made up: `json` of the standard library with tests of its own."""
+"""The script that runs peers' tests, on an invented peer: `json` of the standard library with tests of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Benchmarks kept to shorter vectors than the CPU has."""
+"""Benchmarks with shorter vectors than the CPU has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels that leave the language, one rule each; never run. The linter reads this file's source."""
+"""Kernels that each break one rule of the language. The linter reads this source; the kernels never run."""
 
 # ruff: noqa: B007, SIM118
 

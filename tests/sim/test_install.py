@@ -1,4 +1,4 @@
-"""``import nki`` resolving to the simulator, or not."""
+"""When ``import nki`` resolves to the simulator."""
 
 import importlib
 import subprocess

@@ -1,4 +1,4 @@
-"""Arguments in, results out, jit, and launches on two cores."""
+"""Launches: arguments, results, jit, and two cores."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Poison, capacity over live ranges, addresses, and the life of tiles in device loops."""
+"""Poisoned memory, capacity over lifetimes, addresses, and tiles in device loops."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Every rule that a kernel can break, a case each; messages give operand, rule, found, allowed."""
+"""One case for every rule that a kernel can break; messages name operand, rule, actual and allowed value."""
 
 import operator
 import re

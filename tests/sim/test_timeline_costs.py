@@ -1,4 +1,4 @@
-"""Single instructions cost what the table says."""
+"""The times of single instructions are those of the table."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Order: what must wait waits, what need not does not."""
+"""Hazards: dependent instructions wait, independent ones do not."""
 
 import itertools
 

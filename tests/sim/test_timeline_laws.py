@@ -1,4 +1,4 @@
-"""Laws: more work is never faster, one more dependence never helps; the record of a timeline keeps everything."""
+"""General properties: more work is never faster, a further dependence never helps, and records are complete."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Device loops: repeated passes are added, not placed, and the sum is the same."""
+"""Device loops: extrapolated passes give the same totals as passes that are placed one by one."""
 
 import numpy as np
 import pytest

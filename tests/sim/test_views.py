@@ -1,4 +1,4 @@
-"""Views against NumPy: a chain of view operations on a tensor must select what the same chain selects of an array."""
+"""Views against NumPy: chains of view operations select the same elements of a tensor as of an array."""
 
 import numpy as np
 import pytest

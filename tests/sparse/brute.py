@@ -1,4 +1,4 @@
-"""Every nest of a tree: what the solver's answers are held to where there are few enough."""
+"""Every nest of a tree by exhaustive enumeration, for small trees."""
 
 from __future__ import annotations
 

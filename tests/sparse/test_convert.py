@@ -107,15 +107,15 @@ def test_a_file_without_elements(tmp_path):
     path = tmp_path / "empty.tns"
     path.write_text("# nothing\n")
     assert read_tns(path, (3, 2)).nnz == 0
-    with pytest.raises(TensorFileError, match="holds no element"):
+    with pytest.raises(TensorFileError, match="has no elements"):
         read_tns(path)
 
 
 @pytest.mark.parametrize(
     ("line", "fault"),
     [
-        ("1 2", "expected 2 coordinates and a value, 3 numbers"),
-        ("1 2 3 4", "expected 2 coordinates and a value, 3 numbers"),
+        ("1 2", "expected 3 numbers, 2 coordinates and a value"),
+        ("1 2 3 4", "expected 3 numbers, 2 coordinates and a value"),
         ("1 x 3", "expected numbers only"),
         ("1 0 3", "coordinate 2 must be a whole number from 1"),
         ("1.5 1 3", "coordinate 1 must be a whole number from 1"),
@@ -133,7 +133,7 @@ def test_the_bad_line_of_a_file_is_named(tmp_path, line, fault):
 
 @pytest.mark.parametrize(
     ("shape", "fault"),
-    [((2, 2), "line 2: coordinate 2 must be at most 2"), ((2, 3, 1), "line 1: expected 3 coordinates")],
+    [((2, 2), "line 2: coordinate 2 must be at most 2"), ((2, 3, 1), "line 1: expected 4 numbers, 3 coordinates")],
 )
 def test_elements_outside_a_given_shape_are_named(tmp_path, shape, fault):
     path = tmp_path / "a.tns"

@@ -74,8 +74,8 @@ def test_fused_siblings():
     [
         (lambda: named_nests.form("n-ary", DLPNO, ((0, 1), 2)), "a form is one of nary"),
         (lambda: named_nests.fused(DLPNO, ((0, 1), 1), ["Kimn", "Kinu"]), "each of the operands 0 .. 2"),
-        (lambda: named_nests.fused(DLPNO, ((0, 1), 2), ["Kimn"]), "loops were given for 1"),
-        (lambda: named_nests.fused(DLPNO, ((0, 1), 2), ["Kimn", "Kinu", "u"]), "loops were given for 3"),
+        (lambda: named_nests.fused(DLPNO, ((0, 1), 2), ["Kimn"]), "found loops for 1"),
+        (lambda: named_nests.fused(DLPNO, ((0, 1), 2), ["Kimn", "Kinu", "u"]), "found loops for 3"),
         (lambda: named_nests.fused(DLPNO, ((0, 1), 2), ["Kim", "Kinu"]), "runs over"),
     ],
 )

@@ -135,7 +135,7 @@ def test_coordinates_beyond_32_bits():
 
 
 def test_growth(monkeypatch):
-    monkeypatch.setattr(kernels, "FIRST_ROOM", 2)
+    monkeypatch.setattr(kernels, "FIRST_SLOTS", 2)
     monkeypatch.setattr(kernels, "LARGEST_CAPACITY", 1)
     nest = dlpno("Kimn", "Kinu", 2, Workspace(("n",), "hashed"), (DS, DS, RESULTS[1]))
     given = arrays(nest, 1, 0.5)

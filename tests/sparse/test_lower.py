@@ -1,4 +1,4 @@
-"""Every nest computes its network: drawn ones through the interpreter, which stops at any index out of range."""
+"""Every nest computes its network: random nests through the interpreter, which checks all indices."""
 
 import numpy as np
 from hypothesis import HealthCheck, given, settings

@@ -35,11 +35,11 @@ def test_network():
     [
         ("ij,jk->ik->i", [(2, 3), (3, 4)], "one arrow"),
         ("ij,jk->ik", [(2, 3)], "for 2 operands; found 1"),
-        ("ii->i", [(2, 2)], "index i stands twice in operand 0"),
-        ("ij->i", [(2, 2, 2)], "subscripts of 2 axes; operand 0 has 3"),
+        ("ii->i", [(2, 2)], "index i occurs twice in operand 0"),
+        ("ij->i", [(2, 2, 2)], "the subscripts name 2 axes; operand 0 has 3"),
         ("ij,jk->ik", [(2, 3), (4, 5)], "index j has extent 4 in operand 1, and 3 in operand 0"),
         ("ij,jk->ik", [(2, 3), (1, 5)], "index j has extent 1 in operand 1"),
-        ("ij->ik", [(2, 3)], "index k of the result stands in no operand"),
+        ("ij->ik", [(2, 3)], "index k of the result occurs in no operand"),
         ("...i->i", [(2, 3)], "operand 0 has an ellipsis"),
         ("i1->i", [(2, 3)], "an index is a letter; found '1'"),
     ],
@@ -57,12 +57,15 @@ def test_nest():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"shared": (3,)}, "not the same"),
+        ({"shared": (3,)}, "must be equal to be shared"),
         ({"shared": (1,)}, "a workspace over"),
         ({"workspaces": (Workspace(()),)}, "a workspace over"),
         ({"assignments": (Assignment(3, (0, 1), tuple("Kim")), NEST.assignments[1])}, "loops over"),
         ({"assignments": (Assignment(3, (0, 0), tuple("Kimn")), NEST.assignments[1])}, "read once"),
-        ({"formats": (*NEST.formats[:3], Format(tuple("Ki"), ("dense", "dense")))}, "its format orders"),
+        (
+            {"formats": (*NEST.formats[:3], Format(tuple("Ki"), ("dense", "dense")))},
+            "the format of tensor . must have the indices",
+        ),
         ({"shared": ()}, "every assignment but the last"),
     ],
 )

@@ -63,7 +63,7 @@ def test_maps_with_and_without_values():
     assert packed(as_tensor(np.eye(3)), ("i", "j"), bare).values is None
     padded = Format(("i", "j"), ("compressed", "dense"), ones=True)
     for tensor, layout in ((as_tensor(2 * np.eye(3)), bare), (map_, padded)):
-        with pytest.raises(OperandError, match="must have 1 everywhere; found other values, or zeros"):
+        with pytest.raises(OperandError, match="must be 1 everywhere; found other values, or zeros"):
             packed(tensor, ("i", "j"), layout)
 
 

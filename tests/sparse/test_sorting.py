@@ -1,4 +1,4 @@
-"""Elements of a sparse result that are not made in order are brought into it: few and many of a row, in tables too."""
+"""Elements of a sparse result that are computed out of order are sorted: few and many per row, and in tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nests as people read them."""
+"""The text form of nests."""
 
 from dataclasses import replace
 

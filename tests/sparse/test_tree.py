@@ -1,4 +1,4 @@
-"""Trees and the contractions that they mean."""
+"""Trees, and the contractions that they represent."""
 
 import pytest
 

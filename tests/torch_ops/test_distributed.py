@@ -1,4 +1,4 @@
-"""Distributed contractions on real processes with gloo: the same numbers, and as many elements received as planned."""
+"""Distributed contractions on processes with gloo: the same numbers, and the planned number of elements received."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operators on CPU tensors, the kernels in the simulator: registration, values, fakes, derivatives, compilation."""
+"""The operators on CPU tensors with simulated kernels: registration, values, fakes, derivatives, compilation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranks as processes over gloo: the command line's digits, J and K, and what ends a job."""
+"""Ranks as processes over gloo: digits of the command line, J and K, and failures that end a job."""
 
 from __future__ import annotations
 

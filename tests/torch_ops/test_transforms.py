@@ -1,4 +1,4 @@
-"""The products under torch.func and dual numbers beside matmul, and what the operators by themselves refuse."""
+"""The products under torch.func and forward-mode derivatives against matmul, and what the operators refuse."""
 
 from __future__ import annotations
 

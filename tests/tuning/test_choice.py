@@ -1,4 +1,4 @@
-"""Which record a launch takes, and what it says about it."""
+"""Which tuning record a launch takes, and what it reports about it."""
 
 from pathlib import Path
 
@@ -124,7 +124,7 @@ def test_a_damaged_record_costs_a_warning_only(shelves):
 
 
 def test_unknown_kernels_are_refused(shelves):
-    with pytest.raises(InputError, match="'gem' was asked for"):
+    with pytest.raises(InputError, match="found 'gem'"):
         choose("gem", SHAPE, "fp32", "trn2")
 
 

@@ -1,4 +1,4 @@
-"""What a measurement is said to depend on."""
+"""The conditions under which a measurement is valid."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Records survive what directories go through: concurrent writers, damage, foreign and newer files."""
+"""Records survive concurrent writers, damage, and files of other and newer formats."""
 
 import dataclasses
 import json
@@ -81,9 +81,9 @@ def test_the_better_record_stays(tmp_path):
 @pytest.mark.parametrize(
     "text, problem",
     [
-        ("", "no JSON"),
-        ("{", "no JSON"),
-        ("\x00\xff", "no JSON"),
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ("\x00\xff", "not JSON"),
         ("[]", "found list"),
         ('{"a": 1}', "found None"),
         (records.dumps(record()).replace("1000.0", "1.0"), "truncated or edited"),

@@ -1,13 +1,13 @@
-"""The registry of backends: the only place where their names stand.
+"""The registry of backends, the only place that lists their names.
 
-    get(name)                one that can run here, or an error that says why it cannot
-    select(name, precision)  the one for a job; "auto" chooses
-    program_backend(name)    the one for generated programs, such as integrals; "auto" chooses
-    devices(name)            the devices of one, for whoever sends generated programs to them
-    statuses()               the state of all of them, as ``trnqc doctor`` shows it
+    get(name)                a backend that can run here, or an error that says why it cannot
+    select(name, precision)  the backend of a job; "auto" chooses one
+    program_backend(name)    the backend of generated programs, such as integrals; "auto" chooses one
+    devices(name)            the devices of a backend, to which generated programs are sent
+    statuses()               the status of all backends, which ``trnqc doctor`` prints
 
-A backend is one folder and one class (see `base`). Its modules are imported when it is first asked for, so that an
-absent package of a vendor costs nothing and breaks nothing else.
+A backend is one folder with one class (see `base`). Its modules are imported when it is used for the first time, so
+that a missing package of a vendor affects this backend only.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _CLASSES = {
 
 # Backends that run generated programs, for integrals and tensor products.
 _GENERATED = ("cpu", "cuda")
-# Backends without matrix products and pair energies, so that listing the others imports none of them.
+# Backends without matrix products and pair energies. This list makes it unnecessary to import the others.
 _GENERATED_ONLY = ("cuda",)
 
 
 def names() -> tuple[str, ...]:
-    """Names of all backends, usable or not."""
+    """The names of all backends, usable or not."""
     return tuple(_CLASSES)
 
 
@@ -61,7 +61,7 @@ def program_backend(name: str) -> str:
 
 
 def pair_backends() -> tuple[str, ...]:
-    """Names of the backends with matrix products and MP2 pair energies, usable or not."""
+    """The names of the backends with matrix products and MP2 pair energies, usable or not."""
     return tuple(name for name in _CLASSES if name not in _GENERATED_ONLY)
 
 
@@ -76,11 +76,11 @@ def _status(name: str) -> BackendStatus:
         return _instance(name).status()
     except ImportError as error:
         reason = f"its module cannot be imported: {error}"
-        return BackendStatus(usable=False, reason=reason, hint=f"install what provides {error.name or 'it'}")
+        return BackendStatus(usable=False, reason=reason, hint=f"install the package of {error.name or 'it'}")
 
 
 def statuses() -> dict[str, BackendStatus]:
-    """The state of every backend on this machine by name, in the order of `names`."""
+    """The status of every backend on this machine by name, in the order of `names`."""
     return {name: _status(name) for name in names()}
 
 
@@ -90,9 +90,9 @@ def get(name: str) -> Backend:
     Raises
     ------
     InputError
-        If there is none of that name.
+        If there is no backend of that name.
     BackendUnavailable
-        If it cannot run here; the message gives the reason and what to install.
+        If it cannot run here. The message contains the reason and what to install.
     """
     status = _status(_known(name))
     if not status.usable:
@@ -101,7 +101,7 @@ def get(name: str) -> Backend:
 
 
 def devices(name: str) -> tuple[Any, ...]:
-    """Return the devices of the backend called `name`, without asking for the rest of its status.
+    """Return the devices of the backend called `name`, without determining the rest of its status.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def devices(name: str) -> tuple[Any, ...]:
 
 def _known(name: str) -> str:
     if name not in _CLASSES:
-        raise InputError(f"no backend is called {name!r}; there are {', '.join(names())}, and auto to choose one")
+        raise InputError(f"no backend is called {name!r}; choose one of {', '.join(names())}, or auto")
     return name
 
 
@@ -125,15 +125,22 @@ def select(name: str, precision: str) -> Selection:
     Parameters
     ----------
     name
-        A backend, or "auto": neuron when it is usable and has `precision`, else cpu. The simulator is never chosen
-        automatically, because it computes the same numbers slowly.
+        The name of a backend, or "auto". "auto" stands for neuron if it is usable and has `precision`, and for cpu
+        otherwise. It never stands for the simulator, which computes the same numbers slowly.
     precision
         One of `trnqc.types.PRECISIONS`.
 
+    Returns
+    -------
+    Selection
+        The backend and the reason for the choice.
+
     Raises
     ------
+    InputError
+        If there is no backend of that name.
     BackendUnavailable
-        If the backend that was named cannot run.
+        If the backend cannot run here.
     UnsupportedPrecision
         If it does not have the precision.
     """

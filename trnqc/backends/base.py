@@ -1,28 +1,27 @@
-"""What every backend offers, and how one says that it cannot do something.
+"""The interface of backends.
 
-A backend is a folder, ``cpu``, ``simulator``, ``neuron`` or ``cuda``, with the same files in each:
+The folders of the backends, ``cpu``, ``simulator``, ``neuron`` and ``cuda``, contain the same files:
 
     backend.py   the class, with its name and precisions
-    status.py    whether it can run on this machine, and what it runs on
+    status.py    whether it can run on this machine, and on what
     device.py    its devices, to which programs are sent; the CPU has none, and those of ``cuda`` are `trnqc.jit.device`
-    pairs.py     the MP2 pair step; in ``nki`` for both backends of NKI kernels; ``cuda`` has none
+    pairs.py     the MP2 pair step; ``nki`` has it for both backends of NKI kernels, and ``cuda`` has none
 
-`Backend` here refuses what a backend does not have.
+A method that a backend does not define raises an error that says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from trnqc.arrays import host_array
+from trnqc.backends.pair_step import PairOptions, PairStep, Progress
 from trnqc.errors import InputError, UnsupportedError, UnsupportedPrecision
 from trnqc.types import PairEnergies
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -32,15 +31,15 @@ class BackendStatus:
     Parameters
     ----------
     usable
-        Whether it can.
+        Whether it can run.
     reason
-        Why not, or what is limited; empty when there is nothing to say.
+        Why it cannot run, or how it is limited. Empty if it is not limited.
     hint
-        What to install or set.
+        What to install or to set.
     versions
-        The software that it uses.
+        The versions of the software that it uses, by name.
     devices
-        What it computes on, in words.
+        The devices on which it computes, in words.
     """
 
     usable: bool
@@ -50,74 +49,27 @@ class BackendStatus:
     devices: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class PairOptions:
-    """How a pair step runs; the options of `Backend.mp2_pairs` of these names."""
-
-    precision: str
-    fused: bool = True
-    threads: int | None = None
-    progress: Progress | None = None
-
-
-class PairStep(Protocol):
-    """The MP2 pair step of a backend with its options."""
-
-    def triangle(self, B: Any, eps_occ: np.ndarray, eps_vir: np.ndarray, max_memory: float | None) -> PairEnergies:
-        """See `Backend.mp2_pairs`."""
-        ...
-
-    def block(
-        self,
-        left: np.ndarray,
-        right: np.ndarray,
-        eps_left: np.ndarray,
-        eps_right: np.ndarray,
-        eps_vir: np.ndarray,
-    ) -> PairEnergies:
-        """See `Backend.mp2_pair_block`."""
-        ...
-
-    def block_bytes(self, m: int, n: int, nvir: int, naux: int) -> int:
-        """See `Backend.pair_block_bytes`."""
-        ...
-
-    def opposite_spin(
-        self,
-        left: np.ndarray,
-        right: np.ndarray,
-        eps_occ: tuple[np.ndarray, np.ndarray],
-        eps_vir: tuple[np.ndarray, np.ndarray],
-    ) -> PairEnergies:
-        """See `Backend.mp2_opposite_spin`."""
-        ...
-
-    def opposite_spin_bytes(self, m: int, n: int, nvir: tuple[int, int], naux: int) -> int:
-        """See `Backend.opposite_spin_bytes`."""
-        ...
-
-
 class Backend:
     """A kind of machine on which the expensive steps can run.
 
     Callers have validated shapes, dtypes and values of arrays. This class checks the precision and calls the methods
-    with an underscore, which each backend defines.
+    whose names begin with an underscore, which each backend defines.
 
     Attributes
     ----------
     name : str
-        As in ``--backend``.
+        The name, as in ``--backend``.
     precisions : tuple of str
-        Those of `trnqc.types.PRECISIONS` in which it multiplies matrices and computes pair energies; every other raises
-        UnsupportedPrecision, and without any it does neither. bf16x3 is the split B = hi + lo with both parts in bf16
-        and T = hi.hi + hi.lo + lo.hi accumulated in fp32; bf16 is hi.hi alone.
+        The precisions of matrix products and pair energies, out of `trnqc.types.PRECISIONS`. It is empty for a backend
+        that has neither. In bf16x3, B is split into hi + lo, both in bf16, and T = hi.hi + hi.lo + lo.hi is accumulated
+        in fp32. In bf16, T = hi.hi.
     """
 
     name: str
     precisions: tuple[str, ...] = ()
 
     def status(self) -> BackendStatus:
-        """Whether and on what it runs. Never raises."""
+        """Whether the backend can run here, and on what. It never raises an error."""
         raise self._without("status")
 
     def devices(self) -> tuple[Any, ...]:
@@ -126,19 +78,19 @@ class Backend:
         Raises
         ------
         BackendUnavailable
-            If there is none that can be used.
+            If no device can be used.
         UnsupportedError
-            From a backend whose programs are functions of this process.
+            If the programs of the backend are functions of this process.
         """
         raise self._without("devices")
 
     def gemm(self, a_t: np.ndarray, b: np.ndarray, *, precision: str) -> np.ndarray:
-        """Multiply a_t[K, M] and b[K, N] to a_t.T @ b, [M, N], in fp64 for fp64, else in fp32."""
+        """The product a_t.T @ b of a_t[K, M] and b[K, N], [M, N], in fp64 for the precision fp64, else in fp32."""
         check_precision(self, precision)
         return self._product(*product_operands(a_t, b, stacked=False), precision)
 
     def batched_contraction(self, a_t: np.ndarray, b: np.ndarray, *, precision: str) -> np.ndarray:
-        """Multiply a_t[Z, K, M] and b[Z, K, N] to [Z, M, N], in fp64 for fp64, else in fp32."""
+        """The products a_t[z].T @ b[z], [Z, M, N], of a_t[Z, K, M] and b[Z, K, N]; for the dtype see `gemm`."""
         check_precision(self, precision)
         return self._product(*product_operands(a_t, b, stacked=True), precision)
 
@@ -159,34 +111,35 @@ class Backend:
         Parameters
         ----------
         B
-            float64 [nocc, nvir, naux] in Hartree^1/2, C-contiguous; also np.memmap, or rows on disk that B[i0:i1] reads
-            (an HDF5 dataset).
+            The factors, float64 [nocc, nvir, naux] in Hartree^1/2, C-contiguous. They may be a memory map, or an object
+            such as an HDF5 dataset whose rows B[i0:i1] are read from disk.
         eps_occ, eps_vir
-            Orbital energies [nocc] and [nvir] in Hartree.
+            The orbital energies [nocc] and [nvir] in Hartree.
         precision
             One of `precisions`.
         fused
-            If False, GEMM and energy expression run one after the other; the numbers agree within the precision.
+            Whether the energy expression is evaluated together with the product. If not, it runs after the GEMM; the
+            results agree within the precision.
         threads
-            Threads of the host; None for `trnqc.host.threads.default_threads`.
+            The number of threads of the host; by default, `trnqc.host.threads.default_threads`.
         max_memory
-            Bytes for B when it is in memory and for all that this call allocates.
+            The limit in bytes of B, if it is in memory, and everything that this call allocates.
         progress
-            Called as progress(done_pairs, total_pairs) in the caller's thread.
+            Called as progress(done_pairs, total_pairs) in the thread of the caller.
 
         Returns
         -------
         PairEnergies
-            Lower triangles of the energies, [nocc, nocc].
+            The lower triangles of the energies in Hartree, [nocc, nocc].
 
         Raises
         ------
         UnsupportedPrecision
-            For another precision.
+            If the backend does not have the precision.
         MemoryLimit
-            If `max_memory` is too little; the message gives what is needed and what is allowed.
+            If `max_memory` is too small. The message contains the necessary and the allowed size.
         CompilerError
-            From the CPU's fused step where there is no C compiler.
+            If the fused step of the CPU needs a C compiler and there is none.
         """
         check_precision(self, precision)
         step = self._pair_step(PairOptions(precision, fused, threads, progress))
@@ -205,25 +158,32 @@ class Backend:
         threads: int | None = None,
         progress: Progress | None = None,
     ) -> PairEnergies:
-        """Compute the energies of all pairs of an orbital of `left` with one of `right`, none of which is in both.
+        """Compute the energies of all pairs of one orbital of `left` and one of `right`.
 
-        With `mp2_pairs` over the diagonal blocks it makes up all pairs for a caller who holds only some rows of B at a
-        time.
+        No orbital is in both. Together with `mp2_pairs` for the diagonal blocks, this gives all pairs to a caller that
+        has only some rows of B in memory.
 
         Parameters
         ----------
         left, right
             Rows of B, [m, nvir, naux] and [n, nvir, naux].
         eps_left, eps_right
-            Their orbital energies, [m] and [n].
+            The orbital energies of these rows, [m] and [n], in Hartree.
         eps_vir, precision, fused, threads, progress
-            As in `mp2_pairs`.
+            See `mp2_pairs`.
 
         Returns
         -------
         PairEnergies
-            [m, n], not triangular. Equal arguments give equal bits for any number of threads; on the CPU they are also
-            those of `mp2_pairs`.
+            The energies in Hartree, [m, n], all of them. Their bits do not depend on the number of threads. On the CPU
+            they are those of `mp2_pairs`.
+
+        Raises
+        ------
+        UnsupportedPrecision
+            If the backend does not have the precision.
+        CompilerError
+            If the fused step of the CPU needs a C compiler and there is none.
         """
         check_precision(self, precision)
         step = self._pair_step(PairOptions(precision, fused, threads, progress))
@@ -232,7 +192,7 @@ class Backend:
     def pair_block_bytes(
         self, m: int, n: int, nvir: int, naux: int, *, precision: str, fused: bool = True, threads: int | None = None
     ) -> int:
-        """Bytes that `mp2_pair_block` allocates beside its arguments; no less than `mp2_pairs` of m or n rows does."""
+        """The bytes that `mp2_pair_block` allocates, which are at least those of `mp2_pairs` with m or n rows."""
         check_precision(self, precision)
         return self._pair_step(PairOptions(precision, fused, threads)).block_bytes(m, n, nvir, naux)
 
@@ -284,7 +244,7 @@ class Backend:
         return self._pair_step(PairOptions(precision, fused, threads)).opposite_spin_bytes(m, n, nvir, naux)
 
     def _product(self, a_t: np.ndarray, b: np.ndarray, precision: str) -> np.ndarray:
-        """a_t[..., K, M], b[..., K, N] -> [..., M, N], for one product or a stack of them."""
+        """The product a_t.T @ b, [M, N], of a_t[K, M] and b[K, N], or a stack of such products."""
         raise self._without("_product")
 
     def _pair_step(self, options: PairOptions) -> PairStep:
@@ -296,22 +256,34 @@ class Backend:
 
 @dataclass(frozen=True)
 class Selection:
-    """The backend chosen for a request, and a note that says why in words."""
+    """The backend of a job, and a note that says in words why it was chosen."""
 
     backend: Backend
     note: str
 
 
 def product_operands(a_t: Any, b: Any, stacked: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the operands of `gemm`, or of `batched_contraction` (stacked), as plain real arrays of agreeing shapes.
+    """Convert the operands of a matrix product to NumPy arrays, and check them.
+
+    Parameters
+    ----------
+    a_t, b
+        The operands of `Backend.gemm` or `Backend.batched_contraction`.
+    stacked
+        Whether they are those of `Backend.batched_contraction`.
+
+    Returns
+    -------
+    tuple of ndarray
+        The operands.
 
     Raises
     ------
     InputError
-        For anything else.
+        If they are not real arrays, or if their shapes do not fit.
     """
-    instead = "backends take NumPy arrays; take .detach()"
-    left, right = host_array(a_t, "a_t", instead), host_array(b, "b", instead)
+    advice = "backends take NumPy arrays; take .detach()"
+    left, right = host_array(a_t, "a_t", advice), host_array(b, "b", advice)
     for name, x in (("a_t", left), ("b", right)):
         if x.dtype.kind not in "fiu" and x.dtype.name != "bfloat16":
             raise InputError(f"backends multiply real numbers; {name} holds {x.dtype}")
@@ -323,7 +295,7 @@ def product_operands(a_t: Any, b: Any, stacked: bool) -> tuple[np.ndarray, np.nd
 
 
 def check_precision(backend: Backend, precision: str) -> None:
-    """Raise UnsupportedPrecision, naming what `backend` has, unless it has `precision`."""
+    """Raise UnsupportedPrecision if a backend does not have a precision. The message lists those that it has."""
     if precision in backend.precisions:
         return
     if not backend.precisions:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from trnqc.contraction.api import contract, einsum, einsum_plan
 from trnqc.contraction.order.expansion import expanded
-from trnqc.contraction.order.operations import path
+from trnqc.contraction.order.paths import path
 from trnqc.contraction.pair_energy import OuterSum
 from trnqc.contraction.plan import Plan
 from trnqc.expression.program import Program

@@ -9,23 +9,28 @@ from typing import Any
 import numpy as np
 
 from trnqc.arrays import is_traced_by_dynamo
+from trnqc.contraction.arguments import (
+    Symmetries,
+    declared_exchanges,
+    from_interleaved,
+    is_dataset,
+    itemsize_of,
+    shape_of,
+    squeezed,
+    unknown_argument,
+)
 from trnqc.contraction.kernels import Gemm, backend_kernels, fused_pair_kernels
 from trnqc.contraction.plan import Plan
-from trnqc.contraction.planning import Exchanges, Optimize, plan_statements, plan_subscripts, requested_path
-from trnqc.contraction.run.arrays import itemsize
+from trnqc.contraction.planning import Optimize, plan_statements, plan_subscripts, requested_path
 from trnqc.contraction.run.dispatch import run_arrays
 from trnqc.contraction.run.operands import as_arrays
 from trnqc.contraction.time_limit import TIME_LIMIT, planning
 from trnqc.errors import ArgumentError, InputError, UnsupportedError
 from trnqc.expression.program import Program
-from trnqc.expression.subscripts import Shape, interleaved
-from trnqc.expression.symmetry import parse_symmetries
 from trnqc.expression.text import parse
 
-# Planning passes over arrays on disk may take so many times the time limit (see `_einsum_stored`).
+# Factor by which planning for arrays on disk may exceed the time limit (see `_einsum_stored`).
 STORED = 30
-# Number of an operand -> equations such as "efij = feji".
-Symmetries = Mapping[int, str | Sequence[str]]
 
 
 def einsum(
@@ -53,11 +58,11 @@ def einsum(
         Multiply the matrices of NumPy arrays on this backend ("cpu", "simulator", "neuron") instead of with the library
         of the arrays.
     precision : str
-        Of the backend, one of `trnqc.types.PRECISIONS`.
+        Precision of the backend, one of `trnqc.types.PRECISIONS`.
     memory_limit : int, optional
         Bytes for temporaries. Where the steps need more, fused loops over tiles run instead.
     gemm : callable, optional
-        ``gemm(a_t[Z, K, M], b[Z, K, N]) -> [Z, M, N]`` multiplies the matrices; not together with a backend.
+        Product of stacked matrices, ``gemm(a_t[Z, K, M], b[Z, K, N]) -> [Z, M, N]``, in place of a backend.
     check_finite : bool
         Whether to refuse operands that hold nan or inf, or lack a declared symmetry.
     out : h5py.Dataset, path or array, optional
@@ -81,9 +86,9 @@ def einsum(
     ExpressionError
         If the subscripts do not fit the operands.
     InputError
-        If operands are refused. An ArgumentError, which is a TypeError too, for unknown arguments.
+        If operands are refused. Unknown arguments raise an ArgumentError, which is also a TypeError.
     MemoryLimit
-        If no loops keep the limit of memory. The message states what would do.
+        If no loops fit into the memory limit. The message states the least limit that does.
     BackendUnavailable, UnsupportedPrecision, UnsupportedError
         If the backend, its precision or a combination of arguments is not available.
 
@@ -106,9 +111,9 @@ def einsum(
         run = traced.einsum if memory_limit is None and not symmetries else traced.einsum_in_loops
         return run(subscripts, operands, options)
     if unknown:
-        raise ArgumentError(_advice(next(iter(unknown))))
+        raise unknown_argument(next(iter(unknown)))
     if not isinstance(subscripts, str):
-        subscripts, operands = _from_interleaved((subscripts, *operands))
+        subscripts, operands = from_interleaved((subscripts, *operands))
     if backend is not None:
         if gemm is not None:
             raise ArgumentError("gemm and backend both say what multiplies matrices; leave one of them out")
@@ -133,22 +138,22 @@ def contracted(
 ) -> Any:
     """Return what `einsum` returns, by the library of the arrays or by `gemm`."""
     arrays = as_arrays(operands)
-    if out is not None or any(_is_dataset(x) for x in arrays):
+    if out is not None or any(is_dataset(x) for x in arrays):
         if symmetries:
             raise UnsupportedError("symmetries go with arrays in memory and without out; leave them out")
         if not isinstance(optimize, bool | str | None):
             raise UnsupportedError("a path goes with arrays in memory and without out; leave optimize out")
         return _einsum_stored(subscripts, arrays, memory_limit, gemm, check_finite, out, time_limit)
-    # Lengths may be symbols while PyTorch traces; a plan is for numbers.
+    # While PyTorch traces, extents may be symbols; planning needs numbers.
     shapes = tuple(tuple(map(int, x.shape)) for x in arrays)
-    exchanges, same = _declared(symmetries, arrays, shapes)
-    # Only where memory is limited a plan depends on the length of an element; other plans are shared.
-    size = 8 if memory_limit is None else _itemsize(arrays)
+    exchanges, same = declared_exchanges(symmetries, arrays, shapes)
+    # A plan depends on the size of an element only if memory is limited; other plans are shared between types.
+    size = 8 if memory_limit is None else itemsize_of(arrays)
     path = requested_path(optimize, subscripts, shapes)
     plan, parsed = plan_subscripts(subscripts, shapes, size, memory_limit, time_limit, exchanges, same, path)
     plan.warn_if_slow(stacklevel=4)
-    squeezed = [_squeeze(x, axes) for x, axes in zip(arrays, parsed.squeezed)]
-    return run_arrays(plan, squeezed, gemm, check_finite)
+    arrays = [squeezed(x, axes) for x, axes in zip(arrays, parsed.squeezed)]
+    return run_arrays(plan, arrays, gemm, check_finite)
 
 
 def _einsum_stored(
@@ -161,9 +166,9 @@ def _einsum_stored(
     time_limit: float | None,
 ) -> Any:
     # h5py is not imported for arrays in memory.
-    from trnqc.contraction.run.stored import einsum_stored
+    from trnqc.contraction.run.disk.stored import einsum_stored
 
-    others = [x for x in arrays if not _is_dataset(x) and not isinstance(x, np.ndarray)]
+    others = [x for x in arrays if not is_dataset(x) and not isinstance(x, np.ndarray)]
     if gemm is not None or others:
         other = "a backend" if gemm is not None else type(others[0]).__name__
         raise UnsupportedError(f"datasets and out go with NumPy arrays and its products; found {other}")
@@ -171,7 +176,7 @@ def _einsum_stored(
     if any(parsed.squeezed):
         raise UnsupportedError("datasets and out take operands whose extents agree; axes of extent one are spread here")
     operands = {name: x for (name, _), x in zip(plan.inputs, arrays)}
-    # A call after a kill continues only if it finds the same plan, so that the time limit must rarely be reached.
+    # A call that continues after a kill must find the same plan, so the time limit should rarely be reached.
     with planning(None if time_limit is None else STORED * time_limit):
         return einsum_stored(plan.trees[0], operands, out, memory_limit, check_finite)
 
@@ -220,7 +225,7 @@ def einsum_plan(
     ExpressionError
         If the subscripts or the program are invalid.
     MemoryLimit
-        If no loops keep the limit of memory. The message states in bytes what would do.
+        If no loops fit into the memory limit. The message states the least limit that does.
     BackendUnavailable, UnsupportedPrecision
         If the backend cannot run here, or not in this precision.
 
@@ -236,7 +241,7 @@ def einsum_plan(
     6 N^6
     """
     if not isinstance(expression, str | Program):
-        expression, operands = _from_interleaved((expression, *operands))
+        expression, operands = from_interleaved((expression, *operands))
     if isinstance(expression, str) and "=" not in expression:
         plan = _subscripts_plan(expression, operands, memory_limit, symmetries, time_limit)
     else:
@@ -259,9 +264,9 @@ def _subscripts_plan(
     symmetries: Symmetries | None,
     time_limit: float | None,
 ) -> Plan:
-    shapes = tuple(_shape(x) for x in operands)
-    size = _itemsize([x for x in operands if hasattr(x, "shape")])
-    exchanges, same = _declared(symmetries, operands, shapes)
+    shapes = tuple(shape_of(x) for x in operands)
+    size = itemsize_of([x for x in operands if hasattr(x, "shape")])
+    exchanges, same = declared_exchanges(symmetries, operands, shapes)
     return plan_subscripts(subscripts, shapes, size, memory_limit, time_limit, exchanges, same)[0]
 
 
@@ -277,52 +282,6 @@ def _program_plan(
     if len(operands) > 1 or (operands and not isinstance(operands[0], Mapping)):
         raise InputError("the operands of a program come as one dictionary: name -> array or shape")
     named: Mapping[str, Any] = operands[0] if operands else {}
-    program = program.shaped({name: _shape(x) for name, x in named.items() if not callable(x)})
+    program = program.shaped({name: shape_of(x) for name, x in named.items() if not callable(x)})
     arrays = tuple(named.values())
-    return plan_statements(program, outputs, _itemsize(arrays), memory_limit, time_limit), arrays
-
-
-def _declared(
-    symmetries: Symmetries | None, operands: Sequence[Any], shapes: Sequence[Shape]
-) -> tuple[Exchanges, tuple[int, ...]]:
-    """Return the exchanges of each operand, and for each operand the first that is the same array."""
-    if not symmetries:
-        return (), ()
-    ids = [id(x) for x in operands]
-    same = tuple(k if isinstance(x, tuple) else ids.index(id(x)) for k, x in enumerate(operands))
-    return parse_symmetries(symmetries, shapes), same
-
-
-def _from_interleaved(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
-    if len(operands) < 2:
-        raise InputError("einsum takes subscripts and operands, or operands each with its list of indices")
-    text, arrays = interleaved(operands)
-    return text, tuple(arrays)
-
-
-def _advice(name: str) -> str:
-    known = {
-        "dtype": "convert the operands: the result has the type that holds every one of them",
-        "casting": "convert the operands before",
-        "order": "copy the result into the order of axes that you want",
-        "use_blas": "every step is a product of matrices where it can be",
-    }
-    return f"einsum has no argument {name!r}: {known.get(name, 'see its documentation for those that it has')}"
-
-
-def _is_dataset(operand: Any) -> bool:
-    return type(operand).__module__.startswith("h5py.")
-
-
-def _shape(operand: Any) -> Shape:
-    if isinstance(operand, tuple) and all(isinstance(n, int | np.integer) for n in operand):
-        return tuple(map(int, operand))
-    return tuple(as_arrays([operand])[0].shape)
-
-
-def _itemsize(operands: Sequence[Any]) -> int:
-    return itemsize([x for x in operands if hasattr(x, "dtype")])
-
-
-def _squeeze(x: Any, axes: tuple[int, ...]) -> Any:
-    return x.reshape(tuple(n for axis, n in enumerate(x.shape) if axis not in axes)) if axes else x
+    return plan_statements(program, outputs, itemsize_of(arrays), memory_limit, time_limit), arrays

@@ -22,7 +22,8 @@ from trnqc.contraction.memory.schedule import Schedule
 from trnqc.contraction.order.block_sparsity import Blocked
 from trnqc.contraction.order.symmetric_pairs import unique
 from trnqc.contraction.pair_energy import PairForm
-from trnqc.contraction.run.lower import Step, lower
+from trnqc.contraction.run.lower import lower
+from trnqc.contraction.run.steps import Step
 from trnqc.contraction.tree import Tree
 from trnqc.expression.symmetry import Exchange
 

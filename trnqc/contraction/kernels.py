@@ -11,26 +11,27 @@ import numpy as np
 from trnqc.errors import InputError
 from trnqc.types import PairEnergies
 
-# Stacked product of matrices: a_t[Z, K, M], b[Z, K, N] -> [Z, M, N].
+# A stacked product of matrices: (a_t[Z, K, M], b[Z, K, N]) -> [Z, M, N].
 Gemm = Callable[[Any, Any], Any]
-# Pair energies: B[occ, vir, aux] (fp64, C order), eps_occ, eps_vir, bytes of memory or None -> energies by pair.
+# A kernel of pair energies: (B[occ, vir, aux], eps_occ, eps_vir, bytes of memory or None) -> energies by pair. B is
+# fp64 in C order.
 PairKernel = Callable[[np.ndarray, np.ndarray, np.ndarray, int | None], PairEnergies]
 
 
 @dataclass(frozen=True)
 class Kernels:
-    """What multiplies matrices and what computes pair energies.
+    """The kernels of one plan: one for products of matrices, one for pair energies.
 
     Attributes
     ----------
     name : str
-        What forms the products of matrices, in words, for the printed plan.
+        Description of the matrix product for the printed plan.
     gemm : Gemm or None
         None for the matrix product of the library that the arrays belong to.
     pairs : PairKernel or None
-        None where pair energies run step by step.
+        None if pair energies are computed step by step.
     pairs_name : str
-        What computes the pair energies, in words.
+        Description of the pair kernel for the printed plan.
     """
 
     name: str = "the library of the arrays"
@@ -85,7 +86,7 @@ def backend_kernels(name: str, precision: str, operands: Iterable[Any] = ()) -> 
 
 
 def fused_pair_kernels() -> Kernels:
-    """Return the kernels where no backend is named: pair energies by the CPU's kernel, if it can be compiled."""
+    """Return the kernels of a plan without a backend: the CPU's pair kernel, if it can be compiled."""
     from trnqc import backends
 
     if backends.get("cpu").status().reason:

@@ -6,7 +6,7 @@ import warnings
 from functools import cached_property
 from typing import Any
 
-from trnqc.contraction import listing
+from trnqc.contraction import export, listing
 from trnqc.contraction.computation import Computation
 from trnqc.contraction.cost.estimate import SLOW, plan_seconds, slowdown
 from trnqc.contraction.cost.rates import machine_rates
@@ -78,7 +78,7 @@ class Plan(Computation):
     def warn_if_slow(self, stacklevel: int) -> None:
         """Issue a SlowPlanWarning if the memory limit makes a run more than `SLOW` times slower.
 
-        stacklevel: as of ``warnings.warn``, 2 for the caller of this method.
+        `stacklevel` is that of ``warnings.warn``; 2 stands for the caller of this method.
         """
         if self.memory is not None and self.slowdown > SLOW:
             message = (
@@ -93,4 +93,4 @@ class Plan(Computation):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan in JSON's types: lists, dictionaries, strings and numbers."""
-        return listing.data(self, self.seconds, self.slowdown)
+        return export.data(self, self.seconds, self.slowdown)

@@ -19,7 +19,7 @@ from trnqc.contraction.cost.counts import Count
 from trnqc.contraction.ladder.pattern import ladder_of
 from trnqc.contraction.memory.limit import within_bytes
 from trnqc.contraction.order.expansion import expanded
-from trnqc.contraction.order.operations import tree_of_path
+from trnqc.contraction.order.paths import tree_of_path
 from trnqc.contraction.order.program import best_tree, plan_program, unread
 from trnqc.contraction.order.symmetric_pairs import with_pairs
 from trnqc.contraction.pair_energy import pair_forms
@@ -34,7 +34,7 @@ from trnqc.expression.symmetry import Exchange, Symmetry
 RESULT = "result"
 # For each operand the exchanges of its axes that leave it unchanged, or change its sign.
 Exchanges = tuple[tuple[Exchange, ...], ...]
-# Steps of an opt_einsum path: positions of operands in the current list; their product is appended to it.
+# The steps of an opt_einsum path (see `order.paths`).
 Path = tuple[tuple[int, ...], ...]
 # What `optimize` of einsum may be.
 Optimize = bool | str | Sequence[Any] | Callable[..., Any] | None
@@ -53,8 +53,22 @@ def plan_subscripts(
 ) -> tuple[Plan, Subscripts]:
     """Return the plan of one product, and its subscripts.
 
-    itemsize: bytes of an element. exchanges: for each operand. same: for each operand the first that is the same array.
-    path: an order of the products to follow instead of searching one.
+    Parameters
+    ----------
+    subscripts : str
+        Subscripts as `numpy.einsum` takes them.
+    shapes : tuple of tuples of int
+        Shapes of the operands.
+    itemsize : int
+        Bytes of an element.
+    memory_limit, time_limit : optional
+        Bytes for temporaries, and seconds of processor time for planning; None for no limit.
+    exchanges : tuple
+        For each operand the exchanges of axes that leave it unchanged or change its sign.
+    same : tuple of int
+        For each operand the number of the first operand that is the same array.
+    path : tuple
+        An order of the products to follow; empty to search for one.
     """
     parsed = parse_subscripts(subscripts, shapes)
     with planning(time_limit) as clock:
@@ -63,7 +77,7 @@ def plan_subscripts(
 
 
 def _product_plan(parsed: Subscripts, exchanges: Exchanges, same: tuple[int, ...], path: Path) -> Plan:
-    # Operands that are one array differ after axes of one of them are removed.
+    # If axes of extent one are removed from some operands, operands that are the same array may differ afterwards.
     leaves, indices = parsed.leaves(() if any(parsed.squeezed) else same), parsed.indices()
     declared: dict[str, tuple[Exchange, ...]] = {}
     for leaf, of_operand, squeezed in zip(leaves, exchanges, parsed.squeezed):
@@ -94,7 +108,11 @@ def _single_pairs(exchanges: Sequence[Exchange]) -> tuple[Symmetry, ...]:
 def plan_statements(
     program: Program, outputs: Sequence[str], itemsize: int, memory_limit: int | None, time_limit: float | None
 ) -> Plan:
-    """Return the plan of a program whose extents are known; outputs: those that nothing reads where none is named."""
+    """Return the plan of a program whose extents are known.
+
+    Without outputs, the targets that no other statement reads are returned. For the other parameters see
+    `plan_subscripts`.
+    """
     outputs = tuple(outputs) or unread(program)
     # Shared products and targets of statements are held until their last use. Where that exceeds the limit, less is
     # shared, and then every intermediate is written out.
@@ -116,7 +134,7 @@ def plan_statements(
 
 
 def requested_path(optimize: Optimize, subscripts: str, shapes: tuple[Shape, ...]) -> Path:
-    """Return the path that the caller states, or that the caller's planner finds; empty if our order is wanted."""
+    """Return the caller's path, or that of the caller's planner; empty if our own order is wanted."""
     if isinstance(optimize, bool | str | None):
         return ()
     steps: Any = optimize
@@ -127,5 +145,5 @@ def requested_path(optimize: Optimize, subscripts: str, shapes: tuple[Shape, ...
     if steps and steps[0] == "einsum_path":
         del steps[0]
     if steps is None or not all(isinstance(step, Iterable) for step in steps):
-        raise ArgumentError(f"optimize is a path, a planner of paths, or anything that names one; found {optimize!r}")
+        raise ArgumentError(f"optimize is a path, a planner of paths, a bool or a name; found {optimize!r}")
     return tuple(tuple(int(position) for position in step) for step in steps)

@@ -4,6 +4,6 @@
     text              ─ text.parse                  ─► Program: statements over declared spaces and tensors
     Python objects    ─ program.Program.of          ─► Program
 
-`spaces` holds what indices run over, `symmetry` what exchanges of axes do, `terms` tensors, products and sums. Nothing
-in this folder holds an array.
+`spaces` defines ranges of indices, `symmetry` the effect of exchanges of axes, `terms` tensors, products and sums. No
+module of this folder holds arrays.
 """

@@ -14,7 +14,7 @@ class Leaf:
     name : str
         Name of the array.
     indices : tuple of str
-        Label of each axis; a label that repeats takes the diagonal.
+        Label of each axis; a label that repeats means the diagonal.
     operand : int
         Number of the array among the operands; negative for an array that an earlier assignment computes.
     cost : int

@@ -1,6 +1,6 @@
 """Programs: statements that assign sums of products of tensors, over declared spaces, labels and tensors.
 
-A label that stands in the target of a statement is kept; every other label of a term is summed.
+Labels of the target of a statement are kept; every other label of a term is summed over.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Program:
     Raises
     ------
     ExpressionError
-        If a name is declared twice, is not declared, or stands where its spaces do not fit.
+        If a name is declared twice or not at all, or if labels of a tensor run over other spaces than its axes.
 
     Examples
     --------
@@ -137,7 +137,18 @@ class Program:
         return replace(self, spaces=tuple(spaces.values()), tensors=tensors)
 
     def shaped(self, shapes: Mapping[str, tuple[int, ...]]) -> Program:
-        """Return the program with the extents that arrays of these shapes give; shapes: by name of the tensor."""
+        """Return the program with extents filled in from the shapes of arrays.
+
+        Parameters
+        ----------
+        shapes : mapping
+            Name of a tensor -> shape of its array.
+
+        Raises
+        ------
+        ExpressionError
+            If there is no such tensor, or if shapes contradict each other or declared extents.
+        """
         extents: dict[str, int] = {space.name: space.extent for space in self.spaces if space.extent is not None}
         for name, shape in shapes.items():
             tensor = self.tensor(name)
@@ -166,9 +177,21 @@ class Program:
 
 
 def check_factor(factor: Factor, labels: Mapping[str, str], shapes: Mapping[str, tuple[str, ...]]) -> None:
-    """Raise ExpressionError if a factor is not consistent with the declarations.
+    """Check that a factor is consistent with the declarations.
 
-    labels: label -> name of its space. shapes: name of a tensor -> names of the spaces of its axes.
+    Parameters
+    ----------
+    factor : Factor
+        The factor.
+    labels : mapping
+        Label -> name of its space.
+    shapes : mapping
+        Name of a tensor -> names of the spaces of its axes.
+
+    Raises
+    ------
+    ExpressionError
+        If a label or the tensor is not declared, or if their spaces differ.
     """
     for axis, label in enumerate(factor.labels):
         if label not in labels:
@@ -180,12 +203,26 @@ def check_factor(factor: Factor, labels: Mapping[str, str], shapes: Mapping[str,
         raise ExpressionError(f"{factor.tensor} has {len(expected)} indices; found {len(factor.labels)}")
     for axis, (space, label) in enumerate(zip(expected, factor.labels)):
         if space != labels[label]:
-            found = f"index {label} over {labels[label]}"
-            raise ExpressionError(f"axis {axis} of {factor.tensor} runs over space {space}; found {found}", axis)
+            actual = f"index {label} over {labels[label]}"
+            raise ExpressionError(f"axis {axis} of {factor.tensor} runs over space {space}; found {actual}", axis)
 
 
 def check_target(statement: Statement, shapes: Mapping[str, tuple[str, ...]]) -> None:
-    """Raise ExpressionError if a label of the target repeats or is missing in a term, or if a term has no tensor."""
+    """Check the target of a statement against its terms.
+
+    Parameters
+    ----------
+    statement : Statement
+        The statement.
+    shapes : mapping
+        Name of a tensor -> names of the spaces of its axes, for tensors that have a value.
+
+    Raises
+    ------
+    ExpressionError
+        If a label of the target repeats or is missing in a term, if a term has no tensor, or if the statement adds to a
+        target that has no value.
+    """
     target = statement.target
     if statement.accumulate and target.tensor not in shapes:
         raise ExpressionError(f"{target} is added to before it has a value")

@@ -1,4 +1,4 @@
-"""Index spaces and labels: what an index of a tensor runs over."""
+"""Index spaces and labels: the ranges of the indices of tensors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Index:
     extent : int
         The index runs over 0 .. extent - 1.
     symbol : str
-        Stands for the extent in symbolic operation counts.
+        The symbol of the extent in symbolic operation counts.
     """
 
     label: str
@@ -81,7 +81,14 @@ def split_labels(labels: str | tuple[str, ...]) -> tuple[str, ...]:
 def fresh_label(labels: dict[str, str], like: str, taken: Collection[str]) -> str:
     """Return a label over the space of `like` that is not in `taken`.
 
-    Where every label of that space is taken, a new one is added to `labels` (label -> name of its space).
+    Parameters
+    ----------
+    labels : dict
+        Label -> name of its space. If all labels of the space are taken, a new label is added.
+    like : str
+        A label.
+    taken : collection of str
+        Labels that must not be returned.
     """
     for label, space in labels.items():
         if space == labels[like] and label not in taken:

@@ -1,8 +1,8 @@
 """Subscripts of NumPy's einsum: "acik,befl,dfjk,cdel->abij".
 
-One parser serves dense contractions and sparse networks. An index is a letter of ASCII or any character from U+00C0 on,
-which covers every symbol of ``opt_einsum.get_symbol``. Without an arrow the result has the indices that stand once, in
-the order of their code points, as in NumPy.
+Dense contractions and sparse networks use the same parser. An index is an ASCII letter or any character from U+00C0 on,
+which includes every symbol of ``opt_einsum.get_symbol``. Without an arrow, the result has the indices that occur once,
+in the order of their code points, as in NumPy.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ class Subscripts:
     squeezed: tuple[tuple[int, ...], ...]
 
     def indices(self) -> dict[str, Index]:
-        """Return every label with its extent; the symbol is N if all extents are equal, else the first such label."""
+        """Return every label with its extent and symbol.
+
+        The symbol is N if all extents are equal, else the first label of the same extent.
+        """
         symbols: dict[int, str] = {}
         for label, extent in self.extents.items():
             symbols.setdefault(extent, label)
@@ -55,33 +58,39 @@ class Subscripts:
         return {label: Index(label, extent, symbols[extent]) for label, extent in self.extents.items()}
 
     def leaves(self, same: Sequence[int] = ()) -> tuple[Leaf, ...]:
-        """Return the operands, named A, B, C ...; same: for each operand the first that is the same array."""
+        """Return the operands, named A, B, C ...
+
+        Parameters
+        ----------
+        same : sequence of int
+            For each operand the number of the first operand that is the same array; by default all are different.
+        """
         names = same or range(len(self.inputs))
         return tuple(Leaf(operand_name(names[k]), labels, k) for k, labels in enumerate(self.inputs))
 
 
 def operand_name(position: int) -> str:
-    """Return A, B, ..., Z, A26, A27, ..."""
+    """Return the name of an operand: A, B, ..., Z, A26, A27, ..."""
     return chr(ord("A") + position) if position < 26 else f"A{position}"
 
 
 def parse_subscripts(text: str, shapes: Sequence[Shape], strict: bool = False) -> Subscripts:
-    """Return the contraction that subscripts mean over operands of these shapes.
+    """Parse subscripts over operands of these shapes.
 
     Parameters
     ----------
     text : str
-        Subscripts as of ``numpy.einsum``, with or without the result.
+        Subscripts of ``numpy.einsum``, with or without the result.
     shapes : sequence of tuple of int
         Shapes of the operands.
     strict : bool
-        Refuse what operands without views cannot do: a label twice in one operand, an ellipsis, and axes of extent 1
-        that are broadcast.
+        Refuse subscripts that need views of operands: a label that repeats in one operand, an ellipsis, and axes of
+        extent 1 that are broadcast.
 
     Raises
     ------
     ExpressionError
-        If the subscripts do not fit the shapes. The message names index and operand and points at the place.
+        If the subscripts do not fit the shapes. The message names the index and the operand, and shows the position.
 
     Examples
     --------
@@ -91,18 +100,16 @@ def parse_subscripts(text: str, shapes: Sequence[Shape], strict: bool = False) -
     """
     sides = text.split("->")
     if len(sides) > 2:
-        raise error_at(
-            "one arrow '->' leads to the result; found another", text, text.index("->", text.index("->") + 2)
-        )
+        raise error_at("subscripts have one arrow '->'; found another", text, text.index("->", text.index("->") + 2))
     parts = sides[0].split(",")
     if len(parts) != len(shapes):
-        raise ExpressionError(f"subscripts for {len(parts)} operands; found {len(shapes)} operands\n  {text}")
+        raise ExpressionError(f"the subscripts are for {len(parts)} operands; found {len(shapes)} operands\n  {text}")
     columns = [sum(len(p) + 1 for p in parts[:k]) for k in range(len(parts))]
-    places = [_scan(text, part, column) for part, column in zip(parts, columns)]
+    scanned = [_scan(text, part, column) for part, column in zip(parts, columns)]
     if strict:
-        for operand, labels in enumerate(places):
+        for operand, labels in enumerate(scanned):
             _check_distinct(text, labels, operand)
-    inputs = [_axes(text, places[k], k, len(shape), columns[k]) for k, shape in enumerate(shapes)]
+    inputs = [_axes(text, scanned[k], k, len(shape), columns[k]) for k, shape in enumerate(shapes)]
     if len(sides) == 2:
         output = _result(text, len(sides[0]) + 2, inputs)
     else:
@@ -141,7 +148,7 @@ def interleaved(operands: Sequence[object]) -> tuple[str, list[object]]:
     if len(operands) % 2:
         last = _labels(operands[-1])
         if unknown := [x for x in last if x is not Ellipsis and x not in names]:
-            raise ExpressionError(f"index {unknown[0]!r} of the result stands in no operand")
+            raise ExpressionError(f"index {unknown[0]!r} of the result occurs in no operand")
         text += "->" + "".join("..." if x is Ellipsis else names[x] for x in last)
     return text, arrays
 
@@ -151,11 +158,11 @@ def _labels(group: object) -> list[Any]:
     if not isinstance(group, Iterable):
         raise ArgumentError(
             "einsum takes subscripts as text, or each operand followed by the list of its indices; "
-            f"found {type(group).__name__} in the place of such a list"
+            f"found {type(group).__name__} instead of a list"
         )
     labels = list(group)
     if bad := [label for label in labels if not isinstance(label, Hashable)]:
-        raise ArgumentError(f"an index is a number, a text or another value that can be hashed; found {bad[0]!r}")
+        raise ArgumentError(f"an index must be hashable, such as a number or a text; found {bad[0]!r}")
     return labels
 
 
@@ -170,11 +177,12 @@ def is_index(character: str) -> bool:
     return character >= "\u00c0" or character in string.ascii_letters
 
 
-Place = tuple[str, int]  # a label or an ellipsis, and its column
+# A label or an ellipsis, and its column.
+Place = tuple[str, int]
 
 
 def _scan(text: str, part: str, column: int) -> list[Place]:
-    """Return the labels of one operand or of the result; column: where the part begins in the text."""
+    """Return the labels of one operand or of the result. column: the first column of this part of the text."""
     places: list[Place] = []
     k = 0
     while k < len(part):
@@ -193,13 +201,13 @@ def _scan(text: str, part: str, column: int) -> list[Place]:
 
 
 def _check_distinct(text: str, places: list[Place], operand: int) -> None:
-    """Refuse an ellipsis, and a label that stands twice."""
+    """Refuse an ellipsis, and a label that occurs twice."""
     labels = [label for label, _ in places]
     for label, column in places:
         if label == "...":
             raise error_at(f"operand {operand} has an ellipsis; name each of its axes", text, column)
         if labels.count(label) > 1:
-            raise error_at(f"index {label} stands twice in operand {operand}; take the diagonal before", text, column)
+            raise error_at(f"index {label} occurs twice in operand {operand}; take the diagonal first", text, column)
 
 
 def _axes(text: str, places: list[Place], operand: int, rank: int, column: int) -> tuple[list[str], list[int]]:
@@ -208,7 +216,7 @@ def _axes(text: str, places: list[Place], operand: int, rank: int, column: int) 
     named = sum(label != "..." for label, _ in places)
     dots = rank - named
     if dots < 0 or (dots and named == len(places)):
-        raise error_at(f"subscripts of {named} axes; operand {operand} has {rank}", text, column)
+        raise error_at(f"the subscripts name {named} axes; operand {operand} has {rank}", text, column)
     for label, place in places:
         more = [f"...{k}" for k in reversed(range(dots))] if label == "..." else [label]
         labels += more
@@ -217,7 +225,7 @@ def _axes(text: str, places: list[Place], operand: int, rank: int, column: int) 
 
 
 def _result(text: str, column: int, inputs: list[tuple[list[str], list[int]]]) -> tuple[str, ...]:
-    """Return the labels behind the arrow, with the ellipsis spelt out."""
+    """Return the labels after the arrow, with the ellipsis replaced by its labels."""
     known = dict.fromkeys(label for labels, _ in inputs for label in labels)
     dots = sorted((label for label in known if label.startswith("...")), key=lambda label: -int(label[3:]))
     output: list[str] = []
@@ -226,9 +234,9 @@ def _result(text: str, column: int, inputs: list[tuple[list[str], list[int]]]) -
             output += dots
             continue
         if label not in known:
-            raise error_at(f"index {label} of the result stands in no operand", text, place)
+            raise error_at(f"index {label} of the result occurs in no operand", text, place)
         if label in output:
-            raise error_at(f"index {label} stands twice in the result", text, place)
+            raise error_at(f"index {label} occurs twice in the result", text, place)
         output.append(label)
     if dots and not any(label in output for label in dots):
         raise error_at("the operands have an ellipsis; the result needs one too", text, column)
@@ -236,7 +244,7 @@ def _result(text: str, column: int, inputs: list[tuple[list[str], list[int]]]) -
 
 
 def _implicit(labels: list[str]) -> tuple[str, ...]:
-    """Return the labels of a result that is not stated: those that stand once, behind all of an ellipsis."""
+    """Return the labels of a result that is not stated: those of an ellipsis, then those that occur once."""
     dots = sorted({x for x in labels if x.startswith("...")}, key=lambda label: -int(label[3:]))
     return (*dots, *sorted(x for x in set(labels) if labels.count(x) == 1 and not x.startswith("...")))
 

@@ -11,7 +11,7 @@ from trnqc.errors import ExpressionError
 
 @dataclass(frozen=True)
 class Symmetry:
-    """Exchanging any two of these axes multiplies the tensor by the sign.
+    """A symmetry under which exchanging any two of some axes multiplies the tensor by a sign.
 
     Attributes
     ----------
@@ -26,12 +26,12 @@ class Symmetry:
 
     def __post_init__(self) -> None:
         if self.sign not in (1, -1) or len(set(self.axes)) != len(self.axes) or len(self.axes) < 2:
-            raise ExpressionError(f"a symmetry has two or more different axes and sign 1 or -1; found {self}")
+            raise ExpressionError(f"a symmetry must have two or more different axes and sign 1 or -1; found {self}")
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """Exchanging the two axes of every pair at once multiplies the tensor by the sign.
+    """A symmetry under which exchanging the two axes of every pair at once multiplies the tensor by a sign.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Exchange:
     def __post_init__(self) -> None:
         axes = [axis for pair in self.pairs for axis in pair]
         if self.sign not in (1, -1) or len(set(axes)) != len(axes) or any(len(pair) != 2 for pair in self.pairs):
-            raise ExpressionError(f"an exchange has pairs of different axes and sign 1 or -1; found {self}")
+            raise ExpressionError(f"an exchange must have pairs of different axes and sign 1 or -1; found {self}")
 
     def order(self, rank: int) -> tuple[int, ...]:
         """Return the permutation of the axes of a tensor of this rank.
@@ -67,7 +67,7 @@ def single_exchanges(symmetries: Iterable[Symmetry]) -> tuple[Exchange, ...]:
 def parse_symmetries(
     symmetries: Mapping[int, str | Sequence[str]], shapes: Sequence[tuple[int, ...]]
 ) -> tuple[tuple[Exchange, ...], ...]:
-    """Return the exchanges that equations between permuted operands state.
+    """Parse equations between permuted operands to exchanges of axes.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def parse_symmetries(
     Raises
     ------
     ExpressionError
-        If an equation is not about exchanges of pairs of axes, or pairs axes of different extents.
+        If an equation states anything but exchanges of pairs of axes, or pairs axes of different extents.
 
     Examples
     --------

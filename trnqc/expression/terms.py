@@ -1,4 +1,4 @@
-"""Tensors, and sums of products of tensors at indices, with the arithmetic that builds them.
+"""Tensors, and sums of products of tensors at indices, built by arithmetic on Python objects.
 
 o, v = Space("o", 5), Space("v", 19)
 t, w = Tensor("t", (v, v, o, o), (Symmetry((0, 1), -1), Symmetry((2, 3), -1))), Tensor("w", (v, v, v, v))
@@ -58,12 +58,12 @@ class Tensor:
 
     def __post_init__(self) -> None:
         if self.cost < 0:
-            raise ExpressionError(f"an element of {self.name} costs at least 0; found {self.cost}")
+            raise ExpressionError(f"the cost of {self.name} must be at least 0; found {self.cost}")
         for axes in (*(s.axes for s in self.symmetries), *(pair for e in self.exchanges for pair in e.pairs)):
             if max(axes) >= self.rank or min(axes) < 0:
                 raise ExpressionError(f"{self.name} has {self.rank} axes; its symmetry names axes {axes}")
             if len({self.spaces[axis].name for axis in axes}) > 1:
-                raise ExpressionError(f"axes {axes} of {self.name} run over different spaces: no symmetry")
+                raise ExpressionError(f"axes {axes} of {self.name} run over different spaces and have no symmetry")
         if self.conserving and max(map(max, self.conserving)) >= self.rank:
             raise ExpressionError(f"{self.name} has {self.rank} axes; conserving names axes {self.conserving}")
         if self.blocks is not None and (wrong := sorted(self.blocks - set(self._block_numbers()))):
@@ -136,9 +136,9 @@ class Term:
     Attributes
     ----------
     coefficient : Fraction
-        Exact.
+        The exact coefficient.
     factors : tuple of Factor
-        In the order in which they are written.
+        The factors in the order in which they are written.
     """
 
     coefficient: Fraction
@@ -202,14 +202,14 @@ class Sum:
                 else "multiply by its denominator instead"
             )
             divisor = signed(other.terms).removeprefix(" + ").strip()
-            raise ExpressionError(f"a division is by a product of tensors; found {divisor}: {advice}")
+            raise ExpressionError(f"the divisor must be a product of tensors; found {divisor}: {advice}")
         (term,) = other.terms
         if not term.coefficient:
-            raise ExpressionError("a division is by a product of tensors; found zero")
+            raise ExpressionError("the divisor must be a product of tensors; found zero")
         below = tuple(replace(factor, reciprocal=True) for factor in term.factors)
         return self * Sum((Term(1 / term.coefficient, below),), other.tensors)
 
 
 def signed(terms: Sequence[Term]) -> str:
-    """Return the terms, each behind its sign, which a term itself does not print."""
+    """Return the text of terms, each after its sign, which the text of a term itself lacks."""
     return "".join(f" {'-' if term.coefficient < 0 else '+'} {term}" for term in terms)

@@ -9,17 +9,16 @@
     R[a,b,i,j]  = 1/2 * g[a,b,c,d] * t[c,d,i,j]
     R[a,b,i,j] += P(i,j) * (t[a,c,i,k] * w[k,b,c,j] - t[a,c,k,i] * w[k,b,c,j]) / d[a,b,i,j]
 
-P(i,j) is 1 minus the exchange of i and j in its whole product. A line that begins with an operator continues the line
-before. symmetric(0,1)(2,3) exchanges both pairs of axes at once: t_efij = t_feji. blocks(00 11) lists the blocks of a
-tensor that may differ from zero. conserving(0,1|2,3) allows those blocks whose numbers have equal sums over both groups
-of axes.
+P(i,j) subtracts from the product in which it stands the same product with i and j exchanged. A line that begins with an
+operator continues the previous line. symmetric(0,1)(2,3) exchanges both pairs of axes at once: t_efij = t_feji.
+blocks(00 11) lists the blocks of a tensor that may differ from zero. conserving(0,1|2,3) allows those blocks whose
+numbers have equal sums over both groups of axes.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container
+from dataclasses import replace
 from fractions import Fraction
 
 from trnqc.errors import ExpressionError
@@ -28,25 +27,13 @@ from trnqc.expression.program import Program, Statement, check_factor, check_tar
 from trnqc.expression.spaces import Space
 from trnqc.expression.symmetry import Exchange, Symmetry
 from trnqc.expression.terms import Factor, Sum, Tensor, Term
+from trnqc.expression.tokens import Token, logical_lines
 
-TOKEN = re.compile(
-    r"\s*(?:(?P<number>\d+\.?\d*(?:[eE][-+]?\d+)?)|(?P<name>[^\W\d]\w*'*)|(?P<sign>\+=|-=|[-+*/=()\[\],:|]))"
-)
 KEYWORDS = ("space", "index", "tensor", "function")
 
 
-@dataclass(frozen=True)
-class Token:
-    """One word of the text. kind: number, name, sign or end. line, column: counted from 0."""
-
-    kind: str
-    text: str
-    line: int
-    column: int
-
-
 def parse(text: str) -> Program:
-    """Return the program that a text states.
+    """Parse the text of a program.
 
     Parameters
     ----------
@@ -56,7 +43,7 @@ def parse(text: str) -> Program:
     Raises
     ------
     ExpressionError
-        If the text is not a program. The message shows the line and points at the place.
+        If the text is not a program. The message shows the line and the position.
 
     Examples
     --------
@@ -82,7 +69,7 @@ class _Parser:
 
     def program(self) -> Program:
         statements = []
-        for tokens in self._logical_lines():
+        for tokens in logical_lines(self.lines):
             self.tokens, self.position = tokens, 0
             if self.here.text in KEYWORDS and tokens[1].kind == "name":
                 getattr(self, f"_{self.take().text}")()
@@ -92,32 +79,6 @@ class _Parser:
                 raise self.error(f"expected the end of the line; found {self.here.text!r}", self.here)
         tensors = tuple(self.tensors.values())
         return Program(tuple(self.spaces.values()), tuple(self.labels.items()), tensors, tuple(statements))
-
-    def _logical_lines(self) -> Iterator[list[Token]]:
-        """Yield the tokens of each line together with the lines that continue it."""
-        group: list[Token] = []
-        for number, line in enumerate(self.lines):
-            tokens = self._scan(line.partition("#")[0].rstrip(), number)
-            if not tokens:
-                continue
-            if tokens[0].text not in ("+", "-", "*", "/") and group:
-                yield [*group, Token("end", "the end", group[-1].line, group[-1].column + len(group[-1].text))]
-                group = []
-            group += tokens
-        if group:
-            yield [*group, Token("end", "the end", group[-1].line, group[-1].column + len(group[-1].text))]
-
-    def _scan(self, line: str, number: int) -> list[Token]:
-        tokens, column = [], 0
-        while column < len(line):
-            match = TOKEN.match(line, column)
-            if match is None:
-                start = len(line) - len(line[column:].lstrip())
-                raise error_at(f"{line[start]!r} has no meaning here", line, start, number + 1)
-            kind = str(match.lastgroup)
-            tokens.append(Token(kind, match.group(kind), number, match.start(kind)))
-            column = match.end()
-        return tokens
 
     @property
     def here(self) -> Token:
@@ -132,7 +93,7 @@ class _Parser:
         return token
 
     def skip(self, text: str) -> bool:
-        """Pass this sign if it stands here, and return whether it did."""
+        """Skip the next token if it is `text`, and return whether it was."""
         matches = self.here.kind != "end" and self.here.text == text
         self.position += matches
         return matches
@@ -257,7 +218,7 @@ class _Parser:
         return statement
 
     def _point(self, places: list[Token], check: Callable[[], None]) -> None:
-        """Run a check; its error points at the token of the axis that is at fault, else at the tensor."""
+        """Run a check, whose error is reported at the token of the axis that it names, else at the tensor."""
         try:
             check()
         except ExpressionError as error:

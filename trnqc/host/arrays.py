@@ -1,8 +1,8 @@
-"""Arrays that begin at a cache line, and large ones whose memory is used again.
+"""Arrays that begin at a cache line, and large arrays whose memory is reused.
 
-The page faults of a new array of tens of megabytes take longer than the kernel that fills it. A `Pool` lends blocks of
-memory, in huge pages where the system has them; a block returns to the pool when the last array or tensor on it is
-gone.
+The page faults of a new array of tens of megabytes take longer than the kernel that fills it. A `Pool` therefore lends
+blocks of memory, in huge pages if the system has them. A block returns to the pool when the last array or tensor that
+uses it is deleted.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ import numpy as np
 from trnqc.errors import MemoryLimit
 from trnqc.host.memory import require_memory
 
-# Bytes from which on arrays come from the pool: NumPy's allocator keeps the memory of smaller ones itself.
+# Size in bytes from which on arrays come from the pool. NumPy's allocator itself reuses the memory of smaller arrays.
 LARGE = 1 << 20
-# Bytes of a huge page on x86-64 and AArch64.
+# Size of a huge page on x86-64 and AArch64, in bytes.
 HUGE_PAGE = 1 << 21
-# Bytes of a cache line. Vectors that cross from one to the next are written at half the speed.
+# Size of a cache line in bytes. A vector that extends over two cache lines is written at half the speed.
 LINE = 64
-# Sizes are rounded up by at most the STEPS-th part of themselves, so that batches of almost the same size share blocks.
+# Sizes are rounded up by at most 1 / STEPS of themselves, so that batches of similar sizes can use the same blocks.
 STEPS = 8
-# Bytes that blocks which are not lent may hold.
-KEPT = 1 << 30
+# The largest total size of blocks that are not lent, in bytes.
+MOST_IDLE = 1 << 30
 
 
 def zeros(shape: int | tuple[int, ...], dtype: Any = np.float64) -> np.ndarray:
@@ -47,32 +47,32 @@ def _at_a_line(raw: np.ndarray, shape: tuple[int, ...], dtype: Any) -> np.ndarra
 class Pool:
     """Blocks of memory that are lent as arrays.
 
-    Any thread may take blocks. They may return at any point of any thread, even inside a call of the pool, so that
-    shared state is changed by single operations of a deque only.
+    Any thread may take blocks. A block may return at any time on any thread, even during a call of the pool. Shared
+    state is therefore changed only by single operations of a deque, which are atomic.
 
     Parameters
     ----------
-    kept
-        Bytes that idle blocks may hold; the oldest blocks beyond that are freed.
+    most_idle
+        The largest total size of idle blocks in bytes. If it is exceeded, the oldest blocks are freed.
     """
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self.kept = kept
+    def __init__(self, most_idle: int = MOST_IDLE) -> None:
+        self.most_idle = most_idle
         self._idle: deque[mmap.mmap] = deque()
         self._lent: dict[int, weakref.ref[Any]] = {}
 
     @property
     def idle(self) -> int:
-        """Bytes that idle blocks hold."""
+        """The total size of the idle blocks in bytes."""
         return sum(len(block) for block in tuple(self._idle))
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        """An array of undefined content that begins at a cache line.
+        """An array with undefined contents that begins at a cache line.
 
         Raises
         ------
         MemoryLimit
-            If the machine has less memory than that; the message gives both sizes.
+            If the array is larger than the memory of this machine. The message contains both sizes.
         """
         size = prod(shape) * np.dtype(dtype).itemsize
         if size < LARGE:
@@ -86,11 +86,10 @@ class Pool:
 
     def _lend(self, size: int) -> Any:
         block = self._take(size) or _mapped(size)
-        # Every array on the block refers to this object, however it was sliced, so that it lives as long as the last of
-        # them.
+        # All arrays on the block, including slices of them, refer to this object. It is deleted with the last of them.
         lent = _bytes(size).from_buffer(block)
         number = id(lent)
-        self._lent[number] = weakref.ref(lent, lambda _: self._back(number, block))
+        self._lent[number] = weakref.ref(lent, lambda _: self._return(number, block))
         return lent
 
     def _take(self, size: int) -> mmap.mmap | None:
@@ -104,10 +103,10 @@ class Pool:
                 return block
         return None
 
-    def _back(self, number: int, block: mmap.mmap) -> None:
+    def _return(self, number: int, block: mmap.mmap) -> None:
         self._lent.pop(number, None)
         self._idle.append(block)
-        while self.idle > self.kept:
+        while self.idle > self.most_idle:
             try:
                 self._idle.popleft()
             except IndexError:
@@ -115,7 +114,7 @@ class Pool:
 
 
 def rounded(size: int) -> int:
-    """Bytes of the block for an array: whole huge pages, and for long arrays at most an eighth more than needed."""
+    """The size of the block for an array in bytes: whole huge pages, and for large arrays at most 1/8 too much."""
     step = max(HUGE_PAGE, 1 << max(0, size.bit_length() - STEPS.bit_length()))
     return -(-size // step) * step
 
@@ -129,9 +128,9 @@ def _mapped(size: int) -> mmap.mmap:
     try:
         block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:
-        raise MemoryLimit(f"the system gives no {size / 2**30:.1f} GiB of memory ({error}): split the batch") from error
+        raise MemoryLimit(f"cannot allocate {size / 2**30:.1f} GiB of memory ({error}): split the batch") from error
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        # A system without huge pages refuses; then only the first use of the block is slower.
+        # A system without huge pages raises an error. Then the first use of the block is slower.
         with contextlib.suppress(OSError):
             block.madvise(mmap.MADV_HUGEPAGE)
     return block
@@ -142,5 +141,5 @@ POOL = Pool()
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """An array from the pool of this process, see `Pool.empty`."""
+    """An array from the pool of this process; see `Pool.empty`."""
     return POOL.empty(shape, dtype)

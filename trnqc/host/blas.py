@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-# Packages that bring BLAS libraries of their own: once one of them is imported, there may be another library.
+# Packages that contain BLAS libraries. Importing one of them may load another library.
 _WITH_BLAS = ("numpy", "scipy.linalg", "pyscf.lib", "torch")
 # Names of libraries as their projects write them.
 NAMES = {"openblas": "OpenBLAS", "mkl": "MKL", "blis": "BLIS", "flexiblas": "FlexiBLAS", "accelerate": "Accelerate"}
@@ -24,10 +24,12 @@ class Blas:
 
     Attributes
     ----------
+    name, version
+        Its name and version.
     core
-        The variant of its kernels for an instruction set, such as "SkylakeX"; empty if unknown.
+        The instruction set of its kernels, such as "SkylakeX". Empty if unknown.
     threads
-        Threads that a call would use; None if unknown.
+        The number of threads that a call would use. None if unknown.
     """
 
     name: str
@@ -46,14 +48,14 @@ def _built_with() -> tuple[str, str]:
 
 
 def _of_numpy(libraries: list[dict[str, Any]], built: str) -> dict[str, Any] | None:
-    """NumPy's library among all that are loaded, of which PySCF and SciPy may have brought others."""
+    """The library of NumPy among all loaded libraries. PySCF and SciPy may have loaded others."""
     ours = [lib for lib in libraries if "numpy" in str(Path(lib["filepath"]).parent)]
     system = [lib for lib in libraries if "site-packages" not in lib["filepath"] and lib["internal_api"] in built]
     return (ours + system + [None])[0]
 
 
 def numpy_blas() -> Blas:
-    """The BLAS behind ``np.matmul``, or its name at build time if it cannot be asked (Accelerate, static builds)."""
+    """The BLAS behind ``np.matmul``. If it cannot be queried (Accelerate, static builds), its name at build time."""
     name, version = _built_with()
     libraries = [lib for lib in ThreadpoolController().info() if lib["user_api"] == "blas"]
     lib = _of_numpy(libraries, name)
@@ -65,16 +67,16 @@ def numpy_blas() -> Blas:
 
 @cache
 def _libraries(packages: tuple[bool, ...]) -> ThreadpoolController:
-    """The libraries that are loaded; cached by what is imported, since the search takes milliseconds."""
+    """The loaded libraries, cached by the imported packages because the search takes milliseconds."""
     return ThreadpoolController()
 
 
 def blas_threads(threads: int) -> AbstractContextManager[Any]:
-    """A context in which every loaded BLAS library uses so many threads; at its end the former numbers are restored."""
+    """A context in which every loaded BLAS library uses this number of threads. Its end restores the old numbers."""
     packages = tuple(name in sys.modules for name in _WITH_BLAS)
     return _libraries(packages).limit(limits=threads, user_api="blas")
 
 
 def single_threaded() -> AbstractContextManager[Any]:
-    """A context in which every loaded BLAS library uses one thread, since our own threads share the work."""
+    """A context in which every loaded BLAS library uses one thread, because our own threads share the work."""
     return blas_threads(1)

@@ -1,14 +1,14 @@
-"""Files that a killed process leaves sound.
+"""Files that remain valid if a process is killed while it writes them.
 
-    cache_directory()         where this user's compiled kernels and measurements are kept
-    hold(directory)           a directory for one process; a second one is told which process holds it
-    locked(path)              one process at a time; the others wait
-    replacing(path)           a new file that takes the place of another when it is complete
-    write_aside(path, data)   the same for content that is at hand
-    Records(path)             lines with checksums: lines that were cut off or have changed are left out when read
+    cache_directory()         the directory of this user's compiled kernels and measurements
+    hold(directory)           reserve a directory for one process; another process gets an error that names the first
+    locked(path)              a lock that one process holds at a time while the others wait
+    replacing(path)           write a new file that replaces another one when it is complete
+    write_aside(path, data)   the same for data that exist already
+    Records(path)             lines with checksums; lines that are incomplete or have changed are ignored when read
 
-The system releases the locks of a process that dies. After a loss of power, files may lack what was written last,
-unless it was written with `sync`; checksums tell.
+The system releases the locks of a process that dies. After a power failure, files may lack the data that were written
+last, unless they were written with `sync`; the checksums show this.
 """
 
 from __future__ import annotations
@@ -29,19 +29,21 @@ DIRECTORY_VARIABLE = "TRNQC_CACHE_DIR"
 
 
 def cache_directory() -> Path:
-    """$TRNQC_CACHE_DIR, else trnqc in the user's cache directory."""
+    """$TRNQC_CACHE_DIR if it is set, else the folder trnqc in the user's cache directory."""
     if os.environ.get(DIRECTORY_VARIABLE):
         return Path(os.environ[DIRECTORY_VARIABLE]).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trnqc"
 
 
 def hold(directory: Path) -> IO[str]:
-    """Hold a directory until the returned file is closed or this process ends; the directory is made if need be.
+    """Reserve a directory for this process until it ends or the returned file is closed.
+
+    A missing directory is created.
 
     Raises
     ------
     CheckpointError
-        If another process holds it; the message gives its number.
+        If another process holds the directory. The message contains its process number.
     StorageError
         If the directory cannot be used.
     """
@@ -49,7 +51,7 @@ def hold(directory: Path) -> IO[str]:
         directory.mkdir(parents=True, exist_ok=True)
         lock = (directory / "lock").open("a+")
     except OSError as error:
-        raise StorageError(f"{directory}: cannot be used as a directory for work: {error}") from error
+        raise StorageError(f"{directory}: cannot be used as a working directory: {error}") from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -57,7 +59,7 @@ def hold(directory: Path) -> IO[str]:
         holder = lock.read().strip() or "unknown"
         lock.close()
         raise CheckpointError(
-            f"another process (pid {holder}) writes to {directory}: wait for it, or name another place"
+            f"another process (pid {holder}) writes to {directory}: wait for it, or choose another directory"
         ) from None
     lock.truncate(0)
     lock.write(f"{os.getpid()}\n")
@@ -67,7 +69,7 @@ def hold(directory: Path) -> IO[str]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Wait until no other process holds the lock file `path`, and hold it. Raises OSError."""
+    """A context that holds the lock file `path`, after waiting for other processes. Raises OSError."""
     with path.open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -75,23 +77,28 @@ def locked(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path, aside: Path | None = None) -> Iterator[Path]:
-    """Write a file beside `path` in the block; at its end the file is renamed to `path`.
+    """A context whose block writes a temporary file. When the block ends, the file is renamed to `path`.
 
-    No reader ever sees half of the file. If the block fails, the new file is removed, and what was at `path` is still
-    there.
+    Readers never see an incomplete file. If the block raises an exception, the temporary file is removed and the old
+    file at `path` is not changed.
 
     Parameters
     ----------
     path
         The file, which is replaced if it exists. Its directory must exist.
     aside
-        The path that the block writes to; by default one that no other process uses. With a fixed name, for a large
-        file in a directory that one process holds, a killed process leaves no more than that one file.
+        The path of the temporary file; by default, one that no other process uses. A fixed path, for large files in a
+        directory that one process holds, limits what killed processes leave behind to one file.
+
+    Yields
+    ------
+    Path
+        The path of the temporary file.
 
     Raises
     ------
     StorageError
-        If the system refuses.
+        If the file cannot be written.
     """
     aside = aside or path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
@@ -106,25 +113,25 @@ def replacing(path: Path, aside: Path | None = None) -> Iterator[Path]:
 
 
 def write_aside(path: str | Path, data: str | bytes, *, sync: bool = False) -> None:
-    """Write a file so that it is there whole or not at all, see `replacing`.
+    """Write a file so that it is complete or does not exist; see `replacing`.
 
     Parameters
     ----------
     path
         The file, which is replaced if it exists. Its directory must exist.
     data
-        The content; text is written as UTF-8.
+        The contents. Text is written as UTF-8.
     sync
-        Whether to wait until the content is on the disk.
+        Whether to wait until the contents are on the disk.
 
     Raises
     ------
     StorageError
-        If the file cannot be written; what was at `path` before is still there.
+        If the file cannot be written. The old file at `path` is not changed.
     """
     path = Path(path)
-    if path.exists() and not path.is_file():  # Renaming over /dev/stdout would remove it.
-        raise StorageError(f"{path}: cannot be written: not a regular file")
+    if path.exists() and not path.is_file():  # Renaming a file to /dev/stdout would remove the device.
+        raise StorageError(f"{path}: cannot be written: it is not a regular file")
     with replacing(path) as aside, aside.open("xb") as file:
         file.write(data.encode() if isinstance(data, str) else data)
         if sync:
@@ -133,25 +140,30 @@ def write_aside(path: str | Path, data: str | bytes, *, sync: bool = False) -> N
 
 
 def storage_error(path: Path, error: OSError) -> StorageError:
-    """The error for a file that cannot be written: what the system says, and what to do about it."""
+    """The error for a file that cannot be written, with the reason and what to do about it."""
     why = error.strerror or error
     return StorageError(f"{path}: cannot be written: {why}; make room or name another place, and start again")
 
 
 class Records:
-    """A file of JSON objects, one in each line, to which more are appended.
+    """A file of JSON objects, one per line, to which objects can be appended.
 
     Parameters
     ----------
     path
-        The file; None keeps the objects in memory only.
+        The file. If it is None, the objects are stored in memory only.
     sync
-        Whether to wait until each object is on the disk.
+        Whether to wait after each object until it is on the disk.
 
     Attributes
     ----------
     entries
-        The objects that were there when the file was opened, in order.
+        The valid objects that the file contained when it was opened, in order.
+
+    Raises
+    ------
+    StorageError
+        If the file cannot be written.
     """
 
     def __init__(self, path: Path | None, *, sync: bool = False) -> None:
@@ -164,13 +176,13 @@ class Records:
         self.entries = [record for record in records_in(text) if record is not None]
         try:
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-            if text and not text.endswith(b"\n"):  # A kill has cut the last line off.
+            if text and not text.endswith(b"\n"):  # The last line is incomplete because a process was killed.
                 self._append(b"\n")
         except OSError as error:
             raise storage_error(path, error) from error
 
     def add(self, **record: Any) -> None:
-        """Append an object. Raises StorageError if it could not be written whole."""
+        """Append an object. Raises StorageError if it could not be written completely."""
         if self.path is None:
             self.entries.append(json.loads(json.dumps(record)))
             return
@@ -194,18 +206,18 @@ class Records:
 
 
 def record_line(record: Mapping[str, Any]) -> bytes:
-    """The line of a record: the CRC-32 of its JSON text in hexadecimal, and the text."""
+    """The line of an object: the CRC-32 checksum of its JSON text in hexadecimal digits, and the text."""
     text = json.dumps(record, separators=(",", ":")).encode()
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
 def records_in(text: bytes) -> list[dict[str, Any] | None]:
-    """The records in the text of a file, in order; None for a line that was cut off or has changed."""
+    """The objects in the contents of a file, in order. A line that is incomplete or has changed gives None."""
     return [_record(line) for line in text.split(b"\n") if line]
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
-    """The object of a line; None if its checksum is wrong."""
+    """The object of a line, or None if its checksum is wrong."""
     checksum, _, text = line.partition(b" ")
     try:
         return json.loads(text) if int(checksum, 16) == zlib.crc32(text) else None

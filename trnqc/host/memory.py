@@ -1,4 +1,4 @@
-"""Memory of this machine: how much there is, how much is free, its caches, and sizes as people write them."""
+"""The memory and the caches of this machine, and the sizes of memory that users write."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from typing import Any
 
 from trnqc.errors import InputError, MemoryLimit
 
-# Bytes of the units that sizes are written in; PySCF's is MB (10^6 bytes).
+# Units of memory in bytes. A size without a unit is in MB (10^6 bytes), as in PySCF.
 _UNITS = {"": 1e6, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-# Where Linux shows control groups (version 2), and the one that this process is in.
+# Where Linux shows the control groups (version 2), and the control group of this process.
 _CONTROL_GROUPS = Path("/sys/fs/cgroup")
 _OWN_GROUP = Path("/proc/self/cgroup")
-# Where Linux describes the caches of the first CPU.
+# Where Linux shows the caches of the first CPU.
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 @functools.cache
 def installed_memory() -> int:
-    """Bytes that a process may hold at most: the memory of this machine, or less where a control group says so.
+    """The memory that a process can use at most, in bytes: that of this machine, or the limit of a control group.
 
-    The limit is read once, because it is asked for before every large array.
+    It is determined once, because it is needed before every large allocation.
     """
     installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return int(min([installed, *(_number(group / "memory.max") for group in control_groups())]))
 
 
 def available_memory() -> float:
-    """Bytes that this process may still take: free physical memory, or less where a control group says so."""
+    """The memory that this process can still allocate, in bytes, with regard to the limits of control groups."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         free = 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
@@ -44,7 +44,7 @@ def available_memory() -> float:
 
 
 def control_groups() -> list[Path]:
-    """Directories of the control group of this process and of the groups that contain it, the innermost first."""
+    """The directories of the control group of this process and of all groups that contain it, innermost first."""
     try:
         names = (line[3:] for line in _OWN_GROUP.read_text().splitlines() if line.startswith("0::"))
         inner = _CONTROL_GROUPS / next(names).lstrip("/")
@@ -54,32 +54,32 @@ def control_groups() -> list[Path]:
 
 
 def control_group_room(groups: Iterable[Path]) -> float:
-    """Bytes that the tightest of these control groups has left; infinite if none has a limit."""
+    """The smallest number of bytes that one of these control groups has left. Infinite if none has a limit."""
     return min((_room(group) for group in groups), default=math.inf)
 
 
 def _room(group: Path) -> float:
-    limit, taken = _number(group / "memory.max"), _number(group / "memory.current")
-    if math.isinf(limit) or math.isinf(taken):
+    limit, used = _number(group / "memory.max"), _number(group / "memory.current")
+    if math.isinf(limit) or math.isinf(used):
         return math.inf
     try:
-        # Pages of files that were not used lately count as taken, but the system drops them when memory is asked for.
+        # Cached pages of files that were not used recently count as used, but the system frees them when necessary.
         lines = (group / "memory.stat").read_text().splitlines()
-        taken -= sum(float(line.split()[1]) for line in lines if line.startswith("inactive_file "))
+        used -= sum(float(line.split()[1]) for line in lines if line.startswith("inactive_file "))
     except OSError:
         pass
-    return limit - taken
+    return limit - used
 
 
 def _number(path: Path) -> float:
     try:
         return float(path.read_text())
-    except (OSError, ValueError):  # There is no such group, or its limit is "max".
+    except (OSError, ValueError):  # The group does not exist, or its limit is "max".
         return math.inf
 
 
 def data_caches() -> dict[str, int]:
-    """Bytes of the data caches of the first CPU by level, such as {"L1": 49152, "L2": 2097152}; empty if unknown."""
+    """The sizes of the data caches of the first CPU in bytes, such as {"L1": 49152}. Empty if they are unknown."""
     caches: dict[str, int] = {}
     for entry in sorted(_CACHES.glob("index*")):
         try:
@@ -92,39 +92,41 @@ def data_caches() -> dict[str, int]:
 
 
 def require_memory(needed: float, what: str, advice: str = "") -> None:
-    """Refuse what this machine can never hold. NumPy would promise the memory, and the process fail while it is filled.
+    """Raise an error if more memory is needed than this machine has.
+
+    NumPy would allocate the memory, and the process would be killed while it fills the array.
 
     Parameters
     ----------
     needed
-        Bytes.
+        The size in bytes.
     what
-        What needs them, as the subject of the message.
+        What needs the memory: the subject of the error message.
     advice
-        What to do instead: the end of the message.
+        What to do instead: the end of the error message.
 
     Raises
     ------
     MemoryLimit
-        If that is more than the memory of the machine.
+        If the size exceeds the memory of this machine.
     """
-    there = installed_memory()
-    if needed > there:
+    installed = installed_memory()
+    if needed > installed:
         rest = f": {advice}" if advice else ""
-        raise MemoryLimit(f"{what} needs {needed / 2**30:.1f} GiB; this machine has {there / 2**30:.1f} GiB{rest}")
+        raise MemoryLimit(f"{what} needs {needed / 2**30:.1f} GiB; this machine has {installed / 2**30:.1f} GiB{rest}")
 
 
 def release_freed_memory() -> None:
-    """Give memory that earlier stages have freed back to the system.
+    """Return memory that earlier stages have freed to the system.
 
-    For every thread glibc keeps freed arrays of up to 32 MB, which adds up from stage to stage.
+    glibc keeps freed arrays of up to 32 MB for every thread, and this memory adds up from stage to stage.
     """
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)
 
 
 def gigabytes(count: float) -> str:
-    """Bytes in words, decimal units.
+    """A size in bytes as text, in GB or MB (10^9 or 10^6 bytes).
 
     >>> gigabytes(1.5e9), gigabytes(24e6)
     ('1.50 GB', '24 MB')
@@ -133,12 +135,12 @@ def gigabytes(count: float) -> str:
 
 
 def parse_memory(text: str) -> float:
-    """Bytes of a size as people write it; decimal units, and MB without a unit, as PySCF counts.
+    """Convert a size that a user writes to bytes. Units are decimal, and a size without a unit is in MB, as in PySCF.
 
     Raises
     ------
     InputError
-        If the text is no size.
+        If the text is not a size.
 
     Examples
     --------
@@ -147,17 +149,17 @@ def parse_memory(text: str) -> float:
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]?)B?\s*", text, re.IGNORECASE)
     if not match or float(match[1]) == 0:
-        raise InputError(f"a memory limit such as 4G, 500M or 4000 (MB) was expected, got {text!r}")
+        raise InputError(f"expected a memory limit such as 4G, 500M or 4000 (MB), found {text!r}")
     return float(match[1]) * _UNITS[match[2].upper()]
 
 
 def memory_limit(megabytes: Any) -> float:
-    """Bytes of an argument `max_memory` in MB (10^6 bytes), as PySCF counts; infinite for None.
+    """Convert an argument `max_memory`, in MB (10^6 bytes) as in PySCF, to bytes. None gives infinity.
 
     Raises
     ------
     InputError
-        If it is no number.
+        If it is not a number.
     """
     if megabytes is None:
         return math.inf

@@ -17,21 +17,21 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-# Seconds that a stage may take before it gets a bar.
+# Seconds after which a stage gets a progress bar.
 PATIENCE = 2.0
 
 
 class StageBars:
-    """One progress bar for each stage of a job, called as ``progress(stage, done, total)``.
+    """Progress bars, one for each stage of a job. The object is called as ``progress(stage, done, total)``.
 
-    The bars are removed at the end of the context.
+    It is a context, and the bars are removed when it ends.
 
     Parameters
     ----------
     console
-        Where the bars are drawn if it is a terminal; standard error by default.
+        The console on which the bars are drawn if it is a terminal; by default, standard error.
     patience
-        Seconds that a stage may take before it gets a bar.
+        Seconds after which a stage gets a progress bar.
     """
 
     def __init__(self, console: Console | None = None, patience: float = PATIENCE) -> None:
@@ -56,11 +56,11 @@ class StageBars:
         self._bars.stop()
 
     def of(self, stage: str) -> Callable[[int, int, str], None]:
-        """A function progress(done, total, name) of one stage; the name of the last part is not shown."""
+        """A function progress(done, total, name) for one stage. It ignores the name of the part."""
         return lambda done, total, name: self(stage, done, total)
 
     def __call__(self, stage: str, done: int, total: int, note: str = "") -> None:
-        """Show that `done` of `total` parts of a stage are done, and a note; a total of 0 means it is not known."""
+        """Show that `done` of `total` parts of a stage are finished, and a note. A total of 0 stands for unknown."""
         now = time.monotonic()
         if now - self._began.setdefault(stage, now) < self._patience:
             return

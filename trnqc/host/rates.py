@@ -1,4 +1,4 @@
-"""What a cost model knows about the speed of this machine: measured once and kept in the user's cache directory."""
+"""Speeds of this machine for cost models, which are measured once and stored in the user's cache directory."""
 
 from __future__ import annotations
 
@@ -20,27 +20,32 @@ if TYPE_CHECKING:
 
 Rates = TypeVar("Rates", bound="DataclassInstance")
 
-# Environment variables that limit the threads of the BLAS behind NumPy, the most specific first.
+# Environment variables that set the number of threads of the BLAS behind NumPy. The first one that is set counts.
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def kept_rates(name: str, kind: type[Rates], measure: Callable[[], Rates], *parts: str) -> Rates:
-    """Return the rates of this machine: those kept by an earlier process, else those measured now.
+    """Return the rates of this machine that an earlier process has stored, or measure them.
 
     Parameters
     ----------
     name
-        The word that heads the file's name.
+        The first part of the name of the file.
     kind
-        A dataclass of numbers. A kept file with other fields is ignored and replaced.
+        A dataclass of numbers. A stored file with other fields is replaced.
     measure
-        Measures the rates. It runs while a lock is held, so that processes that start together agree on one result.
+        Measures the rates. A lock is held meanwhile, so that processes that start together use the same result.
     *parts
-        What else the rates depend on, besides the host, its number of CPUs, NumPy and its threads: a file for each.
+        Everything on which the rates depend besides the host, its number of CPUs, and the version and threads of NumPy.
+
+    Returns
+    -------
+    Rates
+        An object of the class `kind`.
 
     Notes
     -----
-    A cache directory that cannot be read or written is no error: the rates are then measured in every process.
+    If the cache directory cannot be read or written, no error is raised, and every process measures the rates.
     """
     path = rates_file(name, *parts)
     if (rates := read_rates(path, kind)) is not None:

@@ -1,9 +1,9 @@
-"""How many threads a call takes, and how it divides its work among them.
+"""The number of threads of a call, and the division of its work among them.
 
-An argument `threads` counts first. Where it is None, code that works on objects of PySCF takes
-`pyscf.lib.num_threads()`, code that works on PyTorch's tensors `torch.get_num_threads()`, and other code
-`default_threads()`. All three give the same number unless the user has set one of them. `thread_count` states the rule
-once; the number is settled where a call begins, and passed on.
+The argument `threads` of a function determines the number of threads. If it is None, code for PySCF objects takes
+`pyscf.lib.num_threads()`, code for PyTorch tensors takes `torch.get_num_threads()`, and other code takes
+`default_threads()`. These three numbers are equal unless the user has set one of them. `thread_count` implements this
+rule. It is called once, by the function that the user calls, which passes the number on.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ from typing import Any
 
 from trnqc.errors import InputError
 
-# Bytes of the stack that glibc gives a thread where the system sets no limit.
+# Size of the stack of a thread in bytes, which glibc chooses if the system sets no limit.
 _UNLIMITED_STACK = 2 << 20
-# Parts of the work for every thread, so that a thread that is held up leaves its share to others.
+# Parts of the work per thread. With several of them, other threads can do the parts of a thread that is delayed.
 PARTS = 4
 
 
 def cpus() -> int:
-    """CPUs that this process may use."""
+    """The number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def default_threads() -> int:
-    """OMP_NUM_THREADS where it is set, as for PySCF, else the CPUs that this process may use.
+    """OMP_NUM_THREADS if it is set, as in PySCF, else the number of CPUs that this process may use.
 
     Raises
     ------
     InputError
-        If OMP_NUM_THREADS is not a positive number.
+        If OMP_NUM_THREADS is not a positive integer.
     """
     text = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if not text:
         return cpus()
     if not text.isdecimal() or int(text) < 1:
-        raise InputError(f"OMP_NUM_THREADS is {text!r}; expected a positive number")
+        raise InputError(f"expected a positive integer as OMP_NUM_THREADS, found {text!r}")
     return int(text)
 
 
 def thread_count(threads: Any, default: Callable[[], int] = default_threads) -> int:
-    """The number of threads that an argument `threads` asks for; None asks for the default.
+    """The number of threads for an argument `threads`. None stands for the default.
 
     Raises
     ------
     InputError
-        If it is not a positive number.
+        If it is not a positive integer.
     """
     if threads is None:
         return int(default())
@@ -63,20 +63,24 @@ def thread_count(threads: Any, default: Callable[[], int] = default_threads) -> 
 
 @functools.cache
 def stack_size() -> int:
-    """Bytes of the stack of a thread that this process starts."""
+    """The size of the stack of a thread that this process starts, in bytes."""
     limit = resource.getrlimit(resource.RLIMIT_STACK)[0]
     return _UNLIMITED_STACK if limit == resource.RLIM_INFINITY else limit
 
 
 def parts_of(count: int, least: int, threads: int) -> int:
-    """Number of parts that `count` things are cut into: one for a single thread, else several of `least` or more."""
+    """The number of parts into which `count` items are divided: one for a single thread, else PARTS per thread.
+
+    There are fewer parts if they would have fewer than `least` items.
+    """
     return max(1, min(PARTS * threads if threads > 1 else 1, count // least))
 
 
 def in_parallel(part: Callable[[int], None], parts: int, threads: int) -> None:
-    """Call part(0), ..., part(parts - 1) once each, in order on one thread; of several, the next free one takes a part.
+    """Call part(0), ..., part(parts - 1) once each, on several threads. A free thread takes the next part.
 
-    The caller's thread is one of them. It does not wait for threads that have not started when all parts are taken.
+    The thread of the caller is one of them. It does not wait for threads that have not started when all parts are
+    taken.
     """
     numbers = itertools.count()
 

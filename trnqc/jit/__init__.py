@@ -1,11 +1,15 @@
-"""Compile C or CUDA text, or programs of `trnqc.gen`, and call the result from Python; knows no chemistry.
+"""Compile C or CUDA text, or programs of `trnqc.gen`, and call the result from Python. This room knows no chemistry.
 
-signature.py: named parameters of a compiled function     load.py: a library's functions, called by these names
-recipe.py: programs that are generated and compiled only if the cache does not hold them; sources.py: their key
-cache.py: compiled files, named by a digest of all that went into them     parallel.py: several builds at a time
-compiler.py: the C compiler, found and probed (probed.py)
-nvcc.py: CUDA text to a cubin, and ptxas's figures (occupancy.py), without a GPU
-device.py: memory, streams and launches on GPUs (gpu.py: the optional bindings) and on a stand-in; not imported here
+signature.py         the named parameters of a compiled function
+load.py              the functions of a shared library, called by these names
+recipe.py            programs that are generated and compiled only if the cache does not contain them
+sources.py           digests of Python sources, as part of cache keys
+cache.py             compiled files, named by a digest of everything that they depend on
+parallel.py          several builds at the same time
+compiler.py          the C compiler of this machine; probed.py keeps what is known about it
+nvcc.py              CUDA text to a cubin and the report of ptxas, without a GPU; occupancy.py evaluates the report
+device.py            memory, streams and launches on GPUs, through the optional bindings in gpu.py; not imported here
+simulated_device.py  the same on the CPU, for tests; not imported here
 """
 
 from __future__ import annotations
@@ -47,25 +51,30 @@ def compile_c(
     defines: tuple[str, ...] = (),
     flags: tuple[str, ...] = (),
 ) -> Library:
-    """Compile C text, or take it from the cache, and load it.
+    """Compile C text, or take the compiled library from the cache, and load it.
 
     Parameters
     ----------
     source : str
         The text.
     signatures : sequence of Signature
-        Of the functions that are called from Python.
+        The signatures of the functions that are called from Python.
     name : str
-        A short word that heads the cached file's name.
+        The first part of the name of the cached file.
     defines : tuple of str
         Preprocessor symbols, ``"NAME"`` or ``"NAME=value"``.
     flags : tuple of str
-        Options after the probed ones, such as ``-ffp-contract=off``.
+        Compiler options that follow those of `Compiler.flags`, such as ``-ffp-contract=off``.
+
+    Returns
+    -------
+    Library
+        The loaded library.
 
     Raises
     ------
     CompilerError
-        If there is no compiler, if it rejects the text, or if a function is not in the library.
+        If there is no compiler, if it rejects the text, or if the library lacks one of the functions.
     """
     compiler = find_compiler()
     key = key_of(compiler.identity, *defines, *flags, source)

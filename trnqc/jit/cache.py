@@ -1,8 +1,8 @@
-"""The cache of compiled files, each named by a digest of everything it depends on.
+"""The cache of compiled files, each named by a digest of everything that it depends on.
 
-An entry is a file, and a seal that holds the digest of its bytes. Both are written aside and renamed into place. An
-entry that is missing, unreadable, truncated or altered is a miss and is built again. If several processes ask for the
-same entry at the same time, one of them builds it and the others wait.
+An entry consists of a file and of a second file, its seal, which contains the digest of the first. Both are written to
+a temporary folder and renamed into place. An entry that is missing, unreadable, truncated or altered is built again. If
+several processes ask for the same entry at the same time, one of them builds it and the others wait.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from trnqc.host.files import DIRECTORY_VARIABLE, cache_directory
 
 
 def key_of(*parts: str) -> str:
-    """A digest of the parts; ("ab", "c") and ("a", "bc") differ."""
+    """A digest of the parts, 32 hexadecimal digits. The digests of ("ab", "c") and ("a", "bc") differ."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode()
@@ -37,24 +37,34 @@ def _digest(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Cache:
-    """Compiled files in `directory`, which must be writable."""
+    """The cache in a directory, which must be writable."""
 
     directory: Path
 
     def get(self, name: str, build: Callable[[Path], None], suffix: str = ".so", *, take_turns: bool = True) -> Path:
-        """The path of an entry, which is built first if there is no valid one.
+        """Return the path of an entry. It is built first if there is no valid one.
 
         Parameters
         ----------
         name : str
-            The name of the entry.
+            The name of the entry, without the suffix.
         build : callable
             build(path) writes the file.
         suffix : str
             The suffix of the file.
         take_turns : bool
-            Whether other processes that ask for this entry wait for the build of this one. A process of low priority
-            passes False, because others should not wait for it.
+            Whether other processes that ask for this entry wait while this process builds it. A process of low
+            priority passes False, because other processes should not wait for it.
+
+        Returns
+        -------
+        Path
+            The path of the file.
+
+        Raises
+        ------
+        CompilerError
+            If `build` raises it, or does not write the file.
         """
         library, seal = self.directory / f"{name}{suffix}", self._seal(name)
         if not self._sound(library, seal):
@@ -64,11 +74,11 @@ class Cache:
         return library
 
     def has(self, name: str) -> bool:
-        """Whether there is an entry. Its bytes are not checked; `get` does that."""
+        """Whether the cache has an entry. The contents of its file are not checked; `get` does that."""
         return self._seal(name).exists()
 
     def is_being_built(self, name: str) -> bool:
-        """Whether a process that takes turns is building the entry now."""
+        """Whether a process that called `get` with `take_turns` is building the entry now."""
         try:
             with self._lock_file(name).open() as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -86,11 +96,11 @@ class Cache:
 
     @contextlib.contextmanager
     def _turn(self, name: str) -> Iterator[None]:
-        """Wait until no other process builds the entry. The lock of a process that dies is released."""
+        """Wait until no other process builds the entry. The system releases the lock of a process that dies."""
         path = self._lock_file(name)
         with path.open("w") as lock:
-            # On a file system without locks an entry may be built twice, which costs only time. The same may happen to
-            # a process that opened the file just before it was removed.
+            # On a file system without locks, two processes may build the same entry, which only costs time. The same
+            # happens if a process opened the lock file just before another one removed it.
             with contextlib.suppress(OSError):
                 fcntl.flock(lock, fcntl.LOCK_EX)
             try:
@@ -105,19 +115,19 @@ class Cache:
             return False
 
     def _store(self, library: Path, seal: Path, build: Callable[[Path], None]) -> None:
-        # The scratch folder lies inside the cache so that the renames stay on one file system.
+        # The temporary folder lies inside the cache, so that files are renamed within one file system.
         with tempfile.TemporaryDirectory(prefix=".build-", dir=self.directory) as scratch:
             fresh, fresh_seal = Path(scratch) / library.name, Path(scratch) / seal.name
             build(fresh)
             if not fresh.is_file():
-                raise CompilerError(f"the compiler reported success but wrote nothing at {fresh}")
+                raise CompilerError(f"the compiler reported success, but it did not write {fresh}")
             fresh_seal.write_text(_digest(fresh))
             os.replace(fresh, library)
             os.replace(fresh_seal, seal)
 
 
 def _writable(directory: Path) -> str:
-    """The reason why files cannot be written to `directory`, which is created if missing; empty if they can."""
+    """The reason why files cannot be written to a directory, or an empty string. A missing directory is created."""
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryFile(dir=directory):
@@ -131,10 +141,10 @@ def _cache_at(directory: Path) -> Cache:
     problem = _writable(directory)
     if not problem:
         return Cache(directory)
-    private = _private_directory()
+    private = Path(_temporary().name)
     warnings.warn(
-        f"the cache of compiled kernels at {directory} cannot be written ({problem}); this process compiles into "
-        f"{private} and removes it at its end. Set {DIRECTORY_VARIABLE} to a writable folder to keep them.",
+        f"the cache of compiled kernels at {directory} is not writable ({problem}); this process compiles into "
+        f"{private}, which is removed when it ends. Set {DIRECTORY_VARIABLE} to a writable folder to keep the kernels.",
         RuntimeWarning,
         stacklevel=4,
     )
@@ -146,10 +156,6 @@ def _temporary() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="trnqc-cache-")
 
 
-def _private_directory() -> Path:
-    return Path(_temporary().name)
-
-
 def library_cache() -> Cache:
-    """The cache in the user's directory or, with a warning, in a temporary one if that is not writable."""
+    """The cache in the user's cache directory. If that is not writable, a temporary one is used, with a warning."""
     return _cache_at(cache_directory())

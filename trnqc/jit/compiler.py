@@ -1,4 +1,4 @@
-"""The system's C compiler: find it, probe the flags that it accepts, and compile texts."""
+"""Find the C compiler of this machine, probe which flags it accepts, and compile text with it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from typing import Any
 from trnqc.errors import CompilerError
 from trnqc.jit.probed import remembered
 
+# Flags without which a shared library, or an object file for one, cannot be built.
 REQUIRED_FLAGS = ("-shared", "-fPIC")
 OBJECT_FLAGS = ("-c", "-fPIC")
-# Each is used only if the compiler accepts it. Contraction to fused multiply-adds is wanted. Options that reorder sums
-# (-ffast-math and its parts) are not: results must not depend on the compiler.
+# Flags that are used if the compiler accepts them. They allow fused multiply-adds, but no reordering of sums
+# (-ffast-math and its parts), because results must not depend on the compiler.
 WANTED_FLAGS = (
     "-std=gnu11",
     "-O3",
@@ -31,9 +32,10 @@ WANTED_FLAGS = (
     "-fno-math-errno",
     "-fno-trapping-math",
 )
-# Macros that compilers predefine for a target, and the bytes of its vectors; the first that is defined counts.
+# Macros that compilers predefine for a target, and the size of its vectors in bytes. The first macro that is defined
+# counts.
 VECTORS = (("__AVX512F__", 64), ("__AVX__", 32), ("__SSE2__", 16), ("__ARM_NEON", 16))
-# Alternatives for compilers without -march=native (Apple's for ARM before clang 15, some cross compilers).
+# Alternatives for compilers that reject a flag: Apple's clang for ARM before version 15, and some cross compilers.
 NATIVE_FALLBACKS = {"-march=native": ("-mcpu=native",)}
 
 
@@ -44,13 +46,13 @@ class Compiler:
     Attributes
     ----------
     command : tuple of str
-        The program and its leading arguments.
+        The program and its first arguments.
     version : str
-        The first line of ``--version``.
+        The first line that ``--version`` prints.
     flags : tuple of str
-        The flags that it accepts, of WANTED_FLAGS.
+        The flags in WANTED_FLAGS that it accepts, or their alternatives.
     target : str
-        The macros that it predefines with these flags; they name all CPU features that the code may use.
+        The macros that it predefines with these flags. They name all CPU features that the code may use.
     """
 
     command: tuple[str, ...]
@@ -60,22 +62,22 @@ class Compiler:
 
     @functools.cached_property
     def identity(self) -> str:
-        """Everything about the compiler that the machine code depends on, as part of cache keys."""
+        """Everything about the compiler on which the machine code depends, for cache keys."""
         return "\n".join((*self.command, self.version, *self.flags, self.target))
 
     @functools.cached_property
     def vector_bytes(self) -> int:
-        """Bytes of the target's widest vector; 0 if it has none."""
+        """The size of the widest vector of the target in bytes, or 0 if it has no vectors."""
         macros = {line.split()[1] for line in self.target.splitlines() if len(line.split()) > 1}
         return next((size for macro, size in VECTORS if macro in macros), 0)
 
     def lanes(self, itemsize: int = 8) -> int:
-        """The number of elements of `itemsize` bytes in the target's widest vector, at least 1."""
+        """The number of elements of `itemsize` bytes in the widest vector of the target, at least 1."""
         return max(1, self.vector_bytes // itemsize)
 
     @property
     def label(self) -> str:
-        """A short name, such as ``gcc 12.2.0``."""
+        """The name and version in short, such as ``gcc 12.2.0``."""
         macros = dict(line.split(maxsplit=2)[1:] for line in self.target.splitlines() if len(line.split()) > 2)
         kinds = {
             "clang": ("__clang_major__", "__clang_minor__", "__clang_patchlevel__"),
@@ -94,16 +96,32 @@ class Compiler:
         flags: tuple[str, ...] = (),
         objects: tuple[Path, ...] = (),
     ) -> None:
-        """Compile `source` into the shared library `output`, linked with object files made by `build_object`.
+        """Compile C text into a shared library.
 
-        Raises CompilerError, with the command and its output, if that fails.
+        Parameters
+        ----------
+        source : str
+            The text.
+        output : Path
+            The file to write.
+        defines : tuple of str
+            Preprocessor symbols, ``"NAME"`` or ``"NAME=value"``.
+        flags : tuple of str
+            Compiler options that follow `Compiler.flags`.
+        objects : tuple of Path
+            Object files that `build_object` has written, to be linked into the library.
+
+        Raises
+        ------
+        CompilerError
+            If the compiler fails. The message contains the command and its output.
         """
         symbols = tuple(f"-D{define}" for define in defines)
         before = (*REQUIRED_FLAGS, *self.flags, *flags, *symbols, "-o", str(output))
         self._compile(source, before, (*map(str, objects), "-lm"))
 
     def build_object(self, source: str, output: Path) -> None:
-        """Compile `source` into an object file for shared libraries. Raises CompilerError."""
+        """Compile C text into an object file for shared libraries. Raises CompilerError if the compiler fails."""
         self._compile(source, (*OBJECT_FLAGS, *self.flags, "-o", str(output)), ())
 
     def _compile(self, source: str, before: tuple[str, ...], after: tuple[str, ...]) -> None:
@@ -115,21 +133,21 @@ class Compiler:
 
 def _run(command: tuple[str, ...]) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        process = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     except OSError as error:
         raise CompilerError(f"cannot start the C compiler\n  command: {shlex.join(command)}\n  {error}") from error
-    if done.returncode != 0:
+    if process.returncode != 0:
         raise CompilerError(
-            f"the C compiler failed with exit status {done.returncode}\n  command: {shlex.join(command)}\n"
-            f"{done.stdout}{done.stderr}"
+            f"the C compiler failed with exit status {process.returncode}\n  command: {shlex.join(command)}\n"
+            f"{process.stdout}{process.stderr}"
         )
-    return done.stdout
+    return process.stdout
 
 
-def _candidates(chosen: str) -> list[tuple[str, ...]]:
-    """Commands to try in order. If CC is set, it is the only one."""
-    if chosen:
-        return [tuple(shlex.split(chosen))]
+def _candidates(cc: str) -> list[tuple[str, ...]]:
+    """The commands to try, in order. If the variable CC is set, its command is the only one."""
+    if cc:
+        return [tuple(shlex.split(cc))]
     commands: list[tuple[str, ...]] = [(name,) for name in ("cc", "gcc", "clang") if shutil.which(name)]
     if importlib.util.find_spec("ziglang"):
         commands.append((sys.executable, "-m", "ziglang", "cc"))
@@ -137,7 +155,7 @@ def _candidates(chosen: str) -> list[tuple[str, ...]]:
 
 
 def _accepts(command: tuple[str, ...], flags: tuple[str, ...], scratch: Path) -> bool:
-    """Whether a short text compiles with `flags` without a warning: clang only warns of unknown flags."""
+    """Whether a short text compiles with these flags without a warning. Clang only warns about unknown flags."""
     text, out = scratch / "probe.c", scratch / "probe.so"
     text.write_text("int trnqc_probe(int x) { return x + 1; }\n")
     try:
@@ -162,14 +180,14 @@ def _probe_flags(command: tuple[str, ...], scratch: Path) -> tuple[str, ...]:
 def _probe(command: tuple[str, ...]) -> Compiler:
     version = (_run((*command, "--version")).splitlines() or ["unknown version"])[0]
     wanted = (*REQUIRED_FLAGS, *WANTED_FLAGS, *(flag for flags in NATIVE_FALLBACKS.values() for flag in flags))
-    fields = remembered(command, version, lambda: _tried(command, version), *wanted)
+    fields = remembered(command, version, lambda: _fields(command, version), *wanted)
     return Compiler(tuple(fields["command"]), fields["version"], tuple(fields["flags"]), fields["target"])
 
 
-def _tried(command: tuple[str, ...], version: str) -> dict[str, Any]:
-    """The fields of `Compiler`, found by building and loading a library. Raises CompilerError."""
+def _fields(command: tuple[str, ...], version: str) -> dict[str, Any]:
+    """Determine the fields of `Compiler` by building and loading a library. Raises CompilerError if that fails."""
     with tempfile.TemporaryDirectory(prefix="trnqc-cc-") as scratch:
-        # A build without flags comes first: if it fails, its message is the one that helps.
+        # Build without optional flags first: if that fails, its message shows the reason most clearly.
         text, out = Path(scratch) / "probe.c", Path(scratch) / "probe.so"
         text.write_text("int trnqc_probe(int x) { return x + 1; }\n")
         plain = (*command, *REQUIRED_FLAGS, "-o", str(out), str(text))
@@ -178,7 +196,7 @@ def _tried(command: tuple[str, ...], version: str) -> dict[str, Any]:
             ctypes.CDLL(str(out))
         except OSError as error:
             raise CompilerError(
-                f"the C compiler's library does not load here: {error}\n  {shlex.join(plain)}"
+                f"a library built by the C compiler cannot be loaded: {error}\n  {shlex.join(plain)}"
             ) from error
         flags = _probe_flags(command, Path(scratch))
         target = _run((*command, *flags, "-dM", "-E", str(text)))
@@ -186,24 +204,27 @@ def _tried(command: tuple[str, ...], version: str) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=8)
-def _find(chosen: str, path: str) -> Compiler:
-    """The compiler for values of the environment variables CC and PATH."""
+def _find(cc: str, path: str) -> Compiler:
+    """The compiler for these values of the environment variables CC and PATH."""
     failures = []
-    for command in _candidates(chosen):
+    for command in _candidates(cc):
         try:
             return _probe(command)
         except CompilerError as error:
             failures.append(str(error))
     raise CompilerError(
-        "no usable C compiler: install one (Debian and Ubuntu: apt-get install gcc; Fedora: dnf install gcc; macOS: "
-        "xcode-select --install; without root: pip install ziglang), or name one in the environment variable CC"
-        + "".join(f"\n{failure}" for failure in failures)
+        "there is no usable C compiler: install one (Debian and Ubuntu: apt-get install gcc; Fedora: dnf install gcc; "
+        "macOS: xcode-select --install; without root: pip install ziglang), or name one in the "
+        "environment variable CC" + "".join(f"\n{failure}" for failure in failures)
     )
 
 
 def find_compiler() -> Compiler:
-    """The compiler that this package uses: $CC, else cc, gcc or clang, else zig from the package ziglang.
+    """Find the C compiler that this package uses: $CC, else cc, gcc or clang, else zig from the package ziglang.
 
-    Raises CompilerError, which says what to install, if none of them can build a shared library.
+    Raises
+    ------
+    CompilerError
+        If none of them can build a shared library. The message says what to install.
     """
     return _find(os.environ.get("CC", ""), os.environ.get("PATH", ""))

@@ -1,8 +1,7 @@
-"""Devices that run generated kernels: GPUs through CUDA, and a simulated device on the CPU.
+"""Devices that run generated kernels, and GPUs as such devices.
 
-A recipe is built for a number of lanes and launched over a range of groups on a stream; its arrays are in the device's
-memory. The simulated device runs the same programs as C, one group after the other, so that all code except the GPU
-itself can be tested: several devices, streams, and memory that runs out.
+A recipe is compiled for a number of lanes. The kernel is launched for a number of groups on a stream, over arrays in
+the memory of the device. `simulated_device.SimulatedDevice` is a device for tests.
 """
 
 from __future__ import annotations
@@ -17,16 +16,13 @@ import numpy as np
 from trnqc.errors import BackendUnavailable, MemoryLimit
 from trnqc.gen import emit_cuda
 from trnqc.jit import gpu
-from trnqc.jit.recipe import Recipe, Target, library, stored
+from trnqc.jit.recipe import Recipe, Target, stored
 from trnqc.jit.signature import GROUPS, NUMPY, Parameter, Signature
-
-# The simulated device is for tests: compiling fast matters more than running fast.
-SIMULATED_FLAGS = ("-O1",)
 
 
 @dataclass(eq=False)
 class Memory:
-    """An array in a device's memory. Only the device knows what `handle` is."""
+    """An array in the memory of a device. Only the device interprets `handle`."""
 
     handle: Any = field(repr=False)
     shape: tuple[int, ...]
@@ -39,7 +35,19 @@ class Memory:
 
 @dataclass(frozen=True, eq=False)
 class Built:
-    """A kernel that is ready to be launched in groups of `lanes`. stack: bytes of local memory per lane."""
+    """A kernel that is ready to be launched.
+
+    Attributes
+    ----------
+    signature : Signature
+        The parameters, the range of groups included.
+    lanes : int
+        The number of lanes of a group.
+    handle : object
+        The compiled kernel, which only the device interprets.
+    stack : int
+        Bytes of local memory per lane.
+    """
 
     signature: Signature
     lanes: int
@@ -48,7 +56,7 @@ class Built:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The parameters without the range of groups, which `launch` takes by itself."""
+        """The parameters without the range of groups, which `launch` adds."""
         return self.signature.parameters[: -len(GROUPS)]
 
 
@@ -56,16 +64,16 @@ Argument = Memory | int | float
 
 
 class Device(Protocol):
-    """A machine with its own memory.
+    """A device with its own memory.
 
     Attributes
     ----------
     name : str
-        In words.
+        The name of the device.
     arch : str
         The architecture, such as ``sm_80``.
     streams : int
-        The number of streams. Launches on different ones may overlap.
+        The number of streams. Launches on different streams may overlap.
     most_lanes : int
         The largest number of lanes of a group.
     multiprocessors : int
@@ -82,91 +90,71 @@ class Device(Protocol):
         """Bytes that can still be allocated."""
 
     def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
-        """Compile the only function of a recipe, or take it from the cache. For the options see `gen.emit_cuda`.
+        """Compile the only function of a recipe, or take the compiled one from the cache.
 
-        Raises CompilerError.
+        Parameters
+        ----------
+        recipe : Recipe
+            A recipe with one signature.
+        lanes : int
+            The number of lanes of a group.
+        accumulate, min_blocks
+            See `trnqc.gen.emit_cuda`. The simulated device ignores them.
+
+        Raises
+        ------
+        CompilerError
+            If the text does not compile.
         """
 
     def upload(self, array: np.ndarray) -> Memory:
-        """Copy an array to the device's memory. Raises MemoryLimit."""
+        """Copy an array to the memory of the device. Raises MemoryLimit if it does not fit."""
 
     def zeros(self, *shape: int, dtype: Any = np.float64) -> Memory:
-        """Allocate an array of zeros. Raises MemoryLimit."""
+        """Allocate an array of zeros. Raises MemoryLimit if it does not fit."""
 
     def write(self, memory: Memory, array: np.ndarray) -> None:
-        """Overwrite the first elements at once: launches that use them must have finished."""
+        """Overwrite the first elements of `memory` immediately. Launches that use them must have finished before."""
 
     def download(self, memory: Memory) -> np.ndarray:
-        """Copy an array from the device after all launches so far."""
+        """Wait for all launches so far, and copy an array from the device."""
 
     def release(self, *memories: Memory) -> None:
-        """Free memory after all launches so far."""
+        """Wait for all launches so far, and free the memory of arrays."""
 
     def launch(self, built: Built, groups: int, arguments: Mapping[str, Argument], stream: int = 0) -> None:
-        """Queue the groups 0 .. groups - 1 on a stream, and return.
+        """Queue the groups 0 .. groups - 1 of a kernel on a stream, and return without waiting for them.
 
-        arguments: by the names of the parameters; other names in the mapping are ignored.
+        Parameters
+        ----------
+        built : Built
+            The kernel.
+        groups : int
+            The number of groups.
+        arguments : mapping
+            Arguments by the names of the parameters. Other names are ignored.
+        stream : int
+            The number of the stream.
         """
 
     def synchronize(self, stream: int | None = None) -> None:
-        """Wait for all launches, or those on one stream."""
-
-
-class SimulatedDevice:
-    """A device simulated on the CPU, with `memory` bytes and at most `lanes` lanes in a group; it counts launches."""
-
-    def __init__(self, name: str = "simulated", memory: int = 1 << 34, lanes: int = 32, streams: int = 2) -> None:
-        self.name, self.arch, self.streams, self.most_lanes = name, "simulated", streams, lanes
-        self.multiprocessors, self.memory = 2, memory
-        self.used = self.most_used = self.launches = 0
-
-    def free_memory(self) -> int:
-        return self.memory - self.used
-
-    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
-        (signature,) = recipe.signatures
-        return Built(signature, lanes, getattr(library(recipe, lanes, SIMULATED_FLAGS), signature.name))
-
-    def upload(self, array: np.ndarray) -> Memory:
-        memory = self.zeros(*array.shape, dtype=array.dtype)
-        memory.handle[...] = array
-        return memory
-
-    def zeros(self, *shape: int, dtype: Any = np.float64) -> Memory:
-        memory = Memory(None, shape, np.dtype(dtype))
-        if memory.nbytes > self.free_memory():
-            raise no_memory(self.name, memory.nbytes, self.free_memory())
-        self.used += memory.nbytes
-        self.most_used = max(self.most_used, self.used)
-        memory.handle = np.zeros(shape, dtype)
-        return memory
-
-    def write(self, memory: Memory, array: np.ndarray) -> None:
-        memory.handle.reshape(-1)[: array.size] = array.reshape(-1)
-
-    def download(self, memory: Memory) -> np.ndarray:
-        return memory.handle.copy()
-
-    def release(self, *memories: Memory) -> None:
-        self.used -= sum(m.nbytes for m in memories)
-        for memory in memories:
-            memory.handle = None
-
-    def launch(self, built: Built, groups: int, arguments: Mapping[str, Argument], stream: int = 0) -> None:
-        if not 0 <= stream < self.streams:
-            raise BackendUnavailable(f"{self.name} has streams 0 .. {self.streams - 1}, found {stream}")
-        self.launches += 1
-        operands = (arguments[p.name] for p in built.parameters)
-        built.handle(*(a.handle if isinstance(a, Memory) else a for a in operands), 0, groups)
-
-    def synchronize(self, stream: int | None = None) -> None:
-        """Nothing to do: `launch` returns when the kernel has finished."""
+        """Wait for the launches on one stream, or on all of them."""
 
 
 class CudaDevice:
     """A GPU. Kernels are compiled by NVRTC for its architecture.
 
-    Raises BackendUnavailable, saying why, if it cannot be used.
+    Parameters
+    ----------
+    index : int
+        The number of the GPU on this machine.
+    streams : int
+        The number of streams to create.
+
+    Raises
+    ------
+    BackendUnavailable
+        If the GPU cannot be used; the message says why.
     """
 
     def __init__(self, index: int = 0, streams: int = 4) -> None:
@@ -177,7 +165,7 @@ class CudaDevice:
             self.name, self.arch = str(self._device.name), f"sm_{self._device.arch}"
             self.multiprocessors = int(self._device.properties.multiprocessor_count)
             self._streams = [self._device.create_stream() for _ in range(streams)]
-        except Exception as error:  # the bindings raise a class of their own for each library
+        except Exception as error:  # The bindings raise a different class for each library.
             raise BackendUnavailable(f"CUDA device {index} cannot be used: {error}") from error
         self._core, self.streams, self.most_lanes = core, streams, 1024
 
@@ -253,13 +241,13 @@ class CudaDevice:
         return memory
 
     def _driver(self, function: str, *arguments: Any) -> tuple[Any, ...]:
-        """Call the CUDA driver in the context of this device. Raises BackendUnavailable with the driver's status."""
+        """Call the CUDA driver in the context of this device. Raises BackendUnavailable if it returns an error."""
         from cuda.bindings import driver
 
         self._device.set_current()
         status, *results = getattr(driver, function)(*arguments)
         if int(status) != 0:
-            raise BackendUnavailable(f"{self.name}: {function} answers {status.name}")
+            raise BackendUnavailable(f"{self.name}: the driver function {function} returned {status.name}")
         return tuple(results)
 
 
@@ -267,19 +255,20 @@ def _write(out: Path, data: bytes) -> None:
     out.write_bytes(data)
 
 
-def no_memory(name: str, wanted: int, free: int) -> MemoryLimit:
-    return MemoryLimit(f"{name} has {free / 2**20:.0f} MiB of memory left, and {wanted / 2**20:.0f} MiB are wanted")
+def no_memory(name: str, needed: int, free: int) -> MemoryLimit:
+    """The error for an allocation of `needed` bytes where only `free` bytes are left."""
+    return MemoryLimit(f"{name} has {free / 2**20:.0f} MiB of memory left, but {needed / 2**20:.0f} MiB are needed")
 
 
 def cuda_devices() -> tuple[CudaDevice, ...]:
-    """All GPUs of this machine. Raises BackendUnavailable if there is none, or if cuda-core is missing."""
+    """All GPUs of this machine. Raises BackendUnavailable if there is none or cuda-core is not installed."""
     core = gpu.bindings()
     try:
         count = len(core.Device.get_all_devices())
     except Exception as error:
         raise BackendUnavailable(
-            f"no GPU can be used ({error}): this needs an NVIDIA GPU and its driver; the backend 'cpu' needs neither"
+            f"no GPU can be used ({error}): CUDA needs an NVIDIA GPU and its driver; the backend 'cpu' needs neither"
         ) from error
     if not count:
-        raise BackendUnavailable("there is no GPU: this needs an NVIDIA GPU; the backend 'cpu' needs none")
+        raise BackendUnavailable("this machine has no NVIDIA GPU; use the backend 'cpu'")
     return tuple(CudaDevice(index) for index in range(count))

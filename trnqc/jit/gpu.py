@@ -1,7 +1,7 @@
 """Compile CUDA text with NVRTC, and launch the kernels of a cubin on a GPU of this machine.
 
-This needs the package cuda-core (``pip install 'trnqc[cuda]'``), which is imported at its first use. `nvcc.py` compiles
-without it, and without a GPU.
+Both need the package cuda-core (``pip install 'trnqc[cuda]'``), which is imported when it is used for the first time.
+`nvcc.py` compiles without this package and without a GPU.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trnqc.jit.cache import key_of, library_cache
 
 
 def bindings() -> Any:
-    """The module cuda.core. Raises BackendUnavailable, saying what to install, if it cannot be imported."""
+    """The module cuda.core. Raises BackendUnavailable if it cannot be imported; the message says what to install."""
     try:
         import cuda.core as core
     except ImportError as error:
@@ -28,10 +28,28 @@ def bindings() -> Any:
 
 
 def compile_nvrtc(source: str, *, name: str, arch: str = "sm_80") -> bytes:
-    """Compile CUDA text into a cubin with NVRTC, or take it from the cache.
+    """Compile CUDA text into a cubin with NVRTC, or take the cubin from the cache.
 
-    Raises BackendUnavailable if cuda-core or NVRTC's library is missing, and CompilerError if NVRTC rejects the text.
-    Unlike nvcc it rejects infinite numbers in constant tables.
+    Parameters
+    ----------
+    source : str
+        The text. Unlike nvcc, NVRTC rejects infinite numbers in constant tables.
+    name : str
+        The first part of the name of the cached file.
+    arch : str
+        The architecture to compile for.
+
+    Returns
+    -------
+    bytes
+        The cubin.
+
+    Raises
+    ------
+    BackendUnavailable
+        If cuda-core or the library of NVRTC is missing.
+    CompilerError
+        If NVRTC rejects the text.
     """
     core = bindings()
     key = key_of(f"NVRTC {nvrtc_version()}", arch, source)
@@ -43,25 +61,27 @@ def compile_nvrtc(source: str, *, name: str, arch: str = "sm_80") -> bytes:
 
 
 def nvrtc_version() -> str:
-    """The version of NVRTC. Raises BackendUnavailable if its library is missing."""
+    """The version of NVRTC. Raises BackendUnavailable if its library cannot be loaded."""
     from cuda.bindings import nvrtc
 
     try:
         return str(nvrtc.nvrtcVersion())
     except Exception as error:
-        raise BackendUnavailable(f"NVRTC's library does not load: pip install 'trnqc[cuda]' ({error})") from error
+        raise BackendUnavailable(
+            f"the library of NVRTC cannot be loaded ({error}): pip install 'trnqc[cuda]'"
+        ) from error
 
 
 def _nvrtc(core: Any, source: str, arch: str) -> bytes:
     try:
         program = core.Program(source, "c++", core.ProgramOptions(arch=arch, std="c++17"))
         return bytes(program.compile("cubin").code)
-    except Exception as error:  # the bindings raise a class of their own for each library
+    except Exception as error:  # The bindings raise a different class for each library.
         raise CompilerError(f"NVRTC rejects the text for {arch}:\n{error}") from error
 
 
 class Module:
-    """The kernels of a cubin on one device, which `launch` runs on the module's own stream."""
+    """The kernels of a cubin on one device. They run on a stream that belongs to this object."""
 
     def __init__(self, cubin: bytes, device: int = 0) -> None:
         core = bindings()
@@ -74,10 +94,19 @@ class Module:
         self.stream = self.device.create_stream()
 
     def launch(self, kernel: str, groups: int, lanes: int, arguments: Sequence[int | np.generic]) -> None:
-        """Run `groups` blocks of `lanes` threads and wait for them.
+        """Run a kernel and wait for it.
 
-        arguments: in the order of the parameters. Arrays are given by the address of their device memory, such as a
-        tensor's ``data_ptr()``, scalars as NumPy scalars of the parameter's type. lanes: those of the emitted text.
+        Parameters
+        ----------
+        kernel : str
+            The name of the kernel.
+        groups : int
+            The number of blocks.
+        lanes : int
+            The number of threads of a block, for which the text was emitted.
+        arguments : sequence
+            The arguments in the order of the parameters. An array is passed as the address of its device memory, such
+            as ``data_ptr()`` of a tensor, and a scalar as a NumPy scalar of the type of the parameter.
         """
         config = self._core.LaunchConfig(grid=groups, block=lanes)
         self._core.launch(self.stream, config, self._code.get_kernel(kernel), *arguments)

@@ -1,4 +1,4 @@
-"""Functions of a shared library, called by the names of their parameters."""
+"""The functions of a shared library, which are called with arguments by name."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from trnqc.jit.signature import SCALARS, Convert, Signature
 
 
 class CompiledFunction:
-    """A function of a loaded library. Calls release the interpreter's lock.
+    """A function of a loaded library. It runs without the interpreter's lock.
 
-    Arguments are given by name or by position, as to a Python function, and checked: a wrong type, rank or layout, an
-    unknown name, and a missing argument raise TypeError. Arguments of repeated calls are fixed, and checked once, by
-    `bind`:
+    Arguments are passed by name or by position, as to a Python function. A wrong type, rank or layout, an unknown name
+    and a missing argument raise TypeError. `bind` fixes arguments of repeated calls, which are then checked only once:
 
         step = library.axpy.bind(n=len(x), a=2.0)
         for x, y in pairs:
             step(x=x, y=y)
     """
 
-    __slots__ = ("_arguments", "_kept", "_open", "_pointer", "signature")
+    __slots__ = ("_arguments", "_bound", "_open", "_pointer", "signature")
 
     def __init__(self, pointer: Any, signature: Signature) -> None:
         self.signature, self._pointer = signature, pointer
-        # What ctypes gets, None where an argument is still to be given: these by name, with place and conversion.
+        # The arguments for ctypes, with None for those that a call has to pass.
         self._arguments: list[Any] = [None] * len(signature.parameters)
+        # For each argument that a call has to pass, its position and its conversion.
         self._open: dict[str, tuple[int, Convert]]
         self._open = {p.name: (n, p.convert) for n, p in enumerate(signature.parameters)}
-        # ctypes keeps no array alive.
-        self._kept: tuple[Any, ...] = ()
+        # References to the bound arrays, because ctypes does not keep them alive.
+        self._bound: tuple[Any, ...] = ()
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         if len(args) + len(named) != len(self._open):
@@ -40,13 +40,13 @@ class CompiledFunction:
         return self._pointer(*self._with(args, named))
 
     def bind(self, *args: Any, **named: Any) -> CompiledFunction:
-        """The function of the remaining parameters; arrays are kept alive as long as it is."""
+        """Return a function of the remaining parameters. It keeps the arrays alive that are bound to it."""
         bound = CompiledFunction.__new__(CompiledFunction)
         bound.signature, bound._pointer = self.signature, self._pointer
         bound._arguments = self._with(args, named)
-        taken = {*list(self._open)[: len(args)], *named}
-        bound._open = {name: to for name, to in self._open.items() if name not in taken}
-        bound._kept = (self._kept, args, named)
+        passed = {*list(self._open)[: len(args)], *named}
+        bound._open = {name: entry for name, entry in self._open.items() if name not in passed}
+        bound._bound = (self._bound, args, named)
         return bound
 
     def _with(self, args: Sequence[Any], named: dict[str, Any]) -> list[Any]:
@@ -76,9 +76,19 @@ class CompiledFunction:
 
 
 class Library:
-    """A loaded shared library; its functions are attributes.
+    """A loaded shared library. Its functions are attributes.
 
-    Raises CompilerError when the file does not load or lacks one of the functions.
+    Parameters
+    ----------
+    path : Path
+        The file.
+    signatures : sequence of Signature
+        The signatures of the functions.
+
+    Raises
+    ------
+    CompilerError
+        If the file cannot be loaded or lacks one of the functions.
     """
 
     def __init__(self, path: Path, signatures: Sequence[Signature]) -> None:

@@ -1,4 +1,4 @@
-"""Compile CUDA text to a cubin with nvcc, which needs no GPU, and read ptxas's report on its kernels."""
+"""Compile CUDA text to a cubin with nvcc, which needs no GPU, and read the report of ptxas on its kernels."""
 
 from __future__ import annotations
 
@@ -19,14 +19,26 @@ from trnqc.errors import CompilerError
 from trnqc.jit.cache import key_of, library_cache
 
 DEFAULT_FLAGS = ("-O3", "-std=c++17", "-lineinfo")
-# Bytes of spill stores above which a build counts as failed. For code with very high register pressure ptxas stops
-# allocating registers and spills tens of kilobytes.
+# Bytes of spill stores per thread above which a build counts as failed. If register pressure is very high, ptxas stops
+# allocating registers and spills tens of kilobytes; kernels that are allocated properly spill far less.
 ABSURD_SPILL = 16_384
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """ptxas's report on a kernel: registers, stack and spills (bytes) per thread, shared memory (bytes) per block."""
+    """The report of ptxas on a kernel.
+
+    Attributes
+    ----------
+    name : str
+        The name of the kernel.
+    registers : int
+        Registers per thread.
+    stack, spill_stores, spill_loads : int
+        Bytes of the stack, and bytes stored and loaded by spills, per thread.
+    shared : int
+        Bytes of shared memory per block.
+    """
 
     name: str
     registers: int
@@ -37,7 +49,7 @@ class Kernel:
 
     @property
     def given_up(self) -> bool:
-        """Whether register allocation failed in effect, so that another variant should be tried."""
+        """Whether ptxas has practically failed to allocate registers, so that another variant should be tried."""
         return self.spill_stores > ABSURD_SPILL
 
     def __str__(self) -> str:
@@ -49,7 +61,21 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Build:
-    """A compiled text. seconds: the time of compilation, now or when the cached file was made."""
+    """A compiled CUDA text.
+
+    Attributes
+    ----------
+    cubin : bytes
+        The machine code.
+    arch : str
+        The architecture that it is compiled for.
+    compiler : str
+        The version of nvcc.
+    seconds : float
+        The time of compilation in seconds. For a cached build, it is the time when it was compiled.
+    kernels : tuple of Kernel
+        The report on each kernel.
+    """
 
     cubin: bytes = field(repr=False)
     arch: str
@@ -62,7 +88,7 @@ class Build:
         for kernel in self.kernels:
             if kernel.name == name:
                 return kernel
-        raise CompilerError(f"no kernel {name!r} in the build; there are {', '.join(k.name for k in self.kernels)}")
+        raise CompilerError(f"the build has the kernels {', '.join(k.name for k in self.kernels)}, but no {name!r}")
 
     def __str__(self) -> str:
         return "\n".join((f"{self.arch}, {self.compiler}, {self.seconds:.1f} s", *map(str, self.kernels)))
@@ -70,33 +96,57 @@ class Build:
 
 @functools.lru_cache(maxsize=4)
 def nvcc_version(command: str) -> str:
-    """The last line of ``nvcc --version``. Raises CompilerError if nvcc does not run."""
+    """The last line that ``nvcc --version`` prints. Raises CompilerError if nvcc does not run."""
     try:
-        done = subprocess.run((command, "--version"), capture_output=True, text=True, check=True)
+        process = subprocess.run((command, "--version"), capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
         raise CompilerError(f"nvcc at {command} does not run: {error}") from error
-    return done.stdout.strip().splitlines()[-1]
+    return process.stdout.strip().splitlines()[-1]
 
 
 def find_nvcc() -> str:
-    """The path of nvcc: $NVCC, else on PATH, else in $CUDA_HOME/bin. Raises CompilerError, saying what to install."""
+    """The path of nvcc: $NVCC, else the one on PATH, else the one in $CUDA_HOME/bin.
+
+    Raises
+    ------
+    CompilerError
+        If there is none. The message says what to install.
+    """
     if os.environ.get("NVCC"):
         return os.environ["NVCC"]
     home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
     path = shutil.which("nvcc") or shutil.which("nvcc", path=f"{home}/bin")
     if not path:
         raise CompilerError(
-            "no CUDA compiler: nvcc is neither on PATH nor in $CUDA_HOME/bin. Install the CUDA toolkit, or name nvcc "
-            "in the environment variable NVCC; kernels for the CPU need none"
+            "there is no CUDA compiler: nvcc is neither on PATH nor in $CUDA_HOME/bin. Install the CUDA toolkit, or "
+            "set the environment variable NVCC to the path of nvcc. Kernels for the CPU do not need it"
         )
     return path
 
 
 def compile_cuda(source: str, *, name: str, arch: str = "sm_80", flags: tuple[str, ...] = DEFAULT_FLAGS) -> Build:
-    """Compile CUDA text into a cubin, with ptxas's report, or take both from the cache.
+    """Compile CUDA text into a cubin with nvcc, or take the build from the cache.
 
-    Raises CompilerError if there is no nvcc or it rejects the text. Excessive spilling is no error; see
-    `Kernel.given_up`.
+    Parameters
+    ----------
+    source : str
+        The text.
+    name : str
+        The first part of the name of the cached file.
+    arch : str
+        The architecture to compile for.
+    flags : tuple of str
+        Options of nvcc.
+
+    Returns
+    -------
+    Build
+        The cubin and the report of ptxas. Excessive spilling is not an error; see `Kernel.given_up`.
+
+    Raises
+    ------
+    CompilerError
+        If there is no nvcc, or if it rejects the text.
     """
     nvcc = find_nvcc()
     version = nvcc_version(nvcc)
@@ -122,13 +172,13 @@ def _nvcc(nvcc: str, source: str, arch: str, flags: tuple[str, ...], out: Path) 
         text = Path(scratch) / "kernel.cu"
         text.write_text(source)
         command = (nvcc, f"-arch={arch}", *flags, "-Xptxas=-v", "-cubin", "-o", str(out), str(text))
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode != 0:
+        process = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if process.returncode != 0:
         raise CompilerError(
-            f"nvcc failed with exit status {done.returncode}\n  command: {shlex.join(command)}\n"
-            f"{done.stdout}{done.stderr}"
+            f"nvcc failed with exit status {process.returncode}\n  command: {shlex.join(command)}\n"
+            f"{process.stdout}{process.stderr}"
         )
-    return done.stdout + done.stderr
+    return process.stdout + process.stderr
 
 
 _ENTRY = re.compile(r"Compiling entry function '(\w+)'")
@@ -138,7 +188,7 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 
 
 def read_ptxas(text: str) -> tuple[Kernel, ...]:
-    """The kernels in the output of ``ptxas -v``. Raises CompilerError if a figure is missing."""
+    """Parse the output of ``ptxas -v``. Raises CompilerError if a number is missing."""
     kernels = []
     for part in re.split(r"(?=Compiling entry function)", text)[1:]:
         entry, spill, used = _ENTRY.search(part), _SPILL.search(part), _USED.search(part)

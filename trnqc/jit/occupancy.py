@@ -1,7 +1,6 @@
-"""Occupancy: how many warps of a kernel a multiprocessor can hold at once, from ptxas's figures.
+"""Occupancy: the number of warps of a kernel that a multiprocessor can hold at once, from the report of ptxas.
 
-The limits are those of the CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability".
-Registers are allocated to warps in units of 256, and every block reserves 1 KiB of shared memory.
+The limits are those in the table "Technical Specifications per Compute Capability" of the CUDA C++ Programming Guide.
 """
 
 from __future__ import annotations
@@ -11,12 +10,29 @@ from dataclasses import dataclass
 from trnqc.errors import UnsupportedError
 from trnqc.jit.nvcc import Kernel
 
+# Threads of a warp.
 WARP = 32
+# Registers are allocated to a warp in multiples of this number.
+REGISTER_UNIT = 256
+# Bytes of shared memory that the system reserves for each block.
+RESERVED_SHARED = 1024
+# Partitions of a multiprocessor. Each has its own warps and an equal part of the registers.
+PARTITIONS = 4
 
 
 @dataclass(frozen=True)
 class Multiprocessor:
-    """Limits of a multiprocessor: 32-bit registers, bytes of shared memory, resident warps and blocks."""
+    """The limits of a multiprocessor.
+
+    Attributes
+    ----------
+    registers : int
+        The number of 32-bit registers.
+    shared : int
+        Bytes of shared memory.
+    warps, blocks : int
+        The largest numbers of resident warps and blocks.
+    """
 
     registers: int
     shared: int
@@ -34,16 +50,18 @@ MULTIPROCESSORS = {
 
 
 def resident_warps(kernel: Kernel, lanes: int, arch: str) -> int:
-    """Resident warps on a multiprocessor for blocks of `lanes` threads; 0 if no block fits.
+    """The number of resident warps of a multiprocessor for blocks of `lanes` threads, or 0 if no block fits.
 
-    Raises UnsupportedError for an architecture that is not in MULTIPROCESSORS.
+    Raises
+    ------
+    UnsupportedError
+        If the architecture is not in MULTIPROCESSORS.
     """
     if arch not in MULTIPROCESSORS:
-        raise UnsupportedError(f"the limits of {arch!r} are unknown; known are {', '.join(MULTIPROCESSORS)}")
+        raise UnsupportedError(f"limits are known for {', '.join(MULTIPROCESSORS)}, but not for {arch!r}")
     limits = MULTIPROCESSORS[arch]
     warps = -(-lanes // WARP)
-    allocated = -(-kernel.registers * WARP // 256) * 256
-    # Each of the four partitions of a multiprocessor has a quarter of the registers, for its own warps.
-    by_registers = limits.registers // 4 // allocated * 4 // warps
-    by_shared = limits.shared // (kernel.shared + 1024)
+    allocated = -(-kernel.registers * WARP // REGISTER_UNIT) * REGISTER_UNIT
+    by_registers = limits.registers // PARTITIONS // allocated * PARTITIONS // warps
+    by_shared = limits.shared // (kernel.shared + RESERVED_SHARED)
     return min(by_registers, by_shared, limits.warps // warps, limits.blocks) * warps

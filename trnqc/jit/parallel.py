@@ -1,4 +1,4 @@
-"""Run several builds at once, on threads: each waits for the process of a compiler."""
+"""Run several builds at the same time, each on a thread that waits for the process of a compiler."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ Progress = Callable[[int, int, str], None]
 def build_all(
     jobs: Mapping[str, Callable[[], Result]], *, workers: int | None = None, progress: Progress | None = None
 ) -> dict[str, Result | CompilerError]:
-    """Run jobs, each of which compiles something.
+    """Run several jobs, each of which compiles something.
 
     Parameters
     ----------
     jobs : mapping
         Callables by name.
     workers : int, optional
-        How many run at once, by default one for each core.
+        The number of jobs that run at the same time; by default, the number of CPUs.
     progress : callable, optional
         progress(done, total, name) is called in this thread after each job.
 
     Returns
     -------
     dict
-        Results by name, in the order of the jobs. The result of a job that raises CompilerError is the exception; the
-        other jobs go on.
+        Results by name, in the order of the jobs. If a job raises CompilerError, its result is this exception, and the
+        other jobs continue.
     """
     results: dict[str, Result | CompilerError] = {}
     with ThreadPoolExecutor(max_workers=max(1, workers or cpus())) as pool:

@@ -1,6 +1,7 @@
-"""Results of probing a compiler, kept in the cache of compiled files: probing takes six runs of the compiler.
+"""Results of probing a compiler, which takes six runs of it, are kept in the cache of compiled files.
 
-The key holds the compiler's file and version, this CPU, and the environment variables that compilers read.
+The key consists of the file and version of the compiler, the model and features of this CPU, and the environment
+variables that compilers read.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from trnqc.jit.cache import key_of, library_cache
 
 # Environment variables that gcc and clang read.
 VARIABLES = ("COMPILER_PATH", "GCC_EXEC_PREFIX", "CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "SDKROOT")
-# Keys of the lines of /proc/cpuinfo, on x86, ARM and RISC-V, that -march=native depends on.
+# Keys of the lines of /proc/cpuinfo on which -march=native depends on x86, ARM and RISC-V.
 FEATURES = (
     "vendor_id",
     "cpu family",
@@ -37,16 +38,24 @@ FEATURES = (
 def remembered(
     command: Sequence[str], version: str, probe: Callable[[], dict[str, Any]], *parts: str
 ) -> dict[str, Any]:
-    """The result of `probe`, a dictionary that JSON can hold, from the cache if nothing has changed since.
+    """Return the result of probing a compiler, from the cache if nothing has changed since.
 
     Parameters
     ----------
-    command, version
-        The compiler.
+    command : sequence of str
+        The program and its first arguments.
+    version : str
+        The first line that ``--version`` prints.
     probe : callable
-        Called if the cache has no result, and always if the CPU is unknown.
-    parts : str
-        Anything else that the result depends on.
+        Probes the compiler and returns a dictionary that JSON can represent. It is called if the cache has no result,
+        and always if the CPU or the file of the compiler is unknown.
+    *parts : str
+        Everything else on which the result depends.
+
+    Returns
+    -------
+    dict
+        The result of `probe`.
     """
     cpu, file = cpu_features(), _file(command[0])
     if not cpu or not file:
@@ -62,7 +71,7 @@ def _write(out: Path, answer: dict[str, Any]) -> None:
 
 
 def cpu_features() -> str:
-    """Model and features of the first CPU from /proc/cpuinfo; empty on systems without it."""
+    """The model and the features of the first CPU according to /proc/cpuinfo. Empty on systems without this file."""
     try:
         first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
     except OSError:
@@ -71,9 +80,9 @@ def cpu_features() -> str:
 
 
 def _file(program: str) -> str:
-    """The path, size and modification time of a program's file; empty if there is none."""
+    """The path, size and modification time of the file of a program. Empty if there is no such program."""
     path = shutil.which(program)
     if path is None:
         return ""
-    about = os.stat(path)
-    return f"{os.path.realpath(path)} {about.st_size} {about.st_mtime_ns}"
+    status = os.stat(path)
+    return f"{os.path.realpath(path)} {status.st_size} {status.st_mtime_ns}"

@@ -1,6 +1,6 @@
-"""Programs that are generated and compiled only if the cache does not hold them.
+"""Programs that are generated and compiled only if the cache does not contain them.
 
-recipe, target -> key -> cached file
+recipe, target -> key -> cached file, if there is one
                       -> else functions (gen) -> text -> compiler -> cached file
 """
 
@@ -24,27 +24,29 @@ Functions = Sequence[Function]
 
 @dataclass(frozen=True)
 class Recipe:
-    """Functions of one text, and how to make them.
+    """A description of functions that are emitted as one text, from which they can be generated.
 
     Parameters
     ----------
     name : str
-        Heads the name of the cached file. A part, see below, is named like its function.
+        The first part of the name of the cached file. A recipe that is part of another one has the name of its
+        function.
     signatures : tuple of Signature
-        Of the functions that Python calls.
+        The signatures of the functions that Python calls.
     make : callable
-        Returns the functions; called only if there is no compiled file.
+        Generates the functions. It is called only if there is no compiled file.
     maker : str
-        The module whose sources, with all that they import, determine the functions of this name: ``__name__`` of the
-        module of `make`. Empty if the text is to be the key; then `make` is called every time.
+        The name of the module that generates the functions, ``__name__`` there. The functions must depend only on the
+        sources of this module and of all modules that it imports, and on `name` and `variant`. If it is empty, the text
+        of the functions takes the place of the sources in the key, and `make` is called every time.
     variant : str
-        What the functions depend on besides the name and the sources.
+        Everything on which the functions depend besides the sources and `name`.
     parts : tuple of Recipe
-        Functions that these call and that other recipes call as well. Each is compiled once, into an object file.
+        Functions that these functions and those of other recipes call. Each is compiled once, into an object file.
 
     Notes
     -----
-    Recipes are equal if name, maker, and variant are.
+    Recipes are equal if `name`, `maker` and `variant` are equal.
     """
 
     name: str
@@ -56,11 +58,11 @@ class Recipe:
 
     @classmethod
     def of(cls, *functions: Function, name: str = "") -> Recipe:
-        """The recipe of functions that are at hand, named like the first unless `name` is given."""
+        """The recipe of functions that exist already. By default, it has the name of the first function."""
         return cls(name or functions[0].name, tuple(map(Signature.of, functions)), lambda: functions)
 
     def functions(self) -> tuple[Function, ...]:
-        """The functions. Raises ProgramError if their parameters are not those of the signatures."""
+        """Generate the functions. Raises ProgramError if their parameters differ from those of the signatures."""
         functions = self.make()
         by_name = {f.name: Signature.of(f) for f in functions}
         for declared in self.signatures:
@@ -69,10 +71,10 @@ class Recipe:
 
 
 def _check(declared: Signature, actual: Signature | None) -> None:
-    """Arrays may be declared as written that are not; all else has to agree."""
+    """Compare a declared signature with the one of the function. An array may be declared as written that is not."""
     kinds = [[(p.name, p.dtype, p.array) for p in s.parameters] if s else [] for s in (declared, actual)]
     if actual is None or kinds[0] != kinds[1] or _written(actual) > _written(declared):
-        raise ProgramError(f"the function {declared.name} is declared as {declared}, but made as {actual}")
+        raise ProgramError(f"{declared.name} is declared as {declared}, but the generated function is {actual}")
 
 
 def _written(signature: Signature) -> set[str]:
@@ -86,15 +88,15 @@ class Target:
     Parameters
     ----------
     key : tuple of str
-        All that the file depends on besides the functions: compiler, options, lanes.
+        Everything on which the file depends besides the functions: compiler, options and lanes.
     suffix : str
-        Of the cached file.
+        The suffix of the cached file.
     emit : callable
-        From functions, and the names of those that parts hold, to a text.
+        emit(functions, external) returns the text of the functions; `external` are the names of the parts.
     compile : callable
-        compile(text, out, objects) writes the file `out`; objects are the files of the parts.
+        compile(text, out, objects) writes the file `out`; `objects` are the compiled files of the parts.
     parts : Target, optional
-        The kind of file that parts become.
+        The kind of file into which the parts are compiled.
     """
 
     key: tuple[str, ...]
@@ -105,7 +107,7 @@ class Target:
 
 
 def c_library(lanes: int | None = None, flags: tuple[str, ...] = ()) -> Target:
-    """A shared library for this CPU. lanes: by default the doubles of its widest vector."""
+    """A shared library for this CPU. By default, there are as many lanes as its widest vector has doubles."""
     compiler = find_compiler()
     lanes = lanes or compiler.lanes()
     return Target(
@@ -118,7 +120,7 @@ def c_library(lanes: int | None = None, flags: tuple[str, ...] = ()) -> Target:
 
 
 def c_object(lanes: int) -> Target:
-    """An object file for libraries."""
+    """An object file that is linked into shared libraries for this CPU."""
     compiler = find_compiler()
     return Target(
         (compiler.identity, str(lanes), ".o"),
@@ -129,20 +131,41 @@ def c_object(lanes: int) -> Target:
 
 
 def entry_of(recipe: Recipe, target: Target, text: str = "") -> str:
-    """The name of the compiled file's entry in the cache. text: of the functions, if that is at hand."""
+    """The name of the entry of a compiled file in the cache. `text` is the text of the functions if it is known."""
     program = sources(recipe.maker) if recipe.maker else text or _text(recipe, target)
     return f"{recipe.name}-{key_of(program, recipe.variant, *target.key)}"
 
 
 def is_stored(recipe: Recipe, target: Target) -> bool:
-    """Whether the cache has the compiled file: one look at the file system."""
+    """Whether the cache has the compiled file. This takes a single look at the file system."""
     return library_cache().has(entry_of(recipe, target))
 
 
 def stored(recipe: Recipe, target: Target, *, text: str = "", take_turns: bool = True) -> Path:
-    """The compiled file in the cache, compiled now if it is not there.
+    """Return the compiled file in the cache. It is compiled first if it is not there.
 
-    text: of the functions, if that is at hand. take_turns: see `Cache.get`. Raises CompilerError.
+    Parameters
+    ----------
+    recipe : Recipe
+        The functions.
+    target : Target
+        The kind of file.
+    text : str
+        The text of the functions, if it is known.
+    take_turns : bool
+        See `Cache.get`.
+
+    Returns
+    -------
+    Path
+        The path of the file.
+
+    Raises
+    ------
+    ProgramError
+        If the generated functions differ from their signatures.
+    CompilerError
+        If the compiler fails.
     """
     text = text or ("" if recipe.maker else _text(recipe, target))
 
@@ -158,7 +181,29 @@ def _text(recipe: Recipe, target: Target) -> str:
 
 
 def library(recipe: Recipe, lanes: int | None = None, flags: tuple[str, ...] = ()) -> Library:
-    """The functions for this CPU, loaded; for the arguments see `c_library`. A file is loaded once a process."""
+    """Return the loaded library of a recipe for this CPU. Each library is loaded once per process.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        The functions.
+    lanes : int, optional
+        The number of SIMD lanes; by default, the number of doubles in the widest vector.
+    flags : tuple of str
+        Compiler options that follow `Compiler.flags`.
+
+    Returns
+    -------
+    Library
+        The library.
+
+    Raises
+    ------
+    ProgramError
+        If the generated functions differ from their signatures.
+    CompilerError
+        If there is no compiler, or if it fails.
+    """
     target = c_library(lanes, flags)
     text = "" if recipe.maker else _text(recipe, target)
     key = library_cache().directory, entry_of(recipe, target, text)
@@ -167,5 +212,5 @@ def library(recipe: Recipe, lanes: int | None = None, flags: tuple[str, ...] = (
     return _loaded[key]
 
 
-# By directory and entry of the cache.
+# The loaded libraries by the directory and the entry of the cache.
 _loaded: dict[tuple[Path, str], Library] = {}

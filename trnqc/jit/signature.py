@@ -1,4 +1,4 @@
-"""What a compiled function takes: named parameters, and how numbers and NumPy arrays become its arguments."""
+"""The named parameters of a compiled function, and the conversion of numbers and NumPy arrays to its arguments."""
 
 from __future__ import annotations
 
@@ -16,29 +16,34 @@ from trnqc.gen.values import Value
 
 SCALARS = {"i64": ctypes.c_int64, "i32": ctypes.c_int32, "f64": ctypes.c_double, "f32": ctypes.c_float}
 NUMPY = {"i64": "int64", "i32": "int32", "f64": "float64", "f32": "float32"}
-"""NumPy's names of the types of `trnqc.gen`."""
+"""The NumPy name of each type of `trnqc.gen`."""
 TYPES = {name: kind for kind, name in NUMPY.items()}
-"""The other way round."""
+"""The type of `trnqc.gen` for each NumPy name."""
 
 Convert = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A number, or an array that is handed over as the address of its first element.
+    """A parameter: a number, or an array that is passed as the address of its first element.
 
     Parameters
     ----------
     name : str
-        The name by which callers give the argument.
+        The name by which callers pass the argument.
     dtype : str
         "f64", "f32", "i64" or "i32".
     array : bool
         Whether the argument is a C-contiguous NumPy array.
     written : bool
-        Whether the function stores to the array, which then has to be writable.
+        Whether the function stores to the array. The array must then be writable.
     ndim : int, optional
-        The rank that the array must have; any rank if None.
+        The rank that the array must have; by default, any rank.
+
+    Raises
+    ------
+    ValueError
+        If the type is not one of the four.
     """
 
     name: str
@@ -49,11 +54,11 @@ class Parameter:
 
     def __post_init__(self) -> None:
         if self.dtype not in SCALARS:
-            raise ValueError(f"{self.name}: a C type is one of {', '.join(SCALARS)}; found {self.dtype!r}")
+            raise ValueError(f"{self.name}: a type is one of {', '.join(SCALARS)}; found {self.dtype!r}")
 
     @property
     def convert(self) -> Convert:
-        """A function from an argument to what ctypes hands over; it raises TypeError for a wrong argument."""
+        """The function that converts an argument for ctypes. It raises TypeError for a wrong argument."""
         return _pointer(self) if self.array else _number(self)
 
     def __str__(self) -> str:
@@ -64,12 +69,22 @@ class Parameter:
 
 
 GROUPS = (Parameter("groups_begin", "i64"), Parameter("groups_end", "i64"))
-"""The range of groups, the last two parameters of a C function with a group."""
+"""The range of groups: the last two parameters of a C function with a group."""
 
 
 @dataclass(frozen=True)
 class Signature:
-    """The name, the parameters in order, and the type of the result (None for void) of a compiled function."""
+    """The signature of a compiled function.
+
+    Attributes
+    ----------
+    name : str
+        The name of the function.
+    parameters : tuple of Parameter
+        The parameters in order.
+    returns : str, optional
+        The type of the result; None if there is no result.
+    """
 
     name: str
     parameters: tuple[Parameter, ...] = ()
@@ -84,12 +99,24 @@ class Signature:
     def declared(
         cls, name: str, params: Iterable[Value | Array], written: Iterable[str], group: bool = True
     ) -> Signature:
-        """The signature of a function that is not generated yet, from its parameters and the arrays it writes."""
+        """The signature of a function that is not generated yet.
+
+        Parameters
+        ----------
+        name : str
+            The name of the function.
+        params : iterable of Value and Array
+            The parameters, as for `trnqc.gen.statements.Function`.
+        written : iterable of str
+            The names of the arrays to which the function stores.
+        group : bool
+            Whether the function has a group, and so takes a range of groups.
+        """
         written = frozenset(written)
-        own = (
+        parameters = (
             Parameter(name_of(p), p.dtype, array=isinstance(p, Array), written=name_of(p) in written) for p in params
         )
-        return cls(name, (*own, *(GROUPS if group else ())))
+        return cls(name, (*parameters, *(GROUPS if group else ())))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -126,7 +153,7 @@ def _wrong(parameter: Parameter, argument: Any) -> TypeError:
     kind = type(argument).__name__
     if isinstance(argument, np.ndarray):
         flags = argument.flags
-        words = "" if flags.c_contiguous else ", not contiguous"
-        words += "" if flags.writeable else ", read-only"
-        kind = f"an array {argument.dtype} of shape {argument.shape}{words}"
+        layout = "" if flags.c_contiguous else ", not contiguous"
+        layout += "" if flags.writeable else ", read-only"
+        kind = f"an array {argument.dtype} of shape {argument.shape}{layout}"
     return TypeError(f"{parameter.name}: expected {parameter}, found {kind}")

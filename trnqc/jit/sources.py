@@ -1,7 +1,8 @@
-"""A digest of the Python sources that generate a program, which changes whenever the program could.
+"""Digests of the Python sources that generate a program. They change whenever the program could change.
 
-Generating a large program takes much longer than loading a compiled one. Its cache entry is therefore named after the
-sources of the module that makes it, and of all modules of this package that this one imports, and not after its text.
+Generating a large program takes much longer than loading a compiled one. The key of its cache entry is therefore
+computed from the sources of the module that generates it, and of all modules of this package that this module imports,
+and not from the generated text.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import importlib.util
 import re
 from pathlib import Path
 
-# Parsing with `ast` takes a hundred times as long. An import that stands in a docstring is followed as well: harmless.
+# An import statement. Parsing with `ast` would take a hundred times as long. An import in a docstring is followed too,
+# which does no harm.
 _IMPORT = re.compile(r"^[ \t]*from (trnqc\.[\w.]+) import (\([^)]*\)|[^\n(]*)", re.MULTILINE)
 
-# How programs are compiled and kept does not change what they are; the compiler is part of the key by itself.
+# Modules that are left out. They compile and store programs but do not change them, and the compiler has its own place
+# in the key.
 _IGNORED = "trnqc.jit"
 
 
@@ -34,14 +37,14 @@ def sources(module: str) -> str:
 
 
 def _text(module: str) -> str:
-    """The source of a module; empty if it has none."""
+    """The source of a module. Empty if there is no such module."""
     spec = importlib.util.find_spec(module)
     return Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
 
 
 @functools.cache
 def imported(text: str) -> tuple[str, ...]:
-    """Modules of this package that a source imports; what is imported from a package may be a module itself."""
+    """The modules of this package that a source imports. A name that is imported from a package may be a module."""
     modules = []
     for module, names in _IMPORT.findall(text):
         modules.append(module)

@@ -19,7 +19,8 @@ from trnqc.mp2.factors.factors import Factors, checked_factors
 from trnqc.mp2.jobs.checkpoint import Checkpoint, job_of_factors
 from trnqc.mp2.jobs.store import Store
 from trnqc.mp2.pairs.pairs import run_pairs, warn
-from trnqc.mp2.result import SCS, SOS, MP2Result, Sizes, check_scaling
+from trnqc.mp2.result import SCS, SOS, MP2Result, check_scaling
+from trnqc.mp2.result_parts import Sizes
 
 
 def mp2_energy(

@@ -13,6 +13,7 @@ from trnqc.profiling.compare import Comparison, Row
 from trnqc.profiling.profile import Profile
 from trnqc.profiling.utilisation import completed, machine_of, roofline
 
+# Kind of measurement -> its name in the report.
 KINDS = {"modelled": "modelled, no device took part", "device": "measured on a device"}
 
 

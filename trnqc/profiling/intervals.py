@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+# The union of no intervals.
 EMPTY = np.empty((0, 2))
 
 

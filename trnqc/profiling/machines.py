@@ -74,7 +74,9 @@ class Machine:
         return DMA_ENGINES * self.dma_practical
 
 
+# Bytes.
 KIB = 1024
+# Target -> its machine.
 MACHINES = {
     machine.target: machine
     for machine in (

@@ -15,8 +15,11 @@ import numpy as np
 
 from trnqc.errors import InputError
 
+# Engines of a NeuronCore, in the order in which reports show them.
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
+# Clock of a profile: a simulated one, or that of a device.
 MEASUREMENTS = ("modelled", "device")
+# Cause of an event that did not wait.
 NO_STALL = "none"
 
 Value = float | int | str

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from trnqc.profiling.profile import ENGINES
 
+# Fields that exist for every engine.
 _PER_ENGINE = ("active_time_percent", "active_time", "instruction_time", "instruction_count")
 # Fields of each group in reading order. Fields that belong to no group are listed last.
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -38,13 +39,16 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 # A value that rounds to 1000 of a unit is shown as 1 of the next unit.
 ROUNDS_UP = 1 - 5e-5
+# Units of time, and their lengths in ns.
 UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
+# Fields that reports show first.
 HEADLINES = (
     *("total_time", "tensor_engine_active_time_percent", "vector_engine_active_time_percent"),
     *("scalar_engine_active_time_percent", "gpsimd_engine_active_time_percent", "dma_active_time_percent"),
     *("mfu_estimated_percent", "hfu_estimated_percent", "mbu_estimated_percent", "mm_arithmetic_intensity"),
     *("hbm_read_bytes", "hbm_write_bytes", "vector_scalar_hidden_percent"),
 )
+# Field -> its label in reports.
 LABELS = {
     "total_time": "Total time",
     "tensor_engine_active_time_percent": "Tensor engine active",
@@ -60,6 +64,7 @@ LABELS = {
     "hbm_write_bytes": "Written to HBM",
     "vector_scalar_hidden_percent": "Vector and Scalar time behind Tensor",
 }
+# Cause of a stall -> its meaning.
 CAUSES = {
     "raw": "waits for a value to be written",
     "war": "waits for a reader before overwriting",
@@ -71,6 +76,7 @@ CAUSES = {
     "register": "waits for a register value",
     "semaphore": "waits for a semaphore",
 }
+# Engine -> its printed name.
 ENGINE_WORDS = {
     "tensor": "Tensor",
     "vector": "Vector",
@@ -142,7 +148,7 @@ def value(name: str, number: float | int | str | None) -> str:
 
 
 def _four(number: float) -> str:
-    """Four significant digits without an exponent between 0.001 and 100 000; zero is 0."""
+    """Return a number with four significant digits, without an exponent between 0.001 and 100 000."""
     if number == 0:
         return "0"
     text = f"{number:.4g}"

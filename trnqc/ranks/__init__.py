@@ -1,13 +1,14 @@
 """The processes ("ranks") of one job: how they divide work, exchange arrays, and notice that one of them has failed.
 
-    torchrun -> transport.started -> Ranks -> dealt, balanced -> each rank's tasks -> Ranks.sum, Ranks.exchange
+    torchrun -> transport.started -> Ranks -> dealt, balanced -> tasks of each rank -> Ranks.sum, Ranks.exchange
                        |
-                     watch: ends all ranks when one of them dies, hangs or fails
+                     watch: ends all ranks if one of them dies, hangs or fails
 
-launch      what starts ranks, and the transports that there are
-groups      the interface `Ranks`, the job of one process `ALONE`, and how tasks are divided; needs NumPy only
-transport   ranks over torch.distributed; imported when a job of several processes starts, since it needs PyTorch
-watch       the heartbeat of every rank
+launch       how ranks are started, and the transports
+groups       the interface `Ranks`, the job of a single process `ALONE`, and the division of tasks; needs only NumPy
+transport    the start and end of ranks over torch.distributed; imported by jobs of several processes only
+torch_ranks  the interface `Ranks` over torch.distributed
+watch        the heartbeat of every rank
 """
 
 from trnqc.ranks.groups import ALONE, SCHEDULES, Alone, Message, Pending, Ranks, balanced, dealt, dearest_first

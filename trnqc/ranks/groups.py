@@ -1,7 +1,7 @@
-"""The interface through which the processes of one job share work, and how tasks are divided: no arrays, no network.
+"""The interface through which the processes of one job share work, and the division of tasks among them.
 
-Code that can share work takes a `Ranks`. `ALONE` is the job of one process; `trnqc.ranks.transport` has the ranks that
-really communicate.
+Code that can share work takes a `Ranks`. `ALONE` is the job of a single process. `trnqc.ranks.torch_ranks` has the
+ranks that communicate.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from trnqc.errors import InputError
 
 T = TypeVar("T")
 Message = tuple[int, np.ndarray]
-"""Another rank, and the array that is sent to it or filled from it."""
-# Ways to divide tasks, see `dealt`.
+"""Another rank, and the array that is sent to it or received from it."""
+# Ways to divide tasks; see `dealt`.
 SCHEDULES = ("static", "dynamic")
-# Rounds of moving tasks in `balanced` at most; a few are enough, and none may gain nothing forever.
+# The largest number of rounds in which `balanced` moves tasks. A few rounds are enough in practice.
 PASSES = 50
 
 
@@ -27,57 +27,57 @@ class Pending(Protocol):
     """Messages under way."""
 
     def arrived(self) -> None:
-        """Wait until all arrays that are received have arrived."""
+        """Wait until all arrays to be received have arrived."""
         ...
 
     def wait(self) -> None:
-        """Wait until all arrays have arrived, and those that are sent may be written to again."""
+        """Wait until all arrays have arrived, and until the arrays that were sent may be overwritten."""
         ...
 
 
 class Ranks(Protocol):
     """A job of several processes as one of them sees it.
 
-    All ranks call the methods in the same order, but for `next_of`. The methods raise CommunicationError when another
-    rank is lost or late.
+    All ranks call the methods in the same order, except for `next_of`. The methods raise CommunicationError if another
+    rank is lost or too late.
     """
 
     @property
     def rank(self) -> int:
-        """Number of this process, from 0."""
+        """The number of this process, counted from 0."""
         ...
 
     @property
     def size(self) -> int:
-        """Number of processes."""
+        """The number of processes."""
         ...
 
     @property
     def neighbours(self) -> int:
-        """Number of ranks on this machine, this one included."""
+        """The number of ranks on this machine, including this one."""
         ...
 
     def at(self, stage: str) -> None:
-        """Tell the other ranks what this one does now, for their error messages."""
+        """Tell the other ranks what this rank is doing, for their error messages."""
         ...
 
     def at_first(self, make: Callable[[], T]) -> T:
-        """Return on all ranks what make() returns on rank 0; the others wait for it, however long it takes."""
+        """Call make() on rank 0 and return its result on all ranks, which wait for it however long it takes."""
         ...
 
     def sum(self, array: np.ndarray) -> np.ndarray:
-        """Return on all ranks the sum over ranks, with the same bits: ((rank 0 + rank 1) + rank 2) ..."""
+        """Return the sum ((rank 0 + rank 1) + rank 2) + ... over ranks, with the same bits on all ranks."""
         ...
 
     def exchange(self, sent: Sequence[Message], received: Sequence[Message]) -> Pending:
-        """Start to send contiguous arrays to other ranks, and to fill arrays with what others send.
+        """Start to send contiguous arrays to other ranks and to receive arrays from them.
 
-        Messages between two ranks match in order. Both sides have to know shapes and dtypes.
+        The messages between two ranks are matched in their order. Both ranks have to know shapes and dtypes.
         """
         ...
 
     def next_of(self, name: str) -> int:
-        """The next of 0, 1, 2, ...; each number is given to one rank only. Any rank may ask at any time."""
+        """The next of the numbers 0, 1, 2, .... Each number is returned on one rank only, whichever asks first."""
         ...
 
 
@@ -92,7 +92,7 @@ class _Done:
 
 
 class Alone:
-    """The ranks of a job of one process."""
+    """The ranks of a job with a single process."""
 
     rank, size, neighbours = 0, 1, 1
 
@@ -121,20 +121,26 @@ ALONE = Alone()
 
 
 def dealt(costs: Sequence[float], ranks: Ranks, schedule: str = "dynamic", name: str = "") -> Iterator[int]:
-    """Numbers of the tasks that this rank is to do, the most expensive first.
+    """Yield the numbers of the tasks of this rank, the most expensive first.
 
     Parameters
     ----------
     costs
-        Relative cost of each task.
+        The relative cost of each task.
+    ranks
+        The ranks of the job.
     schedule
-        "static" divides the tasks beforehand by their costs. "dynamic" gives the next task to the rank that asks for
-        it.
+        "static" divides the tasks beforehand by their costs. "dynamic" gives the next task to the rank that asks first.
     name
-        Name of the counter of a dynamic schedule; every set of tasks of a job has its own.
+        The name of the counter of a dynamic schedule. Every set of tasks of a job needs a different name.
+
+    Raises
+    ------
+    InputError
+        If the schedule is unknown.
     """
     if schedule not in SCHEDULES:
-        raise InputError(f"schedule is one of {', '.join(SCHEDULES)}, found {schedule!r}")
+        raise InputError(f"a schedule is one of {', '.join(SCHEDULES)}; found {schedule!r}")
     order = dearest_first(costs)
     if schedule == "dynamic" and ranks.size > 1:
         while (n := ranks.next_of(name)) < len(order):
@@ -145,23 +151,32 @@ def dealt(costs: Sequence[float], ranks: Ranks, schedule: str = "dynamic", name:
 
 
 def dearest_first(costs: Sequence[float]) -> list[int]:
-    """Numbers of the tasks, the most expensive first."""
+    """The numbers of the tasks in the order of decreasing cost."""
     return sorted(range(len(costs)), key=lambda n: (-costs[n], n))
 
 
 def balanced(costs: Sequence[float], ranks: int, allowed: Sequence[Iterable[int]] | None = None) -> tuple[int, ...]:
-    """Choose a rank for every task, so that all ranks have about as much to do.
+    """Choose a rank for every task so that the total costs of the ranks are about equal.
 
     Parameters
     ----------
+    costs
+        The relative cost of each task.
+    ranks
+        The number of ranks.
     allowed
-        By task, the ranks that may do it; by default all.
+        For each task, the ranks that may do it; by default, all ranks.
+
+    Returns
+    -------
+    tuple of int
+        The rank of each task.
 
     Notes
     -----
-    Graham's LPT rule: the most expensive task first, each to the rank with the least to do so far (SIAM J. Appl. Math.
-    17, 416 (1969)). Its bound does not hold where ranks are restricted; there tasks move to ranks with less to do until
-    none gains by it.
+    This is the LPT rule of R. L. Graham, SIAM J. Appl. Math. 17, 416 (1969): in the order of decreasing cost, each task
+    is given to the rank with the lowest total cost so far. The bound of the rule does not hold if `allowed` restricts
+    the ranks. In this case, tasks are then moved to ranks with a lower total cost until no move helps.
     """
     owners = [0] * len(costs)
     loads = [(0.0, rank) for rank in range(ranks)]

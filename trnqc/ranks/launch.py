@@ -1,6 +1,6 @@
-"""How the ranks of a job are started, and what they can exchange arrays over: no PyTorch here.
+"""How the ranks of a job are started, and the transports by which they exchange arrays. This needs no PyTorch.
 
-torchrun, or anything else that sets the variables of `NEEDED` in every process, starts ranks.
+Ranks are started by torchrun, or by anything else that sets the environment variables in `NEEDED` for every process.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-# Variables of the environment that tell a process its place in the job, and where the ranks meet.
+# Environment variables: the number of a rank, the number of ranks, and the address and port of the store of the job.
 NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -19,11 +19,11 @@ class Transport:
     Attributes
     ----------
     name
-        The backend of torch.distributed.
+        The name of the backend of torch.distributed.
     module
-        The module that registers it; None if PyTorch does.
+        The module that registers this backend; None if PyTorch has it.
     device
-        The device of its tensors.
+        The device of the tensors that it exchanges.
     """
 
     name: str
@@ -37,9 +37,9 @@ TRANSPORTS = {
     "neuron": Transport("neuron", "torch_neuronx", "neuron"),
     "xla": Transport("xla", "torch_xla.distributed.xla_backend", "xla"),
 }
-"""By the name that users give."""
+"""Transports by the names that users pass."""
 
 
 def missing_variables() -> list[str]:
-    """Variables of `NEEDED` that are not set; none in a process that was started as one rank of a job."""
+    """The variables in `NEEDED` that are not set. All of them are set in a process that was started as a rank."""
     return [name for name in NEEDED if name not in os.environ]

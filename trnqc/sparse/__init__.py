@@ -26,7 +26,7 @@ __all__ = [
     "read_tns",
 ]
 
-# Imported when a name is first used: making plans needs more than holding tensors does.
+# Modules are imported when a name is first used, because plans need more imports than tensors.
 _HOMES = {
     "Plan": "trnqc.sparse.run.plan",
     "SparseTensor": "trnqc.sparse.tensors.storage",

@@ -47,7 +47,7 @@ def register(name: str, function: Callable[..., Any], fake: Callable[..., Any]) 
 def split(x: Tensor, precision: str) -> Tensor:
     """Return [parts, ...]: x rounded to fp32 or bf16, or for bf16x3 the parts of x = high + low, both in bf16."""
     if precision not in PRECISIONS:
-        raise UnsupportedPrecision(f"precision is one of {', '.join(PRECISIONS)}, got {precision!r}")
+        raise UnsupportedPrecision(f"precision is one of {', '.join(PRECISIONS)}; found {precision!r}")
     if precision == "fp32":
         return x.to(torch.float32)[None].contiguous()
     high = x.to(torch.bfloat16)
@@ -60,7 +60,7 @@ def _check(a_t: Tensor, b: Tensor, rank: int, name: str) -> None:
     require_tensors(a_t, b)
     if a_t.dim() != rank or b.dim() != rank or a_t.shape[:-1] != b.shape[:-1] or 0 in (*a_t.shape, *b.shape):
         expected = "a_t[K, M], b[K, N]" if rank == 2 else "a_t[Z, K, M], b[Z, K, N]"
-        raise InputError(f"{name} takes {expected}, none of them empty; got a_t{list(a_t.shape)}, b{list(b.shape)}")
+        raise InputError(f"{name} takes {expected}, none of them empty; found a_t{list(a_t.shape)}, b{list(b.shape)}")
 
 
 def _gemm(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
@@ -143,7 +143,24 @@ def gemm(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
 
 
 def batched_contraction(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
-    """Multiply stacks of matrices, a_t [Z, K, M] and b [Z, K, N], to [Z, M, N]. See `gemm` for the rest."""
+    """Multiply the transpose of each matrix of a stack with the matrix of another stack.
+
+    Parameters
+    ----------
+    a_t, b
+        Real tensors [Z, K, M] and [Z, K, N], neither of them empty.
+    precision
+        See `gemm`.
+
+    Returns
+    -------
+    torch.Tensor
+        [Z, M, N] in float32, with derivatives as of `gemm`.
+
+    Raises
+    ------
+    InputError, UnsupportedPrecision, BackendUnavailable
+    """
     _check(a_t, b, 3, "batched_contraction")
     return product(a_t, b, precision)
 

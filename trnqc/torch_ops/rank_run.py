@@ -28,7 +28,15 @@ Operand = Tensor | Callable[..., Any]
 
 @dataclass(frozen=True)
 class Distributed:
-    """The result, placed as the plan says (`tensor`), and the number of elements this rank received (`received`)."""
+    """The result of a run.
+
+    Attributes
+    ----------
+    tensor
+        The result, placed as the plan states.
+    received
+        Number of elements that this rank received.
+    """
 
     tensor: DTensor
     received: int
@@ -42,7 +50,17 @@ def dtensor_placements(where: Placement, labels: Sequence[str]) -> list[Shard | 
 
 
 class RankRun:
-    """One run on this rank: its blocks of the operands, its messages, and its block of the result."""
+    """One run on this rank.
+
+    Parameters
+    ----------
+    plan
+        The distribution.
+    operands
+        Operands by name.
+    mesh
+        Mesh of the shape of the plan's grid.
+    """
 
     def __init__(self, plan: Distribution, operands: Mapping[str, Operand], mesh: DeviceMesh) -> None:
         self.plan = plan
@@ -58,6 +76,7 @@ class RankRun:
         self.received = 0
 
     def result(self) -> Distributed:
+        """Run all steps and return the result."""
         plan = self.plan
         placed: dict[str, tuple[Tensor | None, Placement]] = {}
         for step in plan.steps:

@@ -1,6 +1,6 @@
-"""The constants of a launch: from a user's record, a shipped one or that of a neighbouring shape, or the default.
+"""Choose the constants of a launch from the user's records, the shipped records, or the default.
 
-The note says which of these it was, in words that go into results.
+A note says where they come from. It is part of the results.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from trnqc.tuning.requests import check
 from trnqc.tuning.sources import kernel_hash
 
 NEAR = math.log(1.5)
-"""Largest |log| of the ratio of each extent to that of a neighbouring shape; farther off, other tiles are best."""
+"""The largest |log| of the ratio of two extents for which the record of another shape is used."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The compile-time constants of one launch, a note on where they come from, and the record if there is one."""
+    """The compile-time constants of a launch, a note that says where they come from, and the record if there is one."""
 
     constants: dict[str, int]
     note: str
@@ -38,23 +38,28 @@ def choose(
     Parameters
     ----------
     kernel, shape, precision, target
-        Name of the kernel, its extents, and what the launch is compiled for.
+        The name of the kernel, its extents, the precision, and the generation of the chip.
     instrument
-        `trnqc.tuning.conditions.device_identity` of this machine; records measured on a device with other versions or
-        flags do not count. None: no record of a device counts.
+        `trnqc.tuning.conditions.device_identity` of this machine. Records that were measured on a device with other
+        versions or flags are not used. With None, no records that were measured on a device are used.
+
+    Returns
+    -------
+    Choice
+        The constants of the best record, or the default of the kernel.
 
     Raises
     ------
     InputError
-        For an unknown kernel, shape, precision or target.
+        If the kernel, shape, precision or target is unknown.
     """
-    known = check(kernel, shape, precision, target)
-    source = kernel_hash(known)
+    descriptor = check(kernel, shape, precision, target)
+    source = kernel_hash(descriptor)
     valid = [
         (origin, path, record)
         for origin, path, record in _records(kernel)
         if (record.source, record.target, record.precision) == (source, target, precision)
-        and tuple(record.shape) == known.dims
+        and tuple(record.shape) == descriptor.dims
         and (record.measurement == "modelled" or record.instrument == instrument)
     ]
     for origin, path, record in sorted(valid, key=lambda candidate: _rank(candidate, shape)):
@@ -62,11 +67,11 @@ def choose(
         if distance[0] > NEAR:
             continue
         try:
-            constants = known.realise(record.point, shape, precision, target)
-        except (Infeasible, KeyError):  # knobs that this version does not have, or a point that does not fit this shape
+            constants = descriptor.realise(record.point, shape, precision, target)
+        except (Infeasible, KeyError):  # Its knobs do not exist any more, or do not fit this shape.
             continue
         return Choice(constants, _note(origin, path, record, shape), record)
-    return Choice(known.default(shape, precision), "default tiles (no tuning record)")
+    return Choice(descriptor.default(shape, precision), "default tiles (no tuning record)")
 
 
 def _records(kernel: str) -> Iterator[tuple[str, Path, Record]]:
@@ -76,18 +81,18 @@ def _records(kernel: str) -> Iterator[tuple[str, Path, Record]]:
         yield "shipped", path, record
 
 
-def _distance(here: Values, there: Values) -> tuple[float, float]:
-    """Largest and summed |log| of the ratios of extents."""
-    logs = [abs(math.log(here[dim] / there[dim])) for dim in there]
+def _distance(shape: Values, other: Values) -> tuple[float, float]:
+    """The largest |log| of the ratios of extents, and the sum over all extents."""
+    logs = [abs(math.log(shape[dim] / other[dim])) for dim in other]
     return max(logs), sum(logs)
 
 
 def _rank(candidate: tuple[str, Path, Record], shape: Values) -> tuple[Any, ...]:
-    """Exact before near; user before shipped; device before modelled; then by distance; faster first."""
+    """The sort key of a record: exact before other shapes, user before shipped, then distance, trust and time."""
     origin, path, record = candidate
-    far = _distance(record.shape, shape)[1]
+    distance = _distance(record.shape, shape)[1]
     trust = records.MEASUREMENTS.index(record.measurement)
-    return far > 0, origin != "user", far, trust, record.time_ns, path.name
+    return distance > 0, origin != "user", distance, trust, record.time_ns, path.name
 
 
 def _note(origin: str, path: Path, record: Record, shape: Values) -> str:
@@ -95,5 +100,5 @@ def _note(origin: str, path: Path, record: Record, shape: Values) -> str:
     note = f"{record.measurement} tuning, {origin} record {path.name}"
     if record.shape == dict(shape):
         return f"tiles {tiles} ({note})"
-    theirs = ", ".join(f"{dim} {extent}" for dim, extent in record.shape.items())
-    return f"tiles by the nearest record, of {theirs} ({note})"
+    extents = ", ".join(f"{dim} {extent}" for dim, extent in record.shape.items())
+    return f"tiles by the nearest record, of {extents} ({note})"

@@ -1,4 +1,4 @@
-"""What a measurement depends on besides kernel and shape: the version of the model, or those of a machine."""
+"""The conditions of a measurement besides kernel and shape: the version of the model, or those of a machine."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ PACKAGES = ("nki", "neuronx-cc", "torch-neuronx")
 FLAGS = ("NEURON_CC_FLAGS", "NEURON_LOGICAL_NC_CONFIG")
 """Environment variables that change the compiled program."""
 PRODUCT = Path("/sys/devices/virtual/dmi/id/product_name")
-"""Holds the instance type, such as trn1.2xlarge."""
+"""The file that contains the instance type, such as trn1.2xlarge."""
+# The beginnings of the instance types of each generation of chips.
 _FAMILIES = {"trn1": ("trn1", "inf2"), "trn2": ("trn2",), "trn3": ("trn3",)}
 
 
 def model_identity() -> dict[str, str]:
-    """The simulator's timeline, identified by a digest of its source and of its table of costs."""
+    """The identity of the simulator's timeline: a digest of its source, which includes its table of costs."""
     digest = hashlib.sha256()
     for path in sorted((Path(sim.__file__).parent / "timeline").glob("*.py")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
@@ -28,24 +29,24 @@ def model_identity() -> dict[str, str]:
 
 
 def device_identity() -> dict[str, str]:
-    """Versions of the vendor's packages on this machine, "absent" for one that is not there, and the flags in force."""
+    """The versions of the vendor's packages, with "absent" for a missing one, and the values of the flags."""
     return {name: _version(name) for name in PACKAGES} | {flag: os.environ.get(flag, "") for flag in FLAGS}
 
 
 def instance_type(product: Path | None = None) -> str:
-    """The cloud provider's name of this machine, such as "trn1.2xlarge"; empty where it has none."""
+    """The instance type of this machine, such as "trn1.2xlarge". Empty if it has none."""
     product = product or PRODUCT
     return product.read_text(encoding="utf-8", errors="replace").strip() if product.is_file() else ""
 
 
 def chip_target(product: Path | None = None) -> str | None:
-    """The generation of this machine's chips, by its instance type; None for an instance without any."""
+    """The generation of this machine's chips according to its instance type, or None if it has no chips."""
     name = instance_type(product)
     return next((target for target in TARGETS if name.startswith(_FAMILIES[target])), None)
 
 
 def machine_target() -> str:
-    """The generation to compile for: NEURON_PLATFORM_TARGET_OVERRIDE, else this machine's, else the simulator's."""
+    """The generation to compile for: NEURON_PLATFORM_TARGET_OVERRIDE, else that of this machine or the simulator."""
     if os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE"):
         return target_from_environment().name
     return chip_target() or target_from_environment().name

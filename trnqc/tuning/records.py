@@ -1,8 +1,8 @@
-"""Records of tuned choices, each a readable JSON file, found again by what they are valid for.
+"""Records of tuned choices. Each record is a readable JSON file.
 
-Two directories hold them: the user's (`user_directory`) and the one that comes with the package (`shipped_directory`).
-A file is written aside and renamed into place under a lock, so that readers see whole records and concurrent writers
-keep the better one. A damaged file is set aside with a warning; other files are left alone.
+They are stored in two directories: that of the user (`user_directory`) and one in the package (`shipped_directory`). A
+file is written under a temporary name and renamed under a lock, so that readers see complete records, and the better of
+two records is kept. A damaged file is renamed with a warning. Other files are not touched.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from trnqc.host.files import cache_directory, locked, write_aside
 
 SCHEMA = "trnqc.tuning/1"
 MEASUREMENTS = ("device", "modelled")
-"""Kinds of measurement, the more trusted first."""
+"""The kinds of measurement, in the order of decreasing trust."""
 
 
 class BadRecord(ValueError):
-    """A file that should hold a record and does not."""
+    """A file does not contain a valid record."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,16 @@ class Record:
     Parameters
     ----------
     kernel, source, target, precision, shape, measurement, instrument
-        What the record is valid for, over which `key` is taken. `source` is the digest of the kernel's source,
-        `instrument` what the measurement depends on (`trnqc.tuning.conditions`).
+        The launches for which the record is valid; `key` is a digest of these. `source` is the digest of the source of
+        the kernel, and `instrument` contains the conditions of the measurement (`trnqc.tuning.conditions`).
     point, constants
-        The choice, as knobs and as the kernel's compile-time constants.
+        The choice, as knobs and as compile-time constants of the kernel.
     time_ns, default_ns
-        Nanoseconds of the `workload` with the choice, and with the kernel's own default.
+        The time of `workload` in nanoseconds, with this choice and with the default of the kernel.
+    workload
+        What was timed, in words.
     search
-        How the choice was found.
+        The method, the seed and the counts of the search.
     """
 
     kernel: str
@@ -60,23 +62,23 @@ class Record:
     search: dict[str, Any]
 
     def key(self) -> str:
-        """12 hex digits over the identity."""
+        """A digest of 12 hexadecimal digits of what the record is valid for."""
         parts = [self.kernel, self.source, self.target, self.precision, self.shape, self.measurement, self.instrument]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
     def file_name(self) -> str:
-        """A readable name, made unique by the key."""
+        """A readable name, which the key makes unique."""
         shape = "-".join(f"{dim}{extent}" for dim, extent in self.shape.items())
         return f"{self.kernel}-{self.target}-{self.precision}-{shape}-{self.measurement}-{self.key()}.json"
 
 
 def user_directory() -> Path:
-    """tuning/records in the cache directory ($TRNQC_CACHE_DIR, else the user's)."""
+    """The folder tuning/records in the cache directory ($TRNQC_CACHE_DIR, else that of the user)."""
     return cache_directory() / "tuning" / "records"
 
 
 def shipped_directory() -> Path:
-    """The records that come with the package."""
+    """The folder of the records that are part of the package."""
     return Path(__file__).parent / "shipped"
 
 
@@ -87,14 +89,14 @@ def dumps(record: Record) -> str:
 
 
 def loads(text: str) -> Record | None:
-    """The record in a text, or None for one of another schema. Raises BadRecord for a damaged one."""
+    """The record in a text, or None if it has another schema. Raises BadRecord if the text is damaged."""
     try:
         body = json.loads(text)
     except ValueError as error:
-        raise BadRecord(f"no JSON: {error}") from None
+        raise BadRecord(f"it is not JSON: {error}") from None
     if not isinstance(body, dict) or not str(body.get("schema", "")).startswith("trnqc.tuning/"):
         schema = body.get("schema") if isinstance(body, dict) else type(body).__name__
-        raise BadRecord(f"schema {SCHEMA} was expected, found {schema}")
+        raise BadRecord(f"expected the schema {SCHEMA}, found {schema}")
     if body.pop("schema") != SCHEMA:
         return None
     if body.pop("digest", None) != _digest({"schema": SCHEMA} | body):
@@ -110,9 +112,9 @@ def _digest(body: Mapping[str, Any]) -> str:
 
 
 def read_all(directory: Path, kernel: str = "", writable: bool = True) -> list[tuple[Path, Record]]:
-    """All sound records of a kernel (or of all) in order of their names.
+    """All valid records of a kernel, or of all kernels, in the order of the file names.
 
-    A damaged file is set aside with a warning if the directory is writable, else only named.
+    A damaged file gives a warning. If the directory is writable, the file is also renamed.
     """
     try:
         paths = sorted(path for path in directory.iterdir() if path.name.startswith(kernel) and path.suffix == ".json")
@@ -121,12 +123,12 @@ def read_all(directory: Path, kernel: str = "", writable: bool = True) -> list[t
     except OSError as error:
         warnings.warn(f"tuning records in {directory} cannot be read: {error}", RuntimeWarning, stacklevel=3)
         return []
-    sound = []
+    valid = []
     for path in paths:
         record = _read(path, directory, writable)
         if record is not None and (not kernel or record.kernel == kernel):
-            sound.append((path, record))
-    return sound
+            valid.append((path, record))
+    return valid
 
 
 def _read(path: Path, directory: Path, writable: bool) -> Record | None:
@@ -140,30 +142,30 @@ def _read(path: Path, directory: Path, writable: bool) -> Record | None:
     except (BadRecord, UnicodeDecodeError) as error:
         if writable:
             return _set_aside(path, directory, str(error))
-        _complain(path, str(error), "it is not used")
+        _warn(path, str(error), "it is not used")
         return None
 
 
-def _complain(path: Path, problem: str, done: str) -> None:
-    warnings.warn(f"tuning record {path} is damaged ({problem}); {done}", RuntimeWarning, stacklevel=5)
+def _warn(path: Path, problem: str, outcome: str) -> None:
+    warnings.warn(f"tuning record {path} is damaged ({problem}); {outcome}", RuntimeWarning, stacklevel=5)
 
 
 def _set_aside(path: Path, directory: Path, problem: str) -> Record | None:
     try:
         with locked(directory / ".lock"):
-            try:  # a sound record may have taken its place since
+            try:  # Another process may have written a valid record meanwhile.
                 return loads(path.read_text(encoding="utf-8"))
             except (BadRecord, UnicodeDecodeError):
                 aside = path.with_suffix(".damaged")
                 os.replace(path, aside)
-        _complain(path, problem, f"it was moved to {aside.name} and is not used")
+        _warn(path, problem, f"it was moved to {aside.name} and is not used")
     except OSError as error:
-        _complain(path, problem, f"it could not be moved away ({error}) and is not used")
+        _warn(path, problem, f"it could not be moved away ({error}) and is not used")
     return None
 
 
 def store(record: Record, directory: Path | None = None) -> Path:
-    """Write a record, unless one with its key is as good, and return its path. Raises OSError."""
+    """Write a record, unless there is one with the same key that is as fast. Returns its path. Raises OSError."""
     directory = directory or user_directory()
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / record.file_name()

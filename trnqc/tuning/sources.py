@@ -1,7 +1,8 @@
-"""A digest of a kernel's source: changes with its meaning, not with comments, docstrings, layout or Python's version.
+"""Digests of the sources of kernels. They do not depend on comments, docstrings, layout or the version of Python.
 
-It covers the kernel and every definition that the kernel names, followed through the modules of the kernel's package;
-what merely stands in the same file does not count. The binding module ``lang`` is left out: it names the vendor.
+A digest covers the kernel and all definitions that it uses, directly or not, in the modules of the package of the
+kernel. Other definitions in the same files do not matter. The module ``lang``, which selects the vendor's package or
+the simulator, is left out.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from pathlib import Path
 from nki_kernels.descriptors import NkiKernel
 from trnqc.errors import InputError
 
+# The module that selects the vendor's package or the simulator.
 BINDING = "lang"
+# Fields of syntax trees that do not change the meaning of a program.
 _LAYOUT = ("ctx", "type_comment", "kind", "returns", "annotation")
 
 
@@ -25,21 +28,27 @@ def kernel_hash(kernel: NkiKernel) -> str:
 
 
 def source_hash(module: str, name: str) -> str:
-    """16 hex digits for the definition `name` in `module` and all that it reaches; InputError for an unknown one."""
+    """The digest, 16 hexadecimal digits, of a definition in a module and all definitions that it uses.
+
+    Raises
+    ------
+    InputError
+        If the module has no such definition.
+    """
     package = module.rpartition(".")[0]
     todo, seen = [(module, name)], {}
     while todo:
-        here = todo.pop()
-        if here in seen:
+        where, what = todo.pop()
+        if (where, what) in seen:
             continue
-        definitions, imports = _module(here[0], package)
-        if here[1] not in definitions:
-            raise InputError(f"module {here[0]} defines {', '.join(sorted(definitions))}; {here[1]!r} was asked for")
-        node = definitions[here[1]]
-        seen[here] = canonical(node)
+        definitions, imports = _module(where, package)
+        if what not in definitions:
+            raise InputError(f"module {where} defines {', '.join(sorted(definitions))}, but not {what!r}")
+        node = definitions[what]
+        seen[where, what] = canonical(node)
         for used in sorted({n.id for n in ast.walk(node) if isinstance(n, ast.Name)}):
             if used in definitions:
-                todo.append((here[0], used))
+                todo.append((where, used))
             elif used in imports:
                 todo.append(imports[used])
     text = "\n".join(f"{where}.{what} {code}" for (where, what), code in sorted(seen.items()))
@@ -48,10 +57,10 @@ def source_hash(module: str, name: str) -> str:
 
 @functools.cache
 def _module(module: str, package: str) -> tuple[dict[str, ast.AST], dict[str, tuple[str, str]]]:
-    """Top-level definitions by name, and names imported from the same package as (module, name)."""
+    """The top-level definitions of a module, and the names that it imports from its package as (module, name)."""
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
-        raise InputError(f"no source is found for module {module}")
+        raise InputError(f"module {module} has no source")
     definitions: dict[str, ast.AST] = {}
     imports: dict[str, tuple[str, str]] = {}
     for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
@@ -71,7 +80,7 @@ def _followed(module: str, package: str) -> bool:
 
 
 def canonical(node: object) -> str:
-    """A text of a syntax tree without positions, annotations, docstrings and empty fields."""
+    """The text of a syntax tree without positions, annotations, docstrings and empty fields."""
     if isinstance(node, list):
         return "[" + ",".join(canonical(item) for item in node) + "]"
     if not isinstance(node, ast.AST):

@@ -1,4 +1,4 @@
-"""Real MACE and NequIP models with random weights before, with and after our convolutions."""
+"""MACE and NequIP models with random weights before, during and after acceleration."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The CPU backend: the MP2 pair step in compiled C, and products of matrices by NumPy's BLAS."""
+"""The CPU backend: the MP2 pair step as compiled C, and matrix products by the BLAS of NumPy."""

@@ -2,23 +2,24 @@
 
     B -> panels in the format of the precision (formats.py, pair_products.py)
       -> tasks of one i and a block of j (pair_blocks.py), shared among threads (pair_loop.py)
-      -> T_j = B_i B_j^T, pair_product.c or one GEMM of NumPy's BLAS (pair_products.py)
-      -> E_os[i,j], E_ss[i,j], pair_energy.c or NumPy (pair_energies.py)
+      -> T_j = B_i B_j^T by pair_product.c or one GEMM of NumPy's BLAS (pair_products.py)
+      -> E_os[i,j] and E_ss[i,j] by pair_energy.c or NumPy (pair_energies.py)
 
-B is packed once, where a BLAS packs it anew for every product, and the result does not depend on which BLAS is
-installed. Threads run over tasks, not inside products, which are too small to share: on a busy machine threads would
-wait for one another at every barrier. Each pair's sums are made by one thread in an order that depends only on nvir and
-naux: its digits are the same for any number of threads, any memory limit, and whichever pairs are computed beside it.
+B is packed once, whereas a BLAS packs it again for every product, and the result does not depend on which BLAS is
+installed. Each task runs on one thread. A product is too small to be divided among threads, which would wait for each
+other at every barrier on a busy machine. The sums of a pair are formed by one thread, in an order that depends only on
+nvir and naux. Their digits therefore do not depend on the number of threads, the memory limit, or the other pairs.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from trnqc.backends.base import Backend, BackendStatus, PairOptions
+from trnqc.backends.base import Backend, BackendStatus
 from trnqc.backends.cpu.formats import FORMATS, encode
 from trnqc.backends.cpu.pairs import CpuPairStep
 from trnqc.backends.cpu.status import status
+from trnqc.backends.pair_step import PairOptions
 from trnqc.types import PRECISIONS
 
 
@@ -33,7 +34,7 @@ class Cpu(Backend):
 
     def _product(self, a_t: np.ndarray, b: np.ndarray, precision: str) -> np.ndarray:
         form = FORMATS[precision]
-        # The contracted index is last while the operands are encoded.
+        # `encode` expects the contracted index to be the last one.
         left = form.left_of(encode(np.swapaxes(a_t, -1, -2), precision))
         right = form.right_of(encode(np.swapaxes(b, -1, -2), precision))
         return np.matmul(left, np.swapaxes(right, -1, -2))

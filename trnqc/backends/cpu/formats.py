@@ -1,8 +1,8 @@
-"""B in the number format of each precision, laid out so that one GEMM gives T.
+"""B in the number format of each precision, in a layout from which one GEMM computes T.
 
-bf16x3 and bf16 emulate a tensor engine that multiplies bf16 and accumulates in fp32. Every bf16 number and every
-product of two of them is exact in fp32, so an fp32 GEMM on rounded factors has the same error bound. The emulation is
-slower than fp32.
+bf16x3 and bf16 emulate a tensor engine that multiplies in bf16 and accumulates in fp32. Every bf16 number and every
+product of two of them is exact in fp32, so that an fp32 GEMM on rounded factors has the same error bound. The emulation
+is slower than fp32.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class Format:
     Parameters
     ----------
     dtype
-        Of the products.
+        The dtype of the products.
     copies
-        Copies of the auxiliary index in a row, which is `copies` * naux long.
+        The number of copies of the auxiliary index in a row, whose length is `copies` * naux.
     left, right
-        T contracts the copies [left) of B_i with the copies [right) of B_j.
+        First and last + 1 of the copies of B_i and of the copies of B_j that T contracts.
     """
 
     dtype: type
@@ -47,7 +47,7 @@ class Format:
         return encoded[..., runs[0] * naux : runs[1] * naux]
 
 
-# With rows [lo|hi|hi|lo], the left operand [hi|hi|lo] and the right one [lo|hi|hi] are views of the same array.
+# In rows [lo|hi|hi|lo], the left operand [hi|hi|lo] and the right operand [lo|hi|hi] are views of the same array.
 FORMATS = {
     "fp64": Format(np.float64, 1, (0, 1), (0, 1)),
     "fp32": Format(np.float32, 1, (0, 1), (0, 1)),
@@ -61,7 +61,7 @@ def _bf16(values: np.ndarray) -> np.ndarray:
 
 
 def encode(values: np.ndarray, precision: str) -> np.ndarray:
-    """fp64 [..., naux] -> [..., copies * naux] in the format of `precision`; fp64 is returned uncopied."""
+    """Convert fp64 [..., naux] to the format of a precision, [..., copies * naux]. For fp64 nothing is copied."""
     if precision == "bf16":
         return _bf16(values)
     if precision == "bf16x3":

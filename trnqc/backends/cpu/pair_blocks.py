@@ -1,4 +1,4 @@
-"""Blocks of occupied pairs under a memory limit: pure arithmetic, no arrays."""
+"""The division of pairs of occupied orbitals into blocks that fit a memory limit. This uses no arrays."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Protocol
 from trnqc.errors import MemoryLimit
 
 SLAB_BYTES = 4 << 20
-"""Bytes of T in one task.
+"""The size of T in one task in bytes.
 
-The GEMM writes them and the energy pass reads them once, so they should still be in the outer caches by then; and the
-task should be wide enough that the packing of B_i is worth its time.
+The GEMM writes T, and the energy pass reads it once. T should therefore fit into the outer caches, but a task should
+also be large enough that the time for loading B_i does not matter.
 """
 
 
 class Sizes(Protocol):
-    """Bytes of one loaded orbital (B_i as it is multiplied) and of T of one pair."""
+    """The size of one loaded orbital (B_i in the format of the product) and of T of one pair, in bytes."""
 
     @property
     def orbital_bytes(self) -> int: ...
@@ -27,7 +27,7 @@ class Sizes(Protocol):
 
 @dataclass(frozen=True)
 class Task:
-    """Pairs (i, j) with i in [i0, i1), j in [j0, j1) and j <= i."""
+    """The pairs (i, j) with i in [i0, i1), j in [j0, j1) and j <= i."""
 
     i0: int
     i1: int
@@ -41,20 +41,20 @@ class Task:
 
 @dataclass(frozen=True)
 class BlockPlan:
-    """How the pairs of `nocc` orbitals are cut into tasks.
+    """The division of the pairs of occupied orbitals into tasks.
 
     Parameters
     ----------
     nocc
-        Correlated occupied orbitals.
+        The number of correlated occupied orbitals.
     panel
-        Orbitals i that are loaded at a time; nocc when all of B is.
+        The number of orbitals i that are loaded at a time.
     block
-        Orbitals j of one task.
+        The number of orbitals j of one task.
     bytes
-        The most that is held at once, including B when it is in memory.
+        The largest amount of memory that is used at once, including B if it is in memory.
     whole
-        Whether all orbitals are loaded once, before the first product.
+        Whether all orbitals are loaded before the first product.
     """
 
     nocc: int
@@ -67,7 +67,10 @@ class BlockPlan:
         return [(i, min(i + self.panel, self.nocc)) for i in range(0, self.nocc, self.panel)]
 
     def tasks(self, i0: int, i1: int) -> list[Task]:
-        """Largest first, so that the last ones to finish are short. Their extent never depends on the thread count."""
+        """The tasks with i in [i0, i1), the largest first, so that threads finish at about the same time.
+
+        Their size depends on the number of threads only through the memory limit.
+        """
         rows = [(i, i + 1) for i in range(i0, i1)] if self.whole else [(i0, i1)]
         tasks = [
             Task(first, last, j, min(j + self.block, last)) for first, last in rows for j in range(0, last, self.block)
@@ -76,19 +79,30 @@ class BlockPlan:
 
 
 def plan_triangle(nocc: int, sizes: Sizes, *, threads: int, limit: float | None, fixed: int) -> BlockPlan:
-    """Choose panel and block for all pairs j <= i of `nocc` orbitals.
+    """Choose the panel and the block for all pairs j <= i of `nocc` orbitals.
 
     Parameters
     ----------
+    nocc
+        The number of correlated occupied orbitals.
+    sizes
+        The size of an orbital and of T of one pair.
+    threads
+        The number of threads, each of which has its own T.
     limit
-        Bytes, None for no limit.
+        The memory limit in bytes; None for no limit.
     fixed
-        Bytes that are held whatever the blocks are: B where it is in memory, and scratch.
+        The bytes that do not depend on the blocks: B if it is in memory, and temporaries.
+
+    Returns
+    -------
+    BlockPlan
+        The plan. All orbitals are loaded at once if the limit allows it.
 
     Raises
     ------
     MemoryLimit
-        If not even one orbital at a time fits.
+        If the limit does not even allow a single orbital at a time.
     """
     slab, orbital = sizes.slab_bytes, sizes.orbital_bytes
     block = max(1, min(nocc, SLAB_BYTES // slab))
@@ -98,7 +112,7 @@ def plan_triangle(nocc: int, sizes: Sizes, *, threads: int, limit: float | None,
             block = min(block, int(limit - whole) // (threads * slab))
         return BlockPlan(nocc, nocc, block, whole + threads * block * slab, True)
 
-    # Orbitals are loaded as they are needed: a panel of i, and a block of j for each thread.
+    # Orbitals are loaded when they are needed: a panel of orbitals i, and a block of orbitals j for each thread.
     per_block = threads * (slab + orbital)
     least = fixed + per_block + orbital
     if least > limit:

@@ -1,4 +1,4 @@
-"""The MP2 energy expression over a slab of integrals T: compiled in one pass, or as NumPy operations."""
+"""The MP2 energy expression for a slab of integrals T: compiled code in one pass, or NumPy operations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from trnqc import jit
 from trnqc.backends.cpu.pair_products import C_TYPES, Slab, integers, source_of
 
 EnergyPass = Callable[[Slab, np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""T of n pairs, e_pair[n] = e_i + e_j -> for each pair the sums over a, b of T^2 / D and of T T^T / D, in Hartree."""
+"""Takes T of n pairs and e_pair[n] = e_i + e_j. Returns for each pair the sums over a, b of T^2 / D and of T T^T / D.
+
+D[a, b] = e_pair - e_a - e_b. All energies are in Hartree.
+"""
 
 
 def compiled_pass(eps_vir: np.ndarray, dtype: np.dtype | type) -> EnergyPass:
@@ -60,7 +63,7 @@ def numpy_opposite_pass(eps_vir: tuple[np.ndarray, np.ndarray]) -> EnergyPass:
 
 
 def numpy_pass(eps_vir: np.ndarray) -> EnergyPass:
-    """The energy expression as whole-array operations on a full T, after the product."""
+    """The energy expression as operations of NumPy on whole arrays. T must be complete."""
 
     def run(slab: Slab, e_pair: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         n, nvir = len(e_pair), len(eps_vir)
@@ -76,7 +79,7 @@ def numpy_pass(eps_vir: np.ndarray) -> EnergyPass:
 
 @functools.cache
 def energy_library(dtype: str) -> jit.Library:
-    """pair_energy.c for slabs of `dtype`."""
+    """The library compiled from pair_energy.c for T of a dtype."""
     slab = jit.Parameter("t", jit.TYPES[dtype], array=True, ndim=2)
 
     def vectors(*names: str, written: bool = False) -> tuple[jit.Parameter, ...]:

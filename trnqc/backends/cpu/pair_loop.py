@@ -1,4 +1,4 @@
-"""The loop over pairs on several threads. A task is one product, on one thread, and one energy pass over its result."""
+"""The loop over tasks on several threads. A task runs products and the energy pass over their results on one thread."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.backends.base import Progress
 from trnqc.backends.cpu.pair_blocks import BlockPlan, Task, plan_block, plan_triangle
 from trnqc.backends.cpu.pair_energies import EnergyPass
 from trnqc.backends.cpu.pair_products import PairProducts
+from trnqc.backends.pair_step import Progress
 
 
 def triangle_sums(
@@ -26,7 +26,35 @@ def triangle_sums(
     max_memory: float | None = None,
     progress: Progress | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """[nocc, nocc] sums of `energies` over T_ij for each i >= j, zero above the diagonal. max_memory is in bytes."""
+    """The sums of the energy pass over T_ij for all pairs i >= j.
+
+    Parameters
+    ----------
+    B
+        The factors [nocc, nvir, naux], in memory or on disk.
+    eps_occ
+        The energies of the occupied orbitals in Hartree.
+    products
+        Computes T from B.
+    energies
+        The energy pass.
+    threads
+        The number of threads.
+    max_memory
+        The memory limit in bytes; None for no limit.
+    progress
+        Called as progress(done_pairs, total_pairs).
+
+    Returns
+    -------
+    tuple of ndarray
+        The two sums of the energy pass, [nocc, nocc], zero above the diagonal.
+
+    Raises
+    ------
+    MemoryLimit
+        If the limit is too small.
+    """
     held = B.size * 8 if isinstance(B, np.ndarray) and not isinstance(B, np.memmap) else 0
     fixed = held + threads * products.scratch_bytes
     plan = plan_triangle(B.shape[0], products, threads=threads, limit=max_memory, fixed=fixed)
@@ -46,9 +74,10 @@ def block_sums(
     threads: int,
     progress: Progress | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """[m, n] sums of `energies` over T_ij for all orbitals i of `left` and j of `right`, none of which is in both.
+    """The sums of the energy pass, [m, n], over T_ij for all orbitals i of `left` and j of `right`.
 
-    In the plan they are the orbitals [n, n + m) and [0, n): a block below the diagonal, where no T is symmetric.
+    No orbital is in both. In the plan, the orbitals of `left` have the numbers [n, n + m), and those of `right` the
+    numbers [0, n). The pairs form a block below the diagonal, in which no T is symmetric.
     """
     m, n = len(eps_left), len(eps_right)
     plan = plan_block(m, n, left, right, threads=threads)
@@ -75,7 +104,10 @@ class _PairStep:
             self.slabs.put(products.slab(plan.block))
 
     def run(self, task: Task, panel: Any, block: Any) -> int:
-        """Compute all pairs of a task; `panel` holds orbitals i, `block` orbitals j (None: load them). Their number."""
+        """Compute all pairs of a task, and return their number.
+
+        `panel` contains the orbitals i, and `block` the orbitals j. If it is None, they are loaded.
+        """
         block = self.products.load(task.j0, task.j1) if block is None else block
         slab_buffer = self.slabs.get()
         try:
@@ -88,7 +120,7 @@ class _PairStep:
         return task.pairs
 
     def work(self, map: Callable[..., Any]) -> Iterator[tuple[Task, Any, Any] | None]:
-        """Yield the arguments of `run`, and None where all tasks so far must end and their orbitals can be freed."""
+        """Yield the arguments of `run`, and None wherever all tasks so far must end so that orbitals can be freed."""
         for i0, i1 in self.plan.panels():
             panel = self.products.load(i0, i1, map)
             for task in self.plan.tasks(i0, i1):
@@ -104,7 +136,7 @@ def _run_tasks(
     progress: Progress | None,
     total: int,
 ) -> None:
-    """Submit the work to the pool, waiting at each None, and report progress in the caller's thread."""
+    """Submit the work to the pool, wait at each None, and report progress in the thread of the caller."""
     done = 0
     futures: list[Future[int]] = []
     try:

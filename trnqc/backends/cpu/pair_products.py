@@ -1,4 +1,4 @@
-"""The products T_j = B_i B_j^T of the pair step, either compiled for packed factors or by NumPy's BLAS."""
+"""The products T_j = B_i B_j^T of the pair step, by compiled code for packed factors or by the BLAS of NumPy."""
 
 from __future__ import annotations
 
@@ -17,18 +17,25 @@ from trnqc.host.arrays import zeros
 from trnqc.host.blas import numpy_blas, single_threaded
 
 LINE = 64
-"""Bytes of a cache line."""
+"""The size of a cache line in bytes."""
 C_TYPES = {"float64": "double", "float32": "float"}
 
 Map = Callable[..., Any]
-"""The built-in map, or that of a pool of threads."""
+"""The built-in map, or the method map of a pool of threads."""
 
 
 @dataclass(frozen=True)
 class Slab:
-    """T_j[a, b] of consecutive j, the last being i if `symmetric`, at data[a, column + (j - j0) * nvir + b].
+    """The integrals T_j[a, b] of one i and consecutive j.
 
-    Of a symmetric T_j only the lower half need be there.
+    Attributes
+    ----------
+    data : ndarray
+        T_j[a, b] is data[a, column + (j - j0) * nvir + b], with j0 the first j.
+    column : int
+        The first column of the first T_j.
+    symmetric : bool
+        Whether the last j is i. Then the last T_j is symmetric, and only its lower half has to be valid.
     """
 
     data: np.ndarray
@@ -37,12 +44,12 @@ class Slab:
 
 
 class PairProducts(Protocol):
-    """How the pair loop computes T.
+    """A way to compute T.
 
     Attributes
     ----------
     orbital_bytes, slab_bytes, scratch_bytes : int
-        Bytes of one loaded B_i, of T of one pair, and of a thread's temporaries.
+        The size of one loaded B_i, of T of one pair, and of the temporaries of a thread, in bytes.
     label : str
         What computes the products, in words.
     """
@@ -53,26 +60,26 @@ class PairProducts(Protocol):
     label: str
 
     def alone(self) -> AbstractContextManager[Any]:
-        """A context in which a product runs on the thread that calls it only."""
+        """A context in which a product uses only the thread that calls it."""
         ...
 
     def load(self, i0: int, i1: int, map: Map = map) -> Any:
-        """Rows i0 .. i1 - 1 of B, ready to be multiplied."""
+        """Load the rows i0 .. i1 - 1 of B in the format of the products. `map` may use several threads."""
         ...
 
     def slab(self, pairs: int) -> np.ndarray:
-        """An array for T of so many pairs."""
+        """An array for T of this number of pairs."""
         ...
 
     def multiply(self, left: Any, right: Any, i: int, j0: int, j1: int, out: np.ndarray) -> Slab:
-        """T of one i in `left` and of j0 <= j < j1 in `right`, j1 <= i + 1, written to `out`."""
+        """Compute T of orbital i of `left` and orbitals j0 <= j < j1 of `right` in `out`, with j1 <= i + 1."""
         ...
 
 
 def make_products(B: Any, precision: str, compiled: bool, columns: int | None = None) -> PairProducts:
-    """Compiled products if they are requested and written for this machine, else those of NumPy.
+    """Choose compiled products if `compiled` is set and pair_product.c supports this CPU and precision, else NumPy's.
 
-    bf16x3 multiplies two different arrangements of its parts, which NumPy does. Raises CompilerError.
+    bf16x3 multiplies two different arrangements of its parts, which only NumPy supports. Raises CompilerError.
 
     Parameters
     ----------
@@ -95,25 +102,25 @@ def _encoded(B: Any, i: int, precision: str) -> np.ndarray:
 
 
 def _encoding_bytes(B: Any, precision: str) -> int:
-    """Temporaries of `_encoded`: the row in fp64, the encoded row, and what lies between."""
+    """The size of the temporaries of `_encoded` in bytes: the row in fp64, its parts, and the encoded row."""
     if precision == "fp64" and isinstance(B, np.ndarray):
         return 0
     return B.shape[1] * B.shape[2] * 8 * (1 + FORMATS[precision].copies)
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """Rows of B as NumPy multiplies them, from orbital `first` on."""
+class _Unpacked:
+    """Rows of B from orbital `first` on, [orbitals, nvir, copies * naux], as operands of NumPy."""
 
     data: np.ndarray
     first: int
 
 
 class NumpyProducts:
-    """Rows of B as they are, with one ``np.matmul`` per pair.
+    """Products by NumPy, with one ``np.matmul`` per pair.
 
-    A BLAS sums in an order that depends on the shape of its operands, and a pair's energy must not depend on what is
-    computed beside it.
+    A BLAS sums in an order that depends on the shapes of its operands. With one call per pair, the energy of a pair
+    does not depend on which pairs are computed with it.
     """
 
     def __init__(self, B: Any, precision: str, columns: int | None = None) -> None:
@@ -123,34 +130,35 @@ class NumpyProducts:
         self.reuses = precision == "fp64" and isinstance(B, np.ndarray)
         self.orbital_bytes = 0 if self.reuses else self.nvir * naux * self.form.copies * self.form.itemsize
         self.slab_bytes = self.nvir * self.columns * self.form.itemsize
-        # Besides the encoding, T and its weighted copies in the unfused energy expression.
+        # T in fp64 and its weighted copies in the energy expression of NumPy need the second term.
         self.scratch_bytes = _encoding_bytes(B, precision) + 32 * self.nvir * self.columns
         self.label = f"products by {numpy_blas()}"
 
     def alone(self) -> AbstractContextManager[Any]:
         return single_threaded()
 
-    def load(self, i0: int, i1: int, map: Map = map) -> _Rows:
+    def load(self, i0: int, i1: int, map: Map = map) -> _Unpacked:
         if self.reuses:
-            return _Rows(self.B[i0:i1], i0)
+            return _Unpacked(self.B[i0:i1], i0)
         data = np.empty((i1 - i0, self.nvir, self.form.copies * self.B.shape[2]), dtype=self.form.dtype)
 
         def fill(i: int) -> None:
             data[i - i0] = _encoded(self.B, i, self.precision)
 
         list(map(fill, range(i0, i1)))
-        return _Rows(data, i0)
+        return _Unpacked(data, i0)
 
     def slab(self, pairs: int) -> np.ndarray:
         return np.empty(pairs * self.nvir * self.columns, dtype=self.form.dtype)
 
-    def multiply(self, left: _Rows, right: _Rows, i: int, j0: int, j1: int, out: np.ndarray) -> Slab:
+    def multiply(self, left: _Unpacked, right: _Unpacked, i: int, j0: int, j1: int, out: np.ndarray) -> Slab:
         width = self.columns
         columns = (j1 - j0) * width
         T = out[: self.nvir * columns].reshape(self.nvir, columns)
         one = self.form.left_of(left.data[i - left.first])
         for n, j in enumerate(range(j0, j1)):
-            # B_i B_i^T from one array, as in `mp2_pairs`: NumPy takes another routine for it, with other digits.
+            # For B_i B_i^T, both operands are the same array as in `mp2_pairs`, because NumPy then calls another
+            # routine of the BLAS, with other digits.
             row = left.data[i - left.first] if j == i else right.data[j - right.first]
             np.matmul(one, self.form.right_of(row).T, out=T[:, n * width : (n + 1) * width])
         return Slab(T, 0, j1 == i + 1)
@@ -158,7 +166,7 @@ class NumpyProducts:
 
 @dataclass(frozen=True)
 class _Panels:
-    """Rows of B in `count` packed panels, from orbital `first` on."""
+    """Rows of B from orbital `first` on, in `count` packed panels."""
 
     data: np.ndarray
     count: int
@@ -166,7 +174,7 @@ class _Panels:
 
 
 class CompiledProducts:
-    """Rows of B packed once for all products, which pair_product.c computes."""
+    """Products by pair_product.c. The rows of B are packed once for all products."""
 
     def __init__(self, B: Any, precision: str, columns: int | None = None) -> None:
         self.B, self.precision = B, precision
@@ -175,7 +183,7 @@ class CompiledProducts:
         self.columns = columns or self.nvir
         self.library = product_library(self.dtype.name)
         self.width = int(self.library.panel_rows())
-        # The widest row of T starts and ends inside a panel.
+        # A row of T may begin and end inside a panel.
         self.slab_bytes = self.nvir * (self.columns + 2 * self.width) * self.dtype.itemsize + LINE
         self.orbital_bytes = (self.nvir + self.width) * self.naux * self.dtype.itemsize
         self.scratch_bytes = _encoding_bytes(B, precision)
@@ -213,7 +221,7 @@ class CompiledProducts:
 
 
 def source_of(name: str) -> str:
-    """The text of a C file of this folder."""
+    """The text of a C file in this folder."""
     return resources.files("trnqc.backends.cpu").joinpath(name).read_text()
 
 
@@ -224,7 +232,7 @@ def integers(*names: str) -> tuple[jit.Parameter, ...]:
 
 @functools.cache
 def product_library(dtype: str) -> jit.Library:
-    """pair_product.c for products of `dtype`."""
+    """The library compiled from pair_product.c for products of a dtype."""
 
     def array(name: str, ndim: int, written: bool = False) -> jit.Parameter:
         return jit.Parameter(name, jit.TYPES[dtype], array=True, ndim=ndim, written=written)

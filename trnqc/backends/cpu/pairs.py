@@ -1,4 +1,4 @@
-"""The MP2 pair step on the CPU: products and energies, compiled and in one pass, or apart by NumPy."""
+"""The MP2 pair step on the CPU: products and energy expression, both compiled, or both by NumPy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.backends.base import PairOptions
 from trnqc.backends.cpu.formats import FORMATS
 from trnqc.backends.cpu.pair_blocks import plan_block
 from trnqc.backends.cpu.pair_energies import (
@@ -19,13 +18,14 @@ from trnqc.backends.cpu.pair_energies import (
 )
 from trnqc.backends.cpu.pair_loop import block_sums, triangle_sums
 from trnqc.backends.cpu.pair_products import PairProducts, make_products
+from trnqc.backends.pair_step import PairOptions
 from trnqc.host.threads import default_threads
 from trnqc.types import PairEnergies
 
 
 @dataclass(frozen=True)
 class CpuPairStep:
-    """A `trnqc.backends.base.PairStep`."""
+    """The pair step of the CPU, see `trnqc.backends.pair_step.PairStep`."""
 
     options: PairOptions
 

@@ -1,4 +1,4 @@
-"""What the CPU backend uses on this machine."""
+"""The libraries and the compiler that the CPU backend uses on this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trnqc.host.threads import cpus
 
 
 def status() -> BackendStatus:
-    """Versions of NumPy, BLAS and compiler; the backend is usable without the last, except for its fused pair step."""
+    """The versions of NumPy, the BLAS and the C compiler. Without a compiler, only the fused pair step is unusable."""
     blas = numpy_blas()
     versions = {"numpy": np.__version__, "BLAS": f"{blas} (threads a call: {blas.threads or 'unknown'})"}
     reason = hint = ""

@@ -1,4 +1,4 @@
-"""GPUs of NVIDIA, for programs that `trnqc.gen` writes: integrals and tensor products.
+"""NVIDIA GPUs, for the programs that `trnqc.gen` emits: integrals and tensor products.
 
-There are no matrix products and no pair energies for CUDA, hence no ``pairs.py``.
+This backend has neither matrix products nor pair energies, and therefore no ``pairs.py``.
 """

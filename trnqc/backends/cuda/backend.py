@@ -1,4 +1,4 @@
-"""The backend of GPUs."""
+"""The backend of NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from trnqc.jit import device
 
 
 class Cuda(Backend):
-    """GPUs of NVIDIA, to which integrals and tensor products send generated programs."""
+    """NVIDIA GPUs, to which integrals and tensor products send generated programs."""
 
     name = "cuda"
 

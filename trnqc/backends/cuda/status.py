@@ -1,4 +1,4 @@
-"""Whether GPUs can be used on this machine, and through what."""
+"""Whether GPUs can be used on this machine, and by which software."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from trnqc.errors import BackendUnavailable, CompilerError
 from trnqc.jit import device
 from trnqc.jit.nvcc import find_nvcc, nvcc_version
 
+# The file in which the driver states its version.
 DRIVER = Path("/proc/driver/nvidia/version")
 INSTALL = "pip install 'trnqc[cuda]' on a machine with an NVIDIA GPU and its driver"
 
 
 def status() -> BackendStatus:
-    """Usable with a GPU and the bindings of cuda-core; nvcc is named too, though only offline reports need it."""
+    """The backend is usable with a GPU and cuda-core. nvcc is listed too, but only offline reports need it."""
     versions = {"driver": _driver(), "cuda-core": _bindings(), "nvcc": _nvcc()}
     try:
         names = tuple(f"{gpu.name} ({gpu.arch})" for gpu in device.cuda_devices())

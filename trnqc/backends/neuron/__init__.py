@@ -1,1 +1,1 @@
-"""NKI kernels on Trainium through torch-neuronx: native ("neuron" tensors) where it offers that, else PyTorch/XLA."""
+"""NKI kernels on Trainium through torch-neuronx, by its native device if it has one, else by PyTorch/XLA."""

@@ -1,4 +1,4 @@
-"""A Trainium device, whose arrays are tensors of PyTorch."""
+"""A Trainium device, whose arrays are PyTorch tensors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trnqc.tuning.conditions import machine_target
 
 
 class NeuronDevice:
-    """An `NkiDevice` over tensors on "neuron", "xla", or "cpu" within ``launch.host_kernels``."""
+    """An `NkiDevice` for PyTorch's device "neuron" or "xla", or for "cpu" inside `launch.host_kernels`."""
 
     pairs_a_launch = 4096
 
@@ -34,7 +34,7 @@ class NeuronDevice:
 
 
 def open_device() -> NeuronDevice:
-    """The first device of this process, by the path that the installed torch-neuronx offers."""
+    """The first device of this process, native or of PyTorch/XLA depending on the installed torch-neuronx."""
     if packages.native_path():
         return NeuronDevice("neuron", packages.logical_cores())
     return NeuronDevice(importlib.import_module("torch_xla").device(), packages.logical_cores())

@@ -1,11 +1,11 @@
-"""Launching a kernel over tensors of PyTorch, by the path of their device.
+"""Launch a kernel on PyTorch tensors. How it is launched depends on their device.
 
-    device "neuron"   native torch-neuronx: the kernel wrapped by ``wrap_nki``
-    device "xla"      PyTorch/XLA: the kernel called on XLA tensors becomes a custom call of the graph
-    device "cpu"      the simulator or the kernel's NumPy reference, whichever `host_kernels` names: for tests, and for
+    device "neuron"   native torch-neuronx: the kernel is wrapped by ``wrap_nki``
+    device "xla"      PyTorch/XLA: the kernel is called on XLA tensors and becomes a custom call of the graph
+    device "cpu"      the simulator or the NumPy reference of the kernel, as `host_kernels` selects, for tests and for
                       development without a device
 
-A launch on CPU tensors outside `host_kernels` raises. PyTorch is imported only when a function here is called.
+A launch on CPU tensors outside `host_kernels` raises an error. PyTorch is imported when a function here is called.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ _host: contextvars.ContextVar[str | None] = contextvars.ContextVar("host_kernels
 
 @contextlib.contextmanager
 def host_kernels(how: str) -> Iterator[None]:
-    """A context in which kernels called on CPU tensors run in a stand-in for the device.
+    """A context in which kernels that are called on CPU tensors run on the host instead of a device.
 
     Parameters
     ----------
     how
-        "simulator", or "reference" for the kernel's NumPy reference.
+        "simulator", or "reference" for the NumPy reference of the kernel.
 
     Raises
     ------
     InputError
-        For another word.
+        If it is neither of them.
     """
     if how not in HOST_KERNELS:
-        raise InputError(f"host_kernels takes one of {', '.join(HOST_KERNELS)}, got {how!r}")
+        raise InputError(f"host_kernels takes one of {', '.join(HOST_KERNELS)}; found {how!r}")
     token = _host.set(how)
     try:
         yield
@@ -52,7 +52,7 @@ def host_kernels(how: str) -> Iterator[None]:
 
 
 def to_numpy(tensor: Any) -> np.ndarray:
-    """A CPU tensor as an array that shares its memory; bfloat16 as ml_dtypes.bfloat16."""
+    """Convert a CPU tensor to an array that shares its memory. bfloat16 becomes ml_dtypes.bfloat16."""
     import torch
 
     tensor = tensor.detach().contiguous()
@@ -62,7 +62,7 @@ def to_numpy(tensor: Any) -> np.ndarray:
 
 
 def to_tensor(array: np.ndarray) -> Any:
-    """An array as a CPU tensor; ml_dtypes.bfloat16 as bfloat16."""
+    """Convert an array to a CPU tensor. ml_dtypes.bfloat16 becomes bfloat16."""
     import torch
 
     array = np.ascontiguousarray(array)
@@ -91,7 +91,7 @@ def _cpu(kernel: NkiKernel, args: tuple[Any, ...], constants: dict[str, int]) ->
     if how is None:
         raise BackendUnavailable(
             "an NKI kernel was called on CPU tensors. Move them to a Trainium device ('neuron', or torch_xla's), or "
-            'say what should stand in for it: with trnqc.torch_ops.host_kernels("simulator") or ("reference")'
+            'choose what runs on the host instead: with trnqc.torch_ops.host_kernels("simulator") or ("reference")'
         )
     arrays = tuple(to_numpy(arg) if hasattr(arg, "detach") else arg for arg in args)
     run = nki.simulate(kernel.function) if how == "simulator" else kernel.reference
@@ -102,32 +102,37 @@ _PATHS = {"neuron": _native, "xla": _xla, "cpu": _cpu}
 
 
 def launch(kernel: NkiKernel, *args: Any, **constants: int) -> Any:
-    """Launch a kernel once over tensors of one device.
+    """Launch a kernel on tensors of one device.
 
     Parameters
     ----------
     kernel
         The descriptor of the kernel.
     *args
-        Tensors, and integers.
+        The arguments: tensors and integers.
     **constants
         Compile-time integers by name.
+
+    Returns
+    -------
+    Tensor
+        The result, on the same device.
 
     Raises
     ------
     InputError
-        For tensors of several devices, or of one on which kernels cannot be launched.
+        If the tensors are on several devices, or on a device on which kernels cannot be launched.
     BackendUnavailable
-        For CPU tensors outside `host_kernels`.
+        If the tensors are on the CPU and no `host_kernels` context is active.
     """
     devices = sorted({arg.device.type for arg in args if hasattr(arg, "detach")})
     if len(devices) != 1 or devices[0] not in _PATHS:
-        raise InputError(f"NKI kernels take tensors of one device out of {', '.join(_PATHS)}; got {', '.join(devices)}")
+        raise InputError(f"NKI kernels take tensors of one device: {', '.join(_PATHS)}; found {', '.join(devices)}")
     return _PATHS[devices[0]](kernel, args, constants)
 
 
 def synchronize(device: str) -> None:
-    """Wait until everything launched on the device ("neuron", "xla" or "cpu") is done, as timing needs."""
+    """Wait until all launches on the device ("neuron", "xla" or "cpu") have finished, for timing."""
     import torch
 
     if device == "neuron":

@@ -1,7 +1,7 @@
-"""Which of the vendor's packages and devices are installed here.
+"""The vendor's packages and devices that this machine has.
 
-PyPI carries stubs under the vendor's names. A stub counts as absent, whether its version gives it away or it raises
-ImportError("WRONG PACKAGE ...").
+PyPI has stubs under the names of the vendor's packages. They count as absent. A stub is recognised by its version, or
+by the ImportError("WRONG PACKAGE ...") that it raises.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INSTALL = f'pip install --extra-index-url {INDEX} "neuronx-cc==2.*" "torch-neuro
 
 @dataclass(frozen=True)
 class Package:
-    """An installed distribution; `problem` is empty when it can be used."""
+    """A distribution, and the reason why it cannot be used. `problem` is empty if it can be used."""
 
     name: str
     version: str
@@ -29,22 +29,22 @@ class Package:
 
 
 @dataclass(frozen=True)
-class _Wanted:
-    """The module that a distribution provides, its oldest usable version, and the versions of its stubs."""
+class _Requirement:
+    """The module that a distribution provides, the oldest version that can be used, and the versions of its stubs."""
 
     module: str
     oldest: tuple[int, ...]
     stubs: tuple[str, ...]
 
 
-WANTED = {
-    "nki": _Wanted("nki", (0, 3), ("0.0.1",)),
-    "torch-neuronx": _Wanted("torch_neuronx", (2, 0), ("1.0",)),
+REQUIREMENTS = {
+    "nki": _Requirement("nki", (0, 3), ("0.0.1",)),
+    "torch-neuronx": _Requirement("torch_neuronx", (2, 0), ("1.0",)),
 }
 
 
 def release(version: str) -> tuple[int, ...]:
-    """The leading numbers of a version.
+    """The numbers at the beginning of a version.
 
     >>> release("2.9.0.2.11+abc")
     (2, 9, 0, 2, 11)
@@ -53,20 +53,23 @@ def release(version: str) -> tuple[int, ...]:
 
 
 def find(name: str) -> Package:
-    """Look up one of `WANTED`: is it installed, no stub, new enough, and importable? Never raises."""
-    wanted = WANTED[name]
+    """Check whether a package in `REQUIREMENTS` is installed, is not a stub, is new enough, and can be imported.
+
+    It never raises an error.
+    """
+    required = REQUIREMENTS[name]
     try:
         version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return Package(name, "", f"{name} is not installed")
-    if version in wanted.stubs:
+    if version in required.stubs:
         return Package(name, version, f"{name} {version} is the public index's stub, not the vendor's package")
-    if release(version) < wanted.oldest:
-        oldest = ".".join(map(str, wanted.oldest))
+    if release(version) < required.oldest:
+        oldest = ".".join(map(str, required.oldest))
         return Package(name, version, f"{name} {version} is too old: {oldest} or newer is needed")
     try:
-        importlib.import_module(wanted.module)
-    except Exception as error:  # the vendor's packages raise anything on a half-installed machine
+        importlib.import_module(required.module)
+    except Exception as error:  # If the installation is incomplete, the vendor's packages raise various errors.
         stub = "WRONG PACKAGE" in str(error)
         why = "is the public index's stub, not the vendor's package" if stub else f"cannot be imported: {error}"
         return Package(name, version, f"{name} {version} {why}")
@@ -74,24 +77,24 @@ def find(name: str) -> Package:
 
 
 def versions() -> dict[str, str]:
-    """Versions of those of `WANTED` that are installed."""
-    return {package.name: package.version for package in map(find, WANTED) if package.version}
+    """The versions of the packages in `REQUIREMENTS` that are installed."""
+    return {package.name: package.version for package in map(find, REQUIREMENTS) if package.version}
 
 
 def native_path() -> bool:
-    """Whether the installed torch-neuronx has the native device and its operator registration."""
+    """Whether the installed torch-neuronx has a native device."""
     return hasattr(importlib.import_module("torch_neuronx"), "wrap_nki")
 
 
 def device_files() -> tuple[str, ...]:
-    """Trainium and Inferentia chips that the driver shows."""
+    """The device files of Trainium and Inferentia chips."""
     return tuple(sorted(glob.glob("/dev/neuron[0-9]*")))
 
 
 def logical_cores() -> int:
-    """Physical cores of one logical NeuronCore, over which a kernel is launched.
+    """The number of physical cores of one logical NeuronCore, on which a kernel is launched.
 
-    NEURON_LOGICAL_NC_CONFIG if it is set, else the default of the machine: 1 on trn1 and inf2, 2 on later ones.
+    It is NEURON_LOGICAL_NC_CONFIG if that is set, else the default of the machine: 1 on trn1 and inf2, 2 on later ones.
     """
     text = os.environ.get("NEURON_LOGICAL_NC_CONFIG", "")
     if text in ("1", "2"):

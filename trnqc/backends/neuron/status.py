@@ -1,4 +1,4 @@
-"""Whether a Trainium device and the vendor's packages are here."""
+"""Whether this machine has a Trainium device and the vendor's packages."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from trnqc.backends.neuron import packages
 
 
 def status() -> BackendStatus:
-    """Usable with a device and both packages; else the reasons and what to do about them."""
+    """The backend is usable with a device and both packages. Otherwise, the status says what is missing."""
     devices = packages.device_files()
-    wanted = [packages.find(name) for name in packages.WANTED]
-    problems = [package.problem for package in wanted if package.problem]
+    required = [packages.find(name) for name in packages.REQUIREMENTS]
+    problems = [package.problem for package in required if package.problem]
     hint = packages.INSTALL if problems else ""
     if not devices:
         problems = ["no /dev/neuron* device", *problems]
         hint = hint or "run on a trn1 or trn2 instance with the driver aws-neuronx-dkms loaded"
-    versions = {package.name: package.version for package in wanted if package.version}
+    versions = {package.name: package.version for package in required if package.version}
     if problems:
         return BackendStatus(False, "; ".join(problems), hint, versions, devices)
     path = "native device" if packages.native_path() else "PyTorch/XLA"

@@ -1,1 +1,1 @@
-"""What both backends of NKI kernels share: `simulator` and `neuron` differ only in the device that runs a kernel."""
+"""Common parts of the backends `simulator` and `neuron`, which differ only in the device that runs NKI kernels."""

@@ -1,4 +1,4 @@
-"""A backend of NKI kernels: operands are prepared on the host, and a device runs the kernels.
+"""A backend of NKI kernels. The host prepares the operands, and a device runs the kernels.
 
 a_t, b -> split into the parts of the precision -> one launch -> product
 B      -> packed factors and work lists -> launches -> pair energies (pairs.py)
@@ -10,13 +10,14 @@ import numpy as np
 
 from nki_kernels.descriptors import kernels
 from nki_kernels.mp2_plan import split
-from trnqc.backends.base import Backend, PairOptions
+from trnqc.backends.base import Backend
 from trnqc.backends.nki.device import PRECISIONS, NkiDevice
 from trnqc.backends.nki.pairs import NkiPairStep
+from trnqc.backends.pair_step import PairOptions
 
 
 class NkiBackend(Backend):
-    """Base of both; a subclass gives its name, its status and its devices, of which the first one is used."""
+    """The base class of both backends. Subclasses define name, status and devices; the first device is used."""
 
     precisions = PRECISIONS
 

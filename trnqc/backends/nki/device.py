@@ -1,4 +1,4 @@
-"""The device of an NKI kernel, as the host uses it."""
+"""The interface of a device that runs NKI kernels."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import numpy as np
 from nki_kernels.descriptors import NkiKernel
 
 PRECISIONS = ("fp32", "bf16x3", "bf16")
-"""Of the tensor engine, which has no fp64."""
+"""The precisions of the tensor engine, which has no fp64."""
 
 
 class NkiDevice(Protocol):
-    """Where kernels run.
+    """A device that runs NKI kernels.
 
     Attributes
     ----------
     cores : int
-        Physical cores over which a kernel is launched.
+        The number of physical cores on which a kernel is launched.
     target : str
-        Generation: "trn1", "trn2" or "trn3".
+        The generation: "trn1", "trn2" or "trn3".
     pairs_a_launch : int
-        Pairs of orbitals in one launch of the MP2 kernel: enough to hide the launch behind its work, few enough to show
-        progress.
+        The number of pairs of orbitals in one launch of the MP2 kernel. It is large enough that the time of the launch
+        does not matter, and small enough to show progress.
     label : str
         What runs the kernels, in words.
     """
@@ -36,9 +36,9 @@ class NkiDevice(Protocol):
     def label(self) -> str: ...
 
     def put(self, array: np.ndarray) -> Any:
-        """The array in the device's memory."""
+        """Copy an array to the memory of the device."""
         ...
 
     def call(self, kernel: NkiKernel, *args: Any, **constants: int) -> np.ndarray:
-        """Run a kernel over arrays made by `put` and integers, and return its result as an array of the host."""
+        """Run a kernel with arrays that `put` has returned and integers, and return its result as a NumPy array."""
         ...

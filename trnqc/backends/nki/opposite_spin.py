@@ -13,8 +13,8 @@ from nki_kernels import mp2_plan
 from nki_kernels import opposite_spin_plan as plan
 from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.descriptor import ITEMSIZE
-from trnqc.backends.base import PairOptions
 from trnqc.backends.nki.device import NkiDevice
+from trnqc.backends.pair_step import PairOptions
 
 # Orbitals j in one product of the unfused route, whose integrals are held at once.
 COLUMNS_A_GEMM = 8

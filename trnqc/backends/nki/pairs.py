@@ -10,31 +10,31 @@ import numpy as np
 from nki_kernels import mp2_plan as plan
 from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.mp2_energy import tiles_of
-from trnqc.backends.base import PairOptions
 from trnqc.backends.nki.device import NkiDevice
 from trnqc.backends.nki.opposite_spin import OppositeSpinPairs, opposite_spin_bytes
+from trnqc.backends.pair_step import PairOptions
 from trnqc.errors import MemoryLimit
 from trnqc.tuning.choice import choose
 from trnqc.tuning.conditions import device_identity
 from trnqc.types import PairEnergies
 
 COLUMNS_A_GEMM = 8
-"""Orbitals j in one GEMM of the unfused route."""
+"""The number of orbitals j in one GEMM of the unfused pair step."""
 
 
 @dataclass(frozen=True)
 class NkiPairStep:
-    """A `trnqc.backends.base.PairStep` on a device of NKI kernels."""
+    """The pair step on a device of NKI kernels, see `trnqc.backends.pair_step.PairStep`."""
 
     device: NkiDevice
     options: PairOptions
 
     def triangle(self, B: Any, eps_occ: np.ndarray, eps_vir: np.ndarray, max_memory: float | None) -> PairEnergies:
-        what = "packing B for the NKI kernel" if self.options.fused else "one product block of the unfused route"
+        what = "packing B for the NKI kernel" if self.options.fused else "one block of products"
         needed = 8 * B.size * self.options.fused + self._bytes(*B.shape)
         if max_memory is not None and needed > max_memory:
             raise MemoryLimit(
-                f"{what} needs {needed / 1e6:.4g} MB, the limit is {max_memory / 1e6:.4g} MB: raise the limit"
+                f"{what} needs {needed / 1e6:.4g} MB, but the limit is {max_memory / 1e6:.4g} MB: raise the limit"
             )
         return _Pairs(self.device, B, np.asarray(eps_occ), np.asarray(eps_vir), self.options).run()
 
@@ -46,14 +46,14 @@ class NkiPairStep:
         eps_right: np.ndarray,
         eps_vir: np.ndarray,
     ) -> PairEnergies:
-        """In one array of factors the orbitals of `left` follow those of `right`."""
+        """See `PairStep.block`. In the array of factors, the orbitals of `left` follow those of `right`."""
         n = len(right)
         B, eps_occ = np.concatenate((right, left)), np.concatenate((eps_right, eps_left))
         energies = _Pairs(self.device, B, eps_occ, np.asarray(eps_vir), self.options, n).run()
         return PairEnergies(energies.os[n:, :n], energies.ss[n:, :n], energies.ran_on)
 
     def block_bytes(self, m: int, n: int, nvir: int, naux: int) -> int:
-        """Both sets of orbitals in one array, and the operands of the device."""
+        """See `PairStep.block_bytes`: both sets of orbitals in one array, and the operands of the device."""
         return 8 * (m + n) * nvir * naux + self._bytes(m + n, nvir, naux)
 
     def opposite_spin(
@@ -79,14 +79,14 @@ class NkiPairStep:
 
 
 def _packed_bytes(nocc: int, nvir: int, naux: int, precision: str, target: str) -> int:
-    """Bytes of B in all its parts as the kernel reads it, and of the temporaries of packing one orbital."""
+    """Bytes of all parts of B in the layout of the kernel, and of the temporaries of packing one orbital."""
     tiles, _ = _tiles(nocc, nvir, naux, precision, target)
     row = tiles.nblk * plan.P * tiles.nk * tiles.block
     return row * (nocc * (2 if precision == "bf16" else 4) + 3 * 8)
 
 
 def _tiles(nocc: int, nvir: int, naux: int, precision: str, target: str) -> tuple[plan.Mp2Tiles, str]:
-    """The tiles of the kernel's launch, and a note that says where they come from."""
+    """The tile sizes of the launch, and a note that says where they come from."""
     shape = {"nocc": nocc, "nvir": nvir, "naux": naux}
     choice = choose("mp2_energy", shape, precision, target, device_identity())
     return tiles_of(shape, choice.constants), choice.note
@@ -94,7 +94,7 @@ def _tiles(nocc: int, nvir: int, naux: int, precision: str, target: str) -> tupl
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """All pairs of orbitals i and j <= i; if first > 0, only those with i >= first and j < first."""
+    """All pairs of orbitals i and j <= i or, if `first` is positive, those with i >= first and j < first."""
 
     device: NkiDevice
     B: Any
@@ -104,9 +104,9 @@ class _Pairs:
     first: int = 0
 
     def run(self) -> PairEnergies:
-        """[nocc, nocc], zero where no pair is computed."""
+        """The energies [nocc, nocc], which are zero for pairs that are not computed."""
         if not self.options.fused:
-            return PairEnergies(*self._apart(), self.device.label)
+            return PairEnergies(*self._unfused(), self.device.label)
         nocc, nvir, naux = self.B.shape
         tiles, note = _tiles(nocc, nvir, naux, self.options.precision, self.device.target)
         return PairEnergies(*self._fused(tiles), f"{self.device.label}; {note}")
@@ -134,8 +134,8 @@ class _Pairs:
                 self.options.progress(done, self.total)
         return os, ss
 
-    def _apart(self) -> tuple[np.ndarray, np.ndarray]:
-        """The GEMM kernel, then the energy expression on the host; every launch has the same shape."""
+    def _unfused(self) -> tuple[np.ndarray, np.ndarray]:
+        """The GEMM kernel, followed by the energy expression on the host. All launches have the same shape."""
         nocc, nvir, naux = self.B.shape
         width = min(COLUMNS_A_GEMM, nocc)
         delta = self.eps_vir[:, None] + self.eps_vir
@@ -160,7 +160,7 @@ class _Pairs:
 
 
 def pair_expression(T: np.ndarray, delta: np.ndarray, same: bool) -> tuple[float, float]:
-    """(E_os, E_ss) of a pair from T[nvir, nvir] and its denominators, weighted by 2 - delta_ij; Hartree."""
+    """E_os and E_ss of a pair in Hartree, with the weight 2 - delta_ij, from T and its denominators [nvir, nvir]."""
     R = T / delta
     os, exchange = np.vdot(R, T), np.vdot(R, T.T)
     weight = 1.0 if same else 2.0

@@ -1,1 +1,1 @@
-"""NKI kernels on this machine, for correctness and not for speed: NumPy executes and checks every instruction."""
+"""NKI kernels on a simulator, which checks every instruction and executes it with NumPy. It is not made for speed."""

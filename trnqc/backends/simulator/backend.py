@@ -9,7 +9,7 @@ from trnqc.backends.simulator.status import status
 
 
 class Simulator(NkiBackend):
-    """NKI kernels under a simulator on the host."""
+    """NKI kernels on a simulator."""
 
     name = "simulator"
 

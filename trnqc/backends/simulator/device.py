@@ -1,4 +1,4 @@
-"""The simulated core."""
+"""A simulated NeuronCore."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trnqc.sim.launch.targets import target_from_environment
 
 
 class SimulatedCore:
-    """An `NkiDevice`: arrays stay where they are, and kernels run under ``nki.simulate``."""
+    """A simulated core (see `NkiDevice`). Its arrays are NumPy arrays, and ``nki.simulate`` runs the kernels."""
 
     cores = 1
     pairs_a_launch = 64
@@ -30,6 +30,6 @@ class SimulatedCore:
         return array
 
     def call(self, kernel: NkiKernel, *args: Any, **constants: int) -> np.ndarray:
-        # If nothing is set, the vendor's simulator applies the looser limits of the newest generation.
+        # Without this variable, the vendor's simulator applies the weaker limits of the newest generation.
         os.environ.setdefault("NEURON_PLATFORM_TARGET_OVERRIDE", self.target)
         return nki.simulate(kernel.function)(*args, **constants)

@@ -1,4 +1,4 @@
-"""Which simulator runs the kernels: the vendor's where its package is installed, else ``trnqc.sim``."""
+"""The simulator that runs the kernels: the vendor's if its package is installed, else ``trnqc.sim``."""
 
 from __future__ import annotations
 

@@ -1,13 +1,16 @@
-"""Programs over a batch: one group an edge, every operand a row of its own (shared weights: one row for all).
+"""Programs over a batch of independent edges: every operand has one row for each edge, shared weights have one row.
 
-The gradient of shared weights is added to row `share` of gw, so that ranges of edges may run at once.
+Ranges of edges may run at the same time. Each range adds its gradient of shared weights to a row of its own, `share`.
 """
 
 from __future__ import annotations
 
-from trnqc.cg.cpu import edges, modes, stack
-from trnqc.cg.cpu.modes import uvu, uvw
-from trnqc.cg.cpu.slots import Paths, clear
+from trnqc.cg.cpu import modes, stack
+from trnqc.cg.cpu.edges import EdgeWriter, edge_writer
+from trnqc.cg.cpu.modes import uvw
+from trnqc.cg.cpu.slots import store
+from trnqc.cg.cpu.target import Target
+from trnqc.cg.cpu.vectors import clear, declare_vectors, view
 from trnqc.cg.programs.directions import Direction
 from trnqc.gen import Value, Var
 from trnqc.gen import statements as st
@@ -16,44 +19,44 @@ from trnqc.gen.build import Builder
 E, SHARE = Var("e", "i64"), Var("share", "i64")
 
 
-def program(paths: Paths, direction: Direction) -> st.Function:
-    """The program of a direction; its parameters are the operands and, where gw is written, `share`.
+def program(target: Target, direction: Direction) -> st.Function:
+    """Return the program of a direction.
 
-    Problems of uvw paths with shared weights take several edges at a time, if a stack has place for that.
+    Its parameters are the operands and, if gw is written, `share`. If all paths are uvw and edges share their weights,
+    it computes several edges at a time, unless their scratch is larger than the stack.
     """
-    several = uvw.of_several_edges(paths, direction, SHARE)
-    if several is not None and stack.needs(several, paths.lanes) <= stack.available():
+    several = uvw.of_several_edges(target, direction, SHARE)
+    if several is not None and stack.needs(several, target.lanes) <= stack.available():
         return several
-    b, problem = Builder(), paths.problem
-    rows = edges.rows_of(paths, direction, dict.fromkeys("xyzw", E), SHARE)
-    scratch = edges.scratch_of(b, paths, direction)
-    edges.load_x(b, paths, direction.reading("x"), rows, scratch)
+    b = Builder()
+    edge = edge_writer(b, target, direction, dict.fromkeys("xyzw", E), SHARE)
+    edge.load_x()
     if direction.gradients:
-        scratch["gx"] = edges.vectors_of(b, paths, "gxs", paths.slots1.size)
-        clear(b, scratch["gx"], paths.slots1.size)
-        clear(b, scratch["gy"], problem.dims[1])
-    _paths(b, paths, direction, rows, scratch)
+        size = target.uvu_slots["x"].size
+        edge.scratch["gx"] = declare_vectors(b, "gxs", size, target.dtype)
+        clear(b, edge.scratch["gx"], size)
+        clear(b, edge.scratch["gy"], target.problem.dims[1])
+    _write_uvu(edge)
     if direction.gradients:
-        edges.store_slots(b, paths.slots1, scratch["gx"], rows["gx"])
-        edges.clear_unreached(b, rows["gx"], paths.slots1, problem.slices1)
-        edges.store_gy(b, paths, scratch["gy"], rows["gy"])
-    modes.call(b, paths, direction, {name: row[0] for name, row in rows.items()})
+        edge.store_slots("gx", edge.scratch["gx"])
+        edge.store_gy()
+    modes.call(b, target, direction, {name: row[0] for name, row in edge.rows.items()})
     shares: tuple[Value, ...] = (SHARE,) if direction.gradients else ()
-    return b.function(direction.key, (*(row.array for row in rows.values()), *shares), group=E)
+    return b.function(direction.key, (*(row.array for row in edge.rows.values()), *shares), group=E)
 
 
-def _paths(b: Builder, paths: Paths, direction: Direction, rows: edges.Rows, scratch: edges.Scratch) -> None:
-    """All uvu paths. A slot of z is written by its path if it has one, else all its paths add to it in scratch."""
-    slots, out = paths.slots3, direction.output
+def _write_uvu(edge: EdgeWriter) -> None:
+    """Write all uvu paths. If several paths lead to a slot of z, they add to it in scratch."""
+    b, target, out = edge.b, edge.target, edge.direction.output
+    slots = target.uvu_slots["z"]
     if out:
-        edges.clear_unreached(b, rows[out], slots, paths.problem.slices3)
-    several = [channels.size for slot, channels in slots.channels.items() if len(paths.to(slot)) > 1]
-    zs = edges.vectors_of(b, paths, "zs", max(several)) if out and several else None
+        edge.clear_unreached(out)
+    several = [channels.size for slot, channels in slots.channels.items() if len(target.uvu_paths_to(slot)) > 1]
+    zs = declare_vectors(b, "zs", max(several), target.dtype) if out and several else None
     for slot, channels in slots.channels.items():
-        if not out or zs is None or len(paths.to(slot)) == 1:
-            z = rows[out][slots.start[slot]] if out else None
-            edges.call_paths(b, paths, direction, slot, rows, scratch, z)
+        if not out or zs is None or len(target.uvu_paths_to(slot)) == 1:
+            edge.call_paths(slot, edge.rows[out][slots.start[slot]] if out else None)
             continue
         clear(b, zs, channels.size)
-        edges.call_paths(b, paths, direction, slot, rows, scratch, edges.view(zs))
-        b.call(uvu.store(channels), rows[out][slots.start[slot]], edges.view(zs))
+        edge.call_paths(slot, view(zs))
+        b.call(store(channels), edge.rows[out][slots.start[slot]], view(zs))

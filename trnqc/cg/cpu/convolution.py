@@ -1,11 +1,11 @@
-"""Programs over a graph: a tensor product for every edge, fused with the gather before and the sum after it.
+"""Programs over a graph: the tensor product of every edge, fused with the gather of x and the sum over edges.
 
-by receiver:  for every node: z = 0 in scratch; for its edges: x of the sender -> scratch, z += paths;  z -> memory
-by sender:    for every node: x -> scratch, gx = 0; for its edges: gz of the receiver -> scratch, gx += paths, gy, gw
+by receiver:  for each node: z = 0 in scratch; for each of its edges: load x of the sender, z += paths;  store z
+by sender:    for each node: load x, gx = 0;   for each of its edges: load gz of the receiver, gx += paths, gy, gw
 
-No message is ever stored. A group is a share of nodes (graph.py) and writes rows of its own only, in one order, so the
-results are the same bits for any number of threads. Compensated sums over a node's edges are Kahan's: what an addition
-loses is kept and subtracted from the next term (Kahan 1965).
+Messages of edges are never stored. A group of the program is a share of the nodes (graph.py). It writes rows of its own
+only, in a fixed order, so results are bitwise equal for any number of threads. Sums over a node's edges can be
+compensated: the rounding error of an addition is subtracted from the next term (Kahan 1965).
 """
 
 from __future__ import annotations
@@ -15,91 +15,95 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
-from trnqc.cg.cpu import edges, modes
-from trnqc.cg.cpu.slots import Paths, Slots, clear, vectors
+from trnqc.cg.cpu import modes
+from trnqc.cg.cpu.edges import edge_writer
+from trnqc.cg.cpu.target import Target
+from trnqc.cg.cpu.vectors import clear, declare_vectors, vectors, view
 from trnqc.cg.programs.directions import Direction
 from trnqc.gen import Array, Var
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
 
+# Number of a share, a node, a position among the sorted edges, an edge, and the node at its other end.
 SHARE, NODE, PLACE, EDGE, FAR = (Var(name, "i64") for name in ("share", "node", "place", "edge", "other"))
+# The arrays of `graph.Order`.
 SHARES, STARTS, EDGES, FARS = ORDER = tuple(Array(name, "i64") for name in ("shares", "starts", "edges", "far"))
 
 
-def program(paths: Paths, direction: Direction, compensated: bool = False) -> st.Function:
-    """The program of a direction of a convolution; its parameters are ORDER and the operands."""
+def program(target: Target, direction: Direction, compensated: bool = False) -> st.Function:
+    """Return the program of a direction of a convolution; its parameters are ORDER and the operands."""
     b, by_sender = Builder(), direction.by == "sender"
     numbers = {"x": NODE if by_sender else FAR, "z": FAR if by_sender else NODE, "y": EDGE, "w": EDGE}
-    rows = edges.rows_of(paths, direction, numbers, SHARE)
-    slots, out = (paths.slots1, "gx") if by_sender else (paths.slots3, direction.output)
-    scratch, total = edges.scratch_of(b, paths, direction), _sum(b, paths, slots, compensated)
+    out = "gx" if by_sender else direction.output
+    slots = target.uvu_slots[out[-1]]
+    edge = edge_writer(b, target, direction, numbers, SHARE)
+    total = _node_sum(b, slots.size, target.dtype, compensated)
     if by_sender:
-        scratch["gx"] = total.target
+        edge.scratch["gx"] = total.target
     with _nodes(b):
         if by_sender:
-            edges.load_x(b, paths, direction.reading("x"), rows, scratch)
-        total.open(b)
+            edge.load_x()
+        total.open_node(b)
         with _edges(b):
-            if not by_sender:
-                edges.load_x(b, paths, direction.reading("x"), rows, scratch)
+            if by_sender:
+                clear(b, edge.scratch["gy"], target.problem.dims[1])
             else:
-                clear(b, scratch["gy"], paths.problem.dims[1])
+                edge.load_x()
             total.open_edge(b)
-            for slot in paths.slots3.channels:
-                z = None if by_sender else edges.view(total.target, slots.place[slot])
-                edges.call_paths(b, paths, direction, slot, rows, scratch, z)
+            for slot in target.uvu_slots["z"].channels:
+                edge.call_paths(slot, None if by_sender else view(total.target, slots.place[slot]))
             total.close_edge(b)
             if by_sender:
-                edges.store_gy(b, paths, scratch["gy"], rows["gy"])
-        edges.store_slots(b, slots, total.sum, rows[out])
-        problem = paths.problem
-        edges.clear_unreached(b, rows[out], slots, problem.slices1 if by_sender else problem.slices3)
-    if modes.any_in(paths):
-        # These paths add to what is in memory already.
+                edge.store_gy()
+        edge.store_slots(out, total.sum)
+    if modes.any_in(target):
+        # Paths of the other modes add to the results in memory.
         with _nodes(b), _edges(b):
-            modes.call(b, paths, direction, {name: row[0] for name, row in rows.items()})
-    params = (*ORDER, *(row.array for row in rows.values()))
+            modes.call(b, target, direction, {name: row[0] for name, row in edge.rows.items()})
+    params = (*ORDER, *(row.array for row in edge.rows.values()))
     return b.function(direction.key + "_kahan" * compensated, params, group=SHARE)
 
 
 @dataclass(frozen=True)
-class _Sum:
-    """A node's sum over its edges in scratch; compensated with an edge's own part and what was lost beside it."""
+class _NodeSum:
+    """The sum over the edges of a node in scratch.
 
-    slots: Slots
+    A compensated sum has two more arrays: the part of the current edge, and the rounding error of the sum so far.
+    """
+
+    size: int
     sum: Array
     part: Array | None = None
     lost: Array | None = None
 
     @property
     def target(self) -> Array:
-        """What the paths of an edge add to."""
+        """The array to which the paths of an edge add."""
         return self.part or self.sum
 
-    def open(self, b: Builder) -> None:
-        """Before a node's first edge."""
+    def open_node(self, b: Builder) -> None:
         for array in (self.sum, self.lost):
             if array:
-                clear(b, array, self.slots.size)
+                clear(b, array, self.size)
 
     def open_edge(self, b: Builder) -> None:
         if self.part:
-            clear(b, self.part, self.slots.size)
+            clear(b, self.part, self.size)
 
     def close_edge(self, b: Builder) -> None:
-        """Add an edge's own part to the sum."""
-        if self.part and self.lost and self.slots.size:
-            b.call(_compensated(self.slots.size, self.sum.dtype), self.part, self.sum, self.lost)
+        """Add the part of an edge to a compensated sum."""
+        if self.part and self.lost and self.size:
+            b.call(_compensated(self.size, self.sum.dtype), self.part, self.sum, self.lost)
 
 
-def _sum(b: Builder, paths: Paths, slots: Slots, compensated: bool) -> _Sum:
+def _node_sum(b: Builder, size: int, dtype: str, compensated: bool) -> _NodeSum:
     names = ("sum", "part", "lost") if compensated else ("sum",)
-    return _Sum(slots, *(edges.vectors_of(b, paths, name, slots.size) for name in names))
+    return _NodeSum(size, *(declare_vectors(b, name, size, dtype) for name in names))
 
 
 @cache
 def _compensated(size: int, dtype: str) -> st.Function:
-    """total += part; lost is what the sum is too large by."""
+    """Return the function that adds `part` to `total`, where `lost` is the amount by which `total` is too large."""
     b = Builder()
     part, total, lost = (vectors(name, size, dtype) for name in ("part", "total", "lost"))
     with b.loop("n", size) as n:

@@ -1,16 +1,18 @@
-"""The uvu paths of one edge: slots of x loaded to scratch, then for every slot of z its paths' functions.
+"""The uvu paths of one edge: slots of x are loaded into scratch, then all paths to each slot of z are computed.
 
-Programs over a batch and over a graph are made of these pieces; they differ in the rows that an edge has and in what
-stays in scratch from one edge to the next.
+Programs over a batch and over a graph are built from these parts. They differ in the rows that belong to an edge, and
+in what stays in scratch from one edge to the next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trnqc.cg.cpu.modes import uvu
-from trnqc.cg.cpu.slots import Path, Paths, Slots, index, memory
+from trnqc.cg.cpu.slots import load, store
+from trnqc.cg.cpu.target import ChannelPath, Target
+from trnqc.cg.cpu.vectors import declare_vectors, index, memory, view
 from trnqc.cg.programs.directions import Direction
 from trnqc.gen import Array, Value, const
 from trnqc.gen import statements as st
@@ -19,7 +21,7 @@ from trnqc.gen.build import Builder
 
 @dataclass(frozen=True)
 class Row:
-    """A row of an array in memory, from the element `start` on."""
+    """A row of an array in memory that begins at the element `start`."""
 
     array: Array
     start: Value
@@ -27,95 +29,103 @@ class Row:
     def __getitem__(self, offset: int) -> st.View:
         return st.View(self.array, self.start + offset)
 
-    def element(self, offset: Value | int) -> Value:
-        return self.array[self.start + offset]
+
+@dataclass(frozen=True)
+class EdgeWriter:
+    """Writes the statements of one edge.
+
+    Parameters
+    ----------
+    b : Builder
+    target : Target
+    direction : Direction
+    rows : mapping of str to Row
+        The edge's row of each operand in memory.
+    scratch : dict of str to Array
+        Vectors: all slots of x, ggx and gx; one slot of gz; gy as one sum for each lane.
+    """
+
+    b: Builder
+    target: Target
+    direction: Direction
+    rows: Mapping[str, Row]
+    scratch: dict[str, Array]
+
+    def load_x(self) -> None:
+        """Load the slots of x and ggx from memory into scratch."""
+        slots = self.target.uvu_slots["x"]
+        for name in self.direction.reading("x"):
+            for n, channels in slots.channels.items():
+                self.b.call(load(channels), self.rows[name][slots.start[n]], view(self.scratch[name], slots.place[n]))
+
+    def call_paths(self, slot: int, z: st.View | None) -> None:
+        """Call the functions of all paths to one slot of z; paths write their output to `z`, or add it in scratch."""
+        b, direction, slots = self.b, self.direction, self.target.uvu_slots["z"]
+        if "gz" in direction.reads:
+            b.call(load(slots.channels[slot]), self.rows["gz"][slots.start[slot]], view(self.scratch["gz"]))
+        adds = z is not None and z.array.space == "local"
+        for path in self.target.uvu_paths_to(slot):
+            names = uvu.parameters(path.shape, direction, adds)
+            arguments = (self._argument(path, name, z) for name in names)
+            weight = const(path.path_weight, self.target.dtype)
+            b.call(uvu.function(path.shape, direction.of_edge, adds), weight, *arguments)
+
+    def _argument(self, path: ChannelPath, name: str, z: st.View | None) -> st.View:
+        if name == self.direction.output and z is not None:
+            return z
+        if name == "gy":
+            return view(self.scratch["gy"], path.y)
+        if name[-1] in "wy":
+            return self.rows[name][path.w if name[-1] == "w" else path.y]
+        return view(self.scratch[name], 0 if name == "gz" else self.target.uvu_slots["x"].place[path.i_in1])
+
+    def store_slots(self, name: str, source: Array) -> None:
+        """Store all slots of z or gx from scratch in memory; slots that no path reaches are set to zero."""
+        slots = self.target.uvu_slots[name[-1]]
+        for n, channels in slots.channels.items():
+            self.b.call(store(channels), self.rows[name][slots.start[n]], view(source, slots.place[n]))
+        self.clear_unreached(name)
+
+    def clear_unreached(self, name: str) -> None:
+        """Set the slots of z or gx in memory that no path reaches to zero."""
+        row, slots = self.rows[name], self.target.uvu_slots[name[-1]]
+        for number, part in enumerate(self.target.problem.irreps_of(name).slices):
+            if number not in slots.channels and part.stop > part.start:
+                with self.b.loop("at", part.stop, begin=part.start) as at:
+                    self.b.store(row.array[row.start + at], 0)
+
+    def store_gy(self) -> None:
+        """Store the sums of gy over the lanes in memory."""
+        row = self.rows["gy"]
+        for j in range(self.target.problem.dims[1]):
+            self.b.store(row.array[row.start + j], 0)
+            self.b.accumulate(row.array[row.start + j], self.scratch["gy"][j])
 
 
-Rows = Mapping[str, Row]
-Scratch = dict[str, Array]
+def edge_writer(
+    b: Builder, target: Target, direction: Direction, numbers: Mapping[str, Value], share: Value
+) -> EdgeWriter:
+    """Return the writer of an edge, and declare its scratch except that of gx.
 
-
-def rows_of(paths: Paths, direction: Direction, numbers: Mapping[str, Value], share: Value) -> dict[str, Row]:
-    """The rows of a direction's operands, whose numbers are told by kind.
-
-    Shared weights are row 0, and their gradient is row `share`.
+    Parameters
+    ----------
+    b : Builder
+    target : Target
+    direction : Direction
+    numbers : mapping of str to Value
+        Number of the edge's row in the operands of each kind. Shared weights always have row 0.
+    share : Value
+        Row to which gradients of shared weights are added.
     """
     rows = {}
-    for name in (*direction.reads, *direction.writes):
+    for name in direction.operands:
         number = numbers[name[-1]]
-        if name[-1] == "w" and paths.problem.shared_weights:
+        if name[-1] == "w" and target.problem.shared_weights:
             number = share if name == "gw" else index(0)
-        rows[name] = Row(memory(name, paths.dtype), number * paths.problem.row_length(name))
-    return rows
-
-
-def scratch_of(b: Builder, paths: Paths, direction: Direction) -> Scratch:
-    """Scratch for the slots of x and ggx, for one slot of gz, and for gy as a sum for every lane."""
-    widest = max((slot.size for slot in paths.slots3.channels.values()), default=0)
-    sizes = dict.fromkeys(direction.reading("x"), paths.slots1.size) | dict.fromkeys(direction.reading("z"), widest)
-    sizes |= {"gy": paths.problem.dims[1]} if direction.gradients else {}
-    return {name: vectors_of(b, paths, f"{name}s", size) for name, size in sizes.items()}
-
-
-def vectors_of(b: Builder, paths: Paths, name: str, size: int) -> Array:
-    """An array of vectors in scratch."""
-    return b.array(name, paths.dtype, (max(1, size),), lanes=True)
-
-
-def clear_unreached(b: Builder, row: Row, slots: Slots, parts: tuple[slice, ...]) -> None:
-    """Set to zero the slots of a row in memory that no path leads to."""
-    for number, part in enumerate(parts):
-        if number not in slots.channels and part.stop > part.start:
-            with b.loop("at", part.stop, begin=part.start) as at:
-                b.store(row.element(at), 0)
-
-
-def load_x(b: Builder, paths: Paths, names: Iterable[str], rows: Rows, scratch: Scratch) -> None:
-    """Load the slots of x, ggx from memory into scratch."""
-    slots = paths.slots1
-    for name in names:
-        for n, channels in slots.channels.items():
-            b.call(uvu.load(channels), rows[name][slots.start[n]], view(scratch[name], slots.place[n]))
-
-
-def store_slots(b: Builder, slots: Slots, source: Array, to: Row) -> None:
-    """Store slots from scratch into memory."""
-    for n, channels in slots.channels.items():
-        b.call(uvu.store(channels), to[slots.start[n]], view(source, slots.place[n]))
-
-
-def call_paths(
-    b: Builder, paths: Paths, direction: Direction, slot: int, rows: Rows, scratch: Scratch, z: st.View | None
-) -> None:
-    """All paths to one slot of z, whose gz is loaded first; z: where the slot's output is added, or written."""
-    if "gz" in direction.reads:
-        b.call(uvu.load(paths.slots3.channels[slot]), rows["gz"][paths.slots3.start[slot]], view(scratch["gz"]))
-    adds = z is not None and z.array.space == "local"
-
-    def argument(path: Path, name: str) -> st.View:
-        if name == direction.output:
-            assert z is not None
-            return z
-        if name[-1] == "w":
-            return rows[name][path.w]
-        if name == "gy":
-            return view(scratch["gy"], path.y)
-        if name[-1] == "y":
-            return rows[name][path.y]
-        return view(scratch[name], 0 if name == "gz" else paths.slots1.place[path.i_in1])
-
-    for path in paths.to(slot):
-        arguments = (argument(path, name) for name in uvu.parameters(path.shape, direction, adds))
-        b.call(uvu.function(path.shape, direction.of_edge, adds), const(path.path_weight, paths.dtype), *arguments)
-
-
-def store_gy(b: Builder, paths: Paths, gy: Array, to: Row) -> None:
-    """gy in memory = the sums over the lanes of gy in scratch."""
-    for j in range(paths.problem.dims[1]):
-        b.store(to.element(j), 0)
-        b.accumulate(to.element(j), gy[j])
-
-
-def view(array: Array, place: int = 0) -> st.View:
-    """An array in scratch from a place on."""
-    return st.View(array, index(place))
+        rows[name] = Row(memory(name, target.dtype), number * target.problem.row_length(name))
+    widest = max((slot.size for slot in target.uvu_slots["z"].channels.values()), default=0)
+    sizes = dict.fromkeys(direction.reading("x"), target.uvu_slots["x"].size)
+    sizes |= dict.fromkeys(direction.reading("z"), widest)
+    sizes |= {"gy": target.problem.dims[1]} if direction.gradients else {}
+    scratch = {name: declare_vectors(b, f"{name}s", size, target.dtype) for name, size in sizes.items()}
+    return EdgeWriter(b, target, direction, rows, scratch)

@@ -1,1 +1,1 @@
-"""Tensor products and convolutions on GPUs: phases of a warp, their memory, and launches."""
+"""Tensor products and convolutions on GPUs: the plan of a kernel, its program, its memory, and launches."""

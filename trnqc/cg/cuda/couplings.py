@@ -1,6 +1,7 @@
-"""The couplings A[i, k] = pw sum_j C[i, j, k] y[j] of some paths: which of them differ, and what each is made of.
+"""The different couplings A[i, k] = pw sum_j C[i, j, k] y[j] of several paths, and the terms of each.
 
-Two couplings that are equal, or differ in sign, are one form; so paths of the same degrees share theirs.
+Couplings that are equal, or differ in sign only, are computed once, as one form. Paths of the same
+degrees share theirs.
 """
 
 from __future__ import annotations
@@ -12,21 +13,22 @@ from trnqc.cg.problem.coefficients import sparse
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.coupling import by_pair
 
+# A sum over y as (element in a row of y, coefficient) of each term; the first coefficient is positive.
 Form = tuple[tuple[int, float], ...]
 
 
 @dataclass(frozen=True)
 class PathCoupling:
-    """One path's part.
+    """The couplings of one path.
 
     Parameters
     ----------
     forms : dict of (i, k) to (int, int)
-        The number of the form and its sign, 1 or -1.
-    terms : tuple of (i, j, k, pw C[i, j, k])
-        What is not zero.
+        Number of the form of A[i, k], and its sign, 1 or -1.
+    terms : tuple of (int, int, int, float)
+        (i, j, k, pw C[i, j, k]) of the coefficients that are not zero.
     y : tuple of int
-        The place of each component among the `y` of the table, for the path's first channel of y.
+        Position in `Couplings.y` of each component of the path's first channel of y.
     """
 
     forms: dict[tuple[int, int], tuple[int, int]]
@@ -36,18 +38,18 @@ class PathCoupling:
 
 @dataclass(frozen=True)
 class Couplings:
-    """The couplings of some paths.
+    """The couplings of several paths.
 
     Parameters
     ----------
     forms : tuple of Form
-        Sums of (element of y, coefficient).
+        The different couplings.
     y : tuple of int
-        The elements of y that they read, those of a slot's first channel.
-    paths : dict
-        `PathCoupling` by number of the path.
+        Elements in a row of y that the forms read, for the first channel of each slot.
+    paths : dict of int to PathCoupling
+        Couplings of each path, by its number.
     step : int
-        Elements from a channel of y to the next.
+        Number of elements in y from a channel to the next.
     """
 
     forms: tuple[Form, ...]
@@ -57,13 +59,13 @@ class Couplings:
 
     @property
     def pitch(self) -> int:
-        """Elements from a lane's sums of gy to the next lane's; odd, so that lanes use different banks."""
+        """Number of elements between the sums of gy of neighbouring lanes; odd, so that lanes use different banks."""
         return len(self.y) | 1
 
 
 @lru_cache(maxsize=4096)
 def couplings(problem: TPProblem, numbers: tuple[int, ...]) -> Couplings:
-    """The couplings of the paths with these numbers."""
+    """Return the couplings of the paths with these numbers."""
     forms: dict[Form, int] = {}
     places: dict[int, int] = {}
     paths: dict[int, PathCoupling] = {}
@@ -84,6 +86,7 @@ def couplings(problem: TPProblem, numbers: tuple[int, ...]) -> Couplings:
 
 
 def _entry(forms: dict[Form, int], form: Form) -> tuple[int, int]:
+    """Return number and sign of a form, which is added to `forms` if neither it nor its negative is known."""
     sign = 1 if form[0][1] > 0 else -1
     form = tuple((j, sign * c) for j, c in form)
     return forms.setdefault(form, len(forms)), sign

@@ -1,7 +1,7 @@
-"""What the parts of a GPU kernel are written with: the plan, the builder, shared memory and the rows of operands.
+"""The state of a GPU kernel under construction: its plan, builder and shared memory, and the rows of operands.
 
-In a convolution the edges are sorted by the node at one end and cut into segments (segments.py); an edge's operands lie
-in the rows of the edge, of that node, or of the node at the far end.
+In a convolution the edges are sorted by the node at one end and divided into segments (segments.py). The operands of an
+edge are in the row of the edge, of that node, or of the node at the other end.
 """
 
 from __future__ import annotations
@@ -9,31 +9,39 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from trnqc.cg.cuda.schedule import Phase, Plan
-from trnqc.cg.problem.problem import Instruction, TPProblem
+from trnqc.cg.cuda.plan import Phase, Plan
+from trnqc.cg.problem.instructions import Instruction
+from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import Direction
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen.build import Builder
 
 DTYPES = {4: "f32", 8: "f64"}
+# Parameters of every kernel: the number of a group among those of a launch, the first group of the launch, and the
+# number of the edge from which rows of gradients of shared weights are counted.
 GROUP, FIRST, ORIGIN = Var("group", "i64"), Var("first", "i64"), Var("origin", "i64")
-# Of a segment: its edges in order, the node and where its sums go; of an edge: its number and the node at its far end.
+# The arrays of `segments.Segments`.
 SEGMENTS = {name: Array(name, "i64") for name in ("begin", "end", "node", "target", "order", "far")}
-Values = list[list[Value]]  # [channel of the lane][component]
+# Values of a lane in registers: [channel of the lane][component].
+Values = list[list[Value]]
 
 
 @dataclass(frozen=True)
 class Edge:
-    """The numbers that tell an edge's rows.
+    """The numbers that determine the rows of an edge's operands.
 
     Parameters
     ----------
-    number, place : Value
-        The edge in y and w, and its place among the edges in order.
-    node, target : Value
-        The node by which edges are sorted, and the row of its sums.
+    number : Value
+        Number of the edge, its row in y and w.
+    place : Value
+        Position of the edge among the sorted edges.
+    node : Value
+        Node by which the edges are sorted.
+    target : Value
+        Row for the sums over the edges of the segment.
     far : Value
-        The node at the other end.
+        Node at the other end of the edge.
     """
 
     number: Value
@@ -45,19 +53,21 @@ class Edge:
 
 @dataclass(frozen=True)
 class Block:
-    """The channels of a slot of x that the lanes hold at once.
+    """The channels of a slot of x that the lanes compute at the same time.
 
     Parameters
     ----------
     phase : Phase
     first : Value
-        The first channel.
+        Number of the first channel.
     mul : int
-        The slot's number of channels.
-    own, channel : list of Value
-        For each channel of the lane its number, and the same kept below `mul`.
+        Number of channels of the slot.
+    own : list of Value
+        Numbers of the lane's channels, which may be `mul` or larger.
+    channel : list of Value
+        The same numbers, limited to mul - 1.
     valid : list of (Value or None)
-        Whether the number is below `mul`; None where it is for all lanes.
+        Whether each number is below `mul`; None if it is for all lanes.
     """
 
     phase: Phase
@@ -76,9 +86,14 @@ class Kernel:
     ----------
     plan : Plan
     kahan : bool
-        Whether sums over a node's edges are compensated.
+        Whether sums over the edges of a node are compensated.
     atomic : bool
-        Whether they are added to the node's row by hardware, in any order.
+        Whether sums over the edges of a node use atomic additions, in any order.
+    b : Builder, optional
+    tables : dict of tuple to Array, optional
+        The tables of constants that the kernel uses so far; see `table`.
+    lane : Value, optional
+        Variable for the number of a lane.
     """
 
     plan: Plan
@@ -110,15 +125,15 @@ class Kernel:
 
     @cached_property
     def shared(self) -> dict[str, Array]:
-        """Arrays in shared memory by name; see `Plan.shared`."""
+        """The arrays in shared memory by name; see `Plan.shared`."""
         return {name: Array(name, self.dtype, (n,), space="shared") for name, n in self.plan.shared.items()}
 
     def array(self, name: str) -> Array:
-        """An operand in memory."""
+        """Return an operand in memory."""
         return Array(name, self.dtype)
 
     def table(self, stem: str, dtype: str, data: tuple[float, ...]) -> Array:
-        """A table of constants; equal tables are one."""
+        """Return a table of constants; equal tables are stored once."""
         key = (float(dtype == "i32"), *data)
         if key not in self.tables:
             self.tables[key] = Array(f"{stem}_{len(self.tables)}", dtype, (len(data),), space="constant", data=data)
@@ -128,7 +143,7 @@ class Kernel:
         return self.problem.instructions[number]
 
     def row(self, name: str, edge: Edge) -> Value:
-        """The row of an operand; sums over a node's edges go to the segment's."""
+        """Return the row of an operand for an edge; sums over the edges of a node have a row for each segment."""
         kind, writes, by = name[-1], self.direction.writes, self.direction.by
         if kind == "w" and self.problem.shared_weights:
             return edge.place - ORIGIN if name in writes else const(0, "i64")
@@ -139,15 +154,14 @@ class Kernel:
         return edge.far
 
     def place(self, name: str, slot: int, edge: Edge) -> Value:
-        """Where a slot of x, y or z begins in an operand."""
-        slices = {"x": self.problem.slices1, "y": self.problem.slices2, "z": self.problem.slices3}[name[-1]]
+        """Return the element at which a slot of x, y or z begins in an operand."""
         row = self.row(name, edge) * self.problem.row_length(name)
-        return self.b.let(f"at_{name}", row + slices[slot].start)
+        return self.b.let(f"at_{name}", row + self.problem.irreps_of(name).slices[slot].start)
 
     def at_node(self, name: str) -> bool:
-        """Whether an operand's row is that of the node by which edges are sorted."""
+        """Whether an operand has the row of the node by which edges are sorted."""
         return name[-1] == {"sender": "x", "receiver": "z"}.get(self.direction.by)
 
     def registers(self, stem: str, block: Block, dim: int) -> Values:
-        """Sums of zero for every channel of the lane."""
+        """Declare `dim` sums for every channel of the lane, which start from zero."""
         return [[self.b.declare(stem, self.zero) for _ in range(dim)] for _ in block.own]

@@ -1,6 +1,7 @@
-"""The couplings of a channel of y, formed by the lanes together in shared memory, and the gradients of y.
+"""The couplings of a channel of y, which the lanes compute together in shared memory, and the gradient of y.
 
-Gradients of y are sums by lane in shared memory until all paths of a table have added to them.
+Each lane adds its contributions to gy to sums of its own in shared memory. The sums of all lanes are added up after the
+last path of a table of couplings.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from trnqc.gen import Value
 from trnqc.gen.build import dot
 from trnqc.gen.values import cast, minimum
 
-# The array of the couplings of an operand of y.
+# Names of the arrays in shared memory for the couplings of y and ggy.
 ARRAYS = {"y": "a", "ggy": "b"}
 
 
 def form_couplings(k: Kernel, table: Couplings, edge: Edge, v: Value) -> None:
-    """Every lane forms some of the couplings of channel v of y, and clears its sums of gy."""
+    """Compute the couplings of channel v of y, some by each lane, and set the sums of gy to zero."""
     b, count = k.b, len(table.forms)
     size, terms = -(-count // k.lanes) * k.lanes, max(map(len, table.forms))
-    nothing: Form = ((0, 0.0),) * terms
-    padded = [(form + nothing)[:terms] for form in table.forms] + [nothing] * (size - count)
+    zero: Form = ((0, 0.0),) * terms
+    padded = [(form + zero)[:terms] for form in table.forms] + [zero] * (size - count)
     which = k.table("y_of", "i32", tuple(form[t][0] for t in range(terms) for form in padded))
     factor = k.table("c_of", k.dtype, tuple(form[t][1] for t in range(terms) for form in padded))
     b.barrier()
@@ -38,7 +39,7 @@ def form_couplings(k: Kernel, table: Couplings, edge: Edge, v: Value) -> None:
 
 
 def add_gy(k: Kernel, table: Couplings, edge: Edge, v: Value) -> None:
-    """Add the lanes' sums of gy up, and to the edge's row."""
+    """Add the sums of all lanes to the edge's row of gy."""
     b, count = k.b, len(table.y)
     size = -(-count // k.lanes) * k.lanes
     where = k.table("y_at", "i32", table.y + table.y[-1:] * (size - count))
@@ -51,7 +52,7 @@ def add_gy(k: Kernel, table: Couplings, edge: Edge, v: Value) -> None:
             b.assign(total, total + k.shared["partial"][other * table.pitch + minimum(at, count - 1)])
         element = k.array("gy")[base + cast(where[at], "i64")]
         old = b.let("old", element)
-        # Lanes that repeat the last element read it before any of them writes.
+        # Several lanes may have the last element. All of them read it before any of them writes.
         b.barrier()
         b.store(element, old + total)
     b.barrier()

@@ -1,8 +1,8 @@
-"""Slots of operands between memory and the registers of the lanes, for one block of channels.
+"""Loads and stores of slots between memory and the registers of the lanes, for one block of channels.
 
-Where a channel's components lie apart (ir_mul), lanes take their own elements. Otherwise a slot goes through `stage` in
-shared memory, so that lanes touch neighbours. Lanes without a channel of their own repeat the last one: they store what
-is there already.
+In the layout ir_mul, neighbouring lanes access neighbouring elements of one component. In the layout mul_ir, a slot is
+copied through the array `stage` in shared memory, so that neighbouring lanes access neighbouring elements there too.
+Lanes beyond the last channel repeat it: they store the same values at the same place.
 """
 
 from __future__ import annotations
@@ -13,7 +13,19 @@ from trnqc.gen.values import lt, minimum, select
 
 
 def load(k: Kernel, block: Block, name: str, base: Value, dim: int) -> Values:
-    """The values of a slot that begins at `base`, of this block's channels."""
+    """Load the channels of a block.
+
+    Parameters
+    ----------
+    k : Kernel
+    block : Block
+    name : str
+        Name of the operand.
+    base : Value
+        Element at which the slot begins.
+    dim : int
+        Number of components of a channel.
+    """
     b, array = k.b, k.array(name)
     if not _staged(k, dim):
         step = block.mul if dim > 1 else 0
@@ -29,7 +41,7 @@ def load(k: Kernel, block: Block, name: str, base: Value, dim: int) -> Values:
 
 
 def store(k: Kernel, block: Block, name: str, base: Value, values: Values) -> None:
-    """Store the values of a slot; sums over a node's edges are added up by hardware if the kernel is atomic."""
+    """Store the channels of a block; sums over the edges of a node are added atomically if the kernel is atomic."""
     b, array, dim = k.b, k.array(name), len(values[0])
     adds = k.atomic and k.at_node(name)
     if not _staged(k, dim):
@@ -50,11 +62,12 @@ def store(k: Kernel, block: Block, name: str, base: Value, values: Values) -> No
 
 
 def _staged(k: Kernel, dim: int) -> bool:
+    """Whether a slot is copied through `stage`."""
     return k.problem.layout == "mul_ir" and dim > 1
 
 
 def _neighbours(k: Kernel, block: Block, dim: int) -> list[tuple[Value, Value]]:
-    """(place in the stage, place in the slot) of a lane's elements when lanes take neighbours."""
+    """Return (position in `stage`, position in the slot) of a lane's elements if lanes access neighbouring elements."""
     places, phase, first = [], block.phase, block.first
     for r in range(phase.channels * dim):
         local = k.lane + r * k.lanes

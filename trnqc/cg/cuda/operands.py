@@ -1,4 +1,4 @@
-"""Operands and results of a launch: NumPy arrays, copied to the device and back, or PyTorch tensors that lie there."""
+"""Operands and results of a launch: NumPy arrays, which are copied, or PyTorch tensors in the device's memory."""
 
 from __future__ import annotations
 
@@ -14,22 +14,28 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 class Operands(Protocol):
-    """The operands and results of one launch, by name."""
+    """The operands and results of one launch by name."""
 
     memories: dict[str, Memory]
 
     def allocate(self, shapes: Shapes, zeroed: set[str], outs: Mapping[str, Any]) -> None:
         """Add results to `memories`.
 
-        zeroed: those that start from zero; others may hold anything. outs: arrays of the caller that take some of them.
+        Parameters
+        ----------
+        shapes : mapping of str to tuple of int
+        zeroed : set of str
+            Results that start from zero. The initial values of others are not defined.
+        outs : mapping of str to array
+            Arrays of the caller in which results are stored.
         """
 
-    def results(self, shapes: Shapes) -> tuple[Any, ...]:
-        """The first rows of each result, as many as its shape has."""
+    def results(self, shapes: Shapes) -> dict[str, Any]:
+        """Return the first rows of each result, as many as its shape has."""
 
 
 class HostArrays:
-    """NumPy arrays, which are copied to the device; their memory is released with the results."""
+    """NumPy arrays, which are copied to the device. Their memory on the device is released with the results."""
 
     def __init__(self, device: Device, arrays: Mapping[str, np.ndarray]) -> None:
         self.device, self.dtype = device, next(iter(arrays.values())).dtype
@@ -37,21 +43,21 @@ class HostArrays:
         self.outs: Mapping[str, Any] = {}
 
     def allocate(self, shapes: Shapes, zeroed: set[str], outs: Mapping[str, Any]) -> None:
-        """As in `Operands`; all results start from zero."""
+        """See `Operands`; all results start from zero."""
         self.outs = outs
         self.memories |= {name: self.device.zeros(*shape, dtype=self.dtype) for name, shape in shapes.items()}
 
-    def results(self, shapes: Shapes) -> tuple[np.ndarray, ...]:
-        """As in `Operands`."""
+    def results(self, shapes: Shapes) -> dict[str, np.ndarray]:
+        """See `Operands`."""
         arrays = {name: _first(self.device.download(self.memories[name]), shape) for name, shape in shapes.items()}
         for name, out in self.outs.items():
             out[...] = arrays[name]
         self.device.release(*self.memories.values())
-        return tuple(self.outs.get(name, array) for name, array in arrays.items())
+        return arrays | dict(self.outs)
 
 
 class Tensors:
-    """PyTorch tensors in the device's memory; launches wait for what is under way on their stream."""
+    """PyTorch tensors in the device's memory. Launches wait for earlier work on the tensors' stream."""
 
     def __init__(self, device: Device, tensors: Mapping[str, Any]) -> None:
         self.device, self.model = device, next(iter(tensors.values()))
@@ -62,7 +68,7 @@ class Tensors:
         self.memories = {name: _memory(t) for name, t in self.tensors.items()}
 
     def allocate(self, shapes: Shapes, zeroed: set[str], outs: Mapping[str, Any]) -> None:
-        """As in `Operands`."""
+        """See `Operands`."""
         import torch
 
         new = {name: self.model.new_zeros if name in zeroed else self.model.new_empty for name in shapes}
@@ -71,16 +77,21 @@ class Tensors:
         self.memories |= {name: _memory(t) for name, t in created.items()}
         torch.cuda.current_stream(self.model.device).synchronize()
 
-    def results(self, shapes: Shapes) -> tuple[Any, ...]:
-        """As in `Operands`; complete when the device has come to rest."""
+    def results(self, shapes: Shapes) -> dict[str, Any]:
+        """See `Operands`. Waits until the device has finished all work."""
         self.device.synchronize()
-        return tuple(_first(self.tensors[name], shape) for name, shape in shapes.items())
+        return {name: _first(self.tensors[name], shape) for name, shape in shapes.items()}
 
 
 def operands_of(device: Device, arrays: Mapping[str, Any]) -> Operands:
-    """The operands of a launch.
+    """Return the operands of a launch.
 
-    Raises OperandError for tensors that lie elsewhere, MemoryLimit when arrays do not fit.
+    Raises
+    ------
+    OperandError
+        For tensors that are not on the device.
+    MemoryLimit
+        If arrays do not fit in the device's memory.
     """
     if all(isinstance(array, np.ndarray) for array in arrays.values()):
         return HostArrays(device, arrays)

@@ -1,8 +1,9 @@
-"""What a GPU's lanes do with one path: its formulas (programs/) over values in registers and in shared memory.
+"""The work of a GPU's lanes for one path: formulas of programs/ on values in registers and in shared memory.
 
-uvu: a lane's channel is that of x, of the weight and of the output
-uvw: t = P(x, y) of the lanes' channels in shared memory; lanes over the channels w of the output for z += W t and
-     gw = t gz; tiles of W in shared memory for the gradient of t, h = W gz, with lanes over u
+uvu: A lane computes the same channels of x, of the weights and of the output.
+uvw: The products t = P(x, y) of the lanes' channels are in shared memory. For z += W t and gw = t gz the lanes compute
+     channels w of the output. For h = W gz, the gradient of t, they compute channels u, from tiles of W in shared
+     memory.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from trnqc.cg.cuda import resident
 from trnqc.cg.cuda.couplings import Couplings, PathCoupling
 from trnqc.cg.cuda.kernel import Block, Edge, Kernel, Values
 from trnqc.cg.cuda.lane_couplings import ARRAYS
-from trnqc.cg.problem.problem import Instruction
+from trnqc.cg.problem.instructions import Instruction
 from trnqc.cg.programs.coupling import Components, Coupling, contracted, sum_of_products
 from trnqc.cg.programs.directions import Term
 from trnqc.cg.programs.uvu import Channel, Update
@@ -23,20 +24,24 @@ from trnqc.gen import Value
 from trnqc.gen.build import dot
 from trnqc.gen.values import minimum, select
 
-# For each term of a direction its product t and a tile of its weights, in shared memory.
-PRODUCTS, TILES = ("t", "t2"), ("tile", "tile2")
+# Arrays in shared memory for the product t of each term of a direction.
+PRODUCTS = ("t", "t2")
+# Arrays in shared memory for a tile of the weights of each term of a direction.
+TILES = ("tile", "tile2")
 
 
 @dataclass(frozen=True)
 class Registers:
-    """The values of an edge in registers, by channel of the lane.
+    """The values of an edge in the registers of a lane.
 
     Parameters
     ----------
     x : mapping of str to Values
-        x and ggx.
-    gx, gz, output : Values
-        The gradient of x, and the slot of z at hand; empty where there is none, or where it is in shared memory.
+        The slot of x and of ggx.
+    gx : Values
+        Its gradient; empty if the direction has none.
+    gz, output : Values
+        The slot of z in gz and in the output; empty if the direction has none, or if it is in shared memory.
     """
 
     x: Mapping[str, Values]
@@ -47,16 +52,36 @@ class Registers:
 
 @dataclass(frozen=True)
 class PathWriter:
-    """Writes a path for channel v of y; `pitch` is that of the couplings' table."""
+    """Writes the statements of a path for channel v of y.
+
+    Parameters
+    ----------
+    k : Kernel
+    block : Block
+    edge : Edge
+    registers : Registers
+    number : int
+        Number of the path.
+    table : Couplings
+        Couplings of the path, which are in shared memory.
+    v : Value
+    """
 
     k: Kernel
     block: Block
     edge: Edge
     registers: Registers
-    path: Instruction
-    coupling: PathCoupling
-    pitch: int
+    number: int
+    table: Couplings
     v: Value
+
+    @property
+    def path(self) -> Instruction:
+        return self.k.path(self.number)
+
+    @property
+    def coupling(self) -> PathCoupling:
+        return self.table.paths[self.number]
 
     @property
     def dims(self) -> tuple[int, int]:
@@ -64,18 +89,19 @@ class PathWriter:
         return 2 * l1 + 1, 2 * l3 + 1
 
     def write(self) -> None:
-        a = {name: self._coupling(ARRAYS[name]) for name in self.k.direction.reading("y")}
-        if self.path.connection_mode == "uvw":
-            self._uvw(a)
-        else:
-            self._uvu(a)
+        """Write the path under a heading."""
+        with self.k.b.block(f"path {self.number}: {self.k.problem.irreps_out[self.path.i_out].ir}"):
+            a = {name: self._coupling(ARRAYS[name]) for name in self.k.direction.reading("y")}
+            if self.path.connection_mode == "uvw":
+                self._uvw(a)
+            else:
+                self._uvu(a)
 
     def _coupling(self, name: str) -> Coupling:
         forms = self.coupling.forms
-        held = {form: self.k.b.let(name, self.k.shared[name][form]) for form in sorted({f for f, _ in forms.values()})}
-        return Coupling({pair: (held[form], sign) for pair, (form, sign) in forms.items()}, self.k.dtype)
-
-    # uvu
+        numbers = sorted({form for form, _ in forms.values()})
+        values = {form: self.k.b.let(name, self.k.shared[name][form]) for form in numbers}
+        return Coupling({pair: (values[form], sign) for pair, (form, sign) in forms.items()}, self.k.dtype)
 
     def _uvu(self, a: Mapping[str, Coupling]) -> None:
         k, direction, slopes = self.k, self.k.direction, []
@@ -121,23 +147,21 @@ class PathWriter:
         self.k.b.assign(self.registers.gx[q][i], update(self.registers.gx[q][i]))
 
     def _add_gy(self, slopes: list[tuple[int, Components, Components]]) -> None:
-        """Add sum_ik C[i, j, k] G[i, k], G summed over a lane's channels, to the lane's sums of gy."""
+        """Add sum_ik C[i, j, k] G[i, k], with G summed over the lane's channels, to the lane's sums of gy."""
         k = self.k
         masked = [(self._masked(q, left), right) for q, left, right in slopes]
         pairs = {(i, n): [(left[i], right[n]) for left, right in masked] for i, n in self.coupling.forms}
         grams = {pair: k.b.let("g", dot(products)) for pair, products in pairs.items()}
         for j, value in contracted(self.coupling.terms, grams).items():
-            element = k.shared["partial"][k.lane * self.pitch + self.coupling.y[j]]
+            element = k.shared["partial"][k.lane * self.table.pitch + self.coupling.y[j]]
             k.b.store(element, element + value)
 
     def _masked(self, q: int, values: Components) -> Components:
-        """Lanes that repeat a channel add nothing."""
+        """Set the values of lanes that repeat a channel to zero."""
         valid = self.block.valid[q]
         if valid is None:
             return values
         return [self.k.b.let("own", select(valid, values[i], self.k.zero)) for i in range(self.dims[0])]
-
-    # uvw: the weights carry x's channels, one a lane, to the output's
 
     def _uvw(self, a: Mapping[str, Coupling]) -> None:
         k, (d1, d3) = self.k, self.dims
@@ -162,12 +186,12 @@ class PathWriter:
         k.b.barrier()
 
     def _element(self, name: str, u: Value, w: Value) -> Value:
-        """The weight from channel u of the block to channel w of the output."""
+        """Return the weight from channel u of the block to channel w of the output."""
         _, mul2, mul3 = self.path.path_shape
         return self.k.array(name)[self._first_weight(name) + ((self.block.first + u) * mul2 + self.v) * mul3 + w]
 
     def _mixed_outputs(self, terms: tuple[Term, ...], rows: Value) -> None:
-        """z += W t of all terms, in shared memory."""
+        """Add W t of all terms to z in shared memory."""
         k, b, d3, mul3 = self.k, self.k.b, self.dims[1], self.path.path_shape[2]
         with b.loop("to", mul3, step=k.lanes) as start:
             own = b.let("to_own", start + k.lane)
@@ -184,11 +208,11 @@ class PathWriter:
                 b.store(element, element + total)
 
     def _product_gradients(self, terms: tuple[Term, ...], rows: Value) -> Values:
-        """h = W gz of the lane's channel of x for every term; gw = t gz is stored on the way."""
+        """Return h = W gz of the lane's channel of x for every term; gw = t gz is stored in the same loop."""
         k, b, d3, mul3 = self.k, self.k.b, self.dims[1], self.path.path_shape[2]
         h = [[b.declare("h", k.zero) for _ in range(d3)] for _ in terms]
         pitch, kept = k.lanes + 1, k.shared["gz_kept"]
-        # Rows of a tile beyond x's channels are never written.
+        # Rows of a tile beyond the last channel of x are never written.
         row = b.let("row", self.block.channel[0] - self.block.first)
         with b.loop("to", mul3, step=k.lanes) as start:
             w = b.let("to_w", minimum(start + k.lane, mul3 - 1))
@@ -208,12 +232,3 @@ class PathWriter:
                         b.assign(total, dot([(factor, kept[at + n])], total))
             b.barrier()
         return h
-
-
-def write_path(
-    k: Kernel, block: Block, edge: Edge, registers: Registers, number: int, table: Couplings, v: Value
-) -> None:
-    """Write the path with this number under a heading."""
-    path = k.path(number)
-    with k.b.block(f"path {number}: {k.problem.irreps_out[path.i_out].ir}"):
-        PathWriter(k, block, edge, registers, path, table.paths[number], table.pitch, v).write()

@@ -1,14 +1,15 @@
-"""A plan as a kernel: a group of lanes takes an edge, or the edges of one node in order, phase by phase.
+"""The program of a plan: a group of lanes computes an edge, or the edges of one node in order, phase by phase.
 
     for every phase: for every block of channels of its slot of x:
-        x, gx, z at the node to registers; for every edge: the rest to registers, couplings, paths, gy; back to memory
+        load x, gx and z of the node into registers
+        for every edge: load the other operands into registers, compute couplings and paths, add to gy
+        store the results of the node
 
-What belongs to the node by which a convolution's edges are sorted stays in registers, or in shared memory, for all its
-edges. The edges of a node may be cut into segments; then each has a row of its own behind those of the nodes, and
-`sum_rows` adds these up in order.
+The operands of the node by which the edges of a convolution are sorted stay in registers, or in shared memory, for all
+its edges. If the edges of a node are divided into several segments, each segment has a row of sums of its own, after
+those of the nodes, and `sum_rows` adds these up in order.
 
-Lanes without a channel of their own repeat the last one: they store what is there already, and are masked in sums over
-lanes.
+Lanes beyond the last channel repeat it. They store the same values as another lane, and are masked in sums over lanes.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from trnqc.cg.cuda import memory, resident
 from trnqc.cg.cuda.couplings import couplings
 from trnqc.cg.cuda.kernel import DTYPES, FIRST, GROUP, ORIGIN, SEGMENTS, Block, Edge, Kernel, Values
 from trnqc.cg.cuda.lane_couplings import add_gy, form_couplings
-from trnqc.cg.cuda.paths import Registers, write_path
-from trnqc.cg.cuda.schedule import Phase, Plan, phase_parts
+from trnqc.cg.cuda.paths import PathWriter, Registers
+from trnqc.cg.cuda.plan import Phase, Plan, phase_parts
 from trnqc.errors import UnsupportedError
 from trnqc.gen import Array, Value, const
 from trnqc.gen import statements as st
@@ -32,46 +33,44 @@ FIRST_CHANNEL = const(0, "i64")
 
 
 def function_name(plan: Plan, kahan: bool = False, atomic: bool = False) -> str:
-    """The kernel's name, which tells direction, precision and kind of sums, and not the problem."""
+    """Return the name of a kernel, which depends on direction, precision and kind of sums, but not on the problem."""
     return f"cg_{plan.direction.key}_{DTYPES[plan.size]}{'_kahan' * kahan}{'_atomic' * atomic}"
 
 
 def parameters(plan: Plan) -> tuple[Value | Array, ...]:
-    """first and origin (the group and the edge that rows count from), SEGMENTS in a convolution, then the operands."""
-    names = (*plan.direction.reads, *plan.direction.writes)
-    operands = tuple(Array(name, DTYPES[plan.size]) for name in names)
+    """Return the parameters of a kernel: FIRST, ORIGIN, in a convolution SEGMENTS, and the operands."""
+    operands = tuple(Array(name, DTYPES[plan.size]) for name in plan.direction.operands)
     return (FIRST, ORIGIN, *(SEGMENTS.values() if plan.direction.by else ()), *operands)
 
 
 def program(plan: Plan, kahan: bool = False, atomic: bool = False) -> st.Function:
-    """The kernel of a direction; groups are edges, or segments of edges in a convolution.
+    """Return the kernel of a direction, with one group for each edge or, in a convolution, for each segment of edges.
 
-    gy must hold zeros at the start.
+    The operand gy must be zero before the launch.
 
     Parameters
     ----------
     plan : Plan
-    kahan : bool
-        Whether sums over a node's edges are compensated.
-    atomic : bool
-        Whether they are added to the node's row, which must hold zeros, by hardware and in any order.
+    kahan : bool, optional
+        Whether sums over the edges of a node are compensated.
+    atomic : bool, optional
+        Whether sums over the edges of a node use atomic additions, in any order. They must be zero before the launch.
 
     Raises
     ------
     UnsupportedError
-        For both at once, or for compensated sums of slots that stay in shared memory.
+        For sums that are both compensated and atomic, or compensated sums of slots that stay in shared memory.
     """
     if kahan and (atomic or not plan.direction.by):
-        raise UnsupportedError("compensated sums are those of a deterministic convolution")
+        raise UnsupportedError("expected kahan=True with a deterministic convolution only")
     if kahan and plan.resident:
         raise UnsupportedError("compensated sums on a GPU need output slots that one slot of x reaches, by uvu paths")
     k = Kernel(plan, kahan, atomic)
     edge, segment = _start(k)
     resident.begin(k, edge)
     for phase in plan.phases:
-        slot = k.problem.irreps_in1[phase.i_in1]
-        with k.b.block(f"x {slot}"):
-            _phase(k, phase, slot.mul, edge, segment)
+        with k.b.block(f"x {k.problem.irreps_in1[phase.i_in1]}"):
+            _phase(k, phase, edge, segment)
     resident.end(k, edge)
     _clear_unreached(k, edge)
     arrays = [st.DeclareArray(array) for array in (*k.tables.values(), *k.shared.values())]
@@ -81,7 +80,7 @@ def program(plan: Plan, kahan: bool = False, atomic: bool = False) -> st.Functio
 
 
 def _start(k: Kernel) -> tuple[Edge, tuple[Value, Value] | None]:
-    """The group's edge, or its node and the places of its edges."""
+    """Return the edge of a group or, in a convolution, its node and the range of its sorted edges."""
     group = k.b.let("which", GROUP + FIRST)
     if not k.direction.by:
         return Edge(group, group, group, group, group), None
@@ -91,7 +90,15 @@ def _start(k: Kernel) -> tuple[Edge, tuple[Value, Value] | None]:
 
 @dataclass(frozen=True)
 class _AtNode:
-    """Registers that last for all edges of a node: slots of x, gx, and sums to slots of z with what they lost."""
+    """Registers that are used for all edges of a node.
+
+    Parameters
+    ----------
+    x, gx
+        As in `Registers`; empty if x belongs to the other end of the edges.
+    sums, lost : dict of int to Values
+        For each slot of z its sum over edges and, if sums are compensated, the rounding error of that.
+    """
 
     x: dict[str, Values]
     gx: Values
@@ -99,19 +106,20 @@ class _AtNode:
     lost: dict[int, Values]
 
 
-def _phase(k: Kernel, phase: Phase, mul: int, edge: Edge, segment: tuple[Value, Value] | None) -> None:
+def _phase(k: Kernel, phase: Phase, edge: Edge, segment: tuple[Value, Value] | None) -> None:
     if phase.blocks == 1:
-        _block(k, _channels(k, phase, FIRST_CHANNEL, mul), edge, segment)
+        _block(k, _channels(k, phase, FIRST_CHANNEL), edge, segment)
         return
-    with k.b.loop("channel", mul, step=k.lanes * phase.channels) as channel:
-        # The compiler would keep a pointer for every operand that moves along, and has too few registers for that.
+    with k.b.loop("channel", k.problem.irreps_in1[phase.i_in1].mul, step=k.lanes * phase.channels) as channel:
+        # The fence keeps the compiler from advancing one pointer for each operand, which takes too many registers.
         first = k.b.declare("c", channel)
         k.b.add(st.Fence((first,)))
-        _block(k, _channels(k, phase, first, mul), edge, segment)
+        _block(k, _channels(k, phase, first), edge, segment)
 
 
-def _channels(k: Kernel, phase: Phase, first: Value, mul: int) -> Block:
-    """The lanes' channels from a first one on."""
+def _channels(k: Kernel, phase: Phase, first: Value) -> Block:
+    """Return the block of channels that begins at `first`."""
+    mul = k.problem.irreps_in1[phase.i_in1].mul
     local = [k.lane + q * k.lanes for q in range(phase.channels)]
     own = [k.b.let("own", n if first.op == "const" else first + n) for n in local]
     ends_within = phase.blocks * phase.channels * k.lanes > mul
@@ -122,7 +130,7 @@ def _channels(k: Kernel, phase: Phase, first: Value, mul: int) -> Block:
 
 
 def _block(k: Kernel, block: Block, edge: Edge, segment: tuple[Value, Value] | None) -> None:
-    """All edges of a group for one block of channels."""
+    """Write all edges of a group for one block of channels."""
     by_receiver = k.direction.by == "receiver"
     x, gx = _load_x(k, block, edge, k.at_node)
     slots = [n for n in _slots(k, block.phase) if n not in k.plan.resident] if by_receiver else []
@@ -146,12 +154,12 @@ def _block(k: Kernel, block: Block, edge: Edge, segment: tuple[Value, Value] | N
 
 
 def _slots(k: Kernel, phase: Phase) -> list[int]:
-    """The slots of z that a phase reaches."""
+    """Return the slots of z to which the paths of a phase lead."""
     return list(dict.fromkeys(k.path(n).i_out for n in phase.paths))
 
 
 def _load_x(k: Kernel, block: Block, edge: Edge, wanted: Callable[[str], bool]) -> tuple[dict[str, Values], Values]:
-    """The phase's slot of the wanted operands of x, and registers for gx if it is wanted."""
+    """Load the slot of x from all operands that are `wanted`, and return it with registers for gx if that is wanted."""
     slot = block.phase.i_in1
     dim = k.problem.irreps_in1[slot].ir.dim
     names = [name for name in k.direction.reading("x") if wanted(name)]
@@ -160,7 +168,7 @@ def _load_x(k: Kernel, block: Block, edge: Edge, wanted: Callable[[str], bool]) 
 
 
 def _edge(k: Kernel, block: Block, edge: Edge, at_node: _AtNode) -> None:
-    """All paths of a phase for one edge."""
+    """Write all paths of a phase for one edge."""
     x, gx = _load_x(k, block, edge, lambda name: not k.at_node(name))
     if k.direction.by and k.direction.gradients:
         resident.load(k, [slot for slot in _slots(k, block.phase) if slot in k.plan.resident], edge)
@@ -173,15 +181,15 @@ def _edge(k: Kernel, block: Block, edge: Edge, at_node: _AtNode) -> None:
         registers = _open_slot(k, block, edge, slot, at_node, {**at_node.x, **x}, gx or at_node.gx)
         for n in numbers:
             if n in single:
-                write_path(k, block, edge, registers, n, table, FIRST_CHANNEL)
+                PathWriter(k, block, edge, registers, n, table, FIRST_CHANNEL).write()
                 continue
             own = couplings(k.problem, (n,))
             with k.b.loop("v", k.problem.irreps_in2[k.path(n).i_in2].mul) as v:
-                # What the paths before have summed of gy is still to be added to memory.
+                # Add the sums of gy of the previous paths to memory before their couplings are overwritten.
                 if single and gradients:
                     add_gy(k, table, edge, FIRST_CHANNEL)
                 form_couplings(k, own, edge, v)
-                write_path(k, block, edge, registers, n, own, v)
+                PathWriter(k, block, edge, registers, n, own, v).write()
                 if gradients:
                     add_gy(k, own, edge, v)
                 if single:
@@ -196,7 +204,7 @@ def _edge(k: Kernel, block: Block, edge: Edge, at_node: _AtNode) -> None:
 def _open_slot(
     k: Kernel, block: Block, edge: Edge, slot: int, at_node: _AtNode, x: dict[str, Values], gx: Values
 ) -> Registers:
-    """The registers of a slot of z: its gz, and sums of what this edge adds to it, or of the node."""
+    """Load gz of a slot of z, and return it with registers for the output of this edge or of the node."""
     dim, is_resident = k.problem.irreps_out[slot].ir.dim, slot in k.plan.resident
     gz, output = Values(), Values()
     modes = {k.path(n).connection_mode for n in block.phase.paths if k.path(n).i_out == slot}
@@ -214,7 +222,7 @@ def _open_slot(
 
 
 def _close_slot(k: Kernel, block: Block, edge: Edge, slot: int, at_node: _AtNode, output: Values) -> None:
-    """Store what the edge adds to a slot of z, or add it to the node's sum."""
+    """Store the output of an edge, or add it to a compensated sum of the node."""
     if not output:
         return
     if k.kahan:
@@ -224,7 +232,7 @@ def _close_slot(k: Kernel, block: Block, edge: Edge, slot: int, at_node: _AtNode
 
 
 def _add_compensated(k: Kernel, sums: Values, losses: Values, terms: Values) -> None:
-    """Add terms to sums; what an addition loses is subtracted from the next term (Kahan 1965)."""
+    """Add terms to sums; the rounding error of an addition is subtracted from the next term (Kahan 1965)."""
     for row in zip(sums, losses, terms):
         for total, lost, term in zip(*row):
             part = k.b.let("part", term - lost)
@@ -234,12 +242,11 @@ def _add_compensated(k: Kernel, sums: Values, losses: Values, terms: Values) -> 
 
 
 def _clear_unreached(k: Kernel, edge: Edge) -> None:
-    """Set slots that no path reaches to zero."""
+    """Set the slots of z and gx that no path reaches to zero."""
     reached = {"z": {k.path(n).i_out for phase in k.plan.phases for n in phase.paths}}
     reached["x"] = {phase.i_in1 for phase in k.plan.phases}
-    irreps = {"z": k.problem.irreps_out, "x": k.problem.irreps_in1}
     for name in [n for n in k.direction.writes if n[-1] in "xz" and not k.atomic]:
-        for number, slot in enumerate(irreps[name[-1]]):
+        for number, slot in enumerate(k.problem.irreps_of(name)):
             if number not in reached[name[-1]] and slot.dim:
                 base = k.place(name, number, edge)
                 with k.b.loop("n", slot.dim, step=k.lanes) as n:

@@ -1,6 +1,6 @@
-"""Slots of z that stay in shared memory while the phases of a kernel pass: [channel][component].
+"""Slots of z that stay in shared memory during all phases of a kernel, as [channel, component] arrays.
 
-Their channels are padded to those of all lanes.
+The number of channels is padded to a multiple of the number of lanes.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from trnqc.gen.values import lt, minimum, select
 
 
 def place(k: Kernel, slot: int, channel: Value) -> Value:
-    """Where a channel of a slot begins."""
+    """Return the element at which a channel of a slot begins in shared memory."""
     irreps = k.problem.irreps_out
     before = sum(k.plan.padded(n) * irreps[n].ir.dim for n in k.plan.resident if n < slot)
     return k.b.let("kept", channel * irreps[slot].ir.dim + before)
 
 
 def begin(k: Kernel, edge: Edge) -> None:
-    """Clear the output's slots and, for a batch, load those of gz."""
+    """Set the slots of the output to zero and, in a batch, load those of gz."""
     out = f"{k.direction.output}_kept"
     if out in k.shared:
         size = k.plan.shared[out]
@@ -32,7 +32,7 @@ def begin(k: Kernel, edge: Edge) -> None:
 
 
 def load(k: Kernel, slots: Iterable[int], edge: Edge) -> None:
-    """Load slots of gz from memory."""
+    """Load slots of gz from memory into shared memory."""
     slots = list(slots)
     if slots:
         k.b.barrier()
@@ -43,7 +43,7 @@ def load(k: Kernel, slots: Iterable[int], edge: Edge) -> None:
 
 
 def end(k: Kernel, edge: Edge) -> None:
-    """Store the output's slots in memory, or add them to it."""
+    """Store the slots of the output in memory, or add them atomically."""
     out = k.direction.output
     if f"{out}_kept" not in k.shared:
         return
@@ -54,7 +54,7 @@ def end(k: Kernel, edge: Edge) -> None:
 
 
 def _each(k: Kernel, slot: int, name: str, edge: Edge, do: Callable[[Value, Value], None]) -> None:
-    """A statement for every element of a slot in memory and in shared memory, lanes over neighbours."""
+    """Call `do(element in memory, element in shared memory)` in a loop over the elements of a slot."""
     mul, d = k.problem.irreps_out[slot].mul, k.problem.irreps_out[slot].ir.dim
     base, start = k.place(name, slot, edge), place(k, slot, const(0, "i64"))
     kept, size = k.shared[f"{name}_kept"], mul * d

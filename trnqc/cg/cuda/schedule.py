@@ -1,185 +1,47 @@
-"""The plan of a GPU kernel: the phases of a tensor product and the bytes that they move.
+"""The choice of a plan: which paths a phase computes, and how many channels a lane computes at the same time.
 
-problem, direction, element size, lanes -> phases (a slot of x, the paths that read it, channels a lane) -> Plan
-
-A warp takes an edge, or a node's edges one after another, and a lane takes channels. In a phase one slot of x, with the
-gradients that belong to it, stays in registers, so every slot is read and written once however many paths it has. An
-output that several phases add to, or whose channels paths mix, stays in shared memory. y is small: each phase reads it
-anew and forms from it the couplings A[i, k] = sum_j C[i, j, k] y[j] of its paths.
+problem, direction, element size, lanes -> phases (a slot of x, the paths that read it, channels of a lane) -> Plan
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from functools import cached_property
 
-from trnqc.cg.cuda.couplings import couplings
-from trnqc.cg.problem.problem import Instruction, TPProblem
+from trnqc.cg.cuda.plan import Phase, Plan
+from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import DIRECTIONS, Direction
 from trnqc.errors import UnsupportedError, UnsupportedMode
 
-# 32-bit registers of a lane for values. With addresses and temporaries a multiprocessor, which has 65536, then holds 16
-# warps.
+# Number of 32-bit registers of a lane for values. With registers for addresses and temporaries, a multiprocessor, which
+# has 65536 registers, then runs 16 warps.
 REGISTERS = 72
-# 32-bit registers of a lane for the sums of one channel over a node's edges.
+# Number of 32-bit registers of a lane for the sums of one channel over the edges of a node.
 SUMS = 128
-# Bytes of shared memory that a block has without asking the driver for more (CUDA programming guide).
+# Bytes of shared memory of a block, unless more is requested from the driver (CUDA C++ Programming Guide).
 SHARED = 48 * 1024
-# The most channels that a lane takes at once.
+# Largest number of channels that a lane computes at the same time.
 WIDEST = 4
 
 
-@dataclass(frozen=True)
-class Phase:
-    """Paths that read one slot of x.
+def plan(problem: TPProblem, name: str, size: int, lanes: int = 32) -> Plan:
+    """Return the plan of a direction.
 
     Parameters
     ----------
-    i_in1 : int
-        The slot.
-    paths : tuple of int
-        The numbers of the instructions.
-    channels, blocks : int
-        The channels that a lane takes at once, and how many times it does.
-    """
+    problem : TPProblem
+    name : str
+        Key of the direction in `DIRECTIONS`.
+    size : {4, 8}
+        Bytes of an element.
+    lanes : int, optional
+        Number of lanes of a warp.
 
-    i_in1: int
-    paths: tuple[int, ...]
-    channels: int
-    blocks: int
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The phases of a direction, the output slots that stay in shared memory, and the bytes that an edge moves."""
-
-    problem: TPProblem
-    direction: Direction
-    size: int
-    lanes: int
-    phases: tuple[Phase, ...]
-    resident: tuple[int, ...]
-
-    @cached_property
-    def minimum(self) -> int:
-        """Bytes when every element of every operand is moved once for an edge."""
-        shared = self.problem.shared_weights
-        names = [name for name in self._operands if not (shared and name[-1] == "w")]
-        return self.size * sum(map(self.problem.row_length, names))
-
-    @cached_property
-    def moved(self) -> int:
-        """Bytes that the phases move between global memory and a warp for an edge, nothing taken from caches.
-
-        What lies at the node by which edges are sorted counts as if the node had this edge only.
-        """
-        elements = 0
-        problem = self.problem
-        for phase in self.phases:
-            paths = [problem.instructions[n] for n in phase.paths]
-            in1 = [n for n in self._operands if n[-1] == "x"]
-            elements += len(in1) * problem.irreps_in1[phase.i_in1].dim
-            again = phase.blocks * sum(problem.irreps_in2[n].dim for n in {p.i_in2 for p in paths})
-            elements += again * len(self.direction.reading("y"))
-            elements += 2 * again * self.direction.gradients
-            elements += self._weights(paths)
-            elements += sum(self._output(n) for n in {p.i_out for p in paths} - set(self.resident))
-        together = 1 if not self.direction.by else len(self.phases)
-        elements += sum(self._output(n, together) for n in self.resident)
-        used = {phase.i_in1 for phase in self.phases}
-        idle = sum(slot.dim for n, slot in enumerate(problem.irreps_in1) if n not in used)
-        return self.size * (elements + idle * self.direction.gradients + self._unreached())
-
-    @property
-    def _operands(self) -> tuple[str, ...]:
-        return (*self.direction.reads, *self.direction.writes)
-
-    def _weights(self, paths: list[Instruction]) -> int:
-        times = len(self.direction.reading("w")) * (not self.problem.shared_weights) + self.direction.gradients
-        return times * sum(p.weight_numel for p in paths)
-
-    def _output(self, slot: int, reads: int = 1) -> int:
-        times = len(self.direction.reading("z")) * reads + bool(self.direction.output)
-        return times * self.problem.irreps_out[slot].dim
-
-    def _unreached(self) -> int:
-        """Output elements that are only set to zero."""
-        reached = {self.problem.instructions[n].i_out for phase in self.phases for n in phase.paths}
-        out = sum(slot.dim for n, slot in enumerate(self.problem.irreps_out) if n not in reached)
-        return out * bool(self.direction.output)
-
-    @cached_property
-    def shared(self) -> dict[str, int]:
-        """Elements of each array in shared memory."""
-        problem, double, wide = self.problem, self.direction.double, self.lanes
-        sizes: Counter[str] = Counter()
-
-        def at_least(name: str, elements: int) -> None:
-            sizes[name] = max(sizes[name], elements)
-
-        for phase in self.phases:
-            for number in phase.paths:
-                path = problem.instructions[number]
-                d1, _, d3 = (2 * l + 1 for l in problem.degrees(path))
-                for d in (d1, d3):
-                    at_least("stage", d * phase.channels * wide if problem.layout == "mul_ir" and d > 1 else 0)
-                if path.connection_mode == "uvw":
-                    for name in ("t", "t2") if double else ("t",):
-                        at_least(name, wide * d3)
-                    for name in (("tile", "tile2") if double else ("tile",)) if self.direction.gradients else ():
-                        at_least(name, wide * (wide + 1))
-            for part in phase_parts(problem, phase):
-                table = couplings(problem, part)
-                for name in ("a", "b") if double else ("a",):
-                    at_least(name, -(-len(table.forms) // wide) * wide)
-                at_least("partial", wide * table.pitch if self.direction.gradients else 0)
-        rows = sum(self.padded(slot) * problem.irreps_out[slot].ir.dim for slot in self.resident)
-        for name in ("z", "gz", "ggz"):
-            sizes[f"{name}_kept"] = rows * (name in self._operands)
-        return {name: n for name, n in sorted(sizes.items()) if n}
-
-    def padded(self, slot: int) -> int:
-        """Channels of a resident slot, with those of lanes that have none of their own."""
-        mul, wide = self.problem.irreps_out[slot].mul, self.lanes
-        steps = [
-            wide * phase.channels
-            for phase in self.phases
-            if any(self.problem.instructions[n].i_out == slot for n in phase.paths)
-        ]
-        return max(-(-mul // step) * step for step in steps)
-
-    @property
-    def shared_bytes(self) -> int:
-        return self.size * sum(self.shared.values())
-
-    def __str__(self) -> str:
-        problem, kept = self.problem, ", ".join(str(self.problem.irreps_out[n]) for n in self.resident)
-        lines = [
-            f"{problem.label or problem}: {self.direction.key}, {self.size} bytes a number, {self.lanes} lanes",
-            f"  {self.moved} bytes moved an edge, {self.minimum} at least: {self.moved / max(1, self.minimum):.3f}x",
-            f"  {self.shared_bytes} bytes shared: {', '.join(f'{k} {v}' for k, v in self.shared.items())}",
-            f"  outputs kept in shared memory: {kept or 'none'}",
-        ]
-        for phase in self.phases:
-            slots = ", ".join(str(problem.irreps_out[problem.instructions[n].i_out].ir) for n in phase.paths)
-            lines.append(
-                f"  x {problem.irreps_in1[phase.i_in1]}: {len(phase.paths)} paths to {slots}; "
-                f"{phase.blocks} x {phase.channels} channels a lane"
-            )
-        return "\n".join(lines)
-
-
-def phase_parts(problem: TPProblem, phase: Phase) -> tuple[tuple[int, ...], ...]:
-    """Paths whose couplings are formed together: all with one channel of y; any other alone, channel by channel."""
-    single = tuple(n for n in phase.paths if problem.irreps_in2[problem.instructions[n].i_in2].mul == 1)
-    return (*([single] if single else []), *((n,) for n in phase.paths if n not in single))
-
-
-def plan(problem: TPProblem, name: str, size: int, lanes: int = 32) -> Plan:
-    """The plan of a pass for numbers of `size` bytes.
-
-    Raises UnsupportedMode for paths of other modes than uvu and uvw, UnsupportedError for what a block cannot hold.
+    Raises
+    ------
+    UnsupportedMode
+        For paths of other modes than uvu and uvw.
+    UnsupportedError
+        If a warp needs more shared memory than a block has.
     """
     if others := sorted({path.connection_mode for path in problem.instructions} - {"uvu", "uvw"}):
         raise UnsupportedMode(
@@ -199,14 +61,14 @@ def plan(problem: TPProblem, name: str, size: int, lanes: int = 32) -> Plan:
     result = Plan(problem, direction, size, lanes, phases, _resident(problem, phases))
     if result.shared_bytes > SHARED:
         raise UnsupportedError(
-            f"{name} of {problem.label or problem} needs {result.shared_bytes} bytes of shared memory a warp on a GPU, "
-            f"and a block has {SHARED}; use fewer channels a slot"
+            f"{name} of {problem.label or problem} needs {result.shared_bytes} bytes of shared memory for each warp "
+            f"on a GPU, and a block has {SHARED}; use fewer channels in a slot"
         )
     return result
 
 
 def _resident(problem: TPProblem, phases: tuple[Phase, ...]) -> tuple[int, ...]:
-    """Output slots that more than one phase reaches, or a path that mixes channels."""
+    """Return the slots of z to which paths of several phases, or paths that mix channels, lead."""
     reached: Counter[int] = Counter()
     for phase in phases:
         modes: dict[int, int] = {}
@@ -217,7 +79,7 @@ def _resident(problem: TPProblem, phases: tuple[Phase, ...]) -> tuple[int, ...]:
 
 
 def _parts(problem: TPProblem, numbers: list[int], words: int) -> list[list[int]]:
-    """Paths whose sums over a node's edges fit in registers together."""
+    """Divide paths into parts whose sums over the edges of a node fit in registers."""
     parts: list[list[int]] = []
     held = SUMS
     for n in numbers:
@@ -232,13 +94,13 @@ def _parts(problem: TPProblem, numbers: list[int], words: int) -> list[list[int]
 def _phase(
     problem: TPProblem, direction: Direction, slot: int, numbers: tuple[int, ...], words: int, lanes: int
 ) -> Phase:
-    """As many channels a lane as the registers hold."""
+    """Return the phase of some paths, with as many channels of a lane as fit in registers."""
     mul, d1 = problem.irreps_in1[slot].mul, problem.irreps_in1[slot].ir.dim
     paths = [problem.instructions[n] for n in numbers]
     widths = [problem.irreps_out[n].ir.dim for n in sorted({p.i_out for p in paths})]
     mixes = any(p.connection_mode == "uvw" for p in paths)
     most = 1 if mixes else min(WIDEST, -(-mul // lanes))
-    # Sums over a node's edges stay in registers for all paths of the phase, other outputs for one path at a time.
+    # Sums over the edges of a node are in registers for all paths of the phase, other outputs for one path at a time.
     held = sum(widths) if direction.by == "receiver" else max(widths)
     per_channel = words * _values(direction, d1, held, max(widths))
     channels = max([c for c in (4, 2, 1) if c <= most and c * per_channel <= REGISTERS], default=1)
@@ -246,7 +108,7 @@ def _phase(
 
 
 def _values(direction: Direction, d1: int, held: int, d3: int) -> int:
-    """The approximate number of values of one channel that live at once."""
+    """Return the approximate number of values of one channel that are in registers at the same time."""
     if not direction.gradients:
         return d1 * (3 if direction.double else 1) + held + 1
     if not direction.double:

@@ -1,7 +1,8 @@
-"""Edges sorted by one end and cut into segments of one node each; and sums of rows, in order, of what was cut.
+"""Edges sorted by the node at one end and divided into segments, and sums of the rows of a node's segments.
 
-A node without edges has a segment without edges, so that every node's row is written. A node with more than one segment
-gets a row for each behind the rows of the nodes; `sum_rows` adds them up, so the result depends on the graph alone.
+A node without edges has an empty segment, so that the row of every node is written. A node with several segments has a
+row for each of them, after the rows of the nodes. `sum_rows` adds these up in a fixed order, so results depend on the
+graph only.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from trnqc.gen import Array, Var
 from trnqc.gen import statements as st
 from trnqc.gen.values import lane, minimum
 
-# The most edges of a segment.
+# Largest number of edges of a segment.
 LONGEST = 64
 
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
-    """Rows begin[n] .. end[n] - 1, to be summed into row[n]; i64 arrays."""
+    """Ranges of rows: the sum of rows begin[n] to end[n] - 1 is stored in row[n]. All arrays are int64."""
 
     begin: np.ndarray
     end: np.ndarray
@@ -34,20 +35,20 @@ class Ranges:
 
 @dataclass(frozen=True, eq=False)
 class Segments:
-    """Segments of the edges of one node each; all arrays are i64.
+    """Segments of sorted edges, each with edges of one node only. All arrays are int64.
 
     Parameters
     ----------
-    begin, end : ndarray
-        For each segment the range of its edges in `order`.
-    node, target : ndarray
-        For each segment its node and the row of its sums.
-    order, far : ndarray
-        For each place the edge, and the node at the edge's other end.
+    begin, end : numpy.ndarray
+        [S], range of the edges of each segment in `order`.
+    node, target : numpy.ndarray
+        [S], node of each segment, and row for its sum.
+    order, far : numpy.ndarray
+        [E], numbers of the sorted edges, and the nodes at their other ends.
     rows : int
-        The number of rows of the sums; those of the nodes come first.
+        Number of rows for sums. The rows of the nodes come first.
     cut : Ranges
-        The rows that are still to be summed, those of nodes with several segments.
+        Rows of the segments of nodes with several segments, which are added up afterwards.
     """
 
     begin: np.ndarray
@@ -64,7 +65,7 @@ class Segments:
 
 
 def segments(order: Order, longest: int = LONGEST) -> Segments:
-    """Segments of a graph's edges in one of its orders."""
+    """Return the segments of sorted edges, with at most `longest` edges each."""
     first, n_nodes = order.starts, len(order.starts) - 1
     pieces = np.maximum(1, -(-np.diff(first) // longest))
     node = np.repeat(np.arange(n_nodes, dtype=np.int64), pieces)
@@ -81,28 +82,29 @@ def segments(order: Order, longest: int = LONGEST) -> Segments:
 
 
 def levels(count: int, longest: int = LONGEST) -> list[Ranges]:
-    """Sums of rows 0 .. count - 1 into row 0, some rows at a time; those of a level stand behind what they sum."""
-    ranges, begin, end = [], 0, count
-    while True:
+    """Return the steps in which rows 0 to count - 1 are summed into row 0.
+
+    Each step sums ranges of at most `longest` rows. Its results are stored in new rows, after all others, except the
+    result of the last step.
+    """
+    steps, begin, end = [], 0, count
+    while end - begin > longest:
         starts = np.arange(begin, end, longest)
-        last = len(starts) <= 1
-        rows = np.zeros(1, np.int64) if last else end + np.arange(len(starts))
-        if len(starts):
-            ranges.append(Ranges(*map(_i64, (starts, np.minimum(starts + longest, end), rows))))
-        if last:
-            return ranges
+        rows = end + np.arange(len(starts))
+        steps.append(Ranges(*map(_i64, (starts, np.minimum(starts + longest, end), rows))))
         begin, end = end, end + len(starts)
+    return [*steps, Ranges(*(np.array([row]) for row in (begin, end, 0)))] if count else steps
 
 
 def levels_rows(count: int, longest: int = LONGEST) -> int:
-    """Rows that `levels` needs in all."""
+    """Return the number of rows that `levels` uses in total."""
     return max([count, *(int(level.row.max()) + 1 for level in levels(count, longest))])
 
 
 def sum_rows(size: int, lanes: int) -> st.Function:
-    """rows[row[n]] = sum of rows begin[n] .. end[n] - 1, all of `columns` numbers.
+    """Return the kernel that computes rows[row[n]] = sum of rows begin[n] to end[n] - 1, in order.
 
-    Groups are ranges times blocks of `lanes` columns.
+    Rows have `columns` elements of `size` bytes. There is one group for each range and block of `lanes` columns.
     """
     group, columns, r = Var("group", "i64"), Var("columns", "i64"), Var("r", "i64")
     which, c, total = Var("which", "i64"), Var("c", "i64"), Var("total", DTYPES[size])
@@ -114,7 +116,7 @@ def sum_rows(size: int, lanes: int) -> st.Function:
         st.Let(c, minimum(group % blocks * lanes + lane(), columns - 1)),
         st.Declare(total, rows[begin[which] * columns + c]),
         st.loop(r, end[which], st.Assign(total, total + rows[r * columns + c]), begin=begin[which] + 1),
-        # All lanes have read before one writes, since the last ones may share a column.
+        # Several lanes may have the last column. All of them read it before any of them writes.
         st.Barrier(),
         st.store(rows[row[which] * columns + c], total),
     )

@@ -64,11 +64,11 @@ def _models(model: Any) -> Iterator[tuple[str, nn.Module]]:
     if isinstance(model, nn.Module):
         yield "", model
         return
-    held = getattr(model, "models", None) or [getattr(model, "model", None)]
-    if not all(isinstance(module, nn.Module) for module in held):
+    models = getattr(model, "models", None) or [getattr(model, "model", None)]
+    if not all(isinstance(module, nn.Module) for module in models):
         raise InputError(f"expected a torch module or an ASE calculator that holds some, found {type(model)}")
-    for n, module in enumerate(held):
-        yield f"models.{n}." if len(held) > 1 else "", module
+    for n, module in enumerate(models):
+        yield f"models.{n}." if len(models) > 1 else "", module
 
 
 def _door(model: nn.Module) -> Any:

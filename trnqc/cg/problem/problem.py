@@ -13,56 +13,19 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import inf, prod
 from typing import Any
 
+from trnqc.cg.problem.instructions import Instruction, paths_of
 from trnqc.cg.problem.irreps import Irreps
-from trnqc.cg.problem.modes import MODES
 from trnqc.cg.problem.normalisation import one_of, path_weights, variances_of
-from trnqc.errors import InputError, InstructionError, UnsupportedMode, UnsupportedPrecision
+from trnqc.errors import InputError, UnsupportedPrecision
 
 # Orders of the elements in a slot: channels (mul) and components (ir), the last one fastest.
 LAYOUTS = ("mul_ir", "ir_mul")
+# Types of the elements.
 DTYPES = ("float32", "float64")
-
-
-@dataclass(frozen=True)
-class Instruction:
-    """A path: slot i_in1 of x times slot i_in2 of y, added to slot i_out of z.
-
-    Parameters
-    ----------
-    i_in1, i_in2, i_out : int
-        Numbers of the slots of x, y and z.
-    connection_mode : str
-        Mode, such as ``uvw``.
-    has_weight : bool
-        Whether the path has weights.
-    path_weight : float
-        Factor of the path, which includes all normalisation, as in e3nn after the square root.
-    path_shape : tuple of int
-        Shape of the weights, if there are any: (mul1, mul2) for uvu, (mul1, mul2, mul3) for uvw.
-    weight_offset : int
-        Position of the path's first weight among all weights, in e3nn's order.
-    """
-
-    i_in1: int
-    i_in2: int
-    i_out: int
-    connection_mode: str
-    has_weight: bool
-    path_weight: float
-    path_shape: tuple[int, ...]
-    weight_offset: int
-
-    @property
-    def weight_numel(self) -> int:
-        return prod(self.path_shape) if self.has_weight else 0
-
-    @property
-    def weight_slice(self) -> slice:
-        """Slice of the path's weights among all weights; empty for a path without weights."""
-        return slice(self.weight_offset, self.weight_offset + self.weight_numel)
+# Arguments that `TPProblem.changed` can change.
+OPTIONS = ("shared_weights", "layout", "dtype", "label", "internal_weights")
 
 
 @dataclass(frozen=True, init=False)
@@ -151,7 +114,7 @@ class TPProblem:
             variances_of("in2_var", in2_var, slots[1]),
             variances_of("out_var", out_var, slots[2]),
         )
-        paths = _number(_check(n, raw, slots) for n, raw in enumerate(_listed(instructions)))
+        paths = paths_of(instructions, slots)
         by_irrep, by_path = irrep_normalization or "component", path_normalization or "element"
         weights = path_weights(paths, slots, variances, by_irrep, by_path)
         paths = tuple(replace(path, path_weight=weight) for path, weight in zip(paths, weights))
@@ -159,9 +122,9 @@ class TPProblem:
         if internal_weights is None:
             internal_weights = shared and any(path.has_weight for path in paths)
         one_dtype = _one_dtype(dtype=dtype, irrep_dtype=irrep_dtype, weight_dtype=weight_dtype)
-        self._hold(slots, paths, shared, layout, one_dtype, label, internal_weights)
+        self._set(slots, paths, shared, layout, one_dtype, label, internal_weights)
 
-    def _hold(
+    def _set(
         self,
         slots: tuple[Irreps, ...],
         paths: tuple[Instruction, ...],
@@ -173,7 +136,7 @@ class TPProblem:
     ) -> None:
         if internal_weights and not shared_weights:
             raise InputError("internal_weights: expected shared_weights=True with it, as in e3nn; found False")
-        held = {
+        fields = {
             "irreps_in1": slots[0],
             "irreps_in2": slots[1],
             "irreps_out": slots[2],
@@ -184,15 +147,13 @@ class TPProblem:
             "label": label,
             "internal_weights": bool(internal_weights),
         }
-        for name, value in held.items():
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     def changed(self, **options: Any) -> TPProblem:
         """Return the problem with changed shared_weights, layout, dtype, label or internal_weights."""
-        names = ("shared_weights", "layout", "dtype", "label", "internal_weights")
-        unknown = set(options) - set(names)
-        if unknown:
-            raise InputError(f"{', '.join(names)} can be changed; found {sorted(unknown)}")
+        if unknown := set(options) - set(OPTIONS):
+            raise InputError(f"expected options among {', '.join(OPTIONS)}; found {sorted(unknown)}")
         return self._with(self.instructions, options)
 
     def weighted_part(self) -> TPProblem:
@@ -200,22 +161,31 @@ class TPProblem:
         return self._with(tuple(path for path in self.instructions if path.has_weight), {})
 
     def _with(self, paths: tuple[Instruction, ...], options: dict[str, Any]) -> TPProblem:
-        names = ("shared_weights", "layout", "dtype", "label", "internal_weights")
-        held = {name: getattr(self, name) for name in names} | options
-        return _held((self.irreps_in1, self.irreps_in2, self.irreps_out), paths, **held)
+        options = {name: getattr(self, name) for name in OPTIONS} | options
+        return _problem((self.irreps_in1, self.irreps_in2, self.irreps_out), paths, **options)
 
     @cached_property
     def dims(self) -> tuple[int, int, int]:
-        """(d1, d2, d3): the lengths of x, y and z."""
+        """Lengths d1, d2 and d3 of the rows of x, y and z."""
         return self.irreps_in1.dim, self.irreps_in2.dim, self.irreps_out.dim
 
     @cached_property
     def weight_numel(self) -> int:
+        """Number of weights of one row."""
         return sum(path.weight_numel for path in self.instructions)
 
     def row_length(self, operand: str) -> int:
         """Return the length of a row of an operand, whose name ends in x, y, z or w according to its shape."""
         return self.weight_numel if operand[-1] == "w" else self.dims["xyz".index(operand[-1])]
+
+    def shape_of(self, operand: str, rows: Any) -> tuple[Any, ...]:
+        """Return the shape of an operand with this number of rows; shared weights have no rows."""
+        length = self.row_length(operand)
+        return (length,) if operand[-1] == "w" and self.shared_weights else (rows, length)
+
+    def irreps_of(self, operand: str) -> Irreps:
+        """Return the irreps of an operand, whose name ends in x, y or z according to its shape."""
+        return (self.irreps_in1, self.irreps_in2, self.irreps_out)["xyz".index(operand[-1])]
 
     @property
     def slices1(self) -> tuple[slice, ...]:
@@ -233,9 +203,9 @@ class TPProblem:
         return self.irreps_out.slices
 
     def degrees(self, path: Instruction) -> tuple[int, int, int]:
-        """(l1, l2, l3) of a path."""
-        slots = self.irreps_in1[path.i_in1], self.irreps_in2[path.i_in2], self.irreps_out[path.i_out]
-        return slots[0].ir.l, slots[1].ir.l, slots[2].ir.l
+        """Return the degrees l1, l2 and l3 of a path."""
+        one, two, three = self.irreps_in1[path.i_in1], self.irreps_in2[path.i_in2], self.irreps_out[path.i_out]
+        return one.ir.l, two.ir.l, three.ir.l
 
     def __str__(self) -> str:
         name = f"{self.label}: " if self.label else ""
@@ -281,60 +251,13 @@ def normalised(irreps: Iterable[Any], instructions: Iterable[Sequence[Any]], **o
         shared_weights, layout, dtype and label, as `TPProblem` takes them.
     """
     slots = tuple(map(Irreps.of, irreps))
-    paths = _number(_check(n, path, slots) for n, path in enumerate(instructions))
-    return _held(slots, paths, **options)
+    return _problem(slots, paths_of(instructions, slots), **options)
 
 
-def _held(slots: tuple[Irreps, ...], paths: tuple[Instruction, ...], **options: Any) -> TPProblem:
+def _problem(slots: tuple[Irreps, ...], paths: tuple[Instruction, ...], **options: Any) -> TPProblem:
     problem = object.__new__(TPProblem)
-    problem._hold(slots, paths, **options)
+    problem._set(slots, paths, **options)
     return problem
-
-
-def _check(n: int, raw: Any, slots: tuple[Irreps, ...]) -> Instruction:
-    """Return a path after its selection rules are checked; `_number` sets its weight offset."""
-    if not isinstance(raw, tuple | list) or len(raw) not in (5, 6):
-        raise InstructionError(
-            f"instruction {n}: expected (i_in1, i_in2, i_out, mode, has_weight[, path_weight]), found {raw!r}"
-        )
-    *which, mode, has_weight, path_weight = (*raw, 1.0)[:6]
-    for name, i, irreps in zip(("i_in1", "i_in2", "i_out"), which, slots):
-        if not hasattr(i, "__index__"):
-            raise InstructionError(f"instruction {n}: expected a number of a slot as {name}, found {i!r}")
-        if not 0 <= i < len(irreps):
-            raise InstructionError(f"instruction {n}: {name} = {i}, but {str(irreps)!r} has {len(irreps)} slots")
-    if mode not in MODES:
-        raise UnsupportedMode(f"instruction {n}: expected one of the modes {', '.join(MODES)}; found {mode!r}")
-    if not 0 <= path_weight < inf:
-        raise InstructionError(f"instruction {n}: expected path_weight >= 0, found {path_weight}")
-    one, two, three = (irreps[int(i)] for irreps, i in zip(slots, which))
-    couples = abs(one.ir.l - two.ir.l) <= three.ir.l <= one.ir.l + two.ir.l
-    if one.ir.p * two.ir.p != three.ir.p or not couples:
-        raise InstructionError(
-            f"instruction {n}: {one.ir} x {two.ir} holds l = {abs(one.ir.l - two.ir.l)} .. {one.ir.l + two.ir.l} "
-            f"of parity {'e' if one.ir.p * two.ir.p == 1 else 'o'}; found {three.ir} as its output"
-        )
-    if fault := MODES[mode].fault(one, two, three, bool(has_weight)):
-        raise InstructionError(f"instruction {n}: {mode} {fault}")
-    shape = MODES[mode].shape(one.mul, two.mul, three.mul)
-    i_in1, i_in2, i_out = map(int, which)
-    return Instruction(i_in1, i_in2, i_out, mode, bool(has_weight), float(path_weight), shape, 0)
-
-
-def _listed(instructions: Any) -> list[Any]:
-    try:
-        return list(instructions)
-    except TypeError as error:
-        raise InstructionError(f"expected a list of instructions, found {instructions!r}") from error
-
-
-def _number(paths: Iterable[Instruction]) -> tuple[Instruction, ...]:
-    """Set the weight offsets of the paths."""
-    numbered, offset = [], 0
-    for path in paths:
-        numbered.append(replace(path, weight_offset=offset))
-        offset += path.weight_numel
-    return tuple(numbered)
 
 
 def _one_dtype(**dtypes: Any) -> str | None:

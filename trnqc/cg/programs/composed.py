@@ -1,10 +1,10 @@
-"""Paths of all modes but uvu, z += M(w, P(x, y)): the steps of a direction in terms of the linear maps P and M.
+"""Paths z = M(w, P(x, y)) of all modes except uvu: the steps of a direction in terms of the linear maps P and M.
 
-    t = P(x, y)      product of channels, coupled by C          gx, gy += P'(x, y; h)    its gradients
-    z += M(w, t)     channels weighed, mixed or added up        h, gw = M'(w, t; gz)     its gradients
+    t = P(x, y)      products of channels, coupled by C          gx, gy += P'(x, y; h)    gradients of <h, t>
+    z += M(w, t)     products weighted, mixed or added up        h, gw = M'(w, t; gz)     gradients of <gz, z>
 
-In uvw and u<vw M mixes the pairs of channels by weights, z[w] = sum_r W[r, w] t[r]; in uuu, uvuv and uvu<v each pair
-has a channel of its own, z[r] = w[r] t[r]; in uuw without weights all pairs are added up.
+For uvw and u<vw, M mixes the pairs of channels by weights, z[w] = sum_r W[r, w] t[r]. For uuu, uvuv and uvu<v, each
+pair has a channel of its own, z[r] = w[r] t[r]. For uuw without weights, all pairs are added up.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from trnqc.cg.programs.directions import Direction
 
 
 class Composed(Protocol):
-    """What a target writes for a path: operands are told by name; t and h are the path's own."""
+    """The steps that a target writes for a path. Operands are passed by name; t and h belong to the path."""
 
     @property
     def weighted(self) -> bool:
         """Whether the path has weights."""
 
-    def product(self, pairs: tuple[tuple[str, str], ...]) -> None:
-        """t = the sum of P(x, y) over pairs of operands."""
+    def product(self, operands: tuple[tuple[str, str], ...]) -> None:
+        """Write t = sum of P(x, y) over pairs of operands."""
 
     def combine(self, w: str) -> None:
-        """z += M(w, t)."""
+        """Write z += M(w, t)."""
 
     def combine_gradients(self, w: str, slopes: bool) -> None:
-        """h = the gradient of t; with `slopes` also gw, which needs t."""
+        """Write the gradient h of t and, if `slopes`, the gradient gw of the weights, which depends on t."""
 
     def product_gradients(self, x: str, y: str) -> None:
-        """gx += and gy += those of <h, P(x, y)>."""
+        """Add the gradients of <h, P(x, y)> to gx and gy."""
 
 
 def write(path: Composed, direction: Direction) -> None:

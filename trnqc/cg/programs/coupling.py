@@ -1,8 +1,8 @@
-"""The coupling A[i, k] = pw sum_j C[i, j, k] y[j] of a path with one channel of y, and what is summed with it.
+"""The couplings A[i, k] = pw sum_j C[i, j, k] y[j] of a path with one channel of y, and sums over them.
 
     P(x, y)_k = sum_i A[i, k] x[i]        gx_i = sum_k A[i, k] h[k]        gy_j = pw sum_ik C[i, j, k] G[i, k]
 
-where h is the gradient of the product and G[i, k] the sum of x[i] h[k] over channels.
+Here h is the gradient of the product, and G[i, k] is the sum of x[i] h[k] over channels.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from trnqc.cg.problem.coefficients import sparse
 from trnqc.gen import Value, const
 from trnqc.gen.build import Builder, dot
 
+# Degrees l1, l2 and l3 of x, y and z.
 Degrees = tuple[int, int, int]
+# Components i of x and k of z.
 Pair = tuple[int, int]
 # Components of one channel, by number.
 Components = Mapping[int, Value] | Sequence[Value]
@@ -22,14 +24,14 @@ Components = Mapping[int, Value] | Sequence[Value]
 
 @dataclass(frozen=True)
 class Coupling:
-    """The elements of A that are not zero, as values.
+    """The nonzero elements of A as values of a program.
 
     Parameters
     ----------
     elements : mapping of (i, k) to (Value, int)
-        A value and its sign, 1 or -1.
+        A value and its sign, 1 or -1. Elements that are equal up to their sign have the same value.
     dtype : str
-        The type of the values.
+        Type of the values.
     """
 
     elements: Mapping[Pair, tuple[Value, int]]
@@ -37,19 +39,19 @@ class Coupling:
 
     @property
     def distinct(self) -> int:
-        """The number of different values."""
+        """Number of different values."""
         return len({value for value, _ in self.elements.values()})
 
     def product(self, x: Components, k: int, start: Value | None = None) -> Value:
-        """start + sum_i A[i, k] x[i]."""
+        """Return start + sum_i A[i, k] x[i]."""
         return dot([(a, x[i]) for (i, q), a in self._signed() if q == k], start, dtype=self.dtype)
 
     def transposed(self, h: Components, i: int, start: Value | None = None) -> Value:
-        """start + sum_k A[i, k] h[k]."""
+        """Return start + sum_k A[i, k] h[k]."""
         return dot([(a, h[k]) for (q, k), a in self._signed() if q == i], start, dtype=self.dtype)
 
     def scaled(self, b: Builder, factor: Value) -> Coupling:
-        """The coupling times a factor, each different value once."""
+        """Return the coupling times a factor, with one multiplication for each different value."""
         values = dict.fromkeys(value for value, _ in self.elements.values())
         scaled = {value: b.let("wa", factor * value) for value in values}
         return Coupling({pair: (scaled[value], sign) for pair, (value, sign) in self.elements.items()}, self.dtype)
@@ -59,7 +61,7 @@ class Coupling:
 
 
 def sum_of_products(pairs: Iterable[tuple[Coupling, Components]], k: int, start: Value | None = None) -> Value:
-    """start + the sum of the products P(x, y)_k of some couplings and channels of x."""
+    """Return start + sum of P(x, y)_k over pairs of a coupling and a channel of x."""
     for coupling, x in pairs:
         start = coupling.product(x, k, start)
     assert start is not None
@@ -67,7 +69,7 @@ def sum_of_products(pairs: Iterable[tuple[Coupling, Components]], k: int, start:
 
 
 def by_pair(degrees: Degrees) -> dict[Pair, list[tuple[int, float]]]:
-    """The nonzero coefficients as {(i, k): [(j, C[i, j, k])]}."""
+    """Return the nonzero coefficients as {(i, k): [(j, C[i, j, k])]}."""
     pairs: dict[Pair, list[tuple[int, float]]] = {}
     for i, j, k, c in sparse(*degrees):
         pairs.setdefault((i, k), []).append((j, c))
@@ -75,7 +77,7 @@ def by_pair(degrees: Degrees) -> dict[Pair, list[tuple[int, float]]]:
 
 
 def coupled(degrees: Degrees, y: Mapping[int, Value]) -> dict[Pair, Value]:
-    """sum_j C[i, j, k] y[j] for every pair (i, k) that is coupled."""
+    """Return sum_j C[i, j, k] y[j] for every pair (i, k) that some component of y couples."""
     return {
         pair: dot([(const(c, y[j].dtype), y[j]) for j, c in terms]) for pair, terms in sorted(by_pair(degrees).items())
     }
@@ -84,7 +86,16 @@ def coupled(degrees: Degrees, y: Mapping[int, Value]) -> dict[Pair, Value]:
 def contracted(
     terms: Iterable[tuple[int, int, int, float]], grams: Mapping[Pair, Value], start: Mapping[int, Value] | None = None
 ) -> dict[int, Value]:
-    """start_j + sum_ik C[i, j, k] G[i, k] for every j that a pair among `grams` couples."""
+    """Return start[j] + sum_ik C[i, j, k] G[i, k] for every j in `start` or coupled to a pair in `grams`.
+
+    Parameters
+    ----------
+    terms : iterable of (int, int, int, float)
+        (i, j, k, C[i, j, k]) of the coefficients.
+    grams : mapping of (i, k) to Value
+        Elements of G; terms of other elements are left out.
+    start : mapping of int to Value, optional
+    """
     sums: dict[int, Value] = dict(start or {})
     for i, j, k, c in terms:
         if (i, k) in grams:

@@ -9,7 +9,7 @@ x, y and w. ``double_backward`` computes the gradients of the derivative of L al
 and those of <gz, ggz> with respect to x, y and w. Every direction is therefore a sum of terms M(w', sum of P(x', y')),
 and every mode is stated for one term.
 
-The last letter of an operand's name, x, y, w or z, says what it is shaped as.
+The last letter of an operand's name, x, y, w or z, is its kind: the operand has the shape of x, y, w or z.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ class Term:
     Parameters
     ----------
     w : str
-        The operand that stands for the weights. A path without weights has no term of ``ggw``.
+        The operand w'. A path without weights has no term with w' = ``ggw``.
     products : tuple of (str, str)
-        The pairs (x', y') whose products are added to t.
+        The pairs of operands (x', y') whose products P(x', y') are added to t.
     at : (str, str)
-        The pair at which the gradient h of t is continued to those of x and y: gx += P'(y', h), gy += P'(x', h).
+        The pair of operands (x', y') at which P is differentiated. The gradient h of t contributes to those of x and y
+        as gx += P'(y', h) and gy += P'(x', h).
     """
 
     w: str
@@ -36,7 +37,9 @@ class Term:
     at: tuple[str, str]
 
 
+# Terms of z and its gradients.
 FIRST = (Term("w", (("x", "y"),), ("x", "y")),)
+# Terms of the derivative of z along (ggx, ggy, ggw), and of its gradients.
 SECOND = (
     Term("w", (("ggx", "y"), ("x", "ggy")), ("ggx", "ggy")),
     Term("ggw", (("x", "y"),), ("x", "y")),
@@ -50,11 +53,11 @@ class Direction:
     Parameters
     ----------
     name : str
-        The direction for one edge.
+        Name of the computation of one edge.
     reads, writes : tuple of str
-        The operands, in the order of a kernel's parameters.
+        Names of the operands, in the order of a kernel's parameters.
     by : {"", "receiver", "sender"}
-        The end of an edge by which a convolution's edges are sorted; empty for a batch of independent edges.
+        End of an edge by which the edges of a convolution are sorted; empty for a batch of independent edges.
     """
 
     name: str
@@ -64,12 +67,17 @@ class Direction:
 
     @property
     def key(self) -> str:
-        """The name in `DIRECTIONS`."""
+        """Key of the direction in `DIRECTIONS`."""
         return "conv_" * bool(self.by) + self.name
 
     @property
+    def operands(self) -> tuple[str, ...]:
+        """The operands that are read, followed by those that are written."""
+        return (*self.reads, *self.writes)
+
+    @property
     def of_edge(self) -> Direction:
-        """The same direction for one edge."""
+        """The direction for a single edge, outside a convolution."""
         return replace(self, by="")
 
     @property
@@ -79,7 +87,7 @@ class Direction:
 
     @property
     def output(self) -> str:
-        """The written operand that is shaped as z; empty if there is none."""
+        """The operand of the shape of z that is written, or an empty string."""
         return next((name for name in self.writes if name[-1] == "z"), "")
 
     @property
@@ -88,15 +96,16 @@ class Direction:
         return "gx" in self.writes
 
     def reading(self, kind: str) -> tuple[str, ...]:
-        """The operands read that are shaped as x, y, w or z."""
+        """Return the operands of one kind (x, y, w or z) that are read."""
         return tuple(name for name in self.reads if name[-1] == kind)
 
     def terms(self, weighted: bool) -> tuple[Term, ...]:
-        """The terms of a path with weights or without."""
+        """Return the terms of a path with or without weights."""
         terms = SECOND if self.double else FIRST
         return terms if weighted else terms[:1]
 
 
+# All directions by key.
 DIRECTIONS = {
     direction.key: direction
     for direction in (
@@ -105,8 +114,15 @@ DIRECTIONS = {
         Direction("double_backward", ("x", "y", "w", "gz", "ggx", "ggy", "ggw"), ("gx", "gy", "gw", "ggz")),
         Direction("forward", ("x", "y", "w"), ("z",), "receiver"),
         Direction("backward", ("x", "y", "w", "gz"), ("gx", "gy", "gw"), "sender"),
-        # A double backward adds to both ends of an edge, so a convolution has one direction for each end.
+        # The double backward of a convolution adds to the nodes at both ends of an edge, so it has two directions.
         Direction("double_outputs", ("x", "y", "w", "ggx", "ggy", "ggw"), ("ggz",), "receiver"),
         Direction("double_inputs", ("x", "y", "w", "gz", "ggx", "ggy", "ggw"), ("gx", "gy", "gw"), "sender"),
     )
+}
+
+# Keys of the directions that compute a convolution and its derivatives.
+CONVOLUTIONS = {
+    "forward": ("conv_forward",),
+    "backward": ("conv_backward",),
+    "double_backward": ("conv_double_outputs", "conv_double_inputs"),
 }

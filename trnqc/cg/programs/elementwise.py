@@ -1,8 +1,9 @@
-"""Products of a channel of x with a channel of y, where each pair of channels is met once (uuu, uuw, uvu<v, u<vw).
+"""Products of a channel of x with a channel of y, for modes where each pair of channels occurs once.
 
-    t_k = pw sum_ij C_ijk x_i y_j,   gx_i = sum_j q_ij y_j and gy_j = sum_i q_ij x_i with q_ij = pw sum_k C_ijk h_k
+    t_k = pw sum_ij C_ijk x_i y_j        (modes uuu, uuw, uvu<v, u<vw)
+    gx_i = sum_j q_ij y_j        gy_j = sum_i q_ij x_i        q_ij = pw sum_k C_ijk h_k
 
-Sums are returned as their products, which a target adds to what there is.
+The functions return lists of products, which a target adds to the previous values.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from trnqc.cg.programs.coupling import Components, Degrees
 from trnqc.gen import Value, const
 from trnqc.gen.build import Builder, dot
 
+# For each component the factors of the products to be added.
 Sums = dict[int, list[tuple[Value, Value]]]
 
 
 def product(b: Builder, degrees: Degrees, pw: Value, x: Components, y: Components) -> Sums:
-    """The products whose sum is t_k, for every k."""
+    """Return the products whose sum is t_k, for every k."""
     terms = sparse(*degrees)
     pairs = {(i, j): b.let("p", pw * x[i] * y[j]) for i, j in dict.fromkeys((i, j) for i, j, _, _ in terms)}
     sums: Sums = {k: [] for k in range(2 * degrees[2] + 1)}
@@ -28,7 +30,7 @@ def product(b: Builder, degrees: Degrees, pw: Value, x: Components, y: Component
 def gradients(
     b: Builder, degrees: Degrees, pw: Value, x: Components, y: Components, h: Components
 ) -> tuple[Sums, Sums]:
-    """The products whose sums are gx_i and gy_j."""
+    """Return the products whose sums are gx_i, and those whose sums are gy_j."""
     scaled: dict[int, Value] = {}
     pairs: dict[tuple[int, int], list[tuple[Value, Value]]] = {}
     for i, j, k, c in sparse(*degrees):

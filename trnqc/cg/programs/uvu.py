@@ -1,6 +1,6 @@
 """One channel of a uvu path with one channel of y: z_k += w sum_i A[i, k] x_i and its derivatives.
 
-With A formed from y, B from ggy and the components of the channel at hand,
+With A formed from y, B from ggy, and the components of one channel,
 
     forward     z_k += w sum_i A_ik x_i
     backward    s_i = sum_k A_ik gz_k:  gx_i += w s_i,  gw = sum_i x_i s_i,  G_ik = w x_i gz_k
@@ -9,7 +9,8 @@ With A formed from y, B from ggy and the components of the channel at hand,
                 gw = sum_i ggx_i s_i + x_i t_i,  G_ik = p_i gz_k
 
 and gy_j = pw sum_ik C_ijk G_ik, with G summed over channels. Both orders follow from the terms of the direction. A
-target supplies the values of a channel, which may be a vector of channels, and adds up what is returned.
+target supplies the values of a channel, each of which may be a vector with one element for each of several channels.
+It adds the results to those of other channels.
 """
 
 from __future__ import annotations
@@ -24,14 +25,23 @@ from trnqc.gen import Value
 from trnqc.gen.build import Builder
 from trnqc.gen.values import fma
 
-# Given the sum so far, or None for none, the sum with one more part.
+# Function that adds a term to a sum, which is None before the first term.
 Update = Callable[[Value | None], Value]
+# Function that applies an update to one component of a result.
 Add = Callable[[int, Update], None]
 
 
 @dataclass(frozen=True)
 class Slopes:
-    """gw as a sum of products, and the factors of G[i, k] = left[i] right[k]."""
+    """The contributions of a channel to gw and gy.
+
+    Parameters
+    ----------
+    w : list of (Value, Value)
+        Factors of the products whose sum is gw.
+    left, right : Components
+        Factors of G[i, k] = left[i] right[k].
+    """
 
     w: list[tuple[Value, Value]]
     left: Components
@@ -47,14 +57,15 @@ class Channel:
     b : Builder
     direction : Direction
     a : mapping of str to Coupling
-        The couplings of y and ggy.
+        Couplings of y and ggy.
     x : mapping of str to {int: Value}
-        The components of x and ggx; for `inputs` they may be a part of all.
+        Components of x and ggx. `inputs` also accepts a part of the components.
     weights : mapping of str to Value
         w and ggw; empty for a path without weights.
     dim : int
-        The number of components of z.
+        Number of components of z.
     gz : Components, optional
+        Components of gz, for `inputs`.
     """
 
     b: Builder
@@ -71,10 +82,9 @@ class Channel:
         return self.direction.terms(bool(self.weights))
 
     def outputs(self, add: Add) -> None:
-        """Add the channel's part to every component of z or ggz.
+        """Add the contribution of the channel to every component of z or ggz.
 
-        In first order the weight goes to x, to the coupling or to the result, whichever takes the fewest
-        multiplications.
+        For z, the weight multiplies x, the couplings or the result, whichever has the fewest elements.
         """
         w, x, a = self.weights.get("w"), self.x["x"], self.a["y"]
         if not self.direction.double and w is not None and a.distinct < min(len(x), self.dim):
@@ -89,7 +99,7 @@ class Channel:
             add(k, partial(sum_of_products, parts, k))
 
     def inputs(self, add: Add) -> Slopes:
-        """Add the channel's part to the components of gx that x has; what gw and gy get is returned."""
+        """Add the contribution of the channel to the components of gx that x has, and return those to gw and gy."""
         weights, x, terms = self.weights, self.x, self._terms
         needed = {t.at[1] for t in terms} | {y for _, y in terms[0].products if weights}
         a = {y: a for y, a in self.a.items() if y in needed}
@@ -102,7 +112,7 @@ class Channel:
         return Slopes(slopes, self.weighted_x("y"), self.gz)
 
     def weighted_x(self, y: str) -> dict[int, Value]:
-        """The sum of weighted x's that is coupled with an operand of y: w x, or w ggx + ggw x in second order."""
+        """Return the factor that an operand of y is coupled with: w x, or w ggx + ggw x in second order."""
         if y not in self._weighted:
             terms = [(t.w, x) for t in reversed(self._terms) for x, other in t.products if other == y]
             parts = [(self.weights.get(w), self.x[x]) for w, x in terms]
@@ -111,7 +121,7 @@ class Channel:
 
 
 def _sum(parts: list[tuple[Value | None, Value]], start: Value | None = None) -> Value:
-    """start + sum of w v; a weight that is None is 1."""
+    """Return start + sum of w v, where a weight of None is 1."""
     total = start
     for w, v in parts:
         if total is None:

@@ -45,10 +45,7 @@ class Sizes:
 
     def shape(self, name: str, problem: TPProblem) -> tuple[Any, ...]:
         """Return the shape of the operand with this name."""
-        kind, length = name[-1], problem.row_length(name)
-        if kind == "w":
-            return (length,) if problem.shared_weights else (self.y, length)
-        return getattr(self, kind), length
+        return problem.shape_of(name, self.y if name[-1] == "w" else getattr(self, name[-1]))
 
 
 def check(problem: TPProblem, tensors: Sequence[Tensor], sizes: Sizes) -> None:

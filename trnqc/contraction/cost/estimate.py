@@ -14,14 +14,15 @@ from trnqc.contraction.cost.rates import Rates
 from trnqc.contraction.memory.fusion_graph import Fusion
 from trnqc.contraction.memory.loop_nest import Nest
 from trnqc.contraction.run.axis_orders import axis_orders
-from trnqc.contraction.run.lower import Packed, Product, Step
 from trnqc.contraction.run.product_plan import Layout, ProductPlan, product_plan, row_major
+from trnqc.contraction.run.steps import Packed, Product, Step
 from trnqc.contraction.tree import Tree, union
 from trnqc.expression.operand import Leaf
 
-# A plan that its memory limit makes more than so many times slower warns before it runs.
+# Ratio of estimated times with and without the memory limit above which a plan warns before it runs.
 SLOW = 20.0
-# Nests of more steps are timed by a lower bound for this warning: the orders of their axes take long to find.
+# Number of steps of a nest above which this warning uses a lower bound of the time, since searching the orders of axes
+# takes long.
 MANY = 16
 
 
@@ -78,12 +79,12 @@ def _touched(tree: Tree, step: Step) -> int:
 
 
 def _from_memory(touched: int, rates: Rates) -> float:
-    """Return the time in which operands of products that exceed the caches come from memory once."""
+    """Return the additional time to read operands from memory once if they exceed the caches."""
     return 0.0 if touched <= rates.cached else touched * max(rates.far - rates.near, 0.0)
 
 
 def nest_seconds(nest: Nest, scratch: int, rates: Rates) -> float:
-    """Return the time of a loop nest with so many elements of scratch."""
+    """Return the time of a loop nest; `scratch` is the number of elements for copies of operands."""
     fusion = nest.fusion
     orders = {**axis_orders(nest), fusion.tree.root.name: fusion.tree.root.indices}
 
@@ -119,7 +120,7 @@ def _turn_seconds(
     scratch: int,
     rates: Rates,
 ) -> float:
-    """Return the time of one turn of a step."""
+    """Return the time of one turn of a step; `around` are the labels of the loops around it."""
     array, tree = fusion.arrays[name], fusion.tree
     length = {x: fusion.tile(x) if x in around else tree.extent(x) for x in array.loops}
     if isinstance(array.source, Leaf):

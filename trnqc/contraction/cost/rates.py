@@ -21,11 +21,11 @@ from trnqc.contraction.run.slices import Slice, multiply
 from trnqc.host.memory import data_caches
 from trnqc.host.rates import kept_rates
 
-# Extents of the measured matrix products.
+# Extents m, n and k of the measured matrix products.
 SIZES = (2, 8, 32, 128, 512)
-# Most multiply-adds of a measured product.
+# Largest number of multiply-adds of a measured product.
 LARGEST = 2**25
-# Elements of a measured copy that stays in the caches, and of one that does not.
+# Elements of the measured copies: one within the caches, one in memory.
 NEAR, FAR = 2**15, 2**23
 
 
@@ -38,9 +38,9 @@ class Rates:
     call, multiply_add, panel, result : float
         A product [m, k] [k, n] takes call + m n k multiply_add + (m k + k n) panel + m n result.
     near, far : float
-        To copy one element within the caches, and from memory.
+        Time to copy one element within the caches, and from memory.
     turned_near, turned_far : float
-        The same with the axes of the array exchanged.
+        The same if the copy exchanges the axes of the array.
     step : float
         Python overhead of one product of slices.
     cached : int
@@ -63,12 +63,22 @@ class Rates:
         return self.call + m * n * k * self.multiply_add + (m + n) * k * self.panel + m * n * self.result
 
     def copy(self, elements: int, among: int, turned: bool = True) -> float:
-        """Return the time to copy elements of `among` that are touched in turn; turned: the fastest axis changes."""
+        """Return the time of a copy.
+
+        Parameters
+        ----------
+        elements : int
+            Elements that are copied.
+        among : int
+            Elements of all arrays that are in use at the time, which decide whether the caches hold them.
+        turned : bool
+            Whether the copy changes the fastest axis.
+        """
         near, far = (self.turned_near, self.turned_far) if turned else (self.near, self.far)
         return elements * (near if among <= self.cached else far)
 
 
-# Rates of no particular machine, in units of moving one element, so that plans are the same on every machine.
+# Relative rates in units of moving one element, which are the same on every machine, so that plans are too.
 RELATIVE_RATES = Rates(
     call=START,
     multiply_add=MULTIPLY_ADD,
@@ -104,7 +114,7 @@ def measured_rates() -> Rates:
 
 
 def _least(work: Callable[[], object], times: int = 3) -> float:
-    """Return the least time of a few runs."""
+    """Return the shortest time of several runs, after one that is not counted."""
     work()
     times_taken = []
     for _ in range(times):

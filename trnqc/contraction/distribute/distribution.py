@@ -20,18 +20,20 @@ from trnqc.expression.operand import Leaf
 
 @dataclass(frozen=True)
 class Placed:
-    """One step.
+    """A step of a tree with the placements of its arrays.
 
     Attributes
     ----------
+    node : Node
+        The step.
     loops : Placement
-        Under which the step is computed.
+        Placement of the loops under which the step is computed.
     result : Placement
-        Of its result, after partial sums are combined.
+        Placement of the result, after partial sums are combined.
     wanted : tuple of Placement
-        Of each operand, in order.
+        Placement in which the step reads each operand, in order.
     sources : tuple of Placement or None
-        In which leaves begin; None for other operands and for functions.
+        Placement in which each operand is stored; None for results of other steps and for functions.
     """
 
     node: Node
@@ -47,16 +49,20 @@ class Distribution:
 
     Attributes
     ----------
+    tree : Tree
+        The operations.
+    grid : tuple of int
+        Number of processors along each dimension.
     steps : tuple of Placed
-        Producers first.
+        The steps, producers first.
     final : Placement
-        Of the result.
+        Placement of the result.
     cost : float
         Estimated time in multiply-adds.
     volume : int
         Elements received by all processors together.
     longest : int
-        Multiply-adds of the processor with most of them, summed over the steps.
+        Multiply-adds of the busiest processor, summed over the steps.
     """
 
     tree: Tree
@@ -87,19 +93,28 @@ def _text(where: Placement | None) -> str:
 
 
 def distribute(tree: Tree, grid: Grid, move_cost: float = 10.0, symbols: str = COPY + FIRST) -> Distribution:
-    """Return the cheapest distribution on a grid, such as (2, 2).
+    """Return the cheapest distribution of a tree on a grid.
 
     Parameters
     ----------
+    tree : Tree
+        The operations.
+    grid : tuple of int
+        Number of processors along each dimension, such as (2, 2).
     move_cost : float
         Time to receive one element, in multiply-adds.
     symbols : str
-        What placements may hold besides labels.
+        Entries that placements may have besides labels.
+
+    Raises
+    ------
+    InputError
+        If the grid has no processors, or `symbols` lack the copy.
 
     Notes
     -----
-    Stored operands begin where that costs least, without copies. The result is left on one processor of a line only if
-    "1" is the only choice.
+    Stored operands are placed where that costs least, without copies. Each element of the result ends on a processor or
+    as copies, never at coordinate 0 of a dimension only.
     """
     if not grid or min(grid) < 1 or COPY not in symbols:
         raise InputError(

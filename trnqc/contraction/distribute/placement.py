@@ -11,10 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
 
+# Entries of a placement: a copy at every coordinate; all elements at coordinate 0.
 COPY, FIRST = "*", "1"
+# One entry for each dimension of the grid.
 Placement = tuple[str, ...]
+# Number of processors along each dimension.
 Grid = tuple[int, ...]
+# Position of a processor in the grid.
 Coordinates = tuple[int, ...]
+# First and past-the-last element along each label.
 Box = tuple[tuple[int, int], ...]
 
 
@@ -77,7 +82,20 @@ def combined(
 ) -> int:
     """Return the elements received when partial sums along one dimension are combined at coordinate 0.
 
-    copy: the total is then sent to all. where: the placement; the entry of that dimension is ignored.
+    Parameters
+    ----------
+    labels : sequence of str
+        Labels of the array.
+    extents : mapping
+        Label -> extent.
+    where : Placement
+        Placement of the partial sums; its entry for this dimension is ignored.
+    dimension : int
+        Number of the dimension of the grid.
+    grid : tuple of int
+        Number of processors along each dimension.
+    copy : bool
+        Whether the total is then sent to all processors along the dimension.
     """
     lines = tuple(n for d, n in enumerate(grid) if d != dimension)
     rest = tuple(entry for d, entry in enumerate(where) if d != dimension)

@@ -17,7 +17,7 @@ from trnqc.contraction.ladder.loops import LadderLoops
 from trnqc.contraction.ladder.pattern import pairs
 from trnqc.contraction.run.arrays import Array, taken, transpose, vector
 
-# Numbers of two tiles.
+# Numbers of two tiles, such as (a, e).
 Pair = tuple[int, int]
 # (a_t[K, M], b[K, N], out[M, N]): writes the product into out.
 Multiply = Callable[[Array, Array, Array], None]
@@ -25,7 +25,10 @@ Multiply = Callable[[Array, Array, Array], None]
 
 @dataclass
 class Arena:
-    """One array whose parts are taken in order. Setting `used` back to an earlier value releases what came after."""
+    """One array whose parts are handed out in order.
+
+    Setting `used` back to an earlier value releases the parts that were taken since.
+    """
 
     array: Array
     used: int = 0
@@ -37,7 +40,7 @@ class Arena:
 
 
 class Integrals:
-    """Tiles of W from x[q..., a, e]; they may be asked for after `begin`."""
+    """Tiles of W, computed from x[q..., a, e]. Call `begin` before the first tile is requested."""
 
     def __init__(self, library: ModuleType, loops: LadderLoops, x: Array, arena: Arena, multiply: Multiply) -> None:
         self.library, self.loops, self.x, self.multiply = library, loops, x, multiply
@@ -53,7 +56,10 @@ class Integrals:
         self.corners = {length: vector(library, _corner(length), x) for length in lengths}
 
     def begin(self, arena: Arena, raw: Array) -> None:
-        """Take the buffers for tiles of W; raw: room for two tiles that nothing else uses while one is formed."""
+        """Take the buffers for tiles of W from the arena.
+
+        `raw` has the elements of two tiles, which nothing else uses while a tile is formed.
+        """
         self.slots = [arena.take(self.loops.tile) for _ in range(self.loops.slots)]
         self.raw = raw
 

@@ -82,9 +82,10 @@ def pairs(extent: int, half: int) -> int:
 
 
 def ladder_of(tree: Tree, exchanges: Mapping[str, Sequence[Exchange]]) -> Ladder | None:
-    """Return the ladder that a tree computes, None if it is not one; exchanges: by name of leaf.
+    """Return the ladder that a tree computes, or None if it is not a ladder.
 
-    The order of the products in the tree does not matter: the ladder has its own.
+    The order of the products in the tree does not matter, because the ladder has its own. `exchanges` has the declared
+    exchanges of axes by name of leaf.
     """
     leaves = tree.leaves
     if len(leaves) != 3 or any(x.cost or x.reciprocal or len(set(x.indices)) < len(x.indices) for x in leaves):

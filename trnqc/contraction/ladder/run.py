@@ -23,7 +23,19 @@ from trnqc.contraction.run.arrays import Array, cast, require_no_transform, take
 def run_ladder(
     library: ModuleType, loops: LadderLoops, operands: Mapping[str, Array], gemm: Gemm | None = None
 ) -> Array:
-    """Return R with its axes in the order of the tree's root; operands: by name of leaf, gemm: as of `Kernels`."""
+    """Return R[a,b,z] with its axes in the order of the tree's root.
+
+    Parameters
+    ----------
+    library : module
+        Array library of the operands.
+    loops : LadderLoops
+        The ladder with its tiles.
+    operands : mapping
+        Name of leaf -> array.
+    gemm : callable, optional
+        Product of stacked matrices, as of `Kernels`.
+    """
     ladder = loops.ladder
     x, t = operands[ladder.x.name], operands[ladder.t.name]
     for leaf, array in ((ladder.x, x), (ladder.t, t)):

@@ -21,13 +21,23 @@ from trnqc.expression.operand import Leaf
 
 # Time in which a disk moves one element, in multiply-adds of a large matrix product, for about 1 GB/s.
 MOVE_COST = 200
-# Most temporaries on disk that the search considers.
+# Largest number of temporaries on disk that the search considers.
 MOST_CUTS = 2
 
 
 @dataclass(frozen=True)
 class Pass:
-    """One loop nest; target: the step that it computes, stored: whether its last step copies the target to disk."""
+    """One loop nest over arrays on disk or in memory.
+
+    Attributes
+    ----------
+    target : str
+        Name of the step that the pass computes.
+    schedule : Schedule
+        The fused loops.
+    stored : bool
+        Whether the last step copies the target to disk.
+    """
 
     target: str
     schedule: Schedule
@@ -124,8 +134,12 @@ def plan_passes(
 
     Parameters
     ----------
+    tree : Tree
+        The operations.
+    limit : int or None
+        Elements that each pass may hold; None for no limit.
     on_disk : frozenset of str
-        Leaves that are read from disk.
+        Names of the leaves that are read from disk.
     stored : bool
         Whether the result is stored on disk.
     cut : bool
@@ -134,7 +148,7 @@ def plan_passes(
     Raises
     ------
     MemoryLimit
-        If no passes need that little; with the least that one pass needs.
+        If no passes fit. The message states what a single pass needs at least.
     """
     known: dict[tuple[str, frozenset[str]], Pass | MemoryLimit] = {}
 

@@ -8,18 +8,16 @@ no nesting that the other does not require and spends no more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import product
 from math import prod
 
 from trnqc.contraction.memory.fusion_graph import ComputedArray, Fusion, arrays_of, fusible
+from trnqc.contraction.memory.loop_blocks import Blocks, merge, upward
 from trnqc.contraction.time_limit import FUSION, out_of_time
 from trnqc.contraction.tree import Tree
-
-# Sets of indices are bit masks here: the search compares many thousands of them.
-Blocks = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +75,14 @@ def fusion_front(
 
     Parameters
     ----------
+    tree : Tree
+        The operations.
     recompute : bool
-        Whether arrays may be computed repeatedly. Without, one fusion is the best.
+        Whether arrays may be computed repeatedly. If not, a single fusion is the best.
     tiles : mapping, optional
         Elements of an index that one turn of its fused loop covers; 1 where there is no entry.
     keep : int
-        Most partial solutions of one array that are followed; if it is reached, the front is not exact.
+        Largest number of partial solutions that are followed for each array. If it is reached, the front is not exact.
     """
     search = _Search(tree, recompute, tiles or {}, keep)
     finals = search.solve()
@@ -95,7 +95,7 @@ def least_memory(tree: Tree) -> Fusion:
 
 
 class _OutOfTime(Exception):
-    """The time for planning is over."""
+    """Raised if the time for planning is over."""
 
 
 def _in_time() -> None:
@@ -163,14 +163,14 @@ class _Search:
         for below in product(*inputs):
             _in_time()
             memory, work = sum(p.memory for p in below), sum(p.work for p in below)
-            blocks = None if hopeless(memory, work) else _merge([p.blocks for p in below])
+            blocks = None if hopeless(memory, work) else merge([p.blocks for p in below])
             if blocks is not None:
                 merged.append(Partial(array.name, 0, blocks, self._order(blocks), memory, work, below))
         allowed = self.allowed[array.name]
         spent = cache(partial(self._spent, array))
         carried = []
         for one in _best(merged):
-            for blocks in _upward(one.blocks, allowed):
+            for blocks in upward(one.blocks, allowed):
                 _in_time()
                 mask = sum(blocks)
                 space, again = spent(mask)
@@ -190,7 +190,7 @@ class _Search:
         return sum(space for space, _ in least), sum(work for _, work in least)
 
     def _spent(self, array: ComputedArray, mask: int) -> tuple[int, int]:
-        """Return (elements held, multiply-adds) of the array itself; the result counts no memory."""
+        """Return (elements held, multiply-adds) of the array itself; the result of the tree needs no memory."""
         own = self.mask(array.loops)
         space = prod(self.tile[i] if mask >> i & 1 else self.extent[i] for i in map(self.labels.index, array.indices))
         again = prod(self.turns[i] for i in range(len(self.labels)) if mask & ~own & 1 << i)
@@ -215,48 +215,6 @@ class _Search:
         for one in final.inputs:
             labels |= self.choices(one)
         return {name: fused for name, fused in labels.items() if fused}
-
-
-def _merge(orders: list[Blocks]) -> Blocks | None:
-    """Return the blocks of loops around a step from those of its inputs; None if chains would overlap."""
-    if len(orders) < 2:
-        return orders[0] if orders else ()
-    one, two = (list(blocks) for blocks in orders)
-    merged = []
-    while one and two:
-        # The outermost loops of the one must be among the outermost of the other.
-        both = one[0] & two[0]
-        if not both:
-            return None
-        merged.append(both)
-        one[0] &= ~both
-        two[0] &= ~both
-        if one[0] and two[0]:
-            return None
-        one, two = ([block for block in blocks if block] for blocks in (one, two))
-    return (*merged, *one, *two)
-
-
-def _upward(merged: Blocks, allowed: int) -> Iterator[Blocks]:
-    """Yield the ways to extend loops to the consumer: an outer part of them, or all of them and further loops."""
-    for depth, block in enumerate(merged):
-        for part in _subsets(block & allowed):
-            if part != block:
-                yield (*merged[:depth], part) if part else merged[:depth]
-        if block & ~allowed:
-            return
-    for extra in _subsets(allowed & ~sum(merged)):
-        yield (*merged, extra) if extra else merged
-
-
-def _subsets(mask: int) -> Iterator[int]:
-    """Yield all subsets of a bit mask, the empty one first."""
-    part = 0
-    while True:
-        yield part
-        if part == mask:
-            return
-        part = (part - mask) & mask
 
 
 def _best(partials: Iterable[Partial]) -> list[Partial]:

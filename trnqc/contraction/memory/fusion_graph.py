@@ -56,7 +56,7 @@ class ComputedArray:
 def arrays_of(tree: Tree) -> tuple[ComputedArray, ...]:
     """Return all computed arrays, producers before consumers, the root last.
 
-    A function that occurs twice is computed twice; its second array is called f'2.
+    A function that occurs twice is computed twice, and its second array is named f'2.
     """
     arrays: list[ComputedArray] = []
     names = {node.name for node in tree.nodes}
@@ -205,7 +205,7 @@ class Fusion:
         )
 
     def __str__(self) -> str:
-        rows = [("array", "fused with its consumer", "held", "elements", "made again over", "multiply-adds")]
+        rows = [("array", "fused with its consumer", "held", "elements", "repeated over", "multiply-adds")]
         for name, array in self.arrays.items():
             root = name == self.tree.root.name
             held = ",".join(f"{i}:{n}" for i, n in zip(array.indices, self.shape(name)) if n > 1) or "scalar"

@@ -10,7 +10,7 @@ import numpy as np
 from trnqc.contraction.computation import Computation, Part
 from trnqc.contraction.cost.estimate import step_seconds
 from trnqc.contraction.cost.rates import RELATIVE_RATES
-from trnqc.contraction.ladder.loops import ladder_loops
+from trnqc.contraction.ladder.tiles import ladder_loops
 from trnqc.contraction.memory.schedule import BUFFERS, ElementLimit, Schedule, schedule_within
 from trnqc.errors import InputError, MemoryLimit
 
@@ -25,7 +25,7 @@ def within_bytes(plan: AnyComputation, memory_limit: int | None, itemsize: int) 
     InputError
         If the limit is not a number.
     MemoryLimit
-        If no loops hold that little. The message states the least limit that would do.
+        If no loops hold that little. The message states the least sufficient limit.
     """
     if memory_limit is None:
         return within_elements(plan, None)

@@ -43,7 +43,7 @@ class Touch:
 
 @dataclass(frozen=True)
 class Repeat:
-    """A loop; renewed: temporaries without this index, which every turn overwrites."""
+    """A loop with its number of turns; `renewed` are temporaries without this index, which every turn overwrites."""
 
     label: str
     turns: int
@@ -74,7 +74,7 @@ class Locality:
 
 
 def plan_blocks(nest: Nest, levels: Sequence[Level]) -> Locality:
-    """Return the best blocks for every level that the search finds.
+    """Return the blocks of fewest loads that the search finds for every level of memory.
 
     Raises
     ------
@@ -105,7 +105,10 @@ def matrix_blocks(m: int, n: int, k: int, levels: tuple[Level, ...]) -> Locality
 
 
 def _cost(body: Body, lengths: Mapping[str, int], capacity: int) -> Cost:
-    """Return the elements loaded; of equals longer blocks cost less, as they leave more to the levels below."""
+    """Return the number of elements loaded as a cost.
+
+    Among blocks with equal loads longer ones cost slightly less, because they leave more choice to the levels below.
+    """
     if len(body) == 1 and _perfect(body[0]):
         return _perfect_cost(body[0], lengths, capacity)
 
@@ -117,7 +120,7 @@ def _cost(body: Body, lengths: Mapping[str, int], capacity: int) -> Cost:
 
 
 def _perfect_cost(part: Repeat | Touch, lengths: Mapping[str, int], capacity: int) -> Cost:
-    """Return the same for one perfect nest, such as a product of matrices, for all trials at once."""
+    """Return the cost for one perfect nest, such as a product of matrices, for all trials at once."""
     loops, touch = _perfect_loops(part)
     last = {label: k for k, (label, _) in enumerate(loops)}
     labels = tuple(lengths)

@@ -1,7 +1,7 @@
 """The fused loop nest: loops over tiles, temporaries that are allocated and freed, and one step per array.
 
 A nest follows from a `Fusion`. It prints as pseudocode and knows its memory: every temporary has an offset in one
-arena, and temporaries that never live at the same time may overlap there.
+arena.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
-import numpy as np
-
+from trnqc.contraction.memory.arena import arena_offsets
 from trnqc.contraction.memory.fusion_graph import ComputedArray, Fusion
 from trnqc.expression.operand import Leaf
 
 
 @dataclass(frozen=True)
 class Allocate:
-    """The array begins to exist; zero: its elements are set to zero because parts are added to them."""
+    """The array begins to exist. With `zero` its elements are set to zero, because parts are added to them."""
 
     name: str
     zero: bool
@@ -27,7 +26,7 @@ class Allocate:
 
 @dataclass(frozen=True)
 class Compute:
-    """Compute the part of the array that belongs to the current tiles; accumulate: add to it."""
+    """Compute the part of the array that belongs to the current tiles, or with `accumulate` add to it."""
 
     name: str
     accumulate: bool
@@ -162,7 +161,10 @@ def inner_operand(fusion: Fusion) -> str | None:
 
 
 def nest_of(fusion: Fusion, inside: str | None = None) -> Nest:
-    """Return the loop nest of a fusion; of two adjacent producers the one comes first that leaves less behind."""
+    """Return the loop nest of a fusion.
+
+    Of two producers beside each other, the one comes first whose temporaries exceed its result by more.
+    """
     body: list[Item | _Open] = []
     _Builder(fusion).emit(fusion.arrays[fusion.tree.root.name], (), [body])
     return Nest(fusion, _closed(body, fusion.arrays), inside)
@@ -185,9 +187,9 @@ class _Builder:
     def emit(self, array: ComputedArray, around: tuple[str, ...], bodies: list[list[Item | _Open]]) -> None:
         """Write the items that compute the array.
 
-        around: the loops that it shares with its consumer; bodies: the bodies of these loops, and of what is outside. A
-        producer that shares fewer loops is written before the loop that it is not part of. As chains are nested, that
-        loop is the last item of its body.
+        `around` are the loops that the array shares with its consumer, `bodies` the outermost body of the nest and the
+        bodies of these loops. A producer that shares fewer loops is written before the first loop that it does not
+        share. As chains are nested, that loop is the last item of its body.
         """
         depth = len(around)
         fusion = self.fusion
@@ -258,45 +260,3 @@ def _steps(items: Iterable[Item], around: tuple[str, ...]) -> Iterator[tuple[Com
             yield from _steps(item.body, (*around, item.label))
         elif isinstance(item, Compute):
             yield item, around
-
-
-def arena_offsets(sizes: Mapping[str, int], lives: Mapping[str, tuple[int, int]]) -> dict[str, int]:
-    """Return the first element of each array in a common arena; lives: first and last moment of each."""
-    offsets, _ = _packed(np.array([[*sizes.values()]], float), together([lives[name] for name in sizes]))
-    return dict(zip(sizes, offsets[0].astype(int).tolist()))
-
-
-def arenas(sizes: np.ndarray, meet: np.ndarray) -> np.ndarray:
-    """Return the elements of an arena of all arrays for each row of sizes [trials, arrays]; meet: see `together`."""
-    return _packed(sizes, meet)[1]
-
-
-def together(lives: Sequence[tuple[int, int]]) -> np.ndarray:
-    """Return which arrays live at the same time, [arrays, arrays]."""
-    first, last = np.array(lives, int).reshape(-1, 2).T
-    return (first[:, None] <= last) & (first <= last[:, None])
-
-
-def _packed(sizes: np.ndarray, meet: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return offsets [trials, arrays] and arena sizes [trials] of the better of two orders: large first, as created."""
-    as_made = np.broadcast_to(np.arange(sizes.shape[1]), sizes.shape)
-    tries = [_in_order(order, sizes, meet) for order in (np.argsort(-sizes, axis=1, kind="stable"), as_made)]
-    ends = [np.max(offsets + sizes, axis=1, initial=0) for offsets in tries]
-    return np.where((ends[0] <= ends[1])[:, None], *tries), np.minimum(*ends)
-
-
-def _in_order(order: np.ndarray, sizes: np.ndarray, meet: np.ndarray) -> np.ndarray:
-    """Return the offsets where each array in turn takes the lowest range that is free as long as it lives."""
-    rows = np.arange(len(sizes))
-    offsets = np.zeros(sizes.shape)
-    for k in range(sizes.shape[1]):
-        mine, before = order[:, k], order[:, :k]
-        taken = meet[mine[:, None], before]
-        starts = offsets[rows[:, None], before]
-        stops = starts + sizes[rows[:, None], before]
-        # A free range begins at zero or at the end of another array.
-        trials = np.concatenate([np.zeros((len(sizes), 1)), np.where(taken, stops, np.inf)], axis=1)[:, :, None]
-        size = sizes[rows, mine][:, None, None]
-        clash = taken[:, None] & (trials < stops[:, None]) & (starts[:, None] < trials + size)
-        offsets[rows, mine] = np.where(clash.any(axis=2), np.inf, trials[:, :, 0]).min(axis=1)
-    return offsets

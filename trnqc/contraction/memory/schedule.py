@@ -21,9 +21,10 @@ from trnqc.contraction.time_limit import FUSION, out_of_time
 from trnqc.contraction.tree import Tree
 from trnqc.errors import InputError, MemoryLimit
 
-# Uniform tile sizes for which fusions are searched: the best for scalars need not be the best for large tiles.
+# Uniform tile sizes for which fusions are searched: the best fusion for single elements need not be the best for large
+# tiles.
 SEEDS = (1, 16, 128)
-# Partial solutions followed for each array, enough for the front of a small tree.
+# Partial solutions that are followed for each array; enough for the exact front of a small tree.
 FOLLOWED = 100
 # Elements for copies of operands: the most that a run uses, and the least with which it runs.
 LARGE_SCRATCH, SMALL_SCRATCH = 2**20, 64
@@ -35,7 +36,15 @@ CANDIDATES = 4
 
 @dataclass(frozen=True)
 class Schedule:
-    """How a tree is computed within a limit; scratch: elements for copies of operands, beside the arena."""
+    """How a tree is computed within a limit.
+
+    Attributes
+    ----------
+    nest : Nest
+        The fused loops with their tiles and the arena of temporaries.
+    scratch : int
+        Elements for copies of operands, beside the arena.
+    """
 
     nest: Nest
     scratch: int
@@ -71,13 +80,19 @@ def schedule(tree: Tree, limit: int | None = None, scratch: int = 0, goal: Goal 
 
     Parameters
     ----------
+    tree : Tree
+        The operations.
+    limit : int, optional
+        Elements that a run may hold; None for no limit.
+    scratch : int
+        Elements for copies of operands.
     goal : {"time", "work"}
         "work" minimises the multiply-adds instead, as the tables of the literature do.
 
     Raises
     ------
     ElementLimit
-        If no schedule needs that little.
+        If no schedule fits.
 
     Notes
     -----
@@ -104,7 +119,7 @@ class ElementLimit(MemoryLimit):
     Attributes
     ----------
     needed : int
-        The least limit that would do.
+        The least sufficient limit.
     taken : int
         Elements of the limit that other results hold meanwhile.
     """

@@ -13,19 +13,20 @@ from typing import Any, Literal
 
 import numpy as np
 
+from trnqc.contraction.memory.arena import arenas, together
 from trnqc.contraction.memory.fusion_graph import ComputedArray, Fusion
-from trnqc.contraction.memory.loop_nest import Nest, arenas, nest_of, together
+from trnqc.contraction.memory.loop_nest import Nest, nest_of
 from trnqc.contraction.memory.tiles import Cost
 from trnqc.contraction.run.product_plan import MOVE, MULTIPLY_ADD, START
 from trnqc.contraction.tree import union
 from trnqc.expression.operand import Leaf
 
 Goal = Literal["time", "work"]
-# Elements of the largest array that stays in the last cache.
+# Elements of the largest array that is assumed to stay in the last cache.
 CACHE = 2**22
 # Cost of moving an element within the cache, relative to memory.
 NEAR = 0.1
-# Further moves of an element that is added to a result: it is written to scratch, read and added.
+# Additional moves of an element that is added to a result: it is written to scratch, read and added.
 ADD = 2.0
 
 

@@ -17,16 +17,16 @@ import numpy as np
 from trnqc.contraction.time_limit import out_of_time
 
 Tiles = dict[str, int]
-# [trials, labels] sizes -> cost of each row, infinite where the sizes are not allowed.
+# Sizes [trials, labels] -> cost of each row, infinite where the sizes are not allowed.
 Cost = Callable[[np.ndarray], np.ndarray]
 # One row, and its cost.
 Best = tuple[np.ndarray, float]
 
 # Grids of up to so many points are searched completely, larger ones two labels at a time.
 WHOLE = 1500
-# Sizes that are evaluated between two looks at the time limit.
+# Sizes that are evaluated between two checks of the time limit.
 ROWS = 2**13
-# Most lengths that are tried for equal tiles; enough for every even size of extents up to a million.
+# Largest number of lengths that are tried for equal tiles; enough for every even size of extents up to 10^6.
 ALIKE = 2000
 
 
@@ -70,7 +70,7 @@ def best_tiles(extents: Mapping[str, int], cost: Cost) -> tuple[Tiles, float] | 
 
 
 def refined(longest: np.ndarray, start: Best, cost: Cost) -> Best:
-    """Return where steps to better neighbours lead."""
+    """Return the sizes that are reached by moving to better neighbours."""
     return _climb(start, lambda sizes: _neighbours(sizes, longest), cost)
 
 

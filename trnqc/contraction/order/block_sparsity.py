@@ -22,13 +22,23 @@ from trnqc.expression.spaces import Space
 from trnqc.expression.symmetry import Symmetry
 from trnqc.expression.terms import Factor, Tensor, Term
 
+# Number of the block of each axis.
 Numbers = tuple[int, ...]
+# Digits -> subscript digits, for names of blocks.
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 @dataclass(frozen=True)
 class Cut:
-    """An array of the whole program in blocks: its shape, and (slices, name) of each block."""
+    """An array of the whole program as blocks.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Shape of the whole array.
+    blocks : tuple of (tuple of slice, str)
+        Position and name of each block.
+    """
 
     shape: tuple[int, ...]
     blocks: tuple[tuple[tuple[slice, ...], str], ...]
@@ -40,7 +50,17 @@ class Cut:
         }
 
     def join(self, library: ModuleType, values: Mapping[str, Array], like: Array) -> Array:
-        """Return the whole array, which is zero outside of its blocks; like: an array of the same kind."""
+        """Return the whole array, which is zero outside of its blocks.
+
+        Parameters
+        ----------
+        library : module
+            Array library of the blocks.
+        values : mapping
+            Name of a block -> array.
+        like : array
+            If there are no blocks, the result has the element type and device of this array.
+        """
         blocks = [values[name] for _, name in self.blocks]
         like = blocks[0] if blocks else like
         whole = library.zeros(self.shape, dtype=like.dtype, device=like.device)
@@ -97,7 +117,7 @@ def _shifted(function: Callable[..., Array], slices: tuple[slice, ...]) -> Calla
 
 
 class _Blocker:
-    """Translates statement by statement, with the names of all blocks so far that may differ from zero."""
+    """Translates a program statement by statement, and knows the blocks that may differ from zero so far."""
 
     def __init__(self, program: Program) -> None:
         self.program = program

@@ -52,8 +52,23 @@ def canonical(
     """Return the canonical form: the least key over all orders of the factors and of exchangeable axes.
 
     Labels are numbered as they appear. Factors are chosen one by one, always with the least code; only ties are
-    followed further. first: labels that have the first numbers already. At the time limit ties are no longer followed:
-    equal products may then get different keys, but different products never get equal ones.
+    followed further.
+
+    Parameters
+    ----------
+    items : sequence of Item
+        The factors.
+    kept : frozenset of str
+        Labels that are not summed.
+    symmetries : mapping
+        Name of a tensor -> its symmetries.
+    first : tuple of str
+        Labels that have the first numbers already.
+
+    Notes
+    -----
+    At the time limit ties are no longer followed. Equal products may then get different keys, but different products
+    never get equal ones.
     """
     states: list[tuple[frozenset[int], tuple[str, ...], int]] = [(frozenset(range(len(items))), first, 1)]
     key: list[Encoded] = []

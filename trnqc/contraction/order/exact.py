@@ -14,15 +14,14 @@ import numpy as np
 from trnqc.contraction.order.network import Network, Splits, bits
 from trnqc.contraction.time_limit import ORDER, out_of_time
 
-# Most operands of a chain whose intervals are all tried, which takes n^3 / 6 products.
+# Largest number of operands of a chain for which all intervals are tried, which takes n^3 / 6 products.
 CHAIN = 128
-# What the plan says was left out if the time limit is reached.
+# Name of this search in the plan's list of what was not searched.
 EXACT_ORDER = "exact orders"
 
 
 def subsets(network: Network, atoms: Sequence[int], bound: float = inf) -> tuple[int, Splits] | None:
-    """Return the cheapest way to contract disjoint parts `atoms` into one: (cost, order); None if it costs more than
-    bound.
+    """Return (cost, order) of the cheapest way to contract disjoint parts; None if it costs more than the bound.
 
     Every set of atoms is split in every way: 3^n / 2 products. A set is dropped if its cost plus that of the step that
     must read its result exceeds the bound. Among orders of equal cost the one with the smaller sum of temporaries is
@@ -143,9 +142,21 @@ NONE = _Level(np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0, np.uin
 def connected(network: Network, part: int, bound: float, budget: int = 100_000_000) -> Splits | None:
     """Return the cheapest order of a connected part without outer products; None if none costs less than bound.
 
+    Parameters
+    ----------
+    network : Network
+        The product.
+    part : int
+        The operands to contract, as bits.
+    bound : float
+        Multiply-adds that the order must not reach.
+    budget : int
+        Number of pairs of parts after which the search gives up with None, as it does at the time limit.
+
+    Notes
+    -----
     Parts are built by size from pairs that are disjoint and share a label (Pfeifer, Haegeman, Verstraete, Phys. Rev. E
-    90, 033315, 2014). budget: number of pairs after which the search gives up with None, as at the time limit. Labels
-    and operands must fit in 64 bits, else None.
+    90, 033315, 2014). The result is None if labels or operands do not fit into 64 bits.
     """
     if len(network.extents) > 64 or len(network.operands) > 64 or network.exchanges:
         return None
@@ -173,7 +184,7 @@ def connected(network: Network, part: int, bound: float, budget: int = 100_000_0
             pairs += _pairs(network, a, b, bound)
             if out_of_time(EXACT_ORDER, ORDER):
                 return None
-        # No part of this size may be worth having where larger ones, made from smaller, are.
+        # Parts of this size may all exceed the bound while larger parts, built from smaller ones, do not.
         last = count == len(operands)
         levels.append(_best(network, pairs, holders, splits, bound, last) if pairs else NONE)
     return _plan(splits, part) if part in splits else None

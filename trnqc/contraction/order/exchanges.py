@@ -1,4 +1,4 @@
-"""Exchanges of axes under which a tensor of a program is symmetric: declared for inputs, derived for what is computed.
+"""Exchanges of axes under which a tensor of a program is (anti)symmetric: declared for inputs, derived for targets.
 
 A target that one statement assigns has an exchange if the exchange maps its sum of products onto itself, up to names of
 summed labels, order of factors and known symmetry of these: tau[a,b,i,j] = t[a,b,i,j] + s[a,i] * s[b,j].
@@ -13,7 +13,7 @@ from trnqc.contraction.order.canonical import Item, Key, canonical
 from trnqc.expression.program import Program
 from trnqc.expression.symmetry import Exchange
 
-# Most axes of a target for which all exchanges are tried.
+# Largest number of axes of a target for which all exchanges are tried.
 RANK = 6
 
 

@@ -24,13 +24,21 @@ from trnqc.expression.spaces import fresh_label
 from trnqc.expression.symmetry import Symmetry
 from trnqc.expression.terms import Factor, Term
 
-# Equal for factors that can be taken out together.
+# Signatures are equal for factors that can be taken out together.
 Signature = tuple[object, ...]
 
 
 @dataclass(frozen=True)
 class Member:
-    """A term without the common factor; number: of the term, rest: what is left, with the labels of the group."""
+    """A term without the common factor.
+
+    Attributes
+    ----------
+    number : int
+        Number of the term in its statement.
+    rest : Term
+        The other factors, with the labels of the group.
+    """
 
     number: int
     rest: Term
@@ -38,7 +46,17 @@ class Member:
 
 @dataclass(frozen=True)
 class Group:
-    """Terms that share a factor up to names of summed labels; kept: labels of the sum of what is left of them."""
+    """Terms that share a factor up to names of summed labels.
+
+    Attributes
+    ----------
+    factor : Factor
+        The common factor.
+    kept : tuple of str
+        Labels of the sum of the other factors.
+    members : tuple of Member
+        The terms.
+    """
 
     factor: Factor
     kept: tuple[str, ...]
@@ -52,7 +70,17 @@ class Group:
 
 @dataclass(frozen=True)
 class CanonicalSum:
-    """A group's sum up to names of labels: equal keys for equal sums; the sum is sign times that of the key."""
+    """A canonical form of a group's sum.
+
+    Attributes
+    ----------
+    key : tuple
+        Equal for sums that are equal up to names of labels.
+    labels : tuple of str
+        The labels of the sum in the order of their numbers in the key.
+    sign : int
+        The sum is sign times the one that the key describes.
+    """
 
     key: tuple[tuple[Key, Fraction], ...]
     labels: tuple[str, ...]
@@ -64,7 +92,7 @@ def factorised(program: Program) -> Program:
     return _Factoring(program).result()
 
 
-# What the plan says was left out if the time limit is reached.
+# Name of this search in the plan's list of what was not searched.
 COMMON = "common factors of terms"
 
 
@@ -174,7 +202,7 @@ class _Factoring:
                 best = written, labels, sign
         assert best is not None
         written, labels, sign = best
-        # Labels of the sum: by place where they are the factor's own, else by name.
+        # Labels of the sum are identified by axis if they are summed labels of the factor, otherwise by name.
         kept = frozenset(f"#{axis}" for axis, x in enumerate(labels) if x in rest and x not in target)
         signature = (factor.tensor, factor.reciprocal, written, kept, frozenset(rest & target))
         return signature, replace(factor, labels=labels), sign
@@ -195,7 +223,10 @@ class _Factoring:
         return Group(factor, kept, tuple(members))
 
     def _names(self, inner: Term, fixed: Mapping[str, str], taken: set[str] | frozenset[str]) -> dict[str, str]:
-        """Return new names for the labels of a rest: the factor's as in the group, others distinct from these."""
+        """Return new names for the labels of a term without its factor.
+
+        Labels of the factor are named as in the group, and all others differ from them.
+        """
         names = {old: new for old, new in fixed.items() if old in inner.labels}
         used = set(taken) | set(names.values()) | set(inner.labels)
         for label in inner.labels:

@@ -11,9 +11,9 @@ from trnqc.contraction.order.exact import EXACT_ORDER, connected, subsets
 from trnqc.contraction.order.network import Network, Splits
 from trnqc.contraction.time_limit import ORDER, out_of_time
 
-# Greedy orders that are tried, and of these the number that are improved.
+# Number of greedy orders that are tried, and of the best ones that are improved.
 STARTS, IMPROVED = 24, 3
-# Operands of a subtree that is optimised exactly: 3^8 / 2 products take a few milliseconds.
+# Number of operands of a subtree that is optimised exactly; 3^8 / 2 products take a few milliseconds.
 SUBTREE = 8
 
 

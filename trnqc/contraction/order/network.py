@@ -76,9 +76,19 @@ class Network:
         extents: Mapping[str, int],
         symmetries: Sequence[Sequence[Symmetry]] = (),
     ) -> Network:
-        """Return the network of labelled operands; symmetries: of the axes of each operand, or empty for none.
+        """Return the network of labelled operands.
 
-        Without symmetries, labels that occur in the same operands are merged into one.
+        Parameters
+        ----------
+        inputs : sequence of sequences of str
+            Labels of each operand.
+        output : iterable of str
+            Labels of the result.
+        extents : mapping
+            Label -> extent.
+        symmetries : sequence
+            Symmetries of the axes of each operand; empty for none. Without symmetries, labels that occur in the same
+            operands are merged into one.
         """
         labels = tuple(dict.fromkeys(label for operand in inputs for label in operand))
         where = {x: sum(1 << k for k, operand in enumerate(inputs) if x in operand) for x in labels}
@@ -183,9 +193,7 @@ class Network:
 
     @cached_property
     def bare(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """For every operand the (labels, cost) with which it may enter a step: as it is, or first summed over its own
-        labels.
-        """
+        """For every operand the (labels, cost) with which it may enter a step: whole, or summed over its own labels."""
         ways = []
         for k, labels in enumerate(self.operands):
             kept = self.kept(1 << k)

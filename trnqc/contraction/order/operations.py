@@ -18,11 +18,8 @@ from trnqc.expression.operand import Leaf
 from trnqc.expression.spaces import Index
 from trnqc.expression.symmetry import Symmetry
 
-# Most operands for which all binary trees are searched.
+# Largest number of operands for which all binary trees are searched.
 EXACT = 12
-
-# Steps of opt_einsum: positions of operands in the current list; their product is appended to it.
-Path = list[tuple[int, ...]]
 
 
 def minimise(
@@ -35,10 +32,28 @@ def minimise(
 ) -> Tree:
     """Return the tree of least multiply-adds for name[output] = product of the leaves, summed over all other labels.
 
-    symmetries: of the axes of each leaf; loops over unique elements are then counted. first: number of the first
-    temporary. Of the two operands of a step the one is computed first for which less memory is held.
+    Parameters
+    ----------
+    leaves : sequence of Leaf
+        The operands.
+    output : sequence of str
+        Labels of the result.
+    indices : mapping
+        Label -> index with its extent.
+    name : str
+        Name of the result.
+    symmetries : sequence
+        For each leaf the symmetries of its axes. If there are any, loops over unique elements are counted.
+    first : int
+        Number of the first temporary.
+
+    Notes
+    -----
+    Of the two operands of a step, the one is computed first for which less memory is held.
     """
-    network = _network([leaf.indices for leaf in leaves], output, {x: i.extent for x, i in indices.items()}, symmetries)
+    network = network_of(
+        [leaf.indices for leaf in leaves], output, {x: i.extent for x, i in indices.items()}, symmetries
+    )
     return build(network, best_splits(network), leaves, output, indices, name, first)
 
 
@@ -67,7 +82,7 @@ def build(
     name: str = "result",
     first: int = 1,
 ) -> Tree:
-    """Return the tree of an order. Temporaries are T`first` and so on, in order of evaluation."""
+    """Return the tree of an order. Temporaries are numbered from `first` in order of evaluation: T1, T2, ..."""
     builder = _Builder(network, splits, leaves, tuple(output), name, first)
     root = builder.root()
     used = {label: indices[label] for label in union(*(leaf.indices for leaf in leaves))}
@@ -96,9 +111,9 @@ class _Builder:
         self.splits = self._ordered(splits)
 
     def _ordered(self, splits: Splits) -> Splits:
-        """Return the order with that operand first which needs more memory while it is computed than it leaves.
+        """Return the order in which the first operand of a step is the one that frees more memory once it is computed.
 
-        Peaks of memory of all parts are kept in `peaks`.
+        The peak of memory of each part is stored in `peaks`.
         """
         ordered: Splits = {}
         for part in sorted(splits, key=int.bit_count):
@@ -111,7 +126,7 @@ class _Builder:
         return ordered
 
     def _excess(self, part: int) -> int:
-        """Return what a part needs while it is computed beyond what it leaves."""
+        """Return the elements that a part frees once it is computed: its peak without its result."""
         return self.peaks[part] - self._held(part)
 
     def _held(self, part: int) -> int:
@@ -135,7 +150,7 @@ class _Builder:
         raise AssertionError("a plan ends with all operands")
 
     def _evaluated(self) -> Iterator[tuple[int, int]]:
-        """Return (part, labels with which it enters its step) in order of evaluation."""
+        """Yield (part, labels with which it enters its step) in order of evaluation."""
         parts, todo = [], [(self.network.everything, 0)]
         while todo:
             part, labels = todo.pop()
@@ -172,86 +187,7 @@ class _Builder:
         return tuple(label for label in inside if label in self.output or self.where[label] & ~part)
 
 
-def path(
-    inputs: Sequence[Iterable[str]],
-    output: Iterable[str],
-    size_dict: Mapping[str, int],
-    memory_limit: int | None = None,
-) -> Path:
-    """Return the best order as a list of operand positions; results are appended at the end.
-
-    This is a path function of opt_einsum: ``opt_einsum.paths.register_path_fn("trnqc", path)``, then
-    ``optimize="trnqc"``.
-
-    Parameters
-    ----------
-    inputs, output, size_dict
-        Labels of each operand, labels of the result, label -> extent.
-    memory_limit : int, optional
-        Elements of the largest temporary.
-
-    Raises
-    ------
-    InputError
-        If the path exceeds the limit. A path cannot make a temporary smaller; `einsum` with a memory limit can.
-    """
-    operands = [tuple(operand) for operand in inputs]
-    network = _network(operands, output, size_dict, ())
-    if len(operands) == 1:
-        return [(0,)]
-    splits = best_splits(network)
-    largest = max((network.size(network.kept(part)) for part in splits if part != network.everything), default=0)
-    if memory_limit is not None and memory_limit >= 0 and largest > memory_limit:
-        raise InputError(f"the largest temporary of the best path has {largest} elements; the limit is {memory_limit}")
-    return _linear(splits, network)
-
-
-def _linear(splits: Splits, network: Network) -> Path:
-    """Return an order as a path."""
-    alive = [1 << k for k in range(len(network.operands))]
-    steps: Path = []
-    # Parts have fewer operands than what is made of them.
-    for part in sorted(splits, key=int.bit_count):
-        positions = sorted(alive.index(half) for half in splits[part])
-        for position in reversed(positions):
-            del alive[position]
-        alive.append(part)
-        steps.append(tuple(positions))
-    return steps
-
-
-def splits_of(steps: Sequence[tuple[int, ...]], operands: int) -> Splits:
-    """Return the order of a path, such as another planner's; a step over several operands joins them from the left."""
-    alive = [1 << k for k in range(operands)]
-    splits: Splits = {}
-    for step in steps:
-        if len(set(step)) < len(step) or not all(0 <= position < len(alive) for position in step) or not step:
-            raise InputError(f"a step of a path names different ones of the {len(alive)} operands left; found {step}")
-        part, *others = (alive[position] for position in step)
-        for position in sorted(step, reverse=True):
-            del alive[position]
-        for other in others:
-            splits[part | other] = (part, other)
-            part |= other
-        alive.append(part)
-    if len(alive) > 1:
-        raise InputError(f"a path joins all operands; {len(alive)} are left after {list(steps)}")
-    return splits
-
-
-def tree_of_path(
-    steps: Sequence[tuple[int, ...]],
-    leaves: Sequence[Leaf],
-    output: Sequence[str],
-    indices: Mapping[str, Index],
-    name: str = "result",
-) -> Tree:
-    """Return the tree whose products are those of a path."""
-    network = _network([leaf.indices for leaf in leaves], output, {x: i.extent for x, i in indices.items()}, ())
-    return build(network, splits_of(steps, len(leaves)), leaves, output, indices, name)
-
-
-def _network(
+def network_of(
     inputs: Sequence[Sequence[str]],
     output: Iterable[str],
     extents: Mapping[str, int],

@@ -228,7 +228,10 @@ def best_tree(
     symmetries: Mapping[str, Sequence[Symmetry]],
     first: int = 1,
 ) -> Tree:
-    """Return the tree of least work with the pairs of labels that pay; symmetries: by name of leaf."""
+    """Return the tree of least work, with the pairs of labels over which its steps run once.
+
+    `symmetries` are by name of leaf; for the other parameters see `minimise`.
+    """
     trees = [minimise(leaves, kept, indices, name, (), first)]
     if any(symmetries.values()) and 2 < len(leaves) <= EXACT:
         # With loops over unique pairs another order may be better.

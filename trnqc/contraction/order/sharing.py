@@ -18,9 +18,9 @@ from trnqc.contraction.order.network import Network, Splits, bits
 from trnqc.contraction.time_limit import SHARING, out_of_time
 from trnqc.expression.symmetry import Symmetry
 
-# Most factors of a term whose sub-products are shared; longer terms have too many.
+# Largest number of factors of a term whose sub-products are shared; longer terms have too many of them.
 MOST = 9
-# What the plan says was left out if the time limit is reached.
+# Name of this search in the plan's list of what was not searched.
 SHARED = "products that terms share"
 
 
@@ -75,9 +75,7 @@ class PlannedTerm:
         return cost
 
     def plan(self, part: int, shared: frozenset[Key]) -> tuple[int, Splits, tuple[int, ...]]:
-        """Return (work, order, shared sub-products used) of the best order of a part, which is not itself taken as
-        shared.
-        """
+        """Return (work, order, shared sub-products used) of the best order of a part, which is itself not shared."""
         costs: dict[int, int] = {}
         halves: dict[int, tuple[int, int]] = {}
         chosen = part & -part

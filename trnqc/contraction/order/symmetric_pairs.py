@@ -24,7 +24,7 @@ from trnqc.contraction.tree import Node, Pair, Tree
 from trnqc.expression.operand import Leaf
 from trnqc.expression.symmetry import Symmetry
 
-# Time to pack or spread one element, in multiply-adds.
+# Time to pack or spread one element, in multiply-adds of a matrix product.
 GATHER = 60
 # Pair of labels -> what their exchange multiplies an operand with.
 Signs = dict[tuple[str, str], int]
@@ -33,7 +33,14 @@ Signs = dict[tuple[str, str], int]
 def with_pairs(tree: Tree, symmetries: Mapping[str, Sequence[Symmetry]], price: int = GATHER) -> Tree:
     """Return the tree with the pairs over which its steps run once, where packing costs less than it saves.
 
-    symmetries: by name of leaf. price: cost of packing or spreading one element, in multiply-adds.
+    Parameters
+    ----------
+    tree : Tree
+        The operations.
+    symmetries : mapping
+        Name of leaf -> symmetries of its axes.
+    price : int
+        Cost of packing or spreading one element, in multiply-adds.
     """
     if not any(symmetries.values()):
         return tree
@@ -130,7 +137,7 @@ def symmetric_work(tree: Tree, price: int = GATHER) -> int:
     return total
 
 
-# Packing and spreading arrays.
+# The functions below pack and spread arrays.
 
 
 @lru_cache(maxsize=256)
@@ -143,7 +150,10 @@ def _places(extent: int, sign: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def packed(library: ModuleType, array: Any, axis: int, sign: int, weighted: bool) -> Any:
-    """Merge axes `axis` and `axis` + 1 into one over unique elements; weighted: times how often a sum has them."""
+    """Return the array with axes `axis` and `axis` + 1 merged into one over unique elements.
+
+    With `weighted`, each element is multiplied by the number of times that a sum over both axes contains it.
+    """
     extent = array.shape[axis]
     places, weights, _ = _places(extent, sign)
     merged = array.reshape((*array.shape[:axis], extent * extent, *array.shape[axis + 2 :]))
@@ -154,7 +164,7 @@ def packed(library: ModuleType, array: Any, axis: int, sign: int, weighted: bool
 
 
 def spread(library: ModuleType, array: Any, axis: int, extent: int, sign: int) -> Any:
-    """Undo `packed`: axis `axis` becomes two axes of this extent."""
+    """Return the inverse of `packed`: axis `axis` becomes two axes of this extent."""
     x_y, _, back = _places(extent, sign)
     whole = _taken(library, array, back, axis)
     if sign < 0:
@@ -204,7 +214,6 @@ def packing(labels: Sequence[str], pairs: Sequence[tuple[str, Pair]]) -> Packing
     order, short = [], []
     second = {pair.second for _, pair in pairs if pair.first in labels}
     names = {pair.first: (name, pair.second) for name, pair in pairs if pair.first in labels}
-    # Whichever label of a pair comes first keeps its place.
     flip = {b: (name, a) for a, (name, b) in names.items()}
     done: set[str] = set()
     for label in labels:

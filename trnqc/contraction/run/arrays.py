@@ -20,7 +20,7 @@ Array = Any
 
 
 def library_of(operands: Sequence[Array]) -> ModuleType:
-    """Return numpy, torch or another library with NumPy's function names that all operands belong to.
+    """Return the library that all operands belong to: numpy, torch, or another one with NumPy's function names.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def library_of(operands: Sequence[Array]) -> ModuleType:
     for needed in ("matmul", "einsum", "result_type"):
         if not hasattr(library, needed):
             raise UnsupportedError(
-                f"arrays of {library.__name__}: it has no {needed}; numpy and torch arrays are taken"
+                f"arrays of {library.__name__}: it has no {needed}; arrays of numpy and torch are supported"
             )
     return library
 
@@ -49,7 +49,7 @@ def _library_name(x: Array) -> str:
 
 
 def one_type(library: ModuleType, operands: Sequence[Array]) -> list[Array]:
-    """Return all operands in the element type that holds every one of them."""
+    """Return the operands converted to their common element type."""
     kinds = {x.dtype for x in operands}
     if len(kinds) < 2:
         return list(operands)
@@ -106,7 +106,7 @@ def diagonal(library: ModuleType, x: Array, labels: Sequence[str]) -> tuple[Arra
 
 
 def itemsize(arrays: Sequence[Array]) -> int:
-    """Return the bytes of an element of the type that holds the elements of all arrays; 8 without arrays."""
+    """Return the bytes of an element of the common type of the arrays; 8 without arrays."""
     kinds = list(dict.fromkeys(x.dtype for x in arrays))
     if not kinds:
         return 8
@@ -153,7 +153,7 @@ def vector(library: ModuleType, values: np.ndarray, like: Array) -> Array:
 
 
 def taken(library: ModuleType, x: Array, places: Array, axis: int, out: Array) -> Array:
-    """Write the elements at these positions along an axis of x into `out`, without a hidden copy."""
+    """Write the elements at these positions along an axis of x into `out`, without a hidden copy, and return it."""
     if library is np:
         # With mode="raise" NumPy fills a buffer of its own first.
         return np.take(x, places, axis, out=out, mode="clip")

@@ -19,21 +19,36 @@ from trnqc.contraction.memory.schedule import Schedule
 from trnqc.contraction.run.arrays import Array, require_no_transform
 from trnqc.contraction.run.axis_orders import inside_order
 from trnqc.contraction.run.execute import apply, arranged, leaf
-from trnqc.contraction.run.lower import Step, lower
+from trnqc.contraction.run.lower import lower
+from trnqc.contraction.run.steps import Step
 from trnqc.contraction.tree import Node, Tree
 from trnqc.expression.operand import Leaf
 from trnqc.expression.spaces import Index
 
 Ranges = dict[str, tuple[int, int]]
 Labels = tuple[str, ...]
-# A view with its labels, which may repeat, and whether 1/x is meant.
+# A view, and a leaf with its labels, which may repeat, and its reciprocal.
 LabelledView = tuple[Array, Leaf]
 
 
 def run_on_device(
     library: ModuleType, schedule: Schedule, operands: Mapping[str, Any], like: Array, gemm: Gemm | None = None
 ) -> Array:
-    """Return the result of a schedule's tree with the device and type of `like`; operands: as of `run_schedule`."""
+    """Return the result of a schedule's tree.
+
+    Parameters
+    ----------
+    library : module
+        PyTorch.
+    schedule : Schedule
+        Fused loops with their tiles.
+    operands : mapping
+        Name of leaf -> tensor or function, as of `run_schedule`.
+    like : tensor
+        The result has its device and element type.
+    gemm : callable, optional
+        Product of stacked matrices, as of `Kernels`.
+    """
     for name, x in operands.items():
         require_no_transform(x, name)
     run = _Run(library, schedule, operands, like, gemm)
@@ -64,7 +79,7 @@ class _Run:
             self.held[self.inside] = arranged((view, order), self.fusion.arrays[self.inside].indices)
 
     def items(self, items: Sequence[Item], ranges: Ranges) -> None:
-        """Run items in order; ranges: of every label."""
+        """Run items in order, where each label has the current range of its elements."""
         for item in items:
             if isinstance(item, Loop):
                 for start in range(0, item.extent, item.tile):
@@ -105,7 +120,7 @@ class _Run:
             self._multiply(target, array.indices, parts, accumulate)
 
     def _exchange(self, target: Array, labels: Labels, parts: Sequence[LabelledView]) -> None:
-        """Multiply in place, as `slices.exchange`: block by block over labels that all but one axis share."""
+        """Multiply in place as `slices.exchange` does: in blocks along the axes that result and operand share."""
         ((inner, own),) = (part for part in parts if part[1].name == self.inside)
         lengths = dict(zip(own.indices, inner.shape))
         cut = next((x for x, n in lengths.items() if x in labels and n > 1), None)
@@ -128,7 +143,7 @@ class _Run:
         return self.library.as_tensor(value(*cuts), dtype=like.dtype, device=like.device)
 
     def _multiply(self, target: Array, labels: Labels, parts: Sequence[LabelledView], accumulate: bool) -> None:
-        """Write or add the product of two views, divided in halves until it fits into the scratch."""
+        """Write or add the product of two views, which is divided in halves until it fits into the scratch."""
         lengths = {x: n for array, part in parts for x, n in zip(part.indices, array.shape)}
         # One array may occur twice with different labels.
         leaves = tuple(replace(part, name=str(k)) for k, (_, part) in enumerate(parts))

@@ -22,14 +22,14 @@ from trnqc.contraction.run.operands import check_elements, checked_function, che
 from trnqc.contraction.tree import Tree
 from trnqc.expression.operand import Leaf
 
-# library, part, operands by name, product of matrices -> (result without the coefficient, whether it is a new array)
+# (library, part, operands by name, product of matrices) -> (result without the coefficient, whether it is a new array)
 Executor = Callable[[ModuleType, Part, Mapping[str, Any], Gemm | None], tuple[Array, bool]]
 
 
 def run_computation(
     plan: Computation, operands: Mapping[str, Any], gemm: Gemm | None = None, check_finite: bool = True
 ) -> Any:
-    """Return the outputs of a computation; operands by name, arrays or functions (see `Plan.run`)."""
+    """Return the outputs of a computation for arrays or functions by name; see `Plan.run`."""
     values = checked_operands(plan, operands, check_finite)
     library = library_of([x for x in values.values() if not callable(x)])
     if plan.pairs and plan.kernels.pairs and gemm is None:
@@ -41,7 +41,7 @@ def run_computation(
 
 
 def run_arrays(plan: Computation, arrays: Sequence[Any], gemm: Gemm | None, check_finite: bool) -> Any:
-    """Return the outputs for arrays in the order of the inputs, whose shapes are known to be those of the plan."""
+    """Return the outputs for arrays in the order of the inputs; their shapes must be those of the plan."""
     library = library_of(arrays)
     names = [name for name, _ in plan.inputs]
     for name, array in zip(names, arrays):
@@ -54,7 +54,7 @@ def run_arrays(plan: Computation, arrays: Sequence[Any], gemm: Gemm | None, chec
 
 
 def _outputs(plan: Computation, library: ModuleType, values: dict[str, Any], gemm: Gemm | None) -> Any:
-    """Run the assignments in order; what no later one reads is dropped."""
+    """Run the assignments in order. Arrays are dropped after their last use."""
     if len(plan.assignments) == 1 and not plan.blocked and not plan.assignments[0].accumulate:
         return _assigned(library, plan.assignments[0], values, gemm)
     if plan.blocked:
@@ -73,7 +73,7 @@ def _outputs(plan: Computation, library: ModuleType, values: dict[str, Any], gem
 
 
 def _assigned(library: ModuleType, assignment: Assignment, values: Mapping[str, Any], gemm: Gemm | None) -> Array:
-    """Return the sum of the parts, with what the target holds where the assignment accumulates."""
+    """Return the sum of the parts, added to the target if the assignment accumulates."""
     total, is_new = (values[assignment.target] if assignment.accumulate else None), False
     for part in assignment.parts:
         operands = {leaf.name: values[leaf.name] for leaf in part.tree.leaves}
@@ -104,7 +104,7 @@ def _by_ladder(library: ModuleType, part: Part, operands: Mapping[str, Any], gem
 
 def _by_steps(library: ModuleType, part: Part, operands: Mapping[str, Any], gemm: Gemm | None) -> tuple[Array, bool]:
     whole = {leaf.name: _whole(leaf, part.tree, operands[leaf.name]) for leaf in part.tree.leaves}
-    # A last step that only turns axes yields a view of another array.
+    # If the last step only permutes axes, the result is a view of another array.
     return run_steps(library, part.steps, whole, gemm), part.steps[-1].operation.kind != "copy"
 
 
@@ -121,6 +121,7 @@ def _on_device(library: ModuleType, part: Part, operands: Mapping[str, Any], gem
     return run_on_device(library, part.schedule, operands, like, gemm), True
 
 
+# Kind of a part -> the function that runs it.
 EXECUTORS: dict[str, Executor] = {
     "steps": _by_steps,
     "loops": _by_loops,

@@ -12,7 +12,7 @@ from types import ModuleType
 from trnqc.contraction.kernels import Gemm
 from trnqc.contraction.order.symmetric_pairs import packed, spread
 from trnqc.contraction.run.arrays import Array, diagonal, matmul, transpose
-from trnqc.contraction.run.lower import Labels, Packed, Product, Reduction, Side, Step
+from trnqc.contraction.run.steps import Labels, Packed, Product, Reduction, Side, Step
 from trnqc.contraction.tree import Node
 from trnqc.expression.operand import Leaf
 
@@ -23,9 +23,9 @@ Labelled = tuple[Array, Labels]
 def run_steps(
     library: ModuleType, steps: Sequence[Step], operands: Mapping[str, Array], gemm: Gemm | None = None
 ) -> Array:
-    """Return the result of the last step with its axes in the order of its node; operands: by name.
+    """Return the result of the last step with its axes in the order of its node.
 
-    A temporary is dropped as soon as its consumer has run.
+    `operands` are arrays by name of leaf. A temporary is dropped as soon as its consumer has run.
     """
     results: dict[str, Labelled] = {}
     for step in steps:
@@ -44,7 +44,7 @@ def arranged(labelled: Labelled, labels: Labels) -> Array:
 
 
 def leaf(library: ModuleType, operand: Leaf, array: Array) -> Labelled:
-    """Return an operand with diagonals and reciprocals taken."""
+    """Return an operand after taking diagonals and reciprocals."""
     array, labels = diagonal(library, array, operand.indices)
     return (1 / array if operand.reciprocal else array), labels
 
@@ -70,7 +70,7 @@ def _by_pairs(library: ModuleType, operands: Sequence[Labelled], operation: Pack
         array, labels = arranged(operand, side.order), list(side.order)
         for name, pair in side.pairs:
             place = labels.index(pair.first)
-            # Of one operand, elements of a summed pair count as often as they stand in the sum.
+            # In one operand, elements of a summed pair are multiplied by their number of occurrences in the sum.
             array = packed(library, array, place, pair.sign, weighted=not k and name in summed)
             labels[place : place + 2] = [name]
         sides.append((array, tuple(labels)))

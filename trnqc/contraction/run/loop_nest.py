@@ -21,7 +21,7 @@ from trnqc.contraction.tree import union
 from trnqc.errors import InputError
 from trnqc.expression.operand import Leaf
 
-# Takes one slice for each axis and returns that block.
+# A function that takes one slice for each axis and returns that block.
 Function = Callable[..., np.ndarray]
 Operands = Mapping[str, np.ndarray | Function]
 # Label -> first and past-the-last element of the current tile.
@@ -29,7 +29,7 @@ Ranges = dict[str, tuple[int, int]]
 
 
 class Sink(Protocol):
-    """A result that is written tile by tile and not held; the last step of the schedule copies."""
+    """A result that is written tile by tile and never held; the last step of the schedule copies into it."""
 
     dtype: Any
     shape: tuple[int, ...]
@@ -168,7 +168,7 @@ class _Run:
             self.held[schedule.nest.inside] = _inside(schedule.nest, out)
 
     def items(self, items: Sequence[Item], ranges: Ranges) -> None:
-        """Run items in order; ranges: of every label."""
+        """Run items in order, where each label has the current range of its elements."""
         for item in items:
             if isinstance(item, Loop):
                 for turn, start in enumerate(range(0, item.extent, item.tile)):

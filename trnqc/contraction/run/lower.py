@@ -1,158 +1,26 @@
-"""From the steps of a tree to array operations: batched matrix products, products of elements and sums.
+"""From the steps of a tree to the array operations of `run.steps`.
 
-The labels of a product fall into four groups: batch (both operands and the result), rows (left and result), columns
-(right and result) and inner (both operands, summed). Adjacent axes of an operand are merged by views. The orders of the
-groups are chosen so that few elements are copied, also by the consumer of the result. Extents only weight the choice:
-the same operations run on slices.
+Adjacent axes of an operand are merged by views. The orders of the groups of labels are chosen so that few elements are
+copied, also by the consumer of the result. Extents only weight the choice: the same operations run on slices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import product
 
 from trnqc.contraction.order.symmetric_pairs import Packing, packing, passes
+from trnqc.contraction.run.steps import Labels, Packed, Product, Reduction, Side, Step
 from trnqc.contraction.tree import Node, Pair, Tree, union
 from trnqc.expression.operand import Leaf
 from trnqc.expression.spaces import Index
 
-Labels = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Side:
-    """How an operand enters a product.
-
-    Attributes
-    ----------
-    sums : tuple of str
-        Labels that are summed first.
-    order : tuple of str
-        The axes then: batch, own labels, inner, or if flipped batch, inner, own labels.
-    flipped : bool
-        Which of the two orders it is.
-    copied : bool
-        Whether the operand must be copied to have its axes in this order.
-    """
-
-    sums: Labels
-    order: Labels
-    flipped: bool = False
-    copied: bool = False
-
-
-@dataclass(frozen=True)
-class Product:
-    """result[batch, rows, columns] = sum over inner of left[batch, rows, inner] right[batch, inner, columns].
-
-    order: labels of the result, axis by axis. Without inner labels, elements are multiplied, and both sides follow
-    `order`.
-    """
-
-    batch: Labels
-    rows: Labels
-    columns: Labels
-    inner: Labels
-    left: Side
-    right: Side
-    order: Labels
-
-    @property
-    def kind(self) -> str:
-        """ "gemm", "gemv", "dot" or "multiply"."""
-        if not self.inner:
-            return "multiply"
-        if self.rows and self.columns:
-            return "gemm"
-        return "gemv" if self.rows or self.columns else "dot"
-
-
-@dataclass(frozen=True)
-class Reduction:
-    """One operand summed over `sums`, with its other axes in `order`."""
-
-    sums: Labels
-    order: Labels
-
-    @property
-    def kind(self) -> str:
-        """ "sum", or "copy" if nothing is summed."""
-        return "sum" if self.sums else "copy"
-
-
-@dataclass(frozen=True)
-class Packed:
-    """A product that runs over pairs of labels once.
-
-    Attributes
-    ----------
-    tree : Tree
-        Extents of the labels, including one label for each pair.
-    step : Step
-        The product, in which one label stands for each pair.
-    sides, result : Packing
-        The pairs of the operands and of the result.
-    """
-
-    tree: Tree
-    step: Step
-    sides: tuple[Packing, ...]
-    result: Packing
-
-    @property
-    def order(self) -> Labels:
-        """Labels of the result."""
-        return self.result.order
-
-    @property
-    def kind(self) -> str:
-        """ "packed"."""
-        return "packed"
-
-
-@dataclass(frozen=True)
-class Step:
-    """A node with its operation, and its operands in the order left, right of the operation."""
-
-    node: Node
-    operation: Product | Reduction | Packed
-    operands: tuple[Leaf | Node, ...]
-
-    @property
-    def order(self) -> Labels:
-        """Labels of the result as it lies in memory."""
-        return self.operation.order
-
-    @property
-    def workspace(self) -> tuple[Labels, ...]:
-        """Labels of the arrays that the step creates beside its result: copies, sums and reciprocals of operands."""
-        if not isinstance(self.operation, Product):
-            return ()
-        sides = zip((self.operation.left, self.operation.right), self.operands)
-        return tuple(
-            side.order for side, o in sides if side.copied or side.sums or (isinstance(o, Leaf) and o.reciprocal)
-        )
-
-    def copies(self, tree: Tree) -> int:
-        """Return the elements of these arrays; for a packed step also of packed operands and of the packed result."""
-        if not isinstance(self.operation, Packed):
-            return sum(tree.size(labels) for labels in self.workspace)
-        inner = self.operation
-        total = inner.step.copies(inner.tree)
-        for packed in (*inner.sides, inner.result):
-            # One pair after the other, from the packed array to the whole one or back; a turned copy before it.
-            labels = list(packed.packed)
-            for name, pair in packed.pairs:
-                total += inner.tree.size(labels)
-                position = labels.index(name)
-                labels[position : position + 1] = [pair.first, pair.second]
-        turned = [p.order for p, o in zip(inner.sides, inner.step.operands) if p.pairs]
-        return total + sum(tree.size(labels) for labels in turned)
-
 
 def lower(tree: Tree) -> tuple[Step, ...]:
-    """Return one operation per step of the tree; operands lie in memory as labelled, the last axis fastest."""
+    """Return one operation for each step of the tree.
+
+    Operands are expected in C order, with the last of their labels fastest.
+    """
     orders: dict[str, Labels] = {}
     steps = []
     pairs = dict(tree.pairs)
@@ -211,7 +79,7 @@ def _product(tree: Tree, node: Node, orders: Mapping[str, Labels]) -> Step:
 def _choices(
     tree: Tree, node: Node, operands: tuple[Leaf | Node, Leaf | Node], orders: Mapping[str, Labels]
 ) -> Iterator[tuple[int, Step]]:
-    """Yield (elements copied, step) for every sensible order of groups; the first of equals is taken."""
+    """Yield (elements copied, step) for the orders of the groups of labels that operands and result suggest."""
     kept = set(node.indices)
     wishes = _wishes(tree, node)
     for pair in (operands, operands[::-1]):
@@ -262,7 +130,7 @@ def _choice(
 
 
 def _orders(group: list[str], guides: list[Labels]) -> list[Labels]:
-    """Return the orders in which the guides that hold the whole group have it."""
+    """Return the orders of the group in those guides that contain all of its labels."""
     orders = [tuple(x for x in guide if x in group) for guide in guides]
     return list(dict.fromkeys(order for order in orders if len(order) == len(group)))
 
@@ -306,7 +174,7 @@ def _grouped(labels: Labels, groups: tuple[frozenset[str], ...]) -> Labels:
 
 
 def _later(tree: Tree, node: Node, order: Labels, wishes: tuple[frozenset[str], ...] | None) -> int:
-    """Return the elements that the consumer, or the caller, who wants the result in order, has to copy."""
+    """Return the elements that the consumer has to copy, or the caller if the result is not in the node's order."""
     if wishes is None:
         return 0 if order == node.indices else tree.size(order)
     batch, own, inner = (tuple(x for x in order if x in group) for group in wishes)

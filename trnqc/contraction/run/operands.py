@@ -14,7 +14,7 @@ from trnqc.contraction.computation import Computation
 from trnqc.contraction.run.arrays import Array, library_of, one_type
 from trnqc.errors import InputError
 
-# Elements of an array of which a declared symmetry is checked at most, and elements that are compared at once.
+# Largest number of elements for which a declared symmetry of an array is checked, and the number compared at once.
 CHECKED, CHUNK = 2**13, 2**10
 
 
@@ -42,8 +42,8 @@ def named_operands(
             "or as a mapping from names to operands"
         )
     if named or len(operands) != len(names):
-        found = f"{len(operands)}" + (f" and {', '.join(named)} by name" if named else "")
-        raise InputError(f"{expected}; found {found}")
+        by_name = f" and {', '.join(named)} by name" if named else ""
+        raise InputError(f"{expected}; found {len(operands)}{by_name}")
     require_same(names, operands)
     return dict(zip(names, operands))
 
@@ -83,7 +83,7 @@ def check_elements(plan: Computation, library: ModuleType, name: str, array: Arr
 
 
 def as_arrays(operands: Sequence[Any]) -> list[Array]:
-    """Return lists, numbers and subclasses of NumPy's array as plain NumPy arrays; arrays of other libraries stay.
+    """Return lists, numbers and subclasses of NumPy's array as plain NumPy arrays; keep arrays of other libraries.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def require_finite(library: ModuleType, x: Array, name: str) -> None:
 def require_exchange(library: ModuleType, x: Array, name: str, order: Sequence[int], sign: int) -> None:
     """Raise InputError if x differs by more than rounding from `sign` times x with its axes in `order`.
 
-    Of an array of more than CHECKED elements so many are compared, spread evenly over the array.
+    In an array of more than CHECKED elements, only that number is compared, spread evenly over the array.
     """
     size, shape = prod(x.shape), tuple(x.shape)
     if any(shape[axis] != shape[other] for axis, other in enumerate(order)):

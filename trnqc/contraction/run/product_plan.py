@@ -16,14 +16,17 @@ from math import prod
 Labels = tuple[str, ...]
 
 
-# Relative times on a CPU, in units of moving one element: moving it, one multiply-add of a large matrix product, and
-# starting one product.
+# Relative times on a CPU: moving one element (the unit), one multiply-add of a large matrix product, and the
+# overhead of starting a product.
 MOVE, MULTIPLY_ADD, START = 1.0, 0.1, 500.0
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Labels with their strides in elements; changed: the elements must be converted (another dtype, or 1/x)."""
+    """Labels with their strides in elements.
+
+    `changed` says that the elements must be converted first, to another dtype or to 1/x.
+    """
 
     strides: tuple[tuple[str, int], ...]
     changed: bool = False
@@ -79,7 +82,21 @@ def product_plan(
     accumulate: bool,
     room: int = 0,
 ) -> ProductPlan:
-    """Return the fastest way to run one step on slices of these extents and layouts; room: elements of scratch."""
+    """Return the plan of least estimated time for one step on slices.
+
+    Parameters
+    ----------
+    extents : tuple of (str, int)
+        Length of the slices along each label.
+    result : Layout
+        Layout of the result.
+    operands : tuple of Layout
+        Layouts of one or two operands.
+    accumulate : bool
+        Whether the product is added to the result.
+    room : int
+        Elements of scratch. A plan that fits is preferred if it is nearly as fast.
+    """
     size = dict(extents)
 
     def elements(labels: Sequence[str]) -> int:
@@ -89,7 +106,7 @@ def product_plan(
     must = tuple(o.changed or len(k) < len(o.labels) for o, k in zip(operands, kept))
     inner = [x for x in kept[0] if x not in result.labels] if len(operands) == 2 else []
     if not inner:
-        # A single operand is summed or copied by one call; only where that must be added is it buffered.
+        # A single operand is summed or copied by one call. A sum that must be added is buffered first.
         if len(operands) == 1:
             must = (operands[0].changed,)
         buffered = accumulate and not (len(operands) == 1 and len(kept[0]) == len(operands[0].labels))

@@ -16,13 +16,13 @@ from numpy.lib.stride_tricks import as_strided
 from trnqc.contraction.kernels import Gemm
 from trnqc.contraction.run.product_plan import Labels, Layout, ProductPlan, product_plan
 
-# Least scratch, in elements, with which any product runs: two operands and the result of one element.
+# Elements of scratch that suffice for any product: one element of each operand and of the result.
 LEAST_SCRATCH = 3
 
 
 @dataclass(frozen=True)
 class Slice:
-    """A view with the label of each axis; reciprocal: 1/x of each element is meant."""
+    """A view with the label of each axis; with `reciprocal` it stands for 1/x of each element."""
 
     array: np.ndarray
     labels: Labels
@@ -41,8 +41,18 @@ def multiply(
 ) -> None:
     """Write or add the product of one or two slices, summed over the labels that the result lacks.
 
-    scratch: at least LEAST_SCRATCH elements of the result's dtype; copies never need more than it holds. gemm: replaces
-    NumPy's product of stacked matrices; its own memory is not counted.
+    Parameters
+    ----------
+    result : Slice
+        Where to write.
+    operands : sequence of Slice
+        One or two operands.
+    accumulate : bool
+        Whether to add to the result.
+    scratch : array
+        At least LEAST_SCRATCH elements of the result's dtype, in which all copies lie.
+    gemm : callable, optional
+        Replaces NumPy's product of stacked matrices; its own memory is not counted.
     """
     extents = {x: n for s in operands for x, n in zip(s.labels, s.array.shape)}
     lone = next((x for x in _inverted_and_summed(result, operands) if extents[x] > 1), None)
@@ -76,8 +86,20 @@ def multiply(
 def exchange(result: Slice, inner: Slice, other: Slice, scratch: np.ndarray, gemm: Gemm | None = None) -> None:
     """Write the product of `inner` and `other`, where `inner` lies in the memory of the result and is overwritten.
 
-    inner: has all labels of the result except one, on the same axes, and in its place one that is summed. Blocks of it
-    are copied to the scratch, multiplied and written back. scratch: as of `multiply`, and the summed axis of inner.
+    Blocks of `inner` are copied to the scratch, multiplied and written back.
+
+    Parameters
+    ----------
+    result : Slice
+        Where to write.
+    inner : Slice
+        Has the labels of the result on the same axes, except for one axis, which has a label that is summed instead.
+    other : Slice
+        The other operand.
+    scratch : array
+        As of `multiply`, with room for the summed axis of `inner` in addition.
+    gemm : callable, optional
+        As of `multiply`.
     """
     cut = next((x for x, n in zip(inner.labels, inner.array.shape) if x in result.labels and n > 1), None)
     if cut and 2 * inner.array.size > scratch.size:
@@ -93,7 +115,7 @@ def exchange(result: Slice, inner: Slice, other: Slice, scratch: np.ndarray, gem
 
 
 def _inverted_and_summed(result: Slice, operands: Sequence[Slice]) -> list[str]:
-    """Return labels over which reciprocals are summed: no buffer inverts and sums at once."""
+    """Return the labels over which reciprocals are summed; a copy cannot invert and sum at the same time."""
     return [
         x
         for k, s in enumerate(operands)

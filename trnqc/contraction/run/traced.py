@@ -21,5 +21,5 @@ def einsum(subscripts: Any, operands: tuple[Any, ...], options: Mapping[str, Any
 
 torch.compiler.allow_in_graph(einsum)
 
-# With loops that run when the compiled code does.
+# The same for loops, which run when the compiled code runs and not while it is traced.
 einsum_in_loops = torch.compiler.disable(einsum)

@@ -47,9 +47,7 @@ def quartet_function(cls: QuartetClass, form: str = "", variant: Variant = STAND
     p = parameters(cls)
     i = Var("i", "i64")
     work = WorkLayout(cls, p.n_ab, p.n_cd)
-    bra = [st.Let(_BRA[name], p.bra[i, column]) for name, column in _COLUMNS]
-    bra += [st.Let(SHIFTS[BRA][n][0], _BRA[f"P{x}"] - p.bra_centre[n]) for n, x in enumerate("xyz")]
-    bra += [st.Let(HALVES[BRA], 0.5 / _BRA["zeta"])]
+    bra = bra_primitive(p.bra, p.bra_centre, i)
     kets = _general_kets(cls, p, work, form, variant, i) if cls.general else _kets(cls, p, work, form, variant, i)
     # Primitive pairs are ordered by BOUND: after the first that is too small for every ket, none is large enough.
     large = both(lt(i, p.n_bra), le(p.cutoff, p.bra[minimum(i, p.n_bra - 1), BOUND] * p.ket_bound[0]))
@@ -85,9 +83,11 @@ def _kets(
     """Loop over the ket primitives of one bra primitive i, in a segmented class."""
     j = Var("j", "i64")
 
+    into = _targets(cls, p, variant) or st.view(p.work[0])
+
     def step(add: bool) -> st.Block:
         function = primitive_function(cls, form, add, variant)
-        return st.block(_primitive(cls, p, work, function, j, _targets(cls, p, variant)), st.Assign(j, j + 1))
+        return st.block(_primitive(cls, p, work, function, j, into), st.Assign(j, j + 1))
 
     first = [st.If(eq(i, 0), step(False))] if variant.peeled else []
     return [st.Declare(j, const(0, "i64")), *first, st.While(_large(p, j), step(True))]
@@ -101,14 +101,15 @@ def _general_kets(
     n, many = work.targets, p.n_cd * work.targets
     to_ket = _distributed(p, p.ket, j, cd, p.n_cd, n, source=work.primitive, target=work.ket_sums)
     to_bra = _distributed(p, p.bra, i, ab, p.n_ab, many, source=work.ket_sums, target=0)
-    step = _primitive(cls, p, work, primitive_function(cls, form, False, variant), j)
+    into = st.view(p.work[work.primitive])
+    step = _primitive(cls, p, work, primitive_function(cls, form, False, variant), j, into)
     loop = st.While(either(eq(j, 0), _large(p, j)), st.block(step, to_ket, st.Assign(j, j + 1)))
     return [st.Declare(j, const(0, "i64")), loop, to_bra]
 
 
 def _large(p: Parameters, j: Value) -> Value:
     """Return whether the ket primitive j matters; so do all before it."""
-    return both(lt(j, p.n_ket), le(p.cutoff, _BRA["bound"] * p.ket_bound[j]))
+    return primitive_matters(j, p.n_ket, p.ket_bound, p.cutoff)
 
 
 def _distributed(
@@ -129,15 +130,56 @@ def _distributed(
 
 
 def _primitive(
-    cls: QuartetClass,
-    p: Parameters,
-    work: WorkLayout,
-    function: st.Function,
-    j: Value,
-    h: Array | st.View | None = None,
+    cls: QuartetClass, p: Parameters, work: WorkLayout, function: st.Function, j: Value, into: Array | st.View
 ) -> list[st.Statement]:
-    """Compute one primitive quartet: its coefficients, Boys values and recurrence into h, by default in work."""
+    """Compute one primitive quartet of a class into its targets."""
+    scratch = st.view(p.work[work.scratch])
+    record = (p.ket, p.ket_centre)
+    return primitive_quartet(cls.shells, cls.operator, function, record, j, p.omega, p.boys, into, scratch)
+
+
+def bra_primitive(records: Array, centre: Array, i: Value) -> list[st.Statement]:
+    """Return statements that read primitive i of a bra pair, for `primitive_quartet`."""
+    reads = [st.Let(_BRA[name], records[i, column]) for name, column in _COLUMNS]
+    shifts = [st.Let(SHIFTS[BRA][n][0], _BRA[f"P{x}"] - centre[n]) for n, x in enumerate("xyz")]
+    return [*reads, *shifts, st.Let(HALVES[BRA], 0.5 / _BRA["zeta"])]
+
+
+def primitive_matters(j: Value, n_ket: Value, ket_bound: Array, cutoff: Value) -> Value:
+    """Return whether primitive j of the kets matters with the primitive that `bra_primitive` read."""
+    return both(lt(j, n_ket), le(cutoff, _BRA["bound"] * ket_bound[j]))
+
+
+def primitive_quartet(
+    shells: tuple[int, int, int, int],
+    operator: str,
+    function: st.Function,
+    ket: tuple[Array, Array],
+    j: Value,
+    omega: Value,
+    table: Array,
+    into: Array | st.View,
+    scratch: st.View,
+) -> list[st.Statement]:
+    """Return statements for one primitive quartet: its coefficients, Boys values and recurrence.
+
+    Parameters
+    ----------
+    shells
+        The angular momenta of the recurrence.
+    operator
+        One of `trnqc.eri.classes.OPERATORS`.
+    function
+        The vertical recurrence, see `vertical.parameters`.
+    ket, j
+        The records of the ket pairs with C and C - D, and the primitive. `bra_primitive` reads the bra.
+    omega, table
+        The parameter of the operator in 1/Bohr, and the table of the Boys function.
+    into, scratch
+        The targets, and scratch memory of the recurrence.
+    """
     statements: list[st.Statement] = []
+    records, centre = ket
 
     def let(variable: Value | str, value: Value) -> Value:
         variable = variable if isinstance(variable, Value) else Var(variable)
@@ -145,7 +187,7 @@ def _primitive(
         return variable
 
     for name, column in _COLUMNS[:-1]:
-        let(_KET[name], p.ket[j, column])
+        let(_KET[name], records[j, column])
     zeta, eta = _BRA["zeta"], _KET["zeta"]
     # One division gives 1/eta and 1/(zeta + eta).
     total = let("total", zeta + eta)
@@ -156,16 +198,15 @@ def _primitive(
     pq = [let(f"PQ_{x}", _BRA[f"P{x}"] - _KET[f"P{x}"]) for x in "xyz"]
     for n, x in enumerate("xyz"):
         let(SHIFTS[BRA][n][1], -(HALVES[BRA] * pq[n]))
-        let(SHIFTS[KET][n][0], _KET[f"P{x}"] - p.ket_centre[n])
+        let(SHIFTS[KET][n][0], _KET[f"P{x}"] - centre[n])
         let(SHIFTS[KET][n][1], HALVES[KET] * pq[n])
     distance = let("distance", fma(pq[0], pq[0], fma(pq[1], pq[1], pq[2] * pq[2])))
     factor = let("factor", _BRA["coefficient"] * _KET["coefficient"])
-    values = Array("values", "f64", (cls.order + 1,), "local")
+    order = sum(shells)
+    values = Array("values", "f64", (order + 1,), "local")
     statements.append(st.DeclareArray(values))
-    statements += boys.values(cls.order, cls.operator, factor, total, rho, distance, p.omega, p.boys, values)
-    leaves = vertical.parameters(*cls.shells)[:-3]
-    into = h or st.view(p.work[work.primitive if cls.general else 0])
-    statements.append(st.Call(function, (*leaves, values, into, st.view(p.work[work.scratch]))))
+    statements += boys.values(order, operator, factor, total, rho, distance, omega, table, values)
+    statements.append(st.Call(function, (*vertical.parameters(*shells)[:-3], values, into, scratch)))
     return statements
 
 

@@ -126,7 +126,7 @@ def quartet_class(bra: ShellPairs, ket: ShellPairs, operator: str) -> QuartetCla
     return QuartetClass(*l, bra.cartesian and max(l) > 1, bra.general or ket.general, operator)
 
 
-def pairs_of(mol: gto.Mole, cutoff: float = NEGLIGIBLE) -> tuple[ShellPairs, ...]:
+def pairs_of(mol: gto.Mole, cutoff: float = NEGLIGIBLE, exponents: bool = False) -> tuple[ShellPairs, ...]:
     """Return the classes of all unordered pairs of shells of a molecule.
 
     Parameters
@@ -135,6 +135,8 @@ def pairs_of(mol: gto.Mole, cutoff: float = NEGLIGIBLE) -> tuple[ShellPairs, ...
         The molecule.
     cutoff
         Products of two primitives with a smaller BOUND, in Hartree^1/2, are left out.
+    exponents
+        Whether records have a last column for derivatives, see `product_records`.
 
     Returns
     -------
@@ -154,7 +156,7 @@ def pairs_of(mol: gto.Mole, cutoff: float = NEGLIGIBLE) -> tuple[ShellPairs, ...
             i, j = np.tril_indices(len(a.ids)) if b is a else _all_pairs(len(a.ids), len(b.ids))
             if b is a:
                 i, j = _tighter_first(a, i, j)
-            parts.append(_product(a.take(i), b.take(j), cutoff, mol.cart, swapped=False))
+            parts.append(_product(a.take(i), b.take(j), cutoff, mol.cart, exponents=exponents))
     return tuple(_joined(parts))
 
 
@@ -182,13 +184,16 @@ def pairs_between(mol_a: gto.Mole, mol_b: gto.Mole, cutoff: float = NEGLIGIBLE) 
         i, j = _all_pairs(len(a.ids), len(b.ids))
         swapped = a.l < b.l
         one, two = (b.take(j), a.take(i)) if swapped else (a.take(i), b.take(j))
-        parts.append(_product(one, two, cutoff, mol_a.cart, swapped))
+        parts.append(_product(one, two, cutoff, mol_a.cart, swapped=swapped))
     return tuple(_joined(parts))
 
 
-def fitting_shells(auxmol: gto.Mole) -> tuple[ShellPairs, ...]:
-    """Return every shell as a pair with an s function of exponent zero and coefficient one on the same centre."""
-    parts = [_product(a, unit_functions(a), 0.0, auxmol.cart, swapped=False) for a in kinds_of(auxmol)]
+def fitting_shells(auxmol: gto.Mole, exponents: bool = False) -> tuple[ShellPairs, ...]:
+    """Return every shell as a pair with an s function of exponent zero and coefficient one on the same centre.
+
+    exponents: as in `pairs_of`.
+    """
+    parts = [_product(a, unit_functions(a), 0.0, auxmol.cart, exponents=exponents) for a in kinds_of(auxmol)]
     return tuple(_joined(parts))
 
 
@@ -196,9 +201,11 @@ def _all_pairs(n: int, m: int) -> tuple[np.ndarray, np.ndarray]:
     return np.repeat(np.arange(n), m), np.tile(np.arange(m), n)
 
 
-def _product(a: Shells, b: Shells, cutoff: float, cartesian: bool, swapped: bool) -> ShellPairs:
+def _product(
+    a: Shells, b: Shells, cutoff: float, cartesian: bool, *, swapped: bool = False, exponents: bool = False
+) -> ShellPairs:
     """Return the pairs of shell n of a with shell n of b, for all n."""
-    records, count = product_records(a, b, cutoff, cartesian)
+    records, count = product_records(a, b, cutoff, cartesian, exponents)
     return ShellPairs(
         *(a.l, b.l, a.contractions, b.contractions, cartesian, a.ids, b.ids, a.ao, b.ao, records, count),
         centre=np.concatenate([a.centres, a.centres - b.centres], axis=1),

@@ -74,7 +74,9 @@ def unit_functions(shells: Shells) -> Shells:
     return Shells(0, np.full(n, -1), np.zeros(n, np.int64), shells.centres, exponents, coefficients)
 
 
-def product_records(a: Shells, b: Shells, cutoff: float, cartesian: bool) -> tuple[np.ndarray, np.ndarray]:
+def product_records(
+    a: Shells, b: Shells, cutoff: float, cartesian: bool, exponents: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
     """Compute the records of the products of shell n of a with shell n of b, for all n.
 
     Parameters
@@ -85,6 +87,8 @@ def product_records(a: Shells, b: Shells, cutoff: float, cartesian: bool) -> tup
         Products of two primitives with a smaller BOUND, in Hartree^1/2, become padding.
     cartesian
         Whether functions are Cartesian or real spherical ones.
+    exponents
+        Whether records have one more column at their end: twice the exponent of a's primitive, in 1/Bohr^2.
 
     Returns
     -------
@@ -101,14 +105,16 @@ def product_records(a: Shells, b: Shells, cutoff: float, cartesian: bool) -> tup
     pa = -(beta / zeta)[..., None] * distance[:, None, None, :]
     overlap = np.exp(-alpha * beta / zeta * (distance**2).sum(axis=1)[:, None, None])
     pairs = np.einsum("ncp,ndq->npqcd", a.coefficients, b.coefficients).reshape(n, *zeta.shape[1:], combined)
-    records = np.empty((*zeta.shape, CONTRACTION + (combined if combined > 1 else 0)))
+    records = np.empty((*zeta.shape, CONTRACTION + (combined if combined > 1 else 0) + exponents))
     records[..., ZETA] = zeta
     records[..., P : P + 3] = a.centres[:, None, None, :] + pa
     records[..., COEFFICIENT] = np.sqrt(2) * pi**1.25 * overlap / zeta
     if combined > 1:
-        records[..., CONTRACTION:] = pairs
+        records[..., CONTRACTION : CONTRACTION + combined] = pairs
     else:
         records[..., COEFFICIENT] *= pairs[..., 0]
+    if exponents:
+        records[..., -1] = 2 * alpha
     lengths = np.linalg.norm(pa, axis=-1), (alpha / zeta) * np.linalg.norm(distance, axis=1)[:, None, None]
     weight = overlap * np.abs(pairs).max(axis=-1) * _angular(a.l, cartesian) * _angular(b.l, cartesian)
     records[..., BOUND] = weight * _self_repulsion(a.l, b.l, zeta, *lengths)

@@ -13,9 +13,10 @@ import numpy as np
 from pyscf import gto
 
 from trnqc.errors import InputError, TrnqcError
+from trnqc.mp2.density.fitted_response import response_of
 from trnqc.mp2.density.lagrangian import Lagrangian, lagrangians
 from trnqc.mp2.density.pair_sums import PairSums, pair_sums
-from trnqc.mp2.density.response import GeneralResponse, Response
+from trnqc.mp2.density.response import Response
 from trnqc.mp2.density.sectors import SpinEnergies
 from trnqc.mp2.density.spins import SpinOrbitals
 from trnqc.mp2.density.zvector import DEFAULTS, ZVectorOptions, solve_z_vector
@@ -174,7 +175,7 @@ def relax(
     sums = PairSums(sums.energies, sums.p_occ, sums.p_vir, gammas)
     w = lagrangians(mf.mol, auxmol, spins, gammas, execution)
     densities = [_with_frozen(*parts) for parts in zip(spins, unrelaxed(spins, sums), w)]
-    response = GeneralResponse(mf, spins)
+    response = response_of(mf, spins, execution.threads, execution.memory)
     right = [
         -_orbital_gradient(spin, lagrangian, columns)
         for spin, lagrangian, columns in zip(spins, w, response.columns(densities))

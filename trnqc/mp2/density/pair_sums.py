@@ -1,9 +1,7 @@
 """One pass over all pairs: energies, unrelaxed densities and Γ of every spin.
 
-    blocks of pairs: K = B_i B_j^T -> t, T̃ -> energies
-                                      T̃ B_j -> Γ_i,  T̃^T B_i -> Γ_j
-                                      Σ T̃ t -> P_ab, and P_ij inside a set
-    Γ, B -> P_ij between sets
+    blocks of pairs (pair_block) -> energies, Γ, P_ab, P_ij inside a set of orbitals
+    Γ, B                         -> P_ij between sets
 
 For every spin σ, with the weights of `sectors` in T̃ and a sum over the spins of j,
 
@@ -18,14 +16,15 @@ All pairs are therefore visited once, i >= j, and no amplitudes are kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import numpy as np
 
+from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.errors import TrnqcError
-from trnqc.host.blas import blas_threads, single_threaded
-from trnqc.host.threads import in_parallel
 from trnqc.mp2.density.gamma import Gamma
+from trnqc.mp2.density.pair_block import PairBlock, Side, SideSums
 from trnqc.mp2.density.sectors import Sector, SpinEnergies, sectors, spin_energies
 from trnqc.mp2.density.sets import PairMemory, orbital_sets, require_block
 from trnqc.mp2.execution import Execution
@@ -71,7 +70,8 @@ def pair_sums(factors: Sequence[Factors], scaling: tuple[float, float], executio
     """
     run = _Pass(factors, execution)
     all_sectors = sectors(len(factors), scaling)
-    energies = np.array([run.visit(sector) for sector in all_sectors])
+    with single_threaded_pool(execution.threads) as pool:
+        energies = np.array([run.visit(sector, pool) for sector in all_sectors])
     run.couple_sets()
     numbers = [energies, *run.p_occ, *run.p_vir]
     if not all(np.isfinite(array).all() for array in numbers):
@@ -97,24 +97,27 @@ class _Pass:
         self.gamma = [Gamma(f.shape, on_disk) for f in factors]
         self.p_occ = [np.zeros((f.shape[0],) * 2) for f in factors]
         self.p_vir = [np.zeros((f.shape[1],) * 2) for f in factors]
-        self._total = sum(f.shape[0] for f in factors) ** 2
+        nocc = [f.shape[0] for f in factors]
+        self._total = nocc[0] ** 2 if len(nocc) == 1 else nocc[0] ** 2 + nocc[1] ** 2 + nocc[0] * nocc[1]
         self._done = 0
 
-    def visit(self, sector: Sector) -> np.ndarray:
+    def visit(self, sector: Sector, pool: Executor) -> np.ndarray:
         """Add all pairs of a sector; return the sums [direct, exchange] of its energy."""
         total = np.zeros(2)
-        left, right = self.factors[sector.left], self.factors[sector.right]
         for rows in self.sets[sector.left]:
-            b_left = _read(left, rows)
+            left = self._side(sector.left, rows)
             for columns in self.sets[sector.right]:
                 if sector.same and columns.start > rows.start:
                     break
-                diagonal = sector.same and columns == rows
-                b_right = b_left if diagonal else _read(right, columns)
-                block = _Block(sector, rows, columns, b_left, b_right, diagonal)
-                with blas_threads(self.execution.threads), np.errstate(all="ignore"):
-                    total += self._add(block) * (2.0 if sector.same and not diagonal else 1.0)
-                self._report(block)
+                one_set = sector.same and columns == rows
+                right = left if one_set else self._side(sector.right, columns)
+                block = PairBlock(sector, left, right).run(pool)
+                total += block.energies
+                self._add(sector.left, rows, block.sums[0])
+                if not one_set:
+                    self._add(sector.right, columns, block.sums[1])
+                self._done += block.pairs
+                self.execution.report("densities", self._done, self._total)
         return total
 
     def couple_sets(self) -> None:
@@ -131,68 +134,14 @@ class _Pass:
                 between[rows, rows] = False
             p_occ[between] = (y - y.T)[between] / np.subtract.outer(eps, eps)[between]
 
-    def _add(self, block: _Block) -> np.ndarray:
-        sector = block.sector
-        t, weighted, sums = self._amplitudes(block)
-        (m, n), (a, b) = (len(block.b_left), len(block.b_right)), (t.shape[1], t.shape[3])
-        rows, columns = block.b_left.reshape(m * a, -1), block.b_right.reshape(n * b, -1)
-        flat = weighted.reshape(m * a, n * b)
-        self.gamma[sector.left].add(block.rows, (flat @ columns).reshape(block.b_left.shape))
-        self.p_occ[sector.left][block.rows, block.rows] -= weighted.reshape(m, -1) @ t.reshape(m, -1).T
-        for w, amplitudes in zip(weighted.reshape(m, a, n * b), t.reshape(m, a, n * b)):
-            self.p_vir[sector.left] += w @ amplitudes.T
-        if not block.diagonal:
-            self.gamma[sector.right].add(block.columns, (flat.T @ rows).reshape(block.b_right.shape))
-            by_right = weighted.reshape(m * a, n, b), t.reshape(m * a, n, b)
-            for j, j_all in enumerate(range(*block.columns.indices(len(self.p_occ[sector.right])))):
-                w = np.ascontiguousarray(by_right[0][:, j])
-                self.p_vir[sector.right] += w.T @ by_right[1][:, j]
-                self.p_occ[sector.right][j_all, block.columns] -= np.einsum("xb,xkb->k", w, by_right[1])
-        return sums
+    def _side(self, spin: int, rows: slice) -> Side:
+        factors = self.factors[spin]
+        return Side(rows, _read(factors, rows), factors.eps_occ[rows], factors.eps_vir)
 
-    def _amplitudes(self, block: _Block) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return t and T̃ as [i, a, j, b], and the sums of K t and of K_ij^ba t."""
-        left, right = self.factors[block.sector.left], self.factors[block.sector.right]
-        m, a, naux = block.b_left.shape
-        n, b, _ = block.b_right.shape
-        integrals = (block.b_left.reshape(m * a, naux) @ block.b_right.reshape(n * b, naux).T).reshape(m, a, n, b)
-        weighted = np.empty_like(integrals)
-        virtual = left.eps_vir[:, None] + right.eps_vir
-        occupied = left.eps_occ[block.rows, None] + right.eps_occ[block.columns]
-        sums = np.zeros((m * n, 2))
-
-        def part(number: int) -> None:
-            i, j = divmod(number, n)
-            k = integrals[i, :, j].copy()
-            t = k / (occupied[i, j] - virtual)
-            sums[number, 0] = np.vdot(k, t)
-            integrals[i, :, j] = t
-            t *= block.sector.direct
-            if block.sector.same:
-                sums[number, 1] = np.vdot(k.T, integrals[i, :, j])
-                t -= block.sector.exchange * integrals[i, :, j].T
-            weighted[i, :, j] = t
-
-        with single_threaded():
-            in_parallel(part, m * n, self.execution.threads)
-        return integrals, weighted, sums.sum(axis=0)
-
-    def _report(self, block: _Block) -> None:
-        pairs = len(block.b_left) * len(block.b_right)
-        self._done += pairs if block.diagonal else 2 * pairs
-        self.execution.report("densities", min(self._done, self._total), self._total)
-
-
-@dataclass(frozen=True, eq=False)
-class _Block:
-    """Pairs of two sets of orbitals, with their rows of B."""
-
-    sector: Sector
-    rows: slice
-    columns: slice
-    b_left: np.ndarray
-    b_right: np.ndarray
-    diagonal: bool
+    def _add(self, spin: int, rows: slice, sums: SideSums) -> None:
+        self.gamma[spin].add(rows, sums.gamma)
+        self.p_occ[spin][rows, rows] += sums.p_occ
+        self.p_vir[spin][...] += sums.p_vir
 
 
 def _read(factors: Factors, rows: slice) -> np.ndarray:

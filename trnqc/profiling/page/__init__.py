@@ -12,13 +12,15 @@ from string import ascii_uppercase
 from trnqc import __version__
 from trnqc.profiling import activity, words
 from trnqc.profiling.compare import Comparison
-from trnqc.profiling.page import lanes, roofline, sections
+from trnqc.profiling.page import lanes, roofline, rows, sections
 from trnqc.profiling.page.markup import Markup, element, join
 from trnqc.profiling.profile import Profile
 from trnqc.profiling.utilisation import machine_of
 from trnqc.profiling.utilisation import roofline as position
 
+# Kind of measurement -> its name on the page.
 KINDS = {"modelled": "modelled", "device": "measured"}
+# Action in the script, face and description of each button.
 BUTTONS = (
     ("in", "+", "Zoom in"),
     ("out", "−", "Zoom out"),
@@ -80,7 +82,7 @@ def _about(letter: str, profile: Profile) -> Markup:
 
 
 def join_spaced(parts: Sequence[object]) -> list[object]:
-    """The parts with a space after each."""
+    """Return the parts with a space after each."""
     return [piece for part in parts for piece in (part, " ")]
 
 
@@ -107,14 +109,14 @@ def _profile(letter: str, profile: Profile) -> Markup:
 
 
 def _timeline(profile: Profile, core: int) -> Markup:
-    drawn, notes = lanes.rows(profile, core)
+    drawn, notes = rows.rows(profile, core)
     start, end = profile.span
     if not drawn or end <= start:
         return Markup("")
-    whole, near = (start, end), lanes.close_up(profile, core)
+    whole, near = (start, end), rows.close_up(profile, core)
     where = f", core {core}" if len(profile.cores) > 1 else ""
     first = "Listed events" if activity.unlisted(profile) else "Whole run"
-    views = [_view(f"{first}{where}", drawn, lanes.first_view(profile), whole)]
+    views = [_view(f"{first}{where}", drawn, rows.first_view(profile), whole)]
     if near:
         views.append(_view(f"Close-up{where}", drawn, near, whole))
     data = element("script", lanes.data(drawn), type="application/json")
@@ -122,7 +124,7 @@ def _timeline(profile: Profile, core: int) -> Markup:
     return element("div", *views, *remarks, data, class_="timeline")
 
 
-def _view(title: str, drawn: list[lanes.Row], window: tuple[float, float], whole: tuple[float, float]) -> Markup:
+def _view(title: str, drawn: list[rows.Row], window: tuple[float, float], whole: tuple[float, float]) -> Markup:
     buttons = [
         element("button", face, type="button", data_act=act, aria_label=f"{title}: {name}", title=name)
         for act, face, name in BUTTONS
@@ -175,7 +177,7 @@ def _rooflines(lettered: Sequence[tuple[str, Profile]]) -> Markup:
 
 
 def _facts(profile: Profile) -> Markup:
-    """Memory, notes and provenance."""
+    """Return peak memory, notes and provenance."""
     machine = machine_of(profile)
     items = []
     for name, used in profile.high_water.items():

@@ -8,146 +8,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
 from trnqc.profiling import activity, intervals, words
 from trnqc.profiling.page.markup import Markup, element, join
-from trnqc.profiling.profile import ENGINES, NO_STALL, Labels, Lane, Profile
+from trnqc.profiling.page.rows import SHORT, TOP, Row
+from trnqc.profiling.profile import Lane
 
-WIDTH, LEFT, RIGHT, TOP, AXIS = 1120, 92, 28, 6, 30
-TALL, SHORT, GAP = 30, 10, 6
+# Width of the picture, margins for labels on the left and for the last tick on the right, and height of the time axis,
+# in pixels.
+WIDTH, LEFT, RIGHT, AXIS = 1120, 92, 28, 30
 # Number of time bins of a lane that is drawn as shares.
 BINS = 640
 # Largest number of blocks in a lane; lanes with more events are drawn as shares.
 BLOCKS = 900
-# Largest number of events in a page; beyond it, neighbouring events are merged.
-EVENTS = 60_000
-# Largest number of DMA queues that are drawn as separate lanes.
-MANY_DMA = 16
-
-
-@dataclass(frozen=True, eq=False)
-class Row:
-    """One drawn lane: its top and height in pixels and its colour class."""
-
-    lane: Lane
-    label: str
-    colour: str
-    top: float
-    height: float
-
-
-def rows(profile: Profile, core: int) -> tuple[list[Row], list[str]]:
-    """(the rows of a core, what was merged to draw them); the close-up is never merged."""
-    near = close_up(profile, core)
-    mine = [lane for lane in profile.lanes if lane.core == core and len(lane)]
-    engines = [lane for lane in mine if not activity.is_dma(lane.engine)]
-    dma = [lane for lane in mine if activity.is_dma(lane.engine)]
-    notes = []
-    if len(dma) > MANY_DMA:
-        notes.append(f"{len(dma)} DMA queues are drawn as one lane: the time in which any of them was busy")
-        dma = [_one_lane(dma)]
-    share = _share_of_each([len(lane) for lane in engines + dma])
-    drawn_rows: list[Row] = []
-    top = float(TOP)
-    for lane in engines + dma:
-        height = SHORT if activity.is_dma(lane.engine) and len(dma) > 2 else TALL
-        drawn = _ranked(_thinned(lane, share, near))
-        if len(drawn) < len(lane):
-            which = f"{words.engine(lane.engine)}: {len(lane)} events"
-            notes.append(f"{which} are drawn as {len(drawn)} blocks of the same busy time")
-        colour = lane.engine if lane.engine in ENGINES else ("dma" if activity.is_dma(lane.engine) else "other")
-        drawn_rows.append(Row(drawn, _label(lane.engine), colour, top, height))
-        top += height + (2 if height == SHORT else GAP)
-    return drawn_rows, notes
-
-
-def _label(engine: str) -> str:
-    label = words.engine(engine)
-    return label if len(label) <= 13 else label[:12] + "…"
-
-
-def _plain(engine: str, busy: np.ndarray, core: int, op: str) -> Lane:
-    n = len(busy)
-    same = Labels.same
-    return Lane(engine, busy[:, 0], busy[:, 1], same(op, n), same("", n), same(NO_STALL, n), np.zeros(n), core)
-
-
-def _one_lane(group: list[Lane]) -> Lane:
-    return _plain("dma", intervals.merge(*map(activity.busy, group)), group[0].core, "any queue busy")
-
-
-def _share_of_each(lengths: Sequence[int]) -> int:
-    """The most events a lane may have so that all stay below EVENTS; what short lanes leave goes to long ones."""
-    left = EVENTS
-    for k, length in enumerate(sorted(lengths)):
-        equal = left // (len(lengths) - k)
-        if length > equal:
-            return equal
-        left -= length
-    return EVENTS
-
-
-def _ranked(lane: Lane) -> Lane:
-    """Its instructions numbered by the time they take, so that the longest has the full colour."""
-    if not len(lane):
-        return lane
-    time = np.bincount(lane.op.codes, weights=lane.end - lane.start, minlength=len(lane.op.names))
-    order = np.argsort(-time, kind="stable")
-    place = np.empty(len(order), dtype=np.int32)
-    place[order] = np.arange(len(order), dtype=np.int32)
-    return replace(lane, op=Labels(place[lane.op.codes], tuple(lane.op.names[k] for k in order)))
-
-
-def _thinned(lane: Lane, most: int, near: tuple[float, float] | None) -> Lane:
-    """At most about so many blocks: one for each of equal slices of time, as long as the lane was busy within it.
-
-    What lies in the window ``near`` stays as it is.
-    """
-    if len(lane) <= most:
-        return lane
-    low, high = near or (0.0, 0.0)
-    kept = np.flatnonzero((lane.end > low) & (lane.start < high)) if near else np.empty(0, dtype=np.int64)
-    exact = lane.intervals[kept]
-    low, high = (min(low, exact[:, 0].min()), max(high, exact[:, 1].max())) if len(kept) else (low, high)
-    busy = activity.busy(lane)
-    start, end = busy[0, 0], busy[-1, 1]
-    busy = intervals.intersection(busy, intervals.complement(np.asarray([[low, high]]), start, end))
-    edges = np.linspace(start, end, most + 1)
-    share = intervals.coverage(busy, edges)
-    used = share > 0
-    # A slice that the window cuts keeps to its own side.
-    first = np.where((edges[:-1] > low) & (edges[:-1] < high), high, edges[:-1])[used]
-    rest = _plain(lane.engine, np.column_stack([first, first + share[used]]), lane.core, "several instructions")
-    return Lane.joined([rest, lane.part(kept)])
-
-
-def first_view(profile: Profile) -> tuple[float, float]:
-    """The whole run, or its longest part whose events are listed."""
-    parts = activity.stretches(profile)
-    start, end = parts[np.argmax(parts[:, 1] - parts[:, 0])]
-    return float(start), float(end)
-
-
-def close_up(profile: Profile, core: int, blocks: int = 26) -> tuple[float, float] | None:
-    """A window past the middle that shows about so many events of the busiest engine; None if all fit anyway."""
-    mine = [lane for lane in profile.lanes if lane.core == core and lane.engine in ENGINES]
-    busiest = max(mine, key=lambda lane: intervals.total(activity.busy(lane)), default=None)
-    if busiest is None or len(busiest) < 4 * blocks:
-        return None
-    low, high = first_view(profile)
-    first = int(np.searchsorted(busiest.start, low + 0.55 * (high - low)))
-    last = min(first + blocks, int(np.searchsorted(busiest.start, high)) - 1)
-    if last <= first:
-        return None
-    start, end = float(busiest.start[first]), float(busiest.end[first : last + 1].max())
-    return (start, end) if end > start else None
 
 
 def figure(drawn: Sequence[Row], window: tuple[float, float], whole: tuple[float, float], name: str) -> Markup:
-    """One SVG; ``name`` is what it shows, for those who do not see it."""
+    """Return the rows as one SVG image.
+
+    Parameters
+    ----------
+    drawn : sequence of Row
+        The rows from top to bottom.
+    window, whole : (float, float)
+        Part of the run that is shown, and the whole run, as start and end in ns.
+    name : str
+        Title of the image, which screen readers read aloud.
+    """
     bottom = drawn[-1].top + drawn[-1].height if drawn else TOP
     parts = [_grid(window, bottom)]
     for row in drawn:
@@ -191,7 +80,7 @@ def _grid(window: tuple[float, float], bottom: float) -> Markup:
 
 
 def ticks(start: float, end: float, about: int = 8) -> list[float]:
-    """Round numbers 1, 2, 5 x 10^k apart inside [start, end]."""
+    """Return about so many round times within [start, end], at a distance of 1, 2 or 5 times a power of ten."""
     step = 10.0 ** np.floor(np.log10((end - start) / about))
     step *= next(m for m in (1, 2, 5, 10) if (end - start) / (m * step) <= about)
     first = int(np.ceil(start / step - 1e-9))
@@ -215,7 +104,7 @@ def _x(t: np.ndarray, window: tuple[float, float]) -> np.ndarray:
 
 
 def _blocks(row: Row, near: np.ndarray, window: tuple[float, float]) -> Markup:
-    """One path for every shade: three shades tell instructions of a lane apart."""
+    """Return the events of a row as blocks, one SVG path for each shade; the shade distinguishes instructions."""
     lane = row.lane
     left, right = _x(lane.start[near], window), _x(lane.end[near], window)
     wait = _x((lane.start - lane.stall_ns)[near], window)
@@ -250,7 +139,10 @@ def _shares(row: Row, window: tuple[float, float]) -> Markup:
 
 
 def data(drawn: Sequence[Row]) -> Markup:
-    """The numbers behind the lanes for the script: starts and lengths in ns, differences so that they stay short."""
+    """Return the events of the rows as JSON for the script.
+
+    Times are in ns. Starts are stored as differences, which keeps the numbers short.
+    """
     lanes = []
     for row in drawn:
         lane = row.lane

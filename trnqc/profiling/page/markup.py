@@ -1,4 +1,4 @@
-"""Text of HTML and SVG elements: everything that comes from a file is escaped here."""
+"""HTML and SVG elements as text. Text that comes from files is escaped here."""
 
 from __future__ import annotations
 
@@ -7,16 +7,27 @@ from html import escape
 
 
 class Markup(str):
-    """Text that is markup already."""
+    """Text that is markup already and must not be escaped."""
 
 
 def text(content: object) -> Markup:
-    """Markup stays, anything else is escaped."""
+    """Return markup unchanged, and anything else as escaped text."""
     return content if isinstance(content, Markup) else Markup(escape(str(content)))
 
 
 def element(name: str, /, *children: object, **attributes: object) -> Markup:
-    """``class_`` and ``for_`` lose the underscore, others become dashes; None and False leave an attribute out."""
+    """Return one element.
+
+    Parameters
+    ----------
+    name : str
+        The tag.
+    *children
+        Markup or text.
+    **attributes
+        Attributes. A trailing underscore is removed (``class_``), other underscores become dashes. None and False leave
+        an attribute out, True writes it without a value.
+    """
     parts = [name]
     for key, value in attributes.items():
         if value is None or value is False:
@@ -28,16 +39,29 @@ def element(name: str, /, *children: object, **attributes: object) -> Markup:
     return Markup(f"<{' '.join(parts)}/>" if not children and name in EMPTY else f"<{' '.join(parts)}>{inner}</{name}>")
 
 
+# Elements that need no closing tag.
 EMPTY = ("rect", "line", "path", "circle", "br", "meta", "polyline")
 
 
 def join(parts: Iterable[object]) -> Markup:
-    """The texts of all parts, one after another."""
+    """Return the parts one after another."""
     return Markup("".join(map(text, parts)))
 
 
 def table(head: Sequence[object], rows: Iterable[Sequence[object]], caption: str, numeric: int = 1) -> Markup:
-    """The first cell of a row is its heading; columns from ``numeric`` on are set as numbers."""
+    """Return a table that scrolls sideways where the page is narrow.
+
+    Parameters
+    ----------
+    head : sequence
+        Headings of the columns.
+    rows : iterable of sequences
+        Cells. The first cell of a row is its heading.
+    caption : str
+        Caption of the table, also for screen readers.
+    numeric : int
+        Columns from this one on are aligned as numbers.
+    """
     cells = [element("th", h, scope="col", class_="num" if k >= numeric else None) for k, h in enumerate(head)]
     body = [
         element(
@@ -67,5 +91,5 @@ def table(head: Sequence[object], rows: Iterable[Sequence[object]], caption: str
 
 
 def _short(number: float) -> str:
-    """Hundredths of a pixel are enough."""
+    """Return a number with two decimals, since hundredths of a pixel are enough."""
     return f"{number:.2f}".rstrip("0").rstrip(".") if abs(number) < 1e7 else f"{number:.6g}"

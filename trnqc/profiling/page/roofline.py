@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from trnqc.profiling import words
 from trnqc.profiling.page.markup import Markup, element
 from trnqc.profiling.utilisation import Roofline
 
+# Size and margins of the plot in pixels.
 WIDTH, HEIGHT = 560, 360
 LEFT, RIGHT, TOP, BOTTOM = 66, 26, 30, 46
 
 
 def figure(points: Sequence[tuple[str, Roofline]]) -> Markup:
-    """points: (letter, position); all for one target, whose roofs are drawn."""
+    """Return the roofline plot of one target as SVG.
+
+    Parameters
+    ----------
+    points : sequence of (str, Roofline)
+        Letter and position of each profile. All profiles are for one target, whose roofs are drawn.
+    """
     machine = points[0][1].machine
     xs = [p.intensity for _, p in points] + [machine.peak_fp32 / machine.hbm_share, machine.peak / machine.hbm_share]
     ys = [p.achieved for _, p in points] + [machine.peak]
@@ -93,7 +100,7 @@ def _horizontal(y: float, t: float) -> Markup:
     return element("g", line, tick)
 
 
-def _point(letter: str, p: Roofline, x, y) -> Markup:  # type: ignore[no-untyped-def]
+def _point(letter: str, p: Roofline, x: Callable[[float], float], y: Callable[[float], float]) -> Markup:
     at, reached, possible = x(p.intensity), y(p.achieved), y(p.attainable)
     return element(
         "g",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from trnqc.profiling import activity, intervals, words
 from trnqc.profiling.compare import Comparison, Row
@@ -12,7 +12,7 @@ from trnqc.profiling.utilisation import completed, roofline
 
 
 def headline(profile: Profile) -> Markup:
-    """The figures that one looks at first, percentages with a bar."""
+    """Return the main figures as cards. Percentages have a bar."""
     fields, _ = completed(profile)
     hidden = activity.overlap(profile).hidden_percent
     shown: dict[str, Value] = dict(fields) | ({} if hidden is None else {"vector_scalar_hidden_percent": hidden})
@@ -105,7 +105,7 @@ def stalls(profile: Profile, top: int = 6) -> Markup:
 
 
 def instructions(profile: Profile, top: int = 12) -> Markup:
-    """The table of operations that took most of the time."""
+    """Return the table of the `top` kinds of instructions that took most time."""
     op_times = activity.ops(profile, top)
     whole = intervals.total(activity.stretches(profile))
     rows = [
@@ -138,7 +138,7 @@ def position(profile: Profile) -> Markup:
 
 
 def fields(profiles: Sequence[tuple[str, Profile]]) -> Markup:
-    """Every summary field of every profile, by group; figures computed here are marked."""
+    """Return every summary field of every profile, by group. Figures that were computed here are marked."""
     full = [completed(profile) for _, profile in profiles]
     names = list(dict.fromkeys(name for one, _ in full for name in one))
     several = len(profiles) > 1
@@ -152,11 +152,11 @@ def fields(profiles: Sequence[tuple[str, Profile]]) -> Markup:
 
 def _cell(name: str, values: Mapping[str, Value], computed: frozenset[str]) -> Markup:
     value = words.value(name, values.get(name))
-    return element("span", value, class_="made" if name in computed and name in values else None)
+    return element("span", value, class_="computed" if name in computed and name in values else None)
 
 
 def comparison(both: Comparison) -> Markup:
-    """Every field and stall of A and B with difference and ratio."""
+    """Return every field and stall of A and B with difference and ratio."""
     parts = [element("p", caveat, class_="warn") for caveat in both.caveats]
     if both.speedup:
         faster = both.speedup >= 1
@@ -178,7 +178,7 @@ def comparison(both: Comparison) -> Markup:
     return element("div", *parts, class_="compared")
 
 
-def _compared(row: Row, show, name: str | None = None) -> list[object]:  # type: ignore[no-untyped-def]
+def _compared(row: Row, show: Callable[[str, float | None], str], name: str | None = None) -> list[object]:
     sign = "+" if row.difference is not None and row.difference > 0 else ""
     difference = "–" if row.difference is None else f"{sign}{show(row.name, row.difference)}"
     return [

@@ -16,11 +16,14 @@ from trnqc.profiling.machines import machine
 from trnqc.profiling.profile import Profile
 from trnqc.profiling.readers import chrome, figures, nsight, pftrace, tables, timeline, vendor_json
 
+# Readers of JSON formats, in the order in which they are tried.
 JSON_FORMS = (timeline, figures, chrome, nsight, vendor_json)
+# Formats that can be read, in words for errors.
 READABLE = (
     "a trnqc timeline or analysis, the vendor's summary-json or json, a directory of its Parquet tables, a Perfetto "
     "trace (.pftrace or JSON), a torch.profiler trace or an Nsight Systems GPU trace in JSON"
 )
+# Endings of files that the vendor's tool has to convert first.
 RAW = {".ntff": "a raw capture", ".neff": "a compiled program"}
 CONVERT = "convert it first: neuron-explorer view -n A.neff -s A.ntff --output-format json --output-file A.json"
 

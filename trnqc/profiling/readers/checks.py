@@ -29,13 +29,13 @@ def need(record: Any, key: str, kind: Any, path: Path, where: str) -> Any:
 
 
 def numbers(records: Sequence[Any], key: str, path: Path, where: str) -> np.ndarray:
-    """One field of every record as float64 or, if all are whole, int64 (nanosecond clocks exceed 2^53)."""
+    """Return one field of every record as float64, or as int64 if all are whole (nanosecond clocks exceed 2^53)."""
     column = [need(record, key, (int, float), path, f"{where}[{k}]") for k, record in enumerate(records)]
     whole = all(isinstance(value, int) for value in column)
     return np.asarray(column, dtype=np.int64 if whole else np.float64)
 
 
-def given_numbers(records: Sequence[Any], key: str, path: Path, where: str) -> np.ndarray:
+def optional_numbers(records: Sequence[Any], key: str, path: Path, where: str) -> np.ndarray:
     """Return one optional field of every record as `numbers` does, with 0 where it is missing or null."""
     full = [record if record.get(key) is not None else {key: 0} for record in records]
     return numbers(full, key, path, where)

@@ -17,7 +17,7 @@ from trnqc.profiling.readers.fields import available
 from trnqc.profiling.readers.tracks import Track, origin_of, to_lanes, to_series
 
 OURS = "trnqc.profile/1"
-# Counters in our own files that stand for a figure of the profile: its name -> the counter's.
+# Peak use of a memory in a profile -> name of the counter that represents it in our own files.
 CAPACITIES = {"sbuf": "SBUF high-water", "psum": "PSUM high-water"}
 Key = tuple[str, str]
 
@@ -138,5 +138,5 @@ def _values(event: Mapping[str, Any]) -> list[tuple[tuple[str, str], float]]:
 
 
 def _ns(microseconds: float) -> float:
-    """Nanoseconds; picoseconds are kept, what lies below them is the rounding of the microseconds."""
+    """Return nanoseconds, rounded to picoseconds: smaller digits are rounding errors of the microseconds."""
     return microseconds * 1000 if isinstance(microseconds, int) else round(microseconds * 1000, 3)

@@ -19,7 +19,7 @@ def available(raw: Mapping[str, Any]) -> tuple[dict[str, Value], list[str]]:
     figures = {str(k): v for k, v in raw.items() if isinstance(v, int | float | str) and not isinstance(v, bool)}
     missing = sorted(k for k, v in figures.items() if not _available(k, v))
     fields = {k: v for k, v in figures.items() if k not in missing}
-    return fields, [f"the source could not give {', '.join(missing)}"] if missing else []
+    return fields, [f"the source does not state {', '.join(missing)}"] if missing else []
 
 
 def normal(raw: Mapping[str, Any]) -> tuple[dict[str, Value], list[str]]:
@@ -42,7 +42,10 @@ def _available(name: str, value: Value) -> bool:
 
 
 def _fractions(fields: Mapping[str, Value]) -> bool:
-    """By the pair (active time, its percentage) that says most, else by the size of the percentages."""
+    """Return whether percentages are stored as fractions of one.
+
+    This is decided by the largest active time that has a percentage, otherwise by the size of the percentages.
+    """
     percent = {k: float(v) for k, v in fields.items() if k.endswith(PERCENT) and not isinstance(v, str) and v > 0}
     total = fields.get("total_time")
     if isinstance(total, int | float) and total > 0:
@@ -50,7 +53,7 @@ def _fractions(fields: Mapping[str, Value]) -> bool:
         ratio, percent_of_pair = max(pairs, default=(0.0, 0.0))
         if ratio > 0:
             return abs(percent_of_pair - ratio) < abs(percent_of_pair - 100 * ratio)
-    # A utilisation above one and a half of the peak is no fraction; all below: nothing but fractions looks like that.
+    # No utilisation exceeds one and a half of the peak, so that larger values are percentages.
     return bool(percent) and max(percent.values()) <= 1.5
 
 

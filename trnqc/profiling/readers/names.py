@@ -1,10 +1,10 @@
-"""The sources' names of engines and queues -> ours."""
+"""Translation of engine and queue names in profiles to those of `trnqc.profiling.profile`."""
 
 from __future__ import annotations
 
 import re
 
-# Vendor labels differ by tool and age: table values, track names of the UI, labels of the older JSON.
+# Engine -> its names in the vendor's tables, in the track names of its viewer and in the labels of older JSON files.
 _ENGINES = {
     "tensor": ("tensor", "tensormatrix", "pe", "tensore", "tensormatrixe", "pea"),
     "vector": ("vector", "vectore", "dve"),
@@ -20,7 +20,7 @@ _NUMBERED = re.compile(r"^dma[\s_-]?(?:engine|eng)?[\s_-]?(\d+)$", re.IGNORECASE
 
 
 def engine_of(label: str) -> str | None:
-    """One of our five engine names, ``dma...`` for DMA engines and queues, None for anything else."""
+    """Return one of the five engine names, ``dma...`` for a DMA engine or queue, or None for another name."""
     text = label.strip()
     numbered = _NUMBERED.match(text)
     if numbered:
@@ -35,5 +35,5 @@ def engine_of(label: str) -> str | None:
 
 
 def lane_name(label: str) -> str:
-    """Our name where there is one, else the source's own."""
+    """Return the engine name if there is one, otherwise the label of the source."""
     return engine_of(label) or label.strip() or "unnamed"

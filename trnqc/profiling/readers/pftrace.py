@@ -19,9 +19,12 @@ from trnqc.profiling.profile import NO_STALL, Profile
 from trnqc.profiling.readers.protobuf import Field, Truncated, fields, message, number, signed, text
 from trnqc.profiling.readers.tracks import Track, origin_of, to_lanes, to_series
 
+# Field numbers: a packet of a trace, and the fields of a packet.
 PACKET = 1
 TIMESTAMP, SEQUENCE, EVENT, INTERNED, FLAGS, COMPRESSED, DEFAULTS, DESCRIPTOR = 8, 10, 11, 12, 41, 50, 59, 60
+# Types of a track event.
 BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
+# Flag of a packet whose sequence starts anew.
 STATE_CLEARED = 1
 
 

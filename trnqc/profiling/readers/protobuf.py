@@ -1,22 +1,30 @@
-"""The wire format of protocol buffers, as far as traces need it: (field number, value) pairs of a message.
+"""Decoding of the protocol buffer wire format, as far as traces need it.
 
-A varint gives an int, the 64- and 32-bit kinds their bytes as an int, length-delimited fields a memoryview.
+A message is a sequence of (field number, value). Varints and fields of 32 and 64 bits become ints, length-delimited
+fields become memoryviews.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+# Wire types.
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 Field = int | memoryview
 
 
 class Truncated(ValueError):
-    """The message ends inside a field, or the bytes are no message."""
+    """Raised if a message ends inside a field, or if the bytes are not a message."""
 
 
 def fields(message: memoryview) -> Iterator[tuple[int, Field]]:
-    """All fields in order. Truncated: where the bytes stop making sense."""
+    """Yield (field number, value) of all fields in order.
+
+    Raises
+    ------
+    Truncated
+        If the message ends inside a field, or a field number or type is invalid.
+    """
     at, end = 0, len(message)
     while at < end:
         tag, at = _varint(message, at, end)
@@ -55,26 +63,26 @@ def _varint(message: memoryview, at: int, end: int) -> tuple[int, int]:
 
 
 def signed(value: int) -> int:
-    """The int64 that a varint or fixed64 stands for."""
+    """Return the signed 64-bit integer that an unsigned value represents."""
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
 def text(value: Field) -> str:
-    """A field as UTF-8 text. Raises Truncated if it is a number."""
+    """Return a field as UTF-8 text. Raises Truncated if it is a number."""
     if isinstance(value, int):
-        raise Truncated("a number where text was due")
+        raise Truncated("a number where text was expected")
     return bytes(value).decode("utf-8", "replace")
 
 
 def message(value: Field) -> memoryview:
-    """A field as the bytes of a message. Raises Truncated if it is a number."""
+    """Return a field as the bytes of a message. Raises Truncated if it is a number."""
     if isinstance(value, int):
-        raise Truncated("a number where a message was due")
+        raise Truncated("a number where a message was expected")
     return value
 
 
 def number(value: Field) -> int:
-    """A field as a number. Raises Truncated if it is bytes."""
+    """Return a field as a number. Raises Truncated if it is bytes."""
     if not isinstance(value, int):
-        raise Truncated("bytes where a number was due")
+        raise Truncated("bytes where a number was expected")
     return value

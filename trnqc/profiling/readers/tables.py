@@ -29,7 +29,9 @@ KINDS: dict[str, frozenset[str]] = {
     "PsumUsage": frozenset({"timestamp", "bank_0_util_percent"}),
     "DmaUsage": frozenset({"timestamp", "current_throughput"}),
 }
+# Kinds of tables of which a profile needs at least one.
 NEEDED = ("Instruction", "DmaPacket", "DmaPacketAggregated", "Summary")
+# Columns of the metadata that are kept as provenance.
 VERSIONS = ("runtime_version", "driver_version", "explorer_version", "compiler_version", "profile_schema_version")
 
 

@@ -10,7 +10,7 @@ from trnqc.errors import InputError
 from trnqc.profiling.activity import is_dma
 from trnqc.profiling.machines import target_of
 from trnqc.profiling.profile import Labels, Profile
-from trnqc.profiling.readers.checks import given_numbers, need, numbers, strings
+from trnqc.profiling.readers.checks import need, numbers, optional_numbers, strings
 from trnqc.profiling.readers.fields import available
 from trnqc.profiling.readers.lanes import columns, lanes
 
@@ -66,7 +66,7 @@ def _lanes(events: list[Any], path: Path) -> tuple[Any, ...]:
         Labels.of(strings(events, "op")),
         Labels.of(strings(events, "name")),
         stall=Labels.of(text or "none" for text in strings(events, "stall")),
-        stall_ns=given_numbers(events, "stall_ns", path, "events"),
+        stall_ns=optional_numbers(events, "stall_ns", path, "events"),
     )
     return lanes([table], path, "events")
 

@@ -1,4 +1,4 @@
-"""Named tracks of slices and counters, as trace viewers know them -> a profile."""
+"""Conversion of the tracks and counters of a trace to lanes and series of a profile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CORE = re.compile(r"^(?:neuron\s*core|nc)[\s_-]*(\d+)$", re.IGNORECASE)
 
 @dataclass
 class Track:
-    """Slices of one row of a trace while it is being read; times in ns on the trace's clock."""
+    """Slices of one track, collected while a trace is read. Times are in ns on the clock of the trace."""
 
     process: str
     thread: str
@@ -33,6 +33,7 @@ class Track:
     def add(
         self, start: float, end: float, op: str, name: str = "", stall: str = NO_STALL, stall_ns: float = 0.0
     ) -> None:
+        """Append a slice from `start` to `end`; `stall_ns` is the wait before it."""
         self.start.append(start)
         self.end.append(end)
         self.op.append(op)
@@ -42,7 +43,7 @@ class Track:
 
 
 def to_lanes(tracks: Sequence[Track], path: Path) -> tuple[Lane, ...]:
-    """One lane a track, or an engine where several tracks show one; each process that shows engines is a core."""
+    """Return one lane per track. Tracks of the same engine share a lane, and each process with engines is a core."""
     used = [track for track in tracks if track.start]
     processes = list(dict.fromkeys(track.process for track in used))
     cores = [p for p in processes if any(t.process == p and engine_of(t.thread) for t in used)]
@@ -69,7 +70,7 @@ def _columns(track: Track, cores: list[str], several: bool) -> Columns:
 
 
 def _core(process: str, cores: list[str]) -> int:
-    """The number in the process's name if it names a core, else its place among the processes that show engines."""
+    """Return the number in the name of the process if it names a core, otherwise its position among `cores`."""
     numbered = _CORE.match(process)
     if numbered:
         return int(numbered[1])
@@ -77,9 +78,16 @@ def _core(process: str, cores: list[str]) -> int:
 
 
 def to_series(name: str, unit: str, points: Sequence[tuple[float, float]], origin: float) -> Series:
-    """points: (time in ns, value), any order, those without a finite value left out.
+    """Return the samples of a counter as a series, sorted by time.
 
-    The origin is taken off while times may still be whole.
+    Parameters
+    ----------
+    name, unit : str
+        Name of the counter, and its unit.
+    points : sequence of (float, float)
+        Times in ns and values in any order. Values that are not finite are left out.
+    origin : float
+        Time in ns of the first event, which is subtracted. Times that are still integers lose no digits by that.
     """
     ordered = sorted(point for point in points if math.isfinite(point[1]))
     return Series(
@@ -91,5 +99,5 @@ def to_series(name: str, unit: str, points: Sequence[tuple[float, float]], origi
 
 
 def origin_of(tracks: Sequence[Track]) -> float:
-    """The earliest start of all tracks; 0 if no track has events."""
+    """Return the earliest start of all tracks; 0 if no track has events."""
     return min((min(track.start) for track in tracks if track.start), default=0)

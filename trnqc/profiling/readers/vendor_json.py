@@ -16,10 +16,11 @@ import numpy as np
 from trnqc.errors import InputError
 from trnqc.profiling.machines import target_of
 from trnqc.profiling.profile import NO_STALL, Labels, Profile
-from trnqc.profiling.readers.checks import given_numbers, need, numbers, strings
+from trnqc.profiling.readers.checks import need, numbers, optional_numbers, strings
 from trnqc.profiling.readers.fields import normal
 from trnqc.profiling.readers.lanes import Columns, columns, lanes
 
+# A summary has at least one of these fields.
 KNOWN_FIELDS = ("total_time", "neuroncore_cycle_count", "event_count", "hardware_flops", "dma_active_time")
 # Lists of the json form that hold transfers; the vendor documents the instruction list only, so these are optional.
 DMA_LISTS = ("dma", "dma_packet", "DmaPacket", "DmaPacketAggregated")
@@ -106,14 +107,14 @@ def _instructions(records: Any, path: Path) -> Columns:
     start, end = _times(records, path, "instruction")
     if records and not any(key in records[0] for key in ("engine", "label")):
         need(records[0], "label", str, path, "instruction[0]")
-    waits = given_numbers(records, "evt_wait_time_ns", path, "instruction")
+    waits = optional_numbers(records, "evt_wait_time_ns", path, "instruction")
     return columns(
         Labels.of(strings(records, "engine", "label")),
         start,
         end,
         Labels.of(strings(records, "opcode")),
         Labels.of(strings(records, "nki_source_location", "hlo_name", "operands")),
-        core=given_numbers(records, "pcore_idx", path, "instruction").astype(np.int64),
+        core=optional_numbers(records, "pcore_idx", path, "instruction").astype(np.int64),
         stall=Labels.of("semaphore" if wait > 0 else NO_STALL for wait in waits),
         stall_ns=waits,
     )
@@ -131,7 +132,7 @@ def _transfers(records: Any, path: Path, where: str) -> Columns:
         end,
         Labels.of(strings(records, "queue_type", "op", "label")),
         Labels.of(strings(records, "variable")),
-        core=given_numbers(records, "pcore_idx", path, where).astype(np.int64),
+        core=optional_numbers(records, "pcore_idx", path, where).astype(np.int64),
     )
 
 

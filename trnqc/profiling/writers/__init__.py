@@ -1,4 +1,7 @@
-"""Profiles -> files for other tools: a Perfetto trace and the analysis as JSON. All are written aside and renamed."""
+"""Files for other tools, as text.
+
+profiles -> trace for Perfetto, analysis as JSON -> text, which the command line writes
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Figures and findings as JSON, for scripts: schema ``trnqc.analysis/1``. Times in ns but for the vendor's fields."""
+"""The analysis of profiles as JSON for scripts, schema ``trnqc.analysis/1``.
+
+Times are in ns, except those of the summary fields, which have the vendor's names and are in seconds.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ SCHEMA = "trnqc.analysis/1"
 
 
 def analysis(profiles: Sequence[Profile], comparison: Comparison | None = None) -> str:
-    """The JSON text."""
+    """Return the JSON text of the analysis of profiles, with an optional comparison of two."""
     data: dict[str, Any] = {"schema": SCHEMA, "profiles": [_profile(profile) for profile in profiles]}
     if comparison:
         data["comparison"] = {

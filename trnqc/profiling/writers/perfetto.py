@@ -18,7 +18,7 @@ from trnqc.profiling.utilisation import completed
 
 
 def trace(profile: Profile) -> str:
-    """The JSON text."""
+    """Return the JSON text of the trace of one profile."""
     _, end = profile.span
     events: list[dict[str, Any]] = []
     for core in profile.cores:
@@ -41,7 +41,7 @@ def _meta(kind: str, pid: int, tid: int, args: dict[str, Any]) -> dict[str, Any]
 
 
 def _rows(lane: Lane) -> np.ndarray:
-    """int [n]: the thread of each event; the format wants the slices of one thread apart or nested."""
+    """Return the number of the thread of each event, int [n]: slices of one thread must be disjoint or nested."""
     free: list[tuple[float, int]] = []
     row = np.zeros(len(lane), dtype=np.int64)
     used = 0

@@ -36,7 +36,7 @@ class Op:
         Docstring of the ``nl`` function.
     """
 
-    evaluate: ClassVar[Callable[..., Any]]  # evaluates calls as nl functions; set by `trnqc.sim.functions.maths`
+    evaluate: ClassVar[Callable[..., Any]]  # evaluates calls as nl functions; set by `trnqc.sim.functions.evaluate`
 
     def __init__(
         self,

@@ -168,3 +168,44 @@ def flag(op: str, role: str, value: Any) -> bool:
     if not isinstance(value, (bool, np.bool_)):
         raise NkiValidationError(f"{op} {role} must be True or False, got {value!r}")
     return bool(value)
+
+
+def needs_generation(run: Run, op: str, generation: int) -> None:
+    """Check that the target has instruction ``op``, which exists from ``generation`` on."""
+    if run.target.generation < generation:
+        raise NkiValidationError(f"{op} needs trn{generation - 1} (gen{generation}) or later, got {run.target.name}")
+
+
+def one_of(op: str, role: str, t: NkiTensor, allowed: tuple[DType, ...]) -> None:
+    """Check that the dtype of operand ``role`` is in ``allowed``."""
+    if t.dtype not in allowed:
+        raise NkiValidationError(f"{op} {role} must be {' or '.join(d.name for d in allowed)}, got {t.dtype}")
+
+
+def per_partition(op: str, role: str, t: NkiTensor, low: int, high: int) -> None:
+    """Check that an operand has ``low`` to ``high`` elements per partition."""
+    count = t.size // t.shape[0]
+    if not low <= count <= high:
+        allowed = str(low) if low == high else f"between {low} and {high}"
+        raise NkiValidationError(f"{op} {role} must have {allowed} elements per partition, got {count}")
+
+
+def rank(op: str, role: str, t: NkiTensor, most: int) -> None:
+    """Check that an operand has at most ``most`` dimensions."""
+    if t.ndim > most:
+        raise NkiValidationError(f"{op} {role} must have at most {most} dimensions, got shape {t.shape}")
+
+
+def same_partitions(op: str, first: str, a: NkiTensor, second: str, b: NkiTensor) -> None:
+    """Check that operands ``first`` and ``second`` have the same number of partitions."""
+    if a.shape[0] != b.shape[0]:
+        raise NkiValidationError(
+            f"{op} {first} and {second} must have the same partition dimension, got {a.shape[0]} and {b.shape[0]}"
+        )
+
+
+def int32(op: str, role: str, value: Any) -> int:
+    """Return ``value`` as an int if it is a 32-bit integer constant."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not -(2**31) <= value < 2**31:
+        raise NkiValidationError(f"{op} {role} must be a 32-bit integer constant, got {value!r}")
+    return int(value)

@@ -9,11 +9,12 @@ import numpy as np
 from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.instructions import checks
 from trnqc.sim.instructions.checks import SBUF
-from trnqc.sim.instructions.search import GPSIMD_PARTITIONS, one_of, rows
+from trnqc.sim.instructions.search import GPSIMD_PARTITIONS
 from trnqc.sim.launch import machine
 from trnqc.sim.launch.targets import PARTITIONS
 from trnqc.sim.memory import dtypes
 from trnqc.sim.memory.tensor import NkiTensor
+from trnqc.sim.memory.values import rows
 
 QUADRANT = 32  # partitions of a quadrant
 UNCHANGED = 255  # entry of a shuffle mask that leaves its partition unchanged
@@ -37,7 +38,7 @@ def nc_n_gather(dst: NkiTensor, data: NkiTensor, indices: NkiTensor, name: str |
         checks.tile(op, role, t, SBUF)
     checks.same_tiles(op, "indices", indices, dst=dst)
     _same_dtype(op, dst, "data", data)
-    one_of(op, "indices", indices, (dtypes.uint32,))
+    checks.one_of(op, "indices", indices, (dtypes.uint32,))
     if data.shape[0] != dst.shape[0]:
         raise NkiValidationError(
             f"{op} data and dst must have the same partition dimension, got {data.shape[0]} and {dst.shape[0]}"
@@ -86,7 +87,7 @@ def local_gather(
     for role, t in (("dst", dst), ("src_buffer", src_buffer), ("index", index)):
         checks.tile(op, role, t, SBUF)
     _same_dtype(op, dst, "src_buffer", src_buffer)
-    one_of(op, "index", index, (dtypes.uint16,))
+    checks.one_of(op, "index", index, (dtypes.uint16,))
     P = src_buffer.shape[0]
     if index.shape[0] != P or dst.shape[0] != P or P % GPSIMD_PARTITIONS:
         raise NkiValidationError(

@@ -12,13 +12,12 @@ from trnqc.sim.functions.enums import reduce_cmd
 from trnqc.sim.functions.ops import Op
 from trnqc.sim.instructions import checks
 from trnqc.sim.instructions.scalar import activation_function, evaluate
-from trnqc.sim.instructions.search import needs_generation, one_of, rows
 from trnqc.sim.instructions.vector import apply
 from trnqc.sim.launch import machine
 from trnqc.sim.memory import dtypes
 from trnqc.sim.memory.reduction import Reduction
 from trnqc.sim.memory.tensor import NkiTensor
-from trnqc.sim.memory.values import store, widen
+from trnqc.sim.memory.values import rows, store, widen
 
 SMALL = (dtypes.float8_e4m3, dtypes.float8_e5m2, dtypes.float16, dtypes.bfloat16, dtypes.float32)
 EXP_INPUTS = (*SMALL, dtypes.int8, dtypes.int16, dtypes.int32, dtypes.uint8, dtypes.uint16, dtypes.uint32)
@@ -67,14 +66,14 @@ def exponential(
     """
     op = "exponential"
     run = machine.current()
-    needs_generation(run, op, 4)
+    checks.needs_generation(run, op, 4)
     for role, t in (("dst", dst), ("src", src)):
         checks.tile(op, role, t)
         if t.ndim > 4:
             raise NkiValidationError(f"{op} {role} must have at most 4 dimensions, got shape {t.shape}")
     checks.same_tiles(op, "src", src, dst=dst)
-    one_of(op, "src", src, EXP_INPUTS)
-    one_of(op, "dst", dst, EXP_OUTPUTS)
+    checks.one_of(op, "src", src, EXP_INPUTS)
+    checks.one_of(op, "dst", dst, EXP_OUTPUTS)
     vectors = checks.scalar(op, "max_value", max_value, src) + checks.scalar(op, "reduce_init", reduce_init, src)
     loads = reduce_cmd is type(reduce_cmd).load_reduce
     if not loads and (isinstance(reduce_init, NkiTensor) or reduce_init != 0.0):
@@ -130,7 +129,7 @@ def activate2(
     """
     called = "activate2"
     run = machine.current()
-    needs_generation(run, called, 4)
+    checks.needs_generation(run, called, 4)
     checks.tile(called, "dst", dst)
     checks.tile(called, "data", data)
     checks.same_tiles(called, "data", data, dst=dst)

@@ -15,7 +15,6 @@ from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.instructions import checks
 from trnqc.sim.instructions.checks import PSUM, SBUF
 from trnqc.sim.instructions.matmul import accumulation, deposit
-from trnqc.sim.instructions.search import needs_generation, one_of
 from trnqc.sim.launch import machine
 from trnqc.sim.launch.targets import PARTITIONS
 from trnqc.sim.memory import dtypes
@@ -55,11 +54,11 @@ def quantize_mx(dst: NkiTensor, src: NkiTensor, dst_scale: NkiTensor, name: str 
     """
     op = "quantize_mx"
     run = machine.current()
-    needs_generation(run, op, 4)
+    checks.needs_generation(run, op, 4)
     checks.tile(op, "dst", dst, SBUF)
     checks.tile(op, "src", src, SBUF)
-    one_of(op, "src", src, (dtypes.float16, dtypes.bfloat16))
-    one_of(op, "dst", dst, tuple(MAX_EXPONENT))
+    checks.one_of(op, "src", src, (dtypes.float16, dtypes.bfloat16))
+    checks.one_of(op, "dst", dst, tuple(MAX_EXPONENT))
     P, n = src.shape[0], src.size // src.shape[0]
     if P % QUADRANT:
         raise NkiValidationError(f"{op} src partition dimension must be a multiple of 32, got {P}")
@@ -85,7 +84,7 @@ def quantize_mx(dst: NkiTensor, src: NkiTensor, dst_scale: NkiTensor, name: str 
 def _check_scale(op: str, role: str, scale: NkiTensor, P: int, columns: int) -> None:
     """Check that a scale tile has ``columns`` columns and enough partitions for the scales of ``P`` partitions."""
     checks.tensor(op, role, scale, SBUF)
-    one_of(op, role, scale, SCALES)
+    checks.one_of(op, role, scale, SCALES)
     needed = int(_scale_rows(P)[-1]) + 1
     if scale.shape[0] < needed or scale.size != scale.shape[0] * columns:
         raise NkiValidationError(
@@ -137,12 +136,12 @@ def nc_matmul_mx(
     """
     op = "nc_matmul_mx"
     run = machine.current()
-    needs_generation(run, op, 4)
+    checks.needs_generation(run, op, 4)
     checks.tile(op, "dst", dst, PSUM)
-    one_of(op, "dst", dst, (dtypes.float32, dtypes.bfloat16))
+    checks.one_of(op, "dst", dst, (dtypes.float32, dtypes.bfloat16))
     for role, t, scale in (("stationary", stationary, stationary_scale), ("moving", moving, moving_scale)):
         checks.tile(op, role, t, SBUF)
-        one_of(op, role, t, tuple(ELEMENT))
+        checks.one_of(op, role, t, tuple(ELEMENT))
         _check_scale(op, f"{role}_scale", scale, t.shape[0], t.size // t.shape[0])
     K, M, N = stationary.shape[0], stationary.size // stationary.shape[0], moving.size // moving.shape[0]
     if moving.shape[0] != K or K % QUADRANT:

@@ -16,13 +16,12 @@ from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.functions.enums import engine
 from trnqc.sim.instructions import checks
 from trnqc.sim.instructions.checks import ON_CHIP, SBUF
-from trnqc.sim.instructions.search import needs_generation, one_of, rows
 from trnqc.sim.launch import machine
 from trnqc.sim.launch.machine import Run
 from trnqc.sim.launch.targets import PARTITIONS
 from trnqc.sim.memory import dtypes
 from trnqc.sim.memory.tensor import NkiTensor
-from trnqc.sim.memory.values import store, widen
+from trnqc.sim.memory.values import rows, store, widen
 
 WORDS = 6  # 32-bit words of the state of a generator
 STREAMS = {"vector": 4, "gpsimd": 1}  # generators in a lane
@@ -88,7 +87,9 @@ def _engine(run: Run, op: str, chosen: Any, vector_from: int, gpsimd_from: int) 
     checks.engine_choice(op, chosen, (engine.vector, engine.gpsimd))
     if chosen is engine.unknown:
         raise NkiValidationError(f"{op} engine must be vector or gpsimd, got unknown")
-    needs_generation(run, f"{op} on the {chosen.name} engine", vector_from if chosen is engine.vector else gpsimd_from)
+    checks.needs_generation(
+        run, f"{op} on the {chosen.name} engine", vector_from if chosen is engine.vector else gpsimd_from
+    )
     return chosen.name
 
 
@@ -97,7 +98,7 @@ def rng(dst: NkiTensor, engine: engine = engine.vector, name: str | None = None)
     run = machine.current()
     unit = _engine(run, "rng", engine, 2, 3)
     checks.tile("rng", "dst", dst, ON_CHIP if unit == "vector" else SBUF)
-    one_of("rng", "dst", dst, INTEGERS)
+    checks.one_of("rng", "dst", dst, INTEGERS)
     if run.issue("rng", unit, (dst,), (), name):
         words = _draw(run, unit, _lanes(dst), dst.size // dst.shape[0])
         unsigned = np.dtype(f"uint{8 * dst.dtype.itemsize}")
@@ -173,7 +174,7 @@ def rand_get_state(dst: NkiTensor, engine: engine = engine.gpsimd, name: str | N
 
 def _check_state(op: str, role: str, t: NkiTensor, unit: str, psum: bool) -> None:
     checks.tile(op, role, t, ON_CHIP if psum else SBUF)
-    one_of(op, role, t, (dtypes.uint32,))
+    checks.one_of(op, role, t, (dtypes.uint32,))
     words = STREAMS[unit] * WORDS
     if t.ndim != 2 or t.shape[1] != words:
         raise NkiValidationError(f"{op} {role} must be [P, {words}] on the {unit} engine, got {t.shape}")
@@ -190,9 +191,9 @@ def rand2(dst: NkiTensor, min: float | NkiTensor, max: float | NkiTensor, name: 
         Constants or (P, 1) fp32 tiles, with min below max.
     """
     run = machine.current()
-    needs_generation(run, "rand2", 4)
+    checks.needs_generation(run, "rand2", 4)
     checks.tile("rand2", "dst", dst)
-    one_of("rand2", "dst", dst, RAND2_OUTPUTS)
+    checks.one_of("rand2", "dst", dst, RAND2_OUTPUTS)
     vectors = checks.scalar("rand2", "min", min, dst) + checks.scalar("rand2", "max", max, dst)
     if not vectors and not min < max:  # type: ignore[operator]
         raise NkiValidationError(f"rand2 min must be below max, got {min!r} and {max!r}")

@@ -11,14 +11,13 @@ from trnqc.sim.functions import ops
 from trnqc.sim.functions.enums import reduce_cmd
 from trnqc.sim.functions.ops import Op
 from trnqc.sim.instructions import checks
-from trnqc.sim.instructions.search import rows
 from trnqc.sim.instructions.vector import apply
 from trnqc.sim.launch import machine
 from trnqc.sim.launch.machine import Run
 from trnqc.sim.memory import dtypes
 from trnqc.sim.memory.reduction import Reduction
 from trnqc.sim.memory.tensor import NkiTensor
-from trnqc.sim.memory.values import store, widen
+from trnqc.sim.memory.values import rows, store, widen
 
 BN_FMAX = 512  # elements per partition of bn_stats
 CUMULATIVE = (ops.add, ops.subtract, ops.multiply, ops.maximum, ops.max, ops.minimum, ops.min)

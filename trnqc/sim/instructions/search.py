@@ -10,51 +10,13 @@ from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.instructions import checks
 from trnqc.sim.instructions.checks import SBUF
 from trnqc.sim.launch import machine
-from trnqc.sim.launch.machine import Run
 from trnqc.sim.memory import dtypes
 from trnqc.sim.memory.tensor import NkiTensor
-from trnqc.sim.memory.values import store, widen
+from trnqc.sim.memory.values import rows, store, widen
 
 EIGHT = 8  # elements that one search instruction handles per partition
 SEARCH_MIN, SEARCH_MAX = 8, 16384  # elements per partition of searched data
 GPSIMD_PARTITIONS = 16  # partitions that one GpSimd core is connected to
-
-
-def rows(t: NkiTensor) -> np.ndarray:
-    """Return the elements of a tile as an array [partitions, elements per partition]."""
-    array = t.array()
-    return array.reshape(array.shape[0], -1)
-
-
-def needs_generation(run: Run, op: str, generation: int) -> None:
-    """Check that the target has instruction ``op``, which exists from ``generation`` on."""
-    if run.target.generation < generation:
-        raise NkiValidationError(f"{op} needs trn{generation - 1} (gen{generation}) or later, got {run.target.name}")
-
-
-def one_of(op: str, role: str, t: NkiTensor, allowed: tuple[dtypes.DType, ...]) -> None:
-    """Check that the dtype of operand ``role`` is in ``allowed``."""
-    if t.dtype not in allowed:
-        raise NkiValidationError(f"{op} {role} must be {' or '.join(d.name for d in allowed)}, got {t.dtype}")
-
-
-def _per_partition(op: str, role: str, t: NkiTensor, low: int, high: int) -> None:
-    count = t.size // t.shape[0]
-    if not low <= count <= high:
-        allowed = str(low) if low == high else f"between {low} and {high}"
-        raise NkiValidationError(f"{op} {role} must have {allowed} elements per partition, got {count}")
-
-
-def _rank(op: str, role: str, t: NkiTensor, most: int) -> None:
-    if t.ndim > most:
-        raise NkiValidationError(f"{op} {role} must have at most {most} dimensions, got shape {t.shape}")
-
-
-def _same_partitions(op: str, first: str, a: NkiTensor, second: str, b: NkiTensor) -> None:
-    if a.shape[0] != b.shape[0]:
-        raise NkiValidationError(
-            f"{op} {first} and {second} must have the same partition dimension, got {a.shape[0]} and {b.shape[0]}"
-        )
 
 
 def max8(dst: NkiTensor, src: NkiTensor, name: str | None = None) -> None:
@@ -70,11 +32,11 @@ def max8(dst: NkiTensor, src: NkiTensor, name: str | None = None) -> None:
     run = machine.current()
     checks.tile("max8", "dst", dst)
     checks.tile("max8", "src", src)
-    _rank("max8", "src", src, 3)
-    _rank("max8", "dst", dst, 2)
-    _per_partition("max8", "src", src, SEARCH_MIN, SEARCH_MAX)
-    _per_partition("max8", "dst", dst, EIGHT, EIGHT)
-    _same_partitions("max8", "dst", dst, "src", src)
+    checks.rank("max8", "src", src, 3)
+    checks.rank("max8", "dst", dst, 2)
+    checks.per_partition("max8", "src", src, SEARCH_MIN, SEARCH_MAX)
+    checks.per_partition("max8", "dst", dst, EIGHT, EIGHT)
+    checks.same_partitions("max8", "dst", dst, "src", src)
     if run.issue("max8", "vector", (dst,), (src,), name):
         store(dst.array(), np.sort(widen(rows(src)), axis=1)[:, : -EIGHT - 1 : -1], dst.dtype)
 
@@ -143,17 +105,17 @@ def nc_match_replace8(
 def _check_search(op: str, data: NkiTensor, vals: NkiTensor) -> None:
     checks.tile(op, "data", data)
     checks.tile(op, "vals", vals)
-    _rank(op, "vals", vals, 3)
-    _per_partition(op, "data", data, SEARCH_MIN, SEARCH_MAX)
-    _per_partition(op, "vals", vals, EIGHT, EIGHT)
-    _same_partitions(op, "data", data, "vals", vals)
+    checks.rank(op, "vals", vals, 3)
+    checks.per_partition(op, "data", data, SEARCH_MIN, SEARCH_MAX)
+    checks.per_partition(op, "vals", vals, EIGHT, EIGHT)
+    checks.same_partitions(op, "data", data, "vals", vals)
 
 
 def _check_indices(op: str, role: str, indices: NkiTensor, data: NkiTensor) -> None:
-    one_of(op, role, indices, (dtypes.uint16, dtypes.uint32))
-    _rank(op, role, indices, 2)
-    _per_partition(op, role, indices, EIGHT, EIGHT)
-    _same_partitions(op, role, indices, "data", data)
+    checks.one_of(op, role, indices, (dtypes.uint16, dtypes.uint32))
+    checks.rank(op, role, indices, 2)
+    checks.per_partition(op, role, indices, EIGHT, EIGHT)
+    checks.same_partitions(op, role, indices, "data", data)
 
 
 def _match(data: np.ndarray, vals: np.ndarray, order: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -194,11 +156,11 @@ def topk(val_dst: NkiTensor, idx_dst: NkiTensor, src: NkiTensor, n: int, name: s
     run = machine.current()
     for role, t in (("val_dst", val_dst), ("idx_dst", idx_dst), ("src", src)):
         checks.tile(op, role, t, SBUF)
-        _rank(op, role, t, 2)
-        _same_partitions(op, role, t, "src", src)
-    one_of(op, "src", src, (dtypes.bfloat16,))
-    one_of(op, "val_dst", val_dst, (dtypes.bfloat16,))
-    one_of(op, "idx_dst", idx_dst, (dtypes.uint32,))
+        checks.rank(op, role, t, 2)
+        checks.same_partitions(op, role, t, "src", src)
+    checks.one_of(op, "src", src, (dtypes.bfloat16,))
+    checks.one_of(op, "val_dst", val_dst, (dtypes.bfloat16,))
+    checks.one_of(op, "idx_dst", idx_dst, (dtypes.uint32,))
     if src.shape[0] % GPSIMD_PARTITIONS:
         raise NkiValidationError(f"topk src partition dimension must be a multiple of 16, got {src.shape[0]}")
     K = val_dst.shape[1]
@@ -242,19 +204,19 @@ def nonzero_with_count(
     """
     op = "nonzero_with_count"
     run = machine.current()
-    needs_generation(run, op, 3)
+    checks.needs_generation(run, op, 3)
     checks.tile(op, "dst", dst, SBUF)
     checks.tile(op, "src", src, SBUF)
-    one_of(op, "src", src, (dtypes.float32, dtypes.int32))
-    one_of(op, "dst", dst, (dtypes.int32,))
-    _same_partitions(op, "dst", dst, "src", src)
+    checks.one_of(op, "src", src, (dtypes.float32, dtypes.int32))
+    checks.one_of(op, "dst", dst, (dtypes.int32,))
+    checks.same_partitions(op, "dst", dst, "src", src)
     T = src.size // src.shape[0]
     if dst.size // dst.shape[0] != T + 1:
         raise NkiValidationError(
             f"{op} dst must have one element per partition more than src ({T} + 1), got {dst.size // dst.shape[0]}"
         )
     for role, value in (("index_offset", index_offset), ("padding_val", padding_val)):
-        int32(op, role, value)
+        checks.int32(op, role, value)
     if run.issue(op, "gpsimd", (dst,), (src,), name):
         data, out = rows(src), dst.array()
         for p in range(-src.start_partition % GPSIMD_PARTITIONS, src.shape[0], GPSIMD_PARTITIONS):
@@ -263,13 +225,6 @@ def nonzero_with_count(
             result[: len(indices)] = indices + index_offset
             result[T] = len(indices)
             out[p] = result.reshape(out[p].shape)
-
-
-def int32(op: str, role: str, value: Any) -> int:
-    """Return ``value`` as an int if it is a 32-bit integer constant."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not -(2**31) <= value < 2**31:
-        raise NkiValidationError(f"{op} {role} must be a 32-bit integer constant, got {value!r}")
-    return int(value)
 
 
 def sequence_bounds(dst: NkiTensor, segment_ids: NkiTensor, name: str | None = None) -> None:
@@ -286,8 +241,8 @@ def sequence_bounds(dst: NkiTensor, segment_ids: NkiTensor, name: str | None = N
     run = machine.current()
     checks.tile(op, "dst", dst, SBUF)
     checks.tile(op, "segment_ids", segment_ids, SBUF)
-    one_of(op, "dst", dst, (dtypes.float32, dtypes.int32))
-    one_of(op, "segment_ids", segment_ids, (dtypes.float32, dtypes.int32))
+    checks.one_of(op, "dst", dst, (dtypes.float32, dtypes.int32))
+    checks.one_of(op, "segment_ids", segment_ids, (dtypes.float32, dtypes.int32))
     n = segment_ids.size
     if segment_ids.shape[0] != 1 or dst.shape != (1, 2, n):
         raise NkiValidationError(

@@ -12,11 +12,10 @@ from trnqc.sim.functions import ops
 from trnqc.sim.functions.enums import reduce_cmd
 from trnqc.sim.instructions import checks
 from trnqc.sim.instructions.checks import SBUF
-from trnqc.sim.instructions.search import int32, needs_generation, one_of, rows
 from trnqc.sim.launch import machine
 from trnqc.sim.memory import dtypes, reduction
 from trnqc.sim.memory.tensor import NkiTensor
-from trnqc.sim.memory.values import store, widen
+from trnqc.sim.memory.values import rows, store, widen
 
 COMPARISONS = (ops.equal, ops.less, ops.less_equal, ops.greater, ops.greater_equal)
 FP32_MIN = float(np.finfo(np.float32).min)
@@ -26,17 +25,17 @@ def _affine(op: str, pattern: Any, offset: Any, channel_multiplier: Any, dst: Nk
     """Return offset + p channel_multiplier + sum_d i_d step_d, [P, elements per partition], modulo 2^32."""
     if not isinstance(pattern, Sequence) or not 1 <= len(pattern) <= 4 or any(len(pair) != 2 for pair in pattern):
         raise NkiValidationError(f"{op} pattern must be a list of one to four [step, num] pairs, got {pattern!r}")
-    value = np.full((1,), int32(op, "offset", offset), np.int64)
+    value = np.full((1,), checks.int32(op, "offset", offset), np.int64)
     for step, num in pattern:
-        if int32(op, "pattern num", num) < 1:
+        if checks.int32(op, "pattern num", num) < 1:
             raise NkiValidationError(f"{op} pattern num must be positive, got {pattern}")
-        value = (value[:, None] + int32(op, "pattern step", step) * np.arange(num)).reshape(-1)
+        value = (value[:, None] + checks.int32(op, "pattern step", step) * np.arange(num)).reshape(-1)
     if len(value) != dst.size // dst.shape[0]:
         raise NkiValidationError(
             f"{op} pattern must have as many elements as dst per partition ({dst.size // dst.shape[0]}), "
             f"got {len(value)} from {pattern}"
         )
-    channel = np.arange(dst.shape[0])[:, None] * int32(op, "channel_multiplier", channel_multiplier)
+    channel = np.arange(dst.shape[0])[:, None] * checks.int32(op, "channel_multiplier", channel_multiplier)
     return (value + channel).astype(np.int32)
 
 
@@ -155,7 +154,7 @@ def range_select(
     """
     op = "range_select"
     run = machine.current()
-    needs_generation(run, op, 3)
+    checks.needs_generation(run, op, 3)
     checks.tile(op, "dst", dst)
     checks.tile(op, "on_true_tile", on_true_tile)
     checks.same_tiles(op, "dst", dst, on_true_tile=on_true_tile)
@@ -169,7 +168,7 @@ def range_select(
     if on_false_value is not ... and np.float32(on_false_value) != np.float32(FP32_MIN):
         raise NkiValidationError(f"{op} on_false_value must be {FP32_MIN!r}, got {on_false_value!r}")
     count = on_true_tile.size // on_true_tile.shape[0]
-    if abs(int32(op, "range_start", range_start)) + count > 2**24:
+    if abs(checks.int32(op, "range_start", range_start)) + count > 2**24:
         raise NkiValidationError(f"{op} range_start + index must stay within 2^24, got {range_start} + {count}")
     red = reduction.Reduction(
         run, op, "vector", reduce_cmd, reduce_op, reduce_res, on_true_tile, (ops.maximum, ops.max)
@@ -216,7 +215,7 @@ def select_reduce(
         checks.tile(op, role, t)
     checks.same_tiles(op, "dst", dst, predicate=predicate, on_true=on_true)
     checks.not_both_psum(op, on_true=on_true, predicate=predicate)
-    one_of(op, "predicate", predicate, (dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16))
+    checks.one_of(op, "predicate", predicate, (dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16))
     if on_true.dtype in (dtypes.tfloat32, dtypes.int32, dtypes.uint32):
         raise NkiValidationError(f"{op} on_true must not be tfloat32, int32 or uint32, got {on_true.dtype}")
     vectors = checks.scalar(op, "on_false", on_false, on_true, None)
@@ -252,7 +251,7 @@ def tensor_copy_predicated(
     checks.tile(op, "dst", dst)
     checks.tile(op, "predicate", predicate)
     checks.same_tiles(op, "dst", dst, predicate=predicate)
-    one_of(op, "predicate", predicate, (dtypes.uint8, dtypes.uint16, dtypes.uint32))
+    checks.one_of(op, "predicate", predicate, (dtypes.uint8, dtypes.uint16, dtypes.uint32))
     reverse = checks.flag(op, "reverse_pred", reverse_pred)
     inputs: tuple[NkiTensor, ...] = (predicate, dst)
     if not checks.is_number(src):

@@ -9,6 +9,7 @@ import numpy as np
 
 from trnqc.sim.memory import dtypes
 from trnqc.sim.memory.dtypes import DType
+from trnqc.sim.memory.tensor import NkiTensor
 
 
 def widen(array: np.ndarray) -> np.ndarray:
@@ -62,3 +63,9 @@ def round_tf32(value: np.ndarray) -> np.ndarray:
     bits = np.ascontiguousarray(value, np.float32).view(np.uint32)
     rounded = (bits + np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))) & np.uint32(0xFFFFE000)
     return np.where(np.isfinite(value), rounded.view(np.float32), value)
+
+
+def rows(t: NkiTensor) -> np.ndarray:
+    """Return the elements of a tile as an array [partitions, elements per partition]."""
+    array = t.array()
+    return array.reshape(array.shape[0], -1)

@@ -1,7 +1,7 @@
 """A sparse result, appended to its levels in one pass.
 
-The outer levels may be dense, all others are compressed. The entry of a level is written after what stands under it,
-and only if something does. Positions are kept as counts of the entries under every parent, which are summed at the end.
+The outer levels may be dense; all others are compressed. The entry of a level is written after the entries under it,
+and only if there are any. Positions are stored as the number of entries under every parent, and summed at the end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,17 @@ VALUES = Array("val_out", "f64")
 
 @dataclass(frozen=True)
 class Appended:
-    """The levels of a sparse result in a program. Its dense levels are the outermost ones."""
+    """The levels of a sparse result in a program. Its dense levels are the outermost ones.
+
+    Parameters
+    ----------
+    extents
+        The extents of all indices.
+    tensor
+        The number of the result.
+    format
+        Its format.
+    """
 
     extents: Extents
     tensor: int
@@ -37,30 +47,33 @@ class Appended:
 
     @property
     def last(self) -> int:
+        """The innermost level."""
         return len(self.format.order) - 1
 
     @property
     def used(self) -> Array:
-        """Number of entries of every level."""
+        """The array of the numbers of entries of all levels."""
         return Array("used_out", "i64")
 
     def coordinates(self, level: int) -> Array:
+        """Return the array of the coordinates of a level."""
         index = self.format.order[level]
         return Array(f"idx_out_{index}", self.extents.coordinate_type(index))
 
     def counts(self, level: int) -> Array:
-        """Number of entries of a level under every parent; an outermost level has none."""
+        """Return the array of the numbers of entries of a level under each parent. The outermost level has none."""
         return Array(f"cnt_out_{self.format.order[level]}", "i64")
 
     @property
     def arrays(self) -> tuple[Array, ...]:
+        """All arrays that functions take."""
         levels = range(self.first, self.last + 1)
         counts = tuple(self.counts(level) for level in levels if level)
         return (self.used, *counts, *map(self.coordinates, levels), VALUES, STATUS)
 
     @contextmanager
     def around(self, b: Builder, index: str, state: State) -> Iterator[None]:
-        """One turn of the loop over an index of the result, followed by its entry."""
+        """Add one turn of the loop over an index of the result, followed by its entry."""
         level = self.format.order.index(index)
         below = level + 1
         if level == self.last or below < self.first:
@@ -78,14 +91,14 @@ class Appended:
             self._advance(b, level)
 
     def before_list(self, b: Builder, indices: Indices, state: State) -> State:
-        """Inside a loop over a sorted list of the result's last indices; if it is over all, the levels are empty."""
+        """Return the state inside a loop over a sorted list of the last indices of the result."""
         listed = self.format.order.index(indices[0])
         levels = range(max(self.first, listed), self.last)
         bases = {level: b.let("base", self.used[level]) if state.bound else ZERO for level in levels}
         return replace(state, listed=listed, bases=bases)
 
     def add(self, b: Builder, state: State, value: Value) -> None:
-        """Appends an element at the coordinates that have a value."""
+        """Append an element at the present values of the indices."""
         with b.when(lt(self.used[self.last], CAPACITY)):
             new = b.declare("new", ZERO) if state.bases else ZERO
             for level in state.bases:
@@ -98,9 +111,9 @@ class Appended:
             b.store(STATUS[self.tensor], 1)
 
     def _open(self, b: Builder, level: int, state: State, new: Value) -> None:
-        """A new entry of a level if its coordinate, or one above, differs from that of the element before."""
+        """Append an entry of a level if its coordinate, or one above it, differs from that of the element before."""
         if level == self.first and _in_list(level - 1, state):
-            # A list that runs over dense levels as well comes to another parent, of which nothing is counted yet.
+            # The list also runs over dense levels, and the count is zero under a parent at which it has just arrived.
             with b.when(eq(self.counts(level)[self._parent(state)], 0)):
                 b.assign(new, ONE)
         same = eq(self.coordinates(level)[self.used[level] - 1], self._coordinate(level, state))
@@ -115,7 +128,7 @@ class Appended:
             self._advance(b, level)
 
     def _count(self, b: Builder, level: int, state: State) -> None:
-        """One more entry under the parent, where the parent's entry is written first."""
+        """Count one more entry under the parent, if the entry of the parent is written first."""
         if level == self.first and _in_list(level - 1, state):
             b.accumulate(self.counts(level)[self._parent(state)], ONE)
         elif level - 1 in state.bases:

@@ -1,4 +1,4 @@
-"""A loop over an index: over all of its values, those that one operand stores, or those that several have in common."""
+"""Loops over an index: over all of its values, the values that one operand stores, or those that several store."""
 
 from __future__ import annotations
 
@@ -11,12 +11,27 @@ from trnqc.gen.build import Builder
 from trnqc.gen.values import both, cast, eq, lt, maximum, minimum
 from trnqc.sparse.lower.state import ONE, ZERO, Extents, Operand, State
 
-Driver = tuple[Operand, int]  # an operand and its level
+# An operand and the number of one of its levels, over whose coordinates a loop runs.
+Driver = tuple[Operand, int]
 
 
 @contextmanager
 def over(b: Builder, extents: Extents, index: str, state: State, drivers: Sequence[Driver]) -> Iterator[State]:
-    """A loop over every value of the index that all drivers store under their present positions."""
+    """Add a loop over the values of an index that all drivers store under their present positions.
+
+    Parameters
+    ----------
+    b
+        The builder of the statements.
+    extents
+        The extents of all indices.
+    index
+        The index.
+    state
+        The state around the loop; the block gets the state inside.
+    drivers
+        Compressed levels over the index; without any, the loop is over all values.
+    """
     if len(drivers) > 1:
         with _common(b, index, state, drivers) as inner:
             yield inner
@@ -31,7 +46,7 @@ def over(b: Builder, extents: Extents, index: str, state: State, drivers: Sequen
 
 
 def at_position(b: Builder, index: str, state: State, driver: Driver, position: Value) -> State:
-    """The index takes the value that an operand stores at a position of its level."""
+    """Return the state in which the index has the value that an operand stores at a position of its level."""
     operand, level = driver
     x = b.let(Var(index, "i64"), cast(operand.coordinates(level)[position], "i64"))
     return state.bind(index, x).move(operand.number, level + 1, position)
@@ -39,7 +54,7 @@ def at_position(b: Builder, index: str, state: State, driver: Driver, position: 
 
 @contextmanager
 def _common(b: Builder, index: str, state: State, drivers: Sequence[Driver]) -> Iterator[State]:
-    """All drivers go up together; one that lies behind the largest coordinate skips to it in growing strides."""
+    """Add a merge of sorted coordinates: a driver behind the largest coordinate skips to it in growing strides."""
     x = Var(index, "i64")
     cursors: list[tuple[Operand, int, Value, Value]] = []
     inner = state.bind(index, x)
@@ -64,7 +79,7 @@ def _common(b: Builder, index: str, state: State, drivers: Sequence[Driver]) -> 
 
 
 def _skip(b: Builder, operand: Operand, level: int, p: Value, last: Value, x: Value) -> None:
-    """Moves to the first position whose coordinate is not below x; that of the present one is."""
+    """Move to the first position whose coordinate is at least x; the present coordinate is smaller."""
     stored = operand.coordinates(level)
 
     def below(place: Value) -> Value:

@@ -1,6 +1,6 @@
-"""An innermost loop that sums products of contiguous operands, by vectors whose lanes are added at its end.
+"""An innermost loop that sums products of contiguous operands by vectors, whose lanes are added after the loop.
 
-Several vectors of sums are kept, which do not wait for one another.
+Several vectors hold partial sums, so that consecutive additions do not depend on one another.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from trnqc.sparse.lower.state import State
 from trnqc.sparse.lower.tensors import Tensors
 from trnqc.sparse.network.loops import Leaf, Loop
 
-# Vectors of sums.
-APART = 4
+# Number of vectors of partial sums.
+SUMS = 4
 
 
 def contiguous_factors(tensors: Tensors, node: Loop) -> list[int] | None:
-    """The operands that such a loop multiplies; None for any other loop."""
+    """Return the operands that such a loop multiplies; None for any other loop."""
     index, nest = node.index, tensors.nest
     if not isinstance(node.body[0], Leaf) or len(node.body) > 1 or index not in tensors.extents.constants:
         return None
@@ -32,13 +32,16 @@ def contiguous_factors(tensors: Tensors, node: Loop) -> list[int] | None:
 
 
 def vector_sum(b: Builder, tensors: Tensors, index: str, factors: list[int], state: State) -> Value:
-    """The sum over an index of the product of contiguous operands."""
+    """Return the sum over an index of the product of contiguous operands.
+
+    factors: numbers of the operands.
+    """
     extent, lanes = tensors.extents.sizes[index], tensors.lanes
-    stride = APART * lanes
+    stride = SUMS * lanes
     whole = extent // stride * stride
-    held = b.array("dot", "f64", (APART,), lanes=True)
-    for n in range(APART):
-        b.store(held[n], 0.0)
+    sums = b.array("dot", "f64", (SUMS,), lanes=True)
+    for n in range(SUMS):
+        b.store(sums[n], 0.0)
 
     def add(n: int, at: Value, used: int) -> None:
         parts = []
@@ -47,15 +50,15 @@ def vector_sum(b: Builder, tensors: Tensors, index: str, factors: list[int], sta
             b.add(st.Unpack(part, const(0, "i64"), *tensors.row(t, index, at, state), 1, 1, used))
             parts.append(part[0])
         *others, last = parts
-        b.store(held[n], fma(reduce(mul, others), last, held[n]) if others else held[n] + last)
+        b.store(sums[n], fma(reduce(mul, others), last, sums[n]) if others else sums[n] + last)
 
     if whole:
         with b.loop("start", whole, step=stride) as start:
-            for n in range(APART):
+            for n in range(SUMS):
                 add(n, start + n * lanes, lanes)
     for n, at in enumerate(range(whole, extent, lanes)):
         add(n, const(at, "i64"), min(lanes, extent - at))
     total = b.array("total", "f64", (1,), "shared")
     b.store(total[0], 0.0)
-    b.accumulate(total[0], (held[0] + held[1]) + (held[2] + held[3]))
+    b.accumulate(total[0], (sums[0] + sums[1]) + (sums[2] + sums[3]))
     return total[0]

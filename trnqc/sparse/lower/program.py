@@ -1,27 +1,27 @@
-"""A nest as functions of the generator core: one for each of its outermost loops, whose turns are the groups.
+"""A nest as functions of the generator core, one for each outermost loop, whose iterations are the groups.
 
 nest -> tree of loops (network/loops.py), tensors by number (tensors.py)
      -> statements: loops over levels (coiterate.py) with positions in the operands (state.py), workspaces
         (workspace.py), vectors (dot.py, tile.py) and a sparse result (append.py)
-     -> functions
+     -> functions (pieces.py)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from operator import mul
-from typing import Literal
 
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
-from trnqc.gen.values import eq, walk
+from trnqc.gen.values import eq
 from trnqc.sparse.lower.append import CAPACITY, VALUES, Appended
 from trnqc.sparse.lower.coiterate import Driver, at_position, over
 from trnqc.sparse.lower.dot import contiguous_factors, vector_sum
+from trnqc.sparse.lower.pieces import Piece, Program, names_in
 from trnqc.sparse.lower.state import ONE, ZERO, State, resolved
 from trnqc.sparse.lower.tensors import OUT, Tensors, tensors_of
 from trnqc.sparse.lower.tile import add_products, row_loops, write_rows, writes_all
@@ -30,47 +30,15 @@ from trnqc.sparse.network.loops import Leaf, Loop, Node, loops, ordered
 from trnqc.sparse.network.nest import Nest
 
 
-@dataclass(frozen=True)
-class Piece:
-    """One function of a program.
+def program(nest: Nest, lanes: int = 8) -> Program:
+    """Return the program of a nest.
 
     Parameters
     ----------
-    function
-        The function; its groups are the turns of an outermost loop.
-    over, of
-        What the groups are: all values of an index, the entries of the outermost level of an operand, those of the list
-        of a workspace, or a single one; and of which index or tensor.
-    divisible
-        Whether ranges of groups may run at the same time, each with workspaces of its own.
-    appends
-        Whether it makes elements of a sparse result.
-    """
-
-    function: st.Function
-    over: Literal["index", "level", "list", "once"]
-    of: str | int
-    divisible: bool
-    appends: bool
-
-
-@dataclass(frozen=True)
-class Program:
-    """The functions of a nest, in the order in which they run, and the tensors whose arrays they take.
-
-    The nest is the one that was lowered: it ends with a copy of the result if that has to be put in order.
-    """
-
-    tensors: Tensors
-    pieces: tuple[Piece, ...]
-
-    @property
-    def nest(self) -> Nest:
-        return self.tensors.nest
-
-
-def program(nest: Nest, lanes: int = 8) -> Program:
-    """The program of a nest, for vectors of so many doubles.
+    nest
+        The nest.
+    lanes
+        Number of doubles of a vector.
 
     Raises
     ------
@@ -83,7 +51,7 @@ def program(nest: Nest, lanes: int = 8) -> Program:
 
 
 class _Lowering:
-    """The statements of one outermost loop, which are added to the builder `b`."""
+    """Adds the statements of one outermost loop to the builder `b`."""
 
     def __init__(self, tensors: Tensors) -> None:
         self.tensors, self.nest = tensors, tensors.nest
@@ -114,7 +82,7 @@ class _Lowering:
         return Piece(self.function(name, x), "index", node.index, self.divisible(node), appends)
 
     def divisible(self, node: Loop) -> bool:
-        """Whether turns of an outermost loop write to places of their own."""
+        """Whether different iterations of an outermost loop write to different elements."""
         for target in map(self.tensors.target, node.members):
             if target == self.tensors.result:
                 order = self.tensors.order(target)
@@ -127,7 +95,7 @@ class _Lowering:
         return True
 
     def function(self, name: str, group: Value | None) -> st.Function:
-        """The function of what was built, with those parameters that it uses."""
+        """Return the function of the statements so far, with those parameters that it uses."""
         tensors, body = self.tensors, self.unless_full()
         known: list[Value | Array] = [Var(tensors.extents.argument(index), "i64") for index in tensors.extents.sizes]
         for operand in tensors.operands:
@@ -135,13 +103,16 @@ class _Lowering:
         for workspace in tensors.workspaces.values():
             known += [*workspace.arrays, *([workspace.room] if workspace.hashed else [])]
         known += [CAPACITY, *tensors.appended.arrays] if tensors.appended else [OUT, STATUS]
-        used = _names(body)
+        used = names_in(body)
         return st.Function(name, tuple(p for p in known if st.name_of(p) in used), st.block(body), group)
 
     def unless_full(self) -> list[st.Statement]:
-        """The body, of which nothing runs once a table or the result was too small: all begins again with more room."""
+        """Return the body, which runs only while the hash tables and the memory of the result have been large enough.
+
+        Otherwise the kernel repeats the call with more memory.
+        """
         body = self.b.body
-        names = _names(body)
+        names = names_in(body)
         growing = [w.tensor for w in self.tensors.workspaces.values() if w.hashed and w.array.name in names]
         growing += [self.tensors.result] if self.tensors.appended and VALUES.name in names else []
         for tensor in growing:
@@ -149,13 +120,13 @@ class _Lowering:
         return body
 
     def appends(self, node: Node) -> Appended | None:
-        """The sparse result, if these loops append to it."""
+        """Return the sparse result if these loops append to it, else None."""
         return self.tensors.appended if self.tensors.result - self.count in node.members else None
 
     # Loops
 
     def nodes(self, nodes: Iterable[Node], depth: int, state: State) -> None:
-        """What stands inside `depth` loops. Workspaces of this turn are cleared before it and left clean after it."""
+        """Add the body of `depth` loops. Workspaces of one turn are cleared before they are written and after use."""
         workspaces = self.tensors.workspaces
         for node in nodes:
             for target in map(self.tensors.target, node.members):
@@ -185,7 +156,7 @@ class _Lowering:
             self.turn(node, inner)
 
     def by_vectors(self, node: Loop, state: State) -> bool:
-        """Writes the loop as stretches of rows, as a part of one, or as a sum of contiguous products, if it is any."""
+        """Add the loop by vectors, as sums of rows or of contiguous products. Returns False if it is neither."""
         if state.tile is not None:
             if node.index != state.tile.loops.v:
                 return False
@@ -203,7 +174,7 @@ class _Lowering:
         return True
 
     def summed(self, node: Loop, state: State) -> bool:
-        """Writes the loop with its terms gathered in a variable, if all of them are added to one place."""
+        """Add the loop with its terms summed in a variable. Returns False if they belong to several elements."""
         if len(node.members) > 1:
             return False
         target = self.tensors.target(node.members[0])
@@ -225,7 +196,7 @@ class _Lowering:
         return True
 
     def turn(self, node: Loop, state: State) -> None:
-        """One turn, in which the index has a value."""
+        """Add one turn of a loop, in which the index has a value."""
         appended = self.appends(node)
         with appended.around(self.b, node.index, state) if appended else nullcontext():
             self.inside(node, state)
@@ -239,15 +210,15 @@ class _Lowering:
         return [t for k in node.members for t in self.nest.assignments[k].operands]
 
     def drivers(self, node: Loop, state: State) -> list[Driver]:
-        """The operands that have the index next, compressed, and their levels."""
+        """Return the operands whose next level is over the index and compressed, with these levels."""
         operands = [self.tensors.operands[t] for t in self.operands(node) if t < self.count]
         levels = ((operand, state.next_level(operand, node.index)) for operand in operands)
         return [(operand, level) for operand, level in levels if level is not None]
 
-    # Lists of what was touched of a workspace
+    # Lists of the elements that were written to a workspace
 
     def listed(self, node: Loop, state: State) -> tuple[WorkspaceArrays, Loop] | None:
-        """A workspace whose list can replace this loop and those inside it over its other indices; the last of them."""
+        """Return a workspace whose list can replace the loops over its indices from this on, and the last of them."""
         computed = {self.tensors.target(k) for k in node.members}
         for t in self.operands(node):
             workspace = self.tensors.workspaces.get(t)
@@ -264,14 +235,14 @@ class _Lowering:
         return None
 
     def before_entries(self, workspace: WorkspaceArrays, node: Loop, inside: Loop, state: State) -> State:
-        """What goes before a loop over a list that replaces several loops."""
+        """Add the statements before a loop over a list that replaces several loops."""
         appended = self.appends(node)
         if node is inside or appended is None:
             return state
         return appended.before_list(self.b, workspace.spec.order, state)
 
     def entry(self, node: Loop, inside: Loop, state: State) -> None:
-        """An entry of a list; a list over one index is a loop as any other."""
+        """Add the statements for one entry of a list. A list over one index is like any other loop."""
         if node is inside:
             self.turn(node, state)
         else:
@@ -280,9 +251,18 @@ class _Lowering:
     # Products
 
     def leaf(self, node: Leaf, state: State, known: Value | None = None, of: Sequence[int] = ()) -> None:
-        """Adds the product of the operands to the target, factors of outer loops first, so that they leave the loop.
+        """Add the product of the operands to the target, with factors of outer loops first.
 
-        known: a value that stands for the operands `of`.
+        Their product can then be computed outside the inner loops.
+
+        Parameters
+        ----------
+        node
+            The assignment.
+        state
+            The variables known inside its loops.
+        known
+            The product of the operands `of`, if it is known.
         """
         assignment, tensors = self.nest.assignments[node.member], self.tensors
         depths = {x: depth for depth, x in enumerate(assignment.loops)}
@@ -298,7 +278,7 @@ class _Lowering:
             self.add(assignment.target, state, reduce(mul, factors) if factors else const(1.0))
 
     def strict(self, target: int) -> bool:
-        """Whether a target tells a zero from what was never added."""
+        """Whether a target distinguishes a zero from an element to which nothing was added."""
         if target in self.tensors.workspaces:
             return self.tensors.workspaces[target].counted
         return self.tensors.appended is not None
@@ -314,21 +294,3 @@ class _Lowering:
             self.tensors.appended.add(self.b, state, value)
         else:
             self.b.accumulate(self.tensors.element(target, state.bound), value)
-
-
-def _names(body: Sequence[st.Statement]) -> set[str]:
-    """Names of all variables and arrays that statements read or write."""
-    return {name for s in body for part in st.statements(s) for name in _own_names(part)}
-
-
-def _own_names(s: st.Statement) -> Iterator[str]:
-    for value in walk(st.values(s)):
-        if value.op in ("var", "load"):
-            yield st.name_of(value) if value.op == "var" else value.attr.name
-    match s:
-        case st.Store() | st.Accumulate():
-            yield s.array.name
-        case st.Unpack() | st.Pack():
-            yield from (s.target.name, s.source.name)
-        case st.Call():
-            yield from (a.name for a in map(st.whole, s.arguments) if isinstance(a, Array))

@@ -1,6 +1,6 @@
-"""What a program knows at one of its places: values of indices, positions in the operands, sums that are under way.
+"""The variables known at one point of a program: values of indices, positions in operands, sums in progress.
 
-All of these are values: a loop or a search makes a new `State` for the statements inside it.
+They are immutable: a loop or a search returns a new `State` for the statements inside it.
 """
 
 from __future__ import annotations
@@ -23,30 +23,50 @@ ZERO, ONE = const(0, "i64"), const(1, "i64")
 
 @dataclass(frozen=True)
 class Extents:
-    """Extents of the indices, as numbers in the text for `constants`, else as arguments, for tensors of any size."""
+    """The extents of all indices in a program.
+
+    Parameters
+    ----------
+    sizes
+        The extent of each index.
+    constants
+        Indices whose extents are numbers in the program. The others are arguments, so that one program serves tensors
+        of any size.
+    """
 
     sizes: Mapping[str, int]
     constants: frozenset[str]
 
     def argument(self, index: str) -> str:
-        """The name of the argument."""
+        """Return the name of the argument for the extent of an index."""
         return f"n_{index}"
 
     def value(self, index: str) -> Value:
+        """Return the extent of an index, as a number or as an argument."""
         return const(self.sizes[index], "i64") if index in self.constants else Var(self.argument(index), "i64")
 
     def coordinate_type(self, index: str) -> str:
-        """Type in which coordinates of an index are stored."""
+        """Return the type in which coordinates of an index are stored."""
         return "i32" if self.sizes[index] < 2**31 else "i64"
 
     def offset(self, order: Indices, bound: Mapping[str, Value]) -> Value:
-        """The row-major position of an element in an array over `order`."""
+        """Return the row-major position of an element in an array over `order`. bound: values of the indices."""
         return row_major([bound[i] for i in order], [self.value(i) for i in order[1:]]) if order else ZERO
 
 
 @dataclass(frozen=True)
 class Operand:
-    """The arrays of a stored tensor in a program: positions and coordinates of its compressed levels, and values."""
+    """The arrays of an operand in a program: positions and coordinates of compressed levels, and values.
+
+    Parameters
+    ----------
+    number
+        The number of the operand.
+    format
+        Its format.
+    extents
+        The extents of all indices.
+    """
 
     number: int
     format: Format
@@ -65,7 +85,7 @@ class Operand:
 
     @cached_property
     def level_names(self) -> tuple[tuple[str, str], ...]:
-        """The names of the positions and the coordinates of every level, if it is compressed."""
+        """The names of the arrays of positions and coordinates of each level, which exist if it is compressed."""
         levels = range(len(self.format.order))
         return tuple((self.positions(level).name, self.coordinates(level).name) for level in levels)
 
@@ -75,11 +95,11 @@ class Operand:
         return (*(array for n in levels for array in (self.positions(n), self.coordinates(n))), self.values)
 
     def segment(self, level: int, parent: Value) -> tuple[Value, Value]:
-        """Begin and end of the positions under a parent."""
+        """Return the first position under a parent, and the one after the last."""
         return self.positions(level)[parent], self.positions(level)[parent + 1]
 
     def factor(self, state: State) -> list[Value]:
-        """The element where the operand stands, as a factor of a product: none for a 0/1 map."""
+        """Return the element at the present position as a list of factors, which is empty for a 0/1 map."""
         return [] if self.format.ones else [self.values[state.at[self.number][1]]]
 
 
@@ -90,13 +110,13 @@ class RowLoops:
     Parameters
     ----------
     member
-        The assignment.
+        The number of the assignment.
     v
-        The index along which vectors run.
+        The index of the vectors.
     row
-        The index of rows that are taken several at a time, if any.
+        The index of rows that are processed several at a time; None if rows are processed one by one.
     sums
-        The loops that sum, as they stand, outermost first.
+        The outermost of the loops that sum.
     once
         Whether these loops write every element of a workspace once, so that it need not be cleared before.
     """
@@ -110,35 +130,50 @@ class RowLoops:
 
 @dataclass(frozen=True)
 class Tile:
-    """Registers for a stretch of v from `start` on, for some rows. The last vector has `used` lanes."""
+    """Registers for a range of v from `start` on, for some rows.
+
+    Parameters
+    ----------
+    loops
+        The loops whose sums the registers hold.
+    start
+        The first value of v.
+    vectors, rows
+        Number of vectors of each row, and number of rows.
+    used
+        Number of lanes of the last vector that are used.
+    registers
+        The vectors, row by row.
+    """
 
     loops: RowLoops
     start: Value
     vectors: int
     used: int
     rows: int
-    held: Array
+    registers: Array
 
     def lanes(self, vector: int, lanes: int) -> int:
+        """Return how many of `lanes` lanes of a vector are used."""
         return self.used if vector == self.vectors - 1 else lanes
 
 
 @dataclass(frozen=True)
 class State:
-    """A place in a program.
+    """The variables known at one point of a program.
 
     Parameters
     ----------
     bound
-        Values of the indices of the loops around.
+        The values of the indices of the loops around this point.
     at
-        For each operand, how many of its levels are resolved and the position there.
+        For each operand, the number of its levels whose index has a value, and the position in the last of them.
     sums, seen
-        For each target whose terms are summed in a variable: this variable, and one that tells if there were any.
+        For each target whose terms are summed in a variable: this variable, and one that is 1 if there was a term.
     entry
-        For each workspace over whose list a loop runs: the place of its present element.
+        For each workspace over whose list a loop runs: the slot of the present element.
     bases
-        Inside a list of elements of a sparse result: how many entries each of its levels had before the list.
+        Inside a loop over a list of elements of a sparse result: the number of entries of each level before the list.
     listed
         The first level of the result that such a list runs over.
     tile
@@ -155,16 +190,19 @@ class State:
     tile: Tile | None = None
 
     def bind(self, index: str, value: Value) -> State:
+        """Return the state in which an index has a value."""
         return replace(self, bound={**self.bound, index: value})
 
     def move(self, operand: int, depth: int, position: Value) -> State:
+        """Return the state in which `depth` levels of an operand are resolved, to a position."""
         return replace(self, at={**self.at, operand: (depth, position)})
 
     def at_entry(self, tensor: int, place: Value) -> State:
+        """Return the state in which the present element of a workspace is in a slot."""
         return replace(self, entry={**self.entry, tensor: place})
 
     def next_level(self, operand: Operand, index: str) -> int | None:
-        """The level of `index` in an operand if it is the next to be resolved and is compressed."""
+        """Return the level of `index` in an operand if it is the next one to be resolved and is compressed."""
         level, _ = self.at[operand.number]
         f = operand.format
         return level if f.order[level : level + 1] == (index,) and f.kinds[level] == "compressed" else None
@@ -172,10 +210,10 @@ class State:
 
 @contextmanager
 def resolved(b: Builder, operands: Iterable[Operand], state: State) -> Iterator[State]:
-    """The state in which every level is resolved whose index, and those of the levels above, have a value.
+    """Resolve every level whose index, and those of the levels above it, have a value.
 
-    A dense level is resolved by arithmetic. A compressed one is searched for the coordinate, and the statements inside
-    run only if it is stored.
+    A dense level is resolved by arithmetic. A compressed level is searched for the coordinate, and the block runs only
+    if it is stored. The block gets the state with these positions.
     """
     with ExitStack() as searches:
         for operand in operands:
@@ -194,7 +232,7 @@ def resolved(b: Builder, operands: Iterable[Operand], state: State) -> Iterator[
 
 @contextmanager
 def _search(b: Builder, operand: Operand, level: int, parent: Value, x: Value) -> Iterator[Value]:
-    """The position of a coordinate under a parent, by bisection; nothing runs inside if it is not stored."""
+    """Find the position of a coordinate under a parent by bisection. The block runs only if it is stored."""
     number, stored = operand.number, operand.coordinates(level)
     begin, end = operand.segment(level, parent)
     last = b.let(f"end{number}", end)

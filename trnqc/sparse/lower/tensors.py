@@ -1,4 +1,4 @@
-"""The tensors of a program by their numbers: operands, workspaces of the intermediates, and the result."""
+"""The tensors of a program by number: operands, workspaces of the intermediates, and the result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,21 @@ OUT = Array("out", "f64")
 
 @dataclass(frozen=True)
 class Tensors:
-    """appended: the levels of a sparse result, None for a dense one. lanes: doubles of a vector."""
+    """The tensors of a program.
+
+    Parameters
+    ----------
+    nest
+        The nest, which computes the result in its stored order.
+    lanes
+        Number of doubles of a vector.
+    extents
+        The extents of all indices.
+    operands, workspaces
+        The operands, and the workspaces by the number of their tensor.
+    appended
+        The levels of a sparse result; None for a dense one.
+    """
 
     nest: Nest
     lanes: int
@@ -29,43 +43,45 @@ class Tensors:
 
     @property
     def result(self) -> int:
+        """The number of the result."""
         return len(self.operands) + len(self.workspaces)
 
     def target(self, member: int) -> int:
+        """Return the number of the tensor that an assignment computes."""
         return self.nest.assignments[member].target
 
     def order(self, tensor: int) -> Indices:
-        """The indices in which a tensor is stored, outermost first."""
+        """Return the indices of a tensor in stored order, outermost first."""
         if tensor in self.workspaces:
             return self.workspaces[tensor].spec.order
         return self.nest.formats[min(tensor, len(self.operands))].order
 
     def is_array(self, tensor: int) -> bool:
-        """Whether all elements of a tensor are stored, each at the position that its coordinates give."""
+        """Whether all elements of a tensor are stored, in row-major order."""
         if tensor in self.workspaces:
             return self.workspaces[tensor].spec.space == "dense"
         f = self.nest.formats[min(tensor, len(self.operands))]
         return not f.sparse and not f.ones
 
     def is_row(self, tensor: int, index: str) -> bool:
-        """Whether consecutive values of an index are consecutive elements of an operand or a workspace."""
+        """Whether an operand or a workspace is contiguous along an index."""
         if tensor in self.workspaces:
             return self.is_array(tensor) and self.order(tensor)[-1] == index
         f = self.nest.formats[tensor]
         return f.order[-1] == index and f.kinds[-1] == "dense" and not f.ones
 
     def array(self, tensor: int) -> Array:
-        """The values of a tensor of which all elements are stored."""
+        """Return the values of a tensor of which all elements are stored."""
         if tensor in self.workspaces:
             return self.workspaces[tensor].array
         return self.operands[tensor].values if tensor < len(self.operands) else OUT
 
     def element(self, tensor: int, bound: Mapping[str, Value]) -> Value:
-        """The element of a tensor of which all elements are stored."""
+        """Return an element of a tensor of which all elements are stored. bound: values of the indices."""
         return self.array(tensor)[self.extents.offset(self.order(tensor), bound)]
 
     def row(self, tensor: int, index: str, at: Value, state: State) -> tuple[Array, Value]:
-        """Where the elements of a row along `index` begin, from `at` on."""
+        """Return the array and the position of the element at value `at` of `index`, along which it is contiguous."""
         if tensor in self.workspaces:
             return self.array(tensor), self.extents.offset(self.order(tensor), {**state.bound, index: at})
         level, position = state.at[tensor]
@@ -73,7 +89,7 @@ class Tensors:
 
 
 def tensors_of(nest: Nest, lanes: int) -> Tensors:
-    """The tensors of a nest that is in order."""
+    """Return the tensors of a nest that computes its result in stored order."""
     extents = Extents(nest.network.extents, _innermost(nest))
     count = len(nest.network.inputs)
     operands = tuple(Operand(t, f, extents) for t, f in enumerate(nest.formats[:-1]))
@@ -86,7 +102,7 @@ def tensors_of(nest: Nest, lanes: int) -> Tensors:
 
 
 def _innermost(nest: Nest) -> frozenset[str]:
-    """Indices of innermost loops over all values, of which the compiler knows how often they turn."""
+    """Return the indices of innermost loops over all values, whose extents are constants in the program."""
 
     def driven(a: Assignment, index: str) -> bool:
         inputs = (nest.formats[t] for t in a.operands if t < len(nest.network.inputs))

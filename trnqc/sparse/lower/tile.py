@@ -1,9 +1,9 @@
-"""Sums of rows in registers: what inner loops add to a stretch of a target is summed in vectors and added once.
+"""Sums of rows in registers: the terms that inner loops add to a part of a row are summed in vectors and added once.
 
-An assignment's innermost loops R sum, around a last loop over all values of an index v that its target and some of
-its operands store contiguously: target[.., v] += sum over R of scalar * row[v]. Stretches of v become the outer loop.
-If the next loop outside is over all values of an index r of the target, and R runs alike for all of them, several rows
-are taken together, so that a vector that was read serves each of them.
+The loops R of an assignment sum, and a last loop inside them is over all values of an index v that its target and some
+of its operands store contiguously: target[.., v] += sum over R of scalar * row[v]. The loop over ranges of v is moved
+outside R. If the next loop outside R is over all values of an index of the target, and R has the same iterations for
+all of them, several rows are processed together, so that a vector is loaded once for all of them.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from trnqc.sparse.lower.state import RowLoops, State, Tile
 from trnqc.sparse.lower.tensors import Tensors
 from trnqc.sparse.network.loops import Loop, Node
 
-# Vectors of sums, at most three quarters of 32 registers: of a block, rows times vectors, and of a single row.
+# Rows of a block, vectors of each of its rows, and vectors of a single row. With the operands' vectors and the scalars,
+# a block occupies at most three quarters of 32 vector registers.
 ROWS, WIDE, LONG = 4, 4, 12
 
-# Writes the loops R for a state with a tile; inside them it calls `add_products`.
+# Adds the loops R for a state with a tile; inside them it calls `add_products`.
 Sums = Callable[[Loop, State], None]
 
 
 def row_loops(tensors: Tensors, node: Loop) -> RowLoops | None:
-    """These loops, if they are such as above from this one on."""
+    """Return the loops from `node` on as `RowLoops`; None if they do not have the form that the module describes."""
     chain = [node]
     while len(chain[-1].body) == 1 and isinstance(chain[-1].body[0], Loop):
         chain.append(chain[-1].body[0])
@@ -51,7 +52,7 @@ def row_loops(tensors: Tensors, node: Loop) -> RowLoops | None:
 
 
 def writes_all(tensors: Tensors, node: Node) -> bool:
-    """Whether these loops write every element of a workspace once a turn, so that it need not be cleared."""
+    """Whether these loops write every element of a workspace once in a turn, so that it need not be cleared."""
     loops = row_loops(tensors, node) if isinstance(node, Loop) else None
     return loops is not None and loops.once
 
@@ -64,20 +65,23 @@ def _writes_all(tensors: Tensors, node: Loop, written: set[str]) -> bool:
 
 
 def _contiguous(tensors: Tensors, member: int, v: str) -> bool:
-    """Whether some operands have the index, and all that do store it contiguously."""
+    """Whether some operands have the index, and all of these store it contiguously."""
     rows = [t for t in tensors.nest.assignments[member].operands if v in tensors.order(t)]
     return v in tensors.extents.constants and bool(rows) and all(tensors.is_row(t, v) for t in rows)
 
 
 def _stored_alike(tensors: Tensors, member: int, row: str) -> bool:
-    """Whether all operands with this index are arrays, so that sums run alike for all of its values."""
+    """Whether all operands with this index are arrays, so that sums have the same iterations for all its values."""
     operands = tensors.nest.assignments[member].operands
     return all(tensors.is_array(t) for t in operands if row in tensors.order(t))
 
 
 def write_rows(b: Builder, tensors: Tensors, loops: RowLoops, state: State, sums: Sums) -> None:
-    """All stretches and rows."""
-    for start, vectors, used in _stretches(b, tensors, loops.v, LONG if loops.row is None else WIDE):
+    """Add the loops over all ranges and rows.
+
+    sums: adds the loops that sum.
+    """
+    for start, vectors, used in _ranges(b, tensors, loops.v, LONG if loops.row is None else WIDE):
         if loops.row is None:
             _write_tile(b, tensors, _tile(b, loops, start, vectors, used, 1), state, sums)
             continue
@@ -90,8 +94,8 @@ def write_rows(b: Builder, tensors: Tensors, loops: RowLoops, state: State, sums
             _write_tile(b, tensors, _tile(b, loops, start, vectors, used, 1), inner, sums)
 
 
-def _stretches(b: Builder, tensors: Tensors, v: str, most: int) -> Iterator[tuple[Value, int, int]]:
-    """(start, vectors, lanes used of the last): a loop over stretches of as many vectors each, and a last stretch."""
+def _ranges(b: Builder, tensors: Tensors, v: str, most: int) -> Iterator[tuple[Value, int, int]]:
+    """Yield (start, vectors, lanes used of the last) inside a loop over ranges of equal length, and for the rest."""
     extent, lanes = tensors.extents.sizes[v], tensors.lanes
     vectors = -(-extent // lanes)
     if not vectors:
@@ -109,29 +113,29 @@ def _stretches(b: Builder, tensors: Tensors, v: str, most: int) -> Iterator[tupl
 
 
 def _tile(b: Builder, loops: RowLoops, start: Value, vectors: int, used: int, rows: int) -> Tile:
-    """Registers that hold zero."""
-    held = b.array("held", "f64", (rows * vectors,), lanes=True)
+    """Return registers that are zero."""
+    registers = b.array("held", "f64", (rows * vectors,), lanes=True)
     for n in range(rows * vectors):
-        b.store(held[n], 0.0)
-    return Tile(loops, start, vectors, used, rows, held)
+        b.store(registers[n], 0.0)
+    return Tile(loops, start, vectors, used, rows, registers)
 
 
 def _write_tile(b: Builder, tensors: Tensors, tile: Tile, state: State, sums: Sums) -> None:
-    """The sums of a tile, added to the target."""
+    """Compute the sums of a tile, and add them to the target."""
     sums(tile.loops.sums, replace(state, tile=tile))
     target = tensors.target(tile.loops.member)
-    array, held = tensors.array(target), tile.held
+    array, registers = tensors.array(target), tile.registers
     for row in range(tile.rows):
         for vector in range(tile.vectors):
             n, lanes = row * tile.vectors + vector, tile.lanes(vector, tensors.lanes)
             at = tensors.extents.offset(tensors.order(target), _bound(tensors, tile, state, row, vector))
             if not tile.loops.once:
-                b.store(held[n], held[n] + _vector(b, f"old{target}", array, at, lanes))
-            b.add(st.Pack(array, at, held, const(n, "i64"), 1, 1, lanes))
+                b.store(registers[n], registers[n] + _vector(b, f"old{target}", array, at, lanes))
+            b.add(st.Pack(array, at, registers, const(n, "i64"), 1, 1, lanes))
 
 
 def _bound(tensors: Tensors, tile: Tile, state: State, row: int, vector: int) -> Mapping[str, Value]:
-    """Values of the indices at the first element of a vector."""
+    """Return the values of the indices at the first element of a vector."""
     bound = {**state.bound, tile.loops.v: tile.start + vector * tensors.lanes}
     if tile.loops.row is not None and row:
         bound[tile.loops.row] = bound[tile.loops.row] + row
@@ -139,14 +143,14 @@ def _bound(tensors: Tensors, tile: Tile, state: State, row: int, vector: int) ->
 
 
 def _vector(b: Builder, stem: str, array: Array, at: Value, lanes: int) -> Value:
-    """A vector of memory, of which this many lanes are used."""
-    held = b.array(stem, "f64", (1,), lanes=True)
-    b.add(st.Unpack(held, const(0, "i64"), array, at, 1, 1, lanes))
-    return held[0]
+    """Load a vector, of which `lanes` lanes are used."""
+    vector = b.array(stem, "f64", (1,), lanes=True)
+    b.add(st.Unpack(vector, const(0, "i64"), array, at, 1, 1, lanes))
+    return vector[0]
 
 
 def add_products(b: Builder, tensors: Tensors, tile: Tile, state: State) -> None:
-    """What stands inside the loops R: every vector of the stretch, times the scalar of every row."""
+    """Add the statements inside the loops R: each vector of the range times the scalar of each row."""
     v, row = tile.loops.v, tile.loops.row
     operands = tensors.nest.assignments[tile.loops.member].operands
     vectors = [t for t in operands if v in tensors.order(t)]
@@ -169,7 +173,7 @@ def add_products(b: Builder, tensors: Tensors, tile: Tile, state: State) -> None
 def _add_scaled(
     b: Builder, tensors: Tensors, tile: Tile, state: State, vectors: Sequence[int], factors: Sequence[list[Value]]
 ) -> None:
-    """The products of the operands `vectors` times the factors of each row, added to the registers."""
+    """Add the products of the operands `vectors` and the factors of each row to the registers."""
     scalars = [b.let(b.fresh("scale", "f64"), reduce(mul, values)) if values else const(1.0) for values in factors]
     if not all(factors) or not _mostly_zero(tensors, tile):
         _add_vectors(b, tensors, tile, state, vectors, scalars, factors)
@@ -195,12 +199,12 @@ def _add_vectors(
                 if (t, own) not in loaded:
                     array, at = _start(tensors, tile, state, t, own, vector)
                     loaded[t, own] = _vector(b, f"v{t}", array, at, tile.lanes(vector, tensors.lanes))
-            product, total = reduce(mul, [loaded[key] for key in keys]), tile.held[row * tile.vectors + vector]
+            product, total = reduce(mul, [loaded[key] for key in keys]), tile.registers[row * tile.vectors + vector]
             b.store(total, fma(product, scalar, total) if factors[row] else total + product)
 
 
 def _start(tensors: Tensors, tile: Tile, state: State, tensor: int, row: int, vector: int) -> tuple[Array, Value]:
-    """Where a vector of an operand begins. Positions in operands are those of the tile's first row."""
+    """Return where a vector of an operand begins. Positions in operands are those of the first row of the tile."""
     if tile.rows > 1 and tile.loops.row in tensors.order(tensor):
         offset = tensors.extents.offset(tensors.order(tensor), _bound(tensors, tile, state, row, vector))
         return tensors.array(tensor), offset
@@ -208,7 +212,7 @@ def _start(tensors: Tensors, tile: Tile, state: State, tensor: int, row: int, ve
 
 
 def _mostly_zero(tensors: Tensors, tile: Tile) -> bool:
-    """Whether a scalar comes from an array that sparse operands have filled."""
+    """Whether a scalar is read from a workspace, many elements of which may be zero."""
     return any(
         t in tensors.workspaces and tensors.order(t) and tile.loops.v not in tensors.order(t)
         for t in tensors.nest.assignments[tile.loops.member].operands

@@ -1,7 +1,8 @@
-"""What holds an intermediate in a program: a variable, an array, an array with a list of what was touched, or a table.
+"""The memory of an intermediate in a program: a variable, an array, an array with a list of the elements that were
+written, or a hash table.
 
-A list or a table is read in the order of its entries, unless they are sorted by their coordinates first. It is left as
-clean as it was found, so that a turn costs what it touched and not the extents.
+A list or a hash table is read in the order in which entries were written, unless they are sorted by coordinates first.
+Only its entries are cleared after a turn, so that the cost of a turn does not depend on the extents.
 """
 
 from __future__ import annotations
@@ -12,20 +13,20 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 
 from trnqc.gen import Array, Value, Var, const
-from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
 from trnqc.gen.values import both, cast, eq, invert, lt
+from trnqc.sparse.lower.heapsort import heapsort
 from trnqc.sparse.lower.state import ONE, ZERO, Extents, State
 from trnqc.sparse.network.nest import Workspace
 
-# One number for every tensor: 1 when its table, or the result, was too small.
+# One number for every tensor: 1 if its hash table, or the memory of the result, was too small.
 STATUS = Array("status", "i64")
-# The key of a free place of a table.
+# The key of a free slot of a hash table.
 FREE = -1
-# Fibonacci hashing of numbers below 2^31, so that products stay in range: 2^31 times the fractional part of the golden
-# ratio for the low digits of a key, and another odd number for the high ones.
+# Fibonacci hashing of numbers below RANGE, so that products of 64 bits do not overflow: the low digits of a key are
+# multiplied by RANGE times the fractional part of the golden ratio, and the high digits by another odd number.
 RANGE, MIX, MIX_HIGH = 2**31, 1327217885, 1103515245
-# If more than one place in so many is touched, looking at all marks is faster than sorting the list.
+# If more than one element in CROWDED was written, reading all marks is faster than sorting the list.
 CROWDED = 32
 
 
@@ -36,13 +37,13 @@ class WorkspaceArrays:
     Parameters
     ----------
     extents
-        Of all indices.
+        The extents of all indices.
     tensor
-        Its number.
+        The number of the tensor.
     spec
-        Its indices and kind.
+        The indices and the kind of the workspace.
     kept
-        Whether it lives through the whole program, and not through one turn of shared loops only.
+        Whether the workspace is used by several functions of the program, not during one turn of shared loops only.
     """
 
     extents: Extents
@@ -52,10 +53,12 @@ class WorkspaceArrays:
 
     @property
     def counted(self) -> bool:
+        """Whether the elements that were written are counted, and listed if there are several."""
         return self.spec.space != "dense"
 
     @property
     def hashed(self) -> bool:
+        """Whether the workspace is a hash table."""
         return self.spec.space == "hashed" and bool(self.spec.order)
 
     @property
@@ -72,16 +75,17 @@ class WorkspaceArrays:
 
     @property
     def touched(self) -> Array:
-        """Places of the touched elements in `array`."""
+        """The list: positions in `array` of the elements that were written."""
         return Array(f"list{self.tensor}", "i64")
 
     @cached_property
     def room(self) -> Value:
-        """Number of places of a table, at most half of which are taken."""
+        """Number of slots of a hash table, at most half of which are used."""
         return Var(f"room{self.tensor}", "i64")
 
     @cached_property
     def arrays(self) -> tuple[Array, ...]:
+        """All arrays that functions take."""
         if not self.spec.order:
             return (self.array, self.counts) if self.kept else ()
         listed = (self.touched, self.keys if self.hashed else self.mark) if self.counted else ()
@@ -89,12 +93,12 @@ class WorkspaceArrays:
 
     @cached_property
     def counts(self) -> Array:
-        """Where a kept workspace has its number of touched elements."""
+        """The array of one element with the number of elements that were written to a kept workspace."""
         return Array(f"count{self.tensor}", "i64")
 
     @property
     def count(self) -> Value:
-        """How many elements were touched."""
+        """The number of elements that were written."""
         return self.counts[0] if self.kept else Var(f"count{self.tensor}", "i64")
 
     @property
@@ -106,7 +110,7 @@ class WorkspaceArrays:
         return reduce(lambda a, b: a * b, map(self.extents.value, self.spec.order))
 
     def clear(self, b: Builder) -> None:
-        """At the beginning of a turn."""
+        """Add the statements at the beginning of a turn."""
         if not self.spec.order:
             b.declare(self.scalar, const(0.0))
         if self.counted:
@@ -116,7 +120,7 @@ class WorkspaceArrays:
                 b.store(self.array[j], 0.0)
 
     def finish(self, b: Builder) -> None:
-        """At the end of a turn."""
+        """Add the statements at the end of a turn, which clear the elements of a list."""
         if not self.counted or not self.spec.order or self.kept:
             return
         with b.loop("e", self.count) as e:
@@ -125,7 +129,7 @@ class WorkspaceArrays:
             b.store(self.keys[place] if self.hashed else self.mark[place], FREE if self.hashed else 0)
 
     def add(self, b: Builder, state: State, value: Value) -> None:
-        """Adds to the element at the coordinates that have a value."""
+        """Add a value to the element at the present values of the indices."""
         if not self.spec.order:
             _set(b, self.scalar, self.scalar + value)
             if self.counted:
@@ -149,7 +153,10 @@ class WorkspaceArrays:
 
     @contextmanager
     def read(self, b: Builder, state: State, strict: bool) -> Iterator[Value]:
-        """The element at the coordinates that have a value. strict: nothing runs inside if none was added there."""
+        """Read the element at the present values of the indices.
+
+        strict: the block does not run if nothing was added to the element.
+        """
         offset = self.extents.offset(self.spec.order, state.bound)
         if self.tensor in state.entry:
             yield self.array[state.entry[self.tensor]]
@@ -166,19 +173,22 @@ class WorkspaceArrays:
 
     @contextmanager
     def over(self, b: Builder, state: State, sort: bool) -> Iterator[State]:
-        """A loop over the entries, in which all indices of the workspace have a value."""
+        """Add a loop over the entries of the list, inside which all indices of the workspace have a value.
+
+        sort: whether the list is sorted before.
+        """
         if sort:
             self._sort(b)
         with b.loop("e", self.count) as e:
             yield self.at_entry(b, e, state)
 
     def _sort(self, b: Builder) -> None:
-        """Brings the list into the order of its coordinates."""
+        """Sort the list by coordinates."""
         if self.hashed:
             b.call(heapsort(by_key=True), self.touched, self.keys, self.count)
             return
         with b.when(lt(self._size, self.count * CROWDED)):
-            # Every place is written down, and the next one overwrites it unless it is marked.
+            # Each position is stored, and the next one overwrites it unless it is marked.
             n = b.declare("n", ZERO)
             with b.loop("j", self._size) as j:
                 b.store(self.touched[n], j)
@@ -187,7 +197,7 @@ class WorkspaceArrays:
             b.call(heapsort(by_key=False), self.touched, self.count)
 
     def at_entry(self, b: Builder, entry: Value, state: State) -> State:
-        """The indices of the workspace take the values of an entry of its list."""
+        """Return the state in which the indices have the values of an entry of the list."""
         place = b.let("place", self.touched[entry])
         key = self.keys[place] if self.hashed else place
         for index in self.spec.order[:0:-1]:
@@ -198,7 +208,7 @@ class WorkspaceArrays:
         return state.bind(self.spec.order[0], first).at_entry(self.tensor, place)
 
     def _probe(self, b: Builder, key: Value) -> Value:
-        """The place that holds the key, or the free one where it would stand."""
+        """Return the slot of a key, or the free slot in which it would be stored."""
         mixed = (key % RANGE * MIX + key // RANGE * MIX_HIGH) % RANGE
         place = b.declare("place", mixed * self.room // RANGE)
         with b.loop_while(both(invert(eq(self.keys[place], key)), invert(eq(self.keys[place], FREE)))):
@@ -221,42 +231,8 @@ class WorkspaceArrays:
 
 
 def _set(b: Builder, place: Value, value: Value) -> None:
-    """Assigns to a variable or stores to an element."""
+    """Assign to a variable, or store to an element of an array."""
     if place.op == "var":
         b.assign(place, value)
     else:
         b.store(place, value)
-
-
-def heapsort(by_key: bool) -> st.Function:
-    """Sorts list[0 .. n) upwards, by the numbers themselves or by what `key` holds at those places."""
-    items, keys, n = Array("list", "i64"), Array("key", "i64"), Var("n", "i64")
-    b = Builder()
-
-    def key(item: Value) -> Value:
-        return keys[item] if by_key else item
-
-    start, end = b.declare(Var("start", "i64"), n // 2), b.declare(Var("end", "i64"), n)
-    with b.loop_while(lt(ONE, end)):
-        held = b.declare(Var("held", "i64"), ZERO)
-        # First the heap is built from its last parent up, then its largest number goes behind it again and again.
-        with b.when(lt(ZERO, start)):
-            b.assign(start, start - 1)
-            b.assign(held, items[start])
-        with b.otherwise():
-            b.assign(end, end - 1)
-            b.assign(held, items[end])
-            b.store(items[end], items[0])
-        top, child = b.declare(Var("top", "i64"), start), b.declare(Var("child", "i64"), start * 2 + 1)
-        with b.loop_while(lt(child, end)):
-            with b.when(lt(child + 1, end)), b.when(lt(key(items[child]), key(items[child + 1]))):
-                b.assign(child, child + 1)
-            with b.when(lt(key(held), key(items[child]))):
-                b.store(items[top], items[child])
-                b.assign(top, child)
-                b.assign(child, child * 2 + 1)
-            with b.otherwise():
-                b.assign(child, end)
-        b.store(items[top], held)
-    name, title = f"sort_list{'_by_key' * by_key}", "the list in order, through a heap"
-    return b.function(name, (items, *((keys,) if by_key else ()), n), title=title)

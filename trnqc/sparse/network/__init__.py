@@ -1,1 +1,1 @@
-"""Networks, contraction trees and loop nests as values, and how they are printed."""
+"""Networks, contraction trees and loop nests as values, and their printed forms."""

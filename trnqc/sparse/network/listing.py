@@ -1,4 +1,4 @@
-"""A nest as people read it: the layouts of all tensors, and its index notation as indented loops.
+"""The printed form of a nest: the layouts of all tensors, and its index notation as indented loops.
 
 A       (K:dense m:compressed n:compressed)     for K:
 B       (i:dense m:compressed)                      for i:
@@ -20,7 +20,7 @@ INDENT = "    "
 
 
 def layouts(nest: Nest) -> str:
-    """One line a tensor: its name, its levels, outermost first, or the kind of its workspace."""
+    """Return one line for each tensor: its name and its levels, outermost first, or the kind of its workspace."""
     nest, n = ordered(nest), len(nest.network.inputs)
     lines = [f"{name(nest, t):<8}{layout}" for t, layout in enumerate(nest.formats[:-1])]
     for t, workspace in enumerate(nest.workspaces, n):
@@ -29,6 +29,7 @@ def layouts(nest: Nest) -> str:
 
 
 def listing(nest: Nest) -> str:
+    """Return the loops of a nest, one in each line, indented."""
     return "\n".join(_lines(notation(nest)))
 
 

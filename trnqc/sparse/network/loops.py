@@ -1,8 +1,8 @@
-"""The loops of a nest as a tree, and the nest that makes a sparse result in the order in which it is stored.
+"""The loops of a nest as a tree, and the nest that computes a sparse result in the order in which it is stored.
 
-Neighbouring assignments share loops. Those that make nothing for one another would gain nothing by it, and one might
-skip what the other needs, so they get loops of their own. What one turn of a loop does is then a chain of products: if
-one factor is zero, all that the turn would add is zero.
+Consecutive assignments share loops if one computes an intermediate that the other reads. Otherwise sharing would gain
+nothing, and one of them might skip iterations that the other needs. The body of a shared loop is therefore a chain of
+products: if one factor is zero, everything that the iteration would add is zero.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from trnqc.errors import MemoryLimit
 from trnqc.sparse.network.nest import Assignment, Format, Nest, Space, Workspace
 from trnqc.sparse.network.network import Indices
 
-# Elements of the largest array that holds the unordered part of a sparse result; beyond it a hash table does.
+# Elements of the largest array for the part of a sparse result that is computed out of order. Beyond it, a hash table
+# is used.
 LARGEST_LISTED = 2**22
-# Elements that a hash table can number.
+# Most elements that the 64-bit keys of a hash table can number.
 LARGEST_NUMBER = 2**62
 
 
@@ -34,7 +35,19 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Loop:
-    """One loop, the `depth`-th of all its members (assignments by number), around what stands in its body."""
+    """One loop of the tree.
+
+    Parameters
+    ----------
+    index
+        Its index.
+    depth
+        Number of loops around it.
+    members
+        Numbers of the assignments inside.
+    body
+        The loops and assignments directly inside, in order.
+    """
 
     index: str
     depth: int
@@ -46,14 +59,14 @@ Node = Leaf | Loop
 
 
 def loops(nest: Nest) -> tuple[Node, ...]:
-    """The outermost loops of a nest, in order."""
+    """Return the outermost loops of a nest, in order."""
     return _nodes(nest, tuple(range(len(nest.assignments))), 0)
 
 
 def ordered(nest: Nest) -> Nest:
-    """The nest, with a copy at its end if its loops do not make the elements of a sparse result in the stored order.
+    """Return the nest, with a copy at its end if its loops do not compute a sparse result in the stored order.
 
-    The workspace of the copy holds what comes out of order.
+    The workspace of the copy holds the elements that are computed out of order.
 
     Raises
     ------
@@ -73,32 +86,32 @@ def ordered(nest: Nest) -> Nest:
     for workspace in nest.workspaces:
         if (size := math.prod(nest.network.shape(workspace.order))) > LARGEST_NUMBER:
             raise MemoryLimit(
-                f"a workspace of {nest.network} over {workspace.order} has {size} elements, more than 64 bits number: "
-                "take loops that share more"
+                f"a workspace of {nest.network} over {workspace.order} has {size} elements, more than 64-bit numbers "
+                "count: choose a nest that shares more loops"
             )
     return nest
 
 
 def scattered(formats: Iterable[Format], workspaces: Iterable[Workspace] = ()) -> frozenset[str]:
-    """Indices of which only some values may occur: an operand stores them compressed, or a workspace lists them."""
+    """Return the indices that an operand stores compressed or a workspace lists, so that some values may not occur."""
     stored = {x for f in formats for x, kind in zip(f.order, f.kinds) if kind == "compressed"}
     return frozenset(stored | {x for w in workspaces if w.space != "dense" for x in w.order})
 
 
 def _space(nest: Nest, rest: Indices) -> Space:
-    """The kind of workspace for the unordered part of a sparse result: no list if all of its elements are computed."""
+    """Return the kind of workspace for the unordered part of a sparse result; no list if all elements are computed."""
     if math.prod(nest.network.shape(rest)) > LARGEST_LISTED:
         return "hashed"
     return "listed" if not rest or scattered(nest.formats[:-1], nest.workspaces) & set(rest) else "dense"
 
 
 def in_order(order: Indices, loops: Indices) -> int:
-    """How many of the outermost levels of a stored order are also the outermost loops, in the same order."""
+    """Return how many outermost levels of a stored order are also the outermost loops, in the same order."""
     return next((depth for depth, (a, b) in enumerate(zip(order, loops)) if a != b), min(len(order), len(loops)))
 
 
 def stored(nest: Nest) -> Format:
-    """The format in which a sparse result is appended: only its outermost levels are dense."""
+    """Return the format in which a sparse result is appended: only outermost levels are dense."""
     wanted = nest.formats[-1]
     first = wanted.kinds.index("compressed") if wanted.sparse else len(wanted.kinds)
     kinds = tuple("dense" if level < first else "compressed" for level in range(len(wanted.kinds)))
@@ -118,7 +131,7 @@ def _nodes(nest: Nest, members: Sequence[int], depth: int) -> tuple[Node, ...]:
 
 
 def _groups(nest: Nest, members: Sequence[int], depth: int) -> list[list[int]]:
-    """Neighbours that share more than `depth` loops."""
+    """Return groups of consecutive assignments that share more than `depth` loops."""
     groups: list[list[int]] = []
     for k in members:
         if groups and min(nest.shared[groups[-1][-1] : k]) > depth:
@@ -129,7 +142,7 @@ def _groups(nest: Nest, members: Sequence[int], depth: int) -> list[list[int]]:
 
 
 def _chains(nest: Nest, group: Sequence[int]) -> list[tuple[int, ...]]:
-    """The group divided into those that make something for one another, each in order, by their first."""
+    """Divide a group into chains of assignments that are connected by intermediates."""
     n = len(nest.network.inputs)
     chains: list[tuple[int, ...]] = []
     for k in group:

@@ -1,8 +1,9 @@
 """Nests of fused loops over a sparse tensor network: assignments in order, their loops, and which loops they share.
 
-Tensors have numbers: the operands come first, then the target of each assignment; the last assignment makes the result.
-Two neighbouring assignments may run inside the same outer loops. An intermediate that one makes for the other is then
-needed for one turn of the shared loops only, and its workspace has the remaining indices.
+Tensors have numbers: first the operands, then the target of each assignment. The last assignment computes the result.
+Two consecutive assignments may run inside the same outer loops. An intermediate that one computes (its maker) and the
+other reads (its reader) is then needed during one turn of the shared loops only, and its workspace has the remaining
+indices.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ class Format:
     Parameters
     ----------
     order, kinds
-        Its indices, outermost first, and the kind of the level of each.
+        Its indices, outermost first, and the kind of each level.
     ones
-        Whether it is a 0/1 map: every stored element is 1, and no values are kept.
+        Whether it is a 0/1 map: every stored element is 1, and no values are stored.
     """
 
     order: Indices
@@ -36,6 +37,7 @@ class Format:
 
     @property
     def sparse(self) -> bool:
+        """Whether a level is compressed."""
         return "compressed" in self.kinds
 
     def __str__(self) -> str:
@@ -45,16 +47,16 @@ class Format:
 
 @dataclass(frozen=True)
 class Workspace:
-    """What holds an intermediate during one turn of the loops that its maker and its reader share.
+    """The memory of an intermediate during one turn of the loops that its maker and its reader share.
 
     Parameters
     ----------
     order
         Its remaining indices, outermost first; none for a scalar.
     space
-        ``"dense"`` for an array of all elements that is cleared in each turn, ``"listed"`` for the same with a list of
-        the touched coordinates, so that only those are cleared and read, ``"hashed"`` for a table of the touched
-        coordinates.
+        ``"dense"`` for an array of all elements, which is cleared in each turn; ``"listed"`` for an array with a list
+        of the elements that were written, so that only these are cleared and read; ``"hashed"`` for a hash table of
+        the elements that were written.
     """
 
     order: Indices
@@ -63,7 +65,7 @@ class Workspace:
 
 @dataclass(frozen=True)
 class Assignment:
-    """target[...] += product of operands, for all of `loops`, outermost first; tensors by number."""
+    """target[...] += product of operands in `loops`, outermost first. Tensors are given by number."""
 
     target: int
     operands: tuple[int, ...]
@@ -77,14 +79,14 @@ class Nest:
     Parameters
     ----------
     network
-        What is computed.
+        The product that is computed.
     assignments
-        The k-th makes tensor ``len(network.inputs) + k``. All but the last make intermediates, each of which one later
-        assignment reads.
+        The k-th computes tensor ``len(network.inputs) + k``. All but the last compute intermediates, each of which one
+        later assignment reads.
     shared
         For each assignment but the last, how many of its outermost loops it shares with the next one.
     formats
-        Of the operands in order, and of the result.
+        The formats of the operands in order, and of the result.
     workspaces
         One for each intermediate.
     """
@@ -97,7 +99,7 @@ class Nest:
 
     @cached_property
     def indices(self) -> tuple[Indices, ...]:
-        """The indices of every tensor; an intermediate keeps those that the result or a later assignment needs."""
+        """The indices of every tensor. An intermediate has those that the result or a later assignment needs."""
         known = list(self.network.inputs)
         waiting = list(range(len(known)))
         for assignment in self.assignments:
@@ -108,11 +110,11 @@ class Nest:
         return tuple(known)
 
     def reader(self, tensor: int) -> int:
-        """The number of the assignment that reads an intermediate."""
+        """Return the number of the assignment that reads a tensor."""
         return next(k for k, assignment in enumerate(self.assignments) if tensor in assignment.operands)
 
     def fused(self, tensor: int) -> int:
-        """How many outermost loops the maker of an intermediate shares with its reader."""
+        """Return how many outermost loops the maker of an intermediate shares with its reader."""
         maker = tensor - len(self.network.inputs)
         return min(self.shared[maker : self.reader(tensor)])
 
@@ -127,21 +129,25 @@ class Nest:
         Raises
         ------
         ProgramError
-            If it would not compute its network.
+            If the nest does not compute its network.
         """
         n = len(self.network.inputs)
         reads = sorted(t for a in self.assignments for t in a.operands)
         if reads != list(range(n + len(self.assignments) - 1)):
-            raise ProgramError(f"every operand and intermediate is read once; the assignments read {reads}")
+            raise ProgramError(f"every operand and intermediate must be read once; the assignments read {reads}")
         if len(self.shared) != len(self.assignments) - 1 or len(self.workspaces) != len(self.assignments) - 1:
-            raise ProgramError("a nest has one `shared` and one workspace for every assignment but the last")
+            raise ProgramError(
+                "a nest must have one entry of `shared` and one workspace for every assignment but the last"
+            )
         for k, a in enumerate(self.assignments):
             wanted = {index for t in a.operands for index in self.indices[t]}
             if a.target != n + k or set(a.loops) != wanted or len(set(a.loops)) != len(a.loops):
-                raise ProgramError(f"assignment {k} makes tensor {n + k} in loops over {sorted(wanted)}; found {a}")
+                raise ProgramError(
+                    f"assignment {k} must compute tensor {n + k} in loops over {sorted(wanted)}; found {a}"
+                )
         for k, depth in enumerate(self.shared):
             if self.assignments[k].loops[:depth] != self.assignments[k + 1].loops[:depth]:
-                raise ProgramError(f"assignments {k} and {k + 1} share {depth} loops that are not the same")
+                raise ProgramError(f"the first {depth} loops of assignments {k} and {k + 1} must be equal to be shared")
         for k, workspace in enumerate(self.workspaces):
             outer = self.assignments[k].loops[: self.fused(n + k)]
             rest = [index for index in self.indices[n + k] if index not in outer]
@@ -152,5 +158,5 @@ class Nest:
                 )
         for t, f in zip((*range(n), n + len(self.assignments) - 1), self.formats, strict=True):
             if sorted(f.order) != sorted(self.indices[t]):
-                raise ProgramError(f"tensor {t} has the indices {self.indices[t]}; its format orders {f.order}")
+                raise ProgramError(f"the format of tensor {t} must have the indices {self.indices[t]}; found {f.order}")
         return self

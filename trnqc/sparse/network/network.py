@@ -1,4 +1,4 @@
-"""A product of tensors over named indices, as einsum writes it: "Kmn,mi,nu,Ki->Kiu"."""
+"""A product of tensors over named indices, in the notation of einsum: "Kmn,mi,nu,Ki->Kiu"."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Indices = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Network:
-    """The sum over all indices that the result does not have of the product of the operands.
+    """A product of operands, summed over all indices that the result does not have.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class Network:
     sizes
         (index, extent) of every index in order of appearance.
     same
-        For each operand the number of the first one that is the same tensor, which is its own for most.
+        For each operand the number of the first operand that is the same tensor; its own number if there is no other.
     """
 
     inputs: tuple[Indices, ...]
@@ -42,6 +42,7 @@ class Network:
         return tuple(index for index, _ in self.sizes if index not in self.output)
 
     def shape(self, indices: Indices) -> tuple[int, ...]:
+        """Return the extents of some indices."""
         return tuple(self.extents[index] for index in indices)
 
     def __str__(self) -> str:
@@ -49,7 +50,16 @@ class Network:
 
 
 def network(subscripts: str, shapes: Sequence[tuple[int, ...]], same: Sequence[int] | None = None) -> Network:
-    """The network that einsum's subscripts mean over operands of these shapes.
+    """Return the network of einsum's subscripts over operands of these shapes.
+
+    Parameters
+    ----------
+    subscripts
+        Subscripts of einsum, with or without the result.
+    shapes
+        The shape of each operand.
+    same
+        See `Network`; by default all operands are different tensors.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Concrete index notation of a nest.
+"""The concrete index notation of a nest.
 
-`forall(i, s)` is a loop; in `where(consumer, producer)` the producer makes what the consumer reads in the same turn.
-Two producers of one consumer are nested on its left, ``where(where(consumer, second), first)``.
+`forall(i, s)` is a loop. In `where(consumer, producer)` the producer computes what the consumer reads in the same turn.
+Two producers of one consumer are nested: ``where(where(consumer, second), first)``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from trnqc.sparse.network.nest import Nest
 
 @dataclass(frozen=True)
 class Assign:
-    """target += or = product of operands, all with their indices in the order in which they are stored."""
+    """target += or = product of operands, each with its indices in the order in which it is stored."""
 
     target: str
     operands: tuple[str, ...]
@@ -26,6 +26,8 @@ class Assign:
 
 @dataclass(frozen=True)
 class Forall:
+    """A loop."""
+
     index: str
     body: Statement
 
@@ -35,6 +37,8 @@ class Forall:
 
 @dataclass(frozen=True)
 class Where:
+    """A statement that reads what another computes in the same turn."""
+
     consumer: Statement
     producer: Statement
 
@@ -44,7 +48,7 @@ class Where:
 
 @dataclass(frozen=True)
 class Sequence:
-    """Statements that follow one another, each of which needs all that those before it have made."""
+    """Statements that run one after the other."""
 
     statements: tuple[Statement, ...]
 
@@ -56,9 +60,9 @@ Statement = Assign | Forall | Where | Sequence
 
 
 def notation(nest: Nest) -> Statement:
-    """The statement of a nest, a copy that orders a sparse result included.
+    """Return the statement of a nest, with the copy that orders a sparse result if there is one.
 
-    Operands are called A, B, ... (T26 and so on from the 27th on), intermediates X with their number, the result R.
+    Operands are called A, B, ... (T26 and so on from the 27th on), intermediates X0, X1, ..., and the result R.
     """
     nest = ordered(nest)
     statements = _statements(nest, loops(nest), 0)
@@ -75,31 +79,32 @@ def _statements(nest: Nest, nodes: tuple[Node, ...], depth: int) -> list[Stateme
 
 
 def _joined(nest: Nest, nodes: tuple[Node, ...], depth: int) -> Statement:
-    """The last consumes what the others make in the same turn: the first producer stands outermost."""
-    *producers, whole = _statements(nest, nodes, depth)
+    """Join statements of which the last reads what the others compute; the first producer is outermost."""
+    *producers, joined = _statements(nest, nodes, depth)
     for producer in reversed(producers):
-        whole = Where(whole, producer)
-    return whole
+        joined = Where(joined, producer)
+    return joined
 
 
 def _assign(nest: Nest, member: int) -> Assign:
     n = len(nest.network.inputs)
     a = nest.assignments[member]
-    target = _named(nest, a.target)
+    target = _with_indices(nest, a.target)
     kept = nest.formats[-1].order if a.target == n + len(nest.assignments) - 1 else nest.workspaces[member].order
     outer = a.loops[: nest.fused(a.target)] if member < len(nest.workspaces) else ()
     summed = set(a.loops) - set(kept) - set(outer)
-    return Assign(target, tuple(_named(nest, t) for t in a.operands), bool(summed))
+    return Assign(target, tuple(_with_indices(nest, t) for t in a.operands), bool(summed))
 
 
 def name(nest: Nest, tensor: int) -> str:
+    """Return the printed name of a tensor."""
     n = len(nest.network.inputs)
     if tensor < n:
         return chr(ord("A") + tensor) if tensor < 26 else f"T{tensor}"
     return "R" if tensor == n + len(nest.assignments) - 1 else f"X{tensor - n}"
 
 
-def _named(nest: Nest, tensor: int) -> str:
+def _with_indices(nest: Nest, tensor: int) -> str:
     n = len(nest.network.inputs)
     inside = n <= tensor < n + len(nest.assignments) - 1
     order = nest.workspaces[tensor - n].order if inside else nest.formats[min(tensor, n)].order

@@ -1,7 +1,7 @@
-"""Trees of a network's contractions: nested tuples of operand numbers, an operand by itself being a leaf.
+"""Trees of a network's contractions: nested tuples of operand numbers, in which a number is a leaf.
 
-A node multiplies its children and sums over the indices that nothing outside it needs. Nodes of more than two children
-are legal: one of all the operands is the plain nest of loops without intermediates.
+A node multiplies its children and sums over the indices that nothing outside it needs. It may have more than two
+children; a single node of all operands is the nest of loops without intermediates.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Contraction:
     loops
         All of their indices.
     kept
-        Those that the result or another node needs; it sums over the others.
+        The indices that the result or another node needs; the contraction sums over the others.
     """
 
     operands: tuple[int, ...]
@@ -36,11 +36,12 @@ class Contraction:
 
 
 def leaves(tree: Tree) -> tuple[int, ...]:
+    """Return the operands of a tree in the order in which they appear."""
     return (tree,) if isinstance(tree, int) else tuple(leaf for child in tree for leaf in leaves(child))
 
 
 def trees(count: int, widest: int = 2) -> tuple[Tree, ...]:
-    """All trees of `count` leaves whose nodes have two to `widest` children; (0,) for one leaf."""
+    """Return all trees of `count` leaves whose nodes have two to `widest` children; (0,) for one leaf."""
     return tuple(_trees(tuple(range(count)), widest)) if count > 1 else ((0,),)
 
 
@@ -54,7 +55,7 @@ def _trees(operands: tuple[int, ...], widest: int) -> Iterator[Tree]:
 
 
 def _partitions(items: tuple[int, ...], most: int) -> Iterator[tuple[tuple[int, ...], ...]]:
-    """All partitions into at most `most` sets; items stay in order, and sets are ordered by their first item."""
+    """Yield all partitions into at most `most` sets; items stay in order, and sets are ordered by their first item."""
     if not items:
         yield ()
         return
@@ -75,7 +76,15 @@ def _products(choices: Sequence[tuple[Tree, ...]]) -> Iterator[tuple[Tree, ...]]
 
 
 def greedy(count: int, cost: Callable[[tuple[int, ...], tuple[int, ...]], float]) -> Tree:
-    """The tree that joins the cheapest pair again and again. cost: of joining two sets of operands."""
+    """Return a tree that is built by joining the cheapest pair until one is left.
+
+    Parameters
+    ----------
+    count
+        Number of operands.
+    cost
+        The cost of joining two sets of operands.
+    """
     if count == 1:
         return (0,)
     parts: list[Tree] = list(range(count))
@@ -86,10 +95,16 @@ def greedy(count: int, cost: Callable[[tuple[int, ...], tuple[int, ...]], float]
 
 
 def contractions(network: Network, tree: Tree) -> tuple[Contraction, ...]:
-    """The nodes of a tree in post-order. Errors: ExpressionError where it does not have every operand once."""
+    """Return the nodes of a tree in post-order.
+
+    Raises
+    ------
+    ExpressionError
+        If the tree does not contain every operand once.
+    """
     count = len(network.inputs)
     if sorted(leaves(tree)) != list(range(count)):
-        raise ExpressionError(f"a tree has each of the operands 0 .. {count - 1} once; found {tree}")
+        raise ExpressionError(f"a tree must contain each of the operands 0 .. {count - 1} once; found {tree}")
     nodes: list[Contraction] = []
     labels = dict(enumerate(network.inputs))
 

@@ -1,6 +1,6 @@
-"""A network as products of dense matrices by NumPy's BLAS, which is fastest if little is zero.
+"""A network as products of dense matrices by NumPy's BLAS, which is fastest if few elements are zero.
 
-tree -> pairs, each one (batched) matrix product -> array
+tree -> pairs of operands, each one (batched) matrix product -> array
 """
 
 from __future__ import annotations
@@ -17,40 +17,55 @@ Labelled = tuple[Indices, np.ndarray]
 
 
 def by_matrices(network: Network, tree: Tree, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """The result in C order. Arrays are float64, with axes in the order of their subscripts."""
-    held: list[Labelled] = list(zip(network.inputs, arrays))
+    """Compute a network by products of dense matrices.
+
+    Parameters
+    ----------
+    network
+        What is computed.
+    tree
+        The order of contractions.
+    arrays
+        The operands in float64, with axes in the order of their subscripts.
+
+    Returns
+    -------
+    numpy.ndarray
+        The result in float64, in C order.
+    """
+    tensors: list[Labelled] = list(zip(network.inputs, arrays))
     for node in contractions(network, tree):
-        parts = [held[t] for t in node.operands]
+        parts = [tensors[t] for t in node.operands]
         while len(parts) > 1:
             kept = {*node.kept, *(x for labels, _ in parts[2:] for x in labels)}
             left, right = (_summed(part, {*kept, *other[0]}) for part, other in (parts[:2], parts[1::-1]))
             parts = [_product(left, right, kept), *parts[2:]]
-        held.append(_summed(parts[0], set(node.kept)))
-    labels, array = held[-1]
+        tensors.append(_summed(parts[0], set(node.kept)))
+    labels, array = tensors[-1]
     result = np.asarray(array.transpose([labels.index(x) for x in network.output]), order="C")
     return result.copy() if len(arrays) == 1 and np.may_share_memory(result, arrays[0]) else result
 
 
 def bytes_of_matrices(network: Network, tree: Tree) -> int:
-    """Bytes of all operands and results of products as dense arrays."""
+    """Return the bytes of all operands and of the results of all products, as dense arrays."""
     results = [node.kept for node in contractions(network, tree)]
     return sum(8 * math.prod(network.shape(labels)) for labels in (*network.inputs, *results))
 
 
 def multiply_adds(network: Network, tree: Tree) -> int:
-    """Multiply-adds of all products of the tree."""
+    """Return the number of multiply-adds of all products of the tree."""
     return sum(math.prod(network.shape(node.loops)) for node in contractions(network, tree))
 
 
 def _summed(part: Labelled, kept: set[str]) -> Labelled:
-    """The array summed over the indices that nothing else has."""
+    """Sum an array over the indices that no other tensor needs."""
     labels, array = part
     axes = tuple(n for n, x in enumerate(labels) if x not in kept)
     return tuple(x for x in labels if x in kept), array.sum(axes) if axes else array
 
 
 def _product(left: Labelled, right: Labelled, kept: set[str]) -> Labelled:
-    """The product of two tensors. The larger one is not copied if its summed axes are neighbours."""
+    """Multiply two tensors. The larger one is not copied if its summed axes are adjacent."""
     if left[1].size < right[1].size:
         left, right = right, left
     both = [x for x in left[0] if x in right[0]]
@@ -75,7 +90,7 @@ def _elementwise(left: Labelled, right: Labelled) -> Labelled:
 
 
 def _stacked(left: Labelled, right: Labelled, first: int, count: int) -> Labelled:
-    """left [outer, summed, inner] times right as [columns, summed] -> [outer, columns, inner]."""
+    """Multiply left [outer, summed, inner] by right as [columns, summed] to [outer, columns, inner]."""
     (a, x), (b, y) = left, right
     summed, columns = a[first : first + count], tuple(x for x in b if x not in a)
     rest = a[first + count :]
@@ -88,7 +103,7 @@ def _stacked(left: Labelled, right: Labelled, first: int, count: int) -> Labelle
 
 
 def _batched(left: Labelled, right: Labelled, batch: Sequence[str], summed: Sequence[str]) -> Labelled:
-    """[batch, rows, summed] times [batch, summed, columns]."""
+    """Multiply left as [batch, rows, summed] by right as [batch, summed, columns]."""
     a, b = left[0], right[0]
     rows, columns = [x for x in a if x not in b], [x for x in b if x not in a]
     extents = dict(zip((*a, *b), (*left[1].shape, *right[1].shape)))

@@ -1,9 +1,10 @@
-"""Networks over tensors of PyTorch: every derivative of a network is a network again, and runs as one.
+"""Networks over tensors of PyTorch. Every derivative of a network is a network as well, and is planned and run as one.
 
     result[out] = sum prod X_s     ->    gradient of X_t [its indices] = sum G[out] prod of the other X_s
 
-The result of the second is sampled on the pattern of X_t where X_t is sparse: matricised products for dense operands
-(MTTKRP), sampled ones for sparse operands (SDDMM). A batch of ``torch.func.vmap`` is one more index of the network.
+If X_t is sparse, its gradient is computed at its stored coordinates only. For a network with one sparse operand, the
+derivatives are MTTKRPs (by dense operands) and an SDDMM (by the sparse operand). A batch of ``torch.func.vmap`` is one
+more index of the network.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from trnqc.sparse.tensors.patterns import Pattern, pattern_of
 from trnqc.sparse.tensors.storage import SparseTensor, from_dense
 from trnqc.sparse.tensors.torch_values import assembled, by_values, places, values_of
 
-# Seconds for the search of a derivative's loops; a training step needs several derivatives.
+# Seconds for the search of the loops of one derivative. It is short because a training step needs several derivatives.
 SEARCH = 0.25
 
 
@@ -42,9 +43,9 @@ class Slot:
     labels
         Its indices.
     pattern
-        Its coordinates, if it is given by its values at them.
+        The coordinates of a sparse tensor, whose values at these coordinates are the variable.
     constant
-        The operand itself, if it never changes.
+        The operand itself, if it has no derivative.
     """
 
     labels: Indices
@@ -59,19 +60,19 @@ class Job:
     Parameters
     ----------
     slots, out
-        Its operands and its result.
+        The operands and the result.
     extents
         The extent of every index.
     dtype
         The type of the result.
     plans
-        Plans by what they compute, which are made when first needed.
+        Plans of derivatives by the network that they compute. A plan is added when it is first needed.
     threads
-        As of `Plan.run`.
-    plan, held
+        See `Plan.run`.
+    plan, packed
         The caller's plan, and its packed operands.
     ready
-        The values of a sparse result that were computed to find its pattern.
+        The values of a sparse result, which were computed with its pattern.
     """
 
     slots: tuple[Slot, ...]
@@ -81,21 +82,21 @@ class Job:
     plans: dict[Any, Plan]
     threads: int
     plan: Plan | None = None
-    held: Operands | None = None
+    packed: Operands | None = None
     ready: np.ndarray | None = None
 
     @property
     def variables(self) -> tuple[int, ...]:
-        """Slots whose values come with every call."""
+        """Numbers of the slots whose values are passed in every call."""
         return tuple(t for t, slot in enumerate(self.slots) if slot.constant is None)
 
     def numbers(self, tensors: Sequence[torch.Tensor]) -> np.ndarray:
-        """The result in float64: an array, or values at the pattern of the result."""
+        """Compute the result in float64: an array, or the values at the pattern of the result."""
         if self.ready is not None:
             return self.ready
         if self.plan is not None:
-            held = self.held or self.plan.operands.exchanged(self._shared(tensors))
-            return _dense(self.plan.computed(held, self.threads))
+            packed = self.packed or self.plan.operands.exchanged(self._shared(tensors))
+            return _dense(self.plan.computed(packed, self.threads))
         return self._planned(self._operands(tensors))
 
     def _operands(self, tensors: Sequence[torch.Tensor]) -> list[SparseTensor]:
@@ -103,7 +104,7 @@ class Job:
         return [slot.constant or _packed(slot, next(remaining)) for slot in self.slots]
 
     def _shared(self, tensors: Sequence[torch.Tensor]) -> list[SparseTensor]:
-        """The operands, one object where the plan has one tensor in several places."""
+        """Return the operands, one object for all operands of the plan that are the same tensor."""
         assert self.plan is not None
         operands = self._operands(tensors)
         return [operands[first] for first in self.plan.network.same]
@@ -123,17 +124,17 @@ class Job:
         return _dense(result) if pattern is None else pattern.sampled(result)
 
     def without(self, slot: int, dtype: torch.dtype) -> Job:
-        """The network of the derivative by a slot. Its first operand is the derivative by the result."""
+        """Return the network of the derivative by a slot. Its first operand is the derivative by the result."""
         mine = self.slots[slot]
         others = (self.out, *(s for t, s in enumerate(self.slots) if t != slot))
-        there = {x for s in others for x in s.labels}
-        # Indices that only this operand has were summed over: its derivative does not depend on them.
-        spread = () if mine.pattern is not None else tuple(x for x in mine.labels if x not in there)
-        ones = tuple(Slot((x,), None, from_dense(np.ones(self.extents[x]))) for x in spread)
+        shared = {x for s in others for x in s.labels}
+        # The derivative does not depend on indices that only this operand has, over which the network sums.
+        constant = () if mine.pattern is not None else tuple(x for x in mine.labels if x not in shared)
+        ones = tuple(Slot((x,), None, from_dense(np.ones(self.extents[x]))) for x in constant)
         return Job((*others, *ones), Slot(mine.labels, mine.pattern), self.extents, dtype, self.plans, self.threads)
 
     def batched(self, count: int, which: Sequence[bool]) -> Job:
-        """The network with one more index, of the result and of the variables in `which`."""
+        """Return the network with one more index, which the result and the variables chosen by `which` have."""
         letter = next(x for x in map(chr, range(ord("a"), 0x110000)) if is_index(x) and x not in self.extents)
 
         def widened(slot: Slot) -> Slot:
@@ -146,23 +147,40 @@ class Job:
         return Job(slots, widened(self.out), extents, self.dtype, self.plans, self.threads)
 
 
-def differentiable(plan: Plan, operands: Sequence[Any], held: Operands | None, threads: int) -> torch.Tensor:
-    """The result of a plan as a tensor with its derivatives. held: the operands, if they are packed already."""
+def differentiable(plan: Plan, operands: Sequence[Any], packed: Operands | None, threads: int) -> torch.Tensor:
+    """Compute the result of a plan as a tensor of PyTorch with its derivatives.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    operands
+        Operands of the plan's shapes; at least one is a tensor of PyTorch.
+    packed
+        The same operands if they are packed already, else None.
+    threads
+        See `Plan.run`.
+
+    Raises
+    ------
+    OperandError
+        If the tensors are on several devices, or see `Plan.run`.
+    """
     devices = {x.device for x in operands if is_tensor(x)}
     if len(devices) > 1:
-        raise OperandError(f"tensors of one device are taken; found {', '.join(sorted(map(str, devices)))}")
-    held = held or plan.exchanged(operands)
-    parts = [_taken(labels, x, tensor) for labels, x, tensor in zip(plan.network.inputs, operands, held.tensors)]
+        raise OperandError(f"all tensors must be on one device; found {', '.join(sorted(map(str, devices)))}")
+    packed = packed or plan.exchanged(operands)
+    parts = [_slot(labels, x, tensor) for labels, x, tensor in zip(plan.network.inputs, operands, packed.tensors)]
     slots, tensors = tuple(slot for slot, _ in parts), [x for _, x in parts if x is not None]
     job = Job(slots, Slot(plan.network.output), plan.network.extents, _result_type(operands), plan.derivatives, threads)
     (device,) = devices
     if plan.dense or not plan.network.output:
         return (
-            Contraction.apply(replace(job, plan=plan, held=held), *tensors)  # type: ignore[no-untyped-call]
+            Contraction.apply(replace(job, plan=plan, packed=packed), *tensors)  # type: ignore[no-untyped-call]
             if tensors
-            else _constant(job, plan, held, device)
+            else _constant(job, plan, packed, device)
         )
-    result = plan.computed(held, threads)
+    result = plan.computed(packed, threads)
     assert isinstance(result, SparseTensor)
     pattern, ready = pattern_of(result)
     job = replace(job, out=Slot(job.out.labels, pattern), ready=ready)
@@ -170,12 +188,12 @@ def differentiable(plan: Plan, operands: Sequence[Any], held: Operands | None, t
     return assembled(values, torch.as_tensor(pattern.coordinates, device=device), pattern.shape)
 
 
-def _constant(job: Job, plan: Plan, held: Operands, device: torch.device) -> torch.Tensor:
-    return torch.as_tensor(_dense(plan.computed(held, job.threads)), dtype=job.dtype, device=device)
+def _constant(job: Job, plan: Plan, packed: Operands, device: torch.device) -> torch.Tensor:
+    return torch.as_tensor(_dense(plan.computed(packed, job.threads)), dtype=job.dtype, device=device)
 
 
-def _taken(labels: Indices, operand: Any, tensor: SparseTensor) -> tuple[Slot, torch.Tensor | None]:
-    """The slot of an operand, and the tensor that derivatives are taken by: itself, or the values that it stores."""
+def _slot(labels: Indices, operand: Any, tensor: SparseTensor) -> tuple[Slot, torch.Tensor | None]:
+    """Return the slot of an operand, and the variable of its derivatives: the tensor, or the values that it stores."""
     if not is_tensor(operand):
         return Slot(labels, None, tensor), None
     if operand.layout is torch.strided:
@@ -189,7 +207,7 @@ def _taken(labels: Indices, operand: Any, tensor: SparseTensor) -> tuple[Slot, t
 
 
 class Contraction(torch.autograd.Function):
-    """job, its variables -> the result, or its values at its pattern."""
+    """The autograd function of a job: its variables -> the result, or the values of a sparse result at its pattern."""
 
     @staticmethod
     def forward(job: Job, *tensors: torch.Tensor) -> torch.Tensor:
@@ -214,10 +232,10 @@ class Contraction(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, _: None, *tangents: torch.Tensor | None) -> torch.Tensor:
-        # The caller's plan may rely on operands that are one tensor, or on 0/1 maps.
-        job = replace(ctx.job, plan=None, held=None, ready=None)
-        # PyTorch calls this with forward mode switched off, so that tangents of an outer level would be zero; those of
-        # this level have to go before it is switched on.
+        # The caller's plan cannot be used: it may rely on operands that are the same tensor, or on 0/1 maps.
+        job = replace(ctx.job, plan=None, packed=None, ready=None)
+        # PyTorch calls this function with forward mode disabled, so that tangents of an outer level would be zero.
+        # Enable it, and remove the tangents of this level from the saved tensors.
         with forward_ad._set_fwd_grad_enabled(True):
             tensors = [forward_ad.unpack_dual(x).primal for x in ctx.saved_tensors]
             terms = [
@@ -230,7 +248,7 @@ class Contraction(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], job: Job, *tensors: torch.Tensor) -> tuple[torch.Tensor, int]:
         if job.ready is not None:
-            raise OperandError("sparse results have no batches: under torch.func.vmap ask for out='dense'")
+            raise OperandError("a sparse result has no batches: under torch.func.vmap ask for out='dense'")
         dims, count = in_dims[1:], info.batch_size
         first = [x if dim is None else x.movedim(dim, 0) for x, dim in zip(tensors, dims)]
         patterns = [job.slots[t].pattern for t in job.variables]
@@ -248,7 +266,7 @@ def _packed(slot: Slot, tensor: torch.Tensor) -> SparseTensor:
 
 
 def _alike(tensor: SparseTensor) -> SparseTensor:
-    """Of the same levels, without zeros and ones that other numbers may not have: what a kept plan is made for."""
+    """Return a tensor of the same levels without zeros and ones, so that a kept plan does not rely on them."""
     return replace(tensor, values=np.full(tensor.size, 0.5), _counts={})
 
 

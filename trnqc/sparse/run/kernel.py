@@ -2,9 +2,9 @@
 
 nest -> program (lower) -> compiled library (jit) -> called with arrays of operands, workspaces and result -> tensor
 
-Turns of an outermost loop that write to places of their own are divided among threads, each with workspaces of its own;
-the parts of a sparse result are joined in order. A sum is never divided, so that the result has the same bits for any
-number of threads.
+The iterations of an outermost loop are divided among threads if they write to different elements. Each thread has its
+own workspaces, and the parts of a sparse result are joined in order. A sum is never divided, so that the result has the
+same bits for any number of threads.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ from trnqc.gen import Array, emit_c
 from trnqc.host.memory import require_memory
 from trnqc.host.threads import in_parallel, parts_of
 from trnqc.jit import NUMPY, Library, Recipe, find_compiler, library
-from trnqc.sparse.lower.program import Piece, Program, program
+from trnqc.sparse.lower.pieces import Piece, Program
+from trnqc.sparse.lower.program import program
 from trnqc.sparse.lower.tensors import OUT
 from trnqc.sparse.lower.workspace import FREE, STATUS, WorkspaceArrays
 from trnqc.sparse.network.nest import Format, Nest
 from trnqc.sparse.network.network import Indices
-from trnqc.sparse.run.results import ResultPart, joined
+from trnqc.sparse.run.results import ResultPart, joined, most_elements, positions_under
 from trnqc.sparse.tensors.levels import Compressed
 from trnqc.sparse.tensors.storage import SparseTensor
 
-# Places of a hash table to begin with, and the most entries of a sparse result to begin with. Both grow when they were
-# too small.
-FIRST_ROOM = 2**12
+# Slots of a hash table in the first call. If they are too few, the call is repeated with more.
+FIRST_SLOTS = 2**12
+# Most entries for which memory of a sparse result is reserved in the first call.
 LARGEST_CAPACITY = 2**26
-# The factor by which they grow, and the elements beyond which they do not.
+# Factor by which hash tables and sparse results grow, and the number of elements beyond which they do not.
 GROWTH, MOST = 4, 2**36
 
 Arguments = dict[str, Any]
@@ -44,7 +45,7 @@ Arguments = dict[str, Any]
 
 @cache
 def compiled(nest: Nest) -> Kernel:
-    """The kernel of a nest, made once a process. It is compiled, or taken from the cache, at its first call.
+    """Return the kernel of a nest, one object in a process. It is compiled, or read from the cache, at its first call.
 
     Raises
     ------
@@ -63,7 +64,7 @@ class Kernel:
     program
         The functions.
     loaded
-        The library that holds them, where they were compiled together with others.
+        The library of the functions, if they were compiled together with others.
     """
 
     program: Program
@@ -72,7 +73,7 @@ class Kernel:
 
     @cached_property
     def source(self) -> str:
-        """The C text for this machine's vectors."""
+        """The C source for the vectors of this machine."""
         return emit_c(*(piece.function for piece in self.program.pieces), lanes=find_compiler().lanes())
 
     @cached_property
@@ -88,19 +89,20 @@ class Kernel:
         operands
             Packed in the formats of the nest, with axes in the order of their subscripts.
         threads
-            How many share the outermost loops.
+            Number of threads that share the outermost loops.
 
         Returns
         -------
         numpy.ndarray or SparseTensor
-            An array with axes in the order of the output if the result's format is dense, else a tensor in its format.
+            An array with axes in the order of the output if the format of the result is dense, else a tensor in this
+            format.
 
         Raises
         ------
         OperandError
             If operands have other shapes or formats.
         MemoryLimit
-            If a workspace or the result does not fit.
+            If a workspace or the result exceeds the memory.
         """
         arguments = self._operands(operands)
         try:
@@ -128,15 +130,16 @@ class Kernel:
         return arguments
 
     def size(self, tensor: int, first: int) -> int:
-        """Elements of a hash table or of a sparse result, which grow."""
+        """Return the size of a hash table or of a sparse result in elements, which is `first` in the first call."""
         return self._sizes.setdefault(tensor, first)
 
     def grow(self, tensor: int) -> None:
+        """Increase the size of a hash table or of a sparse result. Raises MemoryLimit beyond MOST elements."""
         size = self._sizes[tensor] = GROWTH * self._sizes[tensor]
         if size > MOST:
             raise MemoryLimit(
-                f"tensor {tensor} of {self.program.nest.network} needs more than {size // GROWTH} elements, the most "
-                "that are tried: choose another tree or other loops"
+                f"tensor {tensor} of {self.program.nest.network} needs more than {size // GROWTH} elements: choose "
+                "another tree or other loops"
             )
 
 
@@ -151,7 +154,7 @@ def _check(t: int, tensor: SparseTensor, wanted: Format, labels: Indices, shape:
 
 
 class _Call:
-    """One call of a kernel: its workspaces, and the parts of the result that are made."""
+    """One call of a kernel: its workspaces, and the parts of the result."""
 
     def __init__(self, kernel: Kernel, operands: Sequence[SparseTensor], arguments: Arguments, threads: int) -> None:
         self.kernel, self.operands, self.threads = kernel, operands, threads
@@ -167,7 +170,7 @@ class _Call:
             self.common[OUT.name] = np.zeros(math.prod(self.shape))
 
     def fits(self) -> bool:
-        """Run all functions; False if a table or the result was too small, which they are not in the next call."""
+        """Run all functions; False if a hash table or the result was too small, which grows for the next call."""
         for piece in self.program.pieces:
             self._run(piece)
             for tensor in sorted(self.small):
@@ -193,7 +196,7 @@ class _Call:
         private = [w for w in self.tensors.workspaces.values() if not w.kept and _uses(piece, w)]
         spare: queue.SimpleQueue[Arguments] = queue.SimpleQueue()
 
-        def part(n: int) -> None:
+        def run_part(n: int) -> None:
             try:
                 arguments = spare.get_nowait()
             except queue.Empty:
@@ -206,11 +209,11 @@ class _Call:
             self.small.update(np.nonzero(own[STATUS.name])[0].tolist())
             spare.put(arguments)
 
-        in_parallel(part, count, self.threads)
+        in_parallel(run_part, count, self.threads)
         self.parts += results
 
     def _groups(self, piece: Piece) -> int:
-        """How many groups a function has; a list is put in order."""
+        """Return the number of groups of a function. If they are the entries of a list, the list is sorted first."""
         if piece.over == "once":
             return 1
         if piece.over == "index":
@@ -224,48 +227,23 @@ class _Call:
         return len(touched)
 
     def _result_parts(self, piece: Piece, edges: Sequence[int]) -> list[ResultPart]:
-        """Room for ranges of groups, by what operands allow in each."""
+        """Reserve memory of a sparse result for ranges of groups, in proportion to the elements of operands in each."""
         appended = self.tensors.appended
         assert appended is not None
-        bound, leading = self._bound()
+        bound, leading = most_elements(self.nest, self.operands)
         capacity = self.kernel.size(self.tensors.result, max(1, min(bound, LARGEST_CAPACITY)))
-        under = np.array(edges) if leading is None or piece.over != "index" else self._under(*leading, np.array(edges))
-        shares = np.diff(under) / max(1, under[-1] - under[0])
+        starts = np.array(edges)
+        if leading is not None and piece.over == "index":
+            starts = positions_under(self.operands[leading.operand], leading.levels, starts)
+        shares = np.diff(starts) / max(1, starts[-1] - starts[0])
         prefix = self.common.setdefault("prefix", np.zeros(math.prod(self.shape[: appended.first]), np.int64))
         return ResultPart.empty(appended, [max(1, math.ceil(capacity * share)) for share in shares], prefix)
 
-    def _bound(self) -> tuple[int, tuple[int, int] | None]:
-        """Elements that the result cannot exceed: what operands store over some of its indices, times other extents.
-
-        The second is the operand that bounds the outermost index, and how many of its levels were taken.
-        """
-        network, formats = self.nest.network, self.nest.formats
-        bound, left, leading = 1, set(network.output), None
-        covers: list[tuple[Indices, int, int]] = [((x,), network.extents[x], -1) for x in network.output]
-        for t, (f, tensor) in enumerate(zip(formats, self.operands)):
-            covers += [(f.order[: level + 1], size, t) for level, size in enumerate(tensor.sizes)]
-        for order, size, t in sorted(covers, key=lambda c: c[1] / max(1, math.prod(network.shape(c[0])))):
-            if set(order) <= left:
-                bound, left = bound * size, left - set(order)
-                leading = (t, len(order)) if t >= 0 and self._leads(t) else leading
-        return bound, leading
-
-    def _leads(self, operand: int) -> bool:
-        """Whether the outermost level of an operand is dense, and that of the result over the same index."""
-        f, result = self.nest.formats[operand], self.tensors.appended
-        return result is not None and f.order[0] == result.format.order[0] and f.kinds[0] == "dense"
-
-    def _under(self, operand: int, levels: int, edges: np.ndarray) -> np.ndarray:
-        """Positions of an operand's level where those under coordinates `edges` of its first, dense level begin."""
-        for level in self.operands[operand].levels[1:levels]:
-            edges = level.positions[edges] if isinstance(level, Compressed) else edges * level.size
-        return edges
-
     def _workspace(self, workspace: WorkspaceArrays) -> Arguments:
-        room = self.kernel.size(workspace.tensor, FIRST_ROOM) if workspace.hashed else 0
-        size = room or max(1, math.prod(self.nest.network.shape(workspace.spec.order)))
+        slots = self.kernel.size(workspace.tensor, FIRST_SLOTS) if workspace.hashed else 0
+        size = slots or max(1, math.prod(self.nest.network.shape(workspace.spec.order)))
         require_memory(8 * size, f"the workspace of tensor {workspace.tensor} over {workspace.spec.order}")
-        arguments: Arguments = {workspace.room.attr: room}
+        arguments: Arguments = {workspace.room.attr: slots}
         for array in workspace.arrays:
             arguments[array.name] = np.zeros(1 if array == workspace.counts else size, NUMPY[array.dtype])
         if workspace.hashed:

@@ -1,6 +1,6 @@
-"""The operands of a network in the formats that nests ask for. Each is packed once and kept for later calls.
+"""The operands of a network in the formats that nests read. Each copy is packed once and kept for later calls.
 
-operand, format -> levels in that order and of those kinds
+operand, format -> levels in this order and of these kinds
 """
 
 from __future__ import annotations
@@ -20,14 +20,26 @@ from trnqc.sparse.tensors.storage import SparseTensor
 
 
 class Operands:
-    """Tensors of one network, in its order, and their packed copies.
+    """The tensors of one network, in the order of its operands, and their packed copies.
 
-    Copies are kept as long as their tensor is alive. An array that is changed in place afterwards needs new Operands.
+    Copies are kept as long as their tensor is alive. After an array was changed in place, new Operands are needed.
+
+    Parameters
+    ----------
+    network
+        The product of the tensors.
+    tensors
+        One tensor for each operand.
 
     Attributes
     ----------
     repacked, seconds, bytes
-        How many copies were made, the time that took, and the memory that they hold.
+        Number of copies, the time that packing took, and the memory of the copies.
+
+    Raises
+    ------
+    OperandError
+        If a tensor does not have the shape of its operand.
     """
 
     def __init__(self, network: Network, tensors: Sequence[SparseTensor]) -> None:
@@ -45,13 +57,13 @@ class Operands:
         self._kept: WeakKeyDictionary[SparseTensor, dict[Any, SparseTensor]] = WeakKeyDictionary()
 
     def exchanged(self, tensors: Sequence[SparseTensor]) -> Operands:
-        """Operands of the same network with other tensors. Both share the copies that they keep."""
+        """Return operands of the same network with other tensors. Both share the copies that they keep."""
         other = Operands(self.network, tensors)
         other._kept = self._kept
         return other
 
     def packed(self, number: int, layout: Format) -> SparseTensor:
-        """Operand `number` in a format; the same object for the same tensor, order and kinds."""
+        """Return operand `number` in a format; the same object for the same tensor, order and kinds."""
         labels, first = self.network.inputs[number], self.network.same[number]
         order = tuple(labels.index(index) for index in layout.order)
         key, tensor = (order, replace(layout, order=())), self.tensors[first]
@@ -69,7 +81,7 @@ class Operands:
         return kept[key]
 
     def for_nest(self, formats: Sequence[Format]) -> tuple[SparseTensor, ...]:
-        """All operands in the formats of a nest; the last format, that of the result, is not used."""
+        """Return all operands in the formats of a nest, whose last format is that of the result."""
         return tuple(self.packed(number, formats[number]) for number in range(len(self.tensors)))
 
     def __str__(self) -> str:
@@ -77,12 +89,26 @@ class Operands:
 
 
 def packed(tensor: SparseTensor, labels: Indices, layout: Format) -> SparseTensor:
-    """A tensor with modes `labels` in a format, which has values unless the format is that of a 0/1 map.
+    """Pack a tensor in a format. The copy has values unless the format is that of a 0/1 map.
+
+    Parameters
+    ----------
+    tensor
+        The tensor.
+    labels
+        The indices of its modes.
+    layout
+        The format.
+
+    Returns
+    -------
+    SparseTensor
+        The tensor itself if it has this format already.
 
     Raises
     ------
     OperandError
-        If a 0/1 map is asked for and an element is not 1, or a dense level adds zeros.
+        If the format is that of a 0/1 map and a stored element is not 1, as the zeros of a dense last level.
     """
     copy = tensor.repack([labels.index(index) for index in layout.order], layout.kinds)
     if not layout.ones:
@@ -91,7 +117,7 @@ def packed(tensor: SparseTensor, labels: Indices, layout: Format) -> SparseTenso
         return copy
     if not (copy.values == 1).all():
         raise OperandError(
-            f"{''.join(labels)} in the format {layout} must have 1 everywhere; found other values, or zeros of a last "
-            "level that is dense: compress it, or ask for values"
+            f"{''.join(labels)} in the format {layout} must be 1 everywhere; found other values, or zeros in a dense "
+            "last level: compress the level, or choose a format with values"
         )
     return replace(copy, values=None)

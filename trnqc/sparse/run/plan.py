@@ -124,14 +124,16 @@ class Plan:
         return tensor if tensor.ndim == 0 or "compressed" in tensor.kinds else _compressed(tensor)
 
     def _nests(self, operands: Operands, threads: int) -> SparseTensor | np.ndarray:
-        held: list[SparseTensor | np.ndarray] = list(operands.tensors)
+        results: list[SparseTensor | np.ndarray] = list(operands.tensors)
         for step, kernel in zip(self.steps, self.kernels()):
             inputs = [
-                operands.packed(t, layout) if t < len(operands.tensors) else packed(as_tensor(held[t]), labels, layout)
+                operands.packed(t, layout)
+                if t < len(operands.tensors)
+                else packed(as_tensor(results[t]), labels, layout)
                 for t, labels, layout in zip(step.operands, step.nest.network.inputs, step.nest.formats)
             ]
-            held.append(kernel(inputs, threads))
-        return held[-1]
+            results.append(kernel(inputs, threads))
+        return results[-1]
 
     def exchanged(self, operands: Sequence[Any]) -> Operands:
         """Return other operands in the place of the plan's. Raises OperandError."""

@@ -1,7 +1,8 @@
-"""Parts of a sparse result as they were appended, and the tensor that they make together."""
+"""A sparse result: a bound of its size, its parts as kernels append them, and the tensor of all parts."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,22 +12,77 @@ import numpy as np
 
 from trnqc.jit import NUMPY
 from trnqc.sparse.lower.append import CAPACITY, VALUES, Appended
+from trnqc.sparse.network.nest import Nest
+from trnqc.sparse.network.network import Indices
 from trnqc.sparse.tensors.levels import Compressed, Dense, Level
 from trnqc.sparse.tensors.storage import SparseTensor
 
 
 @dataclass(frozen=True)
+class Leading:
+    """The operand whose outermost index is that of the result, and how many of its levels bound the result."""
+
+    operand: int
+    levels: int
+
+
+def most_elements(nest: Nest, operands: Sequence[SparseTensor]) -> tuple[int, Leading | None]:
+    """Return an upper bound of the number of elements of a sparse result.
+
+    The bound is the number of elements that operands store over some of its indices, times the extents of the others.
+
+    Parameters
+    ----------
+    nest
+        The nest.
+    operands
+        Its operands, packed in its formats.
+
+    Returns
+    -------
+    (int, Leading or None)
+        The bound, and the operand that enters it with a dense outermost level over the outermost index of the result.
+    """
+    network, bound, left = nest.network, 1, set(nest.network.output)
+    covers: list[tuple[Indices, int, int]] = [((x,), network.extents[x], -1) for x in network.output]
+    for t, (f, tensor) in enumerate(zip(nest.formats, operands)):
+        covers += [(f.order[: level + 1], size, t) for level, size in enumerate(tensor.sizes)]
+    leading = None
+    for order, size, t in sorted(covers, key=lambda c: c[1] / max(1, math.prod(network.shape(c[0])))):
+        if set(order) <= left:
+            bound, left = bound * size, left - set(order)
+            if t >= 0 and order[0] == nest.formats[-1].order[0] and nest.formats[t].kinds[0] == "dense":
+                leading = Leading(t, len(order))
+    return bound, leading
+
+
+def positions_under(operand: SparseTensor, levels: int, coordinates: np.ndarray) -> np.ndarray:
+    """Return where the positions of the last of `levels` levels begin under coordinates of the first, dense level."""
+    positions = coordinates
+    for level in operand.levels[1:levels]:
+        positions = level.positions[positions] if isinstance(level, Compressed) else positions * level.size
+    return positions
+
+
+@dataclass(frozen=True)
 class ResultPart:
-    """The arrays of one part, by their names in the program."""
+    """The arrays of one part of a sparse result, by their names in the program."""
 
     appended: Appended
     arguments: dict[str, Any]
 
     @classmethod
     def empty(cls, appended: Appended, capacities: Sequence[int], prefix: np.ndarray) -> list[ResultPart]:
-        """Parts with room for so many entries of every level, one behind the other in memory.
+        """Reserve parts that follow one another in memory.
 
-        prefix: the counts under the dense levels, which all parts share.
+        Parameters
+        ----------
+        appended
+            The levels of the result.
+        capacities
+            For each part the number of entries that every level can hold.
+        prefix
+            The counts under the dense levels, int64, which all parts share.
         """
         edges = np.concatenate([[0], np.cumsum(capacities)])
         whole: dict[str, np.ndarray] = {VALUES.name: np.empty(edges[-1])}
@@ -43,15 +99,26 @@ class ResultPart:
         return parts
 
     def used(self, level: int) -> int:
+        """Return the number of entries of a level."""
         return int(self.arguments[self.appended.used.name][level])
 
     def entries(self, name: str, level: int) -> np.ndarray:
-        """The part of an array that the entries of a level fill."""
+        """Return the part of an array that the entries of a level occupy."""
         return self.arguments[name][: self.used(level)]
 
 
 def joined(shape: tuple[int, ...], modes: tuple[int, ...], parts: Sequence[ResultPart]) -> SparseTensor:
-    """The tensor of parts that follow one another. modes: those of `shape`, outermost level first."""
+    """Return the tensor of consecutive parts.
+
+    Parameters
+    ----------
+    shape
+        The extents of the modes.
+    modes
+        The mode of each level, outermost first.
+    parts
+        In the order of the outermost coordinates.
+    """
     appended = parts[0].appended
     levels: list[Level] = []
     for level, mode in enumerate(modes):
@@ -72,10 +139,10 @@ def joined(shape: tuple[int, ...], modes: tuple[int, ...], parts: Sequence[Resul
 
 
 def _concatenated(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """The parts joined: as they lie if there is no gap and they fill most of their memory, else copied to free that."""
-    room, size = parts[0].base, sum(part.size for part in parts)
+    """Join arrays: as a view if they have no gaps and fill most of their memory, else as a copy."""
+    whole, size = parts[0].base, sum(part.size for part in parts)
     ends = [part.ctypes.data + part.nbytes for part in parts]
     gapless = all(end == part.ctypes.data for end, part in zip(ends, parts[1:]))
-    if gapless and isinstance(room, np.ndarray) and 2 * size > room.size:
-        return room[:size]
+    if gapless and isinstance(whole, np.ndarray) and 2 * size > whole.size:
+        return whole[:size]
     return np.concatenate(parts)

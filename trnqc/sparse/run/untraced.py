@@ -1,6 +1,6 @@
-"""Networks inside ``torch.compile``: a plan depends on what is stored, so Dynamo breaks the graph around the call.
+"""Networks inside ``torch.compile``: plans depend on the stored elements, so that Dynamo breaks the graph at the call.
 
-This is imported only if Dynamo is loaded already, since importing Dynamo takes longer than most networks.
+This module is imported only if Dynamo is already loaded, because importing Dynamo takes longer than most networks.
 """
 
 from __future__ import annotations

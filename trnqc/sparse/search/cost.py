@@ -1,9 +1,9 @@
-"""The cost model of loops: seconds from how often a loop turns and from the memory that it touches.
+"""The cost model of loops: seconds from the number of iterations (turns) and from the memory that they access.
 
 A loop over an index that operands store compressed runs over the coordinates that all of them have in common; any other
-loop runs over all values of its index. An operand restricts the loops of the assignment that reads it, and loops that
-assignments share are restricted by the operands of all of them. A tensor is loaded from behind a cache again in every
-turn of the outer loops inside which the part that is touched fits into the cache.
+loop runs over all values of its index. An operand restricts the loops of the assignment that reads it. Loops that
+several assignments share are restricted by the operands of all of them. If the part of a tensor that some inner loops
+access fits into a cache, it is loaded from behind this cache once in every turn of the loops around them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from trnqc.sparse.network.network import Indices
 from trnqc.sparse.search.rates import Rates
 from trnqc.sparse.search.statistics import Pattern, Statistics, product
 
-# Bytes of a cache line, of an element of an array, and of a stored element with its coordinate.
-LINE, DENSE_ELEMENT, STORED_ELEMENT = 64, 8, 12
+# Bytes of a cache line.
+LINE = 64
+# Bytes of an element of an array, and of a stored element with its int32 coordinate.
+DENSE_ELEMENT, STORED_ELEMENT = 8, 12
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,9 @@ class Access:
     order, kinds
         Its levels, outermost first.
     entry
-        Seconds that an update takes to enter its coordinate in a list or hash table, or a read to look it up.
+        Seconds of an update to enter its coordinate in a list or hash table, or of a read to look it up.
     outer
-        Number of leading levels that a workspace does not store, since every turn of their loops clears it.
+        Number of leading levels that a workspace does not store, because every turn of their loops clears it.
     """
 
     operands: tuple[int, ...]
@@ -45,6 +47,7 @@ class Access:
     outer: int = 0
 
     def compressed(self, index: str) -> bool:
+        """Whether the tensor has the index and stores it compressed."""
         return index in self.order and self.kinds[self.order.index(index)] == "compressed"
 
     def along(self, index: str) -> bool:
@@ -61,13 +64,13 @@ class Enclosing:
     loops
         Their indices, outermost first.
     turns
-        How often the code inside all of them runs.
+        Number of times that the code inside all of them runs.
     reached
-        How often each of the loops is started.
+        Number of times that each of the loops is started.
     driven
         Whether each of the loops runs over stored coordinates.
     depths
-        Tensors that restrict the loops, and how many of their levels the loops have passed.
+        Tensors that restrict the loops, and the number of their levels whose loops are among these.
     """
 
     loops: Indices = ()
@@ -78,7 +81,7 @@ class Enclosing:
 
 
 class Model:
-    """Costs of loops of one network, from its statistics and the rates of a machine."""
+    """Costs of the loops of one network, from its statistics and the rates of a machine."""
 
     def __init__(self, statistics: Statistics, rates: Rates) -> None:
         self.statistics = statistics
@@ -88,7 +91,10 @@ class Model:
         self._bytes: dict[tuple[Access, frozenset[str]], float] = {}
 
     def enter(self, around: Enclosing, index: str, accesses: Iterable[Access]) -> tuple[Enclosing, float]:
-        """The loops with one more, restricted by `accesses`, and the coordinates that this loop looks at."""
+        """Return the loops with one more inside, and the number of coordinates at which this loop looks.
+
+        accesses: the tensors that restrict the loop.
+        """
         loops = (*around.loops, index)
         depths = dict(around.depths)
         drivers = []
@@ -108,7 +114,10 @@ class Model:
         return inside, min(self._turns(loops, before | {access: depths[access]}) for access in drivers)
 
     def _turns(self, loops: Indices, depths: Mapping[Access, int]) -> float:
-        """How often the code inside the loops runs. The coordinates of an intermediate imply those of its operands."""
+        """Return how often the code inside the loops runs.
+
+        An operand is not counted if an intermediate that contains it restricts the same indices.
+        """
         implied = [
             (frozenset(access.operands), frozenset(access.order[:depth]))
             for access, depth in depths.items()
@@ -136,7 +145,7 @@ class Model:
         return self._patterns[access, depth]
 
     def outer_loop(self, around: Enclosing, index: str, accesses: Sequence[Access]) -> tuple[Enclosing, float]:
-        """The loops with one more that has others inside, and the seconds that turning it takes."""
+        """Return the loops with one more that contains others, and the seconds of its own turns."""
         inside, visits = self.enter(around, index, accesses)
         drivers = sum(access.compressed(index) for access in accesses)
         each = (self.rates.dense_turn, self.rates.compressed_turn, self.rates.intersected_turn)[min(drivers, 2)]
@@ -145,7 +154,17 @@ class Model:
     def own_loops(
         self, around: Enclosing, order: Indices, reads: Sequence[Access], target: Access
     ) -> tuple[float, float]:
-        """Seconds and multiply-adds of the loops of one assignment, the innermost last, inside those that it shares."""
+        """Return seconds and multiply-adds of the loops that one assignment does not share.
+
+        Parameters
+        ----------
+        around
+            The shared loops.
+        order
+            The indices of its own loops, outermost first.
+        reads, target
+            The tensors that it reads and writes.
+        """
         seconds, rates = 0.0, self.rates
         for index in order[:-1]:
             around, more = self.outer_loop(around, index, reads)
@@ -163,7 +182,7 @@ class Model:
         return seconds + self._traffic(around, target, rates.near_update, rates.far_scattered_update), around.turns
 
     def _element(self, index: str, reads: Sequence[Access], target: Access) -> float:
-        """Seconds of one turn of an innermost loop."""
+        """Return the seconds of one turn of an innermost loop."""
         drivers = sum(access.compressed(index) for access in reads)
         if drivers > 1:
             return self.rates.intersected_turn
@@ -174,7 +193,10 @@ class Model:
         return self.rates.row_element if index in target.order else self.rates.dot_element
 
     def _traffic(self, around: Enclosing, access: Access, near: float, scattered: float) -> float:
-        """Seconds to load a tensor from behind each cache, once for every turn of the loops inside which it fits."""
+        """Return the seconds to load a tensor from behind each cache, see the module.
+
+        near: rate of the first cache. scattered: rate of the second cache at stored coordinates.
+        """
         touched = self._touched(access, ())
         seconds, beyond = 0.0, touched > self.rates.second_cache
         if touched <= self.rates.first_cache:
@@ -190,14 +212,14 @@ class Model:
         return seconds
 
     def _far(self, around: Enclosing, access: Access, outer: int, scattered: float) -> float:
-        """Seconds per byte that the first `outer` loops load: scattered if another operand's coordinates say where."""
+        """Return seconds per byte that `outer` loops load: `scattered` if coordinates of another operand drive them."""
         moved = max((n for n, index in enumerate(around.loops[:outer]) if index in access.order), default=None)
         if moved is None or not around.driven[moved] or access.compressed(around.loops[moved]):
             return self.rates.far
         return scattered
 
     def _touched(self, access: Access, loops: Indices) -> float:
-        """Bytes of a tensor that one turn of these loops touches."""
+        """Return the bytes of a tensor that one turn of these loops accesses."""
         stored = access.order[access.outer :]
         fixed = frozenset((*(index for index in stored if index in loops), *access.order[: access.outer]))
         if (access, fixed) not in self._bytes:
@@ -211,10 +233,19 @@ class Model:
         return self._bytes[access, fixed]
 
     def result_access(self, layout: Format, loops: Indices, scattered: frozenset[str]) -> Access:
-        """What the last assignment adds to.
+        """Return the tensor to which the last assignment adds.
 
-        Elements of a sparse result that do not come in its order are gathered first: in a list if some of their
+        Elements of a sparse result that are not computed in its order are collected first: in a list if some of their
         indices are scattered, else in a row of which all elements are computed.
+
+        Parameters
+        ----------
+        layout
+            The format of the result.
+        loops
+            The loops of the last assignment.
+        scattered
+            Indices of which only some values may occur, see `network.loops.scattered`.
         """
         everything = tuple(range(len(self.statistics.network.inputs)))
         depth = in_order(layout.order, loops)
@@ -230,9 +261,10 @@ class Model:
         return layout.sparse and bool(scattered & set(rest) or product(self.extents, rest) > LARGEST_LISTED)
 
     def result_seconds(self, layout: Format, loops: Indices, scattered: frozenset[str]) -> float:
-        """Seconds to allocate a dense result, or to sort and store the elements of a sparse one.
+        """Return the seconds to allocate a dense result, or to sort and store the elements of a sparse one.
 
-        Infinite if the elements that come out of order are more than a hash table can number.
+        The arguments are those of `result_access`. The time is infinite if more elements are computed out of order
+        than a hash table can number.
         """
         if not layout.sparse:
             return product(self.extents, layout.order) * self.rates.allocated_element

@@ -1,4 +1,4 @@
-"""Estimated cost of a nest: multiply-adds, bytes of workspaces, seconds.
+"""The estimated cost of a nest: seconds, multiply-adds, and bytes of workspaces.
 
 shared loops, each assignment's own loops -> turns and seconds of each (cost.py) -> sum
 """
@@ -40,7 +40,7 @@ class Estimate:
 
 
 def estimate(nest: Nest, model: Model) -> Estimate:
-    """The cost of a nest by its loops, formats and workspaces."""
+    """Return the cost of a nest with formats and workspaces."""
     walk = Walk(nest, model)
     seconds, work = walk.shared_seconds + model.result_seconds(*walk.result), 0.0
     for k, around in enumerate(walk.enclosing):
@@ -53,12 +53,12 @@ def estimate(nest: Nest, model: Model) -> Estimate:
 
 
 class Walk:
-    """The loops of a nest from the outside in: what the shared ones cost, and what encloses each assignment's own ones.
+    """The shared loops of a nest, from the outside in, and the tensors as its assignments access them.
 
     Attributes
     ----------
     leaves
-        The operands that each tensor is a product of.
+        For each tensor the operands that it is a product of.
     enclosing
         For each assignment the loops that it shares with others.
     shared_seconds
@@ -77,11 +77,11 @@ class Walk:
         self._run(0, len(nest.assignments) - 1, Enclosing())
 
     def fused(self, t: int) -> int:
-        """How many outermost loops the maker of an intermediate shares with its reader."""
+        """Return how many outermost loops the maker of an intermediate shares with its reader."""
         return min(self.nest.shared[t - self.count : self._readers[t]])
 
     def _run(self, first: int, last: int, around: Enclosing) -> None:
-        """Assignments first .. last inside the loops that they share."""
+        """Visit assignments first .. last inside the loops that they share."""
         nest, depth = self.nest, len(around.loops)
         for t in range(self.count + first, self.count + last):
             if self._readers[t] <= last and self.fused(t) == depth:
@@ -104,24 +104,24 @@ class Walk:
             first = end + 1
 
     def _clearing(self, t: int) -> float:
-        """Seconds for the workspace of a tensor in one turn of the loops around it."""
+        """Return the seconds to clear the workspace of a tensor in one turn of the loops around it."""
         workspace, rates = self.nest.workspaces[t - self.count], self.model.rates
         if workspace.space == "dense":
             return product(self.model.extents, workspace.order) * rates.cleared_element
         return self.touched(t) * rates.listed_update
 
     def touched(self, t: int) -> float:
-        """Elements of the workspace of a tensor in one turn of the loops around it."""
+        """Return the elements that one turn of the loops around a workspace writes to it."""
         outer, order = self.outer(t), self.nest.workspaces[t - self.count].order
         count = self.model.statistics.count
         return count(self.leaves[t], frozenset((*outer, *order))) / max(count(self.leaves[t], frozenset(outer)), 1.0)
 
     def outer(self, t: int) -> Indices:
-        """The loops that the maker of an intermediate shares with its reader."""
+        """Return the loops that the maker of an intermediate shares with its reader."""
         return self.nest.assignments[t - self.count].loops[: self.fused(t)]
 
     def bytes(self) -> int:
-        """Memory of all workspaces. A hash table has four places an element, of a value, a key and a list entry."""
+        """Return the memory of all workspaces. A hash table has four slots per element, each of 24 bytes."""
         return sum(
             24 * int(4 * self.touched(self.count + k))
             if w.space == "hashed"
@@ -130,7 +130,7 @@ class Walk:
         )
 
     def read(self, t: int, k: int) -> Access:
-        """A tensor as assignment k reads it."""
+        """Return a tensor as assignment k reads it."""
         if t >= self.count:
             order, probe = self.nest.workspaces[t - self.count].order, 0.0
             run = over_list(self.nest, t - self.count)
@@ -140,36 +140,49 @@ class Walk:
         return Access((t,), self.nest.formats[t].order, self.nest.formats[t].kinds)
 
     def space(self, t: int, order: Indices, entry: float = 0.0, listed: bool = False) -> Access:
-        """An intermediate in a workspace over `order`; listed: loops over these run over what was touched."""
+        """Return an intermediate as it is accessed in its workspace.
+
+        Parameters
+        ----------
+        t
+            Its number.
+        order
+            The indices of the workspace, outermost first.
+        entry
+            See `Access`.
+        listed
+            Whether the loops over these indices run over the list of elements that were written.
+        """
         labels = (*self.outer(t), *order)
         outer = len(labels) - len(order)
         kinds: tuple[Kind, ...] = tuple("compressed" if listed and n >= outer else "dense" for n in range(len(labels)))
         return Access(self.leaves[t], labels, kinds, entry, outer)
 
     def written(self, nest: Nest, k: int) -> Access:
-        """The workspace that assignment k adds to, in the order in which its reader in `nest` runs over it."""
+        """Return the workspace that assignment k adds to, in the order in which its reader in `nest` runs over it."""
         t, rates = self.count + k, self.model.rates
         own = nest.assignments[self._readers[t]].loops[self.fused(t) :]
         entry = {"dense": 0.0, "listed": rates.listed_update, "hashed": rates.hashed_update}[nest.workspaces[k].space]
         return self.space(t, tuple(index for index in own if index in nest.indices[t]), entry)
 
     def target(self, k: int) -> Access:
+        """Return the tensor that assignment k adds to."""
         if k < len(self.nest.assignments) - 1:
             return self.written(self.nest, k)
         return self.model.result_access(*self.result)
 
     @property
     def result(self) -> tuple[Format, Indices, frozenset[str]]:
-        """The result's format, the loops that make it, and which of its indices may be scattered."""
+        """The format of the result, the loops that compute it, and the indices of which only some values may occur."""
         formats = self.nest.formats
         return formats[-1], self.nest.assignments[-1].loops, scattered(formats[:-1], self.nest.workspaces)
 
 
 def over_list(nest: Nest, k: int) -> bool:
-    """Whether the reader of a workspace can run over a list of what was touched.
+    """Return whether the reader of workspace k can run over a list of the elements that were written.
 
-    It can if it has loops over just the indices of the workspace, directly inside one another and with others inside,
-    and no operand's coordinates drive them.
+    It can if it has loops over exactly the indices of the workspace, directly inside one another and with other loops
+    inside, and if no operand stores these indices compressed.
     """
     order, space = nest.workspaces[k].order, nest.workspaces[k].space
     reader = nest.assignments[nest.reader(len(nest.network.inputs) + k)]

@@ -1,4 +1,4 @@
-"""Formats of all tensors for given loops: levels in the order of the loops, each dense if enough of it is stored.
+"""Formats of all tensors for chosen loops: levels in the order of the loops, each dense if enough of it is stored.
 
 loops -> shared loops, formats of operands and result, workspaces -> nest
 """
@@ -15,11 +15,12 @@ from trnqc.sparse.search.statistics import Statistics, product
 
 Out = Literal["auto", "sparse", "dense"]
 
-# A level is dense if at least this part of its coordinates under the level above is stored: ELEMENTS for a last level,
-# whose empty elements cost as much as others, ROWS for a level with others below, where an empty one is a pointer.
+# Least part of the coordinates of a level that must be stored for the level to be dense. It is smaller for a level with
+# others below it (ROWS), where an empty coordinate costs one pointer, than for a last level (ELEMENTS), where it costs
+# as much as a stored element.
 ROWS, ELEMENTS = 0.1, 0.4
-# An operand may also be stored dense in all levels if at least this part of its elements is stored, fill >= WHOLE; a
-# 0/1 map, which prunes loops, only if fill >= WHOLE_MAP.
+# Least fill of an operand for which storing it dense in all levels is tried; a 0/1 map (WHOLE_MAP) has to be fuller,
+# because a compressed one skips iterations of loops.
 WHOLE, WHOLE_MAP = 0.08, 0.9
 # Elements of the largest operand that is stored dense in all levels.
 LARGEST = 2**25
@@ -27,7 +28,7 @@ LARGEST = 2**25
 
 @dataclass(frozen=True)
 class Choices:
-    """What is decided about storage before the loops are known.
+    """Decisions about storage that are made before the loops are known.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ class Choices:
 
 
 class Formats:
-    """Formats of the tensors of one network for given loops. Those of operands are kept."""
+    """Formats of the tensors of one network for chosen loops. Formats of operands are computed once."""
 
     def __init__(self, statistics: Statistics) -> None:
         self.statistics = statistics
@@ -54,7 +55,7 @@ class Formats:
         self._formats: dict[tuple[int, Indices, bool], Format] = {}
 
     def optional(self) -> tuple[int, ...]:
-        """Operands for which it is worth an estimate to store them dense in all levels."""
+        """Return the operands for which storing them dense in all levels is tried."""
         return tuple(t for t in self._everything if self._may_be_dense(t))
 
     def _may_be_dense(self, operand: int) -> bool:
@@ -65,7 +66,17 @@ class Formats:
         return size <= LARGEST and fill >= least and self.operand(operand, labels, False).sparse
 
     def operand(self, operand: int, loops: Sequence[str], dense: bool) -> Format:
-        """Levels in the order of the loops of the assignment that reads it."""
+        """Return the format of an operand.
+
+        Parameters
+        ----------
+        operand
+            Its number.
+        loops
+            The loops of the assignment that reads it, which order the levels.
+        dense
+            Whether all levels are dense.
+        """
         order = tuple(index for index in loops if index in self.network.inputs[operand])
         if (operand, order, dense) not in self._formats:
             kinds = _full(len(order)) if dense else self._kinds((operand,), order, ELEMENTS)
@@ -74,10 +85,10 @@ class Formats:
         return self._formats[operand, order, dense]
 
     def result(self, loops: Sequence[str], out: Out) -> Format:
-        """The format of the result; ``"auto"`` makes it sparse if less than ROWS of its elements are expected.
+        """Return the format of the result; ``"auto"`` makes it sparse if its expected fill is less than ROWS.
 
-        A dense one has rows along the innermost loop. A sparse one is appended: its levels are in the order of the
-        loops, the dense ones outermost, and the last is compressed.
+        A dense result has rows along the innermost loop. A sparse result is appended: its levels are in the order of
+        the loops, dense levels are the outermost ones, and the last level is compressed.
         """
         output = self.network.output
         order = tuple(index for index in loops if index in output)
@@ -89,19 +100,19 @@ class Formats:
         return Format(order, tuple(kinds[0] if level < outer else "compressed" for level in range(len(order))))
 
     def _kinds(self, operands: tuple[int, ...], order: Indices, elements: float) -> tuple[Kind, ...]:
-        """Kinds of levels in this order. elements: the least part of a dense last level that is stored."""
+        """Return the kinds of levels in this order. elements: least stored part for which the last level is dense."""
         kinds: list[Kind] = []
         positions = 1.0
         for depth, index in enumerate(order, start=1):
-            room = positions * self.statistics.extents[index]
+            size = positions * self.statistics.extents[index]
             stored = self.statistics.count(operands, frozenset(order[:depth]))
             least = ROWS if depth < len(order) else elements
-            kinds.append("dense" if room and stored >= least * room else "compressed")
-            positions = room if kinds[-1] == "dense" else stored
+            kinds.append("dense" if size and stored >= least * size else "compressed")
+            positions = size if kinds[-1] == "dense" else stored
         return tuple(kinds)
 
     def lay_out(self, nest: Nest, choices: Choices) -> Nest:
-        """The nest with formats and workspaces; it comes with assignments and the loops that they share."""
+        """Return a nest with formats and workspaces; only its assignments and the loops that they share are read."""
         formats = [
             self.operand(t, nest.assignments[nest.reader(t)].loops, t in choices.dense) for t in self._everything
         ]
@@ -115,27 +126,27 @@ def _full(levels: int) -> tuple[Kind, ...]:
 
 
 def sharing(nest: Nest) -> Nest:
-    """The nest with as many shared loops as its assignments allow."""
+    """Return the nest with as many shared loops as its assignments allow."""
     return replace(nest, shared=tuple(shared_loops(nest, k) for k in range(len(nest.assignments) - 1)))
 
 
 def shared_loops(nest: Nest, k: int) -> int:
-    """How many outermost loops assignment k can share with the next one.
+    """Return how many outermost loops assignment k can share with the next one.
 
     Every intermediate that is needed after assignment k must have the indices of these loops.
     """
     n = len(nest.network.inputs)
-    held = [nest.indices[n + m] for m in range(k + 1) if nest.reader(n + m) > k]
+    needed = [nest.indices[n + m] for m in range(k + 1) if nest.reader(n + m) > k]
     depth = 0
     for mine, theirs in zip(nest.assignments[k].loops, nest.assignments[k + 1].loops):
-        if mine != theirs or any(mine not in labels for labels in held):
+        if mine != theirs or any(mine not in labels for labels in needed):
             break
         depth += 1
     return depth
 
 
 def _workspace(nest: Nest, tensor: int, choices: Choices) -> Workspace:
-    """The workspace over the indices that are not shared, in the order in which its reader runs over them."""
+    """Return the workspace over the indices that are not shared, in the order of the loops that read it."""
     reader: Assignment = nest.assignments[nest.reader(tensor)]
     order = tuple(index for index in reader.loops[nest.fused(tensor) :] if index in nest.indices[tensor])
     large = product(nest.network.extents, order) > choices.dense_workspace

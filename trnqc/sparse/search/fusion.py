@@ -1,13 +1,13 @@
-"""Which loops the contractions of a tree can share, found by the Z3 solver, smallest workspaces first.
+"""The loops that the contractions of a tree can share, enumerated by the Z3 solver, smallest workspaces first.
 
 contractions -> precedence of assignments and of loops, fused loops of each intermediate -> fusions by order
 
-The unknowns are a total order of the assignments, in which the maker of an intermediate comes before its reader, and a
+The unknowns are a total order of the assignments, in which the maker of an intermediate precedes its reader, and a
 total order of the loops of each assignment. Some indices of an intermediate are fused: they are the outermost loops, in
 the same order, of its maker, its reader and all assignments between them. The other indices remain in its workspace,
-and the order of a fusion is their largest number (Raje et al., CoNST, arXiv:2401.04836). Every "x comes before y" is a
-proposition, so the problem is one of satisfiability with a bound on a count. Operands need no rule: each has one
-reader, and its levels follow the loops of that.
+and the order of a fusion is the largest number of indices that remain (Raje et al., CoNST, arXiv:2401.04836). Every "x
+comes before y" is a proposition, so that this is a problem of satisfiability with a bound on a count. Operands add no
+constraints: each has one reader, and its levels are stored in the order of the reader's loops.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import Any
 from trnqc.sparse.network.network import Indices
 from trnqc.sparse.network.tree import Contraction
 
-# Steps of Z3 that count as a second. Its own limit counts steps, so that results do not depend on the machine.
+# Steps of Z3 per second of time limit. Z3 is limited in steps, so that results do not depend on the machine.
 STEPS_PER_SECOND = 4_000_000
 
 
 @dataclass(frozen=True)
 class Fusion:
-    """Which loops contractions share.
+    """The loops that contractions share.
 
     Parameters
     ----------
@@ -44,7 +44,15 @@ class Fusion:
 
 
 class Fusions:
-    """The constraints of one tree. Its contractions are in post-order, and the first makes tensor `operands`."""
+    """The constraints of one tree.
+
+    Parameters
+    ----------
+    contractions
+        The contractions of the tree in post-order.
+    operands
+        Number of operands, which is also the number of the tensor that the first contraction computes.
+    """
 
     def __init__(self, contractions: Sequence[Contraction], operands: int) -> None:
         import z3
@@ -69,7 +77,7 @@ class Fusions:
         return self._z3.Bool(name, ctx=self._context)
 
     def _precedence(self, name: str, items: Sequence[Any]) -> dict[tuple[Any, Any], Any]:
-        """Propositions of a total order: (x, y) -> x comes before y."""
+        """Return the propositions of a total order: (x, y) -> x comes before y."""
         before: dict[tuple[Any, Any], Any] = {}
         for x, y in combinations(items, 2):
             before[x, y] = self._bool(f"{name}: {x} before {y}")
@@ -80,7 +88,7 @@ class Fusions:
         return before
 
     def _carry(self, maker: int, k: int, apart: list[Any]) -> None:
-        """The loops that maker and reader share are also the outermost ones of k, unless one of `apart` holds."""
+        """Require that the fused loops of `maker` are outermost in contraction k, unless one of `apart` holds."""
         z3, kept, loops, before = self._z3, self.contractions[maker].kept, self.contractions[k].loops, self._loops
         for x in kept:
             escape = [*apart, z3.Not(self._fused[maker, x])]
@@ -96,7 +104,7 @@ class Fusions:
                     self._solver.add(z3.Or([*both, before[k][y, x], before[maker][x, y]]))
 
     def smallest_first(self, limit: int, seconds: float) -> Iterator[Fusion]:
-        """At most `limit` different fusions by increasing order; fewer if the solver runs out of time."""
+        """Yield at most `limit` different fusions by increasing order; fewer if `seconds` do not suffice."""
         self._solver.set("rlimit", int(seconds * STEPS_PER_SECOND))
         most = max((len(self.contractions[k].kept) for k in self.makers), default=0)
         for order in range(most + 1):
@@ -116,7 +124,7 @@ class Fusions:
             self._solver.add(excluded)
 
     def _read(self, order: int) -> tuple[Fusion, Any]:
-        """The model as a fusion, and the clause that rules out all models of that fusion."""
+        """Return the solver's model as a fusion, and the clause that excludes all models of this fusion."""
         z3, model = self._z3, self._solver.model()
         differences = [z3.BoolVal(False, ctx=self._context)]
 

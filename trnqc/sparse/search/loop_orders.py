@@ -1,4 +1,4 @@
-"""Nests of one tree: a fusion decides which loops are shared, the cost model in which order the others run.
+"""Nests of one tree: a fusion decides which loops are shared, and the cost model decides the order of the others.
 
 fusion, formats of the operands -> assignments -> orders of their own loops, readers first -> nest
 """
@@ -18,16 +18,26 @@ from trnqc.sparse.search.estimate import Walk, over_list
 from trnqc.sparse.search.formats import Choices, Formats, sharing
 from trnqc.sparse.search.fusion import Fusion, Fusions
 
-# Up to so many loops of an assignment, all orders are tried.
+# Number of loops of an assignment up to which all orders are tried.
 EVERY_ORDER = 5
-# For so many orders of its workspaces, the fastest order of an assignment's loops is followed further.
+# Number of orders of the workspaces that an assignment reads for which its fastest order of loops is kept.
 CLASSES = 2
-# Seconds added to an order that another fusion covers, so that it comes after all others.
+# Seconds added to an order that belongs to another fusion, so that it is ranked last.
 BARRED = 1e9
 
 
 class Nests:
-    """Nests of one tree. The model and the formats are those of the network, which all trees share."""
+    """The nests of one tree.
+
+    Parameters
+    ----------
+    model, formats
+        The cost model and the formats of the network, which all trees share.
+    tree
+        The order of contractions.
+    choices
+        Storage of result and workspaces.
+    """
 
     def __init__(self, model: Model, formats: Formats, tree: Tree, choices: Choices) -> None:
         self.model, self.formats, self.network = model, formats, formats.network
@@ -40,7 +50,7 @@ class Nests:
         self._orders: dict[tuple[object, ...], tuple[Indices, ...]] = {}
 
     def fusions(self, limit: int, seconds: float) -> Iterator[Fusion]:
-        """Fusions by order, or the one that shares nothing if the solver has none in time or none is needed."""
+        """Yield fusions by increasing order; the one without shared loops if there is one contraction or no time."""
         any_fusion = False
         if len(self.nodes) > 1:
             for fusion in Fusions(self.nodes, self.count).smallest_first(limit, seconds):
@@ -51,13 +61,13 @@ class Nests:
             yield Fusion(order, tuple(range(len(self.nodes))), ((),) * (len(self.nodes) - 1))
 
     def of(self, fusion: Fusion) -> Iterator[Nest]:
-        """The best nests of a fusion for each choice of storage."""
+        """Yield the best nests of a fusion for each choice of storage."""
         nest = self._assigned(fusion)
         for choices in self.choices:
             yield from self._ordered(self.formats.lay_out(nest, choices), choices)
 
     def _assigned(self, fusion: Fusion) -> Nest:
-        """The assignments in sequence, each with its shared loops outermost and the others in any order."""
+        """Return the assignments in sequence, each with its shared loops outermost and the others in any order."""
         numbers = {t: t for t in range(self.count)}
         numbers |= {self.count + k: self.count + at for at, k in enumerate(fusion.sequence)}
         assignments: list[Assignment] = []
@@ -75,22 +85,22 @@ class Nests:
         return Nest(self.network, tuple(assignments), shared, (), ())
 
     def _carried(self, fusion: Fusion, k: int) -> Indices:
-        """The longest sequence of outermost loops that an intermediate demands of a contraction."""
+        """Return the longest sequence of outermost loops that an intermediate requires of contraction k."""
         at = fusion.sequence.index(k)
         return max((fused for fused, first, last in self._spans(fusion) if first <= at <= last), key=len, default=())
 
     def _spans(self, fusion: Fusion) -> Iterator[tuple[Indices, int, int]]:
-        """The fused loops of every intermediate and the positions of its maker and its reader in the sequence."""
+        """Yield the fused loops of every intermediate and the positions of its maker and its reader in the sequence."""
         for maker, fused in enumerate(fusion.fused):
             reader = next(r for r, node in enumerate(self.nodes) if self.count + maker in node.operands)
             yield fused, fusion.sequence.index(maker), fusion.sequence.index(reader)
 
     def _ordered(self, nest: Nest, choices: Choices) -> Iterator[Nest]:
-        """The nest with its own loops in their best orders, readers first, since they order the workspaces."""
+        """Yield the nest with unshared loops in their best orders, readers first, as they order the workspaces."""
         return self._inside(nest, Walk(nest, self.model), len(nest.assignments) - 1, choices)
 
     def _inside(self, nest: Nest, walk: Walk, k: int, choices: Choices) -> Iterator[Nest]:
-        """The loops of assignments up to k are still to be ordered."""
+        """Order the loops of assignments k, k - 1, ..., 0; those after k are in order."""
         if k < 0:
             yield self.formats.lay_out(sharing(nest), choices)
             return
@@ -101,9 +111,9 @@ class Nests:
             yield from self._inside(replace(nest, assignments=others), walk, k - 1, choices)
 
     def _best(self, nest: Nest, walk: Walk, k: int, choices: Choices) -> tuple[Indices, ...]:
-        """The fastest order of an assignment's own loops for each of the best orders of the workspaces that it reads.
+        """Return the fastest order of unshared loops for each of the best orders of the workspaces that k reads.
 
-        An order in which one more loop could be shared with the reader belongs to another fusion. Results are kept.
+        Orders in which k could share one more loop with its reader belong to another fusion and are avoided.
         """
         around, operands = walk.enclosing[k], nest.assignments[k].operands
         rest = nest.assignments[k].loops[len(around.loops) :]
@@ -134,7 +144,7 @@ class Nests:
         return self._orders[key]
 
     def _next(self, nest: Nest, walk: Walk, k: int) -> Indices:
-        """The index that assignment k would share with the next one, its reader, if it were ordered first."""
+        """Return the index that assignment k could share with its reader, the next assignment, if it were outermost."""
         depth = len(walk.enclosing[k].loops)
         if k == len(nest.assignments) - 1 or nest.reader(self.count + k) != k + 1:
             return ()
@@ -154,7 +164,7 @@ class Nests:
         ] + self.model.result_seconds(*result)
 
     def _scattered(self, choices: Choices) -> frozenset[str]:
-        """Indices that operands store compressed, in the order of their subscripts since loops are not known yet."""
+        """Return the indices that operands store compressed, with levels in the order of their subscripts."""
         if choices.dense not in self._compressed:
             inputs = enumerate(self.formats.network.inputs)
             formats = [self.formats.operand(t, labels, t in choices.dense) for t, labels in inputs]
@@ -167,7 +177,7 @@ class Nests:
 
 
 def listed(nest: Nest) -> Iterator[Nest]:
-    """The nest with lists of what is touched: of each array whose reader can run over a list, and of all of them."""
+    """Yield the nest with lists of written elements: for each array whose reader can use one, and for all of them."""
     every = replace(nest, workspaces=tuple(replace(w, space="listed") for w in nest.workspaces))
     could = [k for k, w in enumerate(nest.workspaces) if w.space == "dense" and over_list(every, k)]
     for chosen in dict.fromkeys([*((k,) for k in could), tuple(could)]):
@@ -177,7 +187,7 @@ def listed(nest: Nest) -> Iterator[Nest]:
 
 
 def _orders(rest: Indices) -> Iterator[Indices]:
-    """All orders of the loops; if there are many, one for each innermost loop."""
+    """Yield all orders of the loops; if there are more than EVERY_ORDER loops, one for each innermost loop."""
     if len(rest) <= EVERY_ORDER:
         yield from permutations(rest)
         return

@@ -1,4 +1,4 @@
-"""Nests that are asked for by name: what other compilers do with a network, to compare with the solver's nests.
+"""Nests with a name: the forms in which other compilers run a network, for comparison with the solver's nests.
 
 tree, loops of every assignment -> shared loops, workspaces, formats -> nest
 
@@ -18,7 +18,7 @@ from trnqc.sparse.network.tree import Contraction, Tree, contractions
 from trnqc.sparse.search.formats import shared_loops
 
 NAMES = ("nary", "unfused", "unfused-rows")
-# Up to so many rows, the outermost level of a sparse tensor is dense, as in CSR; with more, empty rows take no space.
+# Largest extent for which the outermost level of a sparse tensor is dense, as in CSR, and empty rows take space.
 LARGEST = 2**22
 
 
@@ -31,17 +31,17 @@ class Step:
 
 
 def form(name: str, network: Network, tree: Tree, full: Collection[int] = (), sparse: bool = True) -> tuple[Step, ...]:
-    """The steps of a form.
+    """Return the steps of a form.
 
     Parameters
     ----------
     name
-        ``"nary"``: one nest over all indices, those of the result outermost, so that elements are made in order and
-        need no workspace. ``"unfused"``: one nest for each contraction of the tree, summed indices innermost (inner
-        products). ``"unfused-rows"``: the same with the summed indices around the innermost index of each result, whose
-        row is summed in a workspace.
+        ``"nary"``: one nest over all indices, those of the result outermost, so that elements are computed in order
+        and no workspace is needed. ``"unfused"``: one nest for each contraction of the tree, summed indices innermost
+        (inner products). ``"unfused-rows"``: the same with the summed indices around the innermost index of each
+        result, whose row is summed in a workspace.
     network, tree
-        What is computed, and in which order of contractions.
+        The product, and the order of its contractions.
     full
         Operands that are stored dense.
     sparse
@@ -50,7 +50,7 @@ def form(name: str, network: Network, tree: Tree, full: Collection[int] = (), sp
     Raises
     ------
     ExpressionError
-        If there is no form of this name.
+        If no form has this name.
     """
     if name == "nary":
         return (Step(nary(network, full=full, sparse=sparse), tuple(range(len(network.inputs)))),)
@@ -60,7 +60,19 @@ def form(name: str, network: Network, tree: Tree, full: Collection[int] = (), sp
 
 
 def nary(network: Network, loops: Indices = (), full: Collection[int] = (), sparse: bool = True) -> Nest:
-    """One assignment over all operands. loops: outermost first, by default the result's, then the summed ones."""
+    """Return the nest of one assignment over all operands.
+
+    Parameters
+    ----------
+    network
+        The product.
+    loops
+        Indices, outermost first; by default those of the result, then the summed ones.
+    full
+        Operands that are stored dense.
+    sparse
+        Whether the result is stored sparse.
+    """
     everything = tuple(range(len(network.inputs)))
     return fused(network, everything, [loops or network.output + network.summed], full, sparse)
 
@@ -73,16 +85,29 @@ def fused(
     sparse: bool = True,
     space: Space = "dense",
 ) -> Nest:
-    """A nest of a tree's contractions with the given loops, which share as many outermost ones as they can.
+    """Return a nest of the contractions of a tree, which share as many outermost loops as possible.
+
+    Parameters
+    ----------
+    network, tree
+        The product, and the order of its contractions.
+    loops
+        The loops of each contraction, outermost first.
+    full
+        Operands that are stored dense.
+    sparse
+        Whether the result is stored sparse.
+    space
+        The kind of all workspaces that have indices.
 
     Raises
     ------
     ExpressionError
-        If the tree does not have every operand once, or loops are not those of its contractions.
+        If the tree does not contain every operand once, or loops are not those of its contractions.
     """
     nodes, n = contractions(network, tree), len(network.inputs)
     if len(nodes) != len(loops):
-        raise ExpressionError(f"the tree {tree} has {len(nodes)} contractions; loops were given for {len(loops)}")
+        raise ExpressionError(f"the tree {tree} has {len(nodes)} contractions; found loops for {len(loops)}")
     for node, chosen in zip(nodes, loops):
         if sorted(chosen) != sorted(node.loops):
             raise ExpressionError(f"a contraction runs over {node.loops} once each; found loops {chosen}")
@@ -96,7 +121,15 @@ def fused(
 
 
 def unfused(network: Network, tree: Tree, full: Collection[int], sparse: bool, rows: bool) -> tuple[Step, ...]:
-    """One step for each contraction. Each result is stored in the order in which the next one reads it."""
+    """Return one step for each contraction. Each result is stored in the order in which the next step reads it.
+
+    Parameters
+    ----------
+    network, tree, full, sparse
+        See `form`.
+    rows
+        Whether the summed loops are around the innermost index of the result (``"unfused-rows"``).
+    """
     nodes, n = contractions(network, tree), len(network.inputs)
     orders, loops = [node.kept for node in nodes], [node.loops for node in nodes]
     orders[-1] = network.output
@@ -117,14 +150,14 @@ def unfused(network: Network, tree: Tree, full: Collection[int], sparse: bool, r
 
 
 def _part(network: Network, node: Contraction, labels: Sequence[Indices], output: Indices) -> Network:
-    """The network of one contraction. labels: of every tensor by number."""
+    """Return the network of one contraction. labels: indices of every tensor by number."""
     sizes = tuple((x, size) for x, size in network.sizes if x in node.loops)
     origins = [network.same[t] if t < len(network.inputs) else t for t in node.operands]
     return Network(tuple(labels[t] for t in node.operands), output, sizes, tuple(map(origins.index, origins)))
 
 
 def in_order(network: Network) -> Tree:
-    """Operands contracted one after the other, as they stand."""
+    """Return the tree that contracts the operands one after the other."""
     tree: Tree = 0
     for n in range(1, len(network.inputs)):
         tree = (tree, n)
@@ -132,14 +165,17 @@ def in_order(network: Network) -> Tree:
 
 
 def _rest(nest: Nest, tensor: int) -> Indices:
-    """Indices of a workspace, in the order in which its reader runs over them."""
+    """Return the indices of a workspace, in the order in which its reader runs over them."""
     reader = nest.assignments[nest.reader(tensor)].loops
     outer = reader[: nest.fused(tensor)]
     return tuple(index for index in reader if index in nest.indices[tensor] and index not in outer)
 
 
 def formats(nest: Nest, full: Collection[int], sparse: bool) -> tuple[Format, ...]:
-    """Formats in the order of the loops; the outermost level of a sparse tensor is dense, as in CSR."""
+    """Return formats with levels in the order of the loops; the outermost level of a sparse tensor is dense (CSR).
+
+    full: operands that are stored dense. sparse: whether the result is stored sparse.
+    """
     network, formats = nest.network, []
     for t, labels in enumerate(network.inputs):
         loops = nest.assignments[nest.reader(t)].loops

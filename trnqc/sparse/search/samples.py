@@ -1,4 +1,4 @@
-"""Coordinates of products of sparse operands, sampled, since those of real operands are seldom independent.
+"""Sampled coordinates of products of sparse operands, because those of real operands are seldom independent.
 
 a few values of one index -> coordinates of the operands there -> joined one operand after the other, without indices
 that are no longer needed -> number of distinct coordinates, scaled to all values of the index
@@ -15,7 +15,7 @@ from trnqc.sparse.network.network import Network
 
 # Number of values of the index that are sampled.
 VALUES = 6
-# Most coordinates of a join, and most elements of an operand; beyond them nothing is sampled.
+# Most coordinates of a join, and most elements of an operand. Products that exceed them are not sampled.
 ROWS, ELEMENTS = 2**19, 2**23
 
 # Index -> coordinates in it, int64 [n].
@@ -23,27 +23,39 @@ Coordinates = dict[str, np.ndarray]
 
 
 class Stored(Protocol):
+    """An operand, such as a `SparseTensor`."""
+
     def to_coo(self) -> tuple[np.ndarray, np.ndarray]:
         """(coordinates int64 [ndim, n], values [n])."""
 
 
 class Samples:
-    """Samples of the coordinates of one network's products."""
+    """Samples of the coordinates of products of a network's operands."""
 
     def __init__(self, network: Network, operands: Sequence[Stored]) -> None:
         self._network, self._extents, self._operands = network, network.extents, operands
         self._rows: dict[int, Coordinates] = {}
 
     def count(self, operands: Mapping[int, float], indices: frozenset[str]) -> float | None:
-        """Estimated number of distinct coordinates that a product of operands has in some of its indices.
+        """Estimate the number of distinct coordinates that a product of operands has in some of its indices.
 
-        operands: with the number of their elements. None if too many coordinates would have to be joined.
+        Parameters
+        ----------
+        operands
+            Numbers of the operands -> numbers of their elements.
+        indices
+            Some indices of the product.
+
+        Returns
+        -------
+        float or None
+            None if none of the indices is one of the largest operand, or if too many coordinates would be joined.
         """
         largest = max(operands, key=lambda t: (operands[t], -t))
-        held = [x for x in self._network.inputs[largest] if x in indices]
-        if not held or max(operands.values()) > ELEMENTS:
+        sampled = [x for x in self._network.inputs[largest] if x in indices]
+        if not sampled or max(operands.values()) > ELEMENTS:
             return None
-        index = max(held, key=lambda x: self._extents[x])
+        index = max(sampled, key=lambda x: self._extents[x])
         extent = self._extents[index]
         values = sorted({(2 * n + 1) * extent // (2 * VALUES) for n in range(VALUES)})
         distinct = 0
@@ -55,7 +67,7 @@ class Samples:
         return distinct * extent / len(values)
 
     def _joined(self, operands: Sequence[int], index: str, value: int, indices: frozenset[str]) -> Coordinates | None:
-        """Distinct coordinates over `indices` of the product, at one value of an index."""
+        """Return the distinct coordinates over `indices` of the product, at one value of an index."""
         rest = list(operands)
         rows: Coordinates | None = None
         while rest:
@@ -71,6 +83,7 @@ class Samples:
         return rows
 
     def _at(self, operand: int, index: str, value: int) -> Coordinates:
+        """Return the coordinates of an operand at one value of an index; all of them if it lacks the index."""
         if operand not in self._rows:
             self._rows[operand] = dict(zip(self._network.inputs[operand], self._operands[operand].to_coo()[0]))
         rows = self._rows[operand]
@@ -80,7 +93,7 @@ class Samples:
         return {x: column[there] for x, column in rows.items()}
 
     def _product(self, left: Coordinates, right: Coordinates) -> Coordinates | None:
-        """Pairs of coordinates that agree in the indices that both have."""
+        """Return the pairs of coordinates that agree in the common indices; None if they are more than ROWS."""
         common = [x for x in left if x in right]
         keys = self._keys(left, common), self._keys(right, common)
         order = np.argsort(keys[1], kind="stable")
@@ -97,7 +110,7 @@ class Samples:
         return {x: column[kept] for x, column in rows.items()}
 
     def _keys(self, rows: Coordinates, labels: Sequence[str]) -> np.ndarray:
-        """A number for each element, equal if the coordinates in these indices are."""
+        """Return a number for each element; two are equal if the coordinates in these indices are."""
         keys, bound = np.zeros(len(next(iter(rows.values()))), np.int64), 1
         for index in labels:
             if bound > 2**62 // max(self._extents[index], 1):

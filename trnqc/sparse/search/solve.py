@@ -3,9 +3,9 @@
 trees, least work first -> fusions, smallest workspaces first (Z3) -> orders of the other loops, formats, workspaces
 -> estimates -> nests, fastest first
 
-Smaller workspaces save memory, not always time, so larger ones are tried as well. A fixed number of fusions is tried,
-so that the answer does not depend on how fast the search runs. If its time limit is reached, the search ends with the
-best nest so far.
+Smaller workspaces save memory but not always time, so that larger ones are tried as well. A fixed number of fusions is
+tried, so that the result does not depend on the speed of the search. If the time limit is reached, the search ends with
+the best nest so far.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from trnqc.sparse.search.loop_orders import Nests, listed
 from trnqc.sparse.search.rates import Rates
 from trnqc.sparse.search.statistics import Counted, Statistics
 
-# Up to so many operands, all trees of pairs are tried; up to WIDEST operands, also trees with wider nodes.
+# Number of operands up to which all trees of pairs are tried, and up to which trees with wider nodes are tried too.
 ALL_TREES, WIDEST = 5, 4
-# Number of fusions that are tried in all, and for one tree.
+# Number of fusions that are tried in total, and for one tree.
 FUSIONS, OF_A_TREE = 120, 60
-# For so many of the best nests, lists of what is touched of a workspace are tried in place of plain arrays.
+# Number of the best nests for which lists of written elements are tried in place of plain arrays.
 LISTED = 20
-# A tree is left out if its multiply-adds alone take so many times as long as the best nest so far.
+# A tree is skipped if its multiply-adds alone take this many times as long as the best nest so far.
 PATIENCE = 3.0
-# A nest whose outermost loop cannot be divided among threads has to be so many times as fast as others.
+# Factor on the time of a nest whose outermost loop cannot be divided among threads, when nests are ranked.
 SERIAL = 1.1
 
 
@@ -46,7 +46,7 @@ class Candidate:
 
     @property
     def rank(self) -> tuple[float, int, int, str]:
-        """Seconds, then copies of operands, then bytes, then the text, so that the order is unique."""
+        """Sort key: seconds, then copies of operands, then bytes, then the text, which makes the order unique."""
         outermost = {a.loops[0] for a in self.nest.assignments if a.loops}
         serial = bool(outermost - set(self.nest.network.output))
         seconds = self.estimate.seconds * (SERIAL if serial else 1.0)
@@ -54,7 +54,7 @@ class Candidate:
 
     @property
     def copies(self) -> int:
-        """Number of formats that operands are packed in: a tensor that stands twice may need two."""
+        """Number of packed copies of operands; a tensor that is an operand twice may need two."""
         network = self.nest.network
         packed = zip(network.same, network.inputs, self.nest.formats)
         return len({(t, tuple(labels.index(x) for x in f.order), f.kinds) for t, labels, f in packed})
@@ -70,12 +70,12 @@ def candidates(
     time_limit: float = 0.8,
     dense_workspace: int = 2**22,
 ) -> tuple[Candidate, ...]:
-    """Different nests for a network, the one with the least estimated time first.
+    """Return different nests for a network, the one of least estimated time first.
 
     Parameters
     ----------
     network, operands
-        What to compute, and of what stored elements.
+        The product, and the stored elements of its operands.
     rates
         The speed of the machine, by which nests are ranked.
     tree
@@ -83,19 +83,19 @@ def candidates(
     out
         Storage of the result.
     time_limit
-        Seconds of this thread, beside those in which elements are counted.
+        CPU seconds of this thread, not counting those spent on counting stored elements.
     dense_workspace
         Elements of the largest workspace that is an array rather than a hash table.
 
     Raises
     ------
     ExpressionError
-        If the tree does not have every operand once.
+        If the tree does not contain every operand once.
     """
     statistics = Statistics(network, operands)
     began = time.thread_time()
 
-    def left_over() -> float:
+    def seconds_left() -> float:
         return began + time_limit + statistics.seconds - time.thread_time()
 
     model, formats = Model(statistics, rates), Formats(statistics)
@@ -106,12 +106,12 @@ def candidates(
         if compared and (not left or lowest > PATIENCE * min(c.estimate.seconds for c in compared.values())):
             break
         search = Nests(model, formats, each, choices)
-        for fusion in search.fusions(min(left, OF_A_TREE), left_over()):
+        for fusion in search.fusions(min(left, OF_A_TREE), seconds_left()):
             left -= 1
             for nest in search.of(fusion):
                 if nest not in compared:
                     compared[nest] = Candidate(nest, each, estimate(nest, model))
-            if left_over() < 0:
+            if seconds_left() < 0:
                 left = 0
                 break
     for best in sorted(compared.values(), key=lambda candidate: candidate.rank)[:LISTED]:
@@ -121,7 +121,7 @@ def candidates(
 
 
 def _trees(statistics: Statistics, tree: Tree | None, rates: Rates) -> list[tuple[Tree, float]]:
-    """Trees with the seconds of their multiply-adds alone, the least first."""
+    """Return trees with the seconds of their multiply-adds alone, the fastest first."""
     count = len(statistics.network.inputs)
 
     def lowest(each: Tree) -> float:
@@ -137,7 +137,7 @@ def _trees(statistics: Statistics, tree: Tree | None, rates: Rates) -> list[tupl
 
 
 def _work(statistics: Statistics, nodes: Sequence[Contraction]) -> float:
-    """Multiply-adds over stored elements, without fusion."""
+    """Return the multiply-adds over stored elements, without fusion."""
     below: list[tuple[int, ...]] = [(t,) for t in range(len(statistics.network.inputs))]
     work = 0.0
     for node in nodes:

@@ -1,9 +1,9 @@
-"""How often loops over sparse operands turn: exact counts of each operand, combined as data bases estimate joins.
+"""Iteration counts of loops over sparse operands: exact counts of each operand, combined as data bases estimate joins.
 
-The number of distinct coordinates that one operand has in some of its modes is counted. If several operands restrict
-the same index, containment is assumed: the coordinates of the operand that has the fewest occur in all others, and all
-are spread evenly (Selinger et al., SIGMOD 1979). For some of the indices of a product this fails, and its coordinates
-are sampled instead.
+The number of distinct coordinates that one operand has in some of its modes is counted exactly. If several operands
+restrict the same index, containment is assumed: the coordinates of the operand that has the fewest occur in all others,
+and all are distributed evenly (Selinger et al., SIGMOD 1979). This fails for the number of distinct coordinates that a
+product has in some of its indices, which is estimated from samples instead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from trnqc.sparse.network.network import Indices, Network
 from trnqc.sparse.search.samples import Samples
 
-# Indices, how many coordinates there are in them, and how many in each of them alone.
+# Indices, the number of distinct coordinates over all of them, and the number of distinct values of each.
 Pattern = tuple[Indices, float, tuple[float, ...]]
 
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Counted(Protocol):
-    """What is asked of an operand; `SparseTensor` has it."""
+    """What the statistics read of an operand; `SparseTensor` has these members."""
 
     @property
     def ones(self) -> bool:
@@ -41,12 +41,17 @@ class Counted(Protocol):
 
 
 class Statistics:
-    """Counts and estimates for one network. A tensor is named by the operands that it is a product of.
+    """Counts and estimates for one network. A tensor is denoted by the operands that it is a product of.
+
+    Parameters
+    ----------
+    network, operands
+        The product and its operands.
 
     Attributes
     ----------
     seconds
-        CPU time that this thread has spent so far on looking at stored elements.
+        CPU time that this thread has spent so far on reading stored elements.
     """
 
     def __init__(self, network: Network, operands: Sequence[Counted]) -> None:
@@ -60,7 +65,7 @@ class Statistics:
         self._samples = Samples(network, operands)
 
     def _count(self, operands: tuple[int, ...], indices: frozenset[str]) -> float:
-        """Distinct coordinates that the product of operands has in some of its indices; exact for one operand."""
+        """Return the distinct coordinates that a product has in some of its indices; exact for one operand."""
         if len(operands) == 1:
             axes = self.network.inputs[operands[0]]
             modes = sorted(axes.index(index) for index in indices)
@@ -87,24 +92,25 @@ class Statistics:
         return value
 
     def _without(self, full: set[int], operands: tuple[int, ...], indices: frozenset[str]) -> float:
-        """The count of a product in which some operands are full and restrict nothing."""
+        """Return the count of a product in which some operands are full and restrict no index."""
         rest = tuple(t for t in operands if t not in full)
         bound = indices & {index for t in rest for index in self.network.inputs[t]}
         free = product(self.extents, indices - bound)
         return (self.count(rest, bound) if rest else 1.0) * free
 
     def fill(self, operands: tuple[int, ...], indices: Iterable[str]) -> float:
+        """Return the part of all coordinates over some indices that a product of operands has."""
         labels = frozenset(indices)
         return self.count(operands, labels) / max(product(self.extents, labels), 1)
 
     def _pattern(self, operand: int, indices: frozenset[str]) -> Pattern:
-        """The coordinates that an operand has in some of the indices."""
+        """Return the counts of an operand's coordinates in those of the indices that it has."""
         labels = tuple(index for index in self.network.inputs[operand] if index in indices)
         each = tuple(self.count((operand,), frozenset(index)) for index in labels)
         return labels, self.count((operand,), frozenset(labels)), each
 
     def _join(self, patterns: frozenset[Pattern], indices: frozenset[str]) -> float:
-        """Distinct coordinates over `indices` that all patterns have in common."""
+        """Estimate the number of distinct coordinates over `indices` that all patterns have in common."""
         number = 1.0
         width: dict[str, list[float]] = {index: [] for index in indices}
         for labels, size, each in sorted(patterns):
@@ -118,10 +124,11 @@ class Statistics:
         return number
 
 
-def occupied(balls: float, places: float) -> float:
-    """Expected number of places that are taken by balls thrown at random."""
-    return places * -math.expm1(-balls / places) if places > 0 else 0.0
+def occupied(balls: float, bins: float) -> float:
+    """Return the expected number of bins that are not empty after balls were thrown at random."""
+    return bins * -math.expm1(-balls / bins) if bins > 0 else 0.0
 
 
 def product(extents: Mapping[str, int], indices: Iterable[str]) -> int:
+    """Return the product of the extents of some indices."""
     return math.prod(extents[index] for index in indices)

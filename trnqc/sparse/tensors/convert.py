@@ -1,4 +1,7 @@
-"""Conversion of other libraries' tensors and FROSTT's .tns files to `SparseTensor`, whose methods are the inverses."""
+"""Conversion of other libraries' tensors and of FROSTT's .tns files to `SparseTensor`.
+
+The methods of `SparseTensor` convert in the other direction.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +20,20 @@ from trnqc.errors import OperandError, TensorFileError
 from trnqc.sparse.network.nest import Kind
 from trnqc.sparse.tensors.storage import SparseTensor, from_coo, from_dense
 
-# The largest coordinate that can be read, since all numbers of a file are read as float64.
+# The largest coordinate that can be read exactly, because all numbers of a file are read as float64.
 _LARGEST_INDEX = 2**53
 
 
 def as_tensor(operand: Any) -> SparseTensor:
-    """A sparse tensor itself, or the values of an array, a SciPy or a PyTorch tensor, without its gradient.
+    """Convert an operand to a `SparseTensor`, without its gradient.
 
-    Of a tensor under transforms of ``torch.func``, the first element of each batch is taken.
+    A `SparseTensor` is returned unchanged. For a tensor under transforms of ``torch.func``, the first element of each
+    batch is converted.
 
     Raises
     ------
     OperandError
-        If the operand is no array, or has complex numbers.
+        If the operand is not an array or tensor, or has complex numbers.
     """
     if isinstance(operand, SparseTensor):
         return operand
@@ -43,7 +47,10 @@ def as_tensor(operand: Any) -> SparseTensor:
 
 
 def example(tensor: Any) -> Any:
-    """The tensor below the transforms of ``torch.func``, at the first element of every batch; for `untransformed`."""
+    """Return the tensor below the transforms of ``torch.func``, at the first element of every batch.
+
+    It has to be called inside `untransformed`.
+    """
     functorch = sys.modules["torch"]._C._functorch
     while functorch.is_functorch_wrapped_tensor(tensor):
         batch = functorch.maybe_get_bdim(tensor) if functorch.is_batchedtensor(tensor) else None
@@ -58,7 +65,7 @@ def from_scipy(matrix: Any, order: Sequence[int] | None = None, kinds: Sequence[
     Parameters
     ----------
     matrix
-        Of any format. Duplicates, zeros and bool are treated as in `from_coo`.
+        A sparse array of any format. Duplicates, zeros and bool are treated as in `from_coo`.
     order, kinds
         See `from_coo`.
 
@@ -79,21 +86,21 @@ def from_torch(tensor: Any, order: Sequence[int] | None = None, kinds: Sequence[
     Parameters
     ----------
     tensor
-        Of any layout without dense dimensions. A strided one is treated as in `from_dense`; duplicates, zeros and bool
-        of others as in `from_coo`.
+        A tensor of any layout without dense dimensions. A strided one is treated as in `from_dense`; duplicates, zeros
+        and bool of the others as in `from_coo`.
     order, kinds
         See `from_coo`.
 
     Raises
     ------
     OperandError
-        If it has dense dimensions, complex numbers or no data, or if it requires a gradient, which a `SparseTensor`
-        does not carry.
+        If the tensor has dense dimensions, complex numbers or no data, or if it requires a gradient, which a
+        `SparseTensor` does not have.
     """
     if lost := transform_of(tensor):
         raise OperandError(
-            f"the tensor {lost}, which a SparseTensor does not carry: take .detach(), or hand it to "
-            "trnqc.sparse.contract as it is"
+            f"the tensor {lost}, which a SparseTensor does not carry: take .detach(), or pass the tensor to "
+            "trnqc.sparse.contract directly"
         )
     return _from_torch(tensor, order, kinds)
 
@@ -115,10 +122,10 @@ def _from_torch(tensor: Any, order: Sequence[int] | None, kinds: Sequence[Kind] 
     if tensor.dense_dim():
         raise OperandError(
             f"a sparse tensor of PyTorch must have no dense dimensions; found {tensor.dense_dim()} of "
-            f"{tensor.ndim}: make it with torch.sparse_coo_tensor from one value an element"
+            f"{tensor.ndim}: construct it by torch.sparse_coo_tensor with one value for each element"
         )
     coo = tensor if tensor.layout == torch.sparse_coo else tensor.to_sparse_coo()
-    # Not through coalesce, which cannot add maps; equal coordinates are dealt with when packing.
+    # coalesce cannot add bool values. Equal coordinates are added when packing.
     packed = from_coo(tuple(coo.shape), coo._indices().numpy(), coo._values().numpy(), order, kinds)
     return replace(packed, dtype=np.dtype(dtype or np.float64))
 
@@ -135,16 +142,16 @@ def read_tns(
     ----------
     path
         The file. Each line has the coordinates of an element, counted from 1, and its value; # begins a comment. A
-        name that ends in .gz is decompressed.
+        file whose name ends in .gz is decompressed.
     shape
-        By default the largest coordinates; it has to be given for an empty file.
+        The extents of the modes; by default the largest coordinates. An empty file needs it.
     order, kinds
         See `from_coo`.
 
     Raises
     ------
     TensorFileError
-        If the file is malformed; the first such line is named.
+        If the file is malformed. The message names the first malformed line.
     """
     path = Path(path)
     try:
@@ -155,7 +162,7 @@ def read_tns(
         raise _fault(path, shape) from problem
     if not len(table):
         if shape is None:
-            raise TensorFileError(f"{path} holds no element, from which to take a shape: give `shape`")
+            raise TensorFileError(f"{path} has no elements, from which the shape would follow: pass `shape`")
         return from_coo(shape, np.zeros((len(shape), 0), np.int64), [], order, kinds)
     numbers = table[:, :-1].T
     limits = np.full(len(numbers), _LARGEST_INDEX) if shape is None else np.array(shape)
@@ -174,7 +181,7 @@ def _opened(path: Path) -> IO[str]:
 
 
 def _fault(path: Path, shape: Sequence[int] | None) -> TensorFileError:
-    """The error of the first malformed line."""
+    """Return the error for the first malformed line."""
     width = None if shape is None else len(shape) + 1
     with _opened(path) as lines:
         for number, line in enumerate(lines, 1):
@@ -184,12 +191,12 @@ def _fault(path: Path, shape: Sequence[int] | None) -> TensorFileError:
             width = len(fields) if width is None else width
             if fault := _line_fault(fields, width, shape):
                 return TensorFileError(f"{path}, line {number}: {fault}; found {line.strip()!r}")
-    return TensorFileError(f"{path} cannot be read as coordinates and a value a line")
+    return TensorFileError(f"{path} cannot be read as lines of coordinates and a value")
 
 
 def _line_fault(fields: list[str], width: int, shape: Sequence[int] | None) -> str | None:
     if len(fields) != width:
-        return f"expected {width - 1} coordinates and a value, {width} numbers"
+        return f"expected {width} numbers, {width - 1} coordinates and a value"
     try:
         *coordinates, _ = map(float, fields)
     except ValueError:

@@ -1,11 +1,12 @@
-"""Levels of a sparse tensor, and how they are made from coordinates.
+"""Levels of a sparse tensor, and their construction from coordinates.
 
 coordinates, outermost mode first -> keys of the same order -> sorted, values of equal ones added -> one level per mode
 
 The levels form a tree, and a path from the root to a leaf is an element. Each level has some positions under every
-position of the level above, its parent. A dense level has one for every coordinate, at parent * size + coordinate. A
-compressed level has those between positions[parent] and positions[parent + 1], and lists their coordinates in
-increasing order. CSR is (Dense, Compressed); a NumPy array in C order is all Dense.
+position of the level above, which is their parent. A dense level has a position for every coordinate, at
+parent * size + coordinate. A compressed level has the positions from positions[parent] up to positions[parent + 1], and
+lists their coordinates in increasing order. CSR is (Dense, Compressed); in a NumPy array in C order all levels are
+Dense.
 """
 
 from __future__ import annotations
@@ -49,9 +50,19 @@ Level = Dense | Compressed
 
 
 def join(rows: Sequence[np.ndarray] | np.ndarray, extents: Sequence[int]) -> tuple[np.ndarray, int]:
-    """Integers in the same order as the coordinates, outermost first, and their bound; there is at least one row.
+    """Return an integer key for each element, in the same order as the coordinates, and a bound of the keys.
 
-    If the product of extents overflows, the keys so far are replaced by their ranks.
+    Parameters
+    ----------
+    rows
+        The coordinates in each mode, outermost first; at least one row.
+    extents
+        The extents of the modes. If their product overflows, the keys so far are replaced by their ranks.
+
+    Returns
+    -------
+    (numpy.ndarray, int)
+        Keys, int64, all of which are smaller than the bound.
     """
     keys, bound = np.asarray(rows[0], np.int64), extents[0]
     for row, extent in zip(rows[1:], extents[1:]):
@@ -71,7 +82,7 @@ def _ranks(keys: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def _stable_order(keys: np.ndarray, bound: int) -> np.ndarray:
-    """The permutation that sorts keys below `bound`, by 16 bits at a time, for which NumPy uses a radix sort."""
+    """Return the permutation that sorts keys below `bound`, by 16 bits at a time, for which NumPy uses radix sort."""
     permutation = np.argsort(keys.astype(np.uint16), kind="stable")
     for shift in range(16, (bound - 1).bit_length(), 16):
         digits = (keys >> shift).astype(np.uint16)[permutation]
@@ -82,7 +93,17 @@ def _stable_order(keys: np.ndarray, bound: int) -> np.ndarray:
 def ordered(
     rows: list[np.ndarray], extents: list[int], values: np.ndarray | None, count: int
 ) -> tuple[list[np.ndarray], np.ndarray | None]:
-    """Coordinates in increasing order, each once. Values of equal ones are added in the order in which they came."""
+    """Sort coordinates in increasing order and remove duplicates, whose values are added in their original order.
+
+    Parameters
+    ----------
+    rows, extents
+        The coordinates in each mode and the extents, outermost mode first.
+    values
+        The values of the elements; None for a 0/1 map.
+    count
+        Number of elements.
+    """
     if count < 2:
         return rows, values
     keys, bound = join(rows, extents) if rows else (np.zeros(count, np.int64), 1)
@@ -101,24 +122,26 @@ def ordered(
 def pack(
     extents: Sequence[int], kinds: Sequence[Kind], rows: list[np.ndarray], values: np.ndarray | None, elements: int
 ) -> tuple[tuple[Level, ...], np.ndarray | None]:
-    """Levels of sorted, distinct coordinates, and the values by position.
+    """Return the levels of sorted, distinct coordinates, and the values by position.
 
     Parameters
     ----------
     extents, kinds, rows
-        Of every mode, outermost first; a row has the coordinates of all elements.
+        The extent, the kind of level, and the coordinates of all elements, for every mode, outermost first.
     values
-        Of the elements; None for a 0/1 map, which gets values only if a dense last level pads it with zeros.
+        The values of the elements; None for a 0/1 map, which gets values only if a dense last level pads it with zeros.
     elements
-        Their number.
+        Number of elements.
 
     Raises
     ------
     MemoryLimit
-        If a dense level does not fit into the memory.
+        If a dense level exceeds the memory.
     """
-    at, size = np.zeros(elements, np.int64), 1  # the position of every element in the last level, and their number
-    changed = np.zeros(elements, bool)  # an element differs from the one before, so far
+    # The position of every element in the last level so far, and the number of positions.
+    at, size = np.zeros(elements, np.int64), 1
+    # Whether an element differs from the one before in a level so far.
+    changed = np.zeros(elements, bool)
     changed[:1] = True
     levels: list[Level] = []
     for extent, kind, row in zip(extents, kinds, rows):

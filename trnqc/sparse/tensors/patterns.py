@@ -1,4 +1,4 @@
-"""Sparse tensors with fixed coordinates and changing values: derivatives are taken by them and sampled at them."""
+"""Sparse tensors with fixed coordinates and variable values, which derivatives are taken by and evaluated at."""
 
 from __future__ import annotations
 
@@ -15,31 +15,39 @@ from trnqc.sparse.tensors.storage import SparseTensor, from_coo
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Distinct coordinates, int64 [modes, n], in the order of the values [n]."""
+    """The coordinates of a sparse tensor.
+
+    Parameters
+    ----------
+    shape
+        The extents of the modes.
+    coordinates
+        Distinct coordinates, int64 [modes, n], in the order of the values [n].
+    """
 
     shape: tuple[int, ...]
     coordinates: np.ndarray
 
     @cached_property
     def map(self) -> SparseTensor:
-        """The tensor that is 1 at the coordinates, sorted."""
+        """The 0/1 map that is 1 at the coordinates."""
         return from_coo(self.shape, self.coordinates)
 
     @cached_property
     def _order(self) -> np.ndarray | None:
-        """The permutation that sorts the coordinates; None if they are sorted."""
+        """The permutation that sorts the coordinates; None if they are sorted already."""
         if self.coordinates.shape[1] < 2:
             return None
         keys, _ = join(self.coordinates, self.shape)
         return np.argsort(keys) if (np.diff(keys) < 0).any() else None
 
     def tensor(self, values: np.ndarray) -> SparseTensor:
-        """The tensor with values, float64 [n], at the coordinates."""
+        """Return the tensor with values, float64 [n], at the coordinates."""
         ordered = values if self._order is None else values[self._order]
         return replace(self.map, values=np.ascontiguousarray(ordered))
 
     def sampled(self, tensor: SparseTensor) -> np.ndarray:
-        """The elements of a tensor at the coordinates, float64 [n]; 0 if it has none."""
+        """Return the elements of a tensor at the coordinates, float64 [n]; 0 where none is stored."""
         compressed: list[Kind] = ["compressed"] * len(self.shape)
         at, elements = tensor.repack(range(len(self.shape)), compressed).elements()
         mine = self.coordinates if self._order is None else self.coordinates[:, self._order]
@@ -52,7 +60,7 @@ class Pattern:
         return values
 
     def _chosen(self, at: np.ndarray, elements: np.ndarray, mine: np.ndarray) -> np.ndarray:
-        """The elements, which are at sorted coordinates `at`, at the sorted coordinates `mine`."""
+        """Return those of the elements at sorted coordinates `at` that are at the sorted coordinates `mine`, else 0."""
         keys, _ = join(np.concatenate([at, mine], axis=1), self.shape)
         there, wanted = np.split(keys, [at.shape[1]])
         values = np.zeros(len(wanted))
@@ -61,14 +69,14 @@ class Pattern:
         return values
 
     def batched(self, count: int) -> Pattern:
-        """The coordinates `count` times under a new first mode, for values [count, n] in one row."""
+        """Return the coordinates repeated `count` times under a new first mode, for flattened values [count, n]."""
         stacked = np.tile(self.coordinates, count)
         first = np.repeat(np.arange(count), self.coordinates.shape[1])
         return Pattern((count, *self.shape), np.concatenate([first[None], stacked]))
 
 
 def pattern_of(tensor: SparseTensor) -> tuple[Pattern, np.ndarray]:
-    """The coordinates and values of the stored elements, sorted."""
+    """Return the coordinates and the values of the stored elements of a tensor, sorted."""
     compressed: Sequence[Kind] = ["compressed"] * tensor.ndim
     coordinates, values = tensor.repack(range(tensor.ndim), compressed).elements()
     return Pattern(tensor.shape, coordinates), values

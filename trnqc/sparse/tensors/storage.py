@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnqc.arrays import host_array
-from trnqc.errors import InputError, OperandError
+from trnqc.errors import OperandError
 from trnqc.host.memory import require_memory
 from trnqc.sparse.network.nest import Kind
+from trnqc.sparse.tensors.checks import as_float64, checked_coordinates, checked_layout, is_valid_level, plain_array
 from trnqc.sparse.tensors.levels import Compressed, Dense, Level, join, ordered, pack
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ FLOAT64: np.dtype = np.dtype(np.float64)
 class SparseTensor:
     """A sparse tensor.
 
-    It is made by `from_coo`, `from_dense`, `from_scipy`, `from_torch` and `read_tns`.
+    `from_coo`, `from_dense`, `from_scipy`, `from_torch` and `read_tns` construct it.
 
     Attributes
     ----------
@@ -41,9 +41,9 @@ class SparseTensor:
     order
         The modes, outermost level first.
     levels
-        The levels in this order.
+        One level for each mode, in this order.
     values
-        float64, one for each position of the last level; None for a 0/1 map, in which all stored elements are 1.
+        float64, one value for each position of the last level; None for a 0/1 map, whose stored elements are all 1.
     dtype
         The type in which elements are returned.
     """
@@ -57,15 +57,17 @@ class SparseTensor:
 
     @property
     def ndim(self) -> int:
+        """Number of modes."""
         return len(self.shape)
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
+        """The kind of each level, outermost first."""
         return tuple("dense" if isinstance(level, Dense) else "compressed" for level in self.levels)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Number of positions of every level, outermost first."""
+        """Number of positions of each level, outermost first."""
         counts = [1]
         for level in self.levels:
             counts.append(counts[-1] * level.size if isinstance(level, Dense) else len(level.coordinates))
@@ -73,28 +75,29 @@ class SparseTensor:
 
     @property
     def size(self) -> int:
-        """Number of positions of the last level, each with its value."""
+        """Number of positions of the last level, each of which has a value."""
         return self.sizes[-1] if self.levels else 1
 
     @cached_property
     def nnz(self) -> int:
-        """Number of stored elements. Zeros of a dense last level are padding and not counted."""
+        """Number of stored elements, not counting the zeros with which a dense last level is padded."""
         if self.values is None or "compressed" in self.kinds[-1:]:
             return self.size
         return int(np.count_nonzero(self.values))
 
     @property
     def fill(self) -> float:
-        """Part of all elements that is stored; 1 for a tensor without elements."""
+        """The fraction of all elements that is stored; 1 for a tensor of size 0."""
         return self.nnz / math.prod(self.shape) if math.prod(self.shape) else 1.0
 
     @cached_property
     def ones(self) -> bool:
-        """Whether every stored element is 1, so that no values are needed unless the last level is dense."""
+        """Whether every stored element is 1. Values are then needed only if the last level is dense."""
         return self.values is None or bool((self._stored() == 1).all())
 
     @property
     def bytes(self) -> int:
+        """Memory of levels and values."""
         arrays = [a for x in self.levels if isinstance(x, Compressed) for a in (x.positions, x.coordinates)]
         return sum(a.nbytes for a in arrays) + (0 if self.values is None else self.values.nbytes)
 
@@ -105,7 +108,7 @@ class SparseTensor:
         return f"SparseTensor {shape}, {self.nnz} elements ({self.fill:.2%}), levels ({levels}){map_}, {self.bytes} B"
 
     def nonzeros(self, modes: Sequence[int]) -> int:
-        """Number of distinct coordinates that the stored elements have in these modes. Results are kept."""
+        """Return the number of distinct coordinates that the stored elements have in some modes; counted once."""
         key = tuple(sorted(set(modes)))
         if key not in self._counts:
             self._counts[key] = self._distinct(key)
@@ -126,7 +129,7 @@ class SparseTensor:
         return 1 + int(np.count_nonzero(np.diff(keys)))
 
     def _coordinates(self, modes: Sequence[int], depth: int) -> np.ndarray:
-        """Coordinates, int64 [modes, n], of the positions of the first `depth` levels with stored elements below."""
+        """Return coordinates, int64 [modes, n], of the positions of level `depth` with stored elements below."""
         at = self._occupied(depth)
         by_mode = {}
         for mode, level in zip(self.order[depth - 1 :: -1] if depth else (), self.levels[depth - 1 :: -1]):
@@ -141,7 +144,7 @@ class SparseTensor:
         return coordinates
 
     def _occupied(self, depth: int) -> np.ndarray:
-        """Positions of level `depth` with a stored element below, increasing."""
+        """Return the positions of level `depth` (counted from 1) with a stored element below, in increasing order."""
         size = self.sizes[depth - 1] if depth else 1
         below = next((level for level in self.levels[depth:] if isinstance(level, Compressed)), None)
         leaves = np.diff(below.positions) if below else self.values
@@ -150,12 +153,18 @@ class SparseTensor:
         return np.flatnonzero(np.not_equal(leaves, 0).reshape(size, -1).any(axis=1))
 
     def to_coo(self) -> tuple[np.ndarray, np.ndarray]:
-        """Coordinates, int64 [ndim, nnz], and values, [nnz] of `dtype`, of the stored elements, sorted by `order`."""
+        """Return coordinates and values of the stored elements, sorted by the levels in `order`.
+
+        Returns
+        -------
+        (numpy.ndarray, numpy.ndarray)
+            Coordinates int64 [ndim, nnz] and values [nnz] of `dtype`.
+        """
         coordinates, values = self.elements()
         return coordinates, rounded(values, self.dtype)
 
     def elements(self) -> tuple[np.ndarray, np.ndarray]:
-        """Coordinates and values as of `to_coo`, values in float64."""
+        """Return coordinates and values as `to_coo` does, but with values in float64."""
         return self._coordinates(range(self.ndim), self.ndim), self._stored()
 
     def _stored(self) -> np.ndarray:
@@ -164,7 +173,7 @@ class SparseTensor:
         return self.values if "compressed" in self.kinds[-1:] else self.values[self.values != 0]
 
     def to_dense(self) -> np.ndarray:
-        """The array in C order. Raises MemoryLimit."""
+        """Return the array in C order. Raises MemoryLimit."""
         return rounded(self._dense(), self.dtype)
 
     def _dense(self) -> np.ndarray:
@@ -178,9 +187,9 @@ class SparseTensor:
         return result
 
     def to_scipy(self) -> scipy.sparse.coo_array:
-        """SciPy's coordinate array of the stored elements, of float32 for float16, which SciPy lacks.
+        """Return SciPy's coordinate array of the stored elements.
 
-        More than two modes need SciPy 1.15.
+        It has float32 elements for float16, which SciPy does not support. More than two modes need SciPy 1.15.
         """
         import scipy.sparse
 
@@ -189,7 +198,7 @@ class SparseTensor:
         return scipy.sparse.coo_array((values, tuple(coordinates)), shape=self.shape)
 
     def to_torch(self) -> torch.Tensor:
-        """PyTorch's coalesced sparse COO tensor of the stored elements, of `dtype` on the CPU."""
+        """Return PyTorch's coalesced sparse COO tensor of the stored elements, of `dtype` on the CPU."""
         import torch
 
         compressed: list[Kind] = ["compressed"] * self.ndim
@@ -198,9 +207,23 @@ class SparseTensor:
         return torch.sparse_coo_tensor(at, numbers, self.shape, is_coalesced=True, check_invariants=False)
 
     def repack(self, order: Sequence[int], kinds: Sequence[Kind]) -> SparseTensor:
-        """The same elements under other levels; the tensor itself if it has these.
+        """Return the same elements in other levels; the tensor itself if it has these levels already.
 
         A 0/1 map gets values only if a dense last level pads it with zeros.
+
+        Parameters
+        ----------
+        order
+            Modes, outermost level first.
+        kinds
+            ``"dense"`` or ``"compressed"`` for each level.
+
+        Raises
+        ------
+        OperandError
+            If `order` or `kinds` are invalid.
+        MemoryLimit
+            If a dense level exceeds the memory.
         """
         if tuple(order) == self.order and tuple(kinds) == self.kinds:
             return self
@@ -211,32 +234,20 @@ class SparseTensor:
         return replace(packed, dtype=self.dtype)
 
     def check(self) -> SparseTensor:
-        """Return the tensor itself; for levels that were made elsewhere.
+        """Check levels that other code has constructed, and return the tensor itself.
 
         Raises
         ------
         OperandError
             If levels or values are malformed.
         """
-        _layout(self.shape, self.order, self.kinds, "dense")
+        checked_layout(self.shape, self.order, self.kinds, "dense")
         parents = 1
         for mode, level, size in zip(self.order, self.levels, self.sizes):
-            extent = self.shape[mode]
-            if isinstance(level, Dense):
-                fine = level.size == extent
-            else:
-                inner = np.ones(size, bool)
-                inner[level.positions[:-1][np.diff(level.positions) > 0]] = False
-                fine = (
-                    len(level.positions) == parents + 1
-                    and level.positions[0] == 0
-                    and level.positions[-1] == size
-                    and bool((np.diff(level.positions) >= 0).all())
-                    and (not size or (level.coordinates.min() >= 0 and int(level.coordinates.max()) < extent))
-                    and bool((np.diff(level.coordinates)[inner[1:]] > 0).all())
+            if not is_valid_level(level, self.shape[mode], parents):
+                raise OperandError(
+                    f"the level of mode {mode} (extent {self.shape[mode]}) under {parents} parents is malformed"
                 )
-            if not fine:
-                raise OperandError(f"the level of mode {mode} (extent {extent}) under {parents} parents is malformed")
             parents = size
         if self.values is not None and (self.values.shape != (parents,) or self.values.dtype != np.float64):
             raise OperandError(
@@ -259,11 +270,12 @@ def from_coo(
     shape
         The extents of the modes.
     coordinates
-        Integers [ndim, nnz]. Values at equal coordinates are added, in the order in which they come.
+        Integers [ndim, nnz]. Values at equal coordinates are added in their order.
     values
-        Real numbers [nnz]; zeros are kept. None or bool make a 0/1 map, in which False means absent.
+        Real numbers [nnz]; zeros are kept. Without values, or with bool values, of which only True is stored, the
+        tensor is a 0/1 map.
     order
-        Modes, outermost level first; by default as they are.
+        Modes, outermost level first; by default 0, 1, ...
     kinds
         ``"dense"`` or ``"compressed"`` for each level; by default all compressed.
 
@@ -272,7 +284,7 @@ def from_coo(
     OperandError
         If coordinates are out of range, lengths differ, or values are complex.
     MemoryLimit
-        If a dense level does not fit into the memory.
+        If a dense level exceeds the memory.
 
     Examples
     --------
@@ -280,11 +292,11 @@ def from_coo(
     SparseTensor 2x3, 2 elements (33.33%), levels (0:compressed 1:compressed), 72 B
     """
     shape = tuple(int(extent) for extent in shape)
-    order, kinds = _layout(shape, order, kinds, "compressed")
-    rows = _checked_coordinates(shape, coordinates)
+    order, kinds = checked_layout(shape, order, kinds, "compressed")
+    rows = checked_coordinates(shape, coordinates)
     dtype = FLOAT64
     if values is not None:
-        values = taken_array(values, "values")
+        values = plain_array(values, "values")
         if values.shape != (rows.shape[1],):
             raise OperandError(f"{rows.shape[1]} coordinates need as many values; found an array {list(values.shape)}")
         if values.dtype == bool:
@@ -303,18 +315,18 @@ def from_dense(array: Any, order: Sequence[int] | None = None, kinds: Sequence[K
     Parameters
     ----------
     array
-        Real numbers, or bool for a 0/1 map. Compressed levels keep what is not zero.
+        Real numbers, or bool for a 0/1 map. Compressed levels store the elements that are not zero.
     order, kinds
-        As of `from_coo`, but by default all levels are dense, and compressed for a 0/1 map. If all levels are dense in
-        C order, the memory of the array is shared if possible.
+        See `from_coo`. By default all levels are dense, and compressed for a 0/1 map. If all levels are dense in C
+        order, the tensor shares the memory of the array if possible.
 
     Raises
     ------
     OperandError, MemoryLimit
         See `from_coo`.
     """
-    array = taken_array(array, "the array")
-    order, kinds = _layout(array.shape, order, kinds, "compressed" if array.dtype == bool else "dense")
+    array = plain_array(array, "the array")
+    order, kinds = checked_layout(array.shape, order, kinds, "compressed" if array.dtype == bool else "dense")
     if "compressed" in kinds:
         nonzero = np.array(np.nonzero(array), np.int64).reshape(array.ndim, -1)
         return from_coo(array.shape, nonzero, array[tuple(nonzero)], order, kinds)
@@ -323,58 +335,12 @@ def from_dense(array: Any, order: Sequence[int] | None = None, kinds: Sequence[K
     return SparseTensor(array.shape, order, levels, values, floating(array.dtype))
 
 
-def taken_array(array: Any, name: str) -> np.ndarray:
-    """A plain NumPy array; OperandError for masked elements and tensors whose gradient would be lost."""
-    try:
-        return host_array(array, name, "take .detach(); trnqc.sparse.contract itself carries gradients")
-    except OperandError:
-        raise
-    except InputError as error:
-        raise OperandError(str(error)) from None
-
-
 def floating(dtype: np.dtype) -> np.dtype:
-    """The type of results for operands of a type: the type itself if it is floating-point, else float64."""
+    """Return the type of results for operands of a type: the type itself if it is floating-point, else float64."""
     return dtype.newbyteorder("=") if dtype.kind == "f" else FLOAT64
 
 
 def rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """float64 numbers in another floating-point type, in which those that overflow become infinite."""
+    """Convert float64 numbers to another floating-point type; numbers that overflow become infinite."""
     with np.errstate(over="ignore"):
         return values.astype(dtype, copy=False)
-
-
-def as_float64(values: np.ndarray) -> np.ndarray:
-    """Real numbers of at most 64 bits as float64; integers beyond 2^53 are rounded. Errors: OperandError."""
-    if values.dtype.kind not in "fiub" or values.dtype.itemsize > 8:
-        raise OperandError(f"values must be real numbers of at most 64 bits; found dtype {values.dtype}")
-    return values.astype(np.float64, copy=False)
-
-
-def _layout(
-    shape: Sequence[int], order: Sequence[int] | None, kinds: Sequence[Kind] | None, default: Kind
-) -> tuple[tuple[int, ...], tuple[Kind, ...]]:
-    """Order and kinds, by default the modes as they are and all levels `default`. Raises OperandError."""
-    n = len(shape)
-    modes = tuple(range(n)) if order is None else tuple(int(mode) for mode in order)
-    levels = (default,) * n if kinds is None else tuple(kinds)
-    if any(extent < 0 for extent in shape):
-        raise OperandError(f"extents must not be negative; found the shape {tuple(shape)}")
-    if sorted(modes) != list(range(n)):
-        raise OperandError(f"the order of levels must hold each of {n} modes once; found {modes}")
-    if len(levels) != n or not set(levels) <= {"dense", "compressed"}:
-        raise OperandError(f"{n} levels must be 'dense' or 'compressed'; found {levels}")
-    return modes, levels
-
-
-def _checked_coordinates(shape: tuple[int, ...], coordinates: Any) -> np.ndarray:
-    rows = np.asarray(coordinates)
-    if rows.ndim != 2 or len(rows) != len(shape):
-        raise OperandError(f"coordinates must be [{len(shape)}, elements]; found an array {list(rows.shape)}")
-    if rows.dtype.kind not in "iu" and rows.size:
-        raise OperandError(f"coordinates must be integers; found dtype {rows.dtype}")
-    for mode, (row, extent) in enumerate(zip(rows, shape)):
-        if len(row) and (row.min() < 0 or row.max() >= extent):
-            bad = row[(row < 0) | (row >= extent)][0]
-            raise OperandError(f"mode {mode} has the extent {extent}; found the coordinate {bad}")
-    return rows.astype(np.int64, copy=False)

@@ -1,7 +1,7 @@
-"""Sparse tensors of PyTorch and the values that they store, differentiable any number of times.
+"""The values of PyTorch's sparse tensors, and sparse tensors from values, with derivatives of every order.
 
-PyTorch's own ``values`` and ``sparse_coo_tensor`` drop second derivatives of some layouts. `Values` and `Assembled` are
-each other's derivatives.
+PyTorch's own ``values`` and ``sparse_coo_tensor`` drop second derivatives for some layouts. Here, `Values` and
+`Assembled` are the derivatives of one another.
 """
 
 from __future__ import annotations
@@ -16,19 +16,22 @@ COMPRESSED = {torch.sparse_csr: torch.sparse_csr_tensor, torch.sparse_csc: torch
 
 
 def values_of(tensor: torch.Tensor) -> torch.Tensor:
-    """The values that a sparse tensor stores, in the order of ``places(by_values(tensor))``."""
+    """Return the values that a sparse tensor stores, in the order of ``places(by_values(tensor))``."""
     return Values.apply(by_values(tensor))  # type: ignore[no-untyped-call]
 
 
 def by_values(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor with one value for each coordinate. Blocked and batched layouts become COO; equal ones are added."""
+    """Return the tensor with one value for each coordinate.
+
+    Blocked and batched layouts are converted to COO, and values at equal coordinates are added.
+    """
     if tensor.layout in COMPRESSED and tensor.dim() == 2:
         return tensor
     return (tensor if tensor.layout is torch.sparse_coo else tensor.to_sparse_coo()).coalesce()
 
 
 def places(data: torch.Tensor) -> torch.Tensor:
-    """Coordinates [modes, n] of the values of a COO, CSR or CSC tensor, in their order."""
+    """Return the coordinates [modes, n] of the values of a COO, CSR or CSC tensor, in the order of the values."""
     if data.layout is torch.sparse_coo:
         return data.coalesce().indices()
     rows = data.layout is torch.sparse_csr
@@ -38,12 +41,12 @@ def places(data: torch.Tensor) -> torch.Tensor:
 
 
 def assembled(values: torch.Tensor, indices: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """The coalesced COO tensor of values at sorted, distinct indices."""
+    """Return the coalesced COO tensor of values at sorted, distinct indices."""
     return Assembled.apply(values, torch.sparse_coo_tensor(indices, values.detach(), shape, is_coalesced=True))  # type: ignore[no-untyped-call]
 
 
 class Values(torch.autograd.Function):
-    """A COO, CSR or CSC tensor -> its values."""
+    """The autograd function from a COO, CSR or CSC tensor to its values."""
 
     @staticmethod
     def forward(tensor: torch.Tensor) -> torch.Tensor:
@@ -59,7 +62,7 @@ class Values(torch.autograd.Function):
 
 
 class Assembled(torch.autograd.Function):
-    """Values and a tensor -> the tensor with the coordinates of that and these values."""
+    """The autograd function from values, and a tensor `like`, to the tensor with its coordinates and these values."""
 
     @staticmethod
     def forward(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
@@ -86,15 +89,15 @@ class Assembled(torch.autograd.Function):
 
 
 def at_places(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """The elements of a tensor of any layout at the coordinates of `like`, in the order of its values."""
+    """Return the elements of a tensor of any layout at the coordinates of `like`, in the order of its values."""
     indices = places(like)
     if tensor.layout is torch.strided:
         return tensor[tuple(indices)]
     tensor = tensor.coalesce() if tensor.layout is torch.sparse_coo else tensor
-    values, there = Values.apply(tensor), places(tensor.detach())  # type: ignore[no-untyped-call]
-    if there.shape == indices.shape and bool((there == indices).all()):
+    values, stored_at = Values.apply(tensor), places(tensor.detach())  # type: ignore[no-untyped-call]
+    if stored_at.shape == indices.shape and bool((stored_at == indices).all()):
         return values
-    keys, wanted = (_keys(x, like.shape) for x in (there, indices))
+    keys, wanted = (_keys(x, like.shape) for x in (stored_at, indices))
     order = keys.argsort()
     at = torch.searchsorted(keys[order], wanted).clamp(max=max(len(keys) - 1, 0))
     if not len(keys):

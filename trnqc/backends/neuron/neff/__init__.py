@@ -1,14 +1,14 @@
-"""Our compiled programs (NEFF files) in the vendor's caches: listed, compiled ahead of need, and cleared without harm.
+"""Our compiled programs (NEFF files) in the vendor's caches: list them, compile them in advance, and remove them.
 
     kernel, shape, tiles  --programs.program------->  Program and its key     source, target, constants, versions, flags
     environment           --caches.vendor_caches--->  the vendor's caches     PyTorch/XLA and native torch
     a cache               --caches.entries--------->  its entries             compiled or unfinished, size, age
-    a compilation         --ledger.watch----------->  ledger                  which entries a program has produced
-    programs              --warming.warm----------->  entries before need     on a device, or by the compiler alone
-    ledger                --ledger.clear----------->  entries gone            ours, unchanged and unlocked only
+    a compilation         --ledger.watch----------->  ledger                  the entries that a program has produced
+    programs              --warming.warm----------->  new entries             on a device, or by the compiler alone
+    ledger                --ledger.clear----------->  removed entries         only ours, unchanged and not locked
 
-The vendor's keys are hashes of graphs that only its own tools compute. So an entry is known to be ours because it
-appeared while one of our programs was compiled, and never by a guess.
+The vendor's keys are hashes of graphs, which only its own tools can compute. An entry therefore counts as ours only if
+it appeared while one of our programs was compiled.
 """
 
 from trnqc.backends.neuron.neff.caches import Entry, VendorCache, entries, vendor_caches

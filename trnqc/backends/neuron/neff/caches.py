@@ -1,4 +1,6 @@
-"""The vendor's caches of compiled programs, located and read as its documents describe them; nothing here writes.
+"""The vendor's caches of compiled programs, which are located and read as its documentation describes.
+
+This module does not write to them.
 
 PyTorch/XLA   <root>/neuronxcc-<version>/MODULE_<graph hash>+<flag hash>/model.neff, the graph beside it; root is
               --cache_dir in NEURON_CC_FLAGS, else NEURON_COMPILE_CACHE_URL, else /var/tmp/neuron-compile-cache
@@ -21,7 +23,19 @@ CUSTOM_CALL = b"AwsNeuronCustomNativeKernel"
 
 @dataclass(frozen=True)
 class VendorCache:
-    """A cache: of kind "xla" or "native", its root, what decided the root, and a note if it cannot be listed."""
+    """One of the vendor's caches.
+
+    Attributes
+    ----------
+    kind : str
+        "xla" or "native".
+    root : str
+        Its directory or URL.
+    decided_by : str
+        The setting that determines the root, in words.
+    note : str
+        The reason why it cannot be listed, or is not used. Empty otherwise.
+    """
 
     kind: str
     root: str
@@ -33,8 +47,22 @@ class VendorCache:
 class Entry:
     """One compiled graph.
 
-    path is its folder, or the file of a NEFF that lies in the root itself. state is "compiled", "unfinished" or
-    "locked". has_kernel tells whether its graph calls an NKI kernel; None where no graph is kept.
+    Attributes
+    ----------
+    kind : str
+        The kind of its cache.
+    path : Path
+        Its folder, or its NEFF file if that is in the root of the cache.
+    compiler : str
+        The version of the compiler. Empty in a native cache.
+    state : str
+        "compiled", "unfinished" or "locked".
+    size : int
+        The size of its files in bytes.
+    modified : float
+        The time of its last change in seconds since 1970.
+    has_kernel : bool, optional
+        Whether its graph calls an NKI kernel. None if the cache does not contain the graph.
     """
 
     kind: str
@@ -47,22 +75,22 @@ class Entry:
 
 
 def vendor_caches(environment: Mapping[str, str] | None = None) -> tuple[VendorCache, ...]:
-    """Both caches as this environment sets them, whether they exist or not."""
+    """Both caches as the environment variables define them, whether they exist or not."""
     environment = os.environ if environment is None else environment
     return _xla(environment), _native(environment)
 
 
 def _xla(environment: Mapping[str, str]) -> VendorCache:
-    words = shlex.split(environment.get("NEURON_CC_FLAGS", ""))
-    flags = [n for n, word in enumerate(words) if _is_flag(word, "cache_dir")]
+    options = shlex.split(environment.get("NEURON_CC_FLAGS", ""))
+    flags = [n for n, option in enumerate(options) if _is_flag(option, "cache_dir")]
     if flags:
-        _, equals, value = words[flags[-1]].partition("=")
-        root, decided = value if equals else "".join(words[flags[-1] + 1 :][:1]), "--cache_dir in NEURON_CC_FLAGS"
+        _, equals, value = options[flags[-1]].partition("=")
+        root, decided = value if equals else "".join(options[flags[-1] + 1 :][:1]), "--cache_dir in NEURON_CC_FLAGS"
     elif environment.get("NEURON_COMPILE_CACHE_URL"):
         root, decided = environment["NEURON_COMPILE_CACHE_URL"], "NEURON_COMPILE_CACHE_URL"
     else:
         root, decided = XLA_ROOT, "the vendor's default"
-    note = "off: --no_cache in NEURON_CC_FLAGS" if any(_is_flag(w, "no_cache") for w in words) else ""
+    note = "off: --no_cache in NEURON_CC_FLAGS" if any(_is_flag(option, "no_cache") for option in options) else ""
     if "://" in root and not root.startswith("file://"):
         note = "remote: its entries are not listed"
     return VendorCache("xla", root.removeprefix("file://"), decided, note)
@@ -80,7 +108,7 @@ def _native(environment: Mapping[str, str]) -> VendorCache:
 
 
 def entries(cache: VendorCache) -> list[Entry]:
-    """All entries by path; empty for a cache that does not exist, is remote or cannot be read."""
+    """All entries of a cache in the order of their paths. Empty if it does not exist, is remote or cannot be read."""
     root = Path(cache.root)
     if cache.note.startswith("remote") or not root.is_dir():
         return []
@@ -92,14 +120,14 @@ def entries(cache: VendorCache) -> list[Entry]:
 
 
 def neff_of(path: Path) -> Path | None:
-    """The compiled program of an entry, None where there is none."""
+    """The file of the compiled program of an entry, or None if there is none."""
     if path.is_file():
         return path
     return min(path.glob("*.neff"), default=None)
 
 
 def _entry(kind: str, path: Path) -> Entry | None:
-    """None where a concurrent process has just removed it."""
+    """The entry at a path, or None if another process has just removed it."""
     try:
         files = [path] if path.is_file() else [p for p in path.iterdir() if p.is_file()]
         sizes = [p.stat().st_size for p in files]

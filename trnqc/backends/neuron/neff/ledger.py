@@ -1,8 +1,8 @@
-"""The ledger of cache entries that our programs have produced.
+"""The ledger: a list of the cache entries that our programs have produced.
 
-Each program has one JSON file, named by its key. An entry is claimed when it appears while the program is being
-compiled and its graph, where one is kept, calls an NKI kernel. It is cleared only if its compiled program is still the
-one that was claimed.
+The ledger has one JSON file for each program, named by its key. A program claims an entry that appears while the
+program is compiled, unless its graph is in the cache and calls no NKI kernel. An entry is removed only if its compiled
+program is still the one that was claimed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SCHEMA = "trnqc.neff/1"
 
 @dataclass(frozen=True)
 class Claim:
-    """An entry that a program has produced, and the digest of what was compiled."""
+    """An entry that a program has produced, and the digest of its NEFF file."""
 
     program: Program
     kind: str
@@ -37,19 +37,19 @@ class Claim:
 
 @dataclass
 class Watch:
-    """The entries that the watched block has produced; filled when it ends."""
+    """The entries that the block of `watch` has produced. They are set when the block ends."""
 
     claimed: list[Entry] = field(default_factory=list)
 
 
 def directory() -> Path:
-    """neff in the cache directory ($TRNQC_CACHE_DIR, else the user's)."""
+    """The folder neff in the cache directory ($TRNQC_CACHE_DIR, else that of the user)."""
     return cache_directory() / "neff"
 
 
 @contextmanager
 def watch(program: Program) -> Iterator[Watch]:
-    """Claim for the program what appears in the vendor's caches within the block; one process at a time watches."""
+    """A context in which new entries of the vendor's caches are claimed for a program, by one process at a time."""
     where = directory()
     where.mkdir(parents=True, exist_ok=True)
     with locked(where / ".lock"):
@@ -71,7 +71,7 @@ def _is_new(entry: Entry, before: dict[Path, str]) -> bool:
 
 
 def _digest(path: Path) -> str:
-    """Of the compiled program of an entry; empty where there is none to read."""
+    """The digest of the compiled program of an entry. Empty if there is none that can be read."""
     try:
         neff = neff_of(path)
         return hashlib.sha256(neff.read_bytes()).hexdigest() if neff is not None else ""
@@ -92,7 +92,7 @@ def _save(path: Path, program: Program, claims: list[Claim]) -> None:
 
 
 def _read(path: Path) -> list[Claim]:
-    """Claims of one ledger file; a damaged one claims nothing, so that nothing of it is ever removed."""
+    """The claims in a file of the ledger. A damaged file has none, so that none of its entries is removed."""
     try:
         body = json.loads(path.read_text(encoding="utf-8"))
         if body["schema"] != SCHEMA:
@@ -102,56 +102,61 @@ def _read(path: Path) -> list[Claim]:
     except FileNotFoundError:
         return []
     except (OSError, ValueError, KeyError, TypeError) as error:
-        warnings.warn(f"ledger {path} cannot be read ({error}); it claims nothing", RuntimeWarning, stacklevel=3)
+        warnings.warn(f"the ledger {path} cannot be read ({error}); it claims nothing", RuntimeWarning, stacklevel=3)
         return []
 
 
 def claims() -> list[Claim]:
-    """All claims, by file name."""
+    """All claims, in the order of the file names."""
     where = directory()
     return [claim for path in sorted(where.glob("*.json")) for claim in _read(path)] if where.is_dir() else []
 
 
 def owners() -> dict[Path, Program]:
-    """Entries that are ours and unchanged, with their programs."""
+    """The program of each entry that is ours and has not changed."""
     return {claim.path: claim.program for claim in claims() if claim.digest and _digest(claim.path) == claim.digest}
 
 
 def clear(kernel: str = "", stale_only: bool = False) -> list[tuple[Claim, str]]:
-    """Remove our entries and return, for each, what was done in words.
+    """Remove our entries.
 
-    Entries whose compiled program is not the one claimed, that are locked, or that lie outside the caches are left
-    alone.
+    An entry is not removed if its compiled program is not the one that was claimed, if it is locked, or if it is not in
+    one of the caches.
 
     Parameters
     ----------
     kernel
-        Only entries of this kernel.
+        Remove only entries of this kernel.
     stale_only
-        Only entries of kernel sources that have changed since.
+        Remove only entries of kernels whose sources have changed since.
+
+    Returns
+    -------
+    list of (Claim, str)
+        The claims, and in words what was done with each entry.
     """
     where = directory()
     if not where.is_dir():
         return []
-    done = []
+    outcomes = []
     with locked(where / ".lock"):
         for path in sorted(where.glob("*.json")):
-            mine = _read(path)
-            if not mine or mine[0].program.kernel != (kernel or mine[0].program.kernel):
+            claims = _read(path)
+            if not claims or claims[0].program.kernel != (kernel or claims[0].program.kernel):
                 continue
-            if stale_only and not _stale(mine[0].program):
+            if stale_only and not _stale(claims[0].program):
                 continue
-            results = [(claim, _remove(claim)) for claim in mine]
-            done += results
-            _keep(path, [claim for claim, what in results if what.startswith("left: locked")])
-    return done
+            results = [(claim, _remove(claim)) for claim in claims]
+            outcomes += results
+            _replace(path, [claim for claim, outcome in results if outcome.startswith("left: locked")])
+    return outcomes
 
 
-def _keep(path: Path, kept: list[Claim]) -> None:
-    if not kept:
+def _replace(path: Path, claims: list[Claim]) -> None:
+    if not claims:
         path.unlink()
         return
-    _save(path, kept[0].program, kept)
+    _save(path, claims[0].program, claims)
 
 
 def _stale(program: Program) -> bool:
@@ -164,11 +169,11 @@ def _remove(claim: Claim) -> str:
     if not claim.path.exists():
         return "gone already"
     if claim.path not in current:
-        return "left: it is no entry of the caches that this environment names"
+        return "left: it is no entry of the caches that are in use"
     if _digest(claim.path) != claim.digest:
         return "left: its program is not the one that was claimed"
     if current[claim.path].state == "locked":
-        return "left: locked; if nothing compiles now, `neuron_parallel_compile --command clear-locks` frees it"
+        return "left: locked; if no compilation is running, `neuron_parallel_compile --command clear-locks` releases it"
     if claim.path.is_file():
         claim.path.unlink()
     else:

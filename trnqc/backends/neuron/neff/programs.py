@@ -1,4 +1,4 @@
-"""What makes two compiled programs the same, in our terms."""
+"""The identity of a compiled program: everything on which its compilation depends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,21 @@ from trnqc.tuning.sources import kernel_hash
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel with everything that its compilation depends on; constants are compile-time, so tiles are part of it."""
+    """A kernel with everything on which its compilation depends.
+
+    Attributes
+    ----------
+    kernel, source : str
+        The name of the kernel and the digest of its source.
+    target, precision : str
+        The generation of the chip, and the precision.
+    shape : dict
+        The extents of the problem by name.
+    constants : dict
+        The compile-time constants by name, such as tile sizes.
+    depends : dict
+        Versions and flags of the vendor's software.
+    """
 
     kernel: str
     source: str
@@ -27,26 +41,37 @@ class Program:
     depends: dict[str, str]
 
     def key(self) -> str:
-        """32 hex digits; equal for equal programs, in any process."""
+        """A digest of 32 hexadecimal digits, which is the same in every process."""
         return key_of(json.dumps(asdict(self), sort_keys=True))
 
     def words(self) -> str:
-        """gemm M 128, N 512, K 64, fp32, trn2: rows 128, ..."""
+        """The program in words, such as "gemm M 128, N 512, K 64, fp32, trn2: rows 128, ..."."""
         shape = ", ".join(f"{dim} {extent}" for dim, extent in self.shape.items())
         tiles = ", ".join(f"{name} {value}" for name, value in self.constants.items())
         return f"{self.kernel} {shape}, {self.precision}, {self.target}: {tiles}"
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able; ``Program(**values)`` is the inverse."""
+        """The program as a dictionary that JSON can represent. ``Program(**values)`` is the inverse."""
         return asdict(self)
 
 
 def program(kernel: str, shape: Values, precision: str, target: str, constants: Values | None = None) -> Program:
-    """The program that a launch compiles: with the tiles that it would choose, or with these.
+    """The program that a launch compiles.
 
-    Raises InputError for an unknown kernel, shape, precision or target.
+    Parameters
+    ----------
+    kernel, shape, precision, target
+        The name of the kernel, its extents, the precision, and the generation of the chip.
+    constants
+        The compile-time constants; by default, those that a launch chooses.
+
+    Raises
+    ------
+    InputError
+        If the kernel, shape, precision or target is unknown.
     """
-    known = check(kernel, shape, precision, target)
+    descriptor = check(kernel, shape, precision, target)
     depends = device_identity()
-    chosen = choose(kernel, shape, precision, target, depends).constants if constants is None else dict(constants)
-    return Program(kernel, kernel_hash(known), target, precision, dict(shape), chosen, depends)
+    if constants is None:
+        constants = choose(kernel, shape, precision, target, depends).constants
+    return Program(kernel, kernel_hash(descriptor), target, precision, dict(shape), dict(constants), depends)

@@ -1,8 +1,8 @@
-"""Compiling ahead of need, on a device of the target or, without a chip, by the vendor's compiler.
+"""Compile programs in advance, on a device of the target or, without a device, by the vendor's compiler.
 
-With a device, one launch on zeros compiles and stores the program. Without one, ``neuron_parallel_compile`` collects
-the graph of the same launch without running it, then compiles it for the target into the cache of PyTorch/XLA. The
-native path compiles on an instance of the target only.
+With a device, one launch on zeros compiles and stores the program. Without a device, ``neuron_parallel_compile``
+collects the graph of the same launch without running it, and then compiles it for the target into the cache of
+PyTorch/XLA. The native path can compile only on an instance of the target.
 """
 
 from __future__ import annotations
@@ -28,17 +28,28 @@ from trnqc.tuning.conditions import chip_target, machine_target
 
 TOOL = "neuron_parallel_compile"
 TIMEOUT = 3600.0
-"""Seconds for each command of the tool."""
+"""The time limit in seconds of each command of the tool."""
 
 
 def warm(program: Program, timeout: float = TIMEOUT) -> list[Entry]:
-    """Compile the program into the vendor's cache and return the new entries, none if it was compiled before.
+    """Compile a program into the vendor's cache.
+
+    Parameters
+    ----------
+    program
+        The program.
+    timeout
+        The time limit in seconds of each command of the compiler.
+
+    Returns
+    -------
+    list of Entry
+        The new entries. Empty if the program was compiled before.
 
     Raises
     ------
     CompilerError
-        If this machine has neither a device of the target nor the compiler, or with the last lines of a command that
-        failed.
+        If this machine has neither a device of the target nor the compiler, or if a command fails.
     """
     devices = packages.device_files()
     if devices and (chip_target() or machine_target()) == program.target:
@@ -47,7 +58,7 @@ def warm(program: Program, timeout: float = TIMEOUT) -> list[Entry]:
         return seen.claimed
     tool = shutil.which(TOOL)
     if tool is None:
-        raise CompilerError(_closed(program, devices))
+        raise CompilerError(_no_compiler(program, devices))
     with watch(program) as seen:
         script = [sys.executable, "-m", "trnqc.backends.neuron.neff.warming", json.dumps(program.to_dict())]
         for command in ("collect", "compile"):
@@ -55,10 +66,10 @@ def warm(program: Program, timeout: float = TIMEOUT) -> list[Entry]:
     return seen.claimed
 
 
-def _closed(program: Program, devices: tuple[str, ...]) -> str:
-    here = f"its devices are {chip_target() or machine_target()}" if devices else "it has no /dev/neuron* device"
+def _no_compiler(program: Program, devices: tuple[str, ...]) -> str:
+    machine = f"its devices are {chip_target() or machine_target()}" if devices else "it has no /dev/neuron* device"
     return (
-        f"{program.words()} cannot be compiled on this machine: {here}, and the vendor's {TOOL} is not on PATH. "
+        f"{program.words()} cannot be compiled on this machine: {machine}, and the vendor's {TOOL} is not on PATH. "
         f"Run this on a {program.target} instance, or install the compiler: {packages.INSTALL}"
     )
 
@@ -71,25 +82,25 @@ def _environment(program: Program) -> dict[str, str]:
 
 
 def _run(command: list[str], environment: dict[str, str], timeout: float) -> None:
-    words = " ".join(command[:3])
+    name = " ".join(command[:3])
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, env=environment, capture_output=True, text=True, errors="replace", timeout=timeout
         )
     except subprocess.TimeoutExpired:
         raise CompilerError(
-            f"`{words}` was not done after {timeout:.0f} s; the cache is {vendor_caches()[0].root}"
+            f"`{name}` has not finished after {timeout:.0f} s; the cache is {vendor_caches()[0].root}"
         ) from None
-    if done.returncode:
-        last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-20:])
-        raise CompilerError(f"`{words}` ended with status {done.returncode}:\n{last}")
+    if process.returncode:
+        last = "\n".join((process.stdout + process.stderr).strip().splitlines()[-20:])
+        raise CompilerError(f"`{name}` ended with status {process.returncode}:\n{last}")
 
 
 def launch(program: Program) -> None:
-    """One launch of the program on zeros, on this machine's device (or into the graph that is being collected)."""
-    here, kernel = open_device(), kernels()[program.kernel]
-    zeros = kernel.example(program.shape, program.precision, program.constants, here.cores, np.zeros)
-    args = [here.put(arg) for arg in zeros.args]
+    """Launch the program once on zeros, on the device of this machine or for the graph that the tool collects."""
+    device, kernel = open_device(), kernels()[program.kernel]
+    zeros = kernel.example(program.shape, program.precision, program.constants, device.cores, np.zeros)
+    args = [device.put(arg) for arg in zeros.args]
     launch_kernel(kernel, *args, **zeros.constants)
     synchronize(args[0].device.type)
 

@@ -1,40 +1,36 @@
-"""Paths of each of e3nn's modes as functions of one edge: which channels its lanes run over, and what lies in scratch.
+"""Functions that compute the paths of one edge, for each of e3nn's modes.
 
-uvu.py: lanes over u          uvv.py: uvv, uvuv, as uvu with x and y in each other's place
-uvw.py: channels.py, then mixing.py      uuu.py: uuu, uuw, uvu<v, u<vw by elementwise.py, then combining.py
+uvu.py   mode uvu: the lanes of a vector are channels u
+uvv.py   modes uvv and uvuv: uvu paths with x and y exchanged
+uvw.py   mode uvw: products of all pairs of channels (pairs.py), mixed by weights (mixing.py)
+uuu.py   modes uuu, uuw, uvu<v and u<vw: products of equal channels (elementwise.py), then combining.py
 
-Paths of mode uvu go through scratch with the edge (cpu/edges.py); those of the other modes add to memory.
+Paths of mode uvu keep their operands in scratch (cpu/edges.py). Paths of the other modes add to the results in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from trnqc.cg.cpu.modes import uuu, uvv, uvw
-from trnqc.cg.cpu.slots import Paths
+from trnqc.cg.cpu.target import Target
+from trnqc.cg.cpu.vectors import index
+from trnqc.cg.problem.modes import MODES
 from trnqc.cg.programs.directions import Direction
-from trnqc.gen import Value, const
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
 
 
-def any_in(paths: Paths) -> bool:
+def any_in(target: Target) -> bool:
     """Whether a problem has paths of other modes than uvu."""
-    return any(ins.connection_mode != "uvu" and 0 not in ins.path_shape for ins in paths.problem.instructions)
+    return bool(target.paths(*MODES.keys() - {"uvu"}))
 
 
-def call(b: Builder, paths: Paths, direction: Direction, rows: Mapping[str, st.View]) -> None:
-    """Call the functions of an edge's paths of other modes than uvu; z, gx and gy in memory are added to."""
-    for leading, function in _functions(paths, direction.of_edge):
-        b.call(function, *leading, *rows.values())
-
-
-def _functions(paths: Paths, direction: Direction) -> Iterator[tuple[tuple[Value, ...], st.Function]]:
-    """The functions, and what their arguments begin with."""
-    target = uvw.Target(paths.problem, paths.dtype, paths.lanes)
-    if target.paths:
-        yield (const(1, "i64"),), uvw.function(target, direction)
-    for group in uuu.groups(paths.problem, paths.dtype, paths.lanes):
-        yield (), uuu.function(group, direction)
-    for path in uvv.paths(paths.problem, paths.dtype, paths.lanes):
-        yield (), uvv.function(path, direction)
+def call(b: Builder, target: Target, direction: Direction, rows: Mapping[str, st.View]) -> None:
+    """Call the functions of an edge's paths of other modes than uvu, which add to z, gx and gy in memory."""
+    if target.paths("uvw"):
+        b.call(uvw.function(uvw.Edges(target), direction.of_edge), index(1), *rows.values())
+    for group in uuu.groups(target):
+        b.call(uuu.function(group, direction.of_edge), *rows.values())
+    for path in target.paths("uvv", "uvuv"):
+        b.call(uvv.function(uvv.Exchanged(target, path), direction.of_edge), *rows.values())

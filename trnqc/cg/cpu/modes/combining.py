@@ -1,7 +1,8 @@
-"""What becomes of products t of pairs of channels: z += M(w, t), and its derivatives with respect to t and w.
+"""Combination of products t of pairs of channels to z: z += M(w, t), and its gradients with respect to t and w.
 
-A pair has a channel of z of its own, or weights mix the pairs (mixing.py), or, without weights, all are added up.
-t is [component][pair] where all lanes reach it, its gradient h [component, block] of vectors; z and w lie in memory.
+Each pair may have a channel of z of its own, or weights mix all pairs (mixing.py), or, without weights, all pairs are
+added up. t is [component, pair], which all lanes can read. Its gradient h is [component, block] of vectors. z and w are
+in memory.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from trnqc.cg.cpu.modes import mixing, uvu
-from trnqc.cg.cpu.modes.mixing import Mixing, common
-from trnqc.cg.cpu.slots import ZERO, Channels, clear, load_vector, store_vector, vectors
+from trnqc.cg.cpu.modes import mixing
+from trnqc.cg.cpu.modes.mixing import Mixing
+from trnqc.cg.cpu.slots import Channels, add, load
+from trnqc.cg.cpu.vectors import ZERO, clear, load_vector, shared, store_vector, vectors
 from trnqc.gen import Array, Value
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder, dot
@@ -20,18 +22,20 @@ from trnqc.gen.values import fma
 
 @dataclass(frozen=True)
 class Combination:
-    """M of one path.
+    """The map M of one path.
 
     Parameters
     ----------
-    mixes, weighted : bool
-        Whether the pairs are summed to channels of z, and whether the path has weights.
+    mixes : bool
+        Whether each channel of z is a sum over all pairs.
+    weighted : bool
+        Whether the path has weights.
     shared : bool
-        Whether gradients of the weights are added to, not written.
+        Whether edges share weights, so that gradients of the weights are added up.
     pairs : int
-        The number of pairs.
+        Number of pairs of channels.
     channels : Channels
-        Those of the path's slot of z.
+        Channels of the path's slot of z.
     """
 
     mixes: bool
@@ -47,7 +51,7 @@ class Combination:
 
     @property
     def apart(self) -> int:
-        """Elements from a component of t to the next."""
+        """Number of elements from a component of t to the next."""
         return self.blocks * self.channels.lanes
 
     @property
@@ -59,7 +63,7 @@ class Combination:
         return f"{self.channels.name}{'_w' * self.weighted}"
 
     def forward(self, b: Builder, w: st.View, t: Array, zs: Array, z: st.View) -> None:
-        """z += M(w, t)."""
+        """Write z += M(w, t); `zs` is scratch for the slot of z."""
         if not self.mixes:
             b.call(each(self), *[w] * self.weighted, t, z)
         elif not self.weighted:
@@ -67,62 +71,60 @@ class Combination:
         else:
             clear(b, zs, self.channels.size)
             b.call(mixing.forward(self.mixing), w, t, zs)
-            b.call(uvu.add(self.channels), z, zs)
+            b.call(add(self.channels), z, zs)
 
     def backward(self, b: Builder, w: st.View, t: Array, zs: Array, gz: st.View, gw: st.View | None, h: Array) -> None:
-        """h, and gw where there is one to write."""
+        """Write the gradient h of t and, unless it is None, the gradient gw of w; `zs` is scratch for the slot of z."""
         slopes = [] if gw is None else [gw]
         if not self.mixes:
             b.call(each_gradients(self, gw is not None), *[w] * self.weighted, t, gz, *slopes, h)
         elif not self.weighted:
             b.call(total_gradients(self), gz, h)
         else:
-            b.call(uvu.load(self.channels), gz, zs)
-            both = (w, zs, h) if gw is None else (w, t, zs, gw, h)
-            b.call(mixing.backward(self.mixing, weights=gw is not None), *both)
+            b.call(load(self.channels), gz, zs)
+            arguments = (w, zs, h) if gw is None else (w, t, zs, gw, h)
+            b.call(mixing.backward(self.mixing, weights=gw is not None), *arguments)
 
 
 def _pairs(b: Builder, m: Combination, t: Array, block: Value) -> list[Value]:
-    """All components of a block of pairs."""
+    """Load all components of a block of pairs."""
     lanes = m.channels.lanes
     return [load_vector(b, t, block * lanes + m.apart * k, lanes) for k in range(m.channels.dim)]
 
 
 @cache
 def each(m: Combination) -> st.Function:
-    """z[q] += w[q] t[q]."""
+    """Return the function for z[q] += w[q] t[q], where q is a pair."""
     b, channels = Builder(), m.channels
-    w, t, z = Array("w", channels.dtype), common("t", 1, channels.dtype), Array("z", channels.dtype)
+    w, t, z = Array("w", channels.dtype), shared("t", 1, channels.dtype), Array("z", channels.dtype)
     for block, n in channels.each(b):
-        held = b.array("z", channels.dtype, (channels.dim,), lanes=True)
-        channels.unpack(b, held, ZERO, z, block, n)
+        sums = b.array("z", channels.dtype, (channels.dim,), lanes=True)
+        channels.unpack(b, sums, ZERO, z, block, n)
         factor = load_vector(b, w, block * channels.lanes, n) if m.weighted else None
         for k, value in enumerate(_pairs(b, m, t, block)):
-            b.store(held[k], value + held[k] if factor is None else fma(factor, value, held[k]))
-        channels.pack(b, z, block, held, ZERO, n)
+            b.store(sums[k], value + sums[k] if factor is None else fma(factor, value, sums[k]))
+        channels.pack(b, z, block, sums, ZERO, n)
     return b.function(f"each_{m.name}", (*[w] * m.weighted, t, z))
 
 
 @cache
 def each_gradients(m: Combination, slopes: bool) -> st.Function:
-    """h[q] = w[q] gz[q] and, with `slopes`, gw[q] = sum_k t[q] gz[q], added where weights are shared."""
+    """Return the function for h[q] = w[q] gz[q] and, if `slopes`, gw[q] = sum_k t[q, k] gz[q, k].
+
+    If edges share weights, the function adds to gw.
+    """
     b, channels, dtype = Builder(), m.channels, m.channels.dtype
-    w, t, gz, gw, h = (
-        Array("w", dtype),
-        common("t", 1, dtype),
-        Array("gz", dtype),
-        Array("gw", dtype),
-        vectors("h", 1, dtype),
-    )
+    w, gz, gw = (Array(name, dtype) for name in ("w", "gz", "gw"))
+    t, h = shared("t", 1, dtype), vectors("h", 1, dtype)
     for block, n in channels.each(b):
-        held = b.array("gz", dtype, (channels.dim,), lanes=True)
-        channels.unpack(b, held, ZERO, gz, block, n)
+        gradient = b.array("gz", dtype, (channels.dim,), lanes=True)
+        channels.unpack(b, gradient, ZERO, gz, block, n)
         factor = load_vector(b, w, block * channels.lanes, n) if m.weighted else None
         for k in range(channels.dim):
-            b.store(h[block + m.blocks * k], held[k] if factor is None else factor * held[k])
+            b.store(h[block + m.blocks * k], gradient[k] if factor is None else factor * gradient[k])
         if slopes:
             place = block * channels.lanes
-            terms = [(value, held[k]) for k, value in enumerate(_pairs(b, m, t, block))]
+            terms = [(value, gradient[k]) for k, value in enumerate(_pairs(b, m, t, block))]
             store_vector(b, gw, place, dot(terms, load_vector(b, gw, place, n) if m.shared else None), n)
     params = (*[w] * m.weighted, t, gz, *[gw] * slopes, h)
     return b.function(f"each_{'slopes' if slopes else 'back'}_{m.name}", params)
@@ -130,8 +132,8 @@ def each_gradients(m: Combination, slopes: bool) -> st.Function:
 
 @cache
 def total(m: Combination) -> st.Function:
-    """z += the sum over all pairs; z has one channel."""
-    b, t, z = Builder(), common("t", 1, m.channels.dtype), Array("z", m.channels.dtype)
+    """Return the function that adds the sum over all pairs to z, which has one channel."""
+    b, t, z = Builder(), shared("t", 1, m.channels.dtype), Array("z", m.channels.dtype)
     with b.loop("b", m.blocks) as block:
         for k, value in enumerate(_pairs(b, m, t, block)):
             b.accumulate(z[k], value)
@@ -140,7 +142,7 @@ def total(m: Combination) -> st.Function:
 
 @cache
 def total_gradients(m: Combination) -> st.Function:
-    """h = gz for every pair."""
+    """Return the function that sets h = gz for every pair."""
     b, gz, h = Builder(), Array("gz", m.channels.dtype), vectors("h", 1, m.channels.dtype)
     with b.loop("b", m.blocks) as block:
         for k in range(m.channels.dim):

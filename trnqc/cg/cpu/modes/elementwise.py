@@ -1,9 +1,11 @@
-"""Products of equally numbered channels, with lanes over their numbers, and what leads to such channels and back.
+"""Products of channels of equal number on a CPU, and the arrays that hold such channels.
 
-x, y, t and the gradients of x and y are planes [component][channel] where all lanes reach them, a whole number of
-vectors each; the gradient h of t is [component, block] of vectors. The pairs u < v are the channels q of two gathered
-planes: a row q of such pairs has one channel u and those after it in y. Rows are written as whole vectors, one after
-another, so that what one writes too far the next one overwrites; a plane has a vector to spare for the last.
+x, y, their gradients, and t are stored as planes: [component, channel] arrays that all lanes can read, whose rows are a
+whole number of vectors. The gradient h of t is [component, block] of vectors.
+
+For modes over pairs u < v, the pairs are the channels of two gathered planes, one with the channels u and one with the
+channels v. All pairs of one u lie one after another. They are written as whole vectors, so that the excess of one u is
+overwritten by the next u; a plane has one more vector for the excess of the last.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
-from trnqc.cg.cpu.modes.mixing import common
-from trnqc.cg.cpu.slots import ZERO, Channels, index, load_vector, store_vector, vectors
+from trnqc.cg.cpu.slots import Channels
+from trnqc.cg.cpu.vectors import ZERO, index, load_vector, shared, store_vector, vectors
 from trnqc.cg.problem.coefficients import sparse
 from trnqc.cg.programs import elementwise
 from trnqc.cg.programs.coupling import Degrees
@@ -23,13 +25,13 @@ from trnqc.gen import statements as st
 from trnqc.gen.build import Builder, dot
 from trnqc.gen.values import lane, lt, select
 
-# Vectors of t; elements of a plane of x, of y and of t.
+# Vectors in a plane of t, and elements from a plane to the next in x, y and t.
 EXTENTS = BLOCKS, X_APART, Y_APART, T_APART = tuple(Var(n, "i64") for n in ("blocks", "x_apart", "y_apart", "t_apart"))
 
 
 @dataclass(frozen=True)
 class Planes:
-    """`dim` planes of `mul` channels; what lies behind the channels of a plane is zero."""
+    """`dim` planes of `mul` channels each; the rest of a plane is zero."""
 
     mul: int
     dim: int
@@ -42,7 +44,7 @@ class Planes:
 
     @property
     def apart(self) -> int:
-        """Elements from a plane to the next."""
+        """Number of elements from a plane to the next."""
         return (self.blocks + 1) * self.lanes
 
     @property
@@ -55,54 +57,50 @@ class Planes:
 
 
 def planes_of(channels: Channels) -> Planes:
-    """The planes that hold a slot."""
+    """Return the planes for all channels of a slot."""
     return Planes(channels.mul, channels.dim, channels.dtype, channels.lanes)
 
 
 @cache
-def spread(channels: Channels) -> st.Function:
-    """A slot from memory into planes."""
+def load_planes(channels: Channels) -> st.Function:
+    """Return the function that loads a slot from memory into planes."""
     b, p = Builder(), planes_of(channels)
-    m, to = Array("m", p.dtype), common("to", p.size, p.dtype)
+    m, to = Array("m", p.dtype), shared("to", p.size, p.dtype)
     for block, n in channels.each(b):
-        held = b.array("held", p.dtype, (p.dim,), lanes=True)
-        channels.unpack(b, held, ZERO, m, block, n)
+        components = b.array("held", p.dtype, (p.dim,), lanes=True)
+        channels.unpack(b, components, ZERO, m, block, n)
         for i in range(p.dim):
-            b.add(st.Pack(to, block * p.lanes + i * p.apart, held, index(i), 1, 1, p.lanes))
+            b.add(st.Pack(to, block * p.lanes + i * p.apart, components, index(i), 1, 1, p.lanes))
     for i in range(p.dim):
-        store_vector(b, to, i * p.apart + p.blocks * p.lanes, zero(p.dtype), p.lanes)
+        store_vector(b, to, i * p.apart + p.blocks * p.lanes, const(0.0, p.dtype), p.lanes)
     return b.function(f"spread_{channels.name}", (m, to))
 
 
 @cache
-def collected(channels: Channels) -> st.Function:
-    """A slot in memory += that in planes."""
+def add_planes(channels: Channels) -> st.Function:
+    """Return the function that adds a slot in planes to the slot in memory."""
     b, p = Builder(), planes_of(channels)
-    m, t = Array("m", p.dtype), common("t", p.size, p.dtype)
+    m, t = Array("m", p.dtype), shared("t", p.size, p.dtype)
     for block, n in channels.each(b):
-        held = b.array("held", p.dtype, (p.dim,), lanes=True)
-        channels.unpack(b, held, ZERO, m, block, n)
+        components = b.array("held", p.dtype, (p.dim,), lanes=True)
+        channels.unpack(b, components, ZERO, m, block, n)
         for i in range(p.dim):
-            b.accumulate(held[i], load_vector(b, t, block * p.lanes + i * p.apart, p.lanes))
-        channels.pack(b, m, block, held, ZERO, n)
+            b.accumulate(components[i], load_vector(b, t, block * p.lanes + i * p.apart, p.lanes))
+        channels.pack(b, m, block, components, ZERO, n)
     return b.function(f"collect_{channels.name}", (m, t))
-
-
-def zero(dtype: str) -> Value:
-    return const(0.0, dtype)
 
 
 def clear_planes(b: Builder, array: Array, lanes: int) -> None:
     """Set planes to zero."""
     with b.loop("b", (array.size or 0) // lanes) as block:
-        store_vector(b, array, block * lanes, zero(array.dtype), lanes)
+        store_vector(b, array, block * lanes, const(0.0, array.dtype), lanes)
 
 
 @cache
 def product(degrees: Degrees, dtype: str, lanes: int, adds: bool) -> st.Function:
-    """t = the product of x and y, or += it."""
+    """Return the function for t = P(x, y), which is added to t if `adds`."""
     b, pw = Builder(), Var("pw", dtype)
-    x, y, t = (common(name, 1, dtype) for name in ("x", "y", "t"))
+    x, y, t = (shared(name, 1, dtype) for name in ("x", "y", "t"))
     with b.loop("b", BLOCKS) as block:
         xs, ys = _operands(b, degrees, x, y, block * lanes, lanes)
         for k, terms in elementwise.product(b, degrees, pw, xs, ys).items():
@@ -113,9 +111,9 @@ def product(degrees: Degrees, dtype: str, lanes: int, adds: bool) -> st.Function
 
 @cache
 def gradients(degrees: Degrees, dtype: str, lanes: int) -> st.Function:
-    """gx and gy += those of <h, t>."""
+    """Return the function that adds the gradients of <h, t> to gx and gy."""
     b, pw, h = Builder(), Var("pw", dtype), vectors("h", 1, dtype)
-    x, y, gx, gy = (common(name, 1, dtype) for name in ("x", "y", "gx", "gy"))
+    x, y, gx, gy = (shared(name, 1, dtype) for name in ("x", "y", "gx", "gy"))
     with b.loop("b", BLOCKS) as block:
         xs, ys = _operands(b, degrees, x, y, block * lanes, lanes)
         hs = {k: h[BLOCKS * k + block] for k in range(2 * degrees[2] + 1)}
@@ -130,7 +128,7 @@ def gradients(degrees: Degrees, dtype: str, lanes: int) -> st.Function:
 def _operands(
     b: Builder, degrees: Degrees, x: Array, y: Array, place: Value, lanes: int
 ) -> tuple[dict[int, Value], dict[int, Value]]:
-    """A block's components of x and y that are coupled."""
+    """Load the components of a block of x and y that C couples."""
     used = ({int(term[at]) for term in sparse(*degrees)} for at in (0, 1))
     xs, ys = (
         {n: load_vector(b, array, apart * n + place, lanes) for n in sorted(numbers)}
@@ -140,8 +138,8 @@ def _operands(
 
 
 @contextmanager
-def _rows(b: Builder, mul: int, lanes: int) -> Iterator[tuple[Value, Value, Value]]:
-    """Loop over u and blocks of the pairs u < v; yields u, its first pair and the block."""
+def _each_u(b: Builder, mul: int, lanes: int) -> Iterator[tuple[Value, Value, Value]]:
+    """Loop over u and over blocks of its pairs u < v; yields u, the number of its first pair, and the block."""
     q = b.declare("q", index(0))
     with b.loop("u", mul - 1) as u:
         count = (mul - 1) - u
@@ -151,29 +149,29 @@ def _rows(b: Builder, mul: int, lanes: int) -> Iterator[tuple[Value, Value, Valu
 
 
 @cache
-def gathered(source: Planes, to: Planes, first: bool) -> st.Function:
-    """The channels u (first) or v of all pairs u < v, in e3nn's order."""
-    b, x, g = Builder(), common("x", source.size, source.dtype), common("g", to.size, to.dtype)
-    with _rows(b, source.mul, source.lanes) as (u, q, block):
+def gather(source: Planes, to: Planes, first: bool) -> st.Function:
+    """Return the function that copies the channels u (if `first`) or v of all pairs u < v, in e3nn's order."""
+    b, x, g = Builder(), shared("x", source.size, source.dtype), shared("g", to.size, to.dtype)
+    with _each_u(b, source.mul, source.lanes) as (u, q, block):
         for i in range(source.dim):
             plane = source.apart * i + u
             value = x[plane] if first else load_vector(b, x, plane + 1 + block * source.lanes, source.lanes)
             store_vector(b, g, to.apart * i + q + block * to.lanes, value, to.lanes)
     for i in range(to.dim):
-        store_vector(b, g, to.apart * i + to.mul, zero(to.dtype), to.lanes)
+        store_vector(b, g, to.apart * i + to.mul, const(0.0, to.dtype), to.lanes)
     return b.function(f"gather_{'first' if first else 'second'}_{source.name}", (x, g))
 
 
 @cache
-def scattered(to: Planes, source: Planes, first: bool) -> st.Function:
-    """Gradients of the channels += those of the pairs."""
-    b, gx, g = Builder(), common("gx", to.size, to.dtype), common("g", source.size, source.dtype)
-    with _rows(b, to.mul, to.lanes) as (u, q, block):
-        there = lt(lane(), (to.mul - 1) - u - block * to.lanes)
+def scatter(to: Planes, source: Planes, first: bool) -> st.Function:
+    """Return the function that adds gradients of the pairs to those of the channels u (if `first`) or v."""
+    b, gx, g = Builder(), shared("gx", to.size, to.dtype), shared("g", source.size, source.dtype)
+    with _each_u(b, to.mul, to.lanes) as (u, q, block):
+        exists = lt(lane(), (to.mul - 1) - u - block * to.lanes)
         for i in range(to.dim):
             value = load_vector(b, g, source.apart * i + q + block * to.lanes, to.lanes)
             if first:
-                b.accumulate(gx[to.apart * i + u], select(there, value, zero(to.dtype)))
+                b.accumulate(gx[to.apart * i + u], select(exists, value, const(0.0, to.dtype)))
                 continue
             place = to.apart * i + u + 1 + block * to.lanes
             store_vector(b, gx, place, load_vector(b, gx, place, to.lanes) + value, to.lanes)

@@ -1,8 +1,9 @@
-"""Channels mixed by weights: z[c, w] += sum_r W[r, w] t[r, c] with lanes over w, and its derivatives.
+"""Channels mixed by weights, z[c, w] += sum_r W[r, w] t[r, c], and its gradients; the lanes of a vector are channels w.
 
-A row r = u mul2 + v is a pair of input channels; a column c is a component of the output, or of the outputs of several
-edges that share their weights. t lies as [v, c, u] where all lanes read it; its gradient lies in the same order, and z
-as [c, w], both as vectors of channels with zeros past the last one. Weights are streamed once, in their own order.
+A row r = u mul2 + v is a pair of channels of x and y. A column c is a component of z, or of the z of several edges that
+share their weights. t is [v, c, u] in an array that all lanes can read, and its gradient has the same order. z is
+[c, w]. Both z and the gradient of t are vectors of channels, with zeros beyond the last channel. Weights are read once,
+in their own order.
 """
 
 from __future__ import annotations
@@ -11,25 +12,40 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from trnqc.cg.cpu.slots import index, load_vector, memory, store_vector, vectors
+from trnqc.cg.cpu.vectors import index, load_vector, memory, shared, store_vector, vectors
 from trnqc.gen import Array, Value, const
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder, dot
 from trnqc.gen.values import fma, lane
 
-# Sums kept in registers: enough to hide the latency of an addition, and no more than there are registers for.
-ENOUGH, MOST = 8, 20
-# Channels of x in one sum: sums of sums lose less than one long sum. A multiple of any number of copies.
+# Number of independent sums that hide the latency of an addition.
+ENOUGH = 8
+# Largest number of sums in registers.
+MOST = 20
+# Number of channels of x that are added to one sum before it is added to z, which loses less to rounding than one long
+# sum. A multiple of 8, 4, 2 and 1, the numbers of copies of a sum that `_Sums` uses for this many channels.
 SPAN = 64
-# Vectors of a row of weights whose statements stand one after another; more are a loop.
+# Largest number of vectors in a row of weights for which statements are unrolled instead of looped.
 UNROLLED = 8
 
 
 @dataclass(frozen=True)
 class Mixing:
-    """Extents of one path's weights, components of its output, edges at a time, and the vectors of the target.
+    """Extents of the mixing of one path.
 
-    shared: gradients of the weights are added to, not stored.
+    Parameters
+    ----------
+    mul1, mul2, mul3 : int
+        Extents of the weights: channels of x, y and z.
+    dim : int
+        Number of components of z.
+    edges : int
+        Number of edges that are computed together.
+    lanes : int
+        Number of elements in a vector.
+    dtype : {"f64", "f32"}
+    shared : bool
+        Whether gradients of the weights are added to those in memory, because edges share them, instead of stored.
     """
 
     mul1: int
@@ -50,55 +66,48 @@ class Mixing:
         return self.edges * self.dim
 
     @property
-    def rows(self) -> tuple[int, ...]:
-        """Channels in every vector of a channel of t."""
-        return fill(self.mul1, self.lanes)
+    def x_blocks(self) -> int:
+        """Number of vectors that hold t[v, c]."""
+        return -(-self.mul1 // self.lanes)
 
     @property
     def vectors(self) -> tuple[int, ...]:
-        """Weights in every vector of a row of them."""
-        return fill(self.mul3, self.lanes)
+        """Number of weights in each vector of a row of weights."""
+        return tuple(min(self.lanes, self.mul3 - begin) for begin in range(0, self.mul3, self.lanes))
 
     @property
     def t_size(self) -> int:
-        """Vectors of t."""
-        return self.mul2 * self.columns * len(self.rows)
+        """Number of vectors of t."""
+        return self.mul2 * self.columns * self.x_blocks
 
     @property
     def z_size(self) -> int:
-        """Vectors of z."""
+        """Number of vectors of z."""
         return self.columns * len(self.vectors)
 
     def row_of_t(self, c: int, u: Value, v: Value) -> Value:
-        return (v * self.columns + c) * (len(self.rows) * self.lanes) + u
+        """Return the position of t[v, c, u] in elements."""
+        return (v * self.columns + c) * (self.x_blocks * self.lanes) + u
 
     def vector_of_z(self, c: int, b: Value) -> Value:
+        """Return the position in z of block b of column c, in vectors."""
         edge, k = divmod(c, self.dim)
         return (b + edge * len(self.vectors)) * self.dim + k
 
     def weight(self, u: Value, v: Value, b: Value) -> Value:
+        """Return the position of block b of the weights of u and v, in elements."""
         return (u * self.mul2 + v) * self.mul3 + b * self.lanes
 
 
-def fill(n: int, lanes: int) -> tuple[int, ...]:
-    """How many of n elements each vector holds."""
-    return tuple(min(lanes, n - begin) for begin in range(0, n, lanes))
-
-
-def common(name: str, size: int, dtype: str) -> Array:
-    """Scratch memory that all lanes reach."""
-    return Array(name, dtype, (max(1, size),), space="shared")
-
-
 def chunks(n: int, size: int) -> Iterator[range]:
-    """0 .. n in runs of nearly equal lengths, none above `size`."""
+    """Divide the numbers below n into ranges of nearly equal lengths, at most `size`."""
     runs = -(-n // size)
     for run in range(runs):
         yield range(run * n // runs, (run + 1) * n // runs)
 
 
 def total(terms: Sequence[Value]) -> Value:
-    """The sum, added up in pairs."""
+    """Return the sum of the terms, added pairwise."""
     terms = list(terms)
     while len(terms) > 1:
         terms = [a + b for a, b in zip(terms[::2], terms[1::2])] + terms[len(terms) // 2 * 2 :]
@@ -107,9 +116,9 @@ def total(terms: Sequence[Value]) -> Value:
 
 @cache
 def forward(m: Mixing) -> st.Function:
-    """z += W t."""
+    """Return the function that adds W t to z."""
     b = Builder()
-    w, t, z = memory("w", m.dtype), common("t", m.t_size * m.lanes, m.dtype), vectors("z", m.z_size, m.dtype)
+    w, t, z = memory("w", m.dtype), shared("t", m.t_size * m.lanes, m.dtype), vectors("z", m.z_size, m.dtype)
     for columns in chunks(m.columns, MOST):
         size = max(1, MOST // len(columns))
         whole = m.mul3 // m.lanes // size * size
@@ -123,7 +132,10 @@ def forward(m: Mixing) -> st.Function:
 
 @dataclass(frozen=True)
 class _Sums:
-    """The sums over all rows that belong to some vectors of weights (numbers, filled lanes) and some columns."""
+    """Writes the sums over all rows for some columns and some blocks of weights.
+
+    `chosen` has the number of each block and the number of weights in it.
+    """
 
     b: Builder
     m: Mixing
@@ -135,7 +147,7 @@ class _Sums:
 
     @property
     def copies(self) -> int:
-        """Sums that take turns, so that one addition need not wait for the one before."""
+        """Number of copies of each sum, which are used in turn so that additions need not wait for one another."""
         return max(1, min(ENOUGH // (len(self.chosen) * len(self.columns)), self.m.mul1))
 
     def write(self) -> None:
@@ -148,7 +160,7 @@ class _Sums:
             self._rows(first, self.m.mul1, first + rest // self.copies * self.copies)
 
     def _rows(self, begin: Value | int, end: Value | int, whole: Value | int) -> None:
-        """z += the rows of u from begin to end; copies of the sums take turns until `whole`."""
+        """Add the rows of the channels `begin` to `end` to z, with several copies of the sums up to `whole`."""
         b, copies = self.b, range(self.copies)
         pairs = [(n, c) for n in range(len(self.chosen)) for c in self.columns]
         sums = {(n, c, i): b.declare("sum", const(0.0, self.m.dtype)) for n, c in pairs for i in copies}
@@ -169,9 +181,12 @@ class _Sums:
 
 @cache
 def backward(m: Mixing, weights: bool = True) -> st.Function:
-    """h = W gz summed over w, stored; and with `weights` gw = t gz summed over columns, stored or added to."""
+    """Return the function that stores h = sum_w W gz and, if `weights`, the gradient gw = sum_c t gz of the weights.
+
+    If edges share weights, the function adds to gw.
+    """
     b, whole, rest = Builder(), *divmod(m.mul1, m.lanes)
-    w, t, gz = memory("w", m.dtype), common("t", m.t_size * m.lanes, m.dtype), vectors("gz", m.z_size, m.dtype)
+    w, t, gz = memory("w", m.dtype), shared("t", m.t_size * m.lanes, m.dtype), vectors("gz", m.z_size, m.dtype)
     gw, h = memory("gw", m.dtype), vectors("h", m.t_size, m.dtype)
     with b.loop("v", m.mul2) as v:
         for columns in chunks(m.columns, MOST // 2):
@@ -186,7 +201,10 @@ def backward(m: Mixing, weights: bool = True) -> st.Function:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The `used` rows of a vector of t: each leaves its sums by lane to be added up, and its gradient of weights."""
+    """Writes the gradients of the `used` rows in one vector of t.
+
+    Each row stores one sum for each lane, which are then added up to h, and its gradient of the weights.
+    """
 
     b: Builder
     m: Mixing
@@ -203,6 +221,7 @@ class _Rows:
 
     @property
     def squares(self) -> int:
+        """Number of squares of lanes x lanes elements that hold the sums of all rows and columns."""
         return -(-self.used * len(self.columns) // self.m.lanes)
 
     def write(self) -> None:
@@ -220,7 +239,7 @@ class _Rows:
         self._add_lanes(parts)
 
     def _row(self, u: Value) -> dict[int, Value]:
-        """The sums by lane of a row's weights with gz, for every column."""
+        """Return the sums by lane of W gz of one row, for every column."""
         b, m, v = self.b, self.m, self.v
         factors = {c: b.let("t", self.t[m.row_of_t(c, u, v)]) for c in self.columns} if self.weights else {}
         sums = {c: b.declare("s", const(0.0, m.dtype)) for c in self.columns}
@@ -233,6 +252,7 @@ class _Rows:
         return sums
 
     def _vector(self, u: Value, block: Value, filled: int, sums: dict[int, Value], factors: dict[int, Value]) -> None:
+        """Write the terms of one block of weights."""
         b, m = self.b, self.m
         place, gz = m.weight(u, self.v, block), {c: self.gz[m.vector_of_z(c, block)] for c in self.columns}
         weights = load_vector(b, self.w, place, filled)
@@ -245,7 +265,7 @@ class _Rows:
             store_vector(b, self.gw, place, value, filled)
 
     def _add_lanes(self, parts: Array) -> None:
-        """h = the sums over the lanes of rows of `parts`, `used` rows for every column; a square of rows at a time."""
+        """Set h to the sums over lanes of `parts`, which has `used` rows for every column, one square at a time."""
         b, m = self.b, self.m
         added = b.array("added", m.dtype, (max(1, self.squares * m.lanes),), "shared")
         for n in range(self.squares):
@@ -254,5 +274,5 @@ class _Rows:
             store_vector(b, added, n * m.lanes, total([square[k] for k in range(m.lanes)]), m.lanes)
         b.barrier()
         for n, c in enumerate(self.columns):
-            place = (self.v * m.columns + c) * len(m.rows) + self.first
+            place = (self.v * m.columns + c) * m.x_blocks + self.first
             b.add(st.Unpack(self.h, place, added, index(n * self.used), 1, 1, self.used))

@@ -1,21 +1,21 @@
-"""CPU functions of paths over equally numbered channels, or over pairs u < v (uuu, uuw, ``uvu<v``, ``u<vw``).
+"""Functions of paths over channels of equal number, or over pairs u < v (uuu, uuw, ``uvu<v``, ``u<vw``), on a CPU.
 
-x, y -> planes [-> those of the pairs] -> t = product of x and y (elementwise.py) -> z += M(w, t) (combining.py)
+x, y -> planes -> for u < v: planes of the pairs -> t = P(x, y) (elementwise.py) -> z += M(w, t) (combining.py)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 from trnqc.cg.cpu.modes import elementwise
 from trnqc.cg.cpu.modes.combining import Combination
 from trnqc.cg.cpu.modes.elementwise import Planes, planes_of
-from trnqc.cg.cpu.modes.mixing import common
-from trnqc.cg.cpu.slots import Channels, index, memory, vectors
+from trnqc.cg.cpu.slots import Channels
+from trnqc.cg.cpu.target import Target
+from trnqc.cg.cpu.vectors import declare_shared, index, memory, vectors
+from trnqc.cg.problem.instructions import Instruction
 from trnqc.cg.problem.modes import MODES
-from trnqc.cg.problem.problem import Instruction, TPProblem
 from trnqc.cg.programs import composed
 from trnqc.cg.programs.directions import Direction
 from trnqc.gen import Array, Value, const
@@ -27,70 +27,65 @@ from trnqc.gen.build import Builder
 class Group:
     """Paths that read the same pairs of channels of the same slots of x and y."""
 
-    problem: TPProblem
-    dtype: str
-    lanes: int
+    target: Target
     paths: tuple[Instruction, ...]
 
-    @cached_property
-    def channels(self) -> dict[str, Channels]:
-        """Those of the slots of x and y."""
-        first, problem = self.paths[0], self.problem
-        slots = {"x": problem.irreps_in1[first.i_in1], "y": problem.irreps_in2[first.i_in2]}
-        return {
-            kind: Channels(slot.mul, slot.ir.dim, problem.layout, self.dtype, self.lanes)
-            for kind, slot in slots.items()
-        }
+    def _number(self, operand: str) -> int:
+        """Return the number of the slot of x or y."""
+        return self.paths[0].i_in1 if operand[-1] == "x" else self.paths[0].i_in2
+
+    def channels(self, operand: str) -> Channels:
+        """Return the channels of the slot of x or y."""
+        return self.target.channels(self.target.problem.irreps_of(operand)[self._number(operand)])
 
     @property
     def gathers(self) -> bool:
-        """Whether the pairs are u < v."""
+        """Whether the pairs are those with u < v."""
         return MODES[self.paths[0].connection_mode].pairs == "u<v"
 
     @property
     def pairs(self) -> int:
+        """Number of pairs of channels."""
         return self.paths[0].path_shape[0]
 
-    def planes(self, kind: str) -> Planes:
-        """Planes of the channels of x or y that take part."""
-        slot = self.channels[kind]
-        return Planes(self.pairs if self.gathers else slot.mul, slot.dim, self.dtype, self.lanes)
+    def planes(self, operand: str) -> Planes:
+        """Return the planes of x or y that are multiplied."""
+        slot = self.channels(operand)
+        return Planes(self.pairs if self.gathers else slot.mul, slot.dim, slot.dtype, slot.lanes)
 
     def slot(self, operand: str, rows: dict[str, Array]) -> st.View:
-        """The slot of x or y in memory."""
-        first = self.paths[0]
-        slices1, slices2 = self.problem.slices1, self.problem.slices2
-        return st.view(rows[operand][(slices1[first.i_in1] if operand[-1] == "x" else slices2[first.i_in2]).start])
+        """Return the slot of x or y in memory."""
+        return st.view(rows[operand][self.target.problem.irreps_of(operand).slices[self._number(operand)].start])
 
     def combination(self, path: Instruction) -> Combination:
-        slot = self.problem.irreps_out[path.i_out]
-        channels = Channels(slot.mul, slot.ir.dim, self.problem.layout, self.dtype, self.lanes)
+        channels = self.target.channels(self.target.problem.irreps_out[path.i_out])
         mixes = MODES[path.connection_mode].result == "w"
-        return Combination(mixes, path.has_weight, self.problem.shared_weights, self.pairs, channels)
+        return Combination(mixes, path.has_weight, self.target.problem.shared_weights, self.pairs, channels)
 
 
-def groups(problem: TPProblem, dtype: str, lanes: int) -> Iterator[Group]:
-    """All of a problem."""
+def groups(target: Target) -> Iterator[Group]:
+    """Yield the groups of a problem."""
     paths: dict[tuple[int, int, str], list[Instruction]] = {}
-    for path in problem.instructions:
-        pairs = MODES[path.connection_mode].pairs
-        if pairs != "uv" and 0 not in path.path_shape:
-            paths.setdefault((path.i_in1, path.i_in2, pairs), []).append(path)
-    return (Group(problem, dtype, lanes, tuple(group)) for group in paths.values())
+    for path in target.paths("uuu", "uuw", "uvu<v", "u<vw"):
+        paths.setdefault((path.i_in1, path.i_in2, MODES[path.connection_mode].pairs), []).append(path)
+    return (Group(target, tuple(group)) for group in paths.values())
 
 
 def function(group: Group, direction: Direction) -> st.Function:
-    """The paths of one edge. The output, gx and gy are added to; gw is written or, with shared weights, added to."""
-    b = Builder()
-    rows = {name: memory(name, group.dtype) for name in (*direction.reads, *direction.writes)}
+    """Return the function of the paths of a group for one edge.
+
+    It adds to the output, gx and gy in memory. It writes gw, or adds to it if edges share weights.
+    """
+    b, dtype, lanes = Builder(), group.target.dtype, group.target.lanes
+    rows = {name: memory(name, dtype) for name in direction.operands}
     planes = {name: _load(b, group, name, rows) for name in direction.reads if name[-1] in "xy"}
     for name in ("gx", "gy") if direction.gradients else ():
-        planes[name] = _shared(b, f"{name}s", group.planes(name[-1]).size, group.dtype)
-        elementwise.clear_planes(b, planes[name], group.lanes)
+        planes[name] = declare_shared(b, f"{name}s", group.planes(name).size, dtype)
+        elementwise.clear_planes(b, planes[name], lanes)
     combinations = [group.combination(path) for path in group.paths]
     blocks = max(m.blocks * m.channels.dim for m in combinations)
-    t = _shared(b, "t", blocks * group.lanes, group.dtype)
-    h, zs = vectors("h", blocks, group.dtype), vectors("zs", max(m.channels.size for m in combinations), group.dtype)
+    t = declare_shared(b, "t", blocks * lanes, dtype)
+    h, zs = vectors("h", blocks, dtype), vectors("zs", max(m.channels.size for m in combinations), dtype)
     b.add(map(st.DeclareArray, (zs, *[h] * direction.gradients)))
     for path, m in zip(group.paths, combinations):
         composed.write(_Path(b, group, path, m, direction, rows, planes, t, zs, h), direction)
@@ -120,9 +115,9 @@ class _Path:
     def weighted(self) -> bool:
         return self.path.has_weight
 
-    def product(self, pairs: tuple[tuple[str, str], ...]) -> None:
-        for n, (x, y) in enumerate(pairs):
-            multiply = elementwise.product(self._degrees, self.group.dtype, self.group.lanes, adds=n > 0)
+    def product(self, operands: tuple[tuple[str, str], ...]) -> None:
+        for n, (x, y) in enumerate(operands):
+            multiply = elementwise.product(*self._kind, adds=n > 0)
             self.b.call(multiply, *self._extents, self.planes[x], self.planes[y], self.t)
 
     def combine(self, w: str) -> None:
@@ -133,52 +128,47 @@ class _Path:
         self.combination.backward(self.b, self._weights(w), self.t, self.zs, self._slot("gz"), gw, self.h)
 
     def product_gradients(self, x: str, y: str) -> None:
-        gradients = elementwise.gradients(self._degrees, self.group.dtype, self.group.lanes)
-        planes = (self.planes[name] for name in (x, y))
-        self.b.call(gradients, *self._extents, *planes, self.h, self.planes["gx"], self.planes["gy"])
+        planes = self.planes
+        arrays = (planes[x], planes[y], self.h, planes["gx"], planes["gy"])
+        self.b.call(elementwise.gradients(*self._kind), *self._extents, *arrays)
 
     @property
-    def _degrees(self) -> tuple[int, int, int]:
-        return self.group.problem.degrees(self.path)
+    def _kind(self) -> tuple[tuple[int, int, int], str, int]:
+        """Degrees, dtype and lanes."""
+        target = self.group.target
+        return target.problem.degrees(self.path), target.dtype, target.lanes
 
     @property
     def _extents(self) -> tuple[Value, ...]:
+        """The path weight and `elementwise.EXTENTS`."""
         m = self.combination
         sizes = (m.blocks, self.group.planes("x").apart, self.group.planes("y").apart, m.apart)
-        return const(self.path.path_weight, self.group.dtype), *map(index, sizes)
+        return const(self.path.path_weight, self.group.target.dtype), *map(index, sizes)
 
     def _weights(self, name: str) -> st.View:
         return st.view(self.rows[name][self.path.weight_offset])
 
     def _slot(self, name: str) -> st.View:
-        return st.view(self.rows[name][self.group.problem.slices3[self.path.i_out].start])
-
-
-def _shared(b: Builder, name: str, size: int, dtype: str) -> Array:
-    """Scratch that all lanes reach."""
-    array = common(name, size, dtype)
-    b.add(st.DeclareArray(array))
-    return array
+        return st.view(self.rows[name][self.group.target.problem.slices3[self.path.i_out].start])
 
 
 def _load(b: Builder, group: Group, name: str, rows: dict[str, Array]) -> Array:
-    """The channels of an operand that take part, as planes."""
-    channels, to = group.channels[name[-1]], _shared(b, f"{name}s", group.planes(name[-1]).size, group.dtype)
-    if not group.gathers:
-        b.call(elementwise.spread(channels), group.slot(name, rows), to)
-        return to
-    whole = _shared(b, f"{name}_all", planes_of(channels).size, group.dtype)
-    b.call(elementwise.spread(channels), group.slot(name, rows), whole)
-    b.call(elementwise.gathered(planes_of(channels), group.planes(name[-1]), name[-1] == "x"), whole, to)
+    """Load the channels of x or y that are multiplied into planes."""
+    channels, dtype = group.channels(name), group.target.dtype
+    to = declare_shared(b, f"{name}s", group.planes(name).size, dtype)
+    slot = declare_shared(b, f"{name}_all", planes_of(channels).size, dtype) if group.gathers else to
+    b.call(elementwise.load_planes(channels), group.slot(name, rows), slot)
+    if group.gathers:
+        b.call(elementwise.gather(planes_of(channels), group.planes(name), name[-1] == "x"), slot, to)
     return to
 
 
-def _add(b: Builder, group: Group, name: str, source: Array, rows: dict[str, Array]) -> None:
-    """A gradient in memory += that of the channels that take part."""
-    channels = group.channels[name[-1]]
+def _add(b: Builder, group: Group, name: str, gradient: Array, rows: dict[str, Array]) -> None:
+    """Add the gradient of the channels that are multiplied to gx or gy in memory."""
+    channels = group.channels(name)
+    slot = gradient
     if group.gathers:
-        whole = _shared(b, f"{name}_all", planes_of(channels).size, group.dtype)
-        elementwise.clear_planes(b, whole, group.lanes)
-        b.call(elementwise.scattered(planes_of(channels), group.planes(name[-1]), name[-1] == "x"), whole, source)
-        source = whole
-    b.call(elementwise.collected(channels), group.slot(name, rows), source)
+        slot = declare_shared(b, f"{name}_all", planes_of(channels).size, group.target.dtype)
+        elementwise.clear_planes(b, slot, group.target.lanes)
+        b.call(elementwise.scatter(planes_of(channels), group.planes(name), name[-1] == "x"), slot, gradient)
+    b.call(elementwise.add_planes(channels), group.slot(name, rows), slot)

@@ -1,0 +1,95 @@
+"""Gradients against finite differences, and against PySCF's gradients of MP2 with exact integrals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pyscf import gto, scf
+from pyscf import mp as pyscf_mp
+
+import trnqc
+from tests.mp2.density.references import Parts
+from trnqc.mp2.density.density import relax
+from trnqc.mp2.density.pair_sums import pair_sums
+from trnqc.mp2.gradient import Gradients
+from trnqc.mp2.gradient.gradients import electronic_gradient
+
+MP2, SCS, SOS = (1.0, 1.0), (6 / 5, 1 / 3), (1.3, 0.0)
+# Bohr; without symmetry.
+BENT = np.array([[0.2, 0.0, 0.22], [0.0, 1.43, -0.88], [0.1, -1.3, -0.8]])
+SYMBOLS = {"water": "OHH", "water cation": "OHH", "hydrogen sulfide": "SHH", "amino radical": "NHH"}
+SPINS = {"water cation": (1, 1), "amino radical": (0, 1)}
+
+
+def parts_at(name, positions, fitted, frozen, basis="6-31g"):
+    charge, spin = SPINS.get(name, (0, 0))
+    atoms = list(zip(SYMBOLS[name], positions))
+    mol = gto.M(atom=atoms, unit="Bohr", basis=basis, charge=charge, spin=spin, verbose=0)
+    mf = (scf.UHF if spin else scf.RHF)(mol)
+    if fitted:
+        mf = mf.density_fit(auxbasis="cc-pvdz-jkfit")
+    return Parts(mf.run(conv_tol=1e-13, conv_tol_grad=1e-9, max_cycle=100), frozen)
+
+
+def total_energy(parts, scaling):
+    energies = pair_sums(parts.factors, scaling, parts.execution).energies
+    return parts.mf.e_tot + scaling[0] * energies.os + scaling[1] * energies.ss
+
+
+def gradient(parts, scaling):
+    electronic = electronic_gradient(parts.mf, relax(*parts.arguments, scaling=scaling), parts.execution)
+    return electronic + parts.mf.nuc_grad_method().grad_nuc()
+
+
+@pytest.mark.parametrize(
+    ("name", "fitted", "frozen", "scaling"),
+    [
+        ("water", True, 1, SCS),
+        ("water", False, None, MP2),
+        ("water", True, [0, 11], SOS),
+        ("water cation", True, 1, MP2),
+        ("amino radical", False, 1, SCS),
+        ("hydrogen sulfide", True, 5, MP2),
+    ],
+)
+def test_finite_differences(name, fitted, frozen, scaling):
+    """The slope in a direction in which all atoms move."""
+    scale = 1.35 if name == "hydrogen sulfide" else 1.0
+    direction = np.random.default_rng(3).standard_normal((3, 3))
+    analytic = gradient(parts_at(name, scale * BENT, fitted, frozen), scaling)
+    step = 1.5e-3
+    e = {
+        n: total_energy(parts_at(name, scale * BENT + n * step * direction, fitted, frozen), scaling)
+        for n in (-2, -1, 1, 2)
+    }
+    slope = (8 * (e[1] - e[-1]) - (e[2] - e[-2])) / (12 * step)
+    # The error of the four-point formula is of order step^4.
+    assert np.vdot(analytic, direction) == pytest.approx(slope, abs=1e-7)
+    assert np.abs(analytic.sum(axis=0)).max() < 1e-9
+
+
+@pytest.mark.parametrize("name", ["water", "water cation"])
+def test_exact_integrals_differ_by_the_fitting_error(name):
+    parts = parts_at(name, BENT, False, 1)
+    mp = (pyscf_mp.UMP2 if len(parts.spins) == 2 else pyscf_mp.MP2)(parts.mf, frozen=1).run()
+    difference = gradient(parts, MP2) - mp.nuc_grad_method().kernel()
+    assert 0 < np.abs(difference).max() < 3e-4
+
+
+def test_object_of_pyscf_s_kind():
+    mol = gto.M(atom=list(zip("OHH", BENT)), unit="Bohr", basis="6-31g", verbose=0)
+    mf = scf.RHF(mol).run(conv_tol=1e-12, conv_tol_grad=1e-8)
+    mp = trnqc.DFMP2(mf, auxbasis="cc-pvdz-ri", frozen=1)
+    gradients = Gradients(mp)
+    de = gradients.kernel()
+    assert np.abs(de - gradient(parts_at("water", BENT, False, 1), MP2)).max() < 1e-7
+    assert np.abs(gradients.kernel(atmlst=[1]) - de[1:2]).max() < 1e-9
+    assert gradients.relaxation.density.rdm1().trace() == pytest.approx(10, abs=1e-9)
+
+
+def test_gamma_in_small_blocks_and_on_disk(monkeypatch):
+    parts = parts_at("water cation", BENT, True, 1)
+    whole = gradient(parts, MP2)
+    monkeypatch.setattr("trnqc.mp2.density.sets.PairMemory.holds_gamma", lambda self, room: False)
+    monkeypatch.setattr("trnqc.mp2.gradient.terms._COMFORTABLE_BLOCK", 8 * 13**2 * 10)
+    assert np.abs(gradient(parts, MP2) - whole).max() < 1e-9

@@ -1,0 +1,146 @@
+"""The array operations that steps become: batched matrix products, products of elements and sums.
+
+The labels of a product fall into four groups: batch (both operands and the result), rows (left and result), columns
+(right and result) and inner (both operands, summed).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trnqc.contraction.order.symmetric_pairs import Packing
+from trnqc.contraction.tree import Node, Tree
+from trnqc.expression.operand import Leaf
+
+Labels = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Side:
+    """How an operand enters a product.
+
+    Attributes
+    ----------
+    sums : tuple of str
+        Labels that are summed first.
+    order : tuple of str
+        The axes then: batch, own labels, inner, or if flipped batch, inner, own labels.
+    flipped : bool
+        Which of the two orders it is.
+    copied : bool
+        Whether the operand must be copied to have its axes in this order.
+    """
+
+    sums: Labels
+    order: Labels
+    flipped: bool = False
+    copied: bool = False
+
+
+@dataclass(frozen=True)
+class Product:
+    """result[batch, rows, columns] = sum over inner of left[batch, rows, inner] right[batch, inner, columns].
+
+    `order` has the labels of the result, axis by axis. Without inner labels, elements are multiplied, and the axes of
+    both sides are in the same order.
+    """
+
+    batch: Labels
+    rows: Labels
+    columns: Labels
+    inner: Labels
+    left: Side
+    right: Side
+    order: Labels
+
+    @property
+    def kind(self) -> str:
+        """ "gemm", "gemv", "dot" or "multiply"."""
+        if not self.inner:
+            return "multiply"
+        if self.rows and self.columns:
+            return "gemm"
+        return "gemv" if self.rows or self.columns else "dot"
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """One operand summed over `sums`, with its other axes in `order`."""
+
+    sums: Labels
+    order: Labels
+
+    @property
+    def kind(self) -> str:
+        """ "sum", or "copy" if nothing is summed."""
+        return "sum" if self.sums else "copy"
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A product that runs over pairs of labels once.
+
+    Attributes
+    ----------
+    tree : Tree
+        Extents of the labels, including one label for each pair.
+    step : Step
+        The product, in which one label stands for each pair.
+    sides, result : Packing
+        The pairs of the operands and of the result.
+    """
+
+    tree: Tree
+    step: Step
+    sides: tuple[Packing, ...]
+    result: Packing
+
+    @property
+    def order(self) -> Labels:
+        """Labels of the result."""
+        return self.result.order
+
+    @property
+    def kind(self) -> str:
+        """ "packed"."""
+        return "packed"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A node with its operation, and its operands in the order left, right of the operation."""
+
+    node: Node
+    operation: Product | Reduction | Packed
+    operands: tuple[Leaf | Node, ...]
+
+    @property
+    def order(self) -> Labels:
+        """Labels of the result as it lies in memory."""
+        return self.operation.order
+
+    @property
+    def workspace(self) -> tuple[Labels, ...]:
+        """Labels of the arrays that the step creates beside its result: copies, sums and reciprocals of operands."""
+        if not isinstance(self.operation, Product):
+            return ()
+        sides = zip((self.operation.left, self.operation.right), self.operands)
+        return tuple(
+            side.order for side, o in sides if side.copied or side.sums or (isinstance(o, Leaf) and o.reciprocal)
+        )
+
+    def copies(self, tree: Tree) -> int:
+        """Return the elements of these arrays; for a packed step also of packed operands and of the packed result."""
+        if not isinstance(self.operation, Packed):
+            return sum(tree.size(labels) for labels in self.workspace)
+        inner = self.operation
+        total = inner.step.copies(inner.tree)
+        for packed in (*inner.sides, inner.result):
+            # Pairs are packed or spread one after the other; each time an array of the intermediate size is created.
+            labels = list(packed.packed)
+            for name, pair in packed.pairs:
+                total += inner.tree.size(labels)
+                position = labels.index(name)
+                labels[position : position + 1] = [pair.first, pair.second]
+        turned = [p.order for p, o in zip(inner.sides, inner.step.operands) if p.pairs]
+        return total + sum(tree.size(labels) for labels in turned)

@@ -1,0 +1,70 @@
+"""The words of the text of a program, line by line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from trnqc.expression.messages import error_at
+
+TOKEN = re.compile(
+    r"\s*(?:(?P<number>\d+\.?\d*(?:[eE][-+]?\d+)?)|(?P<name>[^\W\d]\w*'*)|(?P<sign>\+=|-=|[-+*/=()\[\],:|]))"
+)
+
+
+@dataclass(frozen=True)
+class Token:
+    """A word of the text.
+
+    Attributes
+    ----------
+    kind : str
+        "number", "name", "sign" or "end".
+    text : str
+        The word.
+    line, column : int
+        Its position, counted from 0.
+    """
+
+    kind: str
+    text: str
+    line: int
+    column: int
+
+
+def logical_lines(lines: Sequence[str]) -> Iterator[list[Token]]:
+    """Yield the tokens of each line together with the lines that continue it, and a token of kind "end".
+
+    Raises
+    ------
+    ExpressionError
+        If a character cannot begin a word.
+    """
+    group: list[Token] = []
+    for number, line in enumerate(lines):
+        tokens = _scan(line.partition("#")[0].rstrip(), number)
+        if tokens and group and tokens[0].text not in ("+", "-", "*", "/"):
+            yield [*group, _end(group[-1])]
+            group = []
+        group += tokens
+    if group:
+        yield [*group, _end(group[-1])]
+
+
+def _end(last: Token) -> Token:
+    return Token("end", "the end", last.line, last.column + len(last.text))
+
+
+def _scan(line: str, number: int) -> list[Token]:
+    """Return the tokens of one line, which has the number `number` counted from 0."""
+    tokens, column = [], 0
+    while column < len(line):
+        match = TOKEN.match(line, column)
+        if match is None:
+            start = len(line) - len(line[column:].lstrip())
+            raise error_at(f"unexpected character {line[start]!r}", line, start, number + 1)
+        kind = str(match.lastgroup)
+        tokens.append(Token(kind, match.group(kind), number, match.start(kind)))
+        column = match.end()
+    return tokens

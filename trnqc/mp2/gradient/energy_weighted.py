@@ -1,0 +1,62 @@
+"""The effective densities of the MP2 gradient: those that multiply derivatives of one-electron integrals.
+
+With P the relaxed difference density of a spin and W the derivative of the energy with respect to its orbitals
+(`density.lagrangian`), the derivative of the overlap is multiplied by minus
+
+    ω_pq = ε_p δ_pq n_p + (ε_p + ε_q) P_pq / 2 + W_pq + G[P]_pq n_q
+
+where n is 1 for occupied orbitals and 0 for virtual ones, and W has columns for the correlated orbitals only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trnqc.mp2.density.density import Relaxation
+from trnqc.mp2.density.lagrangian import Lagrangian
+from trnqc.mp2.density.spins import SpinOrbitals
+
+
+@dataclass(frozen=True, eq=False)
+class EffectiveDensities:
+    """Densities in atomic orbitals, one matrix for each spin; for a closed shell the one that is summed over spins.
+
+    Attributes
+    ----------
+    reference
+        Density D of the SCF, [spin, nao, nao].
+    correlation
+        Relaxed difference density of MP2, [spin, nao, nao].
+    energy_weighted
+        ω [nao, nao], summed over spins, Hartree.
+    """
+
+    reference: np.ndarray
+    correlation: np.ndarray
+    energy_weighted: np.ndarray
+
+
+def effective_densities(relaxation: Relaxation) -> EffectiveDensities:
+    """Assemble the densities of a gradient from a relaxed density."""
+    density = relaxation.density
+    factor = 2.0 if len(density.spins) == 1 else 1.0
+    columns = relaxation.response.columns(density.per_spin)
+    parts = zip(density.spins, density.per_spin, relaxation.lagrangians, columns)
+    weighted = sum(spin.to_atomic(_energy_weighted(spin, p, w, g)) for spin, p, w, g in parts)
+    return EffectiveDensities(
+        factor * np.array([spin.c_occ @ spin.c_occ.T for spin in density.spins]),
+        factor * np.array([spin.to_atomic(p) for spin, p in zip(density.spins, density.per_spin)]),
+        factor * np.asarray(weighted),
+    )
+
+
+def _energy_weighted(spin: SpinOrbitals, density: np.ndarray, w: Lagrangian, columns: np.ndarray) -> np.ndarray:
+    """ω [nmo, nmo] of one spin, made symmetric."""
+    eps = spin.energies
+    omega = np.diag(eps * spin.occupied) + density * np.add.outer(eps, eps) / 2
+    omega[:, spin.active_occ] += w.occ
+    omega[:, spin.active_vir] += w.vir
+    omega[:, spin.occupied] += columns
+    return (omega + omega.T) / 2

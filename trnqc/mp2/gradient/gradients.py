@@ -1,0 +1,143 @@
+"""Analytic gradients of DF-MP2 in the shape of PySCF's gradients objects.
+
+DFMP2 object -> factors -> relax: relaxed density, Γ -> effective densities -> terms -> gradient [natm, 3]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from pyscf import gto, lib
+from pyscf.grad import rhf
+
+from trnqc.mp2.density.density import Relaxation, relax
+from trnqc.mp2.density.spins import spin_orbitals
+from trnqc.mp2.execution import Execution
+from trnqc.mp2.gradient.energy_weighted import effective_densities
+from trnqc.mp2.gradient.terms import correlation_gradient, one_electron_gradient, two_electron_gradient
+
+
+def electronic_gradient(mf: Any, relaxation: Relaxation, execution: Execution) -> np.ndarray:
+    """Compute the gradient of the Hartree-Fock and MP2 energy without the repulsion of the nuclei.
+
+    Parameters
+    ----------
+    mf
+        The converged Hartree-Fock object, density-fitted or not.
+    relaxation
+        Of the energy whose gradient is wanted, from `trnqc.mp2.density.density.relax`.
+    execution
+        Threads and memory limit.
+
+    Returns
+    -------
+    numpy.ndarray [natm, 3]
+        In Hartree/Bohr.
+
+    Notes
+    -----
+    docs/properties.md has the equations. They follow F. Weigend and M. Häser, Theor. Chem. Acc. 97, 331 (1997).
+    """
+    densities = effective_densities(relaxation)
+    return (
+        one_electron_gradient(mf, densities)
+        + two_electron_gradient(mf, densities, execution)
+        + correlation_gradient(mf.mol, relaxation, execution)
+    )
+
+
+class Gradients(rhf.GradientsBase):
+    """Gradients of a `trnqc.DFMP2` object, with the interface of PySCF's gradients objects.
+
+    Parameters
+    ----------
+    mp
+        The MP2 object. Its `gradient_scaling` (c_os, c_ss), if it has one, selects the energy; by default that of MP2.
+
+    Attributes
+    ----------
+    de : numpy.ndarray [natm, 3]
+        The gradient, Hartree/Bohr; None before `kernel`.
+    relaxation : Relaxation
+        The relaxed density of the last gradient; None before `kernel`.
+    """
+
+    mol: gto.Mole
+    atmlst: Sequence[int] | None
+    _keys = {"relaxation"}  # noqa: RUF012 - PySCF collects these sets from its classes.
+
+    def __init__(self, mp: Any) -> None:
+        super().__init__(mp)
+        self.relaxation: Relaxation | None = None
+
+    def kernel(self, atmlst: Sequence[int] | None = None) -> np.ndarray:
+        """Compute the gradient.
+
+        Parameters
+        ----------
+        atmlst
+            Indices of the atoms whose gradient is returned; by default all.
+
+        Returns
+        -------
+        numpy.ndarray [natm, 3]
+            In Hartree/Bohr.
+        """
+        self.atmlst = self.atmlst if atmlst is None else atmlst
+        de = self.grad_elec() + self.grad_nuc()
+        if self.mol.symmetry:
+            de = self.symmetrize(de)
+        self.de = de if self.atmlst is None else de[list(self.atmlst)]
+        self._finalize()
+        return self.de
+
+    def grad_elec(self) -> np.ndarray:
+        """Return the gradient without the repulsion of the nuclei, [natm, 3]."""
+        mp = self.base
+        spins = spin_orbitals(mp.mo_coeff, mp.mo_energy, mp.mo_occ, mp.frozen)
+        factors = mp.ao2mo()
+        factors = list(factors) if isinstance(factors, list | tuple) else [factors]
+        execution = mp._execution()
+        self.relaxation = relax(
+            mp._scf,
+            spins,
+            factors,
+            mp.auxiliary_basis().auxmol,
+            execution,
+            scaling=getattr(mp, "gradient_scaling", (1.0, 1.0)),
+        )
+        return electronic_gradient(mp._scf, self.relaxation, execution)
+
+    def grad_nuc(self, mol: Any = None, atmlst: Sequence[int] | None = None) -> np.ndarray:
+        """Return the gradient of the nuclear repulsion, from the SCF object, which may have changed it."""
+        return self.base._scf.nuc_grad_method().grad_nuc(mol, atmlst)
+
+    def as_scanner(self) -> Any:
+        """Return a function of a molecule, or of its coordinates, that returns the total energy and the gradient."""
+        if isinstance(self, lib.GradScanner):
+            return self
+        name = self.__class__.__name__ + _Scanner.__name_mixin__
+        return lib.set_class(_Scanner(self), (_Scanner, self.__class__), name)
+
+
+class _Scanner(lib.GradScanner):
+    """Energies and gradients along a series of geometries, each of which starts from the SCF density of the last."""
+
+    def __call__(self, mol_or_geometry: Any) -> tuple[float, np.ndarray]:
+        """Return the total energy (Hartree) and the gradient (Hartree/Bohr) of a geometry."""
+        if isinstance(mol_or_geometry, gto.MoleBase):
+            mol = mol_or_geometry
+        else:
+            mol = self.mol.set_geom_(mol_or_geometry, inplace=False)
+        self.mol = mol
+        energy = self.base(mol)
+        return float(energy), self.kernel()
+
+    mol: gto.Mole
+
+    @property
+    def converged(self) -> bool:
+        """Whether the SCF of the last geometry has converged."""
+        return bool(self.base._scf.converged)

@@ -1,0 +1,76 @@
+"""The terms of the MP2 gradient: densities contracted with derivatives of integrals.
+
+    one electron:  Σ (D + P) h^x - Σ ω S^x
+    two electrons: E2^x(D/2 + P, D), exact or fitted as in the SCF
+    correlation:   Σ Γ[mu, nu, P] (mu nu|P)^x - Σ Γ[P, Q] (P|Q)^x
+
+The two-electron term is bilinear, E2(A, B) = Σ (pq|rs) (A_pq B_rs - A_pr B_qs / 2) for a closed shell.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pyscf import gto
+
+from trnqc.eri.gradient.jk_gradient import fitted_jk_gradient, jk_gradient
+from trnqc.eri.gradient.three_centre import three_centre_gradient, two_centre_gradient
+from trnqc.host.blas import blas_threads
+from trnqc.mp2.density.density import Relaxation
+from trnqc.mp2.execution import Execution
+from trnqc.mp2.gradient.energy_weighted import EffectiveDensities
+
+# Bytes of a block of the three-index density in atomic orbitals where memory sets no limit.
+_COMFORTABLE_BLOCK = 2.5e8
+# The share of the memory that is left which such a block may take, as its factors take as much again.
+_SHARE = 0.3
+
+
+def one_electron_gradient(mf: Any, densities: EffectiveDensities) -> np.ndarray:
+    """Contract derivatives of the core Hamiltonian and of the overlap; [natm, 3], Hartree/Bohr."""
+    mol, gradients = mf.mol, mf.nuc_grad_method()
+    total = (densities.reference + densities.correlation).sum(axis=0)
+    core, overlap = gradients.hcore_generator(mol), gradients.get_ovlp(mol)
+    # The derivative of an overlap integral acts on both of its functions, and ω is symmetric.
+    by_function = -2 * np.einsum("xmn,mn->mx", overlap, densities.energy_weighted)
+    of_atom = mol.aoslice_by_atom()[:, 2:]
+    return np.array(
+        [
+            np.einsum("xmn,mn->x", core(atom), total) + by_function[first:last].sum(axis=0)
+            for atom, (first, last) in enumerate(of_atom)
+        ]
+    )
+
+
+def two_electron_gradient(mf: Any, densities: EffectiveDensities, execution: Execution) -> np.ndarray:
+    """Contract derivatives of the two-electron integrals of the SCF with D/2 + P and D; [natm, 3], Hartree/Bohr."""
+    left, right = densities.reference / 2 + densities.correlation, densities.reference
+    if len(right) == 1:
+        left, right = left[0], right[0]
+    fitting = getattr(mf, "with_df", None)
+    if not fitting:
+        return jk_gradient(mf.mol, left, right, threads=execution.threads)
+    if fitting.auxmol is None:
+        fitting.build()
+    return fitted_jk_gradient(mf.mol, fitting.auxmol, left, right, threads=execution.threads)
+
+
+def correlation_gradient(mol: gto.Mole, relaxation: Relaxation, execution: Execution) -> np.ndarray:
+    """Contract Γ with derivatives of three- and two-centre integrals; [natm, 3], Hartree/Bohr."""
+    spins, auxmol = relaxation.density.spins, relaxation.auxmol
+    factor = 2.0 if len(spins) == 1 else 1.0
+    active = [(s.coefficients[:, s.active_occ], s.coefficients[:, s.active_vir]) for s in spins]
+
+    def density(functions: np.ndarray) -> np.ndarray:
+        total = np.zeros((mol.nao_nr(), mol.nao_nr() * len(functions)))
+        with blas_threads(execution.threads):
+            for gamma, (c_occ, c_vir) in zip(relaxation.sums.gamma, active):
+                half = np.matmul(c_vir, gamma.columns(functions))
+                total += (2 * factor * c_occ) @ half.reshape(len(half), -1)
+        return total.reshape(mol.nao_nr(), mol.nao_nr(), len(functions))
+
+    held = sum(0 if g.on_disk else 8 * int(np.prod(g.shape)) for g in relaxation.sums.gamma)
+    block = min(_COMFORTABLE_BLOCK, _SHARE * max(execution.memory - held, 0))
+    three = three_centre_gradient(mol, auxmol, density, block_bytes=block, threads=execution.threads)
+    return three - factor * two_centre_gradient(auxmol, relaxation.two_centre, threads=execution.threads)
