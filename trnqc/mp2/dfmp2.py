@@ -411,8 +411,8 @@ class DFMP2(lib.StreamObject):
     def __exit__(self, *error: object) -> None:
         self._t2 = None
 
-    def _settable(self) -> set[str]:
-        names = {name for name in vars(self) if not name.startswith("_")} | {"auxbasis"}
+    def _settable(self) -> frozenset[str]:
+        names = frozenset(name for name in vars(self) if not name.startswith("_")) | {"auxbasis"}
         return names - {"result", "mol", "stdout"}
 
     def _execution(self) -> Execution:

@@ -138,8 +138,7 @@ class MP2Result:
     def pair_energies(self) -> PairEnergies | SpinPairEnergies:
         """Pair energies as float64 arrays."""
         if isinstance(self.pairs, SpinPairs):
-            shape = self.sizes.nocc, self.sizes.nocc_beta
-            ab = np.array(self.pairs.ab, dtype=float).reshape(shape)
+            ab = np.array(self.pairs.ab, dtype=float).reshape(self.sizes.nocc, self.sizes.nocc_beta or 0)
             return SpinPairEnergies(square(self.pairs.aa), ab, square(self.pairs.bb), self.run.ran_on)
         return PairEnergies(square(self.pairs.os), square(self.pairs.ss), self.run.ran_on)
 
@@ -209,10 +208,11 @@ def _result(data: Mapping[str, Any]) -> MP2Result:
 
 def _pairs(data: Mapping[str, Any], sizes: Sizes) -> Pairs | SpinPairs:
     m, n = sizes.nocc, sizes.nocc_beta
-    expected = {"os": range(1, m + 1), "ss": range(1, m + 1)}
+    triangle = list(range(1, m + 1))
+    expected = {"os": triangle, "ss": triangle}
     if n is not None:
-        expected = {"aa": range(1, m + 1), "ab": [n] * m, "bb": range(1, n + 1)}
+        expected = {"aa": triangle, "ab": [n] * m, "bb": list(range(1, n + 1))}
     for name, lengths in expected.items():
-        if [len(row) for row in data[name]] != list(lengths):
+        if [len(row) for row in data[name]] != lengths:
             raise ValueError(f"pair energies {name} of {m if n is None else (m, n)} occupied orbitals were expected")
     return from_plain(Pairs if n is None else SpinPairs, data)

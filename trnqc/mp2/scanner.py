@@ -14,6 +14,8 @@ class DFMP2Scanner(lib.SinglePointScanner):
     geometries.
     """
 
+    mol: gto.Mole
+
     def __init__(self, mp: Any) -> None:
         self.__dict__.update(mp.__dict__)
         self._scf = mp._scf.as_scanner()

@@ -157,7 +157,7 @@ def correlated_orbitals(mo_coeff: Any, mo_energy: Any, mo_occ: Any, frozen: Spin
         If `frozen` does not describe orbitals, or if a coefficient is not finite.
     """
     if np.ndim(mo_occ[0]) == 0:
-        return (active_orbitals(mo_coeff, mo_energy, mo_occ, frozen),)
+        return (active_orbitals(mo_coeff, mo_energy, mo_occ, frozen_by_spin(frozen)[0]),)
     alpha, beta = (
         _split(c, e, n, f, spin)
         for c, e, n, f, spin in zip(mo_coeff, mo_energy, mo_occ, frozen_by_spin(frozen), ("alpha", "beta"))
