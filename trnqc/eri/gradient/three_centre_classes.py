@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from trnqc.eri.classes import CONTRACTION
 from trnqc.eri.kernels import columns
@@ -61,7 +62,7 @@ class GradientClass:
     @property
     def form(self) -> str:
         """The form of the recurrence, one of `variants.FORMS`: straight-line code where compilers can take it."""
-        return "columns" if len(recurrence(*self.recurrence, self.rule).graph) > LARGEST_FITTED else "straight"
+        return _form(self.recurrence, self.rule)
 
     @property
     def extents(self) -> tuple[int, int, int]:
@@ -77,6 +78,11 @@ class GradientClass:
     def lower(self) -> tuple[Powers, ...]:
         """The e of the targets from which (a-1 b| and (a b-1| follow; none for two s functions."""
         return components(self.la - 1, self.lb) if self.la else ()
+
+
+@cache
+def _form(shells: tuple[int, int, int, int], rule: str) -> str:
+    return "columns" if len(recurrence(*shells, rule).graph) > LARGEST_FITTED else "straight"
 
 
 def class_of(bra: ShellPairs, ket: ShellPairs, operator: str) -> GradientClass:
