@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from trnqc.eri.classes import CONTRACTION
+from trnqc.eri.classes import CONTRACTION, QuartetClass
 from trnqc.eri.kernels import columns
 from trnqc.eri.kernels.angular import Powers, ncart
 from trnqc.eri.kernels.recurrence import FITTED, components, fewest_flops, recurrence
@@ -28,6 +28,11 @@ class GradientClass:
         Whether several contractions share the primitives of the bra pair.
     operator
         One of `trnqc.eri.classes.OPERATORS`.
+
+    Raises
+    ------
+    UnsupportedClass
+        If an angular momentum is beyond those of the kernels.
     """
 
     la: int
@@ -36,6 +41,10 @@ class GradientClass:
     cartesian: bool = False
     general: bool = False
     operator: str = "coulomb"
+
+    def __post_init__(self) -> None:
+        # The class of the integrals themselves has the same limits.
+        QuartetClass(self.la, self.lb, self.lc, 0, operator=self.operator)
 
     @property
     def name(self) -> str:
