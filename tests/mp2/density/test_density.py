@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from pyscf import gto, scf
 from pyscf.mp import dfmp2_native, dfump2_native
 
+import trnqc
 from tests.mp2.density.references import Parts, converged
 from trnqc.errors import InputError, MemoryLimit, NotConverged, TrnqcError
 from trnqc.mp2.density import sets
@@ -200,3 +202,16 @@ def test_gamma_of_the_kernel_keeps_the_memory_limit():
     density = correlation_density(*parts.arguments)
     free = Parts(converged("water", True), 1)
     assert np.abs(density.rdm1() - correlation_density(*free.arguments).rdm1()).max() < 1e-6
+
+
+def test_spin_without_correlated_electrons():
+    """Helium with a hydrogen atom far away: the only correlated pair is that of helium."""
+    atoms = {"atom": "He 0 0 0; H 0 0 40", "basis": "6-31g", "verbose": 0}
+    radical = scf.UHF(gto.M(**atoms, spin=1)).run(conv_tol=1e-12)
+    lithium = scf.UHF(gto.M(atom="Li 0 0 0; H 0 0 1.6", basis="6-31g", spin=2, verbose=0)).run(conv_tol=1e-12)
+    helium = scf.RHF(gto.M(atom="He 0 0 0", basis="6-31g", verbose=0)).run(conv_tol=1e-12)
+    mp = trnqc.DFMP2(radical, auxbasis="cc-pvdz-ri").run()
+    assert mp.e_corr == pytest.approx(trnqc.DFMP2(helium, auxbasis="cc-pvdz-ri").run().e_corr, abs=1e-8)
+    no_beta = trnqc.DFMP2(lithium, auxbasis="cc-pvdz-ri", frozen=[[], [0]]).make_rdm1(relaxed=True)
+    assert no_beta.trace(axis1=1, axis2=2) == pytest.approx([3, 1], abs=1e-10)
+    assert mp.make_rdm1(relaxed=True).trace(axis1=1, axis2=2) == pytest.approx([2, 1], abs=1e-10)
