@@ -196,6 +196,53 @@ class Backend:
         check_precision(self, precision)
         return self._pair_step(PairOptions(precision, fused, threads)).block_bytes(m, n, nvir, naux)
 
+    def mp2_opposite_spin(
+        self,
+        left: np.ndarray,
+        right: np.ndarray,
+        eps_occ: tuple[np.ndarray, np.ndarray],
+        eps_vir: tuple[np.ndarray, np.ndarray],
+        *,
+        precision: str,
+        fused: bool = True,
+        threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> PairEnergies:
+        """Compute the energies of all pairs of an alpha and a beta orbital, sum_ab (ia|jb)^2 / D.
+
+        Parameters
+        ----------
+        left, right
+            B of alpha orbitals [m, nvir_alpha, naux] and of beta orbitals [n, nvir_beta, naux], float64.
+        eps_occ, eps_vir
+            Energies in Hartree of the occupied orbitals ([m], [n]) and of the virtual orbitals of both spins.
+        precision, fused, threads, progress
+            As in `mp2_pairs`.
+
+        Returns
+        -------
+        PairEnergies
+            ``os`` [m, n], not triangular; ``ss`` is zero. Equal arguments give equal bits for any number of threads.
+        """
+        check_precision(self, precision)
+        step = self._pair_step(PairOptions(precision, fused, threads, progress))
+        return step.opposite_spin(left, right, eps_occ, eps_vir)
+
+    def opposite_spin_bytes(
+        self,
+        m: int,
+        n: int,
+        nvir: tuple[int, int],
+        naux: int,
+        *,
+        precision: str,
+        fused: bool = True,
+        threads: int | None = None,
+    ) -> int:
+        """Bytes that `mp2_opposite_spin` allocates in addition to its arguments."""
+        check_precision(self, precision)
+        return self._pair_step(PairOptions(precision, fused, threads)).opposite_spin_bytes(m, n, nvir, naux)
+
     def _product(self, a_t: np.ndarray, b: np.ndarray, precision: str) -> np.ndarray:
         """The product a_t.T @ b, [M, N], of a_t[K, M] and b[K, N], or a stack of such products."""
         raise self._without("_product")

@@ -8,6 +8,7 @@ shells are ordered by l, so that the vectors of our kernels are full.
 
 from __future__ import annotations
 
+import copy
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -61,27 +62,41 @@ class HalfFitted:
         self.shape = (c_occ.shape[1], c_vir.shape[1], int(loc[-1]))
         self._c_occ_t, self._c_vir_t = np.ascontiguousarray(c_occ.T), np.ascontiguousarray(c_vir.T)
 
+    def with_orbitals(self, c_occ: np.ndarray, c_vir: np.ndarray) -> HalfFitted:
+        """The same blocks of integrals with other orbitals."""
+        other = copy.copy(self)
+        other.shape = (c_occ.shape[1], c_vir.shape[1], self.shape[2])
+        other._c_occ_t, other._c_vir_t = np.ascontiguousarray(c_occ.T), np.ascontiguousarray(c_vir.T)
+        return other
+
     def fill(self, number: int, out: np.ndarray) -> tuple[float, float]:
         """Write (ia|P) of a block to out[nocc, nvir, p1 - p0]. Returns seconds of integrals and of transformation."""
-        p0, p1 = self.columns[number]
-        nao = self._c_occ_t.shape[1]
         start = time.perf_counter()
-        packed = self._integrals(self.blocks[number])
+        packed = self.integrals(number)
         middle = time.perf_counter()
+        self.transform(packed, out)
+        return middle - start, time.perf_counter() - middle
+
+    def integrals(self, number: int) -> np.ndarray:
+        """Compute (mu nu|P) of a block, packed as [P, mu >= nu]."""
+        return self._integrals(self.blocks[number])
+
+    def transform(self, packed: np.ndarray, out: np.ndarray) -> None:
+        """Transform packed (mu nu|P) of a block to (ia|P) in out[nocc, nvir, p]."""
+        nao, p = self._c_occ_t.shape[1], len(packed)
         # Squares are unpacked one after another into the same memory, because all of them exceed the cache.
-        square, half = np.empty((nao, nao)), np.empty((len(self._c_occ_t), p1 - p0, nao))
+        square, half = np.empty((nao, nao)), np.empty((len(self._c_occ_t), p, nao))
         for n, row in enumerate(packed):
             np.matmul(self._c_occ_t, lib.unpack_tril(row, out=square), out=half[:, n])
         for i, rows in enumerate(half):
             np.matmul(self._c_vir_t, rows.T, out=out[i])
-        return middle - start, time.perf_counter() - middle
 
 
 def by_angular_momentum(auxmol: gto.Mole) -> gto.Mole:
     """The same shells ordered by l. The integrals (ia|jb) do not depend on the order of P."""
-    copy = auxmol.copy(deep=False)
-    copy._bas = auxmol._bas[np.argsort(auxmol._bas[:, gto.ANG_OF], kind="stable")]
-    return copy
+    ordered = auxmol.copy(deep=False)
+    ordered._bas = auxmol._bas[np.argsort(auxmol._bas[:, gto.ANG_OF], kind="stable")]
+    return ordered
 
 
 def shell_blocks(ao_loc: Sequence[int], width: int, multiple: int = 1) -> Iterator[Block]:
