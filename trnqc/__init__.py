@@ -12,11 +12,16 @@ if TYPE_CHECKING:
     from trnqc.interfaces.extrapolation import extrapolate
     from trnqc.mp2.dfmp2 import DFMP2
     from trnqc.mp2.energy import mp2_energy
+    from trnqc.mp2.hybrids.double_hybrid import DH
     from trnqc.mp2.result import MP2Result
+    from trnqc.mp2.rings.methods import RPA, SOSMP2
 
 __version__ = "0.1.0.dev0"
 __all__ = [
     "DFMP2",
+    "DH",
+    "RPA",
+    "SOSMP2",
     "MP2Result",
     "__version__",
     "accelerate",
@@ -30,7 +35,10 @@ __all__ = [
 # PySCF takes a second to import: names that need it are looked up when first used.
 _HOMES = {
     "DFMP2": "trnqc.mp2.dfmp2",
+    "DH": "trnqc.mp2.hybrids.double_hybrid",
     "MP2Result": "trnqc.mp2.result",
+    "RPA": "trnqc.mp2.rings.methods",
+    "SOSMP2": "trnqc.mp2.rings.methods",
     "accelerate": "trnqc.eri.pyscf.accelerate",
     "counterpoise": "trnqc.interfaces.counterpoise",
     "einsum": "trnqc.contraction.api",
