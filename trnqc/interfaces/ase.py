@@ -15,7 +15,7 @@ from pyscf.data.nist import BOHR, HARTREE2EV
 
 from trnqc.errors import CheckpointError, InputError, UnsupportedError
 from trnqc.host.files import write_aside
-from trnqc.interfaces.method import check_method, job_of_settings, single_point
+from trnqc.interfaces.method import SinglePoint, check_method, complete, job_of_settings, single_point
 from trnqc.interfaces.packages import optional
 from trnqc.mp2.reference.molecule import Geometry
 
@@ -24,7 +24,7 @@ calculator = optional("ase.calculators.calculator")
 ROUNDING = 1e-6
 
 
-class TRNQC(calculator.Calculator):  # type: ignore[misc, name-defined]
+class TRNQC(calculator.Calculator):  # type: ignore[name-defined]
     """An ASE calculator with DF-MP2 energies, forces and dipole moments.
 
     Parameters
@@ -76,6 +76,7 @@ class TRNQC(calculator.Calculator):  # type: ignore[misc, name-defined]
         atoms: Any = None,
         **settings: Any,
     ) -> None:
+        self.point: SinglePoint | None = None
         self._density: np.ndarray | None = None
         self._density_of: tuple[Any, ...] = ()
         label = restart if label is None else label
@@ -105,7 +106,23 @@ class TRNQC(calculator.Calculator):  # type: ignore[misc, name-defined]
         """Compute properties of atoms, and write the files of the label if there is one."""
         super().calculate(atoms, properties, system_changes)
         if self.atoms.pbc.any():
-            raise UnsupportedError(f"the atoms are periodic (pbc {self.atoms.pbc.tolist()}); only molecules are supported")
+            raise UnsupportedError(
+                f"the atoms are periodic (pbc {self.atoms.pbc.tolist()}); only molecules are supported"
+            )
+        if self.point is None or system_changes:
+            self.point = self._single_point()
+        self.point = complete(self.point, gradient="forces" in properties, dipole="dipole" in properties)
+        energy = self.point.energy * HARTREE2EV
+        self.results |= {"energy": energy, "free_energy": energy}
+        if self.point.gradient is not None:
+            self.results["forces"] = -self.point.gradient * HARTREE2EV / BOHR
+        if self.point.dipole is not None:
+            self.results["dipole"] = self.point.dipole * BOHR
+        if self.prefix is not None:
+            self.write(self.label)
+
+    def _single_point(self) -> SinglePoint:
+        """Compute the energy of the present atoms, from the last density if it is one of the same orbitals and electrons."""
         charge, spin = self._electrons(self.atoms)
         settings = self._job_settings(self.parameters)
         geometry = _geometry(self.atoms, charge, spin)
@@ -113,19 +130,15 @@ class TRNQC(calculator.Calculator):  # type: ignore[misc, name-defined]
         point = single_point(
             job_of_settings(settings, geometry),
             self.parameters["method"],
-            gradient="forces" in properties,
-            dipole="dipole" in properties,
             guess=self._density if key == self._density_of else None,
         )
         self._density, self._density_of = np.asarray(point.mp2._scf.make_rdm1()), key
-        energy = point.energy * HARTREE2EV
-        self.results |= {"energy": energy, "free_energy": energy}
-        if point.gradient is not None:
-            self.results["forces"] = -point.gradient * HARTREE2EV / BOHR
-        if point.dipole is not None:
-            self.results["dipole"] = point.dipole * BOHR
-        if self.prefix is not None:
-            self.write(self.label)
+        return point
+
+    def reset(self) -> None:
+        """Forget atoms and results. The density remains as a guess."""
+        super().reset()
+        self.point = None
 
     def write(self, label: str) -> None:
         """Write atoms, settings and results to LABEL.json and the density to LABEL.npz."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,8 @@ class SinglePoint:
     gradient
         Derivatives [natm, 3] of the energy, Hartree/Bohr; None if they were not requested.
     dipole
-        Dipole moment [3] by the relaxed density of the method in units of e Bohr; None if it was not requested.
+        Dipole moment [3] by the relaxed density of the method in units of e Bohr, relative to the origin of the
+        coordinates; None if it was not requested.
     """
 
     mp2: DFMP2
@@ -110,17 +111,26 @@ def single_point(
     name = check_method(method)
     with lib.with_omp_threads(thread_count(job.threads, lib.num_threads)):
         mp2 = mp2_object(job, guess, progress)
-        mp2.gradient_scaling = {"mp2": (1.0, 1.0), "scs-mp2": tuple(job.scs), "sos-mp2": (job.sos, 0.0)}[name]
+        mp2.gradient_scaling = {"mp2": (1.0, 1.0), "scs-mp2": job.scs, "sos-mp2": (job.sos, 0.0)}[name]
         mp2.kernel()
         result = mp2.result
         assert result is not None
-        energy = {"mp2": result.e_tot, "scs-mp2": result.e_tot_scs, "sos-mp2": result.e_tot_sos}[name]
-        return SinglePoint(
-            mp2,
-            float(energy),
-            mp2.nuc_grad_method().kernel() if gradient else None,
-            dipole_moment(mp2) if dipole else None,
-        )
+        energies: dict[str, Any] = {"mp2": result.e_tot, "scs-mp2": result.e_tot_scs, "sos-mp2": result.e_tot_sos}
+        return complete(SinglePoint(mp2, float(energies[name])), gradient=gradient, dipole=dipole)
+
+
+def complete(point: SinglePoint, *, gradient: bool = False, dipole: bool = False) -> SinglePoint:
+    """Compute the gradient and the dipole moment of a finished energy, if they are requested and missing."""
+    mp2, density = point.mp2, None
+    if gradient and point.gradient is None:
+        gradients = mp2.nuc_grad_method()
+        point = replace(point, gradient=gradients.kernel())
+        density = gradients.relaxation.density.rdm1(ao_repr=True)
+    if dipole and point.dipole is None:
+        density = mp2.make_rdm1(relaxed=True, ao_repr=True) if density is None else density
+        moment = mp2._scf.dip_moment(mp2.mol, density, unit="AU", verbose=0)
+        point = replace(point, dipole=np.asarray(moment))
+    return point
 
 
 def mp2_object(job: Job, guess: np.ndarray | None = None, progress: Progress | None = None) -> DFMP2:
@@ -137,11 +147,6 @@ def default_method(mol: gto.Mole) -> DFMP2:
     mp2 = _object(mol, Job(describe(mol)), memory_limit(mol.max_memory))
     mp2.kernel()
     return mp2
-
-
-def dipole_moment(mp2: DFMP2) -> np.ndarray:
-    """Dipole moment [3] by the relaxed density in units of e Bohr, relative to the origin of the coordinates."""
-    return np.asarray(mp2._scf.dip_moment(mp2.mol, mp2.make_rdm1(relaxed=True, ao_repr=True), unit="AU", verbose=0))
 
 
 def _object(

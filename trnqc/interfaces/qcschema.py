@@ -34,8 +34,8 @@ def run(input_data: Any, *, threads: int | None = None, memory: float | None = N
     Parameters
     ----------
     input_data
-        An AtomicInput of version 1 or 2, or a dict of one. The method is "mp2", "scs-mp2" or "sos-mp2", the basis set is
-        a name, and the driver is "energy", "gradient" or "properties". The keywords are settings of
+        An AtomicInput of version 1 or 2, or a dict of one. The method is "mp2", "scs-mp2" or "sos-mp2", the basis set
+        is a name, and the driver is "energy", "gradient" or "properties". The keywords are settings of
         `trnqc.mp2.jobs.job.Job`, such as {"frozen": 0, "density_fit": False}.
     threads
         Number of threads, unless the keywords have it.
