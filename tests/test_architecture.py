@@ -64,7 +64,6 @@ PLACES = {
     "e3nn": ("trnqc.cg.doors",),
     "mace": ("trnqc.cg.doors",),
     "nequip": ("trnqc.cg.doors",),
-    "ase": ("trnqc.interfaces.ase",),
     "torch_neuronx": ("trnqc.torch_ops", "trnqc.backends.neuron.launch", "trnqc.backends.neuron"),
     "torch_xla": ("trnqc.backends.neuron.launch", "trnqc.backends.neuron"),
     "nki": ("nki_kernels.lang", "trnqc.sim", "trnqc.backends"),

@@ -49,11 +49,15 @@ _HOMES = {
 
 # Rooms with public names of their own, at hand after ``import trnqc``.
 _ROOMS = ("cg", "contraction", "eri", "sparse")
+# Modules with the names of the programs that they are interfaces to.
+_INTERFACES = ("ase", "qcengine", "qcschema")
 
 
 def __getattr__(name: str) -> Any:
     if name in _ROOMS:
         return importlib.import_module(f"trnqc.{name}")
+    if name in _INTERFACES:
+        return importlib.import_module(f"trnqc.interfaces.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'trnqc' has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
@@ -61,4 +65,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_ROOMS])
+    return sorted([*__all__, *_ROOMS, *_INTERFACES])

@@ -14,6 +14,7 @@ from pyscf.data import elements
 
 from trnqc.errors import InputError, MoleculeError
 from trnqc.interfaces.energy import Energy
+from trnqc.interfaces.method import default_method
 
 Method = Callable[[gto.Mole], Any]
 """Computes the energies of a molecule: returns an object with e_hf and e_corr in Hartree."""
@@ -105,8 +106,7 @@ def counterpoise(
     """
     parts = tuple(f if isinstance(f, Fragment) else Fragment(tuple(f)) for f in fragments)
     check_fragments(mol, parts)
-    if method is None:
-        from trnqc.interfaces.method import default_method as method
+    compute = default_method if method is None else method
     molecules = [mol]
     for ghosts in (False, True):
         molecules += [fragment_molecule(mol, part, ghosts) for part in parts]
@@ -114,7 +114,7 @@ def counterpoise(
     for molecule in molecules:
         if progress:
             progress("energies", len(energies), len(molecules))
-        energies.append(Energy.of(method(molecule)))
+        energies.append(Energy.of(compute(molecule)))
     n = len(parts)
     return InteractionEnergy(energies[0], tuple(energies[1 : n + 1]), tuple(energies[n + 1 :]))
 

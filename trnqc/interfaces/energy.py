@@ -30,7 +30,7 @@ class Energy:
         InputError
             If the object lacks one of these energies.
         """
-        energies = {name: getattr(result, name, None) for name in ("e_hf", "e_corr")}
+        energies: dict[str, Any] = {name: getattr(result, name, None) for name in ("e_hf", "e_corr")}
         if missing := [name for name, value in energies.items() if value is None]:
             raise InputError(
                 f"an object with the energies e_hf and e_corr was expected, {type(result).__name__} has no "
