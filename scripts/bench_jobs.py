@@ -87,7 +87,7 @@ def of_shape(args: argparse.Namespace, cap: float, stages: Stages) -> dict[str, 
     eps = np.concatenate((np.linspace(-1.4, -0.4, 96), np.linspace(0.1, 4.0, 672)))
     orbitals = ActiveOrbitals(c[:, :96], c[:, 96:], eps[:96], eps[96:], (), ())
     stages.begin("integrals")
-    beside = pair_step_bytes(96, 672, 2304, execution)
+    beside = pair_step_bytes([(96, 672)], 2304, execution)
     factors = build_factors(mol, auxmol, orbitals, execution, beside=beside)
     step = run_pairs(factors, execution)
     result = assemble(step, factors, sizes=Sizes(*factors.shape, 768, 768), timings=factors.timings)

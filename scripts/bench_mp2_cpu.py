@@ -84,15 +84,17 @@ def prepare(title: str, rounds: int, cache: Path, console: Console) -> Case:
     factors_file = file.with_suffix(".B.npy")
     if not (file.exists() and factors_file.exists()):
         from trnqc.mp2.dfmp2 import DFMP2
-        from trnqc.mp2.reference.hartree_fock import run_rhf
+        from trnqc.mp2.factors.factors import Factors
+        from trnqc.mp2.reference.hartree_fock import run_scf
         from trnqc.mp2.reference.molecule import build_mole, load_geometry
         from trnqc.mp2.reference.orbitals import chemical_core
 
         console.print(f"{title}: SCF and factors")
         mol = build_mole(load_geometry(name), basis)
-        mf = run_rhf(mol)
+        mf = run_scf(mol)
         frozen = chemical_core(mol)
         factors = DFMP2(mf, frozen=frozen, max_memory=1e6).ao2mo()
+        assert isinstance(factors, Factors)
         np.save(factors_file, factors.B)
         np.savez(
             file,

@@ -14,8 +14,10 @@ from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.factors.memory import plan_factors
 from trnqc.mp2.factors.metric import factorise
 from trnqc.mp2.factors.shell_blocks import HalfFitted
-from trnqc.mp2.pairs.blocks import block_energies, pair_blocks
+from trnqc.mp2.pairs.block_energies import block_energies
+from trnqc.mp2.pairs.blocks import pair_blocks
 from trnqc.mp2.pairs.distribution import set_width
+from trnqc.mp2.pairs.sectors import Sector
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
 from trnqc.mp2.reference.orbitals import active_orbitals, chemical_core
 
@@ -46,7 +48,7 @@ def measured(title: str) -> dict[str, Any]:
     factors, blocks = Factors(B, orbitals.eps_occ, orbitals.eps_vir), []
     for block in pair_blocks(orbitals.nocc, set_width(*B.shape)):
         start = time.perf_counter()
-        block_energies(block, B[block.rows], B[block.columns], factors, execution)
+        block_energies(block, B[block.rows], B[block.columns], Sector(factors), execution)
         blocks.append({"cost": block.cost(*B.shape[1:]), "seconds": time.perf_counter() - start})
     return {
         "case": title,

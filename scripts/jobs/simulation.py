@@ -1,6 +1,6 @@
 """Discrete-event simulation of a DF-MP2 job on many devices, with the seconds of every task and message.
 
-The plan that is simulated is the one that jobs run by (trnqc/mp2/pairs/distribution.py); seconds of tasks come from
+The plan that is simulated is the one that jobs run by (trnqc/mp2/pairs/rounds.py); seconds of tasks come from
 measured ones, scaled by modelled cost, with the measured scatter about it.
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from trnqc.mp2.pairs.distribution import AHEAD, Distribution
+from trnqc.mp2.pairs.rounds import Rounds
 from trnqc.ranks import balanced, dearest_first
 
 
@@ -31,16 +32,16 @@ class Network:
     files: float
 
 
-class Cyclic(Distribution):
+class Cyclic(Rounds):
     """Blocks by turns to the holders of their rows and of their columns, whatever they cost."""
 
     @cached_property
     def owners(self) -> tuple[int, ...]:
         found = []
         for block in self.blocks:
-            a, b = self.numbers(block)
-            holders = self.holders(a if (a + b) % 2 else b)
-            found.append(holders[(a // self.shards + b // self.shards) % len(holders)])
+            (_, a), (_, b) = self.sets(block)
+            holders, shards = self.left.holders(a if (a + b) % 2 else b), self.left.shards
+            found.append(holders[(a // shards + b // shards) % len(holders)])
         return tuple(found)
 
 
@@ -110,17 +111,18 @@ def factors_seconds(work: Workload, devices: int, net: Network, dynamic: bool) -
     return last + exchanged + work.replicated + work.fitting(rows)
 
 
-def visits_seconds(work: Workload, distribution: Distribution, net: Network) -> float:
+def visits_seconds(work: Workload, rounds: Rounds, net: Network) -> float:
     """Pairs with visiting rows, as trnqc/mp2/pairs/ranks.py asks for them."""
-    seconds = dict(zip(distribution.blocks, work.pairs([b.cost(work.nvir, work.naux) for b in distribution.blocks])))
+    distribution = rounds.left
+    seconds = dict(zip(rounds.blocks, work.pairs([b.cost(work.nvir, work.naux) for b in rounds.blocks])))
     out, into, entered = np.zeros((3, distribution.ranks))
     # When ranks came to each round: messages of a round start when both sides are within AHEAD rounds of it.
     came = deque([entered] * AHEAD, maxlen=AHEAD + 1)
     sent: deque[np.ndarray] = deque(maxlen=AHEAD + 1)
-    for round in range(distribution.rounds):
+    for round in range(rounds.count):
         came.append(entered)
         asked, there, gone = came[0], entered.copy(), np.zeros(distribution.ranks)
-        for sender, receiver, number in distribution.messages(round):
+        for sender, receiver, (_, number) in rounds.messages(round):
             begin = max(asked[sender], asked[receiver], out[sender], into[receiver])
             end = begin + net.latency + len(distribution.sets[number]) * work.row_bytes / net.bandwidth
             out[sender] = into[receiver] = gone[sender] = end
@@ -128,7 +130,7 @@ def visits_seconds(work: Workload, distribution: Distribution, net: Network) -> 
         sent.append(gone)
         if len(sent) > AHEAD:
             there = np.maximum(there, sent[0])
-        done = [sum(seconds[b] for b in v[round].blocks) if round < len(v) else 0.0 for v in distribution.visits]
+        done = [sum(seconds[b] for b in v[round].blocks) if round < len(v) else 0.0 for v in rounds.visits]
         entered = there + done
     return float(entered.max())
 
@@ -136,7 +138,7 @@ def visits_seconds(work: Workload, distribution: Distribution, net: Network) -> 
 def files_seconds(work: Workload, devices: int, net: Network) -> float:
     """Pairs taken from one counter, dearest first, their rows read ahead from the shared file system."""
     distribution = Distribution(work.nocc, work.nvir, work.naux, 1)
-    costs = [b.cost(work.nvir, work.naux) for b in distribution.blocks]
+    costs = [b.cost(work.nvir, work.naux) for b in Rounds(distribution).blocks]
     seconds = work.pairs(costs)
     read = 2 * distribution.width * work.row_bytes
     free, counter, disk = [(0.0, device) for device in range(devices)], 0.0, 0.0
@@ -165,8 +167,8 @@ def _taken(seconds: np.ndarray, devices: int, latency: float) -> float:
 
 
 @cache
-def _distribution(kind: type[Distribution], nocc: int, nvir: int, naux: int, devices: int) -> Distribution:
-    return kind(nocc, nvir, naux, devices)
+def _rounds(kind: type[Rounds], nocc: int, nvir: int, naux: int, devices: int) -> Rounds:
+    return kind(Distribution(nocc, nvir, naux, devices))
 
 
 def projected(work: Workload, devices: int, net: Network) -> dict[str, dict[str, float]]:
@@ -174,8 +176,8 @@ def projected(work: Workload, devices: int, net: Network) -> dict[str, dict[str,
     sizes = (work.nocc, work.nvir, work.naux, devices)
     found = {}
     ways: tuple[tuple[str, Callable[[], float]], ...] = (
-        ("static", lambda: visits_seconds(work, _distribution(Distribution, *sizes), net)),
-        ("cyclic", lambda: visits_seconds(work, _distribution(Cyclic, *sizes), net)),
+        ("static", lambda: visits_seconds(work, _rounds(Rounds, *sizes), net)),
+        ("cyclic", lambda: visits_seconds(work, _rounds(Cyclic, *sizes), net)),
         ("dynamic", lambda: files_seconds(work, devices, net)),
     )
     for name, pairs in ways:

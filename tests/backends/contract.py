@@ -9,6 +9,7 @@ and may narrow the lists of sizes where its machine makes them slow, never the c
 from __future__ import annotations
 
 import functools
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +17,7 @@ import pytest
 
 from tests.tolerances import PAIR_ENERGY, PRODUCT
 from trnqc.backends.base import Backend, BackendStatus
-from trnqc.errors import MemoryLimit, UnsupportedPrecision
+from trnqc.errors import MemoryLimit, UnsupportedError, UnsupportedPrecision
 from trnqc.types import PRECISIONS, PairEnergies
 
 
@@ -41,9 +42,30 @@ def reference_pairs(nocc: int, nvir: int, naux: int) -> tuple[np.ndarray, np.nda
     return os, os - exchange, scale
 
 
+@functools.cache
+def random_spins(m: int, n: int, nvir: tuple[int, int], naux: int) -> tuple[tuple[np.ndarray, ...], ...]:
+    """B, occupied and virtual energies of alpha and of beta orbitals."""
+    alpha, beta = random_factors(m, nvir[0], naux), random_factors(n, nvir[1], naux)
+    return tuple(zip(alpha, beta))
+
+
+def reference_opposite_spin(spins: tuple[tuple[np.ndarray, ...], ...]) -> np.ndarray:
+    """Energies [m, n] of all pairs of opposite spin by plain einsum."""
+    B, eps_occ, eps_vir = spins
+    T = np.einsum("iap,jbp->ijab", *B)
+    D = eps_occ[0][:, None, None, None] + eps_occ[1][:, None, None] - eps_vir[0][:, None] - eps_vir[1]
+    return np.einsum("ijab,ijab->ij", T, T / D)
+
+
 def magnitudes(a_t: np.ndarray, b: np.ndarray) -> np.ndarray:
     """What the error of a product is measured by: the sum of its terms' magnitudes."""
     return np.einsum("...km,...kn->...mn", abs(a_t), abs(b))
+
+
+def factor_set(size: tuple[int, int, int]) -> SimpleNamespace:
+    """The arrays of `random_factors` by the names of a `trnqc.backends.base.FactorSet`."""
+    B, eps_occ, eps_vir = random_factors(*size)
+    return SimpleNamespace(B=B, eps_occ=eps_occ, eps_vir=eps_vir)
 
 
 class BackendContract:
@@ -63,6 +85,14 @@ class BackendContract:
     )
     gemm_sizes: ClassVar[tuple[tuple[int, int, int], ...]] = ((1, 1, 1), (13, 7, 5), (128, 128, 512), (129, 131, 513))
     batches: ClassVar[tuple[int, ...]] = (1, 3)
+    # m, n, virtual orbitals of both spins, naux: one of each; more of either spin; around tiles of 32 and of 128.
+    spins: ClassVar[tuple[tuple[int, int, tuple[int, int], int], ...]] = (
+        (1, 1, (1, 1), 1),
+        (3, 2, (7, 13), 5),
+        (2, 3, (33, 31), 129),
+        (1, 2, (130, 127), 131),
+        (2, 1, (127, 130), 128),
+    )
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         cls = metafunc.cls
@@ -71,6 +101,7 @@ class BackendContract:
             ("size", cls.sizes),
             ("gemm_size", cls.gemm_sizes),
             ("batch", cls.batches),
+            ("spins", cls.spins),
             ("fused", (True, False)),
         ):
             if name in metafunc.fixturenames:
@@ -180,6 +211,48 @@ class BackendContract:
         assert 0 < needed(1, 1) <= needed(2, 1) <= needed(2, 2)
         assert needed(1, 1) < needed(1, 1, nvir=300)
 
+    def test_opposite_spin(self, precision, fused, spins):
+        (left, right), eps_occ, eps_vir = arrays = random_spins(*spins)
+        result = self.backend.mp2_opposite_spin(left, right, eps_occ, eps_vir, precision=precision, fused=fused)
+        exact = reference_opposite_spin(arrays)
+        assert result.os.shape == result.ss.shape == exact.shape and result.os.dtype == np.float64
+        assert np.all(abs(result.os - exact) <= 2 * PAIR_ENERGY[precision] * abs(exact))
+        assert not result.ss.any() and len(result.ran_on.split()) > 1
+
+    def test_opposite_spin_of_equal_orbitals_is_that_of_the_closed_shell(self, precision, fused):
+        B, eps_occ, eps_vir = random_factors(4, 31, 128)
+        both = self.backend.mp2_opposite_spin(
+            B, B, (eps_occ, eps_occ), (eps_vir, eps_vir), precision=precision, fused=fused
+        )
+        closed, _, scale = reference_pairs(4, 31, 128)
+        folded = np.tril(both.os + both.os.T) - np.diag(np.diag(both.os))
+        assert np.all(abs(folded - closed) <= 2 * PAIR_ENERGY[precision] * scale)
+
+    def test_opposite_spin_repeats_itself_to_the_bit_and_reports_progress(self, precision, fused):
+        (left, right), eps_occ, eps_vir = random_spins(3, 2, (31, 33), 65)
+        seen, runs = [], []
+        for threads in (1, 2):
+            energies = self.backend.mp2_opposite_spin(
+                left,
+                right,
+                eps_occ,
+                eps_vir,
+                precision=precision,
+                fused=fused,
+                threads=threads,
+                progress=lambda *step: seen.append(step),
+            )
+            runs.append(energies.os)
+        np.testing.assert_array_equal(*runs)
+        assert seen[-1] == (6, 6)
+
+    def test_bytes_of_opposite_spin_grow_with_it(self, precision, fused):
+        def needed(m: int, n: int, nvir: tuple[int, int] = (33, 31)) -> int:
+            return self.backend.opposite_spin_bytes(m, n, nvir, 129, precision=precision, fused=fused, threads=2)
+
+        assert 0 < needed(1, 1) <= needed(2, 1) <= needed(2, 2)
+        assert needed(1, 1) < needed(1, 1, nvir=(300, 300))
+
     def test_reports_progress_to_the_end(self, fused):
         seen = []
         self.backend.mp2_pairs(
@@ -190,6 +263,11 @@ class BackendContract:
         )
         assert seen[-1] == (15, 15)
         assert [done for done, _ in seen] == sorted({done for done, _ in seen})
+
+    def test_says_whether_it_has_gamma(self):
+        if not self.backend.has_gamma:
+            with pytest.raises(UnsupportedError, match="has no mp2_gamma"):
+                self.backend.mp2_gamma(factor_set((1, 1, 1)), None, print, direct=1, exchange=0, precision="fp32")
 
     def test_refuses_an_unknown_precision(self):
         arrays = random_factors(1, 1, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -122,6 +123,25 @@ def test_geometry_file_in_bohr(trnqc, tmp_path):
     assert total(out) == pytest.approx(-1.15509, abs=2e-4)
 
 
+def test_radicals_are_unrestricted_by_default(trnqc, tmp_path):
+    status, out, _ = trnqc("mp2", "water", "--charge", "1", "--pairs", "--json", tmp_path / "out.json")
+    assert status == 0
+    for words in ("charge +1, 1 unpaired electron", "UHF, density-fitted", "<S^2> = 0.7", "alpha alpha", "beta beta"):
+        assert words in out
+    assert "4 alpha and 3 beta correlated occupied" in out
+    stored = json.loads((tmp_path / "out.json").read_text())
+    parts = stored["e_corr_aa"] + stored["e_corr_bb"]
+    assert stored["e_corr_ss"] == parts and stored["energies"]["e_corr"] == parts + stored["e_corr_os"]
+    assert set(stored["pairs"]) == {"aa", "ab", "bb"} and stored["sizes"]["nocc_beta"] == 3
+
+
+def test_restricted_open_shells_have_single_excitations(trnqc):
+    status, out, _ = trnqc("mp2", "water", "--spin", "2", "--reference", "rohf", "--basis", "6-31g")
+    assert status == 0
+    for words in ("ROHF, density-fitted", "single excitations", "2 unpaired electrons"):
+        assert words in out
+
+
 def test_bf16_warns_on_standard_error(trnqc):
     status, _, err = trnqc(*WATER, "--precision", "bf16")
     assert status == 0
@@ -134,8 +154,10 @@ def test_bf16_warns_on_standard_error(trnqc):
         (("mp2", "watre"), "did you mean 'water'"),
         (("mp2", "water", "--basis", "nonsense"), "no basis set 'nonsense'"),
         (("mp2", "water", "--basis", "cc-pvdz@3s2p1d"), "cannot be built for H"),
-        (("mp2", "water", "--charge", "1"), "9 electrons"),
-        (("mp2", "water", "--spin", "2"), "open shell"),
+        (("mp2", "water", "--charge", "1", "--spin", "0"), "9 electrons"),
+        (("mp2", "water", "--spin", "1"), "10 electrons"),
+        (("mp2", "water", "--spin", "2", "--reference", "rhf"), "2 unpaired electrons, which RHF cannot describe"),
+        (("mp2", "water", "--charge", "1", "--frozen", "5"), "only 4 beta orbitals are occupied"),
         (("mp2", "water", "--frozen", "one"), "--frozen takes"),
         (("mp2", "water", "--frozen", "7"), "7 frozen orbitals leave none"),
         (("mp2", "water", "--threads", "0"), "--threads must be positive"),

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from trnqc.errors import MemoryLimit
 from trnqc.mp2.execution import Execution, choose
 from trnqc.mp2.factors.factors import Factors
-from trnqc.mp2.pairs.blocks import SETS, block_energies, default_width, held_bytes, pair_blocks, widest
+from trnqc.mp2.pairs.block_energies import block_energies, held_bytes, widest
+from trnqc.mp2.pairs.blocks import SETS, default_width, pair_blocks
+from trnqc.mp2.pairs.sectors import Sector
 
 SIZES = st.integers(1, 40)
 
@@ -46,10 +48,10 @@ def test_costs_add_up_to_that_of_all_pairs_at_once(nocc, width, nvir, naux):
 @pytest.mark.parametrize("width", [1, 3, 7])
 def test_blocks_give_the_bits_of_all_pairs(factors_like, width, fused):
     B, o, v = factors_like(7, 19, 43)
-    execution, factors = Execution(choose("cpu", "fp64"), fused=fused), Factors(B, o, v)
+    execution, sector = Execution(choose("cpu", "fp64"), fused=fused), Sector(Factors(B, o, v))
     os, ss = np.zeros((2, 7, 7))
     for block in pair_blocks(7, width):
-        energies = block_energies(block, B[block.rows].copy(), B[block.columns].copy(), factors, execution)
+        energies = block_energies(block, B[block.rows].copy(), B[block.columns].copy(), sector, execution)
         os[block.rows, block.columns] += energies.os
         ss[block.rows, block.columns] += energies.ss
     whole = execution.choice.backend.mp2_pairs(B, o, v, precision="fp64", fused=fused)
@@ -58,12 +60,13 @@ def test_blocks_give_the_bits_of_all_pairs(factors_like, width, fused):
 
 
 def test_width_shrinks_with_the_limit(tmp_path):
-    on_disk = Factors(np.memmap(tmp_path / "B", np.float64, "w+", shape=(96, 60, 200)), np.zeros(96), np.ones(60))
+    B = np.memmap(tmp_path / "B", np.float64, "w+", shape=(96, 60, 200))
+    on_disk = Sector(Factors(B, np.zeros(96), np.ones(60)))
     execution = Execution(choose("cpu", "fp64"), threads=2)
     assert widest(on_disk, execution) == default_width(96)
     for width in (1, 5):
-        needed = held_bytes(width, on_disk, execution)
+        needed = held_bytes(width, on_disk, execution, 0)
         assert widest(on_disk, dataclasses.replace(execution, memory=needed)) == width
-    least = held_bytes(1, on_disk, execution)
+    least = held_bytes(1, on_disk, execution, 0)
     with pytest.raises(MemoryLimit, match=rf"on disk needs at least {least / 1e6:.4g} MB, the limit is"):
         widest(on_disk, dataclasses.replace(execution, memory=least - 1))

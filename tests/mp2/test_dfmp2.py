@@ -188,8 +188,8 @@ def test_errors_of_the_input_come_early(reference):
         DFMP2(mf, max_memory=0.02).kernel()
     with pytest.raises(InputError, match="precision"):
         DFMP2(mf, precision="double").kernel()
-    with pytest.raises(UnsupportedError, match="only RHF"):
-        DFMP2(scf.UHF(mf.mol))
+    with pytest.raises(UnsupportedError, match="only RHF, UHF and ROHF"):
+        DFMP2(scf.GHF(mf.mol))
 
 
 def test_no_virtuals():

@@ -24,6 +24,8 @@ from trnqc.mp2.pairs.accuracy import pair_energy
 from trnqc.mp2.pairs.distribution import Distribution, set_width
 from trnqc.mp2.pairs.pairs import run_pairs
 from trnqc.mp2.pairs.ranks import exact_on_ranks, pairs_on_ranks
+from trnqc.mp2.pairs.rounds import Rounds
+from trnqc.mp2.pairs.sectors import Sector
 from trnqc.mp2.reference.orbitals import ActiveOrbitals
 
 sizes = some.builds(Distribution, some.integers(1, 90), some.just(7), some.just(11), some.integers(1, 40))
@@ -35,7 +37,7 @@ def test_every_row_is_held_and_every_pair_computed_once(spread):
     assert set(held) == set(range(len(spread.sets)))
     assert sum(len(spread.sets[n]) for n in spread.holds(0)) <= -(-len(spread.sets) // spread.shards) * spread.width
     seen = np.zeros((spread.nocc, spread.nocc), int)
-    for visits in spread.visits:
+    for visits in Rounds(spread).visits:
         for visit in visits:
             for block in visit.blocks:
                 seen[block.rows, block.columns] += 1
@@ -45,23 +47,39 @@ def test_every_row_is_held_and_every_pair_computed_once(spread):
 
 @given(sizes)
 def test_whoever_computes_a_block_has_its_rows(spread):
-    for rank, visits in enumerate(spread.visits):
+    check_rounds(Rounds(spread))
+
+
+@given(sizes, some.integers(1, 40))
+def test_pairs_of_opposite_spin_are_computed_once_where_their_rows_are(alpha, nocc):
+    rounds = Rounds(alpha, Distribution(nocc, 9, 11, alpha.ranks))
+    seen = np.zeros((alpha.nocc, nocc), int)
+    for visits in rounds.visits:
         for visit in visits:
-            there = {*spread.holds(rank), visit.number}
-            assert all(set(spread.numbers(block)) <= there for block in visit.blocks)
-    for round in range(spread.rounds):
-        for sender, receiver, number in spread.messages(round):
-            assert sender in spread.holders(number) and receiver not in spread.holders(number)
-            assert spread.visits[receiver][round].number == number
+            for block in visit.blocks:
+                seen[block.rows, block.columns] += 1
+    np.testing.assert_array_equal(seen, 1)
+    check_rounds(rounds)
+
+
+def check_rounds(rounds):
+    for rank, visits in enumerate(rounds.visits):
+        mine = {(side, n) for side, spread in enumerate(rounds.sides) for n in spread.holds(rank)}
+        for visit in visits:
+            assert all(set(rounds.sets(block)) <= {*mine, visit.visitor} for block in visit.blocks)
+    for round in range(rounds.count):
+        for sender, receiver, rows in rounds.messages(round):
+            assert sender in rounds.holders(rows) and receiver not in rounds.holders(rows)
+            assert rounds.visits[receiver][round].visitor == rows
 
 
 @pytest.mark.parametrize("nocc, ranks", [(200, 2), (200, 64), (1200, 64), (1200, 1024)])
 def test_loads_are_even(nocc, ranks):
-    spread = Distribution(nocc, 100, 400, ranks)
+    rounds = Rounds(Distribution(nocc, 100, 400, ranks))
     loads = np.zeros(ranks)
-    for block, rank in zip(spread.blocks, spread.owners):
+    for block, rank in zip(rounds.blocks, rounds.owners):
         loads[rank] += block.cost(100, 400)
-    largest = max(block.cost(100, 400) for block in spread.blocks)
+    largest = max(block.cost(100, 400) for block in rounds.blocks)
     assert loads.max() <= loads.mean() + largest
 
 
@@ -116,8 +134,8 @@ def test_rows_on_disk_are_shared_and_finished_pairs_found_again(case, schedule, 
         kept = None if ranks.rank else store
         store.key = 0  # as when the job starts again
         execution = dataclasses.replace(ONE_PROCESS, ranks=ranks, schedule=schedule)
-        pairs = pairs_on_ranks(on_disk, execution, lambda: set_width(*B.shape), kept)
-        exact = exact_on_ranks(on_disk, ranks)(np.array([3, 2]), np.array([1, 2]))
+        pairs = pairs_on_ranks(Sector(on_disk), execution, lambda: set_width(*B.shape), kept)
+        exact = exact_on_ranks([Sector(on_disk)], ranks)(np.zeros(2, int), np.array([3, 2]), np.array([1, 2]))
         np.testing.assert_array_equal(exact, [pair_energy(alone.B, *energies, *pair) for pair in ((3, 1), (2, 2))])
         return np.array([pairs.os, pairs.ss])
 

@@ -12,7 +12,7 @@ from trnqc.errors import BackendUnavailable, InputError, MemoryLimit, MoleculeEr
 from trnqc.mp2.jobs import job as jobs
 from trnqc.mp2.jobs.job import Job, run
 from trnqc.mp2.reference import hartree_fock
-from trnqc.mp2.reference.hartree_fock import run_rhf
+from trnqc.mp2.reference.hartree_fock import run_scf
 from trnqc.mp2.reference.molecule import MOLECULES, Geometry, build_mole, load_geometry
 
 # Without d functions, whose kernels take long to compile.
@@ -24,7 +24,7 @@ def no_scf(monkeypatch):
     def fail(*args, **options):
         pytest.fail("the SCF was started")
 
-    monkeypatch.setattr(jobs, "run_rhf", fail)
+    monkeypatch.setattr(jobs, "run_scf", fail)
 
 
 def test_energy_is_that_of_pyscf(pyscf_mp2):
@@ -65,10 +65,10 @@ def test_the_scf_keeps_no_integrals_for_the_pairs(monkeypatch):
     kept = []
 
     def scf(*args, **options):
-        kept.append(run_rhf(*args, **options))
+        kept.append(run_scf(*args, **options))
         return kept[-1]
 
-    monkeypatch.setattr(jobs, "run_rhf", scf)
+    monkeypatch.setattr(jobs, "run_scf", scf)
     for density_fit in (True, False):
         run(dataclasses.replace(WATER, density_fit=density_fit))
     assert [mf._eri is None for mf in kept] == [True, True]
@@ -180,6 +180,6 @@ def test_generated_fitting_sets_are_told(capfd):
 
 
 def test_reference_is_fitted_with_the_jk_set():
-    mf = run_rhf(build_mole(load_geometry("water"), "cc-pvdz"), source="pyscf")
+    mf = run_scf(build_mole(load_geometry("water"), "cc-pvdz"), source="pyscf")
     assert set(mf.with_df.auxbasis.values()) == {"cc-pvdz-jkfit"}
     assert mf.conv_tol_grad == pytest.approx(1e-6)

@@ -7,7 +7,7 @@ import pytest
 from pyscf import gto
 from pyscf.data.nist import BOHR
 
-from trnqc.errors import MoleculeError, UnsupportedError
+from trnqc.errors import MoleculeError
 from trnqc.mp2.reference import molecule
 from trnqc.mp2.reference.molecule import Geometry, build_mole, load_geometry
 
@@ -145,8 +145,6 @@ def test_unknown_basis_and_element_without_the_basis():
         (0, 1, MoleculeError, r"10 electrons.*1 unpaired.*odd"),
         (10, 0, MoleculeError, "has 0 electrons"),
         (0, -2, MoleculeError, "-2 unpaired"),
-        (0, 2, UnsupportedError, "open shell"),
-        (1, 1, UnsupportedError, "open shell"),
     ],
 )
 def test_electron_counts_that_make_no_closed_shell(charge, spin, kind, words):

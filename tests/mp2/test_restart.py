@@ -92,7 +92,7 @@ def stages_of(job):
 def test_a_checkpoint_changes_no_digit(tmp_path, fused):
     job = dataclasses.replace(WATER, checkpoint=tmp_path / "kept", fused=fused)
     first = run(job)
-    mf = jobs.run_rhf(build_mole(WATER.geometry, WATER.basis), conv_tol=1e-8)
+    mf = jobs.run_scf(build_mole(WATER.geometry, WATER.basis), conv_tol=1e-8)
     mf.__dict__.update(scf.chkfile.load(str(job.checkpoint / "orbitals.chk"), "scf"))
     plain = DFMP2(mf, WATER.auxbasis, backend="cpu", fused=fused, threads=2).run()
     assert energies(plain.result) == energies(first)

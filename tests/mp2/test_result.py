@@ -46,7 +46,7 @@ def test_json_names_schema_units_versions_and_energies(result):
     assert data["units"]["energy"] == "Hartree"
     assert data["versions"]["trnqc"] == trnqc.__version__
     assert data["energies"]["e_tot"] == result.e_tot
-    assert data["frozen"] == {"occ": [0], "vir": [23]}
+    assert data["frozen"] == {"occ": [0], "vir": [23], "occ_beta": None, "vir_beta": None}
     assert data["system"]["geometry"]["symbols"] == ["O", "H", "H"]
     assert data["comparisons"][0]["difference_os"] == 1e-9
 
@@ -126,7 +126,7 @@ def test_a_missing_part_is_damage(result, part):
 def test_pairs_that_do_not_fit_the_sizes_are_damage(result):
     data = result.to_dict()
     data["pairs"]["os"][1].append(0.0)
-    with pytest.raises(InputError, match="pair energies of 4"):
+    with pytest.raises(InputError, match="pair energies os of 4"):
         MP2Result.from_dict(data)
 
 

@@ -45,3 +45,17 @@ class PairStep(Protocol):
     def block_bytes(self, m: int, n: int, nvir: int, naux: int) -> int:
         """See `Backend.pair_block_bytes`."""
         ...
+
+    def opposite_spin(
+        self,
+        left: np.ndarray,
+        right: np.ndarray,
+        eps_occ: tuple[np.ndarray, np.ndarray],
+        eps_vir: tuple[np.ndarray, np.ndarray],
+    ) -> PairEnergies:
+        """See `Backend.mp2_opposite_spin`."""
+        ...
+
+    def opposite_spin_bytes(self, m: int, n: int, nvir: tuple[int, int], naux: int) -> int:
+        """See `Backend.opposite_spin_bytes`."""
+        ...

@@ -15,7 +15,7 @@ from trnqc import backends
 from trnqc.errors import InputError
 from trnqc.host.memory import parse_memory
 from trnqc.mp2.jobs.job import Job
-from trnqc.mp2.reference.hartree_fock import SOURCES
+from trnqc.mp2.reference.hartree_fock import REFERENCES, SOURCES
 from trnqc.mp2.reference.molecule import load_geometry
 from trnqc.mp2.reference.xyz import UNITS
 from trnqc.mp2.result import SCS, SOS
@@ -57,6 +57,7 @@ def job_from(args: argparse.Namespace) -> Job:
         checkpoint=args.checkpoint,
         threads=positive("--threads", args.threads),
         scf=args.scf,
+        reference=args.reference,
         density_fit=not args.conventional,
         conv_tol=positive("--conv-tol", args.conv_tol),
         max_cycle=positive("--max-cycle", args.max_cycle),
@@ -85,7 +86,7 @@ def check_target(path: Path | None) -> None:
 def _molecule(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--charge", type=int, default=0, help="charge of the molecule (default: 0)")
-    add("--spin", type=int, default=0, help="unpaired electrons, 2S as in PySCF; only 0 is supported")
+    add("--spin", type=int, help="number of unpaired electrons, 2S as in PySCF (default: 0, or 1 for an odd number)")
     add(
         "--unit",
         type=str.lower,
@@ -103,6 +104,11 @@ def _reference(group: argparse._ArgumentGroup) -> None:
         choices=SOURCES,
         default="trnqc",
         help="integrals of J and K in the SCF: ours, or PySCF's to compare (default: %(default)s)",
+    )
+    add(
+        "--reference",
+        choices=tuple(kind.lower() for kind in REFERENCES),
+        help="Hartree-Fock of the reference (default: rhf for closed shells, uhf for open shells)",
     )
     add("--conventional", action="store_true", help="no density fitting in the SCF (default: fitted, JK set)")
     add("--conv-tol", type=float, default=1e-10, metavar="HARTREE", help="SCF threshold (default: %(default)s)")

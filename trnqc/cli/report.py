@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trnqc.mp2.result import MP2Result
-from trnqc.mp2.result_parts import Comparison, Run, System
+from trnqc.mp2.result_parts import Comparison, Pairs, Run, System
 
 
 def brief(result: MP2Result) -> str:
@@ -44,25 +44,32 @@ def _facts(title: str, rows: dict[str, str]) -> Table:
 
 def _what(result: MP2Result) -> Table:
     s, system = result.sizes, result.system
-    sizes = f"{s.nocc} correlated occupied, {s.nvir} virtual, {s.naux} auxiliary"
+    occupied, virtual = _spins(s.nocc, s.nocc_beta), _spins(s.nvir, s.nvir_beta)
+    sizes = f"{occupied} correlated occupied, {virtual} virtual, {s.naux} auxiliary"
     if system is None:
         return _facts("DF-MP2", {"sizes": sizes})
     g = system.geometry
     ghosts = f" and {g.ghosts} ghost atom{'s' * (g.ghosts > 1)}" if g.ghosts else ""
+    spin = f", {g.spin} unpaired electron{'s' * (g.spin > 1)}" if g.spin else ""
+    square = "" if system.spin_square is None else f", <S^2> = {system.spin_square:.4f}"
     return _facts(
         f"DF-MP2 of {g.name}",
         {
-            "molecule": f"{g.formula}, {len(g.symbols) - g.ghosts} atoms{ghosts}, charge {g.charge:+d}",
+            "molecule": f"{g.formula}, {len(g.symbols) - g.ghosts} atoms{ghosts}, charge {g.charge:+d}{spin}",
             "basis": f"{system.basis}, {s.nao} atomic orbitals, {s.nmo} molecular orbitals",
             "auxiliary basis": _auxiliary(system),
             "metric": system.metric,
             "integrals": system.integrals or "not recorded",
-            "reference": system.scf,
+            "reference": system.scf + square,
             "J and K": system.scf_ran_on or "not recorded",
             "frozen": _frozen(result),
             "sizes": sizes,
         },
     )
+
+
+def _spins(alpha: int, beta: int | None) -> str:
+    return str(alpha) if beta is None else f"{alpha} alpha and {beta} beta"
 
 
 def _auxiliary(system: System) -> str:
@@ -75,9 +82,12 @@ def _auxiliary(system: System) -> str:
 
 
 def _frozen(result: MP2Result) -> str:
-    occ, vir = result.frozen.occ, result.frozen.vir
-    virtuals = f", {len(vir)} virtual" if vir else ""
-    return f"{len(occ)} occupied{virtuals}" if occ or vir else "nothing (all electrons correlated)"
+    frozen = result.frozen
+    if not any((frozen.occ, frozen.vir, frozen.occ_beta, frozen.vir_beta)):
+        return "nothing (all electrons correlated)"
+    occupied = _spins(len(frozen.occ), None if frozen.occ_beta is None else len(frozen.occ_beta))
+    virtual = _spins(len(frozen.vir), None if frozen.vir_beta is None else len(frozen.vir_beta))
+    return f"{occupied} occupied" + (f", {virtual} virtual" if frozen.vir or frozen.vir_beta else "")
 
 
 def _energies(result: MP2Result) -> Table:
@@ -86,9 +96,14 @@ def _energies(result: MP2Result) -> Table:
     table.add_column("correlation", justify="right", no_wrap=True)
     table.add_column("total", justify="right", no_wrap=True)
     if result.e_hf is not None:
-        table.add_row("RHF", "", _energy(result.e_hf))
+        table.add_row(_reference(result), "", _energy(result.e_hf))
     table.add_row("opposite spin", _energy(result.e_corr_os), "")
     table.add_row("same spin", _energy(result.e_corr_ss), "")
+    if result.e_corr_aa is not None and result.e_corr_bb is not None:
+        table.add_row("  alpha alpha", _energy(result.e_corr_aa), "")
+        table.add_row("  beta beta", _energy(result.e_corr_bb), "")
+    if result.e_singles:
+        table.add_row("single excitations", _energy(result.e_singles), "")
     c_os, c_ss = result.scs
     for name, corr in (
         ("MP2", result.e_corr),
@@ -100,6 +115,11 @@ def _energies(result: MP2Result) -> Table:
             name, _energy(corr), "" if total is None else _energy(total), style="bold" if name == "MP2" else ""
         )
     return table
+
+
+def _reference(result: MP2Result) -> str:
+    """The kind of reference, the first word of its description."""
+    return result.system.scf.partition(",")[0] if result.system else "reference"
 
 
 def _how(result: MP2Result) -> Table:
@@ -132,7 +152,7 @@ def _comparison(main: MP2Result, other: Comparison) -> Group:
     for name, mine, theirs, difference in (
         ("opposite spin", main.e_corr_os, other.e_corr_os, other.difference_os),
         ("same spin", main.e_corr_ss, other.e_corr_ss, other.difference_ss),
-        ("correlation", main.e_corr, corr, other.difference),
+        ("correlation", main.e_corr_os + main.e_corr_ss, corr, other.difference),
     ):
         table.add_row(name, _energy(mine), _energy(theirs), f"{difference:+.1e}")
     where = _where(other.run) | {"estimated error": f"{other.estimated_error:.1e} Hartree"}
@@ -150,17 +170,39 @@ def _times(result: MP2Result) -> Table:
 
 
 def _pairs(result: MP2Result) -> Table:
-    occupied = range(result.sizes.nocc + len(result.frozen.occ))
-    active = [k for k in occupied if k not in result.frozen.occ]
     table = Table(
         title="Pairs (orbitals from 0, frozen ones counted) / Hartree", title_justify="left", title_style="bold"
     )
-    for heading in ("i", "j", "opposite spin", "same spin", "pair"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for i, (os_row, ss_row) in enumerate(zip(result.pairs.os, result.pairs.ss)):
-        for j, (os, ss) in enumerate(zip(os_row, ss_row)):
-            table.add_row(str(active[i]), str(active[j]), _energy(os), _energy(ss), _energy(os + ss))
+    frozen, sizes = result.frozen, result.sizes
+    alpha = _active(sizes.nocc, frozen.occ)
+    if isinstance(result.pairs, Pairs):
+        _headings(table, "i", "j", "opposite spin", "same spin", "pair")
+        for i, (os_row, ss_row) in enumerate(zip(result.pairs.os, result.pairs.ss)):
+            for j, (os, ss) in enumerate(zip(os_row, ss_row)):
+                table.add_row(str(alpha[i]), str(alpha[j]), _energy(os), _energy(ss), _energy(os + ss))
+        return table
+    _headings(table, "spins", "i", "j", "pair")
+    beta = _active(sizes.nocc_beta or 0, frozen.occ_beta or ())
+    for spins, rows, left, right in (
+        ("alpha alpha", result.pairs.aa, alpha, alpha),
+        ("alpha beta", result.pairs.ab, alpha, beta),
+        ("beta beta", result.pairs.bb, beta, beta),
+    ):
+        for i, row in enumerate(rows):
+            for j, energy in enumerate(row):
+                if left is not right or i > j:
+                    table.add_row(spins, str(left[i]), str(right[j]), _energy(energy))
     return table
+
+
+def _headings(table: Table, *headings: str) -> None:
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+
+
+def _active(count: int, frozen: tuple[int, ...]) -> list[int]:
+    """Indices of the correlated occupied orbitals among all orbitals."""
+    return [k for k in range(count + len(frozen)) if k not in frozen]
 
 
 def _energy(value: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,20 +12,21 @@ import pyscf
 from trnqc import __version__
 from trnqc.host.blas import numpy_blas
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis
-from trnqc.mp2.factors.factors import Factors
+from trnqc.mp2.factors.factors import Factors, SpinFactors
 from trnqc.mp2.pairs.pairs import PairStep
 from trnqc.mp2.reference.hartree_fock import jk_ran_on
 from trnqc.mp2.reference.molecule import Geometry, basis_name, describe
-from trnqc.mp2.reference.orbitals import ActiveOrbitals
+from trnqc.mp2.reference.orbitals import ActiveOrbitals, kind_of_reference
 from trnqc.mp2.result import MP2Result
-from trnqc.mp2.result_parts import Comparison, Frozen, Pairs, Run, Sizes, System, triangle
+from trnqc.mp2.result_parts import Comparison, Frozen, Pairs, Run, Sizes, SpinPairs, System, triangle
+from trnqc.types import SpinPairEnergies
 
 
 def result_of_molecule(
     mf: Any,
-    orbitals: ActiveOrbitals,
+    spins: Sequence[ActiveOrbitals],
     auxiliary: AuxiliaryBasis,
-    factors: Factors,
+    factors: Factors | SpinFactors,
     step: PairStep,
     *,
     geometry: Geometry | None = None,
@@ -39,16 +40,17 @@ def result_of_molecule(
     ----------
     mf
         The reference.
-    orbitals, auxiliary, factors, step
-        The correlated orbitals, the auxiliary basis, the factors and the pair step.
+    spins, auxiliary, factors, step
+        The correlated orbitals of a closed shell or of each spin, the auxiliary basis, the factors and the pair step.
     geometry
         The molecule with its name; by default that of ``mf.mol``, named by its formula.
     timings, warnings
         Wall seconds by stage, and warnings, of the steps before the factors.
     rest
-        Other fields of MP2Result: scs, sos, comparisons.
+        Other fields of MP2Result: scs, sos, comparisons, e_singles.
     """
-    mol = mf.mol
+    mol, kind = mf.mol, kind_of_reference(mf)
+    first = factors if isinstance(factors, Factors) else factors[0]
     fitted = getattr(mf, "with_df", None)
     reference = f"density-fitted ({basis_name(mf.with_df.auxbasis)})" if fitted else "conventional"
     system = System(
@@ -56,10 +58,11 @@ def result_of_molecule(
         basis=basis_name(mol.basis),
         auxbasis=auxiliary.names,
         generated=auxiliary.generated,
-        metric=factors.metric,
-        integrals=factors.integrals,
-        scf=f"RHF, {reference}, {'converged' if mf.converged else 'NOT converged'}",
+        metric=first.metric,
+        integrals=first.integrals,
+        scf=f"{kind}, {reference}, {'converged' if mf.converged else 'NOT converged'}",
         scf_ran_on=jk_ran_on(mf),
+        spin_square=float(mf.spin_square()[0]) if kind == "UHF" else None,
     )
     unconverged = (
         None if mf.converged else "the SCF has not converged; the MP2 energy of its orbitals is not well defined"
@@ -68,19 +71,35 @@ def result_of_molecule(
     return assemble(
         step,
         factors,
-        sizes=Sizes(*factors.shape, mol.nao_nr(), orbitals.nmo),
-        timings=dict(timings or {}) | factors.timings | step.timings,
+        sizes=sizes_of(factors, mol.nao_nr(), spins[0].nmo),
+        timings=dict(timings or {}) | _timings(factors) | step.timings,
         e_hf=float(mf.e_tot),
-        frozen=Frozen(orbitals.frozen_occ, orbitals.frozen_vir),
+        frozen=Frozen(*(index for spin in spins for index in (spin.frozen_occ, spin.frozen_vir))),
         system=system,
         warnings=warnings + of_reference + step.warnings,
         **rest,
     )
 
 
+def sizes_of(factors: Factors | SpinFactors, nao: int | None = None, nmo: int | None = None) -> Sizes:
+    """The sizes of factors, with the numbers of atomic and of all molecular orbitals."""
+    if isinstance(factors, Factors):
+        return Sizes(*factors.shape, nao, nmo)
+    return Sizes(*factors.alpha.shape, nao, nmo, *factors.beta.shape[:2])
+
+
+def _timings(factors: Factors | SpinFactors) -> dict[str, float]:
+    """Wall seconds by stage, added up over the spins."""
+    total: dict[str, float] = {}
+    for part in (factors,) if isinstance(factors, Factors) else factors:
+        for stage, seconds in part.timings.items():
+            total[stage] = total.get(stage, 0.0) + seconds
+    return total
+
+
 def assemble(
     step: PairStep,
-    factors: Factors,
+    factors: Factors | SpinFactors,
     *,
     sizes: Sizes,
     timings: Mapping[str, float],
@@ -88,11 +107,18 @@ def assemble(
     **rest: Any,
 ) -> MP2Result:
     """Build the result of a pair step; `rest` are other fields of MP2Result."""
+    energies = step.energies
+    if isinstance(energies, SpinPairEnergies):
+        ab = tuple(map(tuple, energies.ab.tolist()))
+        pairs: Pairs | SpinPairs = SpinPairs(triangle(energies.aa), ab, triangle(energies.bb))
+        rest |= {"e_corr_aa": float(energies.aa.sum()), "e_corr_bb": float(energies.bb.sum())}
+    else:
+        pairs = Pairs(triangle(energies.os), triangle(energies.ss))
     return MP2Result(
         e_hf=e_hf,
         e_corr_os=step.e_os,
         e_corr_ss=step.e_ss,
-        pairs=Pairs(triangle(step.energies.os), triangle(step.energies.ss)),
+        pairs=pairs,
         sizes=sizes,
         run=_run(step, factors),
         error=step.error,
@@ -102,7 +128,7 @@ def assemble(
     )
 
 
-def compare(main: PairStep, other: PairStep, factors: Factors) -> Comparison:
+def compare(main: PairStep, other: PairStep, factors: Factors | SpinFactors) -> Comparison:
     """Describe another pair step over the same factors by its differences from the main one."""
     return Comparison(
         run=_run(other, factors),
@@ -126,8 +152,12 @@ def versions() -> dict[str, str]:
     }
 
 
-def _run(step: PairStep, factors: Factors) -> Run:
+def _run(step: PairStep, factors: Factors | SpinFactors) -> Run:
     choice = step.execution.choice
-    return Run(
-        choice.backend.name, step.energies.ran_on, choice.note, choice.precision, step.execution.fused, factors.where
-    )
+    where = factors.where if isinstance(factors, Factors) else _where(factors)
+    return Run(choice.backend.name, step.energies.ran_on, choice.note, choice.precision, step.execution.fused, where)
+
+
+def _where(factors: SpinFactors) -> str:
+    alpha, beta = factors.alpha.where, factors.beta.where
+    return alpha if alpha == beta else f"{alpha} (alpha); {beta} (beta)"

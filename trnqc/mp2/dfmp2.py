@@ -1,39 +1,56 @@
 """The DF-MP2 method object with PySCF's interface.
 
-mf -> active orbitals, auxiliary basis -> build_factors -> run_pairs -> MP2Result
+mf -> active orbitals, auxiliary basis -> build_spin_factors -> run_pairs -> MP2Result
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pyscf import lib
+from pyscf import df, gto, lib
 
 from trnqc.errors import InputError
 from trnqc.host.memory import memory_limit
 from trnqc.host.threads import thread_count
+from trnqc.mp2.amplitudes import amplitudes
 from trnqc.mp2.assembly import result_of_molecule
+from trnqc.mp2.density.density import CorrelationDensity, correlation_density
+from trnqc.mp2.density.natural import frozen_natural_orbitals, natural_orbitals
+from trnqc.mp2.density.spins import spin_orbitals
+from trnqc.mp2.density.zvector import ZVectorOptions
 from trnqc.mp2.execution import Execution, Progress, choose
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis, auxiliary_basis
-from trnqc.mp2.factors.build import build_factors
-from trnqc.mp2.factors.factors import Factors
+from trnqc.mp2.factors.build import build_spin_factors
+from trnqc.mp2.factors.factors import Factors, SpinFactors
+from trnqc.mp2.factors.ovl import factors_of_ovl, save_ovl
 from trnqc.mp2.jobs.checkpoint import Checkpoint, job_of
+from trnqc.mp2.jobs.store import Scratch, Store
 from trnqc.mp2.pairs.pairs import pair_step_bytes, run_pairs, warn
 from trnqc.mp2.reference.hartree_fock import jk_ran_on
-from trnqc.mp2.reference.orbitals import ActiveOrbitals, active_orbitals, check_reference, chemical_core
-from trnqc.mp2.reference.orbitals import Frozen as FrozenOrbitals
+from trnqc.mp2.reference.orbitals import (
+    ActiveOrbitals,
+    SpinFrozen,
+    check_reference,
+    chemical_core,
+    correlated_orbitals,
+    kind_of_reference,
+)
+from trnqc.mp2.reference.semicanonical import fock_matrices, semicanonical_orbitals
 from trnqc.mp2.result import SCS, SOS, MP2Result, check_scaling
+from trnqc.mp2.scanner import as_scanner
 from trnqc.ranks import ALONE, Ranks
-from trnqc.types import PairEnergies
+from trnqc.types import PairEnergies, SpinPairEnergies
 
 
-class DFMP2:
-    """Closed-shell DF-MP2 on a converged PySCF RHF object, density-fitted or not.
+class DFMP2(lib.StreamObject):
+    """DF-MP2 on a converged PySCF RHF, UHF or ROHF object, density-fitted or not.
 
-    The object reads mo_coeff, mo_energy, mo_occ and e_tot of `mf` and computes the three-index integrals itself.
+    The object reads mo_coeff, mo_energy, mo_occ and e_tot of `mf`, and the Fock matrices of an ROHF object. It computes
+    the three-index integrals itself. Arrays and numbers of orbitals of open shells are given for alpha and beta spin.
 
     Parameters
     ----------
@@ -44,8 +61,8 @@ class DFMP2:
         fitting set of the SCF is never used. PySCF's dfmp2 differs: it uses the JK set of a density-fitted `mf`.
     frozen
         As in PySCF. None or 0 correlates all electrons, n freezes the n lowest orbitals, and a list freezes the
-        occupied or virtual orbitals with these indices. `set_frozen` freezes the chemical core, which is the default of
-        the command line.
+        occupied or virtual orbitals with these indices. Open shells also take a pair of lists, for alpha and beta spin.
+        `set_frozen` freezes the chemical core, which is the default of the command line.
     precision
         Precision of the pair step: "fp64", "fp32", "bf16x3" or "bf16". None selects the best that the backend has.
         Integrals, metric and factors are always fp64.
@@ -72,6 +89,9 @@ class DFMP2:
         methods; `max_memory` is the limit of each process.
     schedule
         How tasks are divided among ranks, see `trnqc.ranks.dealt`.
+    kohn_sham
+        Whether Kohn-Sham orbitals are accepted, as double hybrids need them. The energies are then only the
+        perturbation's part of such a functional.
 
     Raises
     ------
@@ -81,15 +101,22 @@ class DFMP2:
 
     Notes
     -----
-    `kernel` sets the energies e_corr, e_tot, e_corr_os and e_corr_ss (Hartree), pair_energies (lower-triangular arrays
-    ``.os`` and ``.ss``) and `result`, which contains everything. docs/conventions.md has the equations.
+    `kernel` sets the energies e_corr, e_tot, e_corr_os and e_corr_ss (Hartree), pair_energies and `result`, which
+    contains everything. docs/conventions.md has the equations.
+
+    ROHF orbitals are made semicanonical, and the energy contains that of single excitations
+    (`trnqc.mp2.reference.semicanonical`).
+
+    The attributes with_df (whose auxbasis is that of the correlation), force_outcore (factors on disk in any case),
+    cphf_tol and cphf_max_cycle (of the Z-vector equations) and gradient_scaling have PySCF's names or meaning;
+    gradient_scaling are the factors (c_os, c_ss) of the energy whose densities and gradients are computed.
     """
 
     def __init__(
         self,
         mf: Any,
         auxbasis: str | dict[str, Any] | None = None,
-        frozen: FrozenOrbitals = None,
+        frozen: SpinFrozen = None,
         precision: str | None = "fp64",
         backend: str = "auto",
         max_memory: float | None = None,
@@ -103,29 +130,49 @@ class DFMP2:
         checkpoint: str | Path | None = None,
         ranks: Ranks = ALONE,
         schedule: str = "dynamic",
+        kohn_sham: bool = False,
     ) -> None:
-        check_reference(mf, allow_unconverged)
+        check_reference(mf, allow_unconverged, kohn_sham)
         self._scf, self.mol = mf, mf.mol
         self.verbose, self.stdout = mf.verbose, mf.stdout
         self.max_memory = mf.max_memory if max_memory is None else max_memory
-        self.mo_coeff, self.mo_energy, self.mo_occ = mf.mo_coeff, mf.mo_energy, mf.mo_occ
+        self.with_df = df.DF(mf.mol)
         self.auxbasis, self.frozen = auxbasis, frozen
         self.precision, self.backend, self.fused = precision, backend, fused
         self.threads, self.progress = threads, progress
         self.scs, self.sos = scs, sos
         self.checkpoint, self.ranks, self.schedule = checkpoint, ranks, schedule
+        self.force_outcore = False
+        self.gradient_scaling = (1.0, 1.0)
+        self.cphf_tol, self.cphf_max_cycle = ZVectorOptions().tolerance, ZVectorOptions().max_cycle
+        self._take_orbitals()
+
+    def _take_orbitals(self) -> None:
+        """Read the orbitals of the reference and forget what was computed with others."""
+        mf = self._scf
+        self.mo_coeff, self.mo_energy, self.mo_occ = mf.mo_coeff, mf.mo_energy, mf.mo_occ
+        self._fock: np.ndarray | None = None
+        self._t2: Any = None
         self.result: MP2Result | None = None
 
     @property
-    def nmo(self) -> int:
-        """Number of active orbitals, which is PySCF's meaning of nmo."""
-        o = self._orbitals()
-        return len(o.eps_occ) + len(o.eps_vir)
+    def auxbasis(self) -> str | dict[str, Any] | None:
+        """The auxiliary basis, which is that of `with_df`; None for the RI set of the orbital basis."""
+        return self.with_df.auxbasis
+
+    @auxbasis.setter
+    def auxbasis(self, auxbasis: str | dict[str, Any] | None) -> None:
+        self.with_df.auxbasis = auxbasis
 
     @property
-    def nocc(self) -> int:
+    def nmo(self) -> int | tuple[int, int]:
+        """Number of active orbitals, which is PySCF's meaning of nmo."""
+        return _by_spin([spin.nocc + spin.nvir for spin in self.orbitals()])
+
+    @property
+    def nocc(self) -> int | tuple[int, int]:
         """Number of active occupied orbitals."""
-        return len(self._orbitals().eps_occ)
+        return _by_spin([spin.nocc for spin in self.orbitals()])
 
     @property
     def e_hf(self) -> float:
@@ -143,6 +190,11 @@ class DFMP2:
         return None if self.result is None else self.result.e_tot
 
     @property
+    def e_tot_scs(self) -> float | None:
+        """Reference plus SCS-MP2 correlation energy, Hartree; None before `kernel`."""
+        return None if self.result is None else self.result.e_tot_scs
+
+    @property
     def e_corr_os(self) -> float | None:
         """Opposite-spin part of e_corr, Hartree; None before `kernel`."""
         return None if self.result is None else self.result.e_corr_os
@@ -153,68 +205,215 @@ class DFMP2:
         return None if self.result is None else self.result.e_corr_ss
 
     @property
-    def pair_energies(self) -> PairEnergies | None:
-        """Pair energies ``.os`` and ``.ss``, Hartree; None before `kernel`. See `trnqc.types.PairEnergies`."""
+    def pair_energies(self) -> PairEnergies | SpinPairEnergies | None:
+        """Energies by pairs, Hartree; None before `kernel`. See `trnqc.types`."""
         return None if self.result is None else self.result.pair_energies
+
+    @property
+    def t2(self) -> Any:
+        """Amplitudes as PySCF has them, computed when they are first read; None before `kernel`.
+
+        [nocc, nocc, nvir, nvir] of a closed shell, or the blocks aa, ab and bb of an open shell.
+        """
+        if self._t2 is None and self.result is not None:
+            self._t2 = amplitudes(self.ao2mo(), self._execution().memory)
+        return self._t2
 
     def set_frozen(self) -> DFMP2:
         """Freeze the chemical core of every element and return self."""
         self.frozen = chemical_core(self.mol)
         return self
 
-    def ao2mo(self) -> Factors:
-        """Compute the fitted three-index integrals of the active orbitals (fp64, Hartree^1/2)."""
+    def orbitals(self) -> tuple[ActiveOrbitals, ...]:
+        """The correlated orbitals of a closed shell, or of alpha and beta spin."""
+        return self._orbitals_and_singles()[0]
+
+    def _orbitals_and_singles(self) -> tuple[tuple[ActiveOrbitals, ...], float]:
+        if kind_of_reference(self._scf) != "ROHF":
+            return correlated_orbitals(self.mo_coeff, self.mo_energy, self.mo_occ, self.frozen), 0.0
+        if self._fock is None:
+            self._fock = fock_matrices(self._scf)
+        return semicanonical_orbitals(self.mo_coeff, self.mo_occ, self._fock, self.frozen)
+
+    def ao2mo(self, mo_coeff: Any = None, ovL: Any = None, ovL_to_save: str | None = None) -> Factors | SpinFactors:
+        """Compute the fitted three-index integrals of the active orbitals (fp64, Hartree^1/2).
+
+        Parameters
+        ----------
+        mo_coeff
+            None or the orbitals of this object, since PySCF's method has this argument.
+        ovL
+            Integrals to use instead: arrays as `Factors.ovL` of the result has them, or the name of a file that
+            `ovL_to_save` has written.
+        ovL_to_save
+            Name of an HDF5 file to which the integrals are also written.
+        """
+        if mo_coeff is not None and mo_coeff is not self.mo_coeff:
+            raise InputError("ao2mo computes the integrals of the orbitals of this object: set its mo_coeff")
+        if ovL is not None:
+            return factors_of_ovl(ovL, self.orbitals())
         execution, auxiliary = self._execution(), self.auxiliary_basis()
         with self._store(auxiliary, execution) as store:
-            return self._factors(auxiliary, execution, store)
+            factors = self._factors(auxiliary, execution, store)
+        if ovL_to_save is not None:
+            save_ovl(factors, ovL_to_save)
+        return factors
 
     def auxiliary_basis(self) -> AuxiliaryBasis:
         """The auxiliary functions of `ao2mo`."""
         return auxiliary_basis(self.mol, self.auxbasis)
 
-    def kernel(self, eris: Factors | None = None) -> tuple[float, None]:
+    def kernel(self, eris: Factors | SpinFactors | None = None, with_t2: bool = False) -> tuple[float, Any]:
         """Compute the correlation energy.
 
         Parameters
         ----------
         eris
             Factors that `ao2mo` has returned; by default they are computed.
+        with_t2
+            Whether to compute the amplitudes too; otherwise `t2` does when it is read.
 
         Returns
         -------
         tuple
-            (e_corr, None) with e_corr in Hartree. PySCF returns amplitudes in place of None.
+            (e_corr, t2) with e_corr in Hartree, and None for t2 unless `with_t2` is set.
         """
         execution, auxiliary = self._execution(), self.auxiliary_basis()
         check_scaling(self.scs, self.sos)
         if eris is not None and self.checkpoint is not None:
             raise InputError("a checkpoint keeps its own factors: call kernel() without eris, or set no checkpoint")
+        spins, singles = self._orbitals_and_singles()
         with self._store(auxiliary, execution) as store:
-            factors = self._factors(auxiliary, execution, store) if eris is None else self._checked(eris)
+            factors = self._factors(auxiliary, execution, store) if eris is None else _checked(eris, spins)
             step = run_pairs(factors, execution, store)
         self.result = result_of_molecule(
-            self._scf, self._orbitals(), auxiliary, factors, step, scs=self.scs, sos=self.sos
+            self._scf, spins, auxiliary, factors, step, scs=self.scs, sos=self.sos, e_singles=singles
         )
+        self._t2 = amplitudes(factors, execution.memory) if with_t2 else None
         warn(self.result.warnings)
         lib.logger.note(self, "E(%s) = %.15g  E_corr = %.15g", "DF-MP2", self.e_tot, self.e_corr)
-        return self.result.e_corr, None
+        return self.result.e_corr, self._t2
 
-    def run(self, eris: Factors | None = None, **attributes: Any) -> DFMP2:
-        """Set attributes, call `kernel` and return self, as PySCF's objects do."""
+    def set(self, **attributes: Any) -> DFMP2:
+        """Set attributes and return self, as PySCF's objects do. Raises InputError for unknown names."""
         for name, value in attributes.items():
             if name not in self._settable():
                 raise InputError(
                     f"DFMP2 has no attribute {name!r} to set; it has {', '.join(sorted(self._settable()))}"
                 )
             setattr(self, name, value)
-        self.kernel(eris)
         return self
 
-    def _settable(self) -> set[str]:
-        return {name for name in vars(self) if not name.startswith("_")} - {"result", "mol", "stdout"}
+    def run(self, eris: Factors | SpinFactors | None = None, **attributes: Any) -> DFMP2:
+        """Set attributes, call `kernel` and return self, as PySCF's objects do."""
+        self.set(**attributes).kernel(eris)
+        return self
 
-    def _orbitals(self) -> ActiveOrbitals:
-        return active_orbitals(self.mo_coeff, self.mo_energy, self.mo_occ, self.frozen)
+    def reset(self, mol: gto.Mole | None = None) -> DFMP2:
+        """Replace the molecule, also that of the reference, forget all results and return self."""
+        if mol is not None:
+            self.mol = mol
+        self._scf.reset(mol)
+        self.with_df.reset(mol)
+        self._take_orbitals()
+        return self
+
+    def density_fit(self, auxbasis: str | dict[str, Any] | None = None, with_df: Any = None) -> DFMP2:
+        """A copy of this object with another auxiliary basis, or with that of another density-fitting object."""
+        new = self.copy()
+        new.with_df = self.with_df.copy() if with_df is None else with_df
+        if with_df is None or auxbasis is not None:
+            new.auxbasis = auxbasis
+        new._take_orbitals()
+        return new
+
+    def as_scanner(self) -> Any:
+        """A function of a molecule or its coordinates that returns the total energy, with PySCF's interface."""
+        return as_scanner(self)
+
+    def nuc_grad_method(self) -> Any:
+        """The object that computes the gradient, with PySCF's interface."""
+        from trnqc.mp2.gradient import Gradients  # Most users of this class need no gradients.
+
+        return Gradients(self)
+
+    def make_rdm1(
+        self, relaxed: bool = False, ao_repr: bool = False, with_frozen: bool = True, eris: Any = None
+    ) -> np.ndarray:
+        """Compute the one-particle density matrix.
+
+        Parameters
+        ----------
+        relaxed
+            Whether the response of the orbitals is included, as expectation values need it.
+        ao_repr
+            Whether the matrix is in atomic orbitals; by default it is in molecular orbitals.
+        with_frozen
+            Whether a matrix in molecular orbitals contains the frozen orbitals.
+        eris
+            Factors that `ao2mo` has returned; by default they are computed.
+
+        Returns
+        -------
+        numpy.ndarray
+            [n, n] with the trace of the number of electrons; for an open shell [2, n, n], alpha and beta.
+        """
+        density = self._density(relaxed, eris)
+        rdm1 = density.rdm1(ao_repr)
+        if with_frozen or ao_repr:
+            return rdm1
+        active = [np.ix_(spin.active, spin.active) for spin in density.spins]
+        return rdm1[active[0]] if len(active) == 1 else np.array([p[mask] for p, mask in zip(rdm1, active)])
+
+    def _density(self, relaxed: bool = False, eris: Any = None) -> CorrelationDensity:
+        factors = self.ao2mo() if eris is None else _checked(eris, self.orbitals())
+        return correlation_density(
+            self._scf,
+            spin_orbitals(self.mo_coeff, self.mo_energy, self.mo_occ, self.frozen),
+            (factors,) if isinstance(factors, Factors) else factors,
+            self.auxiliary_basis().auxmol,
+            self._execution(),
+            scaling=self.gradient_scaling,
+            relaxed=relaxed,
+            options=ZVectorOptions(tolerance=self.cphf_tol, max_cycle=self.cphf_max_cycle),
+        )
+
+    def make_natorbs(self, rdm1_mo: np.ndarray | None = None, relaxed: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """Natural occupation numbers, descending, and natural orbitals [nao, n], of the spin-summed density.
+
+        Parameters
+        ----------
+        rdm1_mo
+            A density matrix in molecular orbitals; by default `make_rdm1` computes it.
+        relaxed
+            Whether that is the relaxed density.
+        """
+        rdm1 = self.make_rdm1(relaxed=relaxed) if rdm1_mo is None else rdm1_mo
+        return natural_orbitals(rdm1, self.mo_coeff, self._scf.get_ovlp())
+
+    def make_fno(self, thresh: float = 1e-6, pct_occ: float | None = None, nvir_act: Any = None) -> tuple[Any, Any]:
+        """Frozen natural orbitals: the orbitals to freeze, and semicanonical orbitals.
+
+        Parameters
+        ----------
+        thresh
+            Smallest occupation number of a virtual natural orbital that is kept.
+        pct_occ
+            Part of the occupation of the virtual orbitals that is kept; overrides `thresh`.
+        nvir_act
+            Number of virtual natural orbitals that are kept; overrides the others.
+        """
+        return frozen_natural_orbitals(self._density(), thresh, pct_occ, nvir_act)
+
+    def __enter__(self) -> DFMP2:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._t2 = None
+
+    def _settable(self) -> frozenset[str]:
+        names = frozenset(name for name in vars(self) if not name.startswith("_")) | {"auxbasis"}
+        return names - {"result", "mol", "stdout"}
 
     def _execution(self) -> Execution:
         return Execution(
@@ -227,24 +426,42 @@ class DFMP2:
             progress=self.progress,
         )
 
-    def _store(self, auxiliary: AuxiliaryBasis, execution: Execution) -> AbstractContextManager[Checkpoint | None]:
-        """The checkpoint, which rank 0 keeps, or None."""
-        if self.checkpoint is None or self.ranks.rank:
+    def _store(self, auxiliary: AuxiliaryBasis, execution: Execution) -> AbstractContextManager[Store | None]:
+        """The checkpoint, which rank 0 keeps, or files without names, or None."""
+        if self.ranks.rank:
             return nullcontext()
-        return Checkpoint(self.checkpoint, job_of(self.mol, auxiliary, self.frozen, execution))
+        if self.checkpoint is None:
+            return nullcontext(Scratch() if self.force_outcore else None)
+        kind = kind_of_reference(self._scf)
+        return Checkpoint(self.checkpoint, job_of(self.mol, auxiliary, self.frozen, execution, kind))
 
-    def _factors(self, auxiliary: AuxiliaryBasis, execution: Execution, store: Checkpoint | None) -> Factors:
-        orbitals, auxmol = self._orbitals(), auxiliary.auxmol
-        if store is not None:
-            store.keep_orbitals(self.e_hf, self.mo_energy, self.mo_coeff, self.mo_occ, jk_ran_on(self._scf))
-        beside = pair_step_bytes(orbitals.nocc, orbitals.nvir, auxmol.nao_nr(), execution)
-        return build_factors(self.mol, auxmol, orbitals, execution, store, beside)
+    def _factors(self, auxiliary: AuxiliaryBasis, execution: Execution, store: Store | None) -> Factors | SpinFactors:
+        spins, auxmol = self.orbitals(), auxiliary.auxmol
+        if isinstance(store, Checkpoint):
+            ran_on = jk_ran_on(self._scf)
+            store.keep_orbitals(self.e_hf, self.mo_energy, self.mo_coeff, self.mo_occ, ran_on)
+        sizes = [(spin.nocc, spin.nvir) for spin in spins]
+        beside = pair_step_bytes(sizes, auxmol.nao_nr(), execution)
+        return build_spin_factors(self.mol, auxmol, spins, execution, store, beside)
 
-    def _checked(self, eris: Factors) -> Factors:
-        o = self._orbitals()
-        if not (np.array_equal(eris.eps_occ, o.eps_occ) and np.array_equal(eris.eps_vir, o.eps_vir)):
-            raise InputError(
-                f"eris with {len(eris.eps_occ)} occupied and {len(eris.eps_vir)} virtual orbitals are not those of the "
-                f"{o.nocc} and {o.nvir} active orbitals of this object: call ao2mo() again"
-            )
-        return eris
+
+def _by_spin(numbers: list[int]) -> int | tuple[int, int]:
+    """The number of a closed shell, or those of both spins."""
+    return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
+
+
+def _checked(eris: Factors | SpinFactors, spins: Sequence[ActiveOrbitals]) -> Factors | SpinFactors:
+    """Factors of the caller, which must be those of these orbitals. Raises InputError."""
+    parts = (eris,) if isinstance(eris, Factors) else eris
+    equal = len(parts) == len(spins) and all(
+        np.array_equal(part.eps_occ, o.eps_occ) and np.array_equal(part.eps_vir, o.eps_vir)
+        for part, o in zip(parts, spins)
+    )
+    if not equal:
+        theirs = " and ".join(f"{len(p.eps_occ)} occupied and {len(p.eps_vir)} virtual" for p in parts)
+        ours = " and ".join(f"{o.nocc} and {o.nvir}" for o in spins)
+        raise InputError(
+            f"eris with {theirs} orbitals are not those of the {ours} active orbitals of this object: call ao2mo() "
+            "again"
+        )
+    return eris

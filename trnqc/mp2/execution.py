@@ -106,6 +106,21 @@ class Execution:
         """Bytes that the backend allocates for the pairs of m orbitals with n other orbitals."""
         return self.choice.backend.pair_block_bytes(m, n, nvir, naux, **self._kernel)
 
+    def opposite_spin(
+        self,
+        left: np.ndarray,
+        right: np.ndarray,
+        eps_occ: tuple[np.ndarray, np.ndarray],
+        eps_vir: tuple[np.ndarray, np.ndarray],
+        **options: Any,
+    ) -> PairEnergies:
+        """Compute the energies of pairs of opposite spin by `trnqc.backends.base.Backend.mp2_opposite_spin`."""
+        return self.choice.backend.mp2_opposite_spin(left, right, eps_occ, eps_vir, **self._kernel, **options)
+
+    def opposite_spin_bytes(self, m: int, n: int, nvir: tuple[int, int], naux: int) -> int:
+        """Bytes that the backend allocates for the pairs of m alpha orbitals with n beta orbitals."""
+        return self.choice.backend.opposite_spin_bytes(m, n, nvir, naux, **self._kernel)
+
     @property
     def _kernel(self) -> dict[str, Any]:
         return {"precision": self.choice.precision, "fused": self.fused, "threads": self.threads}

@@ -10,12 +10,25 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from trnqc.errors import InputError
 from trnqc.host.files import write_aside
 from trnqc.mp2.pairs.accuracy import ErrorEstimate
 from trnqc.mp2.reference.molecule import Geometry
-from trnqc.mp2.result_parts import Comparison, Frozen, Pairs, Run, Sizes, System, from_plain, square, to_plain
-from trnqc.types import PairEnergies
+from trnqc.mp2.result_parts import (
+    Comparison,
+    Frozen,
+    Pairs,
+    Run,
+    Sizes,
+    SpinPairs,
+    System,
+    from_plain,
+    square,
+    to_plain,
+)
+from trnqc.types import PairEnergies, SpinPairEnergies
 
 # Name and version of the JSON format.
 SCHEMA = "trnqc.mp2/1"
@@ -29,7 +42,7 @@ SOS = 1.3
 
 @dataclass(frozen=True)
 class MP2Result:
-    """The result of closed-shell DF-MP2; energies in Hartree.
+    """The result of DF-MP2; energies in Hartree.
 
     Attributes
     ----------
@@ -55,12 +68,16 @@ class MP2Result:
         Messages about doubts in the result.
     comparisons
         Pair steps over the same factors on other backends.
+    e_corr_aa, e_corr_bb
+        Parts of e_corr_ss of two alpha and of two beta electrons; None for a closed shell, where each is half of it.
+    e_singles
+        Energy of single excitations, which is not zero for a restricted open-shell reference.
     """
 
     e_hf: float | None
     e_corr_os: float
     e_corr_ss: float
-    pairs: Pairs
+    pairs: Pairs | SpinPairs
     sizes: Sizes
     run: Run
     error: ErrorEstimate
@@ -72,6 +89,9 @@ class MP2Result:
     system: System | None = None
     warnings: tuple[str, ...] = ()
     comparisons: tuple[Comparison, ...] = field(default=())
+    e_corr_aa: float | None = None
+    e_corr_bb: float | None = None
+    e_singles: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("timings", "versions"):
@@ -87,17 +107,17 @@ class MP2Result:
     @property
     def e_corr(self) -> float:
         """MP2 correlation energy."""
-        return self.e_corr_os + self.e_corr_ss
+        return self.e_corr_os + self.e_corr_ss + self.e_singles
 
     @property
     def e_corr_scs(self) -> float:
-        """Spin-component-scaled correlation energy c_os E_os + c_ss E_ss, with the factors `scs`."""
-        return self.scs[0] * self.e_corr_os + self.scs[1] * self.e_corr_ss
+        """Spin-component-scaled correlation energy c_os E_os + c_ss E_ss + E_singles, with the factors `scs`."""
+        return self.scs[0] * self.e_corr_os + self.scs[1] * self.e_corr_ss + self.e_singles
 
     @property
     def e_corr_sos(self) -> float:
-        """Scaled-opposite-spin correlation energy c_os E_os, with the factor `sos`."""
-        return self.sos * self.e_corr_os
+        """Scaled-opposite-spin correlation energy c_os E_os + E_singles, with the factor `sos`."""
+        return self.sos * self.e_corr_os + self.e_singles
 
     @property
     def e_tot(self) -> float | None:
@@ -115,8 +135,11 @@ class MP2Result:
         return self.total(self.e_corr_sos)
 
     @property
-    def pair_energies(self) -> PairEnergies:
-        """Pair energies as lower-triangular float64 arrays [nocc, nocc]."""
+    def pair_energies(self) -> PairEnergies | SpinPairEnergies:
+        """Pair energies as float64 arrays."""
+        if isinstance(self.pairs, SpinPairs):
+            ab = np.array(self.pairs.ab, dtype=float).reshape(self.sizes.nocc, self.sizes.nocc_beta or 0)
+            return SpinPairEnergies(square(self.pairs.aa), ab, square(self.pairs.bb), self.run.ran_on)
         return PairEnergies(square(self.pairs.os), square(self.pairs.ss), self.run.ran_on)
 
     def total(self, e_corr: float) -> float | None:
@@ -169,19 +192,27 @@ def check_scaling(scs: Any, sos: Any) -> None:
 
 
 def _result(data: Mapping[str, Any]) -> MP2Result:
-    system = data["system"]
-    pairs = from_plain(Pairs, data["pairs"])
-    n = data["sizes"]["nocc"]
-    if any([len(row) for row in side] != list(range(1, n + 1)) for side in (pairs.os, pairs.ss)):
-        raise ValueError(f"pair energies of {n} occupied orbitals were expected")
+    system, sizes = data["system"], from_plain(Sizes, data["sizes"])
     return from_plain(
         MP2Result,
         data,
-        pairs=pairs,
-        sizes=from_plain(Sizes, data["sizes"]),
+        pairs=_pairs(data["pairs"], sizes),
+        sizes=sizes,
         run=from_plain(Run, data["run"]),
         error=from_plain(ErrorEstimate, data["error"]),
         frozen=from_plain(Frozen, data["frozen"]),
         system=system and from_plain(System, system, geometry=from_plain(Geometry, system["geometry"])),
         comparisons=tuple(from_plain(Comparison, c, run=from_plain(Run, c["run"])) for c in data["comparisons"]),
     )
+
+
+def _pairs(data: Mapping[str, Any], sizes: Sizes) -> Pairs | SpinPairs:
+    m, n = sizes.nocc, sizes.nocc_beta
+    triangle = list(range(1, m + 1))
+    expected = {"os": triangle, "ss": triangle}
+    if n is not None:
+        expected = {"aa": triangle, "ab": [n] * m, "bb": list(range(1, n + 1))}
+    for name, lengths in expected.items():
+        if [len(row) for row in data[name]] != lengths:
+            raise ValueError(f"pair energies {name} of {m if n is None else (m, n)} occupied orbitals were expected")
+    return from_plain(Pairs if n is None else SpinPairs, data)

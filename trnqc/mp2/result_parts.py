@@ -29,17 +29,31 @@ class Pairs:
 
 
 @dataclass(frozen=True)
+class SpinPairs:
+    """Pair energies of an open shell in Hartree, by rows; see `trnqc.types.SpinPairEnergies`.
+
+    ``aa`` and ``bb`` contain the rows of the lower triangle, ``ab`` whole rows.
+    """
+
+    aa: Triangle
+    ab: Triangle
+    bb: Triangle
+
+
+@dataclass(frozen=True)
 class Sizes:
     """Numbers of orbitals and functions.
 
     Attributes
     ----------
     nocc, nvir
-        Correlated occupied and virtual orbitals.
+        Correlated occupied and virtual orbitals; those of alpha spin for an open shell.
     naux
         Auxiliary functions.
     nao, nmo
         Atomic orbitals, and all molecular orbitals; None for the caller's own factors.
+    nocc_beta, nvir_beta
+        Correlated orbitals of beta spin; None for a closed shell.
     """
 
     nocc: int
@@ -47,14 +61,26 @@ class Sizes:
     naux: int
     nao: int | None = None
     nmo: int | None = None
+    nocc_beta: int | None = None
+    nvir_beta: int | None = None
 
 
 @dataclass(frozen=True)
 class Frozen:
-    """Indices of the frozen occupied and virtual orbitals among all orbitals."""
+    """Indices of the frozen orbitals among all orbitals.
+
+    Attributes
+    ----------
+    occ, vir
+        Occupied and virtual orbitals; those of alpha spin for an open shell.
+    occ_beta, vir_beta
+        Those of beta spin; None for a closed shell.
+    """
 
     occ: tuple[int, ...] = ()
     vir: tuple[int, ...] = ()
+    occ_beta: tuple[int, ...] | None = None
+    vir_beta: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +103,8 @@ class System:
         Description of what computed the three-centre integrals.
     scf_ran_on
         Description of what computed J and K of the reference.
+    spin_square
+        Expectation value of S^2 of an unrestricted reference; None for others.
     """
 
     geometry: Geometry
@@ -87,6 +115,7 @@ class System:
     scf: str
     integrals: str = ""
     scf_ran_on: str = ""
+    spin_square: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "auxbasis", MappingProxyType(dict(self.auxbasis)))

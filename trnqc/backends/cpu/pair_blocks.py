@@ -126,7 +126,21 @@ def plan_triangle(nocc: int, sizes: Sizes, *, threads: int, limit: float | None,
     return BlockPlan(nocc, panel, block, fixed + block * per_block + panel * orbital, False)
 
 
-def plan_block(m: int, n: int, sizes: Sizes, *, threads: int) -> BlockPlan:
-    """A plan for all pairs of m orbitals with n others. Its `bytes` do not include the rows of B."""
+def plan_block(m: int, n: int, sizes: Sizes, right: Sizes, *, threads: int) -> BlockPlan:
+    """Plan all pairs of m orbitals with n others, which are loaded once.
+
+    Parameters
+    ----------
+    sizes, right
+        Bytes of the orbitals i and of T, and of the orbitals j.
+    threads
+        Number of threads, each of which has T of one task.
+
+    Returns
+    -------
+    BlockPlan
+        Its `bytes` do not include the rows of B that the caller holds.
+    """
     block = max(1, min(n, SLAB_BYTES // sizes.slab_bytes))
-    return BlockPlan(m + n, m + n, block, (m + n) * sizes.orbital_bytes + threads * block * sizes.slab_bytes, True)
+    loaded = m * sizes.orbital_bytes + n * right.orbital_bytes
+    return BlockPlan(m + n, m + n, block, loaded + threads * block * sizes.slab_bytes, True)

@@ -32,6 +32,36 @@ def compiled_pass(eps_vir: np.ndarray, dtype: np.dtype | type) -> EnergyPass:
     return run
 
 
+def compiled_opposite_pass(eps_vir: tuple[np.ndarray, np.ndarray], dtype: np.dtype | type) -> EnergyPass:
+    """The energy expression of pairs of opposite spin by compiled code, without exchange. Raises CompilerError."""
+    function = energy_library(np.dtype(dtype).name).opposite_spin_energies
+    rows, columns = eps_vir
+
+    def run(slab: Slab, e_pair: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        n = len(e_pair)
+        os_sums = np.empty(n)
+        stride = slab.data.shape[1]
+        function(slab.data, n, len(rows), len(columns), stride, slab.column, rows, columns, e_pair, os_sums)
+        return os_sums, np.zeros(n)
+
+    return run
+
+
+def numpy_opposite_pass(eps_vir: tuple[np.ndarray, np.ndarray]) -> EnergyPass:
+    """The energy expression of pairs of opposite spin as whole-array operations, after the product."""
+    e_vir, columns = eps_vir[0][:, None] + eps_vir[1], len(eps_vir[1])
+
+    def run(slab: Slab, e_pair: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        n = len(e_pair)
+        os_sums = np.empty(n)
+        for j in range(n):
+            T = slab.data[:, j * columns : (j + 1) * columns].astype(np.float64)
+            os_sums[j] = (T * T / (e_pair[j] - e_vir)).sum()
+        return os_sums, np.zeros(n)
+
+    return run
+
+
 def numpy_pass(eps_vir: np.ndarray) -> EnergyPass:
     """The energy expression as operations of NumPy on whole arrays. T must be complete."""
 
@@ -50,12 +80,26 @@ def numpy_pass(eps_vir: np.ndarray) -> EnergyPass:
 @functools.cache
 def energy_library(dtype: str) -> jit.Library:
     """The library compiled from pair_energy.c for T of a dtype."""
-    parameters = (
-        jit.Parameter("t", jit.TYPES[dtype], array=True, ndim=2),
+    slab = jit.Parameter("t", jit.TYPES[dtype], array=True, ndim=2)
+
+    def vectors(*names: str, written: bool = False) -> tuple[jit.Parameter, ...]:
+        return tuple(jit.Parameter(name, "f64", array=True, ndim=1, written=written) for name in names)
+
+    closed_shell = (
+        slab,
         *integers("pairs", "nvir", "stride", "column", "symmetric"),
-        *(jit.Parameter(name, "f64", array=True, ndim=1) for name in ("e_vir", "e_pair")),
-        *(jit.Parameter(name, "f64", array=True, ndim=1, written=True) for name in ("os", "x")),
+        *vectors("e_vir", "e_pair"),
+        *vectors("os", "x", written=True),
     )
-    signatures = [jit.Signature("pair_energies", parameters)]
+    opposite_spin = (
+        slab,
+        *integers("pairs", "rows", "columns", "stride", "column"),
+        *vectors("e_row", "e_column", "e_pair"),
+        *vectors("os", written=True),
+    )
+    signatures = [
+        jit.Signature("pair_energies", closed_shell),
+        jit.Signature("opposite_spin_energies", opposite_spin),
+    ]
     defines = (f"REAL={C_TYPES[dtype]}",)
     return jit.compile_c(source_of("pair_energy.c"), signatures, name="pair_energy", defines=defines)

@@ -77,6 +77,34 @@ static void pair(const REAL *t, int64_t nvir, int64_t stride, const double *e_vi
     }
 }
 
+/* os[j] = sum_ab T[a,b]^2 / D[a,b] with D[a,b] = e_pair[j] - e_row[a] - e_column[b], for rectangular T_j. */
+void opposite_spin_energies(const REAL *t, int64_t pairs, int64_t rows, int64_t columns, int64_t stride,
+                            int64_t column, const double *e_row, const double *e_column, const double *e_pair,
+                            double *os)
+{
+    for (int64_t j = 0; j < pairs; j++) {
+        double sum = 0;
+        for (int64_t a = 0; a < rows; a++) {
+            const REAL *row = t + a * stride + column + j * columns;
+            const double e = e_pair[j] - e_row[a];
+            double lane[TILE] = {0};
+            int64_t b = 0;
+            for (; b + TILE <= columns; b += TILE)
+                for (int q = 0; q < TILE; q++) {
+                    const double p = row[b + q];
+                    lane[q] += p * p / (e - e_column[b + q]);
+                }
+            for (int q = 0; b + q < columns; q++) {
+                const double p = row[b + q];
+                lane[q] += p * p / (e - e_column[b + q]);
+            }
+            for (int q = 0; q < TILE; q++)
+                sum += lane[q];
+        }
+        os[j] = sum;
+    }
+}
+
 /* The sums of `pairs` pairs; the last of them is symmetric if `symmetric` is not zero. */
 void pair_energies(const REAL *t, int64_t pairs, int64_t nvir, int64_t stride, int64_t column, int64_t symmetric,
                    const double *e_vir, const double *e_pair, double *os, double *x)

@@ -80,7 +80,7 @@ def block_sums(
     numbers [0, n). The pairs form a block below the diagonal, in which no T is symmetric.
     """
     m, n = len(eps_left), len(eps_right)
-    plan = plan_block(m, n, left, threads=threads)
+    plan = plan_block(m, n, left, right, threads=threads)
     step = _PairStep(left, np.concatenate((eps_right, eps_left)), plan, energies, threads)
     with left.alone(), ThreadPoolExecutor(threads, thread_name_prefix="trnqc-mp2") as pool:
         rows, columns = replace(left.load(0, m, pool.map), first=n), right.load(0, n, pool.map)

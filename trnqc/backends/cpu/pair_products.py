@@ -76,14 +76,25 @@ class PairProducts(Protocol):
         ...
 
 
-def make_products(B: Any, precision: str, compiled: bool) -> PairProducts:
+def make_products(B: Any, precision: str, compiled: bool, columns: int | None = None) -> PairProducts:
     """Choose compiled products if `compiled` is set and pair_product.c supports this CPU and precision, else NumPy's.
 
     bf16x3 multiplies two different arrangements of its parts, which only NumPy supports. Raises CompilerError.
+
+    Parameters
+    ----------
+    B
+        The rows [nocc, nvir, naux] of the left operand.
+    precision
+        The format of the operands.
+    compiled
+        Whether compiled products are requested.
+    columns
+        Virtual orbitals of an orbital j of the right operand; by default those of `B`.
     """
     if compiled and FORMATS[precision].copies == 1 and "#define __AVX__ 1" in jit.find_compiler().target:
-        return CompiledProducts(B, precision)
-    return NumpyProducts(B, precision)
+        return CompiledProducts(B, precision, columns)
+    return NumpyProducts(B, precision, columns)
 
 
 def _encoded(B: Any, i: int, precision: str) -> np.ndarray:
@@ -112,14 +123,15 @@ class NumpyProducts:
     does not depend on which pairs are computed with it.
     """
 
-    def __init__(self, B: Any, precision: str) -> None:
+    def __init__(self, B: Any, precision: str, columns: int | None = None) -> None:
         self.B, self.precision, self.form = B, precision, FORMATS[precision]
         _, self.nvir, naux = B.shape
+        self.columns = columns or self.nvir
         self.reuses = precision == "fp64" and isinstance(B, np.ndarray)
         self.orbital_bytes = 0 if self.reuses else self.nvir * naux * self.form.copies * self.form.itemsize
-        self.slab_bytes = self.nvir**2 * self.form.itemsize
+        self.slab_bytes = self.nvir * self.columns * self.form.itemsize
         # T in fp64 and its weighted copies in the energy expression of NumPy need the second term.
-        self.scratch_bytes = _encoding_bytes(B, precision) + 32 * self.nvir**2
+        self.scratch_bytes = _encoding_bytes(B, precision) + 32 * self.nvir * self.columns
         self.label = f"products by {numpy_blas()}"
 
     def alone(self) -> AbstractContextManager[Any]:
@@ -137,17 +149,18 @@ class NumpyProducts:
         return _Unpacked(data, i0)
 
     def slab(self, pairs: int) -> np.ndarray:
-        return np.empty(pairs * self.nvir**2, dtype=self.form.dtype)
+        return np.empty(pairs * self.nvir * self.columns, dtype=self.form.dtype)
 
     def multiply(self, left: _Unpacked, right: _Unpacked, i: int, j0: int, j1: int, out: np.ndarray) -> Slab:
-        columns = (j1 - j0) * self.nvir
+        width = self.columns
+        columns = (j1 - j0) * width
         T = out[: self.nvir * columns].reshape(self.nvir, columns)
         one = self.form.left_of(left.data[i - left.first])
         for n, j in enumerate(range(j0, j1)):
             # For B_i B_i^T, both operands are the same array as in `mp2_pairs`, because NumPy then calls another
             # routine of the BLAS, with other digits.
             row = left.data[i - left.first] if j == i else right.data[j - right.first]
-            np.matmul(one, self.form.right_of(row).T, out=T[:, n * self.nvir : (n + 1) * self.nvir])
+            np.matmul(one, self.form.right_of(row).T, out=T[:, n * width : (n + 1) * width])
         return Slab(T, 0, j1 == i + 1)
 
 
@@ -163,14 +176,15 @@ class _Panels:
 class CompiledProducts:
     """Products by pair_product.c. The rows of B are packed once for all products."""
 
-    def __init__(self, B: Any, precision: str) -> None:
+    def __init__(self, B: Any, precision: str, columns: int | None = None) -> None:
         self.B, self.precision = B, precision
         self.dtype = np.dtype(FORMATS[precision].dtype)
         _, self.nvir, self.naux = B.shape
+        self.columns = columns or self.nvir
         self.library = product_library(self.dtype.name)
         self.width = int(self.library.panel_rows())
         # A row of T may begin and end inside a panel.
-        self.slab_bytes = self.nvir * (self.nvir + 2 * self.width) * self.dtype.itemsize + LINE
+        self.slab_bytes = self.nvir * (self.columns + 2 * self.width) * self.dtype.itemsize + LINE
         self.orbital_bytes = (self.nvir + self.width) * self.naux * self.dtype.itemsize
         self.scratch_bytes = _encoding_bytes(B, precision)
         self.label = f"compiled products ({jit.find_compiler().label})"
@@ -191,13 +205,13 @@ class CompiledProducts:
         return _Panels(data, count, i0)
 
     def slab(self, pairs: int) -> np.ndarray:
-        return zeros(self.nvir * (pairs * self.nvir + 2 * self.width), self.dtype)
+        return zeros(self.nvir * (pairs * self.columns + 2 * self.width), self.dtype)
 
     def multiply(self, left: _Panels, right: _Panels, i: int, j0: int, j1: int, out: np.ndarray) -> Slab:
-        start, end = (j0 - right.first) * self.nvir, (j1 - right.first) * self.nvir
+        start, end = (j0 - right.first) * self.columns, (j1 - right.first) * self.columns
         panel = start // self.width
         stride, column = (-(-end // self.width) - panel) * self.width, start - panel * self.width
-        symmetric = column + (i - j0) * self.nvir if j1 == i + 1 else stride
+        symmetric = column + (i - j0) * self.columns if j1 == i + 1 else stride
         T = out[: self.nvir * stride].reshape(self.nvir, stride)
         row = (i - left.first) * self.nvir
         self.library.product(

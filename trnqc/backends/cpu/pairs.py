@@ -9,7 +9,13 @@ import numpy as np
 
 from trnqc.backends.cpu.formats import FORMATS
 from trnqc.backends.cpu.pair_blocks import plan_block
-from trnqc.backends.cpu.pair_energies import EnergyPass, compiled_pass, numpy_pass
+from trnqc.backends.cpu.pair_energies import (
+    EnergyPass,
+    compiled_opposite_pass,
+    compiled_pass,
+    numpy_opposite_pass,
+    numpy_pass,
+)
 from trnqc.backends.cpu.pair_loop import block_sums, triangle_sums
 from trnqc.backends.cpu.pair_products import PairProducts, make_products
 from trnqc.backends.pair_step import PairOptions
@@ -48,13 +54,39 @@ class CpuPairStep:
 
     def block_bytes(self, m: int, n: int, nvir: int, naux: int) -> int:
         threads, products = self._threads(), self._products(np.broadcast_to(0.0, (m, nvir, naux)))
-        return plan_block(m, n, products, threads=threads).bytes + threads * products.scratch_bytes
+        return plan_block(m, n, products, products, threads=threads).bytes + threads * products.scratch_bytes
+
+    def opposite_spin(
+        self,
+        left: np.ndarray,
+        right: np.ndarray,
+        eps_occ: tuple[np.ndarray, np.ndarray],
+        eps_vir: tuple[np.ndarray, np.ndarray],
+    ) -> PairEnergies:
+        threads, progress = self._threads(), self.options.progress
+        virtual = _fp64(eps_vir[0]), _fp64(eps_vir[1])
+        if self.options.fused:
+            energies = compiled_opposite_pass(virtual, FORMATS[self.options.precision].dtype)
+        else:
+            energies = numpy_opposite_pass(virtual)
+        rows, columns = self._products(left, right.shape[1]), self._products(right)
+        os_sums, nothing = block_sums(
+            rows, columns, _fp64(eps_occ[0]), _fp64(eps_occ[1]), energies, threads=threads, progress=progress
+        )
+        return PairEnergies(os_sums, nothing, self._ran_on(rows))
+
+    def opposite_spin_bytes(self, m: int, n: int, nvir: tuple[int, int], naux: int) -> int:
+        threads = self._threads()
+        rows = self._products(np.broadcast_to(0.0, (m, nvir[0], naux)), nvir[1])
+        columns = self._products(np.broadcast_to(0.0, (n, nvir[1], naux)))
+        scratch = threads * max(rows.scratch_bytes, columns.scratch_bytes)
+        return plan_block(m, n, rows, columns, threads=threads).bytes + scratch
 
     def _threads(self) -> int:
         return self.options.threads or default_threads()
 
-    def _products(self, B: Any) -> PairProducts:
-        return make_products(B, self.options.precision, compiled=self.options.fused)
+    def _products(self, B: Any, columns: int | None = None) -> PairProducts:
+        return make_products(B, self.options.precision, self.options.fused, columns)
 
     def _energy_pass(self, eps_vir: np.ndarray) -> EnergyPass:
         if self.options.fused:

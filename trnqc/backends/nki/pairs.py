@@ -11,6 +11,7 @@ from nki_kernels import mp2_plan as plan
 from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.mp2_energy import tiles_of
 from trnqc.backends.nki.device import NkiDevice
+from trnqc.backends.nki.opposite_spin import OppositeSpinPairs, opposite_spin_bytes
 from trnqc.backends.pair_step import PairOptions
 from trnqc.errors import MemoryLimit
 from trnqc.tuning.choice import choose
@@ -54,6 +55,22 @@ class NkiPairStep:
     def block_bytes(self, m: int, n: int, nvir: int, naux: int) -> int:
         """See `PairStep.block_bytes`: both sets of orbitals in one array, and the operands of the device."""
         return 8 * (m + n) * nvir * naux + self._bytes(m + n, nvir, naux)
+
+    def opposite_spin(
+        self,
+        left: np.ndarray,
+        right: np.ndarray,
+        eps_occ: tuple[np.ndarray, np.ndarray],
+        eps_vir: tuple[np.ndarray, np.ndarray],
+    ) -> PairEnergies:
+        """See `trnqc.backends.base.Backend.mp2_opposite_spin`."""
+        step = OppositeSpinPairs(self.device, (left, right), eps_occ, eps_vir, self.options)
+        os, ran_on = step.run()
+        return PairEnergies(os, np.zeros_like(os), ran_on)
+
+    def opposite_spin_bytes(self, m: int, n: int, nvir: tuple[int, int], naux: int) -> int:
+        """Operands of the device, or one product block of the unfused route."""
+        return opposite_spin_bytes((m, n), nvir, naux, self.options)
 
     def _bytes(self, nocc: int, nvir: int, naux: int) -> int:
         if self.options.fused:

@@ -12,6 +12,7 @@ each task, so that threads wait for one another only between the stages.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,13 +24,66 @@ from trnqc.host.memory import gigabytes, release_freed_memory
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.disk import finished, stored_factors
 from trnqc.mp2.factors.disk_arrays import RowsOnDisk
-from trnqc.mp2.factors.factors import Factors
+from trnqc.mp2.factors.factors import Factors, SpinFactors
 from trnqc.mp2.factors.memory import plan_factors
 from trnqc.mp2.factors.metric import factorise
 from trnqc.mp2.factors.ranks import spread_factors
-from trnqc.mp2.factors.shell_blocks import HalfFitted
-from trnqc.mp2.jobs.store import Scratch, Store
+from trnqc.mp2.factors.shell_blocks import HalfFitted, transform
+from trnqc.mp2.jobs.store import Scratch, SpinStore, Store
 from trnqc.mp2.reference.orbitals import ActiveOrbitals
+
+
+def build_spin_factors(
+    mol: gto.Mole,
+    auxmol: gto.Mole,
+    spins: Sequence[ActiveOrbitals],
+    execution: Execution,
+    store: Store | None = None,
+    beside: int = 0,
+) -> Factors | SpinFactors:
+    """Compute the factors of a closed shell, or of both spins of an open shell.
+
+    Parameters
+    ----------
+    spins
+        The correlated orbitals of each spin: one for a closed shell, else two.
+    mol, auxmol, execution, store, beside
+        As in `build_factors`. The memory limit is that of both spins together.
+
+    Raises
+    ------
+    MemoryLimit, StorageError, CommunicationError
+        As in `build_factors`.
+    """
+    if len(spins) == 1:
+        return build_factors(mol, auxmol, spins[0], execution, store, beside)
+    ranks = execution.ranks
+    kept = ranks.at_first(lambda: store is not None) if ranks.size > 1 else store is not None
+    plan = plan_factors(auxmol, spins, execution, beside=beside, on_disk=kept)
+    if ranks.size == 1 and not plan.on_disk:
+        half = HalfFitted(mol, auxmol, spins[0].c_occ, spins[0].c_vir, plan.width)
+        halves = [half, half.with_orbitals(spins[1].c_occ, spins[1].c_vir)]
+        Bs, metric, timings = _in_memory(halves, execution)
+        release_freed_memory()
+        alpha, beta = (
+            Factors(B, o.eps_occ, o.eps_vir, metric, half.ran_on, t) for B, o, t in zip(Bs, spins, (timings, {}))
+        )
+        return SpinFactors(alpha, beta)
+    if plan.on_disk and store is None:
+        store = Scratch()
+    parts: list[Factors | None] = []
+    for orbitals, name in zip(spins, ("alpha", "beta")):
+        of_spin = None if store is None else SpinStore(store, name)
+        some = orbitals.nocc and orbitals.nvir
+        parts.append(build_factors(mol, auxmol, orbitals, execution, of_spin, beside, name) if some else None)
+    full = next(part for part in parts if part is not None)
+    return SpinFactors(*(part or _without_pairs(o, full) for part, o in zip(parts, spins)))
+
+
+def _without_pairs(orbitals: ActiveOrbitals, other: Factors) -> Factors:
+    """The factors of a spin without pairs ia, beside those of the other spin."""
+    B = np.empty((orbitals.nocc, orbitals.nvir, other.shape[2]))
+    return Factors(B, orbitals.eps_occ, orbitals.eps_vir, other.metric, other.integrals, {}, "in memory")
 
 
 def build_factors(
@@ -39,6 +93,7 @@ def build_factors(
     execution: Execution,
     store: Store | None = None,
     beside: int = 0,
+    spin: str = "",
 ) -> Factors:
     """Compute the factors of the active orbitals. All ranks of a job call this with the same arguments.
 
@@ -56,6 +111,8 @@ def build_factors(
         does not fit into the memory of one process.
     beside
         Bytes that the step which reads B needs in addition to B.
+    spin
+        The spin, "alpha" or "beta", of an open shell.
 
     Raises
     ------
@@ -70,7 +127,8 @@ def build_factors(
     if ranks.at_first(lambda: store is not None):
         return _on_disk_for_all(mol, auxmol, orbitals, execution, store, beside)
     plan = plan_factors(auxmol, orbitals, execution, beside=beside)
-    return spread_factors(HalfFitted(mol, auxmol, orbitals.c_occ, orbitals.c_vir, plan.width), orbitals, execution)
+    half = HalfFitted(mol, auxmol, orbitals.c_occ, orbitals.c_vir, plan.width)
+    return spread_factors(half, orbitals, execution, spin)
 
 
 def _on_one_process(
@@ -92,7 +150,7 @@ def _on_one_process(
         where = f"on disk, {gigabytes(B.nbytes)} at {store.directory}"
     else:
         half = HalfFitted(mol, auxmol, orbitals.c_occ, orbitals.c_vir, plan.width)
-        B, metric, timings = _in_memory(half, execution)
+        (B,), metric, timings = _in_memory([half], execution)
         where = "in memory"
     release_freed_memory()
     return Factors(B, orbitals.eps_occ, orbitals.eps_vir, metric, half.ran_on, timings, where)
@@ -124,14 +182,18 @@ def _on_disk_for_all(
     return replace(factors, B=rows)
 
 
-def _in_memory(half: HalfFitted, execution: Execution) -> tuple[np.ndarray, str, dict[str, float]]:
-    """B, a description of the metric, and wall seconds by stage."""
-    B = np.empty(half.shape)
+def _in_memory(halves: Sequence[HalfFitted], execution: Execution) -> tuple[list[np.ndarray], str, dict[str, float]]:
+    """B of each spin from the same integrals, a description of the metric, and wall seconds by stage."""
+    half = halves[0]
+    Bs = [np.empty(spin.shape) for spin in halves]
     timings = {}
 
     def fill(number: int) -> tuple[float, float]:
-        p0, p1 = half.columns[number]
-        return half.fill(number, B[:, :, p0:p1])
+        (p0, p1), start = half.columns[number], time.perf_counter()
+        packed = half.integrals(number)
+        middle = time.perf_counter()
+        transform(packed, halves, [B[:, :, p0:p1] for B in Bs])
+        return middle - start, time.perf_counter() - middle
 
     with single_threaded_pool(execution.threads) as pool:
         start = time.perf_counter()
@@ -145,11 +207,11 @@ def _in_memory(half: HalfFitted, execution: Execution) -> tuple[np.ndarray, str,
         timings["metric"] = time.perf_counter() - start
 
         start = time.perf_counter()
-        for _ in finished(pool, metric.fit, list(B), "fitting", execution):
+        for _ in finished(pool, metric.fit, [row for B in Bs for row in B], "fitting", execution):
             pass
-        B = _compacted(B, metric.naux)
+        Bs = [_compacted(B, metric.naux) for B in Bs]
         timings["fitting"] = time.perf_counter() - start
-    return B, metric.note, timings
+    return Bs, metric.note, timings
 
 
 def _compacted(B: np.ndarray, naux: int) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -55,6 +55,24 @@ class Factors:
         """Bytes of B if this process holds all of it in memory, else 0."""
         in_memory = isinstance(self.B, np.ndarray) and not isinstance(self.B, np.memmap)
         return self.B.nbytes if in_memory else 0
+
+    @property
+    def ovL(self) -> np.ndarray:
+        """B as [nocc * nvir, naux], as PySCF's DF-MP2 names and shapes it. Rows on disk are read into memory."""
+        nocc, nvir, naux = self.shape
+        return np.asarray(self.B[0:nocc]).reshape(nocc * nvir, naux)
+
+
+class SpinFactors(NamedTuple):
+    """The factors of both spins of an open shell, with the same auxiliary functions."""
+
+    alpha: Factors
+    beta: Factors
+
+    @property
+    def ovL(self) -> tuple[np.ndarray, np.ndarray]:
+        """B of both spins as [nocc * nvir, naux], as PySCF's DF-UMP2 names and shapes it."""
+        return self.alpha.ovL, self.beta.ovL
 
 
 def checked_factors(B: Any, eps_occ: Any, eps_vir: Any) -> Factors:

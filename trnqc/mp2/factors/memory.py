@@ -5,6 +5,7 @@ basis sizes, orbitals, execution -> plan_factors -> FactorPlan: width of the blo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,18 +36,29 @@ class FactorPlan:
 
 @dataclass(frozen=True)
 class FactorMemory:
-    """Bytes of the factor step from the numbers of orbitals, auxiliary functions and threads."""
+    """Bytes of the factor step from the numbers of orbitals, auxiliary functions and threads.
+
+    Attributes
+    ----------
+    nao, nocc, nvir, naux
+        Atomic orbitals, correlated orbitals and auxiliary functions. For two spins, nocc and nvir are the larger ones.
+    threads
+        Threads of the pool.
+    pairs
+        Number of pairs ia over all spins: nocc * nvir for a closed shell, which is the default.
+    """
 
     nao: int
     nocc: int
     nvir: int
     naux: int
     threads: int
+    pairs: int = 0
 
     @property
     def factors(self) -> int:
-        """Bytes of B."""
-        return 8 * self.nocc * self.nvir * self.naux
+        """Bytes of B of all spins."""
+        return 8 * (self.pairs or self.nocc * self.nvir) * self.naux
 
     @property
     def metric(self) -> int:
@@ -100,6 +112,11 @@ class FactorMemory:
         factors = 2 * share + 2 * share // ranks + self.metric + self.squares + width * self.column
         return max(factors, share + (AHEAD + 1) * distribution.width * self.row + beside)
 
+    @property
+    def _shape(self) -> str:
+        closed = self.pairs in (0, self.nocc * self.nvir)
+        return f"B[{self.nocc}, {self.nvir}, {self.naux}]" if closed else f"B[{self.pairs} pairs ia, {self.naux}]"
+
     def preferred_width(self, smallest: int) -> int:
         """Functions in a block if memory is not limited; `smallest` is the size of the largest shell."""
         balanced = -(-self.naux // (_BLOCKS_OF_A_THREAD * self.threads))
@@ -131,7 +148,7 @@ class FactorMemory:
         if (needed := max(self.on_disk(smallest), beside + SETS * self.row)) > limit:
             needed = needed if on_disk else min(needed, whole)
             raise MemoryLimit(
-                f"the factors B[{self.nocc}, {self.nvir}, {self.naux}] of {gigabytes(self.factors)} need at least "
+                f"the factors {self._shape} of {gigabytes(self.factors)} need at least "
                 f"{gigabytes(needed)} of memory, even on disk; the memory limit is {gigabytes(limit)}: "
                 "raise the limit, use fewer threads, freeze more orbitals or use a smaller basis"
             )
@@ -142,7 +159,7 @@ class FactorMemory:
         needed = self.on_a_rank(width, ranks, beside)
         if needed > limit:
             raise MemoryLimit(
-                f"factors B{[self.nocc, self.nvir, self.naux]} spread over {ranks} ranks need {gigabytes(needed)} on "
+                f"factors {self._shape} spread over {ranks} ranks need {gigabytes(needed)} on "
                 f"each, the memory limit of a rank is {gigabytes(limit)}: raise the limit, use more ranks, or keep B "
                 "in a checkpoint directory that all ranks can read"
             )
@@ -150,7 +167,7 @@ class FactorMemory:
 
 def plan_factors(
     auxmol: gto.Mole,
-    orbitals: ActiveOrbitals,
+    orbitals: ActiveOrbitals | Sequence[ActiveOrbitals],
     execution: Execution,
     *,
     beside: int = 0,
@@ -164,7 +181,7 @@ def plan_factors(
     auxmol
         PySCF's molecule with the auxiliary functions.
     orbitals
-        The correlated orbitals of one spin.
+        The correlated orbitals of one spin, or of each spin.
     execution
         Threads, memory limit and ranks.
     beside
@@ -180,7 +197,10 @@ def plan_factors(
     MemoryLimit
         If the factor step, or the step that reads B, does not fit into the memory of this process.
     """
-    memory = FactorMemory(orbitals.nao, orbitals.nocc, orbitals.nvir, auxmol.nao_nr(), execution.threads)
+    spins = (orbitals,) if isinstance(orbitals, ActiveOrbitals) else tuple(orbitals)
+    nocc, nvir = max(spin.nocc for spin in spins), max(spin.nvir for spin in spins)
+    pairs = sum(spin.nocc * spin.nvir for spin in spins)
+    memory = FactorMemory(spins[0].nao, nocc, nvir, auxmol.nao_nr(), execution.threads, pairs)
     smallest = max(width, int(np.diff(auxmol.ao_loc_nr()).max()))
     if execution.ranks.size == 1 or on_disk:
         return memory.plan(execution.memory, smallest, beside, on_disk)

@@ -64,7 +64,7 @@ class RowsOnRanks:
         return row
 
 
-def spread_factors(half: HalfFitted, orbitals: ActiveOrbitals, execution: Execution) -> Factors:
+def spread_factors(half: HalfFitted, orbitals: ActiveOrbitals, execution: Execution, spin: str = "") -> Factors:
     """Compute this rank's rows of the factors. All ranks call this with the same arguments.
 
     Parameters
@@ -75,6 +75,8 @@ def spread_factors(half: HalfFitted, orbitals: ActiveOrbitals, execution: Execut
         The correlated orbitals of one spin.
     execution
         Threads, ranks and schedule.
+    spin
+        The spin, "alpha" or "beta", of an open shell, whose blocks are counted apart from those of the other spin.
 
     Raises
     ------
@@ -87,7 +89,7 @@ def spread_factors(half: HalfFitted, orbitals: ActiveOrbitals, execution: Execut
     start = time.perf_counter()
     with single_threaded_pool(execution.threads) as pool:
         ranks.at("integrals")
-        columns, spent = _columns(half, pool, execution)
+        columns, spent = _columns(half, pool, execution, f"factors {spin}".rstrip())
         owners = _owners(len(half.columns), columns, ranks)
         middle = time.perf_counter()
         timings |= dict(zip(("integrals", "transformation"), ((middle - start) * spent / (spent.sum() or 1)).tolist()))
@@ -112,10 +114,12 @@ def spread_factors(half: HalfFitted, orbitals: ActiveOrbitals, execution: Execut
     return Factors(B, orbitals.eps_occ, orbitals.eps_vir, metric.note, half.ran_on, timings, where)
 
 
-def _columns(half: HalfFitted, pool: Executor, execution: Execution) -> tuple[dict[int, np.ndarray], np.ndarray]:
+def _columns(
+    half: HalfFitted, pool: Executor, execution: Execution, work_name: str
+) -> tuple[dict[int, np.ndarray], np.ndarray]:
     """Compute (ia|P) of this rank's blocks of P, by number. Also returns seconds of integrals and transformation."""
     costs = [float(p1 - p0) for p0, p1 in half.columns]
-    mine, lock = dealt(costs, execution.ranks, execution.schedule, "factors"), threading.Lock()
+    mine, lock = dealt(costs, execution.ranks, execution.schedule, work_name), threading.Lock()
     columns: dict[int, np.ndarray] = {}
 
     def work(_: int) -> np.ndarray:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis
 from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.jobs.store import Array, Store
 from trnqc.mp2.reference.molecule import basis_name, describe
-from trnqc.mp2.reference.orbitals import Frozen
+from trnqc.mp2.reference.orbitals import SpinFrozen, frozen_by_spin
 
 # Version of the format of checkpoints.
 FORMAT = 1
@@ -101,11 +101,18 @@ class Checkpoint(Store):
                 "start the job again"
             )
         kept = chkfile.load(str(path), "scf")
+        fock = {"spin_fock": kept["spin_fock"]} if "spin_fock" in kept else {}
         # Earlier versions had J and K of PySCF only and did not record that.
-        return {name: kept[name] for name in ORBITALS} | {"ran_on": kept.get("ran_on", b"PySCF").decode()}
+        return {name: kept[name] for name in ORBITALS} | fock | {"ran_on": kept.get("ran_on", b"PySCF").decode()}
 
     def keep_orbitals(
-        self, e_tot: float, mo_energy: np.ndarray, mo_coeff: np.ndarray, mo_occ: np.ndarray, ran_on: str = "PySCF"
+        self,
+        e_tot: float,
+        mo_energy: np.ndarray,
+        mo_coeff: np.ndarray,
+        mo_occ: np.ndarray,
+        ran_on: str = "PySCF",
+        spin_fock: np.ndarray | None = None,
     ) -> None:
         """Record a converged SCF, or check that it is the recorded one.
 
@@ -115,6 +122,8 @@ class Checkpoint(Store):
             Energy (Hartree), orbital energies, coefficients and occupations.
         ran_on
             Description of what computed J and K.
+        spin_fock
+            Fock matrices of both spins, which semicanonical orbitals of an ROHF reference depend on.
 
         Raises
         ------
@@ -130,7 +139,8 @@ class Checkpoint(Store):
                 f"{float(kept['e_tot'])!r}): load those of the checkpoint with "
                 f"mf.__dict__.update(scf.chkfile.load({str(path)!r}, 'scf')), or name another directory"
             )
-        self.decide("orbitals", lambda: self._write_orbitals(mine | {"ran_on": ran_on}))
+        fock = {} if spin_fock is None else {"spin_fock": spin_fock}
+        self.decide("orbitals", lambda: self._write_orbitals(mine | fock | {"ran_on": ran_on}))
 
     def _write_orbitals(self, orbitals: dict[str, Any]) -> int:
         with replacing(self.directory / "orbitals.chk") as aside:
@@ -167,19 +177,39 @@ class Checkpoint(Store):
             )
 
 
-def job_of(mol: gto.Mole, auxiliary: AuxiliaryBasis, frozen: Frozen, execution: Execution) -> dict[str, Any]:
-    """The description of a job in its checkpoint: everything that the digits depend on, except the orbitals."""
+def job_of(
+    mol: gto.Mole, auxiliary: AuxiliaryBasis, frozen: SpinFrozen, execution: Execution, kind: str = "RHF"
+) -> dict[str, Any]:
+    """The description of a job in its checkpoint: everything that the digits depend on, except the orbitals.
+
+    Parameters
+    ----------
+    mol, auxiliary, frozen, execution
+        The molecule, the auxiliary basis, the frozen orbitals, and backend and precision.
+    kind
+        The kind of reference: "RHF", "UHF" or "ROHF".
+    """
     geometry = describe(mol)
+    open_shell = {"unpaired electrons": geometry.spin, "reference": kind} if kind != "RHF" else {}
     return {
         "molecule": geometry.formula,
         "coordinates in bohr": mol.atom_coords().tolist(),
         "charge": geometry.charge,
         "basis": basis_name(mol.basis),
         "auxiliary basis": auxiliary.names,
-        "frozen orbitals": np.unique(frozen).tolist() if isinstance(frozen, Sequence) else frozen or 0,
+        "frozen orbitals": _frozen(frozen),
+        **open_shell,
         **_pair_step(execution),
         "digest of all shells": _digest(mol, auxiliary.auxmol),
     }
+
+
+def _frozen(frozen: SpinFrozen) -> Any:
+    if frozen is None or isinstance(frozen, int | np.integer):
+        return int(frozen or 0)
+    alpha, beta = frozen_by_spin(frozen)
+    lists = [np.unique(np.asarray(spin, dtype=int)).tolist() for spin in (alpha, beta)]
+    return lists[0] if alpha is beta else lists
 
 
 def job_of_factors(factors: Factors, execution: Execution) -> dict[str, Any]:

@@ -15,20 +15,34 @@ from typing import Any
 import numpy as np
 from pyscf import gto, lib
 
-from trnqc.errors import InputError
+from trnqc.errors import InputError, UnsupportedError
 from trnqc.host.memory import available_memory, release_freed_memory
 from trnqc.host.threads import thread_count
 from trnqc.mp2.assembly import compare, result_of_molecule
 from trnqc.mp2.execution import Choice, Execution, Progress, choose
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis, auxiliary_basis
-from trnqc.mp2.factors.build import build_factors
+from trnqc.mp2.factors.build import build_spin_factors
 from trnqc.mp2.factors.memory import plan_factors
 from trnqc.mp2.jobs.checkpoint import ORBITALS, Checkpoint, job_of
 from trnqc.mp2.pairs.pairs import pair_step_bytes, run_pairs
-from trnqc.mp2.reference.hartree_fock import SOURCES, drop_integrals, generated_fitting_sets, jk_ran_on, run_rhf
+from trnqc.mp2.reference.hartree_fock import (
+    REFERENCES,
+    SOURCES,
+    drop_integrals,
+    generated_fitting_sets,
+    jk_ran_on,
+    run_scf,
+)
 from trnqc.mp2.reference.molecule import Geometry, build_mole
-from trnqc.mp2.reference.orbitals import Frozen, active_orbitals, chemical_core
+from trnqc.mp2.reference.orbitals import (
+    ActiveOrbitals,
+    SpinFrozen,
+    chemical_core,
+    correlated_orbitals,
+    kind_of_reference,
+)
 from trnqc.mp2.reference.ranks import SharedJK
+from trnqc.mp2.reference.semicanonical import semicanonical_orbitals
 from trnqc.mp2.result import SCS, SOS, MP2Result, check_scaling
 from trnqc.ranks import ALONE, Ranks
 
@@ -61,6 +75,8 @@ class Job:
         Number of threads of this process; by default PySCF's.
     scf
         Whether J and K of the SCF are computed by our integrals ("trnqc") or by PySCF's ("pyscf").
+    reference
+        "rhf", "uhf" or "rohf"; by default RHF for closed shells and UHF for open shells.
     density_fit
         Whether the SCF is density-fitted.
     conv_tol, max_cycle
@@ -74,7 +90,7 @@ class Job:
     geometry: Geometry
     basis: str = "cc-pvdz"
     auxbasis: str | None = None
-    frozen: Frozen | str = "core"
+    frozen: SpinFrozen | str = "core"
     backend: str = "auto"
     precision: str | None = None
     fused: bool = False
@@ -85,6 +101,7 @@ class Job:
     checkpoint: str | Path | None = None
     threads: int | None = None
     scf: str = "trnqc"
+    reference: str | None = None
     density_fit: bool = True
     conv_tol: float = 1e-10
     max_cycle: int = 100
@@ -128,27 +145,35 @@ def run(job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedu
     check_scaling(job.scs, job.sos)
     if job.scf not in SOURCES:
         raise InputError(f"scf must be one of {', '.join(SOURCES)}, got {job.scf!r}")
+    kind = reference_of(job)
     with lib.with_omp_threads(execution.threads):
         mol = _molecule(job, execution)
         frozen = chemical_core(mol) if isinstance(job.frozen, str) else job.frozen
         auxiliary = auxiliary_basis(mol, job.auxbasis)
-        beside = _check_sizes(mol, auxiliary, frozen, execution, on_disk=job.checkpoint is not None)
-        with _store(job, mol, auxiliary, frozen, execution) as store:
+        beside = _check_sizes(mol, auxiliary, frozen, execution, kind, on_disk=job.checkpoint is not None)
+        with _store(job, mol, auxiliary, frozen, execution, kind) as store:
             start = time.perf_counter()
             mf = _reference(mol, job, execution, store)
             drop_integrals(mf)
             release_freed_memory()
             timings = {"SCF": time.perf_counter() - start}
             if store is not None:
-                store.keep_orbitals(float(mf.e_tot), mf.mo_energy, mf.mo_coeff, mf.mo_occ, jk_ran_on(mf))
-            orbitals = active_orbitals(mf.mo_coeff, mf.mo_energy, mf.mo_occ, frozen)
-            factors = build_factors(mol, auxiliary.auxmol, orbitals, execution, store, beside)
+                store.keep_orbitals(
+                    float(mf.e_tot),
+                    mf.mo_energy,
+                    mf.mo_coeff,
+                    mf.mo_occ,
+                    jk_ran_on(mf),
+                    getattr(mf, "spin_fock", None),
+                )
+            spins, singles = _orbitals(mf, frozen)
+            factors = build_spin_factors(mol, auxiliary.auxmol, spins, execution, store, beside)
             step = run_pairs(factors, execution, store)
         compared = (run_pairs(factors, _elsewhere(execution, other)) for other in others)
         comparisons = tuple(compare(step, other, factors) for other in compared)
     result = result_of_molecule(
         mf,
-        orbitals,
+        spins,
         auxiliary,
         factors,
         step,
@@ -158,9 +183,28 @@ def run(job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedu
         scs=job.scs,
         sos=job.sos,
         comparisons=comparisons,
+        e_singles=singles,
     )
     lib.logger.note(mf, "E(%s) = %.15g  E_corr = %.15g", "DF-MP2", result.e_tot, result.e_corr)
     return result
+
+
+def reference_of(job: Job) -> str:
+    """The kind of reference of a job: "RHF", "UHF" or "ROHF".
+
+    Raises InputError if it is unknown, and UnsupportedError for a closed-shell reference of an open shell.
+    """
+    if job.reference is None:
+        return "UHF" if job.geometry.spin else "RHF"
+    kind = job.reference.upper()
+    if kind not in REFERENCES:
+        raise InputError(f"the reference must be one of {', '.join(REFERENCES).lower()}, got {job.reference!r}")
+    if kind == "RHF" and job.geometry.spin:
+        raise UnsupportedError(
+            f"{job.geometry.name} has {job.geometry.spin} unpaired electrons, which RHF cannot describe: use uhf or "
+            "rohf"
+        )
+    return kind
 
 
 def _molecule(job: Job, execution: Execution) -> gto.Mole:
@@ -171,21 +215,34 @@ def _molecule(job: Job, execution: Execution) -> gto.Mole:
     return mol
 
 
-def _check_sizes(mol: gto.Mole, auxiliary: AuxiliaryBasis, frozen: Frozen, execution: Execution, on_disk: bool) -> int:
+def _check_sizes(
+    mol: gto.Mole, auxiliary: AuxiliaryBasis, frozen: SpinFrozen, execution: Execution, kind: str, on_disk: bool
+) -> int:
     """Check that orbitals remain to be correlated and that the job fits into memory.
 
     Returns the bytes that the pair step needs in addition to the factors.
     """
     nao, auxmol = mol.nao_nr(), auxiliary.auxmol
-    occupation = 2.0 * (np.arange(nao) < mol.nelectron // 2)
-    orbitals = active_orbitals(np.eye(nao), np.zeros(nao), occupation, frozen)
-    beside = pair_step_bytes(orbitals.nocc, orbitals.nvir, auxmol.nao_nr(), execution)
-    plan_factors(auxmol, orbitals, execution, beside=beside, on_disk=on_disk)
+    c, e = np.eye(nao), np.zeros(nao)
+    occupied = [np.arange(nao) < n for n in mol.nelec]
+    if kind == "RHF":
+        spins = correlated_orbitals(c, e, 2.0 * occupied[0], frozen)
+    else:
+        spins = correlated_orbitals((c, c), (e, e), np.array(occupied, dtype=float), frozen)
+    beside = pair_step_bytes([(spin.nocc, spin.nvir) for spin in spins], auxmol.nao_nr(), execution)
+    plan_factors(auxmol, spins, execution, beside=beside, on_disk=on_disk)
     return beside
 
 
+def _orbitals(mf: Any, frozen: SpinFrozen) -> tuple[tuple[ActiveOrbitals, ...], float]:
+    """The correlated orbitals of each spin, and the energy of single excitations."""
+    if kind_of_reference(mf) != "ROHF":
+        return correlated_orbitals(mf.mo_coeff, mf.mo_energy, mf.mo_occ, frozen), 0.0
+    return semicanonical_orbitals(mf.mo_coeff, mf.mo_occ, mf.spin_fock, frozen)
+
+
 def _store(
-    job: Job, mol: gto.Mole, auxiliary: AuxiliaryBasis, frozen: Frozen, execution: Execution
+    job: Job, mol: gto.Mole, auxiliary: AuxiliaryBasis, frozen: SpinFrozen, execution: Execution, kind: str
 ) -> AbstractContextManager[Checkpoint | None]:
     """The checkpoint, which rank 0 keeps, or None."""
     if job.checkpoint is None or execution.ranks.rank:
@@ -195,16 +252,17 @@ def _store(
         "SCF threshold": job.conv_tol,
         "SCF cycles": job.max_cycle,
     }
-    return Checkpoint(job.checkpoint, job_of(mol, auxiliary, frozen, execution) | scf)
+    return Checkpoint(job.checkpoint, job_of(mol, auxiliary, frozen, execution, kind) | scf)
 
 
 def _reference(mol: gto.Mole, job: Job, execution: Execution, store: Checkpoint | None) -> Any:
-    """The RHF object, from the checkpoint or from an SCF of rank 0 with J and K from all ranks."""
-    ranks = execution.ranks
+    """The SCF object, from the checkpoint or from an SCF of rank 0 with J and K from all ranks."""
+    ranks, kind = execution.ranks, reference_of(job)
 
-    def rhf(kept: Mapping[str, Any] | None, shared: SharedJK | None = None) -> Any:
-        return run_rhf(
+    def scf(kept: Mapping[str, Any] | None, shared: SharedJK | None = None) -> Any:
+        return run_scf(
             mol,
+            kind,
             source=job.scf,
             density_fit=job.density_fit,
             conv_tol=job.conv_tol,
@@ -217,12 +275,13 @@ def _reference(mol: gto.Mole, job: Job, execution: Execution, store: Checkpoint 
 
     ranks.at("SCF")
     if ranks.size == 1:
-        return rhf(store.orbitals() if store else None)
+        return scf(store.orbitals() if store else None)
     shared = SharedJK(mol, ranks, execution.schedule)
     if ranks.rank:
-        return rhf(shared.serve())
-    mf = rhf(store.orbitals() if store else None, shared)
-    shared.end({name: getattr(mf, name) for name in (*ORBITALS, "converged")} | {"ran_on": jk_ran_on(mf)})
+        return scf(shared.serve())
+    mf = scf(store.orbitals() if store else None, shared)
+    names = (*ORBITALS, "converged", *(["spin_fock"] if kind == "ROHF" else []))
+    shared.end({name: getattr(mf, name) for name in names} | {"ran_on": jk_ran_on(mf)})
     return mf
 
 

@@ -56,6 +56,28 @@ class Store(ABC):
         """Free the disk space of an array that is no longer needed."""
 
 
+class SpinStore(Store):
+    """The part of a store that belongs to one spin of an open shell: records and arrays have its name as a suffix."""
+
+    def __init__(self, store: Store, spin: str) -> None:
+        self.store, self.spin, self.directory = store, spin, store.directory
+
+    def decide(self, kind: str, make: Callable[[], Any]) -> Any:
+        return self.store.decide(f"{kind} ({self.spin})", make)
+
+    def recorded(self, kind: str) -> list[Any]:
+        return self.store.recorded(f"{kind} ({self.spin})")
+
+    def add(self, kind: str, value: Any) -> None:
+        self.store.add(f"{kind} ({self.spin})", value)
+
+    def array(self, kind: type[Array], file: str, name: str, shape: tuple[int, ...]) -> Array:
+        return self.store.array(kind, f"{file}-{self.spin}", name, shape)
+
+    def remove(self, file: str) -> None:
+        self.store.remove(f"{file}-{self.spin}")
+
+
 class Scratch(Store):
     """A store in files without names, which the system deletes when the arrays are closed or the process is killed."""
 

@@ -13,18 +13,18 @@ are computed again, and the first two terms are replaced by the exact |sum_k d_k
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from trnqc.host.blas import single_threaded
-from trnqc.mp2.factors.factors import Factors
+from trnqc.mp2.pairs.sectors import Sector
 from trnqc.types import PairEnergies
 
-Exact = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""A function of the indices i and j that returns `pair_energy` of these pairs, [pairs, 2]."""
+Exact = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+"""A function of the numbers of sectors and the orbitals i and j that returns energies of these pairs, [pairs, 2]."""
 
 # Number of pairs that are computed again. In tests with fp32 and bf16x3 the estimate was then one to four times the
 # error, for a few per cent of the work.
@@ -50,28 +50,36 @@ class ErrorEstimate:
     pairs: int
 
 
-def estimate_error(energies: PairEnergies, factors: Factors, exact: Exact | None = None) -> ErrorEstimate:
-    """Estimate the errors of pair energies that were computed from `factors` at any precision.
+def estimate_error(
+    energies: Sequence[PairEnergies], sectors: Sequence[Sector], exact: Exact | None = None
+) -> ErrorEstimate:
+    """Estimate the errors of pair energies that were computed at any precision.
 
     Parameters
     ----------
     energies
-        The pair energies.
-    factors
-        The factors in fp64.
+        The pair energies of each sector.
+    sectors
+        The pairs, with their factors in fp64.
     exact
         Computes pairs in fp64 if this process does not have all rows of B.
     """
-    i, j = np.tril_indices(len(factors.eps_occ))
-    computed = np.stack([energies.os[i, j], energies.ss[i, j]], axis=1)
+    indices = [sector.indices() for sector in sectors]
+    number = np.concatenate([np.full(len(i), n) for n, (i, _) in enumerate(indices)] or [np.empty(0, int)])
+    i, j = (np.concatenate([pair[k] for pair in indices] or [np.empty(0, int)]) for k in (0, 1))
+    computed = np.concatenate([_values(*parts) for parts in zip(energies, sectors, indices)] or [np.empty((0, 2))])
+    if not len(computed):
+        return ErrorEstimate(0.0, 0.0, 0.0, 0, 0)
     weights = np.abs(computed).sum(axis=1)
     weights += weights.mean() / 10 or 1.0
     picked, times = np.unique(sample(weights), return_counts=True)
     with single_threaded():  # The products are too small to share among threads.
-        difference = computed[picked] - (exact or _exact_from(factors))(i[picked], j[picked])
+        exactly = (exact or _exact_from(sectors))(number[picked], i[picked], j[picked])
+    difference = computed[picked] - exactly
+    naux = sectors[0].naux
 
     def error(columns: list[int]) -> float:
-        rounding = np.finfo(float).eps * np.sqrt(factors.shape[2]) * np.abs(computed[:, columns]).sum()
+        rounding = np.finfo(float).eps * np.sqrt(naux) * np.abs(computed[:, columns]).sum()
         d = difference[:, columns].sum(axis=1)
         if len(picked) == len(i):
             return float(abs(d.sum()) + rounding)
@@ -81,9 +89,40 @@ def estimate_error(energies: PairEnergies, factors: Factors, exact: Exact | None
     return ErrorEstimate(error([0, 1]), error([0]), error([1]), len(picked), len(i))
 
 
-def _exact_from(factors: Factors) -> Exact:
-    eps = factors.eps_occ, factors.eps_vir
-    return lambda i, j: np.array([pair_energy(factors.B, *eps, *pair) for pair in zip(i, j)])
+def _values(energies: PairEnergies, sector: Sector, indices: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """Opposite- and same-spin energies of the pairs of a sector, [pairs, 2]."""
+    return np.stack([energies.os[indices], energies.ss[indices]], axis=1) * sector.weights
+
+
+def _exact_from(sectors: Sequence[Sector]) -> Exact:
+    def exact(number: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        return np.array([sector_energy(sectors[n], *pair) for n, *pair in zip(number, i, j)])
+
+    return exact
+
+
+def sector_energy(
+    sector: Sector, i: int, j: int, row: np.ndarray | None = None, column: np.ndarray | None = None
+) -> tuple[float, float]:
+    """Opposite- and same-spin energy of a pair of a sector in fp64, Hartree.
+
+    Parameters
+    ----------
+    sector
+        The pairs and their factors.
+    i, j
+        The orbitals.
+    row, column
+        Row i and row j of the factors; by default they are read from the sector.
+    """
+    left, right = sector.left, sector.sides[-1]
+    row = np.asarray(left.B[i]) if row is None else row
+    column = np.asarray(right.B[j]) if column is None else column
+    if sector.right is None:
+        both = pair_energy({i: row, j: column}, left.eps_occ, left.eps_vir, i, j)
+        return sector.weights[0] * both[0], sector.weights[1] * both[1]
+    t = row @ column.T
+    return float(np.sum(t * t / (left.eps_occ[i] + right.eps_occ[j] - left.eps_vir[:, None] - right.eps_vir))), 0.0
 
 
 def sample(weights: np.ndarray) -> np.ndarray:

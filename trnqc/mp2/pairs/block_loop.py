@@ -7,24 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 
 from trnqc.mp2.execution import Execution
-from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.jobs.store import Store
-from trnqc.mp2.pairs.blocks import SETS, PairBlock, block_energies, pair_blocks
+from trnqc.mp2.pairs.block_energies import block_energies
+from trnqc.mp2.pairs.blocks import SETS, PairBlock
+from trnqc.mp2.pairs.sectors import Sector
 from trnqc.types import PairEnergies
 
 
-def pairs_by_blocks(factors: Factors, execution: Execution, width: int, store: Store | None = None) -> PairEnergies:
+def pairs_by_blocks(sector: Sector, execution: Execution, width: int, store: Store | None = None) -> PairEnergies:
     """Compute the energies of all pairs with at most SETS times `width` rows of B in memory.
 
     Parameters
     ----------
-    factors
-        The factors, in memory or on disk.
+    sector
+        The pairs, with their factors in memory or on disk.
     execution
         Backend, precision and threads.
     width
@@ -37,42 +37,42 @@ def pairs_by_blocks(factors: Factors, execution: Execution, width: int, store: S
     StorageError
         If rows cannot be read or energies cannot be recorded.
     """
-    nocc = len(factors.eps_occ)
-    os, ss = np.zeros((2, nocc, nocc))
-    blocks = {block.bounds: block for block in pair_blocks(nocc, width)}
-    total, ran_on = sum(block.pairs for block in blocks.values()), ""
-    for bounds, os_of_block, ss_of_block, how in [] if store is None else store.recorded("pairs"):
+    os, ss = np.zeros((2, *sector.shape))
+    blocks = {block.bounds: block for block in sector.blocks(width)}
+    total, ran_on = sector.pairs, ""
+    for bounds, os_of_block, ss_of_block, how in [] if store is None else store.recorded(sector.record):
         block, ran_on = blocks.pop(tuple(bounds)), how
         os[block.rows, block.columns], ss[block.rows, block.columns] = os_of_block, ss_of_block
     done = total - sum(block.pairs for block in blocks.values())
-    for block, rows, columns in in_turn(factors.B, blocks.values()):
-        energies = block_energies(block, rows, columns, factors, execution)
+    for block, rows, columns in in_turn(sector, blocks.values()):
+        energies = block_energies(block, rows, columns, sector, execution)
         os[block.rows, block.columns], ss[block.rows, block.columns] = energies.os, energies.ss
         ran_on = f"{energies.ran_on}, blocks of {width} orbitals"
         if store is not None:
-            store.add("pairs", [list(block.bounds), energies.os.tolist(), energies.ss.tolist(), ran_on])
+            store.add(sector.record, [list(block.bounds), energies.os.tolist(), energies.ss.tolist(), ran_on])
         done += block.pairs
         execution.report("pairs", done, total)
     return PairEnergies(os, ss, ran_on)
 
 
-def in_turn(B: Any, blocks: Iterable[PairBlock]) -> Iterator[tuple[PairBlock, np.ndarray, np.ndarray]]:
+def in_turn(sector: Sector, blocks: Iterable[PairBlock]) -> Iterator[tuple[PairBlock, np.ndarray, np.ndarray]]:
     """Yield each block with its rows and columns, while those of the next block are being read."""
 
-    def read(rows: slice) -> np.ndarray:
-        return np.ascontiguousarray(B[rows], dtype=np.float64)
+    def read(side: int, rows: slice) -> np.ndarray:
+        return np.ascontiguousarray(sector.sides[side].B[rows], dtype=np.float64)
 
-    held: dict[int, Future[np.ndarray]] = {}
+    held: dict[tuple[int, int], Future[np.ndarray]] = {}
     with ThreadPoolExecutor(1, thread_name_prefix="trnqc-rows") as reader:
         for block, following in _with_next(blocks):
             needed, next_ = _sets(block), _sets(following)
             held = {first: rows for first, rows in held.items() if first in needed or first in next_}
             for first in needed.keys() - held.keys():
-                held[first] = reader.submit(read, needed[first])
+                held[first] = reader.submit(read, first[0], needed[first])
             for first in next_.keys() - held.keys():
                 if len(held) < SETS:
-                    held[first] = reader.submit(read, next_[first])
-            yield block, held[block.i0].result(), held[block.j0].result()
+                    held[first] = reader.submit(read, first[0], next_[first])
+            rows, columns = held[0, block.i0], held[int(block.opposite), block.j0]
+            yield block, rows.result(), columns.result()
 
 
 def _with_next(blocks: Iterable[PairBlock]) -> Iterator[tuple[PairBlock, PairBlock | None]]:
@@ -85,6 +85,6 @@ def _with_next(blocks: Iterable[PairBlock]) -> Iterator[tuple[PairBlock, PairBlo
         block = following
 
 
-def _sets(block: PairBlock | None) -> dict[int, slice]:
-    """The two sets of rows of a block, by their first orbital."""
-    return {} if block is None else {block.i0: block.rows, block.j0: block.columns}
+def _sets(block: PairBlock | None) -> dict[tuple[int, int], slice]:
+    """The two sets of rows of a block, by their side of the sector and their first orbital."""
+    return {} if block is None else {(0, block.i0): block.rows, (int(block.opposite), block.j0): block.columns}

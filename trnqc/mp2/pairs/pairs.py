@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from trnqc.errors import CheckpointError, TrnqcError
 from trnqc.mp2.execution import Execution
-from trnqc.mp2.factors.factors import Factors
+from trnqc.mp2.factors.factors import Factors, SpinFactors
 from trnqc.mp2.jobs.store import Store
 from trnqc.mp2.pairs.accuracy import ErrorEstimate, estimate_error
+from trnqc.mp2.pairs.block_energies import widest
 from trnqc.mp2.pairs.block_loop import pairs_by_blocks
-from trnqc.mp2.pairs.blocks import widest
+from trnqc.mp2.pairs.denominators import denominator_warnings
 from trnqc.mp2.pairs.distribution import set_width
 from trnqc.mp2.pairs.ranks import exact_on_ranks, pairs_on_ranks
-from trnqc.types import PairEnergies
+from trnqc.mp2.pairs.sectors import Sector, joined, sectors_of
+from trnqc.types import PairEnergies, SpinPairEnergies
 
 # Estimated error in Hartree above which a result has a warning. Programs agree to 1e-6, and the estimate can be four
 # times the error (`accuracy.SAMPLE`).
@@ -48,7 +51,7 @@ class PairStep:
     """
 
     execution: Execution
-    energies: PairEnergies
+    energies: PairEnergies | SpinPairEnergies
     error: ErrorEstimate
     timings: dict[str, float]
     warnings: tuple[str, ...]
@@ -56,24 +59,25 @@ class PairStep:
     @property
     def e_os(self) -> float:
         """Opposite-spin energy, Hartree."""
-        return float(self.energies.os.sum())
+        return self.energies.e_os
 
     @property
     def e_ss(self) -> float:
         """Same-spin energy, Hartree."""
-        return float(self.energies.ss.sum())
+        return self.energies.e_ss
 
 
-def run_pairs(factors: Factors, execution: Execution, store: Store | None = None) -> PairStep:
+def run_pairs(factors: Factors | SpinFactors, execution: Execution, store: Store | None = None) -> PairStep:
     """Compute the pair energies of checked factors.
 
-    All pairs are computed at once if B is in memory and the backend's copy of it fits too, else block by block. Several
-    ranks divide the pairs among them. The rows are either spread over the ranks or read from disk by all of them.
+    All pairs of a spin case are computed at once if B is in memory and the backend's copy of it fits too, else block by
+    block. Several ranks divide the pairs among them. The rows are either spread over the ranks or read from disk by all
+    of them.
 
     Parameters
     ----------
     factors
-        The factors.
+        The factors of a closed shell, or of both spins.
     execution
         Backend, precision, threads, memory limit and ranks.
     store
@@ -85,24 +89,43 @@ def run_pairs(factors: Factors, execution: Execution, store: Store | None = None
         If an energy is not finite.
     MemoryLimit, CheckpointError, StorageError, CommunicationError
     """
-    ranks, precision = execution.ranks, execution.choice.precision
+    ranks, precision, sectors = execution.ranks, execution.choice.precision, sectors_of(factors)
     start = time.perf_counter()
-    energies = _pair_energies(factors, execution, store)
+    parts = [_pair_energies(sector, factors, execution, store) for sector in sectors]
     middle = time.perf_counter()
-    if not (np.isfinite(energies.os).all() and np.isfinite(energies.ss).all()):
-        raise TrnqcError(
-            f"{energies.ran_on} returned pair energies that are not finite at precision {precision}: "
-            "an orbital-energy denominator vanishes or a product overflows"
-        )
-    error = estimate_error(energies, factors, exact_on_ranks(factors, ranks) if ranks.size > 1 else None)
+    for part in parts:
+        if not (np.isfinite(part.os).all() and np.isfinite(part.ss).all()):
+            raise TrnqcError(
+                f"{part.ran_on} returned pair energies that are not finite at precision {precision}: "
+                "an orbital-energy denominator vanishes or a product overflows"
+            )
+    error = estimate_error(parts, sectors, exact_on_ranks(sectors, ranks) if ranks.size > 1 else None)
     timings = {"pairs": middle - start, "error estimate": time.perf_counter() - middle}
-    return PairStep(execution, energies, error, timings, tuple(_warnings(factors, execution, error)))
+    energies = joined(factors, sectors, parts)
+    warnings_ = (*denominator_warnings(sectors), *_precision_warnings(execution, error))
+    return PairStep(execution, energies, error, timings, warnings_)
 
 
-def pair_step_bytes(nocc: int, nvir: int, naux: int, execution: Execution) -> int:
-    """Smallest number of bytes that the pair step needs in addition to B[nocc, nvir, naux]."""
-    width = set_width(nocc, nvir, naux) if execution.ranks.size > 1 else 1
-    return execution.pair_bytes(width, width, nvir, naux)
+def pair_step_bytes(spins: Sequence[tuple[int, int]], naux: int, execution: Execution) -> int:
+    """Smallest number of bytes that the pair step needs in addition to B.
+
+    Parameters
+    ----------
+    spins
+        (nocc, nvir) of a closed shell, or of each spin.
+    naux
+        Number of auxiliary functions.
+    execution
+        Backend, precision, threads and ranks.
+    """
+    several = execution.ranks.size > 1
+    with_pairs = [(m, a) for m, a in spins if m and a]
+    widths = [set_width(m, a, naux) if several else 1 for m, a in with_pairs]
+    needed = [execution.pair_bytes(w, w, a, naux) for w, (_, a) in zip(widths, with_pairs)]
+    if len(with_pairs) == 2:
+        w, (nvir_alpha, nvir_beta) = min(widths), (a for _, a in with_pairs)
+        needed.append(execution.opposite_spin_bytes(w, w, (nvir_alpha, nvir_beta), naux))
+    return max(needed, default=0)
 
 
 def warn(messages: tuple[str, ...]) -> None:
@@ -111,32 +134,44 @@ def warn(messages: tuple[str, ...]) -> None:
         warnings.warn(message, ResultWarning, stacklevel=3)
 
 
-def _pair_energies(factors: Factors, execution: Execution, store: Store | None) -> PairEnergies:
+def _pair_energies(
+    sector: Sector, factors: Factors | SpinFactors, execution: Execution, store: Store | None
+) -> PairEnergies:
+    in_memory = sum(part.bytes_in_memory for part in ((factors,) if isinstance(factors, Factors) else factors))
     if execution.ranks.size > 1:
-        return pairs_on_ranks(factors, execution, lambda: _width(factors, execution, store), store)
-    if store is None and _fits_at_once(factors, execution):
-        with np.errstate(all="ignore"):  # `run_pairs` reports energies that are not finite.
-            return execution.all_pairs(
-                factors.B,
-                factors.eps_occ,
-                factors.eps_vir,
-                max_memory=execution.memory if np.isfinite(execution.memory) else None,
-                progress=lambda done, total: execution.report("pairs", done, total),
-            )
-    return pairs_by_blocks(factors, execution, _width(factors, execution, store), store)
+        return pairs_on_ranks(sector, execution, lambda: _width(sector, execution, store, in_memory), store)
+    if store is None and in_memory and in_memory + _bytes_at_once(sector, execution) <= execution.memory:
+        return _at_once(sector, execution, in_memory)
+    return pairs_by_blocks(sector, execution, _width(sector, execution, store, in_memory), store)
 
 
-def _fits_at_once(factors: Factors, execution: Execution) -> bool:
-    nocc, nvir, naux = factors.shape
-    in_memory = factors.bytes_in_memory
-    return bool(in_memory) and in_memory + execution.pair_bytes(nocc, 1, nvir, naux) <= execution.memory
+def _bytes_at_once(sector: Sector, execution: Execution) -> int:
+    m, n = sector.shape
+    if sector.right is None:
+        return execution.pair_bytes(m, 1, sector.nvir[0], sector.naux)
+    return execution.opposite_spin_bytes(m, n, sector.nvir, sector.naux)
 
 
-def _width(factors: Factors, execution: Execution, store: Store | None) -> int:
-    """Number of orbitals in a set: that of an interrupted run, or the largest that memory and `set_width` allow."""
-    fits = widest(factors, execution)
-    wanted = min(fits, set_width(*factors.shape)) if execution.ranks.size > 1 else fits
-    width = wanted if store is None else store.decide("orbitals a set", lambda: wanted)
+def _at_once(sector: Sector, execution: Execution, in_memory: int) -> PairEnergies:
+    left, right = sector.left, sector.sides[-1]
+
+    def progress(done: int, total: int) -> None:
+        execution.report("pairs", done, total)
+
+    with np.errstate(all="ignore"):  # `run_pairs` reports energies that are not finite.
+        if sector.right is not None:
+            energies = (left.eps_occ, right.eps_occ), (left.eps_vir, right.eps_vir)
+            return execution.opposite_spin(left.B, right.B, *energies, progress=progress)
+        others = in_memory - left.bytes_in_memory
+        limit = execution.memory - others if np.isfinite(execution.memory) else None
+        return execution.all_pairs(left.B, left.eps_occ, left.eps_vir, max_memory=limit, progress=progress)
+
+
+def _width(sector: Sector, execution: Execution, store: Store | None, in_memory: int) -> int:
+    """Number of orbitals in a set: that of an interrupted run, or the largest that memory and ranks allow."""
+    fits = widest(sector, execution, in_memory)
+    wanted = min(fits, sector.rank_width) if execution.ranks.size > 1 else fits
+    width = wanted if store is None else store.decide(f"orbitals a set {sector.name}".rstrip(), lambda: wanted)
     if width > fits:
         raise CheckpointError(
             f"the interrupted run had blocks of {width} orbitals, but the memory limit now allows {fits}: use the "
@@ -145,14 +180,8 @@ def _width(factors: Factors, execution: Execution, store: Store | None) -> int:
     return width
 
 
-def _warnings(factors: Factors, execution: Execution, error: ErrorEstimate) -> list[str]:
+def _precision_warnings(execution: Execution, error: ErrorEstimate) -> list[str]:
     messages, precision = [], execution.choice.precision
-    gap = factors.eps_vir.min() - factors.eps_occ.max()
-    if gap <= 0:
-        messages.append(
-            f"the lowest virtual energy lies {-gap:.3g} Hartree below the highest occupied one: "
-            "MP2 is not meaningful for this reference"
-        )
     if precision == "bf16":
         messages.append(
             "bf16 keeps 8 bits of B and has errors of up to 1e-3 Hartree, so that it is for screening only; those of "

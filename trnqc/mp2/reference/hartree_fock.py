@@ -1,4 +1,4 @@
-"""The Hartree-Fock reference of a job: PySCF's RHF, density-fitted with the JK set or conventional.
+"""The Hartree-Fock reference of a job: PySCF's RHF, UHF or ROHF, density-fitted with the JK set or conventional.
 
 J and K are computed from our integrals (`trnqc.accelerate`) or, to compare, from PySCF's.
 """
@@ -17,7 +17,10 @@ from trnqc.host.blas import single_threaded
 from trnqc.mp2.execution import Progress
 from trnqc.mp2.reference.orbitals import check_reference
 from trnqc.mp2.reference.ranks import SharedJK
+from trnqc.mp2.reference.semicanonical import fock_matrices
 
+# The kinds of reference.
+REFERENCES = ("RHF", "UHF", "ROHF")
 # The integrals from which J and K of the SCF can be computed.
 SOURCES = ("trnqc", "pyscf")
 # Threshold of the orbital gradient divided by sqrt(conv_tol). PySCF's factor is 1; this is a tenth of it, because the
@@ -25,8 +28,9 @@ SOURCES = ("trnqc", "pyscf")
 GRADIENT_FACTOR = 0.1
 
 
-def run_rhf(
+def run_scf(
     mol: gto.Mole,
+    kind: str = "RHF",
     *,
     source: str = "trnqc",
     density_fit: bool = True,
@@ -36,11 +40,18 @@ def run_rhf(
     progress: Progress | None = None,
     shared: SharedJK | None = None,
     kept: Mapping[str, Any] | None = None,
+    guess: Any = None,
 ) -> Any:
-    """Run restricted Hartree-Fock and return the converged PySCF object.
+    """Run Hartree-Fock and return the converged PySCF object.
+
+    An ROHF object has the additional attribute spin_fock, the Fock matrices [2, nao, nao] of both spins.
 
     Parameters
     ----------
+    mol : Mole
+        The molecule.
+    kind : {"RHF", "UHF", "ROHF"}
+        The kind of reference.
     source : {"trnqc", "pyscf"}
         Whether J and K are computed from our integrals or from PySCF's.
     density_fit : bool
@@ -58,6 +69,8 @@ def run_rhf(
     kept : mapping, optional
         e_tot, mo_energy, mo_coeff, mo_occ and ran_on (and converged, if it is False) of an earlier run, which replace
         a new run.
+    guess : numpy.ndarray, optional
+        Density matrix from which the SCF starts.
 
     Raises
     ------
@@ -67,7 +80,7 @@ def run_rhf(
         If the source is unknown.
     """
     # All ranks compute J and K, so all of them need the kernels before the SCF begins.
-    mf = _rhf_object(mol, source, density_fit, kernels="wait" if shared else None)
+    mf = _scf_object(mol, kind, source, density_fit, kernels="wait" if shared else None)
     mf.conv_tol, mf.conv_tol_grad, mf.max_cycle = conv_tol, GRADIENT_FACTOR * conv_tol**0.5, max_cycle
     if progress:
         mf.callback = lambda env: progress("SCF", env["cycle"] + 1, 0)
@@ -81,15 +94,17 @@ def run_rhf(
     # PySCF uses OpenMP and our J and K use threads of their own. Threads inside BLAS compete with both: on two cores,
     # two threads for the diagonalisations doubled the processor time of the whole SCF.
     with single_threaded():
-        mf.kernel()
-    check_reference(mf, allow_unconverged)
+        mf.kernel(guess)
+        check_reference(mf, allow_unconverged)
+        if kind == "ROHF":
+            mf.spin_fock = fock_matrices(mf)
     return mf
 
 
-def _rhf_object(mol: gto.Mole, source: str, density_fit: bool, kernels: str | None) -> Any:
+def _scf_object(mol: gto.Mole, kind: str, source: str, density_fit: bool, kernels: str | None) -> Any:
     if source not in SOURCES:
         raise InputError(f"the source of J and K must be one of {', '.join(SOURCES)}, got {source!r}")
-    mf = scf.RHF(mol)
+    mf = {"RHF": scf.RHF, "UHF": scf.UHF, "ROHF": scf.ROHF}[kind](mol)
     if density_fit:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PySCF advertises another package whenever a set is missing.

@@ -1,4 +1,4 @@
-"""The correlated orbitals: those of a converged closed-shell reference without the frozen ones."""
+"""The correlated orbitals: those of a converged reference without the frozen ones."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from trnqc.errors import InputError, MoleculeError, NotConverged, UnsupportedErr
 
 Frozen = int | Sequence[int] | None
 """The frozen orbitals: the number of lowest orbitals, or a list of indices, or None."""
+SpinFrozen = Frozen | Sequence[Sequence[int]]
+"""The frozen orbitals of an open shell: those of both spins, or a list of indices for each spin."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +66,35 @@ def chemical_core(mol: gto.Mole) -> int:
     return int(elements.chemcore(mol))
 
 
-def check_reference(mf: Any, allow_unconverged: bool = False) -> None:
-    """Check that `mf` is a converged closed-shell RHF object of a molecule with real orbitals.
+# Occupations of the orbitals of each kind of reference.
+_OCCUPATIONS = {"RHF": {0.0, 2.0}, "ROHF": {0.0, 1.0, 2.0}, "UHF": {0.0, 1.0}}
+
+
+def kind_of_reference(mf: Any) -> str:
+    """Whether a PySCF object is restricted ("RHF"), restricted open-shell ("ROHF") or unrestricted ("UHF").
+
+    Kohn-Sham objects are of the kind of their orbitals. Raises UnsupportedError for another kind.
+    """
+    if isinstance(mf, scf.rohf.ROHF):
+        return "ROHF"
+    if isinstance(mf, scf.uhf.UHF):
+        return "UHF"
+    if isinstance(mf, scf.hf.RHF):
+        return "RHF"
+    raise UnsupportedError(f"{type(mf).__name__} is not a reference for MP2; only RHF, UHF and ROHF are supported")
+
+
+def check_reference(mf: Any, allow_unconverged: bool = False, kohn_sham: bool = False) -> None:
+    """Check that `mf` is a converged RHF, UHF or ROHF object of a molecule with real orbitals.
+
+    Parameters
+    ----------
+    mf
+        PySCF's object.
+    allow_unconverged
+        Whether an SCF that has not converged is accepted.
+    kohn_sham
+        Whether Kohn-Sham orbitals are accepted, as double hybrids need them.
 
     Raises
     ------
@@ -76,17 +105,16 @@ def check_reference(mf: Any, allow_unconverged: bool = False) -> None:
     NotConverged
         If the SCF has not converged and `allow_unconverged` is False.
     """
-    kind = type(mf).__name__
+    name = type(mf).__name__
     if not isinstance(mf, scf.hf.SCF):
-        raise InputError(f"a PySCF RHF object was expected, got {kind}")
+        raise InputError(f"a PySCF RHF, UHF or ROHF object was expected, got {name}")
     if hasattr(mf.mol, "lattice_vectors"):
-        raise UnsupportedError(f"{kind} is periodic; only molecules are supported")
-    if hasattr(mf, "xc"):
-        raise UnsupportedError(f"{kind} is a Kohn-Sham object; MP2 needs Hartree-Fock orbitals: run scf.RHF")
-    if isinstance(mf, scf.rohf.ROHF) or not isinstance(mf, scf.hf.RHF):
-        raise UnsupportedError(f"{kind} is not a restricted closed-shell object; only RHF references are supported")
+        raise UnsupportedError(f"{name} is periodic; only molecules are supported")
+    if hasattr(mf, "xc") and not kohn_sham:
+        raise UnsupportedError(f"{name} is a Kohn-Sham object; MP2 needs Hartree-Fock orbitals: run scf.RHF or scf.UHF")
+    kind = kind_of_reference(mf)
     if mf.mo_coeff is None or mf.mo_energy is None:
-        raise InputError(f"{kind} has no orbitals yet: run mf.kernel() first")
+        raise InputError(f"{name} has no orbitals yet: run mf.kernel() first")
     if not mf.converged and not allow_unconverged:
         raise NotConverged(
             "the SCF has not converged, so its orbitals do not define an MP2 energy: converge it (more cycles, another "
@@ -94,12 +122,64 @@ def check_reference(mf: Any, allow_unconverged: bool = False) -> None:
         )
     if np.iscomplexobj(mf.mo_coeff):
         raise UnsupportedError("complex orbitals are not supported; only real ones")
-    if not set(np.unique(mf.mo_occ)) <= {0.0, 2.0}:
-        others = [f"{n:.6g}" for n in np.unique(mf.mo_occ) if n not in (0.0, 2.0)]
+    found = np.unique(np.asarray(mf.mo_occ))
+    expected = _OCCUPATIONS[kind]
+    if not set(found) <= expected:
+        others = [f"{n:.6g}" for n in found if n not in expected]
         shown = ", ".join(others[:4]) + ", ..." * (len(others) > 4)
+        allowed = " and ".join(f"{n:g}" for n in sorted(expected, reverse=True))
         raise UnsupportedError(
-            f"occupations of 2 and 0 were expected, found {shown} too: run the reference without smearing or fractions"
+            f"occupations of {allowed} were expected, found {shown} too: run the reference without smearing or "
+            "fractions"
         )
+
+
+def correlated_orbitals(mo_coeff: Any, mo_energy: Any, mo_occ: Any, frozen: SpinFrozen) -> tuple[ActiveOrbitals, ...]:
+    """The correlated orbitals of a closed-shell or an unrestricted reference.
+
+    Parameters
+    ----------
+    mo_coeff, mo_energy, mo_occ
+        As on PySCF's objects: [nao, nmo], [nmo] and [nmo] of a closed shell, or arrays with a leading spin index.
+    frozen
+        As in `active_orbitals`; for two spins also a pair of lists.
+
+    Returns
+    -------
+    tuple of ActiveOrbitals
+        One for a closed shell, else alpha and beta. One of the two spins may have no correlated orbitals.
+
+    Raises
+    ------
+    MoleculeError
+        If no pair of electrons can be excited, or more orbitals of a spin are frozen than are occupied.
+    InputError
+        If `frozen` does not describe orbitals, or if a coefficient is not finite.
+    """
+    if np.ndim(mo_occ[0]) == 0:
+        return (active_orbitals(mo_coeff, mo_energy, mo_occ, frozen_by_spin(frozen)[0]),)
+    alpha, beta = (
+        _split(c, e, n, f, spin)
+        for c, e, n, f, spin in zip(mo_coeff, mo_energy, mo_occ, frozen_by_spin(frozen), ("alpha", "beta"))
+    )
+    check_spins(alpha, beta)
+    return alpha, beta
+
+
+def check_spins(alpha: ActiveOrbitals, beta: ActiveOrbitals) -> None:
+    """Raise MoleculeError if neither spin has occupied orbitals, or neither has virtual orbitals."""
+    if not alpha.nocc + beta.nocc:
+        raise MoleculeError("all occupied orbitals of both spins are frozen, so that none is left to correlate")
+    if not alpha.nvir + beta.nvir:
+        raise MoleculeError("there are no virtual orbitals: use a larger basis or freeze fewer orbitals")
+
+
+def frozen_by_spin(frozen: SpinFrozen) -> tuple[Frozen, Frozen]:
+    """The frozen orbitals of alpha and of beta spin, which are the same unless there is a list for each."""
+    lists = not isinstance(frozen, int | np.integer) and frozen is not None and len(frozen) == 2
+    if lists and all(np.ndim(part) == 1 for part in frozen):  # type: ignore[union-attr]
+        return tuple(frozen)  # type: ignore[arg-type,return-value]
+    return frozen, frozen  # type: ignore[return-value]
 
 
 def active_orbitals(mo_coeff: np.ndarray, mo_energy: np.ndarray, mo_occ: np.ndarray, frozen: Frozen) -> ActiveOrbitals:
@@ -119,18 +199,27 @@ def active_orbitals(mo_coeff: np.ndarray, mo_energy: np.ndarray, mo_occ: np.ndar
     InputError
         If `frozen` does not describe orbitals, or if a coefficient is not finite.
     """
+    orbitals = _split(mo_coeff, mo_energy, mo_occ, frozen)
     occupied = np.asarray(mo_occ) > 0
-    active = _active_mask(occupied, frozen)
-    occ, vir = occupied & active, ~occupied & active
-    if not occ.any():
+    if not orbitals.nocc:
         raise MoleculeError(
             f"all {occupied.sum()} occupied orbitals are frozen, so that none is left to correlate: freeze fewer"
             if occupied.any()
             else "there are no occupied orbitals"
         )
-    if not vir.any():
+    if not orbitals.nvir:
         what = "all virtual orbitals are frozen" if not occupied.all() else "the orbital basis has no virtual orbitals"
         raise MoleculeError(f"{what}, so there is no correlation energy: use a larger basis or freeze fewer orbitals")
+    return orbitals
+
+
+def _split(
+    mo_coeff: np.ndarray, mo_energy: np.ndarray, mo_occ: np.ndarray, frozen: Frozen, spin: str = ""
+) -> ActiveOrbitals:
+    """The orbitals of one spin, of which none need remain to be correlated."""
+    occupied = np.asarray(mo_occ) > 0
+    active = active_mask(occupied, frozen, spin)
+    occ, vir = occupied & active, ~occupied & active
     c, e = _real("mo_coeff", mo_coeff), _real("mo_energy", mo_energy)
     left_out = (np.flatnonzero(mask & ~active) for mask in (occupied, ~occupied))
     return ActiveOrbitals(c[:, occ], c[:, vir], e[occ], e[vir], *(tuple(index.tolist()) for index in left_out))
@@ -147,14 +236,37 @@ def _real(name: str, values: np.ndarray) -> np.ndarray:
     return array
 
 
-def _active_mask(occupied: np.ndarray, frozen: Frozen) -> np.ndarray:
+def active_mask(occupied: np.ndarray, frozen: Frozen, spin: str = "") -> np.ndarray:
+    """The mask [nmo] of the orbitals that are not frozen.
+
+    Parameters
+    ----------
+    occupied
+        The mask of the occupied orbitals.
+    frozen
+        As in `active_orbitals`.
+    spin
+        The spin, "alpha" or "beta", of an open shell, which may have all of its orbitals frozen.
+
+    Raises
+    ------
+    MoleculeError
+        If more orbitals are frozen than are occupied, or all of a closed shell.
+    InputError
+        If `frozen` does not describe orbitals.
+    """
     nmo, mask = len(occupied), np.ones(len(occupied), dtype=bool)
     if frozen is None:
         return mask
     if isinstance(frozen, int | np.integer) and not isinstance(frozen, bool):
         if not 0 <= frozen <= nmo:
             raise InputError(f"frozen must be a number of orbitals between 0 and {nmo}, got {frozen}")
-        if frozen >= occupied.sum():
+        if spin and frozen > occupied.sum():
+            raise MoleculeError(
+                f"{frozen} orbitals of each spin are to be frozen, but only {occupied.sum()} {spin} orbitals are "
+                "occupied: freeze fewer, or name the frozen orbitals of each spin"
+            )
+        if not spin and frozen >= occupied.sum():
             raise MoleculeError(
                 f"{frozen} frozen orbitals leave none of the {occupied.sum()} occupied ones to correlate: freeze fewer"
             )
