@@ -6,7 +6,7 @@ factors -> pair_sums -> P_ij, P_ab, Γ -> lagrangian: W -> frozen orbitals, Z-ve
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -123,7 +123,7 @@ def correlation_density(
     auxmol
         The auxiliary functions with which the factors were computed.
     execution
-        Threads and memory limit. The products run on the host in fp64.
+        Threads, memory limit, and the backend of Γ, see `pair_sums`. All other products run on the host in fp64.
     scaling
         Factors (c_os, c_ss) of the energy of which this is the density: (1, 1) for MP2.
     relaxed
@@ -172,7 +172,7 @@ def relax(
     sums = pair_sums(factors, scaling, execution)
     two_centre = _two_centre(factors, sums, metric)
     gammas = tuple(gamma.to_auxiliary(metric, execution.threads) for gamma in sums.gamma)
-    sums = PairSums(sums.energies, sums.p_occ, sums.p_vir, gammas)
+    sums = replace(sums, gamma=gammas)
     w = lagrangians(mf.mol, auxmol, spins, gammas, execution)
     densities = [_with_frozen(*parts) for parts in zip(spins, unrelaxed(spins, sums), w)]
     response = response_of(mf, spins, execution.threads, execution.memory)

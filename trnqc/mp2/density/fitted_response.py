@@ -1,8 +1,8 @@
 """The response of a density-fitted Hartree-Fock reference, for the occupied columns of the Fock matrix only.
 
     fitted integrals (Q|mu nu), once: L_iq = (Q|iq)
-    density P:  d_Q = Σ_pq P_pq (Q|pq) -> J = Σ_Q d_Q (Q|mu nu)
-                V_mu,i = Σ_pq C_mu,p P_pq L_iq -> K_mu,i = Σ_Q,nu (Q|mu nu) V_nu,i
+    density P:  d_Q = Σ_pq P_pq (Q|pq) -> J_iq = Σ_Q d_Q L_iq
+                V_i,mu = Σ_pq C_mu,p P_pq L_iq -> K_i,mu = Σ_Q,nu V_i,nu (Q|nu mu)
 
 K of a full density costs nao^3 naux operations. Its columns of occupied orbitals, which are all that the Z-vector
 equations and the energy-weighted density need, cost nocc nao^2 naux.
@@ -96,7 +96,10 @@ class FittedResponse:
         def group(q: slice) -> tuple[np.ndarray, list[np.ndarray]]:
             return self._rows[q] @ folded, [np.matmul(s.integrals[q], t.T) for s, t in zip(self._spins, left)]
 
-        return [spin.orbitals.coefficients.T @ g for spin, g in zip(self._spins, self._fock(group))]
+        results = [np.empty((s.orbitals.nmo, s.nocc)) for s in self._spins]
+        for result, s, g in zip(results, self._spins, self._fock(group)):
+            result[s.order] = g.T
+        return results
 
     def rotation(self, z: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return G[P]_ai [nvir, nocc] of the rotation z[a, i] for each spin."""
@@ -111,29 +114,33 @@ class FittedResponse:
                 v.append(np.matmul(s.integrals[q, :, : s.nocc], virtual) + np.matmul(among_occupied, occupied))
             return d, v
 
-        return [s.orbitals.c_vir.T @ g for s, g in zip(self._spins, self._fock(group))]
+        return [g[:, s.nocc :].T for s, g in zip(self._spins, self._fock(group))]
 
     def _fock(self, group: _Group) -> list[np.ndarray]:
-        """G[P]_mu,i [nao, nocc] of each spin."""
+        """G[P]_iq [nocc, nmo] of each spin, with the orbitals q in the order of `_Spin`."""
         nao = len(self._spins[0].coefficients)
 
-        def part(q: slice) -> tuple[np.ndarray, list[np.ndarray]]:
-            (d, v), rows = group(q), self._rows[q]
-            square, exchange = np.empty((nao, nao)), [np.zeros((nao, s.nocc)) for s in self._spins]
-            for n, row in enumerate(rows):
+        def part(q: slice) -> list[tuple[np.ndarray, np.ndarray]]:
+            d, v = group(q)
+            square = np.empty((nao, nao))
+            exchange, update = (
+                [np.zeros((s.nocc, nao)) for s in self._spins],
+                [np.empty((s.nocc, nao)) for s in self._spins],
+            )
+            for n, row in enumerate(self._rows[q]):
                 lib.unpack_tril(row, out=square)
-                for k, of_spin in zip(exchange, v):
-                    k += square @ of_spin[n].T
-            return d @ rows, exchange
+                for k, term, of_spin in zip(exchange, update, v):
+                    k += np.matmul(of_spin[n], square, out=term)
+            coulomb = [np.tensordot(d, s.integrals[q], 1) for s in self._spins]
+            return list(zip(coulomb, exchange))
 
-        coulomb, exchange = np.zeros(self._rows.shape[1]), [np.zeros((nao, s.nocc)) for s in self._spins]
+        totals = [(np.zeros((s.nocc, s.orbitals.nmo)), np.zeros((s.nocc, nao))) for s in self._spins]
         with single_threaded_pool(self._threads) as pool:
-            for j, k in pool.map(part, self._groups):
-                coulomb += j
-                for total, term in zip(exchange, k):
-                    total += term
-        j = lib.unpack_tril(coulomb)
-        return [j @ s.orbitals.c_occ - k for s, k in zip(self._spins, exchange)]
+            for terms in pool.map(part, self._groups):
+                for (coulomb, exchange), (j, k) in zip(totals, terms):
+                    coulomb += j
+                    exchange += k
+        return [j - k @ s.coefficients for s, (j, k) in zip(self._spins, totals)]
 
     def _with_integrals(self, spin: SpinOrbitals) -> _Spin:
         order = np.concatenate([np.flatnonzero(spin.occupied), np.flatnonzero(~spin.occupied)])

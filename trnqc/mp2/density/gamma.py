@@ -25,9 +25,9 @@ class Gamma:
     """
 
     def __init__(self, shape: tuple[int, int, int], on_disk: bool) -> None:
-        self.shape, self.on_disk = shape, on_disk
+        self.shape, self.on_disk = shape, on_disk and shape[0] > 0
         self._rows: np.ndarray | RowsOnDisk = (
-            Scratch().array(RowsOnDisk, "gamma", "Gamma", shape) if on_disk else np.zeros(shape)
+            Scratch().array(RowsOnDisk, "gamma", "Gamma", shape) if self.on_disk else np.zeros(shape)
         )
 
     def __getitem__(self, rows: slice) -> np.ndarray:
@@ -75,4 +75,4 @@ class Gamma:
         """Return Γ[i, a, P] of some auxiliary functions P, a contiguous array [i, a, n]."""
         if isinstance(self._rows, np.ndarray):
             return np.ascontiguousarray(self._rows[:, :, functions])
-        return np.array([self._rows[i][:, functions] for i in range(self.shape[0])])
+        return np.stack([self._rows[i][:, functions] for i in range(self.shape[0])])

@@ -3,6 +3,8 @@
     for every i: K_ij = B_i B_j^T of all j -> t, T̃ -> energies, Γ_i, P_ab, P_jj'
     for every j: T̃_ij of all i             -> Γ_j, P_ab, P_ii'
 
+P_ij is computed for orbitals of the two sets, P_ab for virtual orbitals of (nearly) the same energy.
+
 The tasks of a block share nothing but the amplitudes. Threads take one orbital after the other, and their sums are
 added in the order of the orbitals, so that the digits do not depend on the number of threads. Of the pairs of one set,
 those with i >= j are computed, and T̃_ji^ba = T̃_ij^ab gives the others.
@@ -30,12 +32,22 @@ class Side:
         Their factors [n, nvir, naux].
     eps_occ, eps_vir
         Energies of the orbitals of the set, and of all virtual orbitals of the spin, Hartree.
+    degenerate
+        Ranges of virtual orbitals whose energies are (nearly) the same.
     """
 
     rows: slice
     B: np.ndarray
     eps_occ: np.ndarray
     eps_vir: np.ndarray
+    degenerate: tuple[slice, ...]
+
+    def virtual_density(self, weighted: np.ndarray, t: np.ndarray) -> np.ndarray:
+        """Return Σ_x T̃[a, x] t[b, x], where a and b are the same or of one degenerate range, else zero."""
+        density = np.diag(np.einsum("ax,ax->a", weighted, t))
+        for same in self.degenerate:
+            density[same, same] = weighted[same] @ t[same].T
+        return density
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,11 +73,12 @@ class PairBlock:
     energies
         Sums of K t and of K_ij^ba t over the pairs, ij and ji counted separately, [2].
     sums
-        Of the left and of the right set: the same object twice where both are one set.
+        Of the left and of the right set: the same object twice where both are one set. Γ remains zero without
+        `with_gamma`.
     """
 
-    def __init__(self, sector: Sector, left: Side, right: Side) -> None:
-        self.sector, self.left, self.right = sector, left, right
+    def __init__(self, sector: Sector, left: Side, right: Side, with_gamma: bool = True) -> None:
+        self.sector, self.left, self.right, self.with_gamma = sector, left, right, with_gamma
         self.one_set = sector.same and left.rows == right.rows
         (m, a, _), (n, b, _) = left.B.shape, right.B.shape
         self.pairs = m * n * (2 if sector.same and not self.one_set else 1)
@@ -99,18 +112,20 @@ class PairBlock:
                 energies += self._amplitude(i, j, integrals[:, j])
         t, weighted = self._t[i, :, :count], self._weighted[i, :, :count]
         flat = weighted.reshape(len(weighted), -1)
-        self.sums[0].gamma[i] += flat @ columns
+        if self.with_gamma:
+            self.sums[0].gamma[i] += flat @ columns
         p_occ = 0.0 if self.one_set else np.matmul(weighted, t.transpose(0, 2, 1)).sum(axis=0)
-        return energies, flat @ t.reshape(len(t), -1).T, p_occ
+        return energies, self.left.virtual_density(flat, t.reshape(flat.shape)), p_occ
 
     def _of_right(self, j: int) -> tuple[np.ndarray, np.ndarray]:
         """Γ of orbital j of the right set, in place; returns P_ab of the right and P_ii' of the left."""
         first = j + 1 if self.one_set else 0  # The other pairs of one set are among those of the left orbitals.
         t, weighted = self._t[:, :, j].copy(), self._weighted[:, :, j].copy()
         flat = weighted[first:].reshape(-1, weighted.shape[2])
-        self.sums[1].gamma[j] += flat.T @ self.left.B[first:].reshape(-1, self.left.B.shape[2])
+        if self.with_gamma:
+            self.sums[1].gamma[j] += flat.T @ self.left.B[first:].reshape(-1, self.left.B.shape[2])
         p_occ = weighted.reshape(len(weighted), -1) @ t.reshape(len(t), -1).T
-        return flat.T @ t[first:].reshape(flat.shape), p_occ
+        return self.right.virtual_density(flat.T, t[first:].reshape(flat.shape).T), p_occ
 
     def _amplitude(self, i: int, j: int, integrals: np.ndarray) -> np.ndarray:
         """t and T̃ of a pair from K [a, b]; returns its sums of K t and of K_ij^ba t."""

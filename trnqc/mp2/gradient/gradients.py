@@ -132,8 +132,17 @@ class _Scanner(lib.GradScanner):
         else:
             mol = self.mol.set_geom_(mol_or_geometry, inplace=False)
         self.mol = mol
-        energy = self.base(mol)
-        return float(energy), self.kernel()
+        self.base(mol)
+        de = self.kernel()
+        return self.e_tot, de
+
+    @property
+    def e_tot(self) -> float:
+        """Energy of the last geometry whose gradient this is, with scaled spin components, Hartree."""
+        assert self.relaxation is not None, "the gradient has been computed"
+        os, ss = getattr(self.base, "gradient_scaling", (1.0, 1.0))
+        energies = self.relaxation.density.energies
+        return float(self.base._scf.e_tot + os * energies.os + ss * energies.ss)
 
     mol: gto.Mole
 
