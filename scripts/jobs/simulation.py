@@ -36,12 +36,12 @@ class Cyclic(Distribution):
 
     @cached_property
     def owners(self) -> tuple[int, ...]:
-        found = []
+        owners = []
         for block in self.blocks:
             a, b = self.numbers(block)
             holders = self.holders(a if (a + b) % 2 else b)
-            found.append(holders[(a // self.shards + b // self.shards) % len(holders)])
-        return tuple(found)
+            owners.append(holders[(a // self.shards + b // self.shards) % len(holders)])
+        return tuple(owners)
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,8 @@ def _half(sizes: dict[str, Any]) -> float:
 
 def _scatter(values: Sequence[float], count: int) -> np.ndarray:
     """Factors drawn from those measured, of mean one."""
-    found = np.random.default_rng(0).choice(np.array(values) / np.mean(values), count)
-    return found / found.mean()
+    drawn = np.random.default_rng(0).choice(np.array(values) / np.mean(values), count)
+    return drawn / drawn.mean()
 
 
 def factors_seconds(work: Workload, devices: int, net: Network, dynamic: bool) -> float:
@@ -172,7 +172,7 @@ def _distribution(kind: type[Distribution], nocc: int, nvir: int, naux: int, dev
 def projected(work: Workload, devices: int, net: Network) -> dict[str, dict[str, float]]:
     """Seconds by way of sharing: of factors, of pairs, of both."""
     sizes = (work.nocc, work.nvir, work.naux, devices)
-    found = {}
+    times = {}
     ways: tuple[tuple[str, Callable[[], float]], ...] = (
         ("static", lambda: visits_seconds(work, _distribution(Distribution, *sizes), net)),
         ("cyclic", lambda: visits_seconds(work, _distribution(Cyclic, *sizes), net)),
@@ -180,5 +180,5 @@ def projected(work: Workload, devices: int, net: Network) -> dict[str, dict[str,
     )
     for name, pairs in ways:
         factors, rest = factors_seconds(work, devices, net, name == "dynamic"), pairs()
-        found[name] = {"factors_s": factors, "pairs_s": rest, "mp2_s": factors + rest}
-    return found
+        times[name] = {"factors_s": factors, "pairs_s": rest, "mp2_s": factors + rest}
+    return times

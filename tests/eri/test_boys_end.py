@@ -24,8 +24,8 @@ def test_values_on_both_sides_of_the_end(order):
     )
     f = st.Function("values_of", (n, one, table, t, out), st.block(st.loop(i, n, body)))
     end = boys.end(order)
-    given = np.linspace(end - 0.3, end + 0.3, 48).reshape(-1, 4)
-    found = np.empty((len(given), order + 1, 4))
-    run(f, {"n": len(given), "one": 1.0, table.name: boys.table(order), "t": given, "out": found}, lanes=4)
+    inputs = np.linspace(end - 0.3, end + 0.3, 48).reshape(-1, 4)
+    result = np.empty((len(inputs), order + 1, 4))
+    run(f, {"n": len(inputs), "one": 1.0, table.name: boys.table(order), "t": inputs, "out": result}, lanes=4)
     for m in range(order + 1):
-        np.testing.assert_allclose(found[:, m], 2.0**m * boys.reference(m, given).astype(float), rtol=1e-13)
+        np.testing.assert_allclose(result[:, m], 2.0**m * boys.reference(m, inputs).astype(float), rtol=1e-13)
