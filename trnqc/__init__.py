@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from trnqc.lazy import lazy_names
 
 if TYPE_CHECKING:
     from trnqc.contraction.api import einsum, einsum_plan
@@ -25,18 +26,7 @@ _HOMES = {
     "mp2_energy": "trnqc.mp2.energy",
 }
 
-# Rooms with public names of their own, at hand after ``import trnqc``.
+# Rooms with public names of their own, available after ``import trnqc``.
 _ROOMS = ("cg", "contraction", "eri", "sparse")
 
-
-def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return importlib.import_module(f"trnqc.{name}")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'trnqc' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*__all__, *_ROOMS])
+__getattr__, __dir__ = lazy_names(__name__, _HOMES, _ROOMS)
