@@ -58,9 +58,7 @@ def numerical(molecule: Molecule, fitted: bool) -> tuple[dict[tuple[int, str], n
     density = run_scf(molecule, mol, fitted).make_rdm1()
 
     def moved(coordinate: int) -> Callable[[float], Energies]:
-        return lambda step: energies_of(
-            run_scf(molecule, displaced(mol, coordinate, step), fitted, density), molecule
-        )
+        return lambda step: energies_of(run_scf(molecule, displaced(mol, coordinate, step), fitted, density), molecule)
 
     def in_field(direction: int) -> Callable[[float], Energies]:
         return lambda step: energies_of(

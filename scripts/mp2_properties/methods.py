@@ -39,7 +39,10 @@ class Variant:
     @property
     def label(self) -> str:
         """The variant in words."""
-        words = ["fitted" if self.fitted else "conventional", f"{self.frozen} frozen" if self.frozen else "all electrons"]
+        words = [
+            "fitted" if self.fitted else "conventional",
+            f"{self.frozen} frozen" if self.frozen else "all electrons",
+        ]
         return ", ".join([self.scaling, *words])
 
 
@@ -81,7 +84,8 @@ class Method:
         """Total energies by scaling, Hartree."""
         correlation = pair_sums(self.factors, (1.0, 1.0), self.execution).energies
         return {
-            name: self.mf.e_tot + c_os * correlation.os + c_ss * correlation.ss for name, (c_os, c_ss) in SCALINGS.items()
+            name: self.mf.e_tot + c_os * correlation.os + c_ss * correlation.ss
+            for name, (c_os, c_ss) in SCALINGS.items()
         }
 
     def gradient_and_position(self, scaling: str) -> tuple[np.ndarray, np.ndarray]:

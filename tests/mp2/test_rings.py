@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from pyscf import df, gto, scf
 from pyscf.gw import rpa, urpa
 
-from trnqc.errors import InputError, MemoryLimit, MoleculeError, NotConverged
+import trnqc
+from trnqc.errors import InputError, MemoryLimit, MoleculeError, NotConverged, UnsupportedError
 from trnqc.mp2.execution import Execution, choose
 from trnqc.mp2.factors.build import build_factors
 from trnqc.mp2.factors.factors import Factors
@@ -127,3 +128,51 @@ def test_rpa_agrees_with_pyscf(atom, spin, reference):
     theirs.with_df = df.DF(mol, "cc-pvdz-ri")
     theirs.kernel()
     assert rpa_energy(channels_of(mf, "cc-pvdz-ri"), execution()).energy == pytest.approx(theirs.e_corr, abs=1e-8)
+
+
+WATER = "O 0 0 0; H 0 0.757 0.587; H 0 -0.757 0.587"
+RADICAL = "N 0 0 0; H 0 0.80 0.63; H 0 -0.80 0.63"
+
+
+@pytest.mark.parametrize(("atom", "spin"), [(WATER, 0), (RADICAL, 1)])
+@pytest.mark.parametrize("frozen", [None, 1])
+def test_sos_mp2_is_that_of_dfmp2(atom, spin, frozen):
+    mf = gto.M(atom=atom, basis="cc-pvdz", spin=spin, verbose=0).HF().run()
+    exact = trnqc.DFMP2(mf, frozen=frozen).run().result.e_corr_sos
+    for tolerance in (1e-6, 1e-10):
+        sos = trnqc.SOSMP2(mf, frozen=frozen, tolerance=tolerance).run()
+        assert abs(sos.e_corr - exact) <= sos.result.error + 1e-12 and sos.result.error <= tolerance
+        assert sos.e_tot == mf.e_tot + sos.e_corr
+
+
+@pytest.mark.parametrize(("atom", "spin", "theirs"), [(WATER, 0, rpa.RPA), (RADICAL, 1, urpa.URPA)])
+def test_rpa_of_kohn_sham_orbitals_agrees_with_pyscf(atom, spin, theirs):
+    mf = gto.M(atom=atom, basis="cc-pvdz", spin=spin, verbose=0).KS(xc="PBE")
+    mf.grids.atom_grid = (15, 50)
+    mf = mf.density_fit().run()
+    reference = theirs(mf)
+    reference.with_df = df.DF(mf.mol, "cc-pvdz-ri")
+    reference.kernel()
+    ours = trnqc.RPA(mf).run()
+    assert ours.e_corr == pytest.approx(reference.e_corr, abs=1e-9)
+    assert ours.e_tot == pytest.approx(reference.e_tot, abs=1e-9)
+    core = trnqc.RPA(mf).set_frozen().run()
+    assert ours.e_corr < core.e_corr < 0.9 * ours.e_corr
+
+
+def test_a_spin_without_electrons_to_correlate():
+    mf = scf.UHF(gto.M(atom="H", basis="cc-pvdz", spin=1, verbose=0)).run()
+    sos = trnqc.SOSMP2(mf).run()
+    assert (sos.e_corr, sos.result.error) == (0.0, 0.0)
+    assert trnqc.RPA(mf).run().e_corr < -1e-3  # Direct RPA correlates an electron with itself.
+
+
+def test_references_of_ring_methods():
+    mol = gto.M(atom=WATER, basis="sto-3g", verbose=0)
+    kohn_sham, triplet = mol.KS(xc="PBE").run(), gto.M(atom="O", basis="sto-3g", spin=2, verbose=0).ROHF().run()
+    with pytest.raises(UnsupportedError, match="Kohn-Sham"):
+        trnqc.SOSMP2(kohn_sham)
+    with pytest.raises(UnsupportedError, match="RHF or UHF object, got ROHF"):
+        trnqc.RPA(triplet)
+    with pytest.raises(InputError, match="c_os must be a positive factor"):
+        trnqc.SOSMP2(mol.HF().run(), c_os=0.0).kernel()

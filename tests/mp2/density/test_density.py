@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from pyscf import gto, scf
 from pyscf.mp import dfmp2_native, dfump2_native
 
+import trnqc
 from tests.mp2.density.references import Parts, converged
-from trnqc.errors import InputError, MemoryLimit, NotConverged, TrnqcError
+from trnqc.errors import InputError, MemoryLimit, NotConverged, TrnqcError, UnsupportedError
 from trnqc.mp2.density import sets
 from trnqc.mp2.density.density import correlation_density
+from trnqc.mp2.density.fitted_response import FittedResponse, response_of
 from trnqc.mp2.density.pair_sums import pair_sums
+from trnqc.mp2.density.response import GeneralResponse
 from trnqc.mp2.density.zvector import ZVectorOptions, solve_z_vector
 from trnqc.mp2.execution import choose
 
@@ -171,6 +176,28 @@ def test_frozen_and_correlated_orbitals_that_are_degenerate():
         correlation_density(*parts.arguments, relaxed=True)
 
 
+def test_several_ranks():
+    parts = Parts(converged("water", True), 1)
+    parts.execution = replace(parts.execution, ranks=SimpleNamespace(size=2, rank=0))
+    with pytest.raises(UnsupportedError, match="one process, found a job of 2 ranks"):
+        correlation_density(*parts.arguments)
+
+
+@pytest.mark.parametrize("name", ["water", "water cation"])
+def test_fitted_response_is_the_general_one(name):
+    parts = Parts(converged(name, True), 1)
+    rng = np.random.default_rng(1)
+    densities = [rng.standard_normal((s.nmo, s.nmo)) for s in parts.spins]
+    densities = [p + p.T for p in densities]
+    z = [rng.standard_normal((s.nmo - s.nocc, s.nocc)) for s in parts.spins]
+    fitted = response_of(parts.mf, parts.spins, threads=2)
+    general = response_of(parts.mf, parts.spins, threads=2, room=0)
+    assert (type(fitted), type(general)) == (FittedResponse, GeneralResponse)
+    pairs = [*zip(fitted.columns(densities), general.columns(densities)), *zip(fitted.rotation(z), general.rotation(z))]
+    for one, other in pairs:
+        assert np.abs(one - other).max() < 1e-11
+
+
 def test_factors_of_other_orbitals():
     parts = Parts(converged("water", True), 1)
     other = Parts(converged("water", True))
@@ -200,3 +227,16 @@ def test_gamma_of_the_kernel_keeps_the_memory_limit():
     density = correlation_density(*parts.arguments)
     free = Parts(converged("water", True), 1)
     assert np.abs(density.rdm1() - correlation_density(*free.arguments).rdm1()).max() < 1e-6
+
+
+def test_spin_without_correlated_electrons():
+    """Helium with a hydrogen atom far away: the only correlated pair is that of helium."""
+    atoms = {"atom": "He 0 0 0; H 0 0 40", "basis": "6-31g", "verbose": 0}
+    radical = scf.UHF(gto.M(**atoms, spin=1)).run(conv_tol=1e-12)
+    lithium = scf.UHF(gto.M(atom="Li 0 0 0; H 0 0 1.6", basis="6-31g", spin=2, verbose=0)).run(conv_tol=1e-12)
+    helium = scf.RHF(gto.M(atom="He 0 0 0", basis="6-31g", verbose=0)).run(conv_tol=1e-12)
+    mp = trnqc.DFMP2(radical, auxbasis="cc-pvdz-ri").run()
+    assert mp.e_corr == pytest.approx(trnqc.DFMP2(helium, auxbasis="cc-pvdz-ri").run().e_corr, abs=1e-8)
+    no_beta = trnqc.DFMP2(lithium, auxbasis="cc-pvdz-ri", frozen=[[], [0]]).make_rdm1(relaxed=True)
+    assert no_beta.trace(axis1=1, axis2=2) == pytest.approx([3, 1], abs=1e-10)
+    assert mp.make_rdm1(relaxed=True).trace(axis1=1, axis2=2) == pytest.approx([2, 1], abs=1e-10)

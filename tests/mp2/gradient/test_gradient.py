@@ -87,6 +87,24 @@ def test_object_of_pyscf_s_kind():
     assert gradients.relaxation.density.rdm1().trace() == pytest.approx(10, abs=1e-9)
 
 
+def test_scanner_of_a_radical_with_scaled_components():
+    mol = gto.M(atom=list(zip("NHH", BENT)), unit="Bohr", basis="6-31g", spin=1, verbose=0)
+    mf = scf.UHF(mol).run(conv_tol=1e-12, conv_tol_grad=1e-8)
+    mp = trnqc.DFMP2(mf, auxbasis="cc-pvdz-ri", frozen=1)
+    mp.gradient_scaling = SCS
+    scanner = mp.nuc_grad_method().as_scanner()
+    assert scanner.as_scanner() is scanner
+    step = np.zeros((3, 3))
+    step[0, 2] = 2e-3
+    (above, _), (below, _) = (scanner(mol.set_geom_(BENT + sign * step, inplace=False)) for sign in (1, -1))
+    energy, de = scanner(mol)
+    assert scanner.converged
+    assert energy == pytest.approx(mf.e_tot + SCS[0] * mp.run().e_corr_os + SCS[1] * mp.e_corr_ss, abs=1e-9)
+    assert np.abs(de - gradient(parts_at("amino radical", BENT, False, 1), SCS)).max() < 1e-7
+    # The error of the two-point formula is of order step^2.
+    assert (above - below) / 4e-3 == pytest.approx(de[0, 2], abs=2e-6)
+
+
 def test_gamma_in_small_blocks_and_on_disk(monkeypatch):
     parts = parts_at("water cation", BENT, True, 1)
     whole = gradient(parts, MP2)

@@ -9,22 +9,23 @@ from pyscf.mp import dfmp2, dfump2
 
 import trnqc
 from trnqc.errors import InputError, NotConverged, UnsupportedError
+from trnqc.mp2.hybrids.dispersion import dispersion_energy
 from trnqc.mp2.hybrids.final import energy_with
 from trnqc.mp2.hybrids.recipes import recipe
 
-# Total energies without dispersion, Hartree, of HF (0.92 Angstrom) and OH (0.97 Angstrom): 6-31G, SCF fitted with
-# def2-universal-jkfit, unpruned grids (15, 50), all electrons, by pyscf-forge 1.1 (pyscf.dh) on PySCF 2.14.
+# Total energies without dispersion, Hartree, of both molecules in 6-31G by pyscf-forge (pyscf.dh on PySCF 2.14): SCF
+# fitted with def2-universal-jkfit, unpruned grids (15, 50), all electrons.
 FORGE = {
-    "B2PLYP": (-100.30623299838375, -75.62993101422344),
-    "B2GP-PLYP": (-100.2804146893692, -75.60578177581921),
-    "DSD-BLYP": (-100.25400604516781, -75.58180399700905),
-    "DSD-PBEP86": (-100.20356307939217, -75.54088831928397),
-    "PBE0-2": (-100.21598707785996, -75.54927919217651),
-    "PBE-QIDH": (-100.24829947184729, -75.58017637641551),
-    "wB2PLYP": (-100.23456768703942, -75.56312096895533),
-    "XYG3": (-100.30626335533616, -75.62640542288563),
+    "B2PLYP": (-100.30623299838375, -55.77665440516384),
+    "B2GP-PLYP": (-100.2804146893692, -55.75582496128515),
+    "DSD-BLYP": (-100.25400604516781, -55.73482132283977),
+    "DSD-PBEP86": (-100.20356307939217, -55.70277176983464),
+    "PBE0-2": (-100.21598707785996, -55.7119451895263),
+    "PBE-QIDH": (-100.24829947184729, -55.74116330032311),
+    "wB2PLYP": (-100.23456768703942, -55.714745703769566),
+    "XYG3": (-100.30626335533616, -55.776529660459744),
 }
-ATOMS = ("F 0 0 0; H 0 0 0.92", "O 0 0 0; H 0 0 0.97")
+ATOMS = ("F 0 0 0; H 0 0 0.92", "N 0 0 0; H 0 0.80 0.63; H 0 -0.80 0.63")
 
 
 def kohn_sham(atom, spin, xc, fitted=True, **options):
@@ -85,7 +86,8 @@ def test_dispersion_is_part_of_the_energy():
     pytest.importorskip("pyscf.dispersion")
     mf = kohn_sham(ATOMS[0], 0, recipe("DSD-PBEP86").scf).run()
     plain, full = (trnqc.DH(mf, "DSD-PBEP86", disp=disp).kernel() for disp in (False, None))
-    assert full - plain == pytest.approx(-5.8e-5, abs=5e-6)
+    assert full < plain
+    assert full - plain == pytest.approx(dispersion_energy(mf.mol, recipe("DSD-PBEP86")), abs=1e-12)
 
 
 def test_explicit_recipes():
@@ -126,17 +128,20 @@ def test_relaxed_densities_without_their_terms_are_refused(name):
         trnqc.DH(kohn_sham(ATOMS[0], 0, xc), name).dip_moment()
 
 
-@pytest.mark.parametrize(("name", "spin"), [("B2PLYP", 0), ("DSD-PBEP86", 1), ("wB2PLYP", 0)])
+# P86 with spin polarisation is left out: its energy in libxc is not smooth enough, also without perturbation.
+@pytest.mark.parametrize(
+    ("name", "spin"), [("B2PLYP", 0), ("PBE-QIDH", 1), pytest.param("wB2PLYP", 0, marks=pytest.mark.slow)]
+)
 def test_dipoles_are_derivatives_by_an_electric_field(name, spin):
     def energy(field):
-        mf = kohn_sham(ATOMS[spin], spin, recipe(name).scf)
+        mf = kohn_sham(ATOMS[spin], spin, recipe(name).scf, conv_tol_grad=1e-8)
         core = mf.get_hcore() + field * mf.mol.intor("int1e_r")[2]
         return trnqc.DH(mf.set(get_hcore=lambda *_: core), name, disp=False).kernel()
 
-    mf = kohn_sham(ATOMS[spin], spin, recipe(name).scf)
+    mf = kohn_sham(ATOMS[spin], spin, recipe(name).scf, conv_tol_grad=1e-8)
     nuclei = mf.mol.atom_charges() @ mf.mol.atom_coords()[:, 2]
     step = 2e-3
     differences = (8 * (energy(step) - energy(-step)) - (energy(2 * step) - energy(-2 * step))) / (12 * step)
     dipole = trnqc.DH(mf, name, disp=False).dip_moment("AU")
-    assert dipole[2] == pytest.approx(nuclei - differences, abs=2e-6)
+    assert dipole[2] == pytest.approx(nuclei - differences, abs=1e-7)
     assert np.abs(dipole[:2]).max() < 1e-6

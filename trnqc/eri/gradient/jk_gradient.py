@@ -17,6 +17,7 @@ from trnqc.eri.gradient.fitted_weights import DensityPair, FittedWeights
 from trnqc.eri.gradient.three_centre import three_centre_gradient, two_centre_gradient
 from trnqc.eri.jk.builder import CUTOFF
 from trnqc.eri.operators import signed_omega
+from trnqc.host.blas import blas_threads
 
 
 def jk_gradient(
@@ -122,8 +123,10 @@ def fitted_jk_gradient(
     pair = DensityPair.of(mol, d1, d2)
     signed = signed_omega(mol, omega)
     memory = 1e6 * mol.max_memory if max_memory is None else max_memory
-    with mol.with_range_coulomb(signed), auxmol.with_range_coulomb(signed):
-        weights = FittedWeights(mol, auxmol, pair, memory, threads or lib.num_threads())
+    threads = threads or lib.num_threads()
     options: dict[str, Any] = {"omega": signed, "threads": threads}
-    three = three_centre_gradient(mol, auxmol, weights.three_centre, **options)
-    return three + two_centre_gradient(auxmol, weights.two_centre(), **options)
+    with blas_threads(threads):
+        with mol.with_range_coulomb(signed), auxmol.with_range_coulomb(signed):
+            weights = FittedWeights(mol, auxmol, pair, memory, threads)
+        three = three_centre_gradient(mol, auxmol, weights.three_centre, **options)
+        return three + two_centre_gradient(auxmol, weights.two_centre(), **options)

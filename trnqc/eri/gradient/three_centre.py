@@ -211,17 +211,22 @@ class _Call:
         """Return the contribution of a task to the gradient, [natm, 3]."""
         bra, ket, width = task.bra, task.ket, library.lanes()
         by_pair, by_shell = np.zeros((len(bra), 6)), np.zeros((len(ket.packed), 3, width))
+        gradient = np.zeros((self.natm, 3))
+        # Pairs are ordered by falling bound.
+        end = min(task.end, int((bra.bound * ket.packed.bound.max() >= self.screen).sum()))
+        if end <= task.begin:
+            return gradient
         self.kernels[task.cls](
             **self._arguments(task),
             work=zeros((work_size(task.cls, bra.contractions), width)),
             bra_gradient=by_pair,
             ket_gradient=by_shell,
             groups_begin=task.begin,
-            groups_end=task.end,
+            groups_end=end,
         )
-        gradient = np.zeros((self.natm, 3))
-        np.add.at(gradient, self.bra.atoms[bra.first], by_pair[:, :3])
-        np.add.at(gradient, self.bra.atoms[bra.second], by_pair[:, 3:])
+        own = slice(task.begin, end)
+        for column, shells in ((0, bra.first), (3, bra.second)):
+            np.add.at(gradient, self.bra.atoms[shells[own]], by_pair[own, column : column + 3])
         atoms = self.aux_atoms[ket.pairs.first[ket.packed.members]]
         np.add.at(gradient, atoms, by_shell.transpose(0, 2, 1))
         return gradient

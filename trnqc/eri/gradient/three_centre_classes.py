@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
-from trnqc.eri.classes import CONTRACTION
+from trnqc.eri.classes import CONTRACTION, QuartetClass
 from trnqc.eri.kernels import columns
 from trnqc.eri.kernels.angular import Powers, ncart
 from trnqc.eri.kernels.recurrence import FITTED, components, fewest_flops, recurrence
@@ -27,6 +28,11 @@ class GradientClass:
         Whether several contractions share the primitives of the bra pair.
     operator
         One of `trnqc.eri.classes.OPERATORS`.
+
+    Raises
+    ------
+    UnsupportedClass
+        If an angular momentum is beyond those of the kernels.
     """
 
     la: int
@@ -35,6 +41,10 @@ class GradientClass:
     cartesian: bool = False
     general: bool = False
     operator: str = "coulomb"
+
+    def __post_init__(self) -> None:
+        # The class of the integrals themselves has the same limits.
+        QuartetClass(self.la, self.lb, self.lc, 0, operator=self.operator)
 
     @property
     def name(self) -> str:
@@ -61,7 +71,7 @@ class GradientClass:
     @property
     def form(self) -> str:
         """The form of the recurrence, one of `variants.FORMS`: straight-line code where compilers can take it."""
-        return "columns" if len(recurrence(*self.recurrence, self.rule).graph) > LARGEST_FITTED else "straight"
+        return _form(self.recurrence, self.rule)
 
     @property
     def extents(self) -> tuple[int, int, int]:
@@ -77,6 +87,11 @@ class GradientClass:
     def lower(self) -> tuple[Powers, ...]:
         """The e of the targets from which (a-1 b| and (a b-1| follow; none for two s functions."""
         return components(self.la - 1, self.lb) if self.la else ()
+
+
+@cache
+def _form(shells: tuple[int, int, int, int], rule: str) -> str:
+    return "columns" if len(recurrence(*shells, rule).graph) > LARGEST_FITTED else "straight"
 
 
 def class_of(bra: ShellPairs, ket: ShellPairs, operator: str) -> GradientClass:

@@ -5,6 +5,8 @@ pair_sums: add ─► Γ[i, a, Q] ─► to_auxiliary: Γ[i, a, P] in the raw au
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from trnqc.eri.fitting.thread_pool import single_threaded_pool
@@ -25,10 +27,15 @@ class Gamma:
     """
 
     def __init__(self, shape: tuple[int, int, int], on_disk: bool) -> None:
-        self.shape, self.on_disk = shape, on_disk
+        self.shape, self.on_disk = shape, on_disk and shape[0] > 0
         self._rows: np.ndarray | RowsOnDisk = (
-            Scratch().array(RowsOnDisk, "gamma", "Gamma", shape) if on_disk else np.zeros(shape)
+            Scratch().array(RowsOnDisk, "gamma", "Gamma", shape) if self.on_disk else np.zeros(shape)
         )
+
+    @property
+    def bytes_in_memory(self) -> int:
+        """Bytes of Γ where it is in memory, else 0."""
+        return 0 if self.on_disk else 8 * math.prod(self.shape)
 
     def __getitem__(self, rows: slice) -> np.ndarray:
         """Return the rows [n, nvir, naux]."""
@@ -75,4 +82,4 @@ class Gamma:
         """Return Γ[i, a, P] of some auxiliary functions P, a contiguous array [i, a, n]."""
         if isinstance(self._rows, np.ndarray):
             return np.ascontiguousarray(self._rows[:, :, functions])
-        return np.array([self._rows[i][:, functions] for i in range(self.shape[0])])
+        return np.stack([self._rows[i][:, functions] for i in range(self.shape[0])])

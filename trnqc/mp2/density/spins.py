@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from trnqc.errors import InputError
-from trnqc.mp2.reference.orbitals import active_orbitals
+from trnqc.mp2.reference.orbitals import ActiveOrbitals, SpinFrozen, correlated_orbitals
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +67,7 @@ class SpinOrbitals:
         return self.coefficients @ matrix @ self.coefficients.T
 
 
-def spin_orbitals(mo_coeff: Any, mo_energy: Any, mo_occ: Any, frozen: Any = None) -> tuple[SpinOrbitals, ...]:
+def spin_orbitals(mo_coeff: Any, mo_energy: Any, mo_occ: Any, frozen: SpinFrozen = None) -> tuple[SpinOrbitals, ...]:
     """Describe the orbitals of a closed-shell or an unrestricted reference.
 
     Parameters
@@ -86,7 +85,8 @@ def spin_orbitals(mo_coeff: Any, mo_energy: Any, mo_occ: Any, frozen: Any = None
     Raises
     ------
     InputError, MoleculeError
-        If `frozen` does not describe orbitals, or none is left to correlate.
+        If `frozen` does not describe orbitals, or no pair of electrons is left to correlate. One of two spins may have
+        no correlated electrons.
     """
     occupations = np.asarray(mo_occ)
     if occupations.ndim == 1:
@@ -95,20 +95,13 @@ def spin_orbitals(mo_coeff: Any, mo_energy: Any, mo_occ: Any, frozen: Any = None
                 "occupations of 2 and 0 were expected for orbitals without a spin index, found "
                 f"{sorted(set(occupations.tolist()))}: densities of restricted open shells are not supported"
             )
-        return (_one_spin(mo_coeff, mo_energy, occupations, frozen),)
-    pair = _pair_of_frozen(frozen)
-    return tuple(_one_spin(*spin) for spin in zip(mo_coeff, mo_energy, occupations, pair))
+        (orbitals,) = correlated_orbitals(mo_coeff, mo_energy, mo_occ, frozen)
+        return (_one_spin(mo_coeff, mo_energy, occupations, orbitals),)
+    correlated = correlated_orbitals(mo_coeff, mo_energy, mo_occ, frozen)
+    return tuple(_one_spin(*spin) for spin in zip(mo_coeff, mo_energy, occupations, correlated))
 
 
-def _one_spin(coefficients: np.ndarray, energies: np.ndarray, occupations: np.ndarray, frozen: Any) -> SpinOrbitals:
-    orbitals = active_orbitals(coefficients, energies, occupations, frozen)
-    active = np.ones(orbitals.nmo, dtype=bool)
-    active[[*orbitals.frozen_occ, *orbitals.frozen_vir]] = False
+def _one_spin(coefficients: Any, energies: Any, occupations: np.ndarray, correlated: ActiveOrbitals) -> SpinOrbitals:
+    active = np.ones(len(occupations), dtype=bool)
+    active[[*correlated.frozen_occ, *correlated.frozen_vir]] = False
     return SpinOrbitals(np.asarray(coefficients, float), np.asarray(energies, float), occupations > 0, active)
-
-
-def _pair_of_frozen(frozen: Any) -> tuple[Any, Any]:
-    """Return the frozen orbitals of each spin."""
-    if isinstance(frozen, Sequence | np.ndarray) and len(frozen) == 2 and all(np.ndim(part) == 1 for part in frozen):
-        return frozen[0], frozen[1]
-    return frozen, frozen

@@ -108,6 +108,7 @@ class Gradients(rhf.GradientsBase):
             execution,
             scaling=getattr(mp, "gradient_scaling", (1.0, 1.0)),
         )
+        del factors  # Their memory is that of Γ once more.
         return electronic_gradient(mp._scf, self.relaxation, execution)
 
     def grad_nuc(self, mol: Any = None, atmlst: Sequence[int] | None = None) -> np.ndarray:
@@ -132,8 +133,17 @@ class _Scanner(lib.GradScanner):
         else:
             mol = self.mol.set_geom_(mol_or_geometry, inplace=False)
         self.mol = mol
-        energy = self.base(mol)
-        return float(energy), self.kernel()
+        self.base(mol)
+        de = self.kernel()
+        return self.e_tot, de
+
+    @property
+    def e_tot(self) -> float:
+        """Energy of the last geometry whose gradient this is, with scaled spin components, Hartree."""
+        assert self.relaxation is not None, "the gradient has been computed"
+        os, ss = getattr(self.base, "gradient_scaling", (1.0, 1.0))
+        energies = self.relaxation.density.energies
+        return float(self.base._scf.e_tot + os * energies.os + ss * energies.ss)
 
     mol: gto.Mole
 
