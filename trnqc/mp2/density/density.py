@@ -163,8 +163,13 @@ def relax(
     *,
     scaling: tuple[float, float] = (1.0, 1.0),
     options: ZVectorOptions = DEFAULTS,
+    reference_gradient: Sequence[np.ndarray] | None = None,
 ) -> Relaxation:
-    """Compute the relaxed density and keep what gradients need; arguments as in `correlation_density`."""
+    """Compute the relaxed density and keep what gradients need; arguments as in `correlation_density`.
+
+    If the energy of the reference is not stationary with respect to its orbitals, `reference_gradient` is its Fock
+    matrix F_ai [nvir, nocc] of each spin, between all virtual and all occupied orbitals.
+    """
     spins = tuple(spins)
     _check(spins, factors, execution)
     auxmol = by_angular_momentum(auxmol)
@@ -184,6 +189,8 @@ def relax(
         -_orbital_gradient(spin, lagrangian, columns)
         for spin, lagrangian, columns in zip(spins, w, response.columns(densities))
     ]
+    if reference_gradient is not None:
+        right = [r - fock for r, fock in zip(right, reference_gradient)]
     z = solve_z_vector(right, spins, response, options, lambda cycle: execution.report("orbital response", cycle, 0))
     for spin, density, block in zip(spins, densities, z):
         density[np.ix_(~spin.occupied, spin.occupied)] += block
