@@ -113,14 +113,14 @@ PARTS: dict[str, Callable[[argparse.Namespace], Iterator[dict[str, Any]]]] = {
 
 def factor(row: dict[str, Any]) -> float:
     """How many times faster than the peer: by wall clock where there is one."""
-    found = row["ratio"]
-    return found["wall"] if isinstance(found, dict) else found
+    ratio = row["ratio"]
+    return ratio["wall"] if isinstance(ratio, dict) else ratio
 
 
 def error(row: dict[str, Any]) -> float:
     """The largest difference from the peer: of an integral, of J or K, of an energy in Hartree."""
-    found = row["max_error"]
-    return max(map(abs, found.values())) if isinstance(found, dict) else abs(found)
+    errors = row["max_error"]
+    return max(map(abs, errors.values())) if isinstance(errors, dict) else abs(errors)
 
 
 def show(console: Console, part: str, rows: list[dict[str, Any]]) -> None:
