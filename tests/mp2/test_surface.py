@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 from pyscf import df, dft, gto, lib, scf
-from pyscf.mp import dfmp2, dfmp2_native, dfump2_native
+from pyscf.mp import dfmp2, dfmp2_native, dfump2, dfump2_native
 
 import trnqc
 from trnqc.errors import InputError, MemoryLimit, UnsupportedError
@@ -132,6 +132,33 @@ def test_density_without_frozen_orbitals_and_frozen_natural_orbitals():
         expected, orbitals = theirs.make_fno(**options)
         np.testing.assert_array_equal(frozen, expected)
         np.testing.assert_allclose(abs(coefficients), abs(orbitals), atol=1e-6)
+
+
+@pytest.mark.parametrize("ao_repr", [False, True])
+def test_two_particle_densities_are_those_of_pyscf(ao_repr):
+    method, theirs = trnqc.DFMP2(mean_field(), frozen=[0, 12]), peer(mean_field(), frozen=[0, 12])
+    theirs.kernel()
+    np.testing.assert_allclose(method.make_rdm2(ao_repr), theirs.make_rdm2(ao_repr=ao_repr), atol=1e-10)
+    method, theirs = trnqc.DFMP2(mean_field(1), frozen=1), dfump2.DFUMP2(mean_field(1), frozen=1)
+    theirs.with_df = peer(mean_field(1)).with_df
+    theirs.kernel()
+    for block, expected in zip(method.make_rdm2(ao_repr), theirs.make_rdm2(ao_repr=ao_repr)):
+        np.testing.assert_allclose(block, expected, atol=1e-10)
+    with pytest.raises(MemoryLimit, match="two-particle density needs"):
+        method.set(max_memory=1).make_rdm2()
+
+
+def test_the_energy_follows_from_the_densities():
+    """The terms of Hylleraas' functional: the Fock operator gives -E, the fluctuation potential 2 E."""
+    method = trnqc.DFMP2(mean_field()).run()
+    mf, eris = mean_field(), method.ao2mo()
+    nocc, nmo = method.nocc, method.nmo
+    v = np.zeros((nmo,) * 4)
+    v[:nocc, nocc:, :nocc, nocc:] = np.einsum("iaQ,jbQ->iajb", eris.B, eris.B)
+    v += v.transpose(1, 0, 3, 2)
+    fock = np.einsum("p,pp->", mf.mo_energy, method.make_rdm1() - np.diag(mf.mo_occ))
+    assert np.sum(v * method.make_rdm2()) / 2 == pytest.approx(2 * method.e_corr, abs=1e-10)
+    assert fock == pytest.approx(-method.e_corr, abs=1e-10)
 
 
 def test_the_gradient_is_that_of_the_scaled_energy():
