@@ -1,11 +1,12 @@
-"""How fast are the generated integral kernels, J and K, the three-centre integrals and a whole job?
+"""How fast are the generated integral kernels, J and K, three-centre integrals, their gradients and a whole job?
 
-    python -m scripts.bench_eri [--parts classes jk fitting job] [--threads 1 2] [--quick]
+    python -m scripts.bench_eri [--parts classes jk fitting gradient job] [--threads 1 2] [--quick]
                                  [--vectors avx2] [--out FILE]
 
     classes   dense batches of one class, one and three primitives a shell, against libcint of PySCF's wheel, one thread
     jk        J and K of one density against PySCF's direct build with the same screening threshold
     fitting   three-centre integrals against PySCF's incore.aux_e2
+    gradient  derivatives of three-centre integrals times weights against PySCF's integrals and their sums, one round
     job       density-fitted RHF and MP2 of caffeine/cc-pVTZ from the geometry on, against PySCF as installed
 
 The contestants take turns in one run; medians, and ratios as medians of the ratios within each round. Classes are
@@ -39,8 +40,9 @@ JK = {
     "water2/cc-pvqz": (1, None),
 }
 FITTING = {"caffeine/cc-pvtz/cc-pvtz-ri": 4.0}
+GRADIENT = {"caffeine/cc-pvtz/cc-pvtz-ri": 4.0}
 JOB = {"caffeine/cc-pvtz": 3.0}
-QUICK = {"classes": ("0000", "1111", "2222"), "jk": ("water5/cc-pvdz",), "fitting": (), "job": ()}
+QUICK = {"classes": ("0000", "1111", "2222"), "jk": ("water5/cc-pvdz",), "fitting": (), "gradient": (), "job": ()}
 
 
 def class_target(digits: str, primitives: int) -> float | None:
@@ -80,6 +82,15 @@ def fitting(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
             yield three_centre(molecule, basis, auxiliary, threads=threads) | {"case": title, "target": target}
 
 
+def gradient(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    from scripts.eri.fitted_gradient import fitted_gradient
+
+    for title, target in GRADIENT.items() if not asked.quick else ():
+        molecule, basis, auxiliary = title.split("/")
+        for threads in asked.threads:
+            yield fitted_gradient(molecule, basis, auxiliary, threads=threads) | {"target": target}
+
+
 def job(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     from scripts.eri.whole_job import whole_job
 
@@ -95,20 +106,21 @@ PARTS: dict[str, Callable[[argparse.Namespace], Iterator[dict[str, Any]]]] = {
     "classes": classes,
     "jk": jk,
     "fitting": fitting,
+    "gradient": gradient,
     "job": job,
 }
 
 
 def factor(row: dict[str, Any]) -> float:
     """How many times faster than the peer: by wall clock where there is one."""
-    found = row["ratio"]
-    return found["wall"] if isinstance(found, dict) else found
+    ratio = row["ratio"]
+    return ratio["wall"] if isinstance(ratio, dict) else ratio
 
 
 def error(row: dict[str, Any]) -> float:
     """The largest difference from the peer: of an integral, of J or K, of an energy in Hartree."""
-    found = row["max_error"]
-    return max(map(abs, found.values())) if isinstance(found, dict) else abs(found)
+    errors = row["max_error"]
+    return max(map(abs, errors.values())) if isinstance(errors, dict) else abs(errors)
 
 
 def show(console: Console, part: str, rows: list[dict[str, Any]]) -> None:

@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "trnqc.contraction": BASE | {"trnqc.expression", "trnqc.backends"},
     "trnqc.mp2": BASE | {"trnqc.backends", "nki_kernels", "trnqc.eri"},
 }
-TOP = {"trnqc", "trnqc.torch_ops", "trnqc.profiling", "trnqc.cli", "autotune"}
+TOP = {"trnqc", "trnqc.torch_ops", "trnqc.profiling", "trnqc.interfaces", "trnqc.cli", "autotune"}
 ROOMS = set(MAY_IMPORT) | TOP
 # autotune uses trnqc and is used by nothing of it but the command line.
 MAY_IMPORT |= dict.fromkeys(TOP, ROOMS - {"autotune"})
@@ -49,7 +49,7 @@ MAY_IMPORT |= dict.fromkeys(("autotune", "trnqc.cli"), ROOMS)
 
 # Third-party package -> where it may be imported at all.
 PLACES = {
-    "pyscf": ("trnqc.mp2", "trnqc.cli", "trnqc.eri"),
+    "pyscf": ("trnqc.mp2", "trnqc.cli", "trnqc.eri", "trnqc.interfaces"),
     "torch": (
         "trnqc.torch_ops",
         "trnqc.ranks",
@@ -264,7 +264,8 @@ def test_modules_say_what_they_are_for():
 # Rooms and modules in which every public name has a docstring. The list grows until it is all of them.
 DOCUMENTED = (
     *("trnqc/__init__.py", "trnqc/errors.py", "trnqc/types.py", "trnqc/arrays.py"),
-    *("trnqc/backends", "trnqc/cli", "trnqc/eri", "trnqc/expression", "trnqc/host", "trnqc/mp2", "trnqc/profiling"),
+    *("trnqc/backends", "trnqc/cli", "trnqc/eri", "trnqc/expression", "trnqc/host", "trnqc/interfaces"),
+    *("trnqc/mp2", "trnqc/profiling"),
     *("trnqc/ranks", "trnqc/sim"),
     *("trnqc/torch_ops", "trnqc/tuning", "nki_kernels", "autotune"),
     *("trnqc/cg/problem/coefficients", "trnqc/cg/problem/irreps", "trnqc/cg/problem/problem"),
@@ -278,6 +279,7 @@ PIPELINES = (
         "trnqc/contraction",
         "trnqc/eri",
         "trnqc/gen",
+        "trnqc/interfaces",
         "trnqc/mp2",
         "trnqc/ranks",
         "trnqc/sparse",

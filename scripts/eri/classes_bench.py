@@ -48,9 +48,9 @@ def class_rate(cls: QuartetClass, primitives: int, form: str = "") -> dict[str, 
     kernel, function = driver(cls, form)
     build = time.perf_counter() - begin
     theirs_run = _libcint(moles, cls)
-    given = arguments(cls, bra, ket)
-    error = _error(cls, kernel, function, given, theirs_run(), len(bra), len(ket))
-    buffer = given | {"out": given["out"][:1], "keep": 0}
+    inputs = arguments(cls, bra, ket)
+    error = _error(cls, kernel, function, inputs, theirs_run(), len(bra), len(ket))
+    buffer = inputs | {"out": inputs["out"][:1], "keep": 0}
     ours, theirs = in_turns(
         lambda repeats: kernel(*ordered(function, buffer | {"repeats": repeats})),
         lambda repeats: [theirs_run() for _ in range(repeats)],
@@ -130,7 +130,7 @@ def _libcint(moles: list[gto.Mole], cls: QuartetClass) -> Callable[[], np.ndarra
     def pointer(array: np.ndarray) -> ctypes.c_void_p:
         return array.ctypes.data_as(ctypes.c_void_p)
 
-    given = (
+    inputs = (
         getattr(library, name),
         library.GTOnr2e_fill_s1,
         lib.c_null_ptr(),
@@ -147,7 +147,7 @@ def _libcint(moles: list[gto.Mole], cls: QuartetClass) -> Callable[[], np.ndarra
     )
 
     def run() -> np.ndarray:
-        library.GTOnr2e_fill_drv(*given)
+        library.GTOnr2e_fill_drv(*inputs)
         return out
 
     return run
@@ -226,9 +226,9 @@ def driver(
         "ket_bound": row["ket_bound"][v, 0],
         "out": row["out"][(b * n_vectors + v) * keep, 0],
     }
-    passed = tuple(st.view(here[n]) if n in here else given for n, given in vars(p).items())
+    passed = tuple(st.view(here[n]) if n in here else parameter for n, parameter in vars(p).items())
     body = st.loop(r, repeats, st.loop(b, n_pairs, st.loop(v, n_vectors, st.Call(kernel, passed))))
-    params = (n_pairs, n_vectors, repeats, keep, *(row.get(n, given) for n, given in vars(p).items()))
+    params = (n_pairs, n_vectors, repeats, keep, *(row.get(n, parameter) for n, parameter in vars(p).items()))
     function = st.Function("batch", params, st.block(body))
     return _compiled(function, lanes).batch, function
 
@@ -237,24 +237,24 @@ def _compiled(function: st.Function, lanes: int = LANES) -> jit.Library:
     return jit.library(jit.Recipe.of(function, name="eri-bench"), lanes)
 
 
-def ordered(function: st.Function, given: dict[str, Any]) -> list[Any]:
-    return [given[st.name_of(p)] for p in function.params]
+def ordered(function: st.Function, inputs: dict[str, Any]) -> list[Any]:
+    return [inputs[st.name_of(p)] for p in function.params]
 
 
 def _error(
     cls: QuartetClass,
     kernel: Callable[..., None],
     function: st.Function,
-    given: dict[str, Any],
+    inputs: dict[str, Any],
     theirs: np.ndarray,
     n_bra: int,
     n_ket: int,
 ) -> float:
-    kernel(*ordered(function, given))
+    kernel(*ordered(function, inputs))
     (a, b, c, d), (na, nb, nc, nd) = _counts(cls), cls.extents
-    found = given["out"].reshape(n_bra, n_ket // LANES, na * nb * nc * nd, LANES).transpose(0, 1, 3, 2)
-    found = found.reshape(a, b, c, d, na, nb, nc, nd).transpose(0, 4, 1, 5, 2, 6, 3, 7)
-    return float(np.abs(found.reshape(theirs.shape) - theirs).max())
+    results = inputs["out"].reshape(n_bra, n_ket // LANES, na * nb * nc * nd, LANES).transpose(0, 1, 3, 2)
+    results = results.reshape(a, b, c, d, na, nb, nc, nd).transpose(0, 4, 1, 5, 2, 6, 3, 7)
+    return float(np.abs(results.reshape(theirs.shape) - theirs).max())
 
 
 def in_turns(*contestants: Callable[[int], Any]) -> list[float]:

@@ -40,13 +40,13 @@ def main() -> None:
         import trnqc
 
         mf = trnqc.accelerate(mf)
-    found = {"e_scf": mf.kernel(), "ran_on": getattr(mf, "ran_on", "PySCF"), "scf_s": time.perf_counter() - begin}
+    results = {"e_scf": mf.kernel(), "ran_on": getattr(mf, "ran_on", "PySCF"), "scf_s": time.perf_counter() - begin}
     if asked.gradient:
         mf.max_memory = 16_000
         gradients = mf.nuc_grad_method()
-        found["gradient"] = gradients.kernel().tolist()
-        found["gradient_ran_on"] = getattr(gradients, "ran_on", "PySCF")
-    print(json.dumps(found | {"nao": mol.nao_nr(), "seconds": time.perf_counter() - begin}))
+        results["gradient"] = gradients.kernel().tolist()
+        results["gradient_ran_on"] = getattr(gradients, "ran_on", "PySCF")
+    print(json.dumps(results | {"nao": mol.nao_nr(), "seconds": time.perf_counter() - begin}))
 
 
 if __name__ == "__main__":

@@ -64,5 +64,5 @@ def class_row(digits: str, primitives: Sequence[int]) -> dict[str, Any]:
 
 def contestant(cls: QuartetClass, case: Case, bra: ShellPairs, ket: ShellPairs) -> Callable[[int], Any]:
     kernel, function = driver(cls, case.form, case.variant, case.lanes)
-    given = arguments(cls, bra, ket, case.lanes, case.variant) | {"cutoff": case.cutoff, "keep": 0}
-    return lambda repeats: kernel(*ordered(function, given | {"repeats": repeats}))
+    inputs = arguments(cls, bra, ket, case.lanes, case.variant) | {"cutoff": case.cutoff, "keep": 0}
+    return lambda repeats: kernel(*ordered(function, inputs | {"repeats": repeats}))

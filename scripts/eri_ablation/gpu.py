@@ -36,10 +36,10 @@ class Case:
 
 def cases(cls: QuartetClass) -> Iterator[Case]:
     """Every form that the rules know, then the form in memory with rule, order and additions changed."""
-    found = list(candidates(cls))
-    for tier in found:
-        yield Case(f"targets in {tier.name}", tier, tier is found[0])
-    memory = next((t for t in found if t.name == "memory"), None)
+    tiers = list(candidates(cls))
+    for tier in tiers:
+        yield Case(f"targets in {tier.name}", tier, tier is tiers[0])
+    memory = next((t for t in tiers if t.name == "memory"), None)
     if memory is None:
         return
     straight = memory.variant
@@ -48,7 +48,7 @@ def cases(cls: QuartetClass) -> Iterator[Case]:
     if len(recurrence(*cls.shells, rule="bra first").graph) <= NAIVE_MOST:
         naive = replace(straight, rule="bra first", method="fifo", draws=1)
         yield Case("memory, bra first, fifo", replace(memory, variant=naive), False)
-        if "registers" not in {t.name for t in found}:
+        if "registers" not in {t.name for t in tiers}:
             yield Case("targets in registers", Tier("registers", replace(straight, space="local")), False)
 
 
@@ -61,7 +61,7 @@ def class_rows(digits: str, arches: Sequence[str]) -> list[dict[str, Any]]:
         print(f"\rnvcc ({digits}): {done}/{total}", end="\n" if done == total else "", file=sys.stderr, flush=True)
 
     built = build_all(jobs, workers=1, progress=show)
-    return [row(cls, case, arch, found) for (case, arch), found in zip(wanted, built.values())]
+    return [row(cls, case, arch, compiled) for (case, arch), compiled in zip(wanted, built.values())]
 
 
 def build(cls: QuartetClass, tier: Tier, arch: str) -> Build:
@@ -70,9 +70,9 @@ def build(cls: QuartetClass, tier: Tier, arch: str) -> Build:
     return compile_cuda(text, name="ablation", arch=arch)
 
 
-def row(cls: QuartetClass, case: Case, arch: str, found: Build | CompilerError) -> dict[str, Any]:
+def row(cls: QuartetClass, case: Case, arch: str, compiled: Build | CompilerError) -> dict[str, Any]:
     tier = case.tier
-    made = {
+    head = {
         "class": cls.digits,
         "variant": case.title,
         "arch": arch,
@@ -81,18 +81,18 @@ def row(cls: QuartetClass, case: Case, arch: str, found: Build | CompilerError) 
         "peak": peak(cls, tier.variant) if tier.form == "straight" else None,
         "chosen": case.chosen,
     }
-    if isinstance(found, CompilerError):
-        return made | {"error": str(found)}
-    k = found.kernel(cls.name)
-    return made | {
+    if isinstance(compiled, CompilerError):
+        return head | {"error": str(compiled)}
+    k = compiled.kernel(cls.name)
+    return head | {
         "registers": k.registers,
         "spill_stores": k.spill_stores,
         "spill_loads": k.spill_loads,
         "shared": k.shared,
         "given_up": k.given_up,
         "warps": resident_warps(k, tier.lanes, arch),
-        "seconds": found.seconds,
-        "compiler": found.compiler,
+        "seconds": compiled.seconds,
+        "compiler": compiled.compiler,
     }
 
 

@@ -47,8 +47,8 @@ def graph_row(digits: str, rule: str) -> dict[str, Any]:
 
     counts = {"nodes": len(graph), "edges": graph.edges, "targets": len(graph.targets)}
     counts["flops"] = cost_of_values(*system.targets).flops.at()
-    found = remembered("ablation-graph", compute, digest(graph), LISTED, sources=SOURCES)
-    return {"class": digits, "rule": rule, **counts, **found}
+    results = remembered("ablation-graph", compute, digest(graph), LISTED, sources=SOURCES)
+    return {"class": digits, "rule": rule, **counts, **results}
 
 
 def digest(graph: Graph) -> str:

@@ -18,8 +18,8 @@ def verdicts(parts: Mapping[str, Rows]) -> list[dict[str, Any]]:
     return [verdict for part, judge in judged.items() if part in parts for verdict in judge(parts[part])]
 
 
-def _verdict(quantity: str, digits: str, target: str, found: str, met: bool) -> dict[str, Any]:
-    return {"quantity": quantity, "class": digits, "target": target, "found": found, "met": met}
+def _verdict(quantity: str, digits: str, target: str, measured: str, met: bool) -> dict[str, Any]:
+    return {"quantity": quantity, "class": digits, "target": target, "found": measured, "met": met}
 
 
 def _graphs(rows: Rows) -> Iterator[dict[str, Any]]:

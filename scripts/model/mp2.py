@@ -1,5 +1,4 @@
-"""Modelled time of the pair-energy kernel and the GEMM kernels, beside the original request's design and published
-times.
+"""Modelled time of the MP2 kernels and the GEMM kernels, beside the original request's design and published times.
 
     python -m scripts.model.mp2 [--json profiles/modelled/mp2.json] [--shapes medium large] [--targets trn1 trn2]
 
@@ -12,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,10 +19,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from nki_kernels import mp2_gamma_plan as gamma_plan
 from nki_kernels import mp2_plan as plan
 from nki_kernels.batched_contraction import batched_contraction
 from nki_kernels.gemm import gemm
 from nki_kernels.mp2_energy import mp2_energy
+from nki_kernels.mp2_gamma import mp2_gamma
 from scripts import ROOT
 from scripts.measuring import write_json
 from scripts.model.kernels.rfc_pair import rfc_pair
@@ -118,6 +120,23 @@ def pair_energies(shape: str, target: str, precision: str, constants: dict[str, 
     return line("mp2_energy", shape, precision, modelled, 1, 1, began)
 
 
+def gamma(shape: str, target: str, precision: str) -> list[Line]:
+    """mp2_gamma over all pairs: one line for the launches of each size that its planner makes of the orbitals."""
+    nocc, nvir, naux = SHAPES[shape]
+    tiles = gamma_plan.choose_tiles(nvir, naux, 4)
+    most = min(gamma_plan.MOST_ELEMENTS, gamma_plan.THETA_BYTES // 4)
+    sizes = Counter(sides for sides, _, _ in gamma_plan.blocks(gamma_plan.Sides(nocc, nvir), most))
+    lines = []
+    for sides, launches in sizes.items():
+        began = time.perf_counter()
+        args, constants = gamma_plan.shapes(sides, naux, tiles, precision, 1, Spec)
+        found = timeline(mp2_gamma, target=target, event_limit=0)(*args, **constants)
+        orbitals = f"{sides.nocc_left} x {sides.nocc_right}" if sides.nocc_right else str(sides.nocc_left)
+        what = f"mp2_gamma, {orbitals} orbitals"
+        lines.append(line(what, shape, precision, found, launches, launches, began))
+    return lines
+
+
 def request_design(shape: str, target: str) -> Line:
     """The original request's kernel, launched for each of the nocc^2 ordered pairs."""
     began = time.perf_counter()
@@ -205,6 +224,8 @@ def main() -> int:
         for target in args.targets:
             lines += [pair_energies(shape, target, precision) for precision in ("fp32", "bf16x3")]
             lines.append(request_design(shape, target))
+            for precision in ("fp32", "bf16x3"):
+                lines += gamma(shape, target, precision)
     for target in args.targets:
         for precision in ("fp32", "bf16x3", "bf16"):
             lines += products(target, precision)

@@ -1,9 +1,10 @@
-"""Instruction counts and on-chip memory of the fused pair kernel, traced without executing the arithmetic.
+"""Instruction counts and on-chip memory of the MP2 kernels, traced without executing the arithmetic.
 
     python -m scripts.model.trace_mp2 [--json profiles/counted/mp2_instructions.json]
 
-One row a shape, target and precision: instructions in the program (static), instructions that run (executed), products
-of the tensor engine against the number that the algorithm needs, high water of SBUF and PSUM in bytes per partition.
+One row a kernel, shape, target and precision: launches, instructions in the programs (static), instructions that run
+(executed), products of the tensor engine against the number that the algorithm needs, high water of SBUF and PSUM in
+bytes per partition. mp2_gamma is launched for blocks of orbitals whose amplitudes fit its planner's limit.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections import Counter
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +22,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from nki_kernels import mp2_gamma_plan as gamma_plan
 from nki_kernels import mp2_plan as plan
 from nki_kernels.mp2_energy import mp2_energy
+from nki_kernels.mp2_gamma import mp2_gamma
 from nki_kernels.mp2_products import tile_list
 from scripts.measuring import command, write_json
 from trnqc import sim
@@ -34,12 +39,14 @@ SHAPES = {
     "several thousand": (8, 2800, 9000),
 }
 COLUMNS = (
+    "kernel",
     "shape",
     "nocc/nvir/naux",
     "target",
     "precision",
     "block",
     "kchunk",
+    "launches",
     "static",
     "executed",
     "products",
@@ -72,27 +79,61 @@ def needed_products(nocc: int, tiles: plan.Mp2Tiles, products: int) -> int:
     return tiles.nk * products * (nocc * (nocc - 1) // 2 * tile_of_pair + nocc * tile_of_same)
 
 
-def measure(name: str, shape: tuple[int, int, int], target: str, precision: str) -> dict[str, object]:
-    os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"] = target
+def needed_gamma(sides: gamma_plan.Sides, tiles: gamma_plan.GammaTiles, products: int) -> int:
+    """Those of the pair energies for each unordered pair, and the tiles of the second product."""
+    n, m, pairs = sides.nocc_left, sides.nocc_right, tiles.pairs
+    whole = needed_products(n + m, pairs, products)
+    first = whole - needed_products(n, pairs, products) - needed_products(m, pairs, products) if m else whole
+    whole_columns, rest = divmod(pairs.naux, tiles.cols)
+    runs = whole_columns * -(-tiles.cols // plan.RUN) + -(-rest // plan.RUN)
+    return first + products * runs * -(-sides.left // plan.P) * -(-sides.right // plan.P) * (2 if m else 1)
+
+
+def measure_energy(name: str, shape: tuple[int, int, int], target: str, precision: str) -> dict[str, object]:
+    """The row of mp2_energy over all pairs."""
     args, tiles = arguments(*shape, precision)
     start = time.perf_counter()
     trace = sim.trace(mp2_energy)(*args)
+    needed = needed_products(shape[0], tiles, 1 if precision == "fp32" else 3)
+    return row("mp2_energy", name, shape, target, precision, tiles, [(1, trace)], needed, start)
+
+
+def measure_gamma(name: str, shape: tuple[int, int, int], target: str, precision: str) -> dict[str, object]:
+    """The row of mp2_gamma over all pairs."""
+    nocc, nvir, naux = shape
+    tiles = gamma_plan.choose_tiles(nvir, naux, 4)
+    start, needed, traces = time.perf_counter(), 0, []
+    most = min(gamma_plan.MOST_ELEMENTS, gamma_plan.THETA_BYTES // 4)
+    sizes = Counter(sides for sides, _, _ in gamma_plan.blocks(gamma_plan.Sides(nocc, nvir), most))
+    for sides, launches in sizes.items():
+        args, constants = gamma_plan.shapes(sides, naux, tiles, precision, 1, sim.Spec)
+        traces.append((launches, sim.trace(mp2_gamma)(*args, **constants)))
+        needed += launches * needed_gamma(sides, tiles, 1 if precision == "fp32" else 3)
+    return row("mp2_gamma", name, shape, target, precision, tiles.pairs, traces, needed, start)
+
+
+def row(
+    kernel: str,
+    name: str,
+    shape: tuple[int, int, int],
+    target: str,
+    precision: str,
+    tiles: plan.Mp2Tiles,
+    traces: list[tuple[int, Any]],
+    needed: int,
+    start: float,
+) -> dict[str, object]:
+    """A row over (launches, trace) of every program."""
     values = (
-        name,
-        "/".join(map(str, shape)),
-        target,
-        precision,
-        tiles.block,
-        tiles.kchunk,
-        sum(trace.static.values()),
-        sum(trace.executed.values()),
-        trace.executed["nc_matmul"],
-        needed_products(shape[0], tiles, 1 if precision == "fp32" else 3),
-        trace.executed["nc_transpose"],
-        trace.sbuf_high_water,
-        trace.psum_high_water,
+        kernel, name, "/".join(map(str, shape)), target, precision, tiles.block, tiles.kchunk,
+        sum(launches for launches, _ in traces),
+        sum(sum(trace.static.values()) for _, trace in traces),
+        sum(launches * sum(trace.executed.values()) for launches, trace in traces),
+        sum(launches * trace.executed["nc_matmul"] for launches, trace in traces), needed,
+        sum(launches * trace.executed["nc_transpose"] for launches, trace in traces),
+        max(trace.sbuf_high_water for _, trace in traces), max(trace.psum_high_water for _, trace in traces),
         round(time.perf_counter() - start, 2),
-    )
+    )  # fmt: skip
     return dict(zip(COLUMNS, values))
 
 
@@ -100,12 +141,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, help="write the rows to this file")
     options = parser.parse_args()
-    rows = [
-        measure(name, shape, target, precision)
-        for name, shape in SHAPES.items()
-        for target in ("trn1", "trn2")
-        for precision in ("fp32", "bf16x3")
-    ]
+    rows = []
+    for measure, (name, shape), target in product((measure_energy, measure_gamma), SHAPES.items(), ("trn1", "trn2")):
+        os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"] = target
+        rows += [measure(name, shape, target, precision) for precision in ("fp32", "bf16x3")]
     table = Table(*COLUMNS)
     for row in rows:
         table.add_row(*(f"{value:,}" if isinstance(value, int) else str(value) for value in row.values()))

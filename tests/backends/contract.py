@@ -9,6 +9,7 @@ and may narrow the lists of sizes where its machine makes them slow, never the c
 from __future__ import annotations
 
 import functools
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +17,7 @@ import pytest
 
 from tests.tolerances import PAIR_ENERGY, PRODUCT
 from trnqc.backends.base import Backend, BackendStatus
-from trnqc.errors import MemoryLimit, UnsupportedPrecision
+from trnqc.errors import MemoryLimit, UnsupportedError, UnsupportedPrecision
 from trnqc.types import PRECISIONS, PairEnergies
 
 
@@ -59,6 +60,12 @@ def reference_opposite_spin(spins: tuple[tuple[np.ndarray, ...], ...]) -> np.nda
 def magnitudes(a_t: np.ndarray, b: np.ndarray) -> np.ndarray:
     """What the error of a product is measured by: the sum of its terms' magnitudes."""
     return np.einsum("...km,...kn->...mn", abs(a_t), abs(b))
+
+
+def factor_set(size: tuple[int, int, int]) -> SimpleNamespace:
+    """The arrays of `random_factors` by the names of a `trnqc.backends.base.FactorSet`."""
+    B, eps_occ, eps_vir = random_factors(*size)
+    return SimpleNamespace(B=B, eps_occ=eps_occ, eps_vir=eps_vir)
 
 
 class BackendContract:
@@ -256,6 +263,11 @@ class BackendContract:
         )
         assert seen[-1] == (15, 15)
         assert [done for done, _ in seen] == sorted({done for done, _ in seen})
+
+    def test_says_whether_it_has_gamma(self):
+        if not self.backend.has_gamma:
+            with pytest.raises(UnsupportedError, match="has no mp2_gamma"):
+                self.backend.mp2_gamma(factor_set((1, 1, 1)), None, print, direct=1, exchange=0, precision="fp32")
 
     def test_refuses_an_unknown_precision(self):
         arrays = random_factors(1, 1, 1)

@@ -1,8 +1,8 @@
 """The simulator backend meets the contract of all backends."""
 
-from tests.backends.contract import BackendContract
+from tests.backends.gamma_contract import GammaContract
 from trnqc.backends.simulator.backend import Simulator
 
 
-class TestSimulator(BackendContract):
+class TestSimulator(GammaContract):
     backend = Simulator()

@@ -155,3 +155,14 @@ def test_a_result_of_another_shape_is_refused():
     tree = four_factors(3, 2)
     with pytest.raises(InputError, match="the result has the shape"):
         run_schedule(Schedule(nest_of(least_memory(tree)), 10), operands_of(tree), np.empty((2, 2)))
+
+
+def test_a_step_is_not_summed_again_in_a_loop_it_does_not_have():
+    indices = four_factors(6, 4).indices
+    inner = Node("T", ("a",), (leaf("F", "ac", 0, cost=5), leaf("G", "c", 1)))
+    tree = Tree(Node("R", (), (inner, leaf("H", "ab", 2))), indices)
+    with pytest.raises(InputError, match="T would be summed again in every turn of the loop over b"):
+        Fusion(tree, {"F": frozenset("b")})
+    fusion, operands = Fusion(tree, {"F": frozenset("b"), "T": frozenset("b")}, {"b": 4}), operands_of(tree)
+    expected = by_einsum(tree, operands)
+    np.testing.assert_allclose(run_schedule(Schedule(nest_of(fusion), 100), operands), expected, rtol=1e-12)

@@ -7,6 +7,7 @@ import pytest
 from pyscf import gto
 
 from trnqc.eri.gradient.builder import GradientBuilder
+from trnqc.eri.gradient.three_centre import three_centre_gradient, two_centre_gradient
 from trnqc.eri.integrals import int2c2e, int2e, int3c2e
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.library import prebuild, programs
@@ -68,6 +69,14 @@ def test_fitting(asked):
     int3c2e(mol, auxmol)
     int2c2e(auxmol)
     assert asked == names(prebuild.atoms(BASIS, ["H"]), ["fitting"], auxmol=prebuild.atoms("weigend", ["H"]))
+
+
+def test_fitted_gradients(asked):
+    mol, auxmol = molecule("H 0 0 0; H 0 0 1"), molecule("H 0 0 0; H 0 0 1", "weigend")
+    three_centre_gradient(mol, auxmol, np.ones((mol.nao, mol.nao, auxmol.nao)))
+    two_centre_gradient(auxmol, np.ones((auxmol.nao, auxmol.nao)))
+    auxiliary = prebuild.atoms("weigend", ["H"])
+    assert asked == names(prebuild.atoms(BASIS, ["H"]), ["fitted gradient"], auxmol=auxiliary)
 
 
 def test_atoms():

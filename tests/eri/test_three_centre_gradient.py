@@ -153,6 +153,8 @@ def test_what_is_refused():
     mol, auxmol = molecules()
     moved = auxmol.set_geom_(auxmol.atom_coords() + 1.0, unit="Bohr", inplace=False)
     good = np.zeros((mol.nao, mol.nao, auxmol.nao))
+    with pytest.raises(UnsupportedClass, match="angular momentum 6"):
+        three_centre_gradient(*molecules(basis={"default": [[6, [1.0, 1.0]]]}), good)
     with pytest.raises(InputError, match="other atoms"):
         three_centre_gradient(mol, moved, good)
     with pytest.raises(UnsupportedClass, match="cart=True"):

@@ -51,6 +51,22 @@ def test_every_molecule_by_name_builds():
     assert load_geometry("caffeine").formula == "C8H10N4O2"
 
 
+# Neighbours of an atom of each element in the molecules of this project.
+NEIGHBOURS = {"H": {1}, "C": {3, 4}, "N": {2, 3}, "O": {1, 2}}
+
+
+@pytest.mark.parametrize("name", sorted(p.stem for p in molecule.MOLECULES.glob("*.xyz")))
+def test_every_atom_has_the_neighbours_of_its_element(name):
+    geometry = load_geometry(name)
+    positions = np.array(geometry.coordinates)
+    distances = np.linalg.norm(positions[:, None] - positions, axis=2)
+    # Ångström: bonds to hydrogen are shorter than 1.2, the others shorter than 1.6 here.
+    hydrogen = np.array([symbol == "H" for symbol in geometry.symbols])
+    bonded = distances < np.where(hydrogen[:, None] | hydrogen, 1.2, 1.6)
+    for symbol, neighbours in zip(geometry.symbols, bonded.sum(axis=1) - 1):
+        assert neighbours in NEIGHBOURS[symbol], (symbol, neighbours)
+
+
 @pytest.mark.parametrize(
     ("text", "line", "found"),
     [

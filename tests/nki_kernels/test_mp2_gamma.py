@@ -107,7 +107,7 @@ def test_blocks_of_the_second_product(rows, cols, depth):
 
 @pytest.mark.parametrize(
     "nvir, naux, block, kchunk, group",
-    [(300, 140, 128, 2, 2), (257, 150, 128, 2, 1), (700, 300, 256, 2, 1), (300, 520, 256, 3, 1), (100, 260, 100, 1, 1)],
+    [(300, 140, 128, 2, 2), (257, 150, 128, 2, 1), (520, 300, 256, 2, 1), (300, 520, 256, 3, 1), (100, 260, 100, 1, 1)],
 )
 def test_blocks_of_virtuals_and_streamed_factors(nvir, naux, block, kchunk, group):
     tiles = GammaTiles(plan.Mp2Tiles(nvir, naux, block, kchunk, group), 512, 1024, 2)

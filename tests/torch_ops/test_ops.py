@@ -13,6 +13,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch_ops needs torch (extra 'torch')")
 
 from nki_kernels import mp2_plan  # noqa: E402
+from nki_kernels.descriptors import kernels  # noqa: E402
+from nki_kernels.descriptors.descriptor import random_fill  # noqa: E402
 from trnqc import torch_ops  # noqa: E402
 from trnqc.errors import BackendUnavailable, InputError, UnsupportedPrecision  # noqa: E402
 
@@ -168,6 +170,24 @@ def test_pair_energy_registration_is_sound():
     torch.library.opcheck(OPS.mp2_pair_energy.default, args, test_utils=("test_schema", "test_faketensor"))
 
 
+def gamma_launch():
+    """A launch of all pairs of three orbitals."""
+    fill = random_fill(7)
+    known, shape = kernels()["mp2_gamma"], {"nocc": 3, "nvir": 20, "naux": 30}
+    return known.gate(shape, "fp32", known.default(shape, "fp32") | {"group": 1}, 1, fill)
+
+
+@pytest.mark.parametrize("how", ["simulator", "reference"])
+def test_gamma(how):
+    launch = gamma_launch()
+    args = (*(torch.from_numpy(x) for x in launch.args), *launch.constants.values())
+    with torch_ops.host_kernels(how):
+        gamma = OPS.mp2_gamma(*args)
+    assert gamma.dtype == torch.float32
+    assert kernels()["mp2_gamma"].error(launch, gamma.numpy()) < 1e-6
+    torch.library.opcheck(OPS.mp2_gamma.default, args, test_utils=("test_schema", "test_faketensor"))
+
+
 NATIVE = """
 import torch
 seen = []
@@ -180,7 +200,8 @@ def nki_op(name, mutates_args):
 USE = """
 import torch, torch_neuronx
 from trnqc import torch_ops
-assert torch_neuronx.seen == ["trnqc::gemm", "trnqc::batched_contraction", "trnqc::mp2_pair_energy"], torch_neuronx.seen
+kernels = ["trnqc::gemm", "trnqc::batched_contraction", "trnqc::mp2_pair_energy", "trnqc::mp2_gamma"]
+assert torch_neuronx.seen == kernels, torch_neuronx.seen
 a_t = torch.randn(9, 4, requires_grad=True)
 with torch_ops.host_kernels("reference"):
     torch.ops.trnqc.gemm(a_t, torch.ones(9, 3)).sum().backward()

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from trnqc.arrays import host_array
+from trnqc.backends.gamma import AddRows, FactorSet, GammaOptions
 from trnqc.backends.pair_step import PairOptions, PairStep, Progress
 from trnqc.errors import InputError, UnsupportedError, UnsupportedPrecision
 from trnqc.types import PairEnergies
@@ -63,10 +64,13 @@ class Backend:
         The precisions of matrix products and pair energies, out of `trnqc.types.PRECISIONS`. It is empty for a backend
         that has neither. In bf16x3, B is split into hi + lo, both in bf16, and T = hi.hi + hi.lo + lo.hi is accumulated
         in fp32. In bf16, T = hi.hi.
+    has_gamma : bool
+        Whether it has `mp2_gamma`.
     """
 
     name: str
     precisions: tuple[str, ...] = ()
+    has_gamma: bool = False
 
     def status(self) -> BackendStatus:
         """Whether the backend can run here, and on what. It never raises an error."""
@@ -243,12 +247,78 @@ class Backend:
         check_precision(self, precision)
         return self._pair_step(PairOptions(precision, fused, threads)).opposite_spin_bytes(m, n, nvir, naux)
 
+    def mp2_gamma(
+        self,
+        left: FactorSet,
+        right: FactorSet | None,
+        add: AddRows,
+        *,
+        direct: float,
+        exchange: float,
+        precision: str,
+        max_memory: float | None = None,
+        progress: Progress | None = None,
+    ) -> str:
+        """Compute the three-index density Γ of MP2 from weighted amplitudes.
+
+        Parameters
+        ----------
+        left
+            Factors of the orbitals i.
+        right
+            Factors of the orbitals j, which are of the other spin; None for all pairs i, j of the orbitals of `left`.
+        add
+            Is called with parts of Γ in fp64, which it has to add up: several of them have the same rows.
+        direct, exchange
+            Weights of the amplitudes; `exchange` must be 0 where `right` is given.
+        precision
+            One of `precisions`, for the products and for the amplitudes. Sums over blocks of orbitals are fp64.
+        max_memory
+            Bytes that this call may allocate on the host, besides what `add` does.
+        progress
+            Called as progress(done_pairs, total_pairs), ordered pairs, in the caller's thread.
+
+        Returns
+        -------
+        str
+            What ran.
+
+        Raises
+        ------
+        InputError
+            If there is an exchange between two spins.
+        UnsupportedPrecision
+            For another precision.
+        UnsupportedError
+            From a backend for which `has_gamma` is False.
+        MemoryLimit
+            If `max_memory` is too little for one pair of orbitals.
+
+        Notes
+        -----
+        With t_ij^ab = (ia|jb) / (ε_i + ε_j - ε_a - ε_b),
+
+            Γ[i, a, Q] = Σ_jb (direct t_ij^ab - exchange t_ij^ba) B[j, b, Q]
+
+        For two sets the right one gets the corresponding sum over i and a. The sum of Γ B over all elements of one set
+        is the energy with these weights: direct Σ (ia|jb) t_ij^ab - exchange Σ (ib|ja) t_ij^ab.
+        """
+        if not self.has_gamma:
+            raise self._without("mp2_gamma")
+        check_precision(self, precision)
+        if right is not None and exchange != 0.0:
+            raise InputError(f"pairs of electrons of two spins have no exchange; found the weight {exchange}")
+        return self._gamma(left, right, GammaOptions(direct, exchange, precision, max_memory, progress), add)
+
     def _product(self, a_t: np.ndarray, b: np.ndarray, precision: str) -> np.ndarray:
         """The product a_t.T @ b, [M, N], of a_t[K, M] and b[K, N], or a stack of such products."""
         raise self._without("_product")
 
     def _pair_step(self, options: PairOptions) -> PairStep:
         raise self._without("_pair_step")
+
+    def _gamma(self, left: FactorSet, right: FactorSet | None, options: GammaOptions, add: AddRows) -> str:
+        raise self._without("_gamma")
 
     def _without(self, what: str) -> UnsupportedError:
         return UnsupportedError(f"backend {self.name!r} has no {what}")

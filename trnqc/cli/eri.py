@@ -108,7 +108,7 @@ def _wanted(args: argparse.Namespace) -> prebuild.Wanted:
     mol = prebuild.atoms(args.basis, args.elements, args.cartesian)
     auxmol = prebuild.atoms(args.aux, args.elements, args.cartesian) if args.aux else None
     kinds = ["jk", *["memory"] * (args.operator == "coulomb"), *["gradient"] * args.gradients]
-    kinds += ["fitting"] * bool(args.aux)
+    kinds += ["fitting", *["fitted gradient"] * args.gradients] * bool(args.aux)
     try:
         return prebuild.programs(mol, kinds, args.operator, auxmol)
     except UnsupportedClass as error:
@@ -122,7 +122,12 @@ def _compiled(program: Recipe, kind: str, cls: QuartetClass) -> Built:
 
 
 # Headings of the purposes of programs, by kind.
-WORDS = {"memory": "in memory", "gradient": "gradients", "fitting": "density fitting"}
+WORDS = {
+    "memory": "in memory",
+    "gradient": "gradients",
+    "fitting": "density fitting",
+    "fitted gradient": "fitted gradients",
+}
 # Headings of programs for J and K, by the first part of the program's name.
 MATRICES = {"jk": "J and K", "j": "J", "k": "K"}
 

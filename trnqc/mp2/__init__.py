@@ -9,7 +9,8 @@ pairs/       pair energies on a backend, and the estimated error of its precisio
 assembly     builds the result from its parts, which `result_parts` defines
 result       the result in memory and in JSON
 jobs/        the job of the command line and its checkpoint
-dfmp2        the method object with PySCF's interface
+dfmp2        the method object with PySCF's interface, with `dfmp2_energies`, `dfmp2_densities` and `scanner`
+amplitudes   all amplitudes in memory, on request
 energy       `mp2_energy` for the caller's own factors
 
 Inside this package energies are in Hartree, lengths in Bohr and memory in bytes. Public functions convert Angstrom and

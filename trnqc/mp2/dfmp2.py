@@ -5,7 +5,6 @@ mf -> active orbitals, auxiliary basis -> build_spin_factors -> run_pairs -> MP2
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,9 @@ from trnqc.host.memory import memory_limit
 from trnqc.host.threads import thread_count
 from trnqc.mp2.amplitudes import amplitudes
 from trnqc.mp2.assembly import result_of_molecule
-from trnqc.mp2.density.density import CorrelationDensity, correlation_density
-from trnqc.mp2.density.natural import frozen_natural_orbitals, natural_orbitals
-from trnqc.mp2.density.spins import spin_orbitals
 from trnqc.mp2.density.zvector import ZVectorOptions
+from trnqc.mp2.dfmp2_densities import Densities, checked_eris
+from trnqc.mp2.dfmp2_energies import Energies
 from trnqc.mp2.execution import Execution, Progress, choose
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis, auxiliary_basis
 from trnqc.mp2.factors.build import build_spin_factors
@@ -43,10 +41,9 @@ from trnqc.mp2.reference.semicanonical import fock_matrices, semicanonical_orbit
 from trnqc.mp2.result import SCS, SOS, MP2Result, check_scaling
 from trnqc.mp2.scanner import as_scanner
 from trnqc.ranks import ALONE, Ranks
-from trnqc.types import PairEnergies, SpinPairEnergies
 
 
-class DFMP2(lib.StreamObject):
+class DFMP2(Energies, Densities, lib.StreamObject):
     """DF-MP2 on a converged PySCF RHF, UHF or ROHF object, density-fitted or not.
 
     The object reads mo_coeff, mo_energy, mo_occ and e_tot of `mf`, and the Fock matrices of an ROHF object. It computes
@@ -175,41 +172,6 @@ class DFMP2(lib.StreamObject):
         return _by_spin([spin.nocc for spin in self.orbitals()])
 
     @property
-    def e_hf(self) -> float:
-        """Energy of the reference, Hartree."""
-        return float(self._scf.e_tot)
-
-    @property
-    def e_corr(self) -> float | None:
-        """Correlation energy, Hartree; None before `kernel`."""
-        return None if self.result is None else self.result.e_corr
-
-    @property
-    def e_tot(self) -> float | None:
-        """Reference plus correlation energy, Hartree; None before `kernel`."""
-        return None if self.result is None else self.result.e_tot
-
-    @property
-    def e_tot_scs(self) -> float | None:
-        """Reference plus SCS-MP2 correlation energy, Hartree; None before `kernel`."""
-        return None if self.result is None else self.result.e_tot_scs
-
-    @property
-    def e_corr_os(self) -> float | None:
-        """Opposite-spin part of e_corr, Hartree; None before `kernel`."""
-        return None if self.result is None else self.result.e_corr_os
-
-    @property
-    def e_corr_ss(self) -> float | None:
-        """Same-spin part of e_corr, Hartree; None before `kernel`."""
-        return None if self.result is None else self.result.e_corr_ss
-
-    @property
-    def pair_energies(self) -> PairEnergies | SpinPairEnergies | None:
-        """Energies by pairs, Hartree; None before `kernel`. See `trnqc.types`."""
-        return None if self.result is None else self.result.pair_energies
-
-    @property
     def t2(self) -> Any:
         """Amplitudes as PySCF has them, computed when they are first read; None before `kernel`.
 
@@ -284,7 +246,7 @@ class DFMP2(lib.StreamObject):
             raise InputError("a checkpoint keeps its own factors: call kernel() without eris, or set no checkpoint")
         spins, singles = self._orbitals_and_singles()
         with self._store(auxiliary, execution) as store:
-            factors = self._factors(auxiliary, execution, store) if eris is None else _checked(eris, spins)
+            factors = self._factors(auxiliary, execution, store) if eris is None else checked_eris(eris, spins)
             step = run_pairs(factors, execution, store)
         self.result = result_of_molecule(
             self._scf, spins, auxiliary, factors, step, scs=self.scs, sos=self.sos, e_singles=singles
@@ -331,80 +293,6 @@ class DFMP2(lib.StreamObject):
         """A function of a molecule or its coordinates that returns the total energy, with PySCF's interface."""
         return as_scanner(self)
 
-    def nuc_grad_method(self) -> Any:
-        """The object that computes the gradient, with PySCF's interface."""
-        from trnqc.mp2.gradient import Gradients  # Most users of this class need no gradients.
-
-        return Gradients(self)
-
-    def make_rdm1(
-        self, relaxed: bool = False, ao_repr: bool = False, with_frozen: bool = True, eris: Any = None
-    ) -> np.ndarray:
-        """Compute the one-particle density matrix.
-
-        Parameters
-        ----------
-        relaxed
-            Whether the response of the orbitals is included, as expectation values need it.
-        ao_repr
-            Whether the matrix is in atomic orbitals; by default it is in molecular orbitals.
-        with_frozen
-            Whether a matrix in molecular orbitals contains the frozen orbitals.
-        eris
-            Factors that `ao2mo` has returned; by default they are computed.
-
-        Returns
-        -------
-        numpy.ndarray
-            [n, n] with the trace of the number of electrons; for an open shell [2, n, n], alpha and beta.
-        """
-        density = self._density(relaxed, eris)
-        rdm1 = density.rdm1(ao_repr)
-        if with_frozen or ao_repr:
-            return rdm1
-        active = [np.ix_(spin.active, spin.active) for spin in density.spins]
-        return rdm1[active[0]] if len(active) == 1 else np.array([p[mask] for p, mask in zip(rdm1, active)])
-
-    def _density(self, relaxed: bool = False, eris: Any = None) -> CorrelationDensity:
-        factors = self.ao2mo() if eris is None else _checked(eris, self.orbitals())
-        return correlation_density(
-            self._scf,
-            spin_orbitals(self.mo_coeff, self.mo_energy, self.mo_occ, self.frozen),
-            (factors,) if isinstance(factors, Factors) else factors,
-            self.auxiliary_basis().auxmol,
-            self._execution(),
-            scaling=self.gradient_scaling,
-            relaxed=relaxed,
-            options=ZVectorOptions(tolerance=self.cphf_tol, max_cycle=self.cphf_max_cycle),
-        )
-
-    def make_natorbs(self, rdm1_mo: np.ndarray | None = None, relaxed: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        """Natural occupation numbers, descending, and natural orbitals [nao, n], of the spin-summed density.
-
-        Parameters
-        ----------
-        rdm1_mo
-            A density matrix in molecular orbitals; by default `make_rdm1` computes it.
-        relaxed
-            Whether that is the relaxed density.
-        """
-        rdm1 = self.make_rdm1(relaxed=relaxed) if rdm1_mo is None else rdm1_mo
-        return natural_orbitals(rdm1, self.mo_coeff, self._scf.get_ovlp())
-
-    def make_fno(self, thresh: float = 1e-6, pct_occ: float | None = None, nvir_act: Any = None) -> tuple[Any, Any]:
-        """Frozen natural orbitals: the orbitals to freeze, and semicanonical orbitals.
-
-        Parameters
-        ----------
-        thresh
-            Smallest occupation number of a virtual natural orbital that is kept.
-        pct_occ
-            Part of the occupation of the virtual orbitals that is kept; overrides `thresh`.
-        nvir_act
-            Number of virtual natural orbitals that are kept; overrides the others.
-        """
-        return frozen_natural_orbitals(self._density(), thresh, pct_occ, nvir_act)
-
     def __enter__(self) -> DFMP2:
         return self
 
@@ -448,20 +336,3 @@ class DFMP2(lib.StreamObject):
 def _by_spin(numbers: list[int]) -> int | tuple[int, int]:
     """The number of a closed shell, or those of both spins."""
     return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
-
-
-def _checked(eris: Factors | SpinFactors, spins: Sequence[ActiveOrbitals]) -> Factors | SpinFactors:
-    """Factors of the caller, which must be those of these orbitals. Raises InputError."""
-    parts = (eris,) if isinstance(eris, Factors) else eris
-    equal = len(parts) == len(spins) and all(
-        np.array_equal(part.eps_occ, o.eps_occ) and np.array_equal(part.eps_vir, o.eps_vir)
-        for part, o in zip(parts, spins)
-    )
-    if not equal:
-        theirs = " and ".join(f"{len(p.eps_occ)} occupied and {len(p.eps_vir)} virtual" for p in parts)
-        ours = " and ".join(f"{o.nocc} and {o.nvir}" for o in spins)
-        raise InputError(
-            f"eris with {theirs} orbitals are not those of the {ours} active orbitals of this object: call ao2mo() "
-            "again"
-        )
-    return eris

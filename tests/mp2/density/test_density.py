@@ -19,6 +19,7 @@ from trnqc.mp2.density.fitted_response import FittedResponse, response_of
 from trnqc.mp2.density.pair_sums import pair_sums
 from trnqc.mp2.density.response import GeneralResponse
 from trnqc.mp2.density.zvector import ZVectorOptions, solve_z_vector
+from trnqc.mp2.execution import choose
 
 SCS = (6 / 5, 1 / 3)
 SOS = (1.3, 0.0)
@@ -202,6 +203,30 @@ def test_factors_of_other_orbitals():
     other = Parts(converged("water", True))
     with pytest.raises(InputError, match=r"\[\(4, 8\)\] .* were expected, found \[\(5, 8\)\]"):
         correlation_density(parts.mf, parts.spins, other.factors, parts.auxmol, parts.execution)
+
+
+@pytest.mark.parametrize("name", ["water", "water cation"])
+@pytest.mark.parametrize(("precision", "error"), [("fp32", 1e-6), ("bf16x3", 2e-5)])
+def test_gamma_of_the_simulated_kernel(name, precision, error):
+    """Γ by the NKI kernel on the simulator, in relaxed densities of closed and open shells."""
+    parts = Parts(converged(name, True), 1)
+    on_host = correlation_density(*parts.arguments, scaling=SCS, relaxed=True)
+    parts.execution = replace(parts.execution, choice=choose("simulator", precision))
+    simulated = correlation_density(*parts.arguments, scaling=SCS, relaxed=True)
+    difference = np.abs(simulated.rdm1() - on_host.rdm1()).max()
+    assert 1e-12 < difference < error
+    gammas = [pair_sums(parts.factors, SCS, execution) for execution in (parts.execution, Parts(parts.mf).execution)]
+    assert "trnqc.sim" in gammas[0].ran_on and "NumPy" in gammas[1].ran_on
+    for ours, theirs in zip(gammas[0].gamma, gammas[1].gamma):
+        assert np.abs(ours[:] - theirs[:]).max() < error
+
+
+def test_gamma_of_the_kernel_keeps_the_memory_limit():
+    parts = Parts(converged("water", True), 1, memory=2e6)
+    parts.execution = replace(parts.execution, choice=choose("simulator", "fp32"))
+    density = correlation_density(*parts.arguments)
+    free = Parts(converged("water", True), 1)
+    assert np.abs(density.rdm1() - correlation_density(*free.arguments).rdm1()).max() < 1e-6
 
 
 def test_spin_without_correlated_electrons():

@@ -111,3 +111,12 @@ def test_gamma_in_small_blocks_and_on_disk(monkeypatch):
     monkeypatch.setattr("trnqc.mp2.density.sets.PairMemory.holds_gamma", lambda self, room: False)
     monkeypatch.setattr("trnqc.mp2.gradient.terms._COMFORTABLE_BLOCK", 8 * 13**2 * 10)
     assert np.abs(gradient(parts, MP2) - whole).max() < 1e-9
+
+
+def test_gamma_of_the_simulated_kernel():
+    """The gradient with Γ from the NKI kernel on the simulator, for an object of which the user asked for it."""
+    parts = parts_at("water", BENT, True, 1)
+    on_cpu = Gradients(trnqc.DFMP2(parts.mf, frozen=1)).kernel()
+    mp2 = Gradients(trnqc.DFMP2(parts.mf, frozen=1, backend="simulator", precision="fp32"))
+    assert 0 < np.abs(mp2.kernel() - on_cpu).max() < 1e-7
+    assert "trnqc.sim" in mp2.relaxation.sums.ran_on

@@ -1,7 +1,7 @@
 """A backend of NKI kernels. The host prepares the operands, and a device runs the kernels.
 
 a_t, b -> split into the parts of the precision -> one launch -> product
-B      -> packed factors and work lists -> launches -> pair energies (pairs.py)
+B      -> packed factors and work lists -> launches -> pair energies (pairs.py), Γ (gamma.py)
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import numpy as np
 from nki_kernels.descriptors import kernels
 from nki_kernels.mp2_plan import split
 from trnqc.backends.base import Backend
+from trnqc.backends.gamma import AddRows, FactorSet, GammaOptions
 from trnqc.backends.nki.device import PRECISIONS, NkiDevice
+from trnqc.backends.nki.gamma import NkiGamma
 from trnqc.backends.nki.pairs import NkiPairStep
 from trnqc.backends.pair_step import PairOptions
 
@@ -20,6 +22,7 @@ class NkiBackend(Backend):
     """The base class of both backends. Subclasses define name, status and devices; the first device is used."""
 
     precisions = PRECISIONS
+    has_gamma = True
 
     def devices(self) -> tuple[NkiDevice, ...]:
         raise self._without("devices")
@@ -30,3 +33,6 @@ class NkiBackend(Backend):
 
     def _pair_step(self, options: PairOptions) -> NkiPairStep:
         return NkiPairStep(self.devices()[0], options)
+
+    def _gamma(self, left: FactorSet, right: FactorSet | None, options: GammaOptions, add: AddRows) -> str:
+        return NkiGamma(self.devices()[0], left, right, options).run(add)

@@ -167,12 +167,15 @@ class _Search:
             if blocks is not None:
                 merged.append(Partial(array.name, 0, blocks, self._order(blocks), memory, work, below))
         allowed = self.allowed[array.name]
+        own = self.mask(array.loops)
         spent = cache(partial(self._spent, array))
         carried = []
         for one in _best(merged):
             for blocks in upward(one.blocks, allowed):
                 _in_time()
                 mask = sum(blocks)
+                if sum(one.blocks) & ~own & ~mask:
+                    continue  # A loop over an index that this step does not have would sum the step again.
                 space, again = spent(mask)
                 memory, work = one.memory + space, one.work + again
                 if not hopeless(memory, work):

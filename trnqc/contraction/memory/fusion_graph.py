@@ -107,7 +107,8 @@ class Fusion:
     Raises
     ------
     InputError
-        If chains overlap, or an index cannot be fused.
+        If chains overlap, if an index cannot be fused, or if a loop of a repeated array ends at a step without its
+        index.
     """
 
     tree: Tree
@@ -119,6 +120,14 @@ class Fusion:
             bad = labels - fusible(self.arrays, name, recompute=True)
             if bad:
                 raise InputError(f"{name} and its consumer cannot share a loop over {', '.join(sorted(bad))}")
+        for array in self.arrays.values():
+            inside = frozenset(array.loops) | self.fused.get(array.name, frozenset())
+            for name in array.inputs:
+                if stray := self.fused.get(name, frozenset()) - inside:
+                    raise InputError(
+                        f"{array.name} would be summed again in every turn of the loop over {', '.join(sorted(stray))} "
+                        f"that it shares with {name}: the loop has to enclose the consumer of {array.name} too"
+                    )
         for one, two in combinations(self.chains, 2):
             if one.overlaps(two):
                 raise InputError(

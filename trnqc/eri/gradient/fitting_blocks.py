@@ -48,17 +48,22 @@ def segmented(mol: gto.Mole) -> gto.Mole:
 
 
 def blocks_of(auxmol: gto.Mole, most: float) -> Iterator[FittingBlock]:
-    """Yield blocks of up to `most` functions, or of one shell."""
-    shells = [(pairs, n) for pairs in fitting_shells(segmented(auxmol)) for n in range(len(pairs))]
+    """Yield blocks of up to `most` functions, or of one shell.
+
+    Shells that fill a vector together stay together, if as many fit into a block.
+    """
     block: list[tuple[ShellPairs, int]] = []
-    size = 0
-    for pairs, n in shells:
+    size = 0.0
+    for pairs in fitting_shells(segmented(auxmol)):
         functions = pairs.extents[0]
-        if block and size + functions > most:
-            yield _block(block)
-            block, size = [], 0
-        block.append((pairs, n))
-        size += functions
+        step = lanes() if lanes() * functions <= most else 1
+        for first in range(0, len(pairs), step):
+            shells = [(pairs, n) for n in range(first, min(first + step, len(pairs)))]
+            if block and size + len(shells) * functions > most:
+                yield _block(block)
+                block, size = [], 0.0
+            block += shells
+            size += len(shells) * functions
     if block:
         yield _block(block)
 

@@ -17,7 +17,7 @@ from pyscf import gto, lib
 
 from trnqc.eri.classes import PRIMITIVE
 from trnqc.eri.gradient.fitting_blocks import FittingBlock, FittingShells, blocks_of, segmented
-from trnqc.eri.gradient.three_centre_classes import GradientClass, work_size
+from trnqc.eri.gradient.three_centre_classes import GradientClass, class_of, work_size
 from trnqc.eri.gradient.three_centre_program import program
 from trnqc.eri.jk.tasks import relative_cost
 from trnqc.eri.kernels import boys
@@ -169,15 +169,10 @@ def _largest(weights: np.ndarray) -> float:
     return float(np.maximum(weights.max(initial=0.0), -weights.min(initial=0.0)))
 
 
-def _class_of(bra: ShellPairs, ket: ShellPairs, operator: str) -> GradientClass:
-    cartesian = bra.cartesian and max(bra.la, ket.la) > 1
-    return GradientClass(bra.la, bra.lb, ket.la, cartesian, bra.general, operator)
-
-
 def _kernels(bra: _Bra, blocks: Sequence[FittingBlock], operator: Operator) -> dict[GradientClass, CompiledFunction]:
     """Return the compiled kernels of all classes."""
     kets = {ket.pairs.la: ket.pairs for block in blocks for ket in block.shells}.values()
-    classes = dict.fromkeys(_class_of(pairs, ket, operator.name) for pairs in bra.classes for ket in kets)
+    classes = dict.fromkeys(class_of(pairs, ket, operator.name) for pairs in bra.classes for ket in kets)
     programs = [program(cls) for cls in classes]
     libraries = library.build(programs, "kernels of fitted derivatives")
     return {cls: getattr(libraries[cls.name], cls.name) for cls in classes}
@@ -196,7 +191,7 @@ def _tasks(bra: _Bra, kets: Sequence[FittingShells], operator: str) -> list[_Tas
         pairs, ket = bra.classes[n], kets[m]
         parts = int(min(len(pairs), max(1, np.ceil(cost / most))))
         edges = np.linspace(0, len(pairs), parts + 1).astype(int).tolist()
-        tasks += [_Task(_class_of(pairs, ket.pairs, operator), pairs, ket, i, j) for i, j in pairwise(edges)]
+        tasks += [_Task(class_of(pairs, ket.pairs, operator), pairs, ket, i, j) for i, j in pairwise(edges)]
     return tasks
 
 
@@ -216,17 +211,22 @@ class _Call:
         """Return the contribution of a task to the gradient, [natm, 3]."""
         bra, ket, width = task.bra, task.ket, library.lanes()
         by_pair, by_shell = np.zeros((len(bra), 6)), np.zeros((len(ket.packed), 3, width))
+        gradient = np.zeros((self.natm, 3))
+        # Pairs are ordered by falling bound.
+        end = min(task.end, int((bra.bound * ket.packed.bound.max() >= self.screen).sum()))
+        if end <= task.begin:
+            return gradient
         self.kernels[task.cls](
             **self._arguments(task),
             work=zeros((work_size(task.cls, bra.contractions), width)),
             bra_gradient=by_pair,
             ket_gradient=by_shell,
             groups_begin=task.begin,
-            groups_end=task.end,
+            groups_end=end,
         )
-        gradient = np.zeros((self.natm, 3))
-        np.add.at(gradient, self.bra.atoms[bra.first], by_pair[:, :3])
-        np.add.at(gradient, self.bra.atoms[bra.second], by_pair[:, 3:])
+        own = slice(task.begin, end)
+        for column, shells in ((0, bra.first), (3, bra.second)):
+            np.add.at(gradient, self.bra.atoms[shells[own]], by_pair[own, column : column + 3])
         atoms = self.aux_atoms[ket.pairs.first[ket.packed.members]]
         np.add.at(gradient, atoms, by_shell.transpose(0, 2, 1))
         return gradient

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
-from trnqc.eri.classes import CONTRACTION
+from trnqc.eri.classes import CONTRACTION, QuartetClass
 from trnqc.eri.kernels import columns
 from trnqc.eri.kernels.angular import Powers, ncart
-from trnqc.eri.kernels.recurrence import components
+from trnqc.eri.kernels.recurrence import FITTED, components, fewest_flops, recurrence
+from trnqc.eri.kernels.variants import LARGEST_FITTED
+from trnqc.eri.shells.pairs import ShellPairs
 from trnqc.gen import Value
 
 
@@ -25,6 +28,11 @@ class GradientClass:
         Whether several contractions share the primitives of the bra pair.
     operator
         One of `trnqc.eri.classes.OPERATORS`.
+
+    Raises
+    ------
+    UnsupportedClass
+        If an angular momentum is beyond those of the kernels.
     """
 
     la: int
@@ -33,6 +41,10 @@ class GradientClass:
     cartesian: bool = False
     general: bool = False
     operator: str = "coulomb"
+
+    def __post_init__(self) -> None:
+        # The class of the integrals themselves has the same limits.
+        QuartetClass(self.la, self.lb, self.lc, 0, operator=self.operator)
 
     @property
     def name(self) -> str:
@@ -52,6 +64,16 @@ class GradientClass:
         return sum(self.recurrence)
 
     @property
+    def rule(self) -> str:
+        """The rule of the recurrence."""
+        return fewest_flops(*self.recurrence) if self.cartesian else FITTED
+
+    @property
+    def form(self) -> str:
+        """The form of the recurrence, one of `variants.FORMS`: straight-line code where compilers can take it."""
+        return _form(self.recurrence, self.rule)
+
+    @property
     def extents(self) -> tuple[int, int, int]:
         """Functions of a, b and P."""
         a, b, c = (ncart(l) if self.cartesian else 2 * l + 1 for l in (self.la, self.lb, self.lc))
@@ -65,6 +87,17 @@ class GradientClass:
     def lower(self) -> tuple[Powers, ...]:
         """The e of the targets from which (a-1 b| and (a b-1| follow; none for two s functions."""
         return components(self.la - 1, self.lb) if self.la else ()
+
+
+@cache
+def _form(shells: tuple[int, int, int, int], rule: str) -> str:
+    return "columns" if len(recurrence(*shells, rule).graph) > LARGEST_FITTED else "straight"
+
+
+def class_of(bra: ShellPairs, ket: ShellPairs, operator: str) -> GradientClass:
+    """Return the class of a class of pairs with a class of fitting shells; s and p functions are called spherical."""
+    cartesian = bra.cartesian and max(bra.la, ket.la) > 1
+    return GradientClass(bra.la, bra.lb, ket.la, cartesian, bra.general, operator)
 
 
 @dataclass(frozen=True)

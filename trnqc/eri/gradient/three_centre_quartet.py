@@ -15,19 +15,23 @@ The derivative by the centre of P follows from translational invariance.
 
 from __future__ import annotations
 
-from trnqc.eri.classes import BOUND, CONTRACTION
+from collections.abc import Sequence
+
+from trnqc.eri.classes import BOUND, CONTRACTION, ZETA
 from trnqc.eri.gradient.three_centre_classes import GradientClass, Work
 from trnqc.eri.gradient.weights import cartesian_pair_weights, cartesian_weights, stored, target_weights
 from trnqc.eri.kernels import boys, columns, vertical
-from trnqc.eri.kernels.angular import cartesians, raised
+from trnqc.eri.kernels.angular import Powers, cartesians, raised
 from trnqc.eri.kernels.horizontal import horizontal
 from trnqc.eri.kernels.quartet import bra_primitive, primitive_matters, primitive_quartet
-from trnqc.eri.kernels.recurrence import FITTED, components, fewest_flops, recurrence
+from trnqc.eri.kernels.recurrence import FITTED, components
 from trnqc.eri.kernels.straight_line import straight_line_code
-from trnqc.eri.kernels.variants import LARGEST_FITTED
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.values import both, fma, le, lt, minimum
+
+# Sums over the targets [e| of one bra primitive: weights of [e| times [e+1_x|, [e+1_y| and [e+1_z|, and times [e|.
+RAISED, SAME = tuple(Var(f"raised_{x}") for x in "xyz"), Var("same")
 
 
 def quartet_gradient(cls: GradientClass) -> st.Function:
@@ -36,7 +40,12 @@ def quartet_gradient(cls: GradientClass) -> st.Function:
 
 
 class _Kernel:
-    """The statements of `quartet_gradient`, with the names of its parameters."""
+    """The statements of `quartet_gradient`.
+
+    Its parameters are those of the program (`three_centre_program.parameters`) for one bra pair and one vector of
+    fitting shells: first_a and first_b are the first functions of the pair, weight is its factor, and place holds the
+    positions of the first fitting functions.
+    """
 
     def __init__(self, cls: GradientClass) -> None:
         self.cls = cls
@@ -44,11 +53,9 @@ class _Kernel:
         self.i64 = {name: Var(name, "i64") for name in names}
         n_bra, n_ket, n_ab = (self.i64[name] for name in ("n_bra", "n_ket", "n_ab"))
         self.bra = Array("bra", "f64", (n_bra, cls.record_width(n_ab)))
-        self.bra_centre, self.ket_centre = (
-            Array("bra_centre", "f64", (6,)),
-            Array("ket_centre", "f64", (6,), lanes=True),
-        )
-        self.ket, self.ket_bound = Array("ket", "f64", (n_ket, CONTRACTION), lanes=True), Array("ket_bound", "f64")
+        self.bra_centre = Array("bra_centre", "f64", (6,))
+        self.ket = Array("ket", "f64", (n_ket, CONTRACTION), lanes=True)
+        self.ket_centre, self.ket_bound = Array("ket_centre", "f64", (6,), lanes=True), Array("ket_bound", "f64")
         self.place, self.density = Array("place", "i64", lanes=True), Array("density", "f64")
         self.boys, self.work = boys.table_array(cls.order), Array("work", "f64", lanes=True)
         self.bra_sums = Array("bra_sums", "f64", (6,), "local", lanes=True)
@@ -79,7 +86,7 @@ class _Kernel:
         return st.Function(f"quartet_{self.cls.name}", params, body)
 
     def read(self) -> list[st.Statement]:
-        """Read the weights of all contractions; turn them into those of Cartesian functions and of targets."""
+        """Read the weights of all contractions, and turn them into weights of Cartesian functions and of targets."""
         na, nb, nc = self.cls.extents
         p, a, b, start, mirrored = (Var(name, "i64") for name in ("p", "a", "b", "start", "mirrored"))
         one, other = (Array(name, "f64", (nc,), "local", lanes=True) for name in ("one", "other"))
@@ -95,14 +102,11 @@ class _Kernel:
             st.GatherRows(other, self.density, mirrored, const(nc, "i64")),
             stored(functions, [self.work[row + n] for n in range(self.layout.n_f)]),
         ]
-        declared = [st.DeclareArray(one), st.DeclareArray(other)]
-        return [
-            *declared,
-            st.loop(p, i["n_ab"], st.loop(a, na, st.loop(b, nb, inner)), self.spread(p)),
-        ]
+        loops = st.loop(p, i["n_ab"], st.loop(a, na, st.loop(b, nb, inner)), self.spread(p))
+        return [st.DeclareArray(one), st.DeclareArray(other), loops]
 
     def spread(self, p: Value) -> st.Statement:
-        """Turn the weights of the functions ab of one f into those of Cartesian functions and of targets."""
+        """For each f, turn the weights of the functions ab into weights of Cartesian functions and of targets."""
         cls, layout, f = self.cls, self.layout, Var("f", "i64")
         na, nb, _ = cls.extents
         at = p * layout.functions + f
@@ -120,45 +124,36 @@ class _Kernel:
         return st.loop(f, layout.n_f, reads, stored(values, places))
 
     def primitives(self) -> list[st.Statement]:
-        """Loop over primitive quartets, as the quartet kernel does."""
-        i, j = Var("i", "i64"), Var("j", "i64")
-        n_bra = self.i64["n_bra"]
-        tx = [Var(f"t_{x}") for x in "xyz"]
-        u = Var("t_0")
-        into = st.view(self.work[self.layout.at_targets])
-        scratch = st.view(self.work[self.layout.at_scratch])
-        quartet = primitive_quartet(
-            self.cls.recurrence,
-            self.cls.operator,
-            vertical_function(self.cls),
-            (self.ket, self.ket_centre),
-            j,
-            self.omega,
-            self.boys,
-            into,
-            scratch,
+        """Loop over the primitives of the bra pair by falling BOUND, and for each over those of the fitting shells."""
+        i, j, n_bra = Var("i", "i64"), Var("j", "i64"), self.i64["n_bra"]
+        step = st.block(self.primitive(j), self.products(), self.kept(i), st.Assign(j, j + 1))
+        bra = st.block(
+            bra_primitive(self.bra, self.bra_centre, i),
+            self.combined(i),
+            [st.Declare(t, const(0.0)) for t in (*RAISED, SAME)],
+            st.Declare(j, const(0, "i64")),
+            st.While(primitive_matters(j, self.i64["n_ket"], self.ket_bound, self.cutoff), step),
+            self.added(i),
+            st.Assign(i, i + 1),
         )
-        step = st.block(quartet, self.products(tx, u), self.kept(i), st.Assign(j, j + 1))
-        matters = primitive_matters(j, self.i64["n_ket"], self.ket_bound, self.cutoff)
+        bound = self.bra[minimum(i, n_bra - 1), BOUND] * self.ket_bound[0]
+        return [st.Declare(i, const(0, "i64")), st.While(both(lt(i, n_bra), le(self.cutoff, bound)), bra)]
+
+    def primitive(self, j: Value) -> list[st.Statement]:
+        """Store the targets of one primitive quartet."""
+        into, scratch = (st.view(self.work[at]) for at in (self.layout.at_targets, self.layout.at_scratch))
+        record = (self.ket, self.ket_centre)
+        function, shells, operator = vertical_function(self.cls), self.cls.recurrence, self.cls.operator
+        return primitive_quartet(shells, operator, function, record, j, self.omega, self.boys, into, scratch)
+
+    def added(self, i: Value) -> list[st.Statement]:
+        """Add the products of one bra primitive, times its exponents, to the derivatives by A and B."""
         two_alpha = self.bra[i, self.i64["n_ab"] + CONTRACTION if self.cls.general else CONTRACTION]
         alpha, beta = Var("two_alpha"), Var("two_beta")
-        added: list[st.Statement] = [st.Let(alpha, two_alpha), st.Let(beta, 2.0 * self.bra[i, 0] - two_alpha)]
-        added += [st.Assign(d, fma(alpha, t, d)) for d, t in zip(self.total["A"], tx)]
-        added += [
-            st.Assign(d, fma(beta, fma(self.shift[n], u, t), d)) for n, (d, t) in enumerate(zip(self.total["B"], tx))
-        ]
-        bra = [
-            *bra_primitive(self.bra, self.bra_centre, i),
-            *self.combined(i),
-            *[st.Declare(t, const(0.0)) for t in (*tx, u)],
-            st.Declare(j, const(0, "i64")),
-            st.While(matters, step),
-            *added,
-            st.Assign(i, i + 1),
-        ]
-        bound = self.bra[minimum(i, n_bra - 1), BOUND] * self.ket_bound[0]
-        large = both(lt(i, n_bra), le(self.cutoff, bound))
-        return [st.Declare(i, const(0, "i64")), st.While(large, st.block(bra))]
+        lines: list[st.Statement] = [st.Let(alpha, two_alpha), st.Let(beta, 2.0 * self.bra[i, ZETA] - two_alpha)]
+        for t, by_a, by_b, ab in zip(RAISED, self.total["A"], self.total["B"], self.shift):
+            lines += [st.Assign(by_a, fma(alpha, t, by_a)), st.Assign(by_b, fma(beta, fma(ab, SAME, t), by_b))]
+        return lines
 
     def combined(self, i: Value) -> list[st.Statement]:
         """Add up the weights of all contractions with the coefficients of one primitive, in a general class."""
@@ -171,26 +166,26 @@ class _Kernel:
         add = st.loop(n, layout.weights, st.accumulate(to, coefficient * source))
         return [clear, st.loop(p, self.i64["n_ab"], add)]
 
-    def products(self, tx: list[Value], u: Value) -> st.Statement:
-        """Add the products of a primitive's targets with their weights: of e + 1_x, and of e itself."""
+    def products(self) -> st.Statement:
+        """Add the products of the weights of [e| with a primitive's targets [e+1_x| to RAISED, and with [e| to SAME."""
         cls, layout, f = self.cls, self.layout, Var("f", "i64")
         l, low, _, _ = cls.recurrence
         place = {e: n for n, e in enumerate(components(l, low))}
         weights = layout.at_primitive if cls.general else layout.at_weights
         lines: list[st.Statement] = []
         # Two sums of each kind, because one addition waits for the one before it.
-        sums = {(t, n): Var(f"{st.name_of(t)}_{n}") for t in (*tx, u) for n in range(2)}
+        sums = {(t, n): Var(f"{st.name_of(t)}_{n}") for t in (*RAISED, SAME) for n in range(2)}
         for n, e in enumerate(components(cls.la, cls.lb)):
             w = Var(f"w{n}")
             lines.append(st.Let(w, self.work[weights + n * layout.n_f + f]))
-            for t, target in zip((u, *tx), (e, *(raised(e, axis) for axis in range(3)))):
+            for t, target in zip((SAME, *RAISED), (e, *(raised(e, axis) for axis in range(3)))):
                 value = self.work[layout.at_targets + place[target] * layout.n_f + f]
                 total = sums[t, n % 2]
                 lines.append(st.Assign(total, fma(w, value, total)))
         return st.block(
             [st.Declare(v, const(0.0)) for v in sums.values()],
             st.loop(f, layout.n_f, lines),
-            [st.Assign(t, t + (sums[t, 0] + sums[t, 1])) for t in (*tx, u)],
+            [st.Assign(t, t + (sums[t, 0] + sums[t, 1])) for t in (*RAISED, SAME)],
         )
 
     def kept(self, i: Value) -> list[st.Statement]:
@@ -216,37 +211,44 @@ class _Kernel:
         return [st.loop(p, self.i64["n_ab"], st.loop(f, self.layout.n_f, lines))]
 
     def lower_products(self, p: Value, f: Value) -> list[tuple[Value, Value]]:
-        """Return the sums over ab of the products for one f, each with the derivative that it belongs to."""
+        """Return the sums over ab of these products for one f, each with the derivative from which it is subtracted."""
         cls, layout = self.cls, self.layout
         la, lb = cls.la, cls.lb
         lower = {e: self.work[layout.at_lower + p * layout.lower + n * layout.n_f + f] for n, e in enumerate(cls.lower)}
         pairs = [(a, b) for a in cartesians(la) for b in cartesians(lb)]
         weight = {pair: self.work[p * layout.functions + n * layout.n_f + f] for n, pair in enumerate(pairs)}
-        sums: list[tuple[Value, Value]] = []
-        for centre, l1, l2 in (("A", la - 1, lb), ("B", la, lb - 1)):
-            if l2 < 0:
-                continue
+        sums = []
+        for side, (l1, l2) in enumerate(((la - 1, lb), (la, lb - 1))[: 2 if lb else 1]):
             source = [lower[e] for e in components(l1, l2)]
             integrals = horizontal(l1, l2, self.shift, source)
             of = dict(zip([(a, b) for a in cartesians(l1) for b in cartesians(l2)], integrals, strict=True))
             for axis in range(3):
-                total: Value | None = None
-                for a, b in pairs:
-                    power = (a if centre == "A" else b)[axis]
-                    if not power:
-                        continue
-                    pair = (raised(a, axis, -1), b) if centre == "A" else (a, raised(b, axis, -1))
-                    factor = weight[a, b] * float(power) if power > 1 else weight[a, b]
-                    total = factor * of[pair] if total is None else fma(factor, of[pair], total)
-                if total is not None:
-                    sums.append((total, self.total[centre][axis]))
+                terms = [
+                    (float(pair[side][axis]), weight[pair], of[_lowered(pair, side, axis)])
+                    for pair in pairs
+                    if pair[side][axis]
+                ]
+                sums.append((_sum_of_products(terms), self.total["AB"[side]][axis]))
         return sums
 
 
+def _lowered(pair: tuple[Powers, Powers], side: int, axis: int) -> tuple[Powers, Powers]:
+    a, b = pair
+    return (raised(a, axis, -1), b) if side == 0 else (a, raised(b, axis, -1))
+
+
+def _sum_of_products(terms: Sequence[tuple[float, Value, Value]]) -> Value:
+    """Return the sum of factor * weight * value over the terms."""
+    total: Value | None = None
+    for factor, weight, value in terms:
+        scaled = weight if factor == 1 else weight * factor
+        total = scaled * value if total is None else fma(scaled, value, total)
+    assert total is not None
+    return total
+
+
 def vertical_function(cls: GradientClass) -> st.Function:
-    """Build the vertical recurrence of a class, as straight-line code where compilers can take it."""
-    fitted = not cls.cartesian
-    rule = FITTED if fitted else fewest_flops(*cls.recurrence)
-    if len(recurrence(*cls.recurrence, rule).graph) > LARGEST_FITTED:
-        return columns.vertical(*cls.recurrence, add=False, fitted=fitted)
-    return vertical.straight(*cls.recurrence, add=False, rule=FITTED if fitted else "")
+    """Build the vertical recurrence of a class, which stores its targets."""
+    if cls.form == "columns":
+        return columns.vertical(*cls.recurrence, add=False, fitted=not cls.cartesian)
+    return vertical.straight(*cls.recurrence, add=False, rule="" if cls.cartesian else FITTED)

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from pyscf import gto, lib
 
-from trnqc.arrays import host_array
 from trnqc.backends import program_backend
 from trnqc.eri.classes import QuartetClass
 from trnqc.eri.jk import densities
@@ -28,7 +27,7 @@ from trnqc.eri.jk.tasks import Task, groups_of
 from trnqc.eri.library import programs
 from trnqc.eri.operators import Operator
 from trnqc.eri.shells.pairs import pair_orbitals, pairs_of, quartet_class
-from trnqc.errors import BackendUnavailable, InputError, MemoryLimit
+from trnqc.errors import BackendUnavailable, MemoryLimit
 from trnqc.jit import Library
 from trnqc.ranks import ALONE, Ranks, dealt
 
@@ -168,7 +167,7 @@ class JKBuilder:
 
     def get_jk(self, dm: Any, hermi: int = 1, with_j: bool = True, with_k: bool = True) -> Matrices:
         """Compute J and K of density matrices [..., nao, nao]; see the function `get_jk`."""
-        dm = self._checked(dm, hermi)
+        dm = densities.checked(dm, self.mol.nao_nr(), hermi)
         if np.iscomplexobj(dm):
             return self._of_complex(dm, with_j, with_k)
         dms = dm.reshape(-1, *dm.shape[-2:]).astype(np.float64, copy=False)
@@ -199,19 +198,6 @@ class JKBuilder:
                 some.add_coulomb(vj, j)
             if vk is not None:
                 some.add_exchange(vk, half)
-
-    def _checked(self, dm: Any, hermi: int) -> np.ndarray:
-        nao = self.mol.nao_nr()
-        dm = host_array(dm, "dm", "J and K are NumPy arrays; take .detach()")
-        if hermi not in (0, 1, 2):
-            raise InputError(f"hermi is 0, 1 or 2, found {hermi!r}")
-        if dm.ndim < 2 or dm.shape[-2:] != (nao, nao):
-            raise InputError(f"dm is [{nao}, {nao}] or [..., {nao}, {nao}] for this molecule, found {dm.shape}")
-        if dm.dtype.kind not in "bfiuc":
-            raise InputError(f"dm holds real or complex numbers, found {dm.dtype}")
-        if not np.isfinite(dm).all():
-            raise InputError("dm has elements that are not finite: the step that computed it has failed")
-        return dm
 
     def _densities_of_a_pass(self) -> int:
         """Return how many densities one pass over the integrals may treat within mol.max_memory."""

@@ -7,12 +7,30 @@ K(S) = H + H^T, and K(A) = H - H^T.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from pyscf import lib
 
+from trnqc.arrays import host_array
+from trnqc.errors import InputError
+
 # Antisymmetric elements up to this share of a density's largest element count as rounding errors.
 ROUNDING = 1e-14
+
+
+def checked(dm: Any, nao: int, hermi: int) -> np.ndarray:
+    """Return densities as an array [..., nao, nao]; raise InputError for anything else, and for an unknown hermi."""
+    dm = host_array(dm, "dm", "J and K are NumPy arrays; take .detach()")
+    if hermi not in (0, 1, 2):
+        raise InputError(f"hermi is 0, 1 or 2, found {hermi!r}")
+    if dm.ndim < 2 or dm.shape[-2:] != (nao, nao):
+        raise InputError(f"dm is [{nao}, {nao}] or [..., {nao}, {nao}] for this molecule, found {dm.shape}")
+    if dm.dtype.kind not in "bfiuc":
+        raise InputError(f"dm holds real or complex numbers, found {dm.dtype}")
+    if not np.isfinite(dm).all():
+        raise InputError("dm has elements that are not finite: the step that computed it has failed")
+    return dm
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,10 @@ from pyscf.lib.exceptions import BasisNotFoundError
 
 from trnqc.eri.arrays.writer import Writer
 from trnqc.eri.classes import OPERATORS, QuartetClass
-from trnqc.eri.gradient import digest
+from trnqc.eri.gradient import digest, three_centre_program
 from trnqc.eri.gradient.derivative_basis import derivative_basis
+from trnqc.eri.gradient.fitting_blocks import segmented
+from trnqc.eri.gradient.three_centre_classes import GradientClass, class_of
 from trnqc.eri.jk.batch import Batch
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.kernels.recurrence import FITTED
@@ -24,8 +26,9 @@ from trnqc.eri.shells.pairs import fitting_shells, pairs_between, pairs_of, quar
 from trnqc.errors import InputError, MoleculeError
 from trnqc.jit import Recipe
 
-KINDS = ("jk", "memory", "gradient", "fitting")
-"""Purposes of programs: J and K; integrals in memory; gradients of J and K; integrals with a fitting set."""
+KINDS = ("jk", "memory", "gradient", "fitting", "fitted gradient")
+"""Purposes of programs: J and K; integrals in memory; gradients of J and K; integrals with a fitting set and their
+gradients."""
 
 Wanted = dict[Recipe, tuple[str, QuartetClass]]
 
@@ -65,7 +68,7 @@ def programs(
     operator : str
         One of `classes.OPERATORS`.
     auxmol : pyscf.gto.Mole, optional
-        The fitting set, for the purpose "fitting".
+        The fitting set, for the purposes "fitting" and "fitted gradient".
 
     Returns
     -------
@@ -74,7 +77,7 @@ def programs(
     """
     if operator not in OPERATORS or not set(kinds) <= set(KINDS):
         raise InputError(f"operator is one of {OPERATORS}, kinds are of {KINDS}; found {operator!r} and {kinds}")
-    if ("fitting" in kinds) != (auxmol is not None):
+    if bool({"fitting", "fitted gradient"} & set(kinds)) != (auxmol is not None):
         raise InputError("kernels for density fitting need a fitting set, and no others do")
     wanted: Wanted = {}
     for kind in kinds:
@@ -85,6 +88,8 @@ def programs(
 
 def form(kind: str, cls: QuartetClass) -> str:
     """The form of a program's recurrence, one of `variants.FORMS`."""
+    if kind == "fitted gradient":
+        return GradientClass(cls.la, cls.lb, cls.lc, cls.cartesian, cls.general, cls.operator).form
     return form_of(cls, Variant(rule=FITTED) if kind == "fitting" and not cls.cartesian else STANDARD)
 
 
@@ -127,4 +132,19 @@ def _fitting(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> RecipesOf
                 yield Writer(cls, fitted=True).program, cls
 
 
-_PROGRAMS = {"jk": _jk, "memory": _memory, "gradient": _gradient, "fitting": _fitting}
+def _fitted_gradient(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> RecipesOfClasses:
+    shells = fitting_shells(segmented(auxmol))
+    for bra in (*pairs_of(mol), *shells):
+        for ket in shells:
+            cls = class_of(bra, ket, operator)
+            same = QuartetClass(cls.la, cls.lb, cls.lc, 0, cls.cartesian, cls.general, operator)
+            yield three_centre_program.program(cls), same
+
+
+_PROGRAMS = {
+    "jk": _jk,
+    "memory": _memory,
+    "gradient": _gradient,
+    "fitting": _fitting,
+    "fitted gradient": _fitted_gradient,
+}

@@ -128,7 +128,7 @@ def correlation_density(
     auxmol
         The auxiliary functions with which the factors were computed.
     execution
-        Threads and memory limit. The products run on the host in fp64.
+        Threads, memory limit, and the backend of Γ, see `pair_sums`. All other products run on the host in fp64.
     scaling
         Factors (c_os, c_ss) of the energy of which this is the density: (1, 1) for MP2.
     relaxed
@@ -222,8 +222,9 @@ def prepare(
     sums = pair_sums(factors, scaling, execution)
     two_centre = _two_centre(factors, sums, metric)
     gammas = tuple(gamma.to_auxiliary(metric, execution.threads) for gamma in sums.gamma)
-    sums = PairSums(sums.energies, sums.p_occ, sums.p_vir, gammas)
-    left = replace(execution, memory=execution.memory - sum(part.bytes_in_memory for part in (*factors, *gammas)))
+    sums = replace(sums, gamma=gammas)
+    held = sum(f.bytes_in_memory for f in factors) + sum(gamma.bytes_in_memory for gamma in gammas)
+    left = replace(execution, memory=execution.memory - held)
     w = lagrangians(mf.mol, auxmol, spins, gammas, left)
     return Prepared(sums, w, two_centre, auxmol, left.memory)
 

@@ -73,11 +73,12 @@ class PairBlock:
     energies
         Sums of K t and of K_ij^ba t over the pairs, ij and ji counted separately, [2].
     sums
-        Of the left and of the right set: the same object twice where both are one set.
+        Of the left and of the right set: the same object twice where both are one set. Γ remains zero without
+        `with_gamma`.
     """
 
-    def __init__(self, sector: Sector, left: Side, right: Side) -> None:
-        self.sector, self.left, self.right = sector, left, right
+    def __init__(self, sector: Sector, left: Side, right: Side, with_gamma: bool = True) -> None:
+        self.sector, self.left, self.right, self.with_gamma = sector, left, right, with_gamma
         self.one_set = sector.same and left.rows == right.rows
         (m, a, _), (n, b, _) = left.B.shape, right.B.shape
         self.pairs = m * n * (2 if sector.same and not self.one_set else 1)
@@ -111,7 +112,8 @@ class PairBlock:
                 energies += self._amplitude(i, j, integrals[:, j])
         t, weighted = self._t[i, :, :count], self._weighted[i, :, :count]
         flat = weighted.reshape(len(weighted), -1)
-        self.sums[0].gamma[i] += flat @ columns
+        if self.with_gamma:
+            self.sums[0].gamma[i] += flat @ columns
         p_occ = 0.0 if self.one_set else np.matmul(weighted, t.transpose(0, 2, 1)).sum(axis=0)
         return energies, self.left.virtual_density(flat, t.reshape(flat.shape)), p_occ
 
@@ -120,7 +122,8 @@ class PairBlock:
         first = j + 1 if self.one_set else 0  # The other pairs of one set are among those of the left orbitals.
         t, weighted = self._t[:, :, j].copy(), self._weighted[:, :, j].copy()
         flat = weighted[first:].reshape(-1, weighted.shape[2])
-        self.sums[1].gamma[j] += flat.T @ self.left.B[first:].reshape(-1, self.left.B.shape[2])
+        if self.with_gamma:
+            self.sums[1].gamma[j] += flat.T @ self.left.B[first:].reshape(-1, self.left.B.shape[2])
         p_occ = weighted.reshape(len(weighted), -1) @ t.reshape(len(t), -1).T
         return self.right.virtual_density(flat.T, t[first:].reshape(flat.shape).T), p_occ
 

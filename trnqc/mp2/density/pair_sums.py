@@ -14,6 +14,9 @@ Most elements of the densities need no further sum over pairs. Because K = t (ε
 
 give P_pq = (Y_pq - Y_qp) / (ε_p - ε_q). Sums over pairs remain for diagonal elements and orbitals of (nearly) the same
 energy. All pairs are visited once, i >= j, and no amplitudes are kept.
+
+A backend of NKI kernels computes Γ, which takes most of the multiply-adds, in a pass of its own. The host computes the
+amplitudes too, in fp64, for energies and for the sums over pairs that remain.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from trnqc.errors import TrnqcError
 from trnqc.mp2.density.gamma import Gamma
 from trnqc.mp2.density.pair_block import PairBlock, Side, SideSums
 from trnqc.mp2.density.sectors import Sector, SpinEnergies, sectors, spin_energies
-from trnqc.mp2.density.sets import PairMemory, degenerate, orbital_sets, require_block
+from trnqc.mp2.density.sets import LEAST_GAP, PairMemory, degenerate, orbital_sets, require_block
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import Factors
 
@@ -46,12 +49,15 @@ class PairSums:
         Unrelaxed densities P_ij [nocc, nocc] and P_ab [nvir, nvir] of the correlated orbitals.
     gamma
         Γ[i, a, Q].
+    ran_on
+        What computed Γ.
     """
 
     energies: SpinEnergies
     p_occ: tuple[np.ndarray, ...]
     p_vir: tuple[np.ndarray, ...]
     gamma: tuple[Gamma, ...]
+    ran_on: str
 
 
 def pair_sums(factors: Sequence[Factors], scaling: tuple[float, float], execution: Execution) -> PairSums:
@@ -63,6 +69,8 @@ def pair_sums(factors: Sequence[Factors], scaling: tuple[float, float], executio
         Of a closed shell, or of the spins α and β. B is in memory or on disk.
     scaling
         Factors (c_os, c_ss) of the energies of which these are the densities.
+    execution
+        Its backend computes Γ if it has `mp2_gamma`, in its precision; else the host does, in fp64.
 
     Raises
     ------
@@ -75,6 +83,11 @@ def pair_sums(factors: Sequence[Factors], scaling: tuple[float, float], executio
     all_sectors = sectors(len(factors), scaling)
     with single_threaded_pool(execution.threads) as pool:
         energies = np.array([run.visit(sector, pool) for sector in all_sectors])
+    ran_on = "NumPy, fp64"
+    for sector in all_sectors:
+        if run.on_device and (sector.direct or sector.exchange):
+            ran_on = run.gamma_on_device(sector)
+    with single_threaded_pool(execution.threads) as pool:
         run.couple(pool)
     numbers = [energies, *run.p_occ, *run.p_vir]
     if not all(np.isfinite(array).all() for array in numbers):
@@ -82,7 +95,8 @@ def pair_sums(factors: Sequence[Factors], scaling: tuple[float, float], executio
             "the MP2 density has elements that are not finite: an orbital-energy denominator vanishes, or the factors "
             "are not finite"
         )
-    return PairSums(spin_energies(len(factors), energies), tuple(run.p_occ), tuple(run.p_vir), tuple(run.gamma))
+    spin_sums = spin_energies(len(factors), energies)
+    return PairSums(spin_sums, tuple(run.p_occ), tuple(run.p_vir), tuple(run.gamma), ran_on)
 
 
 class _Pass:
@@ -95,9 +109,12 @@ class _Pass:
         on_disk = not memory.holds_gamma(left)
         room = left - (0 if on_disk else memory.factors)
         width = max(1, min(memory.comfortable(), memory.width(room)))
-        self.sets = [orbital_sets(f.eps_occ, width) for f in factors]
-        self.degenerate = [degenerate(f.eps_vir) for f in factors]
+        self.on_device = execution.choice.backend.has_gamma
+        self.gap = LEAST_GAP[execution.choice.precision if self.on_device else "fp64"]
+        self.sets = [orbital_sets(f.eps_occ, width, self.gap) for f in factors]
+        self.degenerate = [degenerate(f.eps_vir, self.gap) for f in factors]
         require_block(memory, self.sets, room)
+        self._room = room
         self.gamma = [Gamma(f.shape, on_disk) for f in factors]
         self.p_occ = [np.zeros((f.shape[0],) * 2) for f in factors]
         self.p_vir = [np.zeros((f.shape[1],) * 2) for f in factors]
@@ -115,7 +132,7 @@ class _Pass:
                     break
                 one_set = sector.same and columns == rows
                 right = left if one_set else self._side(sector.right, columns)
-                block = PairBlock(sector, left, right).run(pool)
+                block = PairBlock(sector, left, right, with_gamma=not self.on_device).run(pool)
                 total += block.energies
                 self._add(sector.left, rows, block.sums[0])
                 if not one_set:
@@ -123,6 +140,24 @@ class _Pass:
                 self._done += block.pairs
                 self.execution.report("densities", self._done, self._total)
         return total
+
+    def gamma_on_device(self, sector: Sector) -> str:
+        """Add Γ of a sector, computed by the backend; return what ran."""
+        execution, right = self.execution, None if sector.same else self.factors[sector.right]
+
+        def add(side: int, rows: slice, values: np.ndarray) -> None:
+            self.gamma[sector.right if side else sector.left].add(rows, values)
+
+        return execution.choice.backend.mp2_gamma(
+            self.factors[sector.left],
+            right,
+            add,
+            direct=sector.direct,
+            exchange=sector.exchange,
+            precision=execution.choice.precision,
+            max_memory=self._room if np.isfinite(self._room) else None,
+            progress=lambda done, total: execution.report("Γ", done, total),
+        )
 
     def couple(self, pool: Executor) -> None:
         """Fill in P_ij between orbitals of different sets, and P_ab of virtual orbitals of different energies."""
@@ -135,14 +170,15 @@ class _Pass:
                 for term in pool.map(lambda g, b: g @ b.T, gamma[columns], b):
                     y_vir += term
             _couple(self.p_occ[spin], y_occ, factors.eps_occ, sets)
-            _couple(self.p_vir[spin], y_vir, factors.eps_vir, orbital_sets(factors.eps_vir, 1))
+            _couple(self.p_vir[spin], y_vir, factors.eps_vir, orbital_sets(factors.eps_vir, 1, self.gap))
 
     def _side(self, spin: int, rows: slice) -> Side:
         factors = self.factors[spin]
         return Side(rows, _read(factors, rows), factors.eps_occ[rows], factors.eps_vir, self.degenerate[spin])
 
     def _add(self, spin: int, rows: slice, sums: SideSums) -> None:
-        self.gamma[spin].add(rows, sums.gamma)
+        if not self.on_device:
+            self.gamma[spin].add(rows, sums.gamma)
         self.p_occ[spin][rows, rows] += sums.p_occ
         self.p_vir[spin][...] += sums.p_vir
 

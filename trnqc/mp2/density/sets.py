@@ -14,9 +14,10 @@ import numpy as np
 from trnqc.errors import MemoryLimit
 from trnqc.host.memory import gigabytes
 
-# Hartree. Rounding errors of about 1e-16 in the products are divided by at least this difference of orbital energies:
-# elements of the density are right to about 1e-12.
-LEAST_GAP = 1e-4
+# Hartree. Rounding errors of the products for Γ, about 1e-16 and 1e-8 by precision, are divided by at least this
+# difference of orbital energies: elements of the density are right to about 1e-12 and 1e-6. That of bf16x3 is as
+# that of fp32, with errors of about 1e-5.
+LEAST_GAP = {"fp64": 1e-4, "fp32": 1e-2, "bf16x3": 1e-2, "bf16": 1e-2}
 # Occupied orbitals in a set where memory allows it: matrix products do not become faster with more.
 _WIDEST = 16
 # Bytes of one block of amplitudes where memory sets no limit.
@@ -61,14 +62,14 @@ class PairMemory:
         return max(1, self.width(_COMFORTABLE))
 
 
-def orbital_sets(energies: np.ndarray, width: int) -> tuple[slice, ...]:
-    """Divide ascending energies into ranges of about `width`, cut where neighbours differ by LEAST_GAP or more.
+def orbital_sets(energies: np.ndarray, width: int, gap: float = LEAST_GAP["fp64"]) -> tuple[slice, ...]:
+    """Divide ascending energies into ranges of about `width`, cut where neighbours differ by `gap` Hartree or more.
 
     >>> orbital_sets(np.array([-2.0, -1.0, -1.0, -0.5]), 2)
     (slice(0, 1, None), slice(1, 3, None), slice(3, 4, None))
     """
     count = len(energies)
-    cuts = [0, *(np.flatnonzero(np.diff(energies) >= LEAST_GAP) + 1).tolist(), count]
+    cuts = [0, *(np.flatnonzero(np.diff(energies) >= gap) + 1).tolist(), count]
     sets, first = [], 0
     while first < count:
         following = [cut for cut in cuts if cut > first]
@@ -78,13 +79,13 @@ def orbital_sets(energies: np.ndarray, width: int) -> tuple[slice, ...]:
     return tuple(sets)
 
 
-def degenerate(energies: np.ndarray) -> tuple[slice, ...]:
-    """Return the ranges of ascending energies in which neighbours differ by less than LEAST_GAP.
+def degenerate(energies: np.ndarray, gap: float = LEAST_GAP["fp64"]) -> tuple[slice, ...]:
+    """Return the ranges of ascending energies in which neighbours differ by less than `gap` Hartree.
 
     >>> degenerate(np.array([-2.0, -1.0, -1.0, -0.5]))
     (slice(1, 3, None),)
     """
-    return tuple(same for same in orbital_sets(energies, 1) if same.stop - same.start > 1)
+    return tuple(same for same in orbital_sets(energies, 1, gap) if same.stop - same.start > 1)
 
 
 def widest(sets: Sequence[slice]) -> int:

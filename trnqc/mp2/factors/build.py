@@ -28,7 +28,7 @@ from trnqc.mp2.factors.factors import Factors, SpinFactors
 from trnqc.mp2.factors.memory import plan_factors
 from trnqc.mp2.factors.metric import factorise
 from trnqc.mp2.factors.ranks import spread_factors
-from trnqc.mp2.factors.shell_blocks import HalfFitted
+from trnqc.mp2.factors.shell_blocks import HalfFitted, transform
 from trnqc.mp2.jobs.store import Scratch, SpinStore, Store
 from trnqc.mp2.reference.orbitals import ActiveOrbitals
 
@@ -192,8 +192,7 @@ def _in_memory(halves: Sequence[HalfFitted], execution: Execution) -> tuple[list
         (p0, p1), start = half.columns[number], time.perf_counter()
         packed = half.integrals(number)
         middle = time.perf_counter()
-        for spin, B in zip(halves, Bs):
-            spin.transform(packed, B[:, :, p0:p1])
+        transform(packed, halves, [B[:, :, p0:p1] for B in Bs])
         return middle - start, time.perf_counter() - middle
 
     with single_threaded_pool(execution.threads) as pool:

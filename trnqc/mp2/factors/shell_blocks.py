@@ -48,6 +48,8 @@ class HalfFitted:
         The range of shells of each block, and its range [p0, p1) of functions.
     shape
         (nocc, nvir, naux).
+    c_occ_t, c_vir_t
+        The transposed orbitals, [nocc, nao] and [nvir, nao].
     ran_on
         Description of what computes (mu nu|P).
     """
@@ -60,13 +62,13 @@ class HalfFitted:
         self.blocks = list(shell_blocks(loc, width, multiple))
         self.columns = [(int(loc[k0]), int(loc[k1])) for k0, k1 in self.blocks]
         self.shape = (c_occ.shape[1], c_vir.shape[1], int(loc[-1]))
-        self._c_occ_t, self._c_vir_t = np.ascontiguousarray(c_occ.T), np.ascontiguousarray(c_vir.T)
+        self.c_occ_t, self.c_vir_t = np.ascontiguousarray(c_occ.T), np.ascontiguousarray(c_vir.T)
 
     def with_orbitals(self, c_occ: np.ndarray, c_vir: np.ndarray) -> HalfFitted:
         """The same blocks of integrals with other orbitals."""
         other = copy.copy(self)
         other.shape = (c_occ.shape[1], c_vir.shape[1], self.shape[2])
-        other._c_occ_t, other._c_vir_t = np.ascontiguousarray(c_occ.T), np.ascontiguousarray(c_vir.T)
+        other.c_occ_t, other.c_vir_t = np.ascontiguousarray(c_occ.T), np.ascontiguousarray(c_vir.T)
         return other
 
     def fill(self, number: int, out: np.ndarray) -> tuple[float, float]:
@@ -74,22 +76,41 @@ class HalfFitted:
         start = time.perf_counter()
         packed = self.integrals(number)
         middle = time.perf_counter()
-        self.transform(packed, out)
+        transform(packed, [self], [out])
         return middle - start, time.perf_counter() - middle
+
+    @property
+    def nao(self) -> int:
+        """Number of atomic orbitals."""
+        return self.c_occ_t.shape[1]
 
     def integrals(self, number: int) -> np.ndarray:
         """Compute (mu nu|P) of a block, packed as [P, mu >= nu]."""
         return self._integrals(self.blocks[number])
 
-    def transform(self, packed: np.ndarray, out: np.ndarray) -> None:
-        """Transform packed (mu nu|P) of a block to (ia|P) in out[nocc, nvir, p]."""
-        nao, p = self._c_occ_t.shape[1], len(packed)
-        # Squares are unpacked one after another into the same memory, because all of them exceed the cache.
-        square, half = np.empty((nao, nao)), np.empty((len(self._c_occ_t), p, nao))
-        for n, row in enumerate(packed):
-            np.matmul(self._c_occ_t, lib.unpack_tril(row, out=square), out=half[:, n])
-        for i, rows in enumerate(half):
-            np.matmul(self._c_vir_t, rows.T, out=out[i])
+
+def transform(packed: np.ndarray, halves: Sequence[HalfFitted], outs: Sequence[np.ndarray]) -> None:
+    """Transform packed (mu nu|P) of a block to (ia|P) of one or several spins.
+
+    Parameters
+    ----------
+    packed
+        The integrals, [P, mu >= nu].
+    halves
+        The orbitals of each spin.
+    outs
+        The arrays [nocc, nvir, p] to which the results are written.
+    """
+    p, nao = len(packed), halves[0].nao
+    # Squares are unpacked one after another into the same memory, because all of them exceed the cache.
+    square, quarters = np.empty((nao, nao)), [np.empty((half.shape[0], p, nao)) for half in halves]
+    for n, row in enumerate(packed):
+        lib.unpack_tril(row, out=square)
+        for half, quarter in zip(halves, quarters):
+            np.matmul(half.c_occ_t, square, out=quarter[:, n])
+    for half, quarter, out in zip(halves, quarters, outs):
+        for i, rows in enumerate(quarter):
+            np.matmul(half.c_vir_t, rows.T, out=out[i])
 
 
 def by_angular_momentum(auxmol: gto.Mole) -> gto.Mole:

@@ -40,6 +40,7 @@ def run_scf(
     progress: Progress | None = None,
     shared: SharedJK | None = None,
     kept: Mapping[str, Any] | None = None,
+    guess: Any = None,
 ) -> Any:
     """Run Hartree-Fock and return the converged PySCF object.
 
@@ -68,6 +69,8 @@ def run_scf(
     kept : mapping, optional
         e_tot, mo_energy, mo_coeff, mo_occ and ran_on (and converged, if it is False) of an earlier run, which replace
         a new run.
+    guess : numpy.ndarray, optional
+        Density matrix from which the SCF starts.
 
     Raises
     ------
@@ -91,7 +94,7 @@ def run_scf(
     # PySCF uses OpenMP and our J and K use threads of their own. Threads inside BLAS compete with both: on two cores,
     # two threads for the diagonalisations doubled the processor time of the whole SCF.
     with single_threaded():
-        mf.kernel()
+        mf.kernel(guess)
         check_reference(mf, allow_unconverged)
         if kind == "ROHF":
             mf.spin_fock = fock_matrices(mf)

@@ -21,7 +21,7 @@ from pyscf.data.nist import BOHR
 from pyscf.lib.exceptions import BasisNotFoundError
 
 from trnqc.errors import MoleculeError
-from trnqc.mp2.reference.xyz import read_xyz
+from trnqc.mp2.reference.xyz import Frame, read_frames, read_xyz
 
 # The folder of the xyz files that are known by name; examples/molecules is a link to it.
 MOLECULES = Path(__file__).resolve().parent / "molecules"
@@ -92,14 +92,31 @@ def load_geometry(source: str | Path, charge: int = 0, spin: int | None = 0, uni
     MoleculeError
         If there is no such file or molecule, or the file is not valid.
     """
-    path = Path(source)
-    if not path.is_file():
-        path = _named(str(source))
+    path = _path(source)
     symbols, coordinates = read_xyz(path, unit)
-    geometry = Geometry(path.stem, symbols, coordinates, charge)
-    geometry = replace(geometry, spin=geometry.electrons % 2 if spin is None else spin)
-    _check_distances(geometry, path)
-    return geometry
+    return _geometry(path, path.stem, Frame(symbols, coordinates, 3), charge, spin)
+
+
+def load_geometries(
+    source: str | Path, charge: int = 0, spin: int | None = 0, unit: str = "angstrom"
+) -> tuple[Geometry, ...]:
+    """Read an xyz file with one or more frames, plain or extended, or the molecule of that name.
+
+    The arguments are those of `load_geometry`, and charge and spin are those of every frame. The frames of a file with
+    several are named by their numbers, such as "path-03".
+
+    Raises
+    ------
+    MoleculeError
+        If there is no such file or molecule, or the file is not valid; the message names file, line and frame.
+    UnsupportedError
+        If a frame is periodic.
+    """
+    path = _path(source)
+    frames = read_frames(path, unit)
+    digits = len(str(len(frames)))
+    names = [path.stem] if len(frames) == 1 else [f"{path.stem}-{n:0{digits}}" for n in range(1, len(frames) + 1)]
+    return tuple(_geometry(path, name, frame, charge, spin) for name, frame in zip(names, frames))
 
 
 def build_mole(geometry: Geometry, basis: str) -> gto.Mole:
@@ -155,6 +172,18 @@ def basis_name(basis: Any) -> str:
     return basis if isinstance(basis, str) else "default" if basis is None else "given functions"
 
 
+def _path(source: str | Path) -> Path:
+    path = Path(source)
+    return path if path.is_file() else _named(str(source))
+
+
+def _geometry(path: Path, name: str, frame: Frame, charge: int, spin: int | None) -> Geometry:
+    geometry = Geometry(name, frame.symbols, frame.coordinates, charge)
+    geometry = replace(geometry, spin=geometry.electrons % 2 if spin is None else spin)
+    _check_distances(geometry, path, frame.line)
+    return geometry
+
+
 def _named(name: str) -> Path:
     path = MOLECULES / f"{name}.xyz"
     if Path(name).name == name and path.is_file():
@@ -171,13 +200,13 @@ def _hill(symbols: Sequence[str]) -> str:
     return "".join(s + (str(n) if (n := symbols.count(s)) > 1 else "") for s in order)
 
 
-def _check_distances(geometry: Geometry, path: Path) -> None:
+def _check_distances(geometry: Geometry, path: Path, line: int) -> None:
     xyz = np.array(geometry.coordinates)
     distances = np.linalg.norm(xyz[:, None] - xyz, axis=-1) + np.diag(np.full(len(xyz), np.inf))
     i, j = sorted(np.unravel_index(distances.argmin(), distances.shape))
     if distances[i, j] < _CLASH:
         raise MoleculeError(
-            f"{path}:{j + 3}: atom {j + 1} lies {distances[i, j]:.3g} Angstrom from atom {i + 1} (line {i + 3}); "
+            f"{path}:{j + line}: atom {j + 1} lies {distances[i, j]:.3g} Angstrom from atom {i + 1} (line {i + line}); "
             f"atoms must be at least {_CLASH} Angstrom apart"
         )
 

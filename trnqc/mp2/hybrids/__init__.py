@@ -1,0 +1,11 @@
+"""Double-hybrid functionals: density functionals with a part of the MP2 correlation energy.
+
+    name -> Recipe -> Kohn-Sham SCF -> energy of its density with the final functional
+                                    -> DF-MP2 of its orbitals, dispersion -> DoubleHybridResult
+
+recipes         the functionals, each stated once with its source
+final           the energy of an SCF's density with another functional
+expansion       functionals that are power series in the density's gradient and kinetic energy, such as wB97M(2)
+dispersion      D3 and D4 by the pyscf-dispersion package
+double_hybrid   the method object
+"""

@@ -1,0 +1,194 @@
+"""The recipes of double-hybrid functionals, each stated once with its source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from trnqc.errors import InputError
+from trnqc.mp2.hybrids.expansion import WB97M2, SeriesFunctional
+
+
+@dataclass(frozen=True)
+class Damping:
+    """Parameters of two-body D3 dispersion with rational (Becke-Johnson) damping.
+
+    S. Grimme, S. Ehrlich and L. Goerigk, J. Comput. Chem. 32, 1456 (2011) define them.
+
+    Attributes
+    ----------
+    s6, s8
+        Scaling of the r^-6 and r^-8 terms.
+    a1
+        Scaling of the critical radius.
+    a2
+        Added to the critical radius, Bohr.
+    """
+
+    s6: float
+    s8: float
+    a1: float
+    a2: float
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a double-hybrid energy consists of: E = E_DFT + c_os E_os + c_ss E_ss + E_disp.
+
+    E_os and E_ss are the opposite- and same-spin parts of the MP2 energy expression, evaluated with Kohn-Sham orbitals.
+
+    Attributes
+    ----------
+    name
+        The functional's name.
+    scf
+        The functional of the SCF, in PySCF's notation.
+    c_os, c_ss
+        Factors of the perturbation's parts.
+    source
+        Where the recipe was published.
+    final
+        The functional of E_DFT, in PySCF's notation or as a power series; None if it is that of the SCF.
+    damping
+        Parameters of D3(BJ); None if none were published for this recipe.
+    with_dispersion
+        Whether the dispersion is part of the definition, so that it is added unless it is switched off.
+    """
+
+    name: str
+    scf: str
+    c_os: float
+    c_ss: float
+    source: str
+    final: str | SeriesFunctional | None = None
+    damping: Damping | None = None
+    with_dispersion: bool = False
+
+
+# DSD functionals were fitted together with their dispersion. The other names stand for functionals without dispersion,
+# as in their first publications; `disp="d3bj"` adds it where parameters exist:
+# L. Goerigk and S. Grimme, J. Chem. Theory Comput. 7, 291 (2011).
+# P86 is libxc's GGA_C_P86, with the parameters of the publication (f~ = 0.19195), not P86_FT of other programs.
+# B3LYP is PySCF's, with VWN3 ("B3LYPG"), as XYG3 was defined.
+RECIPES: tuple[Recipe, ...] = (
+    Recipe(
+        "B2PLYP",
+        "0.53*HF + 0.47*B88, 0.73*LYP",
+        0.27,
+        0.27,
+        "S. Grimme, J. Chem. Phys. 124, 034108 (2006)",
+        damping=Damping(0.64, 0.9147, 0.3065, 5.0570),
+    ),
+    Recipe(
+        "B2GP-PLYP",
+        "0.65*HF + 0.35*B88, 0.64*LYP",
+        0.36,
+        0.36,
+        "A. Karton, A. Tarnopolsky, J.-F. Lamere, G. C. Schatz and J. M. L. Martin, J. Phys. Chem. A 112, 12868 (2008)",
+        damping=Damping(0.56, 0.2597, 0.0, 6.3332),
+    ),
+    Recipe(
+        "DSD-BLYP",
+        "0.71*HF + 0.29*B88, 0.54*LYP",
+        0.47,
+        0.40,
+        "S. Kozuch and J. M. L. Martin, J. Comput. Chem. 34, 2327 (2013)",
+        damping=Damping(0.57, 0.0, 0.0, 5.4),
+        with_dispersion=True,
+    ),
+    Recipe(
+        "DSD-PBEP86",
+        "0.69*HF + 0.31*PBE, 0.44*P86",
+        0.52,
+        0.22,
+        "S. Kozuch and J. M. L. Martin, J. Comput. Chem. 34, 2327 (2013)",
+        damping=Damping(0.48, 0.0, 0.0, 5.6),
+        with_dispersion=True,
+    ),
+    Recipe(
+        "PBE0-2",
+        "0.793701*HF + 0.206299*PBE, 0.5*PBE",
+        0.5,
+        0.5,
+        "J.-D. Chai and S.-P. Mao, Chem. Phys. Lett. 538, 121 (2012)",
+    ),
+    Recipe(
+        "PBE-QIDH",
+        "0.6933612744*HF + 0.3066387256*PBE, 0.6666666667*PBE",
+        0.3333333333,
+        0.3333333333,
+        "E. Bremond, J. C. Sancho-Garcia, A. J. Perez-Jimenez and C. Adamo, J. Chem. Phys. 141, 031101 (2014)",
+    ),
+    Recipe(
+        "wB2PLYP",
+        "0.53*HF + 0.47*LR_HF(0.3) + 0.47*GGA_X_ITYH, 0.73*LYP",
+        0.27,
+        0.27,
+        "M. Casanova-Paez, M. B. Dardis and L. Goerigk, J. Chem. Theory Comput. 15, 4735 (2019)",
+    ),
+    Recipe(
+        "XYG3",
+        "B3LYPG",
+        0.3211,
+        0.3211,
+        "Y. Zhang, X. Xu and W. A. Goddard III, Proc. Natl. Acad. Sci. USA 106, 4963 (2009)",
+        final="0.8033*HF - 0.0140*LDA + 0.2107*B88, 0.6789*LYP",
+    ),
+    Recipe(
+        "wB97M(2)",
+        "wB97M-V",
+        0.34096,
+        0.34096,
+        "N. Mardirossian and M. Head-Gordon, J. Chem. Phys. 148, 241736 (2018)",
+        final=WB97M2,
+    ),
+)
+
+
+def recipe(functional: str | Recipe | tuple[Any, ...]) -> Recipe:
+    """Look up the recipe of a functional, or make one of explicit parts.
+
+    Parameters
+    ----------
+    functional
+        A name, in which case, hyphens, underscores and parentheses do not matter; a `Recipe`; or a tuple
+        (scf, c_os, c_ss) or (scf, final, c_os, c_ss) of functionals in PySCF's notation and factors.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown or the tuple does not describe a functional.
+
+    Examples
+    --------
+    >>> recipe("b2plyp").c_os
+    0.27
+    >>> recipe(("0.5*HF + 0.5*PBE, 0.875*PBE", 0.125, 0.125)).scf      # PBE0-DH
+    '0.5*HF + 0.5*PBE, 0.875*PBE'
+    """
+    if isinstance(functional, Recipe):
+        return functional
+    if isinstance(functional, str):
+        for known in RECIPES:
+            if _plain(known.name) == _plain(functional):
+                return known
+        raise InputError(
+            f"the recipe of {functional!r} is unknown; known are {', '.join(known.name for known in RECIPES)}; others "
+            "can be written as (scf, c_os, c_ss) or (scf, final, c_os, c_ss) in PySCF's notation"
+        )
+    try:
+        scf, *middle, c_os, c_ss = functional
+        (final,) = middle or (None,)
+        if not (isinstance(scf, str) and isinstance(final, str | None)):
+            raise TypeError
+        return Recipe("user-defined", scf, float(c_os), float(c_ss), "", final)
+    except (TypeError, ValueError):
+        raise InputError(
+            "a double hybrid was expected as a name, a Recipe, (scf, c_os, c_ss) or (scf, final, c_os, c_ss), "
+            f"got {functional!r}"
+        ) from None
+
+
+def _plain(name: str) -> str:
+    name = name.lower().replace("ω", "w")
+    return "".join(letter for letter in name if letter.isalnum())
