@@ -183,6 +183,21 @@ def test_a_checkpoint_is_continued_and_refuses_another_spin(tmp_path):
         trnqc.DFMP2(rohf("H2O+"), frozen=1, checkpoint=tmp_path / "run").run()
 
 
+def test_factors_of_the_caller(tmp_path):
+    method = trnqc.DFMP2(uhf("H2O+"), frozen=1).run()
+    alpha, beta = method.ao2mo()
+    arrays = (alpha.B, beta.B), (alpha.eps_occ, beta.eps_occ), (alpha.eps_vir, beta.eps_vir)
+    result = trnqc.mp2_energy(*arrays)
+    assert (result.e_corr_os, result.e_corr_ss) == parts(method)
+    assert (result.sizes.nocc, result.sizes.nocc_beta) == (4, 3) and result.frozen.occ_beta is None
+    kept = trnqc.mp2_energy(*arrays, checkpoint=tmp_path / "run")
+    assert trnqc.mp2_energy(*arrays, checkpoint=tmp_path / "run").pairs == kept.pairs
+    with pytest.raises(InputError, match="same naux"):
+        trnqc.mp2_energy((alpha.B, beta.B[:, :, 1:]), *arrays[1:])
+    with pytest.raises(InputError, match="are not pairs"):
+        trnqc.mp2_energy(arrays[0], alpha.eps_occ, alpha.eps_vir)
+
+
 def test_errors_name_the_spin():
     with pytest.raises(MoleculeError, match=r"5 orbitals of each spin .* only 4 beta orbitals are occupied"):
         trnqc.DFMP2(uhf("H2O+"), frozen=5).run()
