@@ -1,15 +1,15 @@
-"""What does each part of the integral generator give? A table per part, beside FusionRCG's claims and a prototype.
+"""The effect of each part of the integral generator, in tables beside the figures of FusionRCG and of a prototype.
 
     python -m scripts.eri_ablation [--parts graphs phase2 gpu cpu] [--classes 1111 2121] [--quick]
                                    [--out FILE]
 
     graphs  nodes, flops, values that live at once, slots, by axis rule and scheduler
-    phase2  from targets to integrals with harmonics taken step by step or at the end
+    phase2  flops from targets to integrals, with harmonics step by step or at the end
     gpu     registers, spills, shared memory and compile time by tier, rule, scheduler and form of `+=` (nvcc, no GPU)
     cpu     throughput with one part changed at a time: rule, scheduler, harmonics, form, lanes, primitive screening
 
-Nothing is timed on a GPU. CPU figures are a thread's CPU seconds. What was counted or compiled once is kept in the
-cache of compiled kernels; times are taken anew. Parts and classes that are not asked for stay as they are in the file.
+Nothing is timed on a GPU. CPU figures are a thread's CPU seconds. Counts and compiled files are kept in the
+cache of compiled kernels; times are always measured. Other parts and classes in the file are not changed.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], Iterator[dict[str, Any]]]] = {
 }
 
 
-def arguments(given: Sequence[str] | None) -> argparse.Namespace:
+def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--classes", nargs="+", help="four digits each, the angular momenta of a class")
@@ -77,15 +77,15 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--primitives", type=int, nargs="+", default=[1, 3], help="a shell, for the CPU part")
     parser.add_argument("--quick", action="store_true", help=f"the classes {' '.join(QUICK)} alone")
     parser.add_argument("--out", type=Path, default=record_file("eri_ablation"))
-    asked = parser.parse_args(given)
+    asked = parser.parse_args(argv)
     asked.classes = asked.classes or (QUICK if asked.quick else CLASSES)
     return asked
 
 
-def main(given: Sequence[str] | None = None) -> None:
-    asked, console = arguments(given), Console(width=180, soft_wrap=True)
+def main(argv: Sequence[str] | None = None) -> None:
+    asked, console = arguments(argv), Console(width=180, soft_wrap=True)
     record: dict[str, Any] = heading() | {"machine": machine(), "compiler": find_compiler().label, "claims": CLAIMS}
-    record["parts"] = found = json.loads(asked.out.read_text())["parts"] if asked.out.exists() else {}
+    record["parts"] = parts = json.loads(asked.out.read_text())["parts"] if asked.out.exists() else {}
     for part in asked.parts:
         rows: Rows = []
         for row in PARTS[part](asked):
@@ -93,11 +93,11 @@ def main(given: Sequence[str] | None = None) -> None:
             print(f"{part} ({row['class']}): {len(rows)} done", file=sys.stderr, flush=True)
         for table in tables.TABLES[part](rows):
             console.print(table)
-        kept = [row for row in found.get(part, []) if row["class"] not in asked.classes]
-        found[part] = sorted(
+        kept = [row for row in parts.get(part, []) if row["class"] not in asked.classes]
+        parts[part] = sorted(
             kept + rows, key=lambda row: CLASSES.index(row["class"]) if row["class"] in CLASSES else 99
         )
-        record["targets"] = verdicts.verdicts(found)
+        record["targets"] = verdicts.verdicts(parts)
         write_json(record, asked.out)
     console.print(tables.claims())
     console.print(tables.targets(record["targets"]))

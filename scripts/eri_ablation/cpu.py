@@ -20,7 +20,7 @@ AS_IT_IS = "as it is"
 
 @dataclass(frozen=True)
 class Case:
-    """cutoff: below which primitive quartets are left out."""
+    """A kernel with its options. Primitive quartets below `cutoff` are left out."""
 
     variant: Variant = STANDARD
     form: str = ""
@@ -45,7 +45,7 @@ CASES = {
 
 
 def class_row(digits: str, primitives: Sequence[int]) -> dict[str, Any]:
-    """`rates[primitives][case]`: million quartets a second of CPU time; the best of several runs in turns."""
+    """Return `rates[primitives][case]` in 10^6 quartets per CPU second, the best of several runs in turns."""
     cls = quartet(digits)
     jobs = {name: partial(driver, cls, case.form, case.variant, case.lanes) for name, case in CASES.items()}
 
@@ -64,5 +64,5 @@ def class_row(digits: str, primitives: Sequence[int]) -> dict[str, Any]:
 
 def contestant(cls: QuartetClass, case: Case, bra: ShellPairs, ket: ShellPairs) -> Callable[[int], Any]:
     kernel, function = driver(cls, case.form, case.variant, case.lanes)
-    given = arguments(cls, bra, ket, case.lanes, case.variant) | {"cutoff": case.cutoff, "keep": 0}
-    return lambda repeats: kernel(*ordered(function, given | {"repeats": repeats}))
+    inputs = arguments(cls, bra, ket, case.lanes, case.variant) | {"cutoff": case.cutoff, "keep": 0}
+    return lambda repeats: kernel(*ordered(function, inputs | {"repeats": repeats}))

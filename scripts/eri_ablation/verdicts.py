@@ -13,13 +13,13 @@ NAIVE_RULE, NAIVE_METHOD = "bra first", "fifo"
 
 
 def verdicts(parts: Mapping[str, Rows]) -> list[dict[str, Any]]:
-    """quantity, class, target and what was found in words, and `met`, for everything that the parts tell of."""
+    """Return quantity, class, target and measured value in words, and whether the target is met, for all parts."""
     judged = {"graphs": _graphs, "gpu": _gpu}
     return [verdict for part, judge in judged.items() if part in parts for verdict in judge(parts[part])]
 
 
-def _verdict(quantity: str, digits: str, target: str, found: str, met: bool) -> dict[str, Any]:
-    return {"quantity": quantity, "class": digits, "target": target, "found": found, "met": met}
+def _verdict(quantity: str, digits: str, target: str, measured: str, met: bool) -> dict[str, Any]:
+    return {"quantity": quantity, "class": digits, "target": target, "found": measured, "met": met}
 
 
 def _graphs(rows: Rows) -> Iterator[dict[str, Any]]:

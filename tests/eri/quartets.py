@@ -79,9 +79,9 @@ def compiled(cls: QuartetClass, form: str = "") -> Callable[..., None]:
 def pairs(side: Sequence[gto.Mole]) -> ShellPairs:
     """Shell n of one molecule with shell n of the other."""
     a, b = side
-    (found,) = pairs_between(a, b)
-    assert not found.swapped
-    return found.take(np.flatnonzero(found.first == found.second))
+    (pairs_of_shells,) = pairs_between(a, b)
+    assert not pairs_of_shells.swapped
+    return pairs_of_shells.take(np.flatnonzero(pairs_of_shells.first == pairs_of_shells.second))
 
 
 def wide(pairs: ShellPairs, general: bool) -> np.ndarray:
@@ -129,9 +129,9 @@ def ours(
     kets: int = 0,
 ) -> np.ndarray:
     """The same as `libcint` from our kernel. kets: lanes to show, by default those with a pair."""
-    given = arguments(cls, bra, ket, omega, cutoff)
-    compiled(cls, form)(*(given[st.name_of(p)] for p in parameters(cls).all))
-    return given["out"][..., : kets or len(ket)]
+    inputs = arguments(cls, bra, ket, omega, cutoff)
+    compiled(cls, form)(*(inputs[st.name_of(p)] for p in parameters(cls).all))
+    return inputs["out"][..., : kets or len(ket)]
 
 
 def both(

@@ -211,8 +211,8 @@ def test_matrices_of_densities_without_symmetry(through, hermi):
     for dm in stacks.values():
         for omega in (None, 0.3):
             both = (mf.get_jk(mol, dm, hermi, omega=omega) for mf in (ours, theirs))
-            for found, wanted in zip(*both):
-                np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
+            for results, wanted in zip(*both):
+                np.testing.assert_allclose(results, wanted, rtol=0, atol=1e-9)
 
 
 HELD = {
@@ -244,9 +244,9 @@ def test_densities_as_users_hold_them(through, held):
     plain = np.ascontiguousarray(dm, dtype=np.result_type(np.asarray(dm).dtype, float))
     # Of complex densities PySCF's products, in memory and fitted, keep the precision that they come in.
     close = 1e-5 if np.asarray(dm).dtype == np.complex64 else 1e-9
-    for found, wanted in zip(trnqc.accelerate(theirs).get_jk(dm=dm), theirs.get_jk(dm=plain)):
-        assert found.shape == wanted.shape
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=close)
+    for results, wanted in zip(trnqc.accelerate(theirs).get_jk(dm=dm), theirs.get_jk(dm=plain)):
+        assert results.shape == wanted.shape
+        np.testing.assert_allclose(results, wanted, rtol=0, atol=close)
 
 
 @pytest.mark.parametrize("through", [direct, lambda mf: mf.density_fit("weigend")], ids=["direct", "fitted"])
@@ -337,10 +337,10 @@ def test_a_molecule_that_moves_in_place_is_met_anew():
 
 
 def test_builders_are_kept_and_dropped(monkeypatch):
-    made = []
+    omegas = []
 
     def counted(mol, **options):
-        made.append(options["omega"])
+        omegas.append(options["omega"])
         return module.JKBuilder(mol, **options)
 
     monkeypatch.setattr(module, "builder", lambda backend: counted)
@@ -348,12 +348,12 @@ def test_builders_are_kept_and_dropped(monkeypatch):
     dm = mf.get_init_guess()
     for omega in (None, 0.2, None, 0.2):
         mf.get_jk(dm=dm, omega=omega)
-    assert made == [0.0, 0.2]
+    assert omegas == [0.0, 0.2]
     mf.copy().get_jk(dm=dm)
-    assert len(made) == 2
+    assert len(omegas) == 2
     mf.reset(molecule())
     mf.get_jk(dm=dm)
-    assert len(made) == 3
+    assert len(omegas) == 3
 
 
 @pytest.mark.parametrize("through", [copy.deepcopy, lambda mf: pickle.loads(pickle.dumps(mf))], ids=["copy", "pickle"])
@@ -432,10 +432,10 @@ def test_beyond_the_limit_is_pyscfs_and_said():
     mol = molecule("He 0 0 0; H 0 0 1.2", basis, charge=1)
     ours, dm = trnqc.accelerate(direct(scf.RHF(mol))), np.eye(mol.nao)
     with pytest.warns(RuntimeWarning, match=r"H.*angular momentum 6.*beyond 5") as said:
-        found = [ours.get_jk(mol, dm) for _ in range(2)]
+        results = [ours.get_jk(mol, dm) for _ in range(2)]
     assert len(said) == 1
     assert ours.ran_on == "PySCF"
-    np.testing.assert_array_equal(found[1], direct(scf.RHF(mol)).get_jk(mol, dm))
+    np.testing.assert_array_equal(results[1], direct(scf.RHF(mol)).get_jk(mol, dm))
 
 
 def test_screening_data_of_pyscf_are_there_for_who_asks():

@@ -110,9 +110,9 @@ def test_each_purpose_asks_for_its_own_programs(directory, no_waiting, omega, wi
     dm = ours.get_init_guess()
     expected = ours.get_jk(dm=dm, with_j=with_j, with_k=not with_j, omega=omega)
     built()
-    found = ours.get_jk(dm=dm, with_j=with_j, with_k=not with_j, omega=omega)
+    results = ours.get_jk(dm=dm, with_j=with_j, with_k=not with_j, omega=omega)
     assert ours.ran_on.startswith("generated C")
-    for a, b in zip(found, expected):
+    for a, b in zip(results, expected):
         assert (a is None) == (b is None)
         if a is not None:
             np.testing.assert_allclose(a, b, rtol=0, atol=1e-9)
@@ -197,8 +197,8 @@ def test_the_programs_are_those_that_run(kind, monkeypatch):
     }
 
     def names(*sides, **options) -> set[str]:
-        found = filling._writers(*sides, filling.Operator("coulomb", 0.0), **options)
-        return {writer.name for writer in found.values()}
+        results = filling._writers(*sides, filling.Operator("coulomb", 0.0), **options)
+        return {writer.name for writer in results.values()}
 
     side, fitting = triangle(mol), fitting_side(aux)
     memory = names(side, side, fitted=False, same=True, triangular=True)

@@ -42,7 +42,7 @@ def evaluated(order: int, t: np.ndarray, operator: str = "coulomb", omega: float
     body = [st.Let(distance, x[0] * 2.0), st.DeclareArray(held)]
     body += boys.values(order, operator, factor, total, rho, distance, w, table, held)
     body += [st.store(out[m], held[m]) for m in range(order + 1)]
-    found = np.empty((order + 1, lanes))
+    computed = np.empty((order + 1, lanes))
     run(
         st.Function("boys", (factor, total, rho, w, x, table, out), st.block(body)),
         {
@@ -52,11 +52,11 @@ def evaluated(order: int, t: np.ndarray, operator: str = "coulomb", omega: float
             "omega": omega,
             "x": t[None].copy(),
             "boys": boys.table(order).copy(),
-            "out": found,
+            "out": computed,
         },
         lanes=lanes,
     )
-    return found
+    return computed
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -65,21 +65,21 @@ def test_values(order):
     last = boys.end(order)
     edges = np.arange(0, last * boys.DENSITY) / boys.DENSITY
     t = np.concatenate([edges, np.nextafter(edges[1:], 0), np.random.default_rng(order).uniform(0, last + 5, 500)])
-    found = evaluated(order, t)
+    computed = evaluated(order, t)
     for m in range(order + 1):
         want = boys.reference(m, t).astype(float)
-        np.testing.assert_allclose(found[m], want, rtol=1.2e-14, atol=0, err_msg=f"m = {m}")
+        np.testing.assert_allclose(computed[m], want, rtol=1.2e-14, atol=0, err_msg=f"m = {m}")
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_large_arguments(order):
     t = np.geomspace(boys.end(order), 1e12, 40)
-    found = evaluated(order, t)
+    computed = evaluated(order, t)
     want = [
         math.sqrt(math.pi) / 2 * math.prod((2 * k - 1) / 2 for k in range(1, m + 1)) * t ** -(m + 0.5)
         for m in range(order + 1)
     ]
-    np.testing.assert_allclose(found, want, rtol=1e-13)
+    np.testing.assert_allclose(computed, want, rtol=1e-13)
 
 
 @settings(deadline=None, max_examples=40)

@@ -24,8 +24,8 @@ def test_values_on_both_sides_of_the_end(order):
     )
     f = st.Function("values_of", (n, one, table, t, out), st.block(st.loop(i, n, body)))
     end = boys.end(order)
-    given = np.linspace(end - 0.3, end + 0.3, 48).reshape(-1, 4)
-    found = np.empty((len(given), order + 1, 4))
-    run(f, {"n": len(given), "one": 1.0, table.name: boys.table(order), "t": given, "out": found}, lanes=4)
+    points = np.linspace(end - 0.3, end + 0.3, 48).reshape(-1, 4)
+    computed = np.empty((len(points), order + 1, 4))
+    run(f, {"n": len(points), "one": 1.0, table.name: boys.table(order), "t": points, "out": computed}, lanes=4)
     for m in range(order + 1):
-        np.testing.assert_allclose(found[:, m], 2.0**m * boys.reference(m, given).astype(float), rtol=1e-13)
+        np.testing.assert_allclose(computed[:, m], 2.0**m * boys.reference(m, points).astype(float), rtol=1e-13)

@@ -15,18 +15,18 @@ from trnqc.gen.interpreter import evaluate
 
 def arguments(shells: tuple[int, int, int, int], lanes: int = 1, fitted: bool = False) -> dict:
     rng = np.random.default_rng(sum(shells))
-    given = {leaf.attr: rng.uniform(-1, 1) for leaf in LEAVES}
+    inputs = {leaf.attr: rng.uniform(-1, 1) for leaf in LEAVES}
     la, lb, lc, ld = shells
-    given["boys"] = rng.uniform(0.1, 1, sum(shells) + 1)
-    given["h"] = np.ones((len(components(la, lb)), len(components(lc, ld)), lanes))
-    given["scratch"] = np.full((columns.scratch_size(*shells, fitted), lanes), np.nan)
-    return given
+    inputs["boys"] = rng.uniform(0.1, 1, sum(shells) + 1)
+    inputs["h"] = np.ones((len(components(la, lb)), len(components(lc, ld)), lanes))
+    inputs["scratch"] = np.full((columns.scratch_size(*shells, fitted), lanes), np.nan)
+    return inputs
 
 
-def wanted(shells: tuple[int, int, int, int], given: dict, rule: str) -> np.ndarray:
-    names = {k: v for k, v in given.items() if np.ndim(v) == 0} | {f"F_{m}": f for m, f in enumerate(given["boys"])}
+def wanted(shells: tuple[int, int, int, int], inputs: dict, rule: str) -> np.ndarray:
+    names = {k: v for k, v in inputs.items() if np.ndim(v) == 0} | {f"F_{m}": f for m, f in enumerate(inputs["boys"])}
     targets = recurrence(*shells, rule).targets
-    return np.array([evaluate(t, names) for t in targets]).reshape(given["h"].shape[:2])
+    return np.array([evaluate(t, names) for t in targets]).reshape(inputs["h"].shape[:2])
 
 
 SHELLS = [
@@ -44,31 +44,31 @@ SHELLS = [
 @pytest.mark.parametrize("add", [True, False])
 @pytest.mark.parametrize("shells", SHELLS)
 def test_columns_hold_the_graphs_values(shells, add):
-    given = arguments(shells)
-    want = wanted(shells, given, "interleaved") + add
-    run(columns.vertical(*shells, add), given)
-    np.testing.assert_allclose(given["h"][..., 0], want, rtol=1e-11, atol=1e-12)
+    inputs = arguments(shells)
+    want = wanted(shells, inputs, "interleaved") + add
+    run(columns.vertical(*shells, add), inputs)
+    np.testing.assert_allclose(inputs["h"][..., 0], want, rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.parametrize("shells", [(1, 0, 2, 0), (2, 1, 3, 0), (0, 0, 4, 0)])
 def test_columns_of_a_fitting_shell(shells):
-    given = arguments(shells, fitted=True)
-    want = wanted(shells, given, FITTED) + 1
-    run(columns.vertical(*shells, add=True, fitted=True), given)
-    np.testing.assert_allclose(given["h"][..., 0], want, rtol=1e-11, atol=1e-12)
+    inputs = arguments(shells, fitted=True)
+    want = wanted(shells, inputs, FITTED) + 1
+    run(columns.vertical(*shells, add=True, fitted=True), inputs)
+    np.testing.assert_allclose(inputs["h"][..., 0], want, rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.parametrize("shells, lanes", [((2, 2, 2, 2), 8), ((3, 3, 1, 0), 4), ((2, 1, 2, 1), 1)])
 def test_compiled(shells, lanes):
-    given = arguments(shells, lanes)
-    want = wanted(shells, given, "ket first") + 1
-    compiled(columns.vertical(*shells, add=True), lanes, flags=("-O1",))(*given.values())
-    np.testing.assert_allclose(given["h"], np.broadcast_to(want[..., None], given["h"].shape), rtol=1e-10, atol=1e-11)
+    inputs = arguments(shells, lanes)
+    want = wanted(shells, inputs, "ket first") + 1
+    compiled(columns.vertical(*shells, add=True), lanes, flags=("-O1",))(*inputs.values())
+    np.testing.assert_allclose(inputs["h"], np.broadcast_to(want[..., None], inputs["h"].shape), rtol=1e-10, atol=1e-11)
 
 
 @pytest.mark.parametrize("shells", [(3, 3, 2, 2), (4, 4, 4, 4)])
 def test_every_column_follows_those_that_it_is_made_of(shells):
-    made = {(0, 0, 0)}
+    reached = {(0, 0, 0)}
     path = [(0, 0, 0)]
     layout = columns.column_layout(*shells)
     for column in layout.tree():
@@ -76,8 +76,8 @@ def test_every_column_follows_those_that_it_is_made_of(shells):
         assert path[-2] == raised(column.powers, column.axis, -1)
         if column.lower:
             assert path[-3] == raised(column.powers, column.axis, -2)
-        made.add(column.powers)
-    assert made == set(components(0, layout.f_high))
+        reached.add(column.powers)
+    assert reached == set(components(0, layout.f_high))
 
 
 def test_code_grows_with_the_rows_not_with_the_graph():

@@ -40,8 +40,8 @@ def matches(builder: JKBuilder, dm: np.ndarray, hermi: int = 1, omega=None) -> N
 def test_ranks_share_the_work_and_all_have_the_sum():
     mol, dm = molecule(), density(molecule(), 2)
     JKBuilder(mol, devices=devices()).build()
-    found = on_threads(2, lambda ranks: np.array(JKBuilder(mol, devices=devices(), ranks=ranks).get_jk(dm)))
-    np.testing.assert_allclose(same(found), scf.hf.get_jk(mol, dm), rtol=0, atol=CLOSE)
+    results = on_threads(2, lambda ranks: np.array(JKBuilder(mol, devices=devices(), ranks=ranks).get_jk(dm)))
+    np.testing.assert_allclose(same(results), scf.hf.get_jk(mol, dm), rtol=0, atol=CLOSE)
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -59,7 +59,7 @@ def compiled(batch: Batch, lanes: int):
 
 def pairs_with_places(mol: gto.Mole, bounds: np.ndarray) -> list[ShellPairs]:
     """The molecule's pairs, whose only row says where they stand among all pair functions; Schwarz bounds as given."""
-    found, begin = [], 0
+    parts, begin = [], 0
     for pairs in pairs_of(mol):
         records = np.zeros((len(pairs), 1, pairs.records.shape[2]))
         na, nb = pairs.extents
@@ -68,9 +68,11 @@ def pairs_with_places(mol: gto.Mole, bounds: np.ndarray) -> list[ShellPairs]:
         records[:, 0, COEFFICIENT] = records[:, 0, BOUND] = 1.0
         records[:, 0, CONTRACTION:] = 1.0
         begin += size * len(pairs)
-        made = replace(pairs, records=records, count=np.ones(len(pairs), int), bound=bounds[pairs.first, pairs.second])
-        found.append(made.take(np.argsort(-made.bound, kind="stable")))
-    return found
+        bounded = replace(
+            pairs, records=records, count=np.ones(len(pairs), int), bound=bounds[pairs.first, pairs.second]
+        )
+        parts.append(bounded.take(np.argsort(-bounded.bound, kind="stable")))
+    return parts
 
 
 def symmetric_tensor(n: int, rng) -> np.ndarray:
@@ -102,30 +104,30 @@ def build(mol, dm, eri, bounds, cutoff, with_j, with_k, lanes):
     """J and K by the drivers with looked up integrals; lanes None: by the interpreter, with four."""
     width = lanes or 4
     builder = jk.JKBuilder(mol, cutoff=cutoff, threads=1)
-    found, at = [], 0
+    parts, at = [], 0
     for pairs in pairs_with_places(mol, bounds):
-        found.append(_table(pairs, layout_of(mol), at))
-        at += found[-1].elements
+        parts.append(_table(pairs, layout_of(mol), at))
+        at += parts[-1].elements
     # The table of integrals in the order in which `pairs_with_places` numbers pair functions.
     where = [pair_orbitals(pairs) for pairs in pairs_of(mol)]
     i, j = (np.concatenate([w[x].ravel() for w in where]) for x in (0, 1))
     table = np.ascontiguousarray(eri[i[:, None], j[:, None], i, j])
-    orbitals = [pair_orbitals(t.pairs) for t in found]
+    orbitals = [pair_orbitals(t.pairs) for t in parts]
     flat = np.concatenate([dm[:, i, j].reshape(len(dm), -1) for i, j in orbitals], axis=1)
     options = {"with_j": with_j, "with_k": with_k, "cutoff": cutoff, "omega": float(len(table))}
     work = Run.of(mol, builder.layout, dm, flat, **options)
     vj, vk = np.zeros_like(work.pairs), np.zeros_like(work.blocks)
-    for task in tasks_of(found, builder.operator.name):
+    for task in tasks_of(parts, builder.operator.name):
         batch = Batch(task.cls, with_j, with_k)
-        given = work.arguments(task, Scratch(), vj, vk)
-        given["boys"] = table.reshape(-1)
+        inputs = work.arguments(task, Scratch(), vj, vk)
+        inputs["boys"] = table.reshape(-1)
         if lanes is None:
-            given = {n: a.reshape(-1, width) if batch.arrays[n].lanes else a for n, a in given.items()}
-            run(driver(batch, looked_up(task.cls)), given, lanes=width, groups=(task.begin, task.end))
+            inputs = {n: a.reshape(-1, width) if batch.arrays[n].lanes else a for n, a in inputs.items()}
+            run(driver(batch, looked_up(task.cls)), inputs, lanes=width, groups=(task.begin, task.end))
         else:
-            compiled(batch, width)(**given, groups_begin=task.begin, groups_end=task.end)
+            compiled(batch, width)(**inputs, groups_begin=task.begin, groups_end=task.end)
     half = np.zeros_like(dm)
-    for t, (i, j) in zip(found, orbitals):
+    for t, (i, j) in zip(parts, orbitals):
         half[:, i, j] = vj[:, t.at : t.at + t.elements].reshape(-1, *i.shape)
     return 2 * (half + half.transpose(0, 2, 1)), builder.layout.matrices(vk)
 

@@ -38,6 +38,6 @@ def test_the_walk_names_functions_that_exist():
     assert len(names) > 10
     for name in names:
         module, *attributes = re.match(r"(\w+\.\w+)(?:\.(.+))?", name).groups()
-        found = importlib.import_module(f"trnqc.eri.{module}")
+        outcome = importlib.import_module(f"trnqc.eri.{module}")
         for attribute in (attributes[0] or "").split(".") if attributes[0] else ():
-            found = getattr(found, attribute)
+            outcome = getattr(outcome, attribute)

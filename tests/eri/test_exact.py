@@ -54,18 +54,18 @@ def test_j_and_k_have_the_same_bits_on_any_number_of_threads(count, hermi, sign)
 def test_j_and_k_of_a_general_density_have_the_same_bits_on_any_number_of_ranks():
     mol = molecule("sto-3g")
     dm = density(mol, sign=0)
-    found = on_threads(3, lambda ranks: np.array(get_jk(mol, dm, 1, threads=1, ranks=ranks)))
-    np.testing.assert_array_equal(same(found), get_jk(mol, dm, 1, threads=2))
+    results = on_threads(3, lambda ranks: np.array(get_jk(mol, dm, 1, threads=1, ranks=ranks)))
+    np.testing.assert_array_equal(same(results), get_jk(mol, dm, 1, threads=2))
 
 
 @pytest.mark.parametrize("atom", ["He 0 0 0", "O 0 0 0.1; H 0 0.75 -0.45; H 0 -0.7 -0.5"])
 def test_no_sum_exceeds_its_bound(monkeypatch, atom):
     mol, kept = molecule("6-31g", atom), []
     bounds = Run.bounds
-    monkeypatch.setattr(Run, "bounds", lambda *given: kept.append(bounds(*given)) or kept[-1])
+    monkeypatch.setattr(Run, "bounds", lambda *arguments: kept.append(bounds(*arguments)) or kept[-1])
     builder = JKBuilder(mol, threads=1)
     summed = builder._summed
-    monkeypatch.setattr(builder, "_summed", lambda *given: kept.append(summed(*given)) or kept[-1])
+    monkeypatch.setattr(builder, "_summed", lambda *arguments: kept.append(summed(*arguments)) or kept[-1])
     builder.get_jk(np.abs(density(mol, 1)))  # all of one sign
     for bound, total in zip(*kept):
         assert 0 < np.abs(total).max() <= bound[0] / 8

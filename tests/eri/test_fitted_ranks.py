@@ -63,8 +63,8 @@ def test_they_are_those_of_pyscf(mol, alone):
 
 @pytest.mark.parametrize("threads", [2, 3])
 def test_threads_change_no_bit(mol, alone, threads):
-    for name, found in whole(mol, FITTING, threads).items():
-        for mine, one in zip(found, alone[name]):
+    for name, gathered in whole(mol, FITTING, threads).items():
+        for mine, one in zip(gathered, alone[name]):
             np.testing.assert_array_equal(mine, one, err_msg=name)
 
 
@@ -75,15 +75,17 @@ def test_ranks_change_no_bit(mol, alone, size):
 
     def work(ranks):
         spread = DistributedFitting(mol, auxmol, fit, ranks)
-        found = {name: spread.get_jk(dm, True, True) for name, dm in densities(mol).items()}
-        return len(spread.rows), found
+        gathered = {name: spread.get_jk(dm, True, True) for name, dm in densities(mol).items()}
+        return len(spread.rows), gathered
 
     with lib.with_omp_threads(1):
         results = on_threads(size, work)
     assert sum(count for count, _ in results) == fit.naux
     for name, expected in alone.items():
         for k in (0, 1):
-            np.testing.assert_array_equal(same([found[name][k] for _, found in results]), expected[k], err_msg=name)
+            np.testing.assert_array_equal(
+                same([gathered[name][k] for _, gathered in results]), expected[k], err_msg=name
+            )
 
 
 def test_dependent_fitting_functions_are_dropped_on_ranks():
@@ -94,10 +96,10 @@ def test_dependent_fitting_functions_are_dropped_on_ranks():
     dm = np.eye(mol.nao)
     with lib.with_omp_threads(1):
         expected = DF(mol, doubled).get_jk(dm)
-        found = on_threads(2, lambda ranks: DistributedFitting(mol, auxmol, fit, ranks).get_jk(dm, True, True))
+        gathered = on_threads(2, lambda ranks: DistributedFitting(mol, auxmol, fit, ranks).get_jk(dm, True, True))
     assert fit.naux < auxmol.nao
     for k in (0, 1):
-        np.testing.assert_array_equal(same([jk[k] for jk in found]), expected[k])
+        np.testing.assert_array_equal(same([jk[k] for jk in gathered]), expected[k])
 
 
 def test_blocks_of_shells_hold_every_pair_once(mol):

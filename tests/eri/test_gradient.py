@@ -83,10 +83,10 @@ def test_shapes_and_signs(water, builder, shape):
 def test_range_separation(omega):
     mol = molecule()
     dm = random_densities(mol)
-    found = GradientBuilder(mol, omega).get_jk(dm)
+    results = GradientBuilder(mol, omega).get_jk(dm)
     with mol.with_range_coulomb(omega):
         expected = pyscf_gradients.get_jk(mol, dm)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(results, expected, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -208,8 +208,8 @@ def test_beyond_the_limit_is_pyscfs_and_said():
     dm = np.eye(mol.nao)
     mf = scf.RHF(mol)
     with pytest.warns(RuntimeWarning, match="angular momentum 5, beyond 4"):
-        found = trnqc.accelerate(mf).nuc_grad_method().get_j(mol, dm)
-    np.testing.assert_array_equal(found, mf.nuc_grad_method().get_j(mol, dm))
+        results = trnqc.accelerate(mf).nuc_grad_method().get_j(mol, dm)
+    np.testing.assert_array_equal(results, mf.nuc_grad_method().get_j(mol, dm))
 
 
 @pytest.mark.slow

@@ -36,14 +36,14 @@ def case(shells: tuple[int, int, int, int], cartesian: bool, fused: bool):
     bra = products(functions(la, ra, cartesian), functions(lb, rb, cartesian))
     ket = products(functions(lc, rc, cartesian), functions(ld, rd, cartesian))
     want = np.einsum("in,jn->ijn", bra, ket)
-    given = {
+    inputs = {
         "h": np.einsum("en,fn->efn", e, f),
         "ab": np.concatenate([a, a - b]),
         "cd": np.concatenate([c, c - d]),
         "scratch": np.full((scratch_size(*shells, cartesian, fused), LANES), np.nan),
         "out": np.full(want.shape, np.nan),
     }
-    return given, want
+    return inputs, want
 
 
 SMALL = [(0, 0, 0, 0), (1, 0, 1, 0), (1, 1, 0, 0), (0, 0, 1, 1), (2, 0, 1, 0), (1, 1, 1, 1), (3, 0, 2, 0), (2, 1, 1, 1)]
@@ -57,9 +57,9 @@ KINDS = [(True, True), (False, True), (False, False)]
     "shells, unrolled", [(s, u) for s in SMALL for u in (True, False)] + [(s, False) for s in LOOPS]
 )
 def test_products_of_functions(shells, cartesian, unrolled, fused):
-    given, want = case(shells, cartesian, fused)
-    run(horizontal_function(*shells, cartesian, fused=fused, unrolled=unrolled), given, lanes=LANES)
-    np.testing.assert_allclose(given["out"], want, atol=1e-12)
+    inputs, want = case(shells, cartesian, fused)
+    run(horizontal_function(*shells, cartesian, fused=fused, unrolled=unrolled), inputs, lanes=LANES)
+    np.testing.assert_allclose(inputs["out"], want, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -74,17 +74,17 @@ def test_products_of_functions(shells, cartesian, unrolled, fused):
     ],
 )
 def test_compiled(shells, cartesian):
-    given, want = case(shells, cartesian, fused=True)
+    inputs, want = case(shells, cartesian, fused=True)
     function = horizontal_function(*shells, cartesian)
-    compiled(function, LANES, flags=("-O0",))(*given.values())
-    np.testing.assert_allclose(given["out"], want, atol=1e-11)
+    compiled(function, LANES, flags=("-O0",))(*inputs.values())
+    np.testing.assert_allclose(inputs["out"], want, atol=1e-11)
 
 
 def test_targets_are_not_changed():
-    given, _ = case((2, 1, 2, 1), False, True)
-    before = given["h"].copy()
-    run(horizontal_function(2, 1, 2, 1, False), given, lanes=LANES)
-    np.testing.assert_array_equal(given["h"], before)
+    inputs, _ = case((2, 1, 2, 1), False, True)
+    before = inputs["h"].copy()
+    run(horizontal_function(2, 1, 2, 1, False), inputs, lanes=LANES)
+    np.testing.assert_array_equal(inputs["h"], before)
 
 
 @pytest.mark.parametrize("shells, cartesian", [((1, 0, 1, 0), False), ((1, 0, 0, 0), True), ((4, 0, 7, 0), True)])

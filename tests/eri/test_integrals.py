@@ -115,8 +115,8 @@ def test_slices_of_four_centres(shells):
 def test_packed_slices_of_four_centres(aosym, shells):
     mol = MOLECULES["general"]
     ours = int2e(mol, shells, aosym)
-    given = list(zip(shells[::2], shells[1::2]))
-    i, j, k, l = given + [(0, mol.nbas)] * (4 - len(given))
+    ranges = list(zip(shells[::2], shells[1::2]))
+    i, j, k, l = ranges + [(0, mol.nbas)] * (4 - len(ranges))
     square = mol.intor("int2e", shls_slice=(*i, *j, *k, *l))
     low = [np.tril_indices(n) for n in square.shape[::2]]
     if aosym in ("s2ij", "s4", "s8"):
@@ -147,13 +147,13 @@ def test_slices_of_three_centres(aosym, shells):
 
 
 @pytest.mark.parametrize("omega", [0.3, -0.3])
-@pytest.mark.parametrize("given", ["mol", "argument"])
-def test_range_separation(omega, given):
+@pytest.mark.parametrize("source", ["mol", "argument"])
+def test_range_separation(omega, source):
     mol, aux = (molecule(b, atom="H 0 0 0; H 0.1 0 0.74", omega=omega) for b in ("6-31g", FITTING[:-1]))
     wanted = mol.intor("int2e"), df.incore.aux_e2(mol, aux), aux.intor("int2c2e")
-    if given == "argument":
+    if source == "argument":
         mol.omega = aux.omega = 0.0
-    word = {} if given == "mol" else {"omega": omega}
+    word = {} if source == "mol" else {"omega": omega}
     ours = int2e(mol, **word), int3c2e(mol, aux, **word), int2c2e(aux, **word)
     for one, other in zip(ours, wanted):
         np.testing.assert_allclose(one, other, **CLOSE)

@@ -21,9 +21,9 @@ def cls_of(digits: str, **kind) -> QuartetClass:
     return QuartetClass(*map(int, digits), **kind)
 
 
-def agree(found: tuple[np.ndarray, np.ndarray], error: float = 1e-12) -> None:
+def agree(results: tuple[np.ndarray, np.ndarray], error: float = 1e-12) -> None:
     """To 1e-12, of what is large relative to the largest."""
-    ours, theirs = found
+    ours, theirs = results
     assert ours.shape == theirs.shape
     assert np.abs(ours - theirs).max() <= error * max(1.0, np.abs(theirs).max())
 
@@ -153,6 +153,6 @@ def test_padding_gives_zero():
     """A lane without a pair has no coefficients, and its integrals are zero rather than undefined."""
     one = shells(1, np.zeros((1, 3)), np.ones((1, 1)), np.ones((1, 1, 1)), False)
     side = pairs((one, one))
-    found = ours(cls_of("1111"), side, side, kets=8)
-    assert np.abs(found[..., 0]).max() > 0
-    assert not found[..., 1:].any()
+    results = ours(cls_of("1111"), side, side, kets=8)
+    assert np.abs(results[..., 0]).max() > 0
+    assert not results[..., 1:].any()

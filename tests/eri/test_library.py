@@ -112,10 +112,10 @@ def test_what_programs_share_is_compiled_once(directory, monkeypatch):
         build(self, text, *rest)
 
     monkeypatch.setattr(Compiler, "_compile", counted)
-    made = programs.build([caller("one"), caller("two")])
+    built = programs.build([caller("one"), caller("two")])
     for name in ("one", "two"):
         x = np.zeros(3)
-        getattr(made[name], name)(x, 1, 3)
+        getattr(built[name], name)(x, 1, 3)
         np.testing.assert_array_equal(x, [0, 3, 3])
     assert sum("+= 2.0" in text for text in texts) == 1
     assert len(texts) == 3

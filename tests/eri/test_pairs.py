@@ -113,13 +113,13 @@ def test_primitive_bounds_hold_and_are_not_idle(la, lb, cart):
 
 def test_two_molecules():
     one, two = molecule("sto-3g"), molecule({"O": [[2, [0.8, 1.0]]], "H": [[0, [0.5, 1.0]]]}, atom="O 1 1 1; H 0 0 2")
-    found = set()
+    results = set()
     for pairs in pairs_between(one, two):
         a, b = (two, one) if pairs.swapped else (one, two)
         for i, j in zip(pairs.first.tolist(), pairs.second.tolist()):
             assert a.bas_angular(i) == pairs.la >= b.bas_angular(j) == pairs.lb
-            found.add((j, i) if pairs.swapped else (i, j))
-    assert found == {(i, j) for i in range(one.nbas) for j in range(two.nbas)}
+            results.add((j, i) if pairs.swapped else (i, j))
+    assert results == {(i, j) for i in range(one.nbas) for j in range(two.nbas)}
     with pytest.raises(MoleculeError, match="cart"):
         pairs_between(one, molecule("sto-3g", cart=True))
 

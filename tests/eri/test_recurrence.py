@@ -102,8 +102,8 @@ def leaves(whole) -> list[str]:
 def test_every_rule_gives_the_same_integrals(digits, rule):
     """The paths differ, and their ends agree only where the leaves belong together, as those of Gaussians do."""
     whole, other = recurrence(*shells(digits), rule), recurrence(*shells(digits), "interleaved")
-    given = consistent_leaves(sum(shells(digits)))
-    ours, theirs = ([float(evaluate(t, given)) for t in w.targets] for w in (whole, other))
+    known_values = consistent_leaves(sum(shells(digits)))
+    ours, theirs = ([float(evaluate(t, known_values)) for t in w.targets] for w in (whole, other))
     np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12 * np.abs(theirs).max())
 
 
@@ -116,15 +116,20 @@ def consistent_leaves(order: int) -> dict[str, float]:
     p, q = (alpha * a + beta * b) / zeta, (gamma * c + delta * d) / eta
     rho = zeta * eta / (zeta + eta)
     h, k = 0.5 / zeta, 0.5 / eta
-    given = {"half_zeta": h, "half_eta": k, "half_both": h * k}
+    known_values = {"half_zeta": h, "half_eta": k, "half_both": h * k}
     for n, x in enumerate("xyz"):
-        given |= {f"PA_{x}": (p - a)[n], f"WP_{x}": -h * (p - q)[n], f"QC_{x}": (q - c)[n], f"WQ_{x}": k * (p - q)[n]}
+        known_values |= {
+            f"PA_{x}": (p - a)[n],
+            f"WP_{x}": -h * (p - q)[n],
+            f"QC_{x}": (q - c)[n],
+            f"WQ_{x}": k * (p - q)[n],
+        }
     nodes, weights = np.polynomial.legendre.leggauss(60)
     t = 0.5 * (nodes + 1)
     for m in range(order + 1):
         value = 0.5 * (weights * t ** (2 * m) * np.exp(-rho * ((p - q) ** 2).sum() * t**2)).sum()
-        given[f"F_{m}"] = (2 * rho) ** m * value
-    return given
+        known_values[f"F_{m}"] = (2 * rho) ** m * value
+    return known_values
 
 
 @pytest.mark.parametrize("add", [False, True])
@@ -133,21 +138,21 @@ def consistent_leaves(order: int) -> dict[str, float]:
 def test_straight_code_computes_the_graph(add, lanes, method):
     digits = shells("1110")
     function = straight(*digits, add=add, method=method)
-    given = consistent_leaves(sum(digits))
+    known_values = consistent_leaves(sum(digits))
     *scalars, boys, h, _ = function.params
-    x, work = Array("x", "f64", (len(given),), lanes=True), Array("work", "f64", (1,), lanes=True)
-    names = sorted(given)
+    x, work = Array("x", "f64", (len(known_values),), lanes=True), Array("work", "f64", (1,), lanes=True)
+    names = sorted(known_values)
     body = [st.Let(Var(name), x[names.index(name)]) for name in names if not name.startswith("F_")]
     body += [st.DeclareArray(boys), *(st.store(boys[m], x[names.index(f"F_{m}")]) for m in range(boys.size))]
     body += [st.Call(function, (*scalars, boys, h, work))]
     inputs = {
-        "x": np.repeat(np.array([given[name] for name in names])[:, None], lanes, axis=1),
+        "x": np.repeat(np.array([known_values[name] for name in names])[:, None], lanes, axis=1),
         "h": np.full((h.size, lanes), 2.0),
         "work": np.zeros((1, lanes)),
     }
     ours, theirs = run_both(st.Function("one", (x, h, work), st.block(body)), inputs, lanes, flags=())
     np.testing.assert_allclose(theirs["h"], ours["h"], rtol=1e-12)
     whole = recurrence(*digits, fewest_flops(*digits))
-    want = 2.0 * add + np.array([float(evaluate(t, given)) for t in whole.targets])
+    want = 2.0 * add + np.array([float(evaluate(t, known_values)) for t in whole.targets])
     np.testing.assert_allclose(ours["h"][:, 0], want, rtol=1e-12)
     assert len(want) == (len(cartesians(1)) + len(cartesians(2))) * 3

@@ -42,10 +42,10 @@ def test_the_first_choice(digits, first):
 @pytest.mark.parametrize("digits", ["1000", "1111", "2020", "2111", "2210", "2121"])
 def test_forms_keep_the_rules(digits):
     cls = of(digits)
-    found = list(candidates(cls))
-    names = [tier.name for tier in found]
-    assert names[-1] == "columns" and len({(t.name, t.accumulate) for t in found}) == len(found)
-    h, draws = target_count(cls), found[0].variant.draws
+    results = list(candidates(cls))
+    names = [tier.name for tier in results]
+    assert names[-1] == "columns" and len({(t.name, t.accumulate) for t in results}) == len(results)
+    h, draws = target_count(cls), results[0].variant.draws
     assert ("registers" in names) == (h + live(cls.shells, draws) <= REGISTER_VALUES)
     assert ("shared" in names) == (h * 8 * SHARED_LANES <= SHARED_BYTES)
 
@@ -64,10 +64,10 @@ def integrals(cls: QuartetClass, tier: Tier) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(cls.shells)
     moles = [quartets.random_shells(rng, l, n, 2, 1, False) for l, n in zip(cls.shells, (1, 1, 5, 5))]
     bra, ket = quartets.pairs(moles[:2]), quartets.pairs(moles[2:])
-    given = quartets.arguments(cls, bra, ket)
+    inputs = quartets.arguments(cls, bra, ket)
     names = [p.name if isinstance(p, Array) else p.attr for p in parameters(cls).all]
-    getattr(library, cls.name)(*(given[name] for name in names))
-    return given["out"][..., : len(ket)], quartets.libcint(moles[:2], moles[2:], cls)
+    getattr(library, cls.name)(*(inputs[name] for name in names))
+    return inputs["out"][..., : len(ket)], quartets.libcint(moles[:2], moles[2:], cls)
 
 
 @pytest.mark.parametrize("digits", ["1000", "1111", "2110"])

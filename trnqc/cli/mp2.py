@@ -1,36 +1,71 @@
-"""DF-MP2 energy of a molecule: RHF, factors in fp64, pair energies on the chosen backend."""
+"""DF-MP2 of molecules: energies, gradients, optimised geometries, interaction energies and basis-set limits."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from rich.console import Console
 
-from trnqc.cli.mp2_options import add_options, job_from, positive
-from trnqc.cli.report import brief, report
-from trnqc.errors import BackendUnavailable
+from trnqc.cli.mp2_options import add_options, jobs_from, positive
+from trnqc.cli.mp2_tables import energy_table
+from trnqc.cli.mp2_tasks import Outcome, check_task, compute
+from trnqc.errors import BackendUnavailable, TrnqcError
+from trnqc.host.files import write_aside
 from trnqc.host.progress import StageBars
+from trnqc.interfaces.extxyz import write_extxyz
+from trnqc.mp2.execution import Progress
+from trnqc.mp2.jobs.job import Job
 from trnqc.mp2.jobs.job import run as run_job
-from trnqc.mp2.result import MP2Result
 from trnqc.ranks import ALONE, Ranks
 
 add_arguments = add_options
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the job, print the result, and write the JSON file. Of several ranks, only rank 0 prints and writes."""
+    """Carry out the task for each frame, print, and write files. Of several ranks, only rank 0 prints and writes."""
     positive("--rank-timeout", args.rank_timeout)
+    positive("--max-steps", args.max_steps)
     with _ranks(args) as ranks:
         ranks.at("start")
-        job = ranks.at_first(lambda: job_from(args))
+        jobs = ranks.at_first(lambda: _checked_jobs(args, ranks.size))
         console = Console(stderr=True, quiet=ranks.rank > 0)
         with nullcontext() if args.quiet or ranks.rank else StageBars(console) as progress:
-            result = run_job(job, progress, ranks, args.schedule)
-        if ranks.rank == 0:
-            _show(args, result, console)
+            outcomes = _outcomes(args, jobs, progress, ranks, console)
+        if ranks.rank == 0 and len(jobs) > 1 and not args.quiet:
+            Console().print(energy_table("Frames", [(outcome.geometry.name, outcome.energy) for outcome in outcomes]))
     return 0
+
+
+def _checked_jobs(args: argparse.Namespace, ranks: int) -> tuple[Job, ...]:
+    jobs = jobs_from(args)
+    check_task(args, jobs, ranks)
+    return jobs
+
+
+def _outcomes(
+    args: argparse.Namespace, jobs: Sequence[Job], progress: Progress | None, ranks: Ranks, console: Console
+) -> list[Outcome]:
+    """Carry out the jobs one after another; what is finished is printed and written at once."""
+    outcomes: list[Outcome] = []
+    for number, job in enumerate(jobs, start=1):
+        if progress and len(jobs) > 1:
+            progress("frames", number - 1, len(jobs))
+        try:
+            outcomes.append(
+                compute(args, job, lambda one: run_job(one, progress, ranks, args.schedule), progress, console)
+            )
+        except TrnqcError as error:
+            if len(jobs) > 1:
+                error.args = (f"frame {number} of {len(jobs)}: {error}",)
+            raise
+        if ranks.rank == 0:
+            _show(args, outcomes[-1], console, several=len(jobs) > 1)
+            _write(args, outcomes, several=len(jobs) > 1)
+    return outcomes
 
 
 def _ranks(args: argparse.Namespace) -> AbstractContextManager[Ranks]:
@@ -44,12 +79,20 @@ def _ranks(args: argparse.Namespace) -> AbstractContextManager[Ranks]:
     return started(args.ranks_over, args.rank_timeout)
 
 
-def _show(args: argparse.Namespace, result: MP2Result, console: Console) -> None:
+def _show(args: argparse.Namespace, outcome: Outcome, console: Console, several: bool) -> None:
+    name = f"{outcome.geometry.name}: " if several else ""
     if args.quiet:
-        print(brief(result))
-    else:
-        Console().print(report(result, pairs=args.pairs))
-    for message in result.warnings:
-        console.print(f"[yellow]warning:[/] {message}", highlight=False, soft_wrap=True)
+        print(f"{name}{outcome.line}")
+    elif not several:
+        Console().print(outcome.tables)
+    for message in outcome.warnings:
+        console.print(f"[yellow]warning:[/] {name}{message}", highlight=False, soft_wrap=True)
+
+
+def _write(args: argparse.Namespace, outcomes: Sequence[Outcome], several: bool) -> None:
+    """Write the files of the outcomes so far."""
     if args.json:
-        result.save(args.json)
+        plain = [outcome.plain for outcome in outcomes]
+        write_aside(args.json, json.dumps(plain if several else plain[0], indent=1, allow_nan=False) + "\n")
+    if args.xyz:
+        write_extxyz(args.xyz, [(o.geometry, o.energy.e_tot, o.gradient) for o in outcomes])

@@ -1,6 +1,6 @@
-"""The options of ``trnqc mp2`` and the job that they describe.
+"""The options of ``trnqc mp2`` and the jobs that they describe.
 
-add_options -> argparse -> job_from -> Job
+add_options -> argparse -> jobs_from -> a Job for each frame of the file
 """
 
 from __future__ import annotations
@@ -8,15 +8,18 @@ from __future__ import annotations
 import argparse
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from trnqc import backends
 from trnqc.errors import InputError
 from trnqc.host.memory import parse_memory
+from trnqc.interfaces.extrapolation import HF_ERRORS
+from trnqc.interfaces.optimization import MAX_STEPS
 from trnqc.mp2.jobs.job import Job
 from trnqc.mp2.reference.hartree_fock import REFERENCES, SOURCES
-from trnqc.mp2.reference.molecule import load_geometry
+from trnqc.mp2.reference.molecule import Geometry, load_geometries
 from trnqc.mp2.reference.xyz import UNITS
 from trnqc.mp2.result import SCS, SOS
 from trnqc.ranks import SCHEDULES, TRANSPORTS
@@ -34,16 +37,32 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _molecule(parser.add_argument_group("molecule"))
     _reference(parser.add_argument_group("reference"))
     _correlation(parser.add_argument_group("correlation"))
+    _task(parser.add_argument_group("task", "what is computed (default: the energy)"))
     _machine(parser.add_argument_group("machine"))
     _ranks(parser.add_argument_group("ranks", "for jobs started by torchrun --nproc-per-node N -m trnqc mp2 ..."))
     _output(parser.add_argument_group("output"))
 
 
-def job_from(args: argparse.Namespace) -> Job:
-    """The job that the options describe. Raises InputError, MoleculeError."""
-    check_target(args.json)
+def jobs_from(args: argparse.Namespace) -> tuple[Job, ...]:
+    """The jobs that the options describe, one for each frame of the file. Raises InputError, MoleculeError.
+
+    Jobs of several frames have checkpoints in subdirectories with the names of the frames.
+    """
+    for option in ("json", "xyz", "trajectory", "plot"):
+        check_target(f"--{option}", getattr(args, option))
+    geometries = load_geometries(args.geometry, args.charge, args.spin, args.unit)
+    jobs = tuple(_job(args, geometry) for geometry in geometries)
+    return jobs if len(jobs) == 1 else tuple(below_checkpoint(job, job.geometry.name) for job in jobs)
+
+
+def below_checkpoint(job: Job, part: str) -> Job:
+    """The same job with its checkpoint, if it has one, in a subdirectory of that name."""
+    return job if job.checkpoint is None else replace(job, checkpoint=Path(job.checkpoint) / part)
+
+
+def _job(args: argparse.Namespace, geometry: Geometry) -> Job:
     return Job(
-        geometry=load_geometry(args.geometry, args.charge, args.spin, args.unit),
+        geometry=geometry,
         basis=args.basis,
         auxbasis=args.auxbasis,
         frozen=_frozen(args),
@@ -73,13 +92,13 @@ def positive(option: str, value: Any) -> Any:
     return value
 
 
-def check_target(path: Path | None) -> None:
-    """Check before the job begins that its result can be written. Raises InputError."""
+def check_target(option: str, path: Path | None) -> None:
+    """Check before the job begins that the file of an option can be written. Raises InputError."""
     if path is None:
         return
     if (path.exists() and not path.is_file()) or not os.access(path.parent, os.W_OK):
         raise InputError(
-            f"--json {path}: cannot be written; name a file in an existing directory that you may write to"
+            f"{option} {path}: cannot be written; name a file in an existing directory that you may write to"
         )
 
 
@@ -132,6 +151,32 @@ def _correlation(group: argparse._ArgumentGroup) -> None:
     add("--scs-os", type=float, default=SCS[0], metavar="C", help="SCS opposite-spin factor (default: 6/5)")
     add("--scs-ss", type=float, default=SCS[1], metavar="C", help="SCS same-spin factor (default: 1/3)")
     add("--sos", type=float, default=SOS, metavar="C", help="SOS opposite-spin factor (default: %(default)s)")
+
+
+def _task(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add(
+        "--counterpoise",
+        metavar="FRAGMENTS",
+        help="interaction energy with the counterpoise correction of the fragments ATOMS[:CHARGE[:SPIN]]/..., "
+        "such as 1-3/4-6, with atoms counted from 1",
+    )
+    add(
+        "--extrapolate",
+        metavar="BASIS,BASIS",
+        help="limit of a complete basis set from two sets, such as cc-pvdz,cc-pvtz, which replace --basis",
+    )
+    add(
+        "--hf-limit",
+        choices=tuple(HF_ERRORS),
+        default="karton-martin",
+        help="extrapolation of the Hartree-Fock energy (default: %(default)s)",
+    )
+    add("--gradient", action="store_true", help="the gradient too")
+    add("--optimize", action="store_true", help="optimise the geometry by geomeTRIC (extra 'optimize')")
+    add("--max-steps", type=int, default=MAX_STEPS, metavar="N", help="largest number of steps (default: %(default)s)")
+    add("--trajectory", type=Path, metavar="FILE", help="extended xyz file of the steps, written after each step")
+    add("--plot", type=Path, metavar="FILE", help="HTML page with energies and forces by step")
 
 
 def _machine(group: argparse._ArgumentGroup) -> None:
@@ -200,7 +245,13 @@ def _ranks(group: argparse._ArgumentGroup) -> None:
 
 def _output(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    add("--json", type=Path, metavar="FILE", help="write the whole result with all digits")
+    add(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="write the whole result with all digits; a list if the file has several frames",
+    )
+    add("--xyz", type=Path, metavar="FILE", help="write an extended xyz file with energies, and forces if computed")
     add("--pairs", action="store_true", help="print the energy of every pair")
     loud = group.add_mutually_exclusive_group()
     loud.add_argument(

@@ -122,7 +122,7 @@ class TRNQC(calculator.Calculator):  # type: ignore[name-defined]
             self.write(self.label)
 
     def _single_point(self) -> SinglePoint:
-        """Compute the energy of the present atoms, from the last density if it is one of the same orbitals and electrons."""
+        """Compute the energy of the atoms, from the last density if it has the same orbitals and electrons."""
         charge, spin = self._electrons(self.atoms)
         settings = self._job_settings(self.parameters)
         geometry = _geometry(self.atoms, charge, spin)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from pyscf import gto
 
-from trnqc.errors import InputError, TrnqcError
+from trnqc.errors import InputError, TrnqcError, UnsupportedError
 from trnqc.mp2.density.fitted_response import response_of
 from trnqc.mp2.density.lagrangian import Lagrangian, lagrangians
 from trnqc.mp2.density.pair_sums import PairSums, pair_sums
@@ -137,6 +137,8 @@ def correlation_density(
         If the Z-vector equations do not converge.
     TrnqcError
         If the SCF solution is not a minimum, or a frozen orbital is degenerate with a correlated one.
+    UnsupportedError
+        If the job has several ranks.
     MemoryLimit, StorageError
 
     Notes
@@ -145,7 +147,7 @@ def correlation_density(
     a one-electron operator. docs/properties.md has the equations.
     """
     spins = tuple(spins)
-    _check(spins, factors)
+    _check(spins, factors, execution)
     if relaxed:
         return relax(mf, spins, factors, auxmol, execution, scaling=scaling, options=options).density
     sums = pair_sums(factors, scaling, execution)
@@ -161,10 +163,15 @@ def relax(
     *,
     scaling: tuple[float, float] = (1.0, 1.0),
     options: ZVectorOptions = DEFAULTS,
+    reference_gradient: Sequence[np.ndarray] | None = None,
 ) -> Relaxation:
-    """Compute the relaxed density and keep what gradients need; arguments as in `correlation_density`."""
+    """Compute the relaxed density and keep what gradients need; arguments as in `correlation_density`.
+
+    If the energy of the reference is not stationary with respect to its orbitals, `reference_gradient` is its Fock
+    matrix F_ai [nvir, nocc] of each spin, between all virtual and all occupied orbitals.
+    """
     spins = tuple(spins)
-    _check(spins, factors)
+    _check(spins, factors, execution)
     auxmol = by_angular_momentum(auxmol)
     metric = factorise(auxmol.intor("int2c2e", hermi=1))
     if any(f.shape[2] != metric.naux for f in factors):
@@ -173,13 +180,17 @@ def relax(
     two_centre = _two_centre(factors, sums, metric)
     gammas = tuple(gamma.to_auxiliary(metric, execution.threads) for gamma in sums.gamma)
     sums = replace(sums, gamma=gammas)
-    w = lagrangians(mf.mol, auxmol, spins, gammas, execution)
+    held = sum(f.bytes_in_memory for f in factors) + sum(gamma.bytes_in_memory for gamma in gammas)
+    left = replace(execution, memory=execution.memory - held)
+    w = lagrangians(mf.mol, auxmol, spins, gammas, left)
     densities = [_with_frozen(*parts) for parts in zip(spins, unrelaxed(spins, sums), w)]
-    response = response_of(mf, spins, execution.threads, execution.memory)
+    response = response_of(mf, spins, left.threads, left.memory)
     right = [
         -_orbital_gradient(spin, lagrangian, columns)
         for spin, lagrangian, columns in zip(spins, w, response.columns(densities))
     ]
+    if reference_gradient is not None:
+        right = [r - fock for r, fock in zip(right, reference_gradient)]
     z = solve_z_vector(right, spins, response, options, lambda cycle: execution.report("orbital response", cycle, 0))
     for spin, density, block in zip(spins, densities, z):
         density[np.ix_(~spin.occupied, spin.occupied)] += block
@@ -199,7 +210,11 @@ def unrelaxed(spins: Sequence[SpinOrbitals], sums: PairSums) -> tuple[np.ndarray
     return tuple(densities)
 
 
-def _check(spins: tuple[SpinOrbitals, ...], factors: Sequence[Factors]) -> None:
+def _check(spins: tuple[SpinOrbitals, ...], factors: Sequence[Factors], execution: Execution) -> None:
+    if execution.ranks.size > 1:
+        raise UnsupportedError(
+            f"densities and gradients are computed by one process, found a job of {execution.ranks.size} ranks"
+        )
     expected = [(len(spin.active_occ), len(spin.active_vir)) for spin in spins]
     found = [tuple(f.shape[:2]) for f in factors]
     if expected != found:

@@ -5,6 +5,8 @@ pair_sums: add ─► Γ[i, a, Q] ─► to_auxiliary: Γ[i, a, P] in the raw au
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from trnqc.eri.fitting.thread_pool import single_threaded_pool
@@ -29,6 +31,11 @@ class Gamma:
         self._rows: np.ndarray | RowsOnDisk = (
             Scratch().array(RowsOnDisk, "gamma", "Gamma", shape) if self.on_disk else np.zeros(shape)
         )
+
+    @property
+    def bytes_in_memory(self) -> int:
+        """Bytes of Γ where it is in memory, else 0."""
+        return 0 if self.on_disk else 8 * math.prod(self.shape)
 
     def __getitem__(self, rows: slice) -> np.ndarray:
         """Return the rows [n, nvir, naux]."""

@@ -59,6 +59,8 @@ def lagrangians(
         The auxiliary functions in the order of the last index of Γ.
     gammas
         Γ[i, a, P] in the raw auxiliary functions, by spin.
+    execution
+        Threads, and the memory that is left beside Γ.
 
     Raises
     ------
@@ -110,8 +112,7 @@ def _width(nao: int, auxmol: gto.Mole, gammas: Sequence[Gamma], execution: Execu
     on_disk = any(gamma.on_disk for gamma in gammas)
     column = nao * (nao + 1) // 2 + max(nocc * (2 * nao + 2 * nvir) for nocc, nvir, _ in (g.shape for g in gammas))
     square = 2 * nao * (nao + max(sum(g.shape[:2]) for g in gammas))
-    held = 0 if on_disk else 8 * sum(int(np.prod(gamma.shape)) for gamma in gammas)
-    room = execution.memory - held - 8 * execution.threads * square
+    room = execution.memory - 8 * execution.threads * square
     fits = room / (8 * execution.threads * column)
     if fits < smallest:
         raise MemoryLimit(

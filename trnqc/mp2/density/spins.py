@@ -95,8 +95,8 @@ def spin_orbitals(mo_coeff: Any, mo_energy: Any, mo_occ: Any, frozen: SpinFrozen
                 "occupations of 2 and 0 were expected for orbitals without a spin index, found "
                 f"{sorted(set(occupations.tolist()))}: densities of restricted open shells are not supported"
             )
-        (correlated,) = correlated_orbitals(mo_coeff, mo_energy, mo_occ, frozen)
-        return (_one_spin(mo_coeff, mo_energy, occupations, correlated),)
+        (orbitals,) = correlated_orbitals(mo_coeff, mo_energy, mo_occ, frozen)
+        return (_one_spin(mo_coeff, mo_energy, occupations, orbitals),)
     correlated = correlated_orbitals(mo_coeff, mo_energy, mo_occ, frozen)
     return tuple(_one_spin(*spin) for spin in zip(mo_coeff, mo_energy, occupations, correlated))
 

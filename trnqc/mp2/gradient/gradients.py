@@ -108,6 +108,7 @@ class Gradients(rhf.GradientsBase):
             execution,
             scaling=getattr(mp, "gradient_scaling", (1.0, 1.0)),
         )
+        del factors  # Their memory is that of Γ once more.
         return electronic_gradient(mp._scf, self.relaxation, execution)
 
     def grad_nuc(self, mol: Any = None, atmlst: Sequence[int] | None = None) -> np.ndarray:

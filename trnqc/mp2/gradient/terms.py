@@ -70,7 +70,7 @@ def correlation_gradient(mol: gto.Mole, relaxation: Relaxation, execution: Execu
                 total += np.tensordot(2 * factor * c_occ, half, 1)
         return total
 
-    held = sum(0 if g.on_disk else 8 * int(np.prod(g.shape)) for g in relaxation.sums.gamma)
+    held = sum(gamma.bytes_in_memory for gamma in relaxation.sums.gamma)
     block = min(_COMFORTABLE_BLOCK, _SHARE * max(execution.memory - held, 0))
     three = three_centre_gradient(mol, auxmol, density, block_bytes=block, threads=execution.threads)
     return three - factor * two_centre_gradient(auxmol, relaxation.two_centre, threads=execution.threads)

@@ -1,0 +1,163 @@
+"""The tasks of ``trnqc mp2``: several frames, interaction energies, limits, gradients and optimised geometries."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+from pyscf import gto, scf
+from pyscf.data.nist import BOHR, HARTREE2EV
+
+from trnqc import DFMP2, MP2Result, accelerate
+
+H2 = "2\n\nH 0 0 0\nH 0 0 {}\n"
+SMALL = ("--basis", "6-31g", "--threads", "1")
+
+
+@pytest.fixture
+def write(tmp_path):
+    def to(name, text):
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return to
+
+
+def peer(distance, basis="6-31g"):
+    mol = gto.M(atom=f"H 0 0 0; H 0 0 {distance}", basis=basis, verbose=0)
+    return DFMP2(accelerate(scf.RHF(mol).density_fit()).run(conv_tol=1e-11)).run()
+
+
+def test_frames_give_a_list_and_a_table(trnqc, write, tmp_path):
+    path = write("curve.xyz", H2.format(0.7) + H2.format(0.8) + "\n")
+    target, xyz = tmp_path / "out.json", tmp_path / "out.xyz"
+    status, out, err = trnqc("mp2", path, *SMALL, "--json", target, "--xyz", xyz, "--checkpoint", tmp_path / "kept")
+    assert (status, err) == (0, "")
+    results = [MP2Result.from_dict(data) for data in json.loads(target.read_text())]
+    assert [r.system.geometry.name for r in results] == ["curve-1", "curve-2"]
+    for result, distance in zip(results, (0.7, 0.8)):
+        assert result.e_tot == pytest.approx(peer(distance).e_tot, abs=1e-8)
+        assert f"{result.e_tot:.10f}" in out
+    assert sorted(p.name for p in (tmp_path / "kept").iterdir()) == ["curve-1", "curve-2"]
+    energies = [float(text) for text in re.findall(r"energy=(\S+)", xyz.read_text())]
+    assert energies == pytest.approx([r.e_tot * HARTREE2EV for r in results], abs=1e-9)
+
+
+def test_extended_xyz_files_are_read_back(trnqc, write, tmp_path):
+    path = tmp_path / "forces.xyz"
+    assert trnqc("mp2", write("h2.xyz", H2.format(0.8)), *SMALL, "--gradient", "--xyz", path, "-q")[0] == 0
+    status, out, _ = trnqc("mp2", path, *SMALL, "-q")
+    assert status == 0
+    assert float(re.search(r"E\(MP2\) = (\S+)", out)[1]) == pytest.approx(peer(0.8).e_tot, abs=1e-8)
+    ase_io = pytest.importorskip("ase.io")
+    atoms = ase_io.read(path)
+    force = -peer(0.8).nuc_grad_method().kernel() * HARTREE2EV / BOHR
+    assert atoms.get_forces() == pytest.approx(force, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (H2.format(0.7) + "2\n\nH 0 0 0\nH 0 0\n", ":8: 'symbol x y z' was expected, found 'H 0 0' (frame 2)"),
+        (H2.format(0.7) + "3\n\nH 0 0 0\n", ":7: line 5 promises 3 atoms, the file ends after 1 (frame 2)"),
+        (H2.format(0.7) + "next\n", ":5: the number of atoms was expected, found 'next' (frame 2)"),
+        (H2.format(0.7) + H2.format(0.01), "curve.xyz:8: atom 2 lies 0.01 Angstrom from atom 1 (line 7)"),
+        (H2.replace("\n\n", "\nProperties=pos:R:3:species:S:1\n"), "must begin with species:s:1:pos:r:3"),
+        (H2.replace("\n\n", '\nLattice="5 0 0 0 5 0 0 0 5" pbc="F F T"\n'), "the frame is periodic"),
+    ],
+)
+def test_a_malformed_frame_is_named(trnqc, write, text, words):
+    status, out, err = trnqc("mp2", write("curve.xyz", text), *SMALL)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert words in err
+
+
+def test_a_frame_that_fails_is_named_and_the_ones_before_are_kept(trnqc, write, tmp_path):
+    path = write("mixed.xyz", H2.format(0.7) + "1\n\nHe 0 0 0\n")
+    status, _, err = trnqc("mp2", path, "--basis", "sto-3g", "--json", tmp_path / "out.json", "-q")
+    assert status == 2
+    assert "error: frame 2 of 2: " in err
+    assert len(json.loads((tmp_path / "out.json").read_text())) == 1
+
+
+def test_counterpoise(trnqc, write, tmp_path):
+    path = write("dimer.xyz", "4\n\nH 0 0 0\nH 0 0 0.74\nH 0 0 3\nH 0 0 3.74\n")
+    target = tmp_path / "out.json"
+    status, out, _ = trnqc("mp2", path, *SMALL, "--counterpoise", "1-2/3,4", "--json", target)
+    data = json.loads(target.read_text())
+    assert status == 0
+    assert data["uncorrected"]["e_tot"] == pytest.approx(
+        data["complex"]["e_hf"] + data["complex"]["e_corr"] - 2 * peer(0.74).e_tot, abs=1e-8
+    )
+    assert data["uncorrected"]["e_tot"] < data["corrected"]["e_tot"]
+    assert f"{data['corrected']['e_tot']:.10f}" in out and "superposition error" in out
+
+
+def test_extrapolation_alone_and_of_interaction_energies(trnqc, write, tmp_path):
+    target = tmp_path / "out.json"
+    sets = ("--extrapolate", "cc-pvdz,cc-pvtz")
+    status, out, _ = trnqc("mp2", write("h2.xyz", H2.format(0.74)), *sets, "--json", target)
+    data = json.loads(target.read_text())
+    small, large = peer(0.74, "cc-pvdz"), peer(0.74, "cc-pvtz")
+    assert status == 0 and "limit" in out
+    assert data["e_corr"] == pytest.approx((27 * large.e_corr - 8 * small.e_corr) / 19, abs=1e-8)
+    assert data["e_hf"] < large.e_hf
+
+
+def test_gradient_is_printed_and_written(trnqc, write, tmp_path):
+    target = tmp_path / "out.json"
+    status, out, _ = trnqc("mp2", write("h2.xyz", H2.format(0.8)), *SMALL, "--gradient", "--json", target)
+    gradient = np.array(json.loads(target.read_text())["gradient"])
+    assert status == 0 and "Gradient / Hartree/Bohr" in out
+    assert gradient == pytest.approx(peer(0.8).nuc_grad_method().kernel(), abs=1e-6)
+    assert f"{gradient[1, 2]:.8f}" in out
+
+
+def test_optimisation_reports_steps_and_writes_a_plot(trnqc, write, tmp_path):
+    files = {name: tmp_path / name for name in ("out.json", "path.xyz", "plot.html", "end.xyz")}
+    options = ("--trajectory", files["path.xyz"], "--plot", files["plot.html"], "--xyz", files["end.xyz"])
+    pytest.importorskip("geometric")
+    status, out, err = trnqc(
+        "mp2", write("h2.xyz", H2.format(0.9)), *SMALL, "--optimize", "--json", files["out.json"], *options
+    )
+    data = json.loads(files["out.json"].read_text())
+    assert (status, "Optimised geometry" in out, "step   1  E = " in err) == (0, True, True)
+    assert np.abs(data["gradient"]).max() < 4.5e-4
+    assert len(data["steps"]) == files["path.xyz"].read_text().count("energy=")
+    assert data["steps"][-1]["energy"] == pytest.approx(data["energies"]["e_tot"], abs=1e-7)
+    page = files["plot.html"].read_text()
+    assert page.count("<polyline") == 2 and "converged" in page and "<script" not in page
+    status, _, err = trnqc("mp2", files["end.xyz"], *SMALL, "--optimize", "--max-steps", "3")
+    assert status == 0, err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--counterpoise", "1/2", "--gradient"), "--counterpoise computes energies only: leave out --gradient"),
+        (("--counterpoise", "1-2/3"), "fragment 2: atom 2 is not one of the 2 atoms"),
+        (("--counterpoise", "one/two"), "such as 1-3/4-6"),
+        (("--counterpoise", "1::1/2::1", "--xyz", "x.xyz"), "leave one out"),
+        (("--extrapolate", "cc-pvdz,cc-pvqz"), "must be consecutive"),
+        (("--extrapolate", "cc-pvdz"), "two basis sets were expected"),
+        (("--extrapolate", "def2-svp,def2-tzvp"), "correlation-consistent basis set"),
+        (("--optimize", "--checkpoint", "kept"), "--optimize has no checkpoint"),
+        (("--gradient", "--compare-with", "cpu:fp32"), "--gradient has no checkpoint"),
+        (("--plot", "plot.html"), "--plot shows the steps of --optimize"),
+        (("--optimize", "--plot", "/nowhere/plot.html"), "--plot /nowhere/plot.html: cannot be written"),
+        (("--optimize", "--max-steps", "0"), "--max-steps must be positive"),
+        (("--optimize", "--max-steps", "2"), "has not converged after 2 steps"),
+    ],
+)
+def test_options_that_do_not_fit(trnqc, write, options, words):
+    status, out, err = trnqc("mp2", write("h2.xyz", H2.format(0.9)), *SMALL, *options, "-q")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert words in err
+
+
+def test_several_frames_are_not_optimised(trnqc, write):
+    status, _, err = trnqc("mp2", write("two.xyz", H2.format(0.9) * 2), *SMALL, "--optimize")
+    assert status == 2 and "has 2 frames" in err

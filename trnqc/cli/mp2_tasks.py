@@ -1,0 +1,212 @@
+"""What ``trnqc mp2`` computes of each geometry: an energy, a gradient, an optimum, an interaction energy or a limit.
+
+Job, options -> task -> Outcome
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from pyscf import gto
+from rich.console import Console, Group, RenderableType
+
+from trnqc.cli.mp2_options import below_checkpoint
+from trnqc.cli.mp2_tables import energy_table, gradient_table, interaction_table, positions_table, steps_table
+from trnqc.cli.report import brief, report
+from trnqc.errors import InputError, NotConverged
+from trnqc.host.files import write_aside
+from trnqc.interfaces.counterpoise import check_fragments, counterpoise, parse_fragments
+from trnqc.interfaces.energy import Energy
+from trnqc.interfaces.extrapolation import ExtrapolatedEnergy, cardinal_numbers, extrapolate
+from trnqc.interfaces.extxyz import write_extxyz
+from trnqc.interfaces.method import mp2_object
+from trnqc.interfaces.optimization import Step, optimize
+from trnqc.interfaces.optimization_page import page
+from trnqc.mp2.execution import Progress
+from trnqc.mp2.jobs.job import Job
+from trnqc.mp2.reference.molecule import Geometry, build_mole, describe
+from trnqc.mp2.result import UNITS, MP2Result
+from trnqc.mp2.result_parts import to_plain
+
+RunJob = Callable[[Job], MP2Result]
+"""Runs a job, on all ranks."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a task has computed of one geometry.
+
+    Attributes
+    ----------
+    geometry
+        The atoms.
+    energy
+        The energies of a table of frames, Hartree.
+    line, tables
+        What is printed, in one line and in full.
+    plain
+        What a JSON file contains.
+    warnings
+        Messages about doubts.
+    gradient
+        Derivatives [natm, 3] of the total energy, Hartree/Bohr, if they were computed.
+    """
+
+    geometry: Geometry
+    energy: Energy
+    line: str
+    tables: RenderableType
+    plain: dict[str, Any]
+    warnings: tuple[str, ...] = ()
+    gradient: np.ndarray | None = None
+
+
+def check_task(args: argparse.Namespace, jobs: tuple[Job, ...], ranks: int) -> None:
+    """Check that the options of the tasks fit each other, before anything is computed. Raises InputError."""
+    energies = [name for name in ("counterpoise", "extrapolate") if getattr(args, name)]
+    forces = [name for name in ("gradient", "optimize") if getattr(args, name)]
+    if energies and forces:
+        raise InputError(f"--{energies[0]} computes energies only: leave out --{forces[0]}")
+    if forces and (args.checkpoint or args.compare_with or ranks > 1):
+        raise InputError(f"--{forces[0]} has no checkpoint, no comparison and runs in one process: leave these out")
+    if args.optimize and len(jobs) > 1:
+        raise InputError(f"--optimize takes one geometry, {args.geometry} has {len(jobs)} frames")
+    for name in ("trajectory", "plot"):
+        if getattr(args, name) and not args.optimize:
+            raise InputError(f"--{name} shows the steps of --optimize, which is missing")
+    if args.counterpoise and args.xyz:
+        raise InputError("--xyz writes energies of molecules, and --counterpoise computes interactions: leave one out")
+    if args.extrapolate:
+        cardinal_numbers(_basis_sets(args))
+    if args.counterpoise:
+        for job in jobs:
+            check_fragments(build_mole(job.geometry, _basis_sets(args)[0]), parse_fragments(args.counterpoise))
+
+
+def compute(
+    args: argparse.Namespace, job: Job, run_job: RunJob, progress: Progress | None, console: Console
+) -> Outcome:
+    """Carry out the task that the options name for one job."""
+    if args.counterpoise:
+        return _counterpoise(args, job, run_job, progress)
+    if args.extrapolate:
+        return _limit(args, job, run_job)
+    if args.optimize:
+        return _optimum(args, job, progress, console)
+    if args.gradient:
+        return _gradient(args, job, progress)
+    result = run_job(job)
+    return _outcome(args, result)
+
+
+def _outcome(args: argparse.Namespace, result: MP2Result, gradient: np.ndarray | None = None) -> Outcome:
+    """The outcome of an energy, with the gradient if there is one."""
+    assert result.system is not None
+    geometry, plain = result.system.geometry, result.to_dict()
+    tables: RenderableType = report(result, pairs=args.pairs)
+    line = brief(result)
+    if gradient is not None:
+        force = float(np.linalg.norm(gradient, axis=1).max())
+        tables = Group(tables, gradient_table(geometry, gradient))
+        line += f", largest force = {force:.3e} Hartree/Bohr"
+        plain |= {"gradient": gradient.tolist(), "units": UNITS | {"gradient": "Hartree/Bohr"}}
+    return Outcome(geometry, Energy.of(result), line, tables, plain, result.warnings, gradient)
+
+
+def _gradient(args: argparse.Namespace, job: Job, progress: Progress | None) -> Outcome:
+    mp2 = mp2_object(job, progress=progress)
+    mp2.kernel()
+    assert mp2.result is not None and mp2.result.system is not None
+    result = replace(mp2.result, system=replace(mp2.result.system, geometry=job.geometry))
+    # The object has issued the warnings of the result already.
+    return replace(_outcome(args, result, mp2.nuc_grad_method().kernel()), warnings=())
+
+
+def _optimum(args: argparse.Namespace, job: Job, progress: Progress | None, console: Console) -> Outcome:
+    steps: list[Step] = []
+
+    def record(number: int, step: Step) -> None:
+        steps.append(step)
+        if progress:
+            progress("geometry", number, 0)
+        change = step.energy - steps[-2].energy if number > 1 else 0.0
+        if not args.quiet:
+            console.print(
+                f"step {number:3d}  E = {step.energy:.10f}  change {change:+.2e}  "
+                f"largest force {step.largest_force:.2e}",
+                highlight=False,
+            )
+        if args.trajectory:
+            write_extxyz(args.trajectory, [(s.geometry, s.energy, s.gradient) for s in steps])
+
+    optimum = optimize(mp2_object(job), args.max_steps, record)
+    if args.plot:
+        write_aside(args.plot, page(optimum, f"{job.geometry.name}, DF-MP2/{job.basis}"))
+    if not optimum.converged:
+        kept = f"; the steps are in {args.trajectory}" if args.trajectory else ""
+        raise NotConverged(
+            f"the geometry has not converged after {len(steps)} steps (largest force "
+            f"{steps[-1].largest_force:.1e} Hartree/Bohr): allow more by --max-steps, or begin with a better "
+            f"geometry{kept}"
+        )
+    final = replace(optimum.geometry, name=job.geometry.name)
+    last = _gradient(args, replace(job, geometry=final), progress)
+    plain = last.plain | {"steps": [_plain_step(step) for step in optimum.steps]}
+    return replace(last, tables=Group(last.tables, steps_table(optimum), positions_table(final)), plain=plain)
+
+
+def _plain_step(step: Step) -> dict[str, Any]:
+    return {
+        "coordinates": step.geometry.coordinates,
+        "energy": step.energy,
+        "gradient": step.gradient.tolist(),
+        "seconds": step.seconds,
+    }
+
+
+def _limit(args: argparse.Namespace, job: Job, run_job: RunJob) -> Outcome:
+    limit = _extrapolated(args, job, run_job)
+    name = f"{job.geometry.name}, basis sets {args.extrapolate}, Hartree-Fock by {limit.hf}"
+    sets = zip(_basis_sets(args), (limit.small, limit.large))
+    tables = energy_table(f"DF-MP2 of {name}", [*sets, ("limit", limit)])
+    line = f"E(limit) = {limit.e_tot!r} Hartree, E(corr) = {limit.e_corr!r} Hartree"
+    plain = {"schema": "trnqc.extrapolation/1", "units": UNITS, "basis": _basis_sets(args), "e_tot": limit.e_tot}
+    return Outcome(job.geometry, limit, line, tables, plain | {"geometry": to_plain(job.geometry)} | to_plain(limit))
+
+
+def _extrapolated(args: argparse.Namespace, job: Job, run_job: RunJob) -> ExtrapolatedEnergy:
+    sets = _basis_sets(args)
+    small, large = (run_job(below_checkpoint(replace(job, basis=basis), basis)) for basis in sets)
+    return extrapolate(small, large, sets, args.hf_limit)
+
+
+def _counterpoise(args: argparse.Namespace, job: Job, run_job: RunJob, progress: Progress | None) -> Outcome:
+    count = 0
+
+    def method(mol: gto.Mole) -> Any:
+        nonlocal count
+        count += 1
+        part = below_checkpoint(replace(job, geometry=describe(mol)), f"energy-{count}")
+        return _extrapolated(args, part, run_job) if args.extrapolate else run_job(part)
+
+    mol = build_mole(job.geometry, _basis_sets(args)[0])
+    energies = counterpoise(mol, parse_fragments(args.counterpoise), method, progress)
+    line = (
+        f"E(interaction) = {energies.corrected.e_tot!r} Hartree, uncorrected = {energies.uncorrected.e_tot!r} Hartree"
+    )
+    plain = {"schema": "trnqc.counterpoise/1", "units": UNITS, "fragments": args.counterpoise}
+    plain |= {"geometry": to_plain(job.geometry), "corrected": _plain(energies.corrected)}
+    plain |= {"uncorrected": _plain(energies.uncorrected)} | to_plain(energies)
+    return Outcome(job.geometry, energies.corrected, line, interaction_table(job.geometry, energies), plain)
+
+
+def _basis_sets(args: argparse.Namespace) -> tuple[str, ...]:
+    return tuple(args.extrapolate.split(",")) if args.extrapolate else (args.basis,)
+
+
+def _plain(energy: Energy) -> dict[str, float]:
+    return {"e_hf": energy.e_hf, "e_corr": energy.e_corr, "e_tot": energy.e_tot}

@@ -1,0 +1,102 @@
+"""An HTML page with the energies and forces of a geometry optimisation, in one file without scripts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from importlib.resources import files
+
+from trnqc import __version__
+from trnqc.interfaces.optimization import Optimization
+from trnqc.profiling.page.lanes import ticks
+from trnqc.profiling.page.markup import Markup, element, table
+
+# Size and margins of each plot in pixels.
+WIDTH, HEIGHT = 860, 260
+LEFT, RIGHT, TOP, BOTTOM = 84, 20, 26, 44
+# geomeTRIC's threshold of the largest force (convergence_gmax), Hartree/Bohr.
+THRESHOLD = 4.5e-4
+
+
+def page(optimization: Optimization, title: str) -> str:
+    """Return the HTML text with plots of the energy and of the largest force, and a table of all steps."""
+    steps = optimization.steps
+    last = steps[-1].energy
+    state = "converged" if optimization.converged else "NOT converged"
+    above = [1e3 * (step.energy - last) for step in steps]
+    forces = [math.log10(max(step.largest_force, 1e-12)) for step in steps]
+    rows = [
+        (n, f"{s.energy:.10f}", f"{s.largest_force:.2e}", f"{s.rms_force:.2e}", f"{s.seconds:.2f}")
+        for n, s in enumerate(steps, start=1)
+    ]
+    body = [
+        element("p", f"geometry optimisation, {len(steps)} steps, {state}", class_="kicker"),
+        element("h1", title),
+        _section("Energy above the last step / millihartree", plot(above, "energy")),
+        _section("Largest force / Hartree/Bohr", plot(forces, "force", powers=True, line=math.log10(THRESHOLD))),
+        _section("Steps", table(HEAD, rows, "Energy in Hartree, forces in Hartree/Bohr, wall time in seconds")),
+        element("footer", f"trnqc {__version__}"),
+    ]
+    style = files("trnqc.profiling.page").joinpath("page.css").read_text(encoding="utf-8")
+    head = [
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("title", f"{title} – geometry optimisation"),
+        element("style", Markup(style + OWN_STYLE)),
+    ]
+    html = element("html", element("head", *head), element("body", element("main", *body)), lang="en")
+    return f"<!DOCTYPE html>\n{html}\n"
+
+
+# Headings of the table of steps.
+HEAD = ("step", "energy", "largest force", "rms force", "time")
+OWN_STYLE = """
+.course { fill: none; stroke: var(--accent); stroke-width: 2; } .dot { fill: var(--accent); }
+.limit { stroke: var(--warn); stroke-dasharray: 5 4; }
+"""
+
+
+def plot(values: Sequence[float], name: str, *, powers: bool = False, line: float | None = None) -> Markup:
+    """Draw values by step as SVG.
+
+    Parameters
+    ----------
+    values
+        The values; with `powers`, their decimal logarithms.
+    name
+        What the values are, for screen readers.
+    powers
+        Whether the values are logarithms, so that the axis has powers of ten.
+    line
+        Where a dashed horizontal line is drawn.
+    """
+    low, high = min([*values, *([line] if line is not None else [])]), max(values)
+    low, high = (math.floor(low), math.ceil(high + 1e-9)) if powers else (min(low, 0.0), high or 1.0)
+    high = high if high > low else low + 1.0
+
+    def x(step: float) -> float:
+        return LEFT + (step - 1) / max(len(values) - 1, 1) * (WIDTH - LEFT - RIGHT)
+
+    def y(value: float) -> float:
+        return HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
+
+    rows = range(int(low), int(high) + 1) if powers else ticks(low, high, 5)
+    grid = [_row(y(t), f"{10.0**t:g}" if powers else f"{t:g}") for t in rows]
+    numbers = sorted({max(1, round(t)) for t in ticks(1, max(len(values), 2))} & set(range(1, len(values) + 1)))
+    grid += [element("text", n, x=x(n), y=HEIGHT - BOTTOM + 18, class_="tick", text_anchor="middle") for n in numbers]
+    limit = [] if line is None else [element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y(line), y2=y(line), class_="limit")]
+    points = [(x(n), y(value)) for n, value in enumerate(values, start=1)]
+    course = element("polyline", points=" ".join(f"{a:.1f},{b:.1f}" for a, b in points), class_="course")
+    dots = [element("circle", cx=a, cy=b, r=3.5, class_="dot") for a, b in points]
+    label = element("text", "step", x=(LEFT + WIDTH) / 2, y=HEIGHT - 8, class_="label", text_anchor="middle")
+    title = element("title", f"{name} of {len(values)} steps")
+    return element("svg", title, *grid, *limit, course, *dots, label, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img")
+
+
+def _row(y: float, words: str) -> Markup:
+    line = element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid")
+    return element("g", line, element("text", words, x=LEFT - 8, y=y + 4, class_="tick", text_anchor="end"))
+
+
+def _section(title: str, content: Markup) -> Markup:
+    return element("section", element("h2", title), content)
