@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from trnqc.mp2.density.zvector import ZVectorOptions
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis
 from trnqc.mp2.factors.factors import Factors, SpinFactors
+from trnqc.mp2.jobs.store import Store
 from trnqc.mp2.reference.orbitals import ActiveOrbitals, kind_of_reference
 
 
@@ -45,6 +47,10 @@ class Densities(ABC):
     @abstractmethod
     def orbitals(self) -> tuple[ActiveOrbitals, ...]:
         """See `trnqc.DFMP2.orbitals`."""
+
+    @abstractmethod
+    def _open_factors(self) -> AbstractContextManager[tuple[Factors | SpinFactors, Store | None]]:
+        """See `trnqc.DFMP2._open_factors`."""
 
     @abstractmethod
     def _execution(self) -> Execution:
@@ -85,13 +91,21 @@ class Densities(ABC):
         return rdm1[active[0]] if len(active) == 1 else np.array([p[mask] for p, mask in zip(rdm1, active)])
 
     def _density(self, relaxed: bool = False, eris: Any = None) -> CorrelationDensity:
-        factors = self.ao2mo() if eris is None else checked_eris(eris, self.orbitals())
+        if eris is None:
+            with self._open_factors() as (factors, store):
+                return self._density_of(factors, relaxed, store)
+        return self._density_of(checked_eris(eris, self.orbitals()), relaxed)
+
+    def _density_of(
+        self, factors: Factors | SpinFactors, relaxed: bool, store: Store | None = None
+    ) -> CorrelationDensity:
         by_spin = (factors,) if isinstance(factors, Factors) else factors
         rest = by_spin, self.auxiliary_basis().auxmol, self._execution()
         options: dict[str, Any] = {
             "scaling": self.gradient_scaling,
             "relaxed": relaxed,
             "options": ZVectorOptions(tolerance=self.cphf_tol, max_cycle=self.cphf_max_cycle),
+            "store": store,
         }
         if kind_of_reference(self._scf) == "ROHF":
             return restricted_open_density(self._scf, self.orbitals(), *rest, **options)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from pyscf import gto
 
-from trnqc.errors import InputError, TrnqcError, UnsupportedError
+from trnqc.errors import InputError, TrnqcError
 from trnqc.mp2.density.fitted_response import response_of
 from trnqc.mp2.density.lagrangian import Lagrangian, lagrangians
 from trnqc.mp2.density.pair_sums import PairSums, pair_sums
@@ -23,7 +23,9 @@ from trnqc.mp2.density.zvector import DEFAULTS, ZVectorOptions, solve_z_vector
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.factors.metric import Metric, factorise
+from trnqc.mp2.factors.ranks import on_every_rank
 from trnqc.mp2.factors.shell_blocks import by_angular_momentum
+from trnqc.mp2.jobs.store import Store
 
 # Hartree. A frozen and a correlated orbital whose energies differ by less cannot be told apart.
 LEAST_GAP = 1e-6
@@ -114,6 +116,7 @@ def correlation_density(
     scaling: tuple[float, float] = (1.0, 1.0),
     relaxed: bool = False,
     options: ZVectorOptions = DEFAULTS,
+    store: Store | None = None,
 ) -> CorrelationDensity:
     """Compute the MP2 correction to the one-particle density.
 
@@ -129,10 +132,15 @@ def correlation_density(
         The auxiliary functions with which the factors were computed.
     execution
         Threads, memory limit, and the backend of Γ, see `pair_sums`. All other products run on the host in fp64.
+        Several ranks share the pairs; each of them computes the rest and returns the whole density.
     scaling
         Factors (c_os, c_ss) of the energy of which this is the density: (1, 1) for MP2.
     relaxed
         Whether the response of the orbitals is included, so that expectation values are derivatives of the energy.
+    options
+        How the Z-vector equations are solved.
+    store
+        Where an interrupted job finds its finished part, see `pair_sums`.
 
     Raises
     ------
@@ -142,8 +150,6 @@ def correlation_density(
         If the Z-vector equations do not converge.
     TrnqcError
         If the SCF solution is not a minimum, or a frozen orbital is degenerate with a correlated one.
-    UnsupportedError
-        If the job has several ranks.
     MemoryLimit, StorageError
 
     Notes
@@ -152,10 +158,11 @@ def correlation_density(
     a one-electron operator. docs/properties.md has the equations.
     """
     spins = tuple(spins)
-    _check(spins, factors, execution)
     if relaxed:
-        return relax(mf, spins, factors, auxmol, execution, scaling=scaling, options=options).density
-    sums = pair_sums(factors, scaling, execution)
+        relaxation = relax(mf, spins, factors, auxmol, execution, scaling=scaling, options=options, store=store)
+        return relaxation.density
+    _check(spins, factors)
+    sums = pair_sums(on_every_rank(factors, execution), scaling, execution, store)
     return CorrelationDensity(spins, unrelaxed(spins, sums), sums.energies, relaxed=False)
 
 
@@ -169,6 +176,7 @@ def relax(
     scaling: tuple[float, float] = (1.0, 1.0),
     options: ZVectorOptions = DEFAULTS,
     reference_gradient: Sequence[np.ndarray] | None = None,
+    store: Store | None = None,
 ) -> Relaxation:
     """Compute the relaxed density and keep what gradients need; arguments as in `correlation_density`.
 
@@ -176,7 +184,7 @@ def relax(
     matrix of each spin between virtual and occupied orbitals.
     """
     spins = tuple(spins)
-    parts = prepare(mf, spins, factors, auxmol, execution, scaling)
+    parts = prepare(mf, spins, factors, auxmol, execution, scaling, store)
     densities = [_with_frozen(*p) for p in zip(spins, unrelaxed(spins, parts.sums), parts.lagrangians)]
     response = response_of(mf, spins, execution.threads, parts.memory)
     right = [
@@ -219,14 +227,16 @@ def prepare(
     auxmol: gto.Mole,
     execution: Execution,
     scaling: tuple[float, float],
+    store: Store | None = None,
 ) -> Prepared:
     """Compute the pair sums and the derivative by the orbitals; arguments as in `correlation_density`."""
-    _check(spins, factors, execution)
+    _check(spins, factors)
+    factors = on_every_rank(factors, execution)
     auxmol = by_angular_momentum(auxmol)
     metric = factorise(auxmol.intor("int2c2e", hermi=1))
     if any(f.shape[2] != metric.naux for f in factors):
         raise InputError(f"factors with {metric.naux} auxiliary functions were expected, found {factors[0].shape[2]}")
-    sums = pair_sums(factors, scaling, execution)
+    sums = pair_sums(factors, scaling, execution, store)
     two_centre = _two_centre(factors, sums, metric)
     gammas = tuple(gamma.to_auxiliary(metric, execution.threads) for gamma in sums.gamma)
     sums = replace(sums, gamma=gammas)
@@ -254,11 +264,7 @@ def unrelaxed(spins: Sequence[SpinOrbitals], sums: PairSums) -> tuple[np.ndarray
     return tuple(densities)
 
 
-def _check(spins: tuple[SpinOrbitals, ...], factors: Sequence[Factors], execution: Execution) -> None:
-    if execution.ranks.size > 1:
-        raise UnsupportedError(
-            f"densities and gradients are computed by one process, found a job of {execution.ranks.size} ranks"
-        )
+def _check(spins: tuple[SpinOrbitals, ...], factors: Sequence[Factors]) -> None:
     expected = [(len(spin.active_occ), len(spin.active_vir)) for spin in spins]
     found = [tuple(f.shape[:2]) for f in factors]
     if expected != found:

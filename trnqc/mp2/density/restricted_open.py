@@ -32,6 +32,8 @@ from trnqc.mp2.density.spins import SpinOrbitals
 from trnqc.mp2.density.zvector import DEFAULTS, ZVectorOptions, conjugate_gradients
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import Factors
+from trnqc.mp2.factors.ranks import on_every_rank
+from trnqc.mp2.jobs.store import Store
 from trnqc.mp2.reference.orbitals import ActiveOrbitals
 from trnqc.mp2.reference.semicanonical import fock_matrices
 
@@ -165,13 +167,15 @@ def restricted_open_density(
     scaling: tuple[float, float] = (1.0, 1.0),
     relaxed: bool = False,
     options: ZVectorOptions = DEFAULTS,
+    store: Store | None = None,
 ) -> CorrelationDensity:
     """Compute the density of MP2 on an ROHF reference, in the ROHF orbitals; see `relax_restricted_open`."""
     if relaxed:
-        relaxation = relax_restricted_open(mf, orbitals, factors, auxmol, execution, scaling=scaling, options=options)
-        return relaxation.density
+        return relax_restricted_open(
+            mf, orbitals, factors, auxmol, execution, scaling=scaling, options=options, store=store
+        ).density
     shell = open_shell(mf.mo_coeff, mf.mo_occ, fock_matrices(mf), mf.get_ovlp(), orbitals)
-    sums = pair_sums(factors, scaling, execution)
+    sums = pair_sums(on_every_rank(factors, execution), scaling, execution, store)
     densities = tuple(densities_with_singles(shell, sums))
     return CorrelationDensity(shell.restricted, densities, sums.energies, relaxed=False)
 
@@ -185,6 +189,7 @@ def relax_restricted_open(
     *,
     scaling: tuple[float, float] = (1.0, 1.0),
     options: ZVectorOptions = DEFAULTS,
+    store: Store | None = None,
 ) -> Relaxation:
     """Compute the relaxed density of MP2 on an ROHF reference, in the ROHF orbitals.
 
@@ -199,7 +204,7 @@ def relax_restricted_open(
     of single excitations, whose part of the density is included.
     """
     shell = open_shell(mf.mo_coeff, mf.mo_occ, fock_matrices(mf), mf.get_ovlp(), orbitals)
-    parts = prepare(mf, shell.semicanonical, factors, auxmol, execution, scaling)
+    parts = prepare(mf, shell.semicanonical, factors, auxmol, execution, scaling, store)
     rotations = Rotations(shell, response_of(mf, shell.restricted, execution.threads, parts.memory))
     densities = densities_with_singles(shell, parts.sums)
     w = in_restricted_orbitals(shell, parts.lagrangians)

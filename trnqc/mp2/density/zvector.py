@@ -114,8 +114,8 @@ def conjugate_gradients(
         report(cycle + 1)
     raise NotConverged(
         f"the Z-vector equations have not converged in {options.max_cycle} iterations: the residual is {error:.1e}, "
-        f"below {options.tolerance:.1e} was expected. Allow more iterations, or check with mf.stability() whether the "
-        "SCF solution is (nearly) unstable"
+        f"below {options.tolerance:.1e} was expected. Allow more iterations (cphf_max_cycle), or check with "
+        "mf.stability() whether the SCF solution is (nearly) unstable"
     )
 
 

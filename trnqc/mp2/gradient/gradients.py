@@ -17,6 +17,7 @@ from trnqc.mp2.density.restricted_open import relax_restricted_open
 from trnqc.mp2.density.spins import spin_orbitals
 from trnqc.mp2.density.zvector import ZVectorOptions
 from trnqc.mp2.execution import Execution
+from trnqc.mp2.factors.factors import SpinFactors
 from trnqc.mp2.gradient.energy_weighted import effective_densities
 from trnqc.mp2.gradient.terms import correlation_gradient, one_electron_gradient, two_electron_gradient
 from trnqc.mp2.reference.orbitals import kind_of_reference
@@ -116,17 +117,20 @@ class Gradients(rhf.GradientsBase):
 
 def _relaxation(mp: Any) -> Relaxation:
     """The relaxed density of the energy that an MP2 object selects."""
-    factors = mp.ao2mo()
-    rest = (
-        list(factors) if isinstance(factors, list | tuple) else [factors],
-        mp.auxiliary_basis().auxmol,
-        mp._execution(),
-    )
-    options = ZVectorOptions(mp.cphf_tol, mp.cphf_max_cycle)
-    if kind_of_reference(mp._scf) == "ROHF":
-        return relax_restricted_open(mp._scf, mp.orbitals(), *rest, scaling=mp.gradient_scaling, options=options)
-    spins = spin_orbitals(mp.mo_coeff, mp.mo_energy, mp.mo_occ, mp.frozen)
-    return relax(mp._scf, spins, *rest, scaling=mp.gradient_scaling, options=options)
+    options: dict[str, Any] = {
+        "scaling": mp.gradient_scaling,
+        "options": ZVectorOptions(mp.cphf_tol, mp.cphf_max_cycle),
+    }
+    with mp._open_factors() as (factors, store):
+        rest = (
+            list(factors) if isinstance(factors, SpinFactors) else [factors],
+            mp.auxiliary_basis().auxmol,
+            mp._execution(),
+        )
+        if kind_of_reference(mp._scf) == "ROHF":
+            return relax_restricted_open(mp._scf, mp.orbitals(), *rest, store=store, **options)
+        spins = spin_orbitals(mp.mo_coeff, mp.mo_energy, mp.mo_occ, mp.frozen)
+        return relax(mp._scf, spins, *rest, store=store, **options)
 
 
 class _Scanner(lib.GradScanner):

@@ -4,6 +4,7 @@
     DIR/orbitals.chk   the converged SCF, in PySCF's format
     DIR/integrals.h5   (ia|P) until it is fitted
     DIR/factors.h5     B[nocc, nvir, naux]
+    DIR/gamma-0.h5     Γ[nocc, nvir, naux] of densities and gradients, and gamma-1.h5 of β spin
     DIR/records.jsonl  finished work with checksums, and the energies of finished blocks of pairs
     DIR/lock           held by the job while it runs
 
