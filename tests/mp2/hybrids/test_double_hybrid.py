@@ -58,6 +58,19 @@ def test_wb97m2_is_the_published_sum(spin):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("spin", [0, 1])
+@pytest.mark.parametrize("name", FORGE)
+def test_energies_agree_with_an_installed_pyscf_forge(name, spin):
+    forge = pytest.importorskip("pyscf.dh", reason="pyscf-forge is not installed")
+    mf = kohn_sham(ATOMS[spin], spin, recipe(name).scf).run()
+    name_there = {"DSD-BLYP": "DSD_BLYP_D3BJ", "DSD-PBEP86": "DSD_PBEP86_D3BJ"}.get(name, name)
+    theirs = forge.DFDH(mf, xc=name_there)
+    theirs.kernel()
+    expected = theirs.eng_nc + theirs.eng_pt2 + mf.energy_nuc()
+    assert trnqc.DH(mf, name, disp=False).kernel() == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.slow
 def test_wb2plyp_agrees_with_a_published_program():
     # ORCA 5.0.4, as quoted in the tests of pyscf-forge; its fitting and grids differ from PySCF's.
     mol = gto.M(atom="O; H 1 0.94; H 1 0.94 2 104.5", basis="6-31g", verbose=0)
