@@ -57,7 +57,7 @@ def test_factors_that_are_spread_over_ranks():
     def work(ranks):
         execution = replace(parts.execution, ranks=ranks)
         spread = build_spin_factors(parts.mf.mol, parts.auxmol, orbitals, execution)
-        with pytest.raises(MemoryLimit, match="need all factors B, .* in the memory of each rank"):
+        with pytest.raises(MemoryLimit, match=r"need all factors B, .* in the memory of each rank"):
             on_every_rank([spread], replace(execution, memory=1e3))
         return on_every_rank([spread], execution)[0].B
 
@@ -107,7 +107,7 @@ def test_a_finished_pass_is_read_and_changed_rows_are_computed_again(tmp_path):
             data[-9] ^= 1
             path.write_bytes(data)
         stages = []
-        mp2 = mp2_of("water", checkpoint=directory, progress=lambda *step: stages.append(step[0]))
+        mp2 = mp2_of("water", checkpoint=directory, progress=lambda *step, stages=stages: stages.append(step[0]))
         np.testing.assert_array_equal(mp2.make_rdm1(), expected)
         assert ("densities" in stages) == damaged
 

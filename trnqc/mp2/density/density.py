@@ -13,10 +13,9 @@ import numpy as np
 from pyscf import gto
 
 from trnqc.errors import InputError, TrnqcError
-from trnqc.mp2.density.fitted_response import response_of
 from trnqc.mp2.density.lagrangian import Lagrangian, lagrangians
 from trnqc.mp2.density.pair_sums import PairSums, pair_sums
-from trnqc.mp2.density.response import Response
+from trnqc.mp2.density.response import Response, response_of
 from trnqc.mp2.density.sectors import SpinEnergies
 from trnqc.mp2.density.spins import SpinOrbitals
 from trnqc.mp2.density.zvector import DEFAULTS, ZVectorOptions, solve_z_vector

@@ -6,7 +6,6 @@ mf -> factors of each spin, as DF-MP2 has them -> RingEnergy
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from abc import ABC, abstractmethod
 from typing import Any
 
 from pyscf import lib
