@@ -1,6 +1,6 @@
 """How fast is MP2 of radicals beside PySCF's DF-UMP2?
 
-    python -m scripts.bench_ump2 [--cases benzene/cc-pvtz ...] [--threads 2] [--rounds 3] [--out FILE]
+    python -m scripts.mp2_cpu.bench_ump2 [--cases benzene/cc-pvtz ...] [--threads 2] [--rounds 3] [--out FILE]
 
 Cations of the molecules with a density-fitted UHF reference, frozen core and the MP2-fitting basis. Each contestant
 computes everything after the SCF: integrals, factors and pairs. They take turns in one process, so that a busy machine
