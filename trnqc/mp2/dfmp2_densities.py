@@ -12,13 +12,14 @@ from trnqc.errors import InputError
 from trnqc.mp2.amplitudes import amplitudes
 from trnqc.mp2.density.density import CorrelationDensity, correlation_density
 from trnqc.mp2.density.natural import frozen_natural_orbitals, natural_orbitals
+from trnqc.mp2.density.restricted_open import restricted_open_density
 from trnqc.mp2.density.spins import spin_orbitals
 from trnqc.mp2.density.two_particle import in_atomic_orbitals, two_particle_density
 from trnqc.mp2.density.zvector import ZVectorOptions
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis
 from trnqc.mp2.factors.factors import Factors, SpinFactors
-from trnqc.mp2.reference.orbitals import ActiveOrbitals
+from trnqc.mp2.reference.orbitals import ActiveOrbitals, kind_of_reference
 
 
 class Densities(ABC):
@@ -85,16 +86,17 @@ class Densities(ABC):
 
     def _density(self, relaxed: bool = False, eris: Any = None) -> CorrelationDensity:
         factors = self.ao2mo() if eris is None else checked_eris(eris, self.orbitals())
-        return correlation_density(
-            self._scf,
-            spin_orbitals(self.mo_coeff, self.mo_energy, self.mo_occ, self.frozen),
-            (factors,) if isinstance(factors, Factors) else factors,
-            self.auxiliary_basis().auxmol,
-            self._execution(),
-            scaling=self.gradient_scaling,
-            relaxed=relaxed,
-            options=ZVectorOptions(tolerance=self.cphf_tol, max_cycle=self.cphf_max_cycle),
-        )
+        by_spin = (factors,) if isinstance(factors, Factors) else factors
+        rest = by_spin, self.auxiliary_basis().auxmol, self._execution()
+        options: dict[str, Any] = {
+            "scaling": self.gradient_scaling,
+            "relaxed": relaxed,
+            "options": ZVectorOptions(tolerance=self.cphf_tol, max_cycle=self.cphf_max_cycle),
+        }
+        if kind_of_reference(self._scf) == "ROHF":
+            return restricted_open_density(self._scf, self.orbitals(), *rest, **options)
+        spins = spin_orbitals(self.mo_coeff, self.mo_energy, self.mo_occ, self.frozen)
+        return correlation_density(self._scf, spins, *rest, **options)
 
     def make_natorbs(self, rdm1_mo: np.ndarray | None = None, relaxed: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Natural occupation numbers, descending, and natural orbitals [nao, n], of the spin-summed density.

@@ -79,8 +79,11 @@ class Relaxation:
     ----------
     density
         The relaxed density.
-    lagrangians
-        W of each spin.
+    correlated
+        The orbitals of each spin to which Γ refers.
+    fock, lagrangians
+        The Fock matrix, and W with zeros where it has no columns, of each spin in the orbitals of the density,
+        [nmo, nmo], Hartree.
     sums
         The pass over pairs, with Γ[i, a, P] in the raw auxiliary functions.
     two_centre
@@ -92,7 +95,9 @@ class Relaxation:
     """
 
     density: CorrelationDensity
-    lagrangians: tuple[Lagrangian, ...]
+    correlated: tuple[SpinOrbitals, ...]
+    fock: tuple[np.ndarray, ...]
+    lagrangians: tuple[np.ndarray, ...]
     sums: PairSums
     two_centre: np.ndarray
     auxmol: gto.Mole
@@ -163,9 +168,59 @@ def relax(
     *,
     scaling: tuple[float, float] = (1.0, 1.0),
     options: ZVectorOptions = DEFAULTS,
+    reference_gradient: Sequence[np.ndarray] | None = None,
 ) -> Relaxation:
-    """Compute the relaxed density and keep what gradients need; arguments as in `correlation_density`."""
+    """Compute the relaxed density and keep what gradients need; arguments as in `correlation_density`.
+
+    If the energy of the reference is not stationary with respect to its orbitals, `reference_gradient` is its Fock
+    matrix of each spin between virtual and occupied orbitals.
+    """
     spins = tuple(spins)
+    parts = prepare(mf, spins, factors, auxmol, execution, scaling)
+    densities = [_with_frozen(*p) for p in zip(spins, unrelaxed(spins, parts.sums), parts.lagrangians)]
+    response = response_of(mf, spins, execution.threads, parts.memory)
+    right = [
+        -_orbital_gradient(spin, w, columns)
+        for spin, w, columns in zip(spins, parts.lagrangians, response.columns(densities))
+    ]
+    if reference_gradient is not None:
+        right = [r - fock for r, fock in zip(right, reference_gradient)]
+    z = solve_z_vector(right, spins, response, options, lambda cycle: execution.report("orbital response", cycle, 0))
+    for spin, density, block in zip(spins, densities, z):
+        density[np.ix_(~spin.occupied, spin.occupied)] += block
+        density[np.ix_(spin.occupied, ~spin.occupied)] += block.T
+    result = CorrelationDensity(spins, tuple(densities), parts.sums.energies, relaxed=True)
+    fock = tuple(np.diag(spin.energies) for spin in spins)
+    w = tuple(in_all_orbitals(*p) for p in zip(spins, parts.lagrangians))
+    return Relaxation(result, spins, fock, w, parts.sums, parts.two_centre, parts.auxmol, response)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """What a relaxed density is computed from, before the response of the orbitals; see `Relaxation`.
+
+    Attributes
+    ----------
+    memory
+        Bytes that are left of the memory limit.
+    """
+
+    sums: PairSums
+    lagrangians: tuple[Lagrangian, ...]
+    two_centre: np.ndarray
+    auxmol: gto.Mole
+    memory: float
+
+
+def prepare(
+    mf: Any,
+    spins: tuple[SpinOrbitals, ...],
+    factors: Sequence[Factors],
+    auxmol: gto.Mole,
+    execution: Execution,
+    scaling: tuple[float, float],
+) -> Prepared:
+    """Compute the pair sums and the derivative by the orbitals; arguments as in `correlation_density`."""
     _check(spins, factors, execution)
     auxmol = by_angular_momentum(auxmol)
     metric = factorise(auxmol.intor("int2c2e", hermi=1))
@@ -175,21 +230,17 @@ def relax(
     two_centre = _two_centre(factors, sums, metric)
     gammas = tuple(gamma.to_auxiliary(metric, execution.threads) for gamma in sums.gamma)
     sums = replace(sums, gamma=gammas)
-    held = sum(part.bytes_in_memory for part in (*factors, *gammas))
+    held = sum(f.bytes_in_memory for f in factors) + sum(gamma.bytes_in_memory for gamma in gammas)
     left = replace(execution, memory=execution.memory - held)
     w = lagrangians(mf.mol, auxmol, spins, gammas, left)
-    densities = [_with_frozen(*parts) for parts in zip(spins, unrelaxed(spins, sums), w)]
-    response = response_of(mf, spins, left.threads, left.memory)
-    right = [
-        -_orbital_gradient(spin, lagrangian, columns)
-        for spin, lagrangian, columns in zip(spins, w, response.columns(densities))
-    ]
-    z = solve_z_vector(right, spins, response, options, lambda cycle: execution.report("orbital response", cycle, 0))
-    for spin, density, block in zip(spins, densities, z):
-        density[np.ix_(~spin.occupied, spin.occupied)] += block
-        density[np.ix_(spin.occupied, ~spin.occupied)] += block.T
-    result = CorrelationDensity(spins, tuple(densities), sums.energies, relaxed=True)
-    return Relaxation(result, w, sums, two_centre, auxmol, response)
+    return Prepared(sums, w, two_centre, auxmol, left.memory)
+
+
+def in_all_orbitals(spin: SpinOrbitals, w: Lagrangian) -> np.ndarray:
+    """Return W as a matrix [nmo, nmo], with zeros in the columns of frozen orbitals."""
+    matrix = np.zeros((spin.nmo, spin.nmo))
+    matrix[:, spin.active_occ], matrix[:, spin.active_vir] = w.occ, w.vir
+    return matrix
 
 
 def unrelaxed(spins: Sequence[SpinOrbitals], sums: PairSums) -> tuple[np.ndarray, ...]:

@@ -63,6 +63,15 @@ class RowsOnRanks:
         self.ranks.exchange(sent, [] if row is None else [(sender, row)]).wait()
         return row
 
+    def gathered(self) -> np.ndarray:
+        """Return all rows, [nocc, nvir, naux], on every rank. All ranks have to call this."""
+        B, nothing = np.empty(self.shape), np.zeros(self.shape[1:])
+        for i in range(self.shape[0]):
+            number, at = divmod(i, self.distribution.width)
+            mine = self.ranks.rank == min(self.distribution.holders(number))
+            B[i] = self.ranks.sum(self.held[number][at] if mine else nothing)
+        return B
+
 
 def spread_factors(half: HalfFitted, orbitals: ActiveOrbitals, execution: Execution, spin: str = "") -> Factors:
     """Compute this rank's rows of the factors. All ranks call this with the same arguments.
