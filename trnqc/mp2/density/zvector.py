@@ -81,12 +81,26 @@ def solve_z_vector(
     def product(z: np.ndarray) -> np.ndarray:
         return gap * z + _flat(response.rotation(_parts(z, shapes)))
 
-    z, residual = np.zeros_like(gap), _flat(right)
+    return _parts(conjugate_gradients(product, _flat(right), gap, options, report), shapes)
+
+
+def conjugate_gradients(
+    product: Callable[[np.ndarray], np.ndarray],
+    right: np.ndarray,
+    gap: np.ndarray,
+    options: ZVectorOptions,
+    report: Callable[[int], None] = lambda cycle: None,
+) -> np.ndarray:
+    """Solve product(z) = right for a symmetric positive definite matrix whose diagonal is about `gap`.
+
+    Raises TrnqcError and NotConverged as `solve_z_vector` does.
+    """
+    z, residual = np.zeros_like(gap), right
     step, old = np.zeros_like(gap), 1.0
     for cycle in range(options.max_cycle + 1):
         error = float(np.abs(residual / gap).max())
         if error < options.tolerance:
-            return _parts(z, shapes)
+            return z
         if not np.isfinite(error) or cycle == options.max_cycle:
             break
         scaled = residual / gap
@@ -100,8 +114,8 @@ def solve_z_vector(
         report(cycle + 1)
     raise NotConverged(
         f"the Z-vector equations have not converged in {options.max_cycle} iterations: the residual is {error:.1e}, "
-        f"below {options.tolerance:.1e} was expected. Allow more iterations, or check with mf.stability() whether the "
-        "SCF solution is (nearly) unstable"
+        f"below {options.tolerance:.1e} was expected. Allow more iterations (cphf_max_cycle), or check with "
+        "mf.stability() whether the SCF solution is (nearly) unstable"
     )
 
 
