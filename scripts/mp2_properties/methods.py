@@ -8,16 +8,8 @@ from typing import Any
 import numpy as np
 from pyscf import gto, scf
 
+import trnqc
 from scripts.mp2_properties.molecules import Molecule
-from trnqc.mp2.density.density import relax
-from trnqc.mp2.density.pair_sums import pair_sums
-from trnqc.mp2.density.spins import spin_orbitals
-from trnqc.mp2.density.zvector import ZVectorOptions
-from trnqc.mp2.execution import Execution, choose
-from trnqc.mp2.factors.auxiliary_basis import auxiliary_basis
-from trnqc.mp2.factors.build import build_factors
-from trnqc.mp2.gradient.gradients import electronic_gradient
-from trnqc.mp2.reference.orbitals import active_orbitals
 
 # Factors (c_os, c_ss) of MP2 and SCS-MP2.
 SCALINGS = {"MP2": (1.0, 1.0), "SCS-MP2": (6 / 5, 1 / 3)}
@@ -25,7 +17,7 @@ SCALINGS = {"MP2": (1.0, 1.0), "SCS-MP2": (6 / 5, 1 / 3)}
 # linear for MP2: both are then below 1e-11 Hartree, which differences over 2e-3 Bohr turn into 5e-9 Hartree/Bohr.
 SCF_TOLERANCES = {"conv_tol": 1e-13, "conv_tol_grad": 1e-9, "max_cycle": 150}
 # The relaxed density of the checks is converged further than by default.
-Z_VECTOR = ZVectorOptions(tolerance=1e-11)
+Z_VECTOR_TOLERANCE = 1e-11
 
 
 @dataclass(frozen=True)
@@ -60,6 +52,7 @@ def run_scf(
         mf.get_hcore = lambda *_: core
     for name, value in SCF_TOLERANCES.items():
         setattr(mf, name, value)
+    mf.chkfile = None
     mf.kernel(density)
     if not mf.converged:
         raise SystemExit(f"the SCF of {molecule.atoms} has not converged")
@@ -70,35 +63,24 @@ class Method:
     """DF-MP2 on a converged SCF object with the MP2-fitting basis of its orbital basis."""
 
     def __init__(self, mf: Any, frozen: int) -> None:
-        self.mf = mf
-        self.auxmol = auxiliary_basis(mf.mol, None).auxmol
-        self.execution = Execution(choose("cpu"))
-        arrays = mf.mo_coeff, mf.mo_energy, mf.mo_occ
-        self.spins = spin_orbitals(*arrays, frozen)
-        orbitals = [arrays] if len(self.spins) == 1 else list(zip(*arrays))
-        self.factors = [
-            build_factors(mf.mol, self.auxmol, active_orbitals(*one, frozen), self.execution) for one in orbitals
-        ]
+        self.mp = trnqc.DFMP2(mf, frozen=frozen, backend="cpu", threads=1)
+        self.mp.cphf_tol = Z_VECTOR_TOLERANCE
 
     def energies(self) -> dict[str, float]:
         """Total energies by scaling, Hartree."""
-        correlation = pair_sums(self.factors, (1.0, 1.0), self.execution).energies
+        self.mp.kernel()
         return {
-            name: self.mf.e_tot + c_os * correlation.os + c_ss * correlation.ss
+            name: self.mp.e_hf + c_os * self.mp.e_corr_os + c_ss * self.mp.e_corr_ss
             for name, (c_os, c_ss) in SCALINGS.items()
         }
 
     def gradient_and_position(self, scaling: str) -> tuple[np.ndarray, np.ndarray]:
         """The gradient [natm, 3] in Hartree/Bohr, and Σ <r> of the electrons by the relaxed density, Bohr."""
-        relaxation = relax(
-            self.mf,
-            self.spins,
-            self.factors,
-            self.auxmol,
-            self.execution,
-            scaling=SCALINGS[scaling],
-            options=Z_VECTOR,
-        )
-        gradient = electronic_gradient(self.mf, relaxation, self.execution) + self.mf.nuc_grad_method().grad_nuc()
-        density = relaxation.density.rdm1(ao_repr=True).reshape(len(self.spins), *self.mf.get_ovlp().shape).sum(axis=0)
-        return gradient, np.einsum("xmn,mn->x", self.mf.mol.intor("int1e_r"), density)
+        self.mp.gradient_scaling = SCALINGS[scaling]
+        gradients = self.mp.nuc_grad_method()
+        gradients.verbose = 0
+        gradient = gradients.kernel()
+        density = gradients.relaxation.density.rdm1(ao_repr=True)
+        nao = density.shape[-1]
+        total = density.reshape(-1, nao, nao).sum(axis=0)
+        return gradient, np.einsum("xmn,mn->x", self.mp.mol.intor("int1e_r"), total)

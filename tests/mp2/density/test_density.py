@@ -14,9 +14,8 @@ from tests.mp2.density.references import Parts, converged
 from trnqc.errors import InputError, MemoryLimit, NotConverged, TrnqcError
 from trnqc.mp2.density import sets
 from trnqc.mp2.density.density import correlation_density
-from trnqc.mp2.density.fitted_response import FittedResponse, response_of
 from trnqc.mp2.density.pair_sums import pair_sums
-from trnqc.mp2.density.response import GeneralResponse
+from trnqc.mp2.density.response import FittedResponse, GeneralResponse, response_of
 from trnqc.mp2.density.zvector import ZVectorOptions, solve_z_vector
 from trnqc.mp2.execution import choose
 from trnqc.mp2.pairs.pairs import ResultWarning

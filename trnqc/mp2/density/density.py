@@ -13,10 +13,9 @@ import numpy as np
 from pyscf import gto
 
 from trnqc.errors import InputError, TrnqcError
-from trnqc.mp2.density.fitted_response import response_of
 from trnqc.mp2.density.lagrangian import Lagrangian, lagrangians
 from trnqc.mp2.density.pair_sums import PairSums, pair_sums
-from trnqc.mp2.density.response import Response
+from trnqc.mp2.density.response import Response, response_of
 from trnqc.mp2.density.sectors import SpinEnergies
 from trnqc.mp2.density.spins import SpinOrbitals
 from trnqc.mp2.density.zvector import DEFAULTS, ZVectorOptions, solve_z_vector
@@ -175,9 +174,14 @@ def relax(
     *,
     scaling: tuple[float, float] = (1.0, 1.0),
     options: ZVectorOptions = DEFAULTS,
+    reference_gradient: Sequence[np.ndarray] | None = None,
     store: Store | None = None,
 ) -> Relaxation:
-    """Compute the relaxed density and keep what gradients need; arguments as in `correlation_density`."""
+    """Compute the relaxed density and keep what gradients need; arguments as in `correlation_density`.
+
+    If the energy of the reference is not stationary with respect to its orbitals, `reference_gradient` is its Fock
+    matrix of each spin between virtual and occupied orbitals.
+    """
     spins = tuple(spins)
     parts = prepare(mf, spins, factors, auxmol, execution, scaling, store)
     densities = [_with_frozen(*p) for p in zip(spins, unrelaxed(spins, parts.sums), parts.lagrangians)]
@@ -186,6 +190,8 @@ def relax(
         -_orbital_gradient(spin, w, columns)
         for spin, w, columns in zip(spins, parts.lagrangians, response.columns(densities))
     ]
+    if reference_gradient is not None:
+        right = [r - fock for r, fock in zip(right, reference_gradient)]
     z = solve_z_vector(right, spins, response, options, lambda cycle: execution.report("orbital response", cycle, 0))
     for spin, density, block in zip(spins, densities, z):
         density[np.ix_(~spin.occupied, spin.occupied)] += block

@@ -24,10 +24,9 @@ from pyscf import gto
 
 from trnqc.errors import UnsupportedError
 from trnqc.mp2.density.density import CorrelationDensity, Relaxation, in_all_orbitals, prepare
-from trnqc.mp2.density.fitted_response import response_of
 from trnqc.mp2.density.lagrangian import Lagrangian
 from trnqc.mp2.density.pair_sums import PairSums, pair_sums
-from trnqc.mp2.density.response import Response
+from trnqc.mp2.density.response import Response, response_of
 from trnqc.mp2.density.spins import SpinOrbitals
 from trnqc.mp2.density.zvector import DEFAULTS, ZVectorOptions, conjugate_gradients
 from trnqc.mp2.execution import Execution
