@@ -18,6 +18,7 @@ from trnqc.mp2.density.pair_sums import pair_sums
 from trnqc.mp2.density.response import FittedResponse, GeneralResponse, response_of
 from trnqc.mp2.density.zvector import ZVectorOptions, solve_z_vector
 from trnqc.mp2.execution import choose
+from trnqc.mp2.pairs.pairs import ResultWarning
 
 SCS = (6 / 5, 1 / 3)
 SOS = (1.3, 0.0)
@@ -140,19 +141,20 @@ def test_not_converged():
 
 
 class Concave:
-    """A response that makes the second derivative of the SCF energy negative."""
+    """A response that makes the second derivative of the SCF energy negative, or zero if the factor is -1."""
 
-    def __init__(self, parts) -> None:
+    def __init__(self, parts, factor=-1.5) -> None:
         eps, occupied = parts.spins[0].energies, parts.spins[0].occupied
-        self.gap = np.subtract.outer(eps[~occupied], eps[occupied])
+        self.gap, self.factor = np.subtract.outer(eps[~occupied], eps[occupied]), factor
 
     def rotation(self, z):
-        return [-1.5 * self.gap * z[0]]
+        return [self.factor * self.gap * z[0]]
 
 
-def test_scf_that_is_no_minimum():
+@pytest.mark.parametrize("factor", [-1.5, -1.0])
+def test_scf_that_is_no_minimum(factor):
     parts = Parts(converged("water", True))
-    response = Concave(parts)
+    response = Concave(parts, factor)
     with pytest.raises(TrnqcError, match=r"not a minimum.*not positive definite. mf.stability"):
         solve_z_vector([np.ones_like(response.gap)], parts.spins, response, ZVectorOptions())
 
@@ -163,6 +165,25 @@ def test_occupied_orbital_above_a_virtual_one():
     swapped = replace(spin, occupied=np.roll(spin.occupied, 1))
     with pytest.raises(TrnqcError, match=r"lowest virtual orbital lies .* Hartree below the highest occupied"):
         solve_z_vector([np.ones((8, 5))], [swapped], Concave(parts), ZVectorOptions())
+
+
+def with_energies(parts, occupied, virtual):
+    """The factors of the first spin, with other orbital energies."""
+    first, *others = parts.factors
+    return [replace(first, eps_occ=occupied(first.eps_occ), eps_vir=virtual(first.eps_vir)), *others]
+
+
+@pytest.mark.parametrize(("name", "spin"), [("water", ""), ("water cation", " of alpha spin")])
+def test_small_denominators_are_named(name, spin):
+    parts = Parts(converged(name, True), 1)
+    last, highest = len(parts.factors[0].eps_occ) - 1, parts.factors[0].eps_occ[-1]
+    words = rf"the pair \({last}, {last}\) and the virtual orbitals \(0, 0\){spin} is only"
+    close = with_energies(parts, lambda o: o, lambda v: np.concatenate([[highest + 1e-3], v[1:]]))
+    with pytest.warns(ResultWarning, match=words):
+        pair_sums(close, MP2, parts.execution)
+    equal = with_energies(parts, lambda o: o, lambda v: np.concatenate([[highest], v[1:]]))
+    with pytest.raises(TrnqcError, match=rf"not finite: .*{words} 0 Hartree"):
+        pair_sums(equal, MP2, parts.execution)
 
 
 def test_frozen_and_correlated_orbitals_that_are_degenerate():

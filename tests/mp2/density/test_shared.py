@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -13,8 +14,13 @@ from tests.mp2.thread_ranks import on_threads, same
 from trnqc.errors import CheckpointError, MemoryLimit
 from trnqc.mp2.density import sets
 from trnqc.mp2.density.pair_sums import pair_sums
+from trnqc.mp2.execution import Execution, choose
 from trnqc.mp2.factors.build import build_spin_factors
+from trnqc.mp2.factors.disk_arrays import RowsOnDisk
+from trnqc.mp2.factors.factors import Factors
+from trnqc.mp2.factors.metric import factorise
 from trnqc.mp2.factors.ranks import on_every_rank
+from trnqc.mp2.jobs.store import Scratch
 
 SCS = (6 / 5, 1 / 3)
 
@@ -106,10 +112,10 @@ def test_a_finished_pass_is_read_and_changed_rows_are_computed_again(tmp_path):
             data = bytearray(path.read_bytes())
             data[-9] ^= 1
             path.write_bytes(data)
-        stages = []
-        mp2 = mp2_of("water", checkpoint=directory, progress=lambda *step, stages=stages: stages.append(step[0]))
+        stages: list[tuple[str, int, int]] = []
+        mp2 = mp2_of("water", checkpoint=directory, progress=lambda *step, seen=stages: seen.append(step))
         np.testing.assert_array_equal(mp2.make_rdm1(), expected)
-        assert ("densities" in stages) == damaged
+        assert any(stage == "densities" for stage, _, _ in stages) == damaged
 
 
 def test_a_checkpoint_keeps_energies_and_densities_apart(tmp_path):
@@ -122,3 +128,29 @@ def test_a_checkpoint_keeps_energies_and_densities_apart(tmp_path):
         np.testing.assert_array_equal(kept.make_rdm1(relaxed=True), plain.make_rdm1(relaxed=True))
     with pytest.raises(CheckpointError, match="frozen orbitals is 1 there and 0 here"):
         trnqc.DFMP2(converged("water cation", True), "cc-pvdz-ri", threads=1, checkpoint=directory).make_rdm1()
+
+
+@pytest.mark.parametrize("limit", [0.95e6, 1.3e6])
+def test_the_memory_limit_holds(limit, factors_like, monkeypatch):
+    """The pass over pairs with B and Γ on disk, each larger than the limit, allocates less than the limit."""
+    monkeypatch.setattr(sets, "_WIDEST", 16)
+    B, eps_occ, eps_vir = factors_like(16, 40, 300)
+    rows = Scratch().array(RowsOnDisk, "factors", "B", B.shape)
+    for i, row in enumerate(B):
+        rows.write(i, row)
+    factors = [Factors(rows, np.sort(eps_occ), np.sort(eps_vir))]
+    execution = Execution(choose("cpu"), memory=limit)
+    metric = factorise(np.eye(300))
+    assert B.nbytes > limit
+    tracemalloc.start()
+    try:
+        sums = pair_sums(factors, SCS, execution)
+        gamma = sums.gamma[0].to_auxiliary(metric, threads=1)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert gamma.on_disk
+    assert peak < limit
+    free = pair_sums([replace(factors[0], B=B)], SCS, Execution(choose("cpu")))
+    assert np.abs(gamma[:] - free.gamma[0][:]).max() < 1e-13
+    assert np.abs(sums.p_vir[0] - free.p_vir[0]).max() < 1e-9

@@ -34,8 +34,11 @@ from trnqc.mp2.density.pair_pass import PairPass, read
 from trnqc.mp2.density.sectors import Sector, SpinEnergies, sectors, spin_energies
 from trnqc.mp2.density.sets import orbital_sets
 from trnqc.mp2.execution import Execution
-from trnqc.mp2.factors.factors import Factors
+from trnqc.mp2.factors.factors import Factors, SpinFactors
 from trnqc.mp2.jobs.store import Store
+from trnqc.mp2.pairs.denominators import denominator_warnings
+from trnqc.mp2.pairs.pairs import warn
+from trnqc.mp2.pairs.sectors import sectors_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +87,14 @@ def pair_sums(
     MemoryLimit
         If the smallest blocks of pairs do not fit the memory limit.
     TrnqcError
-        If a number is not finite, because a denominator vanishes.
+        If a number is not finite, because a denominator vanishes; the message names the orbitals.
+
+    Warns
+    -----
+    ResultWarning
+        If a denominator is close to zero, or the gap between occupied and virtual orbitals is not positive.
     """
+    doubts = denominator_warnings(sectors_of(factors[0] if len(factors) == 1 else SpinFactors(*factors)))
     all_sectors = sectors(len(factors), scaling)
     run = PairPass(factors, all_sectors, execution, store)
     with single_threaded_pool(execution.threads) as pool:
@@ -101,9 +110,9 @@ def pair_sums(
     energies = np.array([by_set.sum(axis=0) for by_set in run.energies])
     if not all(np.isfinite(array).all() for array in (energies, *run.p_occ, *p_vir)):
         raise TrnqcError(
-            "the MP2 density has elements that are not finite: an orbital-energy denominator vanishes, or the factors "
-            "are not finite"
+            "the MP2 density has elements that are not finite: " + ("; ".join(doubts) or "the factors are not finite")
         )
+    warn(tuple(doubts))
     return PairSums(spin_energies(len(factors), energies), tuple(run.p_occ), tuple(p_vir), tuple(run.gamma), ran_on)
 
 

@@ -26,6 +26,10 @@ _COMFORTABLE = 256e6
 _ARRAYS = 2
 # Arrays [nvir, nvir] that a thread needs while it computes the amplitudes of a pair.
 _TEMPORARIES = 4
+# Arrays [nvir, nvir] of a block beside the amplitudes: sums of orbital energies, P_ab of two sets and of all, and Y_ab.
+_SQUARES = 5
+# Rows of Γ while a block is added to a file: a row that is read, its sum, and the one that is checked.
+_ROWS = 3
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,8 @@ class PairMemory:
     def block(self, width: int) -> int:
         """Bytes of a block of pairs of two sets of `width` orbitals: amplitudes, rows of B, and products for Γ."""
         nvir, naux = max(shape[1] for shape in self.shapes), self.shapes[0][2]
-        pairs = (_ARRAYS * width**2 + _TEMPORARIES * self.threads) * nvir**2
-        return 8 * (pairs + 4 * width * nvir * naux)
+        pairs = (_ARRAYS * width**2 + _TEMPORARIES * self.threads + _SQUARES) * nvir**2
+        return 8 * (pairs + (4 * width + _ROWS + self.threads) * nvir * naux)
 
     def holds_gamma(self, room: float) -> bool:
         """Return whether `room` bytes hold Γ and the smallest block."""
