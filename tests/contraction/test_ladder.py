@@ -163,7 +163,7 @@ def test_types_of_elements(dtype, even):
 @pytest.mark.parametrize("even", [False, True])
 def test_torch(even):
     torch = pytest.importorskip("torch")
-    text, stated = CASES["ladder turned"]
+    text, stated = CASES["result turned"]
     x, t = arrays(text, stated, extents(text, w=7), even)
     _, one_ladder = ladder(text, stated, x, t, even)
     np.testing.assert_array_equal(run(one_ladder, 3, 3, True, x, t, torch), np.einsum(text, x, x, t))

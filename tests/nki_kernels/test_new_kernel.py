@@ -113,7 +113,7 @@ def test_it_is_tuned_and_a_launch_takes_the_record(doubled):
     assert parse_shape("doubled", "64x512") == SHAPE
     outcome = tune(Request("doubled", SHAPE, "fp32", "trn2"), measure=measure_here)
     assert outcome.space.knobs == {"width": [32, 128]} and sum(outcome.space.cut.values()) == 1
-    assert {step.trial.status for step in outcome.steps} == {"ok"}
+    assert {measurement.trial.status for measurement in outcome.measurements} == {"ok"}
     assert outcome.record.constants == {"width": 128} and outcome.record.time_ns < outcome.record.default_ns
     choice = choose("doubled", SHAPE, "fp32", "trn2")
     assert choice.record == outcome.record and "user record" in choice.note
