@@ -2,7 +2,7 @@
 
     python -m scripts.mp2_properties.finite_differences [--molecules H2O NH3 ...] [--out FILE]
 
-For each molecule, on conventional and on density-fitted Hartree-Fock, with and without frozen core, for MP2 and SCS-MP2:
+For each molecule, on conventional and density-fitted Hartree-Fock, with and without frozen core, for MP2 and SCS-MP2:
 
     E'(0) by steps h and 2h    D(h) = (E(h) - E(-h)) / 2h
     extrapolation              (4 D(h) - D(2h)) / 3, whose error is of order h^4 (Richardson)

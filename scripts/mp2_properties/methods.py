@@ -69,8 +69,10 @@ class Method:
     def energies(self) -> dict[str, float]:
         """Total energies by scaling, Hartree."""
         self.mp.kernel()
+        result = self.mp.result
+        assert result is not None, "kernel sets the result"
         return {
-            name: self.mp.e_hf + c_os * self.mp.e_corr_os + c_ss * self.mp.e_corr_ss
+            name: self.mp.e_hf + c_os * result.e_corr_os + c_ss * result.e_corr_ss
             for name, (c_os, c_ss) in SCALINGS.items()
         }
 

@@ -144,6 +144,8 @@ def test_not_converged():
 class Concave:
     """A response that makes the second derivative of the SCF energy negative."""
 
+    rough_rotation = None
+
     def __init__(self, parts) -> None:
         eps, occupied = parts.spins[0].energies, parts.spins[0].occupied
         self.gap = np.subtract.outer(eps[~occupied], eps[occupied])

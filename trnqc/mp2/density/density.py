@@ -175,7 +175,7 @@ def relax(
     two_centre = _two_centre(factors, sums, metric)
     gammas = tuple(gamma.to_auxiliary(metric, execution.threads) for gamma in sums.gamma)
     sums = replace(sums, gamma=gammas)
-    held = sum(part.bytes_in_memory for part in (*factors, *gammas))
+    held = sum(part.bytes_in_memory for part in factors) + sum(part.bytes_in_memory for part in gammas)
     left = replace(execution, memory=execution.memory - held)
     w = lagrangians(mf.mol, auxmol, spins, gammas, left)
     densities = [_with_frozen(*parts) for parts in zip(spins, unrelaxed(spins, sums), w)]

@@ -6,7 +6,7 @@ exchange-correlation kernel. J and K are those of the SCF object: exact or fitte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,9 +18,18 @@ from trnqc.mp2.density.spins import SpinOrbitals
 Densities = Sequence[np.ndarray]
 """One symmetric matrix [nmo, nmo] of molecular orbitals for each spin; for a closed shell that of one spin."""
 
+Rotation = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
+"""From z[a, i] to G[P]_ai [nvir, nocc] of each spin, as `Response.rotation`."""
+
 
 class Response(Protocol):
-    """What the Z-vector equations and gradients need of the Fock matrix."""
+    """What the Z-vector equations and gradients need of the Fock matrix.
+
+    `rough_rotation` is `rotation` in single precision, or None where that is not available.
+    """
+
+    @property
+    def rough_rotation(self) -> Rotation | None: ...
 
     def columns(self, densities: Densities) -> list[np.ndarray]:
         """Return G[P]_qi [nmo, nocc] between all orbitals and the occupied ones, for each spin."""
@@ -41,6 +50,8 @@ class GeneralResponse:
     spins
         All its orbitals; one entry for a closed shell.
     """
+
+    rough_rotation: Rotation | None = None
 
     def __init__(self, mf: Any, spins: Sequence[SpinOrbitals]) -> None:
         self.spins = tuple(spins)
