@@ -9,7 +9,7 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
-from autotune.runner import Outcome, Request, Step, tune
+from autotune.runner import Measurement, Outcome, Request, tune
 from autotune.search import SEARCHES
 from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.descriptor import ITEMSIZE
@@ -89,14 +89,14 @@ def parse_budget(text: str) -> tuple[int, float | None]:
     return MOST, float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
 
 
-def progress_of(title: str, bars: StageBars) -> Callable[[Step, int, int], None]:
+def progress_of(title: str, bars: StageBars) -> Callable[[Measurement, int, int], None]:
     """The argument `progress` of `runner.tune`: show the number of measured candidates and the best time so far."""
     best = float("inf")
 
-    def show(step: Step, done: int, expected: int) -> None:
+    def show(measurement: Measurement, done: int, expected: int) -> None:
         nonlocal best
-        if step.fraction == 1.0 and step.trial.time_ns is not None:
-            best = min(best, step.trial.time_ns)
+        if measurement.fraction == 1.0 and measurement.trial.time_ns is not None:
+            best = min(best, measurement.trial.time_ns)
         bars(title, done, expected, f"best {duration(best)}")
 
     return show
@@ -125,15 +125,15 @@ def summary(outcome: Outcome) -> Table:
     cut = ", ".join(f"{rule} {n}" for rule, n in sorted(outcome.space.cut.items()))
     rows.add_row("space", f"{len(outcome.space)} feasible points; cut before timing: {cut or 'none'}")
     rows.add_row("search", f"{outcome.search}: {outcome.why}; seed {request.seed}")
-    replayed = sum(step.replayed for step in outcome.steps)
-    rows.add_row("measured", f"{len(outcome.steps)} candidates, {replayed} of them read from the journal")
-    rows.add_row("default", f"{duration(record.default_ns)} ({tiles(outcome.steps[0].constants)})")
+    replayed = sum(measurement.replayed for measurement in outcome.measurements)
+    rows.add_row("measured", f"{len(outcome.measurements)} candidates, {replayed} of them read from the journal")
+    rows.add_row("default", f"{duration(record.default_ns)} ({tiles(outcome.measurements[0].constants)})")
     gain = f", {record.default_ns / record.time_ns:.3f} times as fast" if record.default_ns else ""
     rows.add_row("best", f"{duration(record.time_ns)} ({tiles(record.constants)}){gain}")
     rows.add_row("", f"{record.measurement} time of {record.workload}")
-    for step in outcome.steps:
-        if step.trial.status != "ok":
-            rows.add_row(step.trial.status, f"{tiles(step.constants)}: {step.trial.detail}")
+    for measurement in outcome.measurements:
+        if measurement.trial.status != "ok":
+            rows.add_row(measurement.trial.status, f"{tiles(measurement.constants)}: {measurement.trial.detail}")
     rows.add_row("record", str(outcome.path or "not stored"))
     return rows
 

@@ -22,7 +22,7 @@ from trnqc.tuning.records import Record
 from trnqc.tuning.sources import kernel_hash
 
 Measure = Callable[[Job, float], Trial]
-Progress = Callable[["Step", int, int], None]
+Progress = Callable[["Measurement", int, int], None]
 
 
 class TuningFailed(TrnqcError):
@@ -64,7 +64,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Step:
+class Measurement:
     """One measured candidate. `gate` tells whether its result was compared with the reference."""
 
     constants: dict[str, int]
@@ -76,13 +76,13 @@ class Step:
 
 @dataclass(frozen=True)
 class Outcome:
-    """All steps, beginning with the default, the record of the best one, and its file, or None if it is not stored."""
+    """All measurements, the default first, the record of the best one, and its file, or None if it is not stored."""
 
     request: Request
     space: Space
     search: str
     why: str
-    steps: tuple[Step, ...]
+    measurements: tuple[Measurement, ...]
     record: Record
     path: Path | None
 
@@ -109,7 +109,7 @@ def tune(
     request
         The request. The same request with the same journal gives the same outcome without new measurements.
     progress
-        Called as progress(step, done, expected).
+        Called as progress(measurement, done, expected).
     journal_directory, record_directory
         The directories of the journal and the record; by default, those of the user. Without `record_directory`, only
         the times of the instruments "device" and "modelled" are stored.
@@ -141,17 +141,15 @@ def tune(
     name, why = pick(request.search, len(choices), request.budget)
     run = _run_name(request, name)
     with journals.opened(run, journal_directory, fresh) as journal:
-        measurements = _Measurements(
-            request, journal, measure, progress, expected(name, len(choices), request.budget) + 1
-        )
-        measurements.step(kernels()[request.kernel].default(request.shape, request.precision), 1.0)
+        session = _Session(request, journal, measure, progress, expected(name, len(choices), request.budget) + 1)
+        session.trial(kernels()[request.kernel].default(request.shape, request.precision), 1.0)
         if len(choices):
-            _search(measurements, choices, name)
-        best = _verified(measurements, choices)
-    record = _record(request, best, measurements.steps, choices, name, run)
+            _search(session, choices, name)
+        best = _verified(session, choices)
+    record = _record(request, best, session.measurements, choices, name, run)
     measured = request.instrument in records.MEASUREMENTS
     path = records.store(record, record_directory) if measured or record_directory else None
-    return Outcome(request, choices, name, why, tuple(measurements.steps), record, path)
+    return Outcome(request, choices, name, why, tuple(session.measurements), record, path)
 
 
 def _run_name(request: Request, search: str) -> dict[str, Any]:
@@ -160,23 +158,23 @@ def _run_name(request: Request, search: str) -> dict[str, Any]:
     return name | {"source": kernel_hash(kernels()[request.kernel]), "depends": identity(request.instrument)}
 
 
-class _Measurements:
-    """Measures candidates that are not in the journal, and collects all steps."""
+class _Session:
+    """Measures candidates that are not in the journal, and collects all measurements."""
 
     def __init__(
         self, request: Request, journal: journals.Journal, measure: Measure, progress: Progress | None, expected: int
     ) -> None:
         self.request, self.journal, self.measure, self.progress = request, journal, measure, progress
         self.expected = expected
-        self.steps: list[Step] = []
+        self.measurements: list[Measurement] = []
         self.spent = 0.0
         self.gates_all = request.instrument not in GATED_LAST
 
-    def step(self, constants: dict[str, int], fraction: float, gate: bool = False) -> Trial:
+    def trial(self, constants: dict[str, int], fraction: float, gate: bool = False) -> Trial:
         r, gate = self.request, gate or self.gates_all
-        for step in self.steps:
-            if (step.constants, step.fraction, step.gate) == (constants, fraction, gate):
-                return step.trial
+        for m in self.measurements:
+            if (m.constants, m.fraction, m.gate) == (constants, fraction, gate):
+                return m.trial
         trial = self.journal.get(constants, fraction, gate)
         replayed = trial is not None
         if trial is None:
@@ -184,50 +182,55 @@ class _Measurements:
             trial = self.measure(reduced(job, fraction), r.timeout)
             self.journal.add(constants, fraction, trial, gate)
         self.spent += trial.seconds
-        self.steps.append(Step(constants, fraction, trial, replayed, gate))
+        self.measurements.append(Measurement(constants, fraction, trial, replayed, gate))
         if self.progress is not None:
-            self.progress(self.steps[-1], len(self.steps), max(self.expected, len(self.steps)))
+            self.progress(self.measurements[-1], len(self.measurements), max(self.expected, len(self.measurements)))
         return trial
 
     def out_of_time(self) -> bool:
         return self.request.seconds is not None and self.spent >= self.request.seconds
 
 
-def _search(measurements: _Measurements, choices: Space, name: str) -> None:
+def _search(session: _Session, choices: Space, name: str) -> None:
     """Measure the proposals of the search until it ends or the time is over."""
-    search = SEARCHES[name](choices.points, measurements.request.seed, measurements.request.budget)
+    search = SEARCHES[name](choices.points, session.request.seed, session.request.budget)
     try:
         proposal = next(search)
-        while not measurements.out_of_time():
-            trial = measurements.step(choices.constants[proposal.index], proposal.fraction)
+        while not session.out_of_time():
+            trial = session.trial(choices.constants[proposal.index], proposal.fraction)
             proposal = search.send(trial.time_ns)
     except StopIteration:
         pass
 
 
-def _verified(measurements: _Measurements, choices: Space) -> Step:
-    """The fastest step with a correct result. Raises TuningFailed if there is none."""
+def _verified(session: _Session, choices: Space) -> Measurement:
+    """The fastest measurement with a correct result. Raises TuningFailed if there is none."""
     while True:
-        bad = [step.constants for step in measurements.steps if step.gate and step.trial.status != "ok"]
+        bad = [m.constants for m in session.measurements if m.gate and m.trial.status != "ok"]
         whole = [
-            s for s in measurements.steps if s.fraction == 1.0 and s.trial.status == "ok" and s.constants not in bad
+            m for m in session.measurements if m.fraction == 1.0 and m.trial.status == "ok" and m.constants not in bad
         ]
         if not whole:
-            first = next(step.trial for step in measurements.steps if step.trial.status != "ok")
+            first = next(m.trial for m in session.measurements if m.trial.status != "ok")
             why = f"the first one {first.status}: {first.detail}"
-            raise TuningFailed(f"{measurements.request.kernel}: no candidate ran with a correct result; {why}")
+            raise TuningFailed(f"{session.request.kernel}: no candidate ran with a correct result; {why}")
         # Among equally fast ones, prefer points of the space to the constants of the default, which may not be a point.
-        best = min(whole, key=lambda s: (s.trial.time_ns, s.constants not in choices.constants, not s.gate))
+        best = min(whole, key=lambda m: (m.trial.time_ns, m.constants not in choices.constants, not m.gate))
         if best.gate:
             return best
-        measurements.step(best.constants, 1.0, gate=True)
+        session.trial(best.constants, 1.0, gate=True)
 
 
 def _record(
-    request: Request, best: Step, steps: list[Step], choices: Space, search: str, run: dict[str, Any]
+    request: Request,
+    best: Measurement,
+    measurements: list[Measurement],
+    choices: Space,
+    search: str,
+    run: dict[str, Any],
 ) -> Record:
     point = choices.points[choices.constants.index(best.constants)] if best.constants in choices.constants else {}
-    failed = {s: sum(step.trial.status == s for step in steps) for s in ("wrong", "crashed", "timeout")}
+    failed = {s: sum(m.trial.status == s for m in measurements) for s in ("wrong", "crashed", "timeout")}
     return Record(
         kernel=request.kernel,
         source=run["source"],
@@ -239,7 +242,8 @@ def _record(
         point=point,
         constants=best.constants,
         time_ns=float(best.trial.time_ns or 0.0),
-        default_ns=float(steps[0].trial.time_ns or 0.0),
+        default_ns=float(measurements[0].trial.time_ns or 0.0),
         workload=kernels()[request.kernel].workload,
-        search={"method": search, "seed": request.seed, "measured": len(steps), "feasible": len(choices)} | failed,
+        search={"method": search, "seed": request.seed, "measured": len(measurements), "feasible": len(choices)}
+        | failed,
     )

@@ -65,14 +65,14 @@ def iterate(
     extrapolation = lib.diis.DIIS()
     before = np.inf
     for number in range(1, most + 1):
-        found = run(arrays | {"t1": t1, "t2": t2})
-        energy = float(found["energy"])
-        change = np.hypot(np.linalg.norm(found["n1"] - t1), np.linalg.norm(found["n2"] - t2))
+        new = run(arrays | {"t1": t1, "t2": t2})
+        energy = float(new["energy"])
+        change = np.hypot(np.linalg.norm(new["n1"] - t1), np.linalg.norm(new["n2"] - t2))
         progress(f"{number:3d}  {energy:.12f}  {change:.1e}")
         if abs(energy - before) < threshold and change < 1e-7:
             return energy, plan
         before = energy
-        both = extrapolation.update(np.concatenate([found["n1"].ravel(), found["n2"].ravel()]))
+        both = extrapolation.update(np.concatenate([new["n1"].ravel(), new["n2"].ravel()]))
         t1, t2 = both[: t1.size].reshape(t1.shape), both[t1.size :].reshape(t2.shape)
     raise NotConverged(f"the energy of coupled cluster did not stand after {most} iterations; last change {change:.1e}")
 

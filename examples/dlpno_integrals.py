@@ -40,9 +40,9 @@ def as_dense(x: Any) -> np.ndarray:
     return x if isinstance(x, np.ndarray) else x.to_dense()
 
 
-def difference(found: Any, expected: np.ndarray) -> float:
+def difference(result: Any, expected: np.ndarray) -> float:
     """Largest difference over the largest element of what was expected."""
-    return float(np.abs(as_dense(found) - expected).max() / np.abs(expected).max())
+    return float(np.abs(as_dense(result) - expected).max() / np.abs(expected).max())
 
 
 def transformed(I: Any, C: Any, P: Any) -> np.ndarray:

@@ -108,7 +108,7 @@ def compare(case: Case, budget: int, seeds: int) -> tuple[dict[str, Any], Outcom
     memo, start = Memo(), time.monotonic()
     best = run(case, "exhaustive", 10**9, 0, memo)
     default, time_ns = best.record.default_ns, best.record.time_ns
-    found: dict[str, Any] = {
+    record: dict[str, Any] = {
         "what": case.what,
         "kernel": case.kernel,
         "shape": best.record.shape,
@@ -116,20 +116,20 @@ def compare(case: Case, budget: int, seeds: int) -> tuple[dict[str, Any], Outcom
         "target": case.target,
         "feasible_points": len(best.space),
         "cut": dict(best.space.cut),
-        "default": {"ns": default, "constants": best.steps[0].constants},
+        "default": {"ns": default, "constants": best.measurements[0].constants},
         "best": {"ns": time_ns, "constants": best.record.constants, "gain": default / time_ns},
         "failed": {k: best.record.search[k] for k in ("wrong", "crashed", "timeout")},
     }
     for search in SEARCHES:
         times = [run(case, search, budget, seed, memo).record.time_ns for seed in range(seeds)]
-        found[search] = {
+        record[search] = {
             "ns": median(times),
             "gain": default / median(times),
             "gap_to_best": median(times) / time_ns - 1,
             "worst_gap_to_best": max(times) / time_ns - 1,
         }
-    found["seconds"] = time.monotonic() - start
-    return found, best
+    record["seconds"] = time.monotonic() - start
+    return record, best
 
 
 def table(rows: list[dict[str, Any]], budget: int) -> Table:

@@ -25,28 +25,13 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
-
-from rich.console import Console
-from rich.table import Table
 
 from scripts import ROOT, vectors
-from scripts.measuring import record_file, write_part
+from scripts.parts import Parts, Rows, add_arguments, run_parts, speedup_table, speedups
+from scripts.workloads.tensor_products import CHANNELWISE, FULL
 from trnqc.host.files import DIRECTORY_VARIABLE
-from trnqc.jit import find_compiler
 
-UVU = (
-    "mace-large",
-    "mace-medium",
-    "nequip-lips",
-    "nequip-revmd17-aspirin",
-    "nequip-revmd17-toluene",
-    "nequip-revmd17-benzene",
-    "nequip-water",
-)
-UVW = ("DiffDock-L=1", "DiffDock-L=2", "tetris-poly-1", "tetris-poly-2", "e3tools_conv")
+UVU, UVW = tuple(CHANNELWISE), tuple(FULL)
 DTYPES = ("float32", "float64")
 TARGETS = {
     "float32": {"forward": 10.0, "backward": 10.0, "double_backward": 5.0},
@@ -62,7 +47,6 @@ TUNED = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.
 ALLOCATOR = ("GLIBC_TUNABLES", "THP_MEM_ALLOC_ENABLE", "LD_PRELOAD")
 # Parts that ask for packages beyond the tests'.
 ELSEWHERE = ("cue", "mace")
-Rows = Iterator[dict[str, Any]]
 
 
 def batch(asked: argparse.Namespace) -> Rows:
@@ -140,7 +124,7 @@ def build(asked: argparse.Namespace) -> Rows:
         }
 
 
-PARTS: dict[str, Callable[[argparse.Namespace], Rows]] = {
+PARTS: Parts = {
     "batch": batch,
     "tuned": tuned,
     "uvw": uvw,
@@ -152,46 +136,15 @@ PARTS: dict[str, Callable[[argparse.Namespace], Rows]] = {
 }
 
 
-def show(console: Console, part: str, rows: list[dict[str, Any]]) -> None:
-    table = Table(title=part, title_justify="left", width=120)
-    for column in ("case", "dtype", "what", "times", "target", "", "error"):
-        table.add_column(column, justify="right" if column in ("times", "target", "error") else "left")
-    for row in rows:
-        for what, times in row["speedup"].items():
-            target = row["target"].get(what)
-            verdict = "" if target is None else "reached" if times >= target else "missed"
-            error = row.get("error", {}).get(what.partition(" over")[0])
-            table.add_row(
-                row["case"],
-                row["dtype"],
-                what,
-                f"{times:.1f}",
-                "" if target is None else f"{target:g}",
-                verdict,
-                "" if error is None else f"{error:.0e}",
-            )
-    console.print(table)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=[part for part in PARTS if part not in ELSEWHERE])
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--quick", action="store_true", help="a few cases of a few seconds")
-    parser.add_argument("--out", type=Path, default=record_file("cg"))
-    vectors.add_argument(parser)
-    asked, console = parser.parse_args(), Console(soft_wrap=True)
+    add_arguments(parser, PARTS, "cg", apart=ELSEWHERE)
+    asked = parser.parse_args()
     vectors.keep_to(asked.vectors)
-    out = vectors.beside(asked.out)
     environment = {name: os.environ[name] for name in ALLOCATOR if name in os.environ}
-    for part in asked.parts:
-        rows = []
-        for row in PARTS[part](asked):
-            rows.append(row)
-            console.print(part, row["case"], row["dtype"], {k: round(v, 1) for k, v in row["speedup"].items()})
-        show(console, part, rows)
-        write_part(out, part, rows, compiler=find_compiler().label, allocator=environment or "default")
-    console.print(f"written to {out}")
+    run_parts(asked, PARTS, speedups, speedup_table, allocator=environment or "default")
 
 
 if __name__ == "__main__":

@@ -109,10 +109,10 @@ def row_of(case: str, runs: list[dict[str, Any]], gradient: bool) -> dict[str, A
 
 def _error(ours: dict[str, Any], theirs: dict[str, Any]) -> float:
     """Hartree, and Hartree/Bohr of gradients."""
-    found = [abs(ours["e_scf"] - theirs["e_scf"])]
+    differences = [abs(ours["e_scf"] - theirs["e_scf"])]
     for a, b in zip(ours.get("gradient", []), theirs.get("gradient", [])):
-        found += [abs(x - y) for x, y in zip(a, b)]
-    return max(found)
+        differences += [abs(x - y) for x, y in zip(a, b)]
+    return max(differences)
 
 
 def kept_rows(out: Path, cases: list[str]) -> list[dict[str, Any]]:

@@ -20,25 +20,21 @@ least ratio that we aim at. A part replaces the same part in the file and leaves
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from examples.data.helium_lattice import SETS, lattice
 from scripts import vectors
-from scripts.measuring import clocked, in_turns, one_thread, ratio, record_file, write_part
+from scripts.measuring import clocked, in_turns, one_thread, ratio
+from scripts.parts import Parts, Rows, add_arguments, run_parts, speedup_table, speedups
 from scripts.sparse import factors as factor_cases
 from scripts.sparse import known
 from scripts.sparse.contestants import ONE, TWO, Work, as_array, integrals
 from trnqc import sparse
-from trnqc.jit import find_compiler
 from trnqc.sparse.run.machine_rates import measure_and_keep
 
 EQUATIONS = {"(1)": ONE, "(2)": TWO}
@@ -54,7 +50,6 @@ AT_100 = {"trnqc over unfused-rows": 4.0, "fused, all sparse over unfused-rows":
 OVER_DENSE = {"(1)": 2.0, "(2)": 20.0}
 # CPU seconds from which a contestant runs once.
 LONG = 1.0
-Rows = Iterator[dict[str, Any]]
 
 
 def timed(works: Mapping[str, Work], rounds: int) -> dict[str, list[tuple[float, float]]]:
@@ -172,7 +167,7 @@ def threads(asked: argparse.Namespace) -> Rows:
             }
 
 
-PARTS: dict[str, Callable[[argparse.Namespace], Rows]] = {
+PARTS: Parts = {
     "integrals25": integrals25,
     "integrals100": integrals100,
     "factors": factors,
@@ -181,42 +176,18 @@ PARTS: dict[str, Callable[[argparse.Namespace], Rows]] = {
 }
 
 
-def show(console: Console, part: str, rows: list[dict[str, Any]]) -> None:
-    table = Table(title=part, title_justify="left", width=120)
-    for column in ("case", "what", "times", "target", "", "error"):
-        table.add_column(column, justify="right" if column in ("times", "target", "error") else "left")
-    for row in rows:
-        for what, times in row["speedup"].items():
-            target = row["target"].get(what)
-            verdict = "" if target is None else "reached" if times >= target else "missed"
-            error = row.get("error", {}).get(what.partition(" over")[0])
-            goal = "" if target is None else f"{target:.3g}"
-            table.add_row(row["case"], what, f"{times:.3g}", goal, verdict, "" if error is None else f"{error:.0e}")
-    console.print(table)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--quick", action="store_true", help="small tensors, for which the targets do not hold")
     parser.add_argument("--all", action="store_true", help="also contestants that take half a minute in each turn")
-    parser.add_argument("--out", type=Path, default=record_file("sparse"))
-    vectors.add_argument(parser)
-    asked, console = parser.parse_args(), Console(soft_wrap=True)
+    add_arguments(parser, PARTS, "sparse")
+    asked = parser.parse_args()
     vectors.keep_to(asked.vectors)
     one_thread()
     if measure_and_keep() is None:
-        console.print("other programs disturb the measurement of rates: plans use shipped ones")
-    out = vectors.beside(asked.out)
-    for part in asked.parts:
-        began, rows = time.perf_counter(), []
-        for row in PARTS[part](asked):
-            rows.append(row)
-            console.print(part, row["case"], {k: round(v, 2) for k, v in row["speedup"].items()})
-        show(console, part, rows)
-        write_part(out, part, rows, compiler=find_compiler().label, seconds=time.perf_counter() - began)
-    console.print(f"written to {out}")
+        print("other programs disturb the measurement of rates: plans use shipped ones")
+    run_parts(asked, PARTS, speedups, speedup_table)
 
 
 if __name__ == "__main__":

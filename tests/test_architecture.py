@@ -21,9 +21,10 @@ FOLDER = 14
 
 # Room -> rooms that it may import; a room is the longest prefix of a module's name found here.
 # autotune measures; tuning is what it leaves behind for launches; backends hold the compiled programs.
-BASE = {"trnqc.errors", "trnqc.types", "trnqc.arrays", "trnqc.ranks", "trnqc.host"}
+BASE = {"trnqc.errors", "trnqc.types", "trnqc.arrays", "trnqc.lazy", "trnqc.ranks", "trnqc.host"}
 MAY_IMPORT: dict[str, set[str]] = {
     "trnqc.errors": set(),
+    "trnqc.lazy": set(),
     "trnqc.types": {"trnqc.errors"},
     "trnqc.arrays": {"trnqc.errors"},
     "trnqc.host": {"trnqc.errors"},
@@ -98,10 +99,10 @@ def room_of(module: str) -> str | None:
 @cache
 def imports_of(path: Path) -> list[tuple[int, str]]:
     """(line, full module name) of every import, wherever it stands; ``from p import q`` is p.q if that is a module."""
-    found = []
+    imports = []
     for node in statements(tree(path)):
         if isinstance(node, ast.Import):
-            found += [(node.lineno, alias.name) for alias in node.names]
+            imports += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
@@ -110,8 +111,8 @@ def imports_of(path: Path) -> list[tuple[int, str]]:
                 base = ".".join(package[: len(package) - node.level + 1] + ([base] if base else []))
             for alias in node.names:
                 full = f"{base}.{alias.name}"
-                found.append((node.lineno, full if full in MODULES else base))
-    return found
+                imports.append((node.lineno, full if full in MODULES else base))
+    return imports
 
 
 def statements(node: ast.AST) -> Iterator[ast.AST]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from trnqc.lazy import lazy_names
 
 if TYPE_CHECKING:
     from trnqc.contraction.api import einsum, einsum_plan
@@ -47,22 +48,8 @@ _HOMES = {
     "mp2_energy": "trnqc.mp2.energy",
 }
 
-# Rooms with public names of their own, at hand after ``import trnqc``.
-_ROOMS = ("cg", "contraction", "eri", "sparse")
-# Modules with the names of the programs that they are interfaces to.
-_INTERFACES = ("ase", "qcengine", "qcschema")
+# Rooms, and interfaces to other programs, which are available after ``import trnqc``.
+_MODULES = {room: f"trnqc.{room}" for room in ("cg", "contraction", "eri", "sparse")}
+_MODULES |= {program: f"trnqc.interfaces.{program}" for program in ("ase", "qcengine", "qcschema")}
 
-
-def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return importlib.import_module(f"trnqc.{name}")
-    if name in _INTERFACES:
-        return importlib.import_module(f"trnqc.interfaces.{name}")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'trnqc' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*__all__, *_ROOMS, *_INTERFACES])
+__getattr__, __dir__ = lazy_names(__name__, _HOMES, _MODULES)

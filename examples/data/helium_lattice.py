@@ -129,10 +129,10 @@ def integrals(mol: gto.Mole) -> SparseTensor:
     """(K|mu nu) above 1e-6, over the s functions of the auxiliary basis, an atom's functions at a time."""
     functions = [shell for shell in gto.basis.load(AUXILIARY, "He") if shell[0] == 0]
     auxiliary = df.addons.make_auxmol(mol, {"He": functions})
-    n, found = mol.nbas, []
+    n, rows = mol.nbas, []
     for first in range(0, auxiliary.nbas, len(functions)):
         block = int3c2e(mol, auxiliary, shls_slice=(0, n, 0, n, first, first + len(functions))).transpose(2, 0, 1)
         at = np.nonzero(np.abs(block) > SMALLEST)
-        found.append((np.array((at[0] + first, at[1], at[2])), block[at]))
+        rows.append((np.array((at[0] + first, at[1], at[2])), block[at]))
     shape = (auxiliary.nao, mol.nao, mol.nao)
-    return from_coo(shape, np.hstack([at for at, _ in found]), np.concatenate([values for _, values in found]))
+    return from_coo(shape, np.hstack([at for at, _ in rows]), np.concatenate([values for _, values in rows]))

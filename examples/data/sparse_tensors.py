@@ -41,11 +41,11 @@ def distinct(rng: np.random.Generator, shape: Sequence[int], count: int, exponen
     places = math.prod(shape)
     if 2 * count > places:
         raise InputError(f"at most half of {places} elements can be drawn; found {count}")
-    found = np.empty(0, np.int64)
-    while len(found) < count:
+    kept = np.empty(0, np.int64)
+    while len(kept) < count:
         draws = [np.minimum((extent * rng.random(count) ** exponent).astype(np.int64), extent - 1) for extent in shape]
-        found = _set(np.concatenate([found, np.ravel_multi_index(draws, shape)]))
-    kept = found[np.sort(rng.permutation(len(found))[:count])]
+        kept = _set(np.concatenate([kept, np.ravel_multi_index(draws, shape)]))
+    kept = kept[np.sort(rng.permutation(len(kept))[:count])]
     return np.array(np.unravel_index(kept, shape))
 
 

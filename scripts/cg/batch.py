@@ -95,7 +95,7 @@ def case(label: str, dtype: str, layout: str = "mul_ir", batch: int = 1000, roun
     contestants |= {f"trnqc {name}": cpu(work) for name, work in ours.items()}
     seconds = in_turns(rounds, contestants)
     record: dict[str, Any] = {"case": label, "dtype": dtype, "layout": layout, "batch": batch, "rounds": rounds}
-    record["milliseconds"] = {name: 1e3 * median(found) for name, found in seconds.items()}
+    record["milliseconds"] = {name: 1e3 * median(times) for name, times in seconds.items()}
     record["speedup"] = {
         name: median(seconds[f"e3nn {name.partition(',')[0]}"]) / median(seconds[f"trnqc {name}"]) for name in ours
     }
@@ -124,7 +124,7 @@ def accuracy(label: str, dtype: str, batch: int = 20) -> dict[str, float]:
     engine = engine_for(problem, dtype, 1)
     x, y, w, gz = (t.numpy() for t in operands(problem, batch, dtype))
     gg = [t.numpy() for t in operands(problem, batch, dtype, 1)[:3]]
-    found = {
+    results = {
         "forward": ((engine.forward(x, y, w),), (oracle.forward(problem, x, y, w),)),
         "backward": (engine.backward(x, y, w, gz), oracle.backward(problem, x, y, w, gz)),
         "double_backward": (
@@ -132,7 +132,7 @@ def accuracy(label: str, dtype: str, batch: int = 20) -> dict[str, float]:
             oracle.double_backward(problem, x, y, w, gz, *gg),
         ),
     }
-    return {name: max(map(oracle.error, *pair)) for name, pair in found.items()}
+    return {name: max(map(oracle.error, *pair)) for name, pair in results.items()}
 
 
 def threads(label: str, dtype: str, count: int, batch: int = 1000, rounds: int = 10) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def threads(label: str, dtype: str, count: int, batch: int = 1000, rounds: int =
     contestants = {
         f"{n} {name}": clocked(work) for n in (1, count) for name, work in of_ours(problem, batch, dtype, n).items()
     }
-    wall = {name: min(w for w, _ in found) for name, found in in_turns(rounds, contestants).items()}
+    wall = {name: min(w for w, _ in times) for name, times in in_turns(rounds, contestants).items()}
     ratios = {name: wall[f"1 {name}"] / wall[f"{count} {name}"] for name in DIRECTIONS}
     return {"case": label, "dtype": dtype, "threads": count, "batch": batch, "rounds": rounds, "speedup": ratios}
 

@@ -48,7 +48,7 @@ def of_e3nn(problem: TPProblem, graph: Graph, dtype: str) -> Works:
     module = e3nn_module(problem).to(getattr(torch, dtype))
     rows, cols = torch.from_numpy(graph.rows), torch.from_numpy(graph.cols)
     x, y, w, gz, *_ = operands(problem, graph, dtype)
-    given = [t.requires_grad_() for t in (x, y, w)]
+    inputs = [t.requires_grad_() for t in (x, y, w)]
 
     def convolve() -> torch.Tensor:
         messages = module(x[cols], y, w)
@@ -59,13 +59,13 @@ def of_e3nn(problem: TPProblem, graph: Graph, dtype: str) -> Works:
             convolve()
 
     z = convolve()
-    return {"forward": forward, "backward": lambda: torch.autograd.grad(z, given, gz, retain_graph=True)}
+    return {"forward": forward, "backward": lambda: torch.autograd.grad(z, inputs, gz, retain_graph=True)}
 
 
 def of_ours(problem: TPProblem, graph: Graph, dtype: str, threads: int = 1) -> Works:
     engine = engine_for(problem, dtype, threads)
-    given = [t.numpy() for t in operands(problem, graph, dtype)]
-    x, y, w, gz, ggx, ggy, ggw = given
+    inputs = [t.numpy() for t in operands(problem, graph, dtype)]
+    x, y, w, gz, ggx, ggy, ggw = inputs
     z, *slopes = (np.zeros_like(a) for a in (gz, x, y, w))
     return {
         "forward": lambda: engine.conv_forward(x, y, w, graph, out=z),
@@ -107,7 +107,7 @@ def case(label: str, dtype: str, nodes: int, edges: int, rounds: int, threads: i
         "fused": of_ours(problem, graph, dtype),
     }
     contestants = {f"{side} {name}": cpu(work) for side, works in sides.items() for name, work in works.items()}
-    spent = {name: 1e3 * median(found) for name, found in in_turns(rounds, contestants).items()}
+    spent = {name: 1e3 * median(times) for name, times in in_turns(rounds, contestants).items()}
     speedup = {
         f"{name} over {side}": spent[f"{side} {name}"] / spent[f"fused {name}"]
         for side in ("e3nn", "unfused")
@@ -130,7 +130,7 @@ def errors(label: str, dtype: str) -> dict[str, float]:
     problem, graph = configuration(label), random_graph(5, 20)
     engine = engine_for(problem, dtype, 1)
     x, y, w, gz, *gg = (t.numpy() for t in operands(problem, graph, dtype))
-    found = {
+    results = {
         "forward": ((engine.conv_forward(x, y, w, graph),), (oracle.conv_forward(problem, x, y, w, graph),)),
         "backward": (engine.conv_backward(x, y, w, gz, graph), oracle.conv_backward(problem, x, y, w, gz, graph)),
         "double_backward": (
@@ -138,7 +138,7 @@ def errors(label: str, dtype: str) -> dict[str, float]:
             oracle.conv_double_backward(problem, x, y, w, gz, *gg, graph=graph),
         ),
     }
-    return {name: max(map(oracle.error, *pair)) for name, pair in found.items()}
+    return {name: max(map(oracle.error, *pair)) for name, pair in results.items()}
 
 
 def gain(problem: TPProblem, graph: Graph, dtype: str, threads: int, rounds: int) -> dict[str, float]:
@@ -146,7 +146,7 @@ def gain(problem: TPProblem, graph: Graph, dtype: str, threads: int, rounds: int
     contestants = {
         f"{n} {name}": clocked(work) for n in (1, threads) for name, work in of_ours(problem, graph, dtype, n).items()
     }
-    wall = {name: min(w for w, _ in found) for name, found in in_turns(rounds, contestants).items()}
+    wall = {name: min(w for w, _ in times) for name, times in in_turns(rounds, contestants).items()}
     return {name: wall[f"1 {name}"] / wall[f"{threads} {name}"] for name in of_ours(problem, graph, dtype)}
 
 
@@ -159,15 +159,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--output", type=Path)
-    given = parser.parse_args()
+    args = parser.parse_args()
     cases = []
-    for label in given.labels:
-        cases.append(case(label, given.dtype, given.nodes, given.edges, given.rounds, given.threads))
+    for label in args.labels:
+        cases.append(case(label, args.dtype, args.nodes, args.edges, args.rounds, args.threads))
         for name, ratio in cases[-1]["speedup"].items():
-            print(f"{label} {given.dtype}: {name} {ratio:.1f}x", flush=True)
+            print(f"{label} {args.dtype}: {name} {ratio:.1f}x", flush=True)
         print({name: value for name, value in cases[-1].items() if name not in ("speedup", "case")}, flush=True)
-    if given.output:
-        write_json({**heading(), "machine": machine(), "cases": cases}, given.output)
+    if args.output:
+        write_json({**heading(), "machine": machine(), "cases": cases}, args.output)
 
 
 if __name__ == "__main__":

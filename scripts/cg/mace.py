@@ -65,8 +65,8 @@ def measure(dtype: str, hidden: str, cells: int, rounds: int) -> dict[str, Any]:
 
     models = {"e3nn": theirs, "trnqc": ours}
     contestants = {name: clocked(partial(energy_and_forces, model)) for name, model in models.items()}
-    found = in_turns(rounds, contestants)
-    spent = {name: 1e3 * median(cpu for _, cpu in times) for name, times in found.items()}
+    samples = in_turns(rounds, contestants)
+    spent = {name: 1e3 * median(cpu for _, cpu in times) for name, times in samples.items()}
     a, b = energy_and_forces(theirs), energy_and_forces(ours)
     return {
         "case": f"MACE {hidden}",
@@ -94,12 +94,12 @@ def main() -> None:
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.here:
-        found = measure(asked.dtype, asked.hidden, asked.cells, asked.rounds)
+        record = measure(asked.dtype, asked.hidden, asked.cells, asked.rounds)
     else:
-        found = case(
+        record = case(
             asked.dtype, asked.rounds, hidden=asked.hidden, cells=asked.cells, tuned=asked.tuned, python=asked.python
         )
-    print(json.dumps(found))
+    print(json.dumps(record))
 
 
 if __name__ == "__main__":

@@ -49,13 +49,13 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--output", type=Path)
-    given = parser.parse_args()
+    args = parser.parse_args()
     cases = []
-    for label in given.labels:
-        cases.append(case(label, given.dtype, given.batch, given.rounds))
+    for label in args.labels:
+        cases.append(case(label, args.dtype, args.batch, args.rounds))
         print(label, ", ".join(f"{name} {ratio:.1f}x" for name, ratio in cases[-1]["speedup"].items()), flush=True)
-    if given.output:
-        given.output.write_text(json.dumps({**heading(), "machine": machine(), "cases": cases}, indent=1) + "\n")
+    if args.output:
+        args.output.write_text(json.dumps({**heading(), "machine": machine(), "cases": cases}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

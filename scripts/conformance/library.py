@@ -29,7 +29,7 @@ from scripts.conformance.cases import Case
 class Pick:
     """Parameter sets of one test: places in the product of its ``parametrize`` marks, or values for a sweep's names.
 
-    ``given``, (module, constant, name in nki.isa), replaces a constant of the library that current nki refuses.
+    ``replaced``, (module, constant, name in nki.isa), replaces a constant of the library that current nki refuses.
     """
 
     module: str
@@ -38,7 +38,7 @@ class Pick:
     values: tuple[tuple[tuple[str, object], ...], ...] = ()
     target: str = "trn2"
     refused: str = ""
-    given: tuple[str, str, str] | None = None
+    replaced: tuple[str, str, str] | None = None
 
 
 def sweep(module: str, test: str, *sets: dict[str, Any], **options) -> Pick:
@@ -77,9 +77,9 @@ PICKS = (
     Pick("core.rmsnorm.test_rmsnorm_quant", "test_rmsnorm_quant_lnc_unit", (0, 2, 5, 9, 10)),
     Pick("core.rmsnorm.test_rmsnorm_quant", "test_rmsnorm_quant_vnc_unit", (0, 2)),
     Pick("core.subkernels.test_rmsnorm_tkg", "test_rmsnorm_tkg_unit", (0,), refused=RAW_ENUM),
-    Pick("core.subkernels.test_rmsnorm_tkg", "test_rmsnorm_tkg_unit", (0, 1, 2, 3, 4, 5, 7), given=STATIC_DMA),
+    Pick("core.subkernels.test_rmsnorm_tkg", "test_rmsnorm_tkg_unit", (0, 1, 2, 3, 4, 5, 7), replaced=STATIC_DMA),
     Pick("core.subkernels.test_layernorm_tkg", "test_layernorm_tkg_unit", (0,), refused=RAW_ENUM),
-    Pick("core.subkernels.test_layernorm_tkg", "test_layernorm_tkg_unit", (0, 1, 2, 4), given=STATIC_DMA),
+    Pick("core.subkernels.test_layernorm_tkg", "test_layernorm_tkg_unit", (0, 1, 2, 4), replaced=STATIC_DMA),
     Pick("core.subkernels.test_find_nonzero_indices", "test_find_nonzero_indices_fast", (0, 1)),
     Pick("core.subkernels.test_find_nonzero_indices", "test_find_nonzero_indices_with_col_start_fast", (0, 1)),
     Pick("core.subkernels.test_indexed_flatten", "test_indexed_flatten_fast", (0, 1, 3, 5)),
@@ -178,12 +178,12 @@ class LibraryRun:
     def __call__(self, root: Path):
         manager = Manager()
         test, owner = find(root, self.pick)
-        if self.pick.given:
-            module, constant, name = self.pick.given
+        if self.pick.replaced:
+            module, constant, name = self.pick.replaced
             value = functools.reduce(getattr, name.split("."), importlib.import_module("nki.isa"))
             setattr(importlib.import_module(f"nkilib_src.nkilib.{module}"), constant, value)
-        given = dict(self.values) or parameters(test)[self.place]
-        test(owner, **fixtures(test, manager) | given) if owner else test(**fixtures(test, manager) | given)
+        values = dict(self.values) or parameters(test)[self.place]
+        test(owner, **fixtures(test, manager) | values) if owner else test(**fixtures(test, manager) | values)
         return manager
 
 
@@ -237,7 +237,7 @@ def cases() -> Iterator[Case]:
     for pick in PICKS:
         label = f"{pick.module.rsplit('.test_', 1)[-1]}.{pick.test.removeprefix('test_')}"
         for place in pick.places:
-            note = f", {pick.given[1]} = {pick.given[2]}" if pick.given else ""
+            note = f", {pick.replaced[1]} = {pick.replaced[2]}" if pick.replaced else ""
             yield Case(
                 "library", label, f"set {place}{note}", pick.target, LibraryRun(pick, place, ()), refused=pick.refused
             )

@@ -36,9 +36,9 @@ def keep_pages() -> None:
 
 
 def _status(name: str) -> int:
-    found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert found is not None
-    return 1024 * int(found.group(1))
+    match = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert match is not None
+    return 1024 * int(match.group(1))
 
 
 def disk(extent: int = 64, share: int = 10) -> dict[str, Any]:

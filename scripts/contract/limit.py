@@ -38,13 +38,13 @@ class Case:
         rng = np.random.default_rng(1)
         shapes = [tuple(self.extents[x] for x in labels) for labels in self.text.split("->")[0].split(",")]
         known = {k: v for stated in self.symmetric.values() for k, v in stated.items()}
-        found: list[np.ndarray] = []
+        arrays: list[np.ndarray] = []
         for k, (shape, exchanges) in enumerate(zip(shapes, parse_symmetries(known, shapes))):
-            x = found[self.alike[k]] if k in self.alike else rng.standard_normal(shape)
+            x = arrays[self.alike[k]] if k in self.alike else rng.standard_normal(shape)
             for exchange in exchanges:
                 x = x + exchange.sign * x.transpose(exchange.order(x.ndim))
-            found.append(x)
-        return found
+            arrays.append(x)
+        return arrays
 
 
 CASES = {

@@ -52,8 +52,8 @@ def a3a() -> dict[str, Any]:
     print("without repeated work; with it, multiply-adds over those without a limit:")
     for tile in (1, 10, 20, 32, 50, 64, 100):
         equal = Fusion(tree, full.fused, dict.fromkeys("aecf", tile))
-        found = schedule(tree, equal.memory, goal="work")
-        row = {"limit": equal.memory, "equal_tiles": equal.work / plain, "ours": found.work / plain}
+        least_work = schedule(tree, equal.memory, goal="work")
+        row = {"limit": equal.memory, "equal_tiles": equal.work / plain, "ours": least_work.work / plain}
         record["rows"].append(row)
         print(f"    {equal.memory:12.4g} elements   equal tiles {row['equal_tiles']:9.3f}   ours {row['ours']:9.3f}")
     return record

@@ -86,8 +86,8 @@ def order() -> dict[str, Any]:
 
 def _case(rates: Rates, tree: Tree, fused: Mapping[str, str], sizes: tuple[int, ...]) -> dict[str, Any]:
     labels = sorted(set("".join(fused.values())))
-    tiles = [dict(zip(labels, found)) for found in product(sizes, repeat=len(labels))]
-    shared = {name: frozenset(found) for name, found in fused.items()}
+    tiles = [dict(zip(labels, chosen)) for chosen in product(sizes, repeat=len(labels))]
+    shared = {name: frozenset(chosen) for name, chosen in fused.items()}
     schedules = [Schedule(nest_of(Fusion(tree, shared, trial)), SCRATCH) for trial in tiles]
     predicted = [nest_seconds(schedule.nest, SCRATCH, rates) for schedule in schedules]
     measured = _measured(tree, schedules)
@@ -121,10 +121,10 @@ def _measured(tree: Tree, schedules: list[Schedule]) -> list[float]:
     rng = np.random.default_rng(1)
     operands = {x.name: rng.standard_normal([tree.extent(i) for i in x.indices]) for x in tree.leaves}
     out = np.empty([tree.extent(i) for i in tree.root.indices])
-    found: list[list[float]] = [[] for _ in schedules]
+    seconds: list[list[float]] = [[] for _ in schedules]
     for _ in range(ROUNDS):
-        for times, schedule in zip(found, schedules):
+        for times, schedule in zip(seconds, schedules):
             start = time.process_time()
             run_schedule(schedule, operands, out)
             times.append(time.process_time() - start)
-    return [float(np.median(times)) for times in found]
+    return [float(np.median(times)) for times in seconds]

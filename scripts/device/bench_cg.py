@@ -46,7 +46,7 @@ def problem_of(label: str) -> TPProblem:
 
 def operands(problem: TPProblem, batch: int, dtype: str, nodes: int | None = None) -> dict[str, np.ndarray]:
     """What passes read; of a convolution x and gz have a row a node. Rows repeat, since drawing them all takes long."""
-    given: dict[str, np.ndarray] = {}
+    inputs: dict[str, np.ndarray] = {}
     for seed, prefix in enumerate(("", "gg")):
         x, y, w, gz = oracle.arrays(problem, min(batch, 997), seed, np.dtype(dtype))
         by_node = batch if nodes is None else nodes
@@ -54,8 +54,8 @@ def operands(problem: TPProblem, batch: int, dtype: str, nodes: int | None = Non
         for name, (array, rows) in named.items():
             if not (prefix and name == "gz"):
                 shared = name == "w" and problem.shared_weights
-                given[prefix + name] = array if shared else np.resize(array, (rows, array.shape[1]))
-    return given
+                inputs[prefix + name] = array if shared else np.resize(array, (rows, array.shape[1]))
+    return inputs
 
 
 def case(label: str, dtype: str, device: Device, rounds: int, batch: int | None, tensors: bool) -> list[dict[str, Any]]:
@@ -64,15 +64,15 @@ def case(label: str, dtype: str, device: Device, rounds: int, batch: int | None,
     engine = CudaEngine(problem, dtype, device)
     for name, usual in BATCHES.items():
         count = batch or (200_000 if label in ROOFLINE else usual)
-        given = {n: a for n, a in operands(problem, count, dtype).items() if n in DIRECTIONS[name].reads}
-        checked(engine, problem, name, given, dtype)
-        held = moved(given, tensors)
+        inputs = {n: a for n, a in operands(problem, count, dtype).items() if n in DIRECTIONS[name].reads}
+        checked(engine, problem, name, inputs, dtype)
+        held = moved(inputs, tensors)
         contestants: dict[str, Callable[[], Any]] = {"ours": lambda: getattr(engine, name)(*held.values())}  # noqa: B023
         peers, reasons = ready(problem, name, held) if tensors else ({}, {})
         seconds = in_turns(rounds, {n: clocked(waiting(work, tensors)) for n, work in (contestants | peers).items()})
-        found = row(label, dtype, name, count, seconds, reasons)
-        found["gigabytes_s"] = engine.plan(name).moved * count / 1e9 / found["seconds"]["ours"]
-        rows.append(found)
+        record = row(label, dtype, name, count, seconds, reasons)
+        record["gigabytes_s"] = engine.plan(name).moved * count / 1e9 / record["seconds"]["ours"]
+        rows.append(record)
     return rows
 
 
@@ -83,11 +83,11 @@ def convolutions(dtype: str, device: Device, rounds: int, small: bool, tensors: 
     for title, (nodes, edges) in {"small": (9, 40)}.items() if small else GRAPHS.items():
         rng = np.random.default_rng(0)
         graph = Graph(rng.integers(0, nodes, edges), rng.integers(0, nodes, edges), nodes)
-        all_given = operands(problem, edges, dtype, nodes)
+        all_inputs = operands(problem, edges, dtype, nodes)
         for name in ("conv_forward", "conv_backward"):
-            given = moved({n: a for n, a in all_given.items() if n in DIRECTIONS[name].reads}, tensors)
+            inputs = moved({n: a for n, a in all_inputs.items() if n in DIRECTIONS[name].reads}, tensors)
             contestants = {
-                word: lambda engine=e: getattr(engine, name)(*given.values(), graph)  # noqa: B023
+                word: lambda engine=e: getattr(engine, name)(*inputs.values(), graph)  # noqa: B023
                 for word, e in (("ours", engine), ("ours, atomic", atomic))
             }
             seconds = in_turns(rounds, {n: clocked(waiting(work, tensors)) for n, work in contestants.items()})
@@ -95,22 +95,22 @@ def convolutions(dtype: str, device: Device, rounds: int, small: bool, tensors: 
     return rows
 
 
-def checked(engine: CudaEngine, problem: TPProblem, name: str, given: dict[str, np.ndarray], dtype: str) -> None:
+def checked(engine: CudaEngine, problem: TPProblem, name: str, inputs: dict[str, np.ndarray], dtype: str) -> None:
     """The first rows against dense sums."""
-    part = {n: a if n.endswith("w") and problem.shared_weights else a[:CHECKED] for n, a in given.items()}
-    found = getattr(engine, name)(*part.values())
+    part = {n: a if n.endswith("w") and problem.shared_weights else a[:CHECKED] for n, a in inputs.items()}
+    result = getattr(engine, name)(*part.values())
     wanted = getattr(oracle, name)(problem, *part.values())
-    pairs = zip(found, wanted) if isinstance(wanted, tuple) else [(found, wanted)]
+    pairs = zip(result, wanted) if isinstance(wanted, tuple) else [(result, wanted)]
     worst = max(oracle.error(ours, theirs) for ours, theirs in pairs)
     assert worst <= GATE[dtype], f"{problem.label}: {name} is off by {worst:.1e}, allowed {GATE[dtype]}"
 
 
-def moved(given: dict[str, np.ndarray], tensors: bool) -> dict[str, Any]:
+def moved(inputs: dict[str, np.ndarray], tensors: bool) -> dict[str, Any]:
     if not tensors:
-        return dict(given)
+        return dict(inputs)
     import torch
 
-    return {name: torch.as_tensor(array).cuda() for name, array in given.items()}
+    return {name: torch.as_tensor(array).cuda() for name, array in inputs.items()}
 
 
 def waiting(work: Callable[[], Any], tensors: bool) -> Callable[[], Any]:
@@ -128,15 +128,15 @@ def waiting(work: Callable[[], Any], tensors: bool) -> Callable[[], Any]:
 
 def ready(problem: TPProblem, name: str, held: dict[str, Any]) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
     """Peers that run the pass, and why others do not."""
-    found, reasons = {}, {}
+    engines, reasons = {}, {}
     for title, make in PEERS.items():
         try:
             work = Peer(make(problem, held["x"])).work(name, held)
             work()
-            found[title] = work
+            engines[title] = work
         except Exception as reason:  # peers fail in ways of their own, and each is to be named
             reasons[title] = f"{type(reason).__name__}: {str(reason).splitlines()[0] if str(reason) else ''}"
-    return found, reasons
+    return engines, reasons
 
 
 def row(
@@ -162,7 +162,7 @@ def measured(asked: argparse.Namespace, dtype: str, device: Device) -> Iterator[
     yield from convolutions(dtype, device, asked.rounds, asked.simulate, tensors)
 
 
-def main(given: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("cases", nargs="*", default=list(CASES))
     parser.add_argument("--dtypes", nargs="+", choices=GATE, default=["float32", "float64"])
@@ -170,18 +170,18 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--batch", type=int, help="rows of a batch, instead of the usual ones")
     parser.add_argument("--simulate", action="store_true", help="a simulated device on this CPU")
     parser.add_argument("--out", type=Path, help="default: profiles/measured/GPU/cg.json")
-    asked, console = parser.parse_args(given), Console(soft_wrap=True)
+    asked, console = parser.parse_args(argv), Console(soft_wrap=True)
     try:
         device: Device = SimulatedDevice(lanes=8) if asked.simulate else cuda_devices()[0]
         out = asked.out or record_file("cg", slug(device.name))
         kind = "simulated device, no figure counts" if asked.simulate else "measured"
         record = heading() | {"kind": kind, "device": device.name, "machine": machine(), "rows": []}
         for dtype in asked.dtypes:
-            for found in measured(asked, dtype, device):
-                record["rows"].append(found)
-                beside = ", ".join(f"{title} {ratio:.2f}x" for title, ratio in found["ratios"].items())
-                ours = found["seconds"]["ours"] * 1e3
-                console.print(f"{found['case']} {dtype} {found['pass']}: {ours:.3f} ms {beside}")
+            for row in measured(asked, dtype, device):
+                record["rows"].append(row)
+                beside = ", ".join(f"{title} {ratio:.2f}x" for title, ratio in row["ratios"].items())
+                ours = row["seconds"]["ours"] * 1e3
+                console.print(f"{row['case']} {dtype} {row['pass']}: {ours:.3f} ms {beside}")
                 write_json(record, out)
     except (TrnqcError, AssertionError) as error:
         console.print(str(error), markup=False, highlight=False, style="red")

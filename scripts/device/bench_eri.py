@@ -112,13 +112,13 @@ def gpu4pyscf(mol: gto.Mole, dm: np.ndarray, rounds: int) -> dict[str, Any]:
     return {"version": gpu4pyscf.__version__, "jk_s": seconds, **scf_of(mf, dm)}
 
 
-def main(given: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("cases", nargs="*", default=list(CASES), metavar="molecule/basis")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--simulate", action="store_true", help="two simulated devices on this CPU")
     parser.add_argument("--out", type=Path, help="default: profiles/measured/GPU/eri.json")
-    asked, console = parser.parse_args(given), Console(soft_wrap=True)
+    asked, console = parser.parse_args(argv), Console(soft_wrap=True)
     try:
         devices: Sequence[Device] = [SimulatedDevice(f"simulated {n}", lanes=8) for n in range(2)]
         devices = devices if asked.simulate else cuda_devices()

@@ -37,9 +37,9 @@ DEBUG = {"NEURON_FRAMEWORK_DEBUG": "1", "XLA_IR_DEBUG": "1", "XLA_HLO_DEBUG": "1
 def find_tool(wanted: str | None) -> Path:
     """The profiler's executable, on PATH or where its package puts it."""
     for name in (wanted,) if wanted else TOOLS:
-        found = shutil.which(name) or shutil.which(name, path=INSTALLED)
-        if found:
-            return Path(found)
+        path = shutil.which(name) or shutil.which(name, path=INSTALLED)
+        if path:
+            return Path(path)
     raise BackendUnavailable(
         f"expected {wanted or ' or '.join(TOOLS)} on PATH or in {INSTALLED}, found neither; "
         "install the package aws-neuronx-tools from the vendor's repository"
@@ -84,13 +84,13 @@ def compile_program(command: list[str], out: Path, recorder: Recorder) -> Path:
     recorder.run(command, DEBUG | {name: str(path.resolve()) for name, path in caches.items()}, quiet=False)
     # Frameworks leave a copy of the program beside the cache's: equal bytes are one program.
     after = _programs() | {path.resolve() for path in work.rglob("*.neff")}
-    found = sorted({path.read_bytes(): path for path in sorted(after - before)}.values())
-    if len(found) != 1:
-        names = ", ".join(map(str, found)) or "none"
+    programs = sorted({path.read_bytes(): path for path in sorted(after - before)}.values())
+    if len(programs) != 1:
+        names = ", ".join(map(str, programs)) or "none"
         raise InputError(
             f"expected the command to compile one program, found {names}; name the .neff to profile instead"
         )
-    return found[0]
+    return programs[0]
 
 
 def capture(tool: Path, neff: Path, out: Path, args: argparse.Namespace, recorder: Recorder) -> Path:
@@ -127,10 +127,10 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--inputs", nargs="+", metavar=("NAME FILE", "NAME FILE"), help="inputs; zeros otherwise")
     parser.add_argument("--target", help="trn1, trn2 or trn3, for the report")
-    given = list(sys.argv[1:] if argv is None else argv)
-    cut = given.index("--") if "--" in given else len(given)
-    args = parser.parse_args(given[:cut])
-    args.command = given[cut + 1 :]
+    words = list(sys.argv[1:] if argv is None else argv)
+    cut = words.index("--") if "--" in words else len(words)
+    args = parser.parse_args(words[:cut])
+    args.command = words[cut + 1 :]
     if bool(args.neff) == bool(args.command):
         parser.error("give a .neff file, or a command after --")
     if args.inputs and len(args.inputs) % 2:

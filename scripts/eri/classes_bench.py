@@ -1,9 +1,9 @@
-"""Rates of one class in dense batches on one thread: generated kernels beside libcint of PySCF's wheel.
+"""Rates of one class in dense batches on one thread: generated kernels and libcint of PySCF's wheel.
 
     python -m scripts.eri.classes_bench 1111 2121 --primitives 1 3 [--form straight columns]
 
-Every bra pair meets every ket pair, nothing is screened; integrals of ours go to a buffer that is used again, libcint's
-to PySCF's array. Times are the thread's CPU seconds, the best of several runs of both in turns.
+Every bra pair is combined with every ket pair, without screening. Our integrals are written to a buffer that is reused,
+libcint's to PySCF's array. Times are CPU seconds of the thread, the best of several runs of both in turns.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from trnqc.gen.cost import cost
 from trnqc.gen.values import fma
 
 LANES, ROUNDS, SECONDS = lanes(), 5, 0.1
-# Shells in the place of a, b, c and d, pairs being all with all: many where a quartet is small, so that one call is not
-# mostly overhead, few where it is large, so that libcint's array stays in cache.
+# Number of shells for each of a, b, c and d: many for small quartets, so that the overhead of a call is small, and few
+# for large ones, so that libcint's array stays in cache.
 MANY, FEW = (6, 6, 8, 8), (3, 3, 4, 4)
 
 
 def class_rate(cls: QuartetClass, primitives: int, form: str = "") -> dict[str, Any]:
-    """Million quartets a second, times libcint's, flops a quartet, share of the peak, largest error, build time."""
+    """Return 10^6 quartets/s, the ratio to libcint, flops per quartet, share of the peak, largest error, build time."""
     moles = molecules(cls, primitives)
     bra, ket = (pairs_between(*side)[0] for side in (moles[:2], moles[2:]))
     begin = time.perf_counter()
@@ -73,19 +73,19 @@ def _counts(cls: QuartetClass) -> tuple[int, int, int, int]:
 
 
 def molecules(cls: QuartetClass, primitives: int) -> list[gto.Mole]:
-    """One molecule for each shell of a class."""
+    """Return one molecule for each shell of a class."""
     return [_shells(l, n, primitives, seed, cls.cartesian) for seed, (l, n) in enumerate(zip(cls.shells, _counts(cls)))]
 
 
 def flops_of(cls: QuartetClass, primitives: int, form: str = "") -> int:
-    """Recurrences and Phase 2 of a quartet as emitted, without prefactors and the Boys function."""
+    """Return the flops of a quartet as emitted, without prefactors and the Boys function."""
     one = cost(primitive_function(cls, form)).flops.at()
     return one * primitives**4 + cost(horizontal_function(*cls.shells, cls.cartesian)).flops.at()
 
 
 @cache
 def peak_gflops() -> float:
-    """What one thread reaches on this machine in fused multiply-adds of vectors that stay in registers."""
+    """Return the GFLOP/s of one thread on this machine for fused multiply-adds of vectors in registers."""
     n, i, chains = Var("n", "i64"), Var("i", "i64"), 12  # more would not fit into the registers of AVX2
     x = Array("x", "f64", (chains,), lanes=True)
     held = [Var(f"x{c}") for c in range(chains)]
@@ -103,7 +103,7 @@ def peak_gflops() -> float:
 
 
 def _shells(l: int, count: int, primitives: int, seed: int, cartesian: bool) -> gto.Mole:
-    """`count` shells of one l, near the origin, with exponents between 0.2 and 4."""
+    """Return `count` shells of one l near the origin with exponents from 0.2 to 4."""
     rng = np.random.default_rng([seed, l, primitives])
     mol = gto.Mole(verbose=0, unit="Bohr", cart=cartesian)
     mol.atom = [(f"ghost-He{n}", tuple(rng.normal(size=3))) for n in range(count)]
@@ -116,7 +116,7 @@ def _shells(l: int, count: int, primitives: int, seed: int, cartesian: bool) -> 
 
 
 def _libcint(moles: list[gto.Mole], cls: QuartetClass) -> Callable[[], np.ndarray]:
-    """PySCF's loop in C over quartets, called without its Python above it: of small quartets that takes longest."""
+    """Return a call of PySCF's C loop over quartets, without its Python code, which dominates for small quartets."""
     whole = gto.conc_mol(gto.conc_mol(*moles[:2]), gto.conc_mol(*moles[2:]))
     name = f"int2e_{'cart' if cls.cartesian else 'sph'}"
     ends = np.cumsum((0, *_counts(cls)))
@@ -154,7 +154,7 @@ def _libcint(moles: list[gto.Mole], cls: QuartetClass) -> Callable[[], np.ndarra
 
 
 def _aligned(shape: tuple[int, ...], fill: float = 0.0) -> np.ndarray:
-    """Vectors that lie in whole cache lines."""
+    """Return an array that is aligned to cache lines."""
     size = int(np.prod(shape))
     raw = np.empty(size + 8)
     begin = -(raw.ctypes.data // 8) % 8
@@ -166,7 +166,7 @@ def _aligned(shape: tuple[int, ...], fill: float = 0.0) -> np.ndarray:
 def arguments(
     cls: QuartetClass, bra: ShellPairs, ket: ShellPairs, lanes: int = LANES, variant: Variant = STANDARD
 ) -> dict[str, Any]:
-    """Of `driver`, by name."""
+    """Return the arguments of `driver` by name."""
     vectors = len(ket) // lanes
     na, nb, nc, nd = cls.extents
     size = work_size(cls, 1, 1) + scratch_size(*cls.shells, cls.cartesian, variant.fused)
@@ -207,7 +207,7 @@ def _table(order: int) -> np.ndarray:
 def driver(
     cls: QuartetClass, form: str = "", variant: Variant = STANDARD, lanes: int = LANES
 ) -> tuple[Callable[..., None], st.Function]:
-    """The kernel in loops over bra pairs and vectors of ket pairs, and its compiled form."""
+    """Return the kernel in loops over bra pairs and vectors of ket pairs, and its compiled form."""
     kernel, p = quartet_function(cls, form, variant), parameters(cls)
     n_pairs, n_vectors, repeats, keep = (Var(n, "i64") for n in ("n_pairs", "n_vectors", "repeats", "keep"))
     b, v, r = Var("b", "i64"), Var("v", "i64"), Var("r", "i64")
@@ -237,8 +237,8 @@ def _compiled(function: st.Function, lanes: int = LANES) -> jit.Library:
     return jit.library(jit.Recipe.of(function, name="eri-bench"), lanes)
 
 
-def ordered(function: st.Function, inputs: dict[str, Any]) -> list[Any]:
-    return [inputs[st.name_of(p)] for p in function.params]
+def ordered(function: st.Function, values: dict[str, Any]) -> list[Any]:
+    return [values[st.name_of(p)] for p in function.params]
 
 
 def _error(
@@ -252,13 +252,13 @@ def _error(
 ) -> float:
     kernel(*ordered(function, inputs))
     (a, b, c, d), (na, nb, nc, nd) = _counts(cls), cls.extents
-    results = inputs["out"].reshape(n_bra, n_ket // LANES, na * nb * nc * nd, LANES).transpose(0, 1, 3, 2)
-    results = results.reshape(a, b, c, d, na, nb, nc, nd).transpose(0, 4, 1, 5, 2, 6, 3, 7)
-    return float(np.abs(results.reshape(theirs.shape) - theirs).max())
+    ours = inputs["out"].reshape(n_bra, n_ket // LANES, na * nb * nc * nd, LANES).transpose(0, 1, 3, 2)
+    ours = ours.reshape(a, b, c, d, na, nb, nc, nd).transpose(0, 4, 1, 5, 2, 6, 3, 7)
+    return float(np.abs(ours.reshape(theirs.shape) - theirs).max())
 
 
 def in_turns(*contestants: Callable[[int], Any]) -> list[float]:
-    """Best CPU seconds of one run each, in repeats that take about SECONDS."""
+    """Return the best CPU seconds of one run of each, from repeats that take about SECONDS."""
     best = [np.inf] * len(contestants)
     repeats = [1] * len(contestants)
     with lib.with_omp_threads(1):

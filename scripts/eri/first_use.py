@@ -1,8 +1,9 @@
-"""One SCF, and its gradient where that is asked for, as a process of its own: what `bench_first_use.py` times.
+"""One SCF, and its gradient on request, in its own process, which `bench_first_use.py` times.
 
     python -m scripts.eri.first_use {PySCF,trnqc} benzene cc-pvdz {memory,direct,fitted} [--gradient]
 
-It prints JSON: energies, what made J and K, and seconds since the process began. trnqc is imported only for trnqc.
+It prints JSON: energies, what computed J and K, and seconds since the start of the process. trnqc is imported only if
+it is measured.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ def main() -> None:
         import trnqc
 
         mf = trnqc.accelerate(mf)
-    results = {"e_scf": mf.kernel(), "ran_on": getattr(mf, "ran_on", "PySCF"), "scf_s": time.perf_counter() - begin}
+    record = {"e_scf": mf.kernel(), "ran_on": getattr(mf, "ran_on", "PySCF"), "scf_s": time.perf_counter() - begin}
     if asked.gradient:
         mf.max_memory = 16_000
         gradients = mf.nuc_grad_method()
-        results["gradient"] = gradients.kernel().tolist()
-        results["gradient_ran_on"] = getattr(gradients, "ran_on", "PySCF")
-    print(json.dumps(results | {"nao": mol.nao_nr(), "seconds": time.perf_counter() - begin}))
+        record["gradient"] = gradients.kernel().tolist()
+        record["gradient_ran_on"] = getattr(gradients, "ran_on", "PySCF")
+    print(json.dumps(record | {"nao": mol.nao_nr(), "seconds": time.perf_counter() - begin}))
 
 
 if __name__ == "__main__":

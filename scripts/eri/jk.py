@@ -17,7 +17,7 @@ CUTOFF = 1e-13
 
 
 def case(title: str, threads: int, rounds: int) -> dict[str, Any]:
-    """title: molecule/basis. The density is the superposition of minimal-basis atoms that an SCF starts from."""
+    """Time J and K for `title`, molecule/basis. The density is PySCF's initial guess `minao`."""
     name, _, basis = title.partition("/")
     mol = build_mole(load_geometry(name), basis)
     mf = scf.RHF(mol)

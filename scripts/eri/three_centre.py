@@ -18,7 +18,7 @@ ROUNDS = 5
 
 
 def three_centre(molecule: str, basis: str, aux: str, threads: int) -> dict[str, Any]:
-    """Medians of wall and CPU seconds by contestant, their ratio, and the largest difference of an integral."""
+    """Return medians of wall and CPU seconds by contestant, their ratio, and the largest difference of an integral."""
     mol = build_mole(load_geometry(molecule), basis)
     auxmol = df.make_auxmol(mol, aux)
     before = lib.num_threads()

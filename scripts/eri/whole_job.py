@@ -25,7 +25,7 @@ MEMORY = 12_000
 
 
 class _Stages:
-    """Wall and CPU seconds of what runs between two calls."""
+    """Wall and CPU seconds between two calls."""
 
     def __init__(self) -> None:
         self.wall: dict[str, float] = {}
@@ -76,7 +76,7 @@ def _run(molecule: str, basis: str, ours: bool) -> dict[str, Any]:
 
 
 def whole_job(molecule: str, basis: str, threads: int, rounds: int) -> dict[str, Any]:
-    """Medians of the stages' seconds by contestant, ratios of the whole, and the differences of the energies."""
+    """Return medians of the stages' seconds by contestant, ratios of totals, and differences of energies."""
     before = lib.num_threads()
     lib.num_threads(threads)
     try:

@@ -1,1 +1,1 @@
-"""Ablation of the integral generator: graphs, phase 2, CUDA registers and CPU throughput, beside published claims."""
+"""Ablation of the integral generator: graphs, phase 2, CUDA registers and CPU throughput, and published figures."""

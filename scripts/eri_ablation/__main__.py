@@ -1,15 +1,15 @@
-"""What does each part of the integral generator give? A table per part, beside FusionRCG's claims and a prototype.
+"""The effect of each part of the integral generator, in tables beside the figures of FusionRCG and of a prototype.
 
     python -m scripts.eri_ablation [--parts graphs phase2 gpu cpu] [--classes 1111 2121] [--quick]
                                    [--out FILE]
 
     graphs  nodes, flops, values that live at once, slots, by axis rule and scheduler
-    phase2  from targets to integrals with harmonics taken step by step or at the end
+    phase2  flops from targets to integrals, with harmonics step by step or at the end
     gpu     registers, spills, shared memory and compile time by tier, rule, scheduler and form of `+=` (nvcc, no GPU)
     cpu     throughput with one part changed at a time: rule, scheduler, harmonics, form, lanes, primitive screening
 
-Nothing is timed on a GPU. CPU figures are a thread's CPU seconds. What was counted or compiled once is kept in the
-cache of compiled kernels; times are taken anew. Parts and classes that are not asked for stay as they are in the file.
+Nothing is timed on a GPU. CPU figures are a thread's CPU seconds. Counts and compiled files are kept in the
+cache of compiled kernels; times are always measured. Other parts and classes in the file are not changed.
 """
 
 from __future__ import annotations

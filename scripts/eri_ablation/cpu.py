@@ -20,7 +20,7 @@ AS_IT_IS = "as it is"
 
 @dataclass(frozen=True)
 class Case:
-    """cutoff: below which primitive quartets are left out."""
+    """A kernel with its options. Primitive quartets below `cutoff` are left out."""
 
     variant: Variant = STANDARD
     form: str = ""
@@ -45,7 +45,7 @@ CASES = {
 
 
 def class_row(digits: str, primitives: Sequence[int]) -> dict[str, Any]:
-    """`rates[primitives][case]`: million quartets a second of CPU time; the best of several runs in turns."""
+    """Return `rates[primitives][case]` in 10^6 quartets per CPU second, the best of several runs in turns."""
     cls = quartet(digits)
     jobs = {name: partial(driver, cls, case.form, case.variant, case.lanes) for name, case in CASES.items()}
 

@@ -21,13 +21,13 @@ from trnqc.gen.schedule import best_of
 from trnqc.jit import Build, build_all, compile_cuda
 from trnqc.jit.occupancy import resident_warps
 
-# Orders without regard to live values take nvcc minutes in the large classes; there is little to learn from them there.
+# For large classes, nvcc takes minutes for orders that ignore live values, so these are left out.
 NAIVE_MOST = 1000
 
 
 @dataclass(frozen=True)
 class Case:
-    """title: what it is; tier: how it is made; chosen: what a GPU would run."""
+    """A form of a kernel. `tier`: how it is generated; `chosen`: whether a GPU would run it."""
 
     title: str
     tier: Tier
@@ -35,7 +35,7 @@ class Case:
 
 
 def cases(cls: QuartetClass) -> Iterator[Case]:
-    """Every form that the rules know, then the form in memory with rule, order and additions changed."""
+    """Yield every tier, then the tier in memory with another rule, order or form of additions."""
     tiers = list(candidates(cls))
     for tier in tiers:
         yield Case(f"targets in {tier.name}", tier, tier is tiers[0])
@@ -61,7 +61,7 @@ def class_rows(digits: str, arches: Sequence[str]) -> list[dict[str, Any]]:
         print(f"\rnvcc ({digits}): {done}/{total}", end="\n" if done == total else "", file=sys.stderr, flush=True)
 
     built = build_all(jobs, workers=1, progress=show)
-    return [row(cls, case, arch, compiled) for (case, arch), compiled in zip(wanted, built.values())]
+    return [row(cls, case, arch, result) for (case, arch), result in zip(wanted, built.values())]
 
 
 def build(cls: QuartetClass, tier: Tier, arch: str) -> Build:
@@ -70,9 +70,9 @@ def build(cls: QuartetClass, tier: Tier, arch: str) -> Build:
     return compile_cuda(text, name="ablation", arch=arch)
 
 
-def row(cls: QuartetClass, case: Case, arch: str, compiled: Build | CompilerError) -> dict[str, Any]:
+def row(cls: QuartetClass, case: Case, arch: str, result: Build | CompilerError) -> dict[str, Any]:
     tier = case.tier
-    head = {
+    record = {
         "class": cls.digits,
         "variant": case.title,
         "arch": arch,
@@ -81,18 +81,18 @@ def row(cls: QuartetClass, case: Case, arch: str, compiled: Build | CompilerErro
         "peak": peak(cls, tier.variant) if tier.form == "straight" else None,
         "chosen": case.chosen,
     }
-    if isinstance(compiled, CompilerError):
-        return head | {"error": str(compiled)}
-    k = compiled.kernel(cls.name)
-    return head | {
+    if isinstance(result, CompilerError):
+        return record | {"error": str(result)}
+    k = result.kernel(cls.name)
+    return record | {
         "registers": k.registers,
         "spill_stores": k.spill_stores,
         "spill_loads": k.spill_loads,
         "shared": k.shared,
-        "given_up": k.given_up,
+        "given_up": k.spills_excessively,
         "warps": resident_warps(k, tier.lanes, arch),
-        "seconds": compiled.seconds,
-        "compiler": compiled.compiler,
+        "seconds": result.seconds,
+        "compiler": result.compiler,
     }
 
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from scripts.eri.remembered import remembered
+from scripts import ROOT
 from trnqc.eri.kernels.recurrence import RULES, fewest_flops, recurrence
 from trnqc.gen.cost import cost_of_values
 from trnqc.gen.graph import Graph
 from trnqc.gen.liveness import allocate, peak_live
 from trnqc.gen.schedule import METHODS, first
+from trnqc.jit.cache import key_of, library_cache
 
 SOURCES = ("trnqc/gen/schedule.py", "trnqc/gen/liveness.py")
-# Beyond this many nodes list scheduling in Python, which looks at every ready node in every step, takes too long, and
-# completing targets takes minutes: it is then done once, for the rules that GPUs want.
+# Number of nodes up to which list scheduling is done for all rules. It visits every ready node in every step. Beyond
+# this, only the order "target" is computed, which takes minutes, and only for the rules that suit GPUs.
 LISTED = 9000
 GPU_RULES = ("interleaved", "mirrored")
 
@@ -26,12 +30,12 @@ def shells(digits: str) -> tuple[int, int, int, int]:
 
 
 def rules(digits: str) -> tuple[str, ...]:
-    """The fixed orders of axes, and the CPU's: the side of lower l first, and of its axes the cheapest."""
+    """Return the fixed rules of axes, and that of the CPU: first the side of lower l, and of its axes the cheapest."""
     return (*RULES, fewest_flops(*shells(digits)))
 
 
 def graph_row(digits: str, rule: str) -> dict[str, Any]:
-    """Counts of one graph; by scheduler `peaks`, and `slots` before and after values share them."""
+    """Return counts of one graph, and by scheduler `peaks`, and `slots` before and after values share them."""
     system = recurrence(*shells(digits), rule=rule)
     graph = system.graph
 
@@ -47,8 +51,8 @@ def graph_row(digits: str, rule: str) -> dict[str, Any]:
 
     counts = {"nodes": len(graph), "edges": graph.edges, "targets": len(graph.targets)}
     counts["flops"] = cost_of_values(*system.targets).flops.at()
-    results = remembered("ablation-graph", compute, digest(graph), LISTED, sources=SOURCES)
-    return {"class": digits, "rule": rule, **counts, **results}
+    figures = remembered("ablation-graph", compute, digest(graph), LISTED)
+    return {"class": digits, "rule": rule, **counts, **figures}
 
 
 def digest(graph: Graph) -> str:
@@ -57,12 +61,12 @@ def digest(graph: Graph) -> str:
 
 
 def draws_for(graph: Graph) -> int:
-    """Ties drawn."""
+    """Return the number of random draws among equally good nodes."""
     return 16 if len(graph) < 1000 else 8 if len(graph) < 4000 else 2 if len(graph) <= LISTED else 1
 
 
 def fewest_live(digits: str) -> dict[str, Any]:
-    """The best of several draws over the rules made for GPUs, completing targets; `all` by rule and draw."""
+    """Return the fewest live values over the rules for GPUs and several draws; `all` has them by rule and draw."""
     peaks = {}
     for rule in GPU_RULES:
         graph = recurrence(*shells(digits), rule=rule).graph
@@ -73,6 +77,17 @@ def fewest_live(digits: str) -> dict[str, Any]:
             ties = [first, *(random.Random(f"0/{n}").random for n in range(1, draws_for(graph)))]
             return [peak_live(graph, METHODS["target"](graph, draw)) for draw in ties]
 
-        peaks[rule] = remembered("ablation-draws", compute, digest(graph), draws_for(graph), sources=SOURCES)
+        peaks[rule] = remembered("ablation-draws", compute, digest(graph), draws_for(graph))
     best = min(peaks, key=lambda rule: min(peaks[rule]))
     return {"class": digits, "peak": min(peaks[best]), "rule": best, "all": peaks}
+
+
+def remembered(name: str, compute: Callable[[], Any], *parts: Any) -> Any:
+    """Return what `compute` returns, from the cache of compiled files if no part and no file of SOURCES has changed."""
+    key = key_of(*(repr(part) for part in parts), *((ROOT / source).read_text() for source in SOURCES))
+    entry = library_cache().get(f"{name}-{key}", lambda out: _write(out, compute()), ".json")
+    return json.loads(entry.read_text())
+
+
+def _write(out: Path, result: Any) -> None:
+    out.write_text(json.dumps(result))

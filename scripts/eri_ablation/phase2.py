@@ -1,4 +1,4 @@
-"""From targets to integrals: flops and intermediates with harmonics of each side at once, or of all at the end."""
+"""Flops and intermediates from targets to integrals, with harmonics for each side at once, or for all at the end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def phase2_row(digits: str) -> dict[str, Any]:
     that the order saves in an uncontracted quartet."""
     la, lb, lc, ld = shells(digits)
     start = len(components(la, lb)), len(components(lc, ld))
-    results: dict[str, dict[str, Any]] = {}
+    counts: dict[str, dict[str, Any]] = {}
     for word, fused in (("fused", True), ("late", False)):
         order = stages(la, lb, lc, ld, cartesian=False, fused=fused)
         sizes, extents = [start[0] * start[1]], start
@@ -23,9 +23,9 @@ def phase2_row(digits: str) -> dict[str, Any]:
             extents = (stage.after, extents[1]) if stage.axis == 0 else (extents[0], stage.after)
             sizes.append(extents[0] * extents[1])
         scratch = scratch_size(la, lb, lc, ld, False, fused)
-        results[word] = {"flops": flops(order, start), "sizes": sizes, "largest": max(sizes), "scratch": scratch}
+        counts[word] = {"flops": flops(order, start), "sizes": sizes, "largest": max(sizes), "scratch": scratch}
     rule = fewest_flops(la, lb, lc, ld)
     vertical = cost_of_values(*recurrence(la, lb, lc, ld, rule=rule).targets).flops.at()
-    whole = vertical + results["late"]["flops"]
-    share = (results["late"]["flops"] - results["fused"]["flops"]) / whole if whole else 0.0
-    return {"class": digits, "vertical_flops": vertical, **results, "share": share}
+    whole = vertical + counts["late"]["flops"]
+    share = (counts["late"]["flops"] - counts["fused"]["flops"]) / whole if whole else 0.0
+    return {"class": digits, "vertical_flops": vertical, **counts, "share": share}

@@ -13,7 +13,7 @@ NAIVE_RULE, NAIVE_METHOD = "bra first", "fifo"
 
 
 def verdicts(parts: Mapping[str, Rows]) -> list[dict[str, Any]]:
-    """quantity, class, target and what was found in words, and `met`, for everything that the parts tell of."""
+    """Return quantity, class, target and measured value in words, and whether the target is met, for all parts."""
     judged = {"graphs": _graphs, "gpu": _gpu}
     return [verdict for part, judge in judged.items() if part in parts for verdict in judge(parts[part])]
 

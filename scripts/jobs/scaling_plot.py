@@ -69,8 +69,8 @@ def _stage(
     line = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in points)
     (last, end), first = points[-1], max(points[0][0], points[-1][0] * (y.low / points[-1][1]) ** (1 / expected))
     dashed = f"{x(first):.1f},{y(end * (first / last) ** expected):.1f} {x(last):.1f},{y(end):.1f}"
-    found = "" if slope is None else f"n^{slope:.1f}, "
-    legend = f"{stage}: {found}expected n^{expected}"
+    power = "" if slope is None else f"n^{slope:.1f}, "
+    legend = f"{stage}: {power}expected n^{expected}"
     at = TOP + 14 + 20 * n
     return [
         element("polyline", points=dashed, fill="none", stroke=colour, stroke_dasharray="3 4", opacity="0.7"),

@@ -100,11 +100,11 @@ def matmuls() -> Iterator[Row]:
         options: dict[str, Any] = {}
         if name == "blocked":
             options["kept"] = round((1 - traffic(name)) * moved["hoisted"] / (8192 * matmul.RUN * 4))
-        found = run(getattr(matmul, name), fp32(8192, 4096), fp32(8192, 8192), **options)
-        s: dict[str, Any] = found.summary()
+        timeline = run(getattr(matmul, name), fp32(8192, 4096), fp32(8192, 8192), **options)
+        s: dict[str, Any] = timeline.summary()
         title = f"matmul {name}"
         moved[name] = s["hbm_read_bytes"] + s["hbm_write_bytes"]
-        yield Row(title, "time", "ms", published.ms, found.total_ns / 1e6, FIGURE)
+        yield Row(title, "time", "ms", published.ms, timeline.total_ns / 1e6, FIGURE)
         yield Row(title, "TensorE active", "%", published.tensor, s[ACTIVE], GUIDE)
         yield Row(title, "DMA active", "%", published.dma, s["dma_active_time_percent"], GUIDE)
         yield Row(title, "DMA packet time", "ms", published.packets, 1e3 * s["dma_packet_time"], FIGURE)
@@ -121,8 +121,8 @@ def scans() -> Iterator[Row]:
         inputs = (fp32(channels, steps), fp32(channels, steps), fp32(channels, 16), fp32(16, steps), fp32(16, steps))
         return run(mamba.scan, *inputs, **kwargs)
 
-    def vector(found: Timeline) -> float:
-        return float(found.summary()["vector_engine_active_time_percent"])
+    def vector(timeline: Timeline) -> float:
+        return float(timeline.summary()["vector_engine_active_time_percent"])
 
     c = constants_for("trn2")
     toy = scan(256, 512, reload=True)
@@ -133,15 +133,15 @@ def scans() -> Iterator[Row]:
     yield Row("Mamba v1, 4096 channels, 512 steps", "time", "ms", 2.34, first.total_ns / 1e6, MAMBA)
     yield Row("Mamba v1, 4096 channels, 512 steps", "VectorE active", "%", 92.16, vector(first), MAMBA)
     for steps, ms in ((512, 1.61), (1024, 4.4), (2048, 8.9), (3072, 13.1), (4096, 17.6)):
-        found = scan(4096, steps)
-        yield Row(f"Mamba v2, 4096 channels, {steps} steps", "time", "ms", ms, found.total_ns / 1e6, MAMBA)
+        timeline = scan(4096, steps)
+        yield Row(f"Mamba v2, 4096 channels, {steps} steps", "time", "ms", ms, timeline.total_ns / 1e6, MAMBA)
         if steps == 512:
-            yield Row(f"Mamba v2, 4096 channels, {steps} steps", "VectorE active", "%", 99.63, vector(found), MAMBA)
+            yield Row(f"Mamba v2, 4096 channels, {steps} steps", "VectorE active", "%", 99.63, vector(timeline), MAMBA)
     for steps, ms in ((512, 1.6), (1024, 3.3), (2048, 6.6), (3072, 10.1), (4096, 13.3), (8192, 27.8)):
-        found = scan(4096, steps, length=512)
-        yield Row(f"Mamba v3, 4096 channels, {steps} steps", "time", "ms", ms, found.total_ns / 1e6, MAMBA)
+        timeline = scan(4096, steps, length=512)
+        yield Row(f"Mamba v3, 4096 channels, {steps} steps", "time", "ms", ms, timeline.total_ns / 1e6, MAMBA)
         if steps == 8192:
-            yield Row(f"Mamba v3, 4096 channels, {steps} steps", "VectorE active", "%", 94.85, vector(found), MAMBA)
+            yield Row(f"Mamba v3, 4096 channels, {steps} steps", "VectorE active", "%", 94.85, vector(timeline), MAMBA)
 
 
 def pieces() -> Iterator[Row]:
@@ -166,8 +166,8 @@ def pieces() -> Iterator[Row]:
     yield Row("fp8 double-row matmul 512 x 16384 x 1024", "time", "us", 320, fp8.total_ns / 1e3, test, bound=True)
 
 
-def _first(found: Timeline, engine: str) -> float:
-    event = next(e for e in found.events if e.engine == engine)
+def _first(timeline: Timeline, engine: str) -> float:
+    event = next(e for e in timeline.events if e.engine == engine)
     return event.end_ns - event.start_ns
 
 
@@ -179,17 +179,17 @@ def orderings(rows: list[Row]) -> list[tuple[str, bool]]:
             groups.setdefault(("matmul", row.figure), []).append(row)
         elif row.workload.startswith("Mamba") and row.figure == "time":
             groups.setdefault(("Mamba", row.workload.split(",", 1)[1]), []).append(row)
-    found = []
+    collected = []
     for (kind, what), group in groups.items():
         for n, a in enumerate(group):
             for b in group[n + 1 :]:
                 if abs(a.published / b.published - 1) > 0.01:
                     sign = ">" if a.published > b.published else "<"
                     right = (a.published > b.published) == (a.modelled > b.modelled)
-                    found.append(
+                    collected.append(
                         (f"{kind} {what.strip()}: {a.workload.split(',')[0]} {sign} {b.workload.split(',')[0]}", right)
                     )
-    return found
+    return collected
 
 
 def show(rows: list[Row], seconds: float) -> dict[str, Any]:
@@ -229,12 +229,12 @@ def main() -> int:
     args = parser.parse_args()
     begin = time.perf_counter()
     rows = [*matmuls(), *scans(), *pieces()]
-    found = show(rows, time.perf_counter() - begin)
+    statistics = show(rows, time.perf_counter() - begin)
     data = {
         "schema": "trnqc.timeline-calibration/1",
         "measurement": "modelled",
         "command": "python -m scripts.model.calibrate_timeline",
-        "statistics": found,
+        "statistics": statistics,
         "constants": {name: constants_for(name) for name in ("trn1", "trn2", "trn3")},
         "rows": [asdict(row) | {"error": row.error} for row in rows],
     }

@@ -25,13 +25,13 @@ from trnqc.tuning.requests import check, parse_shape
 
 def constants(kernel: str, shape: dict[str, int], precision: str, changes: list[str]) -> dict[str, int]:
     """The kernel's defaults with the changes "name=number"."""
-    found = kernels()[kernel].default(shape, precision)
+    defaults = kernels()[kernel].default(shape, precision)
     for change in changes:
         name, _, number = change.partition("=")
-        if name not in found or not number.isdigit():
-            raise InputError(f"--set: expected one of {', '.join(found)} as NAME=NUMBER, found {change!r}")
-        found[name] = int(number)
-    return found
+        if name not in defaults or not number.isdigit():
+            raise InputError(f"--set: expected one of {', '.join(defaults)} as NAME=NUMBER, found {change!r}")
+        defaults[name] = int(number)
+    return defaults
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -52,17 +52,17 @@ def main(argv: list[str] | None = None) -> int:
         kernel = check(args.kernel, shape, args.precision, args.target)
         chosen = constants(args.kernel, shape, args.precision, args.set)
         call = kernel.example(shape, args.precision, chosen, 1, Spec)
-        found = timeline(kernel.function, target=args.target, extrapolate=not args.every, event_limit=args.events)(
+        measured = timeline(kernel.function, target=args.target, extrapolate=not args.every, event_limit=args.events)(
             *call.args, **call.constants
         )
         extents = " x ".join(map(str, shape.values()))
         command = shlex.join(["python", "-m", "scripts.model.profile", *(sys.argv[1:] if argv is None else argv)])
-        data = found.to_dict() | {"kernel": f"{args.kernel} {extents}, {args.precision}", "command": command}
+        data = measured.to_dict() | {"kernel": f"{args.kernel} {extents}, {args.precision}", "command": command}
         write_aside(args.out, json.dumps(data, allow_nan=False))
     except TrnqcError as error:
         print(f"model_profile: error: {error}", file=sys.stderr)
         return 2
-    print(f"{args.kernel}: {found.total_ns / 1e6:.4g} ms modelled on {args.target}; wrote {args.out}")
+    print(f"{args.kernel}: {measured.total_ns / 1e6:.4g} ms modelled on {args.target}; wrote {args.out}")
     return 0
 
 

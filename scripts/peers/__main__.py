@@ -47,7 +47,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def trees_given(pairs: list[str]) -> dict[str, Path]:
+def source_trees(pairs: list[str]) -> dict[str, Path]:
     for pair in pairs:
         if pair.partition("=")[0] not in NAMES:
             raise InputError(f"--tree expects NAME=DIR with a NAME of {', '.join(NAMES)}, found {pair}")
@@ -92,9 +92,9 @@ def main(words: list[str] | None = None) -> int:
     # Rich takes a file for a terminal of 80 columns.
     console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
     record = json.loads(asked.out.read_text(encoding="utf-8")) if asked.out.exists() else {"peers": {}}
-    given, unexpected = trees_given(asked.tree), 0
+    trees, unexpected = source_trees(asked.tree), 0
     for peer in peers(tuple(asked.peers) or NAMES):
-        session = Session(peer, tree_of(peer, given.get(peer.name)), Limits(asked.threads, asked.timeout))
+        session = Session(peer, tree_of(peer, trees.get(peer.name)), Limits(asked.threads, asked.timeout))
         kept = record["peers"].setdefault(peer.name, {"files": {}})
         for file, way, result in session.outcomes(asked.files, asked.ways, asked.jobs):
             kept["files"].setdefault(file, {})[way] = result

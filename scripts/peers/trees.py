@@ -18,20 +18,20 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trnqc-peers"
 
 
-def tree_of(peer: Peer, given: Path | None = None) -> Path:
-    """The peer's source tree: `given`, or a clone of the installed version's tag, made at the first use.
+def tree_of(peer: Peer, path: Path | None = None) -> Path:
+    """The peer's source tree: `path`, or a clone of the installed version's tag, made at the first use.
 
     Raises
     ------
     InputError
-        If `given` is no folder.
+        If `path` is no folder.
     StorageError
         If the tag cannot be cloned; the message holds git's words.
     """
-    if given is not None:
-        if not given.is_dir():
-            raise InputError(f"--tree {peer.name}=DIR expects the folder of {peer.name}'s source tree, found {given}")
-        return given
+    if path is not None:
+        if not path.is_dir():
+            raise InputError(f"--tree {peer.name}=DIR expects the folder of {peer.name}'s source tree, found {path}")
+        return path
     tag = peer.tag.format(version=peer.version)
     tree = cache_folder() / f"{peer.name}-{peer.version}"
     if not tree.is_dir():

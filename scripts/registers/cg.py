@@ -20,7 +20,7 @@ from rich.table import Table
 
 from scripts import ROOT
 from scripts.measuring import heading, machine, write_json
-from scripts.workloads.tensor_products import configuration
+from scripts.workloads.tensor_products import CHANNELWISE, configuration
 from trnqc.cg.cuda.engine import BLOCKS
 from trnqc.cg.cuda.program import program
 from trnqc.cg.cuda.schedule import plan
@@ -33,16 +33,7 @@ from trnqc.jit import build_all, compile_cuda
 from trnqc.jit.occupancy import resident_warps
 
 LANES = 32
-LABELS = (
-    "mace-large",
-    "mace-medium",
-    "nequip-lips",
-    "nequip-revmd17-aspirin",
-    "nequip-revmd17-toluene",
-    "nequip-revmd17-benzene",
-    "nequip-water",
-    "DiffDock-L=2",
-)
+LABELS = (*CHANNELWISE, "DiffDock-L=2")
 # (label, bytes a number, architecture) -> registers of forward, backward, and the two kernels of a double backward.
 REFERENCE_REGISTERS = {
     ("mace-large", 4, "sm_80"): (254, 80, 230, 80),

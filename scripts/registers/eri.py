@@ -64,7 +64,7 @@ def table(rows: Sequence[Row]) -> Table:
             shown.add_row(row.label, row.arch, row.accumulate, str(row.outcome).splitlines()[0])
             continue
         for k in row.outcome.kernels:
-            spilled = f"{k.spill_stores}/{k.spill_loads}" + (" given up" if k.given_up else "")
+            spilled = f"{k.spill_stores}/{k.spill_loads}" + (" given up" if k.spills_excessively else "")
             shown.add_row(
                 row.label,
                 row.arch,

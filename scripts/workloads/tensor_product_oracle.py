@@ -104,14 +104,14 @@ def conv_double_backward(
     return _double_backward(_convolution(problem, graph), x, y, w, gz, gg)
 
 
-def error(found: Array, expected: Array) -> float:
+def error(actual: Array, expected: Array) -> float:
     """Largest deviation over the largest value expected; the largest value found where nothing is expected."""
-    if found.shape != expected.shape:
-        raise AssertionError(f"expected shape {expected.shape}, found {found.shape}")
+    if actual.shape != expected.shape:
+        raise AssertionError(f"expected shape {expected.shape}, found {actual.shape}")
     if not expected.size:
         return 0.0
     scale = float(np.abs(expected).max()) or 1.0
-    return float(np.abs(np.asarray(found, np.float64) - expected).max()) / scale
+    return float(np.abs(np.asarray(actual, np.float64) - expected).max()) / scale
 
 
 def arrays(problem: Any, batch: int, seed: int = 0, dtype: Any = np.float64) -> tuple[Array, Array, Array, Array]:
@@ -153,16 +153,16 @@ def _backward(apply: Apply, x: Array, y: Array, w: Array, gz: Array) -> tuple[Ar
 def _double_backward(apply: Apply, x: Array, y: Array, w: Array, gz: Array, gg: Sequence[Array]) -> tuple[Array, ...]:
     inputs, (cotangent,) = _tensors(x, y, w, leaves=True), _tensors(gz, leaves=True)
     first = _gradients(apply(*inputs), inputs, [cotangent], keep=True)
-    total = sum((g * given).sum() for g, given in zip(first, _tensors(*gg), strict=True))
+    total = sum((g * weight).sum() for g, weight in zip(first, _tensors(*gg), strict=True))
     if not isinstance(total, torch.Tensor) or not total.requires_grad:
         return tuple(np.zeros(a.shape) for a in (x, y, w, gz))
     return tuple(map(_values, _gradients(total, [*inputs, cotangent], None)))
 
 
-def _gradients(value: torch.Tensor, inputs: Sequence[torch.Tensor], given: Any, keep: bool = False) -> Any:
+def _gradients(value: torch.Tensor, inputs: Sequence[torch.Tensor], cotangents: Any, keep: bool = False) -> Any:
     if not value.requires_grad:
         return tuple(torch.zeros_like(t) for t in inputs)
-    return torch.autograd.grad(value, inputs, given, create_graph=keep, materialize_grads=True)
+    return torch.autograd.grad(value, inputs, cotangents, create_graph=keep, materialize_grads=True)
 
 
 def _tensors(*arrays: Array, leaves: bool = False) -> list[torch.Tensor]:

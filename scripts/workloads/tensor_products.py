@@ -67,13 +67,13 @@ def configuration(label: str, **options: Any) -> TPProblem:
 def channelwise(in1: str, in2: str, out: str, **options: Any) -> TPProblem:
     """uvu with an output slot for every allowed triple whose irrep is among those of `out`."""
     wanted = {kind for _, kind in slots(out)}
-    found = []
+    outputs = []
     for i, (mul, first) in enumerate(slots(in1)):
         for j, (_, second) in enumerate(slots(in2)):
-            found += [(ir, mul, i, j) for ir in products(first, second) if ir in wanted]
-    found.sort(key=lambda entry: entry[0])
-    rules = [(i, j, k, "uvu", True) for k, (_, _, i, j) in enumerate(found)]
-    return TPProblem(in1, in2, "+".join(f"{mul}x{name(ir)}" for ir, mul, _, _ in found), rules, **own(options))
+            outputs += [(ir, mul, i, j) for ir in products(first, second) if ir in wanted]
+    outputs.sort(key=lambda entry: entry[0])
+    rules = [(i, j, k, "uvu", True) for k, (_, _, i, j) in enumerate(outputs)]
+    return TPProblem(in1, in2, "+".join(f"{mul}x{name(ir)}" for ir, mul, _, _ in outputs), rules, **own(options))
 
 
 def fully_connected(in1: str, in2: str, out: str, **options: Any) -> TPProblem:
@@ -164,11 +164,11 @@ def awkward(label: str, **options: Any) -> TPProblem:
 
 def slots(irreps: str) -> list[tuple[int, Kind]]:
     """(multiplicity, (degree, parity)) of every slot of such a string."""
-    found = []
+    slots = []
     for word in irreps.replace(" ", "").split("+"):
         mul, _, irrep = word.rpartition("x")
-        found.append((int(mul or 1), (int(irrep[:-1]), {"e": 1, "o": -1}[irrep[-1]])))
-    return found
+        slots.append((int(mul or 1), (int(irrep[:-1]), {"e": 1, "o": -1}[irrep[-1]])))
+    return slots
 
 
 def products(a: Kind, b: Kind) -> list[Kind]:

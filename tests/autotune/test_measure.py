@@ -66,15 +66,15 @@ def test_instruments_are_named():
 
 @pytest.mark.parametrize("fraction, naux, kchunk", [(1.0, 1536, 12), (0.5, 768, 6), (0.25, 384, 3), (0.01, 128, 1)])
 def test_a_reduced_workload_keeps_the_number_of_chunks(fraction, naux, kchunk):
-    found = reduced(job("steady"), fraction)
-    assert (found.shape["naux"], found.constants["kchunk"]) == (naux, kchunk)
-    assert found.shape["nvir"] == 448 and found.constants["group"] == 2
+    smaller = reduced(job("steady"), fraction)
+    assert (smaller.shape["naux"], smaller.constants["kchunk"]) == (naux, kchunk)
+    assert smaller.shape["nvir"] == 448 and smaller.constants["group"] == 2
 
 
 def test_a_reduced_workload_of_several_chunks():
     streamed = job("steady", constants={"block": 128, "kchunk": 4, "group": 1})
-    found = reduced(streamed, 0.5)
-    assert (found.shape["naux"], found.constants["kchunk"]) == (768, 2)
+    smaller = reduced(streamed, 0.5)
+    assert (smaller.shape["naux"], smaller.constants["kchunk"]) == (768, 2)
 
 
 class Host:

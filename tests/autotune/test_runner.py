@@ -33,14 +33,14 @@ def go(tmp_path, wanted, measure=measure_here, **options):
 
 
 def told(outcome):
-    return [(step.constants, step.fraction, step.trial.status, step.trial.time_ns) for step in outcome.steps]
+    return [(m.constants, m.fraction, m.trial.status, m.trial.time_ns) for m in outcome.measurements]
 
 
 def test_the_best_point_is_recorded_and_found_again(tmp_path):
     outcome = go(tmp_path, request())
     assert outcome.search == "exhaustive"
     assert outcome.record.time_ns == min(map(cost, outcome.space.constants))
-    assert outcome.record.default_ns == cost(outcome.steps[0].constants)
+    assert outcome.record.default_ns == cost(outcome.measurements[0].constants)
     assert [record for _, record in records.read_all(tmp_path / "records")] == [outcome.record]
 
 
@@ -48,9 +48,9 @@ def test_a_record_is_what_the_next_launch_takes(tmp_path, monkeypatch):
     monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path))
     outcome = go(tmp_path, request())
     records.store(dataclasses.replace(outcome.record, measurement="modelled"))
-    found = choose("mp2_energy", SHAPE, "fp32", "trn1")
-    assert found.constants == outcome.record.constants != outcome.steps[0].constants
-    assert "user record" in found.note
+    choice = choose("mp2_energy", SHAPE, "fp32", "trn1")
+    assert choice.constants == outcome.record.constants != outcome.measurements[0].constants
+    assert "user record" in choice.note
 
 
 @pytest.mark.parametrize("search", ["halving", "model"])
@@ -66,14 +66,14 @@ def test_a_finished_run_costs_nothing_again(tmp_path, monkeypatch):
     count = len((tmp_path / "log").read_text().split())
     second = go(tmp_path, request())
     assert len((tmp_path / "log").read_text().split()) == count
-    assert told(first) == told(second) and all(step.replayed for step in second.steps)
+    assert told(first) == told(second) and all(m.replayed for m in second.measurements)
     go(tmp_path, request(), fresh=True)
     assert len((tmp_path / "log").read_text().split()) == 2 * count
 
 
 def test_misfortunes_are_recorded_and_the_search_goes_on(tmp_path):
     outcome = go(tmp_path, request("troubled", timeout=2.0), measure)
-    by_group = {step.constants["group"]: step.trial.status for step in outcome.steps}
+    by_group = {m.constants["group"]: m.trial.status for m in outcome.measurements}
     assert by_group == {1: "crashed", 2: "ok", 3: "crashed", 4: "timeout", 6: "wrong", 8: "crashed"}
     assert outcome.record.constants["group"] == 2
     assert outcome.record.search["wrong"] >= 1 and outcome.record.search["timeout"] >= 1
@@ -89,13 +89,13 @@ def test_nothing_that_runs_is_an_error(tmp_path):
 
 def test_time_is_a_budget_too(tmp_path):
     outcome = go(tmp_path, request("slow", seconds=0.6), measure)
-    seconds = [step.trial.seconds for step in outcome.steps]
+    seconds = [m.trial.seconds for m in outcome.measurements]
     assert sum(seconds[:-1]) < 0.6 <= sum(seconds) and len(seconds) < len(outcome.space)
 
 
 def test_progress_is_told(tmp_path):
     seen = []
-    go(tmp_path, request(), progress=lambda step, done, expected: seen.append((done, expected)))
+    go(tmp_path, request(), progress=lambda measurement, done, expected: seen.append((done, expected)))
     assert [done for done, _ in seen] == list(range(1, len(seen) + 1))
     assert len({total for _, total in seen}) == 1 and 0 <= seen[-1][1] - seen[-1][0] <= 1
 
@@ -140,10 +140,12 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path, monkeypatch):
     monkeypatch.setenv(LOG, str(log))
     resumed = go(tmp_path / "killed", request("slow"), measure)
     after = len(log.read_text().split()) - before
-    replayed = sum(step.replayed for step in resumed.steps)
+    replayed = sum(m.replayed for m in resumed.measurements)
     assert replayed >= 2
-    assert after == len(resumed.steps) - replayed
-    assert len(resumed.steps) <= before + after <= len(resumed.steps) + 1  # the one that was killed runs again
+    assert after == len(resumed.measurements) - replayed
+    assert (
+        len(resumed.measurements) <= before + after <= len(resumed.measurements) + 1
+    )  # the one that was killed runs again
 
     whole = go(tmp_path / "whole", request("slow"))
     assert told(resumed) == told(whole) and resumed.record == whole.record

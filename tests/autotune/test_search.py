@@ -64,14 +64,14 @@ def test_with_budget_for_all_the_best_point_is_found(name):
 def test_a_third_of_the_budget_comes_close(name):
     """Averaged over seeds: better than as many random points are expected to be."""
     budget = len(POINTS) // 3
-    found = []
+    collected = []
     for seed in range(8):
         steps = play(SEARCHES[name](POINTS, seed, budget), POINTS)
-        found.append(min(cost(POINTS[index]) for index, fraction in steps if fraction == 1.0))
+        collected.append(min(cost(POINTS[index]) for index, fraction in steps if fraction == 1.0))
     ordered = sorted(map(cost, POINTS))
     n, k = len(ordered), budget
     expected = sum(c * math.comb(n - 1 - i, k - 1) for i, c in enumerate(ordered)) / math.comb(n, k)
-    assert sum(found) / len(found) <= expected
+    assert sum(collected) / len(collected) <= expected
 
 
 @pytest.mark.parametrize("name", SEARCHES)

@@ -22,16 +22,16 @@ SHAPES = [
 @pytest.mark.parametrize("precision, target", [("fp32", "trn1"), ("bf16", "trn2")])
 @pytest.mark.parametrize("kernel, shape", SHAPES)
 def test_points_are_all_feasible_and_distinct(kernel, shape, precision, target):
-    known, found = kernels()[kernel], space(kernel, shape, precision, target)
-    assert len(found) > 0
-    for point, constants in zip(found.points, found.constants):
+    known, choices = kernels()[kernel], space(kernel, shape, precision, target)
+    assert len(choices) > 0
+    for point, constants in zip(choices.points, choices.constants):
         assert known.realise(point, shape, precision, target) == constants
-    assert len({tuple(c.items()) for c in found.constants}) == len(found)
+    assert len({tuple(c.items()) for c in choices.constants}) == len(choices)
 
 
 @pytest.mark.parametrize("kernel, shape", SHAPES)
 def test_what_is_missing_is_cut_by_a_rule_or_a_duplicate(kernel, shape):
-    known, found = kernels()[kernel], space(kernel, shape, "fp32", "trn1")
+    known, choices = kernels()[kernel], space(kernel, shape, "fp32", "trn1")
     values = known.knobs(shape)
     cut = 0
     for combination in itertools.product(*values.values()):
@@ -40,8 +40,8 @@ def test_what_is_missing_is_cut_by_a_rule_or_a_duplicate(kernel, shape):
         except Infeasible:
             cut += 1
         else:
-            assert constants in found.constants
-    assert cut <= sum(found.cut.values()) <= cut + 1  # the default's own point may be cut as well
+            assert constants in choices.constants
+    assert cut <= sum(choices.cut.values()) <= cut + 1  # the default's own point may be cut as well
 
 
 @pytest.mark.parametrize("kernel, shape", SHAPES)
@@ -53,9 +53,9 @@ def test_the_default_comes_first_where_it_is_a_point(kernel, shape):
 
 def test_capacity_cuts_before_timing():
     large = {"nocc": 17, "nvir": 2800, "naux": 9000}
-    found = space("mp2_energy", large, "fp32", "trn1")
-    assert found.cut["SBUF"] > 0 and found.cut["PSUM"] > 0
-    assert len(space("mp2_energy", large, "bf16", "trn2")) > len(found)
+    choices = space("mp2_energy", large, "fp32", "trn1")
+    assert choices.cut["SBUF"] > 0 and choices.cut["PSUM"] > 0
+    assert len(space("mp2_energy", large, "bf16", "trn2")) > len(choices)
 
 
 def test_unsound_requests_are_refused():

@@ -134,11 +134,11 @@ class BackendContract:
         result = self.backend.mp2_pairs(*random_factors(*size), precision=precision, fused=fused)
         assert isinstance(result, PairEnergies)
         os, ss, scale = reference_pairs(*size)
-        for found, exact in ((result.os, os), (result.ss, ss)):
-            assert found.shape == exact.shape and found.dtype == np.float64
+        for actual, exact in ((result.os, os), (result.ss, ss)):
+            assert actual.shape == exact.shape and actual.dtype == np.float64
             # The same-spin part is a difference of two sums, each with the error of one.
-            assert np.all(abs(found - exact) <= 2 * PAIR_ENERGY[precision] * scale)
-            assert np.all(np.triu(found, 1) == 0)
+            assert np.all(abs(actual - exact) <= 2 * PAIR_ENERGY[precision] * scale)
+            assert np.all(np.triu(actual, 1) == 0)
 
     def test_says_what_ran(self, precision):
         result = self.backend.mp2_pairs(*random_factors(1, 7, 13), precision=precision)
@@ -152,8 +152,8 @@ class BackendContract:
     def test_leaves_its_input_alone(self, precision, fused):
         B, eps_occ, eps_vir = (x.copy() for x in random_factors(3, 32, 127))
         self.backend.mp2_pairs(B, eps_occ, eps_vir, precision=precision, fused=fused)
-        for found, given in zip((B, eps_occ, eps_vir), random_factors(3, 32, 127)):
-            np.testing.assert_array_equal(found, given)
+        for actual, inputs in zip((B, eps_occ, eps_vir), random_factors(3, 32, 127)):
+            np.testing.assert_array_equal(actual, inputs)
 
     def test_repeats_itself_to_the_bit(self, precision, fused):
         first, second = (
@@ -170,11 +170,11 @@ class BackendContract:
     def test_a_block_of_pairs(self, precision, fused, rows, columns):
         size, rows, columns = (5, 7, 13), slice(*rows), slice(*columns)
         result = self.block(rows, columns, size, precision=precision, fused=fused)
-        for found, exact in zip((result.os, result.ss), reference_pairs(*size)):
+        for actual, exact in zip((result.os, result.ss), reference_pairs(*size)):
             exact = (exact + exact.T)[rows, columns]
-            assert found.shape == exact.shape and found.dtype == np.float64
+            assert actual.shape == exact.shape and actual.dtype == np.float64
             scale = (reference_pairs(*size)[2] + reference_pairs(*size)[2].T)[rows, columns]
-            assert np.all(abs(found - exact) <= 2 * PAIR_ENERGY[precision] * scale)
+            assert np.all(abs(actual - exact) <= 2 * PAIR_ENERGY[precision] * scale)
 
     def test_a_block_beyond_tiles(self, precision, fused):
         size = self.sizes[-1]

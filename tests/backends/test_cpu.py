@@ -134,13 +134,13 @@ def test_compiled_products_are_products(dtype, rows, orbitals, naux, data):
     j1 = data.draw(st.integers(j0 + 1, i + 1))
     loaded = products.load(0, orbitals)
     slab = products.multiply(loaded, loaded, i, j0, j1, products.slab(j1 - j0))
-    found = slab.data[:, slab.column : slab.column + (j1 - j0) * rows].reshape(rows, j1 - j0, rows)
+    result = slab.data[:, slab.column : slab.column + (j1 - j0) * rows].reshape(rows, j1 - j0, rows)
     exact = np.einsum("ap,jbp->ajb", B[i], B[j0:j1])
     bound = PRODUCT[precision] * np.einsum("ap,jbp->ajb", abs(B[i]), abs(B[j0:j1]))
     needed = np.ones_like(exact, dtype=bool)
     if slab.symmetric:
         needed[:, -1, :] = np.tril(needed[:, -1, :])
-    assert np.all((abs(found - exact) <= bound) | ~needed)
+    assert np.all((abs(result - exact) <= bound) | ~needed)
 
 
 @pytest.mark.parametrize("real", ["double", "float"])

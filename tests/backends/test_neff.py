@@ -99,18 +99,18 @@ def test_entries_of_the_xla_layout(caches):
     put_xla(caches["xla"], 4, graph=b"somebody's network")
     put_xla(caches["xla"], 5, graph=None)
     (caches["xla"] / "notes").mkdir()
-    found = entries(vendor_caches()[0])
-    assert [e.path.name.split("+")[0] for e in found] == [f"MODULE_{n}" for n in range(1, 6)]
-    assert [e.state for e in found] == ["compiled", "unfinished", "locked", "compiled", "compiled"]
-    assert [e.has_kernel for e in found] == [True, True, True, False, None]
-    assert {e.compiler for e in found} == {"2.24.1234.0+abcdef12"}
+    result = entries(vendor_caches()[0])
+    assert [e.path.name.split("+")[0] for e in result] == [f"MODULE_{n}" for n in range(1, 6)]
+    assert [e.state for e in result] == ["compiled", "unfinished", "locked", "compiled", "compiled"]
+    assert [e.has_kernel for e in result] == [True, True, True, False, None]
+    assert {e.compiler for e in result} == {"2.24.1234.0+abcdef12"}
 
 
 def test_entries_of_the_native_layout(caches):
     put_native(caches["native"], "deep/er/hash")
     caches["native"].joinpath("flat.neff").write_bytes(b"NEFF")
-    found = entries(vendor_caches()[1])
-    assert [e.path.name for e in found] == ["hash", "flat.neff"] and {e.state for e in found} == {"compiled"}
+    result = entries(vendor_caches()[1])
+    assert [e.path.name for e in result] == ["hash", "flat.neff"] and {e.state for e in result} == {"compiled"}
 
 
 def test_absent_and_remote_caches_are_empty(caches, monkeypatch):
@@ -302,8 +302,8 @@ def compiler(caches, tmp_path, monkeypatch):
 @pytest.mark.parametrize("target", ["trn1", "trn2"])
 def test_warming_without_a_chip_collects_then_compiles_for_the_target(compiler, target):
     wanted = gemm_program(target=target)
-    made = warm(wanted)
-    assert [entry.path.name for entry in made] == [f"MODULE_77+{target}"]
+    compiled = warm(wanted)
+    assert [entry.path.name for entry in compiled] == [f"MODULE_77+{target}"]
     assert list(neff.owners().values()) == [wanted]
     calls = compiler.read_text().splitlines()
     assert [call.split()[1] for call in calls] == ["collect", "compile"]

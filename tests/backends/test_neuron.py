@@ -77,9 +77,9 @@ def distribution(tmp_path, monkeypatch):
 )
 def test_packages_are_judged(distribution, version, source, problem):
     distribution("nki", version, source)
-    found = packages.find("nki")
-    assert found.version == version
-    assert found.problem.startswith(problem) and bool(found.problem) == bool(problem)
+    result = packages.find("nki")
+    assert result.version == version
+    assert result.problem.startswith(problem) and bool(result.problem) == bool(problem)
 
 
 def test_an_absent_package_is_named(monkeypatch):
@@ -123,8 +123,8 @@ def machine(monkeypatch):
     def build(devices, problems=(), native=True):
         monkeypatch.setattr(packages, "device_files", lambda: tuple(devices))
         names = list(packages.REQUIREMENTS)
-        found = {n: packages.Package(n, "2.9", dict(problems).get(n, "")) for n in names}
-        monkeypatch.setattr(packages, "find", found.__getitem__)
+        result = {n: packages.Package(n, "2.9", dict(problems).get(n, "")) for n in names}
+        monkeypatch.setattr(packages, "find", result.__getitem__)
         module = ModuleType("torch_neuronx")
         if native:
             module.wrap_nki = lambda kernel: kernel

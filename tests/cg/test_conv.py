@@ -45,27 +45,27 @@ def operands(problem, graph, seed=0, dtype="float64"):
     return [rng.standard_normal(shape).astype(dtype) for shape in (*shapes, (graph.n_nodes, d3), *shapes)]
 
 
-def results(problem, graph, given, dtype="float64", threads=1, **options):
+def results(problem, graph, inputs, dtype="float64", threads=1, **options):
     """z; gx, gy, gw; gx, gy, gw, ggz."""
     engine = engine_for(problem, dtype, threads)
-    x, y, w, gz, *gg = given
+    x, y, w, gz, *gg = inputs
     first = engine.conv_backward(x, y, w, gz, graph, **options)
     second = engine.conv_double_backward(x, y, w, gz, *gg, graph, **options)
     return [engine.conv_forward(x, y, w, graph, **options), *first, *second]
 
 
-def expected(problem, graph, given):
-    x, y, w, gz, *gg = (a.astype(np.float64) for a in given)
+def expected(problem, graph, inputs):
+    x, y, w, gz, *gg = (a.astype(np.float64) for a in inputs)
     first = oracle.conv_backward(problem, x, y, w, gz, graph)
     second = oracle.conv_double_backward(problem, x, y, w, gz, *gg, graph=graph)
     return [oracle.conv_forward(problem, x, y, w, graph), *first, *second]
 
 
 def check(problem, graph, dtype="float64", **options):
-    given = operands(problem, graph, dtype=dtype)
-    for found, want in zip(results(problem, graph, given, dtype, **options), expected(problem, graph, given)):
-        assert found.dtype == dtype
-        assert oracle.error(found, want) <= BOUND[dtype]
+    inputs = operands(problem, graph, dtype=dtype)
+    for actual, want in zip(results(problem, graph, inputs, dtype, **options), expected(problem, graph, inputs)):
+        assert actual.dtype == dtype
+        assert oracle.error(actual, want) <= BOUND[dtype]
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -108,10 +108,10 @@ def test_equal_bits_for_any_number_of_threads(label, shared_weights, kahan):
     problem = awkward(label, shared_weights=shared_weights)
     rows, cols = np.random.default_rng(3).integers(0, 90, (2, 400))
     graph = Graph(rows, cols, 90)
-    given = operands(problem, graph, dtype="float32")
-    first = results(problem, graph, given, "float32", kahan=kahan)
+    inputs = operands(problem, graph, dtype="float32")
+    first = results(problem, graph, inputs, "float32", kahan=kahan)
     for threads in (1, 2, 3, 7):
-        again = results(problem, graph, given, "float32", threads=threads, kahan=kahan)
+        again = results(problem, graph, inputs, "float32", threads=threads, kahan=kahan)
         for a, b in zip(first, again):
             np.testing.assert_array_equal(a, b)
 
@@ -149,12 +149,12 @@ def test_compensation_keeps_what_plain_sums_lose():
 @pytest.mark.parametrize("name", ["conv_forward", "conv_backward", "conv_double_backward"])
 def test_written_where_the_caller_wants(name):
     problem, graph = awkward("uvu-5"), GRAPHS["unsorted"]
-    given = operands(problem, graph)[: {"conv_forward": 3, "conv_backward": 4, "conv_double_backward": 7}[name]]
+    inputs = operands(problem, graph)[: {"conv_forward": 3, "conv_backward": 4, "conv_double_backward": 7}[name]]
     call = getattr(engine_for(problem, "float64", 1), name)
-    want = call(*given, graph)
+    want = call(*inputs, graph)
     out = np.full_like(want, 7) if name == "conv_forward" else [np.full_like(a, 7) for a in want]
-    found = call(*given, graph, out=out)
-    for a, b, c in zip(want, found, out):
+    result = call(*inputs, graph, out=out)
+    for a, b, c in zip(want, result, out):
         np.testing.assert_array_equal(a, b)
         np.testing.assert_array_equal(b, c)
 

@@ -32,28 +32,28 @@ def graph(n_nodes=5, edges=23, seed=0) -> Graph:
 
 def operands(problem, batch, edges=None, dtype=np.float64) -> dict[str, np.ndarray]:
     """All that passes read; of a convolution x and gz have a row a node."""
-    given = {}
+    inputs = {}
     for seed, prefix in enumerate(("", "gg")):
         x, y, w, gz = oracle.arrays(problem, batch, seed, dtype)
         if edges is not None:
             _, y, w, _ = oracle.arrays(problem, edges, seed + 5, dtype)
-        given |= {f"{prefix}x": x, f"{prefix}y": y, f"{prefix}w": w} | ({} if prefix else {"gz": gz})
-    return given
+        inputs |= {f"{prefix}x": x, f"{prefix}y": y, f"{prefix}w": w} | ({} if prefix else {"gz": gz})
+    return inputs
 
 
-def expected(problem, name, given, **more) -> tuple[np.ndarray, ...]:
-    found = getattr(oracle, name)(problem, *given.values(), **more)
-    return found if isinstance(found, tuple) else (found,)
+def expected(problem, name, inputs, **more) -> tuple[np.ndarray, ...]:
+    result = getattr(oracle, name)(problem, *inputs.values(), **more)
+    return result if isinstance(result, tuple) else (result,)
 
 
-def close(found, wanted, dtype=np.float64):
-    assert len(found) == len(wanted)
-    for ours, theirs in zip(found, wanted):
+def close(actual, wanted, dtype=np.float64):
+    assert len(actual) == len(wanted)
+    for ours, theirs in zip(actual, wanted):
         assert oracle.error(ours, theirs) <= CLOSE[dtype]
 
 
-def taken(given, names) -> dict[str, np.ndarray]:
-    return {name: given[name] for name in names}
+def taken(inputs, names) -> dict[str, np.ndarray]:
+    return {name: inputs[name] for name in names}
 
 
 @pytest.mark.parametrize("layout", ["mul_ir", "ir_mul"])
@@ -61,16 +61,21 @@ def taken(given, names) -> dict[str, np.ndarray]:
 def test_programs_by_definition(label, layout):
     """Every element is written: results hold NaN before, but for gy."""
     problem, batch = awkward(label, layout=layout), 2
-    given = operands(problem, batch)
-    lengths = {"x": given["x"].shape, "y": given["y"].shape, "w": (batch, problem.weight_numel), "z": given["gz"].shape}
+    inputs = operands(problem, batch)
+    lengths = {
+        "x": inputs["x"].shape,
+        "y": inputs["y"].shape,
+        "w": (batch, problem.weight_numel),
+        "z": inputs["gz"].shape,
+    }
     for name in BATCH:
-        made = plan(problem, name, 8, lanes=4)
+        kernel_plan = plan(problem, name, 8, lanes=4)
         results = {
             n: np.full(lengths[n.removeprefix("gg").removeprefix("g")], 0.0 if n == "gy" else np.nan)
-            for n in made.direction.writes
+            for n in kernel_plan.direction.writes
         }
-        ours = taken(given, made.direction.reads)
-        run(program(made), {"first": 0, "origin": 0, **ours, **results}, lanes=4, groups=(0, batch))
+        ours = taken(inputs, kernel_plan.direction.reads)
+        run(program(kernel_plan), {"first": 0, "origin": 0, **ours, **results}, lanes=4, groups=(0, batch))
         if problem.shared_weights and "gw" in results:
             results["gw"] = results["gw"].sum(axis=0)
         close(list(results.values()), expected(problem, name, ours))
@@ -87,14 +92,14 @@ def test_convolutions_on_a_device(label, layout, monkeypatch):
     monkeypatch.setattr("trnqc.cg.cuda.engine.KEPT", 500)
     monkeypatch.setattr("trnqc.cg.cuda.engine.segments", lambda order: segments(order, longest=2))
     problem, there = awkward(label, layout=layout), graph()
-    given = operands(problem, there.n_nodes, len(there.rows))
+    inputs = operands(problem, there.n_nodes, len(there.rows))
     for options in ({}, {"atomic": True}) if label in ("uvw-shared", "nothing") else ({},):
         engine = CudaEngine(problem, np.float64, SimulatedDevice(lanes=4), **options)
         for name in ("conv_forward", "conv_backward", "conv_double_backward"):
-            ours = taken(given, DIRECTIONS.get(name, DIRECTIONS["double_backward"]).reads)
-            found = getattr(engine, name)(*ours.values(), there)
-            found = found if isinstance(found, tuple) else (found,)
-            close(found, expected(problem, name, ours, graph=there))
+            ours = taken(inputs, DIRECTIONS.get(name, DIRECTIONS["double_backward"]).reads)
+            result = getattr(engine, name)(*ours.values(), there)
+            result = result if isinstance(result, tuple) else (result,)
+            close(result, expected(problem, name, ours, graph=there))
         assert "conv_double_inputs" in engine.build_report and engine.ran_on == "generated CUDA on simulated"
 
 
@@ -105,15 +110,15 @@ def test_convolutions_on_a_device(label, layout, monkeypatch):
 def test_batches_on_a_device(label, dtype, monkeypatch):
     monkeypatch.setattr("trnqc.cg.cuda.engine.KEPT", 2000)
     problem = awkward(label)
-    given = operands(problem, 7, dtype=dtype)
+    inputs = operands(problem, 7, dtype=dtype)
     device = SimulatedDevice(lanes=8)
     engine = CudaEngine(problem, dtype, device)
     for name in BATCH:
-        ours = taken(given, DIRECTIONS[name].reads)
-        found = getattr(engine, name)(*ours.values())
-        close(found if isinstance(found, tuple) else (found,), expected(problem, name, ours), dtype)
+        ours = taken(inputs, DIRECTIONS[name].reads)
+        result = getattr(engine, name)(*ours.values())
+        close(result if isinstance(result, tuple) else (result,), expected(problem, name, ours), dtype)
     out = np.empty((7, problem.dims[2]), dtype)
-    assert engine.forward(given["x"], given["y"], given["w"], out=out) is out
+    assert engine.forward(inputs["x"], inputs["y"], inputs["w"], out=out) is out
     assert device.used == 0
 
 
@@ -122,12 +127,12 @@ def test_compensated_sums_lose_less():
     problem, n = channelwise("3x0e", "1x0e", "3x0e"), 4 * LONGEST
     y = np.full((n, 1), 0.1, np.float32)
     y[::LONGEST] = 4096
-    given = {"x": np.ones((1, 3), np.float32), "y": y, "w": np.ones((n, 3), np.float32)}
+    inputs = {"x": np.ones((1, 3), np.float32), "y": y, "w": np.ones((n, 3), np.float32)}
     nowhere = np.zeros(n, np.int64)
     there, device = Graph(nowhere, nowhere, 1), SimulatedDevice(lanes=4)
-    wanted = oracle.conv_forward(problem, *given.values(), there)
+    wanted = oracle.conv_forward(problem, *inputs.values(), there)
     plain, kept = (
-        oracle.error(CudaEngine(problem, np.float32, device, kahan=kahan).conv_forward(*given.values(), there), wanted)
+        oracle.error(CudaEngine(problem, np.float32, device, kahan=kahan).conv_forward(*inputs.values(), there), wanted)
         for kahan in (False, True)
     )
     assert plain > 5e-7 and kept < 1.2e-7
@@ -135,8 +140,8 @@ def test_compensated_sums_lose_less():
 
 def test_sums_repeat_bit_by_bit():
     problem, there = awkward("uvu-5"), graph(edges=300)
-    given = operands(problem, there.n_nodes, len(there.rows), np.float32)
-    ours = taken(given, DIRECTIONS["backward"].reads)
+    inputs = operands(problem, there.n_nodes, len(there.rows), np.float32)
+    ours = taken(inputs, DIRECTIONS["backward"].reads)
     device = SimulatedDevice(lanes=4)
     first, second = (CudaEngine(problem, np.float32, device).conv_backward(*ours.values(), there) for _ in range(2))
     for a, b in zip(first, second):
@@ -166,30 +171,30 @@ def test_rows_are_summed_by_levels(count):
     rows[:count] = np.random.default_rng(count).normal(size=(count, columns))
     wanted = rows.sum(axis=0)
     for level in levels(count, 5):
-        given = {"columns": columns, "begin": level.begin, "end": level.end, "row": level.row, "rows": rows}
-        run(sum_rows(8, lanes), given, lanes=lanes, groups=(0, len(level) * 2))
+        inputs = {"columns": columns, "begin": level.begin, "end": level.end, "row": level.row, "rows": rows}
+        run(sum_rows(8, lanes), inputs, lanes=lanes, groups=(0, len(level) * 2))
     np.testing.assert_allclose(rows[0], wanted, rtol=0, atol=1e-13)
 
 
 def test_empty_batches_and_graphs():
     problem = awkward("uvw-shared")
     engine = CudaEngine(problem, np.float64, SimulatedDevice(lanes=4))
-    given = operands(problem, 0)
-    assert engine.forward(given["x"], given["y"], given["w"]).shape == (0, problem.dims[2])
-    gw = engine.backward(*taken(given, DIRECTIONS["backward"].reads).values())[2]
+    inputs = operands(problem, 0)
+    assert engine.forward(inputs["x"], inputs["y"], inputs["w"]).shape == (0, problem.dims[2])
+    gw = engine.backward(*taken(inputs, DIRECTIONS["backward"].reads).values())[2]
     np.testing.assert_array_equal(gw, np.zeros(problem.weight_numel))
     there = graph(3, 0)
-    given = operands(problem, 3, 0)
-    z = engine.conv_forward(given["x"], given["y"], given["w"], there)
+    inputs = operands(problem, 3, 0)
+    z = engine.conv_forward(inputs["x"], inputs["y"], inputs["w"], there)
     np.testing.assert_array_equal(z, np.zeros((3, problem.dims[2])))
 
 
 def test_refusals_name_both_sides():
     problem = awkward("uvu-5")
     engine = CudaEngine(problem, np.float32, SimulatedDevice(lanes=4))
-    given = taken(operands(problem, 2, dtype=np.float32), ("x", "y", "w"))
+    inputs = taken(operands(problem, 2, dtype=np.float32), ("x", "y", "w"))
     with pytest.raises(OperandError, match=r"y: expected float32 of shape \(2, 9\), found float64 of shape \(2, 9\)"):
-        engine.forward(given["x"], given["y"].astype(np.float64), given["w"])
+        engine.forward(inputs["x"], inputs["y"].astype(np.float64), inputs["w"])
     with pytest.raises(UnsupportedError, match="deterministic"):
         program(plan(problem, "conv_forward", 4), kahan=True, atomic=True)
     wide = channelwise("4x7e", "200x7e", "4x7e")
@@ -210,6 +215,6 @@ class Spilling(SimulatedDevice):
 def test_a_kernel_that_spills_is_built_again_for_fewer_blocks():
     problem = awkward("uvu-5")
     engine = CudaEngine(problem, np.float64, Spilling(lanes=4))
-    given = taken(operands(problem, 2), ("x", "y", "w"))
-    close((engine.forward(*given.values()),), expected(problem, "forward", given))
+    inputs = taken(operands(problem, 2), ("x", "y", "w"))
+    close((engine.forward(*inputs.values()),), expected(problem, "forward", inputs))
     assert engine._kernel("forward").stack == 0

@@ -28,14 +28,14 @@ class Marked(torch.Tensor):
     """A subclass without rules of its own."""
 
 
-def made(convolution):
+def example(convolution):
     """The function and x, y, w of as many rows each."""
     problem = awkward("uvu-1")
-    given = [torch.from_numpy(a) for a in oracle.arrays(problem, len(ROWS))[:3]]
+    inputs = [torch.from_numpy(a) for a in oracle.arrays(problem, len(ROWS))[:3]]
     if not convolution:
-        return TensorProduct(problem), given
+        return TensorProduct(problem), inputs
     module = TensorProductConv(problem)
-    return lambda x, y, w: module(x, y, w, ROWS.to(x.device), COLS.to(x.device)), given
+    return lambda x, y, w: module(x, y, w, ROWS.to(x.device), COLS.to(x.device)), inputs
 
 
 def read_only(t):
@@ -66,8 +66,8 @@ SAME = {
 @KINDS
 @pytest.mark.parametrize("name", SAME)
 def test_tensors_of_the_same_values_give_the_same_result(name, convolution):
-    function, given = made(convolution)
-    wanted, held = function(*given), [SAME[name](t) for t in given]
+    function, inputs = example(convolution)
+    wanted, held = function(*inputs), [SAME[name](t) for t in inputs]
     z = function(*held)
     assert torch.equal(torch.as_tensor(z).detach().as_subclass(torch.Tensor), wanted)
     assert isinstance(z, Marked) == (name == "of a subclass")
@@ -95,17 +95,17 @@ REFUSED = {
 def test_others_are_told(name):
     change, error, words = REFUSED[name]
     for convolution in (False, True):
-        function, given = made(convolution)
+        function, inputs = example(convolution)
         if convolution and name in ("arrays", "lists", "none"):
             module = TensorProductConv(awkward("uvu-1"))
             function = lambda x, y, w, m=module: m(x, y, w, ROWS, COLS)  # noqa: E731
         with pytest.raises(error, match=words):
-            function(*map(change, given))
+            function(*map(change, inputs))
 
 
 @KINDS
 def test_types_and_devices_that_differ_are_told(convolution):
-    function, (x, y, w) = made(convolution)
+    function, (x, y, w) = example(convolution)
     with pytest.raises(OperandError, match=r"w: expected torch\.float64, as x has, found torch.float32"):
         function(x, y, w.float())
     with pytest.raises(OperandError, match="y: expected device meta, where x lies, found cpu"):
@@ -114,11 +114,11 @@ def test_types_and_devices_that_differ_are_told(convolution):
 
 @KINDS
 def test_tensors_without_contents(convolution):
-    function, given = made(convolution)
-    wanted = function(*given).shape
-    assert function(*(t.to("meta") for t in given)).shape == wanted
+    function, inputs = example(convolution)
+    wanted = function(*inputs).shape
+    assert function(*(t.to("meta") for t in inputs)).shape == wanted
     with FakeTensorMode() as mode:
-        fakes = [mode.from_tensor(t) for t in given]
+        fakes = [mode.from_tensor(t) for t in inputs]
         edges = [mode.from_tensor(t) for t in (ROWS, COLS)] if convolution else []
         module = (TensorProductConv if convolution else TensorProduct)(awkward("uvu-1"))
         assert module(*fakes, *edges).shape == wanted
@@ -140,9 +140,9 @@ def test_tensors_without_contents(convolution):
     ],
 )
 def test_other_edges_are_told(edges, words):
-    module, given = TensorProductConv(awkward("uvu-1")), made(True)[1]
+    module, inputs = TensorProductConv(awkward("uvu-1")), example(True)[1]
     with pytest.raises(EdgeIndexError, match=words):
-        module(*given, edges, COLS)
+        module(*inputs, edges, COLS)
 
 
 @pytest.mark.parametrize(

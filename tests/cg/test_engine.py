@@ -20,8 +20,8 @@ def test_batches_around_a_thread_s_range(label, batch):
     x, y, w, gz = oracle.arrays(problem, batch)
     engine = CpuEngine(problem, "float64", 2)
     assert oracle.error(engine.forward(x, y, w), oracle.forward(problem, x, y, w)) < 1e-14
-    for found, expected in zip(engine.backward(x, y, w, gz), oracle.backward(problem, x, y, w, gz), strict=True):
-        assert oracle.error(found, expected) < 1e-14
+    for actual, expected in zip(engine.backward(x, y, w, gz), oracle.backward(problem, x, y, w, gz), strict=True):
+        assert oracle.error(actual, expected) < 1e-14
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -83,13 +83,13 @@ def test_outputs_are_overwritten_in_full(label):
     assert engine.forward(x, y, w, z) is z
     np.testing.assert_array_equal(z, engine.forward(x, y, w))
     assert engine.backward(x, y, w, gz, (gx, gy, gw))[0] is gx
-    for given, fresh in zip((gx, gy, gw), engine.backward(x, y, w, gz), strict=True):
-        np.testing.assert_array_equal(given, fresh)
+    for written, fresh in zip((gx, gy, gw), engine.backward(x, y, w, gz), strict=True):
+        np.testing.assert_array_equal(written, fresh)
     for a in (z, gx, gy, gw):
         a.fill(np.nan)
     engine.double_backward(x, y, w, gz, *gg, (gx, gy, gw, z))
-    for given, fresh in zip((gx, gy, gw, z), engine.double_backward(x, y, w, gz, *gg), strict=True):
-        np.testing.assert_array_equal(given, fresh)
+    for written, fresh in zip((gx, gy, gw, z), engine.double_backward(x, y, w, gz, *gg), strict=True):
+        np.testing.assert_array_equal(written, fresh)
 
 
 @pytest.mark.parametrize(
@@ -105,10 +105,10 @@ def test_outputs_are_overwritten_in_full(label):
 def test_operands_that_do_not_fit(name, change, told):
     problem = awkward("uvu-5")
     x, y, w, _ = oracle.arrays(problem, 3)
-    given = {"x": x, "y": y, "w": w}
-    given[name] = change(given[name])
+    inputs = {"x": x, "y": y, "w": w}
+    inputs[name] = change(inputs[name])
     with pytest.raises(OperandError, match=told):
-        engine_for(problem, "float64", 1).forward(**given)
+        engine_for(problem, "float64", 1).forward(**inputs)
 
 
 def test_outputs_that_cannot_be_written():
@@ -142,5 +142,5 @@ def test_narrower_vectors(label, lanes):
     engine.lanes, engine.target = lanes, Target(problem, "f64", lanes)
     x, y, w, gz = oracle.arrays(problem, 3)
     assert oracle.error(engine.forward(x, y, w), oracle.forward(problem, x, y, w)) < 1e-14
-    for found, expected in zip(engine.backward(x, y, w, gz), oracle.backward(problem, x, y, w, gz), strict=True):
-        assert oracle.error(found, expected) < 1e-14
+    for actual, expected in zip(engine.backward(x, y, w, gz), oracle.backward(problem, x, y, w, gz), strict=True):
+        assert oracle.error(actual, expected) < 1e-14

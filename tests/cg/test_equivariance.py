@@ -42,8 +42,8 @@ def test_turning_commutes_with_the_product(label: str, mirrored: bool) -> None:
     there = (x @ d1.T, y @ d2.T, w)
     assert oracle.error(engine.forward(*there), engine.forward(x, y, w) @ d3.T) < BOUND
     gx, gy, gw = engine.backward(x, y, w, gz)
-    for found, expected in zip(engine.backward(*there, gz @ d3.T), (gx @ d1.T, gy @ d2.T, gw), strict=True):
-        assert oracle.error(found, expected) < BOUND
+    for actual, expected in zip(engine.backward(*there, gz @ d3.T), (gx @ d1.T, gy @ d2.T, gw), strict=True):
+        assert oracle.error(actual, expected) < BOUND
 
 
 def test_a_product_without_symmetry_is_noticed() -> None:

@@ -25,8 +25,8 @@ def gpu() -> CudaDevice:
         pytest.skip(str(reason))
 
 
-def tuple_of(found):
-    return found if isinstance(found, tuple) else (found,)
+def tuple_of(actual):
+    return actual if isinstance(actual, tuple) else (actual,)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -34,10 +34,10 @@ def tuple_of(found):
 @pytest.mark.parametrize("label", LABELS)
 def test_batches(gpu, label, layout, dtype):
     problem = configuration(label, layout=layout)
-    given = operands(problem, 20, dtype=dtype)
+    inputs = operands(problem, 20, dtype=dtype)
     engine = CudaEngine(problem, dtype, gpu)
     for name in ("forward", "backward", "double_backward"):
-        ours = taken(given, DIRECTIONS[name].reads)
+        ours = taken(inputs, DIRECTIONS[name].reads)
         close(tuple_of(getattr(engine, name)(*ours.values())), expected(problem, name, ours), dtype)
 
 
@@ -50,10 +50,10 @@ def test_convolutions(gpu, label, options):
     rng = np.random.default_rng(0)
     rows, cols = rng.integers(0, 6, (2, 900))
     there = Graph(rows, cols, 7)
-    given = operands(problem, 7, len(rows))
+    inputs = operands(problem, 7, len(rows))
     engine = CudaEngine(problem, np.float64, gpu, **options)
     for name in ("conv_forward", "conv_backward", "conv_double_backward"):
-        ours = taken(given, DIRECTIONS.get(name, DIRECTIONS["double_backward"]).reads)
+        ours = taken(inputs, DIRECTIONS.get(name, DIRECTIONS["double_backward"]).reads)
         first, second = (tuple_of(getattr(engine, name)(*ours.values(), there)) for _ in range(2))
         close(first, expected(problem, name, ours, graph=there))
         if not options.get("atomic"):
@@ -66,13 +66,13 @@ def test_tensors_stay_on_the_device(gpu):
     if not torch.cuda.is_available():
         pytest.skip("this PyTorch has no CUDA")
     problem = configuration("nequip-water")
-    given = operands(problem, 33)
+    inputs = operands(problem, 33)
     engine = CudaEngine(problem, np.float64, gpu)
     for name in ("forward", "backward", "double_backward"):
-        ours = taken(given, DIRECTIONS[name].reads)
-        found = tuple_of(getattr(engine, name)(*(torch.as_tensor(a).cuda() for a in ours.values())))
-        assert all(t.is_cuda for t in found)
-        close([t.cpu().numpy() for t in found], expected(problem, name, ours))
+        ours = taken(inputs, DIRECTIONS[name].reads)
+        result = tuple_of(getattr(engine, name)(*(torch.as_tensor(a).cuda() for a in ours.values())))
+        assert all(t.is_cuda for t in result)
+        close([t.cpu().numpy() for t in result], expected(problem, name, ours))
 
 
 def test_no_kernel_of_the_models_takes_memory_beside_registers(gpu):

@@ -39,11 +39,11 @@ def test_three_orders(label: str, layout: str, dtype: str) -> None:
     x, y, w, gz = oracle.arrays(problem, batch=5, dtype=dtype)
     gg = [np.random.default_rng(1).standard_normal(a.shape).astype(dtype) for a in (x, y, w)]
     assert oracle.error(engine.forward(x, y, w), oracle.forward(problem, x, y, w)) < bound
-    for found, expected in zip(engine.backward(x, y, w, gz), oracle.backward(problem, x, y, w, gz), strict=True):
-        assert oracle.error(found, expected) < bound
+    for actual, expected in zip(engine.backward(x, y, w, gz), oracle.backward(problem, x, y, w, gz), strict=True):
+        assert oracle.error(actual, expected) < bound
     second = engine.double_backward(x, y, w, gz, *gg), oracle.double_backward(problem, x, y, w, gz, *gg)
-    for found, expected in zip(*second, strict=True):
-        assert oracle.error(found, expected) < bound
+    for actual, expected in zip(*second, strict=True):
+        assert oracle.error(actual, expected) < bound
 
 
 @pytest.mark.parametrize("label", ["uvw-odd", "mixed", "uvw-shared", "all-modes"])
@@ -51,11 +51,11 @@ def test_gradient_of_every_instruction(label: str) -> None:
     """One path's weights may have a gradient of their own size: a wrong one must not hide behind the others."""
     problem = awkward(label)
     x, y, w, gz = oracle.arrays(problem, batch=4, seed=3)
-    found = engine_for(problem, "float64", threads=2).backward(x, y, w, gz)[2]
+    result = engine_for(problem, "float64", threads=2).backward(x, y, w, gz)[2]
     expected = oracle.backward(problem, x, y, w, gz)[2]
     for path in problem.instructions:
         part = (..., path.weight_slice)
-        assert oracle.error(found[part], expected[part]) < TOLERANCE["float64"], path
+        assert oracle.error(result[part], expected[part]) < TOLERANCE["float64"], path
 
 
 @pytest.mark.parametrize("label", ["mixed", "all-modes"])
@@ -66,8 +66,8 @@ def test_shared_weights_are_those_of_every_edge(label: str) -> None:
     one, other = engine_for(own, "float64", threads=1), engine_for(shared, "float64", threads=2)
     assert oracle.error(other.forward(x, y, w), one.forward(x, y, repeated)) < TOLERANCE["float64"]
     gx, gy, gw = one.backward(x, y, repeated, gz)
-    for found, expected in zip(other.backward(x, y, w, gz), (gx, gy, gw.sum(0)), strict=True):
-        assert oracle.error(found, expected) < TOLERANCE["float64"]
+    for actual, expected in zip(other.backward(x, y, w, gz), (gx, gy, gw.sum(0)), strict=True):
+        assert oracle.error(actual, expected) < TOLERANCE["float64"]
 
 
 @pytest.mark.parametrize("label", ["uvw-shared", "mixed", "all-modes"])

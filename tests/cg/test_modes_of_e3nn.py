@@ -58,11 +58,11 @@ def forward(problem, x, y, w):
 
 @settings(max_examples=25, deadline=None)
 @given(products(), hs.sampled_from(["element", "path"]), hs.sampled_from(["component", "norm"]), hs.booleans())
-def test_values_of_e3nn(made, by_path, by_irrep, shared):
+def test_values_of_e3nn(arguments, by_path, by_irrep, shared):
     options = {"path_normalization": by_path, "irrep_normalization": by_irrep, "shared_weights": shared}
     with oracle.constants_in_fp64():
-        theirs = o3.TensorProduct(*made, internal_weights=False, **options)
-    problem = TPProblem(*made, **options)
+        theirs = o3.TensorProduct(*arguments, internal_weights=False, **options)
+    problem = TPProblem(*arguments, **options)
     assert from_e3nn(theirs) == problem
     x, y, w, _ = oracle.arrays(problem, batch=2)
     wanted = theirs(*map(torch.from_numpy, (x, y, w))).numpy()
@@ -81,11 +81,11 @@ ALL_UVW = (
 @settings(max_examples=15, deadline=None)
 @example(ALL_UVW, False)
 @given(products(), hs.booleans())
-def test_turned_operands_give_turned_results(made, mirrored):
-    problem = TPProblem(*made)
+def test_turned_operands_give_turned_results(arguments, mirrored):
+    problem = TPProblem(*arguments)
     x, y, w, _ = oracle.arrays(problem, batch=1)
     matrix = torch.linalg.qr(torch.randn(3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1)))[0]
     matrix = matrix * torch.linalg.det(matrix).sign() * (-1 if mirrored else 1)
     with oracle.constants_in_fp64():
-        d1, d2, d3 = (o3.Irreps(str(Irreps.of(irreps))).D_from_matrix(matrix).numpy() for irreps in made[:3])
+        d1, d2, d3 = (o3.Irreps(str(Irreps.of(irreps))).D_from_matrix(matrix).numpy() for irreps in arguments[:3])
     assert oracle.error(forward(problem, x @ d1.T, y @ d2.T, w), forward(problem, x, y, w) @ d3.T) < BOUND

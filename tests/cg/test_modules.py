@@ -131,13 +131,13 @@ def test_weights_may_be_left_out_where_there_are_none():
 
 @pytest.mark.parametrize("make", [product, convolution])
 def test_a_kept_module_is_the_same(make):
-    module, *given = make()
+    module, *inputs = make()
     buffer = io.BytesIO()
     torch.save(module, buffer)
     buffer.seek(0)
     for again in (pickle.loads(pickle.dumps(module)), copy.deepcopy(module), torch.load(buffer, weights_only=False)):
         assert again.problem == module.problem and str(again) == str(module)
-        assert torch.equal(again(*given), module(*given))
+        assert torch.equal(again(*inputs), module(*inputs))
 
 
 @pytest.mark.parametrize("label", ["uvu-y3", "uvw-y3", "uvw-shared", "mixed"])
@@ -147,8 +147,8 @@ def test_weights_of_e3nn_are_taken_in_their_order(label):
     paths = problem.instructions
     rules = [(p.i_in1, p.i_in2, p.i_out, p.connection_mode, p.has_weight, p.path_weight**2) for p in paths]
     irreps = [str(ir) for ir in (problem.irreps_in1, problem.irreps_in2, problem.irreps_out)]
-    as_given = {"irrep_normalization": "none", "path_normalization": "none", "internal_weights": False}
-    theirs = o3.TensorProduct(*irreps, rules, shared_weights=problem.shared_weights, **as_given)
+    unnormalized = {"irrep_normalization": "none", "path_normalization": "none", "internal_weights": False}
+    theirs = o3.TensorProduct(*irreps, rules, shared_weights=problem.shared_weights, **unnormalized)
     ours, (x, y, w, _) = TensorProduct(from_e3nn(theirs)), (t.float() for t in operands(problem))
     batch = not problem.shared_weights
     reordered = ours.reorder_weights_from_e3nn(w, has_batch_dim=batch)
@@ -168,20 +168,20 @@ def test_it_has_no_state():
 
 
 def test_moving_changes_the_dtype_of_a_problem_that_has_one():
-    module, *given = product(dtype="float32")
+    module, *inputs = product(dtype="float32")
     with pytest.raises(OperandError, match=r"torch.float32, which the problem was made for"):
-        module(*given)
+        module(*inputs)
     parent = torch.nn.Sequential(module)
     assert parent.double() is parent and module.problem.dtype == "float64"
-    z = module(*given)
+    z = module(*inputs)
     parent.to(torch.float32).to("cpu")
-    single = module(*(t.float() for t in given))
+    single = module(*(t.float() for t in inputs))
     assert single.dtype == torch.float32 and oracle.error(single.numpy(), z.numpy()) < 1e-6
     with pytest.raises(UnsupportedPrecision, match="expected float32 or float64, found float16; autocast takes"):
         parent.half()
-    free, *given = product()
+    free, *inputs = product()
     free.float()
-    assert free.problem.dtype is None and free(*given).dtype == torch.float64
+    assert free.problem.dtype is None and free(*inputs).dtype == torch.float64
 
 
 def test_autocast_takes_half_floats_as_single():
@@ -202,12 +202,12 @@ def test_autocast_takes_half_floats_as_single():
 def test_gradients_add_up_and_train():
     """Least squares through the module: many of its unknowns are hardly determined, but the residual must go."""
     module, x, y, w = product()
-    wanted, found = module(x, y, w), torch.nn.Parameter(torch.zeros_like(w))
-    optimiser = torch.optim.LBFGS([found], max_iter=200, tolerance_grad=1e-12, line_search_fn="strong_wolfe")
+    wanted, fitted = module(x, y, w), torch.nn.Parameter(torch.zeros_like(w))
+    optimiser = torch.optim.LBFGS([fitted], max_iter=200, tolerance_grad=1e-12, line_search_fn="strong_wolfe")
 
     def loss():
         optimiser.zero_grad()
-        value = (module(x, y, found) - wanted).pow(2).sum()
+        value = (module(x, y, fitted) - wanted).pow(2).sum()
         value.backward()
         return value
 

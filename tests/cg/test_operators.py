@@ -66,12 +66,12 @@ KINDS = pytest.mark.parametrize("convolution", [False, True], ids=["batch", "con
 def test_every_direction_agrees_with_the_definition(label, dtype, convolution):
     # The layouts of tests/cg/test_modules.py and of tests/cg/test_conv.py, so that their kernels are compiled once.
     problem = awkward(label, layout="ir_mul" if dtype == "float32" and not convolution else "mul_ir")
-    given = operands(problem, convolution, dtype=dtype)
+    inputs = operands(problem, convolution, dtype=dtype)
     for direction, count in (("forward", 3), ("backward", 4), ("double_backward", 7)):
-        found = family(convolution)[direction](*given[:count], *tail(problem, convolution))
-        wanted = expected(problem, direction, given[:count], convolution)
+        result = family(convolution)[direction](*inputs[:count], *tail(problem, convolution))
+        wanted = expected(problem, direction, inputs[:count], convolution)
         wanted = wanted if isinstance(wanted, tuple) else (wanted,)
-        for ours, theirs in zip(found if isinstance(found, tuple) else (found,), wanted, strict=True):
+        for ours, theirs in zip(result if isinstance(result, tuple) else (result,), wanted, strict=True):
             assert str(ours.dtype) == f"torch.{dtype}"
             assert oracle.error(ours.numpy(), theirs) < BOUND[dtype]
 
@@ -80,12 +80,12 @@ def test_every_direction_agrees_with_the_definition(label, dtype, convolution):
 @pytest.mark.parametrize("label", ["uvu-5", "mixed", "uvw-shared"])
 def test_the_gradient_of_each_path_is_its_own(label, convolution):
     problem = awkward(label)
-    given = operands(problem, convolution)
-    found = family(convolution)["backward"](*given[:4], *tail(problem, convolution))[2]
-    wanted = expected(problem, "backward", given[:4], convolution)[2]
+    inputs = operands(problem, convolution)
+    result = family(convolution)["backward"](*inputs[:4], *tail(problem, convolution))[2]
+    wanted = expected(problem, "backward", inputs[:4], convolution)[2]
     for path in problem.instructions:
         if path.has_weight:
-            assert oracle.error(found[..., path.weight_slice].numpy(), wanted[..., path.weight_slice]) < 1e-14
+            assert oracle.error(result[..., path.weight_slice].numpy(), wanted[..., path.weight_slice]) < 1e-14
 
 
 def of_those_with_elements(function, inputs):
@@ -117,7 +117,7 @@ def test_third_and_fourth_derivatives_agree_with_differences(label, convolution)
     problem = awkward(label)
     rest = tail(problem, convolution)
     function, inputs = of_those_with_elements(
-        lambda *given: family(convolution)["double_backward"](*given, *rest), operands(problem, convolution, batch=2)
+        lambda *args: family(convolution)["double_backward"](*args, *rest), operands(problem, convolution, batch=2)
     )
     assert torch.autograd.gradcheck(function, inputs, fast_mode=True)
     assert torch.autograd.gradgradcheck(function, inputs, fast_mode=True)
@@ -129,22 +129,22 @@ def test_third_and_fourth_derivatives_agree_with_differences(label, convolution)
 def test_torch_finds_no_fault_with_the_registration(direction, label, convolution):
     problem = awkward(label)
     count = {"forward": 3, "backward": 4, "double_backward": 7}[direction]
-    given = [t.requires_grad_() for t in operands(problem, convolution)[:count]]
-    torch.library.opcheck(family(convolution)[direction], (*given, *tail(problem, convolution)))
+    inputs = [t.requires_grad_() for t in operands(problem, convolution)[:count]]
+    torch.library.opcheck(family(convolution)[direction], (*inputs, *tail(problem, convolution)))
 
 
 def test_the_same_bits_for_any_number_of_threads():
     problem, before = awkward("uvw-shared"), torch.get_num_threads()
-    given = operands(problem, batch=777)
-    found = []
+    inputs = operands(problem, batch=777)
+    collected = []
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            found.append(BATCH.operators["double_backward"](*given, text_of(problem)))
+            collected.append(BATCH.operators["double_backward"](*inputs, text_of(problem)))
     finally:
         torch.set_num_threads(before)
-    for other in found[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(found[0], other))
+    for other in collected[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(collected[0], other))
 
 
 @pytest.mark.parametrize("label", ["uvu-5", "uvw-shared"])
@@ -154,10 +154,10 @@ def test_vmap_is_sample_after_sample(label):
     stacked = [torch.stack(pair) for pair in zip(*samples)]
     for direction, count in (("forward", 3), ("backward", 4), ("double_backward", 7)):
         of_one = [operators[direction](*sample[:count], text_of(problem)) for sample in samples]
-        found = torch.vmap(lambda *t, d=direction: operators[d](*t, text_of(problem)))(*stacked[:count])
+        result = torch.vmap(lambda *t, d=direction: operators[d](*t, text_of(problem)))(*stacked[:count])
         if direction == "forward":
-            found, of_one = (found,), [(t,) for t in of_one]
-        assert all(torch.equal(found[k], torch.stack([t[k] for t in of_one])) for k in range(len(found)))
+            result, of_one = (result,), [(t,) for t in of_one]
+        assert all(torch.equal(result[k], torch.stack([t[k] for t in of_one])) for k in range(len(result)))
     along_1 = torch.vmap(lambda x, y, w: operators["forward"](x, y, w, text_of(problem)), (1, None, None))
     x, y, w = stacked[0].transpose(0, 1), *samples[0][1:3]
     assert torch.equal(along_1(x, y, w)[1], operators["forward"](samples[1][0], y, w, text_of(problem)))
@@ -178,14 +178,14 @@ def test_vmap_of_a_convolution():
 @KINDS
 def test_no_numbers_in_no_numbers_out(convolution):
     problem = awkward("uvu-17")
-    given = operands(problem, convolution)
-    clean = family(convolution)["forward"](*given[:3], *tail(problem, convolution))
-    given[0][1, :] = float("nan")
-    found = family(convolution)["forward"](*given[:3], *tail(problem, convolution))
+    inputs = operands(problem, convolution)
+    clean = family(convolution)["forward"](*inputs[:3], *tail(problem, convolution))
+    inputs[0][1, :] = float("nan")
+    result = family(convolution)["forward"](*inputs[:3], *tail(problem, convolution))
     # Only what node or row 1 reaches is touched: receivers of edges from it.
     reached = {r for r, c in zip(ROWS, COLS) if c == 1} if convolution else {1}
-    for row in range(len(found)):
-        assert torch.isnan(found[row]).all() if row in reached else torch.equal(found[row], clean[row])
+    for row in range(len(result)):
+        assert torch.isnan(result[row]).all() if row in reached else torch.equal(result[row], clean[row])
 
 
 def other(name, problem, convolution):
@@ -211,9 +211,9 @@ def other(name, problem, convolution):
 )
 def test_wrong_operands_are_told_with_both_sides(name, convolution):
     problem = awkward("uvu-5")
-    given, error, words = other(name, problem, convolution)
+    inputs, error, words = other(name, problem, convolution)
     with pytest.raises(error, match=words):
-        family(convolution)["forward"](*given, *tail(problem, convolution))
+        family(convolution)["forward"](*inputs, *tail(problem, convolution))
 
 
 def test_a_problem_of_one_dtype_takes_no_other():
@@ -248,8 +248,8 @@ def test_wrong_edges_are_told(rows, cols, words):
 @pytest.mark.parametrize("layout", ["mul_ir", "ir_mul"])
 @pytest.mark.parametrize("label", [*AWKWARD, *LABELS])
 def test_a_text_is_all_there_is_to_a_problem(label, layout):
-    made = awkward if label in AWKWARD else configuration
-    problem = made(label, layout=layout, dtype="float32")
+    source = awkward if label in AWKWARD else configuration
+    problem = source(label, layout=layout, dtype="float32")
     again = problem_of(text_of(problem))
     assert again == problem and again.label == problem.label and text_of(again) == text_of(problem)
 

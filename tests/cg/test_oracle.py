@@ -17,9 +17,9 @@ def peer(problem):
     paths = problem.instructions
     rules = [(p.i_in1, p.i_in2, p.i_out, p.connection_mode, p.has_weight, p.path_weight**2) for p in paths]
     irreps = [str(ir) for ir in (problem.irreps_in1, problem.irreps_in2, problem.irreps_out)]
-    as_given = {"irrep_normalization": "none", "path_normalization": "none", "internal_weights": False}
+    unnormalized = {"irrep_normalization": "none", "path_normalization": "none", "internal_weights": False}
     with oracle.constants_in_fp64():
-        return o3.TensorProduct(*irreps, rules, shared_weights=problem.shared_weights, **as_given)
+        return o3.TensorProduct(*irreps, rules, shared_weights=problem.shared_weights, **unnormalized)
 
 
 @pytest.mark.parametrize("label", AWKWARD)
@@ -36,7 +36,7 @@ def test_agrees_with_e3nn(label: str) -> None:
     first = torch.autograd.grad(z, tensors[:3], tensors[3], create_graph=True, materialize_grads=True)
     for ours, theirs in zip(oracle.backward(problem, x, y, w, gz), first):
         assert oracle.error(ours, theirs.detach().numpy()) < 1e-14
-    total = sum((g * torch.tensor(given)).sum() for g, given in zip(first, gg))
+    total = sum((g * torch.tensor(cotangent)).sum() for g, cotangent in zip(first, gg))
     second = torch.autograd.grad(total, tensors, materialize_grads=True)
     for ours, theirs in zip(oracle.double_backward(problem, x, y, w, gz, *gg), second):
         assert oracle.error(ours, theirs.numpy()) < 1e-14

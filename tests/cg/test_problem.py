@@ -23,7 +23,7 @@ IN1, IN2 = "8x0o + 7x1o + 3x2e", "10x0e + 10x1e + 10x2e"
 def rules() -> list[tuple]:
     """All the couplings of IN1 and IN2 back to IN1, every second with a weight of its own."""
     one, two = Irreps.of(IN1), Irreps.of(IN2)
-    found = [
+    instructions = [
         (a, b, c, mode, True)
         for a, x in enumerate(one)
         for b, y in enumerate(two)
@@ -31,7 +31,7 @@ def rules() -> list[tuple]:
         for mode in (("uvu", "uvw") if a == c else ("uvw",))
         if x.ir.p * y.ir.p == z.ir.p and abs(x.ir.l - y.ir.l) <= z.ir.l <= x.ir.l + y.ir.l
     ]
-    return [(*rule, 0.3) if n % 2 else rule for n, rule in enumerate(found)]
+    return [(*rule, 0.3) if n % 2 else rule for n, rule in enumerate(instructions)]
 
 
 @given(LISTS)

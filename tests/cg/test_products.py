@@ -52,12 +52,12 @@ def test_the_classes_are_e3nns(label):
     assert ours.weight_numel == theirs.weight_numel and ours.internal_weights == theirs.internal_weights
     generator = torch.Generator().manual_seed(0)
     sides = (theirs.irreps_in1.dim,) if name == "TensorSquare" else (theirs.irreps_in1.dim, theirs.irreps_in2.dim)
-    given = [torch.randn(4, d, dtype=torch.float64, generator=generator).requires_grad_() for d in sides]
+    args = [torch.randn(4, d, dtype=torch.float64, generator=generator).requires_grad_() for d in sides]
     if ours.internal_weights:
         with torch.no_grad():
             ours.weight.copy_(theirs.weight)
-    leaves = [[*given, *m.parameters()] for m in (ours, theirs)]
-    z, wanted = ours(*given), theirs(*given)
+    leaves = [[*args, *m.parameters()] for m in (ours, theirs)]
+    z, wanted = ours(*args), theirs(*args)
     assert oracle.error(z.detach().numpy(), wanted.detach().numpy()) < BOUND
     pulled = [torch.autograd.grad(f.sin().sum(), inputs) for f, inputs in zip((z, wanted), leaves)]
     for one, other in zip(*pulled, strict=True):
@@ -141,8 +141,8 @@ def test_openequivariances_examples():
 def test_types_of_openequivariance():
     np = pytest.importorskip("numpy")
     rule = [(0, 0, 0, "uvu", True)]
-    made = cg.TPProblem("2x0e", "0e", "2x0e", rule, irrep_dtype=np.float64, weight_dtype=np.float64, label="a")
-    assert made.dtype == "float64" and made.label == "a"
+    problem = cg.TPProblem("2x0e", "0e", "2x0e", rule, irrep_dtype=np.float64, weight_dtype=np.float64, label="a")
+    assert problem.dtype == "float64" and problem.label == "a"
     with pytest.raises(UnsupportedPrecision, match="of one dtype; found irrep_dtype = float64, weight_dtype = float32"):
         cg.TPProblem("2x0e", "0e", "2x0e", rule, irrep_dtype=np.float64, weight_dtype=np.float32)
 

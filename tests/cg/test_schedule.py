@@ -19,22 +19,22 @@ UNFUSED = ("forward", "backward", "double_backward")
 @pytest.mark.parametrize("label", [*CHANNELWISE, *ROOFLINE, "DiffDock-L=1", "DiffDock-L=2", "e3tools_conv"])
 def test_traffic_is_what_it_must_be(label, size, layout):
     for name in DIRECTIONS:
-        found = plan(configuration(label, layout=layout), name, size)
-        assert 1 <= found.moved / found.minimum <= 1.05, found
+        kernel_plan = plan(configuration(label, layout=layout), name, size)
+        assert 1 <= kernel_plan.moved / kernel_plan.minimum <= 1.05, kernel_plan
 
 
 @pytest.mark.parametrize("label", LABELS)
 def test_every_path_stands_in_one_phase(label):
     problem = configuration(label)
     for name, direction in DIRECTIONS.items():
-        made = plan(problem, name, 8)
-        paths = [n for phase in made.phases for n in phase.paths]
+        kernel_plan = plan(problem, name, 8)
+        paths = [n for phase in kernel_plan.phases for n in phase.paths]
         assert sorted(paths) == list(range(len(problem.instructions)))
-        assert made.shared_bytes <= SHARED
-        for phase in made.phases:
-            assert phase.blocks * phase.channels * made.lanes >= problem.irreps_in1[phase.i_in1].mul
+        assert kernel_plan.shared_bytes <= SHARED
+        for phase in kernel_plan.phases:
+            assert phase.blocks * phase.channels * kernel_plan.lanes >= problem.irreps_in1[phase.i_in1].mul
         # Gradients of x are written by the one phase of their slot.
-        slots = [phase.i_in1 for phase in made.phases]
+        slots = [phase.i_in1 for phase in kernel_plan.phases]
         assert "gx" not in direction.writes or len(set(slots)) == len(slots)
 
 
@@ -56,9 +56,9 @@ def test_sums_of_a_node_are_cut_to_the_registers():
     assert all(_width(convolution, phase.paths) * 2 <= 128 for phase in convolution.phases)
 
 
-def _width(made: Plan, paths: tuple[int, ...]) -> int:
-    slots = {made.problem.instructions[n].i_out for n in paths}
-    return sum(made.problem.irreps_out[n].ir.dim for n in slots)
+def _width(kernel_plan: Plan, paths: tuple[int, ...]) -> int:
+    slots = {kernel_plan.problem.instructions[n].i_out for n in paths}
+    return sum(kernel_plan.problem.irreps_out[n].ir.dim for n in slots)
 
 
 def test_outputs_stay_shared_where_phases_meet_in_them():
@@ -85,6 +85,6 @@ def test_equal_couplings_are_formed_once():
 
 
 def test_modes_that_no_gpu_has_are_told():
-    found = "u<vw, uuu, uuw, uvu<v, uvuv, uvv"
-    with pytest.raises(UnsupportedMode, match=f"on a GPU: expected .* uvu and uvw, found {found}: move"):
+    missing = "u<vw, uuu, uuw, uvu<v, uvuv, uvv"
+    with pytest.raises(UnsupportedMode, match=f"on a GPU: expected .* uvu and uvw, found {missing}: move"):
         plan(awkward("all-modes"), "forward", 4)

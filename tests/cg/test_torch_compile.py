@@ -41,7 +41,7 @@ class Messages(torch.nn.Module):
         return torch.tanh(self.tp(x, y, w * y.norm(dim=-1, keepdim=True), *edges)).sum(-1)
 
 
-def given(convolution, batch=6, seed=0):
+def inputs_of(convolution, batch=6, seed=0):
     x, y, w = operands(awkward("uvu-5"), batch, seed)
     if not convolution:
         return x, y, w
@@ -58,7 +58,7 @@ def test_compiled_without_a_break(convolution):
     module, counter = Messages(convolution), CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(module, fullgraph=True, dynamic=True, backend=counter)
     for batch in (6, 11, 4):
-        args = given(convolution, batch, seed=batch)
+        args = inputs_of(convolution, batch, seed=batch)
         assert torch.equal(compiled(*args), module(*args))
         for ours, theirs in zip(slopes(compiled, args), slopes(module, args)):
             assert oracle.error(ours.numpy(), theirs.numpy()) < 1e-13
@@ -69,7 +69,7 @@ def test_compiled_without_a_break(convolution):
 
 @pytest.mark.slow
 def test_compiled_by_the_default_backend():
-    module, args = Messages(False), given(False)
+    module, args = Messages(False), inputs_of(False)
     compiled = torch.compile(module, fullgraph=True)
     assert oracle.error(compiled(*args).detach().numpy(), module(*args).detach().numpy()) < 1e-13
     for ours, theirs in zip(slopes(compiled, args), slopes(module, args)):
@@ -79,7 +79,7 @@ def test_compiled_by_the_default_backend():
 @pytest.mark.parametrize("convolution", [False, True], ids=["batch", "convolution"])
 def test_forces_inside_a_traced_function(convolution):
     """What trains on forces: a gradient in the function, and one of it."""
-    module, args = Messages(convolution), given(convolution)
+    module, args = Messages(convolution), inputs_of(convolution)
 
     def forces(x, y, w, *edges):
         (force,) = torch.autograd.grad(module(x, y, w, *edges).sum(), y, create_graph=True)
@@ -95,14 +95,14 @@ def test_forces_inside_a_traced_function(convolution):
 
 def exported(convolution: bool, folder: Path) -> list[str]:
     """A program of any number of rows and its results for another number than it was traced with, as paths of files."""
-    module, args = Messages(convolution), [t.detach() for t in given(convolution)]
+    module, args = Messages(convolution), [t.detach() for t in inputs_of(convolution)]
     rows = {0: torch.export.Dim("rows", min=2)}
     nodes = {0: torch.export.Dim("nodes", min=2)} if convolution else rows
     shapes = (nodes, rows, rows, *[(rows, rows)] * convolution)
     program = torch.export.export(module, tuple(args), dynamic_shapes=shapes)
     calls = [str(node.target) for node in program.graph.nodes]
     assert f"trnqc.cg_{'conv_' * convolution}forward.default" in calls
-    other = [t.detach() for t in given(convolution, 9, seed=4)]
+    other = [t.detach() for t in inputs_of(convolution, 9, seed=4)]
     paths = [str(folder / f"{name}-{convolution}.pt2") for name in ("program", "values")]
     torch.export.save(program, paths[0])
     torch.save({"given": other, "wanted": module(*other)}, paths[1])
@@ -123,7 +123,7 @@ def test_exported_saved_and_run_in_another_process(tmp_path: Path):
 
 
 def test_a_wrong_shape_is_told_while_it_is_traced():
-    x, y, w = given(False)
+    x, y, w = inputs_of(False)
     compiled = torch.compile(TensorProduct(awkward("uvu-5")), fullgraph=True, backend="aot_eager")
     with pytest.raises(Exception, match=r"w: expected shape \[edges, 55\], found \[6, 54\]"):
         compiled(x, y, w[:, 1:])
@@ -146,7 +146,7 @@ def test_compiled_without_weights_and_with_internal_ones():
 
 def test_compiled_forward_mode_is_refused_and_not_zero():
     """Dynamo takes the operator, which has reverse mode only."""
-    module, (x, y, w) = TensorProduct(awkward("uvu-5")), (t.detach() for t in given(False))
+    module, (x, y, w) = TensorProduct(awkward("uvu-5")), (t.detach() for t in inputs_of(False))
     compiled = torch.compile(lambda x: torch.func.jvp(lambda x: module(x, y, w), (x,), (x,))[1], backend="aot_eager")
     with pytest.raises(Exception, match=r"expected a call by trnqc\.cg\.TensorProduct or"):
         compiled(x)

@@ -47,10 +47,10 @@ def pair(label, convolution):
     )
 
 
-def agree(found, wanted):
-    found, wanted = ([t] if isinstance(t, torch.Tensor) else list(t) for t in (found, wanted))
-    assert len(found) == len(wanted)
-    for ours, theirs in zip(found, wanted):
+def agree(actual, wanted):
+    actual, wanted = ([t] if isinstance(t, torch.Tensor) else list(t) for t in (actual, wanted))
+    assert len(actual) == len(wanted)
+    for ours, theirs in zip(actual, wanted):
         assert oracle.error(ours.detach().numpy(), theirs.detach().numpy()) < BOUND
 
 
@@ -68,12 +68,12 @@ def test_jvp(label, convolution):
 @CASES
 def test_dual_numbers(label, convolution):
     ours, theirs, at, along = pair(label, convolution)
-    found = []
+    collected = []
     for function in (ours, theirs):
         with forward_ad.dual_level():
             z = function(*map(forward_ad.make_dual, at, along))
-            found.append(forward_ad.unpack_dual(z).tangent)
-    agree(*found)
+            collected.append(forward_ad.unpack_dual(z).tangent)
+    agree(*collected)
 
 
 @pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node")
@@ -87,8 +87,8 @@ def test_linearize(label, convolution):
 @CASES
 def test_jacobians(label, convolution, transform):
     ours, theirs, at, _ = pair(label, convolution)
-    made = getattr(torch.func, transform)
-    agree(made(ours, argnums=(0, 1, 2))(*at), made(theirs, argnums=(0, 1, 2))(*at))
+    jacobian = getattr(torch.func, transform)
+    agree(jacobian(ours, argnums=(0, 1, 2))(*at), jacobian(theirs, argnums=(0, 1, 2))(*at))
 
 
 @CASES
@@ -131,27 +131,27 @@ def test_third_derivatives_by_mixed_modes(label):
 def test_vmap_of_gradient_and_of_jvp(label, convolution):
     ours, theirs, at, along = pair(label, convolution)
     several = tuple(torch.stack([t, 2 * t, -t]) for t in at)
-    found = [torch.vmap(torch.func.grad(energy(f), argnums=(0, 1, 2)))(*several) for f in (ours, theirs)]
-    agree(*found)
+    result = [torch.vmap(torch.func.grad(energy(f), argnums=(0, 1, 2)))(*several) for f in (ours, theirs)]
+    agree(*result)
     # The tangent alone is a batch.
     directions = torch.stack([along[0], 3 * along[0]])
-    found = [
+    result = [
         torch.vmap(lambda t, f=f: torch.func.jvp(lambda x: f(x, *at[1:]), at[:1], (t,))[1])(directions)
         for f in (ours, theirs)
     ]
-    agree(*found)
+    agree(*result)
 
 
 @CASES
 def test_gradients_of_a_tangent_by_the_plain_engine(label, convolution):
     """Reverse mode of autograd over dual numbers, as a trainer of forces by forward mode would run it."""
     ours, theirs, at, along = pair(label, convolution)
-    found = []
+    collected = []
     for function in (ours, theirs):
         leaves = [t.clone().requires_grad_() for t in at]
         tangent = torch.func.jvp(function, tuple(leaves), along)[1]
-        found.append(torch.autograd.grad(tangent.pow(2).sum(), leaves, materialize_grads=True))
-    agree(*found)
+        collected.append(torch.autograd.grad(tangent.pow(2).sum(), leaves, materialize_grads=True))
+    agree(*collected)
 
 
 def test_forward_mode_agrees_with_differences():

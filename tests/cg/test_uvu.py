@@ -27,19 +27,19 @@ def agrees(problem: TPProblem, dtype: str, edges: int = 3) -> None:
     x, y, w, gz = oracle.arrays(problem, edges, 1, dtype)
     gg = oracle.arrays(problem, edges, 2, dtype)[:3]
     assert oracle.error(engine.forward(x, y, w), oracle.forward(problem, x, y, w)) < TOLERANCE[dtype]
-    found, expected = engine.backward(x, y, w, gz), oracle.backward(problem, x, y, w, gz)
-    held(problem, found, expected, dtype)
+    result, expected = engine.backward(x, y, w, gz), oracle.backward(problem, x, y, w, gz)
+    held(problem, result, expected, dtype)
     twice = oracle.double_backward(problem, x, y, w, gz, *gg)
     held(problem, engine.double_backward(x, y, w, gz, *gg), twice, dtype)
 
 
-def held(problem: TPProblem, found, expected, dtype: str) -> None:
-    for a, b in zip(found, expected, strict=True):
+def held(problem: TPProblem, actual, expected, dtype: str) -> None:
+    for a, b in zip(actual, expected, strict=True):
         assert a.dtype == dtype
         assert oracle.error(a, b) < TOLERANCE[dtype]
     for ins in problem.instructions:
         part = (..., ins.weight_slice)
-        assert oracle.error(found[2][part], expected[2][part]) < TOLERANCE[dtype], ins
+        assert oracle.error(actual[2][part], expected[2][part]) < TOLERANCE[dtype], ins
 
 
 # The same two of the four as in tests/cg/test_modules.py, so that their kernels are compiled once.
@@ -127,7 +127,7 @@ def test_the_program_means_the_product(label):
     x, y, w, gz = oracle.arrays(problem, 2)
     rows = {"x": x, "y": y, "w": w, "z": np.full_like(gz, np.nan)}
     program = batch.program(Target(problem, "f64", 2), DIRECTIONS["forward"])
-    given_flat = {key: a.ravel().copy() for key, a in rows.items()}
-    run(program, given_flat, lanes=2, groups=(0, 2))
-    assert oracle.error(given_flat["z"].reshape(gz.shape), oracle.forward(problem, x, y, w)) < 1e-15
+    flat = {key: a.ravel().copy() for key, a in rows.items()}
+    run(program, flat, lanes=2, groups=(0, 2))
+    assert oracle.error(flat["z"].reshape(gz.shape), oracle.forward(problem, x, y, w)) < 1e-15
     assert "function forward(x[?]: f64, y[?]: f64, w[?]: f64, out z[?]: f64) for each e:" in listing(program)

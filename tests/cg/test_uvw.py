@@ -25,12 +25,12 @@ def rows(problem, kind: str, dtype: str, count: int) -> tuple[dict[str, np.ndarr
     x, y, w, gz = oracle.arrays(problem, count, dtype=NUMPY[dtype])
     gg = [np.random.default_rng(1).standard_normal(a.shape).astype(NUMPY[dtype]) for a in (x, y, w)]
     inputs = {"x": x, "y": y, "w": w, "gz": gz, "ggx": gg[0], "ggy": gg[1], "ggw": gg[2]}
-    given_to = {"forward": "xyw", "backward": ("x", "y", "w", "gz"), "double_backward": tuple(inputs)}[kind]
-    expected = getattr(oracle, kind)(problem, *(inputs[name] for name in given_to))
+    reads = {"forward": "xyw", "backward": ("x", "y", "w", "gz"), "double_backward": tuple(inputs)}[kind]
+    expected = getattr(oracle, kind)(problem, *(inputs[name] for name in reads))
     expected = [expected] if kind == "forward" else list(expected)
     outputs = {"forward": ["z"], "backward": ["gx", "gy", "gw"], "double_backward": ["gx", "gy", "gw", "ggz"]}[kind]
     ones = {name: np.ones_like(value, NUMPY[dtype]) for name, value in zip(outputs, expected)}
-    return {**{name: inputs[name] for name in given_to}, **ones}, expected
+    return {**{name: inputs[name] for name in reads}, **ones}, expected
 
 
 def check(problem, kind: str, dtype: str, lanes: int, edges: int, count: int, interpreted: bool) -> None:
@@ -42,10 +42,10 @@ def check(problem, kind: str, dtype: str, lanes: int, edges: int, count: int, in
     else:
         compiled(function, lanes, flags=QUICK)(*(flat[st.name_of(p)] for p in function.params))
     bound = {"f64": 1e-14, "f32": 1e-6}[dtype]
-    for (name, found), value in zip(list(arrays.items())[-len(expected) :], expected):
+    for (name, actual), value in zip(list(arrays.items())[-len(expected) :], expected):
         stored = name == "gw" and not problem.shared_weights
         largest = max(1.0, np.abs(value).max(initial=0.0))
-        np.testing.assert_allclose(found, value + (not stored), rtol=0, atol=bound * largest, err_msg=name)
+        np.testing.assert_allclose(actual, value + (not stored), rtol=0, atol=bound * largest, err_msg=name)
 
 
 @pytest.mark.parametrize("kind", KINDS)

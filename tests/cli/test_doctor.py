@@ -11,7 +11,7 @@ from rich.console import Console
 import trnqc as package
 from trnqc import backends
 from trnqc.backends.base import BackendStatus
-from trnqc.backends.cuda import status as cuda
+from trnqc.backends.cuda import backend as cuda
 from trnqc.cli import machine
 from trnqc.cli.doctor import table
 from trnqc.errors import BackendUnavailable, CompilerError

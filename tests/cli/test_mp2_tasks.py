@@ -11,6 +11,10 @@ from pyscf import gto, scf
 from pyscf.data.nist import BOHR, HARTREE2EV
 
 from trnqc import DFMP2, MP2Result, accelerate
+from trnqc.cli import _parser
+from trnqc.cli.mp2_options import jobs_from
+from trnqc.cli.mp2_tasks import check_task
+from trnqc.errors import InputError
 
 H2 = "2\n\nH 0 0 0\nH 0 0 {}\n"
 SMALL = ("--basis", "6-31g", "--threads", "1")
@@ -156,6 +160,16 @@ def test_options_that_do_not_fit(trnqc, write, options, words):
     status, out, err = trnqc("mp2", write("h2.xyz", H2.format(0.9)), *SMALL, *options, "-q")
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert words in err
+
+
+@pytest.mark.parametrize("options", [(), ("--extrapolate", "cc-pvdz,cc-pvtz"), ("--gradient",)])
+def test_ranks_share_one_energy_only(write, options):
+    path = write("two.xyz", H2.format(0.9) * (1 if options else 2))
+    arguments = ["mp2", str(path), *options]
+    args = _parser(arguments).parse_args(arguments)
+    check_task(args, jobs_from(args), 1)
+    with pytest.raises(InputError, match=r"one process|start it without torchrun"):
+        check_task(args, jobs_from(args), 2)
 
 
 def test_several_frames_are_not_optimised(trnqc, write):

@@ -38,8 +38,8 @@ def test_the_library_of_the_arrays_is_the_default(operands):
     ],
 )
 def test_backends_multiply_the_matrices(operands, backend, precision, close):
-    found = trnqc.einsum("xab,xbc,cd->xda", *operands, backend=backend, precision=precision)
-    np.testing.assert_allclose(found, np.einsum("xab,xbc,cd->xda", *operands), **close)
+    result = trnqc.einsum("xab,xbc,cd->xda", *operands, backend=backend, precision=precision)
+    np.testing.assert_allclose(result, np.einsum("xab,xbc,cd->xda", *operands), **close)
 
 
 def test_refusals(operands):
@@ -73,8 +73,8 @@ def test_backends_multiply_within_a_limit(backend, precision, close):
     assert f"by backend {backend} in {precision}" in str(plan) and "for " in str(plan)
     expected = np.einsum(LADDER, *operands, optimize=True)
     np.testing.assert_allclose(plan.run(*operands), expected, **close)
-    found = trnqc.einsum(LADDER, *operands, memory_limit=limit, backend=backend, precision=precision)
-    np.testing.assert_allclose(found, expected, **close)
+    result = trnqc.einsum(LADDER, *operands, memory_limit=limit, backend=backend, precision=precision)
+    np.testing.assert_allclose(result, expected, **close)
 
 
 MP2 = """

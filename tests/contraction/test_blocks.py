@@ -42,12 +42,12 @@ def masked(whole: np.ndarray, allowed, parts) -> np.ndarray:
 def arrays():
     rng = np.random.default_rng(4)
     program = parse(HEAD + "E = f[a,a]")
-    found = {}
+    arrays = {}
     for tensor in program.tensors:
         whole = rng.standard_normal(tuple(space.extent for space in tensor.spaces))
         whole = antisymmetric(whole) if tensor.symmetries else whole
-        found[tensor.name] = masked(whole, tensor.allowed, [s.blocks or (s.extent,) for s in tensor.spaces])
-    return found
+        arrays[tensor.name] = masked(whole, tensor.allowed, [s.blocks or (s.extent,) for s in tensor.spaces])
+    return arrays
 
 
 PROGRAMS = {
@@ -69,10 +69,10 @@ def test_blocks_give_the_same_numbers(arrays, name):
     expected = term_by_term(program, arrays)
     for share in (False, True):
         plan = plan_program(program, program.targets, share=share)
-        found = plan.run({key: arrays[key] for key in program.inputs})
-        found = found if isinstance(found, dict) else {program.targets[0]: found}
+        result = plan.run({key: arrays[key] for key in program.inputs})
+        result = result if isinstance(result, dict) else {program.targets[0]: result}
         for key in program.targets:
-            np.testing.assert_allclose(found[key], expected[key], rtol=1e-11, atol=1e-11)
+            np.testing.assert_allclose(result[key], expected[key], rtol=1e-11, atol=1e-11)
 
 
 def test_zero_blocks_cost_nothing():
@@ -99,8 +99,8 @@ def test_functions_are_asked_for_blocks(arrays):
         return arrays["d"][rows, columns]
 
     text = HEAD.replace("tensor d[v,v]", "function d[v,v] cost 9") + "X[a,b] = f[a,c] * d[c,b]"
-    found = einsum_plan(text).run({"f": arrays["f"], "d": integrals})
-    np.testing.assert_allclose(found, arrays["f"] @ arrays["d"], rtol=1e-12)
+    result = einsum_plan(text).run({"f": arrays["f"], "d": integrals})
+    np.testing.assert_allclose(result, arrays["f"] @ arrays["d"], rtol=1e-12)
     assert set(asked) == {(*rows, *columns) for rows in ((0, 3), (3, 5)) for columns in ((0, 3), (3, 5))}
 
 
@@ -115,8 +115,8 @@ def test_blocks_may_be_given_later(arrays):
 
 def test_torch_outputs_stay_torch(arrays):
     torch = pytest.importorskip("torch")
-    found = einsum_plan(HEAD + "X[a,b] = f[a,c] * f[c,b]").run({"f": torch.tensor(arrays["f"])})
-    np.testing.assert_allclose(found.numpy(), arrays["f"] @ arrays["f"], rtol=1e-12)
+    result = einsum_plan(HEAD + "X[a,b] = f[a,c] * f[c,b]").run({"f": torch.tensor(arrays["f"])})
+    np.testing.assert_allclose(result.numpy(), arrays["f"] @ arrays["f"], rtol=1e-12)
 
 
 def test_refusals(arrays):

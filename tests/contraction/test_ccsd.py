@@ -69,9 +69,9 @@ def test_the_intermediates_are_found(ccsd):
         for symmetry in tensor.symmetries:
             x = x + symmetry.sign * x.swapaxes(*symmetry.axes)
         arrays[tensor.name] = x
-    found, expected = plan.run(arrays), written.run(arrays)
+    result, expected = plan.run(arrays), written.run(arrays)
     for name in ("n1", "n2"):
-        error = np.abs(found[name] * arrays["d" + name[1]] - expected[name] * arrays["d" + name[1]]).max()
+        error = np.abs(result[name] * arrays["d" + name[1]] - expected[name] * arrays["d" + name[1]]).max()
         assert error < 1e-10 * np.abs(expected[name] * arrays["d" + name[1]]).max()
 
 

@@ -56,8 +56,8 @@ def norm_of_mps(sites: int, extent: int = 8):
 
 def seconds(call):
     start = time.thread_time()
-    found = call()
-    return found, time.thread_time() - start
+    result = call()
+    return result, time.thread_time() - start
 
 
 def planned(case, **options):

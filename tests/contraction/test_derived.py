@@ -77,8 +77,8 @@ def test_what_is_found_is_true(terms):
         pairs = (pairs,) if isinstance(pairs[0], int) else pairs
         order = Exchange(pairs).order(4)
         true = {sign for sign in (1, -1) if np.allclose(result, sign * result.transpose(order))}
-        found = {e.sign for e in exchanges_of(parse(text), "T") if e.pairs == pairs}
-        assert found <= true and (found or not true)
+        signs = {e.sign for e in exchanges_of(parse(text), "T") if e.pairs == pairs}
+        assert signs <= true and (signs or not true)
 
 
 LADDER = """

@@ -28,29 +28,31 @@ def test_loops_compute_the_product(name, share):
     operands, values = tensors(tree)
     scratch = 200
     try:
-        found = schedule(tree, max(int(schedule(tree).memory * share), 20) + scratch, scratch)
+        fitted = schedule(tree, max(int(schedule(tree).memory * share), 20) + scratch, scratch)
     except MemoryLimit:
         pytest.skip("no schedule is that small")
     like = torch.zeros(1, dtype=torch.float64)
-    np.testing.assert_allclose(run_on_device(torch, found, values, like).numpy(), by_einsum(tree, operands), rtol=1e-11)
+    np.testing.assert_allclose(
+        run_on_device(torch, fitted, values, like).numpy(), by_einsum(tree, operands), rtol=1e-11
+    )
 
 
 def test_steps_are_cut_until_the_scratch_holds_them(monkeypatch):
     with pytest.warns(SlowPlanWarning):
         plan = einsum_plan("Qae,Qbf,efij->abij", (6, 9, 9), (6, 9, 9), (9, 9, 3, 4), memory_limit=8 * 900)
-    found = plan.assignments[0].parts[0].schedule
+    loops = plan.assignments[0].parts[0].schedule
     rng = np.random.default_rng(0)
     operands = {
         leaf.name: rng.standard_normal([plan.extents[plan.trees[0].indices[x].symbol] for x in leaf.indices])
         for leaf in plan.trees[0].leaves
     }
-    made = []
+    collected = []
     really = device.apply
-    monkeypatch.setattr(device, "apply", lambda *a: (r := really(*a), made.append(r[0].numel()))[0])
+    monkeypatch.setattr(device, "apply", lambda *a: (r := really(*a), collected.append(r[0].numel()))[0])
     values = {name: torch.tensor(x) for name, x in operands.items()}
-    result = run_on_device(torch, found, values, values["A"])
+    result = run_on_device(torch, loops, values, values["A"])
     np.testing.assert_allclose(result.numpy(), plan.run(operands), rtol=1e-11, atol=1e-12)
-    assert max(made) <= found.scratch
+    assert max(collected) <= loops.scratch
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -58,6 +60,6 @@ def test_a_limit_on_the_gpu():
     rng = np.random.default_rng(0)
     operands = [rng.standard_normal(shape) for shape in ((6, 9, 9), (6, 9, 9), (9, 9, 3, 4))]
     plan = einsum_plan("Qae,Qbf,efij->abij", *operands, memory_limit=8 * 900)
-    found = plan.run(*(torch.tensor(x, device="cuda") for x in operands))
-    assert found.is_cuda
-    np.testing.assert_allclose(found.cpu().numpy(), plan.run(*operands), rtol=1e-11, atol=1e-12)
+    result = plan.run(*(torch.tensor(x, device="cuda") for x in operands))
+    assert result.is_cuda
+    np.testing.assert_allclose(result.cpu().numpy(), plan.run(*operands), rtol=1e-11, atol=1e-12)

@@ -30,9 +30,9 @@ EXTENTS = {"a": 5, "b": 3, "c": 4}
 
 def holders(labels, where, grid):
     """Element -> the processors that hold it, each element asked for itself."""
-    found = {}
+    places = {}
     for element in product(*(range(EXTENTS[x]) for x in labels)):
-        found[element] = set()
+        places[element] = set()
         for at in processors(grid):
             fits = True
             for entry, place, parts in zip(where, at, grid):
@@ -42,8 +42,8 @@ def holders(labels, where, grid):
                     value = element[labels.index(entry)]
                     fits &= value // ceil(EXTENTS[entry] / parts) == place
             if fits:
-                found[element].add(at)
-    return found
+                places[element].add(at)
+    return places
 
 
 @pytest.mark.parametrize("grid", [(2, 2), (3, 2), (4,)])
@@ -144,10 +144,10 @@ def test_no_assignment_is_cheaper_on_a_line(tree, move_cost):
 
 
 def test_costs_are_the_sum_of_work_and_moves():
-    found = distribute(four_factors(20, 6), (2, 2), 7.0)
-    assert found.cost == found.longest + 7.0 * found.volume
-    assert found.longest == four_factors(20, 6).multiply_adds / 4
-    text = str(found)
+    distribution = distribute(four_factors(20, 6), (2, 2), 7.0)
+    assert distribution.cost == distribution.longest + 7.0 * distribution.volume
+    assert distribution.longest == four_factors(20, 6).multiply_adds / 4
+    text = str(distribution)
     assert "elements received" in text and text.splitlines()[0].startswith("T1<")
 
 
@@ -159,9 +159,9 @@ def test_dear_moves_keep_everything_where_it_is():
 
 def test_functions_are_computed_where_they_are_needed():
     tree = Tree(Node("R", ("a",), (leaf("f", "ab", 0, 3), leaf("x", "b", 1))), indices(V=("ab", 8)))
-    found = distribute(tree, (2,), 1.0)
-    assert found.steps[0].sources[0] is None
-    assert found.longest == 3 * 8 * 4 + 8 * 4
+    distribution = distribute(tree, (2,), 1.0)
+    assert distribution.steps[0].sources[0] is None
+    assert distribution.longest == 3 * 8 * 4 + 8 * 4
 
 
 def test_a_grid_has_processors():

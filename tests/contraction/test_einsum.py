@@ -56,9 +56,9 @@ def expressions(draw):
 def test_every_contraction_is_that_of_numpy(expression, seed):
     operands = operands_of(expression, seed, (1, 5))
     expected = np.einsum(expression, *operands)
-    found = einsum(expression, *operands)
-    assert found.shape == expected.shape and found.dtype == expected.dtype
-    np.testing.assert_allclose(found, expected, **CLOSE)
+    result = einsum(expression, *operands)
+    assert result.shape == expected.shape and result.dtype == expected.dtype
+    np.testing.assert_allclose(result, expected, **CLOSE)
 
 
 def strided(x: np.ndarray, axes: list[int]) -> np.ndarray:
@@ -83,9 +83,9 @@ def test_memory_order_of_operands_does_not_matter(expression, seed):
 def test_torch_gives_the_same_numbers(expression, seed):
     torch = pytest.importorskip("torch")
     operands = operands_of(expression, seed, (1, 5))
-    found = einsum(expression, *(torch.tensor(x) for x in operands))
-    assert isinstance(found, torch.Tensor)
-    np.testing.assert_allclose(found.numpy(), np.einsum(expression, *operands), **CLOSE)
+    result = einsum(expression, *(torch.tensor(x) for x in operands))
+    assert isinstance(result, torch.Tensor)
+    np.testing.assert_allclose(result.numpy(), np.einsum(expression, *operands), **CLOSE)
 
 
 def test_torch_differentiates_through_it():
@@ -126,10 +126,10 @@ def test_the_interleaved_form():
 @pytest.mark.parametrize("kind", [np.float32, np.complex128, np.int64, bool])
 def test_element_types(kind):
     operands = [(3 * x).astype(kind) for x in operands_of("abc,bd,cd->ad")]
-    found = einsum("abc,bd,cd->ad", *operands)
+    result = einsum("abc,bd,cd->ad", *operands)
     expected = np.einsum("abc,bd,cd->ad", *operands)
-    assert found.dtype == expected.dtype
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert result.dtype == expected.dtype
+    np.testing.assert_allclose(result, expected, rtol=1e-5)
 
 
 def test_mixed_element_types_are_promoted():
@@ -185,9 +185,9 @@ def test_plans_print_and_become_data():
         "temporaries  2, the largest T1 with N^4 = 1e+04 elements",
     ):
         assert words in printed, printed
-    found = json.loads(json.dumps(plan.to_dict()))
-    assert found["multiply_adds"] == plan.multiply_adds == 3_000_000
-    assert found["assignments"][0]["parts"][0]["steps"][0]["name"] == "T1"
+    record = json.loads(json.dumps(plan.to_dict()))
+    assert record["multiply_adds"] == plan.multiply_adds == 3_000_000
+    assert record["assignments"][0]["parts"][0]["steps"][0]["name"] == "T1"
 
 
 def test_plans_run_many_times_and_by_name():
@@ -201,8 +201,8 @@ def test_plans_run_many_times_and_by_name():
 def test_operands_come_one_by_one():
     a, b = operands_of("ab,bc->ac")
     plan = einsum_plan("ab,bc->ac", a.shape, b.shape)
-    for wrong, found in (([[a, b]], "found one list: pass them one by one, run(A, B)"), ([a, b, b], "found 3")):
-        with pytest.raises(InputError, match=re.escape(found)):
+    for wrong, message in (([[a, b]], "found one list: pass them one by one, run(A, B)"), ([a, b, b], "found 3")):
+        with pytest.raises(InputError, match=re.escape(message)):
             plan.run(*wrong)
     with pytest.raises(InputError, match="A, B; found 1 and B by name"):
         plan.run(a, B=b)
@@ -218,8 +218,8 @@ def test_functions_are_asked_for_blocks():
         asked.append((rows, columns))
         return b[rows, columns]
 
-    found = einsum_plan("ab,bc->ac", a.shape, b.shape).run(a, integrals)
-    np.testing.assert_allclose(found, a @ b, **CLOSE)
+    result = einsum_plan("ab,bc->ac", a.shape, b.shape).run(a, integrals)
+    np.testing.assert_allclose(result, a @ b, **CLOSE)
     assert asked == [(slice(0, b.shape[0]), slice(0, b.shape[1]))]
 
 
@@ -272,12 +272,12 @@ def test_a_limit_below_the_temporaries_makes_loops():
     plan.run(*operands)  # what Python itself keeps after a first call is no part of the arrays
     tracemalloc.start()
     try:
-        found = plan.run(*operands)
+        result = plan.run(*operands)
         used = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    np.testing.assert_allclose(found, expected, **CLOSE)
-    assert used - found.nbytes <= limit
+    np.testing.assert_allclose(result, expected, **CLOSE)
+    assert used - result.nbytes <= limit
     assert "in loops, below" in str(plan) and "for " in str(plan)
     assert json.loads(json.dumps(plan.to_dict()))["assignments"][0]["parts"][0]["schedule"]["tiles"]
 
@@ -287,8 +287,8 @@ def test_loops_take_torch_and_another_product():
     operands = operands_of("ab,bc,cd->ad", extents=(4, 6))
     expected = operands[0] @ operands[1] @ operands[2]
     with pytest.warns(SlowPlanWarning):
-        found = einsum("ab,bc,cd->ad", *(torch.tensor(x) for x in operands), memory_limit=40)
-    np.testing.assert_allclose(found.numpy(), expected, **CLOSE)
+        result = einsum("ab,bc,cd->ad", *(torch.tensor(x) for x in operands), memory_limit=40)
+    np.testing.assert_allclose(result.numpy(), expected, **CLOSE)
 
 
 @pytest.mark.parametrize("expression", ["ab,bc,cd->ad", "xab,xbc,cd->xda", LADDER, "ab,ab,b->a"])
@@ -368,8 +368,8 @@ def test_what_cannot_be_computed_is_refused(change, message, limit):
 def test_zeros_divide_where_the_caller_wants_it():
     plan = einsum_plan(FUNCTION)
     with np.errstate(all="ignore"):
-        found = plan.run({"g": lambda *cuts: ONES[cuts], "x": np.ones(3), "d": np.zeros(3)}, check_finite=False)
-    assert np.isinf(found).all()
+        result = plan.run({"g": lambda *cuts: ONES[cuts], "x": np.ones(3), "d": np.zeros(3)}, check_finite=False)
+    assert np.isinf(result).all()
 
 
 def test_a_limit_counts_elements_of_the_common_type():

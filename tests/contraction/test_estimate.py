@@ -47,12 +47,12 @@ def test_rates_are_measured_once(tmp_path, monkeypatch):
     monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path / "trnqc"))
     machine_rates.cache_clear()
     try:
-        found = machine_rates()
-        assert all(np.isfinite(value) and value >= 0 for value in vars(found).values())
-        assert found.multiply_add > 0 and found.step > 0 and found.product(100, 100, 100) > found.product(2, 2, 2)
+        result = machine_rates()
+        assert all(np.isfinite(value) and value >= 0 for value in vars(result).values())
+        assert result.multiply_add > 0 and result.step > 0 and result.product(100, 100, 100) > result.product(2, 2, 2)
         machine_rates.cache_clear()
         monkeypatch.setattr(rates, "measured_rates", lambda: pytest.fail("the file was not read"))
-        assert machine_rates() == found
+        assert machine_rates() == result
         machine_rates.cache_clear()
         other = Rates(**FREE, step=1.0)
         monkeypatch.setattr(rates, "measured_rates", lambda: other)

@@ -91,9 +91,9 @@ def test_space_and_time_of_a3a_in_symbols(name):
     full = fusion_front(tree, recompute=True).fusions[0]
     tiled = Fusion(tree, full.fused, dict.fromkeys("aecf", 50))
     forms = [Fusion(tree), full, tiled]
-    found = tuple((form.space(name), form.time(name, dict.fromkeys("aecf", "B"))) for form in forms)
+    result = tuple((form.space(name), form.time(name, dict.fromkeys("aecf", "B"))) for form in forms)
     spaces = tuple(form.space(name, dict.fromkeys("aecf", "B")) for form in forms)
-    assert tuple(zip(spaces, (time for _, time in found))) == A3A_TABLE[name]
+    assert tuple(zip(spaces, (time for _, time in result))) == A3A_TABLE[name]
 
 
 def test_symbols_and_numbers_agree():
@@ -113,9 +113,9 @@ REPEATED = ["four factors", "ladder", "quadratic ring", "quadratic ladder", "MP2
 )
 def test_no_workload_is_worse_than_enumeration(name, recompute):
     tree = small_workloads()[name]
-    found = fusion_front(tree, recompute=recompute)
-    assert found.exact
-    assert [(f.memory, f.work) for f in found.fusions] == exhaustive_front(tree, recompute)
+    result = fusion_front(tree, recompute=recompute)
+    assert result.exact
+    assert [(f.memory, f.work) for f in result.fusions] == exhaustive_front(tree, recompute)
 
 
 @settings(max_examples=60, deadline=None)
@@ -131,8 +131,8 @@ TREES = [trees(most=3, labels="abcd", functions=True), trees(most=5, labels="abc
 @given(some.one_of(TREES))
 def test_front_of_random_trees(tree):
     tiles = {"a": 2, "c": 3}
-    found = fusion_front(tree, recompute=True, tiles=tiles)
-    assert [(f.memory, f.work) for f in found.fusions] == exhaustive_front(tree, recompute=True, tiles=tiles)
+    result = fusion_front(tree, recompute=True, tiles=tiles)
+    assert [(f.memory, f.work) for f in result.fusions] == exhaustive_front(tree, recompute=True, tiles=tiles)
 
 
 def test_a_search_cut_short_says_so():

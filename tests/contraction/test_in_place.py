@@ -42,16 +42,16 @@ def two_steps(result: str, other: str, mirrored: bool = False, **extents: int) -
 @pytest.mark.parametrize("scratch", [14, 40, 2000])
 def test_the_result_is_that_of_einsum(result, other, extents, mirrored, scratch):
     tree = two_steps(result, other, mirrored, **extents)
-    found = Schedule(nest_of(Fusion(tree), inner_operand(Fusion(tree))), scratch)
-    assert found.nest.inside == "X" and found.nest.arena == 0 and "in place" in str(found)
+    schedule = Schedule(nest_of(Fusion(tree), inner_operand(Fusion(tree))), scratch)
+    assert schedule.nest.inside == "X" and schedule.nest.arena == 0 and "in place" in str(schedule)
     operands = operands_of(tree)
     expected = by_einsum(tree, operands)
-    np.testing.assert_allclose(run_schedule(found, operands), expected, rtol=1e-12)
+    np.testing.assert_allclose(run_schedule(schedule, operands), expected, rtol=1e-12)
     turned = np.empty(expected.shape, order="F")
-    np.testing.assert_allclose(run_schedule(found, operands, turned), expected, rtol=1e-12)
+    np.testing.assert_allclose(run_schedule(schedule, operands, turned), expected, rtol=1e-12)
     torch = pytest.importorskip("torch")
     values = {name: torch.tensor(x) for name, x in operands.items()}
-    np.testing.assert_allclose(run_on_device(torch, found, values, values["A"]).numpy(), expected, rtol=1e-12)
+    np.testing.assert_allclose(run_on_device(torch, schedule, values, values["A"]).numpy(), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -82,13 +82,13 @@ def test_a_scratch_shorter_than_the_axis_needs_another_nest():
 def test_the_transformation_holds_little_and_repeats_nothing():
     tree = four_index(24)
     limit = 24**4 // 10
-    found = schedule_within(tree, limit)
-    assert found.nest.inside == "T3" and found.memory <= limit and found.work == tree.multiply_adds
+    fitted = schedule_within(tree, limit)
+    assert fitted.nest.inside == "T3" and fitted.memory <= limit and fitted.work == tree.multiply_adds
     operands = operands_of(tree)
     out = np.empty([24] * 4)
-    run_schedule(found, operands, out)
+    run_schedule(fitted, operands, out)
     tracemalloc.start()
-    run_schedule(found, operands, out)
+    run_schedule(fitted, operands, out)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak <= 8 * limit
@@ -103,7 +103,7 @@ def test_other_types(kind):
     with pytest.warns(SlowPlanWarning):
         plan = trnqc.einsum_plan(text, *operands, memory_limit=operands[0].nbytes // 4)
     assert "in place" in str(plan)
-    found = plan.run(*operands)
-    assert found.dtype == kind
+    result = plan.run(*operands)
+    assert result.dtype == kind
     exact = np.einsum(text, *(x.astype(complex) for x in operands), optimize=True)
-    assert abs(found - exact).max() < (1e-4 if kind == np.float32 else 1e-12) * abs(exact).max()
+    assert abs(result - exact).max() < (1e-4 if kind == np.float32 else 1e-12) * abs(exact).max()

@@ -62,9 +62,9 @@ def ladder(text, stated, x, t, even=False):
     return plan, part.ladder
 
 
-def run(found, upper, lower, held, x, t, library=np):
-    loops = LadderLoops(found, upper, lower, held)
-    values = {found.x.name: library.asarray(x), found.t.name: library.asarray(t)}
+def run(one_ladder, upper, lower, held, x, t, library=np):
+    loops = LadderLoops(one_ladder, upper, lower, held)
+    values = {one_ladder.x.name: library.asarray(x), one_ladder.t.name: library.asarray(t)}
     return np.asarray(run_ladder(library, loops, values))
 
 
@@ -73,9 +73,9 @@ def run(found, upper, lower, held, x, t, library=np):
 def test_tiles_do_not_change_the_result(name, tiles):
     text, stated = CASES[name]
     x, t = arrays(text, stated, extents(text))
-    _, found = ladder(text, stated, x, t)
+    _, one_ladder = ladder(text, stated, x, t)
     for held in (True, False):
-        np.testing.assert_array_equal(run(found, *tiles, held, x, t), np.einsum(text, x, x, t, optimize=ORDER))
+        np.testing.assert_array_equal(run(one_ladder, *tiles, held, x, t), np.einsum(text, x, x, t, optimize=ORDER))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -83,10 +83,10 @@ def test_tiles_do_not_change_the_result(name, tiles):
 def test_symmetric_factors_are_used_from_both_sides(name, size):
     text, stated = CASES[name]
     x, t = arrays(text, stated, extents(text, w=7), even=True)
-    _, found = ladder(text, stated, x, t, even=True)
-    assert found.even
+    _, one_ladder = ladder(text, stated, x, t, even=True)
+    assert one_ladder.even
     for held in (True, False):
-        np.testing.assert_array_equal(run(found, size, size, held, x, t), np.einsum(text, x, x, t, optimize=ORDER))
+        np.testing.assert_array_equal(run(one_ladder, size, size, held, x, t), np.einsum(text, x, x, t, optimize=ORDER))
 
 
 @settings(max_examples=60, deadline=None)
@@ -107,9 +107,9 @@ def test_any_extents_and_tiles(v, w, o, q, even, held, stated, data):
     upper = data.draw(st.integers(1, v))
     lower = upper if even else data.draw(st.integers(1, w))
     x, t = arrays(text, stated, sizes, even)
-    _, found = ladder(text, stated, x, t, even)
+    _, one_ladder = ladder(text, stated, x, t, even)
     expected = np.einsum("aebf,efij->abij", np.einsum("Qae,Qbf->aebf", x, x), t)
-    np.testing.assert_array_equal(run(found, upper, lower, held, x, t), expected)
+    np.testing.assert_array_equal(run(one_ladder, upper, lower, held, x, t), expected)
 
 
 @pytest.mark.parametrize("even", [False, True])
@@ -118,7 +118,7 @@ def test_any_extents_and_tiles(v, w, o, q, even, held, stated, data):
 def test_multiply_adds_are_those_of_the_products(monkeypatch, name, even, size):
     text, stated = CASES[name]
     x, t = arrays(text, stated, extents(text, w=7), even)
-    _, found = ladder(text, stated, x, t, even)
+    _, one_ladder = ladder(text, stated, x, t, even)
     done = 0
 
     def gemm(a_t, b):
@@ -126,8 +126,8 @@ def test_multiply_adds_are_those_of_the_products(monkeypatch, name, even, size):
         done += a_t.shape[1] * a_t.shape[2] * b.shape[2]
         return np.matmul(a_t.swapaxes(1, 2), b)
 
-    loops = LadderLoops(found, size, size, True)
-    run_ladder(np, loops, {found.x.name: x, found.t.name: t}, gemm)
+    loops = LadderLoops(one_ladder, size, size, True)
+    run_ladder(np, loops, {one_ladder.x.name: x, one_ladder.t.name: t}, gemm)
     assert done == loops.work
 
 
@@ -138,8 +138,8 @@ def test_a_quarter_and_an_eighth():
     shapes = [tuple(sizes[i] for i in labels) for labels in text.split("->")[0].split(",")]
     for even, share in ((False, 2), (True, 8)):
         x, t = (np.zeros(shape) for shape in shapes[1:])
-        _, found = ladder(text, stated, x, t, even)
-        loops = LadderLoops(found, 5, 5, True)
+        _, one_ladder = ladder(text, stated, x, t, even)
+        loops = LadderLoops(one_ladder, 5, 5, True)
         assert whole[1] / loops.applied == pytest.approx(4, rel=0.01)
         assert whole[0] / loops.formed[1] == pytest.approx(share, rel=0.1)
 
@@ -154,8 +154,8 @@ def test_pairs(sign):
 def test_types_of_elements(dtype, even):
     text, stated = CASES["coupled cluster"]
     x, t = arrays(text, stated, extents(text, w=7), even, dtype)
-    _, found = ladder(text, stated, x, t, even)
-    result = run(found, 3, 3, True, x, t)
+    _, one_ladder = ladder(text, stated, x, t, even)
+    result = run(one_ladder, 3, 3, True, x, t)
     assert result.dtype == dtype
     np.testing.assert_allclose(result, np.einsum(text, x, x, t), rtol=1e-5)
 
@@ -163,13 +163,15 @@ def test_types_of_elements(dtype, even):
 @pytest.mark.parametrize("even", [False, True])
 def test_torch(even):
     torch = pytest.importorskip("torch")
-    text, stated = CASES["result turned"]
+    text, stated = CASES["ladder turned"]
     x, t = arrays(text, stated, extents(text, w=7), even)
-    _, found = ladder(text, stated, x, t, even)
-    np.testing.assert_array_equal(run(found, 3, 3, True, x, t, torch), np.einsum(text, x, x, t))
-    loops = LadderLoops(found, 3, 3, True)
+    _, one_ladder = ladder(text, stated, x, t, even)
+    np.testing.assert_array_equal(run(one_ladder, 3, 3, True, x, t, torch), np.einsum(text, x, x, t))
+    loops = LadderLoops(one_ladder, 3, 3, True)
     with pytest.raises(UnsupportedError, match="carry no gradient"):
-        run_ladder(torch, loops, {found.x.name: torch.asarray(x, requires_grad=True), found.t.name: torch.asarray(t)})
+        run_ladder(
+            torch, loops, {one_ladder.x.name: torch.asarray(x, requires_grad=True), one_ladder.t.name: torch.asarray(t)}
+        )
 
 
 PROGRAM = """
@@ -210,9 +212,9 @@ def test_a_limit_is_kept(share):
 def test_tiles_fit_the_limit_or_there_are_none():
     text, stated = CASES["coupled cluster"]
     x, t = arrays(text, stated, extents(text, 11, 6, 3, 13))
-    _, found = ladder(text, stated, x, t)
+    _, one_ladder = ladder(text, stated, x, t)
     for limit in (10, 1000, 3000, 10_000, 10**9):
-        loops = ladder_loops(found, limit)
+        loops = ladder_loops(one_ladder, limit)
         assert (loops is None) == (limit == 10) and (loops is None or loops.memory <= limit)
 
 
@@ -373,7 +375,7 @@ def test_a_limit_that_nothing_meets():
 
 def test_what_a_plan_holds_is_its_arena():
     x, t = arrays("Qae,Qbf,efij->abij", "efij = feji", extents("aebfijQ", 13, 13, 3, 4), even=True)
-    plan, found = ladder("Qae,Qbf,efij->abij", "efij = feji", x, t, even=True)
-    part = replace(plan.assignments[0].parts[0], loops=LadderLoops(found, 5, 5, True))
+    plan, one_ladder = ladder("Qae,Qbf,efij->abij", "efij = feji", x, t, even=True)
+    part = replace(plan.assignments[0].parts[0], loops=LadderLoops(one_ladder, 5, 5, True))
     ((_, held),) = part.held(is_output=False)
     assert held == part.loops.memory + 13**2 * 3**2

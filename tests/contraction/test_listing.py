@@ -42,10 +42,10 @@ def test_the_data_has_the_same_stages():
     assert data["largest_temporary"] == 10**4 and data["estimated_seconds"] > 0
     assert data["locality"][0]["matrices"] == [100, 100, 100]
     assert [level["name"] for level in data["locality"][0]["levels"]][-1].startswith("L")
-    (found,) = data["distribution"]
+    (distribution,) = data["distribution"]
     expected = distribute(plan.trees[0], (2, 2))
-    assert found["elements_received"] == expected.volume and found["grid"] == [2, 2]
-    assert [step["name"] for step in found["steps"]] == ["T1", "T2", "result"]
+    assert distribution["elements_received"] == expected.volume and distribution["grid"] == [2, 2]
+    assert [step["name"] for step in distribution["steps"]] == ["T1", "T2", "result"]
 
 
 def test_blocks_of_large_matrices_fit_the_caches(monkeypatch):

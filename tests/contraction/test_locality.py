@@ -91,8 +91,8 @@ def test_blocks_are_within_5_percent_of_the_exhaustive_optimum(shape, capacity):
     optimum = min(
         loads(blocked(body, dict(zip("ijk", sizes))), capacity) for sizes in product(*(range(1, n + 1) for n in shape))
     )
-    found = plan_blocks(product_nest(*shape), [Level("cache", capacity)])
-    assert found.rows[0][2] <= 1.05 * optimum
+    result = plan_blocks(product_nest(*shape), [Level("cache", capacity)])
+    assert result.rows[0][2] <= 1.05 * optimum
 
 
 @pytest.mark.parametrize("capacity", [100, 1000])
@@ -100,10 +100,10 @@ def test_blocks_of_a_fused_nest(capacity):
     """Two steps share the loops over b and c; sizes that are even are all there is to try."""
     body = body_of(nest_of(least_memory(four_factors(6, 3))))
     lengths = inner_lengths(body)
-    found = best_tiles(lengths, one_by_one(tuple(lengths), lambda t: float(loads(blocked(body, t), capacity))))
+    result = best_tiles(lengths, one_by_one(tuple(lengths), lambda t: float(loads(blocked(body, t), capacity))))
     grids = [[d for d in range(1, n + 1) if n % d == 0] for n in lengths.values()]
     optimum = min(loads(blocked(body, dict(zip(lengths, sizes))), capacity) for sizes in product(*grids))
-    assert found[1] <= 1.05 * optimum
+    assert result[1] <= 1.05 * optimum
 
 
 def test_a_temporary_that_lost_an_index_is_not_loaded_again():
@@ -116,11 +116,11 @@ def test_a_temporary_that_lost_an_index_is_not_loaded_again():
 
 
 def test_levels_are_blocked_from_large_to_small():
-    found = plan_blocks(product_nest(200, 200, 200), [Level("RAM", 20_000, 10.0), Level("cache", 500)])
-    (_, outer, ram), (_, inner, cache) = found.rows
+    result = plan_blocks(product_nest(200, 200, 200), [Level("RAM", 20_000, 10.0), Level("cache", 500)])
+    (_, outer, ram), (_, inner, cache) = result.rows
     assert ram < cache
     assert all(inner.get(x, outer.get(x, 200)) <= outer.get(x, 200) for x in "ijk")
-    assert found.cost == 10 * ram + cache and "RAM: " in str(found)
+    assert result.cost == 10 * ram + cache and "RAM: " in str(result)
     # Blocks of three squares in a capacity C: every multiply-add loads 3 / sqrt(C / 3) elements.
     assert cache < 1.2 * 3 * 200**3 / np.sqrt(500 / 3)
 

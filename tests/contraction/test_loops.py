@@ -26,21 +26,21 @@ def operands_of(tree, seed=0):
     """Random arrays by name; a function is a table of which blocks are handed out."""
     rng = np.random.default_rng(seed)
 
-    def made(found: Leaf):
-        table = rng.uniform(0.5, 1.5, [tree.extent(i) for i in found.indices])
-        return (lambda *cuts: table[cuts].copy()) if found.cost else table
+    def values(operand: Leaf):
+        table = rng.uniform(0.5, 1.5, [tree.extent(i) for i in operand.indices])
+        return (lambda *cuts: table[cuts].copy()) if operand.cost else table
 
-    return {found.name: made(found) for found in tree.leaves}
+    return {operand.name: values(operand) for operand in tree.leaves}
 
 
 def by_einsum(tree, operands):
     """The whole product at once, by the definition."""
     labels = {label: k for k, label in enumerate(tree.indices)}
     terms = []
-    for found in tree.leaves:
-        operand = operands[found.name]
-        array = operand(*(slice(0, tree.extent(i)) for i in found.indices)) if found.cost else operand
-        terms += [1 / array if found.reciprocal else array, [labels[i] for i in found.indices]]
+    for operand in tree.leaves:
+        values = operands[operand.name]
+        array = values(*(slice(0, tree.extent(i)) for i in operand.indices)) if operand.cost else values
+        terms += [1 / array if operand.reciprocal else array, [labels[i] for i in operand.indices]]
     return np.einsum(*terms, [labels[i] for i in tree.root.indices], optimize=True)
 
 
@@ -98,8 +98,8 @@ def test_every_nest_computes_the_product(tree, data):
     tiles = {label: data.draw(some.integers(1, 4)) for label in tree.indices}
     fusion = data.draw(some.sampled_from(fusion_front(tree, recompute=True, tiles=tiles, keep=50).fusions))
     operands = operands_of(tree)
-    found = run_schedule(Schedule(nest_of(fusion), data.draw(some.sampled_from([0, 5, 1000]))), operands)
-    np.testing.assert_allclose(found, by_einsum(tree, operands), rtol=1e-11)
+    result = run_schedule(Schedule(nest_of(fusion), data.draw(some.sampled_from([0, 5, 1000]))), operands)
+    np.testing.assert_allclose(result, by_einsum(tree, operands), rtol=1e-11)
 
 
 def test_every_feasible_fusion_of_four_factors_computes_the_product():
@@ -109,8 +109,8 @@ def test_every_feasible_fusion_of_four_factors_computes_the_product():
     tiles = {"b": 3, "d": 2, "f": 3, "j": 2}
     count = 0
     for fused, *_ in all_fusions(tree, False, tiles):
-        found = run_schedule(Schedule(nest_of(Fusion(tree, fused, tiles)), 100), operands)
-        np.testing.assert_allclose(found, expected, rtol=1e-11)
+        result = run_schedule(Schedule(nest_of(Fusion(tree, fused, tiles)), 100), operands)
+        np.testing.assert_allclose(result, expected, rtol=1e-11)
         count += 1
     assert count == 68
 

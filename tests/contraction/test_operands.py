@@ -53,18 +53,18 @@ SAME = {
 @pytest.mark.parametrize("kind", SAME)
 @pytest.mark.parametrize("place", PLACES)
 def test_arrays_of_numpy_in_any_dress(place, kind, operands, tmp_path):
-    given = [SAME[kind](x, tmp_path) for x in operands]
-    found = PLACES[place](*given)
-    assert type(found) is np.ndarray and found.dtype == np.float64
-    np.testing.assert_allclose(found, np.einsum(CHAIN, *map(np.asarray, given)), rtol=1e-11, atol=1e-11)
+    inputs = [SAME[kind](x, tmp_path) for x in operands]
+    result = PLACES[place](*inputs)
+    assert type(result) is np.ndarray and result.dtype == np.float64
+    np.testing.assert_allclose(result, np.einsum(CHAIN, *map(np.asarray, inputs)), rtol=1e-11, atol=1e-11)
 
 
 def test_a_density_of_pyscf():
     mf = scf.RHF(gto.M(atom="H 0 0 0; F 0 0 0.92", basis="sto-3g", verbose=0)).run()
-    found = trnqc.einsum("pq,pq->", mf.make_rdm1(), mf.get_hcore())
-    assert found == pytest.approx(float(np.einsum("pq,pq->", mf.make_rdm1(), mf.get_hcore())), rel=1e-13)
+    result = trnqc.einsum("pq,pq->", mf.make_rdm1(), mf.get_hcore())
+    assert result == pytest.approx(float(np.einsum("pq,pq->", mf.make_rdm1(), mf.get_hcore())), rel=1e-13)
     plan = trnqc.einsum_plan("pq,pq->", mf.make_rdm1(), mf.get_hcore())
-    assert plan.run(mf.make_rdm1(), mf.get_hcore()) == found
+    assert plan.run(mf.make_rdm1(), mf.get_hcore()) == result
 
 
 REFUSED = {
@@ -91,8 +91,8 @@ def test_what_backends_do_not_multiply(kind, operands):
 
 
 def test_nothing_on_a_backend():
-    found = trnqc.einsum("xab,xbc->xac", np.ones((0, 2, 3)), np.ones((0, 3, 4)), backend="cpu")
-    assert found.shape == (0, 2, 4)
+    result = trnqc.einsum("xab,xbc->xac", np.ones((0, 2, 3)), np.ones((0, 3, 4)), backend="cpu")
+    assert result.shape == (0, 2, 4)
     assert trnqc.einsum("ab,bc->ac", np.ones((0, 3)), np.ones((3, 0)), backend="cpu").shape == (0, 0)
     np.testing.assert_array_equal(
         trnqc.einsum("ab,bc->ac", np.ones((2, 0)), np.ones((0, 3)), backend="cpu"), np.zeros((2, 3))
@@ -163,22 +163,22 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_tensors_of_any_kind(kind, operands):
-    given = [KINDS[kind](x) for x in tensors(operands)]
-    found, expected = trnqc.einsum(CHAIN, *given), torch.einsum(CHAIN, *given)
-    assert found.dtype == expected.dtype and found.requires_grad == expected.requires_grad
+    inputs = [KINDS[kind](x) for x in tensors(operands)]
+    result, expected = trnqc.einsum(CHAIN, *inputs), torch.einsum(CHAIN, *inputs)
+    assert result.dtype == expected.dtype and result.requires_grad == expected.requires_grad
     if kind in ("bfloat16", "float16"):
         # Each order of the products rounds differently: by some units of the last place of the sums of absolute values.
-        exact, sizes = (torch.einsum(CHAIN, *(f(x).double() for x in given)) for f in (torch.Tensor.detach, torch.abs))
-        assert ((found.double() - exact).abs() <= 2 * torch.finfo(found.dtype).eps * sizes).all()
+        exact, sizes = (torch.einsum(CHAIN, *(f(x).double() for x in inputs)) for f in (torch.Tensor.detach, torch.abs))
+        assert ((result.double() - exact).abs() <= 2 * torch.finfo(result.dtype).eps * sizes).all()
     else:
-        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(result, expected)
 
 
 @pytest.mark.parametrize("kind", ["parameter", "subclass", "conjugate", "int64"])
 def test_tensors_in_loops(kind, operands):
-    given = [KINDS[kind](x) for x in tensors(operands)]
+    inputs = [KINDS[kind](x) for x in tensors(operands)]
     with torch.no_grad():
-        torch.testing.assert_close(PLACES["loops"](*given), torch.einsum(CHAIN, *given), check_dtype=True)
+        torch.testing.assert_close(PLACES["loops"](*inputs), torch.einsum(CHAIN, *inputs), check_dtype=True)
 
 
 @pytest.mark.parametrize(
@@ -195,25 +195,25 @@ def test_tensors_that_are_refused(place, make, message, operands):
         PLACES[place](*map(make, tensors(operands)))
 
 
-def fake(function, given):
+def fake(function, inputs):
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     with FakeTensorMode() as mode:
-        return function(*(mode.from_tensor(x) for x in given))
+        return function(*(mode.from_tensor(x) for x in inputs))
 
 
-def traced(function, given):
+def traced(function, inputs):
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    return make_fx(function)(*given)(*given)
+    return make_fx(function)(*inputs)(*inputs)
 
 
 def stacked(x):
     return torch.stack([x, -x, 2 * x])
 
 
-def tangents(given):
-    return (given[1], given[2], given[0])
+def tangents(inputs):
+    return (inputs[1], inputs[2], inputs[0])
 
 
 TRANSFORMS = {
@@ -230,16 +230,16 @@ TRANSFORMS = {
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_transforms_of_torch(transform, operands):
-    given = tensors([x[:4, :4] for x in operands])
-    found = TRANSFORMS[transform](lambda *x: trnqc.einsum(CHAIN, *x), given)
-    torch.testing.assert_close(found, TRANSFORMS[transform](lambda *x: torch.einsum(CHAIN, *x), given))
+    inputs = tensors([x[:4, :4] for x in operands])
+    result = TRANSFORMS[transform](lambda *x: trnqc.einsum(CHAIN, *x), inputs)
+    torch.testing.assert_close(result, TRANSFORMS[transform](lambda *x: torch.einsum(CHAIN, *x), inputs))
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_loops_refuse_to_lose_a_transform(transform, operands):
-    given = tensors([x[:4, :4] for x in operands])
+    inputs = tensors([x[:4, :4] for x in operands])
     with pytest.raises(UnsupportedError, match="carry no gradient, tangent or batch; A is"):
-        TRANSFORMS[transform](lambda *x: trnqc.einsum(CHAIN, *x, memory_limit=8 * 12), given)
+        TRANSFORMS[transform](lambda *x: trnqc.einsum(CHAIN, *x, memory_limit=8 * 12), inputs)
 
 
 def test_loops_refuse_to_lose_a_tangent(operands):
@@ -250,30 +250,30 @@ def test_loops_refuse_to_lose_a_tangent(operands):
 
 
 def test_tensors_without_data(operands):
-    given = tensors(operands)
-    found = trnqc.einsum("ab,bc,cd->da", *(x.to("meta").float() for x in given))
-    assert found.is_meta and found.shape == (9, 9) and found.dtype == torch.float32
-    assert fake(PLACES["einsum"], given).shape == (9, 9)
+    inputs = tensors(operands)
+    result = trnqc.einsum("ab,bc,cd->da", *(x.to("meta").float() for x in inputs))
+    assert result.is_meta and result.shape == (9, 9) and result.dtype == torch.float32
+    assert fake(PLACES["einsum"], inputs).shape == (9, 9)
     with pytest.raises(UnsupportedError, match=r"A is a tensor without data \(meta, fake or traced\)"):
-        fake(PLACES["loops"], given)
+        fake(PLACES["loops"], inputs)
 
 
 def test_it_compiles_into_one_graph(operands):
-    given = tensors(operands)
+    inputs = tensors(operands)
     for dynamic in (False, True):
         compiled = torch.compile(
             lambda x, y, z: 2 * trnqc.einsum(CHAIN, x + 1, y, z), backend="aot_eager", fullgraph=True, dynamic=dynamic
         )
-        torch.testing.assert_close(compiled(*given), 2 * torch.einsum(CHAIN, given[0] + 1, *given[1:]))
-    x = given[0].requires_grad_()
-    compiled(*given).sum().backward()
-    torch.testing.assert_close(x.grad, 2 * (given[1] @ given[2]).sum(1).expand(9, 9))
+        torch.testing.assert_close(compiled(*inputs), 2 * torch.einsum(CHAIN, inputs[0] + 1, *inputs[1:]))
+    x = inputs[0].requires_grad_()
+    compiled(*inputs).sum().backward()
+    torch.testing.assert_close(x.grad, 2 * (inputs[1] @ inputs[2]).sum(1).expand(9, 9))
 
 
 def test_loops_run_beside_a_compiled_graph(operands):
-    given = tensors(operands)
+    inputs = tensors(operands)
     compiled = torch.compile(lambda *x: 2 * PLACES["loops"](*x), backend="aot_eager")
-    torch.testing.assert_close(compiled(*given), 2 * torch.einsum(CHAIN, *given))
+    torch.testing.assert_close(compiled(*inputs), 2 * torch.einsum(CHAIN, *inputs))
 
 
 def test_it_exports(operands):
@@ -281,8 +281,8 @@ def test_it_exports(operands):
         def forward(self, x, y, z):
             return trnqc.einsum(CHAIN, x, y, z)
 
-    given = tuple(tensors(operands))
-    torch.testing.assert_close(torch.export.export(Model(), given).module()(*given), torch.einsum(CHAIN, *given))
+    inputs = tuple(tensors(operands))
+    torch.testing.assert_close(torch.export.export(Model(), inputs).module()(*inputs), torch.einsum(CHAIN, *inputs))
 
 
 def test_denominators_of_tensors():
@@ -308,7 +308,7 @@ R[i,a] += 1/2 * t[i,a]
 @pytest.mark.parametrize("batched", range(3))
 def test_programs_under_transforms(batched):
     plan, generator = trnqc.einsum_plan(PROGRAM), torch.Generator().manual_seed(4)
-    given = [1 + torch.rand(shape, generator=generator, dtype=torch.float64) for shape in ((3, 4), (3, 4), (3, 3))]
+    inputs = [1 + torch.rand(shape, generator=generator, dtype=torch.float64) for shape in ((3, 4), (3, 4), (3, 3))]
 
     def mine(t, d, f):
         return plan.run({"t": t, "d": d, "f": f})
@@ -316,7 +316,7 @@ def test_programs_under_transforms(batched):
     def theirs(t, d, f):
         return 2 * f @ t - t / d + t / 2
 
-    assert torch.autograd.gradcheck(mine, [x.clone().requires_grad_() for x in given], check_forward_ad=True)
+    assert torch.autograd.gradcheck(mine, [x.clone().requires_grad_() for x in inputs], check_forward_ad=True)
     dims = tuple(0 if k == batched else None for k in range(3))
-    stacks = [stacked(x) if k == batched else x for k, x in enumerate(given)]
+    stacks = [stacked(x) if k == batched else x for k, x in enumerate(inputs)]
     torch.testing.assert_close(torch.func.vmap(mine, dims)(*stacks), torch.func.vmap(theirs, dims)(*stacks))

@@ -72,7 +72,7 @@ def by_enumeration(inputs, output, extents, symmetries=()) -> int:
     def best(tensors):
         if len(tensors) == 1:
             return 0
-        found = []
+        collected = []
         for i in range(len(tensors)):
             for j in range(i):
                 rest = tuple(t for k, t in enumerate(tensors) if k not in (i, j))
@@ -80,8 +80,8 @@ def by_enumeration(inputs, output, extents, symmetries=()) -> int:
                 for a, x in ways(tensors, i):
                     for b, y in ways(tensors, j):
                         merged = frozenset((a | b) & outside)
-                        found.append(x + y + size(a | b) + best((*rest, merged)))
-        return min(found)
+                        collected.append(x + y + size(a | b) + best((*rest, merged)))
+        return min(collected)
 
     return best(tuple(frozenset(labels) for labels in inputs))
 
@@ -231,12 +231,12 @@ def test_the_two_exact_searches_agree():
     for seed in range(6):
         inputs, output, extents = random_network(9, 3, seed, hyper=bool(seed % 2))
         network = Network.of(inputs, output, extents)
-        found = exact.subsets(network, [1 << k for k in range(9)])
+        result = exact.subsets(network, [1 << k for k in range(9)])
         splits = exact.connected(network, network.everything, float("inf"))
-        assert found is not None and splits is not None
-        assert found[0] == network.cost(found[1], network.everything)
+        assert result is not None and splits is not None
+        assert result[0] == network.cost(result[1], network.everything)
         # Outer products may pay; a plan without them is never better.
-        assert found[0] <= network.cost(splits, network.everything)
+        assert result[0] <= network.cost(splits, network.everything)
 
 
 def test_a_search_out_of_budget_says_nothing():

@@ -121,11 +121,11 @@ E = 1/2 * W[i,a,j,b] * (W[i,a,j,b] - W[i,b,j,a])""",
         "E": (Fraction(1, 2), Fraction(-1, 2)),
     }
     calls = []
-    fused = replace(plan, kernels=Kernels("test", pairs=lambda *given: calls.append(1) or kernel(*given)))
-    found = fused.run(arrays)
+    fused = replace(plan, kernels=Kernels("test", pairs=lambda *inputs: calls.append(1) or kernel(*inputs)))
+    result = fused.run(arrays)
     assert len(calls) == 1
-    assert found["F"] == pytest.approx(reference(arrays["B"], e, f, 3, 0), rel=1e-12)
-    assert found["E"] == pytest.approx(reference(arrays["B"], e, f, 0.5, -0.5), rel=1e-12)
+    assert result["F"] == pytest.approx(reference(arrays["B"], e, f, 3, 0), rel=1e-12)
+    assert result["E"] == pytest.approx(reference(arrays["B"], e, f, 0.5, -0.5), rel=1e-12)
 
 
 @pytest.mark.parametrize("name", OTHER)
@@ -134,7 +134,7 @@ def test_what_only_looks_like_it_is_left_alone(name):
     assert pair_forms(program, [t for t in program.targets if t in "EF"]) == ()
 
 
-def never(*given):
+def never(*inputs):
     raise AssertionError("the kernel was called")
 
 
@@ -159,8 +159,8 @@ def test_single_precision_and_a_kernel_that_needs_more_memory_run_step_by_step()
         assert memory == 10**6 + B.nbytes
         raise MemoryLimit("too little")
 
-    found = replace(plan, kernels=Kernels("test", pairs=large)).run(arrays)
-    assert found == pytest.approx(reference(arrays["B"], e, f), rel=1e-12)
+    result = replace(plan, kernels=Kernels("test", pairs=large)).run(arrays)
+    assert result == pytest.approx(reference(arrays["B"], e, f), rel=1e-12)
 
 
 def test_outer_sums_are_of_vectors():

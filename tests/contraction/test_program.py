@@ -56,10 +56,10 @@ def check(text: str, arrays: dict[str, np.ndarray], *outputs: str):
     expected = term_by_term(program, arrays)
     for share in (False, True):
         plan = plan_program(program, outputs, share=share)
-        found = plan.run({name: arrays[name] for name in program.inputs})
-        found = {outputs[0]: found} if len(outputs) == 1 else found
+        result = plan.run({name: arrays[name] for name in program.inputs})
+        result = {outputs[0]: result} if len(outputs) == 1 else result
         for name in outputs:
-            np.testing.assert_allclose(found[name], expected[name], rtol=1e-10, atol=1e-10)
+            np.testing.assert_allclose(result[name], expected[name], rtol=1e-10, atol=1e-10)
     return plan
 
 
@@ -88,8 +88,8 @@ def test_common_factors_give_the_factorised_equations(arrays):
     plan = check("tensor x[o,o,o,o] antisymmetric(0,1) antisymmetric(2,3)" + QUADRATIC, arrays)
     assert dict(plan.symbolic_multiply_adds.terms)[(("o", 3), ("v", 3))] == 2
     assert dict(plan.symbolic_multiply_adds.terms)[(("o", 4), ("v", 2))] == 2
-    found = factorised(parse(HEAD + "tensor x[o,o,o,o] antisymmetric(0,1) antisymmetric(2,3)" + QUADRATIC))
-    assert [len(statement.terms) for statement in found.statements] == [2, 2, 5]
+    factors = factorised(parse(HEAD + "tensor x[o,o,o,o] antisymmetric(0,1) antisymmetric(2,3)" + QUADRATIC))
+    assert [len(statement.terms) for statement in factors.statements] == [2, 2, 5]
 
 
 def test_sums_are_made_once(arrays):
@@ -276,16 +276,16 @@ def test_a_limit_counts_what_waits(arrays):
     assert plan.peak == 3 * V * V
     limited = einsum_plan(program, memory_limit=8 * (3 * V * V - 1))
     assert limited.peak < 3 * V * V
-    found = limited.run({name: values[name] for name in program.inputs})
-    np.testing.assert_allclose(found, term_by_term(program, values)["E"], rtol=1e-11)
+    result = limited.run({name: values[name] for name in program.inputs})
+    np.testing.assert_allclose(result, term_by_term(program, values)["E"], rtol=1e-11)
     words = r"results that are held meanwhile need \d+ elements at least, but the limit is 49"
     with pytest.raises(MemoryLimit, match=words):
         within_elements(plan, 2 * V * V - 1)
     # Written out, nothing has to wait.
     limited = einsum_plan(program, memory_limit=8 * (2 * V * V - 1))
     assert limited.peak < 2 * V * V and [a.target for a in limited.assignments] == ["E"]
-    found = limited.run({name: values[name] for name in program.inputs})
-    np.testing.assert_allclose(found, term_by_term(program, values)["E"], rtol=1e-11)
+    result = limited.run({name: values[name] for name in program.inputs})
+    np.testing.assert_allclose(result, term_by_term(program, values)["E"], rtol=1e-11)
 
 
 def test_what_is_shared_is_given_up_for_a_limit():
@@ -329,11 +329,11 @@ def test_intermediates_written_out(arrays):
     Y[a,b] = X[a,c] * X[c,b] / D[a,b] - A[c,d] * X[d,c] * f[a,b]
     E = Y[a,b] * X[b,a] * X[c,c]"""
     program = parse(HEAD + text)
-    found = expanded(program, ("Y", "E"))
-    assert [s.target.tensor for s in found.statements] == ["D", "A", "A", "Y", "E"]
-    assert [len(s.terms) for s in found.statements] == [1, 1, 1, 6, 4]
-    expected, written_out = term_by_term(program, arrays), term_by_term(found, arrays)
-    plan = plan_program(found, ("Y", "E")).run({name: arrays[name] for name in found.inputs})
+    result = expanded(program, ("Y", "E"))
+    assert [s.target.tensor for s in result.statements] == ["D", "A", "A", "Y", "E"]
+    assert [len(s.terms) for s in result.statements] == [1, 1, 1, 6, 4]
+    expected, written_out = term_by_term(program, arrays), term_by_term(result, arrays)
+    plan = plan_program(result, ("Y", "E")).run({name: arrays[name] for name in result.inputs})
     for name in ("Y", "E"):
         np.testing.assert_allclose(written_out[name], expected[name], rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(plan[name], expected[name], rtol=1e-9, atol=1e-9)

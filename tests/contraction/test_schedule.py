@@ -33,16 +33,16 @@ def test_the_limit_holds_down_to_the_least_memory(name):
     for share in (0.3, 0.05):
         limit = max(int(plain.memory * share), 20)
         try:
-            found = schedule(tree, limit, scratch=4)
+            fitted = schedule(tree, limit, scratch=4)
         except MemoryLimit as error:
             least = int(re.search(r"raise it to (\d+)", str(error)).group(1))
             assert least > limit
-            found = schedule(tree, least, scratch=4)
+            fitted = schedule(tree, least, scratch=4)
             with pytest.raises(MemoryLimit):
                 schedule(tree, least - 1, scratch=4)
             limit = least
-        assert found.memory <= limit
-        np.testing.assert_allclose(run_schedule(found, operands), expected, rtol=1e-11)
+        assert fitted.memory <= limit
+        np.testing.assert_allclose(run_schedule(fitted, operands), expected, rtol=1e-11)
 
 
 def test_the_least_memory_of_a3a_is_printed():
@@ -68,8 +68,8 @@ def test_a3a_repeats_no_more_work_than_the_published_tiles(tile, published):
     limit = 2 * tile**4 + 2 * tile**2
     full = Fusion(tree, fusion_front(tree, recompute=True).fusions[0].fused, dict.fromkeys("aecf", tile))
     assert full.memory == limit and full.work / Fusion(tree).work == pytest.approx(published, rel=1e-2)
-    found = schedule(tree, limit, goal="work")
-    assert found.memory <= limit and found.work <= full.work
+    fitted = schedule(tree, limit, goal="work")
+    assert fitted.memory <= limit and fitted.work <= full.work
 
 
 @pytest.mark.parametrize("cap", [40, 400, 6000])
@@ -83,9 +83,9 @@ def test_tiles_are_within_5_percent_of_the_exhaustive_optimum(cap):
     turns = -(-13 // sizes)
     work = 50 * 13**3 * 3 * (turns[:, 0] * turns[:, 3] + turns[:, 1] * turns[:, 2]) + 13**4 * 9 + 13**5 * 3 + 13**4
     optimum = work[memory <= cap].min()
-    found, value = best_tiles(form.extents, form.within(cap, "work"))
+    result, value = best_tiles(form.extents, form.within(cap, "work"))
     assert value <= 1.05 * optimum
-    fusion = form.tiled(found).fusion
+    fusion = form.tiled(result).fusion
     assert value == fusion.work and fusion.memory <= cap
 
 
@@ -107,10 +107,10 @@ def test_a_roomy_limit_shares_fewer_loops():
     room = sum(tree.size(node.indices) for node in tree.temporaries) // 3
     forms = [TiledLoops(fusion) for fusion in fusion_front(tree, recompute=True).fusions]
     tight = min(best_tiles(form.extents, form.within(room, "time"))[1] for form in forms)
-    found = schedule(tree, room)
-    fused = {name: labels for name, labels in found.fusion.fused.items() if labels}
+    fitted = schedule(tree, room)
+    fused = {name: labels for name, labels in fitted.fusion.fused.items() if labels}
     form = TiledLoops(Fusion(tree, fused))
-    assert form.time(np.array([[found.fusion.tile(label) for label in form.extents]]))[0] < tight
+    assert form.time(np.array([[fitted.fusion.tile(label) for label in form.extents]]))[0] < tight
 
 
 @settings(max_examples=40, deadline=None)
@@ -140,29 +140,29 @@ def test_no_tiles_where_nothing_fits():
 def test_any_tree_within_any_limit(tree, limit):
     operands = operands_of(tree)
     try:
-        found = schedule(tree, limit, scratch=2)
+        fitted = schedule(tree, limit, scratch=2)
     except MemoryLimit as error:
         least = int(re.search(r"raise it to (\d+)", str(error)).group(1))
         assume(least < 10_000)
-        found = schedule(tree, least, scratch=2)
+        fitted = schedule(tree, least, scratch=2)
         limit = least
-    assert found.memory <= limit
-    np.testing.assert_allclose(run_schedule(found, operands), by_einsum(tree, operands), rtol=1e-11)
+    assert fitted.memory <= limit
+    np.testing.assert_allclose(run_schedule(fitted, operands), by_einsum(tree, operands), rtol=1e-11)
 
 
 @pytest.mark.parametrize("tree", [ladder(4, 40, 50), four_index(36), four_factors(32, 6)], ids=["ladder", "AO", "four"])
 def test_the_measured_peak_is_below_a_tenth_of_the_temporaries(tree):
     limit = sum(tree.size(node.indices) for node in tree.temporaries) // 10
-    found = schedule_within(tree, limit)
+    fitted = schedule_within(tree, limit)
     operands = operands_of(tree)
     out = np.empty([tree.extent(label) for label in tree.root.indices])
-    run_schedule(found, operands, out)
+    run_schedule(fitted, operands, out)
     tracemalloc.start()
-    run_schedule(found, operands, out)
+    run_schedule(fitted, operands, out)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert found.memory <= limit and peak <= 8 * limit
-    assert found.work == tree.multiply_adds
+    assert fitted.memory <= limit and peak <= 8 * limit
+    assert fitted.work == tree.multiply_adds
     np.testing.assert_allclose(out, run_steps(np, lower(tree), operands), rtol=1e-10)
 
 

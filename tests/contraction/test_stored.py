@@ -69,8 +69,8 @@ def test_the_least_memory_is_in_the_error():
 def test_dataset_in_array_out(case, limit):
     integrals, matrices, expected = case
     with pytest.warns(SlowPlanWarning) if limit == TIGHT else nullcontext():
-        found = trnqc.einsum(TRANSFORMATION, integrals, *matrices, memory_limit=limit)
-    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
+        result = trnqc.einsum(TRANSFORMATION, integrals, *matrices, memory_limit=limit)
+    np.testing.assert_allclose(result, expected, rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("kind", ["path", "dataset"])
@@ -208,8 +208,8 @@ print(status("VmHWM") - before)
 def test_the_process_grows_by_no_more_than_the_limit(tmp_path):
     environment = os.environ | {"PYTHONPATH": str(Path(trnqc.__file__).parents[1]), "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-c", GROWTH, str(tmp_path)]
-    found = subprocess.run(command, env=environment, check=True, timeout=300, capture_output=True, text=True)
-    assert 10**6 < int(found.stdout) <= 10**7
+    completed = subprocess.run(command, env=environment, check=True, timeout=300, capture_output=True, text=True)
+    assert 10**6 < int(completed.stdout) <= 10**7
 
 
 def test_two_runs_do_not_write_the_same_file(tmp_path):

@@ -48,7 +48,7 @@ def symmetrised(rng, shape, pairs):
     return x
 
 
-def made(name, price, square=False):
+def example(name, price, square=False):
     text, kinds = CASES[name]
     left, output = text.split("->")
     inputs = left.split(",")
@@ -58,21 +58,21 @@ def made(name, price, square=False):
         size = dict.fromkeys(size, 5)
     operands = [symmetrised(rng, [size[x] for x in labels], PAIRS[kind]) for labels, kind in zip(inputs, kinds)]
     leaves = [Leaf(f"x{k}", tuple(labels), k) for k, labels in enumerate(inputs)]
-    found = {f"x{k}": tuple(Symmetry((a, b), s) for a, b, s in PAIRS[kind]) for k, kind in enumerate(kinds)}
+    symmetries = {f"x{k}": tuple(Symmetry((a, b), s) for a, b, s in PAIRS[kind]) for k, kind in enumerate(kinds)}
     indices = {x: Index(x, n, x) for x, n in size.items()}
-    tree = minimise(leaves, tuple(output), indices, symmetries=[found[leaf.name] for leaf in leaves])
-    return with_pairs(tree, found, price), operands, text, found
+    tree = minimise(leaves, tuple(output), indices, symmetries=[symmetries[leaf.name] for leaf in leaves])
+    return with_pairs(tree, symmetries, price), operands, text, symmetries
 
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("kind", ["numpy", "torch"])
 def test_packed_steps_compute_the_product(name, kind):
-    tree, operands, text, _ = made(name, 0)
+    tree, operands, text, _ = example(name, 0)
     expected = np.einsum(text, *operands, optimize=True)
     library = pytest.importorskip(kind)
     values = {f"x{k}": library.asarray(x) for k, x in enumerate(operands)}
-    found = np.asarray(run_steps(library, lower(tree), values))
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max(initial=1))
+    result = np.asarray(run_steps(library, lower(tree), values))
+    np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max(initial=1))
 
 
 @pytest.mark.parametrize(
@@ -86,12 +86,12 @@ def test_packed_steps_compute_the_product(name, kind):
     ],
 )
 def test_pairs_are_run_over_once(name, steps):
-    tree, *_ = made(name, 0)
+    tree, *_ = example(name, 0)
     assert [unique(tree, node.loops, dict(tree.pairs).get(node.name, ())) for node in tree.nodes] == steps
 
 
 def test_pairs_that_cost_more_to_pack_than_they_save_are_left():
-    tree, *_ = made("ladder", 10**6)
+    tree, *_ = example("ladder", 10**6)
     assert tree.pairs == () and not any(isinstance(step.operation, Packed) for step in lower(tree))
 
 
@@ -122,12 +122,12 @@ def by_all_orders(inputs, output, size, signs):
     def best(tensors):
         if len(tensors) == 1:
             return 0
-        found = []
+        collected = []
         for i, j in combinations(range(len(tensors)), 2):
             rest = tuple(t for k, t in enumerate(tensors) if k not in (i, j))
             work, result = cost(tensors[i], tensors[j], rest)
-            found.append(work + best((*rest, result)))
-        return min(found)
+            collected.append(work + best((*rest, result)))
+        return min(collected)
 
     start = tuple((frozenset(labels), tuple(sorted(s.items()))) for labels, s in zip(inputs, signs))
     return best(start)
@@ -148,12 +148,12 @@ def test_the_order_is_the_best_of_all(text, sizes):
     inputs = left.split(",")
     size = extents(inputs, *sizes)
     kinds = ["odd" if len(x) == 4 and size[x[0]] == size[x[1]] and size[x[2]] == size[x[3]] else "none" for x in inputs]
-    found = {f"x{k}": tuple(Symmetry((a, b), s) for a, b, s in PAIRS[kind]) for k, kind in enumerate(kinds)}
+    symmetries = {f"x{k}": tuple(Symmetry((a, b), s) for a, b, s in PAIRS[kind]) for k, kind in enumerate(kinds)}
     leaves = [Leaf(f"x{k}", tuple(labels), k) for k, labels in enumerate(inputs)]
     indices = {x: Index(x, n, x) for x, n in size.items()}
-    tree = with_pairs(minimise(leaves, tuple(output), indices, symmetries=list(found.values())), found, 0)
+    tree = with_pairs(minimise(leaves, tuple(output), indices, symmetries=list(symmetries.values())), symmetries, 0)
     signs = [
-        {(min(x[s.axes[0]], x[s.axes[1]]), max(x[s.axes[0]], x[s.axes[1]])): s.sign for s in found[f"x{k}"]}
+        {(min(x[s.axes[0]], x[s.axes[1]]), max(x[s.axes[0]], x[s.axes[1]])): s.sign for s in symmetries[f"x{k}"]}
         for k, x in enumerate(inputs)
     ]
     assert symmetric_work(tree, 0) == by_all_orders(inputs, output, size, signs)

@@ -67,8 +67,8 @@ def small_workloads() -> dict[str, Tree]:
     def chain(name: str, out: str, *steps: tuple[str, str, str]) -> Tree:
         """steps: (labels of the next operand, name and labels of the result); the first one starts the chain."""
         node: Leaf | Node = leaf("F0", steps[0][0], 0)
-        for k, (operand, made, labels) in enumerate(steps[1:], 1):
-            node = Node(made, tuple(labels), (node, leaf(f"F{k}", operand, k)))
+        for k, (operand, built, labels) in enumerate(steps[1:], 1):
+            node = Node(built, tuple(labels), (node, leaf(f"F{k}", operand, k)))
         assert isinstance(node, Node)
         used = {label for n in Tree(node, space).nodes for label in n.loops}
         return Tree(node, {label: index for label, index in space.items() if label in used})

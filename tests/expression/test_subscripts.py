@@ -33,11 +33,11 @@ READ = [
 
 @pytest.mark.parametrize(("text", "shapes"), READ)
 def test_shapes_are_those_of_numpy(text, shapes):
-    found = parse_subscripts(text, shapes)
+    parsed = parse_subscripts(text, shapes)
     result = np.einsum(text, *(np.ones(shape) for shape in shapes))
-    assert tuple(found.extents[label] for label in found.output) == result.shape
-    for labels, dropped, shape in zip(found.inputs, found.squeezed, shapes):
-        assert [found.extents[x] for x in labels] == [n for axis, n in enumerate(shape) if axis not in dropped]
+    assert tuple(parsed.extents[label] for label in parsed.output) == result.shape
+    for labels, dropped, shape in zip(parsed.inputs, parsed.squeezed, shapes):
+        assert [parsed.extents[x] for x in labels] == [n for axis, n in enumerate(shape) if axis not in dropped]
 
 
 WRONG = [
@@ -82,9 +82,9 @@ def test_what_sparse_operands_cannot_have(text, shapes, words, place):
 def test_strict_subscripts():
     symbols = [opt_einsum.get_symbol(k) for k in (0, 60, 139)]
     text = f"{symbols[0]}{symbols[2]}, {symbols[2]}{symbols[1]}"
-    found = parse_subscripts(text, [(1, 4), (4, 2)], strict=True)
-    assert found.output == tuple(sorted(symbols[:2])) and not any(found.squeezed)
-    assert list(found.extents.items()) == [(symbols[0], 1), (symbols[2], 4), (symbols[1], 2)]
+    parsed = parse_subscripts(text, [(1, 4), (4, 2)], strict=True)
+    assert parsed.output == tuple(sorted(symbols[:2])) and not any(parsed.squeezed)
+    assert list(parsed.extents.items()) == [(symbols[0], 1), (symbols[2], 4), (symbols[1], 2)]
 
 
 def test_numbers_of_operands_agree():
@@ -170,8 +170,8 @@ def test_a_path_is_followed():
         return a_t.swapaxes(1, 2) @ b
 
     for path in (True, [(0, 1), (0, 1)], [(1, 2), (0, 1)]):
-        found = trnqc.contraction.einsum("ab,bc,cd->ad", *arrays, gemm=gemm, optimize=path)
-        np.testing.assert_allclose(found, np.full((2, 30), 120.0))
+        result = trnqc.contraction.einsum("ab,bc,cd->ad", *arrays, gemm=gemm, optimize=path)
+        np.testing.assert_allclose(result, np.full((2, 30), 120.0))
     assert products[:2] == products[2:4]
     inner = [left[0] for left, _ in products]
     assert inner == [30, 4, 30, 4, 4, 30]

@@ -65,8 +65,8 @@ def test_parentheses_distribute():
 
 def test_exchanges_carry_their_sign():
     (statement,) = program("R[a,b,i,j] = P(i,j) * P(a,b) * 3 * w[i,a,b,j]").statements
-    found = {(term.factors[0].labels, term.coefficient) for term in statement.terms}
-    assert found == {(tuple(x), c) for x, c in (("iabj", 3), ("jabi", -3), ("ibaj", -3), ("jbai", 3))}
+    result = {(term.factors[0].labels, term.coefficient) for term in statement.terms}
+    assert result == {(tuple(x), c) for x, c in (("iabj", 3), ("jabi", -3), ("ibaj", -3), ("jbai", 3))}
 
 
 def test_division_is_by_elements():
@@ -156,7 +156,7 @@ def test_programs_of_objects_are_checked_too():
 
 
 @pytest.mark.parametrize(
-    ("below", "found"),
+    ("below", "message"),
     [
         ("(e[i] - f[a])", r"found e\[i\] - f\[a\]: pass a sum as one tensor, or as a function"),
         ("(-e[i] + 2 * f[a])", r"found - e\[i\] \+ 2 \* f\[a\]: pass a sum"),
@@ -164,7 +164,7 @@ def test_programs_of_objects_are_checked_too():
         ("0", "found zero"),
     ],
 )
-def test_a_division_says_what_it_was_by(below, found):
+def test_a_division_says_what_it_was_by(below, message):
     text = "space o = 3\nspace v = 4\nindex i : o\nindex a : v\ntensor x[o,v]\ntensor e[o]\ntensor f[v]\n"
-    with pytest.raises(ExpressionError, match=found):
+    with pytest.raises(ExpressionError, match=message):
         parse(f"{text}y[i,a] = x[i,a] / {below}")

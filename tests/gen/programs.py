@@ -39,14 +39,14 @@ def run_both(
     """
     results = []
     for kind in ("interpreter", "compiled"):
-        given = {n: a.copy() if isinstance(a, np.ndarray) else a for n, a in arguments.items()}
+        inputs = {n: a.copy() if isinstance(a, np.ndarray) else a for n, a in arguments.items()}
         if kind == "interpreter":
-            run(function, given, lanes=lanes, groups=groups)
+            run(function, inputs, lanes=lanes, groups=groups)
         else:
             extent = {"groups_begin": groups[0], "groups_end": groups[1]} if function.group is not None else {}
             call = compiled(function, lanes, **options) if library is None else getattr(library, function.name)
-            call(**given, **extent)
-        results.append(given)
+            call(**inputs, **extent)
+        results.append(inputs)
     return results
 
 

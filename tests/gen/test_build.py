@@ -63,8 +63,8 @@ def test_every_statement():
     w.barrier()
     function = w.function("every", (x, out))
     for values, want in (([-1.0, 2.0, 4.0], -2.0), ([1.0, 3.0, 2.0], 1.5)):
-        given = {"x": np.array(values), "out": np.array([np.nan, 4.0])}
-        for result in run_both(function, given, 1):
+        inputs = {"x": np.array(values), "out": np.array([np.nan, 4.0])}
+        for result in run_both(function, inputs, 1):
             np.testing.assert_array_equal(result["out"], [want, 5.0])
 
 

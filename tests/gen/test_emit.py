@@ -77,12 +77,12 @@ def test_every_operation(lanes, dtype):
     f = st.Function("operations", (a, b, out), st.block(body))
     kind = programs.NUMPY[dtype]
     for xs, ys in [(1.25, -0.5), (-0.75, -0.75), (2.5, 7.0), (-3.0, 0.0)]:
-        given = {
+        inputs = {
             "a": (xs * (1 + np.arange(lanes)[None] / 8)).astype(kind),
             "b": np.full((1, lanes), ys, kind),
             "out": np.zeros((len(results), lanes), kind),
         }
-        ours, theirs = run_both(f, given, lanes)
+        ours, theirs = run_both(f, inputs, lanes)
         ulps = 4 * np.finfo(kind).eps  # exp is the library's own
         np.testing.assert_allclose(theirs["out"], ours["out"], rtol=ulps, atol=0)
 
@@ -100,7 +100,7 @@ def test_indices_that_differ_by_lane(lanes):
         st.store(out[at[1]], 7.0),
     )
     rng = np.random.default_rng(lanes)
-    given = {
+    inputs = {
         "n": 5,
         "table": rng.normal(size=5),
         "sums": np.zeros(5),
@@ -109,38 +109,40 @@ def test_indices_that_differ_by_lane(lanes):
         "out": np.zeros((2, lanes)),
     }
     f = st.Function("gather", (n, table, sums, at, x, out), body)
-    ours, theirs = run_both(f, given, lanes)
+    ours, theirs = run_both(f, inputs, lanes)
     np.testing.assert_array_equal(ours["out"], theirs["out"])
     np.testing.assert_array_equal(ours["sums"], theirs["sums"])
-    assert ours["sums"].sum() == pytest.approx(2 * given["x"][0].sum(), rel=1e-13, abs=1e-13)
+    assert ours["sums"].sum() == pytest.approx(2 * inputs["x"][0].sum(), rel=1e-13, abs=1e-13)
 
 
 @pytest.mark.parametrize("lanes", LANES)
 def test_merge_of_two_sorted_lists(lanes):
     """Co-iteration by while and if: what intersecting two compressed levels needs."""
     na, nb, count = (Var(n, "i64") for n in ("na", "nb", "count"))
-    a, b, found = (Array(n, "i64", (None,)) for n in ("a", "b", "found"))
+    a, b, result = (Array(n, "i64", (None,)) for n in ("a", "b", "found"))
     p, q = Var("p", "i64"), Var("q", "i64")
     step = st.If(
         v.eq(a[p], b[q]),
         st.block(
-            st.store(found[count + 1], a[p]), st.Assign(count, count + 1), st.Assign(p, p + 1), st.Assign(q, q + 1)
+            st.store(result[count + 1], a[p]), st.Assign(count, count + 1), st.Assign(p, p + 1), st.Assign(q, q + 1)
         ),
         st.block(st.If(v.lt(a[p], b[q]), st.block(st.Assign(p, p + 1)), st.block(st.Assign(q, q + 1)))),
     )
     zero = const(0, "i64")
     merge = st.While(v.both(v.lt(p, na), v.lt(q, nb)), st.block(step))
-    body = st.block(st.Declare(p, zero), st.Declare(q, zero), st.Declare(count, zero), merge, st.store(found[0], count))
-    f = st.Function("merge", (na, nb, a, b, found), body)
+    body = st.block(
+        st.Declare(p, zero), st.Declare(q, zero), st.Declare(count, zero), merge, st.store(result[0], count)
+    )
+    f = st.Function("merge", (na, nb, a, b, result), body)
     for left, right in [([1, 4, 6, 9], [0, 4, 5, 9, 11]), ([], [3]), ([2], [2]), ([1, 3], [2, 4])]:
-        given = {
+        inputs = {
             "na": len(left),
             "nb": len(right),
             "a": np.array(left, np.int64),
             "b": np.array(right, np.int64),
             "found": np.full(6, -1),
         }
-        ours, theirs = run_both(f, given, lanes)
+        ours, theirs = run_both(f, inputs, lanes)
         np.testing.assert_array_equal(ours["found"], theirs["found"])
         common = sorted(set(left) & set(right))
         assert list(ours["found"][: 1 + len(common)]) == [len(common), *common]
@@ -167,10 +169,10 @@ def test_local_arrays_tables_calls_and_fences(lanes):
         st.Barrier(),
         st.store(out[0], t),
     )
-    given = {"x": np.random.default_rng(2).normal(size=(3, lanes)), "out": np.zeros((1, lanes))}
-    ours, theirs = run_both(st.Function("work", (x, out), body), given, lanes)
+    inputs = {"x": np.random.default_rng(2).normal(size=(3, lanes)), "out": np.zeros((1, lanes))}
+    ours, theirs = run_both(st.Function("work", (x, out), body), inputs, lanes)
     np.testing.assert_array_equal(ours["out"], theirs["out"])
-    np.testing.assert_allclose(ours["out"][0], 0.5 * given["x"][0] * (0.5 * given["x"][0] + 1e-3 * given["x"][2]))
+    np.testing.assert_allclose(ours["out"][0], 0.5 * inputs["x"][0] * (0.5 * inputs["x"][0] + 1e-3 * inputs["x"][2]))
 
 
 @pytest.mark.parametrize("lanes", LANES)
@@ -190,10 +192,10 @@ def test_views_of_arrays(lanes):
     assert "const double *__restrict__ table" in emit_cuda(f) and "double *out)" in emit_cuda(f)
     assert "add(table + (j * 2 + 0), x + (j * 2 + 0) * 128, out + (n - 1 - j) * 128, lane)" in emit_cuda(f, lanes=128)
     rng = np.random.default_rng(lanes)
-    given = {"n": 3, "table": rng.normal(size=(3, 2)), "x": rng.normal(size=(3, 2, lanes)), "out": np.ones((3, lanes))}
-    ours, theirs = run_both(f, given, lanes)
+    inputs = {"n": 3, "table": rng.normal(size=(3, 2)), "x": rng.normal(size=(3, 2, lanes)), "out": np.ones((3, lanes))}
+    ours, theirs = run_both(f, inputs, lanes)
     np.testing.assert_array_equal(ours["out"], theirs["out"])
-    np.testing.assert_allclose(ours["out"][::-1], 1 + given["table"][:, 1:] * given["x"][:, 1], rtol=1e-14)
+    np.testing.assert_allclose(ours["out"][::-1], 1 + inputs["table"][:, 1:] * inputs["x"][:, 1], rtol=1e-14)
 
 
 @pytest.mark.parametrize("calls, kind", [(4, "__forceinline__"), (5, "__noinline__")])

@@ -52,15 +52,15 @@ def test_every_lane_has_its_row(lanes, dtype, stride, count):
     table = (np.random.default_rng(count).normal(size=300) * 50).astype(kind)
     for rows in rows_of(lanes):
         out = np.arange(300).astype(kind)
-        given = {"begin": 3, "table": table, "out": out, "buffer": np.ones((count, lanes), kind)}
-        ours, theirs = run_both(doubled(dtype, stride, count, rows), given, lanes, library=every_shape(dtype, lanes))
-        want, buffer = given["out"].copy(), np.zeros((count, lanes), kind)
+        inputs = {"begin": 3, "table": table, "out": out, "buffer": np.ones((count, lanes), kind)}
+        ours, theirs = run_both(doubled(dtype, stride, count, rows), inputs, lanes, library=every_shape(dtype, lanes))
+        want, buffer = inputs["out"].copy(), np.zeros((count, lanes), kind)
         for lane in range(min(rows, lanes)):
             buffer[:, lane] = 2 * table[5 + lane * stride :][:count]
             want[3 + lane * stride :][:count] = buffer[:, lane]
-        for found in (ours, theirs):
-            np.testing.assert_array_equal(found["out"], want)
-            np.testing.assert_array_equal(found["buffer"], buffer)
+        for result in (ours, theirs):
+            np.testing.assert_array_equal(result["out"], want)
+            np.testing.assert_array_equal(result["buffer"], buffer)
 
 
 def test_threads_without_a_row_touch_nothing():

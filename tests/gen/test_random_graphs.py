@@ -46,8 +46,8 @@ def targets(draw) -> tuple[Value, ...]:
             pool.append(BINARY[operation](a, b))
         elif isinstance(a, Value):
             pool.append(UNARY[operation - len(BINARY)](a))
-    made = [p for p in pool[8:] if p.op != "const"] or [pool[0] + 1.0]
-    return tuple(dict.fromkeys(made[-draw(s.integers(1, 3)) :]))
+    operations = [p for p in pool[8:] if p.op != "const"] or [pool[0] + 1.0]
+    return tuple(dict.fromkeys(operations[-draw(s.integers(1, 3)) :]))
 
 
 @s.composite
@@ -81,40 +81,40 @@ def arguments(results: tuple[Value, ...], lanes: int) -> dict:
     return {"x": rng.normal(size=(4, lanes)), "u": rng.normal(size=2), "out": np.zeros((len(results), lanes))}
 
 
-def reference(results: tuple[Value, ...], given: dict) -> np.ndarray:
-    lanes = given["x"].shape[1]
-    columns = [[evaluate(r, {"x": given["x"][:, l], "u": given["u"]}) for r in results] for l in range(lanes)]
+def reference(results: tuple[Value, ...], inputs: dict) -> np.ndarray:
+    lanes = inputs["x"].shape[1]
+    columns = [[evaluate(r, {"x": inputs["x"][:, l], "u": inputs["u"]}) for r in results] for l in range(lanes)]
     return np.array(columns).T
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(results=targets(), lanes=s.sampled_from([1, 4, 8]), method=s.sampled_from(sorted(METHODS)), slots=s.booleans())
 def test_compiled_equals_interpreted_to_the_last_bit(results, lanes, method, slots):
-    given_ = arguments(results, lanes)
-    ours, theirs = run_both(program(results, method, slots), given_, lanes)
+    inputs = arguments(results, lanes)
+    ours, theirs = run_both(program(results, method, slots), inputs, lanes)
     np.testing.assert_array_equal(ours["out"], theirs["out"])
-    np.testing.assert_array_equal(ours["out"], reference(results, given_))
+    np.testing.assert_array_equal(ours["out"], reference(results, inputs))
 
 
 @settings(max_examples=60, deadline=None)
 @given(results=targets())
 def test_every_order_and_exact_simplification_gives_the_same(results):
-    given_ = arguments(results, 2)
-    want = reference(results, given_)
+    inputs = arguments(results, 2)
+    want = reference(results, inputs)
     for changed in (results, exact(*results)):
         for method in METHODS:
             for slots in (False, True):
-                given_["out"][:] = np.nan
-                run(program(changed, method, slots), given_, lanes=2)
-                np.testing.assert_array_equal(given_["out"], want)
+                inputs["out"][:] = np.nan
+                run(program(changed, method, slots), inputs, lanes=2)
+                np.testing.assert_array_equal(inputs["out"], want)
 
 
 @settings(max_examples=40, deadline=None)
 @given(results=targets())
 def test_contraction_changes_no_more_than_rounding(results):
-    given_ = arguments(results, 2)
+    inputs = arguments(results, 2)
     fused = contract(*exact(*results))
-    np.testing.assert_allclose(reference(fused, given_), reference(results, given_), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(reference(fused, inputs), reference(results, inputs), rtol=1e-9, atol=1e-12)
 
 
 @settings(max_examples=40, deadline=None)

@@ -63,19 +63,19 @@ def test_every_lane_has_its_row(lanes, dtype, count, local):
     table = (rng.normal(size=300) * 50).astype(kind)
     # Lanes 1, 2, 3 add to the row of lane 0; the others are apart.
     to = np.where(np.arange(lanes) < 4, 0, np.arange(lanes)) * count
-    given = {
+    inputs = {
         "n": count,
         "table": table,
         "sums": np.arange(10 * 21 + 1).astype(kind),
         "at": np.stack([rng.integers(0, 300 - count, lanes), to]),
         "buffer": np.zeros((count, lanes), kind),
     }
-    given = {k: v for k, v in given.items() if not (local and k == "buffer")}
-    ours, theirs = run_both(copy_and_add(dtype, count, local), given, lanes, library=every_length(dtype, lanes))
+    inputs = {k: v for k, v in inputs.items() if not (local and k == "buffer")}
+    ours, theirs = run_both(copy_and_add(dtype, count, local), inputs, lanes, library=every_length(dtype, lanes))
     np.testing.assert_array_equal(ours["sums"], theirs["sums"])
-    want = given["sums"].copy()
+    want = inputs["sums"].copy()
     for lane in range(lanes):
-        start = given["at"][:, lane]
+        start = inputs["at"][:, lane]
         want[start[1] + 1 : start[1] + 1 + count] += 2 * table[start[0] : start[0] + count]
     np.testing.assert_array_equal(theirs["sums"], want)
     if not local:

@@ -28,8 +28,8 @@ def test_places_by_lane(lanes, index, by_lane, put):
     f = st.Function("spread", (N, AT, X, out), st.block(st.loop(I, N, put(out[INDICES[index]], X[I]))))
     rng = np.random.default_rng(lanes)
     places = rng.permutation(5 * lanes).reshape(5, lanes).astype(np.int64)
-    given = {"n": 5, "at": places, "x": rng.normal(size=(5, lanes)), "out": np.ones((100, lanes) if by_lane else 100)}
-    ours, theirs = run_both(f, given, lanes)
+    inputs = {"n": 5, "at": places, "x": rng.normal(size=(5, lanes)), "out": np.ones((100, lanes) if by_lane else 100)}
+    ours, theirs = run_both(f, inputs, lanes)
     np.testing.assert_array_equal(ours["out"], theirs["out"])
     assert (ours["out"] != 1).any()
 

@@ -93,9 +93,9 @@ def test_the_caller_gives_a_function_its_trip_counts():
     n, m, i = Var("n", "i64"), Var("m", "i64"), Var("i", "i64")
     x = Array("x", "f64", (None,))
     add = st.Function("add", (n, x), st.block(st.loop(i, n, st.accumulate(x[i], 1.0))))
-    found = cost(st.block(st.Call(add, (const(5, "i64"), x)), st.loop(i, m, st.Call(add, (m, x)))))
-    assert str(found.flops) == "5 + 1 m m"
-    assert found.flops.at(m=3) == 14
+    result = cost(st.block(st.Call(add, (const(5, "i64"), x)), st.loop(i, m, st.Call(add, (m, x)))))
+    assert str(result.flops) == "5 + 1 m m"
+    assert result.flops.at(m=3) == 14
 
 
 def test_cost_of_a_gemm():
@@ -103,14 +103,14 @@ def test_cost_of_a_gemm():
     i, j, k = (Var(name, "i64") for name in "ijk")
     a, b, c = Array("a", "f64", (m, q)), Array("b", "f64", (q, p)), Array("c", "f64", (m, p))
     body = st.loop(i, m, st.loop(j, p, st.loop(k, q, st.accumulate(c[i, j], a[i, k] * b[k, j]))))
-    found = cost(body)
-    assert str(found.flops) == "2 m p q"
-    assert found.flops.at(m=3, p=5, q=7) == 2 * 3 * 5 * 7
-    assert str(found.read) == "24 m p q"
-    assert str(found.written) == "8 m p q"
+    result = cost(body)
+    assert str(result.flops) == "2 m p q"
+    assert result.flops.at(m=3, p=5, q=7) == 2 * 3 * 5 * 7
+    assert str(result.read) == "24 m p q"
+    assert str(result.written) == "8 m p q"
     assert cost(st.loop(i, 7, st.store(c[0, 0], x * y), step=2)).flops.at() == 4
     with pytest.raises(ProgramError, match="depends on m"):
-        found.flops.at(p=1, q=1)
+        result.flops.at(p=1, q=1)
 
 
 @pytest.mark.parametrize(

@@ -82,9 +82,9 @@ def test_a_changed_line_is_left_out(tmp_path_factory, data):
     line = text[:at].count(b"\n")
     text[at] ^= 1 << data.draw(st.integers(0, 7))
     path.write_bytes(bytes(text))
-    found = [r["n"] for r in Records(path).entries]
-    assert set(found) >= set(range(5)) - {line, line + 1}
-    assert line not in found or text[at : at + 1].isalpha()  # another case of a hexadecimal digit says the same
+    result = [r["n"] for r in Records(path).entries]
+    assert set(result) >= set(range(5)) - {line, line + 1}
+    assert line not in result or text[at : at + 1].isalpha()  # another case of a hexadecimal digit says the same
 
 
 def test_records_in_memory_alone():

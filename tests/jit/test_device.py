@@ -18,10 +18,10 @@ from trnqc.jit.simulated_device import SimulatedDevice
 
 def devices() -> list:
     try:
-        found = list(cuda_devices())
+        devices = list(cuda_devices())
     except BackendUnavailable as error:
-        found = [pytest.param(None, marks=pytest.mark.skip(reason=str(error)), id="cuda")]
-    return [SimulatedDevice(), SimulatedDevice(lanes=4), *found]
+        devices = [pytest.param(None, marks=pytest.mark.skip(reason=str(error)), id="cuda")]
+    return [SimulatedDevice(), SimulatedDevice(lanes=4), *devices]
 
 
 @pytest.mark.parametrize("device", devices())
@@ -45,10 +45,10 @@ def test_a_launch_does_what_the_interpreter_says(device: Device):
 @pytest.mark.parametrize("kind", [np.float64, np.int64])
 def test_memory_keeps_arrays(device: Device, kind):
     for shape in ((0,), (7,), (3, 2, 5)):
-        given = np.arange(np.prod(shape)).reshape(shape).astype(kind)
-        memory = device.upload(given)
-        assert (memory.shape, memory.nbytes) == (shape, given.nbytes)
-        np.testing.assert_array_equal(device.download(memory), given)
+        inputs = np.arange(np.prod(shape)).reshape(shape).astype(kind)
+        memory = device.upload(inputs)
+        assert (memory.shape, memory.nbytes) == (shape, inputs.nbytes)
+        np.testing.assert_array_equal(device.download(memory), inputs)
     memory = device.zeros(4, dtype=kind)
     device.write(memory, np.array([3, 5], kind))
     device.synchronize(stream=0)
@@ -57,14 +57,14 @@ def test_memory_keeps_arrays(device: Device, kind):
 
 def test_what_has_a_key_is_made_once(monkeypatch, tmp_path):
     monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path))
-    f, made = polynomial(), []
-    recipe = Recipe(f.name, (Signature.of(f),), lambda: made.append(f) or (f,), "trnqc.errors", variant="a")
+    f, generated = polynomial(), []
+    recipe = Recipe(f.name, (Signature.of(f),), lambda: generated.append(f) or (f,), "trnqc.errors", variant="a")
     for _ in range(2):
         SimulatedDevice().build(recipe, 4)
-    assert len(made) == 1
+    assert len(generated) == 1
     SimulatedDevice().build(replace(recipe, variant="b"), 4)
     SimulatedDevice().build(recipe, 8)
-    assert len(made) == 3
+    assert len(generated) == 3
 
 
 def test_memory_runs_out():

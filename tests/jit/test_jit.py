@@ -166,11 +166,11 @@ def test_each_text_is_compiled_once(directory, monkeypatch):
 
 def test_everything_that_matters_is_in_the_key():
     assert len({cache.key_of("ab", "c"), cache.key_of("a", "bc"), cache.key_of("abc")}) == 3
-    found = compiler.find_compiler()
+    cc = compiler.find_compiler()
     for field in ("command", "version", "flags", "target"):
-        value = getattr(found, field)
-        other = dataclasses.replace(found, **{field: value[:-1]})
-        assert cache.key_of(other.identity) != cache.key_of(found.identity)
+        value = getattr(cc, field)
+        other = dataclasses.replace(cc, **{field: value[:-1]})
+        assert cache.key_of(other.identity) != cache.key_of(cc.identity)
 
 
 @pytest.mark.parametrize("harm", ["truncated", "altered", "emptied", "no seal", "wrong seal", "seal is no text"])
@@ -278,10 +278,10 @@ def test_flags_that_a_compiler_refuses_are_left_out(monkeypatch, tmp_path):
     )
     picky.chmod(0o755)
     monkeypatch.setenv("CC", str(picky))
-    found = compiler.find_compiler()
-    assert "-O3" in found.flags
-    assert not any(flag.startswith(("-march", "-mprefer")) for flag in found.flags)
-    assert found.identity != real.identity
+    cc = compiler.find_compiler()
+    assert "-O3" in cc.flags
+    assert not any(flag.startswith(("-march", "-mprefer")) for flag in cc.flags)
+    assert cc.identity != real.identity
 
 
 def test_the_label_is_short():
@@ -291,7 +291,7 @@ def test_the_label_is_short():
 
 
 def test_the_target_s_vectors():
-    found = jit.find_compiler()
-    assert found.vector_bytes in (0, 16, 32, 64)
+    cc = jit.find_compiler()
+    assert cc.vector_bytes in (0, 16, 32, 64)
     for target, size in (("#define __AVX__ 1\n#define __SSE2__ 1", 32), ("#define __AVX512F__ 1", 64), ("", 0)):
-        assert dataclasses.replace(found, target=target).vector_bytes == size
+        assert dataclasses.replace(cc, target=target).vector_bytes == size

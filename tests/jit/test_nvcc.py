@@ -39,8 +39,8 @@ def test_ptxas_report_is_read():
     one, two = nvcc.read_ptxas(PTXAS)
     assert one == jit.Kernel("one", 255, 176, 316, 384, 2048)
     assert two == jit.Kernel("two", 32, 0, 0, 0, 0)
-    assert not one.given_up
-    assert jit.Kernel("lost", 32, 90_000, 80_000, 90_000, 0).given_up
+    assert not one.spills_excessively
+    assert jit.Kernel("lost", 32, 90_000, 80_000, 90_000, 0).spills_excessively
     with pytest.raises(CompilerError, match="cannot parse the report"):
         nvcc.read_ptxas(PTXAS.replace("spill stores", "spilled"))
 
@@ -60,9 +60,9 @@ def test_generated_kernels_compile(function, arch):
     build = jit.compile_cuda(
         emit_cuda(function), name="test", arch=arch, flags=(*nvcc.DEFAULT_FLAGS, "-Werror=all-warnings")
     )
-    found = build.kernel(function.name)
-    assert 0 < found.registers < 128
-    assert found.spill_stores == 0
+    kernel = build.kernel(function.name)
+    assert 0 < kernel.registers < 128
+    assert kernel.spill_stores == 0
     assert build.cubin[:4] == b"\x7fELF"
     with pytest.raises(CompilerError, match=function.name):
         build.kernel("other")

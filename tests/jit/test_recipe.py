@@ -22,17 +22,17 @@ def directory(tmp_path, monkeypatch):
 def test_functions_at_hand(directory):
     recipe, target = Recipe.of(polynomial(), gemm(), name="two"), c_library(4, ("-O1",))
     assert not is_stored(recipe, target)
-    made = library(recipe, 4, ("-O1",))
-    assert is_stored(recipe, target) and made is library(Recipe.of(polynomial(), gemm(), name="two"), 4, ("-O1",))
+    compiled = library(recipe, 4, ("-O1",))
+    assert is_stored(recipe, target) and compiled is library(Recipe.of(polynomial(), gemm(), name="two"), 4, ("-O1",))
     x, y, z = np.ones((2, 1, 4)), np.zeros((2, 1, 4)), np.zeros((2, 1, 4))
-    made.polynomial(n=1, x=x, y=y, z=z, groups_begin=1, groups_end=2)
+    compiled.polynomial(n=1, x=x, y=y, z=z, groups_begin=1, groups_end=2)
     np.testing.assert_array_equal(y[:, 0], [[0.0] * 4, [2.75] * 4])
-    assert made.gemm.signature.names == ("m", "n", "q", "a", "b", "c")
+    assert compiled.gemm.signature.names == ("m", "n", "q", "a", "b", "c")
 
 
 def test_the_key_tells_what_matters():
     by_text = Recipe.of(polynomial())
-    by_name = replace(by_text, maker="trnqc.gen.values")
+    by_name = replace(by_text, module="trnqc.gen.values")
     recipes = (by_text, Recipe.of(polynomial((1.0, 2.0))), by_name, replace(by_name, variant="fast"))
     targets = (c_library(4), c_library(8), c_library(4, ("-O1",)), c_object(4))
     entries = {entry_of(recipe, target) for recipe in recipes for target in targets}

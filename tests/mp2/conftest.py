@@ -32,12 +32,12 @@ MAKERS = {
 @pytest.fixture(scope="session")
 def reference():
     """reference(name) -> a converged RHF object."""
-    made = {}
+    references = {}
 
     def get(name: str):
-        if name not in made:
-            made[name] = MAKERS[name]()
-        return made[name]
+        if name not in references:
+            references[name] = MAKERS[name]()
+        return references[name]
 
     return get
 

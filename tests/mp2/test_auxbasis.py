@@ -24,25 +24,25 @@ KF = "K 0 0 0; F 0 0 2.2"
 )
 def test_default_is_the_ri_set_of_each_orbital_basis(basis, names):
     mol = gto.M(atom="O 0 0 0; H 0 0.76 0.59; H 0 -0.76 0.59", basis=basis, verbose=0)
-    found = auxiliary_basis(mol)
-    assert found.names == names
-    assert found.generated == ()
-    assert found.warning is None
-    assert found.auxmol.nao_nr() == df.addons.make_auxmol(mol, names).nao_nr()
+    result = auxiliary_basis(mol)
+    assert result.names == names
+    assert result.generated == ()
+    assert result.warning is None
+    assert result.auxmol.nao_nr() == df.addons.make_auxmol(mol, names).nao_nr()
 
 
 def test_missing_elements_are_generated_and_told(capfd):
-    found = auxiliary_basis(gto.M(atom=KF, basis="6-31g*", verbose=0))
-    assert found.names == {"F": "cc-pvdz-ri", "K": "autoaux"}
-    assert found.generated == ("K",)
-    assert "for K" in found.warning
+    basis = auxiliary_basis(gto.M(atom=KF, basis="6-31g*", verbose=0))
+    assert basis.names == {"F": "cc-pvdz-ri", "K": "autoaux"}
+    assert basis.generated == ("K",)
+    assert "for K" in basis.warning
     assert capfd.readouterr().out == ""
 
 
 def test_asking_for_a_generated_set_is_no_surprise(reference):
-    found = auxiliary_basis(reference("water").mol, "autoaux")
-    assert set(found.names.values()) == {"autoaux"}
-    assert found.warning is None
+    basis = auxiliary_basis(reference("water").mol, "autoaux")
+    assert set(basis.names.values()) == {"autoaux"}
+    assert basis.warning is None
 
 
 def test_generated_set_fits_as_well_as_the_ri_set(reference):
@@ -62,8 +62,8 @@ def test_dict_without_the_element(reference):
 
 
 def test_dict_with_a_default(reference):
-    found = auxiliary_basis(reference("water").mol, {"H": "cc-pvtz-ri", "default": "cc-pvdz-ri"})
-    assert found.names == {"H": "cc-pvtz-ri", "O": "cc-pvdz-ri"}
+    basis = auxiliary_basis(reference("water").mol, {"H": "cc-pvtz-ri", "default": "cc-pvdz-ri"})
+    assert basis.names == {"H": "cc-pvtz-ri", "O": "cc-pvdz-ri"}
 
 
 @pytest.mark.parametrize("labels", [("O1", "H1", "H2"), ("o", "h", "h@2")])
@@ -72,16 +72,16 @@ def test_labels_fall_back_on_the_elements_sets(labels):
     places = [(0, 0, 0.117), (0, 0.757, -0.469), (0, -0.757, -0.469)]
     mol = gto.M(atom=list(zip(labels, places)), basis={"o": "cc-pvdz", "H": "cc-pvdz"}, verbose=0)
     for asked in (None, {"O": "cc-pvdz-ri", "h": "cc-pvdz-ri"}):
-        found = auxiliary_basis(mol, asked)
-        assert found.auxmol.nao_nr() == 84
-        assert set(found.names.values()) == {"cc-pvdz-ri"}
+        basis = auxiliary_basis(mol, asked)
+        assert basis.auxmol.nao_nr() == 84
+        assert set(basis.names.values()) == {"cc-pvdz-ri"}
 
 
 @pytest.mark.parametrize("basis", ["6-31g", {"K": "6-31g", "F": "6-31g"}])
 def test_ghost_atoms_have_the_functions_of_their_element(basis):
-    found = auxiliary_basis(gto.M(atom="K 0 0 0; F 0 0 2.2; ghost-F 0 0 5", basis=basis, verbose=0))
-    assert found.names == {"K": "autoaux", "F": "cc-pvdz-ri", "GHOST-F": "cc-pvdz-ri"}
-    by_atom = found.auxmol.aoslice_by_atom()
+    result = auxiliary_basis(gto.M(atom="K 0 0 0; F 0 0 2.2; ghost-F 0 0 5", basis=basis, verbose=0))
+    assert result.names == {"K": "autoaux", "F": "cc-pvdz-ri", "GHOST-F": "cc-pvdz-ri"}
+    by_atom = result.auxmol.aoslice_by_atom()
     assert by_atom[1, 1] - by_atom[1, 0] == by_atom[2, 1] - by_atom[2, 0] > 0
 
 

@@ -42,16 +42,16 @@ def energies(mf, **options) -> tuple[float, float]:
 def test_both_spin_components_against_pyscf(reference, pyscf_mp2, name, precision):
     mf = reference(name)
     auxbasis = df.autoaux(mf.mol) if name == "hydrogen iodide" else None  # the library has none for iodine
-    found = energies(mf, auxbasis=auxbasis, precision=precision)
-    np.testing.assert_allclose(found, pyscf_mp2(mf, auxbasis=auxbasis), rtol=0, atol=TOLERANCE[precision])
+    result = energies(mf, auxbasis=auxbasis, precision=precision)
+    np.testing.assert_allclose(result, pyscf_mp2(mf, auxbasis=auxbasis), rtol=0, atol=TOLERANCE[precision])
 
 
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("precision", ["fp32", "bf16x3"])
 def test_nki_kernels_on_the_simulator_against_pyscf(reference, pyscf_mp2, precision, fused):
     mf = reference("water")
-    found = energies(mf, frozen=1, backend="simulator", precision=precision, fused=fused)
-    np.testing.assert_allclose(found, pyscf_mp2(mf, frozen=1), rtol=0, atol=TOLERANCE[precision])
+    result = energies(mf, frozen=1, backend="simulator", precision=precision, fused=fused)
+    np.testing.assert_allclose(result, pyscf_mp2(mf, frozen=1), rtol=0, atol=TOLERANCE[precision])
 
 
 def test_simulator_has_no_fp64(reference):

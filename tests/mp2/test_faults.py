@@ -108,10 +108,10 @@ class Jobs:
 
 @pytest.fixture
 def jobs():
-    made = Jobs()
-    yield made
-    made.server.stdin.close()
-    made.server.wait()
+    jobs = Jobs()
+    yield jobs
+    jobs.server.stdin.close()
+    jobs.server.wait()
 
 
 def test_fifty_kills_at_random_moments_lose_nothing(whole, jobs, tmp_path):

@@ -39,18 +39,18 @@ def test_energy_is_that_of_pyscf(pyscf_mp2):
 
 @pytest.mark.parametrize("density_fit", [True, False])
 def test_the_scf_runs_on_our_integrals_and_on_pyscf_to_compare(monkeypatch, density_fit):
-    made = []
+    objects = []
 
     def accelerate(mf, **options):
-        made.append(trnqc.accelerate(mf, **options))
-        return made[-1]
+        objects.append(trnqc.accelerate(mf, **options))
+        return objects[-1]
 
     monkeypatch.setattr(hartree_fock, "accelerate", accelerate)
     job = dataclasses.replace(WATER, density_fit=density_fit)
     ours = run(job)
-    assert [ours.system.scf_ran_on] == [mf.ran_on for mf in made]
+    assert [ours.system.scf_ran_on] == [mf.ran_on for mf in objects]
     theirs = run(dataclasses.replace(job, scf="pyscf"))
-    assert theirs.system.scf_ran_on == "PySCF" and len(made) == 1
+    assert theirs.system.scf_ran_on == "PySCF" and len(objects) == 1
     for name in ("e_hf", "e_corr_os", "e_corr_ss"):
         assert getattr(ours, name) == pytest.approx(getattr(theirs, name), abs=1e-9)
 
@@ -91,8 +91,8 @@ def test_counterpoise_energies_are_those_of_pyscf(tmp_path, pyscf_mp2, prefix, d
     mf.run(conv_tol=1e-12)
     assert (result.frozen.occ, result.sizes.nocc, result.sizes.nao) == ((0,), 4, 26)
     assert result.e_hf == pytest.approx(mf.e_tot, abs=1e-9)
-    found = (result.e_corr_os, result.e_corr_ss)
-    assert found == pytest.approx(pyscf_mp2(mf, frozen=1, auxbasis="cc-pvdz-ri"), abs=1e-8)
+    actual = (result.e_corr_os, result.e_corr_ss)
+    assert actual == pytest.approx(pyscf_mp2(mf, frozen=1, auxbasis="cc-pvdz-ri"), abs=1e-8)
     alone = run(Job(Geometry("half", ("O", "H", "H"), result.system.geometry.coordinates[:3]), "6-31g"))
     assert result.e_tot < alone.e_tot - 1e-4, "the functions of the ghosts lower the energy"
 

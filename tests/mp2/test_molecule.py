@@ -68,7 +68,7 @@ def test_every_atom_has_the_neighbours_of_its_element(name):
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "found"),
+    ("text", "line", "message"),
     [
         ("", 1, "number of atoms"),
         ("two\n\nH 0 0 0\nH 0 0 1\n", 1, "'two'"),
@@ -82,9 +82,9 @@ def test_every_atom_has_the_neighbours_of_its_element(name):
         ("3\n\nO 0 0 0\nH 0 0 1\nH 0 0 1.0001\n", 5, "atom 2"),
     ],
 )
-def test_an_unreadable_file_is_named_with_its_line(xyz, text, line, found):
+def test_an_unreadable_file_is_named_with_its_line(xyz, text, line, message):
     path = xyz(text)
-    with pytest.raises(MoleculeError, match=found) as error:
+    with pytest.raises(MoleculeError, match=message) as error:
         load_geometry(path)
     assert f"{path}:{line}:" in str(error.value)
 

@@ -16,8 +16,11 @@ from tests.mp2.thread_ranks import on_threads, same
 from trnqc.errors import CheckpointError, InputError, MemoryLimit, MoleculeError, UnsupportedError
 from trnqc.mp2.execution import Execution, choose
 from trnqc.mp2.factors.build import build_spin_factors
+from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.jobs.checkpoint import Checkpoint
+from trnqc.mp2.pairs.denominators import SMALLEST, denominator_warnings
 from trnqc.mp2.pairs.pairs import run_pairs
+from trnqc.mp2.pairs.sectors import Sector
 
 MOLECULES = {
     "NO2": ("N 0 0 0; O 0 1.1 0.47; O 0 -1.1 0.47", 0, 1),
@@ -183,6 +186,21 @@ def test_a_checkpoint_is_continued_and_refuses_another_spin(tmp_path):
         trnqc.DFMP2(rohf("H2O+"), frozen=1, checkpoint=tmp_path / "run").run()
 
 
+def test_factors_of_the_caller(tmp_path):
+    method = trnqc.DFMP2(uhf("H2O+"), frozen=1).run()
+    alpha, beta = method.ao2mo()
+    arrays = (alpha.B, beta.B), (alpha.eps_occ, beta.eps_occ), (alpha.eps_vir, beta.eps_vir)
+    result = trnqc.mp2_energy(*arrays)
+    assert (result.e_corr_os, result.e_corr_ss) == parts(method)
+    assert (result.sizes.nocc, result.sizes.nocc_beta) == (4, 3) and result.frozen.occ_beta is None
+    kept = trnqc.mp2_energy(*arrays, checkpoint=tmp_path / "run")
+    assert trnqc.mp2_energy(*arrays, checkpoint=tmp_path / "run").pairs == kept.pairs
+    with pytest.raises(InputError, match="same naux"):
+        trnqc.mp2_energy((alpha.B, beta.B[:, :, 1:]), *arrays[1:])
+    with pytest.raises(InputError, match="are not pairs"):
+        trnqc.mp2_energy(arrays[0], alpha.eps_occ, alpha.eps_vir)
+
+
 def test_errors_name_the_spin():
     with pytest.raises(MoleculeError, match=r"5 orbitals of each spin .* only 4 beta orbitals are occupied"):
         trnqc.DFMP2(uhf("H2O+"), frozen=5).run()
@@ -208,9 +226,24 @@ def test_a_spin_without_electrons_has_no_energy():
 def test_doubtful_denominators_are_named():
     mf = uhf("H2O+").copy()
     mf.mo_energy = mf.mo_energy.copy()
+    mf.mo_energy[0, 5] = mf.mo_energy[0, 4] + 1e-3
     mf.mo_energy[1, 4] = mf.mo_energy[1, 3] + 1e-3
-    with pytest.warns(UserWarning, match=r"pair \(3, 3\) and the virtual orbitals \(0, 0\) of beta spin"):
+    with pytest.warns(UserWarning, match=r"pair \(4, 3\) and the virtual orbitals \(0, 0\) of alpha and beta spin"):
         trnqc.DFMP2(mf).run()
     mf.mo_energy[0, 5] = mf.mo_energy[0, 4] - 0.3
     with pytest.warns(UserWarning, match=r"lowest virtual alpha energy lies 0\.3 Hartree .*mf\.stability\(\)"):
         trnqc.DFMP2(mf).run()
+
+
+def test_the_smallest_denominator_is_found_among_all():
+    rng = np.random.default_rng(4)
+    for name, right in (("", None), ("aa", None), ("ab", 5)):
+        eps = [np.sort(rng.uniform(-1, 0.5, 4)), np.sort(rng.uniform(-0.5, 1, 6))]
+        other = [np.sort(rng.uniform(-1, 0.5, right)), np.sort(rng.uniform(-0.5, 1, 7))] if right else eps
+        left = Factors(np.zeros((4, 6, 1)), *eps)
+        sector = Sector(left, Factors(np.zeros((5, 7, 1)), *other) if right else None, name)
+        d = np.add.outer(eps[0], other[0])[:, :, None, None] - np.add.outer(eps[1], other[1])
+        if name == "aa":
+            d[np.arange(4), np.arange(4)] = d[:, :, np.arange(6), np.arange(6)] = np.inf
+        messages = [m for m in denominator_warnings([sector]) if m.startswith("the denominator")]
+        assert abs(d).min() < SMALLEST and f"only {abs(d).min():.2g} Hartree" in messages[0]

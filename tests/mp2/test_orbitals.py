@@ -15,11 +15,11 @@ from trnqc.mp2.reference.orbitals import active_orbitals, check_reference, chemi
 def test_same_orbitals_as_pyscf(reference, frozen):
     mf = reference("water")
     _, c_occ, c_vir, _ = dfmp2.DFMP2(mf, frozen=frozen).split_mo_coeff()
-    found = active_orbitals(mf.mo_coeff, mf.mo_energy, mf.mo_occ, frozen)
-    np.testing.assert_array_equal(found.c_occ, c_occ)
-    np.testing.assert_array_equal(found.c_vir, c_vir)
-    assert len(found.eps_occ) + len(found.frozen_occ) == 5
-    assert len(found.eps_vir) + len(found.frozen_vir) == 19
+    result = active_orbitals(mf.mo_coeff, mf.mo_energy, mf.mo_occ, frozen)
+    np.testing.assert_array_equal(result.c_occ, c_occ)
+    np.testing.assert_array_equal(result.c_vir, c_vir)
+    assert len(result.eps_occ) + len(result.frozen_occ) == 5
+    assert len(result.eps_vir) + len(result.frozen_vir) == 19
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,18 @@ def test_the_digits_are_those_of_one_process(monkeypatch, case):
             assert (result.e_hf, result.pairs) == (alone.e_hf, alone.pairs)
 
 
+@pytest.mark.parametrize("reference", ["uhf", "rohf"])
+def test_open_shells_have_the_digits_of_one_process(tmp_path, reference):
+    job = Job(load_geometry("water", 1, None), "6-31g", "cc-pvdz-ri", backend="cpu", threads=1, memory=4e9)
+    job = dataclasses.replace(job, reference=reference)
+    alone, kept = run(job), dataclasses.replace(job, checkpoint=tmp_path / "kept")
+    for result in [*on_threads(2, lambda ranks: run(job, ranks=ranks)), run(kept), run(kept)]:
+        assert (result.e_hf, result.e_singles) == (alone.e_hf, alone.e_singles)
+        assert result.e_corr == pytest.approx(alone.e_corr, abs=1e-13)
+    assert (alone.e_singles < -1e-5) == (reference == "rohf")
+    assert alone.system.scf.startswith(reference.upper())
+
+
 @pytest.mark.parametrize("change", [{"bytes_of_a_rank": lambda *_: float("inf")}, {"prepared": None}], ids=list)
 def test_what_ranks_cannot_share_runs_on_rank_0(monkeypatch, change):
     def no_compiler(*_):

@@ -287,8 +287,8 @@ def test_two_jobs_on_one_checkpoint(whole, tmp_path):
 def test_blocks_found_are_held_to_the_limit(whole, tmp_path):
     job = begun(whole, tmp_path / "cut")
     cut_off(job, "integrals", 1)
-    found = json.loads((job.checkpoint / "records.jsonl").read_bytes().split(b"\n")[1].partition(b" ")[2])
-    width = found["auxiliary functions a block"]
+    record = json.loads((job.checkpoint / "records.jsonl").read_bytes().split(b"\n")[1].partition(b" ")[2])
+    width = record["auxiliary functions a block"]
     memory = FactorMemory(13, 5, 8, 84, 2)
     with pytest.raises(MemoryLimit, match="need at least"):
         run(dataclasses.replace(job, memory=memory.on_disk(width) - 1))

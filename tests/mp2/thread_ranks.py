@@ -43,9 +43,9 @@ class ThreadRanks:
         if self.rank == 0:
             self._meeting.shared["first"] = make()
         self._meeting.barrier.wait()
-        found = self._meeting.shared["first"]
+        value = self._meeting.shared["first"]
         self._meeting.barrier.wait()
-        return found
+        return value
 
     def sum(self, array):
         self._meeting.shared[self.rank] = array

@@ -154,7 +154,7 @@ def test_the_defaults_of_mp2_keep_the_rules_of_the_smallest_chip(nocc, nvir, nau
 
 
 @pytest.mark.parametrize(
-    "kernel, shape, precision, target, found",
+    "kernel, shape, precision, target, message",
     [
         ("gem", {}, "fp32", "trn1", "found 'gem'"),
         ("gemm", {"M": 1, "N": 1}, "fp32", "trn1", "M, N, K, each at least 1"),
@@ -163,6 +163,6 @@ def test_the_defaults_of_mp2_keep_the_rules_of_the_smallest_chip(nocc, nvir, nau
         ("gemm", {"M": 1, "N": 1, "K": 1}, "fp32", "trn9", "found 'trn9'"),
     ],
 )
-def test_unsound_requests(kernel, shape, precision, target, found):
-    with pytest.raises(InputError, match=found):
+def test_unsound_requests(kernel, shape, precision, target, message):
+    with pytest.raises(InputError, match=message):
         check(kernel, shape, precision, target)

@@ -69,8 +69,8 @@ def test_waiting_is_not_activity():
 
 
 def test_stalls_come_longest_first(profile):
-    found = [(s.engine, s.cause, s.ns) for s in activity.stalls(profile)]
-    assert found == [("vector", "raw", 300), ("scalar", "psum_bank", 250), ("tensor", "raw", 100)]
+    stalls = [(s.engine, s.cause, s.ns) for s in activity.stalls(profile)]
+    assert stalls == [("vector", "raw", 300), ("scalar", "psum_bank", 250), ("tensor", "raw", 100)]
     assert activity.stalls(profile)[0].percent == pytest.approx(30)
 
 
@@ -108,8 +108,8 @@ def test_waits_that_overlap_have_no_share(engine, ns):
 
 def test_top_is_per_engine():
     table = {"tensor": {"raw": 3, "war": 2, "waw": 1}, "vector": {"raw": 1, "none": 9}}
-    found = activity.stalls(Profile("k", "p", "f", "modelled", stalls=table), top=2)
-    assert [(s.engine, s.cause, s.percent) for s in found] == [
+    stalls = activity.stalls(Profile("k", "p", "f", "modelled", stalls=table), top=2)
+    assert [(s.engine, s.cause, s.percent) for s in stalls] == [
         ("tensor", "raw", None),
         ("tensor", "war", None),
         ("vector", "raw", None),
@@ -136,8 +136,8 @@ def test_utilisation_follows_the_definitions(profile):
 
 
 def test_given_figures_are_kept(profile):
-    given = replace(profile, summary=dict(profile.summary) | {"hfu_estimated_percent": 12.5})
-    fields, computed = completed(given)
+    with_figure = replace(profile, summary=dict(profile.summary) | {"hfu_estimated_percent": 12.5})
+    fields, computed = completed(with_figure)
     assert fields["hfu_estimated_percent"] == 12.5
     assert "hfu_estimated_percent" not in computed
 

@@ -102,7 +102,7 @@ def test_inputs_reach_the_tool(bench, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "broken", "found"),
+    ("arguments", "broken", "message"),
     [
         (["graph.neff", "--out", "p"], True, "ended with status 3: no device"),
         (["missing.neff", "--out", "p"], False, "missing.neff: expected a compiled program"),
@@ -111,7 +111,7 @@ def test_inputs_reach_the_tool(bench, tmp_path):
         (["--out", "p"], False, "give a .neff file, or a command"),
     ],
 )
-def test_refusals(bench, arguments, broken, found):
+def test_refusals(bench, arguments, broken, message):
     done = bench(*arguments, broken=broken)
     assert done.returncode == 2
-    assert found in done.stderr
+    assert message in done.stderr

@@ -43,17 +43,17 @@ def test_writes_three_files(path, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("options", "found"),
+    ("options", "message"),
     [
         (["--compare"], "--compare: expected two profiles, found 1"),
         (["--top", "0"], "--top: expected at least 1"),
         (["--html", "/nonexistent/r.html"], "cannot be written: No such file"),
     ],
 )
-def test_wrong_requests_are_one_line(options, found, path, capsys):
+def test_wrong_requests_are_one_line(options, message, path, capsys):
     assert main(["profile", path, *options]) == 2
     error = capsys.readouterr().err
-    assert found in error
+    assert message in error
     assert error.count("\n") == 1
 
 

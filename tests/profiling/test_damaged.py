@@ -37,11 +37,11 @@ ODD = st.sampled_from([None, True, -1, 1e300, 1e-300, float("nan"), "", "x", [],
 
 def reads_or_refuses(path) -> None:
     try:
-        found = read(path)
+        result = read(path)
     except InputError as error:
         assert str(path) in str(error)
         return
-    for profile in found:
+    for profile in result:
         assert isinstance(profile, Profile)
         console.report(profile)
         page([profile])
@@ -61,13 +61,13 @@ def places(value, here=()):
 @DAMAGE
 @given(data=st.data())
 def test_values_of_other_kinds(form, data, tmp_path):
-    made = json.loads(json.dumps(FORMS[form]()))
-    *way, last = data.draw(st.sampled_from([p for p in places(made) if p]))
-    inner = made
+    document = json.loads(json.dumps(FORMS[form]()))
+    *way, last = data.draw(st.sampled_from([p for p in places(document) if p]))
+    inner = document
     for key in way:
         inner = inner[key]
     inner[last] = data.draw(ODD)
-    reads_or_refuses(samples.write(tmp_path / "damaged.json", made))
+    reads_or_refuses(samples.write(tmp_path / "damaged.json", document))
 
 
 @pytest.mark.parametrize("form", FORMS)

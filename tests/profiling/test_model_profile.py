@@ -41,12 +41,12 @@ def test_it_can_be_shown_and_exported(profile):
 
 
 @pytest.mark.parametrize(
-    ("options", "found"),
+    ("options", "message"),
     [
         (["--shape", "12"], "a shape of gemm is"),
         (["--shape", "1,1,1", "--set", "tiles=3"], "--set: expected one of rows"),
     ],
 )
-def test_wrong_requests(options, found, tmp_path, capsys):
+def test_wrong_requests(options, message, tmp_path, capsys):
     assert main(["gemm", *options, "--out", str(tmp_path / "x.json")]) == 2
-    assert found in capsys.readouterr().err
+    assert message in capsys.readouterr().err

@@ -77,9 +77,9 @@ def test_summary_fields_keep_the_vendors_names(form, tmp_path):
 
 def test_summary_json_is_one_profile_a_worker(tmp_path):
     workers = {"n_a": samples.summary(1.0), "n_b": samples.summary(1.0) | {"total_time": 2e-6}}
-    found = read(samples.write(tmp_path / "s.json", workers))
-    assert [profile.title for profile in found] == ["n_a", "n_b"]
-    assert [profile.number("total_time") for profile in found] == pytest.approx([1e-6, 2e-6])
+    result = read(samples.write(tmp_path / "s.json", workers))
+    assert [profile.title for profile in result] == ["n_a", "n_b"]
+    assert [profile.number("total_time") for profile in result] == pytest.approx([1e-6, 2e-6])
 
 
 def test_where_it_came_from(tmp_path):
@@ -183,8 +183,8 @@ def test_target_can_be_given(tmp_path):
     ],
 )
 def test_fractions_and_percentages_are_told_apart(fields, tensor):
-    found, _ = normal(fields)
-    assert found["tensor_engine_active_time_percent"] == pytest.approx(tensor)
+    result, _ = normal(fields)
+    assert result["tensor_engine_active_time_percent"] == pytest.approx(tensor)
 
 
 def test_our_own_percentages_are_never_fractions(tmp_path):
@@ -198,8 +198,8 @@ def test_our_own_percentages_are_never_fractions(tmp_path):
 
 
 def test_figures_that_could_not_be_had_are_left_out():
-    found, notes = normal({"mbu_estimated_percent": -1.0, "total_time": float("nan"), "event_count": 3})
-    assert found == {"event_count": 3}
+    result, notes = normal({"mbu_estimated_percent": -1.0, "total_time": float("nan"), "event_count": 3})
+    assert result == {"event_count": 3}
     assert "mbu_estimated_percent, total_time" in notes[0]
 
 
@@ -236,7 +236,7 @@ def test_truncated_binary_files(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "found"),
+    ("name", "data", "actual"),
     [
         ("empty.json", b"", "an empty file"),
         ("picture.png", b"\x89PNG\r\n\x1a\n0000", "begins with"),
@@ -248,10 +248,10 @@ def test_truncated_binary_files(tmp_path):
         ("almost.pftrace", b"\x0a\x03abc", "break off"),
     ],
 )
-def test_foreign_files(name, data, found, tmp_path):
+def test_foreign_files(name, data, actual, tmp_path):
     path = tmp_path / name
     path.write_bytes(data)
-    assert found in message(path)
+    assert actual in message(path)
 
 
 def test_an_analysis_reads_back_with_its_figures(tmp_path):
@@ -280,8 +280,8 @@ def test_loads_and_stores_wait_in_two_queues(tmp_path):
     data = samples.timeline(events=[dict(zip(keys, row)) for row in rows], stalls=stalls, summary={"total_time": 1e-7})
     samples.write(tmp_path / "a.json", data)
     (profile,) = read(tmp_path / "a.json")
-    found = {(s.engine, s.cause): s.percent for s in activity.stalls(profile)}
-    assert found == pytest.approx({("sync", "raw"): 40, ("sync", "war"): 30, ("tensor", "raw"): 10})
+    result = {(s.engine, s.cause): s.percent for s in activity.stalls(profile)}
+    assert result == pytest.approx({("sync", "raw"): 40, ("sync", "war"): 30, ("tensor", "raw"): 10})
 
 
 SHIPPED = sorted((ROOT / "profiles").glob("**/*.json"))
@@ -326,7 +326,7 @@ def test_foreign_table(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "found"),
+    ("change", "actual"),
     [
         ({"schema": "trnqc.timeline/2"}, "found 'trnqc.timeline/2'"),
         ({"events": {}}, "'events': expected a list"),
@@ -337,9 +337,9 @@ def test_foreign_table(tmp_path):
         ({"stalls": {"tensor": {"raw": "long"}}}, "'raw': expected a number"),
     ],
 )
-def test_timelines_that_are_wrong_inside(change, found, tmp_path):
+def test_timelines_that_are_wrong_inside(change, actual, tmp_path):
     path = samples.write(tmp_path / "t.json", samples.timeline(**change))
-    assert found in message(path)
+    assert actual in message(path)
 
 
 def test_vendor_json_wrong_inside(tmp_path):

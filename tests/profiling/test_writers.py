@@ -54,13 +54,13 @@ EVENTS = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 90), st.sampled_
 def test_overlapping_events_survive(lanes):
     """Slices of one thread are apart, as the format asks, and nothing is lost in the read back."""
     first = min(start for events in lanes.values() for start, *_ in events)
-    made = []
+    sampled = []
     for name, events in lanes.items():
         start = np.asarray([e[0] - first for e in events], dtype=float)
         none, n = Labels.same("none", len(events)), len(events)
         end = start + [e[1] for e in events]
-        made.append(Lane(name, start, end, Labels.of(e[2] for e in events), Labels.same("", n), none, np.zeros(n)))
-    profile = Profile("k", "p", "f", "modelled", lanes=made)
+        sampled.append(Lane(name, start, end, Labels.of(e[2] for e in events), Labels.same("", n), none, np.zeros(n)))
+    profile = Profile("k", "p", "f", "modelled", lanes=sampled)
     slices: dict = {}
     for event in json.loads(trace(profile))["traceEvents"]:
         if event["ph"] == "X":
@@ -69,7 +69,7 @@ def test_overlapping_events_survive(lanes):
         rows.sort()
         assert all(a + length <= b for (a, length), (b, _) in pairwise(rows))
     again = {lane.engine: lane for lane in read_back(profile).lanes}
-    assert all(same_lane(lane, again[lane.engine]) for lane in made)
+    assert all(same_lane(lane, again[lane.engine]) for lane in sampled)
 
 
 def test_the_trace_is_what_perfetto_takes(tmp_path):

@@ -28,10 +28,10 @@ def test_quick_run(tmp_path):
         *parts,
     ]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=600)
-    found = {name: part["rows"] for name, part in json.loads(out.read_text())["parts"].items()}
-    assert len(found["integrals25"]) == 4 and len(found["factors"]) == 12 and len(found["threads"]) == 4
-    for row in found["integrals25"] + found["factors"]:
+    record = {name: part["rows"] for name, part in json.loads(out.read_text())["parts"].items()}
+    assert len(record["integrals25"]) == 4 and len(record["factors"]) == 12 and len(record["threads"]) == 4
+    for row in record["integrals25"] + record["factors"]:
         assert max(row["error"].values()) < 1e-12
         assert set(row["error"]) == set(row["milliseconds"])
         assert set(row["target"]) <= set(row["speedup"])
-    assert all(row["same bits"] for row in found["threads"])
+    assert all(row["same bits"] for row in record["threads"])

@@ -52,14 +52,14 @@ def test_a_peer_gives_the_derivatives_that_are_timed():
     from scripts.cg.peers import Peer, e3nn_eager
 
     problem = awkward("uvu-5")
-    given = bench_cg.operands(problem, 4, "float64")
-    held = {name: torch.as_tensor(array) for name, array in given.items()}
+    inputs = bench_cg.operands(problem, 4, "float64")
+    held = {name: torch.as_tensor(array) for name, array in inputs.items()}
     peer = Peer(e3nn_eager(problem, held["x"]))
-    ours = list(given.values())
-    found = {name: peer.work(name, held)() for name in bench_cg.BATCHES}
+    ours = list(inputs.values())
+    result = {name: peer.work(name, held)() for name in bench_cg.BATCHES}
     for name, operands in {"forward": ours[:3], "backward": ours[:4], "double_backward": ours}.items():
         wanted = getattr(oracle, name)(problem, *operands)
-        theirs = found[name] if isinstance(found[name], tuple) else (found[name],)
+        theirs = result[name] if isinstance(result[name], tuple) else (result[name],)
         for a, b in zip(theirs, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
             # e3nn makes its constants in the default precision.
             np.testing.assert_allclose(a.detach().numpy(), b, rtol=0, atol=1e-5)
@@ -67,8 +67,8 @@ def test_a_peer_gives_the_derivatives_that_are_timed():
 
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="needs the CUDA compiler")
 def test_registers_are_told_beside_the_reference():
-    found = cg_registers.row("mace-medium", 4, "forward", "sm_80")
-    assert found["spill_stores"] == found["spill_loads"] == 0 and found["resident_warps"] >= 16
-    assert found["traffic"] <= 1.05 and found["mul_and_fma"] > 200
-    assert "reference_registers" not in found
-    assert "mace-medium forward" in str(cg_registers.table([found]).columns[0]._cells)
+    result = cg_registers.row("mace-medium", 4, "forward", "sm_80")
+    assert result["spill_stores"] == result["spill_loads"] == 0 and result["resident_warps"] >= 16
+    assert result["traffic"] <= 1.05 and result["mul_and_fma"] > 200
+    assert "reference_registers" not in result
+    assert "mace-medium forward" in str(cg_registers.table([result]).columns[0]._cells)

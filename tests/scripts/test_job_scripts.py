@@ -74,9 +74,9 @@ def test_one_device_does_all_the_work_and_a_fast_network_costs_nothing():
 
 
 def test_every_way_of_sharing_is_projected():
-    found = projected(WORK, 4, FAST)
-    assert set(found) == {"static", "cyclic", "dynamic"}
-    for way in found.values():
+    result = projected(WORK, 4, FAST)
+    assert set(result) == {"static", "cyclic", "dynamic"}
+    for way in result.values():
         assert way["mp2_s"] == pytest.approx(way["factors_s"] + way["pairs_s"]) and way["factors_s"] > 0
 
 
@@ -111,8 +111,8 @@ def test_the_benchmarks_on_the_smallest_molecules(tmp_path):
 
     ranks, projection, scaling = (tmp_path / f"{name}.json" for name in ("ranks", "projection", "scaling"))
     run("-m", "scripts.bench_ranks", "--case", "water2/sto-3g", "--rounds", "1", "--out", str(ranks))
-    found = json.loads(ranks.read_text())["cases"]["water2/sto-3g"]
-    assert set(found["efficiency"]["mp2"]) == {"1", "2"} and found["tasks"]["blocks"]
+    record = json.loads(ranks.read_text())["cases"]["water2/sto-3g"]
+    assert set(record["efficiency"]["mp2"]) == {"1", "2"} and record["tasks"]["blocks"]
     run("-m", "scripts.model.project_ranks", "--tasks", str(ranks), "--devices", "1", "4", "--out", str(projection))
     assert json.loads(projection.read_text())["kind"].startswith("PROJECTION")
     for count in (1, 2):

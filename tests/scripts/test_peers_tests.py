@@ -139,9 +139,9 @@ def test_runs_that_say_nothing_fail_the_gate():
 def test_a_run_that_breaks_off_keeps_what_it_had(tree):
     file = tree / "made_up/test/test_json.py"
     file.write_text(file.read_text() + "\ndef test_breaking_off():\n    os._exit(9)\n")
-    found = run(PEER, tree, file.relative_to(tree), THEIRS, Limits())
-    assert found["exit"] == 9
-    assert found["tests"]["test_kept"]["outcome"] == "passed"
+    result = run(PEER, tree, file.relative_to(tree), THEIRS, Limits())
+    assert result["exit"] == 9
+    assert result["tests"]["test_kept"]["outcome"] == "passed"
 
 
 def test_a_run_is_ended_at_its_limit(tree):
@@ -160,7 +160,7 @@ def test_trees(tree, tmp_path, monkeypatch):
         tree_of(PEER)
     assert not list((tmp_path / "cache").iterdir())
     with pytest.raises(InputError, match="NAME=DIR"):
-        peers_tests.trees_given(["abacus=/tmp"])
+        peers_tests.source_trees(["abacus=/tmp"])
 
 
 def test_a_clone_is_made_once_at_the_tag_of_the_installed_version(tree, tmp_path, monkeypatch):

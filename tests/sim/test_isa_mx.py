@@ -78,9 +78,9 @@ def test_quantize_mx_shares_a_power_of_two_in_each_group(element, rows):
     kept = [32 * (g // 4) + g % 4 for g in range(rows // 8)]
     np.testing.assert_array_equal(codes[kept], want)
     assert not np.delete(codes, kept, axis=0).any()
-    found = np.ascontiguousarray(data).view(getattr(ml_dtypes, element)).reshape(rows, 20).astype(np.float32)
+    result = np.ascontiguousarray(data).view(getattr(ml_dtypes, element)).reshape(rows, 20).astype(np.float32)
     scale = np.repeat(np.repeat(2.0 ** (want.astype(float) - 127), 8, axis=0), 4, axis=1)
-    np.testing.assert_array_equal(found * scale, values)
+    np.testing.assert_array_equal(result * scale, values)
 
 
 @pytest.mark.parametrize("element", list(EMAX))

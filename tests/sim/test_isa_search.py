@@ -19,9 +19,9 @@ def test_max8_is_the_head_of_the_sorted_row(shape):
     np.testing.assert_array_equal(got, -np.sort(-x.reshape(shape[0], -1), axis=1)[:, :8])
 
 
-@pytest.mark.parametrize(("columns", "found"), [(7, "7"), (16385, "16385")])
-def test_max8_wants_8_to_16384_elements(columns, found):
-    with pytest.raises(SimulationError, match=f"between 8 and 16384 elements per partition, got {found}"):
+@pytest.mark.parametrize(("columns", "message"), [(7, "7"), (16385, "16385")])
+def test_max8_wants_8_to_16384_elements(columns, message):
+    with pytest.raises(SimulationError, match=f"between 8 and 16384 elements per partition, got {message}"):
         on_tiles(lambda x, top: nisa.max8(dst=top, src=x), {"x": normal(1, columns)}, {"top": ((1, 8), nl.float32)})
 
 
@@ -56,7 +56,7 @@ def test_replacing_removes_exactly_what_was_found(columns, seed, alphabet):
     rng = np.random.default_rng(seed)
     data = rng.integers(0, alphabet, (5, columns)).astype(np.float32)
     vals = rng.integers(0, alphabet + 2, (5, 8)).astype(np.float32)
-    replaced, found = on_tiles(
+    replaced, result = on_tiles(
         lambda data, vals, out, place: (
             nisa.nc_find_index8(dst=place, data=data, vals=vals),
             nisa.nc_match_replace8(dst=out, data=data, vals=vals, imm=-1.0),
@@ -65,7 +65,7 @@ def test_replacing_removes_exactly_what_was_found(columns, seed, alphabet):
         {"out": ((5, columns), nl.float32), "place": ((5, 8), nl.uint32)},
     )
     for p in range(5):
-        places = found[p][found[p] < columns]
+        places = result[p][result[p] < columns]
         assert len(set(places.tolist())) == len(places)
         np.testing.assert_array_equal(np.flatnonzero(replaced[p] == -1), np.sort(places))
 

@@ -143,13 +143,13 @@ def test_tiles_made_before_a_loop_may_carry_state_through_it():
 
 def test_tiles_of_a_loop_body_stay_in_it():
     def body(x):
-        made = []
+        collected = []
 
         def step(i):
-            made.append(nl.zeros((4, 4), nl.float32))
+            collected.append(nl.zeros((4, 4), nl.float32))
 
         nl.fori_loop(0, 2, step)
-        nisa.tensor_copy(nl.ndarray((4, 4), nl.float32), made[0])
+        nisa.tensor_copy(nl.ndarray((4, 4), nl.float32), collected[0])
 
     with pytest.raises(SimulationError, match="was made in one pass of a device loop and is used outside of it"):
         run(body, X)
@@ -206,10 +206,10 @@ def test_identity_and_constants():
 @pytest.mark.parametrize("buffer", [nl.sbuf, nl.psum, nl.hbm, nl.shared_hbm])
 def test_filled_tensors(buffer):
     def body(x):
-        made = [nl.full((3, 5), 2.5, nl.float32, buffer), nl.ones((3, 5), nl.float32, buffer)]
-        made.append(nl.zeros_like(made[0]))
+        built = [nl.full((3, 5), 2.5, nl.float32, buffer), nl.ones((3, 5), nl.float32, buffer)]
+        built.append(nl.zeros_like(built[0]))
         outs = []
-        for tensor in made:
+        for tensor in built:
             on_sbuf, out = nl.ndarray((3, 5), nl.float32), nl.ndarray((3, 5), nl.float32, nl.shared_hbm)
             (nisa.tensor_copy if nl.is_on_chip(tensor.buffer) else nisa.dma_copy)(on_sbuf, tensor)
             nisa.dma_copy(out, on_sbuf)

@@ -11,9 +11,9 @@ from trnqc.sim.timeline.costs import ASSUMED, TABLE, constants_for, listing
 
 def one(issue, engine, target="trn2"):
     """Cycles of the only instruction of ``issue`` on ``engine``."""
-    found = timed(issue, target=target)
-    (event,) = [e for e in bars(found, engine) if e.queue != "weights"]
-    return cycles(found, event)
+    timeline = timed(issue, target=target)
+    (event,) = [e for e in bars(timeline, engine) if e.queue != "weights"]
+    return cycles(timeline, event)
 
 
 def matmul(columns, dtype, rows=P, depth=P):

@@ -23,10 +23,10 @@ def load(rows, columns, times=1):
 @pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
 def test_one_load_takes_its_latencies_and_its_bytes(target):
     c = constants_for(target)
-    found = timed(lambda x: nisa.dma_copy(dst=sbuf(1024), src=x), Spec((P, 1024), "float32"), target=target)
+    timeline = timed(lambda x: nisa.dma_copy(dst=sbuf(1024), src=x), Spec((P, 1024), "float32"), target=target)
     share = 8 * 4096 / c["dma_bytes_per_ns"] + c["dma_row_ns"]
-    assert found.total_ns == pytest.approx(c["dma_start_ns"] + share + c["dma_finish_ns"])
-    lanes = [bars(found, f"dma{n}")[0] for n in range(16)]
+    assert timeline.total_ns == pytest.approx(c["dma_start_ns"] + share + c["dma_finish_ns"])
+    lanes = [bars(timeline, f"dma{n}")[0] for n in range(16)]
     assert [e.end_ns - e.start_ns for e in lanes] == pytest.approx([share] * 16)
     steps = [b.start_ns - a.start_ns for a, b in itertools.pairwise(lanes)]
     assert steps == pytest.approx([c["dma_generate_ns"] / 16] * 15)
@@ -34,8 +34,8 @@ def test_one_load_takes_its_latencies_and_its_bytes(target):
 
 @pytest.mark.parametrize(("rows", "lanes"), [(1, 1), (8, 1), (9, 2), (64, 8), (127, 16), (128, 16)])
 def test_a_lane_serves_eight_partitions(rows, lanes):
-    found = load(rows, 512)
-    used = {e.engine for e in found.events if e.engine.startswith("dma")}
+    timeline = load(rows, 512)
+    used = {e.engine for e in timeline.events if e.engine.startswith("dma")}
     assert used == {f"dma{n}" for n in range(lanes)}
 
 
@@ -43,8 +43,8 @@ def test_long_rows_move_faster():
     """Bytes a ns of a lane, by bytes a row of its own: overhead dominates below 256 B, 2 KiB is near the top."""
 
     def rate(columns):
-        found = timed(lambda x: nisa.dma_copy(dst=sbuf(columns), src=x[0:P, 1:]), Spec((P, columns + 1), "float32"))
-        event = bars(found, "dma0")[0]
+        timeline = timed(lambda x: nisa.dma_copy(dst=sbuf(columns), src=x[0:P, 1:]), Spec((P, columns + 1), "float32"))
+        event = bars(timeline, "dma0")[0]
         return 8 * 4 * columns / (event.end_ns - event.start_ns)
 
     rates = [rate(n) for n in (1, 16, 64, 512, 1024, 8192)]
@@ -98,11 +98,11 @@ def test_descriptors_are_made_one_instruction_at_a_time():
 
 def test_lanes_are_shared_by_what_uses_them():
     c = constants_for("trn2")
-    found = load(P, 8192, times=3)
+    timeline = load(P, 8192, times=3)
     share = 8 * 4 * 8192 / 23 + c["dma_row_ns"]
-    ends = [e.end_ns for e in bars(found, "dma15")]
+    ends = [e.end_ns for e in bars(timeline, "dma15")]
     assert ends[2] - ends[0] == pytest.approx(2 * share, rel=1e-3)
-    assert found.stalls["dma"]["dma_queue"] > 0
+    assert timeline.stalls["dma"]["dma_queue"] > 0
 
 
 def test_a_runtime_address_waits_for_its_register():
@@ -113,13 +113,13 @@ def test_a_runtime_address_waits_for_its_register():
         nisa.register_load(at, row)
         nisa.dma_copy(dst=out, src=x.ap(pattern=[[512, P], [1, 512]], scalar_offset=at, indirect_dim=0))
 
-    found = timed(body, np.zeros((1, 1), np.int32), Spec((2 * P, 512), "float32"))
-    queue = bars(found, "sync", "loads")
+    timeline = timed(body, np.zeros((1, 1), np.int32), Spec((2 * P, 512), "float32"))
+    queue = bars(timeline, "sync", "loads")
     assert [e.op for e in queue] == ["dma_copy", "register_load", "dma_copy"]
     assert queue[1].stall == "raw"
     assert queue[1].start_ns > 1300
     assert queue[2].start_ns >= queue[1].end_ns
-    assert bars(found, "dma9")[0].start_ns > 2 * 1300
+    assert bars(timeline, "dma9")[0].start_ns > 2 * 1300
 
 
 def test_traffic_is_counted():

@@ -13,8 +13,8 @@ from trnqc.sim.timeline.costs import constants_for
 X = Spec((P, 512), "float32")
 
 
-def only(found, engine):
-    (event,) = bars(found, engine)
+def only(timeline, engine):
+    (event,) = bars(timeline, engine)
     return event
 
 
@@ -24,13 +24,13 @@ def test_read_waits_for_the_write_of_another_engine():
         nisa.memset(dst=tile, value=1.0)
         nisa.activation(dst=sbuf(512), op=nl.exp, data=tile)
 
-    found = timed(body)
+    timeline = timed(body)
     c = constants_for("trn2")
-    gap = only(found, "scalar").start_ns - only(found, "vector").end_ns
+    gap = only(timeline, "scalar").start_ns - only(timeline, "vector").end_ns
     assert gap == pytest.approx(c["access_cycles"] / c["vector_ghz"] + c["semaphore_ns"])
-    assert only(found, "scalar").stall == "raw"
-    assert found.stalls["scalar"]["raw"] == pytest.approx(only(found, "scalar").stall_ns)
-    assert found.waits["scalar"] == {"raw on vector": pytest.approx(only(found, "scalar").stall_ns)}
+    assert only(timeline, "scalar").stall == "raw"
+    assert timeline.stalls["scalar"]["raw"] == pytest.approx(only(timeline, "scalar").stall_ns)
+    assert timeline.waits["scalar"] == {"raw on vector": pytest.approx(only(timeline, "scalar").stall_ns)}
 
 
 def test_write_waits_for_the_read_of_another_engine():
@@ -39,9 +39,9 @@ def test_write_waits_for_the_read_of_another_engine():
         nisa.activation(dst=sbuf(512), op=nl.exp, data=tile)
         nisa.memset(dst=tile, value=1.0)
 
-    found = timed(body)
-    assert only(found, "vector").start_ns >= only(found, "scalar").end_ns
-    assert only(found, "vector").stall == "war"
+    timeline = timed(body)
+    assert only(timeline, "vector").start_ns >= only(timeline, "scalar").end_ns
+    assert only(timeline, "vector").stall == "war"
 
 
 def test_write_waits_for_the_write_of_another_engine():
@@ -50,9 +50,9 @@ def test_write_waits_for_the_write_of_another_engine():
         nisa.activation(dst=tile, op=nl.exp, data=sbuf(512))
         nisa.memset(dst=tile, value=1.0)
 
-    found = timed(body)
-    assert only(found, "vector").start_ns > only(found, "scalar").end_ns
-    assert only(found, "vector").stall == "waw"
+    timeline = timed(body)
+    assert only(timeline, "vector").start_ns > only(timeline, "scalar").end_ns
+    assert only(timeline, "vector").stall == "waw"
 
 
 def test_other_bytes_of_a_tile_are_free():
@@ -89,9 +89,9 @@ def test_independent_engines_overlap():
         for _ in range(4):
             nisa.nc_matmul(dst=psum(512), stationary=sbuf(P), moving=sbuf(512))
 
-    found = timed(body)
-    assert only(found, "vector").start_ns == only(found, "scalar").start_ns == 0
-    s = found.summary()
+    timeline = timed(body)
+    assert only(timeline, "vector").start_ns == only(timeline, "scalar").start_ns == 0
+    s = timeline.summary()
     assert s["overlap_time_percent"] > 95
     busy = sum(s[f"{e}_engine_busy_time"] for e in ("tensor", "vector", "scalar"))
     assert s["total_time"] < 0.6 * busy
@@ -178,8 +178,8 @@ def test_what_goes_through_memory_waits_too():
         nisa.dma_copy(dst=between, src=x)
         nisa.dma_copy(dst=tile, src=between)
 
-    found = timed(body, X)
-    first, second = bars(found, "dma3")
+    timeline = timed(body, X)
+    first, second = bars(timeline, "dma3")
     assert second.start_ns > first.end_ns
 
 
@@ -193,8 +193,8 @@ def test_a_fresh_tile_waits_for_the_bytes_it_takes_over():
             nisa.dma_copy(dst=tile, src=x)
             nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
 
-    found = timed(body, Spec((P, columns), "float32"))
-    triggers, work = bars(found, "sync", "loads"), bars(found, "vector")
+    timeline = timed(body, Spec((P, columns), "float32"))
+    triggers, work = bars(timeline, "sync", "loads"), bars(timeline, "vector")
     assert triggers[1].start_ns < work[0].start_ns
     assert triggers[2].start_ns >= work[0].end_ns
     assert triggers[2].stall == "war"

@@ -38,8 +38,8 @@ def test_matmul(kernel, options):
 def test_sums_beyond_the_room_travel(room, away):
     """Two contraction blocks: a sum in HBM is written twice, and read for the second addition and for the result."""
     run = timeline(matmul.k_blocked, target="trn2")
-    found = run(Spec((256, 256), "float32"), Spec((256, 1024), "float32"), rows=1, cols=2, depth=1, room=room)
-    s, total = found.summary(), 128 * 512 * 4
+    result = run(Spec((256, 256), "float32"), Spec((256, 1024), "float32"), rows=1, cols=2, depth=1, room=room)
+    s, total = result.summary(), 128 * 512 * 4
     assert s["hbm_write_bytes"] == (4 + 2 * away) * total
     assert s["hbm_read_bytes"] == 256 * 1024 * 4 + 256 * 256 * 4 + 2 * away * total
 
@@ -47,8 +47,8 @@ def test_sums_beyond_the_room_travel(room, away):
 def test_kept_columns_are_not_loaded_again():
     def read(kept):
         run = timeline(matmul.blocked, target="trn2")
-        found = run(Spec((256, 512), "float32"), Spec((256, 2048), "float32"), kept=kept)
-        return found.summary()["hbm_read_bytes"]
+        result = run(Spec((256, 512), "float32"), Spec((256, 2048), "float32"), kept=kept)
+        return result.summary()["hbm_read_bytes"]
 
     column = 256 * 512 * 4
     assert [read(0) - read(n) for n in (1, 2, 4)] == [column, 2 * column, 4 * column]
@@ -69,8 +69,8 @@ def test_scan(steps, options):
     for t in range(steps):
         h = np.exp(delta[:, t, None] * A) * h + (delta[:, t] * u[:, t])[:, None] * B[:, t]
         expected[:, t] = h @ C[:, t]
-    found = simulate(mamba.scan)(delta, u, A, B, C, **options)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    result = simulate(mamba.scan)(delta, u, A, B, C, **options)
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("nvir", "naux"), [(1, 1), (131, 257)])
@@ -79,5 +79,5 @@ def test_rfc_pair(nvir, naux):
     e_vir, e_ij = np.linspace(0.1, 2.0, nvir), -1.3
     T = B_i.astype(float) @ B_j.T.astype(float)
     expected = (T * (2 * T - T.T) / (e_ij - e_vir[:, None] - e_vir)).sum()
-    found = simulate(rfc_pair)(*pack_pair(B_i, B_j, e_ij, e_vir)).astype(float).sum()
-    assert found == pytest.approx(expected, rel=1e-5)
+    result = simulate(rfc_pair)(*pack_pair(B_i, B_j, e_ij, e_vir)).astype(float).sum()
+    assert result == pytest.approx(expected, rel=1e-5)

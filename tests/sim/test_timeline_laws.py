@@ -115,13 +115,13 @@ def small(x):
 
 
 def test_a_timeline_survives_json():
-    found = timed(small, Spec((P, 64), "float32"))
-    back = Timeline.from_dict(json.loads(json.dumps(found.to_dict())))
-    assert back.events == found.events
-    assert back.summary() == found.summary()
-    assert back.to_dict() == found.to_dict()
-    assert found.to_dict()["schema"] == "trnqc.timeline/1"
-    assert found.summary()["measurement"] == "modelled"
+    timeline = timed(small, Spec((P, 64), "float32"))
+    back = Timeline.from_dict(json.loads(json.dumps(timeline.to_dict())))
+    assert back.events == timeline.events
+    assert back.summary() == timeline.summary()
+    assert back.to_dict() == timeline.to_dict()
+    assert timeline.to_dict()["schema"] == "trnqc.timeline/1"
+    assert timeline.summary()["measurement"] == "modelled"
 
 
 def test_a_foreign_record_is_refused():
@@ -137,9 +137,9 @@ def test_data_do_not_change_time():
 
 
 def test_events_stop_at_their_limit():
-    found = timed(small, Spec((P, 64), "float32"), event_limit=3)
-    assert len(found.events) == 3
-    assert "beyond the limit" in found.extrapolation
+    timeline = timed(small, Spec((P, 64), "float32"), event_limit=3)
+    assert len(timeline.events) == 3
+    assert "beyond the limit" in timeline.extrapolation
 
 
 def test_a_refused_kernel_is_refused_with_the_same_words():

@@ -94,7 +94,7 @@ def test_nested_loops():
 
 def test_one_buffer_stalls_and_two_do_not():
     one, two = (timed(*pipeline(40, n, products=4)) for n in (1, 2))
-    per_tile = [found.total_ns / n for found, n in ((one, 1), (two, 2))]
+    per_tile = [result.total_ns / n for result, n in ((one, 1), (two, 2))]
     assert per_tile[1] < 0.8 * per_tile[0]
     assert two.summary()["tensor_engine_busy_time_percent"] > 90
 
@@ -113,10 +113,10 @@ def test_bounds_from_a_register_hold_up_every_engine():
         nisa.register_load(last, limits)
         nl.fori_loop(0, last, lambda _: nisa.memset(dst=sbuf(8), value=0.0))
 
-    found = timed(body, np.full((1, 1), 5, np.int32))
-    first = bars(found, "vector")[0]
+    timeline = timed(body, np.full((1, 1), 5, np.int32))
+    first = bars(timeline, "vector")[0]
     assert first.start_ns > 1300
-    assert found.stalls["vector"]["register"] == pytest.approx(first.start_ns)
+    assert timeline.stalls["vector"]["register"] == pytest.approx(first.start_ns)
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn2"])

@@ -13,15 +13,15 @@ def timed(body, *args, target="trn2", **options):
     return timeline(body, target=target, **options)(*args)
 
 
-def bars(found, engine, queue=None):
+def bars(timeline, engine, queue=None):
     """Events of an engine in order of time."""
-    events = [e for e in found.events if e.engine == engine and queue in (None, e.queue)]
+    events = [e for e in timeline.events if e.engine == engine and queue in (None, e.queue)]
     return sorted(events, key=lambda e: e.start_ns)
 
 
-def cycles(found, event):
+def cycles(timeline, event):
     """Length of an event in cycles of its engine."""
-    return (event.end_ns - event.start_ns) * constants_for(found.target)[f"{event.engine}_ghz"]
+    return (event.end_ns - event.start_ns) * constants_for(timeline.target)[f"{event.engine}_ghz"]
 
 
 def sbuf(columns, rows=P, dtype=nl.float32):

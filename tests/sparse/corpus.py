@@ -87,16 +87,16 @@ class Case:
         return tuple(n for n, density in enumerate(self.densities) if density == DENSE)
 
     def operands(self, seed: int = 7) -> list[Operand]:
-        rng, found = np.random.default_rng(seed), []
+        rng, operands = np.random.default_rng(seed), []
         for n, (labels, density) in enumerate(zip(self.network.inputs, self.densities, strict=True)):
             shape = self.network.shape(labels)
             if n in self.twice:
-                found.append(found[self.twice[n]])
+                operands.append(operands[self.twice[n]])
             elif density == DENSE:
-                found.append(rng.standard_normal(shape))
+                operands.append(rng.standard_normal(shape))
             else:
-                found.append(self.makers.get(n, random)(rng, shape, density))
-        return found
+                operands.append(self.makers.get(n, random)(rng, shape, density))
+        return operands
 
 
 def dense(operands: list[Operand]) -> list[np.ndarray]:

@@ -30,7 +30,7 @@ def networks(draw: some.DrawFn) -> Network:
     letters = some.sampled_from("abcde"[: draw(some.integers(1, 5))])
     labels = some.lists(letters, unique=True, max_size=3).map(tuple)
     inputs = draw(some.lists(labels, min_size=1, max_size=4))
-    used = tuple(dict.fromkeys(index for given in inputs for index in given))
+    used = tuple(dict.fromkeys(index for indices in inputs for index in indices))
     output = draw(some.lists(some.sampled_from(used), unique=True, max_size=3)) if used else []
     sizes = tuple((index, draw(some.sampled_from((1, 2, 3, 5, 11)))) for index in used)
     return Network(tuple(inputs), tuple(output), sizes, tuple(range(len(inputs))))
@@ -65,12 +65,12 @@ def layouts(draw: some.DrawFn, labels: Indices) -> Format:
 def arrays(nest: Nest, seed: int, fill: float) -> list[np.ndarray]:
     """Dense operands with about this part of elements not zero, which are 1 for a map."""
     draw = np.random.default_rng(seed)
-    made = []
+    arrays = []
     for labels, f in zip(nest.network.inputs, nest.formats):
         shape = nest.network.shape(labels)
         values = np.ones(shape) if f.ones else draw.uniform(0.5, 2.0, shape) * draw.choice((-1, 1), shape)
-        made.append(values * (draw.random(shape) < fill))
-    return made
+        arrays.append(values * (draw.random(shape) < fill))
+    return arrays
 
 
 def packed(nest: Nest, dense: Sequence[np.ndarray]) -> list[SparseTensor]:
@@ -92,6 +92,6 @@ class _Interpreted:
 
 
 def interpreted(nest: Nest) -> Kernel:
-    made = program(nest)
-    functions = {piece.function.name: _Interpreted(piece.function) for piece in made.pieces}
-    return Kernel(made, SimpleNamespace(**functions))  # type: ignore[arg-type]
+    programs = program(nest)
+    functions = {piece.function.name: _Interpreted(piece.function) for piece in programs.pieces}
+    return Kernel(programs, SimpleNamespace(**functions))  # type: ignore[arg-type]

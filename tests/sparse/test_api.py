@@ -43,15 +43,15 @@ TOLERANCE = 1e-14
 
 def packed(operands):
     """As users hand them over; one tensor in two places is one object."""
-    made = {}
+    tensors = {}
     return [
-        made.setdefault(id(x), from_coo(x.shape, x.coordinates, x.values)) if isinstance(x, Coo) else x
+        tensors.setdefault(id(x), from_coo(x.shape, x.coordinates, x.values)) if isinstance(x, Coo) else x
         for x in operands
     ]
 
 
-def check(found, expected):
-    array = found.to_dense() if isinstance(found, SparseTensor) else found
+def check(actual, expected):
+    array = actual.to_dense() if isinstance(actual, SparseTensor) else actual
     assert array.shape == expected.shape and array.dtype == np.float64
     np.testing.assert_allclose(array, expected, rtol=0, atol=TOLERANCE * max(1.0, np.abs(expected).max(initial=0.0)))
 
@@ -73,10 +73,10 @@ def slow_if(label, more):
 def test_forms(label, form):
     case = CASES[label]
     operands = case.operands()
-    made = plan(case.subscripts, *packed(operands), form=form, tree=None if form == "auto" else case.tree)
-    one, three = made.run(), made.run(threads=3)
+    chosen = plan(case.subscripts, *packed(operands), form=form, tree=None if form == "auto" else case.tree)
+    one, three = chosen.run(), chosen.run(threads=3)
     check(one, reference(case.network, dense(operands)))
-    np.testing.assert_array_equal(*(as_tensor(found).to_dense() for found in (one, three)))
+    np.testing.assert_array_equal(*(as_tensor(result).to_dense() for result in (one, three)))
 
 
 # Most results of small networks are dense where nothing is asked.
@@ -87,9 +87,9 @@ def test_forms(label, form):
 def test_storage_of_the_result(label, out):
     case = CASES[label]
     operands = case.operands()
-    found = contract(case.subscripts, *packed(operands), out=out, form="fused", tree=case.tree)
-    assert isinstance(found, np.ndarray if out == "dense" else SparseTensor)
-    check(found, reference(case.network, dense(operands)))
+    result = contract(case.subscripts, *packed(operands), out=out, form="fused", tree=case.tree)
+    assert isinstance(result, np.ndarray if out == "dense" else SparseTensor)
+    check(result, reference(case.network, dense(operands)))
 
 
 def dlpno():
@@ -99,8 +99,8 @@ def dlpno():
 
 def test_a_plan_prints_what_it_does():
     case, operands = dlpno()
-    made = plan(case.subscripts, *operands, form="fused", tree=case.tree)
-    text = str(made)
+    chosen = plan(case.subscripts, *operands, form="fused", tree=case.tree)
+    text = str(chosen)
     for part in (
         "Kmn,mi,nu,Ki->Kiu: fused",
         "contracted as (((0, 1), 2), 3)",
@@ -112,7 +112,7 @@ def test_a_plan_prints_what_it_does():
         "operands: ",
     ):
         assert part in text
-    assert "part0" in made.source
+    assert "part0" in chosen.source
     assert (
         str(plan(case.subscripts, *operands, form="fused", tree=case.tree)).split("nests")[0] == text.split("nests")[0]
     )
@@ -123,23 +123,23 @@ def test_a_plan_prints_what_it_does():
 def test_a_plan_runs_with_other_operands_and_keeps_what_is_packed():
     tensor = from_coo((7, 5, 11), CASES["mttkrp 1"].operands()[0].coordinates, CASES["mttkrp 1"].operands()[0].values)
     rng = np.random.default_rng(2)
-    made = plan("ijk,ir,kr->jr", tensor, np.ones((7, 4)), np.ones((11, 4)), form="fused")
+    chosen = plan("ijk,ir,kr->jr", tensor, np.ones((7, 4)), np.ones((11, 4)), form="fused")
     packings = []
     for _ in range(3):
         b, c = rng.standard_normal((7, 4)), rng.standard_normal((11, 4))
-        check(made.run(tensor, b, c), np.einsum("ijk,ir,kr->jr", tensor.to_dense(), b, c))
-        packings.append(made.operands.packed(0, made.steps[0].nest.formats[0]))
+        check(chosen.run(tensor, b, c), np.einsum("ijk,ir,kr->jr", tensor.to_dense(), b, c))
+        packings.append(chosen.operands.packed(0, chosen.steps[0].nest.formats[0]))
     assert packings[0] is packings[1] is packings[2]
     b[:] = 0
-    assert not made.run(tensor, b, c).any()
+    assert not chosen.run(tensor, b, c).any()
 
 
 def test_a_nest_of_ones_own():
     case, operands = dlpno()
     nest = named_nests.fused(case.network, (((0, 1), 3), 2), ["Kimn", "Kin", "Kinu"], full=[2])
-    made = plan(case.subscripts, *operands, form=nest)
-    check(made.run(), reference(case.network, dense(case.operands(seed=11))))
-    assert "own nest" in str(made)
+    chosen = plan(case.subscripts, *operands, form=nest)
+    check(chosen.run(), reference(case.network, dense(case.operands(seed=11))))
+    assert "own nest" in str(chosen)
     with pytest.raises(InputError, match="the nest computes Kmn,mi,nu,Ki->Kiu"):
         plan("ij,jk->ik", np.ones((2, 3)), np.ones((3, 2)), form=nest)
 
@@ -154,9 +154,9 @@ def test_what_libraries_hold():
         contract("ij,jk->ik", torch.from_numpy(a).to_sparse(), scipy.sparse.coo_matrix(b)),
         contract("ij,jk", torch.from_numpy(a), b),
     ]
-    for found in with_torch:
-        assert isinstance(found, torch.Tensor)
-        check(found.to_dense().numpy(), expected)
+    for result in with_torch:
+        assert isinstance(result, torch.Tensor)
+        check(result.to_dense().numpy(), expected)
 
 
 def test_extents_too_large_for_arrays():
@@ -165,8 +165,8 @@ def test_extents_too_large_for_arrays():
     x = from_coo((big, 3), np.array([[5, big - 1], [1, 1]]), np.array([2.0, 3.0]))
     y = from_coo((3, big), np.array([[1], [big - 2]]), np.array([7.0]))
     for form in ("fused", "nary", "unfused-rows"):
-        found = contract("ij,jk->ik", x, y, out="sparse", form=form)
-        coordinates, values = found.to_coo()
+        result = contract("ij,jk->ik", x, y, out="sparse", form=form)
+        coordinates, values = result.to_coo()
         assert sorted(zip(*coordinates.tolist(), values)) == [(5, big - 2, 14.0), (big - 1, big - 2, 21.0)]
     with pytest.raises(MemoryLimit, match="this machine has"):
         contract("ij,jk->ik", x, y, out="dense", form="fused")
@@ -182,8 +182,8 @@ def test_what_is_not_finite_is_kept(form):
     """Where both factors are stored; an element that is not stored multiplies nothing where no level is dense."""
     x = from_coo((3, 3), np.array([[0, 0, 1], [0, 2, 1]]), np.array([np.inf, 1.0, np.nan]))
     y = from_coo((3, 2), np.array([[0, 1, 2], [0, 1, 0]]), np.array([2.0, 1.0, 4.0]))
-    found = contract("ij,jk->ik", x, y, form=form, out="dense")
-    np.testing.assert_array_equal(found, [[np.inf, 0], [0, np.nan], [0, 0]])
+    result = contract("ij,jk->ik", x, y, form=form, out="dense")
+    np.testing.assert_array_equal(result, [[np.inf, 0], [0, np.nan], [0, 0]])
 
 
 @pytest.mark.parametrize(
@@ -210,9 +210,9 @@ def test_refused(work, error, message):
 def test_workspaces_beyond_the_limit():
     rng = np.random.default_rng(1)
     operands = [rng.standard_normal((40, 40)) for _ in range(3)]
-    made = plan("ij,jk,kl->il", *operands, form="fused", memory_limit=40 * 8)
-    assert made.estimate.bytes <= 40 * 8
-    check(made.run(), operands[0] @ operands[1] @ operands[2])
+    chosen = plan("ij,jk,kl->il", *operands, form="fused", memory_limit=40 * 8)
+    assert chosen.estimate.bytes <= 40 * 8
+    check(chosen.run(), operands[0] @ operands[1] @ operands[2])
     with pytest.raises(MemoryLimit, match="dense matrices of"):
         plan("ij,jk,kl->il", *operands, form="dense", memory_limit=40 * 8)
 
@@ -244,8 +244,8 @@ def test_the_document_runs(capsys):
 
 def test_a_search_without_time_has_a_plan():
     case, operands = dlpno()
-    made = plan(case.subscripts, *operands, form="fused", time_limit=0.0)
-    check(made.run(), reference(case.network, dense(case.operands(seed=11))))
+    chosen = plan(case.subscripts, *operands, form="fused", time_limit=0.0)
+    check(chosen.run(), reference(case.network, dense(case.operands(seed=11))))
 
 
 def test_what_is_imported():

@@ -13,9 +13,9 @@ def test_every_network(label):
     case = CASES[label]
     arrays = dense(case.operands())
     for tree in (case.tree, tuple(range(len(arrays)))):
-        found = by_matrices(case.network, tree, arrays)
-        np.testing.assert_allclose(found, reference(case.network, arrays), rtol=1e-12, atol=1e-13)
-        assert found.flags.c_contiguous
+        result = by_matrices(case.network, tree, arrays)
+        np.testing.assert_allclose(result, reference(case.network, arrays), rtol=1e-12, atol=1e-13)
+        assert result.flags.c_contiguous
 
 
 def test_a_copy_is_one():

@@ -36,18 +36,18 @@ NETWORKS = {
 }
 
 
-def given(subscripts, layouts, seed=3, dtype=torch.float64):
+def leaves(subscripts, layouts, seed=3, dtype=torch.float64):
     generator = torch.Generator().manual_seed(seed)
-    found = []
+    collected = []
     for labels, layout in zip(subscripts.split("->")[0].split(","), layouts, strict=True):
         x = torch.randn([EXTENTS[c] for c in labels], generator=generator, dtype=dtype)
         if layout is not None:
             x = (x * (torch.rand(x.shape, generator=generator) < 0.4)).to_sparse(layout=layout)
-        found.append(x.requires_grad_())
-    return found
+        collected.append(x.requires_grad_())
+    return collected
 
 
-def made_dense(operands):
+def dense_leaves(operands):
     """Dense copies, and 1 where the operands store something: what is not stored has no derivative."""
     dense = [x.detach().to_dense().requires_grad_() for x in operands]
     masks = [(x != 0).detach().double() if y.layout is not torch.strided else 1.0 for x, y in zip(dense, operands)]
@@ -72,14 +72,14 @@ TWICE = (*((x, "dense") for x in ("matrices", "csr", "sddmm", "summed alone")), 
 def test_gradients(name, out):
     """Of first order, and of second order of some."""
     subscripts, layouts = NETWORKS[name]
-    operands = given(subscripts, layouts)
-    found = sparse.contract(subscripts, *operands, out=out)
-    dense, masks = made_dense(operands)
+    operands = leaves(subscripts, layouts)
+    result = sparse.contract(subscripts, *operands, out=out)
+    dense, masks = dense_leaves(operands)
     expected = torch.einsum(subscripts, *dense)
     sparsely = out == "sparse" and expected.dim() > 0
-    assert found.layout is (COO if sparsely else torch.strided)
-    torch.testing.assert_close(found.to_dense(), expected)
-    mine = torch.autograd.grad((found.to_dense() ** 3).sum(), operands, create_graph=True)
+    assert result.layout is (COO if sparsely else torch.strided)
+    torch.testing.assert_close(result.to_dense(), expected)
+    mine = torch.autograd.grad((result.to_dense() ** 3).sum(), operands, create_graph=True)
     theirs = torch.autograd.grad((expected**3).sum(), dense, create_graph=True)
     theirs = [x * mask for x, mask in zip(theirs, masks)]
     torch.testing.assert_close(checked(operands, mine), theirs)
@@ -95,7 +95,7 @@ def test_gradients(name, out):
 def test_differences_agree(name):
     """PyTorch's own check, by differences, of what is made from the values of a sparse operand."""
     subscripts, layouts = NETWORKS[name]
-    x, *others = given(subscripts, layouts)
+    x, *others = leaves(subscripts, layouts)
     plan, at, shape = sparse.plan(subscripts, x, *others, out="dense"), x.detach().indices(), x.shape
     values = x.detach().values().clone().requires_grad_()
     of_values = (values, *others)
@@ -107,9 +107,9 @@ def test_differences_agree(name):
 
 
 def test_one_tensor_in_two_places():
-    (x,) = given("ij", (None,))
-    found = sparse.contract("ij,ik->jk", x, x, out="dense")
-    (mine,) = torch.autograd.grad((found**2).sum(), x)
+    (x,) = leaves("ij", (None,))
+    result = sparse.contract("ij,ik->jk", x, x, out="dense")
+    (mine,) = torch.autograd.grad((result**2).sum(), x)
     dense = x.detach().requires_grad_()
     (theirs,) = torch.autograd.grad((torch.einsum("ij,ik->jk", dense, dense) ** 2).sum(), dense)
     torch.testing.assert_close(mine, theirs)
@@ -131,7 +131,7 @@ def test_coordinates_that_stand_twice():
 @functools.cache
 def planned():
     """A plan of the network below and its sparse operand; it keeps the plans of its derivatives for all tests."""
-    fixed, *others = (x.detach() for x in given("ij,jk,kl", (COO, None, None)))
+    fixed, *others = (x.detach() for x in leaves("ij,jk,kl", (COO, None, None)))
     return sparse.plan("ij,jk,kl->il", fixed, *others, out="dense"), fixed
 
 
@@ -140,7 +140,7 @@ def network(kept=False):
     if kept:
         plan, fixed = planned()
         return lambda y, z: plan.run(fixed, y, z), lambda y, z: torch.einsum("ij,jk,kl->il", fixed.to_dense(), y, z)
-    fixed = given("ij", (COO,))[0].detach()
+    fixed = leaves("ij", (COO,))[0].detach()
     return lambda y, z: sparse.contract("ij,jk,kl->il", fixed, y, z, out="dense"), (
         lambda y, z: torch.einsum("ij,jk,kl->il", fixed.to_dense(), y, z)
     )
@@ -167,7 +167,7 @@ TRANSFORMS = {
 
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_transforms(name):
-    y, z = (x.detach() for x in given("jk,kl", (None, None)))
+    y, z = (x.detach() for x in leaves("jk,kl", (None, None)))
     # Planning takes most of the time: where operands are transformed matters for two, of each kind.
     mine, theirs = network(kept=name not in ("grad", "vmap"))
     torch.testing.assert_close(TRANSFORMS[name](mine, y, z), TRANSFORMS[name](theirs, y, z))
@@ -196,15 +196,15 @@ def test_nested_derivatives(name):
 
 
 def test_forward_mode_by_dual_numbers():
-    y, z = (x.detach() for x in given("jk,kl", (None, None)))
+    y, z = (x.detach() for x in leaves("jk,kl", (None, None)))
     mine, theirs = network()
     with forward_ad.dual_level():
-        found, expected = (forward_ad.unpack_dual(f(forward_ad.make_dual(y, y.sin()), z)) for f in (mine, theirs))
-    torch.testing.assert_close(found.tangent, expected.tangent)
+        result, expected = (forward_ad.unpack_dual(f(forward_ad.make_dual(y, y.sin()), z)) for f in (mine, theirs))
+    torch.testing.assert_close(result.tangent, expected.tangent)
 
 
 def test_networks_are_not_traced():
-    y, z = (x.detach() for x in given("jk,kl", (None, None)))
+    y, z = (x.detach() for x in leaves("jk,kl", (None, None)))
     with pytest.raises(OperandError, match="a tensor without data, or being traced"):
         torch.func.linearize(network()[0], y, z)
     with pytest.raises(OperandError, match="a tensor without data, or being traced"):
@@ -212,7 +212,7 @@ def test_networks_are_not_traced():
 
 
 def test_what_sparse_results_have_no_derivative_for():
-    x, y = (x.detach() for x in given("ij,jk", (COO, None)))
+    x, y = (x.detach() for x in leaves("ij,jk", (COO, None)))
     with pytest.raises(OperandError, match=r"under torch\.func\.vmap ask for out='dense'"):
         torch.func.vmap(lambda y: sparse.contract("ij,jk->ik", x, y, out="sparse"))(stack(y))
     with forward_ad.dual_level(), pytest.raises(OperandError, match="no forward-mode derivatives of sparse tensors"):
@@ -220,10 +220,10 @@ def test_what_sparse_results_have_no_derivative_for():
 
 
 def test_gradients_of_single_precision():
-    operands = given("ij,jk", (CSR, None), dtype=torch.float32)
-    found = sparse.contract("ij,jk->ik", *operands, out="dense")
-    assert found.dtype is torch.float32
-    found.square().sum().backward()
+    operands = leaves("ij,jk", (CSR, None), dtype=torch.float32)
+    result = sparse.contract("ij,jk->ik", *operands, out="dense")
+    assert result.dtype is torch.float32
+    result.square().sum().backward()
     assert [x.grad.dtype for x in operands] == [torch.float32] * 2
     mixed = sparse.contract("ij,jk->ik", operands[0], operands[1].double(), out="dense")
     assert mixed.dtype is torch.float64
@@ -232,14 +232,14 @@ def test_gradients_of_single_precision():
 
 
 def test_a_plan_keeps_the_plans_of_its_derivatives():
-    x, y = given("ij,jk", (COO, None))
+    x, y = leaves("ij,jk", (COO, None))
     plan = sparse.plan("ij,jk->ik", x, y, out="dense")
     torch.testing.assert_close(plan.run(), x.to_dense() @ y)
     kept = []
     for seed in (5, 6, 7):
-        operands = given("ij,jk", (COO, None), seed)
+        operands = leaves("ij,jk", (COO, None), seed)
         plan.run(*operands).sin().sum().backward()
-        dense, masks = made_dense(operands)
+        dense, masks = dense_leaves(operands)
         (dense[0] @ dense[1]).sin().sum().backward()
         torch.testing.assert_close(operands[0].grad.to_dense(), dense[0].grad * masks[0])
         torch.testing.assert_close(operands[1].grad, dense[1].grad)
@@ -248,7 +248,7 @@ def test_a_plan_keeps_the_plans_of_its_derivatives():
 
 
 def test_no_gradient_where_none_is_recorded():
-    x, y = given("ij,jk", (COO, None))
+    x, y = leaves("ij,jk", (COO, None))
     with torch.no_grad():
         assert not sparse.contract("ij,jk->ik", x, y).requires_grad
     assert not sparse.contract("ij,jk->ik", x.detach(), y.detach()).requires_grad
@@ -259,14 +259,14 @@ def test_other_libraries_beside_a_tensor():
     a, b = np.triu(np.arange(12.0).reshape(3, 4)), np.tril(np.ones((4, 5)))
     y = torch.tensor(b, requires_grad=True)
     for x in (a, scipy.sparse.csr_array(a), sparse.from_dense(a, kinds=("dense", "compressed")), a.tolist()):
-        found = sparse.contract("ij,jk->ik", x, y, out="dense")
-        np.testing.assert_allclose(found.detach().numpy(), a @ b)
-        (gradient,) = torch.autograd.grad(found.sum(), y)
+        result = sparse.contract("ij,jk->ik", x, y, out="dense")
+        np.testing.assert_allclose(result.detach().numpy(), a @ b)
+        (gradient,) = torch.autograd.grad(result.sum(), y)
         np.testing.assert_allclose(gradient.numpy(), np.tile(a.sum(0)[:, None], (1, 5)))
 
 
 def test_conversions_refuse_to_lose_a_gradient():
-    (x,) = given("ij", (COO,))
+    (x,) = leaves("ij", (COO,))
     with pytest.raises(OperandError, match="requires a gradient, which a SparseTensor does not carry"):
         sparse.from_torch(x)
     with pytest.raises(OperandError, match="requires a gradient, which is lost here"):
@@ -275,12 +275,12 @@ def test_conversions_refuse_to_lose_a_gradient():
 
 
 def test_it_breaks_the_graph_of_a_compiled_function():
-    x, y = given("ij,jk", (COO, None))
+    x, y = leaves("ij,jk", (COO, None))
     x = x.detach()
     compiled = torch.compile(lambda y: 2 * sparse.contract("ij,jk->ik", x, y + 1, out="dense"), backend="aot_eager")
-    found = compiled(y)
-    torch.testing.assert_close(found, 2 * x.to_dense() @ (y + 1))
-    (gradient,) = torch.autograd.grad(found.sum(), y)
+    result = compiled(y)
+    torch.testing.assert_close(result, 2 * x.to_dense() @ (y + 1))
+    (gradient,) = torch.autograd.grad(result.sum(), y)
     torch.testing.assert_close(gradient, 2 * x.to_dense().sum(0)[:, None].expand(6, 4))
 
 
@@ -288,10 +288,10 @@ def test_tensors_without_elements():
     x = torch.zeros(3, 4, dtype=torch.float64).to_sparse().requires_grad_()
     y = torch.ones(4, 2, dtype=torch.float64, requires_grad=True)
     for out in ("dense", "sparse"):
-        found = sparse.contract("ij,jk->ik", x, y, out=out)
-        gx, gy = torch.autograd.grad(found.to_dense().sum(), [x, y])
+        result = sparse.contract("ij,jk->ik", x, y, out=out)
+        gx, gy = torch.autograd.grad(result.to_dense().sum(), [x, y])
         assert gx._nnz() == 0 and not gy.any()
     empty = torch.ones(0, 4, dtype=torch.float64, requires_grad=True)
-    found = sparse.contract("ij,jk->ik", empty, y, out="dense")
-    assert found.shape == (0, 2)
-    assert torch.autograd.grad(found.sum(), empty)[0].shape == (0, 4)
+    result = sparse.contract("ij,jk->ik", empty, y, out="dense")
+    assert result.shape == (0, 2)
+    assert torch.autograd.grad(result.sum(), empty)[0].shape == (0, 4)

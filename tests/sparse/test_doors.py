@@ -15,8 +15,8 @@ B = np.tril(np.arange(1.0, 21).reshape(4, 5)) / 4
 PRODUCT = "ij,jk->ik"
 
 
-def as_array(found):
-    return found if isinstance(found, np.ndarray) else found.to_dense()
+def as_array(actual):
+    return actual if isinstance(actual, np.ndarray) else actual.to_dense()
 
 
 class Subclass(np.ndarray):
@@ -48,14 +48,14 @@ KINDS = {
 @pytest.mark.parametrize("out", ["dense", "sparse"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_arrays_in_any_dress(kind, out, tmp_path):
-    given = [KINDS[kind](x, tmp_path) for x in (A, B)]
-    plain = [x.toarray() if scipy.sparse.issparse(x) else np.asarray(x) for x in given]
-    found = sparse.contract(PRODUCT, *given, out=out)
-    assert type(found) is (np.ndarray if out == "dense" else sparse.SparseTensor)
-    assert found.dtype == as_array(found).dtype == np.float64
-    np.testing.assert_allclose(as_array(found), plain[0] @ plain[1], rtol=1e-14)
-    again = sparse.plan(PRODUCT, A, B, out=out).run(*given)
-    np.testing.assert_array_equal(as_array(again), as_array(found))
+    inputs = [KINDS[kind](x, tmp_path) for x in (A, B)]
+    plain = [x.toarray() if scipy.sparse.issparse(x) else np.asarray(x) for x in inputs]
+    result = sparse.contract(PRODUCT, *inputs, out=out)
+    assert type(result) is (np.ndarray if out == "dense" else sparse.SparseTensor)
+    assert result.dtype == as_array(result).dtype == np.float64
+    np.testing.assert_allclose(as_array(result), plain[0] @ plain[1], rtol=1e-14)
+    again = sparse.plan(PRODUCT, A, B, out=out).run(*inputs)
+    np.testing.assert_array_equal(as_array(again), as_array(result))
 
 
 @pytest.mark.parametrize("out", ["dense", "sparse"])
@@ -72,23 +72,23 @@ def test_arrays_in_any_dress(kind, out, tmp_path):
 def test_the_type_of_the_operands_comes_back(form, dtype, out):
     """The product is that of the rounded operands in float64, rounded once."""
     a, b = (A / 3).astype(dtype), (B / 7).astype(dtype)
-    found = sparse.contract(PRODUCT, form(a), form(b), out=out)
-    assert found.dtype == as_array(found).dtype == dtype
-    np.testing.assert_array_equal(as_array(found), (a.astype(float) @ b.astype(float)).astype(dtype))
+    result = sparse.contract(PRODUCT, form(a), form(b), out=out)
+    assert result.dtype == as_array(result).dtype == dtype
+    np.testing.assert_array_equal(as_array(result), (a.astype(float) @ b.astype(float)).astype(dtype))
     if out == "sparse":
-        assert found.to_coo()[1].dtype == dtype
-        assert found.to_scipy().dtype == np.float32  # SciPy has no float16
-        assert found.repack((1, 0), ("dense", "compressed")).to_dense().dtype == dtype
+        assert result.to_coo()[1].dtype == dtype
+        assert result.to_scipy().dtype == np.float32  # SciPy has no float16
+        assert result.repack((1, 0), ("dense", "compressed")).to_dense().dtype == dtype
     wider = sparse.contract(PRODUCT, form(a), B, out=out)
     assert as_array(wider).dtype == np.float64
     assert sparse.contract(PRODUCT, form(a), B != 0, out=out).dtype == dtype
 
 
 def test_maps_and_integers_count_in_float64():
-    for given in ((A != 0, B != 0), (A.astype(np.int8), B.astype(np.int8))):
-        found = sparse.contract(PRODUCT, *given, out="dense")
-        assert found.dtype == np.float64
-        np.testing.assert_array_equal(found, given[0].astype(float) @ given[1].astype(float))
+    for inputs in ((A != 0, B != 0), (A.astype(np.int8), B.astype(np.int8))):
+        result = sparse.contract(PRODUCT, *inputs, out="dense")
+        assert result.dtype == np.float64
+        np.testing.assert_array_equal(result, inputs[0].astype(float) @ inputs[1].astype(float))
 
 
 @pytest.mark.parametrize(
@@ -114,9 +114,9 @@ def test_types_of_tensors(name):
     a, b = (torch.tensor(x, dtype=dtype) for x in (A, B))
     for x in (a, a.to_sparse(), a.to_sparse_csr()):
         for out in ("dense", "sparse"):
-            found = sparse.contract(PRODUCT, x, b, out=out)
-            assert found.dtype is dtype and found.layout is (torch.strided if out == "dense" else torch.sparse_coo)
-            torch.testing.assert_close(found.to_dense(), (a.double() @ b.double()).to(dtype))
+            result = sparse.contract(PRODUCT, x, b, out=out)
+            assert result.dtype is dtype and result.layout is (torch.strided if out == "dense" else torch.sparse_coo)
+            torch.testing.assert_close(result.to_dense(), (a.double() @ b.double()).to(dtype))
     assert sparse.contract(PRODUCT, a, B.astype(np.float32)).dtype is torch.promote_types(dtype, torch.float32)
     parameter = torch.nn.Parameter(a.float())
     assert sparse.contract(PRODUCT, parameter, b.float()).requires_grad

@@ -48,8 +48,8 @@ RUNNING = "ipq,jpr,kqr,jkr->i"
 )
 def test_least_order_of_known_networks(subscripts, tree, order):
     net = make(subscripts)
-    found = next(Fusions(contractions(net, tree), len(net.inputs)).smallest_first(1, 10.0))
-    assert found.order == order
+    result = next(Fusions(contractions(net, tree), len(net.inputs)).smallest_first(1, 10.0))
+    assert result.order == order
 
 
 @pytest.mark.parametrize(
@@ -75,9 +75,9 @@ def test_least_order_is_that_of_all_nests(subscripts, tree):
 
 @pytest.mark.parametrize(("subscripts", "tree"), [("Kmn,mi,nu->Kiu", ((0, 1), 2)), (RUNNING, chain(4))])
 def test_fusions_differ_and_grow(subscripts, tree):
-    found = fusions(make(subscripts), tree)
-    assert len({fusion.fused for fusion in found}) == len(found)
-    assert [fusion.order for fusion in found] == sorted(fusion.order for fusion in found)
+    result = fusions(make(subscripts), tree)
+    assert len({fusion.fused for fusion in result}) == len(result)
+    assert [fusion.order for fusion in result] == sorted(fusion.order for fusion in result)
 
 
 def test_all_fusions_of_one_intermediate():

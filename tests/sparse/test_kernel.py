@@ -26,10 +26,10 @@ def dense(result):
 
 
 def check(nest, seed=0, fill=0.4, threads=(1, 2, 3)):
-    given = arrays(nest, seed, fill)
-    kernel, operands = compiled(nest), packed(nest, given)
+    inputs = arrays(nest, seed, fill)
+    kernel, operands = compiled(nest), packed(nest, inputs)
     results = [dense(kernel(operands, n)) for n in threads]
-    wanted = reference(nest.network, given)
+    wanted = reference(nest.network, inputs)
     assert results[0].shape == wanted.shape
     np.testing.assert_allclose(results[0], wanted, rtol=0, atol=TOLERANCE * max(1.0, abs(wanted).max(initial=0)))
     for other in results[1:]:
@@ -138,11 +138,11 @@ def test_growth(monkeypatch):
     monkeypatch.setattr(kernels, "FIRST_SLOTS", 2)
     monkeypatch.setattr(kernels, "LARGEST_CAPACITY", 1)
     nest = dlpno("Kimn", "Kinu", 2, Workspace(("n",), "hashed"), (DS, DS, RESULTS[1]))
-    given = arrays(nest, 1, 0.5)
-    kernel, operands = Kernel(program(nest)), packed(nest, given)
+    inputs = arrays(nest, 1, 0.5)
+    kernel, operands = Kernel(program(nest)), packed(nest, inputs)
     for threads in (2, 1):
         np.testing.assert_allclose(
-            dense(kernel(operands, threads)), reference(nest.network, given), atol=TOLERANCE * 100
+            dense(kernel(operands, threads)), reference(nest.network, inputs), atol=TOLERANCE * 100
         )
     monkeypatch.setattr(kernels, "MOST", 4)
     with pytest.raises(MemoryLimit, match="tensor 3 of Kmn,mi,nu->Kiu"):

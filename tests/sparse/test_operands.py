@@ -48,9 +48,9 @@ def test_all_operands_of_a_nest():
     held = operands()
     rows = Format(("k", "j"), ("dense", "compressed"))
     formats = (CSR, rows, Format(rows.order, rows.kinds, ones=True), Format(("i", "k"), ("dense", "dense")))
-    found = held.for_nest(formats)
-    assert [x.kinds for x in found] == [("dense", "compressed")] * 3
-    assert found[2].values is None
+    result = held.for_nest(formats)
+    assert [x.kinds for x in result] == [("dense", "compressed")] * 3
+    assert result[2].values is None
     assert held.repacked == 2
 
 

@@ -53,11 +53,11 @@ def make(case):
 def test_every_candidate_computes_its_network(case):
     net, operands, arrays = make(case)
     expected = oracle.reference(net, arrays)
-    found = candidates(net, operands, Rates())
-    assert all(candidate.nest.check() for candidate in found)
-    for candidate in found[:12]:
-        found = oracle.interpret(candidate.nest, arrays)
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12, err_msg=str(candidate))
+    proposals = candidates(net, operands, Rates())
+    assert all(candidate.nest.check() for candidate in proposals)
+    for candidate in proposals[:12]:
+        result = oracle.interpret(candidate.nest, arrays)
+        np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12, err_msg=str(candidate))
 
 
 # In a given tree, the order of a workspace follows its reader; the best nest of all seldom needs more.
@@ -75,10 +75,10 @@ def test_every_candidate_computes_its_network(case):
 )
 def test_the_best_nest_is_that_of_all_nests(case, tree):
     net, operands, _ = make(case)
-    found = candidates(net, operands, Rates(), tree=tree, time_limit=60.0)
-    dense = frozenset(t for t, f in enumerate(found[0].nest.formats[:-1]) if not f.sparse)
+    proposals = candidates(net, operands, Rates(), tree=tree, time_limit=60.0)
+    dense = frozenset(t for t, f in enumerate(proposals[0].nest.formats[:-1]) if not f.sparse)
     best = min(expected.seconds for _, expected in brute.nests(net, operands, tree, Choices(dense=dense)))
-    assert min(candidate.estimate.seconds for candidate in found) <= best * (1 + 1e-9)
+    assert min(candidate.estimate.seconds for candidate in proposals) <= best * (1 + 1e-9)
 
 
 def test_a_tensor_that_stands_twice_is_packed_once_where_that_costs_nothing():
@@ -96,9 +96,9 @@ def test_time_runs_out_with_a_nest():
 
 def test_given_tree_and_storage_are_kept():
     net, operands, _ = make("masked")
-    found = candidates(net, operands, Rates(), tree=(((0, 1), 2), 3), out="sparse")
-    assert {candidate.tree for candidate in found} == {(((0, 1), 2), 3)}
-    assert all(candidate.nest.formats[-1].sparse for candidate in found)
+    proposals = candidates(net, operands, Rates(), tree=(((0, 1), 2), 3), out="sparse")
+    assert {candidate.tree for candidate in proposals} == {(((0, 1), 2), 3)}
+    assert all(candidate.nest.formats[-1].sparse for candidate in proposals)
 
 
 def test_large_workspaces_are_tables():

@@ -15,10 +15,10 @@ from trnqc.sparse.tensors.storage import from_coo
 
 
 def run(subscripts, tensors, loops, threads=1):
-    given = tuple(map(as_tensor, tensors))
-    net = network(subscripts, [tensor.shape for tensor in given])
+    inputs = tuple(map(as_tensor, tensors))
+    net = network(subscripts, [tensor.shape for tensor in inputs])
     nest = fused(net, (0, 1), [tuple(loops)])
-    return compiled(nest)(Operands(net, given).for_nest(nest.formats), threads).check()
+    return compiled(nest)(Operands(net, inputs).for_nest(nest.formats), threads).check()
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -38,23 +38,23 @@ def test_short_and_long_rows(threads):
     touched = np.diff(expected.indptr)
     assert (touched * 32 < 1999).any()
     assert (touched * 32 > 1999).any()
-    found = run("ij,jk->ik", (left, right), "ijk", threads)
-    assert abs(found.to_scipy().tocsr() - expected).max() < 1e-13
-    assert found.nnz == expected.nnz
+    result = run("ij,jk->ik", (left, right), "ijk", threads)
+    assert abs(result.to_scipy().tocsr() - expected).max() < 1e-13
+    assert result.nnz == expected.nnz
 
 
 def test_tables():
     rng = np.random.default_rng(3)
     a = from_coo((3, 50, 2100), [rng.integers(0, n, 400) for n in (3, 50, 2100)], rng.standard_normal(400))
     b = from_coo((50, 2200), [rng.integers(0, n, 300) for n in (50, 2200)], rng.standard_normal(300))
-    found = run("bji,jk->bik", (a, b), "bjik")
+    result = run("bji,jk->bik", (a, b), "bjik")
     at, values = a.to_coo()
     for batch in range(3):
         here = at[0] == batch
         left = scipy.sparse.coo_array((values[here], (at[2, here], at[1, here])), shape=(2100, 50)).tocsr()
         expected = (left @ b.to_scipy().tocsr()).tocoo()
-        coordinates, numbers = found.to_coo()
+        coordinates, numbers = result.to_coo()
         part = coordinates[0] == batch
-        given = scipy.sparse.coo_array((numbers[part], tuple(coordinates[1:, part])), shape=(2100, 2200))
+        part_of_result = scipy.sparse.coo_array((numbers[part], tuple(coordinates[1:, part])), shape=(2100, 2200))
         assert part.sum() == expected.nnz
-        assert abs(given.tocsr() - expected.tocsr()).max() < 1e-13
+        assert abs(part_of_result.tocsr() - expected.tocsr()).max() < 1e-13

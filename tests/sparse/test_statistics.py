@@ -48,8 +48,8 @@ def test_one_operand_is_counted(part):
 def test_products(subscripts, stored, kept, within):
     statistics, arrays = make(subscripts, stored)
     true = np.count_nonzero(np.einsum(f"{subscripts.split('->')[0]}->{kept}", *arrays))
-    found = statistics.count(tuple(range(len(arrays))), frozenset(kept))
-    assert abs(found - true) <= within * true
+    result = statistics.count(tuple(range(len(arrays))), frozenset(kept))
+    assert abs(result - true) <= within * true
 
 
 def test_occupied():

@@ -114,8 +114,8 @@ def test_extents_whose_product_overflows():
     coordinates = np.array([[far - 1, 0, far - 1, 5], [7, far - 1, 7, 0], [1, 2, 1, far - 1]])
     tensor = from_coo((far,) * 3, coordinates, [1.0, 2.0, 3.0, 4.0]).check()
     assert tensor.levels[0].coordinates.dtype == np.int64
-    found, values = tensor.to_coo()
-    assert found.T.tolist() == [[0, far - 1, 2], [5, 0, far - 1], [far - 1, 7, 1]]
+    result, values = tensor.to_coo()
+    assert result.T.tolist() == [[0, far - 1, 2], [5, 0, far - 1], [far - 1, 7, 1]]
     assert values.tolist() == [2, 4, 4]
     assert tensor.nonzeros((0, 2)) == 3
     assert 0 < tensor.fill < 1e-50

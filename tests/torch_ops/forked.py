@@ -39,8 +39,8 @@ class Rank:
         with mock.patch.dict(os.environ, OMP_NUM_THREADS="1"):
             forkserver.ensure_running()
         self.written = [path.with_name(f"{environment['RANK']}.{name}") for name in ("out", "err")]
-        given = (str(path), arguments, environment, list(map(str, self.written)))
-        self.process = context.Process(target=_run, args=given)
+        task = (str(path), arguments, environment, list(map(str, self.written)))
+        self.process = context.Process(target=_run, args=task)
         self.process.start()
 
     def ended(self, seconds: float) -> tuple[int | None, str, str]:

@@ -87,9 +87,9 @@ LOST = """
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
 
 
 def written(tmp_path, text):
@@ -102,11 +102,11 @@ def written(tmp_path, text):
 def test_four_ranks_give_the_same_numbers_and_move_what_was_planned(tmp_path):
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=4", f"--master-port={free_port()}"]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    found = subprocess.run(
+    completed = subprocess.run(
         [*command, str(written(tmp_path, RESULTS))], env=environment, capture_output=True, text=True, timeout=300
     )
-    assert found.returncode == 0, found.stderr[-3000:]
-    assert found.stdout.count("rank done") == 4
+    assert completed.returncode == 0, completed.stderr[-3000:]
+    assert completed.stdout.count("rank done") == 4
 
 
 @pytest.mark.slow

@@ -41,8 +41,8 @@ class Started:
             "LOCAL_WORLD_SIZE": str(size),
             "OMP_NUM_THREADS": "1",
         }
-        given = [str(x) for x in arguments]
-        self.ranks = [Rank(path, given, common | {"RANK": str(rank)}) for rank in range(size)]
+        words = [str(x) for x in arguments]
+        self.ranks = [Rank(path, words, common | {"RANK": str(rank)}) for rank in range(size)]
 
     def ended(self, ranks=None, seconds=120.0):
         """(status, output, errors) of the ranks; those that are left are killed."""
@@ -151,15 +151,15 @@ def test_the_command_has_the_digits_of_one_process(tmp_path, size, checkpoint):
     assert [status for status, _, _ in ended] == [0] * size, ended
     assert "E(" in ended[0][1] or "MP2" in ended[0][1]
     assert all(out == err == "" for _, out, err in ended[1:])
-    found = json.loads((tmp_path / "r.json").read_text())
+    record = json.loads((tmp_path / "r.json").read_text())
     alone = run(Job(load_geometry("water"), "6-31g", "weigend", backend="cpu", threads=1))
-    assert found["energies"]["e_tot"] == alone.e_tot
-    assert found["pairs"] == json.loads(alone.to_json())["pairs"]
-    assert found["system"]["scf_ran_on"] == f"{alone.system.scf_ran_on}, 1 thread on each of {size} ranks"
-    assert f"on {size} ranks" in found["run"]["ran_on"]
+    assert record["energies"]["e_tot"] == alone.e_tot
+    assert record["pairs"] == json.loads(alone.to_json())["pairs"]
+    assert record["system"]["scf_ran_on"] == f"{alone.system.scf_ran_on}, 1 thread on each of {size} ranks"
+    assert f"on {size} ranks" in record["run"]["ran_on"]
     if checkpoint:
         again = run(Job(load_geometry("water"), "6-31g", "weigend", backend="cpu", threads=1, checkpoint=more[1]))
-        assert json.loads(again.to_json())["pairs"] == found["pairs"]
+        assert json.loads(again.to_json())["pairs"] == record["pairs"]
 
 
 def test_a_rank_that_dies_ends_the_job(tmp_path):

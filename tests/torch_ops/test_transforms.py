@@ -63,9 +63,9 @@ TRANSFORMS = {
 def test_transforms(name, transform):
     product, shape = PRODUCTS[name]
     a, b = operands(*shape)
-    found = TRANSFORMS[transform](product, a, b)
-    torch.testing.assert_close(found, TRANSFORMS[transform](plain, a, b), **CLOSE)
-    assert found.any()
+    result = TRANSFORMS[transform](product, a, b)
+    torch.testing.assert_close(result, TRANSFORMS[transform](plain, a, b), **CLOSE)
+    assert result.any()
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
@@ -73,8 +73,8 @@ def test_dual_numbers(name):
     product, shape = PRODUCTS[name]
     a, b = operands(*shape)
     with forward_ad.dual_level():
-        found = forward_ad.unpack_dual(product(forward_ad.make_dual(a, a.sin()), b))
-    torch.testing.assert_close(found.tangent, plain(a.sin(), b), **CLOSE)
+        result = forward_ad.unpack_dual(product(forward_ad.make_dual(a, a.sin()), b))
+    torch.testing.assert_close(result.tangent, plain(a.sin(), b), **CLOSE)
 
 
 def test_operators_never_drop_a_tangent():
@@ -92,9 +92,9 @@ def test_operators_never_drop_a_tangent():
 
 def test_pair_energies_have_no_gradient():
     bt, *rest = pair_arguments()[0]
-    found = OPS.mp2_pair_energy(bt.requires_grad_(), *rest)
+    result = OPS.mp2_pair_energy(bt.requires_grad_(), *rest)
     with pytest.raises(RuntimeError, match="no autograd formula was registered"):
-        found.nansum().backward()
+        result.nansum().backward()
 
 
 @pytest.mark.parametrize(

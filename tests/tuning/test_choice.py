@@ -50,16 +50,16 @@ def group(**where):
 
 
 def test_without_records_the_default_is_taken_and_said(shelves):
-    found = choose("mp2_energy", SHAPE, "fp32", "trn2")
-    assert found.note == "default tiles (no tuning record)" and found.record is None
-    assert found.constants == kernels()["mp2_energy"].default(SHAPE, "fp32")
+    choice = choose("mp2_energy", SHAPE, "fp32", "trn2")
+    assert choice.note == "default tiles (no tuning record)" and choice.record is None
+    assert choice.constants == kernels()["mp2_energy"].default(SHAPE, "fp32")
 
 
 def test_user_before_shipped_before_default(shelves):
     shipped = shelves("shipped", 3)
-    found = choose("mp2_energy", SHAPE, "fp32", "trn2")
-    assert found.constants["group"] == 3
-    assert found.note == f"tiles block 448, kchunk 12, group 3 (modelled tuning, shipped record {shipped.name})"
+    choice = choose("mp2_energy", SHAPE, "fp32", "trn2")
+    assert choice.constants["group"] == 3
+    assert choice.note == f"tiles block 448, kchunk 12, group 3 (modelled tuning, shipped record {shipped.name})"
     shelves("user", 4, time_ns=5000.0)
     assert group() == 4
 
@@ -80,10 +80,10 @@ def test_records_for_something_else_do_not_count(shelves, changed):
 
 def test_a_near_neighbour_is_used_and_named(shelves):
     path = shelves("user", 3)
-    found = choose("mp2_energy", {"nocc": 64, "nvir": 440, "naux": 1500}, "fp32", "trn2")
-    assert found.constants == {"block": 440, "kchunk": 12, "group": 3}
-    assert found.note.startswith("tiles by the nearest record, of nocc 64, nvir 448, naux 1536 (modelled tuning, ")
-    assert f"user record {path.name}" in found.note
+    choice = choose("mp2_energy", {"nocc": 64, "nvir": 440, "naux": 1500}, "fp32", "trn2")
+    assert choice.constants == {"block": 440, "kchunk": 12, "group": 3}
+    assert choice.note.startswith("tiles by the nearest record, of nocc 64, nvir 448, naux 1536 (modelled tuning, ")
+    assert f"user record {path.name}" in choice.note
 
 
 def test_the_exact_shape_goes_before_a_users_neighbour(shelves):

@@ -27,8 +27,8 @@ def test_the_override_goes_before_the_machine(tmp_path, monkeypatch):
 
 def test_flags_and_versions_are_part_of_a_devices_identity(monkeypatch):
     monkeypatch.setenv("NEURON_CC_FLAGS", "-O1")
-    found = device_identity()
-    assert found["NEURON_CC_FLAGS"] == "-O1" and set(found) == {*conditions.PACKAGES, *conditions.FLAGS}
+    result = device_identity()
+    assert result["NEURON_CC_FLAGS"] == "-O1" and set(result) == {*conditions.PACKAGES, *conditions.FLAGS}
 
 
 def test_the_model_is_known_by_its_source(tmp_path, monkeypatch):

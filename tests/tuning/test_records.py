@@ -100,8 +100,8 @@ def test_a_damaged_file_is_set_aside_and_the_rest_is_read(tmp_path):
     bad.write_bytes(good.read_bytes()[:100])
     (tmp_path / "gemm-binary.json").write_bytes(b"\xff\xfe\x00")
     with pytest.warns(RuntimeWarning, match="is damaged .*moved to gemm-.*damaged"):
-        found = records.read_all(tmp_path, "gemm")
-    assert [path for path, _ in found] == [good]
+        result = records.read_all(tmp_path, "gemm")
+    assert [path for path, _ in result] == [good]
     assert not bad.exists() and bad.with_suffix(".damaged").exists()
     assert [path for path, _ in records.read_all(tmp_path, "gemm")] == [good]
 
@@ -159,9 +159,9 @@ def test_shipped_records_are_sound():
     """Readable, of known kernels, within the rules of their target; they may be older than the kernels of today."""
     from nki_kernels.descriptors import kernels
 
-    found = records.read_all(records.shipped_directory(), writable=False)
-    assert len(found) == len(list(records.shipped_directory().glob("*.json"))) > 0
-    for path, one in found:
+    result = records.read_all(records.shipped_directory(), writable=False)
+    assert len(result) == len(list(records.shipped_directory().glob("*.json"))) > 0
+    for path, one in result:
         known = kernels()[one.kernel]
         assert path.name == one.file_name() and one.time_ns <= one.default_ns
         if one.point:

@@ -51,11 +51,11 @@ def digest_of(tmp_path, monkeypatch, case, **texts):
         sources._module.cache_clear()
         for name in [name for name in sys.modules if name.startswith("made_package")]:
             del sys.modules[name]
-        found = source_hash("made_package.kernel", "kernel")
+        digest = source_hash("made_package.kernel", "kernel")
         for name in [name for name in sys.modules if name.startswith("made_package")]:
             del sys.modules[name]
     sources._module.cache_clear()
-    return found
+    return digest
 
 
 def test_what_the_kernel_reaches_counts_and_what_it_does_not_reach_does_not(tmp_path, monkeypatch):

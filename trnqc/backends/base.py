@@ -2,8 +2,7 @@
 
 The folders of the backends, ``cpu``, ``simulator``, ``neuron`` and ``cuda``, contain the same files:
 
-    backend.py   the class, with its name and precisions
-    status.py    whether it can run on this machine, and on what
+    backend.py   the class: its name, its precisions, and whether it can run on this machine
     device.py    its devices, to which programs are sent; the CPU has none, and those of ``cuda`` are `trnqc.jit.device`
     pairs.py     the MP2 pair step; ``nki`` has it for both backends of NKI kernels, and ``cuda`` has none
 

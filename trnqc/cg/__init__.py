@@ -5,8 +5,9 @@ irreps, instructions -> problem -> paths -> program (gen) -> compiled kernel (ji
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from trnqc.lazy import lazy_names
 
 if TYPE_CHECKING:
     from trnqc.cg.doors.swap import accelerate, undo
@@ -52,13 +53,4 @@ _HOMES = {
     "undo": "trnqc.cg.doors.swap",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'trnqc.cg' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

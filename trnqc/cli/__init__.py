@@ -20,7 +20,7 @@ from trnqc.errors import TrnqcError
 
 # The module and the line of help of each command.
 COMMANDS = {
-    "mp2": ("trnqc.cli.mp2", "DF-MP2 energy of a molecule"),
+    "mp2": ("trnqc.cli.mp2", "DF-MP2 of molecules: energies, gradients, optimised geometries, interaction energies"),
     "eri": ("trnqc.cli.eri", "compile the integral kernels of a basis set in advance, or list compiled kernels"),
     "doctor": ("trnqc.cli.doctor", "which backends run on this machine, and why the others do not"),
     "tune": ("autotune.command", "find and record the fastest tiles of a kernel for a shape, modelled or on a device"),

@@ -73,6 +73,12 @@ def check_task(args: argparse.Namespace, jobs: tuple[Job, ...], ranks: int) -> N
         raise InputError(f"--{energies[0]} computes energies only: leave out --{forces[0]}")
     if forces and (args.checkpoint or args.compare_with or ranks > 1):
         raise InputError(f"--{forces[0]} has no checkpoint, no comparison and runs in one process: leave these out")
+    if ranks > 1 and (energies or len(jobs) > 1):
+        what = f"--{energies[0]}" if energies else f"{args.geometry} with its {len(jobs)} frames"
+        # The names of counters that ranks share are those of one job.
+        raise InputError(
+            f"several processes share the work of one energy, but {what} needs more: start it without torchrun"
+        )
     if args.optimize and len(jobs) > 1:
         raise InputError(f"--optimize takes one geometry, {args.geometry} has {len(jobs)} frames")
     for name in ("trajectory", "plot"):

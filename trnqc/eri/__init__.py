@@ -5,8 +5,9 @@ shell class -> recurrence graph -> schedule -> program (gen) -> compiled kernel 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from trnqc.lazy import lazy_names
 
 if TYPE_CHECKING:
     from trnqc.eri.integrals import int2c2e, int2e, int3c2e
@@ -23,13 +24,4 @@ _HOMES = {
     "int3c2e": "trnqc.eri.integrals",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'trnqc.eri' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -21,7 +21,7 @@ from trnqc.jit.signature import GROUPS, NUMPY, Parameter, Signature
 
 
 @dataclass(eq=False)
-class Memory:
+class DeviceArray:
     """An array in the memory of a device. Only the device interprets `handle`."""
 
     handle: Any = field(repr=False)
@@ -60,7 +60,7 @@ class Built:
         return self.signature.parameters[: -len(GROUPS)]
 
 
-Argument = Memory | int | float
+Argument = DeviceArray | int | float
 
 
 class Device(Protocol):
@@ -107,19 +107,19 @@ class Device(Protocol):
             If the text does not compile.
         """
 
-    def upload(self, array: np.ndarray) -> Memory:
+    def upload(self, array: np.ndarray) -> DeviceArray:
         """Copy an array to the memory of the device. Raises MemoryLimit if it does not fit."""
 
-    def zeros(self, *shape: int, dtype: Any = np.float64) -> Memory:
+    def zeros(self, *shape: int, dtype: Any = np.float64) -> DeviceArray:
         """Allocate an array of zeros. Raises MemoryLimit if it does not fit."""
 
-    def write(self, memory: Memory, array: np.ndarray) -> None:
+    def write(self, memory: DeviceArray, array: np.ndarray) -> None:
         """Overwrite the first elements of `memory` immediately. Launches that use them must have finished before."""
 
-    def download(self, memory: Memory) -> np.ndarray:
+    def download(self, memory: DeviceArray) -> np.ndarray:
         """Wait for all launches so far, and copy an array from the device."""
 
-    def release(self, *memories: Memory) -> None:
+    def release(self, *memories: DeviceArray) -> None:
         """Wait for all launches so far, and free the memory of arrays."""
 
     def launch(self, built: Built, groups: int, arguments: Mapping[str, Argument], stream: int = 0) -> None:
@@ -185,32 +185,32 @@ class CudaDevice:
         kernel = self._core.ObjectCode.from_cubin(path.read_bytes()).get_kernel(signature.name)
         return Built(signature, lanes, kernel, int(kernel.attributes.local_size_bytes))
 
-    def upload(self, array: np.ndarray) -> Memory:
+    def upload(self, array: np.ndarray) -> DeviceArray:
         memory = self._allocate(array.shape, array.dtype)
         self.write(memory, array)
         return memory
 
-    def write(self, memory: Memory, array: np.ndarray) -> None:
+    def write(self, memory: DeviceArray, array: np.ndarray) -> None:
         array = np.ascontiguousarray(array, memory.dtype)
         if array.nbytes > memory.nbytes:
             raise no_memory(f"an array of {self.name}", array.nbytes, memory.nbytes)
         if array.nbytes:
             self._driver("cuMemcpyHtoD", int(memory.handle.handle), array.ctypes.data, array.nbytes)
 
-    def zeros(self, *shape: int, dtype: Any = np.float64) -> Memory:
+    def zeros(self, *shape: int, dtype: Any = np.float64) -> DeviceArray:
         memory = self._allocate(shape, np.dtype(dtype))
         memory.handle.fill(0, stream=self._streams[0])
         self._streams[0].sync()
         return memory
 
-    def download(self, memory: Memory) -> np.ndarray:
+    def download(self, memory: DeviceArray) -> np.ndarray:
         self.synchronize()
         array = np.empty(memory.shape, memory.dtype)
         if memory.nbytes:
             self._driver("cuMemcpyDtoH", array.ctypes.data, int(memory.handle.handle), memory.nbytes)
         return array
 
-    def release(self, *memories: Memory) -> None:
+    def release(self, *memories: DeviceArray) -> None:
         self.synchronize()
         for memory in memories:
             memory.handle.close(self._streams[0])
@@ -221,7 +221,7 @@ class CudaDevice:
         operands = []
         for p in built.parameters:
             a = arguments[p.name]
-            operands.append(a.handle if isinstance(a, Memory) else np.dtype(NUMPY[p.dtype]).type(a))
+            operands.append(a.handle if isinstance(a, DeviceArray) else np.dtype(NUMPY[p.dtype]).type(a))
         config = self._core.LaunchConfig(grid=groups, block=built.lanes)
         self._core.launch(self._streams[stream], config, built.handle, *operands)
 
@@ -230,8 +230,8 @@ class CudaDevice:
         for each in self._streams if stream is None else [self._streams[stream]]:
             each.sync()
 
-    def _allocate(self, shape: tuple[int, ...], dtype: np.dtype) -> Memory:
-        memory = Memory(None, shape, dtype)
+    def _allocate(self, shape: tuple[int, ...], dtype: np.dtype) -> DeviceArray:
+        memory = DeviceArray(None, shape, dtype)
         self._device.set_current()
         try:
             memory.handle = self._device.allocate(max(memory.nbytes, 8), stream=self._streams[0])

@@ -48,7 +48,7 @@ class Kernel:
     shared: int
 
     @property
-    def given_up(self) -> bool:
+    def spills_excessively(self) -> bool:
         """Whether ptxas has practically failed to allocate registers, so that another variant should be tried."""
         return self.spill_stores > ABSURD_SPILL
 
@@ -141,7 +141,7 @@ def compile_cuda(source: str, *, name: str, arch: str = "sm_80", flags: tuple[st
     Returns
     -------
     Build
-        The cubin and the report of ptxas. Excessive spilling is not an error; see `Kernel.given_up`.
+        The cubin and the report of ptxas. Excessive spilling is not an error; see `Kernel.spills_excessively`.
 
     Raises
     ------

@@ -35,7 +35,7 @@ class Recipe:
         The signatures of the functions that Python calls.
     make : callable
         Generates the functions. It is called only if there is no compiled file.
-    maker : str
+    module : str
         The name of the module that generates the functions, ``__name__`` there. The functions must depend only on the
         sources of this module and of all modules that it imports, and on `name` and `variant`. If it is empty, the text
         of the functions takes the place of the sources in the key, and `make` is called every time.
@@ -46,13 +46,13 @@ class Recipe:
 
     Notes
     -----
-    Recipes are equal if `name`, `maker` and `variant` are equal.
+    Recipes are equal if `name`, `module` and `variant` are equal.
     """
 
     name: str
     signatures: tuple[Signature, ...] = field(compare=False)
     make: Callable[[], tuple[Function, ...]] = field(compare=False, repr=False)
-    maker: str = ""
+    module: str = ""
     variant: str = ""
     parts: tuple[Recipe, ...] = field(default=(), compare=False)
 
@@ -132,7 +132,7 @@ def c_object(lanes: int) -> Target:
 
 def entry_of(recipe: Recipe, target: Target, text: str = "") -> str:
     """The name of the entry of a compiled file in the cache. `text` is the text of the functions if it is known."""
-    program = sources(recipe.maker) if recipe.maker else text or _text(recipe, target)
+    program = sources(recipe.module) if recipe.module else text or _text(recipe, target)
     return f"{recipe.name}-{key_of(program, recipe.variant, *target.key)}"
 
 
@@ -167,7 +167,7 @@ def stored(recipe: Recipe, target: Target, *, text: str = "", take_turns: bool =
     CompilerError
         If the compiler fails.
     """
-    text = text or ("" if recipe.maker else _text(recipe, target))
+    text = text or ("" if recipe.module else _text(recipe, target))
 
     def write(out: Path) -> None:
         objects = tuple(stored(part, target.parts, take_turns=take_turns) for part in recipe.parts if target.parts)
@@ -205,7 +205,7 @@ def library(recipe: Recipe, lanes: int | None = None, flags: tuple[str, ...] = (
         If there is no compiler, or if it fails.
     """
     target = c_library(lanes, flags)
-    text = "" if recipe.maker else _text(recipe, target)
+    text = "" if recipe.module else _text(recipe, target)
     key = library_cache().directory, entry_of(recipe, target, text)
     if key not in _loaded:
         _loaded[key] = Library(stored(recipe, target, text=text), recipe.signatures)

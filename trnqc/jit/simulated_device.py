@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from trnqc.errors import BackendUnavailable
-from trnqc.jit.device import Argument, Built, Memory, no_memory
+from trnqc.jit.device import Argument, Built, DeviceArray, no_memory
 from trnqc.jit.recipe import Recipe, library
 
 # Compiler options of the kernels. The simulated device is for tests, so compiling fast matters more than running fast.
@@ -53,13 +53,13 @@ class SimulatedDevice:
         (signature,) = recipe.signatures
         return Built(signature, lanes, getattr(library(recipe, lanes, FLAGS), signature.name))
 
-    def upload(self, array: np.ndarray) -> Memory:
+    def upload(self, array: np.ndarray) -> DeviceArray:
         memory = self.zeros(*array.shape, dtype=array.dtype)
         memory.handle[...] = array
         return memory
 
-    def zeros(self, *shape: int, dtype: Any = np.float64) -> Memory:
-        memory = Memory(None, shape, np.dtype(dtype))
+    def zeros(self, *shape: int, dtype: Any = np.float64) -> DeviceArray:
+        memory = DeviceArray(None, shape, np.dtype(dtype))
         if memory.nbytes > self.free_memory():
             raise no_memory(self.name, memory.nbytes, self.free_memory())
         self.used += memory.nbytes
@@ -67,13 +67,13 @@ class SimulatedDevice:
         memory.handle = np.zeros(shape, dtype)
         return memory
 
-    def write(self, memory: Memory, array: np.ndarray) -> None:
+    def write(self, memory: DeviceArray, array: np.ndarray) -> None:
         memory.handle.reshape(-1)[: array.size] = array.reshape(-1)
 
-    def download(self, memory: Memory) -> np.ndarray:
+    def download(self, memory: DeviceArray) -> np.ndarray:
         return memory.handle.copy()
 
-    def release(self, *memories: Memory) -> None:
+    def release(self, *memories: DeviceArray) -> None:
         self.used -= sum(m.nbytes for m in memories)
         for memory in memories:
             memory.handle = None
@@ -83,7 +83,7 @@ class SimulatedDevice:
             raise BackendUnavailable(f"{self.name} has the streams 0 .. {self.streams - 1}; found stream {stream}")
         self.launches += 1
         operands = (arguments[p.name] for p in built.parameters)
-        built.handle(*(a.handle if isinstance(a, Memory) else a for a in operands), 0, groups)
+        built.handle(*(a.handle if isinstance(a, DeviceArray) else a for a in operands), 0, groups)
 
     def synchronize(self, stream: int | None = None) -> None:
         """Nothing to do: `launch` returns when the kernel has finished."""

@@ -5,7 +5,8 @@ mf -> active orbitals, auxiliary basis -> build_spin_factors -> run_pairs -> MP2
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +80,9 @@ class DFMP2(Energies, Densities, lib.StreamObject):
     progress
         Called as progress(stage, done, total).
     checkpoint
-        A directory in which `kernel` keeps the factors and the energies of finished pairs. An interrupted job continues
-        from it with the same digits, if its orbitals are the same to the last digit (docs/jobs.md).
+        A directory which keeps the factors, the energies of finished pairs, and Γ of densities and gradients. An
+        interrupted job continues from it with the same digits, if its orbitals are the same to the last digit
+        (docs/jobs.md).
     ranks
         The processes that share the work. All of them create this object from the same orbitals and call the same
         methods; `max_memory` is the limit of each process.
@@ -214,9 +216,8 @@ class DFMP2(Energies, Densities, lib.StreamObject):
             raise InputError("ao2mo computes the integrals of the orbitals of this object: set its mo_coeff")
         if ovL is not None:
             return factors_of_ovl(ovL, self.orbitals())
-        execution, auxiliary = self._execution(), self.auxiliary_basis()
-        with self._store(auxiliary, execution) as store:
-            factors = self._factors(auxiliary, execution, store)
+        with self._open_factors() as (factors, _):
+            pass
         if ovL_to_save is not None:
             save_ovl(factors, ovL_to_save)
         return factors
@@ -322,6 +323,14 @@ class DFMP2(Energies, Densities, lib.StreamObject):
             return nullcontext(Scratch() if self.force_outcore else None)
         kind = kind_of_reference(self._scf)
         return Checkpoint(self.checkpoint, job_of(self.mol, auxiliary, self.frozen, execution, kind))
+
+    @contextmanager
+    def _open_factors(self) -> Iterator[tuple[Factors | SpinFactors, Store | None]]:
+        """The factors, and the checkpoint for further work with them, or None."""
+        execution, auxiliary = self._execution(), self.auxiliary_basis()
+        with self._store(auxiliary, execution) as store:
+            factors = self._factors(auxiliary, execution, store)
+            yield factors, store if isinstance(store, Checkpoint) else None
 
     def _factors(self, auxiliary: AuxiliaryBasis, execution: Execution, store: Store | None) -> Factors | SpinFactors:
         spins, auxmol = self.orbitals(), auxiliary.auxmol

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,15 @@ from trnqc.errors import InputError
 from trnqc.mp2.amplitudes import amplitudes
 from trnqc.mp2.density.density import CorrelationDensity, correlation_density
 from trnqc.mp2.density.natural import frozen_natural_orbitals, natural_orbitals
+from trnqc.mp2.density.restricted_open import restricted_open_density
 from trnqc.mp2.density.spins import spin_orbitals
 from trnqc.mp2.density.two_particle import in_atomic_orbitals, two_particle_density
 from trnqc.mp2.density.zvector import ZVectorOptions
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis
 from trnqc.mp2.factors.factors import Factors, SpinFactors
-from trnqc.mp2.reference.orbitals import ActiveOrbitals
+from trnqc.mp2.jobs.store import Store
+from trnqc.mp2.reference.orbitals import ActiveOrbitals, kind_of_reference
 
 
 class Densities(ABC):
@@ -44,6 +47,10 @@ class Densities(ABC):
     @abstractmethod
     def orbitals(self) -> tuple[ActiveOrbitals, ...]:
         """See `trnqc.DFMP2.orbitals`."""
+
+    @abstractmethod
+    def _open_factors(self) -> AbstractContextManager[tuple[Factors | SpinFactors, Store | None]]:
+        """See `trnqc.DFMP2._open_factors`."""
 
     @abstractmethod
     def _execution(self) -> Execution:
@@ -84,17 +91,26 @@ class Densities(ABC):
         return rdm1[active[0]] if len(active) == 1 else np.array([p[mask] for p, mask in zip(rdm1, active)])
 
     def _density(self, relaxed: bool = False, eris: Any = None) -> CorrelationDensity:
-        factors = self.ao2mo() if eris is None else checked_eris(eris, self.orbitals())
-        return correlation_density(
-            self._scf,
-            spin_orbitals(self.mo_coeff, self.mo_energy, self.mo_occ, self.frozen),
-            (factors,) if isinstance(factors, Factors) else factors,
-            self.auxiliary_basis().auxmol,
-            self._execution(),
-            scaling=self.gradient_scaling,
-            relaxed=relaxed,
-            options=ZVectorOptions(tolerance=self.cphf_tol, max_cycle=self.cphf_max_cycle),
-        )
+        if eris is None:
+            with self._open_factors() as (factors, store):
+                return self._density_of(factors, relaxed, store)
+        return self._density_of(checked_eris(eris, self.orbitals()), relaxed)
+
+    def _density_of(
+        self, factors: Factors | SpinFactors, relaxed: bool, store: Store | None = None
+    ) -> CorrelationDensity:
+        by_spin = (factors,) if isinstance(factors, Factors) else factors
+        rest = by_spin, self.auxiliary_basis().auxmol, self._execution()
+        options: dict[str, Any] = {
+            "scaling": self.gradient_scaling,
+            "relaxed": relaxed,
+            "options": ZVectorOptions(tolerance=self.cphf_tol, max_cycle=self.cphf_max_cycle),
+            "store": store,
+        }
+        if kind_of_reference(self._scf) == "ROHF":
+            return restricted_open_density(self._scf, self.orbitals(), *rest, **options)
+        spins = spin_orbitals(self.mo_coeff, self.mo_energy, self.mo_occ, self.frozen)
+        return correlation_density(self._scf, spins, *rest, **options)
 
     def make_natorbs(self, rdm1_mo: np.ndarray | None = None, relaxed: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Natural occupation numbers, descending, and natural orbitals [nao, n], of the spin-summed density.

@@ -5,8 +5,9 @@ network + sparsity -> layouts and loops (Z3) -> index notation -> program (gen) 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from trnqc.lazy import lazy_names
 
 if TYPE_CHECKING:
     from trnqc.sparse.api import contract, plan
@@ -39,13 +40,4 @@ _HOMES = {
     "read_tns": "trnqc.sparse.tensors.convert",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'trnqc.sparse' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -27,8 +27,8 @@ class Case:
 
     def run(self, model: Any = None) -> tuple[Any, Any]:
         """Energy and forces."""
-        found = self.call(model or self.model)
-        return found[self.energy].detach(), found["forces"].detach()
+        result = self.call(model or self.model)
+        return result[self.energy].detach(), result["forces"].detach()
 
 
 def make(package: str, dtype: str) -> Case:

@@ -20,8 +20,8 @@ FORCES = {"float32": 5e-6, "float64": 1e-13}
 ENERGY = {"float32": 1e-6, "float64": 1e-14}
 
 
-def assert_same(found, expected, dtype):
-    (energy, forces), (energy0, forces0) = found, expected
+def assert_same(actual, expected, dtype):
+    (energy, forces), (energy0, forces0) = actual, expected
     assert forces0.abs().max() > 1e-4
     assert (energy - energy0).abs().max() <= ENERGY[dtype] * energy0.abs().max()
     assert (forces - forces0).abs().max() <= FORCES[dtype] * forces0.abs().max()
@@ -69,9 +69,9 @@ def test_a_second_time_changes_nothing(case):
 
 def test_copies_are_swapped_too(case, dtype):
     accelerate(case.model)
-    found = case.run(copy.deepcopy(case.model))
+    result = case.run(copy.deepcopy(case.model))
     undo(case.model)
-    assert_same(found, case.run(), dtype)
+    assert_same(result, case.run(), dtype)
 
 
 @pytest.mark.parametrize("package", ["mace"], indirect=True)
@@ -94,8 +94,8 @@ def test_training_has_the_same_gradients(case):
     """A loss of forces differentiates the convolution twice."""
     expected = gradients_of(case)
     accelerate(case.model)
-    for found, wanted in zip(gradients_of(case), expected, strict=True):
-        assert (found - wanted).abs().max() <= 1e-12 * max(wanted.abs().max(), 1e-6)
+    for actual, wanted in zip(gradients_of(case), expected, strict=True):
+        assert (actual - wanted).abs().max() <= 1e-12 * max(wanted.abs().max(), 1e-6)
 
 
 def gradients_of(case):

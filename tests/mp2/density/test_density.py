@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,12 +11,11 @@ from pyscf.mp import dfmp2_native, dfump2_native
 
 import trnqc
 from tests.mp2.density.references import Parts, converged
-from trnqc.errors import InputError, MemoryLimit, NotConverged, TrnqcError, UnsupportedError
+from trnqc.errors import InputError, MemoryLimit, NotConverged, TrnqcError
 from trnqc.mp2.density import sets
 from trnqc.mp2.density.density import correlation_density
-from trnqc.mp2.density.fitted_response import FittedResponse, response_of
 from trnqc.mp2.density.pair_sums import pair_sums
-from trnqc.mp2.density.response import GeneralResponse
+from trnqc.mp2.density.response import FittedResponse, GeneralResponse, response_of
 from trnqc.mp2.density.zvector import ZVectorOptions, solve_z_vector
 from trnqc.mp2.execution import choose
 
@@ -176,13 +174,6 @@ def test_frozen_and_correlated_orbitals_that_are_degenerate():
     eps[3] = eps[2]
     with pytest.raises(TrnqcError, match="frozen orbital 2 and the correlated orbital 3 have the same energy"):
         correlation_density(*parts.arguments, relaxed=True)
-
-
-def test_several_ranks():
-    parts = Parts(converged("water", True), 1)
-    parts.execution = replace(parts.execution, ranks=SimpleNamespace(size=2, rank=0))
-    with pytest.raises(UnsupportedError, match="one process, found a job of 2 ranks"):
-        correlation_density(*parts.arguments)
 
 
 @pytest.mark.parametrize("name", ["water", "water cation"])

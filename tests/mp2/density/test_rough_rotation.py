@@ -7,7 +7,7 @@ import pytest
 
 from tests.mp2.density.references import converged
 from trnqc.errors import NotConverged
-from trnqc.mp2.density.fitted_response import response_of
+from trnqc.mp2.density.response import response_of
 from trnqc.mp2.density.spins import spin_orbitals
 from trnqc.mp2.density.zvector import ZVectorOptions, conjugate_gradients, solve_z_vector
 

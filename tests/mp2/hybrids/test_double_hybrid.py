@@ -58,6 +58,19 @@ def test_wb97m2_is_the_published_sum(spin):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("spin", [0, 1])
+@pytest.mark.parametrize("name", FORGE)
+def test_energies_agree_with_an_installed_pyscf_forge(name, spin):
+    forge = pytest.importorskip("pyscf.dh", reason="pyscf-forge is not installed")
+    mf = kohn_sham(ATOMS[spin], spin, recipe(name).scf).run()
+    name_there = {"DSD-BLYP": "DSD_BLYP_D3BJ", "DSD-PBEP86": "DSD_PBEP86_D3BJ"}.get(name, name)
+    theirs = forge.DFDH(mf, xc=name_there)
+    theirs.kernel()
+    expected = theirs.eng_nc + theirs.eng_pt2 + mf.energy_nuc()
+    assert trnqc.DH(mf, name, disp=False).kernel() == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.slow
 def test_wb2plyp_agrees_with_a_published_program():
     # ORCA 5.0.4, as quoted in the tests of pyscf-forge; its fitting and grids differ from PySCF's.
     mol = gto.M(atom="O; H 1 0.94; H 1 0.94 2 104.5", basis="6-31g", verbose=0)
@@ -121,16 +134,19 @@ def test_an_scf_that_has_not_converged_is_refused():
         trnqc.DH(kohn_sham(ATOMS[0], 0, recipe("B2PLYP").scf, max_cycle=1), "B2PLYP").kernel()
 
 
-@pytest.mark.parametrize("name", ["XYG3", "wB97M(2)", ("wB97M-V", 0.1, 0.1)])
-def test_relaxed_densities_without_their_terms_are_refused(name):
-    xc = recipe(name).scf
-    with pytest.raises(UnsupportedError, match=r"relaxed densities"):
-        trnqc.DH(kohn_sham(ATOMS[0], 0, xc), name).dip_moment()
+@pytest.mark.parametrize("name", ["wB97M(2)", ("wB97M-V", 0.1, 0.1)])
+def test_relaxed_densities_with_vv10_are_refused(name):
+    dh = trnqc.DH(kohn_sham("H 0 0 0; H 0 0 0.74", 0, recipe(name).scf), name)
+    with pytest.raises(UnsupportedError, match="VV10"):
+        dh.dip_moment()
+    with pytest.raises(UnsupportedError, match="VV10"):
+        dh.nuc_grad_method().kernel()
 
 
 # P86 with spin polarisation is left out: its energy in libxc is not smooth enough, also without perturbation.
 @pytest.mark.parametrize(
-    ("name", "spin"), [("B2PLYP", 0), ("PBE-QIDH", 1), pytest.param("wB2PLYP", 0, marks=pytest.mark.slow)]
+    ("name", "spin"),
+    [("B2PLYP", 0), ("PBE-QIDH", 1), ("XYG3", 0), ("XYG3", 1), pytest.param("wB2PLYP", 0, marks=pytest.mark.slow)],
 )
 def test_dipoles_are_derivatives_by_an_electric_field(name, spin):
     def energy(field):
@@ -145,3 +161,44 @@ def test_dipoles_are_derivatives_by_an_electric_field(name, spin):
     dipole = trnqc.DH(mf, name, disp=False).dip_moment("AU")
     assert dipole[2] == pytest.approx(nuclei - differences, abs=1e-7)
     assert np.abs(dipole[:2]).max() < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("name", "spin", "frozen"),
+    [
+        ("B2PLYP", 0, None),
+        ("XYG3", 0, 1),
+        pytest.param("PBE-QIDH", 1, 1, marks=pytest.mark.slow),
+        pytest.param("XYG3", 1, None, marks=pytest.mark.slow),
+        pytest.param("wB2PLYP", 0, None, marks=pytest.mark.slow),
+    ],
+)
+def test_gradients_are_derivatives_of_the_energy(name, spin, frozen):
+    positions = np.array([[0.0, 0.0, 0.1], [0.2, 1.45, 1.1], [0.0, -1.45, 1.2]])
+
+    def double_hybrid(moved):
+        atoms = list(zip("NHH" if spin else "OHH", positions + moved))
+        mol = gto.M(atom=atoms, unit="Bohr", basis="6-31g", spin=spin, verbose=0)
+        mf = dft.KS(mol, xc=recipe(name).scf).density_fit("cc-pvdz-jkfit").set(conv_tol=1e-12, conv_tol_grad=1e-8)
+        mf.grids.atom_grid, mf.grids.prune = (15, 50), None
+        return trnqc.DH(mf, name, auxbasis="cc-pvdz-ri", frozen=frozen, disp=False).run()
+
+    gradient = double_hybrid(0.0).nuc_grad_method().kernel()
+    direction, step = np.array([[0.3, -0.2, 0.8], [0.1, 0.5, 0.4], [-0.6, 0.2, 0.1]]), 2e-3
+    at = {k: double_hybrid(k * step * direction).e_tot for k in (1, -1, 2, -2)}
+    differences = (8 * (at[1] - at[-1]) - (at[2] - at[-2])) / (12 * step)
+    assert np.vdot(gradient, direction) == pytest.approx(differences, abs=2e-7)
+    assert np.abs(gradient.sum(axis=0)).max() < 1e-7
+
+
+def test_the_gradient_of_dispersion():
+    pytest.importorskip("pyscf.dispersion")
+    mf = kohn_sham("H 0 0 0; H 0 0 0.74", 0, recipe("DSD-BLYP").scf).run()
+    plain, full = (trnqc.DH(mf, "DSD-BLYP", disp=disp).nuc_grad_method().kernel() for disp in (False, None))
+
+    def energy(distance):
+        return dispersion_energy(gto.M(atom=f"H 0 0 0; H 0 0 {distance}", unit="Bohr"), recipe("DSD-BLYP"))
+
+    bond, step = mf.mol.atom_coord(1)[2], 1e-3
+    expected = (energy(bond + step) - energy(bond - step)) / (2 * step)
+    assert (full - plain)[1, 2] == pytest.approx(expected, abs=1e-8)

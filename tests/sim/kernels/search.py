@@ -17,9 +17,9 @@ def largest(x, k):
     places = nl.ndarray((rows, k), dtype=nl.uint32, buffer=nl.sbuf)
     work = nl.load(x)
     for start in range(0, k, 8):
-        top, found = values[:, start : start + 8], places[:, start : start + 8]
+        top, result = values[:, start : start + 8], places[:, start : start + 8]
         nisa.max8(dst=top, src=work)
-        nisa.nc_find_index8(dst=found, data=work, vals=top)
+        nisa.nc_find_index8(dst=result, data=work, vals=top)
         nisa.nc_match_replace8(dst=work, data=work, vals=top, imm=LOWEST)
     out_values = nl.ndarray((rows, k), dtype=nl.float32, buffer=nl.shared_hbm)
     out_places = nl.ndarray((rows, k), dtype=nl.uint32, buffer=nl.shared_hbm)

@@ -13,13 +13,19 @@ nvir and naux. Their digits therefore do not depend on the number of threads, th
 
 from __future__ import annotations
 
+import platform
+
 import numpy as np
 
+from trnqc import jit
 from trnqc.backends.base import Backend, BackendStatus
 from trnqc.backends.cpu.formats import FORMATS, encode
+from trnqc.backends.cpu.pair_energies import energy_library
 from trnqc.backends.cpu.pairs import CpuPairStep
-from trnqc.backends.cpu.status import status
 from trnqc.backends.pair_step import PairOptions
+from trnqc.errors import CompilerError
+from trnqc.host.blas import numpy_blas
+from trnqc.host.threads import cpus
 from trnqc.types import PRECISIONS
 
 
@@ -30,7 +36,20 @@ class Cpu(Backend):
     precisions = PRECISIONS
 
     def status(self) -> BackendStatus:
-        return status()
+        """Versions of NumPy, the BLAS and the C compiler. Without a compiler, only the fused pair step is unusable."""
+        blas = numpy_blas()
+        versions = {"numpy": np.__version__, "BLAS": f"{blas} (threads a call: {blas.threads or 'unknown'})"}
+        reason = hint = ""
+        try:
+            versions["C compiler"] = jit.find_compiler().version
+            energy_library("float64")
+            versions["pair kernel"] = "compiled"
+        except CompilerError as error:
+            versions["pair kernel"] = "not compiled"
+            reason = "the fused pair kernel cannot be compiled; GEMMs and the unfused pair step work"
+            hint = str(error)
+        device = f"{platform.processor() or platform.machine()}, {cpus()} CPUs"
+        return BackendStatus(True, reason, hint, versions, (device,))
 
     def _product(self, a_t: np.ndarray, b: np.ndarray, precision: str) -> np.ndarray:
         form = FORMATS[precision]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from trnqc.backends.base import BackendStatus
 from trnqc.backends.nki.backend import NkiBackend
-from trnqc.backends.simulator.device import SimulatedCore
-from trnqc.backends.simulator.status import status
+from trnqc.backends.simulator.device import SIMULATOR, SimulatedCore
+from trnqc.sim.launch.targets import target_from_environment
 
 
 class Simulator(NkiBackend):
@@ -14,7 +14,9 @@ class Simulator(NkiBackend):
     name = "simulator"
 
     def status(self) -> BackendStatus:
-        return status()
+        """The simulator is always usable."""
+        device = f"simulated {target_from_environment().name}"
+        return BackendStatus(True, versions={"nki": SIMULATOR}, devices=(device,))
 
     def devices(self) -> tuple[SimulatedCore, ...]:
         return (SimulatedCore(),)

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from nki_kernels.descriptors import NkiKernel
-from nki_kernels.lang import nki
-from trnqc.backends.simulator.status import SIMULATOR
+from nki_kernels.lang import REAL, nki
 from trnqc.sim.launch.targets import target_from_environment
+
+# The vendor's simulator if its package is installed, else the one of this project.
+SIMULATOR = f"vendor's simulator, nki {nki.__version__}" if REAL else "trnqc.sim, strict stand-in for nki"
 
 
 class SimulatedCore:

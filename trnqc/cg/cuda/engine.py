@@ -23,7 +23,7 @@ from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import CONVOLUTIONS, DIRECTIONS
 from trnqc.errors import OperandError, UnsupportedError
 from trnqc.jit import Recipe, Signature
-from trnqc.jit.device import Argument, Built, Device, Memory
+from trnqc.jit.device import Argument, Built, Device, DeviceArray
 
 # Number of lanes of a warp.
 WARP = 32
@@ -82,7 +82,7 @@ class CudaEngine(Engine):
         self.lanes = min(WARP, self.device.most_lanes)
         self.kahan, self.atomic = kahan, atomic
         self._built: dict[str, Built] = {}
-        self._segments: weakref.WeakKeyDictionary[Graph, dict[str, tuple[Segments, dict[str, Memory]]]]
+        self._segments: weakref.WeakKeyDictionary[Graph, dict[str, tuple[Segments, dict[str, DeviceArray]]]]
         self._segments = weakref.WeakKeyDictionary()
 
     @property
@@ -160,7 +160,7 @@ class CudaEngine(Engine):
         rows = {n: shapes[n] for n in direction.writes}
         zeroed = {"gy", "gw"} if shared else {"gy"}
         groups, parts, summed = len(arrays["x"]), None, ""
-        order: dict[str, Memory] = {}
+        order: dict[str, DeviceArray] = {}
         if graph is not None:
             parts, order = self._parts(graph, direction.by)
             groups = len(parts)
@@ -178,7 +178,7 @@ class CudaEngine(Engine):
                 self._sum_rows(operands.memories[summed], shapes[summed][1], parts.cut)
         return operands.results({n: shapes[n] for n in rows})
 
-    def _launch(self, name: str, memories: dict[str, Memory], groups: int, parts: Segments | None) -> None:
+    def _launch(self, name: str, memories: dict[str, DeviceArray], groups: int, parts: Segments | None) -> None:
         built = self._kernel(name)
         names, weights = built.signature.names, self.problem.weight_numel
         sums_weights = self.problem.shared_weights and "gw" in names and weights > 0
@@ -205,7 +205,7 @@ class CudaEngine(Engine):
         step = max(1, edges // longest)
         return [(n, min(n + step, groups)) for n in range(0, groups, step)]
 
-    def _sum_rows(self, rows: Memory, columns: int, ranges: Ranges) -> None:
+    def _sum_rows(self, rows: DeviceArray, columns: int, ranges: Ranges) -> None:
         if not columns:
             return
         bounds = {name: self.device.upload(getattr(ranges, name)) for name in ("begin", "end", "row")}
@@ -213,7 +213,7 @@ class CudaEngine(Engine):
         self.device.launch(self._sum_kernel(), groups, {"columns": columns, "rows": rows, **bounds})
         self.device.release(*bounds.values())
 
-    def _parts(self, graph: Graph, by: str) -> tuple[Segments, dict[str, Memory]]:
+    def _parts(self, graph: Graph, by: str) -> tuple[Segments, dict[str, DeviceArray]]:
         """Return the segments of a graph and their arrays in the device's memory, which are kept with the graph."""
         kept = self._segments.setdefault(graph, {})
         if by not in kept:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from trnqc.errors import OperandError
-from trnqc.jit.device import Device, Memory
+from trnqc.jit.device import Device, DeviceArray
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -16,7 +16,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 class Operands(Protocol):
     """The operands and results of one launch by name."""
 
-    memories: dict[str, Memory]
+    memories: dict[str, DeviceArray]
 
     def allocate(self, shapes: Shapes, zeroed: set[str], outs: Mapping[str, Any]) -> None:
         """Add results to `memories`.
@@ -102,5 +102,5 @@ def _first(array: Any, shape: tuple[int, ...]) -> Any:
     return array[0] if array.ndim > len(shape) else array[: shape[0]]
 
 
-def _memory(tensor: Any) -> Memory:
-    return Memory(tensor.data_ptr(), tuple(tensor.shape), np.dtype(str(tensor.dtype).removeprefix("torch.")))
+def _memory(tensor: Any) -> DeviceArray:
+    return DeviceArray(tensor.data_ptr(), tuple(tensor.shape), np.dtype(str(tensor.dtype).removeprefix("torch.")))

@@ -21,7 +21,7 @@ from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.parameters import work_size
 from trnqc.errors import MemoryLimit
 from trnqc.jit import Library
-from trnqc.jit.device import Built, Device, Memory
+from trnqc.jit.device import Built, Device, DeviceArray
 
 # Positions of the queue that a selection fills, if one bra pair does not need more.
 QUEUE = 1 << 20
@@ -72,9 +72,9 @@ class ResidentArrays:
     def __init__(self, device: Device) -> None:
         self.device = device
         # The array is kept too, so that its id stays its own.
-        self._uploaded: dict[int, tuple[np.ndarray, Memory]] = {}
+        self._uploaded: dict[int, tuple[np.ndarray, DeviceArray]] = {}
 
-    def __call__(self, array: np.ndarray) -> Memory:
+    def __call__(self, array: np.ndarray) -> DeviceArray:
         if id(array) not in self._uploaded:
             self._uploaded[id(array)] = array, self.device.upload(array)
         return self._uploaded[id(array)][1]
@@ -105,7 +105,7 @@ class DeviceRun:
         self.resident, self.kernels, self.run, self.note = resident, kernels, run, note
         self.device = device = resident.device
         self.cost, self._launches = 0.0, 0
-        self._buffers: dict[tuple[int, str], Memory] = {}
+        self._buffers: dict[tuple[int, str], DeviceArray] = {}
         self._matrices = {
             "reals": device.upload(run.reals),
             "dm_max": device.upload(run.maxima),
@@ -180,7 +180,7 @@ class DeviceRun:
             "j_ab": self.run.count * n_ab * a * b,
         }
 
-    def _buffer(self, stream: int, name: str, size: int, dtype: Any = np.float64) -> Memory:
+    def _buffer(self, stream: int, name: str, size: int, dtype: Any = np.float64) -> DeviceArray:
         """Return the stream's buffer of this name, replaced by a larger one if it is too small."""
         buffer = self._buffers.get((stream, name))
         if buffer is None or buffer.shape[0] < size:
@@ -189,7 +189,7 @@ class DeviceRun:
             self._buffers[stream, name] = self.device.zeros(size, dtype=dtype)
         return self._buffers[stream, name]
 
-    def _written(self, stream: int, name: str, array: np.ndarray) -> Memory:
+    def _written(self, stream: int, name: str, array: np.ndarray) -> DeviceArray:
         memory = self._buffer(stream, name, array.size, array.dtype)
         self.device.write(memory, array)
         return memory

@@ -19,9 +19,10 @@ from trnqc.host.memory import gigabytes
 
 # Eigenvalues of a density below this share of the largest are rounding errors.
 NEGLIGIBLE = 1e-14
-# Fitting functions whose integrals a thread transforms at once: at least FUNCTIONS, because each call for a range of
-# shells takes milliseconds, and more where the unpacked integrals take less than BYTES.
-FUNCTIONS, BYTES = 32, 6.4e7
+# The fewest fitting functions whose integrals a thread computes at once: each call takes milliseconds.
+FUNCTIONS = 32
+# Bytes of packed integrals that a thread computes at once, where these are of more functions.
+BYTES = 1.28e8
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,19 +139,27 @@ def _transform(
     threads: int,
 ) -> None:
     """Write sum_r W_rk (P|rs) into half [k, s, P], and sum_rs (P|rs) D_rs into projections [2, P]."""
-    integrals, loc = ThreeCentre(mol, auxmol), auxmol.ao_loc_nr()
-    most = max(FUNCTIONS, BYTES / (8 * max(mol.nao_nr(), 1) ** 2))
-    flat, edges = np.array(densities).reshape(len(densities), -1), [0]
+    integrals, loc, nao = ThreeCentre(mol, auxmol), auxmol.ao_loc_nr(), mol.nao_nr()
+    i, j = np.tril_indices(nao)
+    # A pair i > j stands for two elements of the density.
+    folded = np.array([(d + d.T)[i, j] * np.where(i == j, 0.5, 1.0) for d in densities])
+    most = max(FUNCTIONS, BYTES / (8 * max(len(i), 1)))
+    edges = [0]
     for shell in range(1, auxmol.nbas + 1):
         if shell == auxmol.nbas or loc[shell + 1] - loc[edges[-1]] > most:
             edges.append(shell)
 
     def transform(shells: tuple[int, int]) -> None:
         first, last = loc[shells[0]], loc[shells[1]]
-        square = lib.unpack_tril(integrals(shells))
-        projections[:, first:last] = flat @ square.reshape(last - first, -1).T
-        for w, to in zip(orbitals, half):
-            to[:, :, first:last] = np.matmul(w.T, square).transpose(1, 2, 0)
+        packed = integrals(shells)
+        projections[:, first:last] = folded @ packed.T
+        square, parts = np.empty((nao, nao)), [np.empty((last - first, *to.shape[:2])) for to in half]
+        for n, row in enumerate(packed):
+            lib.unpack_tril(row, out=square)
+            for w, part in zip(orbitals, parts):
+                np.matmul(w.T, square, out=part[n])
+        for to, part in zip(half, parts):
+            to[:, :, first:last] = part.transpose(1, 2, 0)
 
     with single_threaded_pool(threads) as pool:
         list(pool.map(transform, pairwise(edges)))

@@ -122,6 +122,9 @@ def fitted_jk_gradient(
     """
     pair = DensityPair.of(mol, d1, d2)
     signed = signed_omega(mol, omega)
+    # Ranges of shells of one kind fill the lanes of the kernels.
+    auxmol = auxmol.copy(deep=False)
+    auxmol._bas = auxmol._bas[np.argsort(auxmol._bas[:, gto.ANG_OF], kind="stable")]
     memory = 1e6 * mol.max_memory if max_memory is None else max_memory
     threads = threads or lib.num_threads()
     options: dict[str, Any] = {"omega": signed, "threads": threads}

@@ -9,5 +9,6 @@ sets        sets of orbitals whose pairs are computed together, and their memory
 gamma       Γ of one spin, in memory or on disk
 response    the change of the Fock matrix with the density
 density     the whole way, and its result
+restricted_open  the same for ROHF references
 natural     natural orbitals and frozen natural orbitals
 """

@@ -12,18 +12,19 @@ from typing import Any
 import numpy as np
 from pyscf import gto
 
-from trnqc.errors import InputError, TrnqcError, UnsupportedError
-from trnqc.mp2.density.fitted_response import response_of
+from trnqc.errors import InputError, TrnqcError
 from trnqc.mp2.density.lagrangian import Lagrangian, lagrangians
 from trnqc.mp2.density.pair_sums import PairSums, pair_sums
-from trnqc.mp2.density.response import Response
+from trnqc.mp2.density.response import Response, response_of
 from trnqc.mp2.density.sectors import SpinEnergies
 from trnqc.mp2.density.spins import SpinOrbitals
 from trnqc.mp2.density.zvector import DEFAULTS, ZVectorOptions, solve_z_vector
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.factors.metric import Metric, factorise
+from trnqc.mp2.factors.ranks import on_every_rank
 from trnqc.mp2.factors.shell_blocks import by_angular_momentum
+from trnqc.mp2.jobs.store import Store
 
 # Hartree. A frozen and a correlated orbital whose energies differ by less cannot be told apart.
 LEAST_GAP = 1e-6
@@ -79,8 +80,11 @@ class Relaxation:
     ----------
     density
         The relaxed density.
-    lagrangians
-        W of each spin.
+    correlated
+        The orbitals of each spin to which Γ refers.
+    fock, lagrangians
+        The Fock matrix, and W with zeros where it has no columns, of each spin in the orbitals of the density,
+        [nmo, nmo], Hartree.
     sums
         The pass over pairs, with Γ[i, a, P] in the raw auxiliary functions.
     two_centre
@@ -92,7 +96,9 @@ class Relaxation:
     """
 
     density: CorrelationDensity
-    lagrangians: tuple[Lagrangian, ...]
+    correlated: tuple[SpinOrbitals, ...]
+    fock: tuple[np.ndarray, ...]
+    lagrangians: tuple[np.ndarray, ...]
     sums: PairSums
     two_centre: np.ndarray
     auxmol: gto.Mole
@@ -109,6 +115,7 @@ def correlation_density(
     scaling: tuple[float, float] = (1.0, 1.0),
     relaxed: bool = False,
     options: ZVectorOptions = DEFAULTS,
+    store: Store | None = None,
 ) -> CorrelationDensity:
     """Compute the MP2 correction to the one-particle density.
 
@@ -124,10 +131,15 @@ def correlation_density(
         The auxiliary functions with which the factors were computed.
     execution
         Threads, memory limit, and the backend of Γ, see `pair_sums`. All other products run on the host in fp64.
+        Several ranks share the pairs; each of them computes the rest and returns the whole density.
     scaling
         Factors (c_os, c_ss) of the energy of which this is the density: (1, 1) for MP2.
     relaxed
         Whether the response of the orbitals is included, so that expectation values are derivatives of the energy.
+    options
+        How the Z-vector equations are solved.
+    store
+        Where an interrupted job finds its finished part, see `pair_sums`.
 
     Raises
     ------
@@ -137,8 +149,6 @@ def correlation_density(
         If the Z-vector equations do not converge.
     TrnqcError
         If the SCF solution is not a minimum, or a frozen orbital is degenerate with a correlated one.
-    UnsupportedError
-        If the job has several ranks.
     MemoryLimit, StorageError
 
     Notes
@@ -147,10 +157,11 @@ def correlation_density(
     a one-electron operator. docs/properties.md has the equations.
     """
     spins = tuple(spins)
-    _check(spins, factors, execution)
     if relaxed:
-        return relax(mf, spins, factors, auxmol, execution, scaling=scaling, options=options).density
-    sums = pair_sums(factors, scaling, execution)
+        relaxation = relax(mf, spins, factors, auxmol, execution, scaling=scaling, options=options, store=store)
+        return relaxation.density
+    _check(spins, factors)
+    sums = pair_sums(on_every_rank(factors, execution), scaling, execution, store)
     return CorrelationDensity(spins, unrelaxed(spins, sums), sums.energies, relaxed=False)
 
 
@@ -163,33 +174,82 @@ def relax(
     *,
     scaling: tuple[float, float] = (1.0, 1.0),
     options: ZVectorOptions = DEFAULTS,
+    reference_gradient: Sequence[np.ndarray] | None = None,
+    store: Store | None = None,
 ) -> Relaxation:
-    """Compute the relaxed density and keep what gradients need; arguments as in `correlation_density`."""
+    """Compute the relaxed density and keep what gradients need; arguments as in `correlation_density`.
+
+    If the energy of the reference is not stationary with respect to its orbitals, `reference_gradient` is its Fock
+    matrix of each spin between virtual and occupied orbitals.
+    """
     spins = tuple(spins)
-    _check(spins, factors, execution)
-    auxmol = by_angular_momentum(auxmol)
-    metric = factorise(auxmol.intor("int2c2e", hermi=1))
-    if any(f.shape[2] != metric.naux for f in factors):
-        raise InputError(f"factors with {metric.naux} auxiliary functions were expected, found {factors[0].shape[2]}")
-    sums = pair_sums(factors, scaling, execution)
-    two_centre = _two_centre(factors, sums, metric)
-    gammas = tuple(gamma.to_auxiliary(metric, execution.threads) for gamma in sums.gamma)
-    sums = replace(sums, gamma=gammas)
-    held = sum(part.bytes_in_memory for part in factors) + sum(part.bytes_in_memory for part in gammas)
-    left = replace(execution, memory=execution.memory - held)
-    w = lagrangians(mf.mol, auxmol, spins, gammas, left)
-    densities = [_with_frozen(*parts) for parts in zip(spins, unrelaxed(spins, sums), w)]
-    response = response_of(mf, spins, left.threads, left.memory)
+    parts = prepare(mf, spins, factors, auxmol, execution, scaling, store)
+    densities = [_with_frozen(*p) for p in zip(spins, unrelaxed(spins, parts.sums), parts.lagrangians)]
+    response = response_of(mf, spins, execution.threads, parts.memory)
     right = [
-        -_orbital_gradient(spin, lagrangian, columns)
-        for spin, lagrangian, columns in zip(spins, w, response.columns(densities))
+        -_orbital_gradient(spin, w, columns)
+        for spin, w, columns in zip(spins, parts.lagrangians, response.columns(densities))
     ]
+    if reference_gradient is not None:
+        right = [r - fock for r, fock in zip(right, reference_gradient)]
     z = solve_z_vector(right, spins, response, options, lambda cycle: execution.report("orbital response", cycle, 0))
     for spin, density, block in zip(spins, densities, z):
         density[np.ix_(~spin.occupied, spin.occupied)] += block
         density[np.ix_(spin.occupied, ~spin.occupied)] += block.T
-    result = CorrelationDensity(spins, tuple(densities), sums.energies, relaxed=True)
-    return Relaxation(result, w, sums, two_centre, auxmol, response)
+    result = CorrelationDensity(spins, tuple(densities), parts.sums.energies, relaxed=True)
+    fock = tuple(np.diag(spin.energies) for spin in spins)
+    w = tuple(in_all_orbitals(*p) for p in zip(spins, parts.lagrangians))
+    return Relaxation(result, spins, fock, w, parts.sums, parts.two_centre, parts.auxmol, response)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """What a relaxed density is computed from, before the response of the orbitals; see `Relaxation`.
+
+    Attributes
+    ----------
+    memory
+        Bytes that are left of the memory limit.
+    """
+
+    sums: PairSums
+    lagrangians: tuple[Lagrangian, ...]
+    two_centre: np.ndarray
+    auxmol: gto.Mole
+    memory: float
+
+
+def prepare(
+    mf: Any,
+    spins: tuple[SpinOrbitals, ...],
+    factors: Sequence[Factors],
+    auxmol: gto.Mole,
+    execution: Execution,
+    scaling: tuple[float, float],
+    store: Store | None = None,
+) -> Prepared:
+    """Compute the pair sums and the derivative by the orbitals; arguments as in `correlation_density`."""
+    _check(spins, factors)
+    factors = on_every_rank(factors, execution)
+    auxmol = by_angular_momentum(auxmol)
+    metric = factorise(auxmol.intor("int2c2e", hermi=1))
+    if any(f.shape[2] != metric.naux for f in factors):
+        raise InputError(f"factors with {metric.naux} auxiliary functions were expected, found {factors[0].shape[2]}")
+    sums = pair_sums(factors, scaling, execution, store)
+    two_centre = _two_centre(factors, sums, metric)
+    gammas = tuple(gamma.to_auxiliary(metric, execution.threads) for gamma in sums.gamma)
+    sums = replace(sums, gamma=gammas)
+    held = sum(f.bytes_in_memory for f in factors) + sum(gamma.bytes_in_memory for gamma in gammas)
+    left = replace(execution, memory=execution.memory - held)
+    w = lagrangians(mf.mol, auxmol, spins, gammas, left)
+    return Prepared(sums, w, two_centre, auxmol, left.memory)
+
+
+def in_all_orbitals(spin: SpinOrbitals, w: Lagrangian) -> np.ndarray:
+    """Return W as a matrix [nmo, nmo], with zeros in the columns of frozen orbitals."""
+    matrix = np.zeros((spin.nmo, spin.nmo))
+    matrix[:, spin.active_occ], matrix[:, spin.active_vir] = w.occ, w.vir
+    return matrix
 
 
 def unrelaxed(spins: Sequence[SpinOrbitals], sums: PairSums) -> tuple[np.ndarray, ...]:
@@ -203,11 +263,7 @@ def unrelaxed(spins: Sequence[SpinOrbitals], sums: PairSums) -> tuple[np.ndarray
     return tuple(densities)
 
 
-def _check(spins: tuple[SpinOrbitals, ...], factors: Sequence[Factors], execution: Execution) -> None:
-    if execution.ranks.size > 1:
-        raise UnsupportedError(
-            f"densities and gradients are computed by one process, found a job of {execution.ranks.size} ranks"
-        )
+def _check(spins: tuple[SpinOrbitals, ...], factors: Sequence[Factors]) -> None:
     expected = [(len(spin.active_occ), len(spin.active_vir)) for spin in spins]
     found = [tuple(f.shape[:2]) for f in factors]
     if expected != found:

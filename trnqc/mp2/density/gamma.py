@@ -6,13 +6,14 @@ pair_sums: add ─► Γ[i, a, Q] ─► to_auxiliary: Γ[i, a, P] in the raw au
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.mp2.factors.disk_arrays import RowsOnDisk
 from trnqc.mp2.factors.metric import CholeskyMetric, Metric
-from trnqc.mp2.jobs.store import Scratch
+from trnqc.mp2.jobs.store import Scratch, Store
 
 
 class Gamma:
@@ -23,13 +24,19 @@ class Gamma:
     shape
         nocc, nvir and naux.
     on_disk
-        Whether the rows are kept in an unnamed file below TMPDIR.
+        Whether the rows are kept in a file.
+    store
+        The store of that file; by default it is an unnamed one below TMPDIR.
+    name
+        Name of the file.
     """
 
-    def __init__(self, shape: tuple[int, int, int], on_disk: bool) -> None:
-        self.shape, self.on_disk = shape, on_disk and shape[0] > 0
+    def __init__(
+        self, shape: tuple[int, int, int], on_disk: bool, store: Store | None = None, name: str = "gamma"
+    ) -> None:
+        self.shape, self.on_disk, self._is_kept = shape, on_disk and shape[0] > 0, store is not None
         self._rows: np.ndarray | RowsOnDisk = (
-            Scratch().array(RowsOnDisk, "gamma", "Gamma", shape) if self.on_disk else np.zeros(shape)
+            (store or Scratch()).array(RowsOnDisk, name, "Gamma", shape) if self.on_disk else np.zeros(shape)
         )
 
     @property
@@ -54,12 +61,13 @@ class Gamma:
         """Return Γ[i, a, P] = Σ_Q Γ[i, a, Q] M[Q, P] for factors B[Q] = Σ_P (ia|P) M[Q, P].
 
         A Cholesky metric (M = L^-1) transforms the rows in their own memory, so that this object must not be used
-        afterwards.
+        afterwards. Rows in a caller's store are not changed.
         """
         nocc, nvir, _ = self.shape
         result = self
-        if not isinstance(metric, CholeskyMetric):
-            result = Gamma((nocc, nvir, len(metric.half_inverse)), self.on_disk)
+        if self._is_kept or not isinstance(metric, CholeskyMetric):
+            naux = len(metric.lower if isinstance(metric, CholeskyMetric) else metric.half_inverse)
+            result = Gamma((nocc, nvir, naux), self.on_disk)
 
         def transform(i: int) -> None:
             (row,) = self[i : i + 1]
@@ -77,6 +85,22 @@ class Gamma:
             self._rows[i] = row
         else:
             self._rows.write(i, np.ascontiguousarray(row))
+
+    def checksums(self, rows: slice) -> list[int]:
+        """Return the checksums of rows on disk."""
+        assert isinstance(self._rows, RowsOnDisk), "Γ is on disk"
+        return [self._rows.checksums[i] for i in range(self.shape[0])[rows]]
+
+    def recall(self, rows: slice, checksums: Sequence[int]) -> bool:
+        """Take rows that are on disk from an earlier run; returns whether their checksums are right."""
+        assert isinstance(self._rows, RowsOnDisk), "Γ is on disk"
+        numbers = range(self.shape[0])[rows]
+        self._rows.checksums.update(zip(numbers, checksums, strict=True))
+        sound = all(self._rows.holds(i) for i in numbers)
+        if not sound:
+            for i in numbers:
+                del self._rows.checksums[i]
+        return sound
 
     def columns(self, functions: slice | np.ndarray) -> np.ndarray:
         """Return Γ[i, a, P] of some auxiliary functions P, a contiguous array [i, a, n]."""

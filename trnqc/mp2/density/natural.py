@@ -26,9 +26,9 @@ def natural_orbitals(
     density
         In molecular orbitals: [nmo, nmo] of a closed shell, or [2, nmo, nmo]. Two spins are added first.
     mo_coeff
-        The molecular orbitals, [nao, nmo] or [2, nao, nmo].
+        The molecular orbitals, [nao, nmo], also of two spins if both have the same, or [2, nao, nmo].
     overlap
-        Of the atomic orbitals, [nao, nao]; needed for two spins.
+        Of the atomic orbitals, [nao, nao]; needed for two spins with different orbitals.
 
     Returns
     -------
@@ -43,6 +43,8 @@ def natural_orbitals(
         If the shapes do not belong together, or the overlap is missing.
     """
     density, mo_coeff = np.asarray(density), np.asarray(mo_coeff)
+    if density.ndim == 3 and mo_coeff.ndim == 2 and len(density) == 2:  # Both spins of ROHF have the same orbitals.
+        density = density.sum(axis=0)
     if density.ndim not in (2, 3) or density.shape[-2:] != (mo_coeff.shape[-1],) * 2 or density.ndim != mo_coeff.ndim:
         raise InputError(
             "the density has to be [nmo, nmo] with orbitals [nao, nmo], or both with a leading spin index, found "

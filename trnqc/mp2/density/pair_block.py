@@ -74,12 +74,20 @@ class PairBlock:
         Sums of K t and of K_ij^ba t over the pairs, ij and ji counted separately, [2].
     sums
         Of the left and of the right set: the same object twice where both are one set. Γ remains zero without
-        `with_gamma`.
+        `with_gamma`, and all sums of a set that `sides` leaves out.
     """
 
-    def __init__(self, sector: Sector, left: Side, right: Side, with_gamma: bool = True) -> None:
+    def __init__(
+        self,
+        sector: Sector,
+        left: Side,
+        right: Side,
+        with_gamma: bool = True,
+        sides: tuple[bool, bool] = (True, True),
+    ) -> None:
         self.sector, self.left, self.right, self.with_gamma = sector, left, right, with_gamma
         self.one_set = sector.same and left.rows == right.rows
+        self.sides = (True, True) if self.one_set else sides
         (m, a, _), (n, b, _) = left.B.shape, right.B.shape
         self.pairs = m * n * (2 if sector.same and not self.one_set else 1)
         self.energies = np.zeros(2)
@@ -101,7 +109,7 @@ class PairBlock:
             ours.p_occ[...] -= p_occ
         return self
 
-    def _of_left(self, i: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | float]:
+    def _of_left(self, i: int) -> tuple[np.ndarray, np.ndarray | float, np.ndarray | float]:
         """Amplitudes of orbital i of the left set; returns its energy sums, P_ab of the left and P_jj' of the right."""
         count = i + 1 if self.one_set else len(self.right.B)
         columns = self.right.B[:count].reshape(-1, self.right.B.shape[2])
@@ -112,20 +120,30 @@ class PairBlock:
                 energies += self._amplitude(i, j, integrals[:, j])
         t, weighted = self._t[i, :, :count], self._weighted[i, :, :count]
         flat = weighted.reshape(len(weighted), -1)
-        if self.with_gamma:
-            self.sums[0].gamma[i] += flat @ columns
-        p_occ = 0.0 if self.one_set else np.matmul(weighted, t.transpose(0, 2, 1)).sum(axis=0)
-        return energies, self.left.virtual_density(flat, t.reshape(flat.shape)), p_occ
+        p_vir: np.ndarray | float = 0.0
+        p_occ: np.ndarray | float = 0.0
+        if self.sides[0]:
+            p_vir = self.left.virtual_density(flat, t.reshape(flat.shape))
+            if self.with_gamma:
+                self.sums[0].gamma[i] += flat @ columns
+        if self.sides[1] and not self.one_set:
+            p_occ = np.matmul(weighted, t.transpose(0, 2, 1)).sum(axis=0)
+        return energies, p_vir, p_occ
 
-    def _of_right(self, j: int) -> tuple[np.ndarray, np.ndarray]:
+    def _of_right(self, j: int) -> tuple[np.ndarray | float, np.ndarray | float]:
         """Γ of orbital j of the right set, in place; returns P_ab of the right and P_ii' of the left."""
         first = j + 1 if self.one_set else 0  # The other pairs of one set are among those of the left orbitals.
         t, weighted = self._t[:, :, j].copy(), self._weighted[:, :, j].copy()
-        flat = weighted[first:].reshape(-1, weighted.shape[2])
-        if self.with_gamma:
-            self.sums[1].gamma[j] += flat.T @ self.left.B[first:].reshape(-1, self.left.B.shape[2])
-        p_occ = weighted.reshape(len(weighted), -1) @ t.reshape(len(t), -1).T
-        return self.right.virtual_density(flat.T, t[first:].reshape(flat.shape).T), p_occ
+        p_vir: np.ndarray | float = 0.0
+        p_occ: np.ndarray | float = 0.0
+        if self.sides[1]:
+            flat = weighted[first:].reshape(-1, weighted.shape[2])
+            p_vir = self.right.virtual_density(flat.T, t[first:].reshape(flat.shape).T)
+            if self.with_gamma:
+                self.sums[1].gamma[j] += flat.T @ self.left.B[first:].reshape(-1, self.left.B.shape[2])
+        if self.sides[0]:
+            p_occ = weighted.reshape(len(weighted), -1) @ t.reshape(len(t), -1).T
+        return p_vir, p_occ
 
     def _amplitude(self, i: int, j: int, integrals: np.ndarray) -> np.ndarray:
         """t and T̃ of a pair from K [a, b]; returns its sums of K t and of K_ij^ba t."""

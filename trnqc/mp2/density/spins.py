@@ -89,15 +89,14 @@ def spin_orbitals(mo_coeff: Any, mo_energy: Any, mo_occ: Any, frozen: SpinFrozen
         no correlated electrons.
     """
     occupations = np.asarray(mo_occ)
-    if occupations.ndim == 1:
-        if not set(np.unique(occupations)) <= {0.0, 2.0}:
-            raise InputError(
-                "occupations of 2 and 0 were expected for orbitals without a spin index, found "
-                f"{sorted(set(occupations.tolist()))}: densities of restricted open shells are not supported"
-            )
-        (orbitals,) = correlated_orbitals(mo_coeff, mo_energy, mo_occ, frozen)
-        return (_one_spin(mo_coeff, mo_energy, occupations, orbitals),)
+    if occupations.ndim == 1 and not set(np.unique(occupations)) <= {0.0, 2.0}:
+        raise InputError(
+            "occupations of 2 and 0 were expected for orbitals without a spin index, found "
+            f"{sorted(set(occupations.tolist()))}: `restricted_open` has the densities of restricted open shells"
+        )
     correlated = correlated_orbitals(mo_coeff, mo_energy, mo_occ, frozen)
+    if occupations.ndim == 1:
+        mo_coeff, mo_energy, occupations = [mo_coeff], [mo_energy], occupations[None]
     return tuple(_one_spin(*spin) for spin in zip(mo_coeff, mo_energy, occupations, correlated))
 
 

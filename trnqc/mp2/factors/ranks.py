@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from math import prod
 
 import numpy as np
 
 from trnqc.eri.fitting.thread_pool import single_threaded_pool
+from trnqc.errors import MemoryLimit
 from trnqc.host.memory import gigabytes
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.disk import finished
@@ -62,6 +64,33 @@ class RowsOnRanks:
         sent = [(to, self.held[number][at])] if me == sender else []
         self.ranks.exchange(sent, [] if row is None else [(sender, row)]).wait()
         return row
+
+    def gathered(self) -> np.ndarray:
+        """Return all rows, [nocc, nvir, naux], on every rank. All ranks have to call this."""
+        B, nothing = np.empty(self.shape), np.zeros(self.shape[1:])
+        for i in range(self.shape[0]):
+            number, at = divmod(i, self.distribution.width)
+            mine = self.ranks.rank == min(self.distribution.holders(number))
+            B[i] = self.ranks.sum(self.held[number][at] if mine else nothing)
+        return B
+
+
+def on_every_rank(factors: Sequence[Factors], execution: Execution) -> list[Factors]:
+    """Factors whose rows this process can read without the other ranks.
+
+    Rows that are spread over ranks are copied to the memory of all of them; others remain where they are.
+
+    Raises MemoryLimit if they do not fit.
+    """
+    spread = [f for f in factors if isinstance(f.B, RowsOnRanks)]
+    needed = sum(f.B.nbytes for f in spread)
+    if needed > execution.memory:
+        raise MemoryLimit(
+            f"densities on several ranks need all factors B, {gigabytes(needed)}, in the memory of each rank, and the "
+            f"memory limit is {gigabytes(execution.memory)}: raise the limit, or set a checkpoint directory that all "
+            "ranks see, where B is kept on disk"
+        )
+    return [replace(f, B=f.B.gathered(), where="in memory") if f in spread else f for f in factors]
 
 
 def spread_factors(half: HalfFitted, orbitals: ActiveOrbitals, execution: Execution, spin: str = "") -> Factors:

@@ -3,9 +3,10 @@
 With P the relaxed difference density of a spin and W the derivative of the energy with respect to its orbitals
 (`density.lagrangian`), the derivative of the overlap is multiplied by minus
 
-    ω_pq = ε_p δ_pq n_p + (ε_p + ε_q) P_pq / 2 + W_pq + G[P]_pq n_q
+    ω = F n + F P + W + G[P] n
 
-where n is 1 for occupied orbitals and 0 for virtual ones, and W has columns for the correlated orbitals only.
+made symmetric, where F is the Fock matrix, n is 1 for occupied orbitals and 0 for virtual ones, and W has columns for
+the correlated orbitals only.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnqc.mp2.density.density import Relaxation
-from trnqc.mp2.density.lagrangian import Lagrangian
 from trnqc.mp2.density.spins import SpinOrbitals
 
 
@@ -43,8 +43,8 @@ def effective_densities(relaxation: Relaxation) -> EffectiveDensities:
     density = relaxation.density
     factor = 2.0 if len(density.spins) == 1 else 1.0
     columns = relaxation.response.columns(density.per_spin)
-    parts = zip(density.spins, density.per_spin, relaxation.lagrangians, columns)
-    weighted = sum(spin.to_atomic(_energy_weighted(spin, p, w, g)) for spin, p, w, g in parts)
+    parts = zip(density.spins, density.per_spin, relaxation.fock, relaxation.lagrangians, columns)
+    weighted = sum(part[0].to_atomic(_energy_weighted(*part)) for part in parts)
     return EffectiveDensities(
         factor * np.array([spin.c_occ @ spin.c_occ.T for spin in density.spins]),
         factor * np.array([spin.to_atomic(p) for spin, p in zip(density.spins, density.per_spin)]),
@@ -52,11 +52,10 @@ def effective_densities(relaxation: Relaxation) -> EffectiveDensities:
     )
 
 
-def _energy_weighted(spin: SpinOrbitals, density: np.ndarray, w: Lagrangian, columns: np.ndarray) -> np.ndarray:
+def _energy_weighted(
+    spin: SpinOrbitals, density: np.ndarray, fock: np.ndarray, w: np.ndarray, columns: np.ndarray
+) -> np.ndarray:
     """ω [nmo, nmo] of one spin, made symmetric."""
-    eps = spin.energies
-    omega = np.diag(eps * spin.occupied) + density * np.add.outer(eps, eps) / 2
-    omega[:, spin.active_occ] += w.occ
-    omega[:, spin.active_vir] += w.vir
+    omega = fock * spin.occupied + fock @ density + w
     omega[:, spin.occupied] += columns
     return (omega + omega.T) / 2

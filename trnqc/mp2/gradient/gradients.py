@@ -13,10 +13,14 @@ from pyscf import gto, lib
 from pyscf.grad import rhf
 
 from trnqc.mp2.density.density import Relaxation, relax
+from trnqc.mp2.density.restricted_open import relax_restricted_open
 from trnqc.mp2.density.spins import spin_orbitals
+from trnqc.mp2.density.zvector import ZVectorOptions
 from trnqc.mp2.execution import Execution
+from trnqc.mp2.factors.factors import SpinFactors
 from trnqc.mp2.gradient.energy_weighted import effective_densities
 from trnqc.mp2.gradient.terms import correlation_gradient, one_electron_gradient, two_electron_gradient
+from trnqc.mp2.reference.orbitals import kind_of_reference
 
 
 def electronic_gradient(mf: Any, relaxation: Relaxation, execution: Execution) -> np.ndarray:
@@ -54,7 +58,7 @@ class Gradients(rhf.GradientsBase):
     Parameters
     ----------
     mp
-        The MP2 object. Its `gradient_scaling` (c_os, c_ss), if it has one, selects the energy; by default that of MP2.
+        The MP2 object. Its `gradient_scaling` (c_os, c_ss) selects the energy.
 
     Attributes
     ----------
@@ -96,20 +100,8 @@ class Gradients(rhf.GradientsBase):
     def grad_elec(self) -> np.ndarray:
         """Return the gradient without the repulsion of the nuclei, [natm, 3]."""
         mp = self.base
-        spins = spin_orbitals(mp.mo_coeff, mp.mo_energy, mp.mo_occ, mp.frozen)
-        factors = mp.ao2mo()
-        factors = list(factors) if isinstance(factors, list | tuple) else [factors]
-        execution = mp._execution()
-        self.relaxation = relax(
-            mp._scf,
-            spins,
-            factors,
-            mp.auxiliary_basis().auxmol,
-            execution,
-            scaling=getattr(mp, "gradient_scaling", (1.0, 1.0)),
-        )
-        del factors  # Their memory is that of Γ once more.
-        return electronic_gradient(mp._scf, self.relaxation, execution)
+        self.relaxation = _relaxation(mp)
+        return electronic_gradient(mp._scf, self.relaxation, mp._execution())
 
     def grad_nuc(self, mol: Any = None, atmlst: Sequence[int] | None = None) -> np.ndarray:
         """Return the gradient of the nuclear repulsion, from the SCF object, which may have changed it."""
@@ -121,6 +113,24 @@ class Gradients(rhf.GradientsBase):
             return self
         name = self.__class__.__name__ + _Scanner.__name_mixin__
         return lib.set_class(_Scanner(self), (_Scanner, self.__class__), name)
+
+
+def _relaxation(mp: Any) -> Relaxation:
+    """The relaxed density of the energy that an MP2 object selects."""
+    options: dict[str, Any] = {
+        "scaling": mp.gradient_scaling,
+        "options": ZVectorOptions(mp.cphf_tol, mp.cphf_max_cycle),
+    }
+    with mp._open_factors() as (factors, store):
+        rest = (
+            list(factors) if isinstance(factors, SpinFactors) else [factors],
+            mp.auxiliary_basis().auxmol,
+            mp._execution(),
+        )
+        if kind_of_reference(mp._scf) == "ROHF":
+            return relax_restricted_open(mp._scf, mp.orbitals(), *rest, store=store, **options)
+        spins = spin_orbitals(mp.mo_coeff, mp.mo_energy, mp.mo_occ, mp.frozen)
+        return relax(mp._scf, spins, *rest, store=store, **options)
 
 
 class _Scanner(lib.GradScanner):
@@ -140,10 +150,9 @@ class _Scanner(lib.GradScanner):
     @property
     def e_tot(self) -> float:
         """Energy of the last geometry whose gradient this is, with scaled spin components, Hartree."""
-        assert self.relaxation is not None, "the gradient has been computed"
-        os, ss = getattr(self.base, "gradient_scaling", (1.0, 1.0))
-        energies = self.relaxation.density.energies
-        return float(self.base._scf.e_tot + os * energies.os + ss * energies.ss)
+        mp = self.base
+        c_os, c_ss = mp.gradient_scaling
+        return float(mp.e_tot + (c_os - 1) * mp.e_corr_os + (c_ss - 1) * mp.e_corr_ss)
 
     mol: gto.Mole
 

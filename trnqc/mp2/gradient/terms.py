@@ -58,7 +58,7 @@ def two_electron_gradient(mf: Any, densities: EffectiveDensities, execution: Exe
 
 def correlation_gradient(mol: gto.Mole, relaxation: Relaxation, execution: Execution) -> np.ndarray:
     """Contract Γ with derivatives of three- and two-centre integrals; [natm, 3], Hartree/Bohr."""
-    spins, auxmol = relaxation.density.spins, relaxation.auxmol
+    spins, auxmol = relaxation.correlated, relaxation.auxmol
     factor = 2.0 if len(spins) == 1 else 1.0
     active = [(s.coefficients[:, s.active_occ], s.coefficients[:, s.active_vir]) for s in spins]
 

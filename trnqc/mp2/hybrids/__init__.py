@@ -7,5 +7,6 @@ recipes         the functionals, each stated once with its source
 final           the energy of an SCF's density with another functional
 expansion       functionals that are power series in the density's gradient and kinetic energy, such as wB97M(2)
 dispersion      D3 and D4 by the pyscf-dispersion package
+gradient        relaxed densities and analytic gradients
 double_hybrid   the method object
 """

@@ -6,6 +6,7 @@ import ctypes
 import importlib
 from typing import Any
 
+import numpy as np
 from pyscf import gto
 
 from trnqc.errors import InputError, UnsupportedError
@@ -41,8 +42,20 @@ def dispersion_energy(mol: gto.Mole, functional: Recipe, disp: Disp = None) -> f
     UnsupportedError
         If the package is not installed.
     """
+    model = _model(mol, functional, disp)
+    return 0.0 if model is None else float(model.get_dispersion()["energy"])
+
+
+def dispersion_gradient(mol: gto.Mole, functional: Recipe, disp: Disp = None) -> np.ndarray:
+    """Compute the gradient of the dispersion energy, [natm, 3] in Hartree/Bohr; arguments as in `dispersion_energy`."""
+    model = _model(mol, functional, disp)
+    return np.zeros((mol.natm, 3)) if model is None else np.asarray(model.get_dispersion(grad=True)["gradient"])
+
+
+def _model(mol: gto.Mole, functional: Recipe, disp: Disp) -> Any:
+    """The package's object, or None for no dispersion."""
     if disp is False or (disp is None and not functional.with_dispersion):
-        return 0.0
+        return None
     if isinstance(disp, str) and ":" in disp:
         return _by_name(mol, *disp.lower().split(":", 1))
     if disp not in (None, True, "d3bj", "D3BJ"):
@@ -65,20 +78,17 @@ def _package(version: str) -> Any:
         ) from error
 
 
-def _by_name(mol: gto.Mole, version: str, name: str) -> float:
+def _by_name(mol: gto.Mole, version: str, name: str) -> Any:
     package = _package(version)
     try:
-        model = (
-            package.DFTD4Dispersion(mol, xc=name)
-            if version == "d4"
-            else package.DFTD3Dispersion(mol, xc=name, version=version)
-        )
+        if version == "d4":
+            return package.DFTD4Dispersion(mol, xc=name)
+        return package.DFTD3Dispersion(mol, xc=name, version=version)
     except (KeyError, RuntimeError) as error:
         raise InputError(f"the dispersion package has no {version} parameters for {name!r}: {error}") from error
-    return float(model.get_dispersion()["energy"])
 
 
-def _with_damping(mol: gto.Mole, damping: Damping) -> float:
+def _with_damping(mol: gto.Mole, damping: Damping) -> Any:
     """D3(BJ) with any parameters, which PySCF's class takes by a functional's name only."""
     package = _package("d3bj")
     model = package.DFTD3Dispersion(mol, xc="b2plyp", version="d3bj")
@@ -94,4 +104,4 @@ def _with_damping(mol: gto.Mole, damping: Damping) -> float:
         library.dftd3_delete_error(ctypes.byref(error))
     library.dftd3_delete_param(ctypes.byref(model._param))
     model._param = parameters
-    return float(model.get_dispersion()["energy"])
+    return model

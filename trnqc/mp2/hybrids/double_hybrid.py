@@ -14,8 +14,10 @@ from pyscf import dft, gto, lib, scf
 from trnqc.eri.pyscf.accelerate import accelerate
 from trnqc.errors import InputError, UnsupportedError
 from trnqc.mp2.dfmp2 import DFMP2
-from trnqc.mp2.hybrids.dispersion import Disp, dispersion_energy
+from trnqc.mp2.gradient import Gradients
+from trnqc.mp2.hybrids.dispersion import Disp, dispersion_energy, dispersion_gradient
 from trnqc.mp2.hybrids.final import energy_with
+from trnqc.mp2.hybrids.gradient import electronic_gradient, relaxation
 from trnqc.mp2.hybrids.recipes import Recipe, recipe
 from trnqc.mp2.reference.orbitals import SpinFrozen, chemical_core
 
@@ -102,7 +104,7 @@ class DH:
     >>> import trnqc
     >>> dh = trnqc.DH(gto.M(atom="He", basis="6-31g", verbose=0), xc="B2PLYP")
     >>> round(dh.kernel(), 6)
-    -2.895614
+    -2.890134
     """
 
     def __init__(
@@ -122,8 +124,13 @@ class DH:
         else:
             self.mf = _checked(mol_or_mf, self.recipe)
         self.auxbasis, self.frozen, self.disp, self.options = auxbasis, frozen, disp, options
+        self.verbose, self.stdout, self.max_memory = self.mf.verbose, self.mf.stdout, self.mf.max_memory
         self.mp2: DFMP2 | None = None
         self.result: DoubleHybridResult | None = None
+
+    @property
+    def _scf(self) -> Any:
+        return self.mf
 
     @property
     def mol(self) -> gto.Mole:
@@ -191,14 +198,12 @@ class DH:
         Raises
         ------
         UnsupportedError
-            If a final functional, or VV10 in the SCF, would add terms to the response that do not exist here.
+            If the functional has VV10 correlation, whose response does not exist here.
         """
-        if relaxed:
-            self._check_response()
-        if self.mp2 is None:
-            self.kernel()
-        assert self.mp2 is not None
-        return self.mp2.make_rdm1(relaxed=relaxed, ao_repr=ao_repr)
+        mp2 = self._perturbation()
+        if not relaxed:
+            return mp2.make_rdm1(relaxed=False, ao_repr=ao_repr)
+        return relaxation(self.mf, mp2, self.recipe.final).density.rdm1(ao_repr)
 
     def dip_moment(self, unit: str = "Debye") -> np.ndarray:
         """Compute the dipole moment, the derivative of the energy with respect to an electric field.
@@ -210,14 +215,35 @@ class DH:
         """
         return scf.hf.dip_moment(self.mol, self.make_rdm1(), unit, verbose=0)
 
-    def _check_response(self) -> None:
-        if self.recipe.final is not None:
-            raise UnsupportedError(
-                f"{self.recipe.name} has one functional for the orbitals and another for the energy; relaxed densities "
-                "are available for functionals that are evaluated with their own orbitals"
-            )
-        if self.mf.do_nlc():
-            raise UnsupportedError("relaxed densities are not available for functionals with VV10 correlation")
+    def nuc_grad_method(self) -> Any:
+        """The object that computes the gradient, with PySCF's interface: ``dh.nuc_grad_method().kernel()``."""
+        return DHGradients(self)
+
+    def __call__(self, mol: gto.Mole) -> float:
+        """Compute the energy of another geometry of the molecule, from the SCF density of the last one."""
+        guess = None if self.mf.mo_coeff is None else self.mf.make_rdm1()
+        self.mf.reset(mol)
+        self.mf.kernel(dm0=guess)
+        return self.kernel()
+
+    def _perturbation(self) -> DFMP2:
+        if self.mp2 is None:
+            self.kernel()
+        assert self.mp2 is not None
+        return self.mp2
+
+
+class DHGradients(Gradients):
+    """Gradients of a `DH` object, with the interface of PySCF's gradients objects.
+
+    The response of the integration grid is included, so that the gradient is the derivative of the energy on any grid.
+    """
+
+    def grad_elec(self) -> np.ndarray:
+        """Return the gradient without the repulsion of the nuclei, [natm, 3]: SCF, perturbation and dispersion."""
+        dh = self.base
+        electrons = electronic_gradient(dh.mf, dh._perturbation(), dh.recipe.final)
+        return electrons + dispersion_gradient(dh.mol, dh.recipe, dh.disp)
 
 
 def _kohn_sham(mol: gto.Mole, functional: Recipe, density_fit: bool | str) -> Any:

@@ -29,9 +29,14 @@ def energy_with(mf: Any, functional: str | SeriesFunctional | None) -> float:
         return float(mf.e_tot)
     if isinstance(functional, SeriesFunctional):
         return _energy_with_series(mf, functional)
+    return float(with_functional(mf, functional).energy_tot(mf.make_rdm1()))
+
+
+def with_functional(mf: Any, functional: str) -> Any:
+    """A copy of a Kohn-Sham object with the same orbitals and grids and another functional."""
     other = mf.copy()
     other.xc, other._numint = functional, dft.numint.NumInt()
-    return float(other.energy_tot(mf.make_rdm1()))
+    return other
 
 
 def _energy_with_series(mf: Any, functional: SeriesFunctional) -> float:

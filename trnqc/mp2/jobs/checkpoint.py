@@ -4,6 +4,7 @@
     DIR/orbitals.chk   the converged SCF, in PySCF's format
     DIR/integrals.h5   (ia|P) until it is fitted
     DIR/factors.h5     B[nocc, nvir, naux]
+    DIR/gamma-0.h5     Γ[nocc, nvir, naux] of densities and gradients, and gamma-1.h5 of β spin
     DIR/records.jsonl  finished work with checksums, and the energies of finished blocks of pairs
     DIR/lock           held by the job while it runs
 
@@ -28,7 +29,7 @@ from trnqc.errors import CheckpointError, StorageError
 from trnqc.host.files import Records, hold, replacing, write_aside
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis
-from trnqc.mp2.factors.factors import Factors
+from trnqc.mp2.factors.factors import Factors, SpinFactors
 from trnqc.mp2.jobs.store import Array, Store
 from trnqc.mp2.reference.molecule import basis_name, describe
 from trnqc.mp2.reference.orbitals import SpinFrozen, frozen_by_spin
@@ -212,13 +213,15 @@ def _frozen(frozen: SpinFrozen) -> Any:
     return lists[0] if alpha is beta else lists
 
 
-def job_of_factors(factors: Factors, execution: Execution) -> dict[str, Any]:
+def job_of_factors(factors: Factors | SpinFactors, execution: Execution) -> dict[str, Any]:
     """The description of a job with the caller's own factors, with a digest for which B is read once."""
-    digest = hashlib.sha256(factors.eps_occ.tobytes() + factors.eps_vir.tobytes())
-    for i in range(len(factors.eps_occ)):
-        digest.update(np.ascontiguousarray(factors.B[i]).data)
+    parts = (factors,) if isinstance(factors, Factors) else factors
+    digest = hashlib.sha256(b"".join(part.eps_occ.tobytes() + part.eps_vir.tobytes() for part in parts))
+    for part in parts:
+        for i in range(len(part.eps_occ)):
+            digest.update(np.ascontiguousarray(part.B[i]).data)
     return {
-        "sizes of B": [int(n) for n in factors.shape],
+        "sizes of B": [int(n) for part in parts for n in part.shape],
         **_pair_step(execution),
         "digest of B and orbital energies": digest.hexdigest(),
     }

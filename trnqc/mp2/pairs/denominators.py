@@ -37,20 +37,33 @@ def _gap(sector: Sector) -> str:
 
 def _smallest(sector: Sector) -> str:
     left, right = sector.left, sector.sides[-1]
-    occupied = np.add.outer(left.eps_occ, right.eps_occ)
-    virtual = np.add.outer(left.eps_vir, right.eps_vir)
-    order = np.argsort(virtual, axis=None)
-    sums = virtual.flat[order]
-    at = np.clip(np.searchsorted(sums, occupied), 1, max(len(sums) - 1, 1))
-    nearest = np.where(abs(occupied - sums[at - 1]) <= abs(occupied - sums[np.minimum(at, len(sums) - 1)]), at - 1, at)
-    nearest = np.minimum(nearest, len(sums) - 1)
-    distance = abs(occupied - sums[nearest])
-    i, j = np.unravel_index(distance.argmin(), distance.shape)
-    if distance[i, j] >= SMALLEST:
+    highest = left.eps_occ.max() + right.eps_occ.max() - left.eps_vir.min() - right.eps_vir.min()
+    if highest <= -SMALLEST:  # All denominators are negative and at least as large.
         return ""
-    a, b = np.unravel_index(order[nearest[i, j]], virtual.shape)
+    same_spin = sector.name in ("aa", "bb")  # Two electrons of one spin have different orbitals.
+    i, j = _pairs(len(left.eps_occ), len(right.eps_occ), same_spin)
+    a, b = _pairs(len(left.eps_vir), len(right.eps_vir), same_spin)
+    if not (len(i) and len(a)):
+        return ""
+    occupied, virtual = left.eps_occ[i] + right.eps_occ[j], left.eps_vir[a] + right.eps_vir[b]
+    order = np.argsort(virtual)
+    above = np.minimum(np.searchsorted(virtual[order], occupied), len(order) - 1)
+    nearest = np.stack([order[above], order[np.maximum(above - 1, 0)]])
+    distance = abs(occupied - virtual[nearest])
+    side, n = np.unravel_index(distance.argmin(), distance.shape)
+    if distance[side, n] >= SMALLEST:
+        return ""
+    m = nearest[side, n]
     case = {"aa": " of alpha spin", "ab": " of alpha and beta spin", "bb": " of beta spin"}.get(sector.name, "")
     return (
-        f"the denominator of the pair ({i}, {j}) and the virtual orbitals ({a}, {b}){case} is only "
-        f"{distance[i, j]:.2g} Hartree: these orbitals are nearly degenerate, and MP2 is not reliable for them"
+        f"the denominator of the pair ({i[n]}, {j[n]}) and the virtual orbitals ({a[m]}, {b[m]}){case} is only "
+        f"{distance[side, n]:.2g} Hartree: these orbitals are nearly degenerate, and MP2 is not reliable for them"
     )
+
+
+def _pairs(m: int, n: int, different: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of all pairs of m and n orbitals, or of all pairs of different ones among m."""
+    if different:
+        return np.triu_indices(m, 1)
+    i, j = np.indices((m, n)).reshape(2, -1)
+    return i, j

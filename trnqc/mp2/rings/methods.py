@@ -5,6 +5,7 @@ mf -> factors of each spin, as DF-MP2 has them -> RingEnergy
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from pyscf import lib
@@ -19,7 +20,7 @@ from trnqc.mp2.result import SOS
 from trnqc.mp2.rings.energies import RingEnergy, opposite_spin_energy, rpa_energy
 
 
-class RingMethod:
+class RingMethod(ABC):
     """What the method objects of ring correlation share.
 
     Parameters
@@ -116,8 +117,9 @@ class RingMethod:
         self.kernel()
         return self
 
+    @abstractmethod
     def _energy(self, channels: tuple[Factors, ...]) -> RingEnergy:
-        raise NotImplementedError
+        """Compute the correlation energy from the factors of each spin."""
 
 
 class SOSMP2(RingMethod):

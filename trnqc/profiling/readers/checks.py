@@ -15,6 +15,17 @@ LARGEST = 2.0**63
 _WORDS = {dict: "an object", list: "a list", str: "a string", (int, float): "a number"}
 
 
+def is_of_schema(data: Any, schema: str) -> bool:
+    """Return whether decoded JSON is of some version of a schema such as ``trnqc.timeline/1``."""
+    return isinstance(data, Mapping) and str(data.get("schema", "")).startswith(schema.rpartition("/")[0] + "/")
+
+
+def check_version(data: Mapping[str, Any], schema: str, path: Path) -> None:
+    """Raise InputError if decoded JSON of a schema is of another version."""
+    if data["schema"] != schema:
+        raise InputError(f"{path}: expected schema {schema}, found {data['schema']!r}; use the trnqc that wrote it")
+
+
 def need(record: Any, key: str, kind: Any, path: Path, where: str) -> Any:
     """Return ``record[key]`` and raise InputError if it is missing or not of type ``kind``."""
     if not isinstance(record, Mapping):

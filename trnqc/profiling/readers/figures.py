@@ -8,17 +8,16 @@ from typing import Any
 
 from trnqc.errors import InputError
 from trnqc.profiling.profile import Profile
-from trnqc.profiling.readers.checks import need
+from trnqc.profiling.readers.checks import check_version, is_of_schema, need
 from trnqc.profiling.readers.fields import available
 
-FAMILY = "trnqc.analysis/"
 SCHEMA = "trnqc.analysis/1"
 NOTE = "read from an analysis, which keeps no events: overlap and instruction times are in the file and not shown here"
 
 
 def matches(data: Any) -> bool:
     """Return whether decoded JSON is an analysis that `trnqc profile --json` wrote."""
-    return isinstance(data, Mapping) and str(data.get("schema", "")).startswith(FAMILY)
+    return is_of_schema(data, SCHEMA)
 
 
 def read(data: Mapping[str, Any], path: Path) -> tuple[Profile, ...]:
@@ -29,8 +28,7 @@ def read(data: Mapping[str, Any], path: Path) -> tuple[Profile, ...]:
     InputError
         If the schema has another version, or a field is missing or of the wrong type.
     """
-    if data["schema"] != SCHEMA:
-        raise InputError(f"{path}: expected schema {SCHEMA}, found {data['schema']!r}; use the trnqc that wrote it")
+    check_version(data, SCHEMA, path)
     records = need(data, "profiles", list, path, "analysis")
     if not records:
         raise InputError(f"{path}: expected at least one profile in the analysis, found none")

@@ -23,7 +23,7 @@ from trnqc.profiling.readers.tracks import Track, origin_of, to_lanes, to_series
 PACKET = 1
 TIMESTAMP, SEQUENCE, EVENT, INTERNED, FLAGS, COMPRESSED, DEFAULTS, DESCRIPTOR = 8, 10, 11, 12, 41, 50, 59, 60
 # Types of a track event.
-BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
+BEGIN, END, COUNTER = 1, 2, 4
 # Flag of a packet whose sequence starts anew.
 STATE_CLEARED = 1
 

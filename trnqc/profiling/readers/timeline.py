@@ -6,21 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trnqc.errors import InputError
 from trnqc.profiling.activity import is_dma
 from trnqc.profiling.machines import target_of
 from trnqc.profiling.profile import Labels, Profile
-from trnqc.profiling.readers.checks import need, numbers, optional_numbers, strings
+from trnqc.profiling.readers.checks import check_version, is_of_schema, need, numbers, optional_numbers, strings
 from trnqc.profiling.readers.fields import available
 from trnqc.profiling.readers.lanes import columns, lanes
 
-FAMILY = "trnqc.timeline/"
 SCHEMA = "trnqc.timeline/1"
 
 
 def matches(data: Any) -> bool:
     """Return whether decoded JSON is a timeline of the simulator."""
-    return isinstance(data, Mapping) and str(data.get("schema", "")).startswith(FAMILY)
+    return is_of_schema(data, SCHEMA)
 
 
 def read(data: Mapping[str, Any], path: Path) -> tuple[Profile, ...]:
@@ -31,8 +29,7 @@ def read(data: Mapping[str, Any], path: Path) -> tuple[Profile, ...]:
     InputError
         If the schema has another version, or a field is missing or of the wrong type.
     """
-    if data["schema"] != SCHEMA:
-        raise InputError(f"{path}: expected schema {SCHEMA}, found {data['schema']!r}; use the trnqc that wrote it")
+    check_version(data, SCHEMA, path)
     events = need(data, "events", list, path, "timeline")
     summary, notes = available(need(data, "summary", dict, path, "timeline"))
     words = data.get("extrapolation") or ""

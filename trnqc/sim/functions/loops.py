@@ -144,12 +144,12 @@ class _Loop:
     """
 
     def __init__(self, run: Run, bounds: tuple[Any, ...] = ()):
-        run.loops_made += 1
+        run.loop_count += 1
         self.run = run
-        self.id = run.loops_made
+        self.id = run.loop_count
         self.passes = self.trips = self.issued = 0
         self.begin = run.tick
-        self.outer_counts = (run.tiles_made, run.loops_made)  # tiles and loops numbered before the first pass
+        self.outer_counts = (run.tile_count, run.loop_count)  # tiles and loops numbered before the first pass
         self.path, self.counting = run.loop_path, run.counting
         if run.observer is not None:
             run.observer.open_loop(run, self.id, bounds)
@@ -157,7 +157,7 @@ class _Loop:
     def start_pass(self, index: int, first: bool) -> None:
         run = self.run
         run.tick = self.begin
-        run.tiles_made, run.loops_made = self.outer_counts
+        run.tile_count, run.loop_count = self.outer_counts
         run.counting = self.counting and first
         run.loop_path = (*self.path, (self.id, index))
 

@@ -104,9 +104,9 @@ class Run:
     cores: int = 1
     links: Any = None  # resources shared by the cores of one launch, see `trnqc.sim.launch.launch.Links`
     tick: int = 0
-    tiles_made: int = 0
-    loops_made: int = 0
-    shared_made: int = 0
+    tile_count: int = 0
+    loop_count: int = 0
+    shared_count: int = 0
     counting: bool = True  # whether the current position in the program is visited for the first time
     weight: int = 1  # number of executions that one visit represents
     absent: bool = False  # whether the run is inside a device loop without any pass

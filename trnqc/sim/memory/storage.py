@@ -136,8 +136,8 @@ def allocate(shape: object, dtype: object, buffer: object, name: str, address: o
     run = machine.current()
     dims, fmt, region = check_shape(shape), as_dtype(dtype), check_buffer(buffer)
     if region is MemoryRegion.shared_hbm and run.links is not None:
-        index = run.shared_made
-        run.shared_made += 1
+        index = run.shared_count
+        run.shared_count += 1
         return run.links.shared_storage(index, lambda: _fresh(run, dims, fmt, region, name))
     storage = _fresh(run, dims, fmt, region, name)
     if storage.on_chip:
@@ -171,9 +171,9 @@ def _place(run: Run, storage: Storage, address: object) -> None:
             f"{space} tile {storage.name or ''}{dims} of {storage.dtype} takes {nbytes} bytes per partition; "
             f"{run.target.name} has {limit}"
         )
-    run.tiles_made += 1
-    label = storage.name or f"t{run.tiles_made}"
-    record = TileRecord(run.tiles_made, label, space, dims, storage.dtype.name, nbytes, scope=run.loop_path)
+    run.tile_count += 1
+    label = storage.name or f"t{run.tile_count}"
+    record = TileRecord(run.tile_count, label, space, dims, storage.dtype.name, nbytes, scope=run.loop_path)
     if address is not None:
         record.address = _check_address(address, storage, nbytes, limit)
         storage.base_partition = record.address[0]

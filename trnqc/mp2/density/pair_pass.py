@@ -1,0 +1,216 @@
+"""The visit of all pairs, with sums that belong to sets of occupied orbitals.
+
+    one process:               every block of pairs once -> sums of its two sets
+    ranks, or a checkpoint:    every set, with all of its blocks -> sums of this set -> all ranks, record
+
+The second way computes the amplitudes of a block once for each of its two sets, which is a third more work. In return,
+the sums of a set are complete after one step, on one rank. The contributions to a set are added in the same order in
+both ways, so that the digits are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from typing import Any
+
+import numpy as np
+
+from trnqc.errors import UnsupportedError
+from trnqc.mp2.density.gamma import Gamma
+from trnqc.mp2.density.pair_block import PairBlock, Side, SideSums
+from trnqc.mp2.density.sectors import Sector
+from trnqc.mp2.density.sets import LEAST_GAP, PairMemory, degenerate, orbital_sets, require_block
+from trnqc.mp2.execution import Execution
+from trnqc.mp2.factors.factors import Factors
+from trnqc.mp2.jobs.store import Store
+
+# Name of the records of finished sets in a store.
+RECORD = "densities of a set"
+
+
+class PairPass:
+    """The sums while pairs are visited.
+
+    Attributes
+    ----------
+    gamma
+        Γ of each spin.
+    p_occ
+        P_ij of each spin, with zeros between orbitals of different sets.
+    energies
+        Sums [direct, exchange] of the energy, by sector and set of left orbitals.
+    """
+
+    def __init__(
+        self, factors: Sequence[Factors], sectors: Sequence[Sector], execution: Execution, store: Store | None
+    ) -> None:
+        self.factors, self.sectors, self.execution, self.store = factors, sectors, execution, store
+        self.on_device = execution.choice.backend.has_gamma
+        if self.on_device and execution.ranks.size > 1:
+            raise UnsupportedError(
+                f"the backend {execution.choice.backend.name!r} computes densities in one process, found a job of "
+                f"{execution.ranks.size} ranks: use the backend 'cpu'"
+            )
+        self.by_sets = not self.on_device and (store is not None or execution.ranks.size > 1)
+        self.gap = LEAST_GAP[execution.choice.precision if self.on_device else "fp64"]
+        memory = PairMemory(tuple(f.shape for f in factors), execution.threads)
+        left = execution.memory - sum(f.bytes_in_memory for f in factors)
+        on_disk = not memory.holds_gamma(left) or (self.by_sets and store is not None)
+        self.room = left - (0 if on_disk else memory.factors)
+        width = self._agreed(max(1, min(memory.comfortable(), memory.width(self.room))))
+        self.sets = [orbital_sets(f.eps_occ, width, self.gap) for f in factors]
+        self.degenerate = [degenerate(f.eps_vir, self.gap) for f in factors]
+        require_block(memory, self.sets, self.room)
+        kept = store if self.by_sets else None
+        self.gamma = [Gamma(f.shape, on_disk, kept, f"gamma-{n}") for n, f in enumerate(factors)]
+        self.p_occ = [np.zeros((f.shape[0],) * 2) for f in factors]
+        self._between = [_elements(f.shape[1], same) for f, same in zip(factors, self.degenerate)]
+        self._p_vir = [np.zeros((len(s), len(e))) for s, e in zip(self.sets, self._between)]
+        self.energies = [np.zeros((len(self.sets[sector.left]), 2)) for sector in sectors]
+        self._done, self._total = 0, 0
+
+    def p_vir(self, spin: int) -> np.ndarray:
+        """Return P_ab [nvir, nvir], with zeros between virtual orbitals of different energies."""
+        nvir = self.factors[spin].shape[1]
+        density = np.zeros(nvir * nvir)
+        density[self._between[spin]] = self._p_vir[spin].sum(axis=0)
+        return density.reshape(nvir, nvir)
+
+    def run(self, pool: Executor) -> None:
+        """Visit all pairs."""
+        if self.by_sets:
+            self._run_by_sets(pool)
+            return
+        blocks = [(number, *block) for number, sector in enumerate(self.sectors) for block in self._of_sector(sector)]
+        self._total = len(blocks)
+        for block in blocks:
+            self._visit(*block, (True, True), pool)
+
+    def _run_by_sets(self, pool: Executor) -> None:
+        """Compute the sums of every set on one of the ranks; rank 0 records them in the store."""
+        ranks = self.execution.ranks
+        ranks.at("densities")
+        recorded = self._take_recorded()
+        waiting = [key for key in self._keys() if key not in recorded]
+        self._total = sum(len(list(self._of_set(*key))) for key in waiting[ranks.rank :: ranks.size])
+        for start in range(0, len(waiting), ranks.size):
+            shared = waiting[start : start + ranks.size]
+            if ranks.rank < len(shared):
+                for visit in self._of_set(*shared[ranks.rank]):
+                    self._visit(*visit, pool)
+            for owner, key in enumerate(shared):
+                self._share(key, owner)
+                self._record(key)
+
+    def _of_sector(self, sector: Sector) -> Iterator[tuple[int, int]]:
+        """The blocks of a sector as pairs of sets."""
+        for left in range(len(self.sets[sector.left])):
+            for right in range(left + 1 if sector.same else len(self.sets[sector.right])):
+                yield left, right
+
+    def _of_set(self, spin: int, own: int) -> Iterator[tuple[int, int, int, tuple[bool, bool]]]:
+        """The blocks of a set in the order of `_of_sector`: sector, left set, right set, and which of them it is."""
+        for number, sector in enumerate(self.sectors):
+            if sector.same and sector.left == spin:
+                for other in range(len(self.sets[spin])):
+                    yield number, max(own, other), min(own, other), (own >= other, own < other)
+            elif not sector.same and sector.left == spin:
+                yield from ((number, own, other, (True, False)) for other in range(len(self.sets[sector.right])))
+            elif not sector.same and sector.right == spin:
+                yield from ((number, other, own, (False, True)) for other in range(len(self.sets[sector.left])))
+
+    def _visit(self, number: int, left: int, right: int, sides: tuple[bool, bool], pool: Executor) -> None:
+        """Compute a block, and add its sums to those of its sets, or to those of one of them."""
+        sector = self.sectors[number]
+        ours = self._side(sector.left, left)
+        theirs = ours if sector.same and left == right else self._side(sector.right, right)
+        block = PairBlock(sector, ours, theirs, with_gamma=not self.on_device, sides=sides).run(pool)
+        if block.sides[0]:
+            self.energies[number][left] += block.energies
+            self._add(sector.left, left, block.sums[0])
+        if block.sides[1] and not block.one_set:
+            self._add(sector.right, right, block.sums[1])
+        self._done += 1
+        self.execution.report("densities", self._done, self._total)
+
+    def _side(self, spin: int, number: int) -> Side:
+        factors, rows = self.factors[spin], self.sets[spin][number]
+        return Side(rows, read(factors, rows), factors.eps_occ[rows], factors.eps_vir, self.degenerate[spin])
+
+    def _add(self, spin: int, number: int, sums: SideSums) -> None:
+        rows = self.sets[spin][number]
+        if not self.on_device:
+            self.gamma[spin].add(rows, sums.gamma)
+        self.p_occ[spin][rows, rows] += sums.p_occ
+        self._p_vir[spin][number] += sums.p_vir.ravel()[self._between[spin]]
+
+    def _keys(self) -> list[tuple[int, int]]:
+        """Spin and number of every set."""
+        return [(spin, number) for spin, sets in enumerate(self.sets) for number in range(len(sets))]
+
+    def _arrays(self, spin: int, number: int) -> list[np.ndarray]:
+        """The sums of a set besides Γ, as views."""
+        rows = self.sets[spin][number]
+        own = [e[number] for e, sector in zip(self.energies, self.sectors) if sector.left == spin]
+        return [self.p_occ[spin][rows, rows], self._p_vir[spin][number], *own]
+
+    def _share(self, key: tuple[int, int], owner: int) -> None:
+        """Give all ranks the sums of a set that one of them has."""
+        (spin, number), ranks = key, self.execution.ranks
+        if ranks.size == 1:
+            return
+        for array in self._arrays(*key):
+            array[...] = ranks.sum(array if ranks.rank == owner else np.zeros_like(array))
+        nothing, gamma = np.zeros(self.factors[spin].shape[1:]), self.gamma[spin]
+        for i in range(len(self.p_occ[spin]))[self.sets[spin][number]]:
+            row = ranks.sum(gamma[i : i + 1][0] if ranks.rank == owner else nothing)
+            if ranks.rank != owner:
+                gamma.put(i, row)
+
+    def _record(self, key: tuple[int, int]) -> None:
+        """Record a finished set in the store of rank 0."""
+        if self.store is not None:
+            spin, number = key
+            values = [array.tolist() for array in self._arrays(*key)]
+            self.store.add(RECORD, [spin, number, self.gamma[spin].checksums(self.sets[spin][number]), values])
+
+    def _take_recorded(self) -> set[tuple[int, int]]:
+        """Take the sums of recorded sets whose rows of Γ are unchanged, on all ranks; returns which sets these are."""
+        recorded: dict[tuple[int, int], Any] = {}
+        for spin, number, checksums, values in [] if self.store is None else self.store.recorded(RECORD):
+            if self.gamma[spin].recall(self.sets[spin][number], checksums):
+                recorded[spin, number] = values
+        for key, values in recorded.items():
+            for array, numbers in zip(self._arrays(*key), values, strict=True):
+                array[...] = numbers
+        ranks = self.execution.ranks
+        keys = ranks.at_first(lambda: list(recorded)) if ranks.size > 1 else list(recorded)
+        for key in keys:
+            self._share(key, 0)
+        return set(keys)
+
+    def _agreed(self, width: int) -> int:
+        """The number of orbitals in a set: that of an interrupted run, or that of rank 0."""
+        ranks, store = self.execution.ranks, self.store
+        weights = [(sector.direct, sector.exchange) for sector in self.sectors]
+
+        def decide() -> int:
+            if store is None or not self.by_sets:
+                return width
+            return int(store.decide(f"orbitals a set for densities with weights {weights}", lambda: width))
+
+        return ranks.at_first(decide) if ranks.size > 1 else decide()
+
+
+def read(factors: Factors, rows: slice) -> np.ndarray:
+    """Return rows of B as a contiguous array."""
+    return np.ascontiguousarray(factors.B[rows], dtype=np.float64)
+
+
+def _elements(nvir: int, same: Sequence[slice]) -> np.ndarray:
+    """Flat indices of the diagonal of a matrix [nvir, nvir], and of its blocks of degenerate orbitals."""
+    kept = np.eye(nvir, dtype=bool)
+    for block in same:
+        kept[block, block] = True
+    return np.flatnonzero(kept)

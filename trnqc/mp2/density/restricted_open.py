@@ -1,0 +1,228 @@
+"""Relaxed densities of MP2 on restricted open-shell Hartree-Fock with semicanonical orbitals.
+
+    semicanonical orbitals of both spins -> pair sums and single excitations -> P, M of each spin
+    M of both spins in the ROHF orbitals -> Z-vector of rotations between doubly, singly and unoccupied orbitals
+
+The energy depends on the rotations of ROHF orbitals that change the density. If orbital q changes by Σ_p C_p U_pq, it
+changes by 2 Σ_pq M_pq U_pq, where for each spin, in any orbitals,
+
+    M = F P + W + G[P] n
+
+F is the Fock matrix of the spin, n the matrix of its occupations, and P its density including the single excitations
+t_ia = f_ia / (ε_i - ε_a): P_ia = t_ia, P_ij = -Σ_a t_ia t_ja, P_ab = Σ_i t_ia t_ib beside the terms of the pairs. The
+response of the reference is a density P_pq = z_pq (n_q - n_p) of each spin, with which M_pq - M_qp vanishes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pyscf import gto
+
+from trnqc.errors import UnsupportedError
+from trnqc.mp2.density.density import CorrelationDensity, Relaxation, in_all_orbitals, prepare
+from trnqc.mp2.density.lagrangian import Lagrangian
+from trnqc.mp2.density.pair_sums import PairSums, pair_sums
+from trnqc.mp2.density.response import Response, response_of
+from trnqc.mp2.density.spins import SpinOrbitals
+from trnqc.mp2.density.zvector import DEFAULTS, ZVectorOptions, conjugate_gradients
+from trnqc.mp2.execution import Execution
+from trnqc.mp2.factors.factors import Factors
+from trnqc.mp2.factors.ranks import on_every_rank
+from trnqc.mp2.jobs.store import Store
+from trnqc.mp2.reference.orbitals import ActiveOrbitals
+from trnqc.mp2.reference.semicanonical import fock_matrices
+
+# Hartree. Smaller diagonal elements of the equations are replaced by this in the preconditioner.
+LEAST_GAP = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class OpenShell:
+    """The orbitals of an ROHF reference, as they are and semicanonical.
+
+    Attributes
+    ----------
+    restricted
+        The ROHF orbitals with the occupations of each spin.
+    semicanonical
+        The orbitals of each spin that diagonalise its Fock matrix among occupied and among virtual orbitals.
+    rotations
+        By spin, the semicanonical orbitals in terms of the ROHF orbitals, [nmo, nmo].
+    fock
+        By spin, the Fock matrix in ROHF orbitals, [nmo, nmo], Hartree.
+    """
+
+    restricted: tuple[SpinOrbitals, ...]
+    semicanonical: tuple[SpinOrbitals, ...]
+    rotations: tuple[np.ndarray, ...]
+    fock: tuple[np.ndarray, ...]
+
+
+def open_shell(
+    mo_coeff: np.ndarray, mo_occ: np.ndarray, fock: np.ndarray, overlap: np.ndarray, orbitals: Sequence[ActiveOrbitals]
+) -> OpenShell:
+    """Describe an ROHF reference without frozen orbitals.
+
+    Parameters
+    ----------
+    mo_coeff, mo_occ
+        Of the ROHF object.
+    fock
+        Fock matrices [2, nao, nao] of both spins.
+    overlap
+        Of the atomic orbitals.
+    orbitals
+        The semicanonical orbitals of both spins.
+
+    Raises
+    ------
+    UnsupportedError
+        If orbitals are frozen.
+    """
+    if any(spin.frozen_occ or spin.frozen_vir for spin in orbitals):
+        raise UnsupportedError("densities of ROHF references correlate all electrons, found frozen orbitals")
+    everything = np.ones(len(mo_occ), dtype=bool)
+    restricted, semicanonical, rotations, in_orbitals = [], [], [], []
+    for occupied, f, spin in zip((mo_occ > 0, mo_occ > 1), fock, orbitals):
+        in_orbitals.append(mo_coeff.T @ f @ mo_coeff)
+        restricted.append(SpinOrbitals(mo_coeff, in_orbitals[-1].diagonal(), occupied, everything))
+        c = np.hstack([spin.c_occ, spin.c_vir])
+        own = np.arange(len(occupied)) < spin.nocc
+        semicanonical.append(SpinOrbitals(c, np.concatenate([spin.eps_occ, spin.eps_vir]), own, everything))
+        rotations.append(mo_coeff.T @ overlap @ c)
+    return OpenShell(tuple(restricted), tuple(semicanonical), tuple(rotations), tuple(in_orbitals))
+
+
+def densities_with_singles(shell: OpenShell, sums: PairSums) -> list[np.ndarray]:
+    """Return the unrelaxed density of each spin in ROHF orbitals, single excitations included."""
+    densities = []
+    for spin, rotation, fock, p_occ, p_vir in zip(
+        shell.semicanonical, shell.rotations, shell.fock, sums.p_occ, sums.p_vir
+    ):
+        o, v = spin.occupied, ~spin.occupied
+        coupling = (rotation.T @ fock @ rotation)[np.ix_(o, v)]
+        t = coupling / np.subtract.outer(spin.energies[o], spin.energies[v])
+        density = np.zeros_like(fock)
+        density[np.ix_(o, o)] = (p_occ + p_occ.T) / 2 - t @ t.T
+        density[np.ix_(v, v)] = (p_vir + p_vir.T) / 2 + t.T @ t
+        density[np.ix_(o, v)], density[np.ix_(v, o)] = t, t.T
+        densities.append(rotation @ density @ rotation.T)
+    return densities
+
+
+def in_restricted_orbitals(shell: OpenShell, w: Sequence[Lagrangian]) -> list[np.ndarray]:
+    """Return W of each spin as a matrix [nmo, nmo] of ROHF orbitals."""
+    parts = zip(shell.semicanonical, shell.rotations, w)
+    return [rotation @ in_all_orbitals(spin, one) @ rotation.T for spin, rotation, one in parts]
+
+
+class Rotations:
+    """The rotations between ROHF orbitals of different occupation, and the equations of their response."""
+
+    def __init__(self, shell: OpenShell, response: Response) -> None:
+        self.shell, self.response = shell, response
+        alpha, beta = (s.occupied.astype(float) for s in shell.restricted)
+        self._occupied = alpha, beta
+        self._higher, self._lower = np.nonzero(np.less.outer(alpha + beta, alpha + beta))
+        differences = [n[self._lower] - n[self._higher] for n in self._occupied]
+        gaps = [f.diagonal()[self._higher] - f.diagonal()[self._lower] for f in shell.fock]
+        gap = sum(d * g for d, g in zip(differences, gaps))
+        self.gap = np.maximum(np.abs(gap), LEAST_GAP)
+        self._differences = differences
+
+    def densities(self, z: np.ndarray) -> list[np.ndarray]:
+        """Return P_pq = z_pq (n_q - n_p) of each spin."""
+        matrices = []
+        for difference, fock in zip(self._differences, self.shell.fock):
+            matrix = np.zeros_like(fock)
+            matrix[self._higher, self._lower] = z * difference
+            matrices.append(matrix + matrix.T)
+        return matrices
+
+    def gradient(self, densities: Sequence[np.ndarray], w: Sequence[np.ndarray] | None = None) -> np.ndarray:
+        """Return M_pq - M_qp of all rotations, for densities and matrices W of each spin."""
+        total = np.zeros_like(self.shell.fock[0])
+        for spin, fock, p, columns in zip(
+            self.shell.restricted, self.shell.fock, densities, self.response.columns(densities)
+        ):
+            total += fock @ p
+            total[:, spin.occupied] += columns
+        if w is not None:
+            total += sum(w)
+        return (total - total.T)[self._higher, self._lower]
+
+
+def restricted_open_density(
+    mf: Any,
+    orbitals: Sequence[ActiveOrbitals],
+    factors: Sequence[Factors],
+    auxmol: gto.Mole,
+    execution: Execution,
+    *,
+    scaling: tuple[float, float] = (1.0, 1.0),
+    relaxed: bool = False,
+    options: ZVectorOptions = DEFAULTS,
+    store: Store | None = None,
+) -> CorrelationDensity:
+    """Compute the density of MP2 on an ROHF reference, in the ROHF orbitals; see `relax_restricted_open`."""
+    if relaxed:
+        return relax_restricted_open(
+            mf, orbitals, factors, auxmol, execution, scaling=scaling, options=options, store=store
+        ).density
+    shell = open_shell(mf.mo_coeff, mf.mo_occ, fock_matrices(mf), mf.get_ovlp(), orbitals)
+    sums = pair_sums(on_every_rank(factors, execution), scaling, execution, store)
+    densities = tuple(densities_with_singles(shell, sums))
+    return CorrelationDensity(shell.restricted, densities, sums.energies, relaxed=False)
+
+
+def relax_restricted_open(
+    mf: Any,
+    orbitals: Sequence[ActiveOrbitals],
+    factors: Sequence[Factors],
+    auxmol: gto.Mole,
+    execution: Execution,
+    *,
+    scaling: tuple[float, float] = (1.0, 1.0),
+    options: ZVectorOptions = DEFAULTS,
+    store: Store | None = None,
+) -> Relaxation:
+    """Compute the relaxed density of MP2 on an ROHF reference, in the ROHF orbitals.
+
+    Parameters
+    ----------
+    mf
+        PySCF's ROHF object.
+    orbitals
+        Its semicanonical orbitals, from `semicanonical_orbitals`, none of them frozen.
+
+    Other parameters, and the errors, are those of `correlation_density`. The energies of the result do not contain that
+    of single excitations, whose part of the density is included.
+    """
+    shell = open_shell(mf.mo_coeff, mf.mo_occ, fock_matrices(mf), mf.get_ovlp(), orbitals)
+    parts = prepare(mf, shell.semicanonical, factors, auxmol, execution, scaling, store)
+    rotations = Rotations(shell, response_of(mf, shell.restricted, execution.threads, parts.memory))
+    densities = densities_with_singles(shell, parts.sums)
+    w = in_restricted_orbitals(shell, parts.lagrangians)
+    z = conjugate_gradients(
+        lambda z: rotations.gradient(rotations.densities(z)),
+        -rotations.gradient(densities, w),
+        rotations.gap,
+        options,
+        lambda cycle: execution.report("orbital response", cycle, 0),
+    )
+    relaxed = tuple(p + q for p, q in zip(densities, rotations.densities(z)))
+    density = CorrelationDensity(shell.restricted, relaxed, parts.sums.energies, relaxed=True)
+    return Relaxation(
+        density,
+        shell.semicanonical,
+        shell.fock,
+        tuple(w),
+        parts.sums,
+        parts.two_centre,
+        parts.auxmol,
+        rotations.response,
+    )

@@ -1,0 +1,160 @@
+"""Relaxed densities and analytic gradients of double hybrids without VV10 correlation.
+
+DH object -> relaxation: relaxed density, Γ -> Gradients: effective densities -> terms -> gradient [natm, 3]
+
+The orbitals belong to one functional (s), the energy to another (n), which is the same one for most double hybrids:
+
+    dE/dx = Σ (D + P) h^x - Σ ω S^x + E_n^x[D] + dE_s^x[D + λ P]/dλ + terms of Γ
+
+where E^x is the derivative of the Coulomb, exact-exchange and exchange-correlation energy at a constant density matrix,
+and P the relaxed difference density. If the functionals differ, the Fock matrix F_n of the density is not diagonal: its
+elements F_ai are added to the right-hand side of the Z-vector equations, and F_qi replaces ε_i δ_qi in ω. F. Neese,
+T. Schwabe and S. Grimme, J. Chem. Phys. 126, 124115 (2007) have the equations of B2PLYP; N. Q. Su, I. Y. Zhang and
+X. Xu, J. Comput. Chem. 34, 1759 (2013) those of XYG3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from pyscf import dft
+from pyscf.grad import rks, uks
+
+from trnqc.eri.gradient.jk_gradient import fitted_jk_gradient, jk_gradient
+from trnqc.errors import UnsupportedError
+from trnqc.mp2.density.density import Relaxation, relax
+from trnqc.mp2.density.spins import SpinOrbitals, spin_orbitals
+from trnqc.mp2.density.zvector import ZVectorOptions
+from trnqc.mp2.dfmp2 import DFMP2
+from trnqc.mp2.factors.factors import Factors
+from trnqc.mp2.gradient.energy_weighted import EffectiveDensities, effective_densities
+from trnqc.mp2.gradient.terms import correlation_gradient, one_electron_gradient
+from trnqc.mp2.hybrids.expansion import SeriesFunctional
+from trnqc.mp2.hybrids.final import with_functional
+
+# Step of λ in the derivative of the exchange-correlation term, which is smooth: the error is of the order of its square
+# times the third derivative of the energy, about 1e-9 Hartree/Bohr.
+STEP = 1e-3
+
+
+def relaxation(mf: Any, mp2: DFMP2, final: str | SeriesFunctional | None) -> Relaxation:
+    """Compute the relaxed density of a double hybrid.
+
+    Parameters
+    ----------
+    mf
+        The converged Kohn-Sham object.
+    mp2
+        The perturbation, whose `gradient_scaling` contains the factors of its parts.
+    final
+        The functional of the energy; None if it is that of `mf`.
+
+    Raises
+    ------
+    UnsupportedError
+        If one of the functionals has VV10 correlation, whose response does not exist here.
+    """
+    if mf.do_nlc() or isinstance(final, SeriesFunctional):
+        raise UnsupportedError(
+            "relaxed densities and gradients are not available for functionals with VV10 correlation"
+        )
+    spins = spin_orbitals(mp2.mo_coeff, mp2.mo_energy, mp2.mo_occ, mp2.frozen)
+    factors = mp2.ao2mo()
+    fock = None
+    if final is not None:
+        fock = [f[np.ix_(~s.occupied, s.occupied)] for s, f in zip(spins, _fock(with_functional(mf, final), spins))]
+    return relax(
+        mf,
+        spins,
+        (factors,) if isinstance(factors, Factors) else factors,
+        mp2.auxiliary_basis().auxmol,
+        mp2._execution(),
+        scaling=mp2.gradient_scaling,
+        options=ZVectorOptions(tolerance=mp2.cphf_tol, max_cycle=mp2.cphf_max_cycle),
+        reference_gradient=fock,
+    )
+
+
+def electronic_gradient(mf: Any, mp2: DFMP2, final: str | SeriesFunctional | None) -> np.ndarray:
+    """Compute the gradient without the repulsion of the nuclei and without dispersion; arguments as in `relaxation`.
+
+    Returns
+    -------
+    numpy.ndarray [natm, 3]
+        In Hartree/Bohr. The response of the integration grid to the positions of the nuclei is included.
+    """
+    relaxed, execution = relaxation(mf, mp2, final), mp2._execution()
+    densities = effective_densities(relaxed)
+    energy_of = mf
+    if final is not None:
+        energy_of = with_functional(mf, final)
+        densities = _not_stationary(energy_of, relaxed.density.spins, densities)
+    D, P = densities.reference, densities.correlation
+    of_reference = _two_electron(energy_of, D / 2, D, execution.threads) + _exchange_correlation(energy_of, D)
+    of_correlation = _two_electron(mf, P, D, execution.threads) + (
+        _exchange_correlation(mf, D + STEP * P) - _exchange_correlation(mf, D - STEP * P)
+    ) / (2 * STEP)
+    return (
+        one_electron_gradient(mf, densities)
+        + of_reference
+        + of_correlation
+        + correlation_gradient(mf.mol, relaxed, execution)
+    )
+
+
+def _fock(mf: Any, spins: tuple[SpinOrbitals, ...]) -> list[np.ndarray]:
+    """The Fock matrix of each spin in molecular orbitals [nmo, nmo]."""
+    nao = mf.mol.nao_nr()
+    fock = np.asarray(mf.get_hcore() + mf.get_veff(mf.mol, mf.make_rdm1())).reshape(-1, nao, nao)
+    return [spin.coefficients.T @ f @ spin.coefficients for spin, f in zip(spins, fock)]
+
+
+def _not_stationary(mf: Any, spins: tuple[SpinOrbitals, ...], densities: EffectiveDensities) -> EffectiveDensities:
+    """The densities with F_qi of the functional of `mf` in ω in place of ε_i δ_qi."""
+    factor = 2.0 if len(spins) == 1 else 1.0
+    weighted = densities.energy_weighted.copy()
+    for spin, fock in zip(spins, _fock(mf, spins)):
+        columns = np.where(spin.occupied, fock - np.diag(spin.energies), 0.0)
+        weighted += factor * spin.to_atomic((columns + columns.T) / 2)
+    return replace(densities, energy_weighted=weighted)
+
+
+def _two_electron(mf: Any, left: np.ndarray, right: np.ndarray, threads: int) -> np.ndarray:
+    """Derivatives of the Coulomb and of the scaled exact-exchange energy of two densities [spin, nao, nao]."""
+    omega, long_range, short_range = mf._numint.rsh_and_hybrid_coeff(mf.xc, spin=mf.mol.spin)
+    # Densities of different spins have no exchange.
+    none = np.zeros_like(left[0])
+    coulomb = np.array([left.sum(axis=0), none]), np.array([none, right.sum(axis=0)])
+    both = (left[0], right[0]) if len(left) == 1 else (left, right)
+    total = _jk(mf, *coulomb, threads)
+    if short_range:
+        total = (1 - short_range) * total + short_range * _jk(mf, *both, threads)
+    if omega and long_range != short_range:
+        exchange = _jk(mf, *both, threads, omega) - _jk(mf, *coulomb, threads, omega)
+        total = total + (long_range - short_range) * exchange
+    return total
+
+
+def _jk(mf: Any, left: np.ndarray, right: np.ndarray, threads: int, omega: float | None = None) -> np.ndarray:
+    """Derivatives of E2(left, right) with the SCF's integrals, exact or fitted."""
+    fitting = getattr(mf, "with_df", None)
+    if not fitting:
+        return jk_gradient(mf.mol, left, right, threads=threads, omega=omega)
+    if fitting.auxmol is None:
+        fitting.build()
+    return fitted_jk_gradient(mf.mol, fitting.auxmol, left, right, threads=threads, omega=omega)
+
+
+def _exchange_correlation(mf: Any, densities: np.ndarray) -> np.ndarray:
+    """Derivatives of the exchange-correlation energy at constant density matrices [spin, nao, nao]; [natm, 3]."""
+    closed = len(densities) == 1
+    D = densities[0] if closed else densities
+    evaluate = (rks if closed else uks).get_vxc_full_response
+    of_grid, potential = evaluate(dft.numint.NumInt(), mf.mol, mf.grids, mf.xc, D, max_memory=mf.max_memory)
+    potential = np.asarray(potential).reshape(len(densities), 3, *densities.shape[1:])
+    by_function = 2 * np.einsum("sxij,sij->ix", potential, densities)
+    return np.array(
+        [by_function[first:last].sum(axis=0) for first, last in mf.mol.aoslice_by_atom()[:, 2:]]
+    ) + np.asarray(of_grid)
