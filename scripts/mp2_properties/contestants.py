@@ -31,7 +31,9 @@ def our_energy(mf: Any, frozen: int) -> dict[str, Any]:
     """Energy of DF-MP2, R or U."""
     method = trnqc.DFMP2(mf, frozen=frozen, backend="cpu", max_memory=MEMORY)
     method.kernel()
-    return {"e_os": method.e_corr_os, "e_ss": method.e_corr_ss, "stages_s": dict(method.result.timings)}
+    result = method.result
+    assert result is not None, "kernel sets the result"
+    return {"e_os": result.e_corr_os, "e_ss": result.e_corr_ss, "stages_s": dict(result.timings)}
 
 
 def our_relaxed_density(mf: Any, frozen: int) -> dict[str, Any]:

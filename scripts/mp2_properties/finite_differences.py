@@ -2,7 +2,7 @@
 
     python -m scripts.mp2_properties.finite_differences [--molecules H2O NH3 ...] [--out FILE]
 
-For each molecule, on conventional and on density-fitted Hartree-Fock, with and without frozen core, for MP2 and SCS-MP2:
+For each molecule, on conventional and density-fitted Hartree-Fock, with and without frozen core, for MP2 and SCS-MP2:
 
     E'(0) by steps h and 2h    D(h) = (E(h) - E(-h)) / 2h
     extrapolation              (4 D(h) - D(2h)) / 3, whose error is of order h^4 (Richardson)
@@ -16,6 +16,7 @@ combinations change with the geometry.
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -112,22 +113,27 @@ def show(console: Console, rows: list[dict[str, Any]]) -> None:
     console.print(table)
 
 
+def others(out: Path, name: str) -> list[dict[str, Any]]:
+    """The rows of other molecules in the record that is there."""
+    rows = json.loads(out.read_text())["rows"] if out.exists() else []
+    return [row for row in rows if row["molecule"] != name]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--molecules", nargs="+", default=list(MOLECULES), choices=list(MOLECULES))
     parser.add_argument("--out", type=Path, default=record_file("mp2_finite_differences"))
     asked, console = parser.parse_args(), Console(soft_wrap=True)
-    rows: list[dict[str, Any]] = []
     for name in asked.molecules:
-        rows += rows_of(name, MOLECULES[name])
-        show(console, [row for row in rows if row["molecule"] == name])
+        rows = rows_of(name, MOLECULES[name])
+        show(console, rows)
         record = {
             "machine": machine(),
             "scf": SCF_TOLERANCES,
             "steps": {"gradient_bohr": GRADIENT_STEP, "field_au": FIELD_STEP},
             "bounds": {"gradient_hartree_per_bohr": GRADIENT_BOUND, "dipole_au": DIPOLE_BOUND},
         }
-        write_json(heading() | record | {"rows": rows}, asked.out)
+        write_json(heading() | record | {"rows": others(asked.out, name) + rows}, asked.out)
     console.print(f"written to {asked.out}")
 
 

@@ -5,7 +5,7 @@ Their geometries are near the minimum, but not at it and without symmetry, so th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from pyscf import gto
@@ -42,12 +42,12 @@ class Molecule:
 
 
 # Four hydrogen atoms 0.6 Å apart: the least eigenvalue of the overlap is 4e-7 in aug-cc-pVTZ.
-_CHAIN = {
-    "atoms": "; ".join(f"H {0.05 * (-1) ** n} {0.02 * n} {0.6 * n}" for n in range(4)),
-    "core": 0,
-    "basis": "aug-cc-pvtz",
-    "fitting": "aug-cc-pvtz-jkfit",
-}
+_CHAIN = Molecule(
+    "; ".join(f"H {0.05 * (-1) ** n} {0.02 * n} {0.6 * n}" for n in range(4)),
+    core=0,
+    basis="aug-cc-pvtz",
+    fitting="aug-cc-pvtz-jkfit",
+)
 
 MOLECULES = {
     "H2O": Molecule("O 0.02 0 0.117; H 0 0.757 -0.469; H 0.01 -0.72 -0.479", 1),
@@ -58,9 +58,9 @@ MOLECULES = {
     "H2S": Molecule("S 0.02 0 0.104; H 0 0.975 -0.82; H 0.01 -0.95 -0.84", 5),
     "PH3": Molecule("P 0 0.01 0.13; H 1.2 0 -0.63; H -0.6 1.03 -0.65; H -0.59 -1.06 -0.64", 5),
     "NH2": Molecule("N 0.02 0 0.142; H 0 0.803 -0.497; H 0.01 -0.77 -0.51", 1, spin=1),
-    "NO2": Molecule("N 0.02 0 0.33; O 0 1.1 -0.14; O 0.01 -1.07 -0.15", 3, spin=1),
-    "H4": Molecule(**_CHAIN),
-    "H4, dependent functions removed": Molecule(**_CHAIN, dependence=1e-5),
+    "CH3": Molecule("C 0.02 0.01 0.08; H 1.07 0 0.02; H -0.53 0.93 0; H -0.54 -0.92 0.03", 1, spin=1),
+    "H4": _CHAIN,
+    "H4, dependent functions removed": replace(_CHAIN, dependence=1e-5),
 }
 
 

@@ -143,6 +143,8 @@ def test_not_converged():
 class Concave:
     """A response that makes the second derivative of the SCF energy negative, or zero if the factor is -1."""
 
+    rough_rotation = None
+
     def __init__(self, parts, factor=-1.5) -> None:
         eps, occupied = parts.spins[0].energies, parts.spins[0].occupied
         self.gap, self.factor = np.subtract.outer(eps[~occupied], eps[occupied]), factor

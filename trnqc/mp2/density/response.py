@@ -31,6 +31,8 @@ from trnqc.mp2.density.spins import SpinOrbitals
 Densities = Sequence[np.ndarray]
 """One symmetric matrix [nmo, nmo] of molecular orbitals for each spin; for a closed shell that of one spin."""
 
+Rotation = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
+"""From z[a, i] to G[P]_ai [nvir, nocc] of each spin, as `Response.rotation`."""
 
 # Auxiliary functions Q of one task of a thread.
 _GROUP = 32
@@ -40,7 +42,13 @@ _Group = Callable[[slice], tuple[np.ndarray, list[np.ndarray]]]
 
 
 class Response(Protocol):
-    """What the Z-vector equations and gradients need of the Fock matrix."""
+    """What the Z-vector equations and gradients need of the Fock matrix.
+
+    `rough_rotation` is `rotation` in single precision, or None where that is not available.
+    """
+
+    @property
+    def rough_rotation(self) -> Rotation | None: ...
 
     def columns(self, densities: Densities) -> list[np.ndarray]:
         """Return G[P]_qi [nmo, nocc] between all orbitals and the occupied ones, for each spin."""
@@ -61,6 +69,8 @@ class GeneralResponse:
     spins
         All its orbitals; one entry for a closed shell.
     """
+
+    rough_rotation: Rotation | None = None
 
     def __init__(self, mf: Any, spins: Sequence[SpinOrbitals]) -> None:
         self.spins = tuple(spins)
@@ -89,6 +99,54 @@ class GeneralResponse:
         return self._potential(atomic)
 
 
+class _SinglePrecision:
+    """`FittedResponse.rotation` in single precision, from integrals that are not packed."""
+
+    def __init__(self, rows: np.ndarray, spins: Sequence[_Spin], threads: int) -> None:
+        self._spins, self._threads, self._factor = spins, threads, 2.0 if len(spins) == 1 else 1.0
+        nao = len(spins[0].coefficients)
+        self._squares = np.empty((len(rows), nao, nao), np.float32)
+        self._occupied = [s.integrals[:, :, : s.nocc].astype(np.float32) for s in spins]
+        self._virtual = [s.integrals[:, :, s.nocc :].astype(np.float32) for s in spins]
+        self._groups = [slice(q, q + _GROUP) for q in range(0, len(rows), _GROUP)]
+
+        def unpack(q: slice) -> None:
+            for row, square in zip(rows[q], self._squares[q]):
+                square[...] = lib.unpack_tril(row)
+
+        with single_threaded_pool(threads) as pool:
+            list(pool.map(unpack, self._groups))
+
+    def __call__(self, z: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return G[P]_ai [nvir, nocc] of the rotation z[a, i] for each spin."""
+        blocks = [block.astype(np.float32) for block in z]
+        split = [np.split(s.coefficients, [s.nocc], axis=1) for s in self._spins]
+        rotated = [
+            np.vstack([(c_vir @ block).T, c_occ.T]).astype(np.float32) for (c_occ, c_vir), block in zip(split, z)
+        ]
+
+        def part(q: slice) -> list[tuple[np.ndarray, np.ndarray]]:
+            squares = self._squares[q].reshape(-1, self._squares.shape[2])
+            d, exchange = np.zeros(len(self._squares[q]), np.float32), []
+            for block, both, occupied, virtual in zip(blocks, rotated, self._occupied, self._virtual):
+                rotation = (virtual[q].reshape(-1, len(block)) @ block).reshape(occupied[q].shape)
+                d += 2 * self._factor * np.einsum("qii->q", rotation)
+                v = np.concatenate([occupied[q], rotation], axis=2).reshape(-1, len(both)) @ both
+                v = v.reshape(*rotation.shape[:2], -1).transpose(1, 0, 2)
+                exchange.append(v.reshape(len(v), -1) @ squares)
+            return [(np.tensordot(d, virtual[q], 1), k) for virtual, k in zip(self._virtual, exchange)]
+
+        totals = [
+            (np.zeros(block.T.shape), np.zeros((s.nocc, len(s.coefficients)))) for s, block in zip(self._spins, z)
+        ]
+        with single_threaded_pool(self._threads) as pool:
+            for terms in pool.map(part, self._groups):
+                for (coulomb, exchange), (j, k) in zip(totals, terms):
+                    coulomb += j
+                    exchange += k
+        return [(j - k @ c_vir).T for (j, k), (_, c_vir) in zip(totals, split)]
+
+
 def accelerated(mf: Any) -> Any:
     """Return the object with J and K from our kernels, or as it is where they do not serve its kind."""
     try:
@@ -112,7 +170,7 @@ def response_of(mf: Any, spins: Sequence[SpinOrbitals], threads: int, room: floa
     threads
         Number of threads.
     room
-        Bytes that the integrals L_iq may take.
+        Bytes that the integrals L_iq, and those in single precision, may take.
     """
     mf = accelerated(mf)
     plain = isinstance(mf, _DFHF) and isinstance(mf, scf.hf.RHF | scf.uhf.UHF) and not hasattr(mf, "xc")
@@ -121,10 +179,11 @@ def response_of(mf: Any, spins: Sequence[SpinOrbitals], threads: int, room: floa
     if mf.with_df._cderi is None:
         mf.with_df.build()
     rows = mf.with_df._cderi
-    needed = 8 * sum(spin.nocc * spin.nmo for spin in spins) * mf.with_df.get_naoaux()
-    if not isinstance(rows, np.ndarray) or needed > room:
+    columns, naux = sum(spin.nocc * spin.nmo for spin in spins), mf.with_df.get_naoaux()
+    if not isinstance(rows, np.ndarray) or 8 * columns * naux > room:
         return GeneralResponse(mf, spins)
-    return FittedResponse(rows, spins, threads)
+    single = (12 * columns + 4 * len(spins[0].coefficients) ** 2) * naux <= room
+    return FittedResponse(rows, spins, threads, single)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,13 +211,16 @@ class FittedResponse:
         All orbitals; one entry for a closed shell.
     threads
         Number of threads. The bits do not depend on it.
+    single
+        Whether the integrals are kept in single precision, too, for rotations of six digits.
     """
 
-    def __init__(self, rows: np.ndarray, spins: Sequence[SpinOrbitals], threads: int) -> None:
+    def __init__(self, rows: np.ndarray, spins: Sequence[SpinOrbitals], threads: int, single: bool = False) -> None:
         self._rows, self._threads = rows, threads
         self._factor = 2.0 if len(spins) == 1 else 1.0
         self._groups = [slice(q, min(q + _GROUP, len(rows))) for q in range(0, len(rows), _GROUP)]
         self._spins = [self._with_integrals(spin) for spin in spins]
+        self.rough_rotation: Rotation | None = _SinglePrecision(rows, self._spins, threads) if single else None
 
     def columns(self, densities: Densities) -> list[np.ndarray]:
         """Return G[P]_qi [nmo, nocc] for each spin."""
