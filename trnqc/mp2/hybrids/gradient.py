@@ -88,7 +88,7 @@ def electronic_gradient(mf: Any, mp2: DFMP2, final: str | SeriesFunctional | Non
     relaxed, execution = relaxation(mf, mp2, final), mp2._execution()
     densities = effective_densities(relaxed)
     energy_of = mf
-    if final is not None:
+    if isinstance(final, str):
         energy_of = with_functional(mf, final)
         densities = _not_stationary(energy_of, relaxed.density.spins, densities)
     D, P = densities.reference, densities.correlation
@@ -127,24 +127,24 @@ def _two_electron(mf: Any, left: np.ndarray, right: np.ndarray, threads: int) ->
     # Densities of different spins have no exchange.
     none = np.zeros_like(left[0])
     coulomb = np.array([left.sum(axis=0), none]), np.array([none, right.sum(axis=0)])
-    both = (left[0], right[0]) if len(left) == 1 else (left, right)
-    total = _jk(mf, *coulomb, threads)
+    both = left[0] if len(left) == 1 else left, right[0] if len(right) == 1 else right
+    total = _jk(mf, coulomb, threads)
     if short_range:
-        total = (1 - short_range) * total + short_range * _jk(mf, *both, threads)
+        total = (1 - short_range) * total + short_range * _jk(mf, both, threads)
     if omega and long_range != short_range:
-        exchange = _jk(mf, *both, threads, omega) - _jk(mf, *coulomb, threads, omega)
+        exchange = _jk(mf, both, threads, omega) - _jk(mf, coulomb, threads, omega)
         total = total + (long_range - short_range) * exchange
     return total
 
 
-def _jk(mf: Any, left: np.ndarray, right: np.ndarray, threads: int, omega: float | None = None) -> np.ndarray:
-    """Derivatives of E2(left, right) with the SCF's integrals, exact or fitted."""
+def _jk(mf: Any, pair: tuple[np.ndarray, np.ndarray], threads: int, omega: float | None = None) -> np.ndarray:
+    """Derivatives of E2 of a pair of densities with the SCF's integrals, exact or fitted."""
     fitting = getattr(mf, "with_df", None)
     if not fitting:
-        return jk_gradient(mf.mol, left, right, threads=threads, omega=omega)
+        return jk_gradient(mf.mol, *pair, threads=threads, omega=omega)
     if fitting.auxmol is None:
         fitting.build()
-    return fitted_jk_gradient(mf.mol, fitting.auxmol, left, right, threads=threads, omega=omega)
+    return fitted_jk_gradient(mf.mol, fitting.auxmol, *pair, threads=threads, omega=omega)
 
 
 def _exchange_correlation(mf: Any, densities: np.ndarray) -> np.ndarray:
