@@ -120,6 +120,20 @@ def test_gradient_is_printed_and_written(trnqc, write, tmp_path):
     assert f"{gradient[1, 2]:.8f}" in out
 
 
+@pytest.mark.parametrize(("spin", "text"), [(1, "O 0 0 0\nH 0 0 0.97")])
+def test_the_relaxed_dipole_of_a_gradient_is_written(trnqc, write, tmp_path, spin, text):
+    """The dipole of a radical, whose spin follows from its electrons."""
+    target = tmp_path / "out.json"
+    status, _, err = trnqc("mp2", write("polar.xyz", f"2\n\n{text}\n"), *SMALL, "--gradient", "--json", target, "-q")
+    assert (status, err) == (0, "")
+    data = json.loads(target.read_text())
+    assert data["units"]["relaxed_dipole"] == "e Bohr"
+    mol = gto.M(atom=text.replace("\n", "; "), basis="6-31g", spin=spin, verbose=0)
+    mf = (scf.UHF if spin else scf.RHF)(mol).density_fit().run(conv_tol=1e-11)
+    density = DFMP2(mf).set_frozen().make_rdm1(relaxed=True, ao_repr=True)
+    assert data["relaxed_dipole"] == pytest.approx(mf.dip_moment(dm=density, unit="AU", verbose=0), abs=1e-5)
+
+
 def test_optimisation_reports_steps_and_writes_a_plot(trnqc, write, tmp_path):
     files = {name: tmp_path / name for name in ("out.json", "path.xyz", "plot.html", "end.xyz")}
     options = ("--trajectory", files["path.xyz"], "--plot", files["plot.html"], "--xyz", files["end.xyz"])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from pyscf import gto
+from pyscf import gto, scf
 from rich.console import Console, Group, RenderableType
 
 from trnqc.cli.mp2_options import below_checkpoint
@@ -129,7 +129,12 @@ def _gradient(args: argparse.Namespace, job: Job, progress: Progress | None) -> 
     assert mp2.result is not None and mp2.result.system is not None
     result = replace(mp2.result, system=replace(mp2.result.system, geometry=job.geometry))
     # The object has issued the warnings of the result already.
-    return replace(_outcome(args, result, mp2.nuc_grad_method().kernel()), warnings=())
+    gradients = mp2.nuc_grad_method()
+    outcome = _outcome(args, result, gradients.kernel())
+    density = gradients.relaxation.density.rdm1(ao_repr=True)
+    dipole = scf.hf.dip_moment(mp2.mol, density, unit="AU", verbose=0)
+    units = outcome.plain["units"] | {"relaxed_dipole": "e Bohr"}
+    return replace(outcome, plain=outcome.plain | {"relaxed_dipole": dipole.tolist(), "units": units}, warnings=())
 
 
 def _optimum(args: argparse.Namespace, job: Job, progress: Progress | None, console: Console) -> Outcome:

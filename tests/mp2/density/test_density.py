@@ -169,23 +169,22 @@ def test_occupied_orbital_above_a_virtual_one():
         solve_z_vector([np.ones((8, 5))], [swapped], Concave(parts), ZVectorOptions())
 
 
-def with_energies(parts, occupied, virtual):
-    """The factors of the first spin, with other orbital energies."""
-    first, *others = parts.factors
-    return [replace(first, eps_occ=occupied(first.eps_occ), eps_vir=virtual(first.eps_vir)), *others]
+def with_gap(parts, gap):
+    """The factors, with the lowest virtual energy of each spin above the highest occupied one by `gap` Hartree."""
+    return [replace(f, eps_vir=np.concatenate([f.eps_occ[-1:] + gap, f.eps_vir[1:]])) for f in parts.factors]
 
 
-@pytest.mark.parametrize(("name", "spin"), [("water", ""), ("water cation", " of alpha spin")])
-def test_small_denominators_are_named(name, spin):
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize(
+    ("name", "pair", "spin"), [("water", r"3, 3", ""), ("water cation", r"3, 2", " of alpha and beta spin")]
+)
+def test_small_denominators_are_named(name, pair, spin):
     parts = Parts(converged(name, True), 1)
-    last, highest = len(parts.factors[0].eps_occ) - 1, parts.factors[0].eps_occ[-1]
-    words = rf"the pair \({last}, {last}\) and the virtual orbitals \(0, 0\){spin} is only"
-    close = with_energies(parts, lambda o: o, lambda v: np.concatenate([[highest + 1e-3], v[1:]]))
+    words = rf"the pair \({pair}\) and the virtual orbitals \(0, 0\){spin} is only"
     with pytest.warns(ResultWarning, match=words):
-        pair_sums(close, MP2, parts.execution)
-    equal = with_energies(parts, lambda o: o, lambda v: np.concatenate([[highest], v[1:]]))
+        pair_sums(with_gap(parts, 1e-3), MP2, parts.execution)
     with pytest.raises(TrnqcError, match=rf"not finite: .*{words} 0 Hartree"):
-        pair_sums(equal, MP2, parts.execution)
+        pair_sums(with_gap(parts, 0.0), MP2, parts.execution)
 
 
 def test_frozen_and_correlated_orbitals_that_are_degenerate():
