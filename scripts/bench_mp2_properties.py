@@ -137,7 +137,8 @@ def _ratio(target: tuple[str, str, str, float, bool], runs: dict[str, list[dict[
         clock: median(a[f"{clock}_s"] / b[f"{clock}_s"] for a, b in zip(runs[above], runs[below]))
         for clock in ("wall", "cpu")
     }
-    reached = by_clock["wall"] <= bound if at_most else by_clock["wall"] >= bound
+    # Other programs of a shared machine disturb wall seconds more.
+    reached = by_clock["cpu"] <= bound if at_most else by_clock["cpu"] >= bound
     return {"what": what, **by_clock, "target": bound, "reached": reached}
 
 

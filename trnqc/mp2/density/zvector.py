@@ -46,6 +46,8 @@ class ZVectorOptions:
 # The residual of steps in single precision, whose products have errors of 1e-7 to 1e-6, is replaced after it has become
 # smaller by this factor: its error is then about 1e-2 of it.
 REPLACED_AFTER = 1e-4
+# Largest relative error of products in single precision with which steps are taken.
+LEAST_PRECISION = 1e-5
 
 # What is used where the caller chooses nothing.
 DEFAULTS = ZVectorOptions()
@@ -103,7 +105,9 @@ def conjugate_gradients(
 
     With `rough`, a cheaper product that has about six digits, the steps use it, and `product` computes the residual
     again where it has fallen by the factor REPLACED_AFTER, and before z is returned (H. A. van der Vorst and Q. Ye,
-    SIAM J. Sci. Comput. 22, 835 (2000)). Raises TrnqcError and NotConverged as `solve_z_vector` does.
+    SIAM J. Sci. Comput. 22, 835 (2000)). `rough` is given up if it differs from `product` in the first step by more
+    than LEAST_PRECISION, as it does where basis functions are nearly dependent. Raises TrnqcError and NotConverged as
+    `solve_z_vector` does.
     """
     z, residual = np.zeros_like(gap), right
     step, old = np.zeros_like(gap), 1.0
@@ -121,6 +125,10 @@ def conjugate_gradients(
         new = float(residual @ scaled)
         step = scaled + (new / old if cycle else 0.0) * step
         applied = rough(step) if rough else product(step)
+        if rough and not cycle:
+            exact = product(step)
+            if np.abs((applied - exact) / gap).max() > LEAST_PRECISION * np.abs(exact / gap).max():
+                applied, rough = exact, None
         curvature = float(step @ applied)
         if curvature <= 0:
             raise _unstable("the matrix of the orbital response is not positive definite")
