@@ -8,9 +8,8 @@ For each molecule, on conventional and density-fitted Hartree-Fock, with and wit
     extrapolation              (4 D(h) - D(2h)) / 3, whose error is of order h^4 (Richardson)
 
 of all coordinates of all nuclei, and of a uniform electric field in x, y and z. The gradients should agree to
-1e-7 Hartree/Bohr, and the positions of the electrons, of which the dipole consists, to 1e-6 a.u. Where basis functions
-are removed as linearly dependent the gradient of Hartree-Fock itself, which is listed too, is not exact: the removed
-combinations change with the geometry.
+1e-7 Hartree/Bohr, and the positions of the electrons, of which the dipole consists, to 1e-6 a.u. The gradient of
+Hartree-Fock itself is listed too.
 """
 
 from __future__ import annotations

@@ -45,11 +45,12 @@ def run_scf(
     molecule: Molecule, mol: gto.Mole, fitted: bool, density: Any = None, field: np.ndarray | None = None
 ) -> Any:
     """Run RHF or UHF with PySCF's integrals, from a density if there is one, in an electric field if there is one."""
+    # Analytic gradients are not exact where nearly dependent combinations of functions are removed, because these
+    # combinations change with the geometry.
+    scf.hf.remove_overlap_zero_eigenvalue = False
     mf = (scf.UHF if mol.spin else scf.RHF)(mol)
     if fitted:
         mf = mf.density_fit(auxbasis=molecule.fitting)
-    if molecule.dependence:
-        mf = scf.addons.remove_linear_dep_(mf, threshold=molecule.dependence, lindep=0)
     if field is not None:
         core = mf.get_hcore() + np.einsum("x,xmn->mn", field, mol.intor("int1e_r"))
         mf.get_hcore = lambda *_: core

@@ -5,7 +5,7 @@ Their geometries are near the minimum, but not at it and without symmetry, so th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from pyscf import gto
@@ -25,8 +25,6 @@ class Molecule:
         Number of unpaired electrons.
     basis, fitting
         The orbital basis, and the Coulomb-fitting basis of a density-fitted SCF.
-    dependence
-        If set, combinations of basis functions with eigenvalues of the overlap below it are removed.
     """
 
     atoms: str
@@ -34,20 +32,11 @@ class Molecule:
     spin: int = 0
     basis: str = "cc-pvdz"
     fitting: str = "cc-pvdz-jkfit"
-    dependence: float | None = None
 
     def mole(self) -> gto.Mole:
         """Build PySCF's molecule."""
         return gto.M(atom=self.atoms, basis=self.basis, spin=self.spin, verbose=0)
 
-
-# Four hydrogen atoms 0.6 Å apart: the least eigenvalue of the overlap is 4e-7 in aug-cc-pVTZ.
-_CHAIN = Molecule(
-    "; ".join(f"H {0.05 * (-1) ** n} {0.02 * n} {0.6 * n}" for n in range(4)),
-    core=0,
-    basis="aug-cc-pvtz",
-    fitting="aug-cc-pvtz-jkfit",
-)
 
 MOLECULES = {
     "H2O": Molecule("O 0.02 0 0.117; H 0 0.757 -0.469; H 0.01 -0.72 -0.479", 1),
@@ -59,8 +48,13 @@ MOLECULES = {
     "PH3": Molecule("P 0 0.01 0.13; H 1.2 0 -0.63; H -0.6 1.03 -0.65; H -0.59 -1.06 -0.64", 5),
     "NH2": Molecule("N 0.02 0 0.142; H 0 0.803 -0.497; H 0.01 -0.77 -0.51", 1, spin=1),
     "CH3": Molecule("C 0.02 0.01 0.08; H 1.07 0 0.02; H -0.53 0.93 0; H -0.54 -0.92 0.03", 1, spin=1),
-    "H4": _CHAIN,
-    "H4, dependent functions removed": replace(_CHAIN, dependence=1e-5),
+    # The least eigenvalue of the overlap is 4e-7, and no function is removed.
+    "H4": Molecule(
+        "; ".join(f"H {0.05 * (-1) ** n} {0.02 * n} {0.6 * n}" for n in range(4)),
+        0,
+        basis="aug-cc-pvtz",
+        fitting="aug-cc-pvtz-jkfit",
+    ),
 }
 
 

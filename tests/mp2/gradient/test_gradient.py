@@ -13,6 +13,7 @@ from trnqc.mp2.density.density import relax
 from trnqc.mp2.density.pair_sums import pair_sums
 from trnqc.mp2.gradient import Gradients
 from trnqc.mp2.gradient.gradients import electronic_gradient
+from trnqc.mp2.pairs.pairs import ResultWarning
 
 MP2, SCS, SOS = (1.0, 1.0), (6 / 5, 1 / 3), (1.3, 0.0)
 # Bohr; without symmetry.
@@ -120,3 +121,13 @@ def test_gamma_of_the_simulated_kernel():
     mp2 = Gradients(trnqc.DFMP2(parts.mf, frozen=1, backend="simulator", precision="fp32"))
     assert 0 < np.abs(mp2.kernel() - on_cpu).max() < 1e-7
     assert "trnqc.sim" in mp2.relaxation.sums.ran_on
+
+
+def test_removed_functions_are_named(monkeypatch):
+    monkeypatch.setattr(scf.hf, "overlap_zero_eigenvalue_threshold", 1e-2)
+    mf = scf.RHF(gto.M(atom="H 0 0 0; H 0 0 0.74", basis="aug-cc-pvdz", verbose=0)).run()
+    removed = mf.mol.nao_nr() - mf.mo_coeff.shape[1]
+    assert removed > 0
+    gradients = trnqc.DFMP2(mf).run().nuc_grad_method()
+    with pytest.warns(ResultWarning, match=f"removed {removed} nearly dependent combinations"):
+        gradients.kernel()

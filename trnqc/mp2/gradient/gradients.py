@@ -20,6 +20,7 @@ from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import SpinFactors
 from trnqc.mp2.gradient.energy_weighted import effective_densities
 from trnqc.mp2.gradient.terms import correlation_gradient, one_electron_gradient, two_electron_gradient
+from trnqc.mp2.pairs.pairs import warn
 from trnqc.mp2.reference.orbitals import kind_of_reference
 
 
@@ -90,6 +91,13 @@ class Gradients(rhf.GradientsBase):
             In Hartree/Bohr.
         """
         self.atmlst = self.atmlst if atmlst is None else atmlst
+        if removed := self.mol.nao_nr() - np.shape(self.base.mo_coeff)[-1]:
+            message = (
+                f"the SCF removed {removed} nearly dependent combinations of basis functions, which change with the "
+                "geometry: the gradient neglects that, as PySCF's of Hartree-Fock does, with errors of about 1e-5 "
+                "Hartree/Bohr; take a basis set with fewer diffuse functions"
+            )
+            warn((message,))
         de = self.grad_elec() + self.grad_nuc()
         if self.mol.symmetry:
             de = self.symmetrize(de)
