@@ -196,7 +196,8 @@ def main() -> None:
         runs = in_turns(args.rounds, {name: partial(process, name, file, args.threads) for name in names}, console)
         results.append(heading() | {"rounds": args.rounds} | summary(case, args.threads, runs))
         show(console, results[-1])
-        write_json({"machine": before | {"load_average_after": os.getloadavg()}, "results": results}, out)
+        after = before | {"load_average_after": os.getloadavg()}
+        write_json(heading() | {"machine": after, "results": results}, out)
     console.print(f"written to {out}")
 
 

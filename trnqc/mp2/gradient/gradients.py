@@ -91,7 +91,7 @@ class Gradients(rhf.GradientsBase):
             In Hartree/Bohr.
         """
         self.atmlst = self.atmlst if atmlst is None else atmlst
-        if removed := self.mol.nao_nr() - np.shape(self.base.mo_coeff)[-1]:
+        if removed := self.mol.nao_nr() - np.shape(self.base._scf.mo_coeff)[-1]:
             message = (
                 f"the SCF removed {removed} nearly dependent combinations of basis functions, which change with the "
                 "geometry: the gradient neglects that, as PySCF's of Hartree-Fock does, with errors of about 1e-5 "
