@@ -134,7 +134,7 @@ def main() -> None:
     name, _, basis = asked.case.partition("/")
     mol, part = molecule(name, basis), asked.out.with_suffix(".part.json")
     if asked.start:
-        mol.set_geom_(load_geometry(asked.start).coordinates, unit="Angstrom")
+        mol.set_geom_(np.array(load_geometry(asked.start).coordinates), unit="Angstrom")
     row: dict[str, Any] = {"reference": ("UHF" if mol.spin else "RHF") + ", density-fitted" * asked.fitted}
     row["trnqc"] = optimised(f"{asked.case}, trnqc", ours(mol, asked.fitted), part, console, asked.most_steps)
     if asked.conventional:
