@@ -37,6 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "trnqc.tuning": BASE | {"trnqc.jit", "trnqc.sim", "nki_kernels"},
     "trnqc.backends": BASE | {"trnqc.jit", "trnqc.gen", "trnqc.sim", "trnqc.tuning", "nki_kernels"},
     "trnqc.eri": BASE | {"trnqc.gen", "trnqc.jit", "trnqc.backends"},
+    "trnqc.xc": BASE | {"trnqc.gen", "trnqc.jit", "trnqc.backends", "trnqc.eri"},
     "trnqc.cg": BASE | {"trnqc.gen", "trnqc.jit", "trnqc.backends"},
     "trnqc.sparse": BASE | {"trnqc.expression", "trnqc.gen", "trnqc.jit"},
     "trnqc.contraction": BASE | {"trnqc.expression", "trnqc.backends"},
@@ -50,7 +51,7 @@ MAY_IMPORT |= dict.fromkeys(("autotune", "trnqc.cli"), ROOMS)
 
 # Third-party package -> where it may be imported at all.
 PLACES = {
-    "pyscf": ("trnqc.mp2", "trnqc.cli", "trnqc.eri", "trnqc.interfaces"),
+    "pyscf": ("trnqc.mp2", "trnqc.cli", "trnqc.eri", "trnqc.xc", "trnqc.interfaces"),
     "torch": (
         "trnqc.torch_ops",
         "trnqc.ranks",

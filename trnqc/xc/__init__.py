@@ -1,0 +1,1 @@
+"""Exchange and correlation on integration grids."""
