@@ -78,12 +78,12 @@ class PairBlock:
         Sums of K t and of K_ij^ba t over the pairs, ij and ji counted separately, [2].
     """
 
-    def __init__(self, sector: Sector, amplitudes: PairAmplitudes, left: Side, right: Side) -> None:
+    def __init__(self, sector: Sector, amplitudes: PairAmplitudes, left: Side, right: Side, buffer: np.ndarray) -> None:
         self.sector, self.left, self.right, self._amplitudes = sector, left, right, amplitudes
         self.one_set = sector.same and left.rows == right.rows
         self.energies = np.zeros(2)
         (m, a, _), (n, b, _) = left.B.shape, right.B.shape
-        self._w = np.empty((m, a, n, b))
+        self._w = buffer[: m * a * n * b].reshape(m, a, n, b)
 
     def run(self, ours: SideSums | None, theirs: SideSums | None, pool: Executor) -> None:
         """Compute the amplitudes, and add all terms to the sums of the left and of the right set.

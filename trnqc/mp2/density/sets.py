@@ -21,7 +21,7 @@ LEAST_GAP = {"fp64": 1e-4, "fp32": 1e-2, "bf16x3": 1e-2, "bf16": 1e-2}
 # Occupied orbitals in a set where memory allows it: matrix products do not become faster with more.
 _WIDEST = 16
 # Bytes of one block of pairs where memory sets no limit.
-_COMFORTABLE = 512e6
+_COMFORTABLE = 256e6
 # Pairs of one orbital i whose integrals a thread computes by one matrix product. More do not make it faster, and their
 # integrals would not stay in the outer caches.
 PRODUCT_PAIRS = 4
