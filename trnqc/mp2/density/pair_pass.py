@@ -71,8 +71,11 @@ class PairPass:
         self.gamma = [Gamma(f.shape, on_disk, kept, f"gamma-{n}") for n, f in enumerate(factors)]
         self._occupied = [[elements(f.eps_occ[rows], self.gap) for rows in s] for f, s in zip(factors, self.sets)]
         self._virtual = [elements(f.eps_vir, self.gap) for f in factors]
-        self._p_occ = [[np.zeros(len(e)) for e in of_a_spin] for of_a_spin in self._occupied]
-        self._p_vir = [np.zeros((len(s), len(e))) for s, e in zip(self.sets, self._virtual)]
+        self._p_occ = [
+            [np.zeros(rows.stop - rows.start + len(e)) for rows, e in zip(s, of_a_spin)]
+            for s, of_a_spin in zip(self.sets, self._occupied)
+        ]
+        self._p_vir = [np.zeros((len(s), f.shape[1] + len(e))) for s, f, e in zip(self.sets, factors, self._virtual)]
         self.energies = [np.zeros((len(self.sets[sector.left]), 2)) for sector in sectors]
         self._done, self._total = 0, 0
 
@@ -232,8 +235,8 @@ def read(factors: Factors, rows: slice) -> np.ndarray:
 
 
 def _symmetric(size: int, which: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the symmetric matrix that has these values at the elements (p, q), p >= q, and zeros elsewhere."""
-    matrix = np.zeros((size, size))
+    """Return the symmetric matrix with these values on its diagonal and at the elements (p, q), and zeros elsewhere."""
+    matrix = np.diag(values[:size])
     p, q = which.T
-    matrix[p, q] = matrix[q, p] = values
+    matrix[p, q] = matrix[q, p] = values[size:]
     return matrix

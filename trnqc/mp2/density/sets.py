@@ -87,17 +87,17 @@ def orbital_sets(energies: np.ndarray, width: int, gap: float = LEAST_GAP["fp64"
 
 
 def elements(energies: np.ndarray, gap: float) -> np.ndarray:
-    """Return the elements (p, q), p >= q, of a density whose orbitals have (nearly) the same energy, int64 [n, 2].
+    """Return the elements (p, q), p > q, of a density whose orbitals have (nearly) the same energy, int64 [n, 2].
 
     >>> elements(np.array([-2.0, -1.0, -1.0]), 1e-4).tolist()
-    [[0, 0], [1, 1], [2, 1], [2, 2]]
+    [[2, 1]]
     """
     return np.array(
         [
             (p, q)
             for same in orbital_sets(energies, 1, gap)
             for p in range(same.start, same.stop)
-            for q in range(same.start, p + 1)
+            for q in range(same.start, p)
         ],
         dtype=np.int64,
     ).reshape(-1, 2)
