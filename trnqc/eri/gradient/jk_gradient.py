@@ -29,6 +29,8 @@ def jk_gradient(
     omega: float | None = None,
     cutoff: float = CUTOFF,
     threads: int | None = None,
+    coulomb: float = 1.0,
+    exchange: float = 1.0,
 ) -> np.ndarray:
     """Compute the derivative of E2(D1, D2) by the positions of the atoms, at constant densities.
 
@@ -44,6 +46,8 @@ def jk_gradient(
         Products of an integral and a density element below this are left out.
     threads : int, optional
         By default `pyscf.lib.num_threads()`. The bits of the result do not depend on it.
+    coulomb, exchange : float
+        Factors of the first and of the second term of E2, such as 1 and 0.2 for B3LYP.
 
     Returns
     -------
@@ -67,14 +71,14 @@ def jk_gradient(
     builder = GradientBuilder(mol, signed_omega(mol, omega), cutoff, threads)
     one_density = np.array_equal(pair.first, pair.second)
     stacks = [pair.first] if one_density else [pair.first, pair.second]
-    vj, vk = builder.get_jk(np.concatenate(stacks))
-    n = len(pair.first)
-    halves = [(vj[i : i + n].sum(axis=0), vk[i : i + n]) for i in range(0, len(vj), n)]
-    others = [pair.first] if one_density else [pair.second, pair.first]
+    vj, vk = builder.get_jk(np.concatenate(stacks), bool(coulomb), bool(exchange))
     by_function = np.zeros((3, mol.nao_nr()))
-    for (j, k), other in zip(halves, others):
-        by_function += 2 * np.einsum("xij,ij->xi", j, other.sum(axis=0))
-        by_function -= 2 * pair.exchange * np.einsum("nxij,nij->xi", k, other)
+    for n, other in enumerate([pair.first] if one_density else [pair.second, pair.first]):
+        own = slice(n * len(other), (n + 1) * len(other))
+        if coulomb:
+            by_function += 2 * coulomb * np.einsum("xij,ij->xi", vj[own].sum(axis=0), other.sum(axis=0))
+        if exchange:
+            by_function -= 2 * exchange * pair.exchange * np.einsum("nxij,nij->xi", vk[own], other)
     if one_density:
         by_function *= 2
     slices = mol.aoslice_by_atom()[:, 2:]
@@ -106,8 +110,8 @@ def fitted_jk_gradient(
         Bytes that the largest arrays may take, by default `mol.max_memory`, which is in megabytes. They hold naux nao r
         elements twice, with r the smaller rank of D1 and D2, or naux r^2 elements if both densities have the same r
         orbitals, as in Hartree-Fock.
-    coulomb, exchange : float
-        Factors of the first and of the second term of E2, such as 1 and 0.2 for B3LYP.
+    coulomb, exchange
+        As in `jk_gradient`.
     rows : ndarray [naux, nao (nao + 1) / 2], optional
         Fitted integrals L^-1 (P|rs) of this operator, r >= s, with L the Cholesky factor of (P|Q), as an object of
         density fitting keeps them; see `trnqc.eri.gradient.fitted.half_transform.rows_of`. They spare the integrals.

@@ -16,12 +16,13 @@ from trnqc.eri.fitting.fitted_integrals import MetricFactor
 from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.eri.gradient.fitted.densities import SpinDensities
 from trnqc.eri.integrals import ThreeCentre, int3c2e
+from trnqc.eri.operators import signed_omega
 
 # The fewest fitting functions whose integrals a thread computes at once: each call takes milliseconds.
 FUNCTIONS = 32
 # Bytes of packed integrals that a thread computes at once, where these are of more functions.
 BYTES = 1.28e8
-# Rows of a metric factor may differ from what fitted integrals say by this share of the largest integral.
+# Integrals may differ from those that fitted rows give by this share of the largest one.
 AGREEMENT = 1e-8
 
 
@@ -60,22 +61,27 @@ class FittedRows:
         return self._rows[begin:end]
 
 
-def rows_of(fitting: Any) -> np.ndarray | None:
+def rows_of(fitting: Any, omega: float | None = None) -> np.ndarray | None:
     """Return the fitted integrals of a density-fitting object of PySCF if they are L^-1 (rs|P) in memory, else None.
 
     The rows of the last shell are compared with integrals, because the metric may have been factorised in another way,
-    and because the object may hold integrals of another origin.
+    and because the object may hold integrals of another origin. omega: as in `jk_gradient`; `fitting` may be None.
     """
+    rows: Any
+    mol: Any
+    auxmol: Any
     rows, mol, auxmol = (getattr(fitting, name, None) for name in ("_cderi", "mol", "auxmol"))
     if not isinstance(rows, np.ndarray) or auxmol is None or mol.cart != auxmol.cart:
         return None
-    nao = mol.nao_nr()
+    nao, signed = mol.nao_nr(), signed_omega(mol, omega)
     if rows.shape != (auxmol.nao_nr(), nao * (nao + 1) // 2) or rows.dtype != np.float64:
         return None
-    metric = MetricFactor.of(mol, auxmol)
+    last = (mol.nbas - 1, mol.nbas, 0, mol.nbas, 0, auxmol.nbas)
+    with mol.with_range_coulomb(signed), auxmol.with_range_coulomb(signed):
+        metric = MetricFactor.of(mol, auxmol)
+        integrals = int3c2e(mol, auxmol, "s2ij", last, threads=1).T
     if not metric.is_lower:
         return None
-    integrals = int3c2e(mol, auxmol, "s2ij", (mol.nbas - 1, mol.nbas, 0, mol.nbas, 0, auxmol.nbas), threads=1).T
     there = metric.matrix @ rows[:, -integrals.shape[1] :]
     same = np.abs(there - integrals).max(initial=0.0) <= AGREEMENT * np.abs(integrals).max(initial=0.0)
     return rows if same else None

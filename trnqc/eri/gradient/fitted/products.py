@@ -41,7 +41,7 @@ class BlockProducts:
     def weights(self, right: np.ndarray, coefficients: np.ndarray | None = None) -> np.ndarray:
         """Compute G [nao, nao, n] from `right` [k, nao, n] and c [t, n], in memory that the next call overwrites."""
         nao, n = right.shape[1:]
-        weights, flat = self._weights((nao, nao * n)), right.reshape(len(right), -1)
+        weights, flat = self._weights((nao, nao * n)), right.reshape(len(right), nao * n)
 
         def fill(first: int) -> None:
             last = min(first + ROWS, nao)

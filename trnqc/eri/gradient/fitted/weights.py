@@ -86,7 +86,7 @@ class FittedWeights:
         self._spins = [self._exchange(spin, array) for spin, array in zip(spins, half)]
         # Coefficients of D1 and of D2 in the weights of (pq|P).
         self._dense = coulomb * np.stack([c2, c1])
-        dense = (0, 1)
+        dense: tuple[int, ...] = (0, 1)
         if self._spins:
             self._add_coulomb(low, self._dense)
             dense = () if self._inside else (1 - low,)
@@ -96,6 +96,8 @@ class FittedWeights:
 
     def _exchange(self, spin: SpinDensities, half: np.ndarray) -> _SpinWeights:
         """Compute Y and add the weights of (P|Q)."""
+        if not spin.rank:
+            return _SpinWeights(spin, np.empty((len(self._two_centre), 0, len(spin.other))))
         y = np.empty(half.shape)
         scale = np.tile(self._factor * spin.occupations, STEP)[:, None]
 
@@ -110,7 +112,7 @@ class FittedWeights:
         m = _symmetric_product(half.reshape(flat), y.reshape(flat), self._threads)
         self._two_centre += self._coefficients(np.ascontiguousarray(self._coefficients(m).T))
         transformed = self._coefficients(y.reshape(flat))
-        return _SpinWeights(spin, transformed.reshape(-1, *y.shape[1:]))
+        return _SpinWeights(spin, transformed.reshape(len(transformed), *y.shape[1:]))
 
     def _add_coulomb(self, low: int, coefficients: np.ndarray) -> None:
         """Add the Coulomb weights D1 c2 + D2 c1 to Y where a density is one in terms of orbitals."""
@@ -150,7 +152,7 @@ class FittedWeights:
         flat = rows.reshape(len(rows), rows[0].size)
         columns = [(n, min(n + COLUMNS, flat.shape[1])) for n in range(0, flat.shape[1], COLUMNS)]
         fitted = self._metric.divide_out(flat, columns)
-        return fitted.reshape(-1, *rows.shape[1:])
+        return fitted.reshape(len(fitted), *rows.shape[1:])
 
     def _coefficients(self, rows: np.ndarray) -> np.ndarray:
         """Return L^-T times rows [naux, m]; rows may be overwritten."""
