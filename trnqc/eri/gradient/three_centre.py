@@ -57,7 +57,7 @@ def three_centre_gradient(
     density : callable or ndarray [nao, nao, naux]
         ``density(functions)`` returns G of a block of fitting functions, float64 [nao, nao, n] and C-contiguous, for
         the numbers of n functions. The blocks are disjoint, and together hold all functions, sorted by l. G need not be
-        symmetric in i and j.
+        symmetric in i and j. The array is not read after the next call, which may overwrite it.
     block_bytes : float
         The most that G of one block may take, unless one shell needs more.
     omega : float, optional

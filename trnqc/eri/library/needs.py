@@ -5,6 +5,8 @@ molecule -> one shell of each kind -> classes of shell pairs -> programs
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from pyscf import gto
 
@@ -55,6 +57,16 @@ def for_fitting(mol: gto.Mole, auxmol: gto.Mole) -> Programs:
     """Return the programs of `int3c2e` and `int2c2e`."""
     operator = operator_of(mol.omega or 0.0)
     return _sorted(prebuild.programs(one_of_each(mol), ("fitting",), operator, one_of_each(auxmol)))
+
+
+def for_fitted_gradients(mol: gto.Mole, auxmol: gto.Mole, omegas: Iterable[float] = (0.0,)) -> Programs:
+    """Return the programs of `fitted_jk_gradient` for the operators of several omegas."""
+    molecules = one_of_each(mol), one_of_each(auxmol)
+    wanted: prebuild.Wanted = {}
+    for omega in omegas:
+        kinds = ("fitting", "fitted gradient")
+        wanted |= prebuild.programs(molecules[0], kinds, operator_of(omega), molecules[1])
+    return _sorted(wanted)
 
 
 def _sorted(wanted: prebuild.Wanted) -> Programs:

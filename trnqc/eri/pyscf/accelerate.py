@@ -21,6 +21,7 @@ from trnqc.eri.integrals import int2e
 from trnqc.eri.jk.builder import JKBuilder, builder
 from trnqc.eri.library import background, needs
 from trnqc.eri.operators import signed_omega
+from trnqc.eri.pyscf.fitted_gradients import accelerate_fitted_gradients
 from trnqc.eri.pyscf.gradients import accelerate_gradients
 from trnqc.eri.pyscf.hessians import accelerate_hessian
 from trnqc.eri.pyscf.molecule_cache import MoleculeCache, is_covered
@@ -242,9 +243,9 @@ class _Accelerated(lib.StreamObject):
         return make(mol, omega=signed_omega(mol, omega), cutoff=self.direct_scf_tol)
 
     def nuc_grad_method(self) -> Any:
-        """Return PySCF's gradients object with J and K by our integrals; with density fitting it is PySCF's own."""
+        """Return PySCF's gradients object with two-electron terms by our integrals."""
         gradients = super().nuc_grad_method()
-        return gradients if isinstance(self, _DFHF) else accelerate_gradients(gradients)
+        return (accelerate_fitted_gradients if isinstance(self, _DFHF) else accelerate_gradients)(gradients)
 
     Gradients = nuc_grad_method
 
