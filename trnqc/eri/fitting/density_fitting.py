@@ -12,7 +12,7 @@ from pyscf import df, gto, lib
 from pyscf.df import df_jk
 from pyscf.lib import logger
 
-from trnqc.eri.fitting import jk
+from trnqc.eri.fitting import half_transform, jk
 from trnqc.eri.fitting.fitted_integrals import fitted_integrals
 from trnqc.eri.library import background, needs, programs
 from trnqc.errors import CompilerError, InputError, UnsupportedClass
@@ -32,7 +32,8 @@ class DF(df.DF):
     """PySCF's DF object with integrals by our kernels, and J and K by BLAS. Results agree with PySCF's to rounding.
 
     PySCF computes the integrals itself, on disk if need be, where they do not fit into max_memory, are to be saved
-    (_cderi_to_save), or are beyond our kernels. ``ran_on`` says who did it, and a log line says why.
+    (_cderi_to_save), or are beyond our kernels. ``ran_on`` says who did it, and a log line says why. It also computes
+    J and K where the program for them is not compiled yet or cannot be compiled.
 
     Parameters
     ----------
@@ -92,6 +93,14 @@ class DF(df.DF):
         needed = background.Needed(needs.for_fitting(self.mol, auxmol), self.kernels)
         return "" if needed.ready() else needed.reason
 
+    def _can_transform(self) -> bool:
+        """Return whether the program of J and K can be used now. Without a C compiler PySCF computes them."""
+        needed = background.Needed([half_transform.recipe("f64")], self.kernels)
+        try:
+            return needed.ready()
+        except CompilerError:
+            return False
+
     def _why_pyscf(self, auxmol: gto.Mole) -> str:
         """Return why PySCF has to compute the integrals, or ""."""
         if isinstance(self._cderi_to_save, str):
@@ -118,7 +127,7 @@ class DF(df.DF):
                 return fitted.get_jk(dm, hermi, with_j, with_k, direct_scf_tol)
         if with_k and self._cderi is None:
             self.build()
-        if not isinstance(self._cderi, np.ndarray) or np.iscomplexobj(dm):
+        if not isinstance(self._cderi, np.ndarray) or np.iscomplexobj(dm) or not self._can_transform():
             return df_jk.get_jk(self, dm, hermi, with_j, with_k, direct_scf_tol)
         start = logger.process_clock(), logger.perf_counter()
         dms = np.asarray(dm, float)
@@ -150,15 +159,13 @@ def fitted_jk(
     """
     dms = np.asarray(dm, float)
     square = dms.reshape(-1, *dms.shape[-2:])
-    vj = jk.coulomb(rows, square, norms, ranks).reshape(dms.shape) if with_j else None
-    if not with_k:
-        return vj, None
-    if getattr(dm, "mo_coeff", None) is not None:
+    if with_k and getattr(dm, "mo_coeff", None) is not None:
         orbitals = _occupied(dm, len(square), dms.shape[-1])
-        vk = [jk.exchange_of_orbitals(rows, c, norms, room, ranks) for c in orbitals]
-    else:
-        vk = [jk.exchange(rows, one, norms, room, ranks) for one in square]
-    return vj, np.array(vk).reshape(dms.shape)
+        vjs, vks = zip(*(jk.of_orbitals(rows, c, norms, room, ranks, with_j) for c in orbitals))
+        return (np.array(vjs).reshape(dms.shape) if with_j else None), np.array(vks).reshape(dms.shape)
+    vj = jk.coulomb(rows, square, norms, ranks).reshape(dms.shape) if with_j else None
+    vk = [jk.exchange(rows, one, norms, room, ranks) for one in square] if with_k else None
+    return vj, (np.array(vk).reshape(dms.shape) if with_k else None)
 
 
 def _state(fitting: df.DF) -> dict[str, Any]:
