@@ -25,7 +25,7 @@ from trnqc.host.memory import require_memory
 LARGE = 1 << 20
 # Size of a huge page on x86-64 and AArch64, in bytes.
 HUGE_PAGE = 1 << 21
-# Size in bytes from which on arrays of zeros are in huge pages. Faulting in pages of 4 kB takes longer than filling them.
+# Size in bytes from which on arrays of zeros are in huge pages: faulting in pages of 4 kB takes longer than filling.
 HUGE = 1 << 25
 # Size of a cache line in bytes. A vector that extends over two cache lines is written at half the speed.
 LINE = 64
