@@ -1,0 +1,14 @@
+"""Exchange and correlation by quadrature: the densities and potentials of density functionals on grids of points.
+
+points -> blocks of near points with their significant functions (blocks.py) -> AO values of a block (ao.py)
+atomic grids -> weights of the partition of space (partition.py) -> points and weights of a molecule (grids.py)
+
+What other modules build on:
+
+- `blocks.Blocks.of(mol, points, weights, order)` divides points into blocks and screens functions and their derivatives
+  up to `order`. Each `Block` has a range of points (`span`), and the significant atomic orbitals (`functions`). A grid
+  point is `Blocks.index` of a point in a block; padding has weight 0.
+- `ao.AtomicOrbitals(blocks, order)` evaluates them: `aos(block, aos.buffer())` is an array [component, function, point]
+  in PySCF's order of derivatives. It may be called on several threads, each with a buffer of its own.
+- `ao.programs_for(mol, order)` are the programs that this needs, to be compiled beforehand or in the background.
+"""
