@@ -5,6 +5,9 @@ molecule, fitting set -> fitted integrals in _cderi (fitted_integrals.py) -> J a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -14,8 +17,10 @@ from pyscf.lib import logger
 
 from trnqc.eri.fitting import half_transform, jk
 from trnqc.eri.fitting.fitted_integrals import fitted_integrals
+from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.eri.library import background, needs, programs
 from trnqc.errors import CompilerError, InputError, UnsupportedClass
+from trnqc.host.arrays import zeros
 from trnqc.host.memory import gigabytes
 from trnqc.ranks import ALONE, Ranks
 
@@ -46,6 +51,7 @@ class DF(df.DF):
     _keys = frozenset({"kernels", "ran_on"})
     _cderi: Any
     auxmol: Any
+    _single: Any = None
 
     def __init__(self, mol: gto.Mole, auxbasis: Any = None, kernels: str = "wait") -> None:
         super().__init__(mol, auxbasis)
@@ -135,9 +141,40 @@ class DF(df.DF):
         if dms.shape[-2:] != (nao, nao):
             raise InputError(f"dm is [{nao}, {nao}] or [..., {nao}, {nao}] for this molecule, found {dms.shape}")
         norms = self.__dict__.setdefault("_norms", jk.Norms())(self._cderi)
-        vj, vk = fitted_jk(self._cderi, dm, norms, with_j, with_k, memory_left(self.max_memory))
+        # Only the products of orbitals have a program for single precision.
+        single = with_k and getattr(dm, "mo_coeff", None) is not None and self._single is not None
+        rows = self._single if single else self._cderi
+        vj, vk = fitted_jk(rows, dm, norms, with_j, with_k, memory_left(self.max_memory))
         logger.timer(self, "df vj and vk", *start)
         return vj, vk
+
+    @contextmanager
+    def single_precision(self) -> Iterator[bool]:
+        """A context in which J and K of densities with orbitals are computed from integrals rounded to float32.
+
+        Yields
+        ------
+        bool
+            False if that is not possible: the integrals are not in memory, their copy does not fit below max_memory,
+            or PySCF computes J and K. Then J and K are as outside of the context.
+        """
+        if self._cderi is None:
+            self.build()
+        rows = self._cderi
+        if (
+            not isinstance(rows, np.ndarray)
+            or rows.nbytes / 2 >= memory_left(self.max_memory)
+            or not self._can_transform()
+        ):
+            yield False
+            return
+        self._single = zeros(rows.shape, np.float32)
+        with single_threaded_pool(lib.num_threads()) as pool:
+            list(pool.map(np.copyto, self._single, rows, repeat("same_kind")))
+        try:
+            yield True
+        finally:
+            self._single = None
 
 
 def fitted_jk(
@@ -170,7 +207,7 @@ def fitted_jk(
 
 def _state(fitting: df.DF) -> dict[str, Any]:
     """Return the attributes that PySCF's and our objects share. Tables that depend on the class are left out."""
-    own = ("kernels", "ran_on", "_rsh_df", "_vjopt")
+    own = ("kernels", "ran_on", "_rsh_df", "_vjopt", "_single")
     return {name: v for name, v in fitting.__dict__.items() if name not in own}
 
 
