@@ -5,6 +5,9 @@ molecule, fitting set -> fitted integrals in _cderi (fitted_integrals.py) -> J a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -12,10 +15,12 @@ from pyscf import df, gto, lib
 from pyscf.df import df_jk
 from pyscf.lib import logger
 
-from trnqc.eri.fitting import jk
+from trnqc.eri.fitting import half_transform, jk
 from trnqc.eri.fitting.fitted_integrals import fitted_integrals
+from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.eri.library import background, needs, programs
 from trnqc.errors import CompilerError, InputError, UnsupportedClass
+from trnqc.host.arrays import zeros
 from trnqc.host.memory import gigabytes
 from trnqc.ranks import ALONE, Ranks
 
@@ -32,7 +37,8 @@ class DF(df.DF):
     """PySCF's DF object with integrals by our kernels, and J and K by BLAS. Results agree with PySCF's to rounding.
 
     PySCF computes the integrals itself, on disk if need be, where they do not fit into max_memory, are to be saved
-    (_cderi_to_save), or are beyond our kernels. ``ran_on`` says who did it, and a log line says why.
+    (_cderi_to_save), or are beyond our kernels. ``ran_on`` says who did it, and a log line says why. It also computes
+    J and K where the program for them is not compiled yet or cannot be compiled.
 
     Parameters
     ----------
@@ -45,6 +51,7 @@ class DF(df.DF):
     _keys = frozenset({"kernels", "ran_on"})
     _cderi: Any
     auxmol: Any
+    _single: Any = None
 
     def __init__(self, mol: gto.Mole, auxbasis: Any = None, kernels: str = "wait") -> None:
         super().__init__(mol, auxbasis)
@@ -92,6 +99,14 @@ class DF(df.DF):
         needed = background.Needed(needs.for_fitting(self.mol, auxmol), self.kernels)
         return "" if needed.ready() else needed.reason
 
+    def _can_transform(self) -> bool:
+        """Return whether the program of J and K can be used now. Without a C compiler PySCF computes them."""
+        needed = background.Needed([half_transform.recipe("f64")], self.kernels)
+        try:
+            return needed.ready()
+        except CompilerError:
+            return False
+
     def _why_pyscf(self, auxmol: gto.Mole) -> str:
         """Return why PySCF has to compute the integrals, or ""."""
         if isinstance(self._cderi_to_save, str):
@@ -118,7 +133,7 @@ class DF(df.DF):
                 return fitted.get_jk(dm, hermi, with_j, with_k, direct_scf_tol)
         if with_k and self._cderi is None:
             self.build()
-        if not isinstance(self._cderi, np.ndarray) or np.iscomplexobj(dm):
+        if not isinstance(self._cderi, np.ndarray) or np.iscomplexobj(dm) or not self._can_transform():
             return df_jk.get_jk(self, dm, hermi, with_j, with_k, direct_scf_tol)
         start = logger.process_clock(), logger.perf_counter()
         dms = np.asarray(dm, float)
@@ -126,9 +141,40 @@ class DF(df.DF):
         if dms.shape[-2:] != (nao, nao):
             raise InputError(f"dm is [{nao}, {nao}] or [..., {nao}, {nao}] for this molecule, found {dms.shape}")
         norms = self.__dict__.setdefault("_norms", jk.Norms())(self._cderi)
-        vj, vk = fitted_jk(self._cderi, dm, norms, with_j, with_k, memory_left(self.max_memory))
+        # Only the products of orbitals have a program for single precision.
+        single = with_k and getattr(dm, "mo_coeff", None) is not None and self._single is not None
+        rows = self._single if single else self._cderi
+        vj, vk = fitted_jk(rows, dm, norms, with_j, with_k, memory_left(self.max_memory))
         logger.timer(self, "df vj and vk", *start)
         return vj, vk
+
+    @contextmanager
+    def single_precision(self) -> Iterator[bool]:
+        """A context in which J and K of densities with orbitals are computed from integrals rounded to float32.
+
+        Yields
+        ------
+        bool
+            False if that is not possible: the integrals are not in memory, their copy does not fit below max_memory,
+            or PySCF computes J and K. Then J and K are as outside of the context.
+        """
+        if self._cderi is None:
+            self.build()
+        rows = self._cderi
+        if (
+            not isinstance(rows, np.ndarray)
+            or rows.nbytes / 2 >= memory_left(self.max_memory)
+            or not self._can_transform()
+        ):
+            yield False
+            return
+        self._single = zeros(rows.shape, np.float32)
+        with single_threaded_pool(lib.num_threads()) as pool:
+            list(pool.map(np.copyto, self._single, rows, repeat("same_kind")))
+        try:
+            yield True
+        finally:
+            self._single = None
 
 
 def fitted_jk(
@@ -150,20 +196,18 @@ def fitted_jk(
     """
     dms = np.asarray(dm, float)
     square = dms.reshape(-1, *dms.shape[-2:])
-    vj = jk.coulomb(rows, square, norms, ranks).reshape(dms.shape) if with_j else None
-    if not with_k:
-        return vj, None
-    if getattr(dm, "mo_coeff", None) is not None:
+    if with_k and getattr(dm, "mo_coeff", None) is not None:
         orbitals = _occupied(dm, len(square), dms.shape[-1])
-        vk = [jk.exchange_of_orbitals(rows, c, norms, room, ranks) for c in orbitals]
-    else:
-        vk = [jk.exchange(rows, one, norms, room, ranks) for one in square]
-    return vj, np.array(vk).reshape(dms.shape)
+        vjs, vks = zip(*(jk.of_orbitals(rows, c, norms, room, ranks, with_j) for c in orbitals))
+        return (np.array(vjs).reshape(dms.shape) if with_j else None), np.array(vks).reshape(dms.shape)
+    vj = jk.coulomb(rows, square, norms, ranks).reshape(dms.shape) if with_j else None
+    vk = [jk.exchange(rows, one, norms, room, ranks) for one in square] if with_k else None
+    return vj, (np.array(vk).reshape(dms.shape) if with_k else None)
 
 
 def _state(fitting: df.DF) -> dict[str, Any]:
     """Return the attributes that PySCF's and our objects share. Tables that depend on the class are left out."""
-    own = ("kernels", "ran_on", "_rsh_df", "_vjopt")
+    own = ("kernels", "ran_on", "_rsh_df", "_vjopt", "_single")
     return {name: v for name, v in fitting.__dict__.items() if name not in own}
 
 
