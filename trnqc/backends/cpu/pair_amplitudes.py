@@ -103,7 +103,8 @@ class PairAmplitudes(Protocol):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return Σ_jc W[a, c] t[b, c] and Σ_jc W[c, a] t[c, b] of the pairs of i with the orbitals j in `columns`.
 
-        The first sum is computed for the first array of elements (a, b), and the second one for the second. If
+        The first sum is computed for the first array of elements (a, b), and the second one for the second. For pairs
+        of the same spin, both arrays are the same, and only the sum of the two results has a meaning. If
         `symmetric` is set, the last j is i, and the second sum leaves out this pair.
         """
         ...
@@ -183,6 +184,9 @@ class CompiledAmplitudes:
         self, w: np.ndarray, i: int, columns: slice, symmetric: bool, elements: tuple[Elements, Elements]
     ) -> tuple[np.ndarray, np.ndarray]:
         left, right = np.zeros(len(elements[0])), np.zeros(len(elements[1]))
+        if not (len(left) or len(right)):
+            return left, right
+        transposed = np.unique(elements[1])
         self._library.virtual_sums(
             pairs=columns.stop - columns.start,
             symmetric=symmetric,
@@ -190,6 +194,8 @@ class CompiledAmplitudes:
             left_elements=elements[0],
             rights=len(right),
             right_elements=elements[1],
+            orbitals=len(transposed),
+            transposed=transposed,
             left=left,
             right=right,
             scratch=np.empty((w.shape[3], w.shape[1])),
@@ -310,6 +316,8 @@ def amplitude_library() -> jit.Library:
         elements("left_elements"),
         *integers("rights"),
         elements("right_elements"),
+        *integers("orbitals"),
+        jit.Parameter("transposed", "i64", array=True, ndim=1),
         *vectors("left", "right", written=True),
         jit.Parameter("scratch", "f64", array=True, ndim=2, written=True),
     )
