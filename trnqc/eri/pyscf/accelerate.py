@@ -23,6 +23,7 @@ from trnqc.eri.library import background, needs
 from trnqc.eri.operators import signed_omega
 from trnqc.eri.pyscf.gradients import accelerate_gradients
 from trnqc.eri.pyscf.molecule_cache import MoleculeCache, is_covered
+from trnqc.eri.pyscf.xc_gradients import accelerate_xc_gradients
 from trnqc.errors import InputError, MemoryLimit, UnsupportedError
 
 # The classes that can be accelerated, with their subclasses ROHF, RKS, UKS and ROKS.
@@ -241,8 +242,8 @@ class _Accelerated(lib.StreamObject):
         return make(mol, omega=signed_omega(mol, omega), cutoff=self.direct_scf_tol)
 
     def nuc_grad_method(self) -> Any:
-        """Return PySCF's gradients object with J and K by our integrals; with density fitting it is PySCF's own."""
-        gradients = super().nuc_grad_method()
+        """Return PySCF's gradients object with J, K and XC by our programs; fitted J and K are PySCF's own."""
+        gradients = accelerate_xc_gradients(super().nuc_grad_method())
         return gradients if isinstance(self, _DFHF) else accelerate_gradients(gradients)
 
     Gradients = nuc_grad_method
