@@ -239,7 +239,7 @@ C_TEXT = re.compile(
 
 
 # By hand, because their loops are blocked over extents of the run; docs/architecture.md gives the reason.
-WRITTEN_BY_HAND = {"trnqc/backends/cpu/pair_energy.c", "trnqc/backends/cpu/pair_product.c"}
+WRITTEN_BY_HAND = {f"trnqc/backends/cpu/pair_{name}.c" for name in ("amplitudes", "energy", "product")}
 
 
 def test_only_generators_write_c():

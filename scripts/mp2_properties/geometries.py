@@ -1,12 +1,13 @@
 """Geometries optimised with gradients of DF-MP2, and the same with PySCF's gradients of conventional MP2.
 
     python -m scripts.mp2_properties.geometries NH2/cc-pvtz --conventional
-    python -m scripts.mp2_properties.geometries aspirin/cc-pvdz --fitted
+    python -m scripts.mp2_properties.geometries aspirin/cc-pvdz --fitted --start FILE.xyz
 
-A molecule is one of scripts/mp2_properties/molecules.py or of trnqc. The chemical core is frozen; radicals have UHF
-references. PySCF's `geometric_solver` (geomeTRIC) drives both, with its own criteria. With `--conventional` the
-optimisation is repeated with `pyscf.mp` and exact integrals, so that what is left is the error of the fit. The record
-has a row for each step, so that an optimisation which is interrupted shows how far it came.
+A molecule is one of scripts/mp2_properties/molecules.py or of trnqc; `--start` gives it other coordinates.
+The chemical core is frozen; radicals have UHF references. PySCF's `geometric_solver` (geomeTRIC) drives both, with its
+own criteria. With `--conventional` the optimisation is repeated with `pyscf.mp` and exact integrals, so that what is
+left is the error of the fit. The record has a row for each step, so that an optimisation which is interrupted shows how
+far it came.
 """
 
 from __future__ import annotations
@@ -125,12 +126,15 @@ def main() -> None:
     parser.add_argument("case", metavar="MOLECULE/BASIS")
     parser.add_argument("--fitted", action="store_true", help="density-fitted Hartree-Fock")
     parser.add_argument("--conventional", action="store_true", help="again with PySCF's MP2 and exact integrals")
+    parser.add_argument("--start", type=Path, metavar="FILE", help="xyz file of the first geometry, Angstrom")
     parser.add_argument("--most-steps", type=int, default=100)
     parser.add_argument("--out", type=Path, default=record_file("mp2_geometries"))
     # geomeTRIC prints much, which `optimised` swallows.
     asked, console = parser.parse_args(), Console(soft_wrap=True, file=sys.stdout)
     name, _, basis = asked.case.partition("/")
     mol, part = molecule(name, basis), asked.out.with_suffix(".part.json")
+    if asked.start:
+        mol.set_geom_(np.array(load_geometry(asked.start).coordinates), unit="Angstrom")
     row: dict[str, Any] = {"reference": ("UHF" if mol.spin else "RHF") + ", density-fitted" * asked.fitted}
     row["trnqc"] = optimised(f"{asked.case}, trnqc", ours(mol, asked.fitted), part, console, asked.most_steps)
     if asked.conventional:

@@ -9,16 +9,29 @@
  * REAL is double or float; arithmetic and sums are in double. The order of the sums depends on nvir alone.
  * T_j[a,b] lies at t[a * stride + column + j * nvir + b]. Of a symmetric T_j (i = j) only the lower half is read, in
  * tiles counted from its first element.
+ *
+ * pair_amplitudes.c, which is compiled together with this file, also lets the pass store weighted amplitudes
+ * (direct T[a,b] - exchange T[b,a]) / D[a,b]. The functions of one pair are inlined everywhere, so that nothing of the
+ * stores remains in the functions that compute energies alone.
  */
 #include <stdint.h>
 
 enum { TILE = 32 };
 
-/* Adds one tile pair; `u` is T_BA already transposed. Sums run along b in TILE separate lanes, so that the inner loop
+#define INLINE static inline __attribute__((always_inline))
+
+/* The weights of the amplitudes, and where they are stored: element [a,b] at out[a * stride + b]; no place, no stores. */
+struct weighted {
+    double direct, exchange, *out;
+    int64_t stride;
+};
+
+/* Adds one tile pair; `u` is T_BA already transposed, and `ab` and `ba` are the places of their amplitudes. Sums run along b in TILE separate lanes, so that the inner loop
  * vectorises without reordering any addition. */
-static inline void add_tile(int na, int nb, const REAL *restrict t, int64_t stride, double u[restrict TILE][TILE],
-                            const double *restrict e_a, const double *restrict e_b, double e_pair, double both,
-                            double *restrict os, double *restrict x)
+INLINE void add_tile(int na, int nb, const REAL *restrict t, int64_t stride, double u[restrict TILE][TILE],
+                     const double *restrict e_a, const double *restrict e_b, double e_pair, double both,
+                     double *restrict os, double *restrict x, struct weighted w, double *restrict ab,
+                     double *restrict ba)
 {
     double os_lane[TILE] = {0}, x_lane[TILE] = {0};
     for (int a = 0; a < na; a++) {
@@ -27,8 +40,16 @@ static inline void add_tile(int na, int nb, const REAL *restrict t, int64_t stri
             const double r = 1.0 / (e - e_b[b]), p = t[a * stride + b], q = u[a][b];
             os_lane[b] += (p * p + both * (q * q)) * r;
             x_lane[b] += p * q * r;
+            if (w.out) {
+                ab[a * w.stride + b] = (w.direct * p - w.exchange * q) * r;
+                u[a][b] = (w.direct * q - w.exchange * p) * r;
+            }
         }
     }
+    if (w.out && both != 0)
+        for (int b = 0; b < nb; b++)
+            for (int a = 0; a < na; a++)
+                ba[b * w.stride + a] = u[a][b];
     double os_sum = 0, x_sum = 0;
     for (int b = 0; b < nb; b++) {
         os_sum += os_lane[b];
@@ -52,8 +73,8 @@ static inline void copy(int na, int nb, const REAL *restrict t, int64_t stride, 
             u[a][b] = t[a * stride + b];
 }
 
-static void pair(const REAL *t, int64_t nvir, int64_t stride, const double *e_vir, double e_pair, int symmetric,
-                 double *os, double *x)
+INLINE void pair(const REAL *t, int64_t nvir, int64_t stride, const double *e_vir, double e_pair, int symmetric,
+                 double *os, double *x, struct weighted w)
 {
     _Alignas(64) double u[TILE][TILE];
     *os = *x = 0;
@@ -69,12 +90,37 @@ static void pair(const REAL *t, int64_t nvir, int64_t stride, const double *e_vi
                 transpose(TILE, TILE, ba, stride, u);
             else
                 transpose(na, nb, ba, stride, u);
+            double *to_ab = w.out + a * w.stride + b, *to_ba = w.out + b * w.stride + a;
             if (na == TILE)
-                add_tile(TILE, TILE, ab, stride, u, e_vir + a, e_vir + b, e_pair, both, os, x);
+                add_tile(TILE, TILE, ab, stride, u, e_vir + a, e_vir + b, e_pair, both, os, x, w, to_ab, to_ba);
             else
-                add_tile(na, nb, ab, stride, u, e_vir + a, e_vir + b, e_pair, both, os, x);
+                add_tile(na, nb, ab, stride, u, e_vir + a, e_vir + b, e_pair, both, os, x, w, to_ab, to_ba);
         }
     }
+}
+
+/* The sum of a row of T over b of T[a,b]^2 / D[a,b] with D[a,b] = e - e_column[b]; T is rectangular. */
+INLINE double opposite_spin_row(const REAL *restrict row, int64_t columns, double e, const double *restrict e_column,
+                                double direct, double *restrict out)
+{
+    double lane[TILE] = {0}, sum = 0;
+    int64_t b = 0;
+    for (; b + TILE <= columns; b += TILE)
+        for (int q = 0; q < TILE; q++) {
+            const double p = row[b + q], t = p / (e - e_column[b + q]);
+            lane[q] += p * t;
+            if (out)
+                out[b + q] = direct * t;
+        }
+    for (int q = 0; b + q < columns; q++) {
+        const double p = row[b + q], t = p / (e - e_column[b + q]);
+        lane[q] += p * t;
+        if (out)
+            out[b + q] = direct * t;
+    }
+    for (int q = 0; q < TILE; q++)
+        sum += lane[q];
+    return sum;
 }
 
 /* os[j] = sum_ab T[a,b]^2 / D[a,b] with D[a,b] = e_pair[j] - e_row[a] - e_column[b], for rectangular T_j. */
@@ -83,25 +129,10 @@ void opposite_spin_energies(const REAL *t, int64_t pairs, int64_t rows, int64_t 
                             double *os)
 {
     for (int64_t j = 0; j < pairs; j++) {
-        double sum = 0;
-        for (int64_t a = 0; a < rows; a++) {
-            const REAL *row = t + a * stride + column + j * columns;
-            const double e = e_pair[j] - e_row[a];
-            double lane[TILE] = {0};
-            int64_t b = 0;
-            for (; b + TILE <= columns; b += TILE)
-                for (int q = 0; q < TILE; q++) {
-                    const double p = row[b + q];
-                    lane[q] += p * p / (e - e_column[b + q]);
-                }
-            for (int q = 0; b + q < columns; q++) {
-                const double p = row[b + q];
-                lane[q] += p * p / (e - e_column[b + q]);
-            }
-            for (int q = 0; q < TILE; q++)
-                sum += lane[q];
-        }
-        os[j] = sum;
+        os[j] = 0;
+        for (int64_t a = 0; a < rows; a++)
+            os[j] += opposite_spin_row(t + a * stride + column + j * columns, columns, e_pair[j] - e_row[a], e_column,
+                                       0, 0);
     }
 }
 
@@ -110,5 +141,6 @@ void pair_energies(const REAL *t, int64_t pairs, int64_t nvir, int64_t stride, i
                    const double *e_vir, const double *e_pair, double *os, double *x)
 {
     for (int64_t j = 0; j < pairs; j++)
-        pair(t + column + j * nvir, nvir, stride, e_vir, e_pair[j], symmetric && j == pairs - 1, os + j, x + j);
+        pair(t + column + j * nvir, nvir, stride, e_vir, e_pair[j], symmetric && j == pairs - 1, os + j, x + j,
+             (struct weighted){0});
 }

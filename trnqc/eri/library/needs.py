@@ -46,6 +46,11 @@ def for_gradients(mol: gto.Mole, omega: float) -> Programs:
     return _sorted(prebuild.programs(one_of_each(mol), ("gradient",), operator_of(omega)))
 
 
+def for_hessians(mol: gto.Mole, omega: float) -> Programs:
+    """Return the programs of `HessianBuilder`, which include those of `GradientBuilder`."""
+    return _sorted(prebuild.programs(one_of_each(mol), ("gradient", "hessian"), operator_of(omega)))
+
+
 def for_fitting(mol: gto.Mole, auxmol: gto.Mole) -> Programs:
     """Return the programs of `int3c2e` and `int2c2e`."""
     operator = operator_of(mol.omega or 0.0)

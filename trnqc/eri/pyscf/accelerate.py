@@ -22,6 +22,7 @@ from trnqc.eri.jk.builder import JKBuilder, builder
 from trnqc.eri.library import background, needs
 from trnqc.eri.operators import signed_omega
 from trnqc.eri.pyscf.gradients import accelerate_gradients
+from trnqc.eri.pyscf.hessians import accelerate_hessian
 from trnqc.eri.pyscf.molecule_cache import MoleculeCache, is_covered
 from trnqc.eri.pyscf.xc_gradients import accelerate_xc_gradients
 from trnqc.errors import InputError, MemoryLimit, UnsupportedError
@@ -247,6 +248,11 @@ class _Accelerated(lib.StreamObject):
         return gradients if isinstance(self, _DFHF) else accelerate_gradients(gradients)
 
     Gradients = nuc_grad_method
+
+    def Hessian(self) -> Any:
+        """Return PySCF's Hessian object with derivatives by our integrals; with density fitting it is PySCF's own."""
+        hessian = super().Hessian()
+        return hessian if isinstance(self, _DFHF) else accelerate_hessian(hessian)
 
 
 def _from_memory(eri: np.ndarray, dm: Any, hermi: int, with_j: bool, with_k: bool) -> tuple[Any, Any]:
