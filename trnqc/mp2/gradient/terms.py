@@ -16,7 +16,7 @@ from pyscf import gto
 
 from trnqc.eri.gradient.fitted.half_transform import rows_of
 from trnqc.eri.gradient.fitted.products import BlockProducts
-from trnqc.eri.gradient.jk_gradient import fitted_jk_gradient, jk_gradient
+from trnqc.eri.gradient.jk_gradient import exact_jk_gradient, fitted_jk_gradient
 from trnqc.eri.gradient.three_centre import three_centre_gradient, two_centre_gradient
 from trnqc.host.blas import blas_threads
 from trnqc.mp2.density.density import Relaxation
@@ -52,7 +52,7 @@ def two_electron_gradient(mf: Any, densities: EffectiveDensities, execution: Exe
         left, right = left[0], right[0]
     fitting = getattr(mf, "with_df", None)
     if not fitting:
-        return jk_gradient(mf.mol, left, right, threads=execution.threads)
+        return exact_jk_gradient(mf.mol, left, right, threads=execution.threads)
     if fitting.auxmol is None:
         fitting.build()
     return fitted_jk_gradient(mf.mol, fitting.auxmol, left, right, threads=execution.threads, rows=rows_of(fitting))
