@@ -20,7 +20,7 @@ from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.mp2.density.spins import SpinOrbitals
 
 # Auxiliary functions Q of one task of a thread.
-_GROUP = 16
+_GROUP = 8
 
 Integrals = Callable[[slice], tuple[np.ndarray, list[np.ndarray]]]
 """From a group of Q: the squares [Q, nao, nao], and H [Q, nocc, nao] of each spin."""
@@ -127,10 +127,10 @@ class FittedResponse:
 
         def fill(q: slice) -> None:
             double = np.empty((nao, nao))
-            for row, square in zip(self._rows[q], squares[q]):
-                square[...] = lib.unpack_tril(row, out=double)
-            for c, half in zip(occupied, halves):
-                np.matmul(c, squares[q], out=half[q])
+            for n, row in enumerate(self._rows[q], start=q.start):
+                squares[n] = lib.unpack_tril(row, out=double)
+                for c, half in zip(occupied, halves):
+                    np.matmul(c, squares[n], out=half[n])
 
         with single_threaded_pool(self._threads) as pool:
             list(pool.map(fill, self._groups()))

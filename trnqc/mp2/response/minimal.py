@@ -16,6 +16,7 @@ import scipy.linalg
 from pyscf import df, gto, lib
 from pyscf.data import radii
 
+from trnqc.host.blas import single_threaded
 from trnqc.mp2.density.spins import SpinOrbitals
 from trnqc.mp2.factors.shell_blocks import by_angular_momentum
 
@@ -39,18 +40,25 @@ class MinimalResponse:
 
     def __init__(self, mol: gto.Mole, spins: Sequence[SpinOrbitals], exchange: float = 1.0) -> None:
         self._spins, self._factor = tuple(spins), 2.0 if len(spins) == 1 else 1.0
-        fitted = _fitted(mol).astype(np.float32)
+        fitted = _fitted(mol)
         self._coulomb, self._exchange = [], []
         for spin in self._spins:
             c, c_occ = (orbitals.astype(np.float32) for orbitals in (spin.coefficients, spin.c_occ))
-            self._coulomb.append((c.T @ (fitted @ c_occ)).reshape(len(fitted), -1))
-            self._exchange.append(_Exchange(spin, exchange**0.5 * (c.T @ fitted[: mol.natm] @ c)))
+            coulomb = np.empty((len(fitted), spin.nmo, spin.nocc), np.float32)
+            whole = np.empty((mol.natm, spin.nmo, spin.nmo), np.float32)
+            for n, row in enumerate(fitted):
+                square = lib.unpack_tril(row).astype(np.float32)
+                coulomb[n] = (c_occ.T @ square @ c).T
+                if n < mol.natm:
+                    np.matmul(exchange**0.5 * c.T, square @ c, out=whole[n])
+            self._coulomb.append(coulomb.reshape(len(fitted), -1))
+            self._exchange.append(_Exchange(spin, whole))
 
     @staticmethod
     def memory(mol: gto.Mole, spins: Sequence[SpinOrbitals]) -> int:
         """Return the bytes that an object takes while it is made."""
         by_spin = sum(4 * spin.nmo * (spin.nmo + 4 * spin.nocc) for spin in spins)
-        return mol.natm * (by_spin + 5 * 8 * mol.nao_nr() ** 2)
+        return mol.natm * (by_spin + 4 * 8 * mol.nao_nr() ** 2)
 
     def rotation(self, z: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return about G[P]_qi [nmo, nocc] of the rotation z[a, i] for each spin."""
@@ -77,7 +85,7 @@ class _Exchange:
 
 
 def _fitted(mol: gto.Mole) -> np.ndarray:
-    """(R|mu nu) [R, nao, nao] fitted with s and p functions; those of the s functions of all atoms come first."""
+    """(R|mu >= nu), packed, fitted with s and p functions; those of the s functions of all atoms come first."""
     basis = {
         symbol: [[l, [EXPONENT / radii.BRAGG[gto.charge(symbol)] ** 2, 1.0]] for l in (0, 1)]
         for symbol in {mol.atom_symbol(n) for n in range(mol.natm)}
@@ -86,7 +94,8 @@ def _fitted(mol: gto.Mole) -> np.ndarray:
     packed = np.asarray(df.incore.aux_e2(mol, auxmol, aosym="s2ij")).T
     # The metric is factorised in this order, so that the first functions are those of a fit with s functions alone.
     lower = scipy.linalg.cholesky(auxmol.intor("int2c2e", hermi=1), lower=True)
-    return lib.unpack_tril(np.ascontiguousarray(scipy.linalg.solve_triangular(lower, packed, lower=True)))
+    inverse = scipy.linalg.solve_triangular(lower, np.eye(len(lower)), lower=True)
+    return inverse @ packed
 
 
 def minimal_response(mf: Any, spins: Sequence[SpinOrbitals], room: float) -> MinimalResponse | None:
@@ -97,4 +106,5 @@ def minimal_response(mf: Any, spins: Sequence[SpinOrbitals], room: float) -> Min
     if hasattr(mf, "xc"):
         omega, long_range, short_range = mf._numint.rsh_and_hybrid_coeff(mf.xc, spin=mf.mol.spin)
         exchange = (long_range + short_range) / 2 if omega else short_range
-    return MinimalResponse(mf.mol, spins, exchange)
+    with single_threaded():  # The matrices are small, and there are many of them.
+        return MinimalResponse(mf.mol, spins, exchange)

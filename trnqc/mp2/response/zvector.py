@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnqc.errors import InputError, NotConverged, TrnqcError
+from trnqc.host.blas import single_threaded
 from trnqc.mp2.density.spins import SpinOrbitals
 from trnqc.mp2.response.minimal import MinimalResponse
 from trnqc.mp2.response.response import Columns, Densities, Response
@@ -143,7 +144,8 @@ def solve_z_vector(
             return Relaxed(tuple(relaxed(x)), tuple(columns))
         if not np.isfinite(error) or cycle == options.max_cycle:
             break
-        step = direction(residual, rotations, minimal)
+        with single_threaded():
+            step = direction(residual, rotations, minimal)
         if last is not None:
             step = step - float(step @ last[1]) * last[0]
         of_step = source.rotation(rotations.blocks(step))
