@@ -16,13 +16,13 @@ from trnqc.host.blas import single_threaded
 from trnqc.mp2.density.density import Relaxation, relax
 from trnqc.mp2.density.restricted_open import relax_restricted_open
 from trnqc.mp2.density.spins import spin_orbitals
-from trnqc.mp2.density.zvector import ZVectorOptions
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import SpinFactors
 from trnqc.mp2.gradient.energy_weighted import effective_densities
 from trnqc.mp2.gradient.terms import correlation_gradient, one_electron_gradient, two_electron_gradient
 from trnqc.mp2.pairs.pairs import warn
 from trnqc.mp2.reference.orbitals import kind_of_reference
+from trnqc.mp2.response.zvector import ZVectorOptions
 
 
 def electronic_gradient(mf: Any, relaxation: Relaxation, execution: Execution) -> np.ndarray:
