@@ -24,6 +24,7 @@ from trnqc.eri.operators import signed_omega
 from trnqc.eri.pyscf.gradients import accelerate_gradients
 from trnqc.eri.pyscf.hessians import accelerate_hessian
 from trnqc.eri.pyscf.molecule_cache import MoleculeCache, is_covered
+from trnqc.eri.pyscf.quadratures import accelerate_quadrature, plain_quadrature
 from trnqc.errors import InputError, MemoryLimit, UnsupportedError
 
 # The classes that can be accelerated, with their subclasses ROHF, RKS, UKS and ROKS.
@@ -105,6 +106,7 @@ class _Accelerated(lib.StreamObject):
     __name_mixin__ = "Accelerated"
     _keys = frozenset({"backend", "kernels", "ran_on"})
     _eri: Any
+    _numint: Any
     _opt: dict[float | None, Any]
 
     def __init__(self, mf: Any, backend: str, kernels: str) -> None:
@@ -113,6 +115,8 @@ class _Accelerated(lib.StreamObject):
         self._cache = MoleculeCache()
         if isinstance(mf, _DFHF) and type(mf.with_df) is df.DF:
             self.with_df = DF.of(mf.with_df, kernels)
+        if "_numint" in self.__dict__:
+            self._numint = accelerate_quadrature(self._numint, kernels)
 
     def undo(self) -> Any:
         """Return the object without this layer, with the same state."""
@@ -121,6 +125,8 @@ class _Accelerated(lib.StreamObject):
             del plain.__dict__[name]
         if isinstance(plain.__dict__.get("with_df"), DF):
             plain.with_df = plain.with_df.undo()
+        if "_numint" in plain.__dict__:
+            plain._numint = plain_quadrature(plain._numint)
         if isinstance(plain.__dict__.get("_scf"), _Accelerated):  # It was put below a second-order solver later.
             plain._scf = plain._scf.undo()
         return plain
