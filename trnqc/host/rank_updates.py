@@ -60,7 +60,7 @@ _int = ctypes.c_int
 
 
 def _head(n: int, k: int) -> tuple[Any, ...]:
-    """Return the first arguments. To Fortran, an array in C order is transposed, and its lower triangle the upper one."""
+    """Return the first arguments. Fortran reads an array in C order transposed: its lower triangle is the upper one."""
     return b"U", b"T", _by(_int, n), _by(_int, k)
 
 

@@ -19,8 +19,8 @@ POINTS = 384
 # Numbers of points are multiples of this, the number of f32 in the widest vector.
 MULTIPLE = 16
 # An atomic orbital, or a derivative of one, is neglected in a block if its product with the square root of the largest
-# weight of the block is smaller than this, in Bohr^(3/2) times its unit. The errors are then 1e-12 Ha in the energy and 1e-11
-# Ha in the potential of caffeine (def2-SVP and aug-cc-pVDZ).
+# weight of the block is smaller than this, in Bohr^(3/2) times its unit. That changes the energy of caffeine by
+# 1e-12 Ha and its potential by 1e-11 Ha (def2-SVP, aug-cc-pVDZ).
 CUTOFF = 1e-11
 # Points with smaller weights, in Bohr^3, are left out of integrals. The partition of space gives one point in fourteen
 # such a weight.
