@@ -9,7 +9,7 @@ import pytest
 from pyscf import df, dft, gto, lib, scf
 
 from trnqc.eri.fitting.density_fitting import DF
-from trnqc.eri.fitting.fitted_integrals import solve_lower
+from trnqc.eri.fitting.fitted_integrals import LowerSolver
 
 WATER = "O 0 0 0.1173; H 0 0.7572 -0.4692; H 0 -0.7572 -0.4692"
 TRIPLET = "O 0 0 0; O 0 0 1.2"
@@ -50,13 +50,13 @@ def test_fitted_integrals(more, auxbasis):
     np.testing.assert_array_equal(np.concatenate(blocks), ours._cderi)
 
 
-@pytest.mark.parametrize("n", [1, 255, 256, 257, 600])
+@pytest.mark.parametrize("n", [1, 127, 128, 129, 600])
 def test_triangular_solution_by_blocks(n):
     rng = np.random.default_rng(n)
     lower = np.tril(rng.standard_normal((n, n))) / n + 2 * np.eye(n)
     rows = rng.standard_normal((n, 7))
     solved = rows.copy()
-    assert solve_lower(lower, solved) is solved
+    LowerSolver.of(lower).solve(solved)
     np.testing.assert_allclose(lower @ solved, rows, rtol=0, atol=1e-12)
 
 
