@@ -16,7 +16,7 @@ import numpy as np
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen.build import Builder
 from trnqc.gen.statements import Function
-from trnqc.gen.values import BYTES, eq, fma, maximum, minimum
+from trnqc.gen.values import BYTES, cast, eq, fma, maximum, minimum
 from trnqc.jit import Library, Recipe, find_compiler, library
 from trnqc.jit.signature import Signature
 
@@ -61,7 +61,7 @@ class HalfTransform:
         nao, width = orbitals.shape
         dtype = orbitals.dtype
         self._coulomb = np.zeros(nao * (nao + 1) // 2 if with_j else 1, dtype)
-        self._traces = np.zeros(1, dtype)
+        self._trace = np.zeros(1)
         self._function = load(dtype).half_transform.bind(
             nao=nao,
             vectors=width // find_compiler().lanes(dtype.itemsize),
@@ -69,7 +69,7 @@ class HalfTransform:
             orbitals=orbitals,
             work=np.empty_like(orbitals),
             coulomb=self._coulomb,
-            trace=self._traces,
+            trace=self._trace,
             groups_begin=0,
         )
 
@@ -124,7 +124,7 @@ class _Parameters:
         self.orbitals = Array("orbitals", dtype, (self.nao, self.vectors), lanes=True)
         self.work = Array("work", dtype, (self.nao, self.vectors), lanes=True)
         self.out = Array("out", dtype, (self.nao, self.n, self.vectors), lanes=True)
-        self.coulomb, self.trace = Array("coulomb", dtype), Array("trace", dtype, (1,))
+        self.coulomb, self.trace = Array("coulomb", dtype), Array("trace", "f64", (1,))
 
     @property
     def all(self) -> tuple[Value | Array, ...]:
@@ -169,12 +169,14 @@ class _Writer:
     def _add_coulomb(self) -> None:
         """Add B_Q tr(C^T X_Q) to J, while B_Q is in the cache."""
         b, of = self.b, self.of
-        total = b.declare("total", const(0, self.dtype))
-        with b.loop("i", of.nao) as i, b.loop("v", of.vectors) as v:
-            b.assign(total, fma(of.orbitals[i, v], of.work[i, v], total))
         b.store(of.trace[0], 0.0)
-        b.accumulate(of.trace[0], total)
-        trace = b.let("scale", of.trace[0])
+        with b.loop("i", of.nao) as i:
+            # Few terms in single precision, and their sum in double precision.
+            total = b.declare("total", const(0, self.dtype))
+            with b.loop("v", of.vectors) as v:
+                b.assign(total, fma(of.orbitals[i, v], of.work[i, v], total))
+            b.accumulate(of.trace[0], cast(total, "f64"))
+        trace = b.let("scale", cast(of.trace[0], self.dtype))
         with b.loop("p", of.nao * (of.nao + 1) // 2) as p:
             b.accumulate(of.coulomb[p], trace * of.rows[self.q, p])
 
