@@ -96,7 +96,7 @@ def _block(
     nao, nocc = c_occ.shape
     nvir = c_vir.shape[1]
     gamma = np.ascontiguousarray(gamma.transpose(2, 0, 1))
-    half = (gamma.reshape(-1, nvir) @ c_vir.T).reshape(-1, nocc, nao)
+    half = (gamma.reshape(-1, nvir) @ c_vir.T).reshape(len(gamma), nocc, nao)
     square, occupied = np.empty((nao, nao)), np.empty((len(packed), nocc, nao))
     w_occ, term = np.zeros((nocc, nao)), np.empty((nocc, nao))
     for row, gamma_of_p, out in zip(packed, half, occupied):
