@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from pyscf import gto
 
-from trnqc.xc.ao_program import TASK
+from trnqc.xc.programs.ao_program import TASK
 from trnqc.xc.shells import Contractions
 
 # Points of a block. Larger blocks have faster matrix products, smaller blocks fewer significant functions.

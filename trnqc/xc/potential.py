@@ -10,8 +10,8 @@ import numpy as np
 from trnqc.eri.library import programs
 from trnqc.host.arrays import zeros
 from trnqc.host.rank_updates import add_product, add_products
-from trnqc.xc import point_programs
 from trnqc.xc.blocks import Block, Blocks
+from trnqc.xc.programs import point_programs
 
 
 class PotentialOfBlock:

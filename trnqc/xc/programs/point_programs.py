@@ -17,7 +17,8 @@ from trnqc.jit import Recipe, Signature
 # Functions whose products are added to the density before it is stored again.
 TOGETHER = 4
 
-N, VECTORS, COMPONENTS = (Var(name, "i64") for name in ("functions", "vectors", "components"))
+N, VECTORS = Var("functions", "i64"), Var("vectors", "i64")
+COMPONENTS = Var("components", "i64")
 Parameters = tuple[Value | Array, ...]
 
 
@@ -28,7 +29,7 @@ def density(kind: str) -> Recipe:
     density sum_f bra_f ket_f; for "GGA" and "MGGA" also its gradient, 2 sum_f (d bra_f) ket_f; for "MGGA" also tau,
     1/2 sum_f (d bra_f) (d ket_f), with derivatives of the ket.
     """
-    params = (N, VECTORS, *_of_lanes("bra", "ket", "rho"))
+    params: Parameters = (N, VECTORS, *_of_lanes("bra", "ket", "rho"))
     return _recipe(f"density_{kind}", params, ("rho",), partial(_density, kind))
 
 
