@@ -85,16 +85,18 @@ def gradient(asked: argparse.Namespace) -> Rows:
     from scripts.eri.fitted_gradient import fitted_gradient
 
     for title, target in GRADIENT.items() if not asked.quick else ():
+        molecule, basis, auxiliary = title.split("/")
         for threads in asked.threads:
-            yield fitted_gradient(*title.split("/"), threads=threads) | {"target": target}
+            yield fitted_gradient(molecule, basis, auxiliary, threads) | {"target": target}
 
 
 def scf_gradient(asked: argparse.Namespace) -> Rows:
     from scripts.eri.scf_gradient import scf_gradient
 
     for title, target in SCF_GRADIENT.items() if not asked.quick else ():
+        molecule, basis, way = title.split("/")
         for threads in asked.threads:
-            yield scf_gradient(*title.split("/"), threads=threads) | {"target": target}
+            yield scf_gradient(molecule, basis, way, threads) | {"target": target}
 
 
 def job(asked: argparse.Namespace) -> Rows:

@@ -27,10 +27,11 @@ def scf_gradient(molecule: str, basis: str, way: str, threads: int) -> dict[str,
         mf = trnqc.accelerate(scf.RHF(mol).density_fit(), kernels="wait").run()
         mf.with_df.build()
         _ours(mf, way, threads)
-        seconds, gradients = zip(_timed(_ours, mf, way, threads), _timed(_pyscf, mf, way, threads))
+        ours, our_gradient = _timed(_ours, mf, way, threads)
+        theirs, their_gradient = _timed(_pyscf, mf, way, threads)
     finally:
         lib.num_threads(before)
-    by_name = dict(zip(("trnqc", "PySCF"), seconds))
+    by_name = {"trnqc": ours, "PySCF": theirs}
     return {
         "case": f"{molecule}/{basis}/{way}",
         "nao": mol.nao_nr(),
@@ -40,7 +41,7 @@ def scf_gradient(molecule: str, basis: str, way: str, threads: int) -> dict[str,
         "wall_s": {who: one[0] for who, one in by_name.items()},
         "cpu_s": {who: one[1] for who, one in by_name.items()},
         "ratio": {clock: by_name["PySCF"][n] / by_name["trnqc"][n] for n, clock in enumerate(("wall", "cpu"))},
-        "max_error": float(np.abs(gradients[0] - gradients[1]).max()),
+        "max_error": float(np.abs(our_gradient - their_gradient).max()),
     }
 
 
