@@ -1,8 +1,8 @@
 """Exchange and correlation by quadrature: the densities and potentials of density functionals on grids of points.
 
 points -> blocks of near points with their significant functions (blocks.py) -> AO values of a block (ao.py)
-blocks, density matrices -> forces of the exchange-correlation energy (forces.py)
        -> densities (densities.py) -> derivatives of the functional (libxc) -> potential (potential.py, quadrature.py)
+blocks, density matrices -> forces of the exchange-correlation energy (forces.py)
 atomic grids -> weights of the partition of space (partition.py) -> points and weights of a molecule (grids.py)
 
 What other modules build on:
