@@ -1,1 +1,1 @@
-"""Cases of ``scripts.bench_ranks`` and ``scripts.bench_scaling``; events for ``scripts.model.project_ranks``."""
+"""Cases of ``scripts.jobs.bench_ranks`` and ``scripts.bench_scaling``; events for ``scripts.model.project_ranks``."""

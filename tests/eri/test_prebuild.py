@@ -89,7 +89,7 @@ def test_atoms():
 
 
 @pytest.mark.parametrize(
-    "options", [{"operator": "yukawa"}, {"kinds": ["hessian"]}, {"kinds": ["fitting"]}], ids=lambda o: str(o)
+    "options", [{"operator": "yukawa"}, {"kinds": ["optics"]}, {"kinds": ["fitting"]}], ids=lambda o: str(o)
 )
 def test_what_is_not_known(options):
     with pytest.raises(InputError):

@@ -110,7 +110,7 @@ def test_the_benchmarks_on_the_smallest_molecules(tmp_path):
         subprocess.run([sys.executable, *command], cwd=ROOT, check=True, capture_output=True, timeout=500)
 
     ranks, projection, scaling = (tmp_path / f"{name}.json" for name in ("ranks", "projection", "scaling"))
-    run("-m", "scripts.bench_ranks", "--case", "water2/sto-3g", "--rounds", "1", "--out", str(ranks))
+    run("-m", "scripts.jobs.bench_ranks", "--case", "water2/sto-3g", "--rounds", "1", "--out", str(ranks))
     record = json.loads(ranks.read_text())["cases"]["water2/sto-3g"]
     assert set(record["efficiency"]["mp2"]) == {"1", "2"} and record["tasks"]["blocks"]
     run("-m", "scripts.model.project_ranks", "--tasks", str(ranks), "--devices", "1", "4", "--out", str(projection))

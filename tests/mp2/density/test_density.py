@@ -11,7 +11,7 @@ from pyscf.mp import dfmp2_native, dfump2_native
 
 import trnqc
 from tests.mp2.density.references import Parts, converged
-from trnqc.errors import InputError, MemoryLimit, NotConverged, TrnqcError
+from trnqc.errors import CompilerError, InputError, MemoryLimit, NotConverged, TrnqcError
 from trnqc.mp2.density import sets
 from trnqc.mp2.density.density import correlation_density
 from trnqc.mp2.density.pair_sums import pair_sums
@@ -93,6 +93,25 @@ def test_sums_do_not_depend_on_the_sets_of_orbitals(name, monkeypatch):
         assert np.abs(one - other).max() < 1e-11
     assert all(np.abs(p - p.T).max() < 1e-11 for p in (*divided.p_occ, *divided.p_vir))
     for one, other in zip(whole.gamma, divided.gamma):
+        assert np.abs(one[:] - other[:]).max() < 1e-14
+
+
+@pytest.mark.parametrize("name", ["water cation", "ammonia"])
+@pytest.mark.parametrize("scaling", [SCS, SOS, (0.0, 1.0)])
+def test_sums_without_a_compiler(name, scaling, monkeypatch):
+    parts = Parts(converged(name, True), 1)
+    compiled = pair_sums(parts.factors, scaling, parts.execution)
+
+    def no_compiler():
+        raise CompilerError("no C compiler")
+
+    monkeypatch.setattr("trnqc.backends.cpu.pair_amplitudes.amplitude_library", no_compiler)
+    by_numpy = pair_sums(parts.factors, scaling, parts.execution)
+    assert "compiled" in compiled.ran_on and "compiled" not in by_numpy.ran_on
+    assert by_numpy.energies.ss == pytest.approx(compiled.energies.ss, abs=1e-14)
+    for one, other in zip((*compiled.p_occ, *compiled.p_vir), (*by_numpy.p_occ, *by_numpy.p_vir)):
+        assert np.abs(one - other).max() < 1e-12
+    for one, other in zip(compiled.gamma, by_numpy.gamma):
         assert np.abs(one[:] - other[:]).max() < 1e-14
 
 

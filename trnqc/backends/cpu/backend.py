@@ -5,6 +5,9 @@
       -> T_j = B_i B_j^T by pair_product.c or one GEMM of NumPy's BLAS (pair_products.py)
       -> E_os[i,j] and E_ss[i,j] by pair_energy.c or NumPy (pair_energies.py)
 
+One-particle densities take amplitudes and their sums from pair_amplitudes.c or NumPy (pair_amplitudes.py), whose loop
+over pairs is in `trnqc.mp2.density`.
+
 B is packed once, whereas a BLAS packs it again for every product, and the result does not depend on which BLAS is
 installed. Each task runs on one thread. A product is too small to be divided among threads, which would wait for each
 other at every barrier on a busy machine. The sums of a pair are formed by one thread, in an order that depends only on

@@ -18,6 +18,8 @@ from trnqc.eri.gradient import digest, three_centre_program
 from trnqc.eri.gradient.derivative_basis import derivative_basis
 from trnqc.eri.gradient.fitting_blocks import segmented
 from trnqc.eri.gradient.three_centre_classes import GradientClass, class_of
+from trnqc.eri.hessian.digest import CROSS, CROSS_SWAPPED, FOCK, ONE_SIDE
+from trnqc.eri.hessian.digest import program as hessian_program
 from trnqc.eri.jk.batch import Batch
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.kernels.recurrence import FITTED
@@ -26,9 +28,9 @@ from trnqc.eri.shells.pairs import fitting_shells, pairs_between, pairs_of, quar
 from trnqc.errors import InputError, MoleculeError
 from trnqc.jit import Recipe
 
-KINDS = ("jk", "memory", "gradient", "fitting", "fitted gradient")
-"""Purposes of programs: J and K; integrals in memory; gradients of J and K; integrals with a fitting set and their
-gradients."""
+KINDS = ("jk", "memory", "gradient", "hessian", "fitting", "fitted gradient")
+"""Purposes of programs: J and K; integrals in memory; gradients of J and K; Hessians, beside the gradients' programs;
+integrals with a fitting set and their gradients."""
 
 Wanted = dict[Recipe, tuple[str, QuartetClass]]
 
@@ -121,6 +123,17 @@ def _gradient(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> RecipesO
             yield digest.program(cls), cls
 
 
+def _hessian(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> RecipesOfClasses:
+    basis = derivative_basis(mol)
+    mixed, plain = pairs_between(basis.mol, basis.cartesian), pairs_of(basis.cartesian)
+    one_side = pairs_between(basis.mol, basis.mol)
+    kinds = [(FOCK, bra, ket) for bra in mixed for ket in plain] + [(ONE_SIDE, b, k) for b in one_side for k in plain]
+    kinds += [(CROSS_SWAPPED if b.swapped else CROSS, a, b) for n, a in enumerate(mixed) for b in mixed[: n + 1]]
+    for kind, bra, ket in kinds:
+        cls = quartet_class(bra, ket, operator)
+        yield hessian_program(kind, cls), cls
+
+
 def _fitting(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> RecipesOfClasses:
     shells = fitting_shells(auxmol)
     for side, ket in ((pairs_of(mol), shells), (shells, shells)):
@@ -145,6 +158,7 @@ _PROGRAMS = {
     "jk": _jk,
     "memory": _memory,
     "gradient": _gradient,
+    "hessian": _hessian,
     "fitting": _fitting,
     "fitted gradient": _fitted_gradient,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -41,11 +42,18 @@ class PackedPairs:
         return len(self.members)
 
 
-def packed(pairs: ShellPairs, lanes: int) -> PackedPairs:
-    """Put every pair of a class on a lane, beside pairs with as many primitives."""
-    order = np.argsort(-pairs.count, kind="stable")
-    order = np.append(order, np.repeat(order[-1:], -len(order) % lanes))
-    members = order.reshape(-1, lanes)
+def packed(pairs: ShellPairs, lanes: int, groups: np.ndarray | None = None) -> PackedPairs:
+    """Put every pair of a class on a lane, beside pairs with as many primitives.
+
+    groups [npair]: numbers of groups. Vectors are in the order of the groups, and the last of
+    each group is filled up, so that no vector has pairs of two groups.
+    """
+    groups = np.zeros(len(pairs), np.int64) if groups is None else groups
+    order = np.lexsort((-pairs.count, groups))
+    edges = np.flatnonzero(np.diff(groups[order], prepend=groups.min() - 1, append=groups.max() + 1))
+    parts = [order[begin:end] for begin, end in pairwise(edges)]
+    members = np.concatenate([np.append(part, np.repeat(part[-1:], -len(part) % lanes)) for part in parts])
+    members = members.reshape(-1, lanes)
     records = np.ascontiguousarray(pairs.records[members].transpose(0, 2, 3, 1))
     bounds = np.zeros((len(members), records.shape[1] + 1))
     bounds[:, :-1] = records[:, :, BOUND].max(axis=-1)

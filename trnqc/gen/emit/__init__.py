@@ -3,6 +3,7 @@
 dialect.py: the differences between C and CUDA, as two tables
 expressions.py: values as scalar text, one method per operation
 vectors.py: values as text over the vector types of GCC and Clang
+exponential.py: exp of such a vector
 rows.py, packed.py: helper functions that move rows between memory and lanes
 statements.py: control flow, functions and the whole text
 """

@@ -69,7 +69,7 @@ class Text:
 
 def _by_need(helpers: dict[str, str]) -> list[str]:
     """Helper functions ordered so that those that others call come first."""
-    users = ("min", "max", "gather_rows", "scatter_rows", "pack", "unpack")
+    users = ("min", "max", "exp", "gather_rows", "scatter_rows", "pack", "unpack")
     return [helpers[name] for name in sorted(helpers, key=lambda n: (n.startswith(users), n))]
 
 

@@ -9,6 +9,7 @@ from trnqc.gen import statements as st
 from trnqc.gen.arrays import Array
 from trnqc.gen.emit import packed, rows
 from trnqc.gen.emit.dialect import safe
+from trnqc.gen.emit.exponential import exponential
 from trnqc.gen.emit.expressions import ATOM, PREFIX, Fragment, Scalars
 from trnqc.gen.values import BYTES, Value
 
@@ -114,7 +115,11 @@ class Vectors(Scalars):
         )
         return f"{name}({self.text(value.args[0])})", ATOM
 
-    lanes_exp = lanes_sqrt
+    def lanes_exp(self, value: Value) -> Fragment:
+        vector = self.vector(value.dtype)
+        name, select = f"exp_{vector}", self.selector(value.dtype)
+        self.helpers[name] = exponential(name, value.dtype, self.lanes, select, self.dialect.types[value.dtype])
+        return f"{name}({self.text(value.args[0])})", ATOM
 
     def lanes_min(self, value: Value) -> Fragment:
         return self.smaller_or_larger(value, "<")

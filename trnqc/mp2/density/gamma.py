@@ -1,6 +1,6 @@
 """Γ[i, a, Q] of one spin, in memory or in a file, accumulated by sets of rows i.
 
-pair_sums: add ─► Γ[i, a, Q] ─► to_auxiliary: Γ[i, a, P] in the raw auxiliary functions ─► columns: some P
+pair_sums: borrow, give_back ─► Γ[i, a, Q] ─► to_auxiliary: Γ[i, a, P] in the raw auxiliary functions ─► columns: some P
 """
 
 from __future__ import annotations
@@ -48,14 +48,28 @@ class Gamma:
         """Return the rows [n, nvir, naux]."""
         return self._rows[rows]
 
+    def borrow(self, rows: slice) -> np.ndarray:
+        """Return a set of rows [n, nvir, naux] to which the caller adds before `give_back`: zeros at first."""
+        if isinstance(self._rows, np.ndarray):
+            return self._rows[rows]
+        numbers = range(*rows.indices(self.shape[0]))
+        values = np.zeros((len(numbers), *self.shape[1:]))
+        for i, value in zip(numbers, values):
+            if i in self._rows.checksums:
+                value[...] = self._rows[i]
+        return values
+
+    def give_back(self, rows: slice, values: np.ndarray) -> None:
+        """Keep the values of a set of rows that was borrowed."""
+        if not isinstance(self._rows, np.ndarray):
+            for i, value in zip(range(*rows.indices(self.shape[0])), values):
+                self._rows.write(i, value)
+
     def add(self, rows: slice, values: np.ndarray) -> None:
         """Add values [n, nvir, naux] to a set of rows."""
-        if isinstance(self._rows, np.ndarray):
-            self._rows[rows] += values
-            return
-        for i, value in zip(range(*rows.indices(self.shape[0])), values):
-            there = self._rows[i] if i in self._rows.checksums else 0.0
-            self._rows.write(i, np.ascontiguousarray(value + there))
+        there = self.borrow(rows)
+        there += values
+        self.give_back(rows, there)
 
     def to_auxiliary(self, metric: Metric, threads: int) -> Gamma:
         """Return Γ[i, a, P] = Σ_Q Γ[i, a, Q] M[Q, P] for factors B[Q] = Σ_P (ia|P) M[Q, P].

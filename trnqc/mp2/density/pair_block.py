@@ -1,23 +1,30 @@
 """One block of pairs: the orbitals i of a set with the orbitals j of another set, or of the same set.
 
-    for every i: K_ij = B_i B_j^T of all j -> t, T̃ -> energies, Γ_i, P_ab, P_jj'
-    for every j: T̃_ij of all i             -> Γ_j, P_ab, P_ii'
+    every i, some j at a time:  K_ij = B_i B_j^T -> energies, T̃ -> P_ab
+    every orbital of the sets:  T̃ -> Γ, P_ij
 
-P_ij is computed for orbitals of the two sets, P_ab for virtual orbitals of (nearly) the same energy.
+P_pq is computed for orbitals of (nearly) the same energy.
 
-The tasks of a block share nothing but the amplitudes. Threads take one orbital after the other, and their sums are
-added in the order of the orbitals, so that the digits do not depend on the number of threads. Of the pairs of one set,
-those with i >= j are computed, and T̃_ji^ba = T̃_ij^ab gives the others.
+The tasks of a block share nothing but the amplitudes. Threads take one task after the other, and the sums are added in
+the order of the tasks, so that the digits do not depend on the number of threads. Of the pairs of one set, those with
+i >= j are computed, and T̃_ji^ba = T̃_ij^ab gives the others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trnqc.backends.cpu.pair_amplitudes import AmplitudeSums, Elements, PairAmplitudes
+from trnqc.backends.cpu.pair_products import Slab
 from trnqc.mp2.density.sectors import Sector
+from trnqc.mp2.density.sets import PRODUCT_PAIRS
+
+Term = tuple[np.ndarray, np.ndarray]
+"""Amplitudes [nvir, x] of one orbital, and factors [n, nvir, naux] with n * nvir = x."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,129 +39,143 @@ class Side:
         Their factors [n, nvir, naux].
     eps_occ, eps_vir
         Energies of the orbitals of the set, and of all virtual orbitals of the spin, Hartree.
-    degenerate
-        Ranges of virtual orbitals whose energies are (nearly) the same.
+    occupied, virtual
+        Elements (i, i') and (a, a') of the densities beside the diagonals for which sums over pairs are needed; i
+        counts from the first orbital of the set.
     """
 
     rows: slice
     B: np.ndarray
     eps_occ: np.ndarray
     eps_vir: np.ndarray
-    degenerate: tuple[slice, ...]
-
-    def virtual_density(self, weighted: np.ndarray, t: np.ndarray) -> np.ndarray:
-        """Return Σ_x T̃[a, x] t[b, x], where a and b are the same or of one degenerate range, else zero."""
-        density = np.diag(np.einsum("ax,ax->a", weighted, t))
-        for same in self.degenerate:
-            density[same, same] = weighted[same] @ t[same].T
-        return density
+    occupied: Elements
+    virtual: Elements
 
 
 @dataclass(frozen=True, eq=False)
 class SideSums:
-    """What a block contributes to Γ [n, nvir, naux], P_ij [n, n] and P_ab [nvir, nvir] of a set."""
+    """What is added to while pairs of a set are visited.
 
-    gamma: np.ndarray
+    Attributes
+    ----------
+    gamma
+        Γ [n, nvir, naux], or None if the host does not compute it.
+    p_occ, p_vir
+        The diagonals of the densities, and then their elements `Side.occupied` and `Side.virtual`.
+    """
+
+    gamma: np.ndarray | None
     p_occ: np.ndarray
     p_vir: np.ndarray
 
-    @classmethod
-    def zeros(cls, side: Side) -> SideSums:
-        """Return sums without a term."""
-        n, nvir, _ = side.B.shape
-        return cls(np.zeros_like(side.B), np.zeros((n, n)), np.zeros((nvir, nvir)))
-
 
 class PairBlock:
-    """The amplitudes of a block, and the sums that are computed from them.
+    """The amplitudes of a block, from which sums are computed.
 
     Attributes
     ----------
     energies
         Sums of K t and of K_ij^ba t over the pairs, ij and ji counted separately, [2].
-    sums
-        Of the left and of the right set: the same object twice where both are one set. Γ remains zero without
-        `with_gamma`, and all sums of a set that `sides` leaves out.
     """
 
-    def __init__(
-        self,
-        sector: Sector,
-        left: Side,
-        right: Side,
-        with_gamma: bool = True,
-        sides: tuple[bool, bool] = (True, True),
-    ) -> None:
-        self.sector, self.left, self.right, self.with_gamma = sector, left, right, with_gamma
+    def __init__(self, sector: Sector, amplitudes: PairAmplitudes, left: Side, right: Side, buffer: np.ndarray) -> None:
+        self.sector, self.left, self.right, self._amplitudes = sector, left, right, amplitudes
         self.one_set = sector.same and left.rows == right.rows
-        self.sides = (True, True) if self.one_set else sides
-        (m, a, _), (n, b, _) = left.B.shape, right.B.shape
-        self.pairs = m * n * (2 if sector.same and not self.one_set else 1)
         self.energies = np.zeros(2)
-        ours = SideSums.zeros(left)
-        self.sums = ours, ours if self.one_set else SideSums.zeros(right)
-        self._t, self._weighted = np.empty((2, m, a, n, b))
-        self._virtual = left.eps_vir[:, None] + right.eps_vir
-        self._occupied = left.eps_occ[:, None] + right.eps_occ
+        (m, a, _), (n, b, _) = left.B.shape, right.B.shape
+        self._w = buffer[: m * a * n * b].reshape(m, a, n, b)
 
-    def run(self, pool: Executor) -> PairBlock:
-        """Compute all sums on the threads of a pool, whose matrix products have one thread each; returns self."""
-        ours, theirs = self.sums
-        for energies, p_vir, p_occ in pool.map(self._of_left, range(len(self.left.B))):
-            self.energies += energies
-            ours.p_vir[...] += p_vir
-            theirs.p_occ[...] -= p_occ
-        for p_vir, p_occ in pool.map(self._of_right, range(len(self.right.B))):
-            theirs.p_vir[...] += p_vir
-            ours.p_occ[...] -= p_occ
-        return self
+    def run(self, ours: SideSums | None, theirs: SideSums | None, pool: Executor) -> None:
+        """Compute the amplitudes, and add all terms to the sums of the left and of the right set.
 
-    def _of_left(self, i: int) -> tuple[np.ndarray, np.ndarray | float, np.ndarray | float]:
-        """Amplitudes of orbital i of the left set; returns its energy sums, P_ab of the left and P_jj' of the right."""
-        count = i + 1 if self.one_set else len(self.right.B)
-        columns = self.right.B[:count].reshape(-1, self.right.B.shape[2])
-        integrals = (self.left.B[i] @ columns.T).reshape(len(self._virtual), count, -1)
-        energies = np.zeros(2)
-        with np.errstate(all="ignore"):  # `pair_sums` looks for elements that are not finite.
-            for j in range(count):
-                energies += self._amplitude(i, j, integrals[:, j])
-        t, weighted = self._t[i, :, :count], self._weighted[i, :, :count]
-        flat = weighted.reshape(len(weighted), -1)
-        p_vir: np.ndarray | float = 0.0
-        p_occ: np.ndarray | float = 0.0
-        if self.sides[0]:
-            p_vir = self.left.virtual_density(flat, t.reshape(flat.shape))
-            if self.with_gamma:
-                self.sums[0].gamma[i] += flat @ columns
-        if self.sides[1] and not self.one_set:
-            p_occ = np.matmul(weighted, t.transpose(0, 2, 1)).sum(axis=0)
-        return energies, p_vir, p_occ
+        The threads of the pool have matrix products of one thread each. A set without sums is left out. For pairs of
+        one set, both arguments are the same sums. Between two sets of one spin, the left one takes all of P_ab.
+        """
+        products = self._products()
+        for (i, columns), sums in zip(products, pool.map(self._amplitudes_of, *zip(*products))):
+            self.energies += sums.energies.sum(axis=0)
+            if ours is not None:
+                ours.p_vir[...] += sums.left
+                ours.p_occ[i] -= sums.norms.sum()
+            if theirs is not None and not self.sector.same:
+                theirs.p_vir[...] += sums.right
+            if theirs is not None:
+                others = slice(columns.start, min(columns.stop, i)) if self.one_set else columns
+                theirs.p_occ[others] -= sums.norms[: others.stop - others.start]
+        if self.one_set:
+            _add(ours, self._of_one_set, self._overlap_in_one_set, self.left, pool)
+        else:
+            _add(ours, self._of_left, self._overlap_of_left, self.left, pool)
+            _add(theirs, self._of_right, self._overlap_of_right, self.right, pool)
 
-    def _of_right(self, j: int) -> tuple[np.ndarray | float, np.ndarray | float]:
-        """Γ of orbital j of the right set, in place; returns P_ab of the right and P_ii' of the left."""
-        first = j + 1 if self.one_set else 0  # The other pairs of one set are among those of the left orbitals.
-        t, weighted = self._t[:, :, j].copy(), self._weighted[:, :, j].copy()
-        p_vir: np.ndarray | float = 0.0
-        p_occ: np.ndarray | float = 0.0
-        if self.sides[1]:
-            flat = weighted[first:].reshape(-1, weighted.shape[2])
-            p_vir = self.right.virtual_density(flat.T, t[first:].reshape(flat.shape).T)
-            if self.with_gamma:
-                self.sums[1].gamma[j] += flat.T @ self.left.B[first:].reshape(-1, self.left.B.shape[2])
-        if self.sides[0]:
-            p_occ = weighted.reshape(len(weighted), -1) @ t.reshape(len(t), -1).T
-        return p_vir, p_occ
+    def _products(self) -> list[tuple[int, slice]]:
+        """The orbitals i, and the orbitals j whose integrals are computed by one product."""
+        n = len(self.right.B)
+        ends = [(i, i + 1 if self.one_set else n) for i in range(len(self.left.B))]
+        return [(i, slice(j, min(j + PRODUCT_PAIRS, end))) for i, end in ends for j in range(0, end, PRODUCT_PAIRS)]
 
-    def _amplitude(self, i: int, j: int, integrals: np.ndarray) -> np.ndarray:
-        """t and T̃ of a pair from K [a, b]; returns its sums of K t and of K_ij^ba t."""
-        k, sector = integrals.copy(), self.sector
-        t = k / (self._occupied[i, j] - self._virtual)
-        weighted, exchange = sector.direct * t, 0.0
-        if sector.same:
-            transposed = t.T.copy()
-            exchange = np.vdot(k, transposed)
-            weighted -= sector.exchange * transposed
-        self._t[i, :, j], self._weighted[i, :, j] = t, weighted
-        if self.one_set and i != j:
-            self._t[j, :, i], self._weighted[j, :, i] = t.T, weighted.T
-        return np.array([np.vdot(k, t), exchange]) * (2.0 if sector.same and not (self.one_set and i == j) else 1.0)
+    def _amplitudes_of(self, i: int, columns: slice) -> AmplitudeSums:
+        """Compute T̃ of orbital i with some orbitals j; returns the sums for the energy and for both densities."""
+        left, right = self.left, self.right
+        integrals = left.B[i] @ right.B[columns].reshape(-1, right.B.shape[2]).T
+        slab = Slab(integrals, 0, self.one_set and columns.stop == i + 1)
+        e_pair = left.eps_occ[i] + right.eps_occ[columns]
+        sums = self._amplitudes.weighted(slab, e_pair, self._w, i, columns.start)
+        if self.sector.same:
+            sums.energies[:] *= 2.0
+            sums.energies[-1] *= 0.5 if slab.symmetric else 1.0
+        between = self._amplitudes.virtual_sums(self._w, i, columns, slab.symmetric, (left.virtual, right.virtual))
+        of_left = between[0] + between[1] if self.sector.same else between[0]
+        return replace(sums, left=np.concatenate([sums.left, of_left]), right=np.concatenate([sums.right, between[1]]))
+
+    def _of_left(self, i: int) -> Iterator[Term]:
+        """T̃ of orbital i of the left set as one matrix, and the factors by which it is multiplied for Γ_i."""
+        end = i + 1 if self.one_set else len(self.right.B)
+        yield self._w[i, :, :end].reshape(self._w.shape[1], -1), self.right.B[:end]
+
+    def _of_right(self, j: int) -> Iterator[Term]:
+        """The same for orbital j of the right set."""
+        first = j + 1 if self.one_set else 0
+        yield self._w[first:, :, j].reshape(-1, self._w.shape[3]).T, self.left.B[first:]
+
+    def _of_one_set(self, i: int) -> Iterator[Term]:
+        """The same for an orbital of the only set."""
+        yield from self._of_left(i)
+        yield from self._of_right(i)
+
+    def _overlap_of_left(self, p: int, q: int) -> float:
+        """Σ_kab T̃_pk^ab t_qk^ab over the orbitals k of the right set, for orbitals p and q of the left one."""
+        return sum(self._amplitudes.overlap(self._w, (p, k), (q, k)) for k in range(len(self.right.B)))
+
+    def _overlap_of_right(self, p: int, q: int) -> float:
+        """Σ_kab T̃_kp^ab t_kq^ab over the orbitals k of the left set, for orbitals p and q of the right one."""
+        return sum(self._amplitudes.overlap(self._w, (k, p), (k, q)) for k in range(len(self.left.B)))
+
+    def _overlap_in_one_set(self, p: int, q: int) -> float:
+        """Σ_kab T̃_pk^ab t_qk^ab of the only set, where T̃_pk is T̃_kp transposed for k > p."""
+        total = 0.0
+        for k in range(len(self.left.B)):
+            first, second = (max(p, k), min(p, k)), (max(q, k), min(q, k))
+            total += self._amplitudes.overlap(self._w, first, second, transposed=(k > p) != (k > q))
+        return total
+
+
+def _add(
+    sums: SideSums | None,
+    terms: Callable[[int], Iterator[Term]],
+    overlap: Callable[[int, int], float],
+    side: Side,
+    pool: Executor,
+) -> None:
+    """Add the terms of Γ and of P_ij to the sums of a set."""
+    if sums is None:
+        return
+
+    def add_to_gamma(i: int) -> None:
+        for amplitudes, factors in terms(i):
+            if sums.gamma is not None and len(factors):
+                sums.gamma[i] += amplitudes @ factors.reshape(-1, factors.shape[2])
+
+    overlaps = pool.map(overlap, *side.occupied.T.tolist())
+    list(pool.map(add_to_gamma, range(len(side.B))))
+    sums.p_occ[len(side.B) :] -= list(overlaps)

@@ -10,23 +10,25 @@ both ways, so that the digits are the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from trnqc.backends.cpu.pair_amplitudes import make_amplitudes
 from trnqc.errors import UnsupportedError
 from trnqc.mp2.density.gamma import Gamma
 from trnqc.mp2.density.pair_block import PairBlock, Side, SideSums
 from trnqc.mp2.density.sectors import Sector
-from trnqc.mp2.density.sets import LEAST_GAP, PairMemory, degenerate, orbital_sets, require_block
+from trnqc.mp2.density.sets import LEAST_GAP, PairMemory, elements, orbital_sets, require_block, widest
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.jobs.store import Store
 
 # Name of the records of finished sets in a store.
-RECORD = "densities of a set"
+RECORD = "density elements of a set"
 
 
 class PairPass:
@@ -36,8 +38,8 @@ class PairPass:
     ----------
     gamma
         Γ of each spin.
-    p_occ
-        P_ij of each spin, with zeros between orbitals of different sets.
+    ran_on
+        What computes the sums on the host.
     energies
         Sums [direct, exchange] of the energy, by sector and set of left orbitals.
     """
@@ -46,6 +48,10 @@ class PairPass:
         self, factors: Sequence[Factors], sectors: Sequence[Sector], execution: Execution, store: Store | None
     ) -> None:
         self.factors, self.sectors, self.execution, self.store = factors, sectors, execution, store
+        self._amplitudes = [
+            make_amplitudes(s.weights, (factors[s.left].eps_vir, factors[s.right].eps_vir)) for s in sectors
+        ]
+        self.ran_on = f"NumPy, {self._amplitudes[0].label}, fp64"
         self.on_device = execution.choice.backend.has_gamma
         if self.on_device and execution.ranks.size > 1:
             raise UnsupportedError(
@@ -60,34 +66,46 @@ class PairPass:
         self.room = left - (0 if on_disk else memory.factors)
         width = self._agreed(max(1, min(memory.comfortable(), memory.width(self.room))))
         self.sets = [orbital_sets(f.eps_occ, width, self.gap) for f in factors]
-        self.degenerate = [degenerate(f.eps_vir, self.gap) for f in factors]
         require_block(memory, self.sets, self.room)
         kept = store if self.by_sets else None
         self.gamma = [Gamma(f.shape, on_disk, kept, f"gamma-{n}") for n, f in enumerate(factors)]
-        self.p_occ = [np.zeros((f.shape[0],) * 2) for f in factors]
-        self._between = [_elements(f.shape[1], same) for f, same in zip(factors, self.degenerate)]
-        self._p_vir = [np.zeros((len(s), len(e))) for s, e in zip(self.sets, self._between)]
+        self._occupied = [[elements(f.eps_occ[rows], self.gap) for rows in s] for f, s in zip(factors, self.sets)]
+        self._virtual = [elements(f.eps_vir, self.gap) for f in factors]
+        self._p_occ = [
+            [np.zeros(rows.stop - rows.start + len(e)) for rows, e in zip(s, of_a_spin)]
+            for s, of_a_spin in zip(self.sets, self._occupied)
+        ]
+        self._p_vir = [np.zeros((len(s), f.shape[1] + len(e))) for s, f, e in zip(self.sets, factors, self._virtual)]
         self.energies = [np.zeros((len(self.sets[sector.left]), 2)) for sector in sectors]
         self._done, self._total = 0, 0
 
+    def p_occ(self, spin: int) -> np.ndarray:
+        """Return P_ij [nocc, nocc], with zeros between orbitals of different energies."""
+        density = np.zeros((self.factors[spin].shape[0],) * 2)
+        for rows, which, values in zip(self.sets[spin], self._occupied[spin], self._p_occ[spin]):
+            density[rows, rows] = _symmetric(rows.stop - rows.start, which, values)
+        return density
+
     def p_vir(self, spin: int) -> np.ndarray:
-        """Return P_ab [nvir, nvir], with zeros between virtual orbitals of different energies."""
-        nvir = self.factors[spin].shape[1]
-        density = np.zeros(nvir * nvir)
-        density[self._between[spin]] = self._p_vir[spin].sum(axis=0)
-        return density.reshape(nvir, nvir)
+        """Return P_ab [nvir, nvir], with zeros between orbitals of different energies."""
+        return _symmetric(self.factors[spin].shape[1], self._virtual[spin], self._p_vir[spin].sum(axis=0))
 
     def run(self, pool: Executor) -> None:
-        """Visit all pairs."""
+        """Visit all pairs. All blocks use the same memory, because that of new arrays is slow at first."""
+        width, nvir = (
+            widest([rows for of_a_spin in self.sets for rows in of_a_spin]),
+            max(f.shape[1] for f in self.factors),
+        )
+        visit = partial(self._visit, pool, np.empty(width**2 * nvir**2))
         if self.by_sets:
-            self._run_by_sets(pool)
+            self._run_by_sets(visit)
             return
         blocks = [(number, *block) for number, sector in enumerate(self.sectors) for block in self._of_sector(sector)]
         self._total = len(blocks)
         for block in blocks:
-            self._visit(*block, (True, True), pool)
+            visit(*block, (True, True))
 
-    def _run_by_sets(self, pool: Executor) -> None:
+    def _run_by_sets(self, visit: Callable[..., None]) -> None:
         """Compute the sums of every set on one of the ranks; rank 0 records them in the store."""
         ranks = self.execution.ranks
         ranks.at("densities")
@@ -97,8 +115,8 @@ class PairPass:
         for start in range(0, len(waiting), ranks.size):
             shared = waiting[start : start + ranks.size]
             if ranks.rank < len(shared):
-                for visit in self._of_set(*shared[ranks.rank]):
-                    self._visit(*visit, pool)
+                for block in self._of_set(*shared[ranks.rank]):
+                    visit(*block)
             for owner, key in enumerate(shared):
                 self._share(key, owner)
                 self._record(key)
@@ -120,30 +138,39 @@ class PairPass:
             elif not sector.same and sector.right == spin:
                 yield from ((number, other, own, (False, True)) for other in range(len(self.sets[sector.left])))
 
-    def _visit(self, number: int, left: int, right: int, sides: tuple[bool, bool], pool: Executor) -> None:
+    def _visit(
+        self, pool: Executor, buffer: np.ndarray, number: int, left: int, right: int, sides: tuple[bool, bool]
+    ) -> None:
         """Compute a block, and add its sums to those of its sets, or to those of one of them."""
         sector = self.sectors[number]
         ours = self._side(sector.left, left)
         theirs = ours if sector.same and left == right else self._side(sector.right, right)
-        block = PairBlock(sector, ours, theirs, with_gamma=not self.on_device, sides=sides).run(pool)
-        if block.sides[0]:
+        block = PairBlock(sector, self._amplitudes[number], ours, theirs, buffer)
+        to_left = self._sums(sector.left, left) if sides[0] else None
+        to_right = to_left if block.one_set else self._sums(sector.right, right) if sides[1] else None
+        block.run(to_left, to_right, pool)
+        if to_left is not None:
             self.energies[number][left] += block.energies
-            self._add(sector.left, left, block.sums[0])
-        if block.sides[1] and not block.one_set:
-            self._add(sector.right, right, block.sums[1])
+            self._keep(sector.left, left, to_left)
+        if to_right is not None and not block.one_set:
+            self._keep(sector.right, right, to_right)
         self._done += 1
         self.execution.report("densities", self._done, self._total)
 
     def _side(self, spin: int, number: int) -> Side:
         factors, rows = self.factors[spin], self.sets[spin][number]
-        return Side(rows, read(factors, rows), factors.eps_occ[rows], factors.eps_vir, self.degenerate[spin])
+        occupied, virtual = self._occupied[spin][number], self._virtual[spin]
+        return Side(rows, read(factors, rows), factors.eps_occ[rows], factors.eps_vir, occupied, virtual)
 
-    def _add(self, spin: int, number: int, sums: SideSums) -> None:
-        rows = self.sets[spin][number]
-        if not self.on_device:
-            self.gamma[spin].add(rows, sums.gamma)
-        self.p_occ[spin][rows, rows] += sums.p_occ
-        self._p_vir[spin][number] += sums.p_vir.ravel()[self._between[spin]]
+    def _sums(self, spin: int, number: int) -> SideSums:
+        """The sums of a set so far, to which a block adds."""
+        gamma = None if self.on_device else self.gamma[spin].borrow(self.sets[spin][number])
+        return SideSums(gamma, self._p_occ[spin][number], self._p_vir[spin][number])
+
+    def _keep(self, spin: int, number: int, sums: SideSums) -> None:
+        """Take the rows of Γ back."""
+        if sums.gamma is not None:
+            self.gamma[spin].give_back(self.sets[spin][number], sums.gamma)
 
     def _keys(self) -> list[tuple[int, int]]:
         """Spin and number of every set."""
@@ -151,9 +178,8 @@ class PairPass:
 
     def _arrays(self, spin: int, number: int) -> list[np.ndarray]:
         """The sums of a set besides Γ, as views."""
-        rows = self.sets[spin][number]
         own = [e[number] for e, sector in zip(self.energies, self.sectors) if sector.left == spin]
-        return [self.p_occ[spin][rows, rows], self._p_vir[spin][number], *own]
+        return [self._p_occ[spin][number], self._p_vir[spin][number], *own]
 
     def _share(self, key: tuple[int, int], owner: int) -> None:
         """Give all ranks the sums of a set that one of them has."""
@@ -163,7 +189,7 @@ class PairPass:
         for array in self._arrays(*key):
             array[...] = ranks.sum(array if ranks.rank == owner else np.zeros_like(array))
         nothing, gamma = np.zeros(self.factors[spin].shape[1:]), self.gamma[spin]
-        for i in range(len(self.p_occ[spin]))[self.sets[spin][number]]:
+        for i in range(self.factors[spin].shape[0])[self.sets[spin][number]]:
             row = ranks.sum(gamma[i : i + 1][0] if ranks.rank == owner else nothing)
             if ranks.rank != owner:
                 gamma.put(i, row)
@@ -208,9 +234,9 @@ def read(factors: Factors, rows: slice) -> np.ndarray:
     return np.ascontiguousarray(factors.B[rows], dtype=np.float64)
 
 
-def _elements(nvir: int, same: Sequence[slice]) -> np.ndarray:
-    """Flat indices of the diagonal of a matrix [nvir, nvir], and of its blocks of degenerate orbitals."""
-    kept = np.eye(nvir, dtype=bool)
-    for block in same:
-        kept[block, block] = True
-    return np.flatnonzero(kept)
+def _symmetric(size: int, which: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the symmetric matrix with these values on its diagonal and at the elements (p, q), and zeros elsewhere."""
+    matrix = np.diag(values[:size])
+    p, q = which.T
+    matrix[p, q] = matrix[q, p] = values[size:]
+    return matrix

@@ -13,7 +13,7 @@ Most elements of the densities need no further sum over pairs. Because K = t (ε
     Y_ij = Σ_aQ Γ[i, a, Q] B[j, a, Q]            Y_ab = Σ_iQ Γ[i, a, Q] B[i, b, Q]
 
 give P_pq = (Y_pq - Y_qp) / (ε_p - ε_q). Sums over pairs remain for diagonal elements and orbitals of (nearly) the same
-energy. All pairs are visited once, i >= j, and no amplitudes are kept.
+energy. All pairs are visited once, i >= j, and only the amplitudes of one block of pairs are kept.
 
 A backend of NKI kernels computes Γ, which takes most of the multiply-adds, in a pass of its own. The host computes the
 amplitudes too, in fp64, for energies and for the sums over pairs that remain.
@@ -99,21 +99,21 @@ def pair_sums(
     run = PairPass(factors, all_sectors, execution, store)
     with single_threaded_pool(execution.threads) as pool:
         run.run(pool)
-    ran_on = "NumPy, fp64"
+    ran_on = run.ran_on
     for sector in all_sectors:
         if run.on_device and (sector.direct or sector.exchange):
             ran_on = _gamma_on_device(run, sector)
-    p_vir = [run.p_vir(spin) for spin in range(len(factors))]
+    p_occ, p_vir = ([of(spin) for spin in range(len(factors))] for of in (run.p_occ, run.p_vir))
     with single_threaded_pool(execution.threads) as pool:
-        for spin, density in enumerate(p_vir):
-            _add_between_sets(run, spin, density, pool)
+        for spin in range(len(factors)):
+            _add_between_energies(run, spin, p_occ[spin], p_vir[spin], pool)
     energies = np.array([by_set.sum(axis=0) for by_set in run.energies])
-    if not all(np.isfinite(array).all() for array in (energies, *run.p_occ, *p_vir)):
+    if not all(np.isfinite(array).all() for array in (energies, *p_occ, *p_vir)):
         raise TrnqcError(
             "the MP2 density has elements that are not finite: " + ("; ".join(doubts) or "the factors are not finite")
         )
     warn(tuple(doubts))
-    return PairSums(spin_energies(len(factors), energies), tuple(run.p_occ), tuple(p_vir), tuple(run.gamma), ran_on)
+    return PairSums(spin_energies(len(factors), energies), tuple(p_occ), tuple(p_vir), tuple(run.gamma), ran_on)
 
 
 def _gamma_on_device(run: PairPass, sector: Sector) -> str:
@@ -135,9 +135,9 @@ def _gamma_on_device(run: PairPass, sector: Sector) -> str:
     )
 
 
-def _add_between_sets(run: PairPass, spin: int, p_vir: np.ndarray, pool: Executor) -> None:
-    """Fill in P_ij between orbitals of different sets, and P_ab of virtual orbitals of different energies."""
-    factors, gamma, sets, p_occ = run.factors[spin], run.gamma[spin], run.sets[spin], run.p_occ[spin]
+def _add_between_energies(run: PairPass, spin: int, p_occ: np.ndarray, p_vir: np.ndarray, pool: Executor) -> None:
+    """Fill in P_ij and P_ab between orbitals of different energies."""
+    factors, gamma, sets = run.factors[spin], run.gamma[spin], run.sets[spin]
     y_occ, y_vir = np.zeros_like(p_occ), np.zeros_like(p_vir)
     for columns in sets:
         b = read(factors, columns)
@@ -145,12 +145,12 @@ def _add_between_sets(run: PairPass, spin: int, p_vir: np.ndarray, pool: Executo
             y_occ[rows, columns] = gamma[rows].reshape(rows.stop - rows.start, -1) @ b.reshape(len(b), -1).T
         for term in pool.map(lambda g, b: g @ b.T, gamma[columns], b):
             y_vir += term
-    _couple(p_occ, y_occ, factors.eps_occ, sets)
+    _couple(p_occ, y_occ, factors.eps_occ, orbital_sets(factors.eps_occ, 1, run.gap))
     _couple(p_vir, y_vir, factors.eps_vir, orbital_sets(factors.eps_vir, 1, run.gap))
 
 
 def _couple(density: np.ndarray, y: np.ndarray, energies: np.ndarray, sets: Sequence[slice]) -> None:
-    """Set the elements of a density between orbitals of different sets to (Y_pq - Y_qp) / (ε_p - ε_q)."""
+    """Set the elements of a density between orbitals of different ranges to (Y_pq - Y_qp) / (ε_p - ε_q)."""
     between = np.ones_like(density, dtype=bool)
     for same in sets:
         between[same, same] = False

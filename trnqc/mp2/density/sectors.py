@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trnqc.backends.cpu.pair_amplitudes import AmplitudeWeights
+
 
 @dataclass(frozen=True)
 class Sector:
@@ -27,6 +29,11 @@ class Sector:
     def same(self) -> bool:
         """Whether the pairs ij and ji are the same pair."""
         return self.left == self.right
+
+    @property
+    def weights(self) -> AmplitudeWeights:
+        """The weights as those who compute T̃ take them."""
+        return AmplitudeWeights(self.direct, self.exchange, self.same)
 
 
 @dataclass(frozen=True)

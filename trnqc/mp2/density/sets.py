@@ -18,15 +18,18 @@ from trnqc.host.memory import gigabytes
 # difference of orbital energies: elements of the density are right to about 1e-12 and 1e-6. That of bf16x3 is as
 # that of fp32, with errors of about 1e-5.
 LEAST_GAP = {"fp64": 1e-4, "fp32": 1e-2, "bf16x3": 1e-2, "bf16": 1e-2}
-# Occupied orbitals in a set where memory allows it: matrix products do not become faster with more.
-_WIDEST = 16
-# Bytes of one block of amplitudes where memory sets no limit.
-_COMFORTABLE = 256e6
-# Arrays of the size of a block: the integrals, which the amplitudes replace, and the weighted amplitudes.
-_ARRAYS = 2
-# Arrays [nvir, nvir] that a thread needs while it computes the amplitudes of a pair.
-_TEMPORARIES = 4
-# Arrays [nvir, nvir] of a block beside the amplitudes: sums of orbital energies, P_ab of two sets and of all, and Y_ab.
+# Occupied orbitals in a set where memory allows it: matrix products hardly become faster with
+# more, and large new arrays are slow at first.
+_WIDEST = 8
+# Bytes of one block of pairs where memory sets no limit.
+_COMFORTABLE = 512e6
+# Pairs of one orbital i whose integrals a thread computes by one matrix product. More do not make it faster, and their
+# integrals would not stay in the outer caches.
+PRODUCT_PAIRS = 4
+# Arrays [nvir, nvir] that a thread needs for the sums of a pair. `NumpyAmplitudes` needs most.
+_TEMPORARIES = 3
+# Arrays [nvir, nvir] beside the amplitudes: the indices of elements of P_ab for two sets, sums of orbital energies,
+# P_ab, and Y_ab.
 _SQUARES = 5
 # Rows of Γ while a block is added to a file: a row that is read, its sum, and the one that is checked.
 _ROWS = 3
@@ -47,7 +50,8 @@ class PairMemory:
     def block(self, width: int) -> int:
         """Bytes of a block of pairs of two sets of `width` orbitals: amplitudes, rows of B, and products for Γ."""
         nvir, naux = max(shape[1] for shape in self.shapes), self.shapes[0][2]
-        pairs = (_ARRAYS * width**2 + _TEMPORARIES * self.threads + _SQUARES) * nvir**2
+        a_thread = min(width, PRODUCT_PAIRS) + _TEMPORARIES
+        pairs = (width**2 + a_thread * self.threads + _SQUARES) * nvir**2
         return 8 * (pairs + (4 * width + _ROWS + self.threads) * nvir * naux)
 
     def holds_gamma(self, room: float) -> bool:
@@ -83,13 +87,21 @@ def orbital_sets(energies: np.ndarray, width: int, gap: float = LEAST_GAP["fp64"
     return tuple(sets)
 
 
-def degenerate(energies: np.ndarray, gap: float = LEAST_GAP["fp64"]) -> tuple[slice, ...]:
-    """Return the ranges of ascending energies in which neighbours differ by less than `gap` Hartree.
+def elements(energies: np.ndarray, gap: float) -> np.ndarray:
+    """Return the elements (p, q), p > q, of a density whose orbitals have (nearly) the same energy, int64 [n, 2].
 
-    >>> degenerate(np.array([-2.0, -1.0, -1.0, -0.5]))
-    (slice(1, 3, None),)
+    >>> elements(np.array([-2.0, -1.0, -1.0]), 1e-4).tolist()
+    [[2, 1]]
     """
-    return tuple(same for same in orbital_sets(energies, 1, gap) if same.stop - same.start > 1)
+    return np.array(
+        [
+            (p, q)
+            for same in orbital_sets(energies, 1, gap)
+            for p in range(same.start, same.stop)
+            for q in range(same.start, p)
+        ],
+        dtype=np.int64,
+    ).reshape(-1, 2)
 
 
 def widest(sets: Sequence[slice]) -> int:

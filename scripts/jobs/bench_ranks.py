@@ -1,6 +1,6 @@
 """What two ranks are worth on this machine, and the seconds of the tasks that they share.
 
-    python -m scripts.bench_ranks [--case water10/cc-pvdz] [--ranks 1 2] [--rounds 3] [--out FILE]
+    python -m scripts.jobs.bench_ranks [--case water10/cc-pvdz] [--ranks 1 2] [--rounds 3] [--out FILE]
 
 One thread a rank, ranks 1 and 2 in turns: DF-MP2 jobs by torchrun (stages as rank 0 sees them), then J/K builds. The
 efficiency on N ranks is the time on one over N times that on N; the SCF, of which ranks share J and K only, stands

@@ -1,0 +1,1 @@
+"""Jobs and figures of `bench_scf.py`."""

@@ -1,0 +1,172 @@
+"""One SCF with its gradient in a process of its own, whose parts are timed; `bench_scf.py` starts it.
+
+    python -m scripts.scf.job {PySCF,trnqc} caffeine/def2-svp/b3lyp/fitted [--no-gradient] [--cycles N]
+
+It prints JSON with the wall and CPU seconds of every part. trnqc is imported only if it is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from scripts import ROOT
+
+WAYS = ("fitted", "direct")
+REST = "rest"
+# Methods whose time is a part of its own, by the attribute of the SCF object that holds them ("" is the object itself).
+SCF_PARTS = {
+    "": {"get_jk": "J and K", "get_j": "J and K", "get_k": "J and K", "eig": "diagonalisation", "get_fock": "DIIS"},
+    "grids": {"build": "grid"},
+    "_numint": dict.fromkeys(("nr_rks", "nr_uks", "nr_nlc_vxc", "get_rho"), "XC"),
+    "with_df": {"build": "fitted integrals"},
+}
+# `get_veff` of a Kohn-Sham gradient consists of XC and of J and K, which are counted apart.
+GRADIENT_PARTS = {"get_jk": "J and K", "get_j": "J and K", "get_k": "J and K", "get_veff": "XC"}
+# Default of PySCF's `max_memory` in MB, with which users run.
+MEMORY = 4000
+
+
+class Clock:
+    """Wall and CPU seconds by part. A part that runs inside another one is not counted for the outer one."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, list[float]] = {}
+        self.calls: Counter[str] = Counter()
+        self._running = [REST]
+        self._since = self._now()
+
+    def timed(self, part: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        """The function `work`, whose time is counted for `part`."""
+
+        def run(*args: Any, **options: Any) -> Any:
+            self._count()
+            self.calls[part] += self._running[-1] != part
+            self._running.append(part)
+            try:
+                return work(*args, **options)
+            finally:
+                self._count()
+                self._running.pop()
+
+        return run
+
+    def end(self) -> dict[str, dict[str, Any]]:
+        """Return the parts since the last call of `end`, with their sum, and start anew."""
+        self._count()
+        sums = [sum(both) for both in zip(*self.seconds.values())]
+        rows = {part: {"wall_s": w, "cpu_s": c} for part, (w, c) in (self.seconds | {"all": sums}).items()}
+        for part, count in self.calls.items():
+            rows[part]["calls"] = count
+        self.seconds, self.calls = {}, Counter()
+        return rows
+
+    def _now(self) -> tuple[float, float]:
+        return time.perf_counter(), time.process_time()
+
+    def _count(self) -> None:
+        before, self._since = self._since, self._now()
+        row = self.seconds.setdefault(self._running[-1], [0.0, 0.0])
+        for n, (old, new) in enumerate(zip(before, self._since)):
+            row[n] += new - old
+
+
+def molecule(name: str, basis: str) -> Any:
+    """A molecule of examples/molecules, or a cluster such as water15 as the water cluster benchmarks build it."""
+    from pyscf import gto
+
+    file = ROOT / "examples" / "molecules" / f"{name}.xyz"
+    if name.startswith("water") and name != "water":
+        from scripts.workloads.waters import waters
+
+        geometry = waters(int(name.removeprefix("water")))
+        return gto.M(atom=list(zip(geometry.symbols, geometry.coordinates)), basis=basis, verbose=0, max_memory=MEMORY)
+    return gto.M(atom=str(file), basis=basis, verbose=0, max_memory=MEMORY)
+
+
+def scf_object(who: str, mol: Any, functional: str, way: str) -> Any:
+    """The SCF object of a contestant; `direct` keeps no integrals, however much memory there is."""
+    from pyscf import dft, scf
+
+    mf = scf.RHF(mol) if functional == "hf" else dft.RKS(mol, xc=functional)
+    if way == "fitted":
+        mf = mf.density_fit()
+    else:
+        mf._is_mem_enough = lambda: False
+    if who == "trnqc":
+        import trnqc
+
+        mf = trnqc.accelerate(mf)
+    return mf
+
+
+def watch(clock: Clock, of: Any, names: dict[str, str]) -> None:
+    """Replace methods of an object by timed ones."""
+    for name, part in names.items():
+        if hasattr(of, name):
+            object.__setattr__(of, name, clock.timed(part, getattr(of, name)))
+
+
+def measure(who: str, case: str, gradient: bool, cycles: int | None) -> dict[str, Any]:
+    name, basis, functional, way = case.split("/")
+    begin = time.process_time()
+    mol = molecule(name, basis)
+    mf = scf_object(who, mol, functional, way)
+    imports = {"cpu_s": time.process_time() - begin}
+    clock = Clock()
+    for attribute, names in SCF_PARTS.items():
+        watched = getattr(mf, attribute, None) if attribute else mf
+        if watched is not None:
+            watch(clock, watched, names)
+    if cycles is not None:
+        mf.max_cycle = cycles
+    energy = mf.kernel()
+    record: dict[str, Any] = {
+        "nao": mol.nao,
+        "points": len(mf.grids.weights) if hasattr(mf, "grids") else 0,
+        "imports": imports,
+        "scf": clock.end(),
+        "cycles": mf.cycles,
+        "converged": bool(mf.converged),
+        "e_scf": float(energy),
+        "ran_on": str(getattr(mf, "ran_on", "PySCF")),
+    }
+    if gradient:
+        gradients = mf.nuc_grad_method()
+        watch(clock, gradients, GRADIENT_PARTS if functional != "hf" else GRADIENT_PARTS | {"get_veff": "J and K"})
+        clock.end()
+        record["gradient"] = gradients.kernel().tolist()
+        record["gradient_parts"] = clock.end()
+    # A direct SCF would need other kernels for J alone and K alone than for both.
+    record["once"] = apart(mf, clock) if way == "fitted" else {}
+    return record
+
+
+def apart(mf: Any, clock: Clock) -> dict[str, Any]:
+    """Times of fitted J alone and K alone for the final density, which an SCF computes together."""
+    dm, rows = mf.make_rdm1(), {}
+    clock.end()
+    for name, wanted in (("J", {"with_k": False}), ("K", {"with_j": False})):
+        mf.get_jk(mf.mol, dm, **wanted)
+        rows[name] = clock.end()["all"]
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("who", choices=("PySCF", "trnqc"))
+    parser.add_argument("case", metavar="MOLECULE/BASIS/FUNCTIONAL/WAY", help="hf is a functional, ways: fitted direct")
+    parser.add_argument("--no-gradient", action="store_true")
+    parser.add_argument("--cycles", type=int, help="end the SCF after so many cycles")
+    asked = parser.parse_args()
+    begin = time.perf_counter()
+    record = measure(asked.who, asked.case, not asked.no_gradient, asked.cycles)
+    print(json.dumps(record | {"seconds": time.perf_counter() - begin}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""The parts, the rows and the figure of `scripts.bench_scf`."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from scripts.bench_scf import enter, medians, ratios
+from scripts.scf.job import REST, Clock, molecule
+from scripts.scf.plot import plot
+
+
+def test_a_part_inside_another_is_counted_once() -> None:
+    clock = Clock()
+    inner = clock.timed("J and K", lambda: time.sleep(0.03))
+    clock.timed("XC", lambda: [time.sleep(0.01), inner()])()
+    rows = clock.end()
+    assert rows["J and K"]["wall_s"] >= 0.03
+    assert 0.01 <= rows["XC"]["wall_s"] < rows["J and K"]["wall_s"] + rows["XC"]["wall_s"]
+    assert rows["all"]["wall_s"] == pytest.approx(sum(rows[part]["wall_s"] for part in (REST, "XC", "J and K")))
+    assert rows["XC"]["calls"] == rows["J and K"]["calls"] == 1
+    assert set(clock.end()) == {REST, "all"}
+
+
+def test_clusters_are_those_of_the_scaling_benchmark() -> None:
+    assert molecule("water2", "sto-3g").natm == 6
+    assert molecule("benzene", "sto-3g").natm == 12
+
+
+def parts(xc: float) -> dict[str, dict[str, float]]:
+    rows = {"XC": xc, "rest": 1.0, "all": xc + 1.0}
+    return {part: {"wall_s": seconds, "cpu_s": seconds} for part, seconds in rows.items()}
+
+
+def test_rows_replace_those_of_the_same_case_and_are_drawn() -> None:
+    runs = {"PySCF": [{"scf": parts(x)} for x in (8.0, 4.0, 6.0)], "trnqc": [{"scf": parts(2.0)}] * 3}
+    ratio = ratios(runs, "scf")
+    assert ratio["XC"] == {"wall": 3.0, "cpu": 3.0}
+    seconds = {who: medians([run["scf"] for run in many]) for who, many in runs.items()}
+    assert seconds["PySCF"]["all"]["wall_s"] == 7.0
+    row = {"case": "water/sto-3g/pbe/fitted", "threads": 1, "seconds": {"scf": seconds}}
+    record: dict = {"parts": {}}
+    enter(record, "jobs", row)
+    enter(record, "jobs", row | {"rounds": 2})
+    enter(record, "jobs", row | {"threads": 2})
+    rows = record["parts"]["jobs"]["rows"]
+    assert [(r["threads"], r.get("rounds")) for r in rows] == [(1, 2), (2, None)]
+    figure = plot(record)
+    assert figure.count("<rect") == 7 + 2 * 2 * 7
+    assert "7.0 s" in figure and "3.0 s" in figure

@@ -1,0 +1,288 @@
+"""A pass over the integrals (i'v|cd) whose sums are those of one atom after the other.
+
+classes of bra pairs (i', v), of ket pairs (c, d) -> one task for each atom of i' -> digestions (digest.py) -> sums
+
+Tasks run on threads. Each atom is the work of one thread, so that the bits do not depend on their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+
+from trnqc.eri.classes import PRIMITIVE, QuartetClass
+from trnqc.eri.gradient.digest import BRA
+from trnqc.eri.hessian import digest
+from trnqc.eri.kernels import boys
+from trnqc.eri.kernels.parameters import work_size
+from trnqc.eri.library import programs as library
+from trnqc.eri.operators import Operator
+from trnqc.eri.shells.lane_packing import PackedPairs, packed
+from trnqc.eri.shells.pairs import ShellPairs, general_records, pair_orbitals, quartet_class
+from trnqc.host.arrays import zeros
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Pairs (one, other) of shells of two bases, of one class, with what depends on the first shell being `one`.
+
+    Parameters
+    ----------
+    pairs
+        The pairs.
+    atoms [npair]
+        The atom of each pair.
+    """
+
+    pairs: ShellPairs
+    atoms: np.ndarray
+
+    @property
+    def order(self) -> int:
+        """1, or -1 where the first shell of the pairs is `other`."""
+        return -1 if self.pairs.swapped else 1
+
+    @property
+    def shells(self) -> tuple[np.ndarray, np.ndarray]:
+        """The shells one and other."""
+        one, other = (self.pairs.first, self.pairs.second)[:: self.order]
+        return one, other
+
+    @property
+    def orbitals(self) -> tuple[np.ndarray, np.ndarray]:
+        """The functions of one and of other in each product, [npair, contractions, na nb]."""
+        one, other = pair_orbitals(self.pairs)[:: self.order]
+        return one, other
+
+    def take(self, which: np.ndarray) -> Side:
+        return Side(self.pairs.take(which), self.atoms[which])
+
+
+def side_of(pairs: ShellPairs, atom_of: np.ndarray | None = None) -> Side:
+    """Return pairs with the atoms of their shells `one`, atom_of [shells]; by default all are of atom -1."""
+    plain = Side(pairs, np.full(len(pairs), -1))
+    return plain if atom_of is None else replace(plain, atoms=atom_of[plain.shells[0]])
+
+
+@dataclass(frozen=True, eq=False)
+class Ket:
+    """Ket pairs on lanes: vectors are those of one atom, by falling bound."""
+
+    side: Side
+    packed: PackedPairs
+    factor: np.ndarray
+
+    @property
+    def atoms(self) -> np.ndarray:
+        """The atom of each vector."""
+        return self.side.atoms[self.packed.members[:, 0]]
+
+    @property
+    def filled(self) -> np.ndarray:
+        """Whether a lane has a pair of its own, [vectors, lanes]."""
+        flat = self.packed.members.ravel()
+        return (np.diff(flat, prepend=-1) != 0).reshape(self.packed.members.shape)
+
+    @cached_property
+    def share(self) -> np.ndarray:
+        """The factor of each lane's pair, 0 on lanes that only fill up a vector."""
+        return np.where(self.filled, self.factor[self.packed.members], 0.0)
+
+    @cached_property
+    def general(self) -> np.ndarray:
+        """Records as a general kernel reads them."""
+        return general_records(self.packed.records)
+
+    def of(self, values: np.ndarray) -> np.ndarray:
+        """Return the value of each pair, by vector and lane."""
+        return np.ascontiguousarray(values[self.packed.members])
+
+    def on_lanes(self, values: np.ndarray) -> np.ndarray:
+        """Return values [npair, ...] as [vectors, ..., lanes]."""
+        return np.ascontiguousarray(np.moveaxis(values[self.packed.members], 1, -1))
+
+    def by_pair(self, values: np.ndarray) -> np.ndarray:
+        """Return values [vectors, ..., lanes] as [npair, ...]."""
+        result = np.empty((len(self.side.pairs), *values.shape[1:-1]))
+        result[self.packed.members[self.filled]] = np.moveaxis(values, -1, 1)[self.filled]
+        return result
+
+    def reach(self, largest: np.ndarray, other: bool) -> np.ndarray:
+        """Return the largest of [shells, ket shells] for each vector, by the pair's shell `one` or `other`."""
+        return np.ascontiguousarray(largest[:, self.of(self.side.shells[other])].max(axis=-1))
+
+
+def ket_of(side: Side, factor: np.ndarray) -> Ket:
+    """Pack pairs of one atom and of like bounds together. factor [npair]: what each pair's sums are multiplied with."""
+    order = np.argsort(-side.pairs.bound, kind="stable")
+    side = side.take(order)
+    return Ket(side, packed(side.pairs, library.lanes(), side.atoms), factor[order])
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Bra pairs and ket pairs of one class of quartets, and the arrays of `digest.parameters` that densities decide.
+
+    Parameters
+    ----------
+    cls, kind
+        The class of the quartets, and the kind of pass.
+    bra, ket
+        The pairs; those of the bra are sorted by their atoms.
+    once
+        Whether the quartets of two atoms are met in one order only, which holds for a class of pairs with itself.
+    """
+
+    cls: QuartetClass
+    kind: digest.Pass
+    bra: Side
+    ket: Ket
+    once: bool = False
+
+    @property
+    def name(self) -> str:
+        return digest.program(self.kind, self.cls).name
+
+    @cached_property
+    def first_rows(self) -> np.ndarray:
+        """The first vector of kets that each bra pair meets."""
+        if not self.once:
+            return np.zeros(len(self.bra.pairs), np.int64)
+        return np.searchsorted(self.ket.atoms, self.bra.atoms, side="right").astype(np.int64)
+
+    @cached_property
+    def fixed(self) -> dict[str, Any]:
+        """The arguments that no density and no atom decides."""
+        cls, bra, ket, side = self.cls, self.bra.pairs, self.ket.side.pairs, self.ket
+        a, b, _, _ = cls.extents
+        records, lanes = (
+            (general_records(bra.records), side.general) if cls.general else (bra.records, side.packed.records)
+        )
+        layout = (a, b, b, 1, bra.nca, bra.ncb, bra.ncb, 1)
+        if bra.swapped:  # The index i' is b of (a, b).
+            layout = (b, a, 1, b, bra.ncb, bra.nca, 1, bra.ncb)
+        ao_i, ao_v = (bra.ao_first, bra.ao_second)[:: self.bra.order]
+        shell_i, shell_v = self.bra.shells
+        return {
+            **dict(zip(BRA, layout, strict=True)),
+            "bra_rows": records.shape[1],
+            "rows": len(side.packed),
+            "ket_rows": lanes.shape[1],
+            "n_ab": bra.contractions,
+            "n_cd": ket.contractions,
+            "n_d": ket.ncb,
+            "bra_count": bra.count,
+            "bra": records,
+            "bra_centre": bra.centre,
+            "bra_bound": bra.bound,
+            "ao_i": ao_i,
+            "ao_v": ao_v,
+            "shell_i": shell_i,
+            "shell_v": shell_v,
+            "bra_atom": self.bra.atoms,
+            "first_row": self.first_rows,
+            "ket_count": side.packed.count,
+            "ket": lanes,
+            "ket_centre": side.packed.centre,
+            "ket_bound": side.packed.bounds,
+            "row_bound": side.packed.bound,
+            "row_atom": side.atoms,
+            "ao_c": side.of(ket.ao_first),
+            "ao_d": side.of(ket.ao_second),
+            "share": side.share,
+            "boys": boys.table(cls.order),
+        }
+
+    def scratch(self) -> dict[str, np.ndarray]:
+        """Return the kernel's working memory for one thread."""
+        n_ab, n_cd = self.bra.pairs.contractions, self.ket.side.pairs.contractions
+        width, sizes = library.lanes(), self.cls.extents
+        out = zeros((n_ab * n_cd * int(np.prod(sizes)), width))
+        return {"work": zeros((work_size(self.cls, n_ab, n_cd), width)), "out": out}
+
+    def j_sums(self, count: int) -> np.ndarray:
+        """Return an array for j_atom, or for j_pair of this number of bra pairs."""
+        a, b, c, d = self.cls.extents
+        if self.kind.j_pair:
+            return zeros((count, self.bra.pairs.contractions, a * b, library.lanes()))
+        return zeros((len(self.ket.packed), 3, self.ket.side.pairs.contractions, c * d, library.lanes()))
+
+
+def bra_of(side: Side) -> Side:
+    """Sort bra pairs by their atoms, and by falling bound within an atom."""
+    return side.take(np.lexsort((-side.pairs.bound, side.atoms)))
+
+
+def blocks_of(
+    kind: Callable[[Ket], digest.Pass],
+    bras: Sequence[Side],
+    kets: Sequence[Ket],
+    operator: Operator,
+    once: bool = False,
+) -> list[Block]:
+    """Return blocks for every bra with every ket, or with those up to its own place in the list if `once`."""
+    blocks = []
+    for n, bra in enumerate(bras):
+        for m, ket in enumerate(kets[: n + 1] if once else kets):
+            cls = quartet_class(bra.pairs, ket.side.pairs, operator.name)
+            blocks.append(Block(cls, kind(ket), bra, ket, once and n == m))
+    return blocks
+
+
+def run(
+    blocks: Sequence[Block],
+    arguments: Sequence[dict[str, Any]],
+    common: dict[str, Any],
+    operator: Operator,
+    cutoff: float,
+    threads: int,
+    finish: Callable[[int, np.ndarray, np.ndarray, list[tuple[Block, slice, np.ndarray]]], T],
+) -> list[T]:
+    """Run blocks for each atom, and return what `finish` makes of its sums, in the order of the atoms.
+
+    Parameters
+    ----------
+    blocks
+        What is computed.
+    arguments
+        For each block the arguments of `digest.parameters` that depend on densities.
+    common
+        Arguments that all blocks share, with the extents of the matrices.
+    operator, cutoff, threads
+        As for `MixedJK`.
+    finish
+        Gets the atom, k_pair's rows and k_atom of this atom, and for each block its bra pairs and its sums of J.
+    """
+    programs = {block.name: digest.program(block.kind, block.cls) for block in blocks}
+    libraries = library.build(tuple(programs.values()), "kernels of second derivatives")
+    functions = {name: getattr(libraries[name], name) for name in programs}
+    atoms = sorted({int(atom) for block in blocks for atom in np.unique(block.bra.atoms)})
+    shared = common | {"screen": cutoff, "cutoff": PRIMITIVE * cutoff, "omega": operator.omega}
+    sets, n_mixed = common["sets"], common["n_mixed"]
+    paired = any(block.kind.k_pair for block in blocks) and common["with_k"]
+    k_pair = zeros((sets, n_mixed, n_mixed)) if paired else zeros((1, 1, 1))
+    unused = zeros((1, 1, 1, 1))
+
+    def one_atom(atom: int) -> T:
+        k_atom = zeros((sets, 3, common["n_v"], common["n_column"])) if common["with_k"] else unused
+        sums = []
+        for block, own in zip(blocks, arguments):
+            begin, end = np.searchsorted(block.bra.atoms, [atom, atom + 1]).tolist()
+            if begin == end:
+                continue
+            j = block.j_sums(len(block.bra.pairs)) if common["with_j"] else unused
+            written = {"j_pair": j, "j_atom": unused} if block.kind.j_pair else {"j_pair": unused, "j_atom": j}
+            given = {**block.fixed, **shared, **own, **block.scratch(), **written, "k_pair": k_pair, "k_atom": k_atom}
+            functions[block.name](**given, groups_begin=begin, groups_end=end)
+            sums.append((block, slice(begin, end), j))
+        return finish(atom, k_pair, k_atom, sums)
+
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(one_atom, atoms))
