@@ -7,6 +7,7 @@ import pytest
 from pyscf import df, gto, scf
 from pyscf.grad import rhf
 
+from trnqc.eri.gradient.fitted.densities import DensityPair, by_spin
 from trnqc.eri.gradient.jk_gradient import exact_jk_gradient, fitted_jk_gradient
 from trnqc.errors import InputError, MemoryLimit
 
@@ -123,3 +124,41 @@ def test_what_is_refused(mol, auxmol):
         exact_jk_gradient(mol, good, good * np.nan)
     with pytest.raises(MemoryLimit, match="max_memory"):
         fitted_jk_gradient(mol, auxmol, good, good, max_memory=1e3)
+
+
+@pytest.mark.parametrize("spins", [1, 2])
+@pytest.mark.parametrize("seeds", [(2, 2), (2, 1), (3, 5)], ids=["one density", "low rank", "full rank"])
+def test_factors(mol, auxmol, spins, seeds):
+    """Coulomb and exchange terms by themselves add up to the sum with factors, exact and fitted."""
+    d1, d2 = (symmetric(mol.nao, spins, seed) for seed in seeds)
+    for gradient in (
+        lambda **factors: exact_jk_gradient(mol, d1, d2, **factors),
+        lambda **factors: fitted_jk_gradient(mol, auxmol, d1, d2, **factors),
+    ):
+        j, k = gradient(exchange=0.0), gradient(coulomb=0.0)
+        np.testing.assert_allclose(gradient(), j + k, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(gradient(coulomb=0.3, exchange=0.2), 0.3 * j + 0.2 * k, rtol=0, atol=1e-9)
+
+
+def test_densities_of_one_space(mol, auxmol):
+    """Densities in the space of the same orbitals, which need fewer products, and one that is slightly outside."""
+    rng = np.random.default_rng(3)
+    c = rng.standard_normal((mol.nao, 3))
+    a, b = rng.standard_normal((2, 3, 3))
+    d1, d2 = c @ (a + a.T) @ c.T, c @ (b + b.T) @ c.T
+    pair = DensityPair.of(mol, d1, d2)
+    assert all(spin.inside and spin.rank == 3 for spin in by_spin(pair)[1])
+    outside = np.zeros_like(d1)
+    outside[0, 0] = 1e-9
+    assert not any(spin.inside for spin in by_spin(DensityPair.of(mol, d1, d2 + outside))[1])
+    ours = fitted_jk_gradient(mol, auxmol, d1, d2)
+    np.testing.assert_allclose(fitted_jk_gradient(mol, auxmol, d1, d2 + outside), ours, rtol=0, atol=1e-7)
+    spin_zero = np.array([d1, np.zeros_like(d1)]), np.array([d2, np.zeros_like(d2)])
+    exchange = fitted_jk_gradient(mol, auxmol, d1, d2, coulomb=0.0)
+    np.testing.assert_allclose(fitted_jk_gradient(mol, auxmol, *spin_zero, coulomb=0.0), 2 * exchange, atol=1e-9)
+
+
+def test_bits_do_not_depend_on_threads(mol, auxmol):
+    d1, d2 = symmetric(mol.nao, 2, 2), symmetric(mol.nao, 2, 1)
+    one, three = (fitted_jk_gradient(mol, auxmol, d1, d2, threads=n) for n in (1, 3))
+    assert np.array_equal(one, three)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from pyscf import gto
 
-from trnqc.xc.ao_program import TASK
+from trnqc.xc.programs.ao_program import TASK
 from trnqc.xc.shells import Contractions
 
 # Points of a block. Larger blocks have faster matrix products, smaller blocks fewer significant functions.
@@ -20,8 +20,8 @@ POINTS = 384
 MULTIPLE = 16
 # An atomic orbital, or a derivative of one, is neglected in a block if its product with the square root of the largest
 # weight of the block is smaller than this, in Bohr^(3/2) times its unit. That changes the energy of caffeine by
-# 1e-12 Ha and its potential by 1e-11 Ha (def2-SVP, aug-cc-pVDZ).
-CUTOFF = 1e-11
+# 1e-12 Ha and its potential by 7e-11 Ha (def2-SVP, aug-cc-pVDZ).
+CUTOFF = 1e-10
 # Points with smaller weights, in Bohr^3, are left out of integrals. The partition of space gives one point in fourteen
 # such a weight.
 NO_WEIGHT = 1e-16
