@@ -52,9 +52,7 @@ def contracted(
     ]
     sums = {k: Var(f"g_k{n}") for n, k in enumerate(lower)}
     by_k = [st.Let(v, dot([(h(place[_sum(a, k)]), f) for a, f in zip(a_powers, fa)])) for k, v in sums.items()]
-    to_b = [
-        st.accumulate(g_b(n), _moved(b, lower, [*sums.values()], lowering=False)) for n, b in enumerate(b_powers)
-    ]
+    to_b = [st.accumulate(g_b(n), _moved(b, lower, [*sums.values()], lowering=False)) for n, b in enumerate(b_powers)]
     return [*reads, *moved, *to_a, *by_k, *to_b]
 
 

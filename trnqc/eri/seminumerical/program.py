@@ -168,7 +168,9 @@ def _primitive(cls: QuartetClass, args: dict[str, Any], i: Value) -> list[st.Sta
     leaves = vertical.parameters(*cls.shells[:2], 0, 0)[:-3]
     known = set(SHIFTS[BRA][0] + SHIFTS[BRA][1] + SHIFTS[BRA][2]) | {half}
     function = vertical.straight(cls.la, cls.lb, 0, 0, add=not cls.general, rule="bra cheapest")
-    call = st.Call(function, (*(x if x in known else const(0.0) for x in leaves), values, into, st.view(args["work"][0])))
+    call = st.Call(
+        function, (*(x if x in known else const(0.0) for x in leaves), values, into, st.view(args["work"][0]))
+    )
     return [*statements, st.DeclareArray(values), *_boys(cls, args, distance, values), call]
 
 
