@@ -1,6 +1,6 @@
 """What does one K cost: exact, from fitted integrals, with one integration on a grid, and with PySCF's sgx module?
 
-    python -m scripts.bench_exchange [--cases water5/cc-pvdz chain8/cc-pvdz ...] [--leave-out direct ...]
+    python -m scripts.eri.bench_exchange [--cases water5/cc-pvdz chain8/cc-pvdz ...] [--leave-out direct ...]
                                      [--rounds 3] [--threads 1] [--out FILE]
 
 A case is waterN, a cluster of N molecules, or chainN, an alkane of N carbon atoms, and a basis set. The density is
