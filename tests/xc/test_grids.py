@@ -9,7 +9,8 @@ import pytest
 from pyscf import dft, gto, lib
 from pyscf.dft import gen_grid, radi
 
-from trnqc.xc.grids import accelerate_grids, box_order
+import trnqc
+from trnqc.xc.grids import accelerate_grids, box_order, undo_grids
 
 MOLECULES = {
     "one atom": "He 0.1 0.2 0.3",
@@ -96,8 +97,27 @@ def test_order_of_boxes() -> None:
 def test_the_layer_comes_off_and_survives_pickling() -> None:
     theirs, ours = pair(molecule(MOLECULES["two atoms"]))
     assert accelerate_grids(ours) is ours
-    assert type(ours.undo()) is dft.Grids
-    assert ours.undo().level == 0
+    assert type(undo_grids(ours)) is dft.Grids
+    assert undo_grids(ours).level == 0
+    assert undo_grids(theirs) is theirs
     again = pickle.loads(pickle.dumps(ours))
     assert_same(theirs.build(), again.build())
-    assert isinstance(again, type(ours).__mro__[1])
+    assert type(again).__name__ == type(ours).__name__ == "AcceleratedGrids"
+
+
+def test_pyscf_serves_where_nothing_may_be_compiled(monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path))
+    theirs = dft.Grids(molecule(MOLECULES["two atoms"]))
+    theirs.level = 0
+    ours = accelerate_grids(theirs, "cached")
+    assert_same(theirs.build(), ours.build())
+    assert not list(tmp_path.rglob("partition*"))
+
+
+def test_kohn_sham_objects_have_the_layer() -> None:
+    mf = trnqc.accelerate(molecule(MOLECULES["two atoms"]).RKS(xc="b97m_v"))
+    for grids in (mf.grids, mf.nlcgrids):
+        assert type(grids).__name__ == "AcceleratedGrids"
+        assert grids.build().size
+    assert type(mf.undo().grids) is type(mf.undo().nlcgrids) is dft.Grids
+    assert "grids" not in trnqc.accelerate(molecule(MOLECULES["two atoms"]).RHF()).__dict__

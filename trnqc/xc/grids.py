@@ -12,6 +12,7 @@ import numpy as np
 from pyscf import gto, lib
 from pyscf.dft import gen_grid, radi
 
+from trnqc.eri.library import background
 from trnqc.host.arrays import zeros
 from trnqc.host.threads import in_parallel, parts_of
 from trnqc.jit import find_compiler, library
@@ -24,19 +25,21 @@ ADJUSTMENTS = (None, radi.treutler_atomic_radii_adjust, radi.becke_atomic_radii_
 LEAST_VECTORS = 64
 
 
-def accelerate_grids(grids: Any) -> Any:
+def accelerate_grids(grids: Any, kernels: str | None = None) -> Any:
     """Return an integration grid of PySCF whose weights are computed by a compiled program.
 
     Parameters
     ----------
     grids : pyscf.dft.gen_grid.Grids
         A grid of a molecule, with any of its settings.
+    kernels : str, optional
+        What happens while the program is not compiled; see `trnqc.accelerate`.
 
     Returns
     -------
     pyscf.dft.gen_grid.Grids
-        An object of the same class with a layer on top and the same state. Its `undo()` returns the object without
-        the layer. Points, their order and their weights are those of PySCF; weights differ by rounding.
+        An object of the same class with a layer on top and the same state, which `undo_grids` takes off. Points, their
+        order and their weights are those of PySCF; weights differ by rounding.
 
     Notes
     -----
@@ -45,7 +48,17 @@ def accelerate_grids(grids: Any) -> Any:
     """
     if isinstance(grids, _AcceleratedGrids):
         return grids
-    return lib.set_class(_AcceleratedGrids(grids), (_AcceleratedGrids, grids.__class__))
+    layer = _AcceleratedGrids(grids, background.chosen(kernels))
+    return lib.set_class(layer, (_AcceleratedGrids, grids.__class__))
+
+
+def undo_grids(grids: Any) -> Any:
+    """Return a grid without the layer of `accelerate_grids`, with the same state; another grid as it is."""
+    if not isinstance(grids, _AcceleratedGrids):
+        return grids
+    plain = lib.view(grids, lib.drop_class(grids.__class__, _AcceleratedGrids))
+    del plain.__dict__["kernels"]
+    return plain
 
 
 class _AcceleratedGrids(lib.StreamObject):
@@ -53,15 +66,14 @@ class _AcceleratedGrids(lib.StreamObject):
 
     __name_mixin__ = "Accelerated"
 
-    def __init__(self, grids: Any) -> None:
-        self.__dict__.update(grids.__dict__)
+    _keys = frozenset({"kernels"})
 
-    def undo(self) -> Any:
-        """Return the grid without this layer, with the same state."""
-        return lib.view(self, lib.drop_class(self.__class__, _AcceleratedGrids))
+    def __init__(self, grids: Any, kernels: str) -> None:
+        self.__dict__.update(grids.__dict__)
+        self.kernels = kernels
 
     def __reduce__(self) -> Any:
-        return accelerate_grids, (self.undo(),)
+        return accelerate_grids, (undo_grids(self), self.kernels)
 
     def build(
         self, mol: gto.Mole | None = None, with_non0tab: bool = False, sort_grids: bool = True, **options: Any
@@ -87,7 +99,7 @@ class _AcceleratedGrids(lib.StreamObject):
         concat: bool = True,
     ) -> Any:
         """Return points [n, 3] and weights [n], or lists of them by atom, as PySCF does."""
-        if radii_adjust not in ADJUSTMENTS or becke_scheme not in SCHEMES:
+        if radii_adjust not in ADJUSTMENTS or not self._is_compiled(becke_scheme):
             return super().get_partition(mol, atom_grids_tab, radii_adjust, atomic_radii, becke_scheme, concat)
         table = self.gen_atomic_grids(mol) if atom_grids_tab is None else atom_grids_tab
         atoms = [table[mol.atom_symbol(i)] for i in range(mol.natm)]
@@ -97,6 +109,11 @@ class _AcceleratedGrids(lib.StreamObject):
         return (np.vstack(coords), np.hstack(weights)) if concat else (coords, weights)
 
     gen_partition = get_partition
+
+    def _is_compiled(self, becke_scheme: Callable[..., Any]) -> bool:
+        """Return whether our program computes the weights of a scheme now."""
+        scheme = SCHEMES.get(becke_scheme)
+        return scheme is not None and background.Needed([recipe(scheme)], self.kernels).ready()
 
 
 def shifts(mol: gto.Mole, radii_adjust: Callable[..., Any] | None, atomic_radii: Any) -> np.ndarray:

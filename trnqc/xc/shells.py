@@ -14,7 +14,7 @@ import numpy as np
 from pyscf import gto
 
 from trnqc.eri.shells.records import Shells, kinds_of
-from trnqc.xc.ao_program import CENTRE, ShellClass
+from trnqc.xc.programs.ao_program import CENTRE, ShellClass
 
 # Blocks whose bounds are computed together, to limit the size of temporary arrays.
 TOGETHER = 64
@@ -59,6 +59,11 @@ class Contractions:
         columns = [np.concatenate(column) for column in zip(*parts)] if parts else _nothing(width)
         order = np.argsort(columns[1], kind="stable")
         return cls(classes, *(column[order] for column in columns))
+
+    @property
+    def nao(self) -> int:
+        """The number of atomic orbitals."""
+        return int(self.functions.sum())
 
     @cached_property
     def places(self) -> np.ndarray:

@@ -17,9 +17,10 @@ void amplitudes(const double *k, int64_t pairs, int64_t nvir, int64_t k_stride, 
 {
     for (int64_t j = 0; j < pairs; j++) {
         const int one = symmetric && j == pairs - 1;
+        const struct weighted to = {.direct = direct, .exchange = exchange, .out = w + first + j * nvir, .stride = stride,
+                                    .share = one ? 0.5 : 1.0, .rows = rows, .columns = columns, .norm = norm + j};
         norm[j] = 0;
-        pair(k + column + j * nvir, nvir, k_stride, e_vir, e_pair[j], one, os + j, x + j,
-             (struct weighted){direct, exchange, w + first + j * nvir, stride, one ? 0.5 : 1.0, rows, columns, norm + j});
+        pair(k + column + j * nvir, nvir, k_stride, e_vir, e_pair[j], one, os + j, x + j, to);
     }
     for (int64_t a = 0; a < nvir; a++)
         for (int q = 0; q < LANES; q++)
@@ -64,31 +65,25 @@ static double dot(const double *x, const double *y, int64_t length)
     return total(lane);
 }
 
-/* to[b * rows + a] = from[a * stride + b], in tiles that stay in the first-level cache. */
-static void transposed(const double *from, int64_t rows, int64_t columns, int64_t stride, double *to)
-{
-    for (int64_t a0 = 0; a0 < rows; a0 += TILE)
-        for (int64_t b0 = 0; b0 < columns; b0 += TILE)
-            for (int64_t b = b0; b < columns && b < b0 + TILE; b++)
-                for (int64_t a = a0; a < rows && a < a0 + TILE; a++)
-                    to[b * rows + a] = from[a * stride + b];
-}
-
 /* Adds to sums[n] the rows of W_j for the element (a, b) = elements[n], for all j:
  *
  *   left[n]  += sum_c W[a,c] (same W[b,c] + swapped W[c,b])
  *   right[n] += sum_c W[c,a] (same W[c,b] + swapped W[b,c])
  *
- * W is rectangular if `swapped` is 0, else square. If `symmetric` is not zero, the last pair is one of i = j and is left
- * out of `right`. `scratch` holds one W_j.
+ * W is rectangular if `swapped` is 0, else square, and both lists of elements are the same. If `symmetric` is not zero,
+ * the last pair is one of i = j and is left out of `right`. `transposed` lists the orbitals of `right_elements`, whose
+ * columns of W_j are copied to rows of `scratch`.
  */
 void virtual_sums(const double *w, int64_t pairs, int64_t rows, int64_t columns, int64_t first, int64_t stride,
-                  int64_t symmetric, double same, double swapped, int64_t lefts, const int64_t *left_elements, int64_t rights,
-                  const int64_t *right_elements, double *left, double *right, double *scratch)
+                  int64_t symmetric, double same, double swapped, int64_t lefts, const int64_t *left_elements,
+                  int64_t rights, const int64_t *right_elements, int64_t orbitals, const int64_t *transposed,
+                  double *left, double *right, double *scratch)
 {
     for (int64_t j = 0; j < pairs; j++) {
         const double *r = w + first + j * columns, *c = scratch;
-        transposed(r, rows, columns, stride, scratch);
+        for (int64_t n = 0; n < orbitals; n++)
+            for (int64_t a = 0; a < rows; a++)
+                scratch[transposed[n] * rows + a] = r[a * stride + transposed[n]];
         for (int64_t n = 0; n < lefts; n++) {
             const int64_t a = left_elements[2 * n], b = left_elements[2 * n + 1];
             left[n] += same * dot(r + a * stride, r + b * stride, columns);

@@ -9,14 +9,14 @@ The amplitudes of a block of pairs are one array W[i, a, j, b].
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from trnqc import jit
-from trnqc.backends.cpu.pair_products import Slab, integers, source_of
+from trnqc.backends.cpu.amplitude_library import amplitude_library
+from trnqc.backends.cpu.pair_products import Slab
 from trnqc.errors import CompilerError
 
 LANES = 8
@@ -103,7 +103,8 @@ class PairAmplitudes(Protocol):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return Σ_jc W[a, c] t[b, c] and Σ_jc W[c, a] t[c, b] of the pairs of i with the orbitals j in `columns`.
 
-        The first sum is computed for the first array of elements (a, b), and the second one for the second. If
+        The first sum is computed for the first array of elements (a, b), and the second one for the second. For pairs
+        of the same spin, both arrays are the same, and only the sum of the two results has a meaning. If
         `symmetric` is set, the last j is i, and the second sum leaves out this pair.
         """
         ...
@@ -183,6 +184,9 @@ class CompiledAmplitudes:
         self, w: np.ndarray, i: int, columns: slice, symmetric: bool, elements: tuple[Elements, Elements]
     ) -> tuple[np.ndarray, np.ndarray]:
         left, right = np.zeros(len(elements[0])), np.zeros(len(elements[1]))
+        if not (len(left) or len(right)):
+            return left, right
+        transposed = np.unique(elements[1])
         self._library.virtual_sums(
             pairs=columns.stop - columns.start,
             symmetric=symmetric,
@@ -190,6 +194,8 @@ class CompiledAmplitudes:
             left_elements=elements[0],
             rights=len(right),
             right_elements=elements[1],
+            orbitals=len(transposed),
+            transposed=transposed,
             left=left,
             right=right,
             scratch=np.empty((w.shape[3], w.shape[1])),
@@ -267,58 +273,3 @@ def _place(w: np.ndarray, i: int, j: int) -> int:
     """Position of W[i, 0, j, 0]."""
     _, rows, pairs, columns = w.shape
     return (i * rows * pairs + j) * columns
-
-
-@functools.cache
-def amplitude_library() -> jit.Library:
-    """The library compiled from pair_amplitudes.c. Raises CompilerError."""
-
-    def numbers(*names: str) -> tuple[jit.Parameter, ...]:
-        return tuple(jit.Parameter(name, "f64") for name in names)
-
-    def vectors(*names: str, written: bool = False) -> tuple[jit.Parameter, ...]:
-        return tuple(jit.Parameter(name, "f64", array=True, ndim=1, written=written) for name in names)
-
-    def elements(name: str) -> jit.Parameter:
-        return jit.Parameter(name, "i64", array=True, ndim=2)
-
-    slab, amplitudes = (jit.Parameter("k", "f64", array=True, ndim=2), jit.Parameter("w", "f64", array=True, ndim=4))
-    written = jit.Parameter("w", "f64", array=True, ndim=4, written=True)
-    same_spin = (
-        slab,
-        *integers("pairs", "nvir", "k_stride", "column", "symmetric"),
-        *vectors("e_vir", "e_pair"),
-        *numbers("direct", "exchange"),
-        *vectors("os", "x", "norm", "rows", "columns", written=True),
-        written,
-        *integers("first", "stride"),
-    )
-    opposite_spin = (
-        slab,
-        *integers("pairs", "rows", "columns", "k_stride", "column"),
-        *vectors("e_row", "e_column", "e_pair"),
-        *numbers("direct"),
-        *vectors("os", "norm", "left", "right", written=True),
-        written,
-        *integers("first", "stride"),
-    )
-    virtual_sums = (
-        amplitudes,
-        *integers("pairs", "rows", "columns", "first", "stride", "symmetric"),
-        *numbers("same", "swapped"),
-        *integers("lefts"),
-        elements("left_elements"),
-        *integers("rights"),
-        elements("right_elements"),
-        *vectors("left", "right", written=True),
-        jit.Parameter("scratch", "f64", array=True, ndim=2, written=True),
-    )
-    overlap = (amplitudes, *integers("v0", "w0", "rows", "columns", "stride"), *numbers("same", "swapped"))
-    signatures = (
-        jit.Signature("amplitudes", same_spin),
-        jit.Signature("opposite_spin_amplitudes", opposite_spin),
-        jit.Signature("virtual_sums", virtual_sums),
-        jit.Signature("pair_overlap", overlap, returns="f64"),
-    )
-    text = source_of("pair_energy.c") + source_of("pair_amplitudes.c")
-    return jit.compile_c(text, signatures, name="pair_amplitudes", defines=("REAL=double",))

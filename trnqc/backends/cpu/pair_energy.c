@@ -38,8 +38,8 @@ INLINE double total(double *lane)
     return lane[0];
 }
 
-/* Adds one tile pair, whose first rows are `at_a` and `at_b`; `u` is T_BA already transposed. Sums run along b in TILE separate lanes, so that the inner loop
- * vectorises without reordering any addition. */
+/* Adds one tile pair, whose first rows are `at_a` and `at_b`; `u` is T_BA already transposed. Sums run along b in TILE
+ * separate lanes, so that the inner loop vectorises without reordering any addition. */
 INLINE void add_tile(int na, int nb, const REAL *restrict t, int64_t stride, double u[restrict TILE][TILE],
                      const double *restrict e_a, const double *restrict e_b, double e_pair, double both,
                      double *restrict os, double *restrict x, struct weighted w, int64_t at_a, int64_t at_b)

@@ -21,7 +21,7 @@ from trnqc.eri.operators import signed_omega
 from trnqc.host.blas import single_threaded
 
 
-def jk_gradient(
+def exact_jk_gradient(
     mol: gto.Mole,
     d1: np.ndarray,
     d2: np.ndarray,
@@ -105,13 +105,13 @@ def fitted_jk_gradient(
     mol, auxmol : pyscf.gto.Mole
         The molecule and its fitting functions, on the same atoms.
     d1, d2, omega, threads
-        As in `jk_gradient`.
+        As in `exact_jk_gradient`.
     max_memory : float, optional
         Bytes that the largest arrays may take, by default `mol.max_memory`, which is in megabytes. They hold naux nao r
         elements twice, with r the smaller rank of D1 and D2, or naux r^2 elements if both densities have the same r
         orbitals, as in Hartree-Fock.
     coulomb, exchange
-        As in `jk_gradient`.
+        As in `exact_jk_gradient`.
     rows : ndarray [naux, nao (nao + 1) / 2], optional
         Fitted integrals L^-1 (P|rs) of this operator, r >= s, with L the Cholesky factor of (P|Q), as an object of
         density fitting keeps them; see `trnqc.eri.gradient.fitted.half_transform.rows_of`. They spare the integrals.
@@ -124,7 +124,7 @@ def fitted_jk_gradient(
     Raises
     ------
     InputError, UnsupportedClass, CompilerError
-        As in `jk_gradient`.
+        As in `exact_jk_gradient`.
     MemoryLimit
         If the arrays do not fit into max_memory.
 

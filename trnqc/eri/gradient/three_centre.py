@@ -210,12 +210,14 @@ class _Call:
     def run(self, task: _Task) -> np.ndarray:
         """Return the contribution of a task to the gradient, [natm, 3]."""
         bra, ket, width = task.bra, task.ket, library.lanes()
-        by_pair, by_shell = np.zeros((len(bra), 6)), np.zeros((len(ket.packed), 3, width))
         gradient = np.zeros((self.natm, 3))
         # Pairs are ordered by falling bound.
         end = min(task.end, int((bra.bound * ket.packed.bound.max() >= self.screen).sum()))
         if end <= task.begin:
             return gradient
+        # Rows of other pairs are neither cleared nor written.
+        by_pair, by_shell = np.empty((len(bra), 6)), np.zeros((len(ket.packed), 3, width))
+        by_pair[task.begin : end] = 0.0
         self.kernels[task.cls](
             **self._arguments(task),
             work=zeros((work_size(task.cls, bra.contractions), width)),

@@ -27,8 +27,10 @@ from trnqc.eri.pyscf.early_cycles import SMALLEST, EarlyCycles, why_not
 from trnqc.eri.pyscf.fitted_gradients import accelerate_fitted_gradients
 from trnqc.eri.pyscf.gradients import accelerate_gradients
 from trnqc.eri.pyscf.hessians import accelerate_hessian
+from trnqc.eri.pyscf.kohn_sham import accelerate_kohn_sham, undo_kohn_sham
 from trnqc.eri.pyscf.molecule_cache import MoleculeCache, is_covered
 from trnqc.eri.pyscf.timings import Timings
+from trnqc.eri.pyscf.xc_gradients import accelerate_xc_gradients
 from trnqc.errors import InputError, MemoryLimit, UnsupportedError
 from trnqc.host.blas import single_threaded
 
@@ -149,6 +151,7 @@ class _Accelerated(lib.StreamObject):
         self._cache = MoleculeCache()
         if isinstance(mf, _DFHF) and type(mf.with_df) is df.DF:
             self.with_df = DF.of(mf.with_df, kernels)
+        accelerate_kohn_sham(self, kernels)
 
     def undo(self) -> Any:
         """Return the object without this layer, with the same state."""
@@ -159,6 +162,7 @@ class _Accelerated(lib.StreamObject):
             plain.with_df = plain.with_df.undo()
         if isinstance(plain.__dict__.get("_scf"), _Accelerated):  # It was put below a second-order solver later.
             plain._scf = plain._scf.undo()
+        undo_kohn_sham(plain)
         return plain
 
     @property
@@ -371,10 +375,10 @@ class _Accelerated(lib.StreamObject):
         return make(mol, omega=signed_omega(mol, omega), cutoff=self.direct_scf_tol)
 
     def nuc_grad_method(self) -> Any:
-        """Return PySCF's gradients object with two-electron terms by our integrals."""
+        """Return PySCF's gradients object with two-electron and XC terms by our programs."""
         if self._on_grid(self.mol):
             exchange_methods.refuse_derivatives("gradients")
-        gradients = super().nuc_grad_method()
+        gradients = accelerate_xc_gradients(super().nuc_grad_method())
         return (accelerate_fitted_gradients if isinstance(self, _DFHF) else accelerate_gradients)(gradients)
 
     Gradients = nuc_grad_method

@@ -17,7 +17,7 @@ from pyscf.lib import logger
 
 from trnqc.eri.classes import LMAX, LMAX_FITTING
 from trnqc.eri.gradient.fitted.half_transform import rows_of
-from trnqc.eri.gradient.jk_gradient import fitted_jk_gradient, jk_gradient
+from trnqc.eri.gradient.jk_gradient import exact_jk_gradient, fitted_jk_gradient
 from trnqc.eri.library import background, needs, programs
 from trnqc.eri.pyscf.molecule_cache import MoleculeCache, is_covered
 from trnqc.errors import MemoryLimit
@@ -131,7 +131,7 @@ class _FittedGradients(lib.StreamObject):
                 rows=rows_of(fitting._rsh_df.get(f"{omega:.6f}") if omega else fitting, omega),
             )
         if exact:
-            total = total + jk_gradient(mol, dms / 2, dms, omega=omega, coulomb=0.0, exchange=exact)
+            total = total + exact_jk_gradient(mol, dms / 2, dms, omega=omega, coulomb=0.0, exchange=exact)
         return total
 
     def _auxmol(self) -> gto.Mole:

@@ -18,10 +18,11 @@ from trnqc.host.memory import gigabytes
 # difference of orbital energies: elements of the density are right to about 1e-12 and 1e-6. That of bf16x3 is as
 # that of fp32, with errors of about 1e-5.
 LEAST_GAP = {"fp64": 1e-4, "fp32": 1e-2, "bf16x3": 1e-2, "bf16": 1e-2}
-# Occupied orbitals in a set where memory allows it: matrix products do not become faster with more.
-_WIDEST = 16
+# Occupied orbitals in a set where memory allows it: matrix products hardly become faster with
+# more, and large new arrays are slow at first.
+_WIDEST = 8
 # Bytes of one block of pairs where memory sets no limit.
-_COMFORTABLE = 256e6
+_COMFORTABLE = 512e6
 # Pairs of one orbital i whose integrals a thread computes by one matrix product. More do not make it faster, and their
 # integrals would not stay in the outer caches.
 PRODUCT_PAIRS = 4

@@ -65,7 +65,8 @@ def rows_of(fitting: Any, omega: float | None = None) -> np.ndarray | None:
     """Return the fitted integrals of a density-fitting object of PySCF if they are L^-1 (rs|P) in memory, else None.
 
     The rows of the last shell are compared with integrals, because the metric may have been factorised in another way,
-    and because the object may hold integrals of another origin. omega: as in `jk_gradient`; `fitting` may be None.
+    and because the object may hold integrals of another origin. omega: as in `exact_jk_gradient`; `fitting` may be
+    None.
     """
     rows: Any
     mol: Any

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from pyscf import gto
 
-from trnqc.eri.fitting.fitted_integrals import MetricFactor, solve_lower
+from trnqc.eri.fitting.fitted_integrals import LowerSolver, MetricFactor
 from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.eri.gradient.fitted.densities import DensityPair, SpinDensities, by_spin
 from trnqc.eri.gradient.fitted.half_transform import FittedRows, Integrals, half_transformed
@@ -159,11 +159,13 @@ class FittedWeights:
         if not self._metric.is_lower:
             return self._metric.matrix @ rows
         # Both indices of L^T in reverse order give a lower triangle.
-        lower = np.asfortranarray(self._metric.matrix.T[::-1, ::-1])
+        solver = LowerSolver.of(self._metric.matrix.T[::-1, ::-1])
 
         def solve(first: int) -> None:
             part = slice(first, first + COLUMNS)
-            rows[:, part] = solve_lower(lower, np.ascontiguousarray(rows[::-1, part]))[::-1]
+            block = np.ascontiguousarray(rows[::-1, part])
+            solver.solve(block)
+            rows[:, part] = block[::-1]
 
         with single_threaded_pool(self._threads) as pool:
             list(pool.map(solve, range(0, rows.shape[1], COLUMNS)))

@@ -1,0 +1,116 @@
+"""PySCF's Kohn-Sham gradients objects with the exchange-correlation part by our programs: the same numbers.
+
+PySCF's `grad_elec` contracts matrices of derivatives, `get_veff`, with the density. The exchange-correlation part needs
+no such matrices: `trnqc.xc.forces` computes the gradient itself, in a fraction of the operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from pyscf import dft, gto, lib
+from pyscf.dft import numint
+from pyscf.grad.rks import _initialize_grids
+from pyscf.lib import logger
+
+from trnqc.eri.library import background
+from trnqc.eri.pyscf.molecule_cache import MoleculeCache
+from trnqc.xc.force_program import DENSITY
+from trnqc.xc.forces import programs_for, xc_gradient
+
+
+def accelerate_xc_gradients(gradients: Any) -> Any:
+    """Return the gradients object of a Kohn-Sham object with exchange and correlation by our programs.
+
+    Parameters
+    ----------
+    gradients : pyscf.grad.rhf.GradientsBase
+        A gradients object of PySCF. That of a Hartree-Fock object is returned as it is.
+
+    Returns
+    -------
+    pyscf.grad.rhf.GradientsBase
+        An object of the same class with a layer on top and the same state. Its `undo()` returns the object without
+        the layer, and `xc_ran_on` says in words what computed the exchange-correlation part.
+
+    Notes
+    -----
+    `kernel` and `grad_elec` are accelerated; `get_veff` returns the matrices of PySCF. PySCF also computes the response
+    of the grid (`grid_response`), nonlocal correlation, and the gradient while programs are being compiled.
+    """
+    if isinstance(gradients, _XCGradients) or not isinstance(gradients.base, dft.rks.KohnShamDFT):
+        return gradients
+    return lib.set_class(_XCGradients(gradients), (_XCGradients, gradients.__class__))
+
+
+class _XCGradients(lib.StreamObject):
+    """The layer that `accelerate_xc_gradients` puts on a gradients object."""
+
+    __name_mixin__ = "XC"
+    _keys = frozenset({"xc_ran_on"})
+
+    def __init__(self, gradients: Any) -> None:
+        self.__dict__.update(gradients.__dict__)
+        self._programs, self.xc_ran_on = MoleculeCache(), "nothing yet"
+        # The exchange-correlation part while `grad_elec` runs, and whether `get_veff` leaves it out.
+        self._xc_part, self._apart = np.zeros((0, 3)), False
+
+    def undo(self) -> Any:
+        """Return the object without this layer, with the same state."""
+        plain = lib.view(self, lib.drop_class(self.__class__, _XCGradients))
+        for name in ("_programs", "xc_ran_on", "_xc_part", "_apart"):
+            del plain.__dict__[name]
+        return plain
+
+    def grad_elec(self, mo_energy: Any = None, mo_coeff: Any = None, mo_occ: Any = None, atmlst: Any = None) -> Any:
+        """Return the gradient without the nuclear repulsion, in Hartree/Bohr, as PySCF does."""
+        self.xc_ran_on = self._xc_by_pyscf()
+        if self.xc_ran_on:
+            return super().grad_elec(mo_energy, mo_coeff, mo_occ, atmlst)
+        self._apart = True
+        try:
+            gradient = super().grad_elec(mo_energy, mo_coeff, mo_occ, atmlst)
+        finally:
+            self._apart = False
+        self.xc_ran_on = "generated programs"
+        return gradient + (self._xc_part if atmlst is None else self._xc_part[list(atmlst)])
+
+    def get_veff(self, mol: gto.Mole | None = None, dm: Any = None) -> Any:
+        """Return the derivatives of the effective potential [..., 3, nao, nao] as PySCF does."""
+        if not self._apart:
+            return super().get_veff(mol, dm)
+        mol = self.mol if mol is None else mol
+        dm = self.base.make_rdm1() if dm is None else dm
+        start = logger.process_clock(), logger.perf_counter()
+        grids = _initialize_grids(self)[0]
+        self._xc_part = xc_gradient(self.base._numint, mol, grids, self.base.xc, dm)
+        logger.timer(self, "exchange-correlation gradient", *start)
+        with _without_semilocal(self.base):
+            return super().get_veff(mol, dm)
+
+    def _xc_by_pyscf(self) -> str:
+        """Return in words why PySCF computes the exchange-correlation part, or "" if our programs do."""
+        ni, mol = self.base._numint, self.mol
+        kind = ni._xc_type(self.base.xc)
+        if self.grid_response:
+            return "PySCF: the response of the grid is asked for"
+        if kind not in DENSITY or not isinstance(ni, numint.NumInt):
+            return f"PySCF: the functional is of the kind {kind}"
+        kernels = background.chosen(getattr(self.base, "kernels", None))
+        needed = self._programs.get(mol, kind, lambda: background.Needed(programs_for(mol, kind), kernels))
+        return "" if needed.ready() else f"PySCF ({needed.reason})"
+
+
+@contextmanager
+def _without_semilocal(mf: Any) -> Iterator[None]:
+    """Within this context, PySCF's `get_veff` takes the functional of `mf` for one without a semilocal part."""
+    plain = mf._numint
+    mf._numint = plain.copy()
+    mf._numint._xc_type = lambda xc_code: "HF"
+    try:
+        yield
+    finally:
+        mf._numint = plain

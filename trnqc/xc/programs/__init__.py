@@ -1,0 +1,5 @@
+"""Generated programs of the quadrature.
+
+angular momentum, order of derivatives -> polynomials.py -> program of a class of shells (ao_program.py)
+kind of functional -> programs over functions and points (point_programs.py)
+"""
