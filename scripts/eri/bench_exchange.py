@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -117,8 +118,12 @@ def measured(case: str, names: list[str], rounds: int) -> dict[str, Any]:
     mol = molecule(case)
     dm = density(mol)
     calls, setting_up = contestants(mol, dm, names)
-    clocks = in_turns(rounds, {name: clocked(call) for name, call in calls.items()})
-    energies = {name: -0.25 * float(np.sum(call() * np.asarray(dm))) for name, call in calls.items()}
+    energies: dict[str, float] = {}
+
+    def once(name: str) -> None:
+        energies[name] = -0.25 * float(np.sum(calls[name]() * np.asarray(dm)))
+
+    clocks = in_turns(rounds, {name: clocked(partial(once, name)) for name in names})
     row: dict[str, Any] = {"case": case, "atoms": mol.natm, "functions": mol.nao, "contestants": {}}
     for name in names:
         row["contestants"][name] = {

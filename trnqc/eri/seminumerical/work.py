@@ -4,7 +4,8 @@ fitted          operations of matrix products: 3 nao^2 nocc naux
 exact           quartets that Schwarz's inequality leaves, at the relative cost of their class
 seminumerical   pairs of primitives that matter anywhere, times points
 
-The rates were measured with `scripts/eri/bench_exchange.py`. Only their ratios decide, which differ little between CPUs.
+The rates were measured with `scripts/eri/bench_exchange.py`. Only their ratios decide, which differ little between
+CPUs.
 """
 
 from __future__ import annotations
