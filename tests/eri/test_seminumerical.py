@@ -12,7 +12,7 @@ from pyscf import dft, gto, scf
 import trnqc
 from trnqc.eri import get_jk
 from trnqc.eri.operators import Operator
-from trnqc.eri.seminumerical import grid
+from trnqc.eri.seminumerical import grid, work
 from trnqc.eri.seminumerical.exchange import SeminumericalExchange
 from trnqc.eri.seminumerical.field import Field
 from trnqc.eri.seminumerical.grid import POINTS, Orbitals, blocks_of, grid_of
@@ -202,6 +202,20 @@ def test_pickle_and_undo_keep_the_method():
     mf = trnqc.accelerate(scf.RHF(gto.M(atom=PAIR, basis="sto-3g", verbose=0)), exchange="seminumerical")
     assert pickle.loads(pickle.dumps(mf)).exchange == "seminumerical"
     assert "exchange" not in mf.undo().__dict__
+
+
+def test_auto_takes_the_grid_for_large_molecules_only():
+    """The estimates themselves are checked by `scripts.eri.bench_exchange`; here, how they grow."""
+
+    def chain(n: int) -> gto.Mole:
+        return gto.M(atom=[("Ne", (2.5 * i, 0, 0)) for i in range(n)], basis="6-31g", verbose=0)
+
+    small, large = chain(2), chain(60)
+    assert not work.is_cheaper(small, naux=0) and not work.is_cheaper(small, naux=80)
+    assert work.is_cheaper(large, naux=80 * 60)
+    mf = trnqc.accelerate(scf.RHF(gto.M(atom=PAIR, basis="sto-3g", verbose=0)), exchange="auto")
+    mf.get_k(dm=np.eye(2))
+    assert "points" not in mf.ran_on
 
 
 def test_what_cannot_be_is_refused():

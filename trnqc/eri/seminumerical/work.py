@@ -19,7 +19,7 @@ from trnqc.eri.seminumerical.program import COUNT, PEAK
 from trnqc.eri.shells.pairs import ShellPairs, pairs_of
 
 # Seconds per floating-point operation of fitted K (Intel Xeon, Sapphire Rapids).
-FITTED = 4e-11
+FITTED = 2.7e-11
 # Seconds per unit of relative cost of exact K, on the same CPU.
 DIRECT = 7.5e-11
 # Seconds per pair of primitives and point, on the same CPU.
