@@ -91,7 +91,7 @@ def contestants(
     return calls, seconds
 
 
-def _direct(mol: gto.Mole, dm: np.ndarray) -> Callable[[], np.ndarray]:
+def _direct(mol: gto.Mole, dm: np.ndarray) -> Callable[[], Any]:
     builder = JKBuilder(mol)
     builder.build(False, True)
     return lambda: builder.get_jk(np.asarray(dm), 1, False, True)[1]

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+SEMINUMERICAL = [f"seminumerical.{name}" for name in ("exchange", "overlap_fit", "work")]
 GUIDE = (ROOT / "docs/eri.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("module", ["classes", "integrals", "jk.builder", "kernels.angular"])
+@pytest.mark.parametrize("module", ["classes", "integrals", "jk.builder", "kernels.angular", *SEMINUMERICAL])
 def test_examples(module):
     results = doctest.testmod(importlib.import_module(f"trnqc.eri.{module}"))
     assert results.attempted
