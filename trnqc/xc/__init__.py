@@ -1,6 +1,7 @@
 """Exchange and correlation by quadrature: the densities and potentials of density functionals on grids of points.
 
 points -> blocks of near points with their significant functions (blocks.py) -> AO values of a block (ao.py)
+       -> densities (densities.py) -> derivatives of the functional (libxc) -> potential (potential.py, quadrature.py)
 blocks, density matrices -> forces of the exchange-correlation energy (forces.py)
 atomic grids -> weights of the partition of space (partition.py) -> points and weights of a molecule (grids.py)
 
@@ -11,5 +12,9 @@ What other modules build on:
   point is `Blocks.index` of a point in a block; padding has weight 0.
 - `ao.AtomicOrbitals(blocks, order)` evaluates them: `aos(block, aos.buffer())` is an array [component, function, point]
   in PySCF's order of derivatives. It may be called on several threads, each with a buffer of its own.
+- `quadrature.Quadrature(blocks, kind, threads)` makes passes over the blocks: `densities` returns the density variables
+  of density matrices on all points, and `potentials` the matrices of derivatives that a function of the caller makes of
+  the densities of each block, such as those of a functional or of its second derivatives times a trial density.
+- `numint.NumInt` is PySCF's NumInt with this quadrature.
 - `ao.programs_for(mol, order)` are the programs that this needs, to be compiled beforehand or in the background.
 """

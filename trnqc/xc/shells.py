@@ -60,6 +60,11 @@ class Contractions:
         order = np.argsort(columns[1], kind="stable")
         return cls(classes, *(column[order] for column in columns))
 
+    @property
+    def nao(self) -> int:
+        """The number of atomic orbitals."""
+        return int(self.functions.sum())
+
     @cached_property
     def places(self) -> np.ndarray:
         """The place of each contraction's record in `records`."""

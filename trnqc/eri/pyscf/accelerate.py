@@ -23,9 +23,8 @@ from trnqc.eri.library import background, needs
 from trnqc.eri.operators import signed_omega
 from trnqc.eri.pyscf.gradients import accelerate_gradients
 from trnqc.eri.pyscf.hessians import accelerate_hessian
-from trnqc.eri.pyscf.kohn_sham import accelerate_kohn_sham, undo_kohn_sham
 from trnqc.eri.pyscf.molecule_cache import MoleculeCache, is_covered
-from trnqc.eri.pyscf.xc_gradients import accelerate_xc_gradients
+from trnqc.eri.pyscf.quadratures import accelerate_quadratures, accelerate_xc_gradients, undo_quadratures
 from trnqc.errors import InputError, MemoryLimit, UnsupportedError
 
 # The classes that can be accelerated, with their subclasses ROHF, RKS, UKS and ROKS.
@@ -107,6 +106,7 @@ class _Accelerated(lib.StreamObject):
     __name_mixin__ = "Accelerated"
     _keys = frozenset({"backend", "kernels", "ran_on"})
     _eri: Any
+    _numint: Any
     _opt: dict[float | None, Any]
 
     def __init__(self, mf: Any, backend: str, kernels: str) -> None:
@@ -115,7 +115,7 @@ class _Accelerated(lib.StreamObject):
         self._cache = MoleculeCache()
         if isinstance(mf, _DFHF) and type(mf.with_df) is df.DF:
             self.with_df = DF.of(mf.with_df, kernels)
-        accelerate_kohn_sham(self, kernels)
+        accelerate_quadratures(self, kernels)
 
     def undo(self) -> Any:
         """Return the object without this layer, with the same state."""
@@ -126,7 +126,7 @@ class _Accelerated(lib.StreamObject):
             plain.with_df = plain.with_df.undo()
         if isinstance(plain.__dict__.get("_scf"), _Accelerated):  # It was put below a second-order solver later.
             plain._scf = plain._scf.undo()
-        undo_kohn_sham(plain)
+        undo_quadratures(plain)
         return plain
 
     @property

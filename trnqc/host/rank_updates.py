@@ -1,0 +1,76 @@
+"""Symmetric rank-k updates by SciPy's BLAS, without the interpreter's lock, so that several threads run them at a time.
+
+SciPy's own functions for these routines keep the lock. It publishes their addresses for Cython, which are used here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+# The first letter of the routines by type.
+LETTERS = {np.dtype(np.float64): ("d", ctypes.c_double), np.dtype(np.float32): ("s", ctypes.c_float)}
+
+
+@cache
+def _routine(name: str, arguments: int) -> Callable[..., None]:
+    """Return a routine of BLAS that takes addresses only."""
+    from scipy.linalg import cython_blas
+
+    capsule = cython_blas.__pyx_capi__[name]
+    title, address = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+    title.restype, title.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    address.restype, address.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * arguments)(address(capsule, title(capsule)))
+
+
+def add_product(c: np.ndarray, a: np.ndarray, factor: float = 1.0) -> None:
+    """Add factor a a^T to the lower triangle of c.
+
+    Parameters
+    ----------
+    c : ndarray [n, n]
+        The sum. Its upper triangle is neither read nor written.
+    a : ndarray [n, k]
+        The rows. Both arrays are C-contiguous, of the same type, f64 or f32.
+    factor : float
+        The factor.
+    """
+    n, k = a.shape
+    if n and k:
+        letter, real = LETTERS[c.dtype]
+        add, rows = _routine(f"{letter}syrk", 10), (_at(a), _by(_int, k))
+        add(*_head(n, k), _by(real, factor), *rows, _one(real), _at(c), _by(_int, n))
+
+
+def add_products(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
+    """Add a b^T + b a^T to the lower triangle of c; see `add_product`."""
+    n, k = a.shape
+    if n and k:
+        letter, real = LETTERS[c.dtype]
+        rows = _at(a), _by(_int, k), _at(b), _by(_int, k)
+        _routine(f"{letter}syr2k", 12)(*_head(n, k), _one(real), *rows, _one(real), _at(c), _by(_int, n))
+
+
+_int = ctypes.c_int
+
+
+def _head(n: int, k: int) -> tuple[Any, ...]:
+    """Return the first arguments. Fortran reads an array in C order transposed: its lower triangle is the upper one."""
+    return b"U", b"T", _by(_int, n), _by(_int, k)
+
+
+def _by(kind: Any, value: float) -> Any:
+    return ctypes.byref(kind(value))
+
+
+def _one(kind: Any) -> Any:
+    return _by(kind, 1)
+
+
+def _at(array: np.ndarray) -> int:
+    return array.ctypes.data

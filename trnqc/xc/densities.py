@@ -1,0 +1,132 @@
+"""Density matrices, and the density variables that they have on the points of a block.
+
+D, or orbitals C with D = C C^T -> products with AO values by BLAS -> rho, gradient, tau [variable, point]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from trnqc.eri.library import programs
+from trnqc.host.arrays import zeros
+from trnqc.xc import point_programs
+from trnqc.xc.blocks import Block, Blocks
+
+# The density variables of each kind of functional, and the derivatives of functions that they need.
+VARIABLES = {"LDA": 1, "GGA": 4, "MGGA": 5}
+ORDER = {"LDA": 0, "GGA": 1, "MGGA": 1}
+# Orbitals with smaller occupations are left out, as by PySCF's numint.OCCDROP.
+EMPTY = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Density:
+    """A symmetric density matrix.
+
+    Attributes
+    ----------
+    matrix : ndarray [nao, nao]
+        The matrix, symmetric.
+    orbitals : ndarray [nao, nocc], optional
+        Orbitals C with D = C C^T.
+    """
+
+    matrix: np.ndarray
+    orbitals: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, matrix: Any, coefficients: Any = None, occupations: Any = None, symmetric: bool = True) -> Density:
+        """Return the density of a real matrix, with its orbitals unless one of them has a negative occupation.
+
+        Parameters
+        ----------
+        matrix : array_like [nao, nao]
+            The matrix. Only its symmetric part matters.
+        coefficients, occupations : ndarray [nao, nmo], [nmo], optional
+            Orbitals whose density it is.
+        symmetric : bool
+            Whether the matrix is known to be symmetric.
+        """
+        matrix = np.ascontiguousarray(matrix, np.float64)
+        if not symmetric:
+            matrix = (matrix + matrix.T) / 2
+        if coefficients is None or np.iscomplexobj(coefficients) or (occupations < -EMPTY).any():
+            return cls(matrix)
+        filled = occupations > EMPTY
+        return cls(matrix, np.ascontiguousarray(coefficients[:, filled] * np.sqrt(occupations[filled])))
+
+    def by_orbitals(self, functions: int, kind: str) -> bool:
+        """Whether products with orbitals take fewer operations than products with the matrix, in a block."""
+        if self.orbitals is None:
+            return False
+        nocc = self.orbitals.shape[1]
+        return {"LDA": nocc, "GGA": 2 * nocc, "MGGA": nocc}[kind] < functions
+
+
+class DensityOnPoints:
+    """The density variables on the points of one block at a time. Every thread needs its own.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        The points.
+    kind : str
+        The kind of the functional, a key of VARIABLES.
+    densities : sequence of Density
+        The densities that will be evaluated.
+    """
+
+    def __init__(self, blocks: Blocks, kind: str, densities: Sequence[Density]) -> None:
+        self.kind = kind
+        recipe = point_programs.density(kind)
+        self._add = getattr(programs.build([recipe])[recipe.name], recipe.name)
+        self._lanes = programs.lanes()
+        widest = max((block.points for block in blocks.blocks), default=0)
+        nocc = max((d.orbitals.shape[1] for d in densities if d.orbitals is not None), default=0)
+        self._psi = zeros((4 if kind == "MGGA" else 1) * nocc * widest)
+        self._ket = zeros((4 if kind == "MGGA" else 1) * blocks.largest)
+
+    def __call__(self, density: Density, block: Block, ao: np.ndarray, rho: np.ndarray) -> None:
+        """Compute the density variables.
+
+        Parameters
+        ----------
+        density : Density
+            The density.
+        block : Block
+            The block.
+        ao : ndarray [components, N, points]
+            The significant functions on its points.
+        rho : ndarray [variables, points]
+            Is overwritten with the density, its gradient, and tau = 1/2 sum_i |grad psi_i|^2, in Bohr^-3, Bohr^-4
+            and Bohr^-5.
+        """
+        rho.fill(0.0)
+        if not density.by_orbitals(len(block.functions), self.kind):
+            matrix = density.matrix[np.ix_(block.functions, block.functions)]
+            kets = ao if self.kind == "MGGA" else ao[:1]
+            self._sum(ao, np.matmul(matrix, kets, out=_part(self._ket, kets.shape)), rho)
+            return
+        assert density.orbitals is not None
+        orbitals = density.orbitals[block.functions]
+        bras = ao if self.kind == "MGGA" else ao[:1]
+        psi = _part(self._psi, (len(bras), orbitals.shape[1], block.points))
+        np.matmul(orbitals.T, bras, out=psi)
+        if self.kind == "GGA":
+            self._sum(ao, np.matmul(orbitals, psi, out=_part(self._ket, (1, *ao.shape[1:]))), rho)
+        else:
+            self._sum(psi, psi, rho)
+
+    def _sum(self, bra: np.ndarray, ket: np.ndarray, rho: np.ndarray) -> None:
+        _, functions, points = bra.shape
+        self._add(functions=functions, vectors=points // self._lanes, bra=bra, ket=ket, rho=rho)
+
+
+def _part(buffer: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the first elements of a buffer as an array."""
+    return buffer[: prod(shape)].reshape(shape)

@@ -1,0 +1,197 @@
+"""PySCF's numerical integration with our quadrature: the same methods and the same numbers.
+
+NumInt of PySCF -> object of a subclass with the same state -> electrons, energy and potential of density functionals
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+from pyscf import gto, lib
+from pyscf.dft import numint
+
+from trnqc.eri.library import background
+from trnqc.xc import point_programs
+from trnqc.xc.ao import programs_for
+from trnqc.xc.blocks import Block
+from trnqc.xc.blocks_cache import BlocksCache
+from trnqc.xc.densities import ORDER, Density
+from trnqc.xc.quadrature import Quadrature
+
+
+class NumInt(numint.NumInt):
+    """PySCF's NumInt for molecules with a quadrature by generated programs.
+
+    `nr_rks`, `nr_uks`, `nr_vxc` and `get_rho` are ours. Densities that are complex, and all other methods, are left to
+    PySCF.
+
+    Parameters
+    ----------
+    kernels : str, optional
+        What happens while programs are not compiled; see `trnqc.accelerate`.
+
+    Attributes
+    ----------
+    ran_on : str
+        What computed the last result, in words.
+    seconds : dict
+        The seconds that all threads together have spent in our quadrature, by step.
+    """
+
+    _keys = frozenset({"kernels", "ran_on", "seconds"})
+
+    def __init__(self, kernels: str | None = None) -> None:
+        self.kernels, self.ran_on = background.chosen(kernels), "nothing yet"
+        self.seconds: dict[str, float] = {}
+        self._blocks = BlocksCache()
+        self._needed: dict[Any, background.Needed] = {}
+
+    @classmethod
+    def of(cls, ni: numint.NumInt, kernels: str | None = None) -> NumInt:
+        """Return an object with the state of PySCF's, such as the functional of `define_xc_`."""
+        new = cls(kernels)
+        new.__dict__.update(ni.__dict__)
+        return new
+
+    def undo(self) -> numint.NumInt:
+        """Return PySCF's object with this state."""
+        plain = numint.NumInt()
+        own = ("kernels", "ran_on", "seconds", "_blocks", "_needed")
+        plain.__dict__.update({name: value for name, value in self.__dict__.items() if name not in own})
+        return plain
+
+    def __reduce__(self) -> Any:
+        return NumInt.of, (self.undo(), self.kernels)
+
+    def nr_rks(
+        self,
+        mol: gto.Mole,
+        grids: Any,
+        xc_code: str,
+        dms: Any,
+        relativity: int = 0,
+        hermi: int = 1,
+        max_memory: float = 2000,
+        verbose: Any = None,
+    ) -> tuple[Any, Any, Any]:
+        """Return electrons, energy and potential [nao, nao] of closed-shell densities, as PySCF does.
+
+        Several densities give arrays of as many.
+        """
+        kind = self._xc_type(xc_code)
+        if not self._serves(mol, kind, dms):
+            return super().nr_rks(mol, grids, xc_code, dms, relativity, hermi, max_memory, verbose)
+        densities = _densities(dms, hermi)
+        n, energy, v = self._integrals(mol, grids, xc_code, kind, densities, spins=1)
+        dtype = np.result_type(*dms)
+        if len(densities) == 1:
+            return n[0, 0], energy[0], v[0].astype(dtype, copy=False)
+        return n[0], energy, v.astype(dtype, copy=False)
+
+    def nr_uks(
+        self,
+        mol: gto.Mole,
+        grids: Any,
+        xc_code: str,
+        dms: Any,
+        relativity: int = 0,
+        hermi: int = 1,
+        max_memory: float = 2000,
+        verbose: Any = None,
+    ) -> tuple[Any, Any, Any]:
+        """Return electrons [2], energy and potentials [2, nao, nao] of densities of each spin, as PySCF does.
+
+        Several pairs of densities [2, n, nao, nao] give [2, n], [n] and [2, n, nao, nao].
+        """
+        kind = self._xc_type(xc_code)
+        if not self._serves(mol, kind, dms):
+            return super().nr_uks(mol, grids, xc_code, dms, relativity, hermi, max_memory, verbose)
+        alpha, beta = numint._format_uks_dm(dms)
+        densities = [*_densities(alpha, hermi), *_densities(beta, hermi)]
+        n, energy, v = self._integrals(mol, grids, xc_code, kind, densities, spins=2)
+        v = v.reshape(2, -1, *v.shape[1:]).astype(np.result_type(alpha, beta), copy=False)
+        if isinstance(alpha, np.ndarray) and alpha.ndim == 2:
+            return n.reshape(2), energy[0], v[:, 0]
+        return n, energy, v
+
+    nr_rks_vxc, nr_uks_vxc = nr_rks, nr_uks
+
+    def get_rho(self, mol: gto.Mole, dm: Any, grids: Any, max_memory: float = 2000) -> np.ndarray:
+        """Return the density on all points of a grid, in Bohr^-3."""
+        if not self._serves(mol, "LDA", dm):
+            return numint.NumInt.get_rho(self, mol, dm, grids, max_memory)
+        if grids.coords is None:
+            grids.build(with_non0tab=True)
+        blocks = self._blocks.get(mol, grids.coords, None, 0)
+        part = Quadrature(blocks, "LDA", lib.num_threads(), self.seconds).densities(_densities(dm, 1))
+        rho = np.empty(len(grids.coords))
+        rho[blocks.index] = part[0, 0]
+        return rho
+
+    def _serves(self, mol: gto.Mole, kind: str, dms: Any) -> bool:
+        """Return whether our programs compute the result, and note in `ran_on` what does."""
+        if kind not in ORDER:
+            return False
+        if any(np.iscomplexobj(dm) for dm in dms):
+            self.ran_on = "PySCF: the density is complex"
+            return False
+        recipes = (*programs_for(mol, ORDER[kind]), *point_programs.programs_for(kind))
+        key = tuple(recipe.name for recipe in recipes)
+        if key not in self._needed:
+            self._needed[key] = background.Needed(recipes, self.kernels)
+        ready = self._needed[key].ready()
+        self.ran_on = "generated programs" if ready else f"PySCF ({self._needed[key].reason})"
+        return ready
+
+    def _integrals(
+        self, mol: gto.Mole, grids: Any, xc_code: str, kind: str, densities: Sequence[Density], spins: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return electrons [spins, sets], energies [sets] and potentials [spins sets, nao, nao]."""
+        if grids.coords is None:
+            grids.build(with_non0tab=True)
+        blocks = self._blocks.get(mol, grids.coords, grids.weights, ORDER[kind])
+        sets = len(densities) // spins
+        electrons, energies = np.zeros((spins, sets, len(blocks.blocks))), np.zeros((sets, len(blocks.blocks)))
+
+        def derivatives(block: Block, rho: np.ndarray) -> np.ndarray:
+            weights = blocks.weights[block.span]
+            weighted = np.empty_like(rho)
+            by_spin, out = (a.reshape(spins, sets, *a.shape[1:]) for a in (rho, weighted))
+            for n in range(sets):
+                of_set = by_spin[:, n, 0] if kind == "LDA" else by_spin[:, n]
+                exc, vxc = self._evaluate(xc_code, of_set if spins == 2 else of_set[0], kind, spins - 1)
+                number = by_spin[:, n, 0] * weights
+                electrons[:, n, block.number] = number.sum(axis=1)
+                energies[n, block.number] = number.sum(axis=0) @ exc
+                out[:, n] = (weights * vxc).reshape(out[:, n].shape)
+            return weighted
+
+        quadrature = Quadrature(blocks, kind, lib.num_threads(), self.seconds)
+        potentials = quadrature.potentials(densities, derivatives)
+        return electrons.sum(axis=2), energies.sum(axis=1), potentials
+
+    def _evaluate(self, xc_code: str, rho: np.ndarray, kind: str, spin: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return energy per electron and first derivatives. A user's functional is called on one thread at a time."""
+        plain = all(name not in self.__dict__ for name in ("eval_xc", "eval_xc1", "eval_xc_eff"))
+        with nullcontext() if plain else _LOCK:
+            exc, vxc = self.eval_xc_eff(xc_code, rho, deriv=1, xctype=kind, spin=spin)[:2]
+        return exc, vxc
+
+
+# Held during a call of a functional that the user has defined.
+_LOCK = threading.Lock()
+
+
+def _densities(dms: Any, hermi: int) -> list[Density]:
+    """Return the densities of one matrix, an array or a list, with the orbitals with which PySCF has tagged them."""
+    coefficients: Any = getattr(dms, "mo_coeff", None)
+    occupations: Any = getattr(dms, "mo_occ", None)
+    if isinstance(dms, np.ndarray) and dms.ndim == 2:
+        return [Density.of(dms, coefficients, occupations, hermi == 1)]
+    if coefficients is None:
+        return [Density.of(dm, symmetric=hermi == 1) for dm in dms]
+    return [Density.of(dm, c, occ, hermi == 1) for dm, c, occ in zip(dms, coefficients, occupations)]

@@ -1,0 +1,81 @@
+"""The contribution of a block of points to potential matrices.
+
+weighted derivatives of the functional by density variables, AO values -> symmetric rank-k updates -> added to V
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trnqc.eri.library import programs
+from trnqc.host.arrays import zeros
+from trnqc.host.rank_updates import add_product, add_products
+from trnqc.xc import point_programs
+from trnqc.xc.blocks import Block, Blocks
+
+
+class PotentialOfBlock:
+    """Adds what one block at a time contributes to a matrix. Every thread needs its own.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        The points.
+    kind : str
+        The kind of the functional: "LDA", "GGA" or "MGGA".
+
+    Notes
+    -----
+    With the weighted derivatives w_0 by the density, w by its gradient and w_4 by tau,
+
+        V_ij = sum_p w_0 chi_i chi_j + w . grad(chi_i chi_j) + w_4/2 grad chi_i . grad chi_j
+
+    The first two terms are chi_i W_j + W_i chi_j with W = w_0/2 chi + w . grad chi.
+    """
+
+    def __init__(self, blocks: Blocks, kind: str) -> None:
+        self.kind = kind
+        recipes = [point_programs.weighted(1), point_programs.weighted(4), point_programs.scattered()]
+        libraries = programs.build(recipes)
+        self._scale, self._weigh, self._scatter = (getattr(libraries[r.name], r.name) for r in recipes)
+        self._lanes = programs.lanes()
+        self._rows = zeros(blocks.largest)
+        self._square = zeros(max((len(block.functions) ** 2 for block in blocks.blocks), default=0))
+
+    def __call__(self, block: Block, ao: np.ndarray, weighted: np.ndarray, matrix: np.ndarray) -> None:
+        """Add the contribution of a block to the lower triangle of a matrix.
+
+        Parameters
+        ----------
+        block : Block
+            The block.
+        ao : ndarray [components, N, points]
+            The significant functions on its points.
+        weighted : ndarray [variables, points]
+            The derivatives of the functional, times the weights of the points.
+        matrix : ndarray [nao, nao]
+            The sum.
+        """
+        _, functions, points = ao.shape
+        square = self._square[: functions**2].reshape(functions, functions)
+        square.fill(0.0)
+        if self.kind == "LDA":
+            self._add_squares(square, ao, weighted[0])
+        else:
+            half = weighted[:4] * np.array([[0.5], [1.0], [1.0], [1.0]])
+            rows = self._rows[: functions * points].reshape(functions, points)
+            self._weigh(functions=functions, vectors=points // self._lanes, ao=ao, weights=half, out=rows)
+            add_products(square, ao[0], rows)
+            if self.kind == "MGGA":
+                self._add_squares(square, ao[1:], weighted[4] / 2)
+        self._scatter(functions=functions, stride=len(matrix), places=block.functions, block=square, matrix=matrix)
+
+    def _add_squares(self, square: np.ndarray, ao: np.ndarray, weights: np.ndarray) -> None:
+        """Add sum_cp w_p chi_cip chi_cjp; positive and negative weights go separately, by their square roots."""
+        _, functions, points = ao.shape
+        rows = self._rows[: functions * points].reshape(functions, points)
+        for sign in (1.0, -1.0):
+            roots = np.sqrt(np.maximum(sign * weights, 0.0))
+            for component in ao if roots.any() else ():
+                self._scale(functions=functions, vectors=points // self._lanes, ao=component, weights=roots, out=rows)
+                add_product(square, rows, sign)
