@@ -55,7 +55,7 @@ class Block:
             slab = np.concatenate([np.ones((len(self.eps_vir[0]), 1)), *self.k[i]], axis=1)
             sums.append(amplitudes.weighted(Slab(slab, 1, self.symmetric(i)), self.e_pair[i], w, i, 1))
         assert np.isnan(w[:, :, 0]).all()
-        return amplitudes, w, np.array(sums)
+        return amplitudes, w, sums
 
 
 @pytest.fixture(params=[(w, n) for w in WEIGHTS for n in SIZES], ids=lambda case: ", ".join(case))
@@ -68,26 +68,32 @@ def block(request):
 def test_amplitudes_and_energies(way, block):
     _, w, sums = block.computed(way)
     np.testing.assert_allclose(w[:, :, 1:].swapaxes(1, 2), block.w, rtol=0, atol=1e-14)
-    np.testing.assert_allclose(sums[..., 0], np.einsum("ijab,ijab->ij", block.k, block.t), rtol=1e-13)
+    energies, norms = np.array([s.energies for s in sums]), np.array([s.norms for s in sums])
+    np.testing.assert_allclose(energies[..., 0], np.einsum("ijab,ijab->ij", block.k, block.t), rtol=1e-13)
     expected = np.einsum("ijba,ijab->ij", block.k, block.t) if block.weights.same_spin else np.zeros((2, 3))
-    np.testing.assert_allclose(sums[..., 1], expected, rtol=1e-13, atol=1e-12)
+    np.testing.assert_allclose(energies[..., 1], expected, rtol=1e-13, atol=1e-12)
+    np.testing.assert_allclose(norms, np.einsum("ijab,ijab->ij", block.w, block.t), rtol=1e-13, atol=1e-12)
 
 
 @WAYS
 def test_virtual_densities(way, block):
     """The sums over ij and ji of W t^T, of which `virtual_sums` may leave out what cancels."""
-    amplitudes, w, _ = block.computed(way)
-    left, right = (np.array([(a, a) for a in range(n)] + [(n - 1, 0)]) for n in w.shape[1::2])
-    for i in range(2):
+    amplitudes, w, diagonals = block.computed(way)
+    left, right = (np.array([(n - 1, 0), (0, 0)]) for n in w.shape[1::2])
+    for i, diagonal in enumerate(diagonals):
         sums = amplitudes.virtual_sums(w, i, slice(1, 4), block.symmetric(i), (left, right))
         ij = np.einsum("jac,jbc->ab", block.w[i], block.t[i])
         pairs = slice(0, 2 if block.symmetric(i) else 3)
         ji = np.einsum("jca,jcb->ab", block.w[i, pairs], block.t[i, pairs])
         if block.weights.same_spin:
-            np.testing.assert_allclose(sums[0] + sums[1], (ij + ji)[tuple(left.T)], rtol=0, atol=1e-12)
+            np.testing.assert_allclose(sums[0] + sums[1], (ij + ji)[tuple(left.T)], rtol=1e-13, atol=1e-12)
+            np.testing.assert_allclose(diagonal.left, np.diag(ij + ji), rtol=1e-13, atol=1e-12)
+            assert not diagonal.right.any()
         else:
             np.testing.assert_allclose(sums[0], ij[tuple(left.T)], rtol=0, atol=1e-12)
             np.testing.assert_allclose(sums[1], ji[tuple(right.T)], rtol=0, atol=1e-12)
+            np.testing.assert_allclose(diagonal.left, np.diag(ij), rtol=0, atol=1e-12)
+            np.testing.assert_allclose(diagonal.right, np.diag(ji), rtol=0, atol=1e-12)
 
 
 @WAYS

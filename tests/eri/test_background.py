@@ -205,6 +205,7 @@ def test_the_programs_are_those_that_run(kind, monkeypatch):
     assert {p.name for p in needs.for_memory(mol)} == memory
     fitted = names(side, fitting, fitted=True, same=False, triangular=False)
     fitted |= names(fitting, fitting, fitted=True, same=True, triangular=False)
+    fitted |= {"half_transform_f64", "half_transform_f32"}
     assert {p.name for p in needs.for_fitting(mol, aux)} == fitted
     asked: list[recipe.Recipe] = []
     monkeypatch.setattr(library, "build", lambda programs, what: asked.extend(programs) or 1 / 0)

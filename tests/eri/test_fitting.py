@@ -9,7 +9,9 @@ import pytest
 from pyscf import df, dft, gto, lib, scf
 
 from trnqc.eri.fitting.density_fitting import DF
-from trnqc.eri.fitting.fitted_integrals import solve_lower
+from trnqc.eri.fitting.fitted_integrals import LowerSolver
+from trnqc.eri.fitting.jk import GROUP
+from trnqc.errors import StorageError
 
 WATER = "O 0 0 0.1173; H 0 0.7572 -0.4692; H 0 -0.7572 -0.4692"
 TRIPLET = "O 0 0 0; O 0 0 1.2"
@@ -50,13 +52,13 @@ def test_fitted_integrals(more, auxbasis):
     np.testing.assert_array_equal(np.concatenate(blocks), ours._cderi)
 
 
-@pytest.mark.parametrize("n", [1, 255, 256, 257, 600])
+@pytest.mark.parametrize("n", [1, 127, 128, 129, 600])
 def test_triangular_solution_by_blocks(n):
     rng = np.random.default_rng(n)
     lower = np.tril(rng.standard_normal((n, n))) / n + 2 * np.eye(n)
     rows = rng.standard_normal((n, 7))
     solved = rows.copy()
-    assert solve_lower(lower, solved) is solved
+    LowerSolver.of(lower).solve(solved)
     np.testing.assert_allclose(lower @ solved, rows, rtol=0, atol=1e-12)
 
 
@@ -168,6 +170,38 @@ def test_too_large_for_memory_goes_to_disk_by_pyscf():
     assert "max_memory" in ours.ran_on
     for mine, pyscfs in zip((vj, vk), theirs.get_jk(dm)):
         np.testing.assert_allclose(mine, pyscfs, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("tagged", [True, False])
+@pytest.mark.parametrize(("with_j", "with_k"), [(True, True), (True, False), (False, True)])
+def test_matrices_from_a_file_in_several_blocks(tagged, with_j, with_k):
+    ours, theirs = pair(auxbasis="weigend")
+    ours.max_memory = 0
+    c = np.random.default_rng(2).standard_normal((ours.mol.nao, 5))
+    dm = np.array([c @ c.T, 2 * c @ c.T])
+    if tagged:
+        dm = lib.tag_array(dm, mo_coeff=np.array([c, c]), mo_occ=np.array([np.ones(5), np.full(5, 2.0)]))
+    ours.build()
+    assert ours.get_naoaux() > 2 * GROUP
+    expected = theirs.get_jk(np.asarray(dm), 1, with_j, with_k)
+    for mine, pyscfs in zip(ours.get_jk(dm, 1, with_j, with_k), expected):
+        if pyscfs is None or np.ndim(pyscfs) == 0:
+            assert mine is None
+        else:
+            np.testing.assert_allclose(mine, pyscfs, rtol=0, atol=1e-9)
+    if with_k:
+        assert "J and K from a file by generated C" in ours.ran_on
+
+
+def test_a_full_disk_is_one_error(monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(df.outcore, "cholesky_eri_b", full)
+    ours, _ = pair()
+    ours.max_memory = 0
+    with pytest.raises(StorageError, match=r"No space left.*max_memory"):
+        ours.build()
 
 
 def test_integrals_are_saved_where_asked_for(tmp_path):

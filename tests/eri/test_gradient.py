@@ -229,3 +229,38 @@ def test_forces_of_whole_molecules(make):
     theirs = make().set(conv_tol=1e-12).run()
     ours = trnqc.accelerate(theirs).nuc_grad_method()
     np.testing.assert_allclose(ours.kernel(), theirs.nuc_grad_method().kernel(), rtol=0, atol=1e-8)
+
+
+def test_many_densities_without_symmetry():
+    """The function of `trnqc.eri` against PySCF's derivative integrals, with and without range separation."""
+    mol = molecule()
+    dms = random_densities(mol, 2, 3)
+    for omega in (None, 0.4):
+        with mol.with_range_coulomb(omega):
+            eri = -mol.intor("int2e_ip1", comp=3)
+        vj, vk = trnqc.eri.jk_gradient(mol, dms, omega=omega)
+        np.testing.assert_allclose(vj, np.einsum("xijkl,abkl->abxij", eri, dms.swapaxes(-1, -2)), rtol=0, atol=1e-11)
+        np.testing.assert_allclose(vk, np.einsum("xijkl,abjk->abxil", eri, dms), rtol=0, atol=1e-11)
+    assert trnqc.eri.jk_gradient(mol, dms, with_j=False)[0] is None
+    with pytest.raises(InputError, match="real densities"):
+        trnqc.eri.jk_gradient(mol, dms * 1j)
+
+
+def test_derivative_of_an_energy_without_symmetry():
+    """sum_ijkl D_ij (ij|kl) F_kl of two densities without symmetry, by finite differences."""
+    mol = molecule()
+    d, f = random_densities(mol, 2)
+    direction = np.array([0.3, -0.5, 0.8])
+
+    def energy(step: float) -> float:
+        place = mol.atom_coords()
+        place[1] += step * direction
+        eri = mol.set_geom_(place, unit="Bohr", inplace=False).intor("int2e")
+        return float(np.einsum("ijkl,ij,kl->", eri, d, f, optimize=True))
+
+    h = 1e-3
+    slope = (8 * (energy(h) - energy(-h)) - (energy(2 * h) - energy(-2 * h))) / (12 * h)
+    vj = trnqc.eri.jk_gradient(mol, [d, f], with_k=False)[0]
+    begin, end = mol.aoslice_by_atom()[1, 2:]
+    terms = [np.einsum("xij,ij->x", v[:, begin:end], (e + e.T)[begin:end]) for v, e in zip(vj, (f, d))]
+    assert sum(terms) @ direction == pytest.approx(slope, rel=1e-8)

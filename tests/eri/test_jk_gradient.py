@@ -7,7 +7,8 @@ import pytest
 from pyscf import df, gto, scf
 from pyscf.grad import rhf
 
-from trnqc.eri.gradient.jk_gradient import fitted_jk_gradient, jk_gradient
+from trnqc.eri.gradient.fitted.densities import DensityPair, by_spin
+from trnqc.eri.gradient.jk_gradient import exact_jk_gradient, fitted_jk_gradient
 from trnqc.errors import InputError, MemoryLimit
 
 WATER = "O 0 0 0.1; H 0 0.8 0.6; H 0.3 -0.7 0.5"
@@ -53,7 +54,7 @@ def slope(values, h: float = 1e-3) -> float:
 @pytest.mark.parametrize("same", [False, True], ids=["two densities", "one density"])
 def test_exact_integrals(mol, spins, same):
     d1, d2 = symmetric(mol.nao, spins, 1), symmetric(mol.nao, spins, 1 if same else 2)
-    ours = jk_gradient(mol, d1, d2)
+    ours = exact_jk_gradient(mol, d1, d2)
     assert ours.shape == (3, 3)
     np.testing.assert_allclose(ours.sum(axis=0), 0, atol=1e-9)
     expected = slope(lambda h: energy(moved(mol, h).intor("int2e"), d1, d2))
@@ -82,9 +83,9 @@ def test_hartree_fock_gradients(mol):
     veff = rhf.Gradients(mf).get_veff(mol, d)
     by_function = 2 * np.einsum("xij,ij->ix", veff, d)
     expected = [by_function[begin:end].sum(axis=0) for begin, end in mol.aoslice_by_atom()[:, 2:]]
-    np.testing.assert_allclose(jk_gradient(mol, d, d) / 2, expected, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(exact_jk_gradient(mol, d, d) / 2, expected, rtol=0, atol=1e-9)
     half = np.array([d, d]) / 2
-    np.testing.assert_allclose(jk_gradient(mol, half, half) / 2, expected, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(exact_jk_gradient(mol, half, half) / 2, expected, rtol=0, atol=1e-9)
 
 
 def test_fitted_hartree_fock_gradient(mol, auxmol):
@@ -108,7 +109,7 @@ def test_range_separation():
         with geometry.with_range_coulomb(0.5):
             return energy(geometry.intor("int2e"), d1, d2)
 
-    assert jk_gradient(mol, d1, d2, omega=0.5)[1] @ np.array([0.3, -0.5, 0.8]) == pytest.approx(
+    assert exact_jk_gradient(mol, d1, d2, omega=0.5)[1] @ np.array([0.3, -0.5, 0.8]) == pytest.approx(
         slope(long_range), abs=1e-8
     )
 
@@ -116,10 +117,48 @@ def test_range_separation():
 def test_what_is_refused(mol, auxmol):
     good = symmetric(mol.nao, 1, 1)
     with pytest.raises(InputError, match="two densities"):
-        jk_gradient(mol, good, good[1:])
+        exact_jk_gradient(mol, good, good[1:])
     with pytest.raises(InputError, match="symmetric"):
-        jk_gradient(mol, np.triu(good), good)
+        exact_jk_gradient(mol, np.triu(good), good)
     with pytest.raises(InputError, match="not finite"):
-        jk_gradient(mol, good, good * np.nan)
+        exact_jk_gradient(mol, good, good * np.nan)
     with pytest.raises(MemoryLimit, match="max_memory"):
         fitted_jk_gradient(mol, auxmol, good, good, max_memory=1e3)
+
+
+@pytest.mark.parametrize("spins", [1, 2])
+@pytest.mark.parametrize("seeds", [(2, 2), (2, 1), (3, 5)], ids=["one density", "low rank", "full rank"])
+def test_factors(mol, auxmol, spins, seeds):
+    """Coulomb and exchange terms by themselves add up to the sum with factors, exact and fitted."""
+    d1, d2 = (symmetric(mol.nao, spins, seed) for seed in seeds)
+    for gradient in (
+        lambda **factors: exact_jk_gradient(mol, d1, d2, **factors),
+        lambda **factors: fitted_jk_gradient(mol, auxmol, d1, d2, **factors),
+    ):
+        j, k = gradient(exchange=0.0), gradient(coulomb=0.0)
+        np.testing.assert_allclose(gradient(), j + k, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(gradient(coulomb=0.3, exchange=0.2), 0.3 * j + 0.2 * k, rtol=0, atol=1e-9)
+
+
+def test_densities_of_one_space(mol, auxmol):
+    """Densities in the space of the same orbitals, which need fewer products, and one that is slightly outside."""
+    rng = np.random.default_rng(3)
+    c = rng.standard_normal((mol.nao, 3))
+    a, b = rng.standard_normal((2, 3, 3))
+    d1, d2 = c @ (a + a.T) @ c.T, c @ (b + b.T) @ c.T
+    pair = DensityPair.of(mol, d1, d2)
+    assert all(spin.inside and spin.rank == 3 for spin in by_spin(pair)[1])
+    outside = np.zeros_like(d1)
+    outside[0, 0] = 1e-9
+    assert not any(spin.inside for spin in by_spin(DensityPair.of(mol, d1, d2 + outside))[1])
+    ours = fitted_jk_gradient(mol, auxmol, d1, d2)
+    np.testing.assert_allclose(fitted_jk_gradient(mol, auxmol, d1, d2 + outside), ours, rtol=0, atol=1e-7)
+    spin_zero = np.array([d1, np.zeros_like(d1)]), np.array([d2, np.zeros_like(d2)])
+    exchange = fitted_jk_gradient(mol, auxmol, d1, d2, coulomb=0.0)
+    np.testing.assert_allclose(fitted_jk_gradient(mol, auxmol, *spin_zero, coulomb=0.0), 2 * exchange, atol=1e-9)
+
+
+def test_bits_do_not_depend_on_threads(mol, auxmol):
+    d1, d2 = symmetric(mol.nao, 2, 2), symmetric(mol.nao, 2, 1)
+    one, three = (fitted_jk_gradient(mol, auxmol, d1, d2, threads=n) for n in (1, 3))
+    assert np.array_equal(one, three)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from trnqc.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from trnqc.eri.gradient.builder import jk_gradient
     from trnqc.eri.integrals import int2c2e, int2e, int3c2e
     from trnqc.eri.jk.builder import JKBuilder, get_jk
 
-__all__ = ["JKBuilder", "get_jk", "int2c2e", "int2e", "int3c2e"]
+__all__ = ["JKBuilder", "get_jk", "int2c2e", "int2e", "int3c2e", "jk_gradient"]
 
 # PySCF takes a second to import, and modules of this room are imported one by one.
 _HOMES = {
@@ -22,6 +23,7 @@ _HOMES = {
     "int2c2e": "trnqc.eri.integrals",
     "int2e": "trnqc.eri.integrals",
     "int3c2e": "trnqc.eri.integrals",
+    "jk_gradient": "trnqc.eri.gradient.builder",
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

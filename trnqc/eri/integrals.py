@@ -17,6 +17,7 @@ from trnqc.eri.arrays.filling import Image, fill, prepare
 from trnqc.eri.arrays.sides import Side, fitting_side, part, rectangle, square, triangle
 from trnqc.eri.operators import Operator
 from trnqc.errors import InputError, UnsupportedClass
+from trnqc.host.arrays import zeros
 
 # Integrals in Hartree whose Schwarz bound is below this are left zero.
 SCREEN = 1e-14
@@ -221,7 +222,7 @@ def _ranges(shls_slice: Sequence[int] | None, nbas: int, count: int, last: int |
 def _buffer(out: Any, size: int) -> np.ndarray:
     """Return a flat array of zeros, in `out` if that is not None."""
     if out is None:
-        return np.zeros(size)
+        return zeros(size)
     usable = isinstance(out, np.ndarray) and not isinstance(out, np.ma.MaskedArray)
     if not usable or out.dtype != np.float64 or out.size < size:
         kind = f"{out.dtype} of {out.size}" if usable else type(out).__name__

@@ -25,6 +25,8 @@ from trnqc.host.memory import require_memory
 LARGE = 1 << 20
 # Size of a huge page on x86-64 and AArch64, in bytes.
 HUGE_PAGE = 1 << 21
+# Size in bytes from which on arrays of zeros are in huge pages: faulting in pages of 4 kB takes longer than filling.
+HUGE = 1 << 25
 # Size of a cache line in bytes. A vector that extends over two cache lines is written at half the speed.
 LINE = 64
 # Sizes are rounded up by at most 1 / STEPS of themselves, so that batches of similar sizes can use the same blocks.
@@ -34,9 +36,18 @@ MOST_IDLE = 1 << 30
 
 
 def zeros(shape: int | tuple[int, ...], dtype: Any = np.float64) -> np.ndarray:
-    """An array of zeros that begins at a cache line."""
+    """An array of zeros that begins at a cache line, in huge pages if it is large and the system has them.
+
+    Raises
+    ------
+    MemoryLimit
+        If a large array cannot be allocated.
+    """
     shape = shape if isinstance(shape, tuple) else (shape,)
     size = prod(shape) * np.dtype(dtype).itemsize
+    if size >= HUGE:
+        # The system hands out new memory filled with zeros.
+        return np.frombuffer(_mapped(rounded(size)), dtype, prod(shape)).reshape(shape)
     return _at_a_line(np.zeros(size + LINE, np.uint8), shape, dtype)
 
 

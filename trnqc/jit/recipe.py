@@ -43,6 +43,8 @@ class Recipe:
         Everything on which the functions depend besides the sources and `name`.
     parts : tuple of Recipe
         Functions that these functions and those of other recipes call. Each is compiled once, into an object file.
+    lanes : int, optional
+        The number of SIMD lanes; by default, the number of doubles in the widest vector.
 
     Notes
     -----
@@ -55,6 +57,7 @@ class Recipe:
     module: str = ""
     variant: str = ""
     parts: tuple[Recipe, ...] = field(default=(), compare=False)
+    lanes: int | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, *functions: Function, name: str = "") -> Recipe:
@@ -188,7 +191,7 @@ def library(recipe: Recipe, lanes: int | None = None, flags: tuple[str, ...] = (
     recipe : Recipe
         The functions.
     lanes : int, optional
-        The number of SIMD lanes; by default, the number of doubles in the widest vector.
+        The number of SIMD lanes; by default, that of the recipe.
     flags : tuple of str
         Compiler options that follow `Compiler.flags`.
 
@@ -204,7 +207,7 @@ def library(recipe: Recipe, lanes: int | None = None, flags: tuple[str, ...] = (
     CompilerError
         If there is no compiler, or if it fails.
     """
-    target = c_library(lanes, flags)
+    target = c_library(lanes or recipe.lanes, flags)
     text = "" if recipe.module else _text(recipe, target)
     key = library_cache().directory, entry_of(recipe, target, text)
     if key not in _loaded:

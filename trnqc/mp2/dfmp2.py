@@ -18,7 +18,6 @@ from trnqc.host.memory import memory_limit
 from trnqc.host.threads import thread_count
 from trnqc.mp2.amplitudes import amplitudes
 from trnqc.mp2.assembly import result_of_molecule
-from trnqc.mp2.density.zvector import ZVectorOptions
 from trnqc.mp2.dfmp2_densities import Densities, checked_eris
 from trnqc.mp2.dfmp2_energies import Energies
 from trnqc.mp2.execution import Execution, Progress, choose
@@ -39,6 +38,7 @@ from trnqc.mp2.reference.orbitals import (
     kind_of_reference,
 )
 from trnqc.mp2.reference.semicanonical import fock_matrices, semicanonical_orbitals
+from trnqc.mp2.response.zvector import ZVectorOptions
 from trnqc.mp2.result import SCS, SOS, MP2Result, check_scaling
 from trnqc.mp2.scanner import as_scanner
 from trnqc.ranks import ALONE, Ranks

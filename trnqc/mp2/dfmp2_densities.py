@@ -16,12 +16,12 @@ from trnqc.mp2.density.natural import frozen_natural_orbitals, natural_orbitals
 from trnqc.mp2.density.restricted_open import restricted_open_density
 from trnqc.mp2.density.spins import spin_orbitals
 from trnqc.mp2.density.two_particle import in_atomic_orbitals, two_particle_density
-from trnqc.mp2.density.zvector import ZVectorOptions
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis
 from trnqc.mp2.factors.factors import Factors, SpinFactors
 from trnqc.mp2.jobs.store import Store
 from trnqc.mp2.reference.orbitals import ActiveOrbitals, kind_of_reference
+from trnqc.mp2.response.zvector import ZVectorOptions
 
 
 class Densities(ABC):

@@ -13,8 +13,8 @@ from pyscf import gto
 from trnqc.eri.library import programs
 from trnqc.host.arrays import zeros
 from trnqc.jit import Recipe
-from trnqc.xc import ao_program
 from trnqc.xc.blocks import Block, Blocks
+from trnqc.xc.programs import ao_program
 from trnqc.xc.shells import Contractions
 
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from trnqc.eri.library import programs
 from trnqc.host.arrays import zeros
-from trnqc.xc import point_programs
 from trnqc.xc.blocks import Block, Blocks
+from trnqc.xc.programs import point_programs
 
 # The density variables of each kind of functional, and the derivatives of functions that they need.
 VARIABLES = {"LDA": 1, "GGA": 4, "MGGA": 5}

@@ -21,11 +21,12 @@ from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.eri.library import programs
 from trnqc.host.arrays import zeros
 from trnqc.jit import Recipe
-from trnqc.xc import ao, point_programs
+from trnqc.xc import ao
 from trnqc.xc.ao import AtomicOrbitals
 from trnqc.xc.blocks import Block, Blocks
 from trnqc.xc.densities import VARIABLES, Density, densities_of
-from trnqc.xc.force_program import PRODUCTS, force
+from trnqc.xc.programs import point_programs
+from trnqc.xc.programs.force_program import PRODUCTS, force
 
 
 def programs_for(mol: gto.Mole, kind: str) -> tuple[Recipe, ...]:
@@ -35,7 +36,7 @@ def programs_for(mol: gto.Mole, kind: str) -> tuple[Recipe, ...]:
 
 def _recipes(kind: str) -> tuple[Recipe, Recipe, Recipe]:
     """The programs of the density, of weighted functions and of the forces."""
-    return point_programs.density(kind), point_programs.weighted(1 if kind == "LDA" else 4), force(kind)
+    return point_programs.density(kind), point_programs.weighted(), force(kind)
 
 
 def _order(kind: str) -> int:
@@ -122,8 +123,11 @@ class _Work:
             self._add_density(**counts, bra=phi, ket=x, rho=variables)
         part = np.empty_like(total)
         for density, x, w in zip(self.spins, products, self._potential(rho, self.orbitals.blocks.weights[block.span])):
-            self._weigh(**counts, ao=phi, weights=w, out=rows[0])
-            _times(density, block, *rows)
+            if self.kind == "LDA":
+                np.multiply(x[0], w, out=rows[1])
+            else:
+                self._weigh(**counts, ao=phi, weights=w, out=rows[0])
+                _times(density, block, *rows)
             self._add_forces(**counts, ao=phi, x=x, w=w, z=rows[1], force=part, groups_begin=0, groups_end=n)
             total += part
         return total

@@ -15,11 +15,11 @@ from pyscf import gto, lib
 from pyscf.dft import numint
 
 from trnqc.eri.library import background
-from trnqc.xc import point_programs
 from trnqc.xc.ao import programs_for
 from trnqc.xc.blocks import Block
 from trnqc.xc.blocks_cache import BlocksCache
 from trnqc.xc.densities import ORDER, Density, densities_of
+from trnqc.xc.programs import point_programs
 from trnqc.xc.quadrature import Quadrature
 from trnqc.xc.response import Response
 

@@ -10,8 +10,8 @@ import numpy as np
 from trnqc.eri.library import programs
 from trnqc.host.arrays import zeros
 from trnqc.host.rank_updates import add_product, add_products
-from trnqc.xc import point_programs
 from trnqc.xc.blocks import Block, Blocks
+from trnqc.xc.programs import point_programs
 
 
 class PotentialOfBlock:
@@ -35,11 +35,11 @@ class PotentialOfBlock:
 
     def __init__(self, blocks: Blocks, kind: str) -> None:
         self.kind = kind
-        recipes = [point_programs.weighted(1), point_programs.weighted(4), point_programs.scattered()]
+        recipes = [point_programs.weighted(), point_programs.scaled(), point_programs.scattered()]
         libraries = programs.build(recipes)
-        self._scale, self._weigh, self._scatter = (getattr(libraries[r.name], r.name) for r in recipes)
+        self._weigh, self._scale, self._scatter = (getattr(libraries[r.name], r.name) for r in recipes)
         self._lanes = programs.lanes()
-        self._rows = zeros(blocks.largest)
+        self._rows = zeros((3 if kind == "MGGA" else 1) * blocks.largest)
         self._square = zeros(max((len(block.functions) ** 2 for block in blocks.blocks), default=0))
 
     def __call__(self, block: Block, ao: np.ndarray, weighted: np.ndarray, matrix: np.ndarray) -> None:
@@ -71,11 +71,20 @@ class PotentialOfBlock:
         self._scatter(functions=functions, stride=len(matrix), places=block.functions, block=square, matrix=matrix)
 
     def _add_squares(self, square: np.ndarray, ao: np.ndarray, weights: np.ndarray) -> None:
-        """Add sum_cp w_p chi_cip chi_cjp; positive and negative weights go separately, by their square roots."""
-        _, functions, points = ao.shape
-        rows = self._rows[: functions * points].reshape(functions, points)
+        """Add sum_cp w_p chi_cip chi_cjp.
+
+        Points with positive and negative weights go separately, by the square roots of their weights. Where one sign is
+        that of most points, the points with the other one are picked.
+        """
+        components, functions, points = ao.shape
         for sign in (1.0, -1.0):
             roots = np.sqrt(np.maximum(sign * weights, 0.0))
-            for component in ao if roots.any() else ():
-                self._scale(functions=functions, vectors=points // self._lanes, ao=component, weights=roots, out=rows)
-                add_product(square, rows, sign)
+            some = np.flatnonzero(roots)
+            if 2 * len(some) < points:
+                picked = (ao[:, :, some] * roots[some]).transpose(1, 0, 2)
+                rows = np.ascontiguousarray(picked).reshape(functions, components * len(some))
+            else:
+                rows = self._rows[: ao.size].reshape(functions, components * points)
+                counts = {"components": components, "functions": functions, "vectors": points // self._lanes}
+                self._scale(**counts, ao=ao, weights=roots, out=rows)
+            add_product(square, rows, sign)

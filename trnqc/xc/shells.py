@@ -14,7 +14,7 @@ import numpy as np
 from pyscf import gto
 
 from trnqc.eri.shells.records import Shells, kinds_of
-from trnqc.xc.ao_program import CENTRE, ShellClass
+from trnqc.xc.programs.ao_program import CENTRE, ShellClass
 
 # Blocks whose bounds are computed together, to limit the size of temporary arrays.
 TOGETHER = 64

@@ -6,26 +6,44 @@
  * W_j[a,b] lies at w[first + a * stride + j * columns + b].
  */
 
-/* Amplitudes and sums of pairs of the same spin: os and x of `pair_energies`. */
-void amplitudes(const REAL *k, int64_t pairs, int64_t nvir, int64_t k_stride, int64_t column, int64_t symmetric,
+/* Amplitudes and sums of pairs of the same spin: os and x of `pair_energies`, norm[j] = sum_ab W t with t = K / D, and
+ *
+ *   columns[a] += sum_jc W[a,c] t[a,c] + W[c,a] t[c,a]        once, not twice, for a symmetric pair (i = j)
+ *
+ * `rows` holds nvir * LANES numbers for parts of these sums, which are zero at first. */
+void amplitudes(const double *k, int64_t pairs, int64_t nvir, int64_t k_stride, int64_t column, int64_t symmetric,
                 const double *e_vir, const double *e_pair, double direct, double exchange, double *os, double *x,
-                double *w, int64_t first, int64_t stride)
-{
-    for (int64_t j = 0; j < pairs; j++)
-        pair(k + column + j * nvir, nvir, k_stride, e_vir, e_pair[j], symmetric && j == pairs - 1, os + j, x + j,
-             (struct weighted){direct, exchange, w + first + j * nvir, stride});
-}
-
-/* Amplitudes and sums of pairs of opposite spin: os of `opposite_spin_energies`. */
-void opposite_spin_amplitudes(const REAL *k, int64_t pairs, int64_t rows, int64_t columns, int64_t k_stride,
-                              int64_t column, const double *e_row, const double *e_column, const double *e_pair,
-                              double direct, double *os, double *w, int64_t first, int64_t stride)
+                double *norm, double *rows, double *columns, double *w, int64_t first, int64_t stride)
 {
     for (int64_t j = 0; j < pairs; j++) {
-        os[j] = 0;
-        for (int64_t a = 0; a < rows; a++)
+        const int one = symmetric && j == pairs - 1;
+        const struct weighted to = {.direct = direct, .exchange = exchange, .out = w + first + j * nvir, .stride = stride,
+                                    .share = one ? 0.5 : 1.0, .rows = rows, .columns = columns, .norm = norm + j};
+        norm[j] = 0;
+        pair(k + column + j * nvir, nvir, k_stride, e_vir, e_pair[j], one, os + j, x + j, to);
+    }
+    for (int64_t a = 0; a < nvir; a++)
+        for (int q = 0; q < LANES; q++)
+            columns[a] += rows[a * LANES + q];
+}
+
+/* Amplitudes and sums of pairs of opposite spin: os of `opposite_spin_energies`, norm[j] = sum_ab W t, and
+ *
+ *   left[a] += sum_jb W[a,b] t[a,b]        right[b] += sum_ja W[a,b] t[a,b] */
+void opposite_spin_amplitudes(const double *k, int64_t pairs, int64_t rows, int64_t columns, int64_t k_stride,
+                              int64_t column, const double *e_row, const double *e_column, const double *e_pair,
+                              double direct, double *os, double *norm, double *left, double *right, double *w,
+                              int64_t first, int64_t stride)
+{
+    for (int64_t j = 0; j < pairs; j++) {
+        os[j] = norm[j] = 0;
+        for (int64_t a = 0; a < rows; a++) {
+            double of_row = 0;
             os[j] += opposite_spin_row(k + a * k_stride + column + j * columns, columns, e_pair[j] - e_row[a],
-                                       e_column, direct, w + first + a * stride + j * columns);
+                                       e_column, direct, w + first + a * stride + j * columns, right, &of_row);
+            left[a] += of_row;
+            norm[j] += of_row;
+        }
     }
 }
 
@@ -40,15 +58,6 @@ INLINE void add_products(double *restrict lane, const double *restrict x, const 
         lane[q] += x[n + q] * y[n + q];
 }
 
-/* The sum of the lanes, which are overwritten. */
-INLINE double total(double *lane)
-{
-    for (int half = TILE / 2; half > 0; half /= 2)
-        for (int q = 0; q < half; q++)
-            lane[q] += lane[q + half];
-    return lane[0];
-}
-
 static double dot(const double *x, const double *y, int64_t length)
 {
     double lane[TILE] = {0};
@@ -56,31 +65,25 @@ static double dot(const double *x, const double *y, int64_t length)
     return total(lane);
 }
 
-/* to[b * rows + a] = from[a * stride + b], in tiles that stay in the first-level cache. */
-static void transposed(const double *from, int64_t rows, int64_t columns, int64_t stride, double *to)
-{
-    for (int64_t a0 = 0; a0 < rows; a0 += TILE)
-        for (int64_t b0 = 0; b0 < columns; b0 += TILE)
-            for (int64_t b = b0; b < columns && b < b0 + TILE; b++)
-                for (int64_t a = a0; a < rows && a < a0 + TILE; a++)
-                    to[b * rows + a] = from[a * stride + b];
-}
-
 /* Adds to sums[n] the rows of W_j for the element (a, b) = elements[n], for all j:
  *
  *   left[n]  += sum_c W[a,c] (same W[b,c] + swapped W[c,b])
  *   right[n] += sum_c W[c,a] (same W[c,b] + swapped W[b,c])
  *
- * W is rectangular if `swapped` is 0, else square. If `symmetric` is not zero, the last pair is one of i = j and is left
- * out of `right`. `scratch` holds one W_j.
+ * W is rectangular if `swapped` is 0, else square, and both lists of elements are the same. If `symmetric` is not zero,
+ * the last pair is one of i = j and is left out of `right`. `transposed` lists the orbitals of `right_elements`, whose
+ * columns of W_j are copied to rows of `scratch`.
  */
 void virtual_sums(const double *w, int64_t pairs, int64_t rows, int64_t columns, int64_t first, int64_t stride,
-                  int64_t symmetric, double same, double swapped, int64_t lefts, const int64_t *left_elements, int64_t rights,
-                  const int64_t *right_elements, double *left, double *right, double *scratch)
+                  int64_t symmetric, double same, double swapped, int64_t lefts, const int64_t *left_elements,
+                  int64_t rights, const int64_t *right_elements, int64_t orbitals, const int64_t *transposed,
+                  double *left, double *right, double *scratch)
 {
     for (int64_t j = 0; j < pairs; j++) {
         const double *r = w + first + j * columns, *c = scratch;
-        transposed(r, rows, columns, stride, scratch);
+        for (int64_t n = 0; n < orbitals; n++)
+            for (int64_t a = 0; a < rows; a++)
+                scratch[transposed[n] * rows + a] = r[a * stride + transposed[n]];
         for (int64_t n = 0; n < lefts; n++) {
             const int64_t a = left_elements[2 * n], b = left_elements[2 * n + 1];
             left[n] += same * dot(r + a * stride, r + b * stride, columns);

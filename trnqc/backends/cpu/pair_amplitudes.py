@@ -9,16 +9,18 @@ The amplitudes of a block of pairs are one array W[i, a, j, b].
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from trnqc import jit
-from trnqc.backends.cpu.pair_products import Slab, integers, source_of
+from trnqc.backends.cpu.amplitude_library import amplitude_library
+from trnqc.backends.cpu.pair_products import Slab
 from trnqc.errors import CompilerError
 
+LANES = 8
+"""Parts in which pair_energy.c sums a row; its constant of this name."""
 Elements = np.ndarray
 """Pairs of virtual orbitals (a, b) for which sums are computed, int64 [n, 2]."""
 
@@ -52,6 +54,32 @@ class AmplitudeWeights:
         return symmetric + antisymmetric, symmetric - antisymmetric
 
 
+@dataclass(frozen=True, eq=False)
+class AmplitudeSums:
+    """What is summed while the amplitudes of one i with n orbitals j are computed.
+
+    Attributes
+    ----------
+    energies
+        Σ_ab K_ij[a, b] t[a, b] and Σ_ab K_ij[b, a] t[a, b] of each pair, [n, 2]. The latter is zero for two spins.
+    norms
+        Σ_ab W[a, b] t[a, b] of each pair, [n].
+    left, right
+        Σ_jc W[a, c] t[a, c] and Σ_jc W[c, a] t[c, a] of each virtual orbital a. Of pairs of the same spin, `left` is
+        the sum of both, to which a pair ii contributes once, and `right` is zero.
+    """
+
+    energies: np.ndarray
+    norms: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+
+    @classmethod
+    def zeros(cls, pairs: int, eps_vir: tuple[np.ndarray, np.ndarray]) -> AmplitudeSums:
+        """Sums without a term."""
+        return cls(np.zeros((pairs, 2)), np.zeros(pairs), *(np.zeros(len(eps)) for eps in eps_vir))
+
+
 class PairAmplitudes(Protocol):
     """A way to compute amplitudes and their sums.
 
@@ -63,11 +91,10 @@ class PairAmplitudes(Protocol):
 
     label: str
 
-    def weighted(self, k: Slab, e_pair: np.ndarray, out: np.ndarray, i: int, j0: int) -> np.ndarray:
+    def weighted(self, k: Slab, e_pair: np.ndarray, out: np.ndarray, i: int, j0: int) -> AmplitudeSums:
         """Write W of orbital i and of consecutive j, from `j0` on, to out[i, :, j].
 
-        Returns the sums [pairs, 2] over a, b of K² / D and of K_ij[a, b] K_ij[b, a] / D; the latter is zero for two
-        spins. `e_pair` contains ε_i + ε_j, Hartree.
+        `e_pair` contains ε_i + ε_j of each pair, Hartree.
         """
         ...
 
@@ -76,7 +103,8 @@ class PairAmplitudes(Protocol):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return Σ_jc W[a, c] t[b, c] and Σ_jc W[c, a] t[c, b] of the pairs of i with the orbitals j in `columns`.
 
-        The first sum is computed for the first array of elements (a, b), and the second one for the second. If
+        The first sum is computed for the first array of elements (a, b), and the second one for the second. For pairs
+        of the same spin, both arrays are the same, and only the sum of the two results has a meaning. If
         `symmetric` is set, the last j is i, and the second sum leaves out this pair.
         """
         ...
@@ -115,27 +143,50 @@ class CompiledAmplitudes:
         self.weights, self.eps_vir, self._library = weights, eps_vir, amplitude_library()
         self.label = f"compiled amplitudes ({jit.find_compiler().label})"
 
-    def weighted(self, k: Slab, e_pair: np.ndarray, out: np.ndarray, i: int, j0: int) -> np.ndarray:
+    def weighted(self, k: Slab, e_pair: np.ndarray, out: np.ndarray, i: int, j0: int) -> AmplitudeSums:
         (left, right), weights, pairs = self.eps_vir, self.weights, len(e_pair)
+        sums, (os, x) = AmplitudeSums.zeros(pairs, self.eps_vir), np.zeros((2, pairs))
         place = {"w": out, "first": _place(out, i, j0), "stride": out.shape[2] * out.shape[3]}
         slab = {"k": k.data, "pairs": pairs, "k_stride": k.data.shape[1], "column": k.column, "e_pair": e_pair}
-        os, x = np.zeros((2, pairs))
         if weights.same_spin:
             factors = {"direct": weights.direct, "exchange": weights.exchange}
             self._library.amplitudes(
-                nvir=len(left), symmetric=k.symmetric, e_vir=left, os=os, x=x, **slab, **place, **factors
+                nvir=len(left),
+                symmetric=k.symmetric,
+                e_vir=left,
+                os=os,
+                x=x,
+                norm=sums.norms,
+                rows=np.zeros(LANES * len(left)),
+                columns=sums.left,
+                **slab,
+                **place,
+                **factors,
             )
         else:
             sizes = {"rows": len(left), "columns": len(right)}
             self._library.opposite_spin_amplitudes(
-                e_row=left, e_column=right, os=os, direct=weights.direct, **slab, **place, **sizes
+                e_row=left,
+                e_column=right,
+                os=os,
+                norm=sums.norms,
+                left=sums.left,
+                right=sums.right,
+                direct=weights.direct,
+                **slab,
+                **place,
+                **sizes,
             )
-        return np.stack((os, x), axis=1)
+        sums.energies[:] = np.stack((os, x), axis=1)
+        return sums
 
     def virtual_sums(
         self, w: np.ndarray, i: int, columns: slice, symmetric: bool, elements: tuple[Elements, Elements]
     ) -> tuple[np.ndarray, np.ndarray]:
         left, right = np.zeros(len(elements[0])), np.zeros(len(elements[1]))
+        if not (len(left) or len(right)):
+            return left, right
+        transposed = np.unique(elements[1])
         self._library.virtual_sums(
             pairs=columns.stop - columns.start,
             symmetric=symmetric,
@@ -143,6 +194,8 @@ class CompiledAmplitudes:
             left_elements=elements[0],
             rights=len(right),
             right_elements=elements[1],
+            orbitals=len(transposed),
+            transposed=transposed,
             left=left,
             right=right,
             scratch=np.empty((w.shape[3], w.shape[1])),
@@ -172,19 +225,25 @@ class NumpyAmplitudes:
     label = "amplitudes by NumPy"
 
     def __init__(self, weights: AmplitudeWeights, eps_vir: tuple[np.ndarray, np.ndarray]) -> None:
-        self.weights, self._virtual = weights, eps_vir[0][:, None] + eps_vir[1]
+        self.weights, self.eps_vir, self._virtual = weights, eps_vir, eps_vir[0][:, None] + eps_vir[1]
 
-    def weighted(self, k: Slab, e_pair: np.ndarray, out: np.ndarray, i: int, j0: int) -> np.ndarray:
-        columns, sums = self._virtual.shape[1], np.zeros((len(e_pair), 2))
+    def weighted(self, k: Slab, e_pair: np.ndarray, out: np.ndarray, i: int, j0: int) -> AmplitudeSums:
+        columns, sums = self._virtual.shape[1], AmplitudeSums.zeros(len(e_pair), self.eps_vir)
         for j, e in enumerate(e_pair):
             integrals = k.data[:, k.column + j * columns : k.column + (j + 1) * columns]
             with np.errstate(all="ignore"):  # The caller looks for elements that are not finite.
                 t = integrals / (e - self._virtual)
-                out[i, :, j0 + j] = self.weights.direct * t
-                sums[j, 0] = np.vdot(integrals, t)
+                weighted = self.weights.direct * t
+                sums.energies[j, 0] = np.vdot(integrals, t)
                 if self.weights.same_spin:
-                    out[i, :, j0 + j] -= self.weights.exchange * t.T
-                    sums[j, 1] = np.vdot(integrals.T, t)
+                    weighted -= self.weights.exchange * t.T
+                    sums.energies[j, 1] = np.vdot(integrals.T, t)
+                out[i, :, j0 + j] = weighted
+                weighted *= t
+            sums.left[:] += weighted.sum(axis=1)
+            if not (k.symmetric and j == len(e_pair) - 1):
+                (sums.left if self.weights.same_spin else sums.right)[:] += weighted.sum(axis=0)
+            sums.norms[j] = weighted.sum()
         return sums
 
     def virtual_sums(
@@ -214,58 +273,3 @@ def _place(w: np.ndarray, i: int, j: int) -> int:
     """Position of W[i, 0, j, 0]."""
     _, rows, pairs, columns = w.shape
     return (i * rows * pairs + j) * columns
-
-
-@functools.cache
-def amplitude_library() -> jit.Library:
-    """The library compiled from pair_amplitudes.c. Raises CompilerError."""
-
-    def numbers(*names: str) -> tuple[jit.Parameter, ...]:
-        return tuple(jit.Parameter(name, "f64") for name in names)
-
-    def vectors(*names: str, written: bool = False) -> tuple[jit.Parameter, ...]:
-        return tuple(jit.Parameter(name, "f64", array=True, ndim=1, written=written) for name in names)
-
-    def elements(name: str) -> jit.Parameter:
-        return jit.Parameter(name, "i64", array=True, ndim=2)
-
-    slab, amplitudes = (jit.Parameter("k", "f64", array=True, ndim=2), jit.Parameter("w", "f64", array=True, ndim=4))
-    written = jit.Parameter("w", "f64", array=True, ndim=4, written=True)
-    same_spin = (
-        slab,
-        *integers("pairs", "nvir", "k_stride", "column", "symmetric"),
-        *vectors("e_vir", "e_pair"),
-        *numbers("direct", "exchange"),
-        *vectors("os", "x", written=True),
-        written,
-        *integers("first", "stride"),
-    )
-    opposite_spin = (
-        slab,
-        *integers("pairs", "rows", "columns", "k_stride", "column"),
-        *vectors("e_row", "e_column", "e_pair"),
-        *numbers("direct"),
-        *vectors("os", written=True),
-        written,
-        *integers("first", "stride"),
-    )
-    virtual_sums = (
-        amplitudes,
-        *integers("pairs", "rows", "columns", "first", "stride", "symmetric"),
-        *numbers("same", "swapped"),
-        *integers("lefts"),
-        elements("left_elements"),
-        *integers("rights"),
-        elements("right_elements"),
-        *vectors("left", "right", written=True),
-        jit.Parameter("scratch", "f64", array=True, ndim=2, written=True),
-    )
-    overlap = (amplitudes, *integers("v0", "w0", "rows", "columns", "stride"), *numbers("same", "swapped"))
-    signatures = (
-        jit.Signature("amplitudes", same_spin),
-        jit.Signature("opposite_spin_amplitudes", opposite_spin),
-        jit.Signature("virtual_sums", virtual_sums),
-        jit.Signature("pair_overlap", overlap, returns="f64"),
-    )
-    text = source_of("pair_energy.c") + source_of("pair_amplitudes.c")
-    return jit.compile_c(text, signatures, name="pair_amplitudes", defines=("REAL=double",))

@@ -11,45 +11,70 @@
  * tiles counted from its first element.
  *
  * pair_amplitudes.c, which is compiled together with this file, also lets the pass store weighted amplitudes
- * (direct T[a,b] - exchange T[b,a]) / D[a,b]. The functions of one pair are inlined everywhere, so that nothing of the
- * stores remains in the functions that compute energies alone.
+ * W[a,b] = (direct T[a,b] - exchange T[b,a]) / D[a,b] and sum W t with t = T / D. The functions of one pair are inlined
+ * everywhere, so that nothing of this remains in the functions that compute energies alone.
  */
 #include <stdint.h>
 
-enum { TILE = 32 };
+enum { TILE = 32, LANES = 8 };
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* The weights of the amplitudes, and where they are stored: element [a,b] at out[a * stride + b]; no place, no stores. */
+/* The weights of the amplitudes, and where they are stored: element [a,b] at out[a * stride + b]; no place, no stores.
+ * The sum of W t is added to `norm`. `share` times its sums over single rows are added to rows[a], in LANES parts, and
+ * those over single columns to columns[b]. */
 struct weighted {
     double direct, exchange, *out;
     int64_t stride;
+    double share, *rows, *columns, *norm;
 };
 
-/* Adds one tile pair; `u` is T_BA already transposed, and `ab` and `ba` are the places of their amplitudes. Sums run along b in TILE separate lanes, so that the inner loop
- * vectorises without reordering any addition. */
+/* The sum of TILE lanes, which are overwritten. */
+INLINE double total(double *lane)
+{
+    for (int half = TILE / 2; half > 0; half /= 2)
+        for (int q = 0; q < half; q++)
+            lane[q] += lane[q + half];
+    return lane[0];
+}
+
+/* Adds one tile pair, whose first rows are `at_a` and `at_b`; `u` is T_BA already transposed. Sums run along b in TILE
+ * separate lanes, so that the inner loop vectorises without reordering any addition. */
 INLINE void add_tile(int na, int nb, const REAL *restrict t, int64_t stride, double u[restrict TILE][TILE],
                      const double *restrict e_a, const double *restrict e_b, double e_pair, double both,
-                     double *restrict os, double *restrict x, struct weighted w, double *restrict ab,
-                     double *restrict ba)
+                     double *restrict os, double *restrict x, struct weighted w, int64_t at_a, int64_t at_b)
 {
-    double os_lane[TILE] = {0}, x_lane[TILE] = {0};
+    double os_lane[TILE] = {0}, x_lane[TILE] = {0}, columns[TILE] = {0};
+    double *restrict ab = w.out + at_a * w.stride + at_b, *restrict ba = w.out + at_b * w.stride + at_a;
     for (int a = 0; a < na; a++) {
         const double e = e_pair - e_a[a];
+        double row[TILE] = {0};
         for (int b = 0; b < nb; b++) {
             const double r = 1.0 / (e - e_b[b]), p = t[a * stride + b], q = u[a][b];
             os_lane[b] += (p * p + both * (q * q)) * r;
             x_lane[b] += p * q * r;
             if (w.out) {
-                ab[a * w.stride + b] = (w.direct * p - w.exchange * q) * r;
-                u[a][b] = (w.direct * q - w.exchange * p) * r;
+                const double v = (w.direct * p - w.exchange * q) * r, z = (w.direct * q - w.exchange * p) * r;
+                ab[a * w.stride + b] = v;
+                u[a][b] = z;
+                row[b] = w.share * (v * p + both * (z * q)) * r;
             }
         }
+        if (w.out)
+            for (int b = 0; b < TILE; b += LANES)
+                for (int q = 0; q < LANES; q++) {
+                    w.rows[(at_a + a) * LANES + q] += row[b + q];
+                    columns[b + q] += row[b + q];
+                }
     }
-    if (w.out && both != 0)
-        for (int b = 0; b < nb; b++)
-            for (int a = 0; a < na; a++)
+    if (w.out) {
+        for (int b = 0; b < nb; b++) {
+            w.columns[at_b + b] += columns[b];
+            for (int a = 0; a < na && both != 0; a++)
                 ba[b * w.stride + a] = u[a][b];
+        }
+        *w.norm += total(columns) / w.share;
+    }
     double os_sum = 0, x_sum = 0;
     for (int b = 0; b < nb; b++) {
         os_sum += os_lane[b];
@@ -90,36 +115,44 @@ INLINE void pair(const REAL *t, int64_t nvir, int64_t stride, const double *e_vi
                 transpose(TILE, TILE, ba, stride, u);
             else
                 transpose(na, nb, ba, stride, u);
-            double *to_ab = w.out + a * w.stride + b, *to_ba = w.out + b * w.stride + a;
             if (na == TILE)
-                add_tile(TILE, TILE, ab, stride, u, e_vir + a, e_vir + b, e_pair, both, os, x, w, to_ab, to_ba);
+                add_tile(TILE, TILE, ab, stride, u, e_vir + a, e_vir + b, e_pair, both, os, x, w, a, b);
             else
-                add_tile(na, nb, ab, stride, u, e_vir + a, e_vir + b, e_pair, both, os, x, w, to_ab, to_ba);
+                add_tile(na, nb, ab, stride, u, e_vir + a, e_vir + b, e_pair, both, os, x, w, a, b);
         }
     }
 }
 
-/* The sum of a row of T over b of T[a,b]^2 / D[a,b] with D[a,b] = e - e_column[b]; T is rectangular. */
+/* The sum of a row of T over b of T[a,b]^2 / D[a,b] with D[a,b] = e - e_column[b]; T is rectangular. The sums of
+ * W t belong to the amplitudes, which are stored if there is a place `out` for them. */
 INLINE double opposite_spin_row(const REAL *restrict row, int64_t columns, double e, const double *restrict e_column,
-                                double direct, double *restrict out)
+                                double direct, double *restrict out, double *restrict sums, double *norm)
 {
-    double lane[TILE] = {0}, sum = 0;
+    double lane[TILE] = {0}, square[TILE] = {0}, sum = 0;
     int64_t b = 0;
     for (; b + TILE <= columns; b += TILE)
         for (int q = 0; q < TILE; q++) {
             const double p = row[b + q], t = p / (e - e_column[b + q]);
             lane[q] += p * t;
-            if (out)
+            if (out) {
                 out[b + q] = direct * t;
+                sums[b + q] += direct * t * t;
+                square[q] += direct * t * t;
+            }
         }
     for (int q = 0; b + q < columns; q++) {
         const double p = row[b + q], t = p / (e - e_column[b + q]);
         lane[q] += p * t;
-        if (out)
+        if (out) {
             out[b + q] = direct * t;
+            sums[b + q] += direct * t * t;
+            square[q] += direct * t * t;
+        }
     }
     for (int q = 0; q < TILE; q++)
         sum += lane[q];
+    if (out)
+        *norm = total(square);
     return sum;
 }
 
@@ -132,7 +165,7 @@ void opposite_spin_energies(const REAL *t, int64_t pairs, int64_t rows, int64_t 
         os[j] = 0;
         for (int64_t a = 0; a < rows; a++)
             os[j] += opposite_spin_row(t + a * stride + column + j * columns, columns, e_pair[j] - e_row[a], e_column,
-                                       0, 0);
+                                       0, 0, 0, 0);
     }
 }
 

@@ -5,6 +5,9 @@ molecule, fitting set -> fitted integrals in _cderi (fitted_integrals.py) -> J a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -12,10 +15,12 @@ from pyscf import df, gto, lib
 from pyscf.df import df_jk
 from pyscf.lib import logger
 
-from trnqc.eri.fitting import jk
+from trnqc.eri.fitting import half_transform, jk
 from trnqc.eri.fitting.fitted_integrals import fitted_integrals
+from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.eri.library import background, needs, programs
-from trnqc.errors import CompilerError, InputError, UnsupportedClass
+from trnqc.errors import CompilerError, InputError, StorageError, UnsupportedClass
+from trnqc.host.arrays import zeros
 from trnqc.host.memory import gigabytes
 from trnqc.ranks import ALONE, Ranks
 
@@ -32,7 +37,9 @@ class DF(df.DF):
     """PySCF's DF object with integrals by our kernels, and J and K by BLAS. Results agree with PySCF's to rounding.
 
     PySCF computes the integrals itself, on disk if need be, where they do not fit into max_memory, are to be saved
-    (_cderi_to_save), or are beyond our kernels. ``ran_on`` says who did it, and a log line says why.
+    (_cderi_to_save), or are beyond our kernels. J and K are computed from a file block by block. Where the program for
+    them is not compiled yet or cannot be compiled, PySCF computes them too. ``ran_on`` says who did what, and a log line
+    says why.
 
     Parameters
     ----------
@@ -45,6 +52,7 @@ class DF(df.DF):
     _keys = frozenset({"kernels", "ran_on"})
     _cderi: Any
     auxmol: Any
+    _single: Any = None
 
     def __init__(self, mol: gto.Mole, auxbasis: Any = None, kernels: str = "wait") -> None:
         super().__init__(mol, auxbasis)
@@ -72,18 +80,27 @@ class DF(df.DF):
         try:
             if reason := self._why_pyscf(auxmol) or self._why_not_yet(auxmol):
                 self.ran_on = f"PySCF: {reason}"
-                logger.note(self, "density fitting is left to PySCF: %s", reason)
-                return super().build()
+                logger.note(self, "density-fitting integrals are left to PySCF: %s", reason)
+                return self._built_by_pyscf()
             self.check_sanity()
             self.dump_flags()
             self._cderi = fitted_integrals(self.mol, auxmol)
         except (UnsupportedClass, CompilerError) as error:
             self.ran_on = f"PySCF: {error}"
-            logger.warn(self, "density fitting is left to PySCF: %s", error)
-            return super().build()
+            logger.warn(self, "density-fitting integrals are left to PySCF: %s", error)
+            return self._built_by_pyscf()
         self.auxmol, self.ran_on = auxmol, programs.words()
         logger.timer(self, "density-fitting integrals", *start)
         return self
+
+    def _built_by_pyscf(self) -> DF:
+        try:
+            return super().build()
+        except OSError as error:
+            raise StorageError(
+                f"the fitted integrals cannot be written to {lib.param.TMPDIR} or _cderi_to_save ({error}): free space "
+                "there, set $PYSCF_TMPDIR, or raise max_memory"
+            ) from error
 
     def _why_not_yet(self, auxmol: gto.Mole) -> str:
         """Return why our kernels cannot be used yet, or "". Raises UnsupportedClass, CompilerError."""
@@ -91,6 +108,14 @@ class DF(df.DF):
             return ""
         needed = background.Needed(needs.for_fitting(self.mol, auxmol), self.kernels)
         return "" if needed.ready() else needed.reason
+
+    def _can_transform(self) -> bool:
+        """Return whether the program of J and K can be used now. Without a C compiler PySCF computes them."""
+        needed = background.Needed([half_transform.recipe("f64")], self.kernels)
+        try:
+            return needed.ready()
+        except CompilerError:
+            return False
 
     def _why_pyscf(self, auxmol: gto.Mole) -> str:
         """Return why PySCF has to compute the integrals, or ""."""
@@ -118,17 +143,77 @@ class DF(df.DF):
                 return fitted.get_jk(dm, hermi, with_j, with_k, direct_scf_tol)
         if with_k and self._cderi is None:
             self.build()
-        if not isinstance(self._cderi, np.ndarray) or np.iscomplexobj(dm):
+        if self._cderi is None or np.iscomplexobj(dm) or not self._can_transform():
             return df_jk.get_jk(self, dm, hermi, with_j, with_k, direct_scf_tol)
         start = logger.process_clock(), logger.perf_counter()
         dms = np.asarray(dm, float)
         nao = self.mol.nao
         if dms.shape[-2:] != (nao, nao):
             raise InputError(f"dm is [{nao}, {nao}] or [..., {nao}, {nao}] for this molecule, found {dms.shape}")
-        norms = self.__dict__.setdefault("_norms", jk.Norms())(self._cderi)
-        vj, vk = fitted_jk(self._cderi, dm, norms, with_j, with_k, memory_left(self.max_memory))
+        if isinstance(self._cderi, np.ndarray):
+            vj, vk = self._jk_from_memory(dm, with_j, with_k)
+        else:
+            vj, vk = self._jk_from_file(dm, with_j, with_k)
         logger.timer(self, "df vj and vk", *start)
         return vj, vk
+
+    def _jk_from_memory(self, dm: Any, with_j: bool, with_k: bool) -> tuple[Any, Any]:
+        norms = self.__dict__.setdefault("_norms", jk.Norms())(self._cderi)
+        # Only the products of orbitals have a program for single precision.
+        single = with_k and getattr(dm, "mo_coeff", None) is not None and self._single is not None
+        rows = self._single if single else self._cderi
+        return fitted_jk(rows, dm, norms, with_j, with_k, memory_left(self.max_memory))
+
+    def _jk_from_file(self, dm: Any, with_j: bool, with_k: bool) -> tuple[Any, Any]:
+        """Compute J and K block by block, while PySCF's `loop` reads the next block."""
+        nao, room = self.mol.nao, memory_left(self.max_memory)
+        # Two blocks are in memory at once; the working arrays take the other half.
+        rows = jk.GROUP * max(1, int(room / 4 / (4 * nao * (nao + 1) * jk.GROUP)))
+        norms = self._norms_of_file(rows)
+        totals = [np.zeros(np.shape(dm)) if wanted else None for wanted in (with_j, with_k)]
+        for block in self.loop(rows):
+            for total, part in zip(totals, fitted_jk(block, dm, norms, with_j, with_k, room / 2)):
+                if total is not None:
+                    total += part
+        if "J and K" not in self.ran_on:
+            self.ran_on += f"; J and K from a file by {programs.words()}"
+        return totals[0], totals[1]
+
+    def _norms_of_file(self, rows: int) -> np.ndarray:
+        """Return the norms of the integrals of a file, which is read once for them."""
+        file, norms = self.__dict__.get("_file_norms", (None, None))
+        if file is not self._cderi:
+            norms = lib.unpack_tril(np.sqrt(sum(jk.norms_of(block) ** 2 for block in self.loop(rows))))
+            self._file_norms = self._cderi, norms
+        return norms
+
+    @contextmanager
+    def single_precision(self) -> Iterator[bool]:
+        """A context in which J and K of densities with orbitals are computed from integrals rounded to float32.
+
+        Yields
+        ------
+        bool
+            False if that is not possible: the integrals are not in memory, their copy does not fit below max_memory,
+            or PySCF computes J and K. Then J and K are as outside of the context.
+        """
+        if self._cderi is None:
+            self.build()
+        rows = self._cderi
+        if (
+            not isinstance(rows, np.ndarray)
+            or rows.nbytes / 2 >= memory_left(self.max_memory)
+            or not self._can_transform()
+        ):
+            yield False
+            return
+        self._single = zeros(rows.shape, np.float32)
+        with single_threaded_pool(lib.num_threads()) as pool:
+            list(pool.map(np.copyto, self._single, rows, repeat("same_kind")))
+        try:
+            yield True
+        finally:
+            self._single = None
 
 
 def fitted_jk(
@@ -150,20 +235,18 @@ def fitted_jk(
     """
     dms = np.asarray(dm, float)
     square = dms.reshape(-1, *dms.shape[-2:])
-    vj = jk.coulomb(rows, square, norms, ranks).reshape(dms.shape) if with_j else None
-    if not with_k:
-        return vj, None
-    if getattr(dm, "mo_coeff", None) is not None:
+    if with_k and getattr(dm, "mo_coeff", None) is not None:
         orbitals = _occupied(dm, len(square), dms.shape[-1])
-        vk = [jk.exchange_of_orbitals(rows, c, norms, room, ranks) for c in orbitals]
-    else:
-        vk = [jk.exchange(rows, one, norms, room, ranks) for one in square]
-    return vj, np.array(vk).reshape(dms.shape)
+        vjs, vks = zip(*(jk.of_orbitals(rows, c, norms, room, ranks, with_j) for c in orbitals))
+        return (np.array(vjs).reshape(dms.shape) if with_j else None), np.array(vks).reshape(dms.shape)
+    vj = jk.coulomb(rows, square, norms, ranks).reshape(dms.shape) if with_j else None
+    vk = [jk.exchange(rows, one, norms, room, ranks) for one in square] if with_k else None
+    return vj, (np.array(vk).reshape(dms.shape) if with_k else None)
 
 
 def _state(fitting: df.DF) -> dict[str, Any]:
     """Return the attributes that PySCF's and our objects share. Tables that depend on the class are left out."""
-    own = ("kernels", "ran_on", "_rsh_df", "_vjopt")
+    own = ("kernels", "ran_on", "_rsh_df", "_vjopt", "_single", "_norms", "_file_norms")
     return {name: v for name, v in fitting.__dict__.items() if name not in own}
 
 

@@ -13,13 +13,12 @@ import scipy.linalg
 from pyscf import gto, lib
 from pyscf.df.incore import LINEAR_DEP_THR
 from pyscf.lib import logger
-from scipy.linalg.blas import dgemm, dtrsm
 
 from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.eri.integrals import int2c2e, int3c2e
 
 # Rows of L that are solved for at once: enough for fast matrix products, and few beside the metric.
-ROWS = 256
+ROWS = 128
 # Columns ij that a thread solves for at once, at least: they stay in its cache and are enough for matrix products.
 COLUMNS = 2048
 
@@ -74,12 +73,16 @@ class MetricFactor:
     def divide_out(self, integrals: np.ndarray, columns: Sequence[tuple[int, int]]) -> np.ndarray:
         """Replace (P|ij) [nfit, pairs] by fitted rows [naux, pairs] in the same memory; one task a range of columns."""
 
-        def fit(part: tuple[int, int]) -> None:
-            block = np.ascontiguousarray(integrals[:, slice(*part)])
-            fitted = solve_lower(self.matrix, block) if self.is_lower else self.matrix.T @ block
-            integrals[: self.naux, slice(*part)] = fitted
-
         with single_threaded_pool(lib.num_threads()) as pool:
+            solver = LowerSolver.of(self.matrix) if self.is_lower else None
+
+            def fit(part: tuple[int, int]) -> None:
+                block = integrals[:, slice(*part)]
+                if solver:
+                    solver.solve(block)
+                else:
+                    block[: self.naux] = self.matrix.T @ block
+
             list(pool.map(fit, columns))
         return integrals[: self.naux]
 
@@ -106,18 +109,26 @@ def _pairs(n: int) -> int:
     return int(n * (n + 1) // 2)
 
 
-def solve_lower(lower: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Compute L^-1 rows in the memory of `rows`, which is [n, m] and C-contiguous.
+@dataclass(frozen=True, eq=False)
+class LowerSolver:
+    """Solves L X = B for a lower triangular matrix L by matrix products alone.
 
-    Blocks of rows leave all work to matrix products but for that on the diagonal.
+    The blocks on the diagonal are inverted beforehand, because a BLAS library multiplies much faster than it solves.
     """
-    lower = np.asfortranarray(lower)
-    for begin in range(0, len(lower), ROWS):
-        block = slice(begin, min(begin + ROWS, len(lower)))
-        # BLAS works in place on the transpose of C-contiguous rows.
-        right = rows[block].T
-        if begin:
-            right = dgemm(-1.0, rows[:begin].T, lower[block, :begin], 1.0, right, trans_b=True, overwrite_c=True)
-        solved = dtrsm(1.0, lower[block, block], right, side=1, lower=1, trans_a=1, overwrite_b=True)
-        assert np.shares_memory(solved, rows)
-    return rows
+
+    lower: np.ndarray
+    inverses: tuple[np.ndarray, ...]
+
+    @classmethod
+    def of(cls, lower: np.ndarray) -> LowerSolver:
+        """Prepare for L [n, n]."""
+        blocks = [lower[i : i + ROWS, i : i + ROWS] for i in range(0, len(lower), ROWS)]
+        inverses = (scipy.linalg.solve_triangular(block, np.eye(len(block)), lower=True) for block in blocks)
+        return cls(np.ascontiguousarray(lower), tuple(map(np.ascontiguousarray, inverses)))
+
+    def solve(self, rows: np.ndarray) -> None:
+        """Replace B [n, m], whose rows are contiguous, by X."""
+        for begin, inverse in zip(range(0, len(rows), ROWS), self.inverses):
+            block = rows[begin : begin + ROWS]
+            known = self.lower[begin : begin + ROWS, :begin] @ rows[:begin]
+            np.matmul(inverse, np.subtract(block, known, out=known), out=block)

@@ -1,7 +1,7 @@
 """J and K from fitted integrals, with the same bits for any number of threads and ranks.
 
-rows Q of (Q|ij), in groups -> a thread takes a group: unpacked rows -> half-transformed rows -> one rank-n update for
-several Q -> each group's term is rounded once and added exactly, over the threads of all ranks (exact_sums.py)
+rows Q of (Q|ij), in groups -> a thread takes a group: half-transformed rows -> one rank-n update for several Q -> each
+group's term is rounded once and added exactly, over the threads of all ranks (exact_sums.py)
 
 The threads are ours, because those of a BLAS library gain nothing from products as small as these: K of 51 orbitals
 takes longer on two of them than on one. A rank that has part of the rows has whole groups.
@@ -10,11 +10,12 @@ takes longer on two of them than on one. A rank that has part of the rows has wh
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from pyscf import lib
 
+from trnqc.eri.fitting import half_transform
 from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.eri.jk.densities import is_symmetric
 from trnqc.eri.jk.exact_sums import ExactSum, add_all
@@ -31,8 +32,8 @@ COLUMNS = 1024
 # Eigenvalues of a density below this share of the largest are rounding errors.
 NEGLIGIBLE = 1e-14
 
-# Adds to the array what the rows begin .. end contribute.
-AddRows = Callable[[int, int, np.ndarray], None]
+# Called with begin, end and arrays; adds to the arrays what the rows begin .. end contribute.
+AddRows = Callable[..., None]
 
 
 def norms_of(rows: np.ndarray) -> np.ndarray:
@@ -95,44 +96,76 @@ def coulomb(cderi: np.ndarray, dms: np.ndarray, norms: np.ndarray, ranks: Ranks 
 
         return add
 
-    bound = norms.max(initial=0.0) * (np.abs(dms) * norms).sum(axis=(1, 2))
-    return lib.unpack_tril(_sum_of_groups(worker, len(cderi), lib.num_threads(), folded.shape, bound, ranks))
+    bound = _bound_of_coulomb(dms, norms)
+    (packed,) = _sums_of_groups(worker, len(cderi), lib.num_threads(), [folded.shape], [bound], ranks)
+    return lib.unpack_tril(packed)
 
 
-def exchange_of_orbitals(
-    cderi: np.ndarray, orbitals: np.ndarray, norms: np.ndarray, room: float, ranks: Ranks = ALONE
-) -> np.ndarray:
-    """Compute K_ij = sum_Qm (im|Q) (Q|jm) of the density C C^T; [nao, nao].
+def _bound_of_coulomb(dms: np.ndarray, norms: np.ndarray) -> np.ndarray:
+    """Return what no element of J of each density can exceed."""
+    return np.asarray(norms.max(initial=0.0) * (np.abs(dms) * norms).sum(axis=(1, 2)))
 
-    orbitals: C [nao, nocc]. room: bytes that working arrays may take. Others as in `coulomb`.
+
+def of_orbitals(
+    cderi: np.ndarray, orbitals: np.ndarray, norms: np.ndarray, room: float, ranks: Ranks = ALONE, with_j: bool = True
+) -> tuple[np.ndarray | None, np.ndarray]:
+    """Compute J and K of the density C C^T in one pass over the rows.
+
+    With X_Q = B_Q C, J is sum_Q B_Q tr(C^T X_Q) and K is sum_Q X_Q X_Q^T.
+
+    Parameters
+    ----------
+    cderi [naux, pairs]
+        This rank's rows of fitted integrals B_Q, packed. If they are float32, so are the products of a group. The sums
+        over groups are float64.
+    orbitals [nao, nocc]
+        C, the orbitals times the square roots of their occupations.
+    norms, ranks
+        As in `coulomb`.
+    room
+        Bytes that working arrays may take.
+    with_j
+        Whether J is wanted.
+
+    Returns
+    -------
+    vj, vk : numpy.ndarray [nao, nao]
+        vj is None if it is not wanted.
     """
     nao, nocc = orbitals.shape
-    left = np.ascontiguousarray(orbitals.T)
-    threads, wide = _division(room, fixed=5 * nao**2, each=nocc * nao)
+    pairs = nao * (nao + 1) // 2
+    matrix = half_transform.padded(orbitals, cderi.dtype)
+    # Each thread has the sums of a group with their integers, an update of K, and one X_Q.
+    threads, wide = _division(room, fixed=3 * nao**2 + 3 * pairs + matrix.size, each=matrix.size)
 
     def worker() -> AddRows:
-        update, square, half = np.empty((nao, nao)), np.empty((nao, nao)), np.empty((wide, nocc, nao))
+        transform = half_transform.HalfTransform(matrix, with_j)
+        update, halves = np.empty((nao, nao), cderi.dtype), np.empty(wide * matrix.size, cderi.dtype)
 
-        def add(begin: int, end: int, out: np.ndarray) -> None:
+        def add(begin: int, end: int, exchange: np.ndarray, *coulomb: np.ndarray) -> None:
             for first in range(begin, end, wide):
                 rows = cderi[first : min(first + wide, end)]
-                for row, transformed in zip(rows, half):
-                    np.matmul(left, lib.unpack_tril(row, out=square), out=transformed)
-                both = half[: len(rows)].reshape(-1, nao)
-                out += np.matmul(both.T, both, out=update)
+                half = halves[: len(rows) * matrix.size].reshape(nao, len(rows), -1)
+                transform(rows, half, *(packed[0] for packed in coulomb))
+                both = half.reshape(nao, -1)
+                exchange += np.matmul(both, both.T, out=update)
 
         return add
 
     diagonal = ((norms @ np.abs(orbitals)) ** 2).sum(axis=1)
-    bound = np.sqrt(diagonal * diagonal.max(initial=0.0))
-    return _sum_of_groups(worker, len(cderi) if nocc else 0, threads, (nao, nao), bound, ranks)
+    shapes, bounds = [(nao, nao)], [np.sqrt(diagonal * diagonal.max(initial=0.0))]
+    if with_j:
+        shapes.append((1, pairs))
+        bounds.append(_bound_of_coulomb((orbitals @ orbitals.T)[None], norms))
+    vk, *packed = _sums_of_groups(worker, len(cderi) if nocc else 0, threads, shapes, bounds, ranks)
+    return (lib.unpack_tril(packed[0][0]) if with_j else None), vk
 
 
 def exchange(cderi: np.ndarray, dm: np.ndarray, norms: np.ndarray, room: float, ranks: Ranks = ALONE) -> np.ndarray:
     """Compute K_il = sum_Qjk (ij|Q) D_jk (Q|kl) of any real density; [nao, nao].
 
     A symmetric density goes by its eigenvectors if those that matter are at most half of them. Arguments as in
-    `exchange_of_orbitals`.
+    `of_orbitals`.
     """
     if not is_symmetric(dm):  # NaN is not symmetric either.
         return _exchange_of_matrix(cderi, dm, norms, room, ranks)
@@ -141,7 +174,7 @@ def exchange(cderi: np.ndarray, dm: np.ndarray, norms: np.ndarray, room: float, 
     if 2 * large.sum() > len(w):
         return _exchange_of_matrix(cderi, dm, norms, room, ranks)
     plus, minus = (
-        exchange_of_orbitals(cderi, c[:, part] * np.sqrt(np.abs(w[part])), norms, room, ranks)
+        of_orbitals(cderi, c[:, part] * np.sqrt(np.abs(w[part])), norms, room, ranks, with_j=False)[1]
         for part in (large & (w > 0), large & (w < 0))
     )
     return plus - minus
@@ -167,7 +200,7 @@ def _exchange_of_matrix(cderi: np.ndarray, dm: np.ndarray, norms: np.ndarray, ro
         return add
 
     bound = (norms @ np.abs(dm) @ norms).max(axis=1, initial=0.0)
-    return _sum_of_groups(worker, len(cderi), threads, (nao, nao), bound, ranks)
+    return _sums_of_groups(worker, len(cderi), threads, [(nao, nao)], [bound], ranks)[0]
 
 
 def _division(room: float, fixed: int, each: int) -> tuple[int, int]:
@@ -181,22 +214,27 @@ def _division(room: float, fixed: int, each: int) -> tuple[int, int]:
     return threads, int(max(1, min(WIDE, (room / 8 / threads - fixed) // max(each, 1))))
 
 
-def _sum_of_groups(
-    worker: Callable[[], AddRows], count: int, threads: int, shape: tuple[int, int], bound: np.ndarray, ranks: Ranks
-) -> np.ndarray:
-    """Return the exact sum of what all groups of `count` rows add to an array; NaN if the bound is not finite.
+def _sums_of_groups(
+    worker: Callable[[], AddRows],
+    count: int,
+    threads: int,
+    shapes: Sequence[tuple[int, int]],
+    bounds: Sequence[np.ndarray],
+    ranks: Ranks,
+) -> list[np.ndarray]:
+    """Return the exact sums of what all groups of `count` rows add to arrays; NaN if a bound is not finite.
 
-    worker: called once on each thread. bound: as in `ExactSum`, the same on all ranks.
+    worker: called once on each thread. bounds: as in `ExactSum`, the same on all ranks.
     """
-    if not np.isfinite(bound).all():
-        return np.full(shape, np.nan)
-    total = ExactSum(shape, bound)
+    if not all(np.isfinite(bound).all() for bound in bounds):
+        return [np.full(shape, np.nan) for shape in shapes]
+    totals = [ExactSum(shape, bound) for shape, bound in zip(shapes, bounds)]
 
     def adding() -> Callable[[int, tuple[np.ndarray, ...]], None]:
         add = worker()
-        return lambda begin, arrays: add(begin, min(begin + GROUP, count), arrays[0])
+        return lambda begin, arrays: add(begin, min(begin + GROUP, count), *arrays)
 
     groups = range(0, count, GROUP)
     with single_threaded_pool(max(threads, 1)) as pool:
-        add_all([total], groups, adding, pool, min(threads, len(groups)), ranks)
-    return total.value()
+        add_all(totals, groups, adding, pool, min(threads, len(groups)), ranks)
+    return [total.value() for total in totals]

@@ -13,9 +13,69 @@ from pyscf import gto
 from trnqc.eri.gradient.derivative_basis import derivative_basis
 from trnqc.eri.gradient.mixed_basis import MixedJK
 from trnqc.eri.jk.builder import CUTOFF
-from trnqc.eri.operators import Operator
+from trnqc.eri.operators import Operator, signed_omega
 from trnqc.eri.shells.pairs import pairs_between, pairs_of
 from trnqc.errors import InputError
+
+
+def jk_gradient(
+    mol: gto.Mole,
+    dms: Any,
+    with_j: bool = True,
+    with_k: bool = True,
+    *,
+    omega: float | None = None,
+    cutoff: float = CUTOFF,
+    threads: int | None = None,
+) -> tuple[Any, Any]:
+    """Compute first derivatives of J and K of any number of densities in one pass over the integrals.
+
+    Parameters
+    ----------
+    mol : pyscf.gto.Mole
+        The molecule.
+    dms : array_like [..., nao, nao]
+        Real densities with or without symmetry, such as those of spins or transition densities.
+    with_j, with_k : bool
+        What is wanted.
+    omega : float, optional
+        In 1/Bohr: positive for erf(omega r)/r, negative for erfc(|omega| r)/r, 0 for 1/r; None for the molecule's own.
+    cutoff : float
+        Products of an integral over the shells of derivatives and a density element below this are left out.
+    threads : int, optional
+        By default `pyscf.lib.num_threads()`. The bits of the result do not depend on it.
+
+    Returns
+    -------
+    vj, vk : ndarray [..., 3, nao, nao] or None
+        J[x, i, j] = -sum_kl (d_x i j|kl) D_lk and K[x, i, l] = -sum_jk (d_x i j|kl) D_jk in Hartree/Bohr, as PySCF's
+        `Gradients.get_jk` returns them. None for what is not wanted.
+
+    Raises
+    ------
+    InputError
+        For arrays that are not real densities of this molecule.
+    CompilerError, UnsupportedClass, MoleculeError
+        If there are no kernels for these shells.
+
+    Notes
+    -----
+    d_x acts on the electron's coordinate, and the minus sign turns it into the derivative by the position of the atom
+    of i. `GradientBuilder` keeps what does not depend on the densities, for several calls with one molecule.
+    `trnqc.eri.gradient.jk_gradient` has gradients of energies of symmetric densities.
+
+    Examples
+    --------
+    >>> from pyscf import gto
+    >>> mol = gto.M(atom="He; He 0 0 1", basis="sto-3g", verbose=0)
+    >>> vj, vk = jk_gradient(mol, [[[1.0, 0.2], [0.1, 1.0]]])
+    >>> vj.shape, vk.shape
+    ((1, 3, 2, 2), (1, 3, 2, 2))
+    """
+    if np.iscomplexobj(dms):
+        raise InputError("expected real densities, found complex ones: pass their real and imaginary parts")
+    densities = np.asarray(dms, dtype=np.float64)
+    return GradientBuilder(mol, signed_omega(mol, omega), cutoff, threads).get_jk(densities, with_j, with_k)
 
 
 class GradientBuilder:

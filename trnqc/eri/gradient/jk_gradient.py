@@ -13,14 +13,15 @@ import numpy as np
 from pyscf import gto, lib
 
 from trnqc.eri.gradient.builder import GradientBuilder
-from trnqc.eri.gradient.fitted_weights import DensityPair, FittedWeights
+from trnqc.eri.gradient.fitted.densities import DensityPair
+from trnqc.eri.gradient.fitted.weights import FittedWeights
 from trnqc.eri.gradient.three_centre import three_centre_gradient, two_centre_gradient
 from trnqc.eri.jk.builder import CUTOFF
 from trnqc.eri.operators import signed_omega
-from trnqc.host.blas import blas_threads
+from trnqc.host.blas import single_threaded
 
 
-def jk_gradient(
+def exact_jk_gradient(
     mol: gto.Mole,
     d1: np.ndarray,
     d2: np.ndarray,
@@ -28,6 +29,8 @@ def jk_gradient(
     omega: float | None = None,
     cutoff: float = CUTOFF,
     threads: int | None = None,
+    coulomb: float = 1.0,
+    exchange: float = 1.0,
 ) -> np.ndarray:
     """Compute the derivative of E2(D1, D2) by the positions of the atoms, at constant densities.
 
@@ -43,6 +46,8 @@ def jk_gradient(
         Products of an integral and a density element below this are left out.
     threads : int, optional
         By default `pyscf.lib.num_threads()`. The bits of the result do not depend on it.
+    coulomb, exchange : float
+        Factors of the first and of the second term of E2, such as 1 and 0.2 for B3LYP.
 
     Returns
     -------
@@ -66,14 +71,14 @@ def jk_gradient(
     builder = GradientBuilder(mol, signed_omega(mol, omega), cutoff, threads)
     one_density = np.array_equal(pair.first, pair.second)
     stacks = [pair.first] if one_density else [pair.first, pair.second]
-    vj, vk = builder.get_jk(np.concatenate(stacks))
-    n = len(pair.first)
-    halves = [(vj[i : i + n].sum(axis=0), vk[i : i + n]) for i in range(0, len(vj), n)]
-    others = [pair.first] if one_density else [pair.second, pair.first]
+    vj, vk = builder.get_jk(np.concatenate(stacks), bool(coulomb), bool(exchange))
     by_function = np.zeros((3, mol.nao_nr()))
-    for (j, k), other in zip(halves, others):
-        by_function += 2 * np.einsum("xij,ij->xi", j, other.sum(axis=0))
-        by_function -= 2 * pair.exchange * np.einsum("nxij,nij->xi", k, other)
+    for n, other in enumerate([pair.first] if one_density else [pair.second, pair.first]):
+        own = slice(n * len(other), (n + 1) * len(other))
+        if coulomb:
+            by_function += 2 * coulomb * np.einsum("xij,ij->xi", vj[own].sum(axis=0), other.sum(axis=0))
+        if exchange:
+            by_function -= 2 * exchange * pair.exchange * np.einsum("nxij,nij->xi", vk[own], other)
     if one_density:
         by_function *= 2
     slices = mol.aoslice_by_atom()[:, 2:]
@@ -89,6 +94,9 @@ def fitted_jk_gradient(
     omega: float | None = None,
     threads: int | None = None,
     max_memory: float | None = None,
+    coulomb: float = 1.0,
+    exchange: float = 1.0,
+    rows: np.ndarray | None = None,
 ) -> np.ndarray:
     """Compute the derivative of E2(D1, D2) with fitted integrals (pq|rs) = sum_PQ (pq|P) (P|Q)^-1 (Q|rs).
 
@@ -97,10 +105,16 @@ def fitted_jk_gradient(
     mol, auxmol : pyscf.gto.Mole
         The molecule and its fitting functions, on the same atoms.
     d1, d2, omega, threads
-        As in `jk_gradient`.
+        As in `exact_jk_gradient`.
     max_memory : float, optional
         Bytes that the largest arrays may take, by default `mol.max_memory`, which is in megabytes. They hold naux nao r
-        elements twice, with r the smaller rank of D1 and D2.
+        elements twice, with r the smaller rank of D1 and D2, or naux r^2 elements if both densities have the same r
+        orbitals, as in Hartree-Fock.
+    coulomb, exchange
+        As in `exact_jk_gradient`.
+    rows : ndarray [naux, nao (nao + 1) / 2], optional
+        Fitted integrals L^-1 (P|rs) of this operator, r >= s, with L the Cholesky factor of (P|Q), as an object of
+        density fitting keeps them; see `trnqc.eri.gradient.fitted.half_transform.rows_of`. They spare the integrals.
 
     Returns
     -------
@@ -110,7 +124,7 @@ def fitted_jk_gradient(
     Raises
     ------
     InputError, UnsupportedClass, CompilerError
-        As in `jk_gradient`.
+        As in `exact_jk_gradient`.
     MemoryLimit
         If the arrays do not fit into max_memory.
 
@@ -122,14 +136,15 @@ def fitted_jk_gradient(
     """
     pair = DensityPair.of(mol, d1, d2)
     signed = signed_omega(mol, omega)
-    # Ranges of shells of one kind fill the lanes of the kernels.
-    auxmol = auxmol.copy(deep=False)
-    auxmol._bas = auxmol._bas[np.argsort(auxmol._bas[:, gto.ANG_OF], kind="stable")]
+    if rows is None:
+        # Ranges of shells of one kind fill the lanes of the kernels.
+        auxmol = auxmol.copy(deep=False)
+        auxmol._bas = auxmol._bas[np.argsort(auxmol._bas[:, gto.ANG_OF], kind="stable")]
     memory = 1e6 * mol.max_memory if max_memory is None else max_memory
     threads = threads or lib.num_threads()
     options: dict[str, Any] = {"omega": signed, "threads": threads}
-    with blas_threads(threads):
-        with mol.with_range_coulomb(signed), auxmol.with_range_coulomb(signed):
-            weights = FittedWeights(mol, auxmol, pair, memory, threads)
-        three = three_centre_gradient(mol, auxmol, weights.three_centre, **options)
-        return three + two_centre_gradient(auxmol, weights.two_centre(), **options)
+    with single_threaded(), mol.with_range_coulomb(signed), auxmol.with_range_coulomb(signed):
+        factors = {"coulomb": coulomb, "exchange": exchange}
+        weights = FittedWeights(mol, auxmol, pair, **factors, rows=rows, memory=memory, threads=threads)
+    three = three_centre_gradient(mol, auxmol, weights.three_centre, **options)
+    return three + two_centre_gradient(auxmol, weights.two_centre(), **options)

@@ -57,7 +57,7 @@ def three_centre_gradient(
     density : callable or ndarray [nao, nao, naux]
         ``density(functions)`` returns G of a block of fitting functions, float64 [nao, nao, n] and C-contiguous, for
         the numbers of n functions. The blocks are disjoint, and together hold all functions, sorted by l. G need not be
-        symmetric in i and j.
+        symmetric in i and j. The array is not read after the next call, which may overwrite it.
     block_bytes : float
         The most that G of one block may take, unless one shell needs more.
     omega : float, optional
@@ -210,12 +210,14 @@ class _Call:
     def run(self, task: _Task) -> np.ndarray:
         """Return the contribution of a task to the gradient, [natm, 3]."""
         bra, ket, width = task.bra, task.ket, library.lanes()
-        by_pair, by_shell = np.zeros((len(bra), 6)), np.zeros((len(ket.packed), 3, width))
         gradient = np.zeros((self.natm, 3))
         # Pairs are ordered by falling bound.
         end = min(task.end, int((bra.bound * ket.packed.bound.max() >= self.screen).sum()))
         if end <= task.begin:
             return gradient
+        # Rows of other pairs are neither cleared nor written.
+        by_pair, by_shell = np.empty((len(bra), 6)), np.zeros((len(ket.packed), 3, width))
+        by_pair[task.begin : end] = 0.0
         self.kernels[task.cls](
             **self._arguments(task),
             work=zeros((work_size(task.cls, bra.contractions), width)),

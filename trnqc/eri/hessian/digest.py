@@ -89,7 +89,7 @@ def parameters(cls: QuartetClass) -> tuple[Value | Array, ...]:
     a, b, c, d = cls.extents
     n_ab, n_cd, n_mixed, n_ao = (i64[name] for name in ("n_ab", "n_cd", "n_mixed", "n_ao"))
     near = (None, i64["rows"])
-    arrays = (
+    arrays: tuple[Value | Array, ...] = (
         Array("bra_count", "i64"),
         Array("bra", "f64", (None, i64["bra_rows"], wide[0])),
         Array("bra_centre", "f64", (None, 6)),

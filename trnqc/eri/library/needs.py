@@ -5,9 +5,12 @@ molecule -> one shell of each kind -> classes of shell pairs -> programs
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from pyscf import gto
 
+from trnqc.eri.fitting import half_transform
 from trnqc.eri.jk.batch import Batch
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.library import prebuild
@@ -52,9 +55,20 @@ def for_hessians(mol: gto.Mole, omega: float) -> Programs:
 
 
 def for_fitting(mol: gto.Mole, auxmol: gto.Mole) -> Programs:
-    """Return the programs of `int3c2e` and `int2c2e`."""
+    """Return the programs of `int3c2e` and `int2c2e`, and those of J and K from fitted integrals."""
     operator = operator_of(mol.omega or 0.0)
-    return _sorted(prebuild.programs(one_of_each(mol), ("fitting",), operator, one_of_each(auxmol)))
+    products = tuple(half_transform.recipe(dtype) for dtype in ("f64", "f32"))
+    return products + _sorted(prebuild.programs(one_of_each(mol), ("fitting",), operator, one_of_each(auxmol)))
+
+
+def for_fitted_gradients(mol: gto.Mole, auxmol: gto.Mole, omegas: Iterable[float] = (0.0,)) -> Programs:
+    """Return the programs of `fitted_jk_gradient` for the operators of several omegas."""
+    molecules = one_of_each(mol), one_of_each(auxmol)
+    wanted: prebuild.Wanted = {}
+    for omega in omegas:
+        kinds = ("fitting", "fitted gradient")
+        wanted |= prebuild.programs(molecules[0], kinds, operator_of(omega), molecules[1])
+    return _sorted(wanted)
 
 
 def _sorted(wanted: prebuild.Wanted) -> Programs:

@@ -50,12 +50,12 @@ def parts_of(programs: Sequence[Recipe]) -> tuple[Recipe, ...]:
 
 def is_compiled(program: Recipe) -> bool:
     """Return whether the compiled program is in the cache. Raises CompilerError if there is no compiler."""
-    return is_stored(program, c_library())
+    return is_stored(program, c_library(program.lanes))
 
 
 def store(program: Recipe, *, take_turns: bool = True) -> Path:
     """Return the path of a program's library in the cache, compiled if it is missing. take_turns: see `Cache.get`."""
-    return stored(program, c_library(), take_turns=take_turns)
+    return stored(program, c_library(program.lanes), take_turns=take_turns)
 
 
 def store_part(part: Recipe, *, take_turns: bool = True) -> Path:
@@ -65,7 +65,7 @@ def store_part(part: Recipe, *, take_turns: bool = True) -> Path:
 
 def entry(program: Recipe) -> str:
     """Return the name of a program's library in the cache."""
-    return entry_of(program, c_library())
+    return entry_of(program, c_library(program.lanes))
 
 
 def words() -> str:

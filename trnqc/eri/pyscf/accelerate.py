@@ -9,6 +9,7 @@ Like PySCF's own `density_fit`, `accelerate` returns a new object that shares th
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
 from typing import Any
 
 import numpy as np
@@ -21,17 +22,24 @@ from trnqc.eri.integrals import int2e
 from trnqc.eri.jk.builder import JKBuilder, builder
 from trnqc.eri.library import background, needs
 from trnqc.eri.operators import signed_omega
+from trnqc.eri.pyscf.early_cycles import SMALLEST, EarlyCycles, why_not
+from trnqc.eri.pyscf.fitted_gradients import accelerate_fitted_gradients
 from trnqc.eri.pyscf.gradients import accelerate_gradients
 from trnqc.eri.pyscf.hessians import accelerate_hessian
 from trnqc.eri.pyscf.molecule_cache import MoleculeCache, is_covered
 from trnqc.eri.pyscf.quadratures import accelerate_quadratures, accelerate_xc_gradients, undo_quadratures
+from trnqc.eri.pyscf.timings import Timings
 from trnqc.errors import InputError, MemoryLimit, UnsupportedError
+from trnqc.host.blas import single_threaded
 
+# Functions up to which several threads make the matrix products and eigenvectors of an SCF slower rather than faster,
+# because they wait for each other. J and K have threads of their own.
+FEW_FUNCTIONS = 1000
 # The classes that can be accelerated, with their subclasses ROHF, RKS, UKS and ROKS.
 COVERED = (scf.hf.RHF, scf.uhf.UHF)
 
 
-def accelerate(mf: Any, backend: str = "auto", kernels: str | None = None) -> Any:
+def accelerate(mf: Any, backend: str = "auto", kernels: str | None = None, early_precision: str = "fp32") -> Any:
     """Return an SCF object of PySCF with J, K and their gradients by generated kernels.
 
     Parameters
@@ -49,11 +57,17 @@ def accelerate(mf: Any, backend: str = "auto", kernels: str | None = None) -> An
         - "wait": they are compiled first, so that all integrals come from one source.
         - "cached": nothing is compiled. PySCF's integrals are used if a kernel is missing.
 
+    early_precision : str
+        The precision of fitted J and K in the first cycles of a large SCF, "fp32" or "fp64". With "fp32" all cycles are
+        in double precision from the one on in which the orbital gradient comes near the error of single precision or
+        the threshold of convergence, so that the converged numbers are those of double precision.
+
     Returns
     -------
     pyscf.scf.hf.SCF
         An object of the same class, with a layer on top and the same state. The layer adds `undo()`, which returns the
-        object without it, and `ran_on`, which says in words what computed the last J and K.
+        object without it, `ran_on`, which says in words what computed the last J and K, and `timings`, the wall-clock
+        seconds of the parts of the last SCF.
 
     Raises
     ------
@@ -72,10 +86,12 @@ def accelerate(mf: Any, backend: str = "auto", kernels: str | None = None) -> An
     """
     _check(mf)
     builder(backend)
+    if early_precision not in ("fp32", "fp64"):
+        raise InputError(f"early_precision is fp32 or fp64, found {early_precision!r}")
     kernels = background.chosen(kernels)
     if isinstance(mf, _Accelerated):
         mf = mf.undo()
-    return lib.set_class(_Accelerated(mf, backend, kernels), (_Accelerated, mf.__class__))
+    return lib.set_class(_Accelerated(mf, backend, kernels, early_precision), (_Accelerated, mf.__class__))
 
 
 def _check(mf: Any) -> None:
@@ -95,23 +111,24 @@ def _check(mf: Any) -> None:
         )
 
 
-def _accelerated_again(mf: Any, backend: str, kernels: str) -> Any:
+def _accelerated_again(mf: Any, *arguments: str) -> Any:
     """Restore the layer of a pickled object, unless PySCF has converted the object below to a class without one."""
-    return accelerate(mf, backend, kernels) if isinstance(mf, COVERED) else mf
+    return accelerate(mf, *arguments) if isinstance(mf, COVERED) else mf
 
 
 class _Accelerated(lib.StreamObject):
     """The layer that `accelerate` puts on an SCF object."""
 
     __name_mixin__ = "Accelerated"
-    _keys = frozenset({"backend", "kernels", "ran_on"})
+    _keys = frozenset({"backend", "kernels", "early_precision", "ran_on", "timings"})
+    _run: EarlyCycles | None = None
     _eri: Any
-    _numint: Any
     _opt: dict[float | None, Any]
 
-    def __init__(self, mf: Any, backend: str, kernels: str) -> None:
+    def __init__(self, mf: Any, backend: str, kernels: str, early_precision: str) -> None:
         self.__dict__.update(mf.__dict__)
-        self.backend, self.kernels, self.ran_on = backend, kernels, "nothing yet"
+        self.backend, self.kernels, self.early_precision = backend, kernels, early_precision
+        self.ran_on, self.timings = "nothing yet", Timings()
         self._cache = MoleculeCache()
         if isinstance(mf, _DFHF) and type(mf.with_df) is df.DF:
             self.with_df = DF.of(mf.with_df, kernels)
@@ -120,14 +137,18 @@ class _Accelerated(lib.StreamObject):
     def undo(self) -> Any:
         """Return the object without this layer, with the same state."""
         plain = lib.view(self, lib.drop_class(self.__class__, _Accelerated))
-        for name in ("backend", "kernels", "ran_on", "_cache"):
-            del plain.__dict__[name]
+        for name in (*_Accelerated._keys, "_cache", "_run"):
+            plain.__dict__.pop(name, None)
         if isinstance(plain.__dict__.get("with_df"), DF):
             plain.with_df = plain.with_df.undo()
         if isinstance(plain.__dict__.get("_scf"), _Accelerated):  # It was put below a second-order solver later.
             plain._scf = plain._scf.undo()
         undo_quadratures(plain)
         return plain
+
+    @property
+    def _arguments(self) -> tuple[str, str, str]:
+        return self.backend, self.kernels, self.early_precision
 
     @property
     def opt(self) -> Any:
@@ -145,7 +166,7 @@ class _Accelerated(lib.StreamObject):
         return super().reset(mol)
 
     def __reduce__(self) -> Any:
-        return _accelerated_again, (self.undo(), self.backend, self.kernels)
+        return _accelerated_again, (self.undo(), *self._arguments)
 
     def to_gpu(self) -> Any:
         return self.undo().to_gpu()
@@ -157,13 +178,50 @@ class _Accelerated(lib.StreamObject):
         return self.undo().to_gks(*args, **options)
 
     def to_ks(self, *args: Any, **options: Any) -> Any:
-        return accelerate(self.undo().to_ks(*args, **options), self.backend, self.kernels)
+        return accelerate(self.undo().to_ks(*args, **options), *self._arguments)
 
     def to_hf(self) -> Any:
-        return accelerate(self.undo().to_hf(), self.backend, self.kernels)
+        return accelerate(self.undo().to_hf(), *self._arguments)
 
     def density_fit(self, *args: Any, **options: Any) -> Any:
-        return accelerate(self.undo().density_fit(*args, **options), self.backend, self.kernels)
+        return accelerate(self.undo().density_fit(*args, **options), *self._arguments)
+
+    def scf(self, dm0: Any = None, **options: Any) -> Any:
+        """Run the SCF as PySCF does."""
+        self.timings.clear()
+        few = self.mol.nao_nr() < FEW_FUNCTIONS
+        with self.timings.measure("SCF"), single_threaded() if few else nullcontext(), ExitStack() as run:
+            if self._may_round(dm0):
+                self._run = run.enter_context(EarlyCycles(self))
+            try:
+                energy = super().scf(dm0, **options)
+            finally:
+                self._run = None
+        logger.info(self, "%s", self.timings)
+        return energy
+
+    def _may_round(self, dm0: Any) -> bool:
+        """Return whether early cycles are in single precision."""
+        if self.early_precision == "fp64" or not self._own_fitting() or self.only_dfj or self.mol.nao_nr() < SMALLEST:
+            return False
+        if reason := why_not(self, dm0):
+            logger.debug(self, "all cycles are in double precision: %s", reason)
+        return not reason
+
+    def get_veff(self, mol: Any = None, dm: Any = None, *last: Any, **options: Any) -> Any:
+        """Return the potential of a density as PySCF does, in early cycles from J and K in single precision."""
+        if self._run is None or dm is None:
+            return super().get_veff(mol, dm, *last, **options)
+        self._built_fitting()
+        return self._run.veff(dm, lambda: super(_Accelerated, self).get_veff(mol, dm, *last, **options))
+
+    def get_init_guess(self, *args: Any, **options: Any) -> Any:
+        with self.timings.measure("initial guess"):
+            return super().get_init_guess(*args, **options)
+
+    def eig(self, *args: Any, **options: Any) -> Any:
+        with self.timings.measure("diagonalisation"):
+            return super().eig(*args, **options)
 
     def get_jk(
         self,
@@ -175,6 +233,27 @@ class _Accelerated(lib.StreamObject):
         omega: float | None = None,
     ) -> tuple[Any, Any]:
         """Return J and K [..., nao, nao] of densities as PySCF does; None for what is not asked for."""
+        fitting = self._built_fitting() if with_k else None
+        single = ", single precision" * bool(fitting and fitting._single is not None)
+        with self.timings.measure(f"J and K{single}"):
+            return self._jk(mol, dm, hermi, with_j, with_k, omega)
+
+    def _own_fitting(self) -> DF | None:
+        """Return the density-fitting object if it is ours and of one process."""
+        fitting = self.with_df if isinstance(self, _DFHF) else None
+        return fitting if type(fitting) is DF else None
+
+    def _built_fitting(self) -> DF | None:
+        """Return our density-fitting object with its integrals, or None."""
+        fitting = self._own_fitting()
+        if fitting and fitting._cderi is None:
+            with self.timings.measure("fitted integrals"):
+                fitting.build()
+        return fitting
+
+    def _jk(
+        self, mol: gto.Mole | None, dm: Any, hermi: int, with_j: bool, with_k: bool, omega: float | None
+    ) -> tuple[Any, Any]:
         mol = self.mol if mol is None else mol
         dm = self.make_rdm1() if dm is None else dm
         if not isinstance(self, COVERED):
@@ -246,9 +325,9 @@ class _Accelerated(lib.StreamObject):
         return make(mol, omega=signed_omega(mol, omega), cutoff=self.direct_scf_tol)
 
     def nuc_grad_method(self) -> Any:
-        """Return PySCF's gradients object with J, K and XC by our programs; fitted J and K are PySCF's own."""
+        """Return PySCF's gradients object with two-electron and XC terms by our programs."""
         gradients = accelerate_xc_gradients(super().nuc_grad_method())
-        return gradients if isinstance(self, _DFHF) else accelerate_gradients(gradients)
+        return (accelerate_fitted_gradients if isinstance(self, _DFHF) else accelerate_gradients)(gradients)
 
     Gradients = nuc_grad_method
 

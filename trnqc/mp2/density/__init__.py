@@ -1,13 +1,12 @@
 """One-particle densities of MP2, unrelaxed and relaxed, for closed shells and for two spins.
 
     factors -> pair_sums: energies, P_ij, P_ab, Γ[i, a, Q] -> unrelaxed density -> natural orbitals
-            -> lagrangian: derivative by the orbitals -> zvector: response of the orbitals -> relaxed density
+            -> lagrangian: derivative by the orbitals -> response: Z-vector -> relaxed density
 
 spins       all orbitals of a spin, frozen ones included
 sectors     which spins a pair has, and the weights of its amplitudes
 sets        sets of orbitals whose pairs are computed together, and their memory
 gamma       Γ of one spin, in memory or on disk
-response    the change of the Fock matrix with the density
 density     the whole way, and its result
 restricted_open  the same for ROHF references
 natural     natural orbitals and frozen natural orbitals

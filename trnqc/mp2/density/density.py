@@ -15,16 +15,18 @@ from pyscf import gto
 from trnqc.errors import InputError, TrnqcError
 from trnqc.mp2.density.lagrangian import Lagrangian, lagrangians
 from trnqc.mp2.density.pair_sums import PairSums, pair_sums
-from trnqc.mp2.density.response import Response, response_of
 from trnqc.mp2.density.sectors import SpinEnergies
 from trnqc.mp2.density.spins import SpinOrbitals
-from trnqc.mp2.density.zvector import DEFAULTS, ZVectorOptions, solve_z_vector
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.factors.metric import Metric, factorise
 from trnqc.mp2.factors.ranks import on_every_rank
 from trnqc.mp2.factors.shell_blocks import by_angular_momentum
 from trnqc.mp2.jobs.store import Store
+from trnqc.mp2.response.minimal import minimal_response
+from trnqc.mp2.response.response import response_of
+from trnqc.mp2.response.rotations import CanonicalRotations
+from trnqc.mp2.response.zvector import DEFAULTS, ZVectorOptions, solve_z_vector
 
 # Hartree. A frozen and a correlated orbital whose energies differ by less cannot be told apart.
 LEAST_GAP = 1e-6
@@ -91,8 +93,8 @@ class Relaxation:
         Γ[P, Q] = Σ_ia Γ[i, a, P] C[i, a, Q] with C = (ia|.) V^-1, summed over spins; one spin's for a closed shell.
     auxmol
         The auxiliary functions in the order of P.
-    response
-        The response of the Fock matrix.
+    columns
+        The response G[P]_qi [nmo, nocc] of the Fock matrix to the relaxed density, of each spin, Hartree.
     """
 
     density: CorrelationDensity
@@ -102,7 +104,7 @@ class Relaxation:
     sums: PairSums
     two_centre: np.ndarray
     auxmol: gto.Mole
-    response: Response
+    columns: tuple[np.ndarray, ...]
 
 
 def correlation_density(
@@ -185,21 +187,24 @@ def relax(
     spins = tuple(spins)
     parts = prepare(mf, spins, factors, auxmol, execution, scaling, store)
     densities = [_with_frozen(*p) for p in zip(spins, unrelaxed(spins, parts.sums), parts.lagrangians)]
-    response = response_of(mf, spins, execution.threads, parts.memory)
-    right = [
-        -_orbital_gradient(spin, w, columns)
-        for spin, w, columns in zip(spins, parts.lagrangians, response.columns(densities))
-    ]
+    rotations = CanonicalRotations(spins)
+    constant = rotations.flat([_orbital_gradient(*p) for p in zip(spins, parts.lagrangians)])
     if reference_gradient is not None:
-        right = [r - fock for r, fock in zip(right, reference_gradient)]
-    z = solve_z_vector(right, spins, response, options, lambda cycle: execution.report("orbital response", cycle, 0))
-    for spin, density, block in zip(spins, densities, z):
-        density[np.ix_(~spin.occupied, spin.occupied)] += block
-        density[np.ix_(spin.occupied, ~spin.occupied)] += block.T
-    result = CorrelationDensity(spins, tuple(densities), parts.sums.energies, relaxed=True)
+        constant = constant + rotations.flat(reference_gradient)
+    relaxed = solve_z_vector(
+        constant,
+        densities,
+        spins,
+        rotations,
+        response_of(mf, spins, execution.threads, parts.memory),
+        options,
+        minimal=minimal_response(mf, spins, parts.memory),
+        report=lambda cycle: execution.report("orbital response", cycle, 0),
+    )
+    result = CorrelationDensity(spins, relaxed.densities, parts.sums.energies, relaxed=True)
     fock = tuple(np.diag(spin.energies) for spin in spins)
     w = tuple(in_all_orbitals(*p) for p in zip(spins, parts.lagrangians))
-    return Relaxation(result, spins, fock, w, parts.sums, parts.two_centre, parts.auxmol, response)
+    return Relaxation(result, spins, fock, w, parts.sums, parts.two_centre, parts.auxmol, relaxed.columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,12 +306,7 @@ def _with_frozen(spin: SpinOrbitals, density: np.ndarray, w: Lagrangian) -> np.n
     return density
 
 
-def _orbital_gradient(spin: SpinOrbitals, w: Lagrangian, columns: np.ndarray) -> np.ndarray:
-    """X[a, i] = W_ai - W_ia + G[P]_ai between all virtual and all occupied orbitals."""
-    x = columns.copy()
-    occupied = np.cumsum(spin.occupied) - 1
-    virtual = np.cumsum(~spin.occupied) - 1
-    x[:, occupied[spin.active_occ]] += w.occ
-    x = x[~spin.occupied]
-    x[virtual[spin.active_vir]] -= w.vir[spin.occupied].T
-    return x
+def _orbital_gradient(spin: SpinOrbitals, w: Lagrangian) -> np.ndarray:
+    """W_ai - W_ia between all virtual and all occupied orbitals."""
+    matrix = in_all_orbitals(spin, w)
+    return (matrix - matrix.T)[np.ix_(~spin.occupied, spin.occupied)]

@@ -94,16 +94,17 @@ def _block(
 ) -> tuple[np.ndarray, np.ndarray]:
     """W[mu, i] and W[mu, a] from integrals [P, mu >= nu] and Γ[i, a, P] of a block."""
     nao, nocc = c_occ.shape
+    nvir = c_vir.shape[1]
     gamma = np.ascontiguousarray(gamma.transpose(2, 0, 1))
-    half = gamma @ c_vir.T
+    half = (gamma.reshape(-1, nvir) @ c_vir.T).reshape(len(gamma), nocc, nao)
     square, occupied = np.empty((nao, nao)), np.empty((len(packed), nocc, nao))
-    w_occ = np.zeros((nao, nocc))
+    w_occ, term = np.zeros((nocc, nao)), np.empty((nocc, nao))
     for row, gamma_of_p, out in zip(packed, half, occupied):
         lib.unpack_tril(row, out=square)
         np.matmul(c_occ.T, square, out=out)
-        w_occ += square @ gamma_of_p.T
-    w_vir = occupied.reshape(-1, nao).T @ gamma.reshape(-1, gamma.shape[2])
-    return w_occ, w_vir
+        w_occ += np.matmul(gamma_of_p, square, out=term)
+    w_vir = occupied.reshape(-1, nao).T @ gamma.reshape(-1, nvir)
+    return w_occ.T, w_vir
 
 
 def _width(nao: int, auxmol: gto.Mole, gammas: Sequence[Gamma], execution: Execution) -> int:

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trnqc.backends.cpu.pair_amplitudes import Elements, PairAmplitudes
+from trnqc.backends.cpu.pair_amplitudes import AmplitudeSums, Elements, PairAmplitudes
 from trnqc.backends.cpu.pair_products import Slab
 from trnqc.mp2.density.sectors import Sector
 from trnqc.mp2.density.sets import PRODUCT_PAIRS
@@ -40,8 +40,8 @@ class Side:
     eps_occ, eps_vir
         Energies of the orbitals of the set, and of all virtual orbitals of the spin, Hartree.
     occupied, virtual
-        Elements (i, i') and (a, a') of the densities for which sums over pairs are needed; i counts from the first
-        orbital of the set.
+        Elements (i, i') and (a, a') of the densities beside the diagonals for which sums over pairs are needed; i
+        counts from the first orbital of the set.
     """
 
     rows: slice
@@ -61,7 +61,7 @@ class SideSums:
     gamma
         Γ [n, nvir, naux], or None if the host does not compute it.
     p_occ, p_vir
-        The elements `Side.occupied` and `Side.virtual` of the densities.
+        The diagonals of the densities, and then their elements `Side.occupied` and `Side.virtual`.
     """
 
     gamma: np.ndarray | None
@@ -78,12 +78,12 @@ class PairBlock:
         Sums of K t and of K_ij^ba t over the pairs, ij and ji counted separately, [2].
     """
 
-    def __init__(self, sector: Sector, amplitudes: PairAmplitudes, left: Side, right: Side) -> None:
+    def __init__(self, sector: Sector, amplitudes: PairAmplitudes, left: Side, right: Side, buffer: np.ndarray) -> None:
         self.sector, self.left, self.right, self._amplitudes = sector, left, right, amplitudes
         self.one_set = sector.same and left.rows == right.rows
         self.energies = np.zeros(2)
         (m, a, _), (n, b, _) = left.B.shape, right.B.shape
-        self._w = np.empty((m, a, n, b))
+        self._w = buffer[: m * a * n * b].reshape(m, a, n, b)
 
     def run(self, ours: SideSums | None, theirs: SideSums | None, pool: Executor) -> None:
         """Compute the amplitudes, and add all terms to the sums of the left and of the right set.
@@ -91,12 +91,17 @@ class PairBlock:
         The threads of the pool have matrix products of one thread each. A set without sums is left out. For pairs of
         one set, both arguments are the same sums. Between two sets of one spin, the left one takes all of P_ab.
         """
-        for energies, left, right in pool.map(self._amplitudes_of, *zip(*self._products())):
-            self.energies += energies
+        products = self._products()
+        for (i, columns), sums in zip(products, pool.map(self._amplitudes_of, *zip(*products))):
+            self.energies += sums.energies.sum(axis=0)
             if ours is not None:
-                ours.p_vir[...] += left + right if self.sector.same else left
+                ours.p_vir[...] += sums.left
+                ours.p_occ[i] -= sums.norms.sum()
             if theirs is not None and not self.sector.same:
-                theirs.p_vir[...] += right
+                theirs.p_vir[...] += sums.right
+            if theirs is not None:
+                others = slice(columns.start, min(columns.stop, i)) if self.one_set else columns
+                theirs.p_occ[others] -= sums.norms[: others.stop - others.start]
         if self.one_set:
             _add(ours, self._of_one_set, self._overlap_in_one_set, self.left, pool)
         else:
@@ -109,17 +114,19 @@ class PairBlock:
         ends = [(i, i + 1 if self.one_set else n) for i in range(len(self.left.B))]
         return [(i, slice(j, min(j + PRODUCT_PAIRS, end))) for i, end in ends for j in range(0, end, PRODUCT_PAIRS)]
 
-    def _amplitudes_of(self, i: int, columns: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Compute T̃ of orbital i with some orbitals j; returns their sums for the energy, and for P_ab of both sets."""
+    def _amplitudes_of(self, i: int, columns: slice) -> AmplitudeSums:
+        """Compute T̃ of orbital i with some orbitals j; returns the sums for the energy and for both densities."""
         left, right = self.left, self.right
         integrals = left.B[i] @ right.B[columns].reshape(-1, right.B.shape[2]).T
         slab = Slab(integrals, 0, self.one_set and columns.stop == i + 1)
         e_pair = left.eps_occ[i] + right.eps_occ[columns]
         sums = self._amplitudes.weighted(slab, e_pair, self._w, i, columns.start)
-        twice = np.full(len(e_pair), 2.0 if self.sector.same else 1.0)
-        twice[-1] -= slab.symmetric
-        p_vir = self._amplitudes.virtual_sums(self._w, i, columns, slab.symmetric, (left.virtual, right.virtual))
-        return twice @ sums, *p_vir
+        if self.sector.same:
+            sums.energies[:] *= 2.0
+            sums.energies[-1] *= 0.5 if slab.symmetric else 1.0
+        between = self._amplitudes.virtual_sums(self._w, i, columns, slab.symmetric, (left.virtual, right.virtual))
+        of_left = between[0] + between[1] if self.sector.same else between[0]
+        return replace(sums, left=np.concatenate([sums.left, of_left]), right=np.concatenate([sums.right, between[1]]))
 
     def _of_left(self, i: int) -> Iterator[Term]:
         """T̃ of orbital i of the left set as one matrix, and the factors by which it is multiplied for Γ_i."""
@@ -171,4 +178,4 @@ def _add(
 
     overlaps = pool.map(overlap, *side.occupied.T.tolist())
     list(pool.map(add_to_gamma, range(len(side.B))))
-    sums.p_occ[...] -= list(overlaps)
+    sums.p_occ[len(side.B) :] -= list(overlaps)

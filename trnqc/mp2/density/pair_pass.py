@@ -10,8 +10,9 @@ both ways, so that the digits are the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from trnqc.errors import UnsupportedError
 from trnqc.mp2.density.gamma import Gamma
 from trnqc.mp2.density.pair_block import PairBlock, Side, SideSums
 from trnqc.mp2.density.sectors import Sector
-from trnqc.mp2.density.sets import LEAST_GAP, PairMemory, elements, orbital_sets, require_block
+from trnqc.mp2.density.sets import LEAST_GAP, PairMemory, elements, orbital_sets, require_block, widest
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.jobs.store import Store
@@ -70,8 +71,11 @@ class PairPass:
         self.gamma = [Gamma(f.shape, on_disk, kept, f"gamma-{n}") for n, f in enumerate(factors)]
         self._occupied = [[elements(f.eps_occ[rows], self.gap) for rows in s] for f, s in zip(factors, self.sets)]
         self._virtual = [elements(f.eps_vir, self.gap) for f in factors]
-        self._p_occ = [[np.zeros(len(e)) for e in of_a_spin] for of_a_spin in self._occupied]
-        self._p_vir = [np.zeros((len(s), len(e))) for s, e in zip(self.sets, self._virtual)]
+        self._p_occ = [
+            [np.zeros(rows.stop - rows.start + len(e)) for rows, e in zip(s, of_a_spin)]
+            for s, of_a_spin in zip(self.sets, self._occupied)
+        ]
+        self._p_vir = [np.zeros((len(s), f.shape[1] + len(e))) for s, f, e in zip(self.sets, factors, self._virtual)]
         self.energies = [np.zeros((len(self.sets[sector.left]), 2)) for sector in sectors]
         self._done, self._total = 0, 0
 
@@ -87,16 +91,21 @@ class PairPass:
         return _symmetric(self.factors[spin].shape[1], self._virtual[spin], self._p_vir[spin].sum(axis=0))
 
     def run(self, pool: Executor) -> None:
-        """Visit all pairs."""
+        """Visit all pairs. All blocks use the same memory, because that of new arrays is slow at first."""
+        width, nvir = (
+            widest([rows for of_a_spin in self.sets for rows in of_a_spin]),
+            max(f.shape[1] for f in self.factors),
+        )
+        visit = partial(self._visit, pool, np.empty(width**2 * nvir**2))
         if self.by_sets:
-            self._run_by_sets(pool)
+            self._run_by_sets(visit)
             return
         blocks = [(number, *block) for number, sector in enumerate(self.sectors) for block in self._of_sector(sector)]
         self._total = len(blocks)
         for block in blocks:
-            self._visit(*block, (True, True), pool)
+            visit(*block, (True, True))
 
-    def _run_by_sets(self, pool: Executor) -> None:
+    def _run_by_sets(self, visit: Callable[..., None]) -> None:
         """Compute the sums of every set on one of the ranks; rank 0 records them in the store."""
         ranks = self.execution.ranks
         ranks.at("densities")
@@ -106,8 +115,8 @@ class PairPass:
         for start in range(0, len(waiting), ranks.size):
             shared = waiting[start : start + ranks.size]
             if ranks.rank < len(shared):
-                for visit in self._of_set(*shared[ranks.rank]):
-                    self._visit(*visit, pool)
+                for block in self._of_set(*shared[ranks.rank]):
+                    visit(*block)
             for owner, key in enumerate(shared):
                 self._share(key, owner)
                 self._record(key)
@@ -129,12 +138,14 @@ class PairPass:
             elif not sector.same and sector.right == spin:
                 yield from ((number, other, own, (False, True)) for other in range(len(self.sets[sector.left])))
 
-    def _visit(self, number: int, left: int, right: int, sides: tuple[bool, bool], pool: Executor) -> None:
+    def _visit(
+        self, pool: Executor, buffer: np.ndarray, number: int, left: int, right: int, sides: tuple[bool, bool]
+    ) -> None:
         """Compute a block, and add its sums to those of its sets, or to those of one of them."""
         sector = self.sectors[number]
         ours = self._side(sector.left, left)
         theirs = ours if sector.same and left == right else self._side(sector.right, right)
-        block = PairBlock(sector, self._amplitudes[number], ours, theirs)
+        block = PairBlock(sector, self._amplitudes[number], ours, theirs, buffer)
         to_left = self._sums(sector.left, left) if sides[0] else None
         to_right = to_left if block.one_set else self._sums(sector.right, right) if sides[1] else None
         block.run(to_left, to_right, pool)
@@ -224,8 +235,8 @@ def read(factors: Factors, rows: slice) -> np.ndarray:
 
 
 def _symmetric(size: int, which: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the symmetric matrix that has these values at the elements (p, q), p >= q, and zeros elsewhere."""
-    matrix = np.zeros((size, size))
+    """Return the symmetric matrix with these values on its diagonal and at the elements (p, q), and zeros elsewhere."""
+    matrix = np.diag(values[:size])
     p, q = which.T
-    matrix[p, q] = matrix[q, p] = values
+    matrix[p, q] = matrix[q, p] = values[size:]
     return matrix

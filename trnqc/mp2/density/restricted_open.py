@@ -26,15 +26,16 @@ from trnqc.errors import UnsupportedError
 from trnqc.mp2.density.density import CorrelationDensity, Relaxation, in_all_orbitals, prepare
 from trnqc.mp2.density.lagrangian import Lagrangian
 from trnqc.mp2.density.pair_sums import PairSums, pair_sums
-from trnqc.mp2.density.response import Response, response_of
 from trnqc.mp2.density.spins import SpinOrbitals
-from trnqc.mp2.density.zvector import DEFAULTS, ZVectorOptions, conjugate_gradients
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.factors.ranks import on_every_rank
 from trnqc.mp2.jobs.store import Store
 from trnqc.mp2.reference.orbitals import ActiveOrbitals
 from trnqc.mp2.reference.semicanonical import fock_matrices
+from trnqc.mp2.response.minimal import minimal_response
+from trnqc.mp2.response.response import response_of
+from trnqc.mp2.response.zvector import DEFAULTS, ZVectorOptions, solve_z_vector
 
 # Hartree. Smaller diagonal elements of the equations are replaced by this in the preconditioner.
 LEAST_GAP = 0.1
@@ -120,40 +121,51 @@ def in_restricted_orbitals(shell: OpenShell, w: Sequence[Lagrangian]) -> list[np
     return [rotation @ in_all_orbitals(spin, one) @ rotation.T for spin, rotation, one in parts]
 
 
-class Rotations:
-    """The rotations between ROHF orbitals of different occupation, and the equations of their response."""
+class RestrictedRotations:
+    """The rotations between ROHF orbitals of different occupation, as `trnqc.mp2.response.rotations.Rotations`.
 
-    def __init__(self, shell: OpenShell, response: Response) -> None:
-        self.shell, self.response = shell, response
+    The response to x_pq is the density P_pq = x_pq (n_q - n_p) of each spin. The equations are those of M_pq - M_qp,
+    where p has the lower occupation.
+    """
+
+    def __init__(self, shell: OpenShell) -> None:
+        self._shell = shell
         alpha, beta = (s.occupied.astype(float) for s in shell.restricted)
-        self._occupied = alpha, beta
-        self._higher, self._lower = np.nonzero(np.less.outer(alpha + beta, alpha + beta))
-        differences = [n[self._lower] - n[self._higher] for n in self._occupied]
-        gaps = [f.diagonal()[self._higher] - f.diagonal()[self._lower] for f in shell.fock]
-        gap = sum(d * g for d, g in zip(differences, gaps))
+        self._pairs = np.nonzero(np.less.outer(alpha + beta, alpha + beta))
+        higher, lower = self._pairs
+        self._differences = [n[lower] - n[higher] for n in (alpha, beta)]
+        gaps = [f.diagonal()[higher] - f.diagonal()[lower] for f in shell.fock]
+        gap = sum(d * g for d, g in zip(self._differences, gaps))
         self.gap = np.maximum(np.abs(gap), LEAST_GAP)
-        self._differences = differences
 
-    def densities(self, z: np.ndarray) -> list[np.ndarray]:
-        """Return P_pq = z_pq (n_q - n_p) of each spin."""
+    def blocks(self, x: np.ndarray) -> list[np.ndarray]:
+        """Return P_ai of the density of each spin."""
+        return [p[np.ix_(~spin.occupied, spin.occupied)] for spin, p in zip(self._shell.restricted, self._densities(x))]
+
+    def fock_part(self, x: np.ndarray) -> np.ndarray:
+        """Return the part of F P."""
+        return self.antisymmetric([f @ (p + p.T) for f, p in zip(self._shell.fock, self._densities(x))])
+
+    def response_part(self, columns: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the part of G[P] n."""
+        matrices = [np.zeros_like(fock) for fock in self._shell.fock]
+        for matrix, spin, g in zip(matrices, self._shell.restricted, columns):
+            matrix[:, spin.occupied] = g
+        return self.antisymmetric(matrices)
+
+    def antisymmetric(self, matrices: Sequence[np.ndarray]) -> np.ndarray:
+        """Return M_pq - M_qp of all rotations, for the sum M of matrices [nmo, nmo]."""
+        total = sum(matrices[1:], matrices[0])
+        return (total - total.T)[self._pairs]
+
+    def _densities(self, x: np.ndarray) -> list[np.ndarray]:
+        """P_pq of each spin, for the pairs of rotations only."""
         matrices = []
-        for difference, fock in zip(self._differences, self.shell.fock):
+        for difference, fock in zip(self._differences, self._shell.fock):
             matrix = np.zeros_like(fock)
-            matrix[self._higher, self._lower] = z * difference
-            matrices.append(matrix + matrix.T)
+            matrix[self._pairs] = x * difference
+            matrices.append(matrix)
         return matrices
-
-    def gradient(self, densities: Sequence[np.ndarray], w: Sequence[np.ndarray] | None = None) -> np.ndarray:
-        """Return M_pq - M_qp of all rotations, for densities and matrices W of each spin."""
-        total = np.zeros_like(self.shell.fock[0])
-        for spin, fock, p, columns in zip(
-            self.shell.restricted, self.shell.fock, densities, self.response.columns(densities)
-        ):
-            total += fock @ p
-            total[:, spin.occupied] += columns
-        if w is not None:
-            total += sum(w)
-        return (total - total.T)[self._higher, self._lower]
 
 
 def restricted_open_density(
@@ -204,18 +216,20 @@ def relax_restricted_open(
     """
     shell = open_shell(mf.mo_coeff, mf.mo_occ, fock_matrices(mf), mf.get_ovlp(), orbitals)
     parts = prepare(mf, shell.semicanonical, factors, auxmol, execution, scaling, store)
-    rotations = Rotations(shell, response_of(mf, shell.restricted, execution.threads, parts.memory))
     densities = densities_with_singles(shell, parts.sums)
     w = in_restricted_orbitals(shell, parts.lagrangians)
-    z = conjugate_gradients(
-        lambda z: rotations.gradient(rotations.densities(z)),
-        -rotations.gradient(densities, w),
-        rotations.gap,
+    rotations = RestrictedRotations(shell)
+    relaxed = solve_z_vector(
+        rotations.antisymmetric([f @ p for f, p in zip(shell.fock, densities)] + w),
+        densities,
+        shell.restricted,
+        rotations,
+        response_of(mf, shell.restricted, execution.threads, parts.memory),
         options,
-        lambda cycle: execution.report("orbital response", cycle, 0),
+        minimal=minimal_response(mf, shell.restricted, parts.memory),
+        report=lambda cycle: execution.report("orbital response", cycle, 0),
     )
-    relaxed = tuple(p + q for p, q in zip(densities, rotations.densities(z)))
-    density = CorrelationDensity(shell.restricted, relaxed, parts.sums.energies, relaxed=True)
+    density = CorrelationDensity(shell.restricted, relaxed.densities, parts.sums.energies, relaxed=True)
     return Relaxation(
         density,
         shell.semicanonical,
@@ -224,5 +238,5 @@ def relax_restricted_open(
         parts.sums,
         parts.two_centre,
         parts.auxmol,
-        rotations.response,
+        relaxed.columns,
     )

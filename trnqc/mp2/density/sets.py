@@ -18,8 +18,9 @@ from trnqc.host.memory import gigabytes
 # difference of orbital energies: elements of the density are right to about 1e-12 and 1e-6. That of bf16x3 is as
 # that of fp32, with errors of about 1e-5.
 LEAST_GAP = {"fp64": 1e-4, "fp32": 1e-2, "bf16x3": 1e-2, "bf16": 1e-2}
-# Occupied orbitals in a set where memory allows it: matrix products do not become faster with more.
-_WIDEST = 16
+# Occupied orbitals in a set where memory allows it: matrix products hardly become faster with
+# more, and large new arrays are slow at first.
+_WIDEST = 8
 # Bytes of one block of pairs where memory sets no limit.
 _COMFORTABLE = 512e6
 # Pairs of one orbital i whose integrals a thread computes by one matrix product. More do not make it faster, and their
@@ -87,17 +88,17 @@ def orbital_sets(energies: np.ndarray, width: int, gap: float = LEAST_GAP["fp64"
 
 
 def elements(energies: np.ndarray, gap: float) -> np.ndarray:
-    """Return the elements (p, q), p >= q, of a density whose orbitals have (nearly) the same energy, int64 [n, 2].
+    """Return the elements (p, q), p > q, of a density whose orbitals have (nearly) the same energy, int64 [n, 2].
 
     >>> elements(np.array([-2.0, -1.0, -1.0]), 1e-4).tolist()
-    [[0, 0], [1, 1], [2, 1], [2, 2]]
+    [[2, 1]]
     """
     return np.array(
         [
             (p, q)
             for same in orbital_sets(energies, 1, gap)
             for p in range(same.start, same.stop)
-            for q in range(same.start, p + 1)
+            for q in range(same.start, p)
         ],
         dtype=np.int64,
     ).reshape(-1, 2)

@@ -66,6 +66,12 @@ class SpinOrbitals:
         """Transform a matrix [nmo, nmo] of orbitals to atomic orbitals, C M C^T."""
         return self.coefficients @ matrix @ self.coefficients.T
 
+    def rotated(self, block: np.ndarray) -> np.ndarray:
+        """Return the symmetric matrix [nmo, nmo] whose only blocks are those of block[a, i]."""
+        matrix = np.zeros((self.nmo, self.nmo))
+        matrix[np.ix_(~self.occupied, self.occupied)] = block
+        return matrix + matrix.T
+
 
 def spin_orbitals(mo_coeff: Any, mo_energy: Any, mo_occ: Any, frozen: SpinFrozen = None) -> tuple[SpinOrbitals, ...]:
     """Describe the orbitals of a closed-shell or an unrestricted reference.

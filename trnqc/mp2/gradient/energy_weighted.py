@@ -42,8 +42,7 @@ def effective_densities(relaxation: Relaxation) -> EffectiveDensities:
     """Assemble the densities of a gradient from a relaxed density."""
     density = relaxation.density
     factor = 2.0 if len(density.spins) == 1 else 1.0
-    columns = relaxation.response.columns(density.per_spin)
-    parts = zip(density.spins, density.per_spin, relaxation.fock, relaxation.lagrangians, columns)
+    parts = zip(density.spins, density.per_spin, relaxation.fock, relaxation.lagrangians, relaxation.columns)
     weighted = sum(part[0].to_atomic(_energy_weighted(*part)) for part in parts)
     return EffectiveDensities(
         factor * np.array([spin.c_occ @ spin.c_occ.T for spin in density.spins]),

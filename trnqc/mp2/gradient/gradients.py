@@ -12,16 +12,17 @@ import numpy as np
 from pyscf import gto, lib
 from pyscf.grad import rhf
 
+from trnqc.host.blas import single_threaded
 from trnqc.mp2.density.density import Relaxation, relax
 from trnqc.mp2.density.restricted_open import relax_restricted_open
 from trnqc.mp2.density.spins import spin_orbitals
-from trnqc.mp2.density.zvector import ZVectorOptions
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import SpinFactors
 from trnqc.mp2.gradient.energy_weighted import effective_densities
 from trnqc.mp2.gradient.terms import correlation_gradient, one_electron_gradient, two_electron_gradient
 from trnqc.mp2.pairs.pairs import warn
 from trnqc.mp2.reference.orbitals import kind_of_reference
+from trnqc.mp2.response.zvector import ZVectorOptions
 
 
 def electronic_gradient(mf: Any, relaxation: Relaxation, execution: Execution) -> np.ndarray:
@@ -45,9 +46,12 @@ def electronic_gradient(mf: Any, relaxation: Relaxation, execution: Execution) -
     -----
     docs/properties.md has the equations. They follow F. Weigend and M. Häser, Theor. Chem. Acc. 97, 331 (1997).
     """
-    densities = effective_densities(relaxation)
+    # Products of matrices as small as these take longer on several threads of a BLAS library than on one.
+    with single_threaded():
+        densities = effective_densities(relaxation)
+        one_electron = one_electron_gradient(mf, densities)
     return (
-        one_electron_gradient(mf, densities)
+        one_electron
         + two_electron_gradient(mf, densities, execution)
         + correlation_gradient(mf.mol, relaxation, execution)
     )

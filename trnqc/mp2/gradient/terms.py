@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 from pyscf import gto
 
-from trnqc.eri.gradient.jk_gradient import fitted_jk_gradient, jk_gradient
+from trnqc.eri.fitting.thread_pool import single_threaded_pool
+from trnqc.eri.gradient.fitted.half_transform import rows_of
+from trnqc.eri.gradient.fitted.products import BlockProducts
+from trnqc.eri.gradient.jk_gradient import exact_jk_gradient, fitted_jk_gradient
 from trnqc.eri.gradient.three_centre import three_centre_gradient, two_centre_gradient
-from trnqc.host.blas import blas_threads
 from trnqc.mp2.density.density import Relaxation
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.gradient.energy_weighted import EffectiveDensities
@@ -50,25 +52,32 @@ def two_electron_gradient(mf: Any, densities: EffectiveDensities, execution: Exe
         left, right = left[0], right[0]
     fitting = getattr(mf, "with_df", None)
     if not fitting:
-        return jk_gradient(mf.mol, left, right, threads=execution.threads)
+        return exact_jk_gradient(mf.mol, left, right, threads=execution.threads)
     if fitting.auxmol is None:
         fitting.build()
-    return fitted_jk_gradient(mf.mol, fitting.auxmol, left, right, threads=execution.threads)
+    return fitted_jk_gradient(mf.mol, fitting.auxmol, left, right, threads=execution.threads, rows=rows_of(fitting))
 
 
 def correlation_gradient(mol: gto.Mole, relaxation: Relaxation, execution: Execution) -> np.ndarray:
     """Contract Γ with derivatives of three- and two-centre integrals; [natm, 3], Hartree/Bohr."""
     spins, auxmol = relaxation.correlated, relaxation.auxmol
     factor = 2.0 if len(spins) == 1 else 1.0
-    active = [(s.coefficients[:, s.active_occ], s.coefficients[:, s.active_vir]) for s in spins]
+    left = np.concatenate([2 * factor * s.coefficients[:, s.active_occ] for s in spins], axis=1)
+    virtual = [s.coefficients[:, s.active_vir] for s in spins]
+    products = BlockProducts(left, execution.threads)
+
+    rows = [(gamma, i, c_vir) for gamma, c_vir in zip(relaxation.sums.gamma, virtual) for i in range(gamma.shape[0])]
 
     def density(functions: np.ndarray) -> np.ndarray:
-        total = np.zeros((mol.nao_nr(), mol.nao_nr(), len(functions)))
-        with blas_threads(execution.threads):
-            for gamma, (c_occ, c_vir) in zip(relaxation.sums.gamma, active):
-                half = np.matmul(c_vir, gamma.columns(functions))
-                total += np.tensordot(2 * factor * c_occ, half, 1)
-        return total
+        right = products.right(len(functions))
+
+        def transform(number: int) -> None:
+            gamma, i, c_vir = rows[number]
+            np.matmul(c_vir, gamma[i : i + 1][0][:, functions], out=right[number])
+
+        with single_threaded_pool(execution.threads) as pool:
+            list(pool.map(transform, range(len(rows))))
+        return products.weights(right)
 
     held = sum(gamma.bytes_in_memory for gamma in relaxation.sums.gamma)
     block = min(_COMFORTABLE_BLOCK, _SHARE * max(execution.memory - held, 0))

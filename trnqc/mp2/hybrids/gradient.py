@@ -22,17 +22,18 @@ import numpy as np
 from pyscf import dft
 from pyscf.grad import rks, uks
 
-from trnqc.eri.gradient.jk_gradient import fitted_jk_gradient, jk_gradient
+from trnqc.eri.gradient.fitted.half_transform import rows_of
+from trnqc.eri.gradient.jk_gradient import exact_jk_gradient, fitted_jk_gradient
 from trnqc.errors import UnsupportedError
 from trnqc.mp2.density.density import Relaxation, relax
 from trnqc.mp2.density.spins import SpinOrbitals, spin_orbitals
-from trnqc.mp2.density.zvector import ZVectorOptions
 from trnqc.mp2.dfmp2 import DFMP2
 from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.gradient.energy_weighted import EffectiveDensities, effective_densities
 from trnqc.mp2.gradient.terms import correlation_gradient, one_electron_gradient
 from trnqc.mp2.hybrids.expansion import SeriesFunctional
 from trnqc.mp2.hybrids.final import with_functional
+from trnqc.mp2.response.zvector import ZVectorOptions
 
 # Step of λ in the derivative of the exchange-correlation term, which is smooth: the error is of the order of its square
 # times the third derivative of the energy, about 1e-9 Hartree/Bohr.
@@ -124,27 +125,22 @@ def _not_stationary(mf: Any, spins: tuple[SpinOrbitals, ...], densities: Effecti
 def _two_electron(mf: Any, left: np.ndarray, right: np.ndarray, threads: int) -> np.ndarray:
     """Derivatives of the Coulomb and of the scaled exact-exchange energy of two densities [spin, nao, nao]."""
     omega, long_range, short_range = mf._numint.rsh_and_hybrid_coeff(mf.xc, spin=mf.mol.spin)
-    # Densities of different spins have no exchange.
-    none = np.zeros_like(left[0])
-    coulomb = np.array([left.sum(axis=0), none]), np.array([none, right.sum(axis=0)])
-    both = left[0] if len(left) == 1 else left, right[0] if len(right) == 1 else right
-    total = _jk(mf, coulomb, threads)
-    if short_range:
-        total = (1 - short_range) * total + short_range * _jk(mf, both, threads)
+    pair = left[0] if len(left) == 1 else left, right[0] if len(right) == 1 else right
+    total = _jk(mf, pair, threads, exchange=short_range)
     if omega and long_range != short_range:
-        exchange = _jk(mf, both, threads, omega) - _jk(mf, coulomb, threads, omega)
-        total = total + (long_range - short_range) * exchange
+        total = total + _jk(mf, pair, threads, omega=omega, coulomb=0.0, exchange=long_range - short_range)
     return total
 
 
-def _jk(mf: Any, pair: tuple[np.ndarray, np.ndarray], threads: int, omega: float | None = None) -> np.ndarray:
+def _jk(mf: Any, pair: tuple[np.ndarray, np.ndarray], threads: int, **options: Any) -> np.ndarray:
     """Derivatives of E2 of a pair of densities with the SCF's integrals, exact or fitted."""
     fitting = getattr(mf, "with_df", None)
     if not fitting:
-        return jk_gradient(mf.mol, *pair, threads=threads, omega=omega)
+        return exact_jk_gradient(mf.mol, *pair, threads=threads, **options)
     if fitting.auxmol is None:
         fitting.build()
-    return fitted_jk_gradient(mf.mol, fitting.auxmol, *pair, threads=threads, omega=omega)
+    rows = None if "omega" in options else rows_of(fitting)
+    return fitted_jk_gradient(mf.mol, fitting.auxmol, *pair, threads=threads, rows=rows, **options)
 
 
 def _exchange_correlation(mf: Any, densities: np.ndarray) -> np.ndarray:

@@ -19,8 +19,8 @@ from trnqc.gen import statements as st
 from trnqc.gen.build import Builder, dot
 from trnqc.gen.values import exp
 from trnqc.jit import Recipe, Signature
-from trnqc.xc import polynomials
-from trnqc.xc.polynomials import Polynomial
+from trnqc.xc.programs import polynomials
+from trnqc.xc.programs.polynomials import Polynomial
 
 # The columns of a task: its first point and its number of points, the place of its shell's record and the primitives to
 # sum, the place of its first function in the output, and the distances there from a function and from a component to

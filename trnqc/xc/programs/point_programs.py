@@ -18,6 +18,7 @@ from trnqc.jit import Recipe, Signature
 TOGETHER = 4
 
 N, VECTORS = Var("functions", "i64"), Var("vectors", "i64")
+COMPONENTS = Var("components", "i64")
 Parameters = tuple[Value | Array, ...]
 
 
@@ -28,8 +29,8 @@ def density(kind: str) -> Recipe:
     density sum_f bra_f ket_f; for "GGA" and "MGGA" also its gradient, 2 sum_f (d bra_f) ket_f; for "MGGA" also tau,
     1/2 sum_f (d bra_f) (d ket_f), with derivatives of the ket.
     """
-    arrays = [Array(name, "f64", (None, VECTORS), lanes=True) for name in ("bra", "ket", "rho")]
-    return _recipe(f"density_{kind}", (N, VECTORS, *arrays), ("rho",), partial(_density, kind))
+    params: Parameters = (N, VECTORS, *_of_lanes("bra", "ket", "rho"))
+    return _recipe(f"density_{kind}", params, ("rho",), partial(_density, kind))
 
 
 def _density(kind: str, b: Builder, params: Sequence[Array]) -> None:
@@ -49,16 +50,26 @@ def _pairs(kind: str) -> list[list[tuple[int, int]]]:
     return [[(0, 0)], *(gradient if kind != "LDA" else []), *([[(n, n) for n in (1, 2, 3)]] if kind == "MGGA" else [])]
 
 
-def weighted(components: int) -> Recipe:
-    """Return the program of weighted functions: out[f, v] = sum_c weights[c, v] ao[c, f, v]."""
-    arrays = (Array(name, "f64", (None, VECTORS), lanes=True) for name in ("ao", "weights", "out"))
-    return _recipe(f"weighted_{components}", (N, VECTORS, *arrays), ("out",), partial(_weighted, components))
+def weighted() -> Recipe:
+    """Return the program of weighted functions: out[f, v] = sum_c weights[c, v] ao[c, f, v] with four components."""
+    return _recipe("weighted", (N, VECTORS, *_of_lanes("ao", "weights", "out")), ("out",), _weighted)
 
 
-def _weighted(components: int, b: Builder, params: Sequence[Array]) -> None:
+def _weighted(b: Builder, params: Sequence[Array]) -> None:
     ao, weights, out = params
     with b.loop("f", N) as f, b.loop("v", VECTORS) as v:
-        b.store(out[f, v], dot([(weights[c, v], ao[N * c + f, v]) for c in range(components)]))
+        b.store(out[f, v], dot([(weights[c, v], ao[N * c + f, v]) for c in range(4)]))
+
+
+def scaled() -> Recipe:
+    """Return the program of scaled functions: out[f, c, v] = weights[v] ao[c, f, v]."""
+    return _recipe("scaled", (COMPONENTS, N, VECTORS, *_of_lanes("ao", "weights", "out")), ("out",), _scaled)
+
+
+def _scaled(b: Builder, params: Sequence[Array]) -> None:
+    ao, weights, out = params
+    with b.loop("c", COMPONENTS) as c, b.loop("f", N) as f, b.loop("v", VECTORS) as v:
+        b.store(out[f * COMPONENTS + c, v], weights[0, v] * ao[c * N + f, v])
 
 
 def scattered() -> Recipe:
@@ -78,7 +89,12 @@ def _scattered(b: Builder, params: Sequence[Array]) -> None:
 
 def programs_for(kind: str) -> tuple[Recipe, ...]:
     """Return the programs of a kind of functional."""
-    return density(kind), weighted(1), weighted(4), scattered()
+    return density(kind), weighted(), scaled(), scattered()
+
+
+def _of_lanes(*names: str) -> tuple[Array, ...]:
+    """Return arrays [rows, vectors] of lanes."""
+    return tuple(Array(name, "f64", (None, VECTORS), lanes=True) for name in names)
 
 
 def _recipe(

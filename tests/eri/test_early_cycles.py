@@ -1,0 +1,114 @@
+"""Early cycles in single precision: the same converged numbers, and no such cycle at the end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pyscf import gto, scf
+
+import trnqc
+from trnqc.eri.fitting.density_fitting import DF
+from trnqc.eri.pyscf import accelerate as layer
+from trnqc.eri.pyscf import early_cycles
+from trnqc.errors import InputError
+
+WATER = "O 0 0 0.1173; H 0 0.7572 -0.4692; H 0 -0.7572 -0.4692"
+# One shell of each kind up to d, so that few kernels are compiled.
+FITTING = {
+    "O": [[0, [9.0, 0.4], [1.9, 0.7]], [0, [0.5, 1.0]], [1, [1.5, 1.0]], [2, [1.2, 1.0]]],
+    "H": [[0, [2.0, 0.4], [0.6, 0.7]], [1, [0.9, 1.0]]],
+}
+
+
+def fitted(method=scf.RHF, **more):
+    cation = {} if method is scf.RHF else {"charge": 1, "spin": 1}
+    mol = gto.M(atom=WATER, basis="6-31g", verbose=0, max_memory=4000, **cation)
+    return method(mol).density_fit(auxbasis=FITTING).set(conv_tol=1e-10, **more)
+
+
+@pytest.fixture(autouse=True)
+def also_for_small_molecules(monkeypatch):
+    monkeypatch.setattr(layer, "SMALLEST", 0)
+
+
+@pytest.fixture
+def precisions(monkeypatch):
+    """What each J and K was computed in, in order."""
+    seen: list[str] = []
+    get_jk = DF.get_jk
+
+    def noted(self, *args, **options):
+        seen.append("double" if self._single is None else "single")
+        return get_jk(self, *args, **options)
+
+    monkeypatch.setattr(DF, "get_jk", noted)
+    return seen
+
+
+@pytest.mark.parametrize("method", [scf.RHF, scf.UHF, scf.ROHF], ids=lambda m: m.__name__)
+def test_converged_numbers_are_those_of_double_precision(method, precisions):
+    early = trnqc.accelerate(fitted(method)).run()
+    assert precisions.count("single") > 2
+    # The last cycle, the one before, and the extra one after convergence.
+    assert precisions[-3:] == ["double"] * 3
+    precisions.clear()
+    late = trnqc.accelerate(fitted(method), early_precision="fp64").run()
+    assert "single" not in precisions
+    assert early.converged and abs(early.cycles - late.cycles) <= 1
+    assert early.e_tot == pytest.approx(late.e_tot, abs=1e-10)
+    np.testing.assert_allclose(early.mo_energy, late.mo_energy, rtol=0, atol=1e-5)
+    assert early.with_df._single is None
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda mf: {"dm0": mf.get_init_guess()}, "starts from"),
+        (lambda mf: mf.set(init_guess="chkfile") and {}, "starts from"),
+        (lambda mf: mf.set(check_convergence=lambda env: True) and {}, "criterion"),
+        (lambda mf: setattr(mf, "get_fock", mf.get_fock) or {}, "get_fock"),
+    ],
+    ids=["density", "checkpoint", "criterion", "Fock matrix"],
+)
+def test_when_all_cycles_are_in_double_precision(change, reason):
+    mf = fitted()
+    assert reason in early_cycles.why_not(mf, **({"dm0": None} | change(mf)))
+
+
+def test_solvents_have_a_fock_matrix_of_their_own():
+    assert "get_fock" in early_cycles.why_not(trnqc.accelerate(fitted().PCM()), None)
+
+
+def test_a_gradient_that_does_not_become_smaller_ends_single_precision(monkeypatch, precisions):
+    monkeypatch.setattr(early_cycles.EarlyCycles, "_gradient", lambda *_: (1.0, 0.0))
+    expected = fitted().kernel()
+    assert trnqc.accelerate(fitted()).kernel() == pytest.approx(expected, abs=1e-9)
+    assert precisions.count("single") == early_cycles.PATIENCE + 1
+
+
+def test_a_potential_that_is_not_accurate_enough_is_computed_again(monkeypatch, precisions):
+    monkeypatch.setattr(early_cycles.EarlyCycles, "_gradient", lambda *_: (1.0, 1.0))
+    mf = trnqc.accelerate(fitted()).run()
+    assert precisions[:2] == ["single", "double"] and "single" not in precisions[2:]
+    assert mf.converged
+
+
+def test_rounded_integrals_that_do_not_fit_are_not_made():
+    fitting = trnqc.accelerate(fitted()).with_df
+    fitting.build()
+    fitting.max_memory = 0
+    with fitting.single_precision() as possible:
+        assert not possible and fitting._single is None
+
+
+def test_timings_name_the_parts():
+    mf = trnqc.accelerate(fitted()).run()
+    for part in ("SCF", "fitted integrals", "J and K", "J and K, single precision", "initial guess", "diagonalisation"):
+        assert mf.timings[part] > 0
+    assert sum(seconds for part, seconds in mf.timings.items() if part != "SCF") < mf.timings["SCF"]
+    assert not hasattr(mf.undo(), "timings")
+
+
+def test_an_unknown_precision_is_an_error():
+    with pytest.raises(InputError, match="fp32 or fp64"):
+        trnqc.accelerate(fitted(), early_precision="fp16")

@@ -1,0 +1,42 @@
+"""The compiled half transformation beside NumPy's products of unpacked matrices."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pyscf import lib
+
+from trnqc.eri.fitting.half_transform import ROWS, TILE, HalfTransform, padded
+
+# Rounding of sums of some hundred terms of magnitude one.
+TOLERANCE = {"float64": 1e-12, "float32": 1e-3}
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("nocc", [1, 7, 16, 41], ids=lambda n: f"{n} orbitals")
+@pytest.mark.parametrize(
+    "nao", [1, ROWS - 1, ROWS, 2 * ROWS + 1, TILE, TILE + ROWS + 1, 2 * TILE + 5], ids=lambda n: f"nao {n}"
+)
+def test_transformed_matrices_and_coulomb(nao, nocc, dtype):
+    rng = np.random.default_rng(nao + nocc)
+    rows = rng.standard_normal((3, nao * (nao + 1) // 2)).astype(dtype)
+    orbitals = padded(rng.standard_normal((nao, nocc)), np.dtype(dtype))
+    half, coulomb = np.empty((nao, 3, orbitals.shape[1]), dtype), np.ones(rows.shape[1])
+    HalfTransform(orbitals, with_j=True)(rows, half, coulomb)
+
+    expected = np.einsum("qij,jm->iqm", lib.unpack_tril(rows.astype(float)), orbitals.astype(float))
+    size = np.abs(expected).max()
+    np.testing.assert_allclose(half, expected, rtol=0, atol=TOLERANCE[dtype] * size)
+    traces = np.einsum("iqm,im->q", expected, orbitals.astype(float))
+    np.testing.assert_allclose(coulomb - 1, traces @ rows, rtol=0, atol=TOLERANCE[dtype] * np.abs(traces).max() * 3)
+
+
+def test_columns_are_padded_to_whole_vectors():
+    matrix = padded(np.ones((3, 5)), np.dtype("float32"))
+    assert matrix.flags.c_contiguous and matrix.dtype == np.float32
+    assert matrix[:, :5].all() and not matrix[:, 5:].any()
+
+
+def test_no_orbitals():
+    matrix = padded(np.ones((4, 0)), np.dtype("float64"))
+    HalfTransform(matrix)(np.ones((2, 10)), np.empty((4, 2, 0)))

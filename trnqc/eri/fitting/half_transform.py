@@ -1,0 +1,235 @@
+"""Half transformation of packed symmetric matrices: X_Q = B_Q C, generated C without unpacking B_Q.
+
+tiles of rows of B_Q -> each element serves its row and, as its transpose, its column -> X_Q, summed in vector registers
+
+A BLAS library would first write the whole square B_Q and then copy it into its own layout; with few orbitals both take
+as long as the product.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from trnqc.gen import Array, Value, Var, const
+from trnqc.gen.build import Builder
+from trnqc.gen.statements import Function
+from trnqc.gen.values import BYTES, cast, eq, fma, maximum, minimum
+from trnqc.jit import Library, Recipe, find_compiler, library
+from trnqc.jit.signature import Signature
+
+# Rows of X_Q whose sums are in registers together; an element of C is loaded once for all of them.
+ROWS = 6
+# Vectors of orbitals in registers together: ROWS times as many sums, the elements of C, and one element of B_Q.
+VECTORS = {64: 4, 32: 2}
+# Rows of B_Q of a tile, a multiple of ROWS. They stay in the cache from their use as rows to that as columns.
+TILE = 192
+# The arrays that the program writes.
+WRITTEN = ("work", "out", "coulomb", "trace")
+# The types by NumPy's names.
+TYPES = {"float64": "f64", "float32": "f32"}
+
+
+def padded(orbitals: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return C [nao, nocc] with columns of zeros appended, so that its rows are whole vectors."""
+    nao, nocc = orbitals.shape
+    lanes = find_compiler().lanes(dtype.itemsize)
+    matrix = np.zeros((nao, -(-nocc // lanes) * lanes), dtype)
+    matrix[:, :nocc] = orbitals
+    return matrix
+
+
+class HalfTransform:
+    """X_Q = B_Q C for rows of one type. Each thread has an object of its own.
+
+    Parameters
+    ----------
+    orbitals [nao, m]
+        C, as from `padded`.
+    with_j
+        Whether calls also add sum_Q B_Q tr(C^T X_Q) to an array.
+
+    Raises
+    ------
+    CompilerError
+        If there is no C compiler.
+    """
+
+    def __init__(self, orbitals: np.ndarray, with_j: bool = False) -> None:
+        nao, width = orbitals.shape
+        dtype = orbitals.dtype
+        self._coulomb = np.zeros(nao * (nao + 1) // 2 if with_j else 1, dtype)
+        self._trace = np.zeros(1)
+        self._function = load(dtype).half_transform.bind(
+            nao=nao,
+            vectors=width // find_compiler().lanes(dtype.itemsize),
+            with_j=int(with_j),
+            orbitals=orbitals,
+            work=np.empty_like(orbitals),
+            coulomb=self._coulomb,
+            trace=self._trace,
+            groups_begin=0,
+        )
+
+    def __call__(self, rows: np.ndarray, out: np.ndarray, coulomb: np.ndarray | None = None) -> None:
+        """Write X_Q of some rows.
+
+        Parameters
+        ----------
+        rows [n, nao (nao + 1) / 2]
+            Matrices B_Q, packed.
+        out [nao, n, m]
+            X_Q.
+        coulomb [nao (nao + 1) / 2]
+            The array to which J is added, float64 and packed.
+        """
+        self._coulomb.fill(0.0)
+        self._function(n=len(rows), rows=rows, out=out, groups_end=len(rows))
+        if coulomb is not None:
+            coulomb += self._coulomb
+
+
+def recipe(dtype: str) -> Recipe:
+    """Return the recipe of the program for a type, "f64" or "f32"."""
+    compiler = find_compiler()
+    vectors = VECTORS.get(compiler.vector_bytes, 2)
+    params = _Parameters(dtype).all
+    return Recipe(
+        f"half_transform_{dtype}",
+        (Signature.declared("half_transform", params, WRITTEN),),
+        partial(_functions, dtype, vectors),
+        __name__,
+        f"{dtype} {vectors}",
+        lanes=compiler.lanes(BYTES[dtype]),
+    )
+
+
+def _functions(dtype: str, vectors: int) -> tuple[Function]:
+    return (_Writer(dtype, vectors).function(),)
+
+
+def load(dtype: np.dtype) -> Library:
+    """Return the program for a NumPy type, compiled if necessary. Raises CompilerError."""
+    return library(recipe(TYPES[dtype.name]))
+
+
+class _Parameters:
+    """The parameters of the program."""
+
+    def __init__(self, dtype: str) -> None:
+        self.nao, self.n, self.vectors, self.with_j = (Var(name, "i64") for name in ("nao", "n", "vectors", "with_j"))
+        self.rows = Array("rows", dtype, (None, self.nao * (self.nao + 1) // 2))
+        self.orbitals = Array("orbitals", dtype, (self.nao, self.vectors), lanes=True)
+        self.work = Array("work", dtype, (self.nao, self.vectors), lanes=True)
+        self.out = Array("out", dtype, (self.nao, self.n, self.vectors), lanes=True)
+        self.coulomb, self.trace = Array("coulomb", dtype), Array("trace", "f64", (1,))
+
+    @property
+    def all(self) -> tuple[Value | Array, ...]:
+        arrays = (self.rows, self.orbitals, self.work, self.out, self.coulomb, self.trace)
+        return self.nao, self.n, self.vectors, self.with_j, *arrays
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Sums in registers: `rows` rows of X_Q from `row` on, and `vectors` vectors of orbitals from `vector` on."""
+
+    row: Value
+    rows: int
+    vector: Value
+    vectors: int
+    sums: tuple[tuple[Value, ...], ...]
+
+
+class _Writer:
+    """Writes the program for one type and the number of vectors that fit into the registers."""
+
+    def __init__(self, dtype: str, most: int) -> None:
+        self.dtype, self.most, self.b, self.of = dtype, most, Builder(), _Parameters(dtype)
+        self.q = Var("q", "i64")
+
+    def function(self) -> Function:
+        b, of = self.b, self.of
+        with b.loop("tile", of.nao, step=TILE) as begin:
+            end = b.let("end", minimum(begin + TILE, of.nao))
+            whole = b.let("whole", of.vectors // self.most * self.most)
+            with b.loop("vector", whole, step=self.most) as vector:
+                self._tile(begin, end, vector, self.most)
+            for rest in range(1, self.most):
+                with b.when(eq(of.vectors - whole, rest)):
+                    self._tile(begin, end, whole, rest)
+        with b.block("the rows of X_Q to their places in X"), b.loop("i", of.nao) as i, b.loop("v", of.vectors) as v:
+            b.store(of.out[i, self.q, v], of.work[i, v])
+        with b.when(eq(of.with_j, 1)):
+            self._add_coulomb()
+        return b.function("half_transform", of.all, group=self.q, title="X_Q = B_Q C")
+
+    def _add_coulomb(self) -> None:
+        """Add B_Q tr(C^T X_Q) to J, while B_Q is in the cache."""
+        b, of = self.b, self.of
+        b.store(of.trace[0], 0.0)
+        with b.loop("i", of.nao) as i:
+            # Few terms in single precision, and their sum in double precision.
+            total = b.declare("total", const(0, self.dtype))
+            with b.loop("v", of.vectors) as v:
+                b.assign(total, fma(of.orbitals[i, v], of.work[i, v], total))
+            b.accumulate(of.trace[0], cast(total, "f64"))
+        trace = b.let("scale", cast(of.trace[0], self.dtype))
+        with b.loop("p", of.nao * (of.nao + 1) // 2) as p:
+            b.accumulate(of.coulomb[p], trace * of.rows[self.q, p])
+
+    def _tile(self, begin: Value, end: Value, vector: Value, vectors: int) -> None:
+        """Add the products of the rows begin .. end of B_Q. Their rows of X_Q are written first."""
+        b = self.b
+        blocks = b.let("blocks", begin + (end - begin) // ROWS * ROWS)
+        for first, last, rows in ((begin, blocks, ROWS), (blocks, end, 1)):
+            with b.loop("i", last, first, rows) as i:
+                self._rows(i, rows, vector, vectors)
+        for first, last, rows in ((const(0, "i64"), blocks, ROWS), (blocks, end, 1)):
+            with b.loop("j", last, first, rows) as j:
+                self._columns(j, rows, maximum(begin, j + rows), end, vector, vectors)
+
+    def _rows(self, i: Value, rows: int, vector: Value, vectors: int) -> None:
+        """Write X_Q[i ..] with the elements of B_Q on the left of the diagonal, and with the square on it."""
+        b = self.b
+        starts = [b.let("start", (i + n) * (i + n + 1) // 2) for n in range(rows)]
+        block = self._zero(i, rows, vector, vectors)
+        with b.loop("k", i) as k:
+            self._add(block, k, [start + k for start in starts])
+        for n in range(rows):
+            self._add(block, i + n, [starts[max(m, n)] + i + min(m, n) for m in range(rows)])
+        for element, total in self._elements(block):
+            b.store(element, total)
+
+    def _columns(self, j: Value, rows: int, begin: Value, end: Value, vector: Value, vectors: int) -> None:
+        """Add to X_Q[j ..] the elements of B_Q in columns j .. and rows begin .. end, all below the diagonal."""
+        b = self.b
+        block = self._zero(j, rows, vector, vectors)
+        with b.loop("k", end, begin) as k:
+            start = b.let("start", k * (k + 1) // 2 + j)
+            self._add(block, k, [start + n for n in range(rows)])
+        for element, total in self._elements(block):
+            b.store(element, element + total)
+
+    def _zero(self, row: Value, rows: int, vector: Value, vectors: int) -> _Block:
+        sums = tuple(tuple(self.b.declare("sum", const(0, self.dtype)) for _ in range(vectors)) for _ in range(rows))
+        return _Block(row, rows, vector, vectors, sums)
+
+    def _add(self, block: _Block, k: Value, places: list[Value]) -> None:
+        """Add element `places[n]` of B_Q times C[k] to each row n of a block."""
+        b, of = self.b, self.of
+        elements = [b.let("c", of.orbitals[k, block.vector + v]) for v in range(block.vectors)]
+        for place, sums in zip(places, block.sums):
+            factor = b.let("b", of.rows[self.q, place])
+            for element, total in zip(elements, sums):
+                b.assign(total, fma(factor, element, total))
+
+    def _elements(self, block: _Block) -> list[tuple[Value, Value]]:
+        """Return the elements of X_Q that the sums of a block belong to, with the sums."""
+        return [
+            (self.of.work[block.row + n, block.vector + v], total)
+            for n, sums in enumerate(block.sums)
+            for v, total in enumerate(sums)
+        ]

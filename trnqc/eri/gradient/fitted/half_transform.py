@@ -1,0 +1,136 @@
+"""Three-centre integrals, or fitted ones, half-transformed to the orbitals of densities and projected on densities.
+
+packed rows of fitting functions -> a thread takes a range: unpacked row -> W^T (rs|P), and sums of (rs|P) D_rs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from pyscf import gto, lib
+
+from trnqc.eri.fitting.fitted_integrals import MetricFactor
+from trnqc.eri.fitting.thread_pool import single_threaded_pool
+from trnqc.eri.gradient.fitted.densities import SpinDensities
+from trnqc.eri.integrals import ThreeCentre, int3c2e
+from trnqc.eri.operators import signed_omega
+
+# The fewest fitting functions whose integrals a thread computes at once: each call takes milliseconds.
+FUNCTIONS = 32
+# Bytes of packed integrals that a thread computes at once, where these are of more functions.
+BYTES = 1.28e8
+# Integrals may differ from those that fitted rows give by this share of the largest one.
+AGREEMENT = 1e-8
+
+
+class Integrals:
+    """Rows (rs|P), r >= s, computed when they are read."""
+
+    fitted = False
+
+    def __init__(self, mol: gto.Mole, auxmol: gto.Mole) -> None:
+        self._integrals, self._loc = ThreeCentre(mol, auxmol), auxmol.ao_loc_nr()
+        pairs = mol.nao_nr() * (mol.nao_nr() + 1) // 2
+        most = max(FUNCTIONS, BYTES / (8 * max(pairs, 1)))
+        edges = [0]
+        for shell in range(1, auxmol.nbas + 1):
+            if shell == auxmol.nbas or self._loc[shell + 1] - self._loc[edges[-1]] > most:
+                edges.append(shell)
+        self._shells = {int(self._loc[i]): (i, j) for i, j in pairwise(edges)}
+        self.ranges = [(int(self._loc[i]), int(self._loc[j])) for i, j in pairwise(edges)]
+
+    def __call__(self, begin: int, end: int) -> np.ndarray:
+        """Return the rows of one of `ranges`."""
+        return self._integrals(self._shells[begin])
+
+
+class FittedRows:
+    """Rows Q of fitted integrals L^-1 (rs|P), r >= s, that are in memory."""
+
+    fitted = True
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self._rows = rows
+        self.ranges = [(n, min(n + FUNCTIONS, len(rows))) for n in range(0, len(rows), FUNCTIONS)]
+
+    def __call__(self, begin: int, end: int) -> np.ndarray:
+        """Return a range of rows."""
+        return self._rows[begin:end]
+
+
+def rows_of(fitting: Any, omega: float | None = None) -> np.ndarray | None:
+    """Return the fitted integrals of a density-fitting object of PySCF if they are L^-1 (rs|P) in memory, else None.
+
+    The rows of the last shell are compared with integrals, because the metric may have been factorised in another way,
+    and because the object may hold integrals of another origin. omega: as in `exact_jk_gradient`; `fitting` may be
+    None.
+    """
+    rows: Any
+    mol: Any
+    auxmol: Any
+    rows, mol, auxmol = (getattr(fitting, name, None) for name in ("_cderi", "mol", "auxmol"))
+    if not isinstance(rows, np.ndarray) or auxmol is None or mol.cart != auxmol.cart:
+        return None
+    nao, signed = mol.nao_nr(), signed_omega(mol, omega)
+    if rows.shape != (auxmol.nao_nr(), nao * (nao + 1) // 2) or rows.dtype != np.float64:
+        return None
+    last = (mol.nbas - 1, mol.nbas, 0, mol.nbas, 0, auxmol.nbas)
+    with mol.with_range_coulomb(signed), auxmol.with_range_coulomb(signed):
+        metric = MetricFactor.of(mol, auxmol)
+        integrals = int3c2e(mol, auxmol, "s2ij", last, threads=1).T
+    if not metric.is_lower:
+        return None
+    there = metric.matrix @ rows[:, -integrals.shape[1] :]
+    same = np.abs(there - integrals).max(initial=0.0) <= AGREEMENT * np.abs(integrals).max(initial=0.0)
+    return rows if same else None
+
+
+def half_transformed(
+    source: Integrals | FittedRows, spins: Sequence[SpinDensities], densities: Sequence[np.ndarray], threads: int
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Transform and project all rows.
+
+    Parameters
+    ----------
+    source
+        The rows.
+    spins
+        The orbitals W of each spin.
+    densities
+        Symmetric densities D [nao, nao].
+    threads
+        Threads that share the rows.
+
+    Returns
+    -------
+    half : list of ndarray [naux, r, nao], or [naux, r, r] where the other density lies inside
+        sum_r W_ri (rs|Q), and sum_rs W_ri (rs|Q) W_sj.
+    projections : ndarray [n, naux]
+        sum_rs (rs|Q) D_rs.
+    """
+    naux, nao = source.ranges[-1][1] if source.ranges else 0, len(densities[0])
+    i, j = np.tril_indices(nao)
+    # A pair i > j stands for two elements of the density.
+    folded = np.array([(d + d.T)[i, j] * np.where(i == j, 0.5, 1.0) for d in densities])
+    half = [np.empty((naux, spin.rank, len(spin.other))) for spin in spins]
+    left = [np.ascontiguousarray(spin.orbitals.T) for spin in spins]
+    projections = np.empty((len(folded), naux))
+
+    def transform(numbers: tuple[int, int]) -> None:
+        packed = source(*numbers)
+        projections[:, slice(*numbers)] = folded @ packed.T
+        square = np.empty((nao, nao))
+        for number, row in zip(range(*numbers), packed if spins else ()):
+            lib.unpack_tril(row, out=square)
+            for spin, orbitals, to in zip(spins, left, half):
+                if spin.inside:
+                    np.matmul(orbitals @ square, spin.orbitals, out=to[number])
+                else:
+                    np.matmul(orbitals, square, out=to[number])
+
+    with single_threaded_pool(threads) as pool:
+        list(pool.map(transform, source.ranges))
+    return half, projections

@@ -1,0 +1,195 @@
+"""Weights of derivatives of (pq|P) and (P|Q) in the gradient of a fitted energy; see `fitted_jk_gradient`.
+
+With the metric V = L L^T, B^Q = L^-1 (rs|P), one density W w W^T of rank r and the other one A, for each spin:
+
+    X^Q = W^T B^Q [r, nao],  Y^Q = factor w X^Q A,  M = X Y [naux, naux]
+    weights of (P|Q): L^-T M L^-1,  of (pq|P): -2 W L^-T Y,  and both have Coulomb terms
+
+If A = W alpha W^T, as in Hartree-Fock, X and Y are [r, r].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from pyscf import gto
+
+from trnqc.eri.fitting.fitted_integrals import LowerSolver, MetricFactor
+from trnqc.eri.fitting.thread_pool import single_threaded_pool
+from trnqc.eri.gradient.fitted.densities import DensityPair, SpinDensities, by_spin
+from trnqc.eri.gradient.fitted.half_transform import FittedRows, Integrals, half_transformed
+from trnqc.eri.gradient.fitted.products import BlockProducts
+from trnqc.errors import InputError, MemoryLimit
+from trnqc.host.memory import gigabytes
+
+# Columns for which a thread solves at once: they stay in its cache and are enough for matrix products.
+COLUMNS = 1024
+# Rows of the symmetric matrix M that are computed at once.
+ROWS = 352
+# Fitting functions for which a thread multiplies by a density at once.
+STEP = 64
+
+
+@dataclass(frozen=True, eq=False)
+class _SpinWeights:
+    """The densities of one spin with L^-T Y [naux, r, nao], or [naux, r, r] where the other density lies inside."""
+
+    densities: SpinDensities
+    transformed: np.ndarray
+
+
+class FittedWeights:
+    """The weights of derivatives of (pq|P) and of (P|Q) in the derivative of the fitted energy.
+
+    Parameters
+    ----------
+    mol, auxmol
+        The molecule and its fitting functions.
+    pair
+        The densities.
+    coulomb, exchange
+        Factors of the Coulomb and of the exchange energy.
+    rows : ndarray [naux, nao (nao + 1) / 2], optional
+        Fitted integrals L^-1 (rs|P), r >= s. By default integrals are computed.
+    memory
+        Bytes that the arrays may take.
+    threads
+        Threads of all steps.
+    """
+
+    def __init__(
+        self,
+        mol: gto.Mole,
+        auxmol: gto.Mole,
+        pair: DensityPair,
+        *,
+        coulomb: float = 1.0,
+        exchange: float = 1.0,
+        rows: np.ndarray | None = None,
+        memory: float,
+        threads: int,
+    ) -> None:
+        self._threads, self._factor = threads, exchange * pair.exchange
+        low, spins = by_spin(pair) if exchange else (0, [])
+        nao, naux = mol.nao_nr(), auxmol.nao_nr()
+        _check_memory(nao, naux, spins, memory)
+        if rows is not None and rows.shape != (naux, nao * (nao + 1) // 2):
+            raise InputError(f"expected fitted integrals [{naux}, {nao * (nao + 1) // 2}], found {list(rows.shape)}")
+        self._metric = MetricFactor.of(mol, auxmol)
+        source = Integrals(mol, auxmol) if rows is None else FittedRows(rows)
+        half, projections = half_transformed(source, spins, pair.totals, threads)
+        if not source.fitted:
+            half, projections = [self._fitted(array) for array in half], self._fitted(projections.T.copy()).T
+        c1, c2 = self._coefficients(projections.T.copy()).T
+        self._two_centre = -coulomb * np.multiply.outer(c1, c2)
+        self._spins = [self._exchange(spin, array) for spin, array in zip(spins, half)]
+        # Coefficients of D1 and of D2 in the weights of (pq|P).
+        self._dense = coulomb * np.stack([c2, c1])
+        dense: tuple[int, ...] = (0, 1)
+        if self._spins:
+            self._add_coulomb(low, self._dense)
+            dense = () if self._inside else (1 - low,)
+        self._dense = self._dense[list(dense)]
+        left = np.concatenate([np.empty((nao, 0)), *(-2 * spin.orbitals for spin in spins)], axis=1)
+        self._products = BlockProducts(left, threads, np.stack(pair.totals)[list(dense)] if dense else None)
+
+    def _exchange(self, spin: SpinDensities, half: np.ndarray) -> _SpinWeights:
+        """Compute Y and add the weights of (P|Q)."""
+        if not spin.rank:
+            return _SpinWeights(spin, np.empty((len(self._two_centre), 0, len(spin.other))))
+        y = np.empty(half.shape)
+        scale = np.tile(self._factor * spin.occupations, STEP)[:, None]
+
+        def multiply(first: int) -> None:
+            x, to = (array[first : first + STEP].reshape(-1, len(spin.other)) for array in (half, y))
+            np.matmul(x, spin.other, out=to)
+            to *= scale[: len(to)]
+
+        with single_threaded_pool(self._threads) as pool:
+            list(pool.map(multiply, range(0, len(half), STEP)))
+        flat = len(half), spin.rank * len(spin.other)
+        m = _symmetric_product(half.reshape(flat), y.reshape(flat), self._threads)
+        self._two_centre += self._coefficients(np.ascontiguousarray(self._coefficients(m).T))
+        transformed = self._coefficients(y.reshape(flat))
+        return _SpinWeights(spin, transformed.reshape(len(transformed), *y.shape[1:]))
+
+    def _add_coulomb(self, low: int, coefficients: np.ndarray) -> None:
+        """Add the Coulomb weights D1 c2 + D2 c1 to Y where a density is one in terms of orbitals."""
+        for spin in self._spins:
+            densities, w = spin.densities, spin.densities.occupations
+            of_low = np.diag(w) if densities.inside else w[:, None] * densities.orbitals.T
+            for y, c in zip(spin.transformed, -0.5 * coefficients.T):
+                y += c[low] * of_low
+                if self._inside:
+                    y += c[1 - low] * densities.other
+
+    @property
+    def _inside(self) -> bool:
+        """Whether both densities of each spin lie in the space of its orbitals."""
+        return bool(self._spins) and all(spin.densities.inside for spin in self._spins)
+
+    def three_centre(self, functions: np.ndarray) -> np.ndarray:
+        """Return weights [nao, nao, n] of (pq|P) for n fitting functions P, which the next call overwrites."""
+        right = self._products.right(len(functions))
+        begin = 0
+        for spin in self._spins:
+            end = begin + spin.densities.rank
+            part = spin.transformed[functions].transpose(1, 2, 0)
+            if spin.densities.inside:
+                np.matmul(spin.densities.orbitals, part, out=right[begin:end])
+            else:
+                right[begin:end] = part
+            begin = end
+        return self._products.weights(right, self._dense[:, functions])
+
+    def two_centre(self) -> np.ndarray:
+        """Return weights [naux, naux] of (P|Q)."""
+        return self._two_centre
+
+    def _fitted(self, rows: np.ndarray) -> np.ndarray:
+        """Return L^-1 times rows [naux, ...]; rows may be overwritten."""
+        flat = rows.reshape(len(rows), rows[0].size)
+        columns = [(n, min(n + COLUMNS, flat.shape[1])) for n in range(0, flat.shape[1], COLUMNS)]
+        fitted = self._metric.divide_out(flat, columns)
+        return fitted.reshape(len(fitted), *rows.shape[1:])
+
+    def _coefficients(self, rows: np.ndarray) -> np.ndarray:
+        """Return L^-T times rows [naux, m]; rows may be overwritten."""
+        if not self._metric.is_lower:
+            return self._metric.matrix @ rows
+        # Both indices of L^T in reverse order give a lower triangle.
+        solver = LowerSolver.of(self._metric.matrix.T[::-1, ::-1])
+
+        def solve(first: int) -> None:
+            part = slice(first, first + COLUMNS)
+            block = np.ascontiguousarray(rows[::-1, part])
+            solver.solve(block)
+            rows[:, part] = block[::-1]
+
+        with single_threaded_pool(self._threads) as pool:
+            list(pool.map(solve, range(0, rows.shape[1], COLUMNS)))
+        return rows
+
+
+def _check_memory(nao: int, naux: int, spins: list[SpinDensities], memory: float) -> None:
+    needed = 8 * sum(2 * naux * spin.rank * len(spin.other) for spin in spins)
+    if needed > memory:
+        raise MemoryLimit(
+            f"the fitted gradient of {nao} orbitals and {naux} fitting functions takes {gigabytes(needed)}, allowed "
+            f"are {gigabytes(memory)}: raise max_memory"
+        )
+
+
+def _symmetric_product(x: np.ndarray, y: np.ndarray, threads: int) -> np.ndarray:
+    """Return x y^T, which is symmetric, from its lower triangle."""
+    product = np.empty((len(x), len(x)))
+
+    def rows(first: int) -> None:
+        last = min(first + ROWS, len(x))
+        np.matmul(x[first:last], y[:last].T, out=product[first:last, :last])
+        product[:first, first:last] = product[first:last, :first].T
+
+    with single_threaded_pool(threads) as pool:
+        list(pool.map(rows, reversed(range(0, len(x), ROWS))))
+    return product

@@ -1,0 +1,116 @@
+"""Early cycles of a density-fitted SCF in single precision.
+
+density -> J and K from integrals rounded to float32 -> accepted while the orbital gradient is far above their error
+                                                    -> else computed again in double precision, as are all that follow
+
+An SCF that has converged has thus never used single precision in its last cycles: a density whose potential is accepted
+has an orbital gradient of at least MARGIN times the convergence threshold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+from pyscf import scf
+from pyscf.lib import logger
+
+# The rounding error of a float32 number, relative.
+EPSILON = 2.0**-24
+# The error of the orbital gradient in the units of `EarlyCycles._gradient`.
+GROWTH = 16.0
+# How many times its error the orbital gradient has to be for single precision: the steps of DIIS are then the same.
+SAFETY = 10.0
+# How many times the convergence threshold the orbital gradient has to be for single precision.
+MARGIN = 10.0
+# The gradient falls by about this factor from one cycle to the next.
+STEP = 3.0
+# Cycles without a smaller gradient after which single precision is given up.
+PATIENCE = 4
+# Functions below which single precision saves less than a tenth of a second a cycle.
+SMALLEST = 200
+
+
+def why_not(mf: Any, dm0: Any) -> str:
+    """Return why all cycles of an SCF are in double precision, or "".
+
+    dm0: the density that the user passes, if any.
+    """
+    if dm0 is not None or mf.mo_coeff is not None or mf.init_guess == "chkfile":
+        return "the SCF starts from orbitals or a density that may have converged already"
+    if callable(mf.check_convergence) or not scf.hf.TIGHT_GRAD_CONV_TOL:
+        return "the SCF has its own criterion of convergence"
+    for name in ("get_fock", "get_grad", "get_hcore", "get_veff"):
+        if name in mf.__dict__:
+            return f"{name} is the user's"
+    for name in ("get_fock", "get_grad"):
+        if not getattr(type(mf), name).__module__.startswith("pyscf.scf."):
+            return f"{name} is not that of Hartree-Fock"
+    return ""
+
+
+class EarlyCycles:
+    """Decides the precision of each cycle of one SCF. A context: at its end the rounded integrals are freed.
+
+    Parameters
+    ----------
+    mf
+        The SCF object, whose `with_df` is ours.
+    """
+
+    def __init__(self, mf: Any) -> None:
+        self.mf, self.cycles = mf, 0
+        threshold = mf.conv_tol_grad
+        self._least = MARGIN * (np.sqrt(mf.conv_tol) if threshold is None else threshold)
+        self._norms: list[float] = []
+        self._single = ExitStack()
+        self._active: bool | None = None
+
+    def __enter__(self) -> EarlyCycles:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._single.close()
+
+    def veff(self, dm: Any, compute: Callable[[], Any]) -> Any:
+        """Return the potential of a density, in single precision if that is accurate enough.
+
+        compute: returns the potential of `dm`.
+        """
+        if self._active is None:
+            self._active = self._single.enter_context(self.mf.with_df.single_precision())
+            self._hcore = np.asarray(self.mf.get_hcore())
+        potential = compute()
+        if not self._active or getattr(dm, "mo_coeff", None) is None:
+            return potential
+        norm, error = self._gradient(dm, np.asarray(potential))
+        if not norm:  # No orbital is virtual in the initial guess, which is not tested for convergence.
+            return potential
+        return potential if self._accepts(norm, max(self._least, SAFETY * error)) else compute()
+
+    def _accepts(self, norm: float, least: float) -> bool:
+        """Return whether a gradient is large enough, and end the early cycles if that of the next may not be."""
+        self.cycles += 1
+        self._norms.append(norm)
+        if norm < STEP * least:
+            self._end(f"the orbital gradient is {norm:.1e}, its error up to {least / SAFETY:.1e}")
+        elif len(self._norms) > PATIENCE and min(self._norms[-PATIENCE:]) >= min(self._norms[:-PATIENCE]):
+            self._end(f"the orbital gradient has not become smaller in {PATIENCE} cycles")
+        return norm >= least
+
+    def _end(self, reason: str) -> None:
+        self._active = False
+        self._single.close()
+        logger.info(self.mf, "double precision after %d cycles in single precision: %s", self.cycles, reason)
+
+    def _gradient(self, dm: Any, potential: np.ndarray) -> tuple[float, float]:
+        """Return the norm of the orbital gradient and an estimate of its rounding error.
+
+        The error of an element grows with the two-electron energy of an electron, and the norm of the errors with the
+        square root of the number of electrons.
+        """
+        gradient = self.mf.get_grad(dm.mo_coeff, dm.mo_occ, self._hcore + potential)
+        repulsion = abs(float(np.sum(np.asarray(dm) * potential)))
+        return float(np.linalg.norm(gradient)), GROWTH * EPSILON * repulsion / np.sqrt(self.mf.mol.nelectron)

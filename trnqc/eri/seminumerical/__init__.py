@@ -1,0 +1,1 @@
+"""Exchange matrices with one of the two integrations on a grid of points, for large molecules."""

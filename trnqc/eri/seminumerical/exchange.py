@@ -1,0 +1,243 @@
+"""Exchange matrices of a molecule with one integration on a grid: K_il = sum_jk (ij|kl) D_jk.
+
+  K_il = sum_g w_g X_ig sum_k A_kl(g) F_kg        F_kg = sum_j D_jk X_jg        A_kl(g) = (kl|g)
+
+block of points -> orbitals X (grid.py) -> F by a matrix product -> norms of F -> programs of pairs (program.py), which
+add sum_k A_kl F_k to G -> K += G w X^T
+
+(Neese, Wennmohs, Hansen and Becker, Chem. Phys. 356, 98 (2009).) The blocks are divided into groups that depend on the
+molecule only, and their sums are added in order, so that the bits of K do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from pyscf import gto, lib
+
+from trnqc.eri.fitting.thread_pool import single_threaded_pool
+from trnqc.eri.jk import densities
+from trnqc.eri.kernels import boys
+from trnqc.eri.library import programs
+from trnqc.eri.operators import Operator
+from trnqc.eri.seminumerical.grid import Block, Orbitals, blocks_of, grid_of
+from trnqc.eri.seminumerical.overlap_fit import correction
+from trnqc.eri.seminumerical.pairs import PointPairs, cartesian_matrix, first_cartesians, point_pairs
+from trnqc.eri.seminumerical.program import BLOCK_NORM, program, work_size
+from trnqc.host.arrays import zeros
+from trnqc.jit import CompiledFunction, Recipe
+
+# The level of PySCF's grids for this purpose; with it the error is below 1e-5 Hartree an atom.
+LEVEL = 2
+# The contribution of a pair and a block of points to the exchange energy, in Hartree, and to elements of K, below which
+# it is left out. A pair is left out where both are smaller.
+ENERGY, POTENTIAL = 1e-12, 1e-8
+# The most groups of blocks, whose sums are added in order.
+GROUPS = 64
+
+
+@dataclass(frozen=True, eq=False)
+class _Class:
+    """The pairs of a class and their bound program."""
+
+    pairs: PointPairs
+    call: Any
+
+
+class SeminumericalExchange:
+    """K of one molecule for any number of densities. It keeps the grid, pairs and compiled functions.
+
+    Parameters
+    ----------
+    mol : pyscf.gto.Mole
+        The molecule.
+    omega : float, optional
+        In 1/Bohr: positive for erf(omega r)/r, negative for erfc(|omega| r)/r, 0 for 1/r; None for the molecule's own.
+    level : int
+        The grid, one of the levels 0 (coarse), ..., 7 (fine) of PySCF's sgx module.
+    threads : int, optional
+        By default `pyscf.lib.num_threads()`. The bits of K do not depend on it.
+
+    Raises
+    ------
+    InputError
+        For an unknown level.
+    CompilerError, UnsupportedClass, MoleculeError
+        If there are no programs for the molecule's shells.
+
+    Examples
+    --------
+    >>> from pyscf import gto
+    >>> exchange = SeminumericalExchange(gto.M(atom="He", basis="sto-3g"), level=4)
+    >>> float(exchange.get_k([[1.0]])[0, 0].round(4))
+    1.0557
+    """
+
+    def __init__(
+        self, mol: gto.Mole, omega: float | None = None, level: int = LEVEL, threads: int | None = None
+    ) -> None:
+        self.mol, self.level, self.operator = mol, level, Operator.of(mol, omega)
+        self.threads = threads or lib.num_threads()
+        self.blocks = blocks_of(*grid_of(mol, level), programs.lanes())
+        self._pairs, self._orbitals = point_pairs(mol), Orbitals(mol)
+        self._cartesian, self._first = cartesian_matrix(mol), first_cartesians(mol)
+        self._functions: list[CompiledFunction] = []
+        self._correction: np.ndarray | None = None
+
+    @property
+    def ran_on(self) -> str:
+        """What computes K, in words."""
+        points = sum(int((block.weights != 0).sum()) for block in self.blocks)
+        return f"K on {points} points (level {self.level}), {programs.words()}, {self.threads} threads"
+
+    def get_k(self, dm: Any, hermi: int = 1) -> np.ndarray:
+        """Compute K of density matrices [..., nao, nao], real or complex.
+
+        hermi: as in `trnqc.eri.get_jk`. Raises InputError for arrays that cannot be densities of this molecule.
+        """
+        dm = densities.checked(dm, self.mol.nao_nr(), hermi)
+        if np.iscomplexobj(dm):
+            real, imaginary = self.get_k(np.stack([dm.real, dm.imag]), 0)
+            return real + 1j * imaginary
+        dms = dm.reshape(-1, *dm.shape[-2:]).astype(np.float64, copy=False)
+        vk = np.zeros(dms.shape)
+        parts = densities.split(dms, True, np.ones(dms.shape[-1]), POTENTIAL)
+        if len(parts) and self.blocks:
+            parts.add_exchange(vk, self._halves(parts.matrices))
+        return densities.mirrored(vk, hermi).reshape(dm.shape)
+
+    def _halves(self, dms: np.ndarray) -> np.ndarray:
+        """Return half of K, before it is symmetrised, of symmetric or antisymmetric densities."""
+        if not self._functions:
+            self._functions = _compiled(self._pairs, self.operator.name)
+        with single_threaded_pool(self.threads) as pool:
+            if self._correction is None:
+                quadrature = self._summed(pool, _Overlap(self._orbitals, self.mol.nao_nr()))[0]
+                self._correction = correction(self.mol.intor_symmetric("int1e_ovlp"), quadrature)
+            p, c = self._correction, self._cartesian
+            to_f = np.stack([c @ dm.T @ p for dm in dms])
+            pass_ = _Pass(self._orbitals, self._pairs, self._functions, to_f, self._first, self.operator.omega)
+            sums = self._summed(pool, pass_)
+        return np.stack([0.5 * (p @ one.T @ c) for one in sums])
+
+    def _summed(self, pool: Any, work: _Overlap | _Pass) -> np.ndarray:
+        """Return the sum of what all blocks contribute, added in the order of the groups."""
+        size = -(-len(self.blocks) // GROUPS)
+        groups = (self.blocks[begin : begin + size] for begin in range(0, len(self.blocks), size))
+        total = work.start()
+        for part in _in_order(pool, work, groups, 2 * self.threads):
+            total += part
+        return total
+
+
+def _in_order(pool: Any, work: Any, groups: Iterator[tuple[Block, ...]], ahead: int) -> Iterator[np.ndarray]:
+    """Yield the results of all groups in order, with at most `ahead` of them in memory."""
+    waiting: list[Future[np.ndarray]] = [pool.submit(work, group) for group in islice(groups, ahead)]
+    while waiting:
+        yield waiting.pop(0).result()
+        waiting += [pool.submit(work, group) for group in islice(groups, 1)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Overlap:
+    """The quadrature of the overlap matrix."""
+
+    orbitals: Orbitals
+    nao: int
+
+    def start(self) -> np.ndarray:
+        return np.zeros((1, self.nao, self.nao))
+
+    def __call__(self, blocks: tuple[Block, ...]) -> np.ndarray:
+        total = self.start()
+        for block in blocks:
+            which, x = self.orbitals(block)
+            total[0][np.ix_(which, which)] += (x * block.weights) @ x.T
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class _Pass:
+    """One pass over the grid for densities, with to_f [n, ncart, nao] from orbitals to F."""
+
+    orbitals: Orbitals
+    pairs: tuple[PointPairs, ...]
+    functions: list[CompiledFunction]
+    to_f: np.ndarray
+    first: np.ndarray
+    omega: float
+
+    def start(self) -> np.ndarray:
+        return np.zeros_like(self.to_f)
+
+    def __call__(self, blocks: tuple[Block, ...]) -> np.ndarray:
+        total = self.start()
+        for block in blocks:
+            self._add(block, total)
+        return total
+
+    def _add(self, block: Block, total: np.ndarray) -> None:
+        """Add sum_g G_kg w_g X_ig of a block to [n, ncart, nao]."""
+        which, x = self.orbitals(block)
+        if not len(which):
+            return
+        n, ncart, _ = self.to_f.shape
+        f = zeros((n, ncart, *block.points.shape[1:]))
+        g = zeros(f.shape)
+        np.matmul(self.to_f[:, :, which], x, out=f.reshape(n, ncart, -1))
+        self._pairs_into(block, f, g, np.sqrt(((x * x) @ np.abs(block.weights)).max()))
+        total[:, :, which] += g.reshape(n, ncart, -1) @ (x * block.weights).T
+
+    def _pairs_into(self, block: Block, f: np.ndarray, g: np.ndarray, norm: float) -> None:
+        sphere = block.sphere.copy()
+        sphere[BLOCK_NORM] = norm
+        flat = f.reshape(*f.shape[:2], -1)
+        squares = np.einsum("skg,skg,g->sk", flat, flat, np.abs(block.weights)).max(axis=0)
+        norms = np.sqrt(np.maximum.reduceat(squares, self.first[:-1]))
+        for pairs, function in zip(self.pairs, self.functions):
+            function(
+                rows=pairs.records.shape[1],
+                vectors=block.vectors,
+                densities=f.shape[0],
+                functions=f.shape[1],
+                n_ab=pairs.n_ab,
+                n_b=pairs.n_b,
+                energy=1 / ENERGY,
+                potential=1 / POTENTIAL,
+                omega=self.omega,
+                boys=boys.table(pairs.la + pairs.lb),
+                records=pairs.records,
+                centre=pairs.centre,
+                extents=pairs.extents,
+                places=pairs.places,
+                block=sphere,
+                norms=norms,
+                points=block.points,
+                f=f,
+                g=g,
+                work=zeros((work_size(pairs.la, pairs.lb, pairs.n_ab), f.shape[-1])),
+                groups_begin=0,
+                groups_end=len(pairs),
+            )
+
+
+def programs_for(mol: gto.Mole, operator: str) -> tuple[Recipe, ...]:
+    """Return the programs of the classes of a molecule's pairs, those that take longest to compile first."""
+    pairs = sorted(point_pairs(mol), key=lambda one: -(one.la + one.lb))
+    return tuple(dict.fromkeys(_program(one, operator) for one in pairs))
+
+
+def _program(pairs: PointPairs, operator: str) -> Recipe:
+    return program(pairs.la, pairs.lb, pairs.n_ab > 1, operator)
+
+
+def _compiled(pairs: tuple[PointPairs, ...], operator: str) -> list[CompiledFunction]:
+    """Return the compiled function of each class of pairs."""
+    recipes = [_program(one, operator) for one in pairs]
+    libraries = programs.build(list(dict.fromkeys(recipes)), "kernels of seminumerical exchange")
+    return [getattr(libraries[recipe.name], recipe.name) for recipe in recipes]

@@ -1,0 +1,124 @@
+"""Grid points in compact blocks, and the orbitals that are not negligible on each block.
+
+molecule, level -> points and weights -> blocks of near points, padded to whole vectors -> orbitals on a block
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+from pyscf import gto
+from pyscf.dft.gen_grid import BLKSIZE
+from pyscf.sgx.sgx_jk import get_gridss
+
+from trnqc.eri.seminumerical.program import BLOCK, BLOCK_RADIUS
+from trnqc.errors import InputError
+from trnqc.host.arrays import zeros
+
+# The levels of the grids that PySCF's sgx module defines, with their shells of points and pruning.
+LEVELS = range(8)
+# The points of a block. Larger blocks have faster matrix products, smaller blocks fewer significant pairs.
+POINTS = 256
+# Orbitals that are smaller than this on all points of a block are left out there, in Bohr^(-3/2).
+NEGLIGIBLE = 1e-10
+# Points where no orbital times the weight exceeds this are left out, in Bohr^(3/2). It is the default of PySCF's sgx.
+NO_WEIGHT = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Points that are close to one another.
+
+    Parameters
+    ----------
+    points : ndarray [3, vectors, lanes]
+        The coordinates, in Bohr. Padding repeats the first point.
+    weights : ndarray [vectors * lanes]
+        The weights, in Bohr^3; 0 for padding.
+    sphere : ndarray [BLOCK]
+        A sphere around the points, and a place for the norm of the largest orbital.
+    """
+
+    points: np.ndarray
+    weights: np.ndarray
+    sphere: np.ndarray
+
+    @property
+    def vectors(self) -> int:
+        return self.points.shape[1]
+
+
+def grid_of(mol: gto.Mole, level: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the coordinates [n, 3] and weights [n] of the grid of a level of PySCF's sgx module.
+
+    Raises InputError for an unknown level.
+    """
+    if level not in LEVELS:
+        raise InputError(f"the level of a grid is one of 0, ..., {LEVELS[-1]}, found {level!r}")
+    grids = get_gridss(mol, level, NO_WEIGHT, use_opt_grids=True)
+    real = grids.weights != 0
+    return grids.coords[real], grids.weights[real]
+
+
+def blocks_of(points: np.ndarray, weights: np.ndarray, lanes: int) -> tuple[Block, ...]:
+    """Divide points [n, 3] with weights [n] into blocks."""
+    return tuple(_block(points[part], weights[part], lanes) for part in _bisected(points))
+
+
+def _block(points: np.ndarray, weights: np.ndarray, lanes: int) -> Block:
+    vectors = ceil(len(points) / lanes)
+    padded, weighted = zeros((3, vectors, lanes)), zeros(vectors * lanes)
+    padded.reshape(3, -1)[:] = points[0][:, None]
+    padded.reshape(3, -1)[:, : len(points)] = points.T
+    weighted[: len(points)] = weights
+    sphere = np.zeros(BLOCK)
+    sphere[:3] = (points.min(axis=0) + points.max(axis=0)) / 2
+    sphere[BLOCK_RADIUS] = np.linalg.norm(points - sphere[:3], axis=1).max()
+    return Block(padded, weighted, sphere)
+
+
+def _bisected(points: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the numbers of the points of each block: parts are halved across their longest extent."""
+    stack = [np.arange(len(points))] if len(points) else []
+    while stack:
+        part = stack.pop()
+        if len(part) <= POINTS:
+            yield part
+            continue
+        extent = np.ptp(points[part], axis=0)
+        half = ceil(ceil(len(part) / POINTS) / 2) * POINTS
+        order = np.argpartition(points[part, extent.argmax()], half)
+        stack += [part[order[half:]], part[order[:half]]]
+
+
+class Orbitals:
+    """The atomic orbitals of a molecule on blocks of points."""
+
+    def __init__(self, mol: gto.Mole) -> None:
+        self.mol = mol
+        self._centres = mol.atom_coords()[mol._bas[:, gto.ATOM_OF]] if mol.nbas else np.zeros((0, 3))
+        self._reach = np.array([_reach(mol, shell) for shell in range(mol.nbas)])
+        self._of_shell = np.repeat(np.arange(mol.nbas), np.diff(mol.ao_loc_nr()))
+
+    def __call__(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """Return the numbers of the orbitals that matter on a block, and their values [n, points]."""
+        distance = np.linalg.norm(self._centres - block.sphere[:3], axis=1) - block.sphere[BLOCK_RADIUS]
+        near = distance < self._reach
+        points = np.ascontiguousarray(block.points.reshape(3, -1).T)
+        mask = np.tile(near.astype(np.uint8), (ceil(len(points) / BLKSIZE), 1))
+        values = self.mol.eval_gto("GTOval", points, non0tab=mask)
+        which = np.flatnonzero(near[self._of_shell])
+        return which, np.ascontiguousarray(values.T[which])
+
+
+def _reach(mol: gto.Mole, shell: int) -> float:
+    """Return the distance from its centre beyond which a shell's functions are below NEGLIGIBLE, in Bohr."""
+    r = np.linspace(0.0, 60.0, 1201)
+    radial = np.exp(-np.multiply.outer(mol.bas_exp(shell), r**2))
+    coefficients = np.abs(mol._libcint_ctr_coeff(shell))
+    values = (coefficients.T @ radial).max(axis=0) * r ** mol.bas_angular(shell)
+    large = np.flatnonzero(values >= NEGLIGIBLE)
+    return float(r[min(large[-1] + 1, len(r) - 1)]) if len(large) else 0.0

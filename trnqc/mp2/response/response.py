@@ -1,0 +1,117 @@
+"""The change of the Fock matrix that a change of the density causes.
+
+For symmetric densities P of each spin, G[P] = J[Σ P] - K[P] for Hartree-Fock, and its Kohn-Sham counterpart with the
+exchange-correlation kernel. J and K are those of the SCF object: exact or fitted, from our kernels where they can be.
+Only the columns of occupied orbitals are computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from pyscf import scf
+from pyscf.df.df_jk import _DFHF
+
+from trnqc.eri.pyscf.accelerate import accelerate
+from trnqc.errors import UnsupportedError
+from trnqc.mp2.density.spins import SpinOrbitals
+from trnqc.mp2.response.fitted import FittedResponse
+
+Densities = Sequence[np.ndarray]
+"""One symmetric matrix [nmo, nmo] of molecular orbitals for each spin; for a closed shell that of one spin."""
+
+
+class Columns(Protocol):
+    """Columns G[P]_qi [nmo, nocc] of each spin, between all orbitals and the occupied ones."""
+
+    def columns(self, densities: Densities) -> list[np.ndarray]:
+        """Return G[P]_qi of any densities."""
+        ...
+
+    def rotation(self, z: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return G[P]_qi of densities whose only blocks are P_ai = P_ia = z[a, i]."""
+        ...
+
+
+class Response(Columns, Protocol):
+    """What the Z-vector equations and gradients need of the Fock matrix.
+
+    `rough` is the same in single precision, or None where that is not available.
+    """
+
+    @property
+    def rough(self) -> Columns | None: ...
+
+
+class GeneralResponse:
+    """The response of any reference, by PySCF's `gen_response` with J and K of the object.
+
+    Parameters
+    ----------
+    mf
+        The SCF object.
+    spins
+        All its orbitals; one entry for a closed shell.
+    """
+
+    rough: Columns | None = None
+
+    def __init__(self, mf: Any, spins: Sequence[SpinOrbitals]) -> None:
+        self.spins = tuple(spins)
+        self._potential = accelerated(mf).gen_response(
+            *_orbitals_for_pyscf(self.spins), hermi=1, **({"singlet": None} if len(spins) == 1 else {})
+        )
+
+    def columns(self, densities: Densities) -> list[np.ndarray]:
+        """Return G[P]_qi [nmo, nocc] for each spin."""
+        return [s.coefficients.T @ g @ s.c_occ for s, g in zip(self.spins, self._fock(densities))]
+
+    def rotation(self, z: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return G[P]_qi [nmo, nocc] of the rotation z[a, i] for each spin."""
+        return self.columns([spin.rotated(block) for spin, block in zip(self.spins, z)])
+
+    def _fock(self, densities: Densities) -> np.ndarray:
+        """G[P] in atomic orbitals, [spin, nao, nao]."""
+        atomic = np.array([spin.to_atomic(p) for spin, p in zip(self.spins, densities)])
+        if len(atomic) == 1:
+            return self._potential(2 * atomic[0])[None]
+        return self._potential(atomic)
+
+
+def accelerated(mf: Any) -> Any:
+    """Return the object with J and K from our kernels, or as it is where they do not serve its kind."""
+    try:
+        return accelerate(mf)
+    except UnsupportedError:
+        return mf
+
+
+def _orbitals_for_pyscf(spins: Sequence[SpinOrbitals]) -> tuple[np.ndarray, np.ndarray]:
+    """mo_coeff and mo_occ in the form of the object."""
+    if len(spins) == 1:
+        return spins[0].coefficients, 2.0 * spins[0].occupied
+    return np.array([s.coefficients for s in spins]), np.array([1.0 * s.occupied for s in spins])
+
+
+def response_of(mf: Any, spins: Sequence[SpinOrbitals], threads: int, room: float = np.inf) -> Response:
+    """Return the response of an SCF object: from fitted integrals where they are in memory, else the general one.
+
+    Parameters
+    ----------
+    threads
+        Number of threads.
+    room
+        Bytes that integrals in single precision may take.
+    """
+    mf = accelerated(mf)
+    plain = isinstance(mf, _DFHF) and isinstance(mf, scf.hf.RHF | scf.uhf.UHF) and not hasattr(mf, "xc")
+    if not plain or not mf.with_df or mf.only_dfj or hasattr(mf, "with_solvent"):
+        return GeneralResponse(mf, spins)
+    if mf.with_df._cderi is None:
+        mf.with_df.build()
+    rows = mf.with_df._cderi
+    if not isinstance(rows, np.ndarray):
+        return GeneralResponse(mf, spins)
+    return FittedResponse(rows, spins, threads, FittedResponse.rough_bytes(len(rows), spins) <= room)
